@@ -5,47 +5,24 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
-#include <atomic>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <deque>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <future>
-#include <map>
-#include <memory>
 #include <mutex>
-#include <optional>
 #include <random>
-#include <set>
 #include <sstream>
 #include <stop_token>
-#include <string>
-#include <string_view>
 #include <system_error>
-#include <thread>
-#include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "absl/time/time.h"
-#include "gmock/gmock.h"
-#include "gtest/gtest.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
 #include "redlatch/fencing_token.h"
@@ -78,16 +55,9 @@
 #include "tests/support/tcp_proxy.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/test_scale.h"
+#include "tests/support/testing.h"
 
 namespace redlatch {
-
-using ::testing::AllOf;
-using ::testing::AnyOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
 
 using support::Arrival;
 using support::Await;

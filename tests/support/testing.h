@@ -28,4 +28,20 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 
+namespace redlatch {
+
+using ::testing::AllOf;
+using ::testing::AnyOf;
+using ::testing::Contains;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using ::testing::SizeIs;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+}  // namespace redlatch
+
 #endif  // REDLATCH_TESTS_SUPPORT_TESTING_H_

@@ -1,13 +1,9 @@
 // The asynchronous face of every class of locks.
 
 #include "tests/conformance/api/conformance.h"
-#include "tests/support/outcomes.h"
 
 namespace redlatch::conformance {
 namespace {
-
-using Leases = support::Outcomes<absl::StatusOr<Lease>>;
-using Statuses = support::Outcomes<absl::Status>;
 
 class Async : public Conformance {
  protected:

@@ -11,28 +11,15 @@
 
 #include <ostream>
 
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_replace.h"
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
-#include "redlatch/client.h"
-#include "redlatch/multi_lock.h"
-#include "redlatch/red_lock.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/api/crew.h"
 #include "tests/conformance/api/outcome.h"
 #include "tests/conformance/api/servers.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
-#include "tests/support/await.h"
-#include "tests/support/cluster_group.h"
-#include "tests/support/lock_keys.h"
-#include "tests/support/test_scale.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch::conformance {
-
-using support::Await;
 
 // A class of locks. A new one gets a line in Kinds().
 struct Kind {

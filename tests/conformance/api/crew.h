@@ -2,7 +2,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CREW_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CREW_H_
 
-#include "redlatch/lease.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::conformance {

@@ -1,11 +1,6 @@
 // One holder at a time: among threads, clients and processes, whatever face of the lock they use.
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <mutex>
 
 #include "tests/conformance/api/conformance.h"
-#include "tests/support/child_entry.h"
 
 namespace redlatch::conformance {
 namespace {

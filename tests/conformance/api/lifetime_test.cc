@@ -2,8 +2,6 @@
 
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
-#include "tests/support/child_entry.h"
-#include "tests/support/process_stats.h"
 
 namespace redlatch::conformance {
 namespace {

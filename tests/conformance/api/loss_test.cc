@@ -7,7 +7,6 @@ namespace redlatch::conformance {
 namespace {
 
 using redis::Punctuality;
-using ::testing::ElementsAre;
 
 constexpr absl::Duration kLossLease = absl::Milliseconds(300);
 

@@ -1,13 +1,10 @@
 // Names that look like other names' keys, and kinds of locks on one name: nothing is shared.
 
 #include "lua/scripts.h"
-#include "redlatch/count_down_latch.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {
 namespace {
-
-using ::testing::HasSubstr;
 
 // Half of what a heartbeat takes.
 constexpr absl::Duration kSoon = absl::Milliseconds(300);

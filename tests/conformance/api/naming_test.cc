@@ -3,10 +3,8 @@
 #include <errno.h>
 
 #include "absl/strings/escaping.h"
-#include "absl/time/clock.h"
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/names.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {

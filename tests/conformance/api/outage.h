@@ -3,7 +3,6 @@
 #define REDLATCH_TESTS_CONFORMANCE_API_OUTAGE_H_
 
 #include "tests/conformance/api/conformance.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 

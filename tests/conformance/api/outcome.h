@@ -2,9 +2,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_OUTCOME_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_OUTCOME_H_
 
-#include <system_error>
-
-#include "redlatch/status.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::conformance {

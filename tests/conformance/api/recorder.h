@@ -2,9 +2,7 @@
 #define REDLATCH_TESTS_CONFORMANCE_API_RECORDER_H_
 
 #include "absl/base/thread_annotations.h"
-#include "redlatch/observer.h"
-#include "src/base/clock.h"
-#include "src/base/mutex.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::conformance {

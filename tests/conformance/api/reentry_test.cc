@@ -1,5 +1,4 @@
 // Who may take a lock that he holds already: nobody, a simple one; its owner, a reentrant one.
-#include <mutex>
 
 #include "redlatch/owner.h"
 #include "tests/conformance/api/conformance.h"

@@ -1,6 +1,5 @@
 // A server that permits to take a lock, and not to release it.
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"

@@ -2,9 +2,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_SERVERS_H_
 
-#include <cstddef>
-
-#include "tests/support/redis_server.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::conformance {

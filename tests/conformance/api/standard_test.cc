@@ -1,6 +1,5 @@
 // The std face: the named requirements, checked by the compiler, and std's own guards, run.
 #include <condition_variable>
-#include <mutex>
 #include <type_traits>
 
 #include "redlatch/run_locked.h"

@@ -4,9 +4,8 @@
 
 #include <ostream>
 
-#include "redlatch/client.h"
 #include "redlatch/stats.h"
-#include "tests/support/await.h"
+#include "tests/support/live_testing.h"
 #include "tests/support/testing.h"
 
 namespace redlatch {

@@ -5,13 +5,9 @@
 #include "tests/conformance/api/read_write/fixture.h"
 #include "tests/conformance/api/semaphore/fixture.h"
 #include "tests/conformance/api/stats_matcher.h"
-#include "tests/support/subprocess.h"
 
 namespace redlatch::conformance {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 class Stats : public Conformance {
  protected:

@@ -1,7 +1,6 @@
 // A user's function that throws: the library goes on, and stderr says so.
 #include <stdexcept>
 
-#include "redlatch/observer.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {

@@ -7,8 +7,6 @@ namespace redlatch::conformance {
 namespace {
 
 using redis::Punctuality;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 class UnreachableServer : public WithOutages<Conformance> {
  protected:

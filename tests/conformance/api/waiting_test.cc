@@ -1,7 +1,6 @@
 // Waiting: how long, in what order it ends, and what stops it.
 
 #include "tests/conformance/api/conformance.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {

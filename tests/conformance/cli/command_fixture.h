@@ -2,13 +2,7 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_CLI_COMMAND_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_CLI_COMMAND_FIXTURE_H_
 
-#include <fstream>
-#include <sstream>
-
-#include "tests/support/redis_server.h"
-#include "tests/support/subprocess.h"
-#include "tests/support/temp_dir.h"
-#include "tests/support/testing.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 

@@ -1,23 +1,11 @@
 // The demonstration, as somebody who runs it sees it.
 
-#include <filesystem>
-#include <fstream>
 #include <iterator>
-#include <system_error>
 
-#include "tests/support/await.h"
-#include "tests/support/redis_server.h"
-#include "tests/support/subprocess.h"
-#include "tests/support/temp_dir.h"
-#include "tests/support/testing.h"
+#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 std::string TextOf(const std::string& path) {
   std::ifstream file(path, std::ios::binary);

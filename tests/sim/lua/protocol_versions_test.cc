@@ -5,11 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Each;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
 // The scripts of this version, and of one that writes another version wherever this one is written.
 class TwoVersions : public LockScriptsFixture {
  protected:

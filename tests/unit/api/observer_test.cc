@@ -6,9 +6,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 TEST(ObserverTest, LineOfALossEscapesNameAndReason) {
   ::testing::internal::CaptureStderr();
   Observer().OnLost({.lock = "é\"\n\x1b[2J", .server = "redis://h:1", .reason = "why\a\nnot"});

@@ -11,9 +11,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-
 using Labels = std::map<std::string, std::string>;
 
 // A reader of version 0.0.4 of the format, as far as it is used.

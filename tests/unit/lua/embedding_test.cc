@@ -7,9 +7,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 // Each include once, where it is first asked for; every other byte as it stands in the file.
 constexpr std::string_view kQuotingOfAll = R"expected(local inner = [==[a;b;;c]]d]==]
 local outer = inner .. "\\;"

@@ -7,7 +7,6 @@
 namespace redlatch::quorum {
 namespace {
 
-using ::testing::HasSubstr;
 using Kind = Verdict::Kind;
 
 Vote Of(const std::string& text) { return ReadVote(TextReply(text)); }

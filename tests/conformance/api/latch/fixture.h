@@ -3,7 +3,6 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_LATCH_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_LATCH_FIXTURE_H_
 
-#include "redlatch/count_down_latch.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {

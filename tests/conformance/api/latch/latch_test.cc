@@ -4,12 +4,9 @@
 #include "tests/conformance/api/latch/fixture.h"
 #include "tests/conformance/api/names.h"
 #include "tests/conformance/api/recorder.h"
-#include "tests/support/child_entry.h"
 
 namespace redlatch::conformance {
 namespace {
-
-using ::testing::HasSubstr;
 
 class Latch : public LatchConformance {
  protected:

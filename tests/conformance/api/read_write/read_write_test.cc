@@ -1,10 +1,8 @@
 // The two sides of a read-write lock: who excludes whom, std's guards, leases and tokens.
-#include <mutex>
 #include <shared_mutex>
 
 #include "redlatch/owner.h"
 #include "tests/conformance/api/read_write/fixture.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {

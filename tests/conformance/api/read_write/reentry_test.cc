@@ -1,6 +1,5 @@
 // One thread and both sides of a read-write lock: holding once more, downgrade, and why there is no
 // upgrade.
-#include <mutex>
 #include <shared_mutex>
 
 #include "tests/conformance/api/read_write/fixture.h"

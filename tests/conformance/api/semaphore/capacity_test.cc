@@ -7,8 +7,6 @@
 namespace redlatch::conformance {
 namespace {
 
-using ::testing::HasSubstr;
-
 class SemaphoreCapacity : public SemaphoreOfThree {
  protected:
   void ExpectCapacity(int64_t capacity) {

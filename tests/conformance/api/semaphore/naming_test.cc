@@ -1,6 +1,5 @@
 // Names and keys: what a semaphore may be called, and what it does with keys that are not its own.
 // What it has in common with locks: ../naming_test.cc.
-#include <unistd.h>
 
 #include "absl/strings/escaping.h"
 #include "tests/conformance/api/names.h"

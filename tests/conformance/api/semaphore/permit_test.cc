@@ -4,7 +4,6 @@
 
 #include "tests/conformance/api/outage.h"
 #include "tests/conformance/api/semaphore/fixture.h"
-#include "tests/support/subprocess.h"
 
 namespace redlatch::conformance {
 namespace {

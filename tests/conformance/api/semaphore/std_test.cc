@@ -3,7 +3,6 @@
 
 #include "tests/conformance/api/lockable.h"
 #include "tests/conformance/api/semaphore/fixture.h"
-#include "tests/support/punctuality.h"
 
 namespace redlatch::conformance {
 namespace {

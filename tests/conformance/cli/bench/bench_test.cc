@@ -1,14 +1,9 @@
 // `redlatch bench`, beside a real server.
 
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/await.h"
-#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class RedlatchBenchTest : public RedlatchCommandTest {
  protected:

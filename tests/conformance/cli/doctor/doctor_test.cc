@@ -1,22 +1,11 @@
 // `redlatch doctor`, beside servers that were set up well and badly.
 #include <regex>
 
-#include "absl/strings/str_replace.h"
-#include "absl/time/clock.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
-
-using support::RedisServer;
-using ::testing::AnyOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 class RedlatchDoctorTest : public RedlatchCommandTest {
  protected:

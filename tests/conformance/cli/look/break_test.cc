@@ -1,20 +1,11 @@
 // `redlatch break`: a lock is taken from whoever holds it.
 
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
-#include "src/base/parker.h"
 #include "tests/conformance/cli/look/fixture.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 class RedlatchBreakTest : public RedlatchLookTest {
  protected:

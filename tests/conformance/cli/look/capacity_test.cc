@@ -1,14 +1,9 @@
 // `redlatch capacity`: how many permits a semaphore has.
 
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class RedlatchCapacityTest : public RedlatchLookTest {
  protected:

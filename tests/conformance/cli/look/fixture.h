@@ -2,15 +2,8 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_CLI_LOOK_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_CLI_LOOK_FIXTURE_H_
 
-#include <unistd.h>
-
-#include <array>
-#include <stop_token>
-
-#include "redlatch/client.h"
 #include "redlatch/lock_options.h"
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/await.h"
 
 namespace redlatch {
 

@@ -1,22 +1,11 @@
 // `redlatch inspect`: all that is known of one lock.
 
-#include "absl/time/clock.h"
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 class RedlatchInspectTest : public RedlatchLookTest {
  protected:

@@ -1,17 +1,11 @@
 // Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
 
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 const LockOptions kKept{.keep = absl::Seconds(20)};
 

@@ -1,26 +1,13 @@
 // `redlatch ls`: which locks there are, who holds them, who waits.
 
-#include "redlatch/count_down_latch.h"
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/tcp_proxy.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::ElementsAre;
 using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 class RedlatchLsTest : public RedlatchLookTest {
  protected:

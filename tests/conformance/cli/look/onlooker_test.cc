@@ -1,18 +1,9 @@
 // Whoever may only read, and whatever server only has a copy: `ls` and `inspect` work all the same.
-#include <filesystem>
 
-#include "redlatch/reentrant_read_write_lock.h"
-#include "redlatch/semaphore.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 class OnlookerTest : public RedlatchLookTest {
  protected:

@@ -4,9 +4,7 @@
 
 #include <poll.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
-#include "absl/strings/numbers.h"
 #include "tests/conformance/cli/command_fixture.h"
 
 namespace redlatch {

@@ -1,20 +1,10 @@
 // `redlatch run`, as a shell and a crontab see it.
 
-#include "absl/time/clock.h"
-#include "redlatch/client.h"
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/run/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
 
 Client ClientOf(const support::RedisServer& server) {
   absl::StatusOr<Client> client = Client::Connect(server.url());

@@ -1,16 +1,11 @@
 // What `redlatch run` tells of a lock that it has to wait for.
 
-#include "redlatch/simple_lock.h"
 #include "tests/conformance/cli/look/fixture.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::AllOf;
 using ::testing::ContainsRegex;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 class RedlatchWaitTest : public RedlatchLookTest {
  protected:

@@ -1,17 +1,11 @@
 // What `redlatch` says to words that are not a subcommand's own.
 
-#include "absl/time/clock.h"
 #include "redlatch/version.h"
 #include "tests/conformance/cli/look/fixture.h"
 #include "tests/support/fake_server.h"
 
 namespace redlatch {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 using RedlatchCommandLineTest = RedlatchLookTest;
 

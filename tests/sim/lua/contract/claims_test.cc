@@ -5,9 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::StartsWith;
-
 constexpr int kClaim = 2000;
 
 class LockClaims : public LockContract {};

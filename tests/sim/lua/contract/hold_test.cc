@@ -5,11 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
 // Of those who read, too.
 class LockLeases : public LockContract {};
 std::vector<LockKind> KindsWithLeases() {

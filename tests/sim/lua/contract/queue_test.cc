@@ -5,11 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::AnyOf;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
 constexpr const char* kWaysToGiveUp[] = {"cancel", "release", "release with a tombstone"};
 
 class LockQueue : public LockContract {

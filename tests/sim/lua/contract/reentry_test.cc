@@ -5,11 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
 class LockReentry : public LockContract {
  protected:
   bool Holds(const std::string& hold) { return server_->Integer({"HEXISTS", name_, hold}) == 1; }

@@ -6,9 +6,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
-
 class LatchLostCountsTest : public LatchScriptsTest {
  protected:
   // A heartbeat of one that was told so.

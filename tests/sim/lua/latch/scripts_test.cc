@@ -4,11 +4,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
 // Making it.
 
 TEST_F(LatchScriptsTest, TheFirstMakesItAsAHashThatSaysWhatItIs) {

@@ -6,11 +6,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
-
 class LatchWindowsTest : public LatchScriptsTest {
  protected:
   Ear ear_{*server_, Channel('b')};

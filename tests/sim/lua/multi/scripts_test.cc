@@ -6,11 +6,7 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
-using ::testing::StartsWith;
 
 const Names kAll = {"a", "b", "c"};
 

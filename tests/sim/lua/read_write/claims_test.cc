@@ -5,9 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::StartsWith;
-
 constexpr int kReadWriteClaim = 2000;
 
 using ReadWriteClaimsTest = ReadWriteScriptsTest;

@@ -5,9 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::SizeIs;
-using ::testing::StartsWith;
-
 // Makes ARGV[1] reads of the client ARGV[2], that end one after the other, in 30 s or later.
 constexpr char kMakeReads[] = R"lua(
 local time = redis.call('TIME')

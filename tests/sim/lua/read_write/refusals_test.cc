@@ -5,11 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
 // Repeated and late requests.
 
 TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterItsCancelOrReleaseReadsAndQueuesNothing) {

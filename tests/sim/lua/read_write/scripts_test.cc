@@ -5,13 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
-
 TEST_F(ReadWriteScriptsTest, AFreeLockIsGrantedToAWriterAsAHashWithTheLeaseAsItsTtl) {
   for (int round = 0; round < 2; ++round) {  // the second finds a fence, and takes the short way
     const int64_t token = Token(Writer('a'));

@@ -5,12 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
-
 class ReadWriteWindowsTest : public ReadWriteScriptsTest {
  protected:
   std::string Phase() { return server_->Text({"HGET", name_, "phase"}); }

@@ -4,8 +4,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-
 class ReentrantScriptsTest : public LockScriptsFixture {
  protected:
   ReentrantScriptsTest() : LockScriptsFixture(ReentrantKind()) {}

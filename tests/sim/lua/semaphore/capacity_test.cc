@@ -5,12 +5,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
-
 class SemaphoreScriptsCapacityTest : public SemaphoreScriptsFixture {
  protected:
   Request Expecting(int64_t capacity, Request request) {

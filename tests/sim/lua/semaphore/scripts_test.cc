@@ -7,10 +7,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::UnorderedElementsAre;
-
 class SemaphoreScriptsTest : public SemaphoreScriptsFixture {};
 
 TEST_F(SemaphoreScriptsTest, SoManyAsTheCapacityGetInAndTheNextIsRefusedOrQueued) {

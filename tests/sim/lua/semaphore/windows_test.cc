@@ -6,12 +6,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-using ::testing::StartsWith;
-using ::testing::UnorderedElementsAre;
-
 constexpr int kPermitClaim = 2000;
 
 class SemaphoreWindowsTest : public SemaphoreScriptsFixture {

@@ -4,9 +4,6 @@
 namespace redlatch {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 class SimpleScriptsTest : public LockScriptsFixture {
  protected:
   SimpleScriptsTest() : LockScriptsFixture(SimpleKind()) {}

@@ -5,9 +5,6 @@
 namespace redlatch::cli {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 std::string AfterHead(const std::string& text) { return text.substr(text.find('\n')); }
 
 TEST(BenchFigures, PrintNothingThatWasNotMeasured) {

@@ -15,8 +15,6 @@ namespace redlatch::cli {
 namespace {
 
 using redis::Reply;
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Type = redis::Reply::Type;
 using Outcome = CommandProbe::Outcome;
 

@@ -5,12 +5,6 @@
 namespace redlatch::cli {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::SizeIs;
-
 NodeFacts HealthyNode(const std::string& address, Place place) {
   NodeFacts node;
   node.address = address;

@@ -5,14 +5,7 @@
 namespace redlatch::cli {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::Each;
-using ::testing::ElementsAre;
 using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 TEST(DoctorFindings, HasNothingToSayOfAHealthyServer) {
   const std::vector<Finding> findings = Diagnose(HealthyFacts());

@@ -5,10 +5,6 @@
 namespace redlatch::cli {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-
 QuorumFacts HealthyQuorum(int size = 3) {
   QuorumFacts facts;
   for (int i = 1; i <= size; ++i) {

@@ -4,10 +4,6 @@
 namespace redlatch::engine {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using LockMachineHoldTest = LockMachineTest;
 
 TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {

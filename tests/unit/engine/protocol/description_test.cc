@@ -8,7 +8,6 @@ namespace redlatch::engine {
 namespace {
 
 using ::testing::Ge;
-using ::testing::HasSubstr;
 
 constexpr absl::Time kStart = absl::FromUnixMicros(1795227594499240);
 

@@ -5,10 +5,6 @@
 namespace redlatch::engine {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-
 // The key of a lock, with a prefix, that has that suffix.
 std::string KeyOf(std::string_view name, std::string_view suffix, std::string_view prefix = "") {
   const absl::StatusOr<KeySet> keys = KeySet::Make(prefix, name);

@@ -7,9 +7,6 @@
 namespace redlatch::engine {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 TEST(Assemble, AScriptWithoutIncludesIsLeftAsItIs) {
   for (const std::string script : {"return 1", "return 1\n", "", "\n\n", "--include: x\n"}) {
     EXPECT_EQ(*Assemble(script), script);

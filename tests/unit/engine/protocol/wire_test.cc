@@ -8,8 +8,6 @@ namespace redlatch::engine {
 namespace {
 
 using redis::Reply;
-using ::testing::Contains;
-using ::testing::ElementsAre;
 
 const Identity kIdentity{.client = "00112233445566778899aabbccddeeff"};
 const std::string kChannel = "redlatch:00112233445566778899aabbccddeeff";

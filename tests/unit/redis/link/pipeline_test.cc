@@ -5,8 +5,6 @@
 namespace redlatch::redis {
 namespace {
 
-using ::testing::ElementsAre;
-
 Reply Answer(int64_t value) { return {.type = Reply::Type::kInteger, .integer = value}; }
 
 // An exchange and the place for its results.

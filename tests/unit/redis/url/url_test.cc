@@ -8,11 +8,6 @@
 namespace redlatch::redis {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 // Every field, for failure messages.
 std::string Describe(const Url& url) {
   const auto text = [](absl::Duration d) { return absl::FormatDuration(d); };

@@ -5,8 +5,6 @@
 namespace redlatch::redis {
 namespace {
 
-using ::testing::HasSubstr;
-
 Reply Text(Reply::Type type, std::string text) { return {.type = type, .text = std::move(text)}; }
 Reply String(std::string text) { return Text(Reply::Type::kString, std::move(text)); }
 Reply Status(std::string text) { return Text(Reply::Type::kStatus, std::move(text)); }

@@ -5,10 +5,6 @@
 namespace redlatch::redis {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
-
 const struct {
   std::string_view text;  // as servers say it
   ErrorCode code;
