@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "benchmarks/turns.h"
 #include "redlatch/client.h"
-#include "tests/support/fake_sentinel.h"
+#include "tests/support/fake_server.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/sentinel_group.h"
 #include "tests/support/tcp_proxy.h"

@@ -16,8 +16,10 @@
 namespace redlatch::support {
 namespace {
 
-std::string Bulk(const std::string& text) {
-  return "$" + std::to_string(text.size()) + "\r\n" + text + "\r\n";
+std::string Array(const std::vector<std::string>& texts) {
+  std::string array = absl::StrCat("*", texts.size(), "\r\n");
+  for (const std::string& each : texts) array += FakeServer::Bulk(each);
+  return array;
 }
 
 }  // namespace
@@ -42,6 +44,10 @@ FakeServer::~FakeServer() {
   const uint64_t one = 1;
   CheckErrno(write(stop_.get(), &one, sizeof one) == sizeof one, "eventfd");
   thread_.join();
+}
+
+std::string FakeServer::Bulk(std::string_view text) {
+  return absl::StrCat("$", text.size(), "\r\n", std::string(text), "\r\n");
 }
 
 std::string FakeServer::url() const { return "redis://127.0.0.1:" + std::to_string(port_); }
@@ -108,6 +114,60 @@ bool FakeServer::Serve(Connection& connection) {
     if (send(connection.fd.get(), said->data(), said->size(), MSG_NOSIGNAL) < 0) return false;
     if (asked.hang_up) return false;
   }
+}
+
+FakeClusterNode::FakeClusterNode(FakeServer::Answer answer)
+    : answer_(std::move(answer)),
+      server_([this](const FakeServer::Asked& asked) { return Answer(asked); }) {
+  port_ = std::stoi(server_.url().substr(server_.url().rfind(':') + 1));
+}
+
+std::string FakeClusterNode::address() const { return absl::StrCat("127.0.0.1:", port_.load()); }
+
+std::optional<std::string> FakeClusterNode::Answer(const FakeServer::Asked& asked) const {
+  const auto bulk = FakeServer::Bulk;
+  const std::string& verb = asked.command[0];
+  if (verb == "CLUSTER" && asked.command[1] == "SLOTS") {
+    return absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n", bulk("127.0.0.1"), ":", port_.load(),
+                        "\r\n", bulk("id"));
+  }
+  if (verb == "CLUSTER" && asked.command[1] == "INFO") {
+    return bulk("cluster_state:ok\r\ncluster_current_epoch:1\r\n");
+  }
+  if (verb == "CLUSTER") return "-ERR unknown subcommand\r\n";
+  if (verb == "INFO") {
+    return bulk(
+        "redis_version:7.0.15\r\nredis_mode:cluster\r\nmaxmemory:0\r\n"
+        "maxmemory_policy:noeviction\r\nrole:master\r\n");
+  }
+  if (verb == "HELLO") {
+    return "*4\r\n" + bulk("mode") + bulk("cluster") + bulk("role") + bulk("master");
+  }
+  if (verb == "TIME") return "*2\r\n" + bulk("1") + bulk("1");
+  return answer_(asked);
+}
+
+FakeSentinel::FakeSentinel(std::function<int()> names, int epoch)
+    : server_([this, names = std::move(names), epoch](const FakeServer::Asked& asked) {
+        return Answer(asked, names(), epoch);
+      }) {}
+
+std::string FakeSentinel::address() const {
+  return server_.url().substr(std::string("redis://").size());
+}
+
+std::optional<std::string> FakeSentinel::Answer(const FakeServer::Asked& asked, int port,
+                                                int epoch) {
+  if (asked.command[0] != "SENTINEL") return FakeServer::Polite(asked);
+  const std::string& what = asked.command[1];
+  if (what == "GET-MASTER-ADDR-BY-NAME") {
+    ++asked_;
+    return port == 0 ? "*-1\r\n" : Array({"127.0.0.1", std::to_string(port)});
+  }
+  if (what == "MASTER") return Array({"name", "m", "config-epoch", std::to_string(epoch)});
+  if (what == "MASTERS") return "*1\r\n" + Array({"name", "another"});
+  if (what == "MYID") return FakeServer::Bulk(absl::StrCat("id of ", asked.connection, address()));
+  return "*0\r\n";
 }
 
 }  // namespace redlatch::support

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_TESTS_SUPPORT_FAKE_SERVER_H_
 #define REDLATCH_TESTS_SUPPORT_FAKE_SERVER_H_
 
+#include <atomic>
 #include <functional>
 #include <list>
 #include <optional>
@@ -41,6 +42,8 @@ class FakeServer {
   // How many were accepted so far.
   int connections() const;
 
+  // A string, as a reply.
+  static std::string Bulk(std::string_view text);
   // What a real server says to a handshake, PING, SUBSCRIBE and UNSUBSCRIBE.
   static std::optional<std::string> Polite(const Asked& asked);
 
@@ -63,6 +66,36 @@ class FakeServer {
   mutable base::Mutex mu_;
   int accepted_ ABSL_GUARDED_BY(mu_) = 0;
   std::thread thread_;
+};
+
+// A node that claims to serve all slots of a cluster. What it says besides is `answer`'s.
+class FakeClusterNode {
+ public:
+  explicit FakeClusterNode(FakeServer::Answer answer);
+  std::string address() const;  // "127.0.0.1:6379"
+
+ private:
+  std::optional<std::string> Answer(const FakeServer::Asked& asked) const;
+
+  const FakeServer::Answer answer_;
+  std::atomic<int> port_{0};
+  FakeServer server_;
+};
+
+// A sentinel that says of every primary that it is at whichever port of 127.0.0.1 `names` does; 0:
+// it knows none of that name. It knows no other sentinels.
+class FakeSentinel {
+ public:
+  explicit FakeSentinel(std::function<int()> names, int epoch = 1);
+
+  std::string address() const;  // "127.0.0.1:26379"
+  int asked() const { return asked_; }
+
+ private:
+  std::optional<std::string> Answer(const FakeServer::Asked& asked, int port, int epoch);
+
+  std::atomic<int> asked_{0};
+  FakeServer server_;
 };
 
 }  // namespace redlatch::support

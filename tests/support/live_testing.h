@@ -71,6 +71,15 @@ using support::Sleep;
 using support::TcpProxy;
 using support::TimeOf;
 
+// An error of that code with such a message.
+template <class Message>
+auto IsError(absl::StatusCode code, const Message& message) {
+  return AllOf(
+      ::testing::Property(&absl::Status::code, code),
+      ::testing::ResultOf([](const absl::Status& status) { return std::string(status.message()); },
+                          message));
+}
+
 // What was to be had; if it was not, the test fails, and goes on with nothing.
 template <class Held>
 Held Must(absl::StatusOr<Held> held) {

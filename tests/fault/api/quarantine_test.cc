@@ -16,7 +16,7 @@ constexpr absl::Duration kMargin = absl::Milliseconds(100);
 
 class Quarantine : public ::testing::Test {
  protected:
-  static Client Connect(const std::string& url) { return *Client::Connect(url + "?quarantine=3s"); }
+  Client ConnectHere() const { return Connect(primary_->url() + "?quarantine=3s"); }
   // Some lock has been taken, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
     SimpleLock lock(client, "first", {.lease = kLease});
@@ -28,19 +28,19 @@ class Quarantine : public ::testing::Test {
 };
 
 TEST_F(Quarantine, BeginsWithTheFirstUseOfAServer) {
-  const Client client = Connect(primary_->url());
+  const Client client = ConnectHere();
   SimpleLock lock(client, "lock", {.lease = kLease});
   const base::Instant begun = base::Now();
   EXPECT_TRUE(IsBusy(lock.TryAcquire().status()));
   EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
   EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
   EXPECT_LE(base::Now() - begun, kQuarantine + absl::Seconds(2));
-  const Client second = Connect(primary_->url());
+  const Client second = ConnectHere();
   EXPECT_TRUE(SimpleLock(second, "another", {.lease = kLease}).TryAcquire().ok());
 }
 
 TEST_F(Quarantine, IsTheSameForAll) {
-  SitOut(Connect(primary_->url()));
+  SitOut(ConnectHere());
   const Client other = Connect(primary_->url() + "?quarantine=4s");
   const absl::Status refused = SimpleLock(other, "lock", {.lease = kLease}).Acquire().status();
   EXPECT_FALSE(refused.ok());
@@ -48,11 +48,11 @@ TEST_F(Quarantine, IsTheSameForAll) {
 }
 
 TEST_F(Quarantine, RefusesLeasesThatWouldOutliveIt) {
-  const Client client = Connect(primary_->url());
+  const Client client = ConnectHere();
   SimpleLock lock(client, "lock", {.lease = 1.1 * kLease});
   const absl::Status refused = lock.Acquire().status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("could outlive the quarantine"));
+  EXPECT_THAT(refused, IsError(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("could outlive the quarantine")));
 }
 
 // A client that has not connected yet does not know what the server allows.
@@ -83,8 +83,8 @@ TEST_F(Quarantine, NeedsInfo) {
   const auto server = RedisServer::Start({.acl = {"user app on nopass ~* &* +@all -info"}});
   const std::string port = absl::StrCat(server->port());
   const auto client = Client::Connect("redis://app:x@127.0.0.1:" + port + "?quarantine=60s");
-  EXPECT_EQ(client.status().code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(client.status().message()), HasSubstr("quarantine= needs it"));
+  EXPECT_THAT(client.status(),
+              IsError(absl::StatusCode::kPermissionDenied, HasSubstr("quarantine= needs it")));
 }
 
 TEST_F(Quarantine, SaysWhereTheLagIsGuessed) {
@@ -100,8 +100,8 @@ TEST_F(Quarantine, SaysWhereTheLagIsGuessed) {
 
 TEST_F(Quarantine, IsLongerThanAPrimaryGoesOnAlone) {
   const absl::Status refused = Client::Connect(primary_->url() + "?quarantine=2s").status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("may grant for 2s after it was cut off"));
+  EXPECT_THAT(refused, IsError(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("may grant for 2s after it was cut off")));
 }
 
 // A quarantine of a minute, which the test ends and begins by writing the key.

@@ -65,9 +65,9 @@ TEST_F(ReplicaAcks, WithoutEnoughOfThemTheLockIsGivenBack) {
   Separate(1);
   SimpleLock lock(client_, "lock", Acked(2));
   const absl::StatusOr<Lease> lease = lock.Acquire();
-  EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(lease.status().message()),
-              AllOf(HasSubstr("lock \"lock\""), HasSubstr("1 of 2 replicas have confirmed it")));
+  EXPECT_THAT(lease.status(), IsError(absl::StatusCode::kUnavailable,
+                                      AllOf(HasSubstr("lock \"lock\""),
+                                            HasSubstr("1 of 2 replicas have confirmed it"))));
   EXPECT_EQ(primary_->Integer({"EXISTS", "lock"}), 0);
   try {
     lock.lock();
@@ -98,8 +98,8 @@ TEST(DiskAcks, AreOfTheServersThatHaveThem) {
   SimpleLock lock(client, "lock", {.fsync = true});
   const absl::StatusOr<Lease> lease = lock.Acquire();
   if (server->Command({"COMMAND", "INFO", "WAITAOF"}).elements.at(0).elements.empty()) {
-    EXPECT_EQ(lease.status().code(), absl::StatusCode::kFailedPrecondition) << lease.status();
-    EXPECT_THAT(std::string(lease.status().message()), HasSubstr("needs Redis 7.2 or later"));
+    EXPECT_THAT(lease.status(), IsError(absl::StatusCode::kFailedPrecondition,
+                                        HasSubstr("needs Redis 7.2 or later")));
     EXPECT_EQ(server->Integer({"EXISTS", "lock"}), 0);
     return;
   }

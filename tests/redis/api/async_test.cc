@@ -20,14 +20,6 @@ class Async : public ::testing::Test {
   Statuses statuses_;
 };
 
-TEST_F(Async, IsCancelledThoughTheTokenFiredBefore) {
-  std::stop_source stop;
-  stop.request_stop();
-  lock_->AcquireAsync({.stop = stop.get_token()}, leases_.Callback());
-  EXPECT_EQ(leases_.Take().status().code(), absl::StatusCode::kCancelled);
-  EXPECT_TRUE(IsFree());
-}
-
 TEST_F(Async, IsCancelledWhenLockAndClientGoBeforeItHasBegun) {
   for (size_t i = 0; i < 50; ++i) {
     std::optional<Client> client = Connect(server_->url());
@@ -238,17 +230,6 @@ class AsyncKinds : public ::testing::Test {
   Permits permits_;
   Statuses statuses_;
 };
-
-TEST_F(AsyncKinds, PermitsAreRefusedAsByTheBlockingCall) {
-  Semaphore semaphore(client_, "semaphore", 3);
-  semaphore.AcquireAsync(0, {}, permits_.Callback());
-  EXPECT_EQ(permits_.Take(0).status().code(), absl::StatusCode::kInvalidArgument);
-  semaphore.AcquireAsync(4, {}, permits_.Callback());
-  EXPECT_EQ(permits_.Take(1).status().code(), absl::StatusCode::kFailedPrecondition);
-  Semaphore bad(client_, "redlatch:bad", 3);
-  bad.AcquireAsync(1, {}, permits_.Callback());
-  EXPECT_EQ(permits_.Take(2).status().code(), absl::StatusCode::kInvalidArgument);
-}
 
 TEST_F(AsyncKinds, LatchThatGoesEndsTheWait) {
   auto latch = std::make_unique<CountDownLatch>(client_, "latch", 1);

@@ -25,9 +25,9 @@ TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) 
   server_->Command({"CONFIG", "RESETSTAT"});
   const int code = ExitCode([&] {
     const absl::Status refused = client_->Ping().status();
-    EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
-    EXPECT_THAT(std::string(refused.message()),
-                AllOf(HasSubstr(server_->url()), HasSubstr("connect again after fork()")));
+    EXPECT_THAT(refused,
+                IsError(absl::StatusCode::kFailedPrecondition,
+                        AllOf(HasSubstr(server_->url()), HasSubstr("connect again after fork()"))));
     EXPECT_EQ(client_->server(), server_->url());
     const Client copy = *client_;
     EXPECT_FALSE(copy.Ping().ok());

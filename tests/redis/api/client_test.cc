@@ -77,8 +77,8 @@ TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
   const absl::Status down = client.Ping().status();
   punctuality.Note(deadline);
   EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_EQ(down.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(down.message()), AllOf(HasSubstr(server_->url()), HasSubstr("refused")));
+  EXPECT_THAT(down, IsError(absl::StatusCode::kUnavailable,
+                            AllOf(HasSubstr(server_->url()), HasSubstr("refused"))));
   server_->Restart();
   ExpectPingsSoon(client);
 }
@@ -89,8 +89,7 @@ TEST_F(ClientTest, AMalformedUrlIsRefusedInBothWays) {
         Client::Connect("redis://:" + std::string(kPassword) + "@host:notaport",
                         {.connect = policy})
             .status();
-    EXPECT_EQ(malformed.code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_THAT(std::string(malformed.message()), Not(HasSubstr(kPassword)));
+    EXPECT_THAT(malformed, IsError(absl::StatusCode::kInvalidArgument, Not(HasSubstr(kPassword))));
   }
 }
 
@@ -171,15 +170,13 @@ TEST_F(ClientTest, APingThatIsForbiddenIsDenied) {
   const Client client = Connect(UrlFor("app:" + std::string(kPassword)));
   server_->Command({"ACL", "SETUSER", "app", "-ping"});
   const absl::Status denied = client.Ping().status();
-  EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
-  EXPECT_THAT(std::string(denied.message()), HasSubstr("ping"));
+  EXPECT_THAT(denied, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("ping")));
 }
 
 TEST_F(ClientTest, NegativeUnreachableAfterIsRefused) {
   const ClientOptions options{.unreachable_after = -absl::Seconds(1)};
   const absl::Status refused = Client::Connect(server_->url(), options).status();
-  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument) << refused;
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("unreachable_after"));
+  EXPECT_THAT(refused, IsError(absl::StatusCode::kInvalidArgument, HasSubstr("unreachable_after")));
   EXPECT_TRUE(Client::Connect(server_->url(), {.unreachable_after = absl::Seconds(1)}).ok());
 }
 

@@ -38,19 +38,6 @@ TEST_F(MultiLockTest, OfOneNameIsTheSimpleLockOfThatName) {
   EXPECT_EQ(same.hold_count(), 1);
 }
 
-TEST_F(MultiLockTest, TakesSimpleLocksOfOneClientAsOne) {
-  SimpleLock a(client_, "a");
-  SimpleLock b(client_, "b");
-  MultiLock lock({&a, &b});
-  EXPECT_EQ(lock.name(), "a, b");
-  const std::string before = server_->Info("total_commands_processed");
-  auto lease = Must(lock.Acquire());
-  EXPECT_NE(lease.fencing_token(), FencingToken());
-  EXPECT_EQ(a.hold_count(), 0);
-  EXPECT_FALSE(IsFree(other_, "a"));
-  EXPECT_FALSE(IsFree(other_, "b"));
-}
-
 TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock prices(client_, "prices");

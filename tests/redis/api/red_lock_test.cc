@@ -3,14 +3,50 @@
 #include "tests/redis/api/released.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
-#include "tests/support/proxied_quorum.h"
-#include "tests/support/quorum_fixture.h"
 #include "tests/support/sentinel_group.h"
 
 namespace redlatch {
 namespace {
 
 using ::testing::ContainsRegex;
+
+// The same servers as one client sees them: through proxies of its own.
+class ProxiedQuorum {
+ public:
+  explicit ProxiedQuorum(QuorumGroup& servers) {
+    for (size_t i = 0; i < servers.size(); ++i) {
+      proxies_.push_back(
+          std::make_unique<TcpProxy>(support::TcpProxyOptions{.port = servers[i].port()}));
+    }
+  }
+
+  TcpProxy& operator[](size_t i) { return *proxies_[i]; }
+
+  std::string url(const std::string& options = {}) const {
+    return support::QuorumUrl(proxies_, options);
+  }
+
+ private:
+  std::vector<std::unique_ptr<TcpProxy>> proxies_;
+};
+
+// Five servers, and proxies through which a client sees them.
+class QuorumFixture : public ::testing::Test {
+ protected:
+  static constexpr char kName[] = "orders:42";
+
+  bool IsHeldAt(size_t i) { return servers_[i].Integer({"EXISTS", kName}) == 1; }
+  bool IsWaitedForAt(size_t i) {
+    return servers_[i].Integer({"EXISTS", support::AuxiliaryKey(kName, "quorum.queue")}) == 1;
+  }
+  // Neither held nor waited for, there.
+  bool Forgets(size_t i) {
+    return Await([&] { return !IsHeldAt(i) && !IsWaitedForAt(i); }, absl::Seconds(3));
+  }
+
+  QuorumGroup servers_;
+  ProxiedQuorum proxies_{servers_};
+};
 
 constexpr char kRedLockName[] = "orders:42";
 
@@ -59,14 +95,13 @@ TEST_F(RedLockTest, LeaseLongerThanTheRestartDelayIsRefused) {
 TEST_F(RedLockTest, ItsClientIsForNoOtherLock) {
   SimpleLock lock(Connect(), kRedLockName);
   const absl::StatusOr<Lease> lease = lock.TryAcquire();
-  EXPECT_TRUE(absl::IsFailedPrecondition(lease.status()));
-  EXPECT_THAT(std::string(lease.status().message()), HasSubstr("RedLock"));
+  EXPECT_THAT(lease.status(), IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("RedLock")));
 }
 
 // RedLocks some of whose servers refuse: a key of another type, a missing permission, full memory,
 // scripts that are gone. A minority is outvoted; a majority's reason is told.
 
-class RefusalAtAQuorum : public support::QuorumFixture {
+class RefusalAtAQuorum : public QuorumFixture {
  protected:
   // It works as if nothing were wrong, several times.
   void Works() {
@@ -108,8 +143,7 @@ TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMinorityIsLeftAlone) {
 TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMajorityIsNamed) {
   for (const size_t i : {0, 1, 2}) servers_[i].Do({"RPUSH", kName, "theirs"});
   const absl::Status status = Refuses({3, 4});
-  EXPECT_TRUE(absl::IsFailedPrecondition(status)) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(status, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("WRONGTYPE")));
   for (const size_t i : {0, 1, 2}) EXPECT_EQ(servers_[i].Text({"LINDEX", kName, "0"}), "theirs");
 }
 
@@ -169,7 +203,7 @@ constexpr char kSlowName[] = "orders:42";
 // not be.
 TEST(FarQuorum, LongLeaseIsRenewedBesideShortOnes) {
   QuorumGroup servers(3);
-  support::ProxiedQuorum far(servers);
+  ProxiedQuorum far(servers);
   const Client client = Connect(far.url());
   for (size_t i = 0; i < servers.size(); ++i) {
     far[i].Delay(Direction::kToServer, absl::Milliseconds(30));
@@ -207,7 +241,7 @@ constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
 // Far less than the lease.
 constexpr absl::Duration kUnlockSoon = absl::Seconds(5);
 
-class RedLockUnlock : public support::QuorumFixture {
+class RedLockUnlock : public QuorumFixture {
  protected:
   void SetUp() override {
     lock_.lock();

@@ -102,8 +102,8 @@ TEST_F(Unlock, AnObserverHearsWhatTheServerSaid) {
   server_->Do({"DEL", "observed"});
   lock.unlock();
   ASSERT_TRUE(Await([&] { return released->results().size() == 2; }));
-  EXPECT_TRUE(absl::IsAborted(released->results()[1])) << released->results()[1];
-  EXPECT_THAT(std::string(released->results()[1].message()), ::testing::HasSubstr("observed"));
+  EXPECT_THAT(released->results()[1],
+              IsError(absl::StatusCode::kAborted, ::testing::HasSubstr("observed")));
 }
 
 }  // namespace

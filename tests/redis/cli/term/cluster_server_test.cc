@@ -12,51 +12,30 @@ using support::FakeServer;
 
 constexpr char kJobName[] = "job";
 
-std::string Bulk(const std::string& text) {
-  return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
-}
-
 // A node that believes it serves all slots, and has no keys.
 class Node {
  public:
-  // What it answers to a question about a key; nothing: what it has.
+  // What it answers to a question about a key; nothing: that it is not there.
   using Refusal = std::function<std::optional<std::string>()>;
+  explicit Node(Refusal refusal = [] { return std::nullopt; }) : refusal_(std::move(refusal)) {}
 
-  explicit Node(Refusal refusal = [] { return std::nullopt; })
-      : refusal_(std::move(refusal)),
-        server_([this](const FakeServer::Asked& asked) { return Answer(asked); }) {
-    port_ = server_.url().substr(server_.url().rfind(':') + 1);
-    is_known_ = true;
-  }
-
-  std::string url() const { return "redis-cluster://127.0.0.1:" + port_; }
+  std::string url() const { return "redis-cluster://" + node_.address(); }
   std::string MovedHere() const {
-    return absl::StrCat("-MOVED ", redis::SlotOf(kJobName), " 127.0.0.1:", port_, "\r\n");
+    return absl::StrCat("-MOVED ", redis::SlotOf(kJobName), " ", node_.address(), "\r\n");
   }
   int asked() const { return asked_; }
 
  private:
-  std::optional<std::string> Answer(const FakeServer::Asked& asked) {
-    const std::string& command = asked.command[0];
-    if (command == "CLUSTER" && asked.command[1] == "INFO") {
-      return Bulk("cluster_state:ok\r\ncluster_current_epoch:1\r\n");
-    }
-    if (command == "CLUSTER" && is_known_) {
-      return absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n", Bulk("127.0.0.1"), ":", port_,
-                          "\r\n", Bulk("id"));
-    }
-    if (command == "TIME") return "*2\r\n" + Bulk("1") + Bulk("1");
-    if (command != "HGET" && command != "EXISTS") return FakeServer::Polite(asked);
-    ++asked_;
-    if (std::optional<std::string> refused = refusal_()) return refused;
-    return command == "HGET" ? "$-1\r\n" : ":0\r\n";
-  }
-
   const Refusal refusal_;
-  std::string port_;
-  std::atomic<bool> is_known_ = false;
   std::atomic<int> asked_ = 0;
-  FakeServer server_;
+  const support::FakeClusterNode node_{
+      [this](const FakeServer::Asked& asked) -> std::optional<std::string> {
+        const std::string& command = asked.command[0];
+        if (command != "HGET" && command != "EXISTS") return FakeServer::Polite(asked);
+        ++asked_;
+        if (std::optional<std::string> refused = refusal_()) return refused;
+        return command == "HGET" ? "$-1\r\n" : ":0\r\n";
+      }};
 };
 
 class RedlatchClusterServerTest : public RedlatchCommandTest {

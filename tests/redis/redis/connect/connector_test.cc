@@ -63,29 +63,17 @@ TEST_F(ConnectorTest, AnAddressThatRefusesLeavesTheTurnToTheNext) {
   EXPECT_TRUE(Made(Step(connector)));
 }
 
-TEST_F(ConnectorTest, AConnectionThatIsRefusedSaysWhereAndWhy) {
-  const ReservedPort port;
-  const std::string url = absl::StrCat("redis://127.0.0.1:", port.number());
-  Connector connector = To(url);
-  const Stepped stepped = Step(connector);
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()),
-              AllOf(HasSubstr(url), HasSubstr("Connection refused")));
-}
-
-TEST_F(ConnectorTest, AHostThatIsNowhereIsUnavailable) {
-  Connector connector = To("redis://no-such-host.invalid:6379");
-  const Stepped stepped = Step(connector);
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()), HasSubstr("no-such-host.invalid"));
-}
-
-TEST_F(ConnectorTest, ASocketThatIsNowhereIsUnavailable) {
-  Connector connector = To("unix:///nowhere/redis.sock");
-  const Stepped stepped = Step(connector);
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()),
-              AllOf(HasSubstr("/nowhere/redis.sock"), HasSubstr("No such file")));
+TEST_F(ConnectorTest, WhatCannotBeReachedIsNamedWithTheReason) {
+  const ReservedPort nobody;
+  for (const auto& [url, where, why] : std::vector<std::array<std::string, 3>>{
+           {absl::StrCat("redis://127.0.0.1:", nobody.number()),
+            absl::StrCat("127.0.0.1:", nobody.number()), "Connection refused"},
+           {"redis://no-such-host.invalid:6379", "no-such-host.invalid", ""},
+           {"unix:///nowhere/redis.sock", "/nowhere/redis.sock", "No such file"}}) {
+    Connector connector = To(url);
+    EXPECT_THAT(Step(connector).status(),
+                IsError(absl::StatusCode::kUnavailable, AllOf(HasSubstr(where), HasSubstr(why))));
+  }
 }
 
 // As a Unix socket whose mode keeps the user out: root, who runs tests too, is never kept out.
@@ -104,9 +92,9 @@ TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
   Connector connector =
       To(server_->unix_url(), [](const Target&) { return std::make_unique<Forbidden>(); });
   const Stepped stepped = Step(connector);
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()),
-              AllOf(HasSubstr("Permission denied"), HasSubstr("is this user allowed to connect")));
+  EXPECT_THAT(stepped.status(), IsError(absl::StatusCode::kUnavailable,
+                                        AllOf(HasSubstr("Permission denied"),
+                                              HasSubstr("is this user allowed to connect"))));
 }
 
 class SilentServerTest : public ConnectorTest, public ::testing::WithParamInterface<Arrival> {
@@ -122,9 +110,8 @@ TEST_P(SilentServerTest, IsGivenUpAtTheConnectTimeout) {
   punctuality.Note(deadline);
   EXPECT_GE(base::Now(), deadline);
   EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()),
-              AllOf(HasSubstr(proxy_.url()), HasSubstr("150ms")));
+  EXPECT_THAT(stepped.status(), IsError(absl::StatusCode::kUnavailable,
+                                        AllOf(HasSubstr(proxy_.url()), HasSubstr("150ms"))));
 }
 
 TEST_P(SilentServerTest, ACallersDeadlineEndsTheWaitAndNotTheAttempt) {
@@ -228,10 +215,10 @@ TEST_F(TwoAddressesTest, TheLastOneThatRefusedIsNamed) {
   Connector connector = To({proxy_.port(), nobody_.number()});
   proxy_.SetArrival(Arrival::kRefuse);
   const Stepped stepped = Step(connector);
-  EXPECT_EQ(stepped.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(stepped.status().message()),
-              AllOf(HasSubstr("redis://somewhere"),
-                    HasSubstr(absl::StrCat("127.0.0.1:", nobody_.number()))));
+  EXPECT_THAT(stepped.status(),
+              IsError(absl::StatusCode::kUnavailable,
+                      AllOf(HasSubstr("redis://somewhere"),
+                            HasSubstr(absl::StrCat("127.0.0.1:", nobody_.number())))));
 }
 
 TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
@@ -240,12 +227,6 @@ TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
   const Stepped stepped = Step(connector);
   ASSERT_TRUE(Made(stepped));
   EXPECT_EQ((*stepped)->target.address.text, absl::StrCat("127.0.0.1:", server_->port()));
-}
-
-TEST_F(TwoAddressesTest, OneThatNeverAnswersTheHandshakeLeavesTimeForTheNext) {
-  proxy_.SetArrival(Arrival::kIgnore);
-  Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
-  EXPECT_TRUE(Made(Step(connector)));
 }
 
 // Where the other connection is.
@@ -338,9 +319,9 @@ TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
         .status();
   };
   const absl::Status refused = step({one->port(), other->port()});
-  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition) << refused;
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("two primaries"), HasSubstr(absl::StrCat(other->port()))));
+  EXPECT_THAT(refused,
+              IsError(absl::StatusCode::kFailedPrecondition,
+                      AllOf(HasSubstr("two primaries"), HasSubstr(absl::StrCat(other->port())))));
   EXPECT_TRUE(step({one->port(), one->port()}).ok());
   const int gone = other->port();
   other->Kill();

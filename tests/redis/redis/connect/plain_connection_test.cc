@@ -85,9 +85,8 @@ TEST(PlainConnectionTest, SaysWhyItWasNotLetIn) {
   const auto server = RedisServer::Start({.password = "secret"});
   EXPECT_EQ(Open(server->url()).status().code(), absl::StatusCode::kPermissionDenied);
   const absl::Status wrong = Open(UrlWith(server->url(), ":wr0ng")).status();
-  EXPECT_EQ(wrong.code(), absl::StatusCode::kPermissionDenied);
-  EXPECT_THAT(std::string(wrong.message()),
-              AllOf(HasSubstr(server->url()), Not(HasSubstr("wr0ng"))));
+  EXPECT_THAT(wrong, IsError(absl::StatusCode::kPermissionDenied,
+                             AllOf(HasSubstr(server->url()), Not(HasSubstr("wr0ng")))));
   const absl::Status no_such_database = Open(UrlWith(server->url(), ":secret") + "/99").status();
   EXPECT_EQ(no_such_database.code(), absl::StatusCode::kFailedPrecondition);
 }
@@ -109,9 +108,9 @@ TEST(PlainConnectionTest, EndsAtItsDeadline) {
   auto connection = Open(server->url());
   ASSERT_TRUE(connection.ok()) << connection.status();
   const auto reply = connection->Call({"BLPOP", "nothing", "0"}, In(absl::Milliseconds(20)));
-  EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(reply.status().message()),
-              AllOf(HasSubstr(server->url()), HasSubstr("no answer in time")));
+  EXPECT_THAT(reply.status(),
+              IsError(absl::StatusCode::kUnavailable,
+                      AllOf(HasSubstr(server->url()), HasSubstr("no answer in time"))));
 }
 
 }  // namespace

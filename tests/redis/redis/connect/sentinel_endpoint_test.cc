@@ -2,7 +2,7 @@
 #include "src/redis/connect/sentinel_endpoint.h"
 
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/fake_sentinel.h"
+#include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
 #include "tests/support/sentinel_group.h"

@@ -187,8 +187,7 @@ TEST(EmbeddedServer, GoesOnStartingWhenItsStarterGivesUp) {
   for (int i = 0; i < 2; ++i) {
     const base::Instant begin = base::Now();
     const absl::Status late = home.Ensure(absl::Seconds(60), absl::Milliseconds(200)).status();
-    EXPECT_EQ(late.code(), absl::StatusCode::kUnavailable) << late;
-    EXPECT_THAT(std::string(late.message()), HasSubstr("still starting"));
+    EXPECT_THAT(late, IsError(absl::StatusCode::kUnavailable, HasSubstr("still starting")));
     EXPECT_GE(base::Now() - begin, absl::Milliseconds(200));
     EXPECT_LT(base::Now() - begin, absl::Seconds(2));
   }
@@ -206,8 +205,7 @@ TEST(EmbeddedServer, ThatFailsToStartIsReportedWithItsLog) {
   WriteScript(home.Aside("broken"), "echo 'a shard is missing' >&2; exit 1\n");
   const ScopedEnvironment broken("REDLATCH_REDIS_SERVER", home.Aside("broken").c_str());
   const absl::Status failed = home.Ensure().status();
-  EXPECT_EQ(failed.code(), absl::StatusCode::kUnavailable) << failed;
-  EXPECT_THAT(std::string(failed.message()), HasSubstr("a shard is missing"));
+  EXPECT_THAT(failed, IsError(absl::StatusCode::kUnavailable, HasSubstr("a shard is missing")));
 }
 
 TEST(EmbeddedServer, ThatIsNotInstalledIsNamedWithItsPackage) {
@@ -215,8 +213,8 @@ TEST(EmbeddedServer, ThatIsNotInstalledIsNamedWithItsPackage) {
   const ScopedEnvironment nowhere("PATH", home.Aside("empty").c_str());
   const ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
   const absl::Status missing = home.Ensure().status();
-  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(missing.message()), HasSubstr("apt-get install redis-server"));
+  EXPECT_THAT(missing, IsError(absl::StatusCode::kFailedPrecondition,
+                               HasSubstr("apt-get install redis-server")));
   const ScopedEnvironment wrong("REDLATCH_REDIS_SERVER", "/nonexistent/redis");
   EXPECT_THAT(std::string(home.Ensure().status().message()), HasSubstr("'/nonexistent/redis'"));
 }
@@ -266,8 +264,7 @@ TEST(EmbeddedDirectory, ThatOthersMayEnterIsRefused) {
   EXPECT_TRUE(EmbeddedDirectory(home.directory()).ok());
   ASSERT_EQ(chmod(home.directory().c_str(), 0710), 0);
   const absl::Status open = home.Ensure().status();
-  EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(open.message()), HasSubstr("0710"));
+  EXPECT_THAT(open, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("0710")));
   EXPECT_THAT(std::string(open.message()), HasSubstr("chmod 700 '" + home.directory() + "'"));
 }
 
@@ -280,8 +277,8 @@ TEST(EmbeddedDirectory, OfAnotherUserIsRefused) {
     ASSERT_EQ(chown(theirs.c_str(), 12345, 0), 0);
   }
   const absl::Status status = EmbeddedDirectory(theirs).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr(absl::StrCat("not to user ", geteuid())));
+  EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied,
+                              HasSubstr(absl::StrCat("not to user ", geteuid()))));
 }
 
 TEST(EmbeddedDirectory, IsNeverASymbolicLinkOrAFile) {
@@ -317,8 +314,7 @@ TEST(EmbeddedDirectory, MustBeAPathThatASocketCanHave) {
 TEST(EmbeddedDirectory, IsNotMadeInANonexistentOne) {
   const EmbeddedHome home;
   const absl::Status status = EmbeddedDirectory(home.Aside("none/home")).status();
-  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("does not exist"));
+  EXPECT_THAT(status, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("does not exist")));
 }
 
 }  // namespace

@@ -56,8 +56,7 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
   server_->Command({"LPUSH", "counter", "x"});
   const OwnScript count(*server_, kCount);
   const absl::Status type = scripts_.Run(count.Call(kCounter), Soon()).status();
-  EXPECT_EQ(type.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(type.message()), HasSubstr("WRONGTYPE"));
+  EXPECT_THAT(type, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("WRONGTYPE")));
   EXPECT_THAT(std::string(type.message()), HasSubstr(server_->url()));
   const OwnScript mistake(*server_, "return nil + 1");
   EXPECT_EQ(scripts_.Run(mistake.Call(), Soon()).status().code(), absl::StatusCode::kInternal);
@@ -75,8 +74,7 @@ TEST_F(ScriptsTest, OutOfMemoryIsAStatusAndRunsNothingTwice) {
   ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
   server_->Command({"CONFIG", "SET", "maxmemory", "1"});
   const absl::Status full = scripts_.Run(count.Call(kCounter), Soon()).status();
-  EXPECT_EQ(full.code(), absl::StatusCode::kResourceExhausted) << full;
-  EXPECT_THAT(std::string(full.message()), HasSubstr("maxmemory"));
+  EXPECT_THAT(full, IsError(absl::StatusCode::kResourceExhausted, HasSubstr("maxmemory")));
   EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
 }
 
@@ -91,8 +89,7 @@ TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
   const std::string_view other_key[] = {"other"};
   for (const ScriptCall& call : {set.Call(kCounter), count.Call(other_key)}) {
     const absl::Status denied = scripts.Run(call, Soon()).status();
-    EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
-    EXPECT_THAT(std::string(denied.message()), HasSubstr("ACL SETUSER"));
+    EXPECT_THAT(denied, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("ACL SETUSER")));
   }
 }
 

@@ -15,17 +15,6 @@ namespace {
 
 class SharedConnectionTest : public ChannelFixture {};
 
-TEST_F(SharedConnectionTest, ConnectsWithTheFirstCall) {
-  const auto connection = Direct();
-  EXPECT_EQ(connection->stats().connects, 0);
-  EXPECT_EQ(Text(connection->Call({"SET", "k", "v"}, In(kPatience))), "OK");
-  EXPECT_EQ(Text(connection->Call({"GET", "k"}, In(kPatience))), "\"v\"");
-  EXPECT_EQ(connection->stats().connects, 1);
-  EXPECT_EQ(connection->server(), server_->url());
-  EXPECT_EQ(connection->server_info().version, server_->Version());
-  EXPECT_EQ(connection->server_info().run_id, server_->Info("run_id"));
-}
-
 TEST_F(SharedConnectionTest, BatchesAreNeverTornApartByOtherThreads) {
   constexpr int kThreads = 8;
   constexpr int kRounds = 200;
@@ -126,8 +115,7 @@ class SharedConnectionBacklogTest : public SharedConnectionTest {
 };
 
 TEST_F(SharedConnectionBacklogTest, RefusesCommandsWhereTooManyBytesWait) {
-  EXPECT_EQ(refused_.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(refused_.message()), HasSubstr("does not keep up"));
+  EXPECT_THAT(refused_, IsError(absl::StatusCode::kUnavailable, HasSubstr("does not keep up")));
   // Two that ask: one of them leads, and the other is refused.
   const auto refused = [](const absl::Status& status) {
     return absl::StrContains(status.message(), "does not keep up");
@@ -225,65 +213,6 @@ TEST_F(SharedConnectionBeginTest, EachAnswerIsToldOnceThoughManyLeaveAndRead) {
   EXPECT_EQ(told, left);
   EXPECT_GT(left, 0);
 }
-
-// Deadlines: every call is back in time, and a reply that comes too late reaches nobody.
-
-class SharedConnectionDeadlineTest : public ChannelFixture {
- protected:
-  // A connection that never gives its connection up for standing still.
-  std::unique_ptr<SharedConnection> Patient(absl::Duration spin = absl::Microseconds(80)) {
-    SharedConnectionOptions options;
-    options.stall_timeout = absl::InfiniteDuration();
-    options.spin = spin;
-    return Connected(Proxied(options));
-  }
-};
-
-// Deadlines from a tenth of a millisecond on, on a link whose round trip takes two: threads give
-// up, are made leaders as they do, and come again at once.
-class MixedDeadlinesTest : public SharedConnectionDeadlineTest,
-                           public ::testing::WithParamInterface<absl::Duration> {};
-
-TEST_P(MixedDeadlinesTest, EveryCallerGetsItsOwnReplyOrAnErrorInTime) {
-  const auto connection = Patient(GetParam());
-  proxy_.Delay(Direction::kToServer, absl::Milliseconds(1));
-  proxy_.Delay(Direction::kToClient, absl::Milliseconds(1));
-  Punctuality punctuality;
-  std::atomic<int> own{0};
-  std::atomic<int> late{0};
-  const int calls = support::Scaled(400);
-  InThreads(24, [&](int thread) {
-    std::minstd_rand random(static_cast<unsigned>(thread + 1));
-    for (int i = 0; i < calls; ++i) {
-      const bool patient = random() % 4 == 0;
-      const absl::Duration wait =
-          patient ? absl::Seconds(5) : absl::Microseconds(100 + random() % 4900);
-      const std::string unique = absl::StrCat(thread, ":", i);
-      const base::Instant deadline = In(wait);
-      const auto reply = connection->Call({"ECHO", unique}, deadline);
-      punctuality.Note(deadline);
-      if (reply.ok()) {
-        ASSERT_EQ(reply->text, unique);
-        ++own;
-      } else {
-        ASSERT_FALSE(patient) << reply.status();
-        ASSERT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
-        ++late;
-      }
-    }
-  });
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_GT(own, 24 * calls / 10);
-  EXPECT_GT(late, 24 * calls / 50);
-  EXPECT_LE(connection->stats().late, late);  // who came too late to ask is not counted
-  EXPECT_EQ(connection->stats().connects, 1);
-}
-
-INSTANTIATE_TEST_SUITE_P(Spins, MixedDeadlinesTest,
-                         ::testing::Values(absl::ZeroDuration(), absl::Microseconds(80)),
-                         [](const auto& spin) {
-                           return spin.param == absl::ZeroDuration() ? "Patient" : "Eager";
-                         });
 
 // Commands whose answer is given to a function.
 
@@ -388,8 +317,7 @@ TEST_F(SharedConnectionReconnectTest,
   proxy_.SetArrival(Arrival::kRefuse);
   const base::Instant begun = base::Now();
   const absl::Status status = connection->Connect(In(kPatience));
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Connection refused"));
+  EXPECT_THAT(status, IsError(absl::StatusCode::kUnavailable, HasSubstr("Connection refused")));
   EXPECT_LT(base::Now() - begun, kPatience / 2);
   proxy_.Heal();
   EXPECT_TRUE(connection->Connect(In(kPatience)).ok());
@@ -402,8 +330,7 @@ TEST_F(SharedConnectionReconnectTest,
   const base::Instant begun = base::Now();
   InThreads(8, [&](int) {
     const absl::Status status = Call(*connection, {"INCR", "counter"});
-    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("NOAUTH"));
+    EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("NOAUTH")));
     EXPECT_FALSE(MayHaveExecuted(status));
   });
   EXPECT_LT(base::Now() - begun, kPatience / 2);
@@ -419,8 +346,7 @@ TEST_F(SharedConnectionReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedA
   server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
   for (int i = 0; i < 3; ++i) {
     const absl::Status status = Call(*connection, {"PING"}, absl::Milliseconds(50));
-    EXPECT_EQ(status.code(), absl::StatusCode::kPermissionDenied) << status;
-    EXPECT_THAT(std::string(status.message()), HasSubstr("NOAUTH"));
+    EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("NOAUTH")));
   }
 }
 
@@ -463,12 +389,64 @@ TEST_F(SharedConnectionReconnectTest, AProcessWithoutDescriptorsIsUnavailableAnd
     }
   }
   for (const absl::Status& status : refused) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("Too many open files"));
+    EXPECT_THAT(status, IsError(absl::StatusCode::kUnavailable, HasSubstr("Too many open files")));
     EXPECT_FALSE(MayHaveExecuted(status));
   }
   EXPECT_EQ(Echo(*connection, "healed"), "healed");
   EXPECT_EQ(Echo(*born_without, "healed as well"), "healed as well");
+}
+
+// Lets a write fail after so many bytes of it; those before it go out.
+class BrokenWriteTest : public ChannelFixture {
+ protected:
+  void BreakNextWriteAfter(size_t bytes_that_pass) {
+    hooks_.write = [bytes_that_pass, broken = std::make_shared<std::atomic<int>>(0)](
+                       Transport& real, std::string_view bytes) {
+      switch ((*broken)++) {
+        case 0:
+          if (bytes_that_pass > 0) return real.Write(bytes.substr(0, bytes_that_pass));
+          [[fallthrough]];
+        case 1:
+          if (bytes_that_pass == 0) *broken = 2;
+          return IoResult{.kind = IoResult::Kind::kError, .error = EPIPE};
+        default:
+          return real.Write(bytes);
+      }
+    };
+  }
+
+  TransportHooks hooks_;
+  const std::unique_ptr<SharedConnection> connection_ =
+      Connected(Direct({.stall_timeout = absl::InfiniteDuration(), .open = Hooked(hooks_)}));
+};
+
+TEST_F(BrokenWriteTest, ACommandOfWhichNoByteWasWrittenGoesOnWithTheNextConnection) {
+  BreakNextWriteAfter(0);
+  EXPECT_EQ(Text(connection_->Call({"INCR", "counter"}, In(kPatience))), "1");
+  EXPECT_EQ(connection_->stats().connects, 2);
+  EXPECT_EQ(connection_->stats().breaks, 1);
+}
+
+TEST_F(BrokenWriteTest, ACommandWrittenInPartMayHaveExecuted) {
+  BreakNextWriteAfter(5);
+  const auto reply = connection_->Call({"INCR", "counter"}, In(kPatience));
+  EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_TRUE(MayHaveExecuted(reply.status()));
+  EXPECT_EQ(Text(connection_->Call({"GET", "counter"}, In(kPatience))), "nil");
+}
+
+TEST_F(BrokenWriteTest, NoHalfOfABatchIsSentAgain) {
+  std::vector<Command> commands;
+  for (int i = 0; i < 3; ++i) commands.push_back({"INCR", "counter"});
+  BreakNextWriteAfter(commands[0].bytes().size() + 3);
+  std::vector<absl::StatusOr<Reply>> replies(commands.size());
+  connection_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  for (const auto& reply : replies) {
+    EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
+    EXPECT_TRUE(MayHaveExecuted(reply.status()));
+  }
+  EXPECT_THAT(Text(connection_->Call({"GET", "counter"}, In(kPatience))),
+              ::testing::AnyOf("nil", "\"1\""));
 }
 
 }  // namespace

@@ -2,8 +2,6 @@
 // for what a step wants rather than for what its name says.
 #include "tests/redis/redis/link/strict_transport.h"
 
-#include <tuple>
-
 #include "src/redis/connect/connector.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
@@ -20,7 +18,7 @@ void ExpectPutToTheTest(const StrictCounts& counts) {
   EXPECT_GT(counts.reads_that_write, 0);
 }
 
-class StrictConnectorTest : public ChannelFixture {};
+using StrictConnectorTest = ChannelFixture;
 
 TEST_F(StrictConnectorTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
   StrictCounts counts;
@@ -35,75 +33,29 @@ TEST_F(StrictConnectorTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
   ExpectPutToTheTest(counts);
 }
 
-// How long a leader spins, and how many bytes a thread's echoes have at most.
-class StrictSharedConnectionTest
-    : public ChannelFixture,
-      public ::testing::WithParamInterface<std::tuple<absl::Duration, size_t>> {
- protected:
-  std::unique_ptr<SharedConnection> Make() {
-    SharedConnectionOptions options;
-    options.spin = std::get<0>(GetParam());
-    options.first_backoff = options.longest_backoff = absl::Milliseconds(1);
-    options.open = Strict(counts_);
-    return Connected(Direct(std::move(options)));
-  }
-
-  StrictCounts counts_;
-};
-
-TEST_P(StrictSharedConnectionTest, ManyThreadsGetEachItsOwnReplies) {
+TEST_F(StrictConnectorTest, ManyThreadsGetEachItsOwnReplies) {
   constexpr int kThreads = 6;
   constexpr int kCalls = 250;
-  const auto connection = Make();
-  InThreads(kThreads, [&](int thread) {
-    for (int i = 0; i < kCalls; ++i) {
-      const std::string mine =
-          absl::StrCat(thread, ":", i, std::string(i * std::get<1>(GetParam()) / kCalls, 'x'));
-      ASSERT_EQ(Echo(*connection, mine), mine);
-      if (i % 5 == 0) {
-        ASSERT_TRUE(connection->Send({"INCR", "sent"}).ok());
-      }
+  for (const absl::Duration spin : {absl::ZeroDuration(), absl::Microseconds(80)}) {
+    for (const size_t most_bytes : {0, 200'000}) {
+      StrictCounts counts;
+      const auto connection = Connected(Direct({.spin = spin, .open = Strict(counts)}));
+      InThreads(kThreads, [&](int thread) {
+        for (int i = 0; i < kCalls; ++i) {
+          const std::string mine =
+              absl::StrCat(thread, ":", i, std::string(i * most_bytes / kCalls, 'x'));
+          ASSERT_EQ(Echo(*connection, mine), mine);
+          if (i % 5 == 0) ASSERT_TRUE(connection->Send({"INCR", "sent"}).ok());
+        }
+      });
+      EXPECT_EQ(connection->stats().connects, 1);
+      EXPECT_EQ(connection->stats().late, 0);
+      ExpectPutToTheTest(counts);
     }
-  });
-  EXPECT_EQ(Text(connection->Call({"GET", "sent"}, In(kPatience))),
-            absl::StrCat("\"", kThreads * kCalls / 5, "\""));
-  EXPECT_EQ(connection->stats().connects, 1);
-  EXPECT_EQ(connection->stats().late, 0);
-  ExpectPutToTheTest(counts_);
+  }
 }
 
-// A writer is inside, and its connection goes.
-TEST_P(StrictSharedConnectionTest, ConnectionsAreGivenUpWithNobodyInside) {
-  const auto connection = Make();
-  std::atomic<bool> stop{false};
-  std::thread breaker([&] {
-    for (int i = 0; i < 50; ++i) {
-      connection->MakeAnew("a test wants it");
-      (void)connection->Call({"PING"}, In(kPatience));
-    }
-    stop = true;
-  });
-  InThreads(3, [&](int thread) {
-    const std::string mine = std::to_string(thread);
-    while (!stop) EXPECT_EQ(Echo(*connection, mine), mine);
-  });
-  breaker.join();
-  EXPECT_GT(connection->stats().connects, 10);
-  ExpectPutToTheTest(counts_);
-}
-
-INSTANTIATE_TEST_SUITE_P(Spins, StrictSharedConnectionTest,
-                         ::testing::Combine(::testing::Values(absl::ZeroDuration(),
-                                                              absl::Microseconds(80),
-                                                              absl::Milliseconds(20)),
-                                            ::testing::Values(0, 200'000)),
-                         [](const auto& values) {
-                           const auto spin = absl::ToInt64Microseconds(std::get<0>(values.param));
-                           return absl::StrCat(spin, "us",
-                                               std::get<1>(values.param) == 0 ? "Small" : "Big");
-                         });
-
-class StrictSubscriberTest : public support::SubscriberTestFixture {};
+using StrictSubscriberTest = support::SubscriberTestFixture;
 
 TEST_F(StrictSubscriberTest, MessagesArriveWhileGuestsReadAndChannelsComeAndGo) {
   constexpr int kMessages = 300;

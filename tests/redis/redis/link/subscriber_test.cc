@@ -4,6 +4,7 @@
 #include <sys/resource.h>
 #include <time.h>
 
+#include "src/redis/link/listening_thread.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/slot.h"
 #include "tests/redis/redis/embedded/home.h"
@@ -15,18 +16,6 @@ namespace redlatch::redis {
 namespace {
 
 class SubscriberTest : public support::SubscriberTestFixture {};
-
-TEST_F(SubscriberTest, WhatIsPublishedArrives) {
-  const auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  EXPECT_TRUE(subscriber->live());
-  EXPECT_EQ(Publish("c", "hello"), 1);
-  EXPECT_EQ(Publish("another", "nobody hears it"), 0);
-  EXPECT_EQ(Publish("c", "again"), 1);
-  EXPECT_TRUE(ears_.Await("message c again"));
-  EXPECT_THAT(ears_.heard(), ElementsAre("message c hello", "message c again"));
-  EXPECT_EQ(subscriber->stats().messages, 2);
-}
 
 TEST_F(SubscriberTest, ChannelsAndMessagesAreAnyBytes) {
   const auto subscriber = Make(server_->url());
@@ -93,8 +82,7 @@ TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
   const auto subscriber = Make(server_->url());
   const absl::Status subscribed = subscriber->Subscribe("c", In(absl::Milliseconds(20)));
   ASSERT_EQ(setrlimit(RLIMIT_NOFILE, &limit), 0);
-  EXPECT_EQ(subscribed.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(subscribed.message()), HasSubstr("ulimit -n"));
+  EXPECT_THAT(subscribed, IsError(absl::StatusCode::kUnavailable, HasSubstr("ulimit -n")));
   EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
 }
 
@@ -169,8 +157,7 @@ TEST_F(SubscriberRace, NoUnsubscribeIsOkWhileAMessageOfTheChannelIsBeingDelivere
   ASSERT_EQ(Publish("c", "2"), 1);
   ASSERT_TRUE(ears_.Await("message c 1"));
   const absl::Status first = subscriber->Unsubscribe("c", In(absl::Milliseconds(10)));
-  EXPECT_EQ(first.code(), kUnavailable);
-  EXPECT_THAT(std::string(first.message()), HasSubstr(server_->url()));
+  EXPECT_THAT(first, IsError(kUnavailable, HasSubstr(server_->url())));
   // Nor the next: it is unknown no sooner than the server has let it go.
   EXPECT_EQ(subscriber->Unsubscribe("c", In(absl::Milliseconds(10))).code(), kUnavailable);
   go_on_.set_value();
@@ -274,10 +261,9 @@ TEST_F(SubscriberRefusal, OneChannelThatIsDeniedFailsAtOnceAndAlone) {
       if (*channel == 'o') {
         EXPECT_TRUE(subscribed.ok()) << subscribed;
       } else {
-        EXPECT_EQ(subscribed.code(), kDenied) << subscribed;
-        EXPECT_THAT(std::string(subscribed.message()),
-                    AllOf(HasSubstr(server_->url()), HasSubstr("NOPERM"), HasSubstr("ACL SETUSER"),
-                          Not(HasSubstr("secret"))));
+        EXPECT_THAT(subscribed,
+                    IsError(kDenied, AllOf(HasSubstr(server_->url()), HasSubstr("NOPERM"),
+                                           HasSubstr("ACL SETUSER"), Not(HasSubstr("secret")))));
       }
     });
   }
@@ -299,10 +285,9 @@ TEST_F(SubscriberRefusal, AWrongPasswordEndsTheWaitAtOnceAndNothingGoesOn) {
   const auto subscriber = Make("redis://app:wr0ng-one@" + server_->url().substr(8));
   for (int i = 1; i <= 2; ++i) {
     const absl::Status subscribed = subscriber->Subscribe("ok", Soon());
-    EXPECT_EQ(subscribed.code(), kDenied) << subscribed;
-    EXPECT_THAT(std::string(subscribed.message()),
-                AllOf(HasSubstr(server_->url()), HasSubstr("WRONGPASS"), HasSubstr("in the URL"),
-                      Not(HasSubstr("wr0ng-one"))));
+    EXPECT_THAT(subscribed,
+                IsError(kDenied, AllOf(HasSubstr(server_->url()), HasSubstr("WRONGPASS"),
+                                       HasSubstr("in the URL"), Not(HasSubstr("wr0ng-one")))));
     EXPECT_TRUE(ears_.Await("down", i));
   }
   const std::string connections = server_->Info("total_connections_received");
@@ -321,8 +306,7 @@ TEST_F(SubscriberRefusal, APermissionThatIsTakenAwayIsToldAndTheOthersLiveAgain)
   Acl({"resetchannels", "&ok-1", "&ok-3"});  // for which the server closes the connection
   EXPECT_TRUE(ears_.Await("live again"));
   EXPECT_THAT(ears_.heard(), ElementsAre("down", "refused ok-2", "live again"));
-  EXPECT_EQ(ears_.why_refused().code(), kDenied);
-  EXPECT_THAT(std::string(ears_.why_refused().message()), HasSubstr("NOPERM"));
+  EXPECT_THAT(ears_.why_refused(), IsError(kDenied, HasSubstr("NOPERM")));
   EXPECT_TRUE(subscriber->live());
   EXPECT_EQ(Publish("ok-3", "m"), 1);
   EXPECT_TRUE(ears_.Await("message ok-3 m"));
@@ -361,9 +345,9 @@ TEST_F(SubscriberFault, SubscribingWhileTheServerIsDownGoesOnInTheBackground) {
   const absl::Status subscribed = subscriber->Subscribe("c", deadline);
   punctuality.Note(deadline);
   EXPECT_TRUE(punctuality.Within(absl::Milliseconds(50)));
-  EXPECT_EQ(subscribed.code(), absl::StatusCode::kUnavailable);
-  EXPECT_THAT(std::string(subscribed.message()),
-              AllOf(HasSubstr(server_->url()), HasSubstr("refused"), HasSubstr("background")));
+  EXPECT_THAT(subscribed, IsError(absl::StatusCode::kUnavailable,
+                                  AllOf(HasSubstr(server_->url()), HasSubstr("refused"),
+                                        HasSubstr("background"))));
   EXPECT_FALSE(subscriber->live());
   EXPECT_GE(ears_.Count("down"), 1);
   EXPECT_EQ(ears_.Count("live again"), 0);
@@ -433,13 +417,6 @@ class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
       return answer;
     };
   }
-  static FakeServer::Answer InPlaceOfTheAnswer() {
-    return [](const FakeServer::Asked& asked) -> std::optional<std::string> {
-      if (asked.command[0] != "SUBSCRIBE") return FakeServer::Polite(asked);
-      if (asked.connection == 1) return GetParam();
-      return *FakeServer::Polite(asked) + kMessage;
-    };
-  }
   void ExpectOneLoss(FakeServer::Answer answer) {
     FakeServer server(std::move(answer));
     Subscriber subscriber(*ParseUrl(server.url()),
@@ -459,10 +436,6 @@ class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
 
 TEST_P(SubscriberNonsense, UnaskedCostsTheConnectionAndNoMore) {
   ExpectOneLoss(After("SUBSCRIBE"));
-}
-
-TEST_P(SubscriberNonsense, InPlaceOfAnAnswerCostsTheConnectionAndNoMore) {
-  ExpectOneLoss(InPlaceOfTheAnswer());
 }
 
 TEST_P(SubscriberNonsense, BehindTheHandshakeCostsTheConnectionAndNoMore) {
@@ -505,6 +478,72 @@ TEST_P(SubscriberLeaves, WhileTheSlotMovesWithoutLosingItsConnection) {
   EXPECT_EQ(server.connections(), 1);
 }
 INSTANTIATE_TEST_SUITE_P(ToldUnasked, SubscriberLeaves, ::testing::Bool());
+
+// One thread that listens for several subscribers.
+
+class ListeningThreadTest : public support::SubscriberTestFixture {
+ protected:
+  std::unique_ptr<Subscriber> MakeOneOfSeveral(const std::string& url) {
+    return Make(url, {.thread = thread_});
+  }
+
+  // Within less than what one that cannot be reached takes.
+  void ExpectToHear(const std::string& channel) {
+    for (int i = 0; i < 50; ++i) {
+      const std::string message = absl::StrCat("quick ", i);
+      const base::Instant published = base::Now();
+      ASSERT_EQ(Publish(channel, message), 1);
+      ASSERT_TRUE(ears_.Await(absl::StrCat("message ", channel, " ", message)));
+      slowest_ = std::max(slowest_, base::Now() - published);
+    }
+  }
+
+  const std::shared_ptr<ListeningThread> thread_ = std::make_shared<ListeningThread>();
+  TcpProxy proxy_{{.port = server_->port()}};
+  absl::Duration slowest_ = absl::ZeroDuration();
+};
+
+TEST_F(ListeningThreadTest, OneThreadReadsForAll) {
+  const int threads = support::ThreadCount();
+  std::vector<std::unique_ptr<Subscriber>> subscribers;
+  for (int i = 0; i < 5; ++i) {
+    subscribers.push_back(MakeOneOfSeveral(server_->url()));
+    const std::string channel = absl::StrCat("c", i);
+    ASSERT_TRUE(subscribers.back()->Subscribe(channel, Soon()).ok());
+    ASSERT_EQ(Publish(channel, "m"), 1);
+    EXPECT_TRUE(ears_.Await(absl::StrCat("message ", channel, " m")));
+  }
+  EXPECT_EQ(support::ThreadCount(), threads + 1);
+}
+
+TEST_F(ListeningThreadTest, OneThatCannotBeReachedHoldsUpNobody) {
+  const auto well = MakeOneOfSeveral(server_->url());
+  ASSERT_TRUE(well->Subscribe("c", Soon()).ok());
+  for (const Arrival arrival : {Arrival::kIgnore, Arrival::kHang, Arrival::kRefuse}) {
+    proxy_.SetArrival(arrival);
+    const auto sick = MakeOneOfSeveral(proxy_.url() + "?connect_timeout=30s");
+    EXPECT_TRUE(absl::IsUnavailable(sick->Subscribe("sick", In(absl::Milliseconds(50)))));
+    ExpectToHear("c");
+    ears_.Forget();
+  }
+  EXPECT_LT(slowest_, absl::Milliseconds(100));
+}
+
+TEST_F(ListeningThreadTest, OneThatLeavesHearsNothingMoreAndTheOthersGoOn) {
+  const auto stays = MakeOneOfSeveral(server_->url());
+  ASSERT_TRUE(stays->Subscribe("c", Soon()).ok());
+  for (int i = 0; i < 50; ++i) {
+    auto leaves = MakeOneOfSeveral(server_->url());
+    ASSERT_TRUE(leaves->Subscribe("leaves", Soon()).ok());
+    std::thread publisher([&] { Publish("leaves", "m"); });
+    leaves->Stop();
+    const size_t heard = ears_.heard().size();
+    publisher.join();
+    leaves.reset();
+    EXPECT_EQ(ears_.heard().size(), heard);
+  }
+  ExpectToHear("c");
+}
 
 }  // namespace
 }  // namespace redlatch::redis

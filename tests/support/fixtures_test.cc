@@ -1,0 +1,216 @@
+// What tests rely on: servers and children that end with their objects, figures of processes, and
+// histories that survive a kill.
+#include <signal.h>
+
+#include "tests/support/history_check/history_checker.h"
+#include "tests/support/history_writer.h"
+#include "tests/support/live_testing.h"
+
+namespace redlatch::support {
+namespace {
+
+// A zombie has no memory and counts as gone: who inherits it reaps it in its own time.
+bool Runs(pid_t pid) { return ResidentBytes(pid) > 0; }
+
+TEST(RedisServer, ServersDoNotCollide) {
+  constexpr int kServers = 4;
+  std::vector<std::unique_ptr<RedisServer>> servers(kServers);
+  std::vector<std::thread> threads;
+  threads.reserve(kServers);
+  // Started from threads that end at once: a server outlives the thread that started it.
+  for (auto& server : servers) threads.emplace_back([&server] { server = RedisServer::Start(); });
+  for (auto& thread : threads) thread.join();
+  std::set<int> ports;
+  std::set<std::string> directories;
+  for (const auto& server : servers) {
+    ports.insert(server->port());
+    directories.insert(server->directory());
+    EXPECT_EQ(server->Text({"PING"}), "PONG");
+  }
+  EXPECT_EQ(ports.size(), kServers);
+  EXPECT_EQ(directories.size(), kServers);
+}
+
+TEST(RedisServer, LeavesNothingBehind) {
+  auto server = RedisServer::Start({.append_only = true});
+  const pid_t pid = server->pid();
+  const std::string directory = server->directory();
+  const int descriptors = OpenDescriptors();
+  server->Restart();
+  EXPECT_NE(server->Text({"PING"}), "");
+  server.reset();
+  EXPECT_EQ(kill(pid, 0), -1);
+  EXPECT_FALSE(std::filesystem::exists(directory));
+  EXPECT_LT(OpenDescriptors(), descriptors + 1);
+}
+
+REDLATCH_CHILD(CrashWithAServer) {
+  std::unique_ptr<RedisServer> server;
+  const auto start = [&server] { server = RedisServer::Start(); };
+  if (args.at(0) == "started by a thread that ended") {
+    std::thread(start).join();
+  } else {
+    start();
+  }
+  parent.WriteLine(std::to_string(server->pid()));
+  parent.WriteLine(server->directory());
+  parent.ReadLine();
+  raise(SIGABRT);
+  return 0;
+}
+
+TEST(RedisServer, DiesWithACrashedProcess) {
+  for (const char* how : {"started by main", "started by a thread that ended"}) {
+    const auto child = SpawnChild("CrashWithAServer", {how});
+    const auto pid = child->pipe().ReadLine();
+    const auto directory = child->pipe().ReadLine();
+    ASSERT_TRUE(pid.has_value() && directory.has_value());
+    EXPECT_TRUE(Runs(std::stoi(*pid)));
+    child->pipe().WriteLine("crash");
+    EXPECT_EQ(child->Wait().signal, SIGABRT);
+    EXPECT_TRUE(Await([&] { return !Runs(std::stoi(*pid)); }));
+    // Its directory goes when the next process, this one or another, makes one.
+    const TempDir next;
+    EXPECT_TRUE(Await([&] { return !std::filesystem::exists(*directory); }));
+  }
+}
+
+TEST(RedisServerDeathTest, MissingProgramIsNamed) {
+  setenv("REDLATCH_REDIS_SERVER", "/nowhere/redis-server", 1);
+  EXPECT_DEATH(RedisServer::Start(), "REDLATCH_REDIS_SERVER is no program: /nowhere/redis-server");
+  unsetenv("REDLATCH_REDIS_SERVER");
+  const std::string path = std::getenv("PATH");
+  setenv("PATH", "/nowhere", 1);
+  EXPECT_DEATH(RedisServer::Start(), "neither redis-server nor valkey-server is on PATH");
+  setenv("PATH", path.c_str(), 1);
+}
+
+TEST(Child, EndsWithItsObject) {
+  pid_t pid = 0;
+  {
+    const auto child = Child::Fork([](LinePipe&) { return pause(); });
+    pid = child->pid();
+    EXPECT_EQ(kill(pid, 0), 0);
+  }
+  EXPECT_EQ(kill(pid, 0), -1);
+}
+
+TEST(Child, AnEarlierChildsDeathIsSeenThoughALaterOneLives) {
+  const auto first = Child::Fork([](LinePipe&) { return 0; });
+  const auto second = Child::Fork([](LinePipe&) { return pause(); });
+  first->Wait();
+  const base::Instant before = base::Now();
+  EXPECT_EQ(first->pipe().ReadLine(), std::nullopt);
+  EXPECT_LT(base::Now() - before, absl::Seconds(5));
+}
+
+TEST(Child, ExecHandsNoDescriptorOn) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);  // not close-on-exec
+  const auto child = Child::Exec(
+      {"sh", "-c", "for i in \"$@\"; do [ -e /proc/$$/fd/$i ] && echo $i; done; echo end", "sh",
+       "0", "3", "4", std::to_string(ends[0]), std::to_string(ends[1])});
+  EXPECT_EQ(child->pipe().ReadLine(), "0");
+  EXPECT_EQ(child->pipe().ReadLine(), "end");
+  close(ends[0]);
+  close(ends[1]);
+}
+
+REDLATCH_CHILD(FailAnExpectation) {
+  EXPECT_EQ(args.size(), 1u) << "(this failure is part of a test that succeeds)";
+  return 0;
+}
+
+TEST(SpawnedChild, ReportsAFailedExpectation) {
+  EXPECT_TRUE(SpawnChild("FailAnExpectation", {"argument"})->Wait().success());
+  EXPECT_EQ(SpawnChild("FailAnExpectation")->Wait().code, 1);
+}
+
+REDLATCH_CHILD(ParentOfASleeper) {
+  const auto sleeper = Child::Exec({"sleep", "1000"});
+  parent.WriteLine(std::to_string(sleeper->pid()));
+  parent.ReadLine();
+  return 0;
+}
+
+TEST(SpawnedChild, ItsOwnChildrenDieWhenItIsKilled) {
+  const auto child = SpawnChild("ParentOfASleeper");
+  const auto sleeper = child->pipe().ReadLine();
+  ASSERT_TRUE(sleeper.has_value());
+  EXPECT_GT(ResidentBytes(std::stoi(*sleeper)), 0);
+  child->Kill();
+  EXPECT_TRUE(Await([&] { return ResidentBytes(std::stoi(*sleeper)) == 0; }));
+}
+
+TEST(ProcessStats, CountsDescriptors) {
+  const int before = OpenDescriptors();
+  EXPECT_EQ(OpenDescriptors(getpid()), before);
+  const int extra = dup(0);
+  EXPECT_EQ(OpenDescriptors(), before + 1);
+  close(extra);
+  EXPECT_EQ(OpenDescriptors(), before);
+}
+
+TEST(ProcessStats, SeesMemoryInUse) {
+  constexpr size_t kSize = size_t{64} << 20;
+  const int64_t before = ResidentBytes();
+  EXPECT_GT(before, 0);
+  std::vector<char> used(kSize, 1);
+  EXPECT_GE(ResidentBytes() - before, static_cast<int64_t>(kSize / 2));
+  EXPECT_EQ(used.back(), 1);
+}
+
+TEST(ProcessStats, TellsBusyFromIdle) {
+  const absl::Duration process_before = ProcessCpuTime();
+  const absl::Duration thread_before = ThreadCpuTime();
+  std::thread([] {
+    const absl::Duration start = ThreadCpuTime();
+    while (ThreadCpuTime() - start < absl::Milliseconds(20)) {
+    }
+  }).join();
+  EXPECT_GE(ProcessCpuTime() - process_before, absl::Milliseconds(20));
+  EXPECT_LT(ThreadCpuTime() - thread_before, absl::Milliseconds(15));
+}
+
+TEST(HistoryWriter, KeepsWhatAKilledProcessHasWritten) {
+  const TempDir directory;
+  const std::vector<std::string> files = {directory.path() + "/child",
+                                          directory.path() + "/parent"};
+  HistoryWriter parent(files[1], -1);
+  const auto child = Child::Fork([&](LinePipe& pipe) {
+    HistoryWriter history(files[0], 3);
+    const uint32_t held = history.Invoke("o", history::Kind::kLock, 7, /*waits=*/false);
+    history.Held(held, 42);
+    history.Remaining(held, base::Now(), absl::Hours(1));
+    history.Refused(history.Invoke("p", history::Kind::kLock, -8, false), /*certainly=*/true);
+    history.Invoke("q", history::Kind::kLock, 7, /*waits=*/true);
+    pipe.WriteLine("written");
+    pipe.ReadLine();
+    return 0;
+  });
+  ASSERT_EQ(child->pipe().ReadLine(), "written");
+  child->Kill();
+  parent.EndCallsOf(files[0]);
+
+  // Nothing is free for long while a call waits: the one that did has ended with its process.
+  parent.Note({.what = history::What::kCalm, .amount = 1});
+  auto history = history::ReadHistory(files);
+  ASSERT_TRUE(history.ok()) << history.status();
+  EXPECT_THAT(history->events, SizeIs(8));
+  EXPECT_EQ(history->events[0].call, "3.0");
+  EXPECT_EQ(history->events[0].owner, "process3.7");
+  EXPECT_EQ(history->events[3].owner, "owner8");
+  EXPECT_EQ(history->events[6].what, history::What::kUnknown);
+  history::HistoryChecker checker = history::Judge(*history);
+  checker.Finish(base::Now().nanos());
+  EXPECT_THAT(checker.violations(), IsEmpty());
+
+  // What the child held is certain for an hour, though it is dead.
+  const uint32_t late = parent.Invoke("o", history::Kind::kLock, 1, /*waits=*/false);
+  parent.Held(late, 43);
+  parent.Remaining(late, base::Now(), absl::Hours(1));
+  EXPECT_THAT(history::Judge(*history::ReadHistory(files)).violations(), SizeIs(1));
+}
+
+}  // namespace
+}  // namespace redlatch::support
