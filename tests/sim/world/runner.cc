@@ -37,12 +37,15 @@ constexpr rlim_t kLongestRun =
     60;  // seconds of a processor, so that a busy machine makes no difference
 constexpr size_t kMostJobs = 256;
 
-// In a build that counts lines: _exit() would forget them.
-extern "C" __attribute__((weak)) void __gcov_dump();
+#ifdef REDLATCH_COUNTS_LINES
+extern "C" void __gcov_dump();  // since _exit() would forget them
+#endif
 
 [[noreturn]] void Leave() {
   fflush(nullptr);
-  if (&__gcov_dump != nullptr) __gcov_dump();
+#ifdef REDLATCH_COUNTS_LINES
+  __gcov_dump();
+#endif
   _exit(0);
 }
 
