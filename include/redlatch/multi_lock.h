@@ -44,7 +44,9 @@ namespace redlatch {
 //
 // Names of one server, or of a cluster if they have a hash tag in common ("{acct}:1", "{acct}:2"),
 // are in one slot. The first way costs little more than one lock. By the others, waiting may take
-// long, as it does with std::lock(), and the locks that were taken first are held meanwhile.
+// long, as it does with std::lock(), and the locks that were taken first are held meanwhile. Each
+// lock costs an answer of its server, to be had and to be released: where a server does not answer,
+// each of its locks may cost the command_timeout.
 //
 // A Lease is of all of them: it is lost as soon as one of them is, and the others are given back
 // when it is released. By the first way they have one fencing token, larger than each has had

@@ -441,7 +441,8 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   // Locks that are taken one after the other: each that is tried may take as long as the server to
   // answer. Those of two clients are tried again after a pause.
   const int apart = ObjectOf(operation).apart;
-  const int64_t answers = apart > 0 ? (kPartsOfMulti - 1) * kSecond : 0;
+  // What was taken is given back, which may take as long.
+  const int64_t answers = apart > 0 ? 2 * (kPartsOfMulti - 1) * kSecond : 0;
   const int64_t limit = wait + wait / 100 + kLateness + answers;
   if ((tries || operation.wait_ms > 0) && took > limit && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call took ", took / kMilli, " ms, which may take ",
@@ -482,10 +483,12 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   }
 }
 
-// Whatever the server does, a release returns by the command_timeout.
+// Whatever the server does, a release returns by the command_timeout; locks that are apart are
+// released one after the other.
 void Actor::JudgeLeaving(const Operation& operation, int64_t began) {
   const int64_t took = kernel_.now() - began;
-  if (took > kSecond + kSecond / 100 + kLateness && process_->stopped_until < began) {
+  const int64_t limit = (ObjectOf(operation).apart > 0 ? kPartsOfMulti : 1) * kSecond;
+  if (took > limit + limit / 100 + kLateness && process_->stopped_until < began) {
     oracle_.Violated(
         absl::StrCat("the release of ", ObjectOf(operation).name, " took ", took / kMilli, " ms"));
   }
