@@ -91,6 +91,7 @@ enum class Faults : uint8_t {
   kAny,
   kAlike,        // all are of one kind
   kLoseNothing,  // see LosesNothing()
+  kPass,         // clients and servers go on when they are over, with all that they had
 };
 
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which) {
@@ -98,7 +99,7 @@ void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults whic
   if (random.OneIn(5)) return;
   int64_t end = OneOf(random, {500, 3000, 15'000});
   uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
-  if (which == Faults::kLoseNothing) {
+  if (which == Faults::kLoseNothing || which == Faults::kPass) {
     count = 12;
     end = random.OneIn(2) ? 100 : 2000;  // while threads are at work
   }
@@ -116,6 +117,12 @@ void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults whic
     fault.server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers)));
     fault.length_ms = OneOf(random, {2, 20, 200, 1000, 4000});
     fault.detail = random.Bits();
+    if (which == Faults::kPass) {
+      constexpr FaultKind kinds[] = {
+          FaultKind::kHoldUp, FaultKind::kHoldDown, FaultKind::kCut,   FaultKind::kPartition,
+          FaultKind::kDelay,  FaultKind::kSwallow,  FaultKind::kPause, FaultKind::kStopServer};
+      fault.kind = kinds[random.Below(std::size(kinds))];
+    }
     const bool wanted = (limits.faults >> static_cast<unsigned>(fault.kind) & 1) != 0;
     if (wanted && Fits(fault.kind, plan.group)) plan.faults.push_back(fault);
     if (!wanted && limits.faults == 0) return;
@@ -336,8 +343,15 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     const bool any_lease = plan.quarantine_ms + plan.restart_delay_ms == 0;
     for (SharedObject& each : plan.objects) each.lease_ms = any_lease ? 30'000 : each.lease_ms;
   }
+  plan.brief = special.OneIn(8) && plan.quarantine_ms + plan.restart_delay_ms == 0 &&
+               limits.faults == PlanLimits().faults;
+  if (plan.brief) {
+    which = Faults::kPass;
+    plan.calm_ms = int64_t{24} * 3600 * 1000;
+    for (SharedObject& each : plan.objects) each.lease_ms = 30'000;
+  }
   AddFaults(random, plan, limits, which);
-  AddCalm(random, plan);
+  if (!plan.brief) AddCalm(random, plan);
   return plan;
 }
 
@@ -458,7 +472,7 @@ std::string Describe(const Plan& plan) {
       plan.restart_delay_ms, " ms, one system call in ", plan.preempt_one_in,
       " lets another thread run, one segment in ", plan.late_one_in, " is up to ", plan.latest_us,
       " us late, server clock x", plan.server_clock_speed, plan.administers ? ", administered" : "",
-      "\n");
+      plan.brief ? ", brief" : "", "\n");
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,

@@ -119,7 +119,10 @@ struct Plan {
   uint64_t late_one_in = 0;
   int64_t latest_us = 0;
   double server_clock_speed = 1;
-  bool strict = false;       // judged by what no lock over Redis can promise, too
+  bool strict = false;  // judged by what no lock over Redis can promise, too
+  // It ends before the leases do: what clients could not release during the faults is released by
+  // then.
+  bool brief = false;
   bool administers = false;  // some operations force releases and change capacities
   std::vector<SharedObject> objects;
   std::vector<ClientPlan> clients;
