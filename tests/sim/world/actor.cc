@@ -473,8 +473,9 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
        (ends || plan_.latest_us > 500'000)) ||
       (absl::IsFailedPrecondition(status) && plan_.administers) ||
-      // Its release was forced before the replicas confirmed it.
-      (absl::IsUnavailable(status) && plan_.administers && ObjectOf(operation).replica_acks > 0);
+      // Its time was over, or its release was forced, before the replicas confirmed it.
+      (absl::IsUnavailable(status) && (ends || plan_.administers) &&
+       ObjectOf(operation).replica_acks > 0);
   // What a server has lost of a latch is lost for good.
   const bool vanished = ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) &&
                         oracle_.MayLoseCounts();
