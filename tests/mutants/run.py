@@ -26,7 +26,7 @@ Behind `in` stand the server groups with which the simulator looks for it; else 
 server, and a quorum for what is in quorum.txt. Scripts are not compiled: the simulator's Redis
 runs the changed text in place of the one that was embedded.
 """
-import argparse, hashlib, json, os, re, resource, shutil, signal, subprocess, sys, time
+import argparse, functools, hashlib, json, os, re, resource, shutil, signal, subprocess, sys, time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -286,7 +286,9 @@ def load_results():
 
 
 def write_page(mutants, results):
-    judged = [mutant for mutant in mutants if mutant.name in results]
+    # The table names no test that is gone.
+    judged = [mutant for mutant in mutants if mutant.name in results and
+              not (results[mutant.name]['by'] and is_stale(results[mutant.name]))]
     caught = [mutant for mutant in judged if results[mutant.name]['by']]
     lines = ['# Mutants', '',
              'Each mutant is a copy of redlatch with one fault planted. The table says which test finds it, and',
@@ -303,7 +305,8 @@ def write_page(mutants, results):
             lines += [f'## {title}', '', '| mutant | found by | s |', '|---|---|---|']
             for mutant in its:
                 result = results[mutant.name]
-                how = shorten(result['how']) if result['by'] else '**not found**'
+                how = result['how'] if result['by'] == 'unit' else shorten(result['how'])
+                how = how if result['by'] else '**not found**'
                 where = f' ({result["by"].split(", ")[1]})' if ',' in (result['by'] or '') else ''
                 lines.append(f'| {mutant.name} | {how}{where} | {result["took"]:.1f} |')
             lines.append('')
@@ -317,8 +320,13 @@ def is_stale(result):
     test = re.search(r'(\w+)\.(\w+)', result['how'])
     if result['by'] != 'unit' or not test:
         return False
-    return not any(re.search(rf'TEST(_[FP])?\(\s*{test[1]},\s*{test[2]}\)', path.read_text())
-                   for folder in ('unit', 'sim') for path in (ROOT / 'tests' / folder).rglob('*_test.cc'))
+    return not re.search(rf'TEST(_[FP])?\(\s*{test[1]},\s*{test[2]}\)', all_tests())
+
+
+@functools.cache
+def all_tests():
+    return ''.join(path.read_text() for folder in ('unit', 'sim')
+                   for path in sorted((ROOT / 'tests' / folder).rglob('*_test.cc')))
 
 
 def shorten(how):
