@@ -291,7 +291,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
   if (plan.group == Group::kSentinel && random.OneIn(2)) plan.quarantine_ms = 4000;
-  if (plan.group == Group::kCluster && random.OneIn(16)) plan.quarantine_ms = 4000;
+  if (plan.group == Group::kCluster && random.OneIn(48)) plan.quarantine_ms = 4000;
   if (Replicated(plan.group)) plan.min_replicas = plan.quarantine_ms > 0 || random.OneIn(2);
   if (plan.group == Group::kQuorum && random.OneIn(2)) plan.restart_delay_ms = 4000;
   plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
