@@ -323,6 +323,7 @@ LuaEngine::LuaEngine() : lua_(luaL_newstate()) {
 LuaEngine::~LuaEngine() { lua_close(lua_); }
 
 void LuaEngine::CountInstructions() {
+  if (ScriptCoverage::Get() != nullptr) return;  // which uses the hook
   static constexpr int kEach = 50;
   lua_sethook(
       lua_, [](lua_State*, lua_Debug*) { OfThisThread().instructions_ += kEach; }, LUA_MASKCOUNT,

@@ -14,6 +14,7 @@ extern "C" {
 #include <optional>
 #include <vector>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "lua/pieces.h"
@@ -167,11 +168,12 @@ ScriptCoverage::Result ScriptCoverage::Read() const {
   return result;
 }
 
-std::string ScriptCoverage::TextOf(const Line& line) {
+std::string ScriptCoverage::Describe(const Line& line) {
   const lua::Piece* const piece = FindPiece(line.first);
   const std::vector<std::string> lines =
       absl::StrSplit(absl::string_view(piece->text.data(), piece->text.size()), '\n');
-  return lines[static_cast<size_t>(line.second) - 1];
+  return absl::StrCat(line.first, ": ",
+                      absl::StripAsciiWhitespace(lines[static_cast<size_t>(line.second) - 1]));
 }
 
 }  // namespace redlatch::sim

@@ -34,7 +34,7 @@ class ScriptCoverage {
     std::set<Line> taken;
   };
   Result Read() const;
-  static std::string TextOf(const Line& line);
+  static std::string Describe(const Line& line);  // its file and its text
 
  private:
   static constexpr int kScripts = 256;

@@ -269,7 +269,7 @@ void Actor::Main() {
       threads.emplace_back([this, i, its = objects.get()] { Run(*its, i); });
     }
     for (std::thread& each : threads) each.join();
-    Probe(*objects);
+    if (!plan_.faults.empty()) Probe(*objects);
     if (!MovesServer(plan_.group)) CheckStats(objects->client.Stats().all);
   }
   done_ = true;

@@ -31,6 +31,7 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --plan SEED[:EDITS]    what is planned for that run
   --coverage FILE        fail if a run never took a kind of fault or a line of a script, unless FILE
                          explains it
+  --taken FILE           with --coverage: lines of scripts that their tests take
   --strict 1             demand what no lock over Redis can promise, too, to see how that fails
   --shrink 0             do not look for the smallest plan that fails
   --failures N           end after so many runs that broke a promise (default 3)
@@ -45,6 +46,7 @@ struct Flags {
   std::string replay;
   std::string plan;
   std::string coverage;
+  std::string taken;
   uint64_t shrink = 1;
   uint64_t strict = 0;
   uint64_t calls = 0;
@@ -76,6 +78,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   std::string* const text = flag == "--replay"     ? &flags.replay
                             : flag == "--plan"     ? &flags.plan
                             : flag == "--coverage" ? &flags.coverage
+                            : flag == "--taken"    ? &flags.taken
                                                    : nullptr;
   if (text != nullptr) *text = value;
   return text != nullptr;
@@ -117,7 +120,8 @@ class Campaign {
       printf("  %-14s %u\n", Name(static_cast<FaultKind>(i)), total_.faults[i]);
     }
     if (failures_ > 0) printf("%lu runs broke a promise\n", failures_);
-    const bool covered = flags_.coverage.empty() || ReportCoverage(total_.faults, flags_.coverage);
+    const bool covered =
+        flags_.coverage.empty() || ReportCoverage(total_.faults, flags_.coverage, flags_.taken);
     return failures_ > 0 || !covered ? 1 : 0;
   }
 
