@@ -236,6 +236,7 @@ class TcpProxy::Loop {
     return true;
   }
   ProxyStats stats() {
+    Run([] {});  // so that what it has done is shown
     base::MutexLock lock(mutex_);
     return shown_;
   }
