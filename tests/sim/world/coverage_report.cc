@@ -16,7 +16,8 @@ std::set<std::string> Explained(const std::string& path) {
   std::ifstream file(path);
   for (std::string line; std::getline(file, line);) {
     const size_t reason = line.rfind(" -- ");
-    if (line.empty() || line[0] == '#' || reason == std::string::npos) continue;
+    if (line[0] == '#' || reason == std::string::npos) continue;
+    if (line.starts_with("src/")) continue;  // tests/coverage.py knows of these
     explained.insert(line.substr(0, reason));
   }
   return explained;
