@@ -45,7 +45,9 @@ TEST_F(StrictConnectorTest, ManyThreadsGetEachItsOwnReplies) {
           const std::string mine =
               absl::StrCat(thread, ":", i, std::string(i * most_bytes / kCalls, 'x'));
           ASSERT_EQ(Echo(*connection, mine), mine);
-          if (i % 5 == 0) ASSERT_TRUE(connection->Send({"INCR", "sent"}).ok());
+          if (i % 5 == 0) {
+            ASSERT_TRUE(connection->Send({"INCR", "sent"}).ok());
+          }
         }
       });
       EXPECT_EQ(connection->stats().connects, 1);
