@@ -84,8 +84,8 @@ class Debts {
   // The release of that hold, where it is due.
   std::optional<Due> NextOf(uint64_t hold, base::Instant now);
   // The release of that hold was fetched, and is not sent: NextOf() gives it again, for a driver
-  // that comes later. Until then due() does not count it, but Next() has it, so that no bid
-  // overtakes it.
+  // that comes later. Until then due() does not count it, but Next() has it, so that no acquire
+  // request overtakes it.
   void Postpone(uint64_t hold);
   // When Next() has something, if nothing happens before.
   base::Instant due() const;

@@ -85,7 +85,7 @@ class LockMachine final : public Bidder {
                                absl::Duration early = absl::ZeroDuration()) override;
   // The release of that hold, where it is due: whatever else is, its own thread runs this.
   std::optional<Send> NextSendOf(uint64_t hold, base::Instant now);
-  // It is not sent now, but when a driver asks for it again, or before the next bid.
+  // It is not sent now, but when a driver asks for it again, or before the next acquire request.
   void Postpone(uint64_t hold) { debts_.Postpone(hold); }
   std::optional<Send> NextRelease(base::Instant now) override;
   void OnAnswer(const Send& send, const Answer& answer, base::Instant now,

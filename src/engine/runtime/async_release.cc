@@ -47,8 +47,8 @@ bool AsyncRelease::Step(unsigned events, base::Instant now) {
   return false;
 }
 
-// Fetches what was postponed. If a bid took it along, whichever thread sent that hears the answer,
-// and it is looked for until it is in.
+// Fetches what was postponed. If an acquire request took it along, the thread that sent that
+// request gets the reply, and this operation looks for it until it is there.
 bool AsyncRelease::IsElsewhere(base::Instant now) {
   std::optional<engine::Send> send;
   {

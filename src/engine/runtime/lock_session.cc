@@ -312,7 +312,7 @@ absl::StatusOr<Held> LockSession::Acquire(const Want& want, Silence* met) {
   if (result.ok() && want.terms.acks.any()) {
     result = Confirmed(want, began, *std::move(result), met);
   }
-  // Only now it is certain to be known which leases the server allows.
+  // Only a client that has connected knows for certain which leases the server allows.
   if (absl::Status bad = CheckLease(want.terms.lease); result.ok() && !bad.ok()) {
     GiveBack(result->hold, want.face, core_->ReleaseBy());
     EndRest(core_->ReleaseBy());
@@ -631,7 +631,8 @@ void LockSession::EndAsync(Ending ending, Then then) {
     if (then) driver.Complete(std::move(then)(std::move(status)));
     return;
   }
-  // A bid that this client sends before the driver comes to it must not overtake it.
+  // An acquire request that this client sends before the driver comes to the release must not
+  // overtake it.
   if (ending.send && ending.send->bid() == nullptr) {
     const base::MutexLock lock(entry_.mu);
     entry_.lock().Postpone(ending.released.hold);

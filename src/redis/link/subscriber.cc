@@ -623,8 +623,9 @@ bool Subscriber::IsLeftBehind(const Reply& reply) const {
   return !asked;
 }
 
-// What seemed to answer that a channel was left may have been said unasked, as its slot moved just
-// then. If so, the answer is the next thing that the server says: that the slot is elsewhere.
+// The server may have ended the subscription by itself, since the slot moved, just before it read
+// that the client leaves the channel. Then its reply to that request is still to come: a redirect
+// of the same slot.
 bool Subscriber::AnswersWhatWasLeft(const Reply& reply) {
   if (!left_) return false;
   const std::optional<Redirect> redirect =

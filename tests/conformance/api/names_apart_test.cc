@@ -1,6 +1,6 @@
 // Names that look like other names' keys, and kinds of locks on one name: nothing is shared.
 
-#include "lua/scripts.h"
+#include "src/api/simple_scripts.h"
 #include "tests/conformance/api/conformance.h"
 
 namespace redlatch::conformance {
@@ -135,14 +135,7 @@ class Greedy : public RedisLockBase {
         kind_(kind) {}
 
  private:
-  LockScripts Scripts() const override {
-    return {.acquire = lua::kSimpleAcquire,
-            .release = lua::kSimpleRelease,
-            .renew = lua::kSimpleRenew,
-            .cancel = lua::kSimpleCancel,
-            .inspect = lua::kSimpleInspect,
-            .force_release = lua::kSimpleForceRelease};
-  }
+  LockScripts Scripts() const override { return SimpleScripts(); }
   LockTraits Traits() const override { return {.kind = kind_}; }
   std::vector<std::string> ExtraKeys() const override { return extra_keys_; }
 

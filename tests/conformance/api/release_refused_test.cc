@@ -12,7 +12,7 @@ namespace {
 // GoogleTest's.
 class Stderr {
  public:
-  // A process writes at most one line per second, and the test before this one may have caused one.
+  // A process writes one line per second at most, and the test before this one may have written it.
   Stderr() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     dup2(file_.get(), STDERR_FILENO);
@@ -76,9 +76,9 @@ TEST_P(ReleaseRefused, IsToldToTheObserverOnceAndCountedOnce) {
 TEST_P(ReleaseRefused, IsToldOnStderrWhereThereIsNoObserver) {
   const Client client = NewAppClient();
   const auto lock = NewLock(client);
+  const Stderr said;
   lock->lock();
   Permit("-evalsha");
-  const Stderr said;
   lock->unlock();
   EXPECT_TRUE(Await([&] {
     return said.text().find("the server refused to release it") != std::string::npos;

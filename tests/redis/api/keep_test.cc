@@ -1,8 +1,8 @@
 // LockOptions::keep: a lock that stays with its client, idle, until another client asks for it.
 #include <shared_mutex>
 
-#include "lua/scripts.h"
 #include "redlatch/redis_lock_base.h"
+#include "src/api/simple_scripts.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -177,14 +177,7 @@ class OfAUser : public RedisLockBase {
       : RedisLockBase(std::move(client), "theirs", std::move(options)), keeps_(keeps) {}
 
  private:
-  LockScripts Scripts() const override {
-    return {.acquire = lua::kSimpleAcquire,
-            .release = lua::kSimpleRelease,
-            .renew = lua::kSimpleRenew,
-            .cancel = lua::kSimpleCancel,
-            .inspect = lua::kSimpleInspect,
-            .force_release = lua::kSimpleForceRelease};
-  }
+  LockScripts Scripts() const override { return SimpleScripts(); }
   LockTraits Traits() const override { return {.kind = "users", .keeps = keeps_}; }
 
   const bool keeps_;

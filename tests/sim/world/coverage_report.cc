@@ -17,7 +17,7 @@ std::set<std::string> Explained(const std::string& path) {
   for (std::string line; std::getline(file, line);) {
     const size_t reason = line.rfind(" -- ");
     if (line[0] == '#' || reason == std::string::npos) continue;
-    if (line.starts_with("src/")) continue;  // tests/coverage.py knows of these
+    if (line.starts_with("src/")) continue;  // tests/coverage.py checks these
     explained.insert(line.substr(0, reason));
   }
   return explained;

@@ -5,6 +5,15 @@
 namespace redlatch {
 namespace {
 
+void ExpectAllMeasured(const std::string& output) {
+  EXPECT_THAT(output, HasSubstr("\"interrupted\":false"));
+  for (const char* const figure : {"round_trip", "locks_per_s_one_thread", "locks_per_s_own_locks",
+                                   "locks_per_s_one_lock", "hand_over"}) {
+    EXPECT_THAT(output, HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":"));
+    EXPECT_THAT(output, Not(HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":null")));
+  }
+}
+
 class RedlatchClusterBenchTest : public RedlatchCommandTest {
  protected:
   static bool HasRun(RedisServer& server, const std::string& command) {
@@ -19,12 +28,7 @@ TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothin
   const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group_->url()});
   const std::string output = OutputOf(*bench);
   EXPECT_EQ(CodeOf(*bench), 0) << Errors();
-  EXPECT_THAT(output, HasSubstr("\"interrupted\":false"));
-  for (const char* const figure : {"round_trip", "locks_per_s_one_thread", "locks_per_s_own_locks",
-                                   "locks_per_s_one_lock", "hand_over"}) {
-    EXPECT_THAT(output, HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":"));
-    EXPECT_THAT(output, Not(HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":null")));
-  }
+  ExpectAllMeasured(output);
   EXPECT_THAT(output, Not(HasSubstr("\"plain\":null"))) << "plain commands are measured, too";
   for (size_t i = 0; i < group_->servers(); ++i) {
     RedisServer& server = group_->server(i);
@@ -56,12 +60,7 @@ TEST_F(RedlatchQuorumBenchTest, MeasuresLocksOfAllServersAndLeavesNothingBehind)
   const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group.url()});
   const std::string output = OutputOf(*bench);
   EXPECT_EQ(CodeOf(*bench), 0) << Errors();
-  EXPECT_THAT(output, HasSubstr("\"interrupted\":false"));
-  for (const char* const figure : {"round_trip", "locks_per_s_one_thread", "locks_per_s_own_locks",
-                                   "locks_per_s_one_lock", "hand_over"}) {
-    EXPECT_THAT(output, HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":"));
-    EXPECT_THAT(output, Not(HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":null")));
-  }
+  ExpectAllMeasured(output);
   for (size_t i = 0; i < group.size(); ++i) {
     EXPECT_THAT(group[i].Command({"INFO", "commandstats"}).text, HasSubstr("cmdstat_evalsha:"));
     EXPECT_TRUE(Await([&] { return group[i].LockKeys().empty(); }))

@@ -1,6 +1,7 @@
 // `redlatch doctor`, beside clusters that are well, and that are not.
 #include <regex>
 
+#include "absl/strings/str_join.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
@@ -10,14 +11,8 @@ namespace {
 
 using ::testing::Each;
 
-class RedlatchClusterDoctorTest : public RedlatchCommandTest {
+class RedlatchGroupDoctorTest : public RedlatchCommandTest {
  protected:
-  static void SetUpTestSuite() {
-    group_ =
-        ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}}).release();
-  }
-  static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
-
   struct Look {
     int code = -1;
     std::string output;
@@ -32,6 +27,7 @@ class RedlatchClusterDoctorTest : public RedlatchCommandTest {
       }
       return lines;
     }
+    std::string Text(const std::string& check) const { return absl::StrJoin(Of(check), "\n"); }
     std::string Only(const std::string& check) const {
       const std::vector<std::string> all = Of(check);
       EXPECT_THAT(all, SizeIs(1)) << output;
@@ -47,12 +43,21 @@ class RedlatchClusterDoctorTest : public RedlatchCommandTest {
     return look;
   }
 
+  static auto Says(const std::string& level) { return HasSubstr("\"level\":\"" + level + "\""); }
+};
+
+class RedlatchClusterDoctorTest : public RedlatchGroupDoctorTest {
+ protected:
+  static void SetUpTestSuite() {
+    group_ =
+        ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}}).release();
+  }
+  static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
+
   static std::string AddressOf(ClusterGroup& group, size_t server) {
     return absl::StrCat("127.0.0.1:", group.server(server).port());
   }
   static std::string AddressOf(size_t server) { return AddressOf(*group_, server); }
-
-  static auto Says(const std::string& level) { return HasSubstr("\"level\":\"" + level + "\""); }
 
   static ClusterGroup* group_;
 };
@@ -207,34 +212,7 @@ TEST_F(RedlatchClusterDoctorTest, SaysOfOneNodeThatItIsAPartOnly) {
 
 // `redlatch doctor`, beside quorums of servers that are well, and that are not.
 
-class RedlatchQuorumDoctorTest : public RedlatchCommandTest {
- protected:
-  struct Look {
-    int code = -1;
-    std::string output;
-
-    // What was found under this name, as lines of JSON.
-    std::string Of(const std::string& check) const {
-      std::string lines;
-      const std::regex line("\\{\"check\":\"" + check + "\".*\\}");
-      for (std::sregex_iterator at(output.begin(), output.end(), line);
-           at != std::sregex_iterator(); ++at) {
-        absl::StrAppend(&lines, absl::StrReplaceAll(at->str(), {{"\\/", "/"}}), "\n");
-      }
-      return lines;
-    }
-  };
-
-  Look LookAt(const std::string& url) const {
-    const auto doctor = StartRedlatch({"doctor", "--json"}, {"REDLATCH_URL=" + url});
-    Look look;
-    look.output = OutputOf(*doctor);
-    look.code = CodeOf(*doctor);
-    return look;
-  }
-
-  static auto Says(const std::string& level) { return HasSubstr("\"level\":\"" + level + "\""); }
-};
+using RedlatchQuorumDoctorTest = RedlatchGroupDoctorTest;
 
 TEST_F(RedlatchQuorumDoctorTest, FindsAQuorumFitThatIsAndLeavesNothingBehind) {
   QuorumGroup group(3, {.append_only = true, .config = {"appendfsync always"}});
@@ -243,11 +221,11 @@ TEST_F(RedlatchQuorumDoctorTest, FindsAQuorumFitThatIsAndLeavesNothingBehind) {
   EXPECT_THAT(look.code, AnyOf(0, 1)) << look.output << Errors();
   for (const char* const check : {"quorum", "servers", "independence", "clocks", "version", "role",
                                   "permissions", "persistence", "eviction", "messages"}) {
-    EXPECT_THAT(look.Of(check), Says("ok")) << check;
+    EXPECT_THAT(look.Text(check), Says("ok")) << check;
   }
-  EXPECT_THAT(look.Of("locks"), AllOf(Says("ok"), HasSubstr("taken, kept and released: quorum"),
-                                      HasSubstr(group[0].url()), HasSubstr(group[2].url())));
-  EXPECT_THAT(look.Of("replicas"), IsEmpty());
+  EXPECT_THAT(look.Text("locks"), AllOf(Says("ok"), HasSubstr("taken, kept and released: quorum"),
+                                        HasSubstr(group[0].url()), HasSubstr(group[2].url())));
+  EXPECT_THAT(look.Text("replicas"), IsEmpty());
   for (size_t i = 0; i < group.size(); ++i) {
     EXPECT_TRUE(Await([&] { return group[i].Integer({"DBSIZE"}) == 0; })) << i;
   }
@@ -275,17 +253,17 @@ TEST_F(RedlatchQuorumDoctorTest, FindsServersThatAreOneOrReplicasOrGone) {
   const std::string again = absl::StrCat("redis://localhost:", group[1].port());
   const Look look = LookAt(group.url() + "," + again);
   EXPECT_EQ(look.code, 123) << look.output;
-  EXPECT_THAT(look.Of("quorum"), AllOf(Says("note"), HasSubstr("there are 4 servers")));
-  EXPECT_THAT(look.Of("independence"),
+  EXPECT_THAT(look.Text("quorum"), AllOf(Says("note"), HasSubstr("there are 4 servers")));
+  EXPECT_THAT(look.Text("independence"),
               AllOf(Says("bad"), HasSubstr("are one and the same server"), HasSubstr(again),
                     HasSubstr("have the same data"), HasSubstr(group[2].url())));
-  EXPECT_THAT(look.Of("role"), AllOf(Says("bad"), HasSubstr("a replica of 127.0.0.1")));
+  EXPECT_THAT(look.Text("role"), AllOf(Says("bad"), HasSubstr("a replica of 127.0.0.1")));
 
   group[1].Kill();
   const Look half = LookAt(group.url());
-  EXPECT_THAT(half.Of("servers"), AllOf(Says("warn"), HasSubstr(group[1].url())));
+  EXPECT_THAT(half.Text("servers"), AllOf(Says("warn"), HasSubstr(group[1].url())));
   group[0].Kill();
-  EXPECT_THAT(LookAt(group.url()).Of("servers"),
+  EXPECT_THAT(LookAt(group.url()).Text("servers"),
               AllOf(Says("bad"), HasSubstr("1 of 3 answer, and 2 are needed")));
   group[2].Kill();
   const Look none = LookAt(group.url());
@@ -299,12 +277,12 @@ TEST_F(RedlatchQuorumDoctorTest, KnowsTheDelayThatOthersAskFor) {
                                   {"REDLATCH_URL=" + group.url("restart_delay=1m")})),
             120)
       << Errors();
-  EXPECT_THAT(LookAt(group.url("restart_delay=1m")).Of("restarts"),
+  EXPECT_THAT(LookAt(group.url("restart_delay=1m")).Text("restarts"),
               AllOf(Says("note"), HasSubstr("has no vote for")));
-  EXPECT_THAT(LookAt(group.url("restart_delay=1m")).Of("locks"), Says("ok"));
-  EXPECT_THAT(LookAt(group.url("restart_delay=2m")).Of("restarts"),
+  EXPECT_THAT(LookAt(group.url("restart_delay=1m")).Text("locks"), Says("ok"));
+  EXPECT_THAT(LookAt(group.url("restart_delay=2m")).Text("restarts"),
               AllOf(Says("bad"), HasSubstr("restart_delay=1m")));
-  EXPECT_THAT(LookAt(group.url()).Of("restarts"), Says("bad"));
+  EXPECT_THAT(LookAt(group.url()).Text("restarts"), Says("bad"));
 }
 
 TEST_F(RedlatchQuorumDoctorTest, SendsWhoHasClustersAsServersToThem) {

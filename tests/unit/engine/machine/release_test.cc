@@ -371,7 +371,7 @@ TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) 
   EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is settled";
 }
 
-TEST_F(LockMachineReleaseTest, BidTakesAPostponedReleaseAlong) {
+TEST_F(LockMachineReleaseTest, AcquireTakesAPostponedReleaseAlong) {
   Waiter& first = Hold();
   Release(first.hold);
   ASSERT_TRUE(machine().NextSendOf(first.hold, now()).has_value());
@@ -381,10 +381,10 @@ TEST_F(LockMachineReleaseTest, BidTakesAPostponedReleaseAlong) {
   const Send release = Fetch<ToRelease>();
   EXPECT_NE(release.bid(), nullptr);
   EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is under way";
-  EXPECT_FALSE(Next().has_value()) << "so is the bid";
+  EXPECT_FALSE(Next().has_value()) << "so is the acquire request";
 }
 
-TEST_F(LockMachineReleaseTest, PostponedRetryTakesNoBidAlong) {
+TEST_F(LockMachineReleaseTest, PostponedRetryTakesNoAcquireAlong) {
   Waiter& first = Hold();
   Release(first.hold);
   Hear(*machine().NextSendOf(first.hold, now()), Silence());
