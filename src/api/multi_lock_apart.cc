@@ -30,6 +30,13 @@ using engine::AsyncDriver;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
+// Whether another round may succeed. Locks of several clients are tried without waiting, so what
+// one was refused says nothing of what a wait for it brings.
+bool MayPass(const absl::Status& why, bool of_one_client) {
+  return absl::IsAborted(why) ||
+         (!of_one_client && (absl::IsDeadlineExceeded(why) || absl::IsUnavailable(why)));
+}
+
 }  // namespace
 
 MultiLock::Apart::Apart(std::vector<Part> parts, std::vector<std::unique_ptr<RedisLockBase>> own,
@@ -77,10 +84,8 @@ absl::Status MultiLock::Apart::TakeAll(const Ways& ways, absl::Duration wait,
     absl::Status status;
     const size_t refused = TakeFrom(ways, first, base::Until(end), stopped.get_token(), status);
     if (status.ok()) return status;
-    const bool again =
-        absl::IsAborted(status) || (absl::IsDeadlineExceeded(status) && !of_one_client_);
     const base::Instant next = base::Now() + backoff.Next();
-    if (!again || end <= next) return status;
+    if (!MayPass(status, of_one_client_) || end <= next) return status;
     if (stopped.stop_requested()) return absl::CancelledError("the wait was stopped");
     if (!of_one_client_) first = refused;
     base::Parker().ParkUntil(next);
@@ -256,9 +261,8 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
 
   void OnRefused(size_t refused, const absl::Status& why) {
     while (taken_ > 0) leases_[At(--taken_)] = Lease();
-    const bool again = absl::IsAborted(why) || (absl::IsDeadlineExceeded(why) && !of_one_client_);
     const base::Instant next = base::Now() + backoff_.Next();
-    if (!again || end_ <= next) return Finish(why);
+    if (!MayPass(why, of_one_client_) || end_ <= next) return Finish(why);
     if (stopped_.stop_requested()) return Finish(Cancelled());
     if (!of_one_client_) first_ = refused;
     AsyncDriver& driver = this->driver();

@@ -34,7 +34,7 @@ void AsyncAcquisition::MakeAcquisition() {
                                          .write_token = want_.write_token,
                                          .began = began_,
                                          .wait = want_.wait,
-                                         .met = std::move(want_.silence),
+                                         .met = std::exchange(want_.silence, {}),
                                          .command_timeout = core_.command_timeout(),
                                          .unreachable_after = core_.options().unreachable_after,
                                          .waker = this});

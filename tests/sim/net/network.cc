@@ -243,7 +243,10 @@ void Network::Cut(uint64_t id, int64_t late) {
 }
 
 void Network::Swallow(uint64_t id) {
-  if (Connection* const connection = Find(id)) connection->down.held = true;
+  Connection* const connection = Find(id);
+  if (connection == nullptr) return;
+  connection->down.held = true;
+  kernel_.After(kMostSilence, [this, id] { Cut(id, 0); });
 }
 
 std::vector<uint64_t> Network::ConnectionsOf(Process* process, Address address) const {

@@ -26,6 +26,9 @@ class Server {
   virtual int64_t busy_until() const { return 0; }
 };
 
+// Until the kernel gives a silent connection up (src/redis/transport/socket_transport.cc).
+constexpr int64_t kMostSilence = 6 * kSecond;
+
 // The way between one client process and one address.
 struct Link {
   int64_t fastest = 20 * kMicro;
@@ -63,7 +66,8 @@ class Network {
   // A router forgets the connection: the client's side is reset. What it has sent arrives up to
   // `late` later, or a part of it is lost.
   void Cut(uint64_t connection, int64_t late);
-  // Nothing reaches the client any more, and both sides keep the connection.
+  // Nothing reaches the client any more, and both sides keep the connection until the client's
+  // kernel has had no answer to its keepalive probes.
   void Swallow(uint64_t connection);
   std::vector<uint64_t> ConnectionsOf(Process* process, Address address) const;
   std::vector<uint64_t> Connections() const;

@@ -139,6 +139,7 @@ class RedisServer : private ScriptHost {
   struct Counts {
     uint64_t commands = 0;  // of clients
     uint64_t scripts = 0;
+    uint64_t unknown_scripts = 0;  // NOSCRIPT
     uint64_t calls_in_scripts = 0;
     uint64_t work = 0;  // in scripts: words and values of their calls, and what DEL had to free
   };

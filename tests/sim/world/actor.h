@@ -58,7 +58,7 @@ class Actor {
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
-  void JudgeLeaving(const Operation& operation, int64_t began);
+  void JudgeLeaving(const Operation& operation, int64_t began, int releases);
   void Work(const Operation& operation, const std::function<bool()>& valid,
             const std::stop_token& lost);
   // No fault has anything to do with it.

@@ -42,6 +42,7 @@ void Oracle::Violated(const std::string& what) {
 
 void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
   if (strict_) return;
+  may_lose_counts_ = true;
   int64_t& lost_until = acks_protect && quarantine_protects ? lost_without_either_until_
                         : acks_protect                      ? lost_without_acks_until_
                         : quarantine_protects               ? lost_without_quarantine_until_
@@ -131,6 +132,7 @@ void Oracle::CheckOrder(Object& object) {
     if (waits && kernel_.now() - each.at > longest_idle_) return Violated(each.what);
     if (waits) object.passed.push_back(each);
   }
+  if (kernel_.now() < order_excused_until_) object.passed.clear();
 }
 
 uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {

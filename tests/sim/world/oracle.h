@@ -95,6 +95,8 @@ class Oracle {
   void CheckIdle();
   // One that came by so much later than another may not be let in before it.
   void JudgeOrder(int64_t margin) { order_margin_ = margin; }
+  // A release that a server did not know may be overtaken by the next request of the same client.
+  void ExcuseOrder() { order_excused_until_ = kernel_.now() + std::min(order_margin_, kSecond); }
 
   void Violated(const std::string& what);
   const std::string& violation() const { return violation_; }
@@ -161,6 +163,7 @@ class Oracle {
   int64_t lost_without_either_until_ = 0;
   int64_t excused_until_ = 0;
   int64_t longest_idle_ = kNever;
+  int64_t order_excused_until_ = 0;
   int64_t order_margin_ = kNever;
   std::string violation_;
 };

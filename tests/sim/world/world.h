@@ -54,6 +54,7 @@ class World {
   void CheckKeys(bool all_gone);
   void CheckNothingHeld();
   bool IsOfLatch(const std::string& key) const;
+  int64_t EndOf(const Fault& fault) const;
   int64_t QuietFrom() const;
   bool AllDone() const;
   int64_t EndLateness();
@@ -70,6 +71,7 @@ class World {
   int64_t start_;
   uint64_t commands_ = 0;  // that the servers have executed
   int64_t changed_ = 0;    // when their number last changed
+  uint64_t unknown_scripts_ = 0;
   RunResult result_;
 };
 
