@@ -289,6 +289,17 @@ std::string RedisServer::Info(std::string_view field) {
   return info.substr(begin, info.find_first_of("\r\n", begin) - begin);
 }
 
+int64_t RedisServer::Calls(const std::vector<std::string>& commands) {
+  const std::string stats = Text({"INFO", "commandstats"});
+  int64_t calls = 0;
+  for (const std::string& each : commands) {
+    const std::string line = "cmdstat_" + each + ":calls=";
+    const size_t at = stats.find(line);
+    if (at != std::string::npos) calls += std::stoll(stats.substr(at + line.size()));
+  }
+  return calls;
+}
+
 std::string RedisServer::Version() {
   const std::string valkey = Info("valkey_version");
   return valkey.empty() ? Info("redis_version") : valkey;

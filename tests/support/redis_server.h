@@ -120,6 +120,9 @@ class RedisServer {
   bool AwaitInfo(std::string_view field, std::string_view value,
                  absl::Duration timeout = absl::Seconds(10));
 
+  // How often these commands have run since the start or CONFIG RESETSTAT: `Calls({"eval"})`
+  int64_t Calls(const std::vector<std::string>& commands);
+
   // What clients call its version: Valkey calls itself a Redis too, of an old one.
   std::string Version();
 

@@ -158,6 +158,13 @@ std::unique_ptr<Child> Child::Fork(std::function<int(LinePipe&)> body) {
   }));
 }
 
+int CodeOfFork(const std::function<int()>& body) {
+  const auto child = Child::Fork([&](LinePipe&) { return body(); });
+  const std::optional<ExitStatus> status = child->WaitFor(absl::Seconds(10));
+  if (!status.has_value()) return -1;
+  return status->signal != 0 ? 1000 + status->signal : status->code;
+}
+
 std::unique_ptr<Child> Child::Exec(std::vector<std::string> argv, ExecOptions options) {
   std::vector<std::string> environment = Environment(options);
   std::vector<char*> arguments = Pointers(argv);

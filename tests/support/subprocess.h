@@ -129,6 +129,10 @@ class Child {
   std::thread keeper_;
 };
 
+// What a forked child returns that runs `body`; 1000 more than the signal that ended it; -1: it
+// hangs.
+int CodeOfFork(const std::function<int()>& body);
+
 }  // namespace redlatch::support
 
 #endif  // REDLATCH_TESTS_SUPPORT_SUBPROCESS_H_

@@ -112,23 +112,6 @@ TEST_P(Naming, LeavesAKeyOfAnotherTypeAsItIs) {
   EXPECT_OK(Try(*lock));
 }
 
-TEST_P(Naming, LeavesAuxiliaryKeysOfAnotherTypeAsTheyAre) {
-  const auto holder = NewLock(other_);
-  const auto lock = NewLock(client_);
-  for (const char* suffix : {"queue", "waiters", "fence"}) {
-    SCOPED_TRACE(suffix);
-    server().Command({"FLUSHALL"});
-    server().Command({"RPUSH", Auxiliary(suffix), "somebody else's"});
-    const auto lease = lock->Acquire({.wait = absl::Milliseconds(20)});
-    EXPECT_TRUE(lease.ok() || CodeOf(lease) == kMisuse) << lease.status();
-    if (lease.ok()) {
-      EXPECT_EQ(CodeOf(NewLock(other_)->Acquire({.wait = absl::Milliseconds(20)})), kMisuse);
-    }
-    EXPECT_EQ(server().Integer({"LLEN", Auxiliary(suffix)}), 1);
-  }
-  server().Command({"FLUSHALL"});
-}
-
 TEST_P(Naming, OfTwoClassesOnOneClientIsMisuse) {
   const auto lock = NewLock(client_);
   auto lease = Try(*lock);

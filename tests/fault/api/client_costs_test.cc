@@ -23,17 +23,6 @@ class ClientCosts : public ::testing::Test {
     }
     return held;
   }
-  // How often clients have sent these since CONFIG RESETSTAT; scripts may not call them.
-  int64_t Sent(const std::vector<std::string>& commands) {
-    const std::string stats = server_->Text({"INFO", "commandstats"});
-    int64_t sent = 0;
-    for (const std::string& each : commands) {
-      const std::string line = absl::StrCat("cmdstat_", each, ":calls=");
-      const size_t at = stats.find(line);
-      if (at != std::string::npos) sent += std::stoll(stats.substr(at + line.size()));
-    }
-    return sent;
-  }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   const int threads_before_ = support::ThreadCount();
@@ -56,7 +45,7 @@ TEST_F(ClientCosts, HoldsAreRenewedByOneThreadAndNextToNoProcessorTime) {
   EXPECT_EQ(support::ThreadCount(), threads);
   EXPECT_TRUE(!kCostsAreOurs || share < 0.02) << share;
   for (const Lease& each : held) EXPECT_TRUE(each.valid());
-  EXPECT_GE(Sent({"evalsha"}), kLocks);
+  EXPECT_GE(server_->Calls({"evalsha"}), kLocks);
 }
 
 TEST_F(ClientCosts, HoldsUseNoMoreThanTwoKibibytesEach) {
@@ -86,8 +75,9 @@ TEST_F(ClientCosts, WaitingClientsSendNothingButHeartbeats) {
   }));
   server_->Do({"CONFIG", "RESETSTAT"});
   const absl::Duration took = TimeOf([&] { Sleep(time); });
-  const int64_t sent = Sent({"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ping",
-                             "hello", "auth", "client|setname", "info", "config|get"});
+  const int64_t sent =
+      server_->Calls({"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ping", "hello",
+                      "auth", "client|setname", "info", "config|get"});
   EXPECT_LE(static_cast<double>(sent) / clients / absl::ToDoubleSeconds(took), kMost) << sent;
   stop.request_stop();
   for (std::thread& waiter : waiters) waiter.join();

@@ -2,10 +2,6 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include "src/redis/deployment/cluster_map.h"
-#include "src/redis/deployment/single_server.h"
-#include "src/redis/link/listening_thread.h"
-#include "src/redis/url/url.h"
 #include "src/redis/wire/slot.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
@@ -106,44 +102,6 @@ TEST(ClusterNodes, ThatRedirectToMadeUpAddressesCostNoDescriptors) {
   }
   EXPECT_GT(invented, 10);
   EXPECT_LE(most, before + 8);
-}
-
-// A node that no view names any more may still be in use when the map ends.
-TEST(ClusterNodes, ThatAreForgottenReportNothingAfterTheClientEnds) {
-  const auto node = support::StartClusterOfOne();
-  const auto announce = [&](const std::string& host) {
-    node->Do({"CONFIG", "SET", "cluster-announce-ip", host});
-  };
-  node->Do({"CONFIG", "SET", "bind", "127.0.0.1 127.0.1.1 127.0.1.2"});
-  announce("127.0.1.1");
-  const auto url = redis::ParseUrl(absl::StrCat("redis-cluster://127.0.0.1:", node->port()));
-  ASSERT_TRUE(url.ok()) << url.status();
-  std::atomic<int> messages{0};
-  const redis::Deployment::Events events = {.on_message = [&](std::string_view) { ++messages; },
-                                            .on_reconnected = [] {},
-                                            .on_hearing = [](bool, std::string_view) {}};
-  const auto make = [&](const redis::HostAndPort& where) {
-    return std::make_unique<redis::SingleServer>(
-        redis::UrlOfNode(*url, where), "", std::vector<redis::Command>(), nullptr, events,
-        redis::Membership{.thread = std::make_shared<redis::ListeningThread>()});
-  };
-  redis::ClusterMap map(*url, {.make = make,
-                               .on_moved = [](redis::Slot) {},
-                               .on_view = [] {},
-                               .chores = [] { return base::Instant::Infinite(); }});
-  const base::Instant deadline = base::Now() + absl::Seconds(20);
-  const auto owner = map.AwaitOwner(redis::SlotOf("channel"), deadline);
-  ASSERT_TRUE(owner.ok()) << owner.status();
-  ASSERT_TRUE((*owner)->server->ListenTo("channel", deadline, {}).ok());
-  node->Do({"SPUBLISH", "channel", "text"});
-  ASSERT_TRUE(Await([&] { return messages == 1; }, absl::Seconds(20)));
-  announce("127.0.1.2");
-  ASSERT_TRUE(
-      Await([&] { return map.Refresh(base::Now() + absl::Seconds(1)) && (*owner)->forgotten; },
-            absl::Seconds(20)));
-  map.Stop();
-  node->Do({"SPUBLISH", "channel", "text"});
-  EXPECT_FALSE(Await([&] { return messages == 2; }, absl::Milliseconds(300)));
 }
 
 }  // namespace

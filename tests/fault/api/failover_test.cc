@@ -98,39 +98,5 @@ TEST_F(RenamedHost, IsLookedUpAgainAfterNoReplicas) {
   EXPECT_TRUE(Await([&] { return lease.remaining() > absl::Seconds(7.5); })) << "renewed there";
 }
 
-// By the server's own command, under clients that wait for one lock.
-TEST(Failover, OfTheServerBehindAnAddressIsFollowed) {
-  const auto primary = RedisServer::Start();
-  const auto replica = RedisServer::Start({.replica_of = primary->port()});
-  ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
-  TcpProxy proxy({.port = primary->port()});
-  std::atomic<bool> over = false;
-  std::array<std::atomic<int>, 3> acquired = {};
-  const auto await_all = [&] {
-    for (std::atomic<int>& each : acquired) {
-      EXPECT_TRUE(Await([&, enough = each + 100] { return each > enough; }, kRenamedPatience));
-    }
-  };
-  std::vector<std::thread> crew;
-  for (std::atomic<int>& each : acquired) {
-    crew.emplace_back([&] {
-      SimpleLock lock(Connect(proxy.url()), "lock");
-      while (!over) each += lock.Acquire({.wait = absl::Seconds(60)}).ok() ? 1 : 0;
-    });
-  }
-  await_all();
-  const std::string port = absl::StrCat(replica->port());
-  // It is refused until the replica counts as online.
-  EXPECT_TRUE(Await([&] { return primary->Text({"FAILOVER", "TO", "127.0.0.1", port}) == "OK"; }));
-  EXPECT_TRUE(replica->AwaitInfo("role", "master"));
-  proxy.LeadTo({replica->port()});
-  await_all();
-  over = true;
-  for (std::thread& each : crew) each.join();
-  // A client of the old address is told what is there.
-  const absl::Status at_replica = Client::Connect(primary->url()).status();
-  EXPECT_THAT(at_replica, IsError(absl::StatusCode::kUnavailable, HasSubstr("replica")));
-}
-
 }  // namespace
 }  // namespace redlatch

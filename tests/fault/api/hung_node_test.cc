@@ -63,25 +63,6 @@ TEST_F(HungClusterNode, DelaysNoRenewalElsewhere) {
   group_->server(0).Continue();
 }
 
-// No call waits for the answer to an unlock(), and other nodes answer all the time.
-TEST_F(HungClusterNode, IsNoticedByAnUnansweredUnlock) {
-  const Client client = Connect(group_->url());
-  SimpleLock here(client, NameAt(0));
-  SimpleLock elsewhere(client, NameAt(1));
-  for (int i = 0; i < 3; ++i) std::scoped_lock(here, elsewhere);
-  const uint64_t before = client.Stats().breaks;
-  here.lock();
-  group_->server(0).Stop();
-  here.unlock();
-  EXPECT_TRUE(Await(
-      [&] {
-        const std::scoped_lock guard(elsewhere);
-        return client.Stats().breaks > before;
-      },
-      absl::Seconds(20)));
-  group_->server(0).Continue();
-}
-
 // More asynchronous requests at the node than may be in flight at a server.
 TEST_F(HungClusterNode, DelaysNoAsynchronousRequestElsewhere) {
   constexpr int kRequests = 400;

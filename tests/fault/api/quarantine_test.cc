@@ -8,11 +8,8 @@ namespace {
 
 using ::testing::Contains;
 
-constexpr absl::Duration kQuarantine = absl::Seconds(3);
 constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
 constexpr absl::Duration kQuarantinePatience = absl::Seconds(20);
-// Scripts know whole milliseconds, and a margin is on the safe side.
-constexpr absl::Duration kMargin = absl::Milliseconds(100);
 
 class Quarantine : public ::testing::Test {
  protected:
@@ -26,18 +23,6 @@ class Quarantine : public ::testing::Test {
   const std::unique_ptr<RedisServer> primary_ =
       RedisServer::Start({.config = {"min-replicas-max-lag 1"}});
 };
-
-TEST_F(Quarantine, BeginsWithTheFirstUseOfAServer) {
-  const Client client = ConnectHere();
-  SimpleLock lock(client, "lock", {.lease = kLease});
-  const base::Instant begun = base::Now();
-  EXPECT_TRUE(IsBusy(lock.TryAcquire().status()));
-  EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
-  EXPECT_GE(base::Now() - begun, kQuarantine - kMargin);
-  EXPECT_LE(base::Now() - begun, kQuarantine + absl::Seconds(2));
-  const Client second = ConnectHere();
-  EXPECT_TRUE(SimpleLock(second, "another", {.lease = kLease}).TryAcquire().ok());
-}
 
 TEST_F(Quarantine, IsTheSameForAll) {
   SitOut(ConnectHere());

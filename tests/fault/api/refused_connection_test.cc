@@ -7,19 +7,6 @@ namespace {
 
 constexpr absl::Duration kRefusedPatience = absl::Seconds(10);  // a lease is 30 s
 
-class RiskEvents : public Observer {
- public:
-  void OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status&) override {
-    ++at_risk;
-  }
-  void OnRecovered(std::string_view, FencingToken) override { ++recovered; }
-  void OnLost(const LostLease&) override { ++lost; }
-
-  std::atomic<int> at_risk = 0;
-  std::atomic<int> recovered = 0;
-  std::atomic<int> lost = 0;
-};
-
 class RefusedConnection : public ::testing::Test {
  protected:
   using Commands = std::vector<std::vector<std::string>>;
@@ -37,8 +24,7 @@ class RefusedConnection : public ::testing::Test {
   const Commands keeps_ = {{"CONFIG", "SET", "maxmemory-policy", "noeviction"}};
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   TcpProxy proxy_{{.port = server_->port()}};
-  const std::shared_ptr<RiskEvents> events_ = std::make_shared<RiskEvents>();
-  const Client client_ = Connect(proxy_.url(), {.observer = events_});
+  const Client client_ = Connect(proxy_.url());
   SimpleLock lock_{client_, "lock", {.lease = absl::Seconds(30)}};
   SimpleLock others_{Connect(server_->url()), "lock"};
 };
@@ -70,19 +56,6 @@ TEST_F(RefusedConnection, MakesNoReleaseFinal) {
   lock_.unlock();
   Do(keeps_);
   EXPECT_TRUE(others_.Acquire({.wait = kRefusedPatience}).ok());
-}
-
-TEST_F(RefusedConnection, EndsNoLiveHold) {
-  SimpleLock brief(client_, "brief", {.lease = absl::Seconds(6)});
-  auto lease = Must(brief.Acquire());
-  Refuse(evicts_);
-  ASSERT_TRUE(Await([&] { return events_->at_risk > 0; }, kRefusedPatience));
-  EXPECT_TRUE(lease.valid());
-  Do(keeps_);
-  EXPECT_TRUE(Await([&] { return events_->recovered > 0; }, kRefusedPatience));
-  EXPECT_TRUE(lease.valid());
-  EXPECT_EQ(events_->lost, 0);
-  EXPECT_TRUE(lease.Release().ok());
 }
 
 }  // namespace

@@ -80,31 +80,5 @@ TEST_F(Suspend, NoThreadSpinsAfterResume) {
   RecordProperty("used", absl::FormatDuration(used));
 }
 
-TEST_F(Suspend, WaitsPastTheirDeadlineEndAndOthersGoOn) {
-  Client other = Connect(server_->url());
-  SimpleLock theirs(other, "theirs");
-  SimpleLock ours(client_, "theirs");
-  std::optional<Lease> held = *theirs.Acquire({.lease = absl::Hours(24)});
-  absl::StatusOr<Lease> bounded;
-  absl::StatusOr<Lease> unbounded;
-  std::atomic<bool> ended{false};
-  std::thread first([&] {
-    bounded = ours.Acquire({.wait = absl::Minutes(30)});
-    ended = true;
-  });
-  std::thread second([&] { unbounded = ours.Acquire(); });
-  support::Outcomes<absl::StatusOr<Lease>> leases;
-  ours.AcquireAsync({.wait = absl::Minutes(30)}, leases.Callback());
-  TimeUntil([&] { return client_.Stats().all.waiting == 3; });
-  ForAnHour();
-  EXPECT_LT(TimeUntil([&] { return ended && leases.size() == 1; }), kSuspendSoon);
-  EXPECT_TRUE(absl::IsDeadlineExceeded(bounded.status())) << bounded.status();
-  EXPECT_TRUE(absl::IsDeadlineExceeded(leases.Take().status()));
-  held.reset();
-  second.join();
-  first.join();
-  EXPECT_TRUE(unbounded.ok()) << unbounded.status();
-}
-
 }  // namespace
 }  // namespace redlatch

@@ -92,11 +92,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
   Client client = Connect(proxy.url() + "?command_timeout=1m");
   Semaphore semaphore(client, "permits", kRequests);
   ASSERT_TRUE(semaphore.Acquire().ok());
-  const auto calls = [&] {
-    const std::string stats = server->Text({"INFO", "commandstats"});
-    const size_t at = stats.find("cmdstat_evalsha:calls=");
-    return at == stats.npos ? 0 : std::stoll(stats.substr(at + 22));
-  };
+  const auto calls = [&] { return server->Calls({"evalsha"}); };
   const int64_t before = calls();
   proxy.Hold(Direction::kToClient);
   support::Outcomes<absl::StatusOr<Permit>> permits;

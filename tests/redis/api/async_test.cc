@@ -61,17 +61,6 @@ TEST_F(Async, CallbackThatThrowsHarmsNobody) {
   EXPECT_TRUE(leases_.Take().ok());
 }
 
-TEST_F(Async, ReleaseTellsThatTheHoldWasLost) {
-  lock_->AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok());
-  EXPECT_EQ(lock_->ForceRelease(), absl::OkStatus());
-  EXPECT_TRUE(Await([&] { return !lease->valid(); }));
-  EXPECT_TRUE(lease->lost().stop_requested());
-  lease->ReleaseAsync(statuses_.Callback());
-  EXPECT_EQ(statuses_.Take().code(), absl::StatusCode::kAborted);
-}
-
 TEST_F(Async, ReleaseOfNothingIsOk) {
   Lease nothing;
   nothing.ReleaseAsync(statuses_.Callback());
@@ -238,37 +227,6 @@ TEST_F(AsyncKinds, LatchThatGoesEndsTheWait) {
   EXPECT_EQ(statuses_.Take(1).code(), kCancelled);
   CountDownLatch(client_, "another", 1).WaitAsync({}, statuses_.Callback());
   EXPECT_EQ(statuses_.Take(2).code(), kCancelled);
-}
-
-TEST_F(AsyncKinds, LocksOfSeveralClientsAreTakenTogether) {
-  const auto second = RedisServer::Start();
-  Client there = Connect(second->url());
-  SimpleLock a(client_, "a");
-  ReentrantReadWriteLock b(there, "b");
-  auto both = std::make_unique<MultiLock>(std::vector<MultiLock::Part>{&a, &b.read_lock()});
-  both->AcquireAsync({}, leases_.Callback());
-  auto lease = Must(leases_.Take(0));
-  EXPECT_TRUE(lease.valid());
-  EXPECT_GT(lease.fencing_token("a"), FencingToken());
-  EXPECT_EQ(a.TryAcquire().status().code(), kBusy);
-  lease.ReleaseAsync(statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(), absl::OkStatus());
-
-  std::optional<Lease> write = *b.AcquireWrite();
-  both->AcquireAsync({.wait = absl::Milliseconds(100)}, leases_.Callback());
-  EXPECT_EQ(leases_.Take(1).status().code(), kBusy);
-  EXPECT_TRUE(a.TryAcquire().ok());  // it was given back
-  both->AcquireAsync({}, leases_.Callback());
-  EXPECT_TRUE(Await([&] { return there.Stats().all.waiting == 1; }));
-  write.reset();
-  EXPECT_TRUE(leases_.Take(2).ok());
-
-  write = *b.AcquireWrite();
-  both->AcquireAsync({}, leases_.Callback());
-  EXPECT_TRUE(Await([&] { return there.Stats().all.waiting == 1; }));
-  both.reset();
-  EXPECT_EQ(leases_.Take(3).status().code(), kCancelled);
-  EXPECT_TRUE(Await([&] { return a.TryAcquire().ok(); }));
 }
 
 TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndLeaveNothingTaken) {

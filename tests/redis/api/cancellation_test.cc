@@ -61,85 +61,17 @@ void ExpectToComeBack(const std::vector<Call>& calls) {
   }
 }
 
-// An object of each class, of a client and of another that has locked what can be locked.
-struct Objects {
-  Objects(const Client& client, const Client& other, const std::string& prefix)
-      : simple(client, prefix + "simple"),
-        their_simple(other, prefix + "simple"),
-        reentrant(client, prefix + "reentrant"),
-        their_reentrant(other, prefix + "reentrant"),
-        read_write(client, prefix + "read_write"),
-        their_read_write(other, prefix + "read_write"),
-        semaphore(client, prefix + "semaphore", 1),
-        their_semaphore(other, prefix + "semaphore", 1),
-        latch(client, prefix + "latch", 1),
-        their_latch(other, prefix + "latch", 1) {
-    their_simple.lock();
-    their_reentrant.lock();
-    their_read_write.lock();
-    their_semaphore.acquire();
-  }
-  void Release() {
-    their_simple.unlock();
-    their_reentrant.unlock();
-    their_read_write.unlock();
-    their_semaphore.release();
-    their_latch.count_down();
-  }
-
-  SimpleLock simple, their_simple;
-  ReentrantLock reentrant, their_reentrant;
-  ReentrantReadWriteLock read_write, their_read_write;
-  Semaphore semaphore, their_semaphore;
-  CountDownLatch latch, their_latch;
-  absl::StatusOr<Lease> lease = absl::UnknownError("");
-  absl::StatusOr<Permit> permit = absl::UnknownError("");
-};
-
-// A call that waits, and what its thread does afterwards.
+// A call that waits for what another client has, its end, and how the other client gives that up.
 struct Wait {
   std::string_view name;
-  std::function<void(Objects&)> wait;
-  std::function<void(Objects&)> leave;
+  std::function<void()> take;
+  std::function<void()> wait;
+  std::function<void()> give_up;
 };
-
-std::vector<Wait> Waits() {
-  const AcquireOptions patient = {.wait = absl::Minutes(1)};
-  const auto drop = [](Objects& o) {
-    o.lease = absl::UnknownError("");
-    o.permit = absl::UnknownError("");
-  };
-  return {
-      {"lock", [](Objects& o) { o.simple.lock(); }, [](Objects& o) { o.simple.unlock(); }},
-      {"try_lock_for", [](Objects& o) { (void)o.reentrant.try_lock_for(std::chrono::minutes(1)); },
-       [](Objects& o) { o.reentrant.unlock(); }},
-      {"Acquire", [=](Objects& o) { o.lease = o.simple.Acquire(patient); }, drop},
-      {"lock_shared", [](Objects& o) { o.read_write.lock_shared(); },
-       [](Objects& o) { o.read_write.unlock_shared(); }},
-      {"AcquireRead", [=](Objects& o) { o.lease = o.read_write.AcquireRead(patient); }, drop},
-      {"acquire", [](Objects& o) { o.semaphore.acquire(); },
-       [](Objects& o) { o.semaphore.release(); }},
-      {"Semaphore::Acquire", [=](Objects& o) { o.permit = o.semaphore.Acquire(1, patient); }, drop},
-      {"wait", [](Objects& o) { o.latch.wait(); }, [](Objects&) {}},
-  };
-}
 
 class Cancellation : public ::testing::Test {
  protected:
-  Objects NewObjects(std::string_view prefix) {
-    return Objects(client_, other_, std::string(prefix));
-  }
   uint64_t waiting() const { return client_.Stats().all.waiting; }
-
-  // The thread waits in a call, is cancelled, and goes on waiting; then the call ends.
-  void CancelInTheMidst(Thread& thread, Objects& objects) const {
-    while (waiting() == 0) std::this_thread::yield();
-    thread.Cancel();
-    // If that ended the call, it would be over by the time that the server has answered.
-    EXPECT_TRUE(client_.Ping().ok());
-    EXPECT_EQ(waiting(), 1);
-    objects.Release();
-  }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url() + "?command_timeout=200ms");
@@ -148,6 +80,7 @@ class Cancellation : public ::testing::Test {
   SimpleLock their_simple_{other_, "simple"};
   ReentrantLock reentrant_{client_, "reentrant"};
   ReentrantReadWriteLock read_write_{client_, "read_write"};
+  ReentrantReadWriteLock their_read_write_{other_, "read_write"};
   Semaphore semaphore_{client_, "semaphore", 1};
   Semaphore their_semaphore_{other_, "semaphore", 1};
   CountDownLatch latch_{client_, "latch", 1};
@@ -288,17 +221,45 @@ TEST_F(Cancellation, EndsNoCallThatIsNotAnswered) {
 }
 
 TEST_F(Cancellation, OfAThreadThatWaitsComesAfterTheWait) {
-  for (const Wait& call : Waits()) {
+  const AcquireOptions patient = {.wait = absl::Minutes(1)};
+  const auto lock = [&] { their_simple_.lock(); };
+  const auto unlock = [&] { their_simple_.unlock(); };
+  const auto write = [&] { their_read_write_.lock(); };
+  const auto end_write = [&] { their_read_write_.unlock(); };
+  const auto acquire = [&] { their_semaphore_.acquire(); };
+  const auto release = [&] { their_semaphore_.release(); };
+  const Wait waits[] = {
+      {"lock", lock, [&] { simple_.lock(), simple_.unlock(); }, unlock},
+      {"try_lock_for", lock,
+       [&] {
+         EXPECT_TRUE(simple_.try_lock_for(std::chrono::minutes(1)));
+         simple_.unlock();
+       },
+       unlock},
+      {"Acquire", lock, [&] { EXPECT_TRUE(simple_.Acquire(patient).ok()); }, unlock},
+      {"lock_shared", write, [&] { read_write_.lock_shared(), read_write_.unlock_shared(); },
+       end_write},
+      {"AcquireRead", write, [&] { EXPECT_TRUE(read_write_.AcquireRead(patient).ok()); },
+       end_write},
+      {"acquire", acquire, [&] { semaphore_.acquire(), semaphore_.release(); }, release},
+      {"Semaphore::Acquire", acquire, [&] { EXPECT_TRUE(semaphore_.Acquire(1, patient).ok()); },
+       release},
+      {"wait", [] {}, [&] { latch_.wait(); }, [&] { latch_.count_down(); }}};
+  for (const Wait& call : waits) {
     SCOPED_TRACE(call.name);
-    Objects objects = NewObjects(call.name);
+    call.take();
     std::atomic<bool> over{false};
     Thread thread([&] {
-      call.wait(objects);
-      call.leave(objects);
+      call.wait();
       over = true;
       pthread_testcancel();
     });
-    CancelInTheMidst(thread, objects);
+    while (waiting() == 0) std::this_thread::yield();
+    thread.Cancel();
+    // If that ended the call, it would be over by the time that the server has answered.
+    EXPECT_TRUE(client_.Ping().ok());
+    EXPECT_EQ(waiting(), 1);
+    call.give_up();
     EXPECT_TRUE(thread.Join());
     EXPECT_TRUE(over);
   }

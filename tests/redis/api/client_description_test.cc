@@ -56,12 +56,6 @@ TEST_F(ClientDescription, IsThereWithTheFirstConnectionAndEndsByItself) {
   EXPECT_LE(ttl, 60 * 60'000);
 }
 
-TEST_F(ClientDescription, CallsTheProgramWhatItIsTold) {
-  const Client client = Connect(server_->url(), {.program = "nightly \"report\""});
-  ASSERT_TRUE(Described().has_value());
-  EXPECT_EQ(Described()->program, "nightly \"report\"");
-}
-
 TEST_F(ClientDescription, ComesBackWithEveryConnection) {
   const Client client = Connect(server_->url());
   const std::vector<std::string> before = Keys();
@@ -101,27 +95,14 @@ TEST_F(ClientDescription, OfAClientThatTheServerMustNotHaveNothingIsWritten) {
   EXPECT_THAT(Keys(), IsEmpty());
 }
 
-TEST_F(ClientDescription, DoesNotHoldUpTheEndOfAClientWhoseServerHangs) {
-  std::optional<absl::StatusOr<Client>> client = Client::Connect(server_->url());
-  ASSERT_TRUE(client->ok()) << client->status();
-  server_->Stop();
-  redis::Punctuality punctuality;
-  const base::Instant begin = base::Now();
-  client.reset();
-  punctuality.Note(begin);
-  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(200)));
-  server_->Continue();
-  EXPECT_TRUE(Await([&] { return Keys().empty(); })) << "it was sent all the same";
-}
-
 TEST_F(ClientDescription, StaysWhereAForkedChildEnds) {
   std::optional<absl::StatusOr<Client>> client = Client::Connect(server_->url());
   ASSERT_TRUE(client->ok()) << client->status();
-  const auto child = support::Child::Fork([&](support::LinePipe&) {
+  const int code = support::CodeOfFork([&] {
     client.reset();
     return 0;
   });
-  ASSERT_EQ(child->Wait().code, 0);
+  ASSERT_EQ(code, 0);
   EXPECT_TRUE((*client)->Ping().ok());
   EXPECT_THAT(Keys(), SizeIs(1));
 }
@@ -132,7 +113,7 @@ TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
   const Client client = Connect(server_->url());
   SimpleLock ours(client, "ours");
   const auto lease = Must(ours.Acquire());
-  const auto child = support::Child::Fork([&](support::LinePipe&) {
+  const int code = support::CodeOfFork([&] {
     const auto anew = Client::Connect(server_->url());
     if (!anew.ok() || Keys().size() != 2) return 1;
     SimpleLock theirs(*anew, "theirs");
@@ -143,7 +124,7 @@ TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
                       of_parent->holders.at(0).process.pid == getppid();
     return told ? 0 : 2;
   });
-  ASSERT_EQ(child->Wait().code, 0);
+  ASSERT_EQ(code, 0);
   EXPECT_TRUE(Await([&] { return Keys().size() == 1; }));
   EXPECT_EQ(ours.Inspect()->holders.at(0).process.pid, getpid());
 }
@@ -236,29 +217,6 @@ TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack()) << "again and again";
   EXPECT_TRUE(session->Release(held->hold, {}).ok());
-}
-
-TEST_F(DescriptionRefresh, GivesItItsWholeLifetime) {
-  const auto core = NewCore();
-  const auto session = NewSession(core);
-  const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
-  ASSERT_TRUE(held.ok()) << held.status();
-  const std::string key = Keys().front();
-  server_->Command({"PEXPIRE", key, "10000"});
-  EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", key}) > 20'000; }));
-  EXPECT_TRUE(session->Release(held->hold, {}).ok());
-}
-
-TEST_F(DescriptionRefresh, EndsWithTheClient) {
-  {
-    const auto core = NewCore();
-    const auto session = NewSession(core);
-    const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
-    ASSERT_TRUE(held.ok()) << held.status();
-    EXPECT_TRUE(ComesBack());
-    EXPECT_TRUE(session->Release(held->hold, {}).ok());
-  }
-  EXPECT_TRUE(Await([&] { return Keys().empty(); }));
 }
 
 }  // namespace

@@ -7,14 +7,6 @@ namespace {
 
 class ClientFork : public ::testing::Test {
  protected:
-  // What the child returns: 0 is well.
-  static int ExitCode(const std::function<int()>& body) {
-    auto child = support::Child::Fork([&](support::LinePipe&) { return body(); });
-    const auto status = child->WaitFor(absl::Seconds(10));
-    if (!status.has_value()) return -1;  // it hangs
-    return status->signal != 0 ? 1000 + status->signal : status->code;
-  }
-
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   absl::StatusOr<Client> client_ = Client::Connect(server_->url());
 };
@@ -23,7 +15,7 @@ TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) 
   ASSERT_TRUE(client_.ok()) << client_.status();
   ASSERT_TRUE(client_->Ping().ok());
   server_->Command({"CONFIG", "RESETSTAT"});
-  const int code = ExitCode([&] {
+  const int code = support::CodeOfFork([&] {
     const absl::Status refused = client_->Ping().status();
     EXPECT_THAT(refused,
                 IsError(absl::StatusCode::kFailedPrecondition,
@@ -53,7 +45,7 @@ TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescript
   auto read = readers->AcquireRead();
   auto permit = semaphore->Acquire();
   Hold hold = mutex->current();
-  const int code = ExitCode([&] {
+  const int code = support::CodeOfFork([&] {
     const int before = support::OpenDescriptors();
     EXPECT_FALSE(lease->Release().ok());
     EXPECT_FALSE(permit->Release().ok());
@@ -86,10 +78,10 @@ TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescript
 // held by a thread that they do not have.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST_F(ClientFork, AGrandchildIsRefusedTheConnectionOfTheChild) {
-  const int code = ExitCode([&] {
+  const int code = support::CodeOfFork([&] {
     client_ = Client::Connect(server_->url());
     if (!client_.ok() || !client_->Ping().ok()) return 1;
-    const int grandchild = ExitCode([&] {
+    const int grandchild = support::CodeOfFork([&] {
       return client_->Ping().status().code() == absl::StatusCode::kFailedPrecondition ? 0 : 3;
     });
     if (grandchild != 0) return grandchild;
@@ -110,7 +102,7 @@ TEST_F(ClientFork, AChildIsUnharmedWhateverItsParentsThreadsWereDoing) {
   }
   const int rounds = support::Scaled(300);
   for (int round = 0; round < rounds && !HasFailure(); ++round) {
-    const int code = ExitCode([&] {
+    const int code = support::CodeOfFork([&] {
       if (client_->Ping().ok()) return 1;
       client_ = absl::CancelledError();
       return 0;

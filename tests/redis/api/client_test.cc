@@ -21,17 +21,6 @@ class ClientTest : public ::testing::Test {
   ClientOptions Heard() {
     return {.on_warning = [this](std::string_view message) { warnings_.emplace_back(message); }};
   }
-  void ExpectRefusal(const std::string& url, absl::StatusCode code, const std::string& server,
-                     const std::string& what, const std::string& mend) {
-    SCOPED_TRACE(what);
-    const absl::StatusOr<Client> client = Client::Connect(url, Heard());
-    ASSERT_FALSE(client.ok());
-    EXPECT_EQ(client.status().code(), code) << client.status();
-    EXPECT_THAT(
-        std::string(client.status().message()),
-        AllOf(HasSubstr(server), HasSubstr(what), HasSubstr(mend), Not(HasSubstr(kPassword))));
-    EXPECT_THAT(client.status().ToString(), Not(HasSubstr("redlatch.not_sent")));
-  }
 
   // Attempts to connect that failed hold the next one back.
   static void ExpectPingsSoon(const Client& client) {
@@ -59,11 +48,6 @@ TEST_F(ClientTest, ConnectsAndPings) {
   EXPECT_THAT(server_->Text({"CLIENT", "LIST"}), HasSubstr("name=me"));
 }
 
-TEST_F(ClientTest, EagerlyItFindsTheServerOrFails) {
-  server_->Kill();
-  ExpectRefusal(server_->url(), absl::StatusCode::kUnavailable, server_->url(), "refused", "");
-}
-
 TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
   server_->Kill();
   const int descriptors = support::OpenDescriptors();
@@ -83,16 +67,6 @@ TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
   ExpectPingsSoon(client);
 }
 
-TEST_F(ClientTest, AMalformedUrlIsRefusedInBothWays) {
-  for (const ConnectPolicy policy : {ConnectPolicy::kEager, ConnectPolicy::kLazy}) {
-    const absl::Status malformed =
-        Client::Connect("redis://:" + std::string(kPassword) + "@host:notaport",
-                        {.connect = policy})
-            .status();
-    EXPECT_THAT(malformed, IsError(absl::StatusCode::kInvalidArgument, Not(HasSubstr(kPassword))));
-  }
-}
-
 TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
   constexpr absl::Duration kGiveUp = absl::Milliseconds(100);
   server_->Stop();
@@ -103,20 +77,6 @@ TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
   EXPECT_EQ(client.status().code(), absl::StatusCode::kUnavailable) << client.status();
   EXPECT_TRUE(punctuality.Within(kGrace));
   server_->Continue();
-}
-
-TEST_F(ClientTest, ARefusalNamesTheServerAndTheMendAndNoPassword) {
-  const std::string& url = server_->url();
-  constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
-  const std::string password = kPassword;
-  ExpectRefusal(UrlFor("nobody:" + password), kDenied, url, "WRONGPASS", "user and password");
-  server_->Command({"ACL", "SETUSER", "app", "on", ">" + password, "~*", "&*", "+@all", "-eval"});
-  ExpectRefusal(UrlFor("app:" + password), kDenied, url,
-                "does not permit user app all that locks need", "+eval ");
-  ExpectRefusal(UrlFor("app:" + password + "x"), kDenied, url, "WRONGPASS", "user and password");
-  server_->Command({"CONFIG", "SET", "requirepass", password});
-  ExpectRefusal(url, kDenied, url, "NOAUTH", "put the password into the URL");
-  EXPECT_TRUE(Client::Connect(UrlFor(":" + password)).ok());
 }
 
 TEST_F(ClientTest, WhatIsNotAsItShouldBeIsAWarning) {
@@ -162,15 +122,6 @@ TEST_F(ClientTest, CopiesShareOneConnectionAndTheLastClosesIt) {
   EXPECT_EQ(server_->Info("connected_clients"), "2");
   moved = Connect(server_->url(), {.connect = ConnectPolicy::kLazy});
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));
-}
-
-TEST_F(ClientTest, APingThatIsForbiddenIsDenied) {
-  server_->Command(
-      {"ACL", "SETUSER", "app", "on", ">" + std::string(kPassword), "~*", "&*", "+@all"});
-  const Client client = Connect(UrlFor("app:" + std::string(kPassword)));
-  server_->Command({"ACL", "SETUSER", "app", "-ping"});
-  const absl::Status denied = client.Ping().status();
-  EXPECT_THAT(denied, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("ping")));
 }
 
 TEST_F(ClientTest, NegativeUnreachableAfterIsRefused) {

@@ -9,54 +9,18 @@ namespace redlatch {
 namespace {
 
 const LockOptions kKept{.keep = absl::Seconds(20)};
-// Far less than a heartbeat, and than the time for which it is kept.
-constexpr absl::Duration kAMoment = absl::Seconds(2);
 
 class Keep : public ::testing::Test {
  protected:
   bool IsFree() { return server_->Integer({"EXISTS", "lock"}) == 0; }
-  int64_t Calls() {
-    int64_t calls = 0;
-    for (const std::string command : {"eval", "evalsha"}) {
-      const std::string stats = server_->Text({"INFO", "commandstats"});
-      const std::string name = "cmdstat_" + command + ":calls=";
-      const size_t at = stats.find(name);
-      if (at != stats.npos) calls += std::stoll(stats.substr(at + name.size()));
-    }
-    return calls;
-  }
-  template <class Lock>
-  static void TakeAndLeave(Lock& lock) {
+  int64_t Calls() { return server_->Calls({"eval", "evalsha"}); }
+  static void TakeAndLeave(SimpleLock& lock) {
     lock.lock();
     lock.unlock();
   }
 
-  static void Use(SimpleLock& lock) { TakeAndLeave(lock); }
-  static void Use(ReentrantReadWriteLock& lock) { const std::shared_lock reads(lock); }
-  // True if tries succeed 30 times, more often than once a second, while a thread uses the lock
-  // that its client keeps.
-  template <class Lock>
-  bool SucceedsOften(std::chrono::milliseconds pause, const std::function<bool()>& tries) {
-    std::atomic<bool> stop = false;
-    std::atomic<int> used = 0;
-    std::thread user([&] {
-      Lock lock(client_, "lock", kKept);
-      for (; !stop; std::this_thread::sleep_for(pause)) {
-        Use(lock);
-        ++used;
-      }
-    });
-    int succeeded = 0;
-    const bool often =
-        Await([&] { return used > 1 && (succeeded += tries() ? 1 : 0) == 30; }, absl::Seconds(20));
-    stop = true;
-    user.join();
-    return often;
-  }
-
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url());
-  Client other_ = Connect(server_->url());
 };
 
 TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
@@ -70,35 +34,6 @@ TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
   SimpleLock same(client_, "lock", kKept);
   std::thread([&] { TakeAndLeave(same); }).join();
   EXPECT_EQ(Calls(), before);
-}
-
-TEST_F(Keep, IdleLockGoesToALockOfSeveralNamesWithinAMoment) {
-  SimpleLock lock(client_, "lock", kKept), too(client_, "too", kKept);
-  MultiLock theirs(other_, {"lock", "too", "free"});
-  for (int i = 0; i < 5; ++i) {
-    TakeAndLeave(lock);
-    TakeAndLeave(too);
-    EXPECT_LT(TimeOf([&] { TakeAndLeave(theirs); }), kAMoment);
-  }
-  // What came by message, as the others had just left, is not kept before it is confirmed.
-  ASSERT_TRUE(Await([&] {
-    TakeAndLeave(lock);
-    return client_.Ping().ok() && !IsFree();
-  }));
-  EXPECT_FALSE(theirs.try_lock());
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
-}
-
-// Refused tries call the lock back once a second; they must succeed more often than that.
-TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
-  for (const auto pause : {std::chrono::milliseconds(1), std::chrono::milliseconds(20)}) {
-    SimpleLock theirs(other_, "lock");
-    EXPECT_TRUE(SucceedsOften<SimpleLock>(pause, [&] {
-      if (!theirs.try_lock()) return false;
-      theirs.unlock();
-      return true;
-    }));
-  }
 }
 
 // A process whose client is never destroyed.
@@ -128,21 +63,6 @@ TEST_F(Keep, ExitGivesBackTheKeptLocksOfALeakedClient) {
     EXPECT_EQ(child->Wait().code, 0);
     EXPECT_TRUE(Await([&] { return !kept(); }));
   }
-}
-
-TEST_F(Keep, ManualLeasesOwnersAndUnkeptLocksGoBack) {
-  SimpleLock lock(client_, "lock", kKept);
-  { ASSERT_TRUE(lock.Acquire({.lease = absl::Seconds(5)}).ok()); }
-  EXPECT_TRUE(Await([&] { return IsFree(); }, kAMoment));
-  ReentrantLock reentrant(client_, "owned", kKept);
-  { ASSERT_TRUE(reentrant.Acquire({.owner = Owner("job")}).ok()); }
-  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "owned"}) == 0; }, kAMoment));
-  LockOptions on_disk = kKept;
-  on_disk.replica_acks = 1;
-  on_disk.ack_timeout = absl::Milliseconds(1);
-  SimpleLock acked(client_, "acked", on_disk);
-  EXPECT_FALSE(acked.Acquire().ok()) << "there is no replica";
-  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "acked"}) == 0; }, kAMoment));
 }
 
 // Of many that a client keeps, those that were not used for longest go back.

@@ -74,21 +74,6 @@ TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
   read_elsewhere.unlock();
 }
 
-TEST_F(MultiLockTest, TheLossOfOneOfSeveralIsThatOfAll) {
-  ReentrantLock a(client_, "a");
-  SimpleLock b(client_, "b");
-  MultiLock lock({&a, &b});
-  auto lease = Must(lock.Acquire());
-  const std::stop_token lost = lease.lost();
-  EXPECT_TRUE(a.ForceRelease().ok());
-  EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
-  EXPECT_FALSE(lease.valid());
-  EXPECT_TRUE(lease.lost().stop_requested());
-  EXPECT_FALSE(IsFree(other_, "b")) << "until it is released";
-  EXPECT_TRUE(absl::IsAborted(lease.Release()));
-  EXPECT_TRUE(IsFree(other_, "b"));
-}
-
 TEST_F(MultiLockTest, SaysWhatCannotBeTaken) {
   const auto refusal = [](MultiLock& lock) {
     EXPECT_FALSE(lock.current().valid());
@@ -132,109 +117,6 @@ TEST_F(MultiLockTest, OfTheMostNamesAndOfLongOnes) {
   EXPECT_TRUE(lease.Release().ok());
   waiter.join();
   EXPECT_TRUE(got.ok()) << got.status();
-}
-
-// Two orders of taking, and two ways to name a server.
-TEST_F(MultiLockTest, OfSeveralServersNobodyWaitsInACircle) {
-  const auto second = RedisServer::Start();
-  std::vector<std::thread> threads;
-  std::atomic<int> inside{0};
-  for (int i = 0; i < 4; ++i) {
-    threads.emplace_back([&, i] {
-      const Client here = Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
-      const Client there = Connect(i < 2 ? second->url() : second->unix_url());
-      SimpleLock a(here, "a");
-      SimpleLock b(there, "b");
-      MultiLock lock({&a, &b});
-      for (int times = 0; times < 25; ++times) {
-        auto lease = Must(lock.Acquire({.wait = kMultiPatience}));
-        EXPECT_EQ(++inside, 1);
-        --inside;
-        ASSERT_TRUE(lease.Release().ok());
-        const std::scoped_lock guard(lock);
-        EXPECT_EQ(++inside, 1);
-        --inside;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
-TEST_F(MultiLockTest, OfSeveralServersAllOrNothing) {
-  const auto second = RedisServer::Start();
-  const Client there = Connect(second->url());
-  SimpleLock a(client_, "a");
-  SimpleLock b(there, "b");
-  MultiLock lock({&b, &a});
-  SimpleLock others(Connect(second->url()), "b");
-  auto held = others.Acquire();
-  ASSERT_TRUE(held.ok());
-  EXPECT_TRUE(absl::IsDeadlineExceeded(lock.Acquire({.wait = absl::Milliseconds(60)}).status()));
-  EXPECT_FALSE(lock.try_lock());
-  EXPECT_TRUE(IsFree(other_, "a"));
-  second->Kill();
-  const absl::Status down = lock.Acquire({.wait = absl::Milliseconds(100)}).status();
-  EXPECT_TRUE(absl::IsUnavailable(down)) << down;
-  EXPECT_THROW((void)lock.try_lock_for(std::chrono::milliseconds(50)), std::system_error);
-  EXPECT_TRUE(Await([&] { return IsFree(other_, "a"); }));
-}
-
-TEST_F(MultiLockTest, ALockThatIsLostWhileTheNextIsAwaitedIsTakenAgain) {
-  SimpleLock first(client_, "a");
-  ReentrantLock second(client_, "b");
-  MultiLock lock({&first, &second});
-  ReentrantLock theirs(other_, "b");
-  auto held = theirs.Acquire();
-  std::thread waiter([&] {
-    const auto got = Must(lock.Acquire({.wait = kMultiPatience}));
-    EXPECT_TRUE(got.valid());
-    EXPECT_FALSE(IsFree(other_, "a"));
-  });
-  EXPECT_TRUE(Await([&] {
-    return server_->Integer({"ZCARD", support::AuxiliaryKey("b", "reentrant.queue")}) == 1;
-  }));
-  EXPECT_TRUE(SimpleLock(other_, "a").ForceRelease().ok());
-  EXPECT_TRUE(Await([&] { return client_.Stats().all.lost == 1; }));
-  EXPECT_TRUE(IsFree(other_, "a"));
-  EXPECT_TRUE(held->Release().ok());
-  waiter.join();
-}
-
-TEST_F(MultiLockTest, ATryThatLosesALockBeforeItHasTheNextIsAborted) {
-  const auto another_server = RedisServer::Start();
-  const Client another = Connect(another_server->url());
-  const bool in_order = client_.server() < another.server();
-  const Client& first = in_order ? client_ : another;
-  RedisServer& its = in_order ? *server_ : *another_server;
-  RedisServer& others = in_order ? *another_server : *server_;
-  const Client breaker = Connect(its.url());
-  SimpleLock a(first, "a");
-  SimpleLock b(in_order ? another : client_, "b");
-  MultiLock lock({&a, &b});
-  uint64_t lost = 0;
-  const auto lose_one_during = [&](const std::function<void()>& call) {
-    others.Stop();
-    std::thread caller(call);
-    EXPECT_TRUE(Await([&] { return its.Integer({"EXISTS", "a"}) == 1; }));
-    EXPECT_TRUE(SimpleLock(breaker, "a").ForceRelease().ok());
-    ++lost;
-    EXPECT_TRUE(Await([&] { return first.Stats().all.lost == lost; }));
-    others.Continue();
-    caller.join();
-    EXPECT_TRUE(Await([&] { return others.Integer({"EXISTS", "b"}) == 0; }));
-  };
-  lose_one_during([&] {
-    const absl::Status status = lock.TryAcquire().status();
-    EXPECT_TRUE(absl::IsAborted(status)) << status;
-  });
-  lose_one_during([&] {
-    std::promise<absl::Status> told;
-    lock.AcquireAsync({.wait = absl::ZeroDuration()},
-                      [&](const auto& lease) { told.set_value(lease.status()); });
-    const absl::Status status = told.get_future().get();
-    EXPECT_TRUE(absl::IsAborted(status)) << status;
-  });
-  lose_one_during([&] { EXPECT_THROW((void)lock.try_lock(), std::system_error); });
 }
 
 TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
@@ -342,24 +224,6 @@ TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
   EXPECT_TRUE(IsFree(other_, "s"));
   EXPECT_TRUE(lock.try_lock());
   lock.unlock();
-}
-
-TEST(MultiLockInACluster, TakesNamesOfOneSlotTogetherAndOthersInTheirOrder) {
-  const auto group = ClusterGroup::Start();
-  const Client client = Connect(group->url());
-  const Client other = Connect(group->url());
-  MultiLock together(client, {"{orders}:1", "{orders}:2"});
-  auto lease = Must(together.Acquire());
-  EXPECT_NE(lease.fencing_token(), FencingToken());
-  EXPECT_FALSE(IsFree(other, "{orders}:2"));
-  MultiLock apart(client, {"a", "b", "c"});
-  MultiLock others(other, {"c", "b", "d"});
-  auto all = Must(apart.Acquire());
-  EXPECT_NE(all.fencing_token("a"), FencingToken());
-  EXPECT_TRUE(absl::IsDeadlineExceeded(others.Acquire({.wait = absl::Milliseconds(50)}).status()));
-  EXPECT_TRUE(IsFree(client, "d"));
-  EXPECT_TRUE(all.Release().ok());
-  EXPECT_TRUE(others.Acquire({.wait = kMultiPatience}).ok());
 }
 
 }  // namespace

@@ -39,17 +39,6 @@ inline void Step() {
   halt.wait(kHalted);
 }
 
-// What the child returns that runs `body`: 0 is well.
-inline int ExitCode(const std::function<void()>& body) {
-  auto child = support::Child::Fork([&](support::LinePipe&) {
-    body();
-    return 0;
-  });
-  const auto status = child->WaitFor(absl::Seconds(10));
-  if (!status.has_value()) return -1;  // it hangs
-  return status->signal != 0 ? 1000 + status->signal : status->code;
-}
-
 // `act` has `steps_left` of some thread, or `named_steps_left`, set to its argument, and returns
 // when that thread is through. Returns how often a thread was halted.
 inline int Sweep(const std::function<void()>& prepare, const std::function<void(int)>& act,
@@ -65,7 +54,11 @@ inline int Sweep(const std::function<void()>& prepare, const std::function<void(
     });
     halt.wait(kNone);
     const bool halted = halt == kHalted;
-    EXPECT_EQ(halted ? ExitCode(destroy) : 0, 0) << "halted at step " << steps;
+    const auto child = [&] {
+      destroy();
+      return 0;
+    };
+    EXPECT_EQ(halted ? support::CodeOfFork(child) : 0, 0) << "halted at step " << steps;
     halt = kGoOn;
     halt.notify_all();
     actor.join();

@@ -293,29 +293,6 @@ TEST_P(LatchNaming, RefusesTheOthersAndTouchesNothing) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-TEST_P(LatchNaming, LeavesWhatIsNoLatchAsItIs) {
-  const std::vector<std::vector<std::string>> others = {
-      {"RPUSH", Key(), "somebody", "else's"},
-      {"HSET", Key(), "kind", "of magic"},
-      {"SET", Key(), "text"},
-  };
-  for (const std::vector<std::string>& command : others) {
-    server().Command(command);
-    const std::string before = server().Text({"DUMP", Key()});
-    const auto latch = NewLatch(client_, 2);
-    EXPECT_EQ(CodeOf(latch->CountDown()), kMisuse) << command[0];
-    EXPECT_EQ(CodeOf(latch->Wait()), kMisuse);
-    EXPECT_EQ(CodeOf(Look(*latch)), kMisuse);
-    EXPECT_EQ(CodeOf(latch->Count()), kMisuse);
-    EXPECT_EQ(Thrown([&] { latch->arrive_and_wait(); }), kMisuse);
-    EXPECT_EQ(server().Text({"DUMP", Key()}), before);
-    EXPECT_EQ(server().LockKeys().size(), 1);
-    server().Command({"DEL", Key()});
-    EXPECT_OK(latch->CountDown()) << "the name is free now";
-    server().Command({"FLUSHALL"});
-  }
-}
-
 TEST_P(LatchNaming, OfALatchAndALockOnOneClientIsMisuse) {
   SimpleLock lock(client_, kName);
   auto lease = lock.Acquire();

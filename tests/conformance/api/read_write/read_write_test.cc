@@ -312,38 +312,6 @@ TEST_P(ReadEnd, AnotherClassOfLocksIsMisuseToReaders) {
   EXPECT_TRUE(ReadersSoonGetIn(*lock_));
 }
 
-TEST_P(ReadEnd, AKeyOfAnotherTypeIsRefusedAndLeftAsItIs) {
-  for (const std::string& key : {Key(), Auxiliary("readers")}) {
-    SCOPED_TRACE(key);
-    server().Command({"RPUSH", key, "somebody else's"});
-    for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
-      const auto read = lock_->AcquireRead({.wait = wait});
-      EXPECT_EQ(CodeOf(read), kMisuse) << read.status();
-      const auto written = theirs_->AcquireWrite({.wait = wait});
-      EXPECT_EQ(CodeOf(written), kMisuse) << written.status();
-    }
-    EXPECT_EQ(CodeOf(lock_->Inspect()), kMisuse);
-    EXPECT_EQ(CodeOf(lock_->ForceRelease()), kMisuse);
-    EXPECT_EQ(server().Integer({"LLEN", key}), 1);
-    EXPECT_EQ(server().Integer({"PTTL", key}), -1);
-    server().Command({"DEL", key});
-  }
-  EXPECT_TRUE(ReadersSoonGetIn(*lock_));
-}
-
-TEST_P(ReadEnd, AWritersKeyOfAnotherTypeIsLeftAsItIsAndRefusedToWhoWouldWrite) {
-  const std::string key = Auxiliary("writers");
-  server().Command({"RPUSH", key, "somebody else's"});
-  const auto read = lock_->AcquireRead();
-  EXPECT_TRUE(read.ok() || CodeOf(read) == kMisuse) << read.status();
-  if (read.ok()) {
-    EXPECT_EQ(CodeOf(theirs_->AcquireWrite({.wait = absl::Milliseconds(20)})), kMisuse);
-  }
-  EXPECT_EQ(server().Integer({"LLEN", key}), 1);
-  EXPECT_EQ(server().Integer({"PTTL", key}), -1);
-  server().Command({"DEL", key});
-}
-
 INSTANTIATE_CONFORMANCE(ReadEnd, ReadWriteCases());
 
 }  // namespace

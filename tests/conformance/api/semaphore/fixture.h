@@ -40,7 +40,6 @@ class SemaphoreConformance : public Conformance {
     return Await([&] { return GetsIn(semaphore, permits); });
   }
 
-  // What the server says is free.
   // As many as are expected, or how many are free all the same: a release is not waited for.
   static int64_t Free(const Semaphore& semaphore, int64_t expected) {
     int64_t free = -1;
@@ -68,7 +67,6 @@ class SemaphoreConformance : public Conformance {
                     const AcquireOptions& options = {.wait = kPatience})
         : thread_([this, &semaphore, permits, options] {
             absl::StatusOr<Permit> got = semaphore.Acquire(permits, options);
-            ended_ = base::Now();
             status_ = got.status();
             if (got.ok()) permit_ = *std::move(got);
             done_ = true;
@@ -84,15 +82,6 @@ class SemaphoreConformance : public Conformance {
       return status_;
     }
     absl::StatusCode code() { return status().code(); }
-    // Empty where it got none.
-    Permit& permit() {
-      Join();
-      return permit_;
-    }
-    base::Instant ended() {
-      Join();
-      return ended_;
-    }
 
    private:
     void Join() {
@@ -101,38 +90,8 @@ class SemaphoreConformance : public Conformance {
 
     absl::Status status_;
     Permit permit_;
-    base::Instant ended_;
     std::atomic<bool> done_{false};
     std::thread thread_;
-  };
-
-  // What no more than so many permits may use at a time.
-  class Room {
-   public:
-    explicit Room(int64_t capacity) : capacity_(capacity) {}
-
-    void Use(const Permit& permit) {
-      EXPECT_TRUE(permit.valid());
-      Use(permit.count());
-    }
-    void Use(int64_t permits = 1) {
-      const int64_t inside = inside_ += permits;
-      EXPECT_LE(inside, capacity_) << "more than there are";
-      int64_t seen = most_;
-      while (seen < inside && !most_.compare_exchange_weak(seen, inside)) continue;
-      std::this_thread::yield();
-      ++uses_;
-      inside_ -= permits;
-    }
-    int64_t uses() const { return uses_; }
-    // The most that were inside at a time.
-    int64_t most() const { return most_; }
-
-   private:
-    const int64_t capacity_;
-    std::atomic<int64_t> inside_{0};
-    std::atomic<int64_t> most_{0};
-    std::atomic<int64_t> uses_{0};
   };
 };
 

@@ -41,48 +41,6 @@ TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-TEST_P(SemaphoreNaming, LeavesAKeyOfAnotherTypeAsItIs) {
-  const std::vector<std::vector<std::string>> foreign = {
-      {"SET", Key(), "a string"},
-      {"RPUSH", Key(), "a list"},
-      {"HSET", Key(), "somebody", "else's"},
-      {"HSET", Key(), "kind", "reentrant/2", "capacity", "3", "until", "1"},
-      {"ZADD", Key(), "1", "a zset"},
-  };
-  for (const auto& command : foreign) {
-    SCOPED_TRACE(command[0]);
-    server().Command(command);
-    const std::string before = server().Text({"DUMP", Key()});
-    ExpectMisuse(*semaphore_);
-    EXPECT_EQ(server().Text({"DUMP", Key()}), before);
-    EXPECT_EQ(server().Integer({"PTTL", Key()}), -1);
-    EXPECT_EQ(server().LockKeys().size(), 1);
-    server().Command({"DEL", Key()});
-    EXPECT_TRUE(SoonGetsIn(*semaphore_, kCapacity));
-    server().Command({"FLUSHALL"});
-  }
-}
-
-TEST_P(SemaphoreNaming, LeavesAuxiliaryKeysOfAnotherTypeAsTheyAre) {
-  for (const char* suffix : {"permits", "queue", "waiters"}) {
-    SCOPED_TRACE(suffix);
-    server().Command({"FLUSHALL"});
-    server().Command({"RPUSH", Auxiliary(suffix), "somebody else's"});
-    for (const int64_t permits : {int64_t{1}, kCapacity}) {
-      auto mine = semaphore_->Acquire(permits, {.wait = kSoon});
-      EXPECT_TRUE(mine.ok() || CodeOf(mine) == kMisuse) << mine.status();
-      if (!mine.ok()) continue;
-      const auto next = theirs_->Acquire(kCapacity, {.wait = kSoon});
-      EXPECT_EQ(CodeOf(next), kMisuse) << next.status();
-      // It comes back, or ends with its lease; it takes nothing with it.
-      (void)mine->Release();
-    }
-    EXPECT_EQ(server().Integer({"LLEN", Auxiliary(suffix)}), 1);
-    EXPECT_EQ(server().Integer({"PTTL", Auxiliary(suffix)}), -1);
-  }
-  server().Command({"FLUSHALL"});
-}
-
 TEST_P(SemaphoreNaming, OfALockOfAnotherClassIsMisuseAndTheLockIsUnharmed) {
   for (const Kind& kind : Kinds()) {
     SCOPED_TRACE(kind.name);

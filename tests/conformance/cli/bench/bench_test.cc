@@ -12,12 +12,7 @@ class RedlatchBenchTest : public RedlatchCommandTest {
     EXPECT_THAT(server_->Command({"PUBSUB", "CHANNELS"}).elements, IsEmpty());
   }
 
-  int64_t Pings() const {
-    const std::string stats = server_->Command({"INFO", "commandstats"}).text;
-    const std::string field = "cmdstat_ping:calls=";
-    const size_t at = stats.find(field);
-    return at == std::string::npos ? 0 : std::atoll(stats.c_str() + at + field.size());
-  }
+  int64_t Pings() const { return server_->Calls({"ping"}); }
 
   // Begun, and measuring.
   std::unique_ptr<support::Child> StartAndAwaitLoad(const Words& words) const {

@@ -1,49 +1,12 @@
 // `redlatch doctor`, beside servers that were set up well and badly.
-#include <regex>
-
-#include "tests/conformance/cli/command_fixture.h"
+#include "tests/conformance/cli/doctor/fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
 namespace redlatch {
 namespace {
 
-class RedlatchDoctorTest : public RedlatchCommandTest {
+class RedlatchDoctorTest : public RedlatchDoctorFixture {
  protected:
-  struct Look {
-    int code = -1;
-    std::string output;
-
-    // Of all findings of this name.
-    std::set<std::string> Levels(const std::string& check) const {
-      std::set<std::string> levels;
-      const std::regex line("\"check\":\"" + check + "\",\"level\":\"([a-z]+)\"");
-      for (std::sregex_iterator at(output.begin(), output.end(), line);
-           at != std::sregex_iterator(); ++at) {
-        levels.insert((*at)[1].str());
-      }
-      return levels;
-    }
-
-    // What is to be typed, without JSON's escapes.
-    std::vector<std::string> Commands() const {
-      std::vector<std::string> commands;
-      const std::regex line("\"((CONFIG SET|ACL SETUSER) ([^\"\\\\]|\\\\\")*)\"");
-      for (std::sregex_iterator at(output.begin(), output.end(), line);
-           at != std::sregex_iterator(); ++at) {
-        commands.push_back(absl::StrReplaceAll((*at)[1].str(), {{"\\\"", "\""}}));
-      }
-      return commands;
-    }
-  };
-
-  Look LookAt(const std::string& url, const Words& words = {}) const {
-    const auto doctor = StartRedlatch(Join({"doctor", "--json"}, words), {"REDLATCH_URL=" + url});
-    Look look;
-    look.output = OutputOf(*doctor);
-    look.code = CodeOf(*doctor);
-    return look;
-  }
-
   static std::string UrlOf(const RedisServer& server, const std::string& login) {
     return absl::StrCat("redis://", login, "@127.0.0.1:", server.port());
   }

@@ -40,17 +40,6 @@ TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothin
   }
 }
 
-TEST_F(RedlatchClusterBenchTest, TakesNamesThatShareAHashTag) {
-  const auto bench = StartRedlatch(
-      {"bench", "--time", "1s", "--json", "--prefix", "{orders}:", "--server", group_->url()});
-  const std::string output = OutputOf(*bench);
-  EXPECT_EQ(CodeOf(*bench), 0) << Errors();
-  EXPECT_THAT(output, HasSubstr("\"locks_per_s_own_locks\":{\"redlatch\":"));
-  for (size_t i = 0; i < group_->servers(); ++i) {
-    EXPECT_THAT(group_->server(i).LockKeys(), IsEmpty());
-  }
-}
-
 // `redlatch bench`, beside a quorum of servers.
 
 using RedlatchQuorumBenchTest = RedlatchCommandTest;

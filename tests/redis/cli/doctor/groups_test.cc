@@ -1,48 +1,13 @@
 // `redlatch doctor`, beside clusters that are well, and that are not.
-#include <regex>
-
-#include "absl/strings/str_join.h"
-#include "tests/conformance/cli/command_fixture.h"
+#include "tests/conformance/cli/doctor/fixture.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
 
 namespace redlatch {
 namespace {
 
-using ::testing::Each;
-
-class RedlatchGroupDoctorTest : public RedlatchCommandTest {
+class RedlatchGroupDoctorTest : public RedlatchDoctorFixture {
  protected:
-  struct Look {
-    int code = -1;
-    std::string output;
-
-    // What was found under this name, as lines of JSON.
-    std::vector<std::string> Of(const std::string& check) const {
-      std::vector<std::string> lines;
-      const std::regex line("\\{\"check\":\"" + check + "\".*\\}");
-      for (std::sregex_iterator at(output.begin(), output.end(), line);
-           at != std::sregex_iterator(); ++at) {
-        lines.push_back(absl::StrReplaceAll(at->str(), {{"\\/", "/"}}));
-      }
-      return lines;
-    }
-    std::string Text(const std::string& check) const { return absl::StrJoin(Of(check), "\n"); }
-    std::string Only(const std::string& check) const {
-      const std::vector<std::string> all = Of(check);
-      EXPECT_THAT(all, SizeIs(1)) << output;
-      return all.empty() ? "" : all.front();
-    }
-  };
-
-  Look LookAt(const std::string& url) const {
-    const auto doctor = StartRedlatch({"doctor", "--json"}, {"REDLATCH_URL=" + url});
-    Look look;
-    look.output = OutputOf(*doctor);
-    look.code = CodeOf(*doctor);
-    return look;
-  }
-
   static auto Says(const std::string& level) { return HasSubstr("\"level\":\"" + level + "\""); }
 };
 
@@ -95,24 +60,6 @@ TEST_F(RedlatchClusterDoctorTest, NamesThePrimariesWithoutReplica) {
               AllOf(Says("warn"), HasSubstr("nobody serves its slots"), HasSubstr(AddressOf(0)),
                     HasSubstr(AddressOf(1)), HasSubstr(AddressOf(2))));
   EXPECT_THAT(look.Only("coverage"), Says("ok"));
-}
-
-TEST_F(RedlatchClusterDoctorTest, SaysWhatAllHaveInCommonOnce) {
-  const auto doctor = StartRedlatch({"doctor"}, {"REDLATCH_URL=" + group_->url()});
-  const std::string output = OutputOf(*doctor);
-  EXPECT_THAT(output, AllOf(HasSubstr("mode         all 3 primaries: a node of a cluster\n"),
-                            HasSubstr("round trip   all 3 primaries (figures of 127.0.0.1:"),
-                            HasSubstr("in redis-cli at each node that is named")));
-}
-
-TEST_F(RedlatchClusterDoctorTest, NamesASlotThatIsOnTheMove) {
-  group_->BeginMove(93, 1);
-  const Look look = LookAt(group_->url());
-  EXPECT_THAT(look.Only("moves"),
-              AllOf(Says("warn"), HasSubstr(absl::StrCat("slot 93 from ", AddressOf(0), " to ",
-                                                         AddressOf(1), ";"))));
-  group_->FinishMove(93, 1);
-  EXPECT_THAT(LookAt(group_->url()).Only("moves"), Says("ok"));
 }
 
 TEST_F(RedlatchClusterDoctorTest, NamesSlotsThatNobodyServes) {
@@ -229,60 +176,6 @@ TEST_F(RedlatchQuorumDoctorTest, FindsAQuorumFitThatIsAndLeavesNothingBehind) {
   for (size_t i = 0; i < group.size(); ++i) {
     EXPECT_TRUE(Await([&] { return group[i].Integer({"DBSIZE"}) == 0; })) << i;
   }
-}
-
-TEST_F(RedlatchQuorumDoctorTest, SaysWhatAllHaveInCommonOnce) {
-  QuorumGroup group(3);
-  const auto doctor = StartRedlatch({"doctor"}, {"REDLATCH_URL=" + group.url()});
-  const std::string output = OutputOf(*doctor);
-  EXPECT_EQ(CodeOf(*doctor), 1) << "its servers keep nothing\n" << output;
-  EXPECT_THAT(output, AllOf(HasSubstr("persistence  all 3 servers: no append-only file"),
-                            HasSubstr("say restart_delay= in the URL of each server"),
-                            HasSubstr("quorum       there are 3 servers, of which 1 may fail")));
-}
-
-TEST_F(RedlatchQuorumDoctorTest, FindsServersThatAreOneOrReplicasOrGone) {
-  QuorumGroup group(3);
-  group[2].Do({"CONFIG", "SET", "repl-diskless-sync-delay", "0"});
-  group[0].Do({"CONFIG", "SET", "repl-diskless-sync-delay", "0"});
-  group[2].Do({"CONFIG", "SET", "masteruser", RedisServer::kOwnUser});
-  group[2].Do({"CONFIG", "SET", "masterauth", RedisServer::kOwnPassword});
-  group[2].Do({"REPLICAOF", "127.0.0.1", absl::StrCat(group[0].port())});
-  ASSERT_TRUE(
-      Await([&] { return group[2].Info("master_link_status") == "up"; }, absl::Seconds(20)));
-  const std::string again = absl::StrCat("redis://localhost:", group[1].port());
-  const Look look = LookAt(group.url() + "," + again);
-  EXPECT_EQ(look.code, 123) << look.output;
-  EXPECT_THAT(look.Text("quorum"), AllOf(Says("note"), HasSubstr("there are 4 servers")));
-  EXPECT_THAT(look.Text("independence"),
-              AllOf(Says("bad"), HasSubstr("are one and the same server"), HasSubstr(again),
-                    HasSubstr("have the same data"), HasSubstr(group[2].url())));
-  EXPECT_THAT(look.Text("role"), AllOf(Says("bad"), HasSubstr("a replica of 127.0.0.1")));
-
-  group[1].Kill();
-  const Look half = LookAt(group.url());
-  EXPECT_THAT(half.Text("servers"), AllOf(Says("warn"), HasSubstr(group[1].url())));
-  group[0].Kill();
-  EXPECT_THAT(LookAt(group.url()).Text("servers"),
-              AllOf(Says("bad"), HasSubstr("1 of 3 answer, and 2 are needed")));
-  group[2].Kill();
-  const Look none = LookAt(group.url());
-  EXPECT_EQ(none.code, 121);
-  EXPECT_THAT(none.output, HasSubstr("\"verdict\":\"unreachable\""));
-}
-
-TEST_F(RedlatchQuorumDoctorTest, KnowsTheDelayThatOthersAskFor) {
-  QuorumGroup group(3);
-  ASSERT_EQ(CodeOf(*StartRedlatch({"run", "--wait", "0", "--lease", "1s", "job", "--", "true"},
-                                  {"REDLATCH_URL=" + group.url("restart_delay=1m")})),
-            120)
-      << Errors();
-  EXPECT_THAT(LookAt(group.url("restart_delay=1m")).Text("restarts"),
-              AllOf(Says("note"), HasSubstr("has no vote for")));
-  EXPECT_THAT(LookAt(group.url("restart_delay=1m")).Text("locks"), Says("ok"));
-  EXPECT_THAT(LookAt(group.url("restart_delay=2m")).Text("restarts"),
-              AllOf(Says("bad"), HasSubstr("restart_delay=1m")));
-  EXPECT_THAT(LookAt(group.url()).Text("restarts"), Says("bad"));
 }
 
 TEST_F(RedlatchQuorumDoctorTest, SendsWhoHasClustersAsServersToThem) {

@@ -73,33 +73,6 @@ TEST_F(RedlatchQuorumLookTest, ListsALockOnceAndOnHowManyServersItIsHeld) {
                                           HasSubstr("59m"), HasSubstr(Me("billing"))));
 }
 
-TEST_F(RedlatchQuorumLookTest, AMinorityIsNotAHold) {
-  GrantAt({1, 3});
-  EXPECT_THAT(AtAll({"ls"}).output, HasSubstr("part 2/5"));
-  const Outcome look = AtAll({"inspect", "job"});
-  EXPECT_EQ(look.code, 0) << look.errors;
-  EXPECT_THAT(look.output, AllOf(HasSubstr("quorum, granted on 2 of 5 only: nobody holds it"),
-                                 Not(HasSubstr("held by  "))));
-  group_[0].Kill();
-  EXPECT_THAT(AtAll({"ls"}).output, HasSubstr("maybe 2/5"));
-  EXPECT_THAT(AtAll({"inspect", "job"}).output,
-              HasSubstr("granted on 2 of 5, and 1 could not be asked"));
-}
-
-TEST_F(RedlatchQuorumLookTest, LeavesOutLocksOfOtherKinds) {
-  const absl::StatusOr<Client> client = Client::Connect(group_[0].url());
-  ASSERT_TRUE(client.ok());
-  SimpleLock simple(*client, "simple");
-  ReentrantLock reentrant(*client, "reentrant");
-  const auto one = simple.Acquire();
-  const auto two = reentrant.Acquire();
-  GrantAt({0, 1, 2});
-  const Outcome list = AtAll({"ls"});
-  EXPECT_THAT(list.output, AllOf(StartsWith("job"), HasSubstr("held 3/5"), Not(HasSubstr("simple")),
-                                 Not(HasSubstr("reentrant"))));
-  EXPECT_THAT(list.errors, HasSubstr("2 locks of other kinds"));
-}
-
 TEST_F(RedlatchQuorumLookTest, ShowsWhatEachServerSays) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
@@ -162,24 +135,6 @@ TEST_F(RedlatchQuorumLookTest, BreaksALockAtAllServersAndTellsItsHolder) {
   EXPECT_TRUE(Fires(lease.lost()));
   EXPECT_EQ(group_.Having("job"), 0U);
   EXPECT_THAT(AtAll({"break", "--yes", "job"}).output, HasSubstr("Nobody holds"));
-}
-
-TEST_F(RedlatchQuorumLookTest, BreaksALockForWhoWaits) {
-  RedLock lock(ClientCalled("billing"), "job", long_);
-  const Lease lease = Take(lock);
-  RedLock theirs(ClientCalled("other"), "job");
-  std::optional<absl::StatusOr<Lease>> next;
-  {
-    const Waiting waiting([&](const AcquireOptions& how) { next = theirs.Acquire(how); });
-    ASSERT_TRUE(AwaitQueuedAtAll());
-    EXPECT_EQ(AtAll({"break", "--yes", "job"}).code, 0) << Errors();
-    EXPECT_TRUE(Await([&] {
-      const auto info = lock.Inspect();
-      return info.ok() && info->holders.size() == 1 &&
-             info->holders.front().process.program == "other";
-    }));
-  }
-  ASSERT_TRUE(next && next->ok());
 }
 
 TEST_F(RedlatchQuorumLookTest, BreaksWhatIsHeldByAMinorityAndNamesWhoIsNotThere) {

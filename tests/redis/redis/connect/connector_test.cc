@@ -57,12 +57,6 @@ TEST_F(ConnectorTest, ConnectsOverIpv6) {
   EXPECT_TRUE(Made(Step(connector)));
 }
 
-// "localhost" is ::1 as well on most machines.
-TEST_F(ConnectorTest, AnAddressThatRefusesLeavesTheTurnToTheNext) {
-  Connector connector = To(absl::StrCat("redis://localhost:", server_->port()));
-  EXPECT_TRUE(Made(Step(connector)));
-}
-
 TEST_F(ConnectorTest, WhatCannotBeReachedIsNamedWithTheReason) {
   const ReservedPort nobody;
   for (const auto& [url, where, why] : std::vector<std::array<std::string, 3>>{

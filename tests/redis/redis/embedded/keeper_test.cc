@@ -46,21 +46,6 @@ TEST(Keeper, LetsAServerRunWhileAClientIsConnected) {
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
 }
 
-TEST(Keeper, LetsAServerRunWhileClientsComeAndGo) {
-  const EmbeddedHome home;
-  pid_t server = 0;
-  {
-    auto connection = home.Connect(absl::Milliseconds(400));
-    server = ServerPid(connection);
-  }
-  const ProcessEnd end(server);
-  for (int i = 0; i < 12; ++i) {
-    auto connection = support::RawConnection::ToSocket(home.Path("redis.sock"));
-    ASSERT_EQ(ServerPid(connection), server);
-    EXPECT_FALSE(end.WaitFor(absl::Milliseconds(100)));
-  }
-}
-
 TEST(Keeper, LetsALockOfADeadClientLiveOutItsLease) {
   const EmbeddedHome home;
   pid_t server = 0;
@@ -161,40 +146,6 @@ TEST(Keeper, LosesNothingOfAClientThatComesBetweenLookAndStop) {
   const int64_t left = again.Command({"PTTL", "{job}:hold"}).integer;
   EXPECT_GT(left, 1000);
   EXPECT_LT(left, 20000);
-}
-
-TEST(Keeper, StopsLoseNoAcknowledgedWriteHoweverOften) {
-  const EmbeddedHome home;
-  std::set<pid_t> servers;
-  const base::Instant begun = base::Now();
-  // For 3 s, or as long as a slow machine needs for two stops.
-  const auto goes_on = [&] {
-    const absl::Duration spent = base::Now() - begun;
-    return spent < absl::Seconds(3) || (servers.size() < 3 && spent < absl::Seconds(60));
-  };
-  // Stays around the moment of the stop, which is late where looks of the keeper take long.
-  absl::Duration pause = absl::Milliseconds(80);
-  for (int i = 0; goes_on(); ++i) {
-    const std::string key = absl::StrCat("{job}:", i), value = absl::StrCat(i);
-    const size_t servers_before = servers.size();
-    std::string answer;
-    for (bool written = false; answer.empty();) {
-      auto connection = home.Connect(absl::Milliseconds(20));
-      const int pid = InfoNumber(connection, "process_id");
-      if (pid > 0) servers.insert(pid);  // else it is just ending
-      if (!written) written = connection.Command({"SET", key, value, "PX", "60000"}).text == "OK";
-      if (!written) continue;
-      const Reply reply = connection.Command({"GET", key});
-      if (reply.is_error() && connection.broken()) continue;
-      answer = reply.is_nil() ? "lost" : reply.text;
-    }
-    ASSERT_EQ(answer, value);
-    home.Connect().Command({"DEL", key});
-    const bool stopped = servers.size() > servers_before && servers_before > 0;
-    pause *= stopped ? 0.8 : servers.size() > 1 ? 1.1 : 1.4;  // the first stop is to be found soon
-    absl::SleepFor(base::Jittered(pause));
-  }
-  EXPECT_GE(servers.size(), 3u);
 }
 
 TEST(Keeper, KeepsItsFilesFromBeingCleanedUpByAge) {

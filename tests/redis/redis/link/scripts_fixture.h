@@ -9,14 +9,6 @@
 
 namespace redlatch::redis {
 
-// How often a server has run a command since it started or CONFIG RESETSTAT.
-inline int Calls(RedisServer& server, const std::string& command) {
-  const std::string line = server.Info("cmdstat_" + command);
-  int calls = 0;
-  const size_t begin = std::min(line.find('=') + 1, line.size());
-  return absl::SimpleAtoi(line.substr(begin, line.find(',') - begin), &calls) ? calls : 0;
-}
-
 // A script of a test's own. Not copied: its source points into it.
 class OwnScript {
  public:
@@ -52,8 +44,6 @@ class ScriptsFixture : public ::testing::Test {
   static std::string Text(const absl::StatusOr<Reply>& reply) {
     return reply.ok() ? reply->DebugString() : reply.status().ToString();
   }
-
-  int Calls(const std::string& command) { return redis::Calls(*server_, command); }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   SharedConnection connection_{*ParseUrl(server_->url())};

@@ -19,17 +19,6 @@ TEST_F(ScriptsTest, EachEmbeddedScriptHasTheHashThatTheServerGivesIt) {
   }
 }
 
-TEST_F(ScriptsTest, TheTextIsSentOnceAndTheHashEverAfter) {
-  ASSERT_TRUE(connection_.Connect(Soon()).ok());  // its handshake is not counted
-  const OwnScript count(*server_, kCount);
-  for (int i = 1; i <= 10; ++i) {
-    EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), std::to_string(i));
-  }
-  EXPECT_EQ(Calls("eval"), 1);
-  EXPECT_EQ(Calls("evalsha"), 10);  // the first of them in vain
-  EXPECT_EQ(Calls("incr"), 10);
-}
-
 TEST_F(ScriptsTest, KeysAndArgumentsAreAnyBytesAndAnyNumber) {
   const OwnScript echo(*server_,
                        "return {#KEYS, #ARGV, KEYS[1], ARGV[1], KEYS[#KEYS], ARGV[#ARGV]}");
@@ -69,15 +58,6 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
               HasSubstr("MINE because"));
 }
 
-TEST_F(ScriptsTest, OutOfMemoryIsAStatusAndRunsNothingTwice) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  server_->Command({"CONFIG", "SET", "maxmemory", "1"});
-  const absl::Status full = scripts_.Run(count.Call(kCounter), Soon()).status();
-  EXPECT_THAT(full, IsError(absl::StatusCode::kResourceExhausted, HasSubstr("maxmemory")));
-  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
-}
-
 TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
   server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "&*", "+@all"});
   SharedConnection connection(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
@@ -100,52 +80,6 @@ using support::FakeServer;
 constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
 
 using ScriptsFault = ScriptsFixture;
-
-// A script that runs until it is killed; the server answers BUSY meanwhile.
-class Busy {
- public:
-  explicit Busy(RedisServer& server)
-      : server_(server), script_(support::RawConnection::ToSocket(server.socket_path())) {
-    server_.Command({"CONFIG", "SET", "busy-reply-threshold", "20"});
-    EXPECT_TRUE(script_.Send({"EVAL", "while true do end", "0"}));
-    while (server_.Text({"GET", "k"}).find("BUSY") == std::string::npos) {
-    }
-  }
-  ~Busy() { End(); }
-  void End() { server_.Command({"SCRIPT", "KILL"}); }
-
- private:
-  RedisServer& server_;
-  support::RawConnection script_;
-};
-
-TEST_F(ScriptsFault, AServerThatStaysBusyIsUnavailableByTheDeadlineInItsOwnWords) {
-  const OwnScript count(*server_, kCount);
-  ASSERT_TRUE(scripts_.Run(count.Call(kCounter), Soon()).ok());
-  Busy busy(*server_);
-  Punctuality punctuality;
-  absl::Status refused;
-  int wanted = 0;
-  // Until the deadline does not come while an attempt is on its way.
-  for (int i = 0; i == 0 || (i < 20 && MayHaveExecuted(refused)); ++i) {
-    const base::Instant begun = base::Now();
-    const base::Instant deadline = begun + absl::Milliseconds(300);
-    wanted = 0;
-    refused = scripts_.Run(count.Call(kCounter), deadline, [&] { return ++wanted > 0; }).status();
-    punctuality.Note(deadline);
-    EXPECT_GT(base::Now() - begun, absl::Milliseconds(100));
-  }
-  EXPECT_TRUE(punctuality.Within(absl::Milliseconds(50)));
-  EXPECT_EQ(refused.code(), kUnavailable);
-  EXPECT_FALSE(MayHaveExecuted(refused));
-  EXPECT_THAT(std::string(refused.message()),
-              AllOf(HasSubstr("BUSY"), HasSubstr(server_->url()), HasSubstr("SCRIPT KILL")));
-  // With backoff: 2, 4, 8, ... ms, jittered.
-  EXPECT_GE(wanted, 4);
-  EXPECT_LE(wanted, 20);
-  busy.End();
-  EXPECT_EQ(Text(scripts_.Run(count.Call(kCounter), Soon())), "2");
-}
 
 TEST_F(ScriptsFault, AServerThatLoadsItsDataIsAwaited) {
   const OwnScript count(*server_, kCount);

@@ -1,4 +1,4 @@
-// What calls cost: system calls, processor time, descriptors.
+// What calls cost: system calls, descriptors.
 
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/codec.h"
@@ -64,73 +64,6 @@ TEST_F(SharedConnectionCostTest, AForgottenCommandCostsOneWrite) {
   EXPECT_EQ(hooks_.writes, 100);
   EXPECT_EQ(hooks_.waits, 0);
   EXPECT_EQ(hooks_.reads, 0);
-}
-
-// The share of a processor that waiting on a slow server may use, beside what calls take on this
-// machine at this moment: those of a plain blocking connection tell, a witness.
-constexpr double kMostCpu = 0.02;
-constexpr int kWitness = 4;
-
-class SlowServerTest : public ChannelFixture {
- protected:
-  static constexpr absl::Duration kDelay = absl::Milliseconds(50);
-
-  // Of this thread.
-  static absl::Duration CpuOf(const std::function<void()>& call) {
-    const absl::Duration before = support::ThreadCpuTime();
-    call();
-    return support::ThreadCpuTime() - before;
-  }
-
-  // Runs `call` for two seconds; the share of a processor that this thread used meanwhile.
-  static double CpuShare(const std::function<void()>& call) {
-    const base::Instant begun = base::Now();
-    int calls = 0;
-    const absl::Duration cpu = CpuOf([&] {
-      for (; base::Now() - begun < absl::Seconds(2); ++calls) call();
-    });
-    const absl::Duration took = base::Now() - begun;
-    EXPECT_LE(calls, took / kDelay + 1) << "the server was not slow";
-    return absl::FDivDuration(cpu, took);
-  }
-
-  void ExpectHardlyAnyCpu(int threads) {
-    proxy_.Delay(Direction::kToClient, kDelay);
-    support::RawConnection plain = support::RawConnection::ToPort(proxy_.port());
-    double witness = 0;
-    std::thread beside([&] {
-      witness = CpuShare([&] { ASSERT_EQ(plain.Command({"ECHO", "x"}).text, "x"); });
-    });
-    std::vector<double> shares(threads);
-    InThreads(threads, [&](int thread) {
-      const std::string mine = std::to_string(thread);
-      shares[thread] = CpuShare([&] { ASSERT_EQ(Echo(*connection_, mine), mine); });
-    });
-    beside.join();
-    for (const double share : shares) EXPECT_LT(share, kMostCpu + kWitness * witness);
-  }
-
-  const std::unique_ptr<SharedConnection> connection_ = Connected(Proxied());
-};
-
-// The replies to a batch are no crowd of threads, for which a thread would spin longer.
-TEST_F(SlowServerTest, TheFirstSlowCallAfterBatchesUsesHardlyAnyProcessorTime) {
-  std::vector<Command> commands;
-  for (int i = 0; i < 3000; ++i) commands.push_back({"PING"});
-  std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  support::RawConnection plain = support::RawConnection::ToPort(proxy_.port());
-  for (int i = 0; i < 20; ++i) {
-    connection_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
-  }
-  proxy_.Delay(Direction::kToClient, kDelay);
-  const absl::Duration cpu = CpuOf([&] { ASSERT_EQ(Echo(*connection_, "slow"), "slow"); });
-  const absl::Duration witness = CpuOf([&] { ASSERT_EQ(plain.Command({"ECHO", "x"}).text, "x"); });
-  EXPECT_LT(cpu, kDelay * kMostCpu + kWitness * witness);
-}
-
-TEST_F(SlowServerTest, AFollowerUsesHardlyAnyProcessorTimeEither) {
-  for (int i = 0; i < 2000; ++i) ASSERT_EQ(Echo(*connection_, "quick"), "quick");
-  ExpectHardlyAnyCpu(4);
 }
 
 // There is no thread that could use any: this tells should one ever come.

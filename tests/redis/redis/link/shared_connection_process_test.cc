@@ -32,12 +32,6 @@ class SharedConnectionForkTest : public ChannelFixture {
            connection.server_info().version.empty() && !connection.server().empty();
   }
 
-  static void ExpectSuccess(Child& child) {
-    const auto ended = child.WaitFor(kChildsTime);
-    ASSERT_TRUE(ended.has_value()) << "the child hangs";
-    EXPECT_TRUE(ended->success());
-  }
-
   std::string ClientId() { return Text(connection_->Call({"CLIENT", "ID"}, In(kPatience))); }
 
   std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
@@ -45,50 +39,10 @@ class SharedConnectionForkTest : public ChannelFixture {
 
 TEST_F(SharedConnectionForkTest, AChildIsRefusedAndItsParentGoesOn) {
   const std::string id = ClientId();
-  const auto child = Child::Fork([&](LinePipe&) { return RefusesAll(*connection_) ? 0 : 1; });
-  ExpectSuccess(*child);
+  EXPECT_EQ(support::CodeOfFork([&] { return RefusesAll(*connection_) ? 0 : 1; }), 0);
   EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
   EXPECT_EQ(ClientId(), id) << "the parent lost its connection";
   EXPECT_EQ(server_->Text({"GET", "counter"}), "");
-}
-
-TEST_F(SharedConnectionForkTest, AChildMayMakeAChannelOfItsOwn) {
-  const auto child = Child::Fork([&](LinePipe&) {
-    const auto own = Direct();
-    return Echo(*own, "own") == "own" && RefusesAll(*connection_) ? 0 : 1;
-  });
-  ExpectSuccess(*child);
-  EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
-}
-
-// Whatever another thread is doing at that moment: it may hold the connection's mutex, for ever in
-// the child.
-TEST_F(SharedConnectionForkTest, ChildrenForkedWhileOtherThreadsCallAreRefusedAndTheParentGoesOn) {
-  std::atomic<bool> stop{false};
-  std::atomic<int> calls{0};
-  std::vector<std::thread> threads;
-  for (int thread = 0; thread < 4; ++thread) {
-    threads.emplace_back([&, thread] {
-      for (int i = 0; !stop; ++i, ++calls) {
-        const std::string unique = absl::StrCat(thread, ":", i);
-        ASSERT_EQ(Echo(*connection_, unique), unique);
-      }
-    });
-  }
-  const int children = support::Scaled(60);
-  for (int i = 0; i < children; ++i) {
-    const auto child = Child::Fork([&](LinePipe&) {
-      if (!RefusesAll(*connection_)) return 1;
-      connection_.reset();
-      return 0;
-    });
-    ExpectSuccess(*child);
-  }
-  stop = true;
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_GT(calls, children);
-  EXPECT_EQ(connection_->stats().connects, 1);
-  EXPECT_EQ(connection_->stats().breaks, 0);
 }
 
 // A child that lives on holds a copy of the descriptor: closing ours alone would end nothing, and

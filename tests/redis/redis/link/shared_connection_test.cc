@@ -34,28 +34,6 @@ TEST_F(SharedConnectionTest, BatchesAreNeverTornApartByOtherThreads) {
   });
 }
 
-TEST_F(SharedConnectionTest, EveryThreadGetsItsOwnReply) {
-  const auto connection = Direct();
-  InThreads(16, [&](int thread) {
-    for (int i = 0; i < 1000; ++i) {
-      const std::string unique = absl::StrCat(thread, ":", i);
-      ASSERT_EQ(Echo(*connection, unique), unique);
-    }
-  });
-  EXPECT_EQ(connection->stats().connects, 1);
-  EXPECT_EQ(connection->stats().late, 0);
-}
-
-TEST_F(SharedConnectionTest, BytesOfAnyKindTravelUnharmed) {
-  const auto connection = Direct();
-  std::string all;
-  for (int i = 0; i < 256; ++i) all.push_back(static_cast<char>(i));
-  for (const std::string& bytes : {all, std::string(), std::string(1, '\0'),
-                                   std::string("\r\n$3\r\nGET\r\n+OK\r\n-ERR\r\n*0\r\n")}) {
-    EXPECT_TRUE(Echo(*connection, bytes) == bytes) << bytes.size() << " bytes";
-  }
-}
-
 // More than the sockets hold, each way: the write is blocked while the reply of an earlier
 // command comes.
 TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverASlowLink) {
@@ -138,82 +116,6 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsWhereTooManyBytesWait) {
   EXPECT_EQ(connection_->stats().connects, 1);
 }
 
-TEST_F(SharedConnectionTest, ManyForgottenCommandsNeitherHangNorGrow) {
-  constexpr int kSends = 100'000;
-  const auto connection = Connected(Direct());
-  const int64_t before = support::ResidentBytes();
-  for (int i = 0; i < kSends; ++i) ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
-  EXPECT_EQ(Text(connection->Call({"GET", "counter"}, In(kPatience))),
-            absl::StrCat("\"", kSends, "\""));
-  if (!kSanitized) {
-    EXPECT_LT(support::ResidentBytes() - before, int64_t{8} << 20);
-  }
-  EXPECT_EQ(connection->stats().connects, 1);
-}
-
-// Calls in two parts: Begin() sends; Finish() waits, or Leave() lets others read the answer.
-
-// A call that has been begun, or not.
-class Begun {
- public:
-  Begun(SharedConnection& connection, const Command& command) {
-    exchange_.results = absl::MakeSpan(&reply_, 1);
-    status_ = connection.Begin(absl::MakeConstSpan(&command, 1), exchange_);
-  }
-  const absl::Status& status() const { return status_; }
-  const absl::StatusOr<Reply>& Finish(base::Instant deadline = In(kPatience)) {
-    SharedConnection::Finish(exchange_, deadline);
-    return reply_;
-  }
-  bool Leave(std::function<void()> done) {
-    return SharedConnection::Leave(exchange_, std::move(done));
-  }
-  const absl::StatusOr<Reply>& reply() const { return reply_; }
-
- private:
-  absl::StatusOr<Reply> reply_;
-  Exchange exchange_;
-  absl::Status status_;
-};
-
-using SharedConnectionBeginTest = ChannelFixture;
-
-TEST_F(SharedConnectionBeginTest, ManyMayBeBegunAndAreFinishedInAnyOrder) {
-  const auto connection = Connected(Direct());
-  Begun first(*connection, {"INCR", "counter"});
-  Begun second(*connection, {"INCR", "counter"});
-  Begun third(*connection, {"INCR", "counter"});
-  EXPECT_EQ(Text(second.Finish()), "2");
-  EXPECT_EQ(Text(third.Finish()), "3");
-  EXPECT_EQ(Text(first.Finish()), "1");
-}
-
-// Whoever reads has the answer, or is told that it is there; never both, and never neither.
-TEST_F(SharedConnectionBeginTest, EachAnswerIsToldOnceThoughManyLeaveAndRead) {
-  const auto connection = Connected(Direct());
-  std::atomic<int> told{0};
-  std::atomic<int> left{0};
-  std::atomic<int> wrong{0};
-  InThreads(8, [&](int i) {
-    std::deque<Begun> calls;  // they live until all is read
-    for (int k = 0; k < 300; ++k) {
-      const std::string mine = absl::StrCat(i, " ", k);
-      Begun& call = calls.emplace_back(*connection, Command{"ECHO", mine});
-      if (k % 4 == 0 && Echo(*connection, "between") != "between") ++wrong;
-      const bool leaves = call.Leave([&told, &wrong, &call, mine] {
-        if (Text(call.reply()) != absl::StrCat("\"", mine, "\"")) ++wrong;
-        ++told;
-      });
-      if (leaves) ++left;
-      if (!leaves && Text(call.reply()) != absl::StrCat("\"", mine, "\"")) ++wrong;
-    }
-    while (!connection->Drain(In(kPatience))) std::this_thread::yield();
-  });
-  EXPECT_EQ(wrong, 0);
-  EXPECT_EQ(told, left);
-  EXPECT_GT(left, 0);
-}
-
 // Commands whose answer is given to a function.
 
 class SharedConnectionDoneTest : public ChannelFixture {
@@ -226,36 +128,6 @@ class SharedConnectionDoneTest : public ChannelFixture {
   TransportHooks hooks_;
   std::vector<absl::StatusOr<Reply>> answers_;
 };
-
-// Whoever drains lets those lead who wait themselves.
-TEST_F(SharedConnectionDoneTest, EachIsCalledOnceAmongThreadsThatCallDrainAndLoseTheConnection) {
-  constexpr int kThreads = 4;
-  const int each = kSanitized ? 300 : 3000;
-  const auto connection = Connected(Proxied());
-  std::atomic<int> sent{0};
-  std::atomic<int> told{0};
-  std::atomic<int> twice{0};
-  InThreads(kThreads, [&](int thread) {
-    for (int i = 0; i < each; ++i) {
-      const auto calls = std::make_shared<std::atomic<int>>(0);
-      const auto done = [&, calls](const absl::StatusOr<Reply>&) {
-        ++told;
-        if (calls->fetch_add(1) > 0) ++twice;
-      };
-      if (connection->Send({"INCR", "counter"}, done).ok()) ++sent;
-      if (i % 7 == thread) {
-        const auto reply = connection->Call({"ECHO", "x"}, In(kPatience));
-        EXPECT_TRUE(!reply.ok() || reply->text == "x") << "that is another's";
-      }
-      if (i % 5 == thread) connection->Drain(In(absl::Milliseconds(1)));
-      if (thread == 0 && i % 100 == 99) proxy_.ResetAll();
-    }
-  });
-  EXPECT_TRUE(Await([&] { return connection->Drain(In(absl::Milliseconds(10))); }));
-  EXPECT_EQ(told, sent);
-  EXPECT_GT(sent, 0);
-  EXPECT_EQ(twice, 0);
-}
 
 TEST_F(SharedConnectionDoneTest, NothingIsSentOverAConnectionThatIsBeingLeft) {
   const auto connection = Connected(Direct());
@@ -312,18 +184,6 @@ TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAg
 }
 
 TEST_F(SharedConnectionReconnectTest,
-       ConnectTellsWhyTheFirstAttemptFailedWithoutWaitingForAnother) {
-  const auto connection = Proxied();
-  proxy_.SetArrival(Arrival::kRefuse);
-  const base::Instant begun = base::Now();
-  const absl::Status status = connection->Connect(In(kPatience));
-  EXPECT_THAT(status, IsError(absl::StatusCode::kUnavailable, HasSubstr("Connection refused")));
-  EXPECT_LT(base::Now() - begun, kPatience / 2);
-  proxy_.Heal();
-  EXPECT_TRUE(connection->Connect(In(kPatience)).ok());
-}
-
-TEST_F(SharedConnectionReconnectTest,
        AServerThatRefusesFailsAllThatWaitAtOnceAndHealsWhenItIsMended) {
   const auto connection = Direct();
   server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
@@ -348,18 +208,6 @@ TEST_F(SharedConnectionReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedA
     const absl::Status status = Call(*connection, {"PING"}, absl::Milliseconds(50));
     EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("NOAUTH")));
   }
-}
-
-TEST_F(SharedConnectionReconnectTest, WhatIsPermittedAgainIsAskedAlsoWhereAttemptsAreNotAwaited) {
-  SharedConnectionOptions options;
-  options.fail_fast = true;
-  options.first_backoff = options.longest_backoff = absl::Milliseconds(500);
-  const auto connection = Direct(options);
-  server_->Command({"CONFIG", "SET", "requirepass", "sesame"});
-  EXPECT_EQ(Call(*connection, {"PING"}).code(), absl::StatusCode::kPermissionDenied);
-  server_->Command({"CONFIG", "SET", "requirepass", ""});
-  const absl::Status permitted = Call(*connection, {"PING"});
-  EXPECT_TRUE(permitted.ok()) << permitted;
 }
 
 // No new descriptor can be had while this lives.

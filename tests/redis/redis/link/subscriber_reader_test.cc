@@ -104,32 +104,5 @@ TEST_P(SubscriberReaderTest, ALongWaitCostsNothing) {
   EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
 }
 
-TEST_P(SubscriberReaderTest, ManyWhoWaitAllHearTheirs) {
-  constexpr int kThreads = 4;
-  constexpr int kRounds = 200;
-  std::vector<std::unique_ptr<Parker>> parkers;
-  for (int i = 0; i < kThreads; ++i) parkers.push_back(std::make_unique<Parker>());
-  SubscriberOptions options;
-  options.on_message = [&](std::string_view channel, std::string_view) {
-    parkers[static_cast<size_t>(channel.back() - '0')]->Set(kHeard);
-  };
-  Subscriber subscriber(*ParseUrl(server_->url()), std::move(options));
-  std::vector<std::thread> threads;
-  for (int i = 0; i < kThreads; ++i) {
-    threads.emplace_back([&, i] {
-      const std::string channel = std::to_string(i);
-      ASSERT_TRUE(subscriber.Subscribe(channel, Soon()).ok());
-      auto connection = support::RawConnection::ToPort(server_->port());
-      Parker& parker = *parkers[static_cast<size_t>(i)];
-      for (int round = 0; round < kRounds; ++round) {
-        parker.Arm();
-        ASSERT_EQ(connection.Command({"PUBLISH", channel, "m"}).integer, 1);
-        ASSERT_EQ(subscriber.Await(parker, Soon()), kHeard) << "round " << round;
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-}
-
 }  // namespace
 }  // namespace redlatch::redis

@@ -100,20 +100,6 @@ TEST_F(TlsTransportTest, ConnectionsThatAreLostAreMadeAgainAndNobodyGetsAnothers
   EXPECT_GT(answered, 0);
 }
 
-// The handshake takes several steps; a caller may have time for less than one.
-TEST_F(TlsTransportTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
-  proxy_.Delay(Direction::kToClient, absl::Milliseconds(5));
-  for (int i = 0; i < 10; ++i) {
-    Connector connector(UrlOf(Proxied()), Handshake::Purpose::kCommands);
-    EXPECT_TRUE(Await([&] {
-      const auto made = connector.Step(In(absl::Microseconds(200)));
-      return made.ok() && made->has_value();
-    }));
-  }
-  // Each connects twice, to see that the address leads to one server.
-  EXPECT_LE(proxy_.stats().accepted, 20) << "each goes on with its own";
-}
-
 // What the server sends when it shows a certificate is more than what it sends otherwise.
 TEST_F(TlsTransportTest, WhoConnectsAgainGoesOnWithTheSession) {
   const auto connection = To(Proxied());
@@ -176,15 +162,11 @@ TEST_F(TlsTransportTest, CarriesMessages) {
 TEST_F(TlsTransportTest, AForkedChildMayDeleteAConnection) {
   auto connection = To(server_->tls_url());
   EXPECT_EQ(Echo(*connection, "before"), "before");
-  const pid_t child = fork();
-  ASSERT_GE(child, 0);
-  if (child == 0) {
+  const int code = support::CodeOfFork([&] {
     connection.reset();
-    _exit(0);
-  }
-  int status = -1;
-  ASSERT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    return 0;
+  });
+  EXPECT_EQ(code, 0);
   EXPECT_EQ(Echo(*connection, "after"), "after");
   EXPECT_EQ(connection->stats().connects, 1);
 }
