@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Plants faults in a copy of the sources, one at a time, and tells which test finds each.
 
-  run.py [NAME...]       those mutants; all, if none is named. What was found before is kept
+  run.py [NAME...]       those mutants; all, if none is named. Other rows of the page are kept
   run.py --stale         those that were not run or not found, or by a test that is gone
   run.py --list          the names
   run.py --build         only sees whether each compiles
-  run.py --table         only writes docs/mutants.md from the last results
   --seeds N              how many seeds the simulator may try for each (default 1500)
 
-The copy is in build/mutants/tree, its build beside it, the results in build/mutants/results.json.
+The copy is in build/mutants/tree, its build beside it. The results are in docs/mutants.md alone,
+which is written anew after each mutant.
 
 A file of mutants:
 
@@ -26,15 +26,15 @@ Behind `in` stand the server groups with which the simulator looks for it; else 
 server, and a quorum for what is in quorum.txt. Scripts are not compiled: the simulator's Redis
 runs the changed text in place of the one that was embedded.
 """
-import argparse, functools, hashlib, json, os, re, resource, shutil, signal, subprocess, sys, time
+import argparse, functools, hashlib, os, re, resource, shutil, signal, subprocess, sys, time
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
 WORK = ROOT / 'build/mutants'
 TREE, BUILD, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'scripts'
-RESULTS = WORK / 'results.json'
 PAGE = ROOT / 'docs/mutants.md'
+NOT_FOUND = '**not found**'
 UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/machine_tests', 'tests/unit_tests']}
 # They compare the simulator's Redis with real ones; and scripts with parts of the embedded texts.
 EXCEPT = 'RealServer.*:FastPath.*'
@@ -282,7 +282,13 @@ def restore(sources):
 
 
 def load_results():
-    return json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    """What the page says of each mutant."""
+    results = {}
+    for name, how, took in re.findall(r'^\| ([\w-]+) \| (.+) \| ([\d.]+) \|$', PAGE.read_text(), flags=re.M):
+        simulated = re.fullmatch(r'(.*) \((single|sentinel|cluster|quorum)\)', how)
+        by = None if how == NOT_FOUND else f'simulator, {simulated[2]}' if simulated else 'unit'
+        results[name] = {'by': by, 'how': simulated[1] if simulated else how, 'took': float(took)}
+    return results
 
 
 def write_page(mutants, results):
@@ -306,7 +312,7 @@ def write_page(mutants, results):
             for mutant in its:
                 result = results[mutant.name]
                 how = result['how'] if result['by'] == 'unit' else shorten(result['how'])
-                how = how if result['by'] else '**not found**'
+                how = how if result['by'] else NOT_FOUND
                 where = f' ({result["by"].split(", ")[1]})' if ',' in (result['by'] or '') else ''
                 lines.append(f'| {mutant.name} | {how}{where} | {result["took"]:.1f} |')
             lines.append('')
@@ -342,15 +348,12 @@ def main():
     parser.add_argument('--stale', action='store_true')
     parser.add_argument('--list', action='store_true')
     parser.add_argument('--build', action='store_true')
-    parser.add_argument('--table', action='store_true')
     parser.add_argument('--seeds', type=int, default=1500)
     options = parser.parse_args()
     mutants = read_mutants()
     results = load_results()
     if options.list:
         return print('\n'.join(mutant.name for mutant in mutants))
-    if options.table:
-        return write_page(mutants, results)
     wanted = [m for m in mutants if not options.names or m.name in options.names or
               m.room in options.names]
     if options.stale:
@@ -379,13 +382,12 @@ def main():
         result = judge(mutant, seeds, known)
         if seeds > 0:
             results[mutant.name] = result
-            RESULTS.write_text(json.dumps(results, indent=1))
+            write_page(mutants, results)
             if not result['by']:
                 survivors.append(mutant.name)
         print(f'{i + 1}/{len(wanted)} {mutant.name}: {result["how"][:150] or "NOT FOUND"}, '
               f'built in {result["built"]} s, ran {result["took"]} s', flush=True)
     if seeds > 0:
-        write_page(mutants, results)
         print(f'{len(wanted) - len(survivors)} of {len(wanted)} are found; docs/mutants.md has all')
         for name in survivors:
             print(f'not found: {name}')

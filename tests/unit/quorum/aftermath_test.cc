@@ -1,0 +1,161 @@
+// What a quorum sends to a node that has not answered, was down, or has lost a hold.
+#include <mutex>
+
+#include "lua/scripts.h"
+#include "src/quorum/quorum.h"
+#include "src/redis/wire/errors.h"
+#include "tests/support/await.h"
+#include "tests/support/testing.h"
+#include "tests/unit/quorum/fake_node.h"
+
+namespace redlatch::quorum {
+namespace {
+
+using Reply = absl::StatusOr<redis::Reply>;
+
+redis::Reply Text(std::string text) {
+  return {.type = redis::Reply::Type::kString, .text = std::move(text)};
+}
+
+// A script that a node has run.
+struct Ran {
+  std::string script;
+  std::vector<std::string> args;
+};
+
+// A node that has what it is asked for, unless a test says otherwise.
+class Server {
+ public:
+  std::atomic<bool> up{true};
+
+  void Answer(const LuaScript& script, Reply reply) {
+    const std::lock_guard lock(mu_);
+    answers_.insert_or_assign(std::string(script.name), std::move(reply));
+  }
+  std::vector<Ran> ran() const {
+    const std::lock_guard lock(mu_);
+    return ran_;
+  }
+  // Whether it has heard that a hold has ended.
+  bool WasTold(std::string_view hold) const {
+    const std::vector<Ran> all = ran();
+    return std::any_of(all.begin(), all.end(), [&](const Ran& each) {
+      return (each.script == lua::kQuorumRelease.name || each.script == lua::kQuorumCancel.name) &&
+             each.args[0] == hold;
+    });
+  }
+
+  FakeNodeEvents Events() {
+    FakeNodeEvents events;
+    events.connect = [this] { return Reachable(); };
+    events.send = [this](const redis::Command& command, const redis::Deployment::Done& done) {
+      if (absl::Status status = Reachable(); !status.ok()) return status;
+      done(Run(command));
+      return absl::OkStatus();
+    };
+    return events;
+  }
+
+ private:
+  absl::Status Reachable() const {
+    return up ? absl::OkStatus() : absl::UnavailableError("it is down");
+  }
+
+  Reply Run(const redis::Command& command) {
+    redis::ReplyParser parser;
+    parser.Feed(command.bytes());
+    const redis::Reply words = **parser.Next();
+    const std::string& code = words.elements[1].text;
+    for (const LuaScript* script : {&lua::kQuorumAcquire, &lua::kQuorumRenew, &lua::kQuorumRelease,
+                                    &lua::kQuorumCancel, &lua::kQuorumRaise}) {
+      if (code != script->sha1 && code != script->body) continue;
+      const size_t first = 3 + std::stoul(words.elements[2].text);
+      Ran ran{.script = std::string(script->name)};
+      for (size_t i = first; i < words.elements.size(); ++i) {
+        ran.args.push_back(words.elements[i].text);
+      }
+      const std::lock_guard lock(mu_);
+      ran_.push_back(ran);
+      const auto its = answers_.find(ran.script);
+      return its != answers_.end() ? its->second : Text(UsualAnswer(*script, ran.args));
+    }
+    return absl::InternalError("an unknown script");
+  }
+
+  static std::string UsualAnswer(const LuaScript& script, const std::vector<std::string>& args) {
+    if (script.name == lua::kQuorumAcquire.name) return "granted " + args.back() + " 30000 0 1";
+    if (script.name == lua::kQuorumRenew.name) return "held";
+    if (script.name == lua::kQuorumRelease.name) return "released";
+    return script.name == lua::kQuorumRaise.name ? "raised" : "unknown";
+  }
+
+  mutable std::mutex mu_;
+  std::map<std::string, Reply> answers_;
+  std::vector<Ran> ran_;
+};
+
+class QuorumAftermath : public ::testing::Test {
+ protected:
+  std::string Ask(const LuaScript& script, const std::vector<std::string_view>& args) {
+    const std::vector<std::string_view> keys = {"lock",  "queue", "records",
+                                                "fence", "gone",  "turn"};
+    const Reply reply = quorum_.Run({.script = &script, .keys = keys, .args = args},
+                                    base::Now() + absl::Seconds(10), redis::AlwaysWanted);
+    EXPECT_TRUE(reply.ok()) << reply.status();
+    return reply.ok() ? reply->text.substr(0, reply->text.find(' ')) : "";
+  }
+  std::string Acquire() {
+    return Ask(lua::kQuorumAcquire, {"hold", "30000", "1 1 0 10000 0 0 0 0", "channel"});
+  }
+
+  std::array<Server, 3> servers_;
+  Server& last_ = servers_[2];
+  Quorum quorum_{{.name = "redlock:nowhere",
+                  .nodes = 3,
+                  .make =
+                      [this](size_t node, const redis::Deployment::Events&) {
+                        return std::make_unique<FakeNode>(servers_[node].Events());
+                      }},
+                 {.on_message = [](std::string_view) {},
+                  .on_reconnected = [] {},
+                  .on_hearing = [](bool, std::string_view) {}}};
+};
+
+TEST_F(QuorumAftermath, NodeThatMayGrantLateIsToldToRefuse) {
+  last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
+  EXPECT_EQ(Acquire(), "granted");
+  EXPECT_EQ(Ask(lua::kQuorumRelease, {"hold"}), "released");
+  // A cancellation keeps out what comes after it; a release would not.
+  const Ran told = last_.ran().back();
+  ASSERT_EQ(told.script, lua::kQuorumCancel.name);
+  EXPECT_EQ(told.args[0], "hold");
+  EXPECT_GE(std::stoll(told.args[1]), 20'000);
+  EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRelease.name);
+}
+
+TEST_F(QuorumAftermath, NodeThatWasDownIsToldOfTheRelease) {
+  EXPECT_EQ(Acquire(), "granted");
+  last_.up = false;
+  EXPECT_EQ(Ask(lua::kQuorumRelease, {"hold"}), "released");
+  EXPECT_FALSE(last_.WasTold("hold"));
+  last_.up = true;
+  EXPECT_TRUE(support::Await([this] { return last_.WasTold("hold"); }));
+}
+
+TEST_F(QuorumAftermath, NodeThatLostAHoldGetsItAgain) {
+  EXPECT_EQ(Acquire(), "granted");
+  const std::string token = last_.ran().back().args.back();
+  last_.Answer(lua::kQuorumRenew, Text("not_held"));
+  EXPECT_EQ(Ask(lua::kQuorumRenew, {"hold", "30000"}), "held");
+  const Ran healed = last_.ran().back();
+  ASSERT_EQ(healed.script, lua::kQuorumRaise.name);
+  ASSERT_EQ(healed.args.size(), 4U);
+  EXPECT_EQ(healed.args[0], "hold");
+  EXPECT_EQ(healed.args[1], token);
+  EXPECT_GT(std::stoll(healed.args[2]), 0);
+  EXPECT_EQ(healed.args[3], "1");
+  EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRenew.name);
+}
+
+}  // namespace
+}  // namespace redlatch::quorum

@@ -1,0 +1,91 @@
+// A node of a quorum that does what a test says.
+#ifndef REDLATCH_TESTS_UNIT_QUORUM_FAKE_NODE_H_
+#define REDLATCH_TESTS_UNIT_QUORUM_FAKE_NODE_H_
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "src/redis/deployment/deployment.h"
+
+namespace redlatch::quorum {
+
+struct FakeNodeEvents {
+  // Each returns kUnavailable if the node is down.
+  std::function<absl::Status()> connect = [] { return absl::UnavailableError("it is down"); };
+  std::function<absl::Status(std::string_view key)> listen = [](std::string_view) {
+    return absl::UnavailableError("it is down");
+  };
+  std::function<absl::Status(const redis::Command&, redis::Deployment::Done)> send =
+      [](const redis::Command&, const redis::Deployment::Done&) {
+        return absl::UnavailableError("it is down");
+      };
+  bool has_slots = false;  // channels are one for each key
+};
+
+class FakeNode final : public redis::Deployment {
+ public:
+  explicit FakeNode(FakeNodeEvents events) : on_(std::move(events)) {}
+
+  std::string server(std::string_view) const override { return "redis://nowhere"; }
+  std::string reign(std::string_view) override { return {}; }
+  std::string run_id(std::string_view) override { return {}; }
+  absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
+  absl::Status Connect(base::Instant, std::vector<std::string>&) override { return on_.connect(); }
+  absl::StatusOr<redis::Reply> Call(std::string_view, const redis::Command&,
+                                    base::Instant) override {
+    if (absl::Status status = on_.connect(); !status.ok()) return status;
+    return redis::Reply();
+  }
+  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant) override {
+    return std::vector<std::string>(keys.size());
+  }
+  absl::StatusOr<redis::Reply> Run(const redis::ScriptCall&, base::Instant,
+                                   redis::StillWanted) override {
+    return absl::UnimplementedError("Run");
+  }
+  void RunBatch(absl::Span<const redis::ScriptCall>, base::Instant,
+                absl::Span<absl::StatusOr<redis::Reply>> results) override {
+    std::fill(results.begin(), results.end(), absl::UnimplementedError("RunBatch"));
+  }
+  absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall>, const base::AcksWanted&,
+                                      absl::Duration, base::Instant,
+                                      absl::Span<absl::StatusOr<redis::Reply>>) override {
+    return absl::UnimplementedError("RunAcked");
+  }
+  absl::Status Send(std::string_view, const redis::Command& command, Done done) override {
+    return on_.send(command, std::move(done));
+  }
+  bool Drain(std::string_view, base::Instant) override { return true; }
+  bool DrainAll(base::Instant) override { return true; }
+  bool MayPost(std::string_view, const LuaScript&) override { return false; }
+  absl::Status Post(const redis::ScriptCall&, redis::Exchange&) override {
+    return absl::UnimplementedError("Post");
+  }
+  redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
+  std::string slot_tag(std::string_view key) const override {
+    return on_.has_slots ? std::string(key) : "";
+  }
+  bool listening(std::string_view) const override { return false; }
+  absl::Status Listen(std::string_view key, base::Instant, const std::stop_token&) override {
+    return on_.listen(key);
+  }
+  uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
+    return parker.ParkUntil(deadline);
+  }
+  bool wants_to_know(std::string_view) const override { return false; }
+  void NoteHearing(std::string_view, bool, base::Instant) override {}
+  void Doubt(std::string_view, base::Instant, std::optional<base::Instant>) override {}
+  Realigned Realign() override { return {}; }
+  Stats stats() const override { return {}; }
+  void Stop() override {}
+
+ private:
+  const FakeNodeEvents on_;
+};
+
+}  // namespace redlatch::quorum
+
+#endif  // REDLATCH_TESTS_UNIT_QUORUM_FAKE_NODE_H_
