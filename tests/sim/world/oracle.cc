@@ -149,7 +149,7 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   }
   const auto line = object.waiting.find({hold.process, hold.mode});
   if (line != object.waiting.end()) line->second.latest = kernel_.now();
-  object.granted[hold.process] = kernel_.now();
+  object.granted[hold.process] = hold.granted = kernel_.now();
   names_[next_] = hold.name;
   object.holds.emplace(next_, std::move(hold));
   return next_++;
@@ -172,9 +172,17 @@ void Oracle::Leaving(uint64_t id) {
 void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
   // Readers share a token, so it does not tell which of them lost what it had.
   for (const auto& [id, each] : objects_[name].holds) {
-    if (each.mode == Mode::kExclusive && each.process == process && each.token == token &&
-        token != 0 && !each.lost.stop_requested()) {
+    if (each.mode != Mode::kExclusive || each.process != process || each.token != token ||
+        token == 0) {
+      continue;
+    }
+    if (!each.lost.stop_requested()) {
       return Violated(absl::StrCat("P4: on_lost runs before lost() is requested, of ", name));
+    }
+    if (kernel_.now() - each.granted > lasts_from_) {
+      return Violated(
+          absl::StrCat("a hold is lost, though only one server at a time lost its data: ", name,
+                       " of ", Words(each)));
     }
   }
 }

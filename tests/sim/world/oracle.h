@@ -30,6 +30,7 @@ class Oracle {
     bool acknowledged = false;  // by all replicas
     bool quarantined = false;
     int64_t asked = 0;
+    int64_t granted = 0;  // set by Granted()
     std::function<bool()> valid;
     bool passes_writers = false;  // reads that may, as the lock is fair to phases
     std::stop_token lost;
@@ -51,6 +52,8 @@ class Oracle {
   void Died(Process* process);
   // The client's callback says that it has lost what has that token.
   void TellsLoss(const Process* process, const std::string& name, uint64_t token);
+  // No exclusive hold may be lost that has stood for so long.
+  void DemandLasting(int64_t age) { lasts_from_ = age; }
 
   // Latches. A count is sent, and then confirmed; a waiter is let through.
   // A latch refuses more counts than it was made for, so MayCount() lets only so many begin.
@@ -163,6 +166,7 @@ class Oracle {
   int64_t lost_without_either_until_ = 0;
   int64_t excused_until_ = 0;
   int64_t longest_idle_ = kNever;
+  int64_t lasts_from_ = kNever;
   int64_t order_excused_until_ = 0;
   int64_t order_margin_ = kNever;
   std::string violation_;

@@ -191,6 +191,29 @@ void MakeCrowd(Random& random, Plan& plan) {
   plan.clients.back().threads = {{last, last}};
 }
 
+// Each server of a quorum restarts without its data, when the holds have been written again to the
+// server before it. One hold lasts through all of that.
+void RestartOneByOne(Random& random, Plan& plan) {
+  plan.one_by_one = true;
+  plan.latest_us = std::min<int64_t>(plan.latest_us, 50'000);
+  for (SharedObject& each : plan.objects) each.lease_ms = OneOf(random, {1000, 2000});
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) each.lease_ms = each.extend_ms = 0;  // so the client renews
+    }
+  }
+  const int64_t apart_ms = 5000 + plan.restart_delay_ms;
+  for (int server = 0; server < plan.servers; ++server) {
+    plan.faults.push_back({.at_ms = (server + 1) * apart_ms,
+                           .kind = FaultKind::kRestartEmpty,
+                           .server = server,
+                           .length_ms = OneOf(random, {2, 20, 200, 1000}),
+                           .detail = random.Bits()});
+  }
+  Operation& lasts = plan.clients[0].threads[0][0];
+  lasts = {.object = 0, .work_us = (plan.servers + 1) * apart_ms * 1000};
+}
+
 // Once the faults are over, and what they have left has ended, each thread works on: first to find
 // out which connections are broken, and a while later as if nothing had happened.
 void AddCalm(Random& random, Plan& plan) {
@@ -350,7 +373,12 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     plan.calm_ms = int64_t{24} * 3600 * 1000;
     for (SharedObject& each : plan.objects) each.lease_ms = 30'000;
   }
-  AddFaults(random, plan, limits, which);
+  const bool may_lose_data = plan.restart_delay_ms > 0 && !plan.administers;
+  if (may_lose_data && limits.faults == PlanLimits().faults && special.OneIn(4)) {
+    RestartOneByOne(special, plan);
+  } else {
+    AddFaults(random, plan, limits, which);
+  }
   if (!plan.brief) AddCalm(random, plan);
   return plan;
 }
@@ -472,7 +500,7 @@ std::string Describe(const Plan& plan) {
       plan.restart_delay_ms, " ms, one system call in ", plan.preempt_one_in,
       " lets another thread run, one segment in ", plan.late_one_in, " is up to ", plan.latest_us,
       " us late, server clock x", plan.server_clock_speed, plan.administers ? ", administered" : "",
-      plan.brief ? ", brief" : "", "\n");
+      plan.brief ? ", brief" : "", plan.one_by_one ? ", one by one" : "", "\n");
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,

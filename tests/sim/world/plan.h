@@ -123,6 +123,8 @@ struct Plan {
   // It ends before the leases do: what clients could not release during the faults is released by
   // then.
   bool brief = false;
+  // The servers of a quorum lose their data, one after the other, and holds outlive that.
+  bool one_by_one = false;
   bool administers = false;  // some operations force releases and change capacities
   std::vector<SharedObject> objects;
   std::vector<ClientPlan> clients;

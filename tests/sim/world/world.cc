@@ -94,6 +94,8 @@ RunResult World::Run() {
     faults_end = std::max(faults_end, start_ + plan_.restart_delay_ms * kMilli);
   }
   ExcuseIdleness(faults_end);
+  // By then it is renewed, and written again where it was missing.
+  if (plan_.one_by_one) oracle_.DemandLasting(2 * LongestLease(plan_));
   CheckOften();
   const int64_t limit = QuietFrom() + 900 * kSecond;
   const bool done =
