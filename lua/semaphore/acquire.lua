@@ -75,7 +75,6 @@ end
 -- include: common/time
 -- include: common/request
 -- include: common/extend_expiry
--- include: common/remove_waiter
 -- include: semaphore/common/store
 -- include: semaphore/common/settle
 
@@ -93,9 +92,6 @@ if expiry > now then
   local left_ms
   expiry, left_ms = extend_expiry(permits_key, expiry, request, now)
   touch(state, expiry)
-  if request.queued then
-    remove_waiter(request.hold)
-  end
   return 'granted 0 ' .. left_ms .. ' 0' .. (request.attempt > 1 and ' missed' or '')
 end
 

@@ -14,9 +14,6 @@ end
 local function read_again(request, expiry, state, fence, now)
   find_place(request, now)
   request.missed = request.attempt > 1
-  if request.queued then
-    drop({}, {request.hold})
-  end
   local choice = choose(nil, state, now)
   local _, left_ms = extend_expiry(readers_key, expiry, request, now)
   expire_readers(now)

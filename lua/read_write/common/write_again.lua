@@ -7,8 +7,5 @@ local function write_again(request, mine, state, now)
   find_place(request, now)
   request.missed = request.attempt > 1
   prolong(state.holds, mine, request.manual and 0 or now + 1000 * request.lease_ms)
-  if request.queued then
-    drop({request.hold}, {})
-  end
   return granted_write(request, mine.token, math.floor((mine.expiry - now) / 1000))
 end

@@ -25,9 +25,6 @@ find_place(request, now)
 if holder == request.hold then
   local fence, range = read_fence()
   local left_ms = extend_lease(request)
-  if request.queued then
-    remove_waiter(request.hold)
-  end
   local last = range and range.hold == holder and range.known or fence
   local token = last >= request.block and string.format('%.0f', last - request.block + 1)
     or reserve_tokens(fence, request.block, now)

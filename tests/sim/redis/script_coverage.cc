@@ -78,13 +78,21 @@ std::set<int> CodeLines(const std::string& text) {
   std::set<int> lines;
   FILE* const listing = popen((std::string(REDLATCH_LUAC " -l -p ") + path).c_str(), "r");
   char row[256];
+  std::string before;
+  int returns = 0;
   while (fgets(row, sizeof row, listing) != nullptr) {
     int instruction = 0;
     int line = 0;
-    char name[32];
-    if (sscanf(row, " %d [%d] %31s", &instruction, &line, name) != 3) continue;
-    // The last instruction of a function is on the line of its end, and seldom runs.
-    if (strcmp(name, "RETURN") != 0) lines.insert(line);
+    char name[32] = "";
+    sscanf(row, " %d [%d] %31s", &instruction, &line, name);
+    const std::string now = name;
+    // The last instruction of a function, a return on the line of its end, seldom runs; nor does
+    // a jump behind another return, or behind the end of a loop, which jumps by itself.
+    if (returns > 0 && line > 0) lines.insert(returns);
+    returns = now == "RETURN" ? line : 0;
+    const bool skipped = now == "JMP" && (before == "RETURN" || before == "TFORLOOP");
+    if (line > 0 && returns == 0 && !skipped) lines.insert(line);
+    before = now;
   }
   pclose(listing);
   unlink(path);

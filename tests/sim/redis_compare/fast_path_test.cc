@@ -81,7 +81,9 @@ class EssentialKeys {
     for (const std::string& key : keys_.Keys()) {
       ForgetWeights(key);
       ForgetIndex(key);
-      if (key.ends_with("turn") && Find<std::string>(key) == nullptr) keys_.Erase(key);
+      // Whose turn it is is a string that expires; anything else is not ours.
+      const bool foreign = Find<std::string>(key) == nullptr || keys_.Expiry(key) == kNoExpiry;
+      if (key.ends_with("turn") && foreign) keys_.Erase(key);
     }
   }
   Keyspace& keys() { return keys_; }

@@ -158,6 +158,9 @@ class Campaign {
     total_.scripts += result.scripts;
     total_.grants += result.grants;
     for (size_t i = 0; i < total_.faults.size(); ++i) total_.faults[i] += result.faults[i];
+    if (runs_ % 10'000 == 0) {
+      fprintf(stderr, "%lu runs, %lu steps in %.0f s\n", runs_, total_.steps, Elapsed());
+    }
     if (!result.violation.empty()) return Report(request, result.violation);
     if (request.seed % kRepeatedOneIn != 0 || runner_.RunOne(request).hash == result.hash) return;
     ++failures_;
