@@ -13,6 +13,7 @@
 #include <cstring>
 #include <deque>
 #include <list>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -100,6 +101,7 @@ struct Chunk {
 struct Flow {
   bool hold = false;
   bool drop = false;
+  std::optional<int64_t> cut_after;
   std::deque<Chunk> queue;
   size_t waiting = 0;    // bytes in the queue
   bool ended = false;    // the sender's stream is over
@@ -259,6 +261,15 @@ class TcpProxy::Loop {
         },
         scope);
   }
+  void DropReplies(int connections) { drop_replies_ = connections; }
+  void HalfClose(Direction direction) {
+    for (Link& link : links_) {
+      Flow& flow = link.flows[Index(direction)];
+      Discard(flow);
+      flow.closed = flow.damaged = true;
+      shutdown(link.to(Index(direction)).get(), SHUT_WR);
+    }
+  }
   void ResetAll() {
     while (!links_.empty()) Remove(links_.begin(), /*reset=*/true);
   }
@@ -275,6 +286,7 @@ class TcpProxy::Loop {
     }
   }
   void Heal() {
+    drop_replies_ = 0;
     for (int direction : {0, 1}) {
       delays_[direction] = absl::ZeroDuration();
       born_[direction] = {};
@@ -283,6 +295,7 @@ class TcpProxy::Loop {
       const auto link = next++;
       for (Flow& flow : link->flows) {
         flow.hold = flow.drop = false;
+        flow.cut_after.reset();
         for (Chunk& chunk : flow.queue) chunk.due = {};
       }
       if (link->flows[0].damaged || link->flows[1].damaged) Remove(link, /*reset=*/true);
@@ -398,6 +411,10 @@ class TcpProxy::Loop {
         recv(link.fds[direction].get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
     if (got < 0 && WouldBlock()) return false;
     std::string data(buffer_.data(), static_cast<size_t>(std::max<ssize_t>(got, 0)));
+    if (got > 0 && direction == Index(Direction::kToClient) && drop_replies_ > 0 && !flow.drop) {
+      --drop_replies_;
+      flow.drop = true;
+    }
     flow.ended = got <= 0;
     if (flow.drop || flow.closed) {
       flow.damaged = true;
@@ -437,8 +454,10 @@ class TcpProxy::Loop {
         flow.queue.clear();
         return true;
       }
-      const ssize_t sent =
-          send(fd, first.data.data(), first.data.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+      if (flow.cut_after == 0) return false;
+      const size_t size = static_cast<size_t>(
+          std::min(flow.cut_after.value_or(INT64_MAX), static_cast<int64_t>(first.data.size())));
+      const ssize_t sent = send(fd, first.data.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && WouldBlock()) return true;
       if (sent < 0) {
         // Where the receiver is not only closed, its own stream has ended with that error.
@@ -454,6 +473,7 @@ class TcpProxy::Loop {
       (direction == 0 ? stats_.bytes_to_server : stats_.bytes_to_client) += sent;
       stats_.bytes_waiting -= sent;
       flow.waiting -= static_cast<size_t>(sent);
+      if (flow.cut_after) *flow.cut_after -= sent;
       first.data.erase(0, static_cast<size_t>(sent));
       if (first.data.empty()) flow.queue.pop_front();
     }
@@ -471,6 +491,7 @@ class TcpProxy::Loop {
   std::list<Link> links_;
   Flow born_[2];  // the faults that a new connection is born with
   absl::Duration delays_[2];
+  int drop_replies_ = 0;
   std::vector<char> buffer_ = std::vector<char>(size_t{256} << 10);
   ProxyStats stats_;
   bool stopping_ = false;
@@ -510,8 +531,20 @@ void TcpProxy::ReleaseHeld() {
 void TcpProxy::Drop(Direction direction, Scope scope) {
   loop_->Run([&] { loop_->Drop(direction, scope); });
 }
+void TcpProxy::DropReplies(int connections) {
+  loop_->Run([&] { loop_->DropReplies(connections); });
+}
+void TcpProxy::CutAfter(Direction direction, int64_t bytes, Scope scope) {
+  loop_->Run([&] {
+    loop_->ForEach(
+        direction, [&](Flow& flow) { flow.cut_after = bytes; }, scope);
+  });
+}
 void TcpProxy::ResetAll() {
   loop_->Run([&] { loop_->ResetAll(); });
+}
+void TcpProxy::HalfClose(Direction direction) {
+  loop_->Run([&] { loop_->HalfClose(direction); });
 }
 void TcpProxy::LeadTo(const std::vector<int>& ports) {
   loop_->Run([&] { loop_->LeadTo(ports); });

@@ -51,6 +51,7 @@ struct TcpProxyOptions {
 //
 //   TcpProxy proxy({.port = server->port()});
 //   auto client = Client::Connect(proxy.url());
+//   proxy.CutAfter(Direction::kToClient, 0);      // the next reply is lost, the connection reset
 //   proxy.Hold(Direction::kToServer, Scope::kExisting);
 //   proxy.ReleaseHeld();                          // the old connections' requests arrive late
 class TcpProxy {
@@ -79,7 +80,17 @@ class TcpProxy {
   // later, until Heal() resets it.
   void Drop(Direction direction, Scope scope = Scope::kAll);
 
+  // Drop() of replies, for the next `connections` on which the server says something: requests
+  // reach it and are executed, their replies are lost. 0 disarms.
+  void DropReplies(int connections);
+
+  // On each connection `bytes` more pass in this direction; in place of the next one the
+  // connection is reset. 0: the reset comes instead of the next reply or request.
+  void CutAfter(Direction direction, int64_t bytes, Scope scope = Scope::kExisting);
+
   void ResetAll();  // RST to both sides of every connection; bytes that wait are lost
+  // FIN to the receiver of this direction on every connection; the other direction flows on.
+  void HalfClose(Direction direction);
 
   void SetArrival(Arrival arrival);
 
@@ -88,7 +99,7 @@ class TcpProxy {
   void LeadTo(const std::vector<int>& ports);
 
   // Plain forwarding again: delivers what is held or delayed, serves new connections, disarms
-  // the rest, and resets connections that lost bytes by Drop().
+  // the rest, and resets connections that lost bytes by Drop() or were half closed.
   void Heal();
 
   ProxyStats stats() const;

@@ -114,6 +114,25 @@ TEST_F(TcpProxyTest, ResetReachesTheClientThoughAnotherProcessHasTheSocket) {
   EXPECT_EQ(Listen(connection).ending, Ending::kReset);
 }
 
+TEST_F(TcpProxyTest, HalfClosedToTheClientTheServerStillHears) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
+  proxy_.HalfClose(Direction::kToClient);
+  EXPECT_EQ(Listen(connection).ending, Ending::kFin);
+  connection.Send({"INCR", "counter"});
+  EXPECT_TRUE(AwaitCounter("1"));
+}
+
+TEST_F(TcpProxyTest, RefusesNewConnectionsOnly) {
+  RawConnection old = Connect();
+  ASSERT_EQ(old.Command({"PING"}).text, "PONG");
+  proxy_.SetArrival(Arrival::kRefuse);
+  EXPECT_THAT(Connect().Command({"PING"}).text, HasSubstr("Connection refused"));
+  EXPECT_EQ(old.Command({"PING"}).text, "PONG");
+  proxy_.SetArrival(Arrival::kServe);
+  EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
+}
+
 TEST_F(TcpProxyTest, IgnoredConnectionIsServedAfterHeal) {
   proxy_.SetArrival(Arrival::kIgnore);
   RawConnection connection = Connect();
@@ -207,6 +226,42 @@ TEST_F(TcpProxyTest, DroppedRequestIsNeverExecuted) {
   ASSERT_TRUE(AwaitDropped());
   EXPECT_EQ(Connect().Command({"GET", "counter"}).text, "0");  // a new connection passes
   EXPECT_TRUE(SaysNothing(connection));
+}
+
+TEST_F(TcpProxyTest, DropRepliesSilencesSoManyConnections) {
+  RawConnection first = Connect();
+  RawConnection second = Connect();
+  ASSERT_EQ(second.Command({"PING"}).text, "PONG");
+  proxy_.DropReplies(1);
+  first.Send({"INCR", "counter"});
+  ASSERT_TRUE(AwaitDropped());
+  first.Send({"INCR", "counter"});  // executed, and unanswered too: a stream has no hole
+  EXPECT_TRUE(AwaitCounter("2"));
+  EXPECT_TRUE(SaysNothing(first));
+  EXPECT_EQ(second.Command({"PING"}).text, "PONG");
+}
+
+TEST_F(TcpProxyTest, CutInPlaceOfTheReply) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
+  proxy_.CutAfter(Direction::kToClient, 0);
+  connection.Send({"INCR", "counter"});
+  const Heard heard = Listen(connection);
+  EXPECT_EQ(heard.bytes, "");
+  EXPECT_EQ(heard.ending, Ending::kReset);
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
+  EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
+}
+
+TEST_F(TcpProxyTest, CutInTheMiddleOfARequest) {
+  RawConnection connection = Connect();
+  ASSERT_EQ(connection.Command({"SET", "counter", "0"}).text, "OK");
+  proxy_.CutAfter(Direction::kToServer, kIncrSize + 10);
+  EXPECT_EQ(connection.Command({"INCR", "counter"}).integer, 1);
+  connection.Send({"INCR", "counter"});
+  EXPECT_EQ(Listen(connection).ending, Ending::kReset);
+  EXPECT_TRUE(AwaitServerAlone());
+  EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
 }
 
 }  // namespace

@@ -1,0 +1,85 @@
+// The events of a history of locks, and the lines of text that stand for them: see
+// history_check.md.
+#ifndef REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_EVENT_H_
+#define REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_EVENT_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace redlatch::history {
+
+enum class What : uint8_t {
+  kSemaphore,
+  kLatch,
+  kReadWrite,  // declare an object
+  kAcquire,
+  kForce,
+  kResize,
+  kCount,
+  kWait,
+  kRead,  // begin a call
+  kOk,
+  kFailed,
+  kUnknown,  // end a call
+  kQueued,
+  kUntil,
+  kRelease,
+  kReleased,
+  kLost,  // tell more of an acquisition
+  kFree,
+  kQuiet,
+  kCalm,
+  kStorm,  // are observations of the whole
+};
+
+enum class Kind : uint8_t { kLock, kReentrant, kWrite, kRead, kPermits };
+
+constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
+
+// Strings are copied by whatever keeps them longer than the call that is given the event.
+struct HistoryEvent {
+  int64_t time = 0;
+  absl::string_view call = "-";
+  What what = What::kAcquire;
+  absl::string_view objects = {};  // several, of a multi-lock, are separated by commas
+  Kind kind = Kind::kLock;
+  absl::string_view owner = {};  // of a count: its key
+  bool waits = false;
+  uint64_t token = 0;
+  int64_t until = kNever;
+  int64_t amount = -1;  // permits, counts or a bound; -1 stands for 1
+  int64_t window = 0;
+  uint64_t line = 0;  // 0: one more than that of the event before
+};
+
+std::string ToLine(const HistoryEvent& event);
+absl::StatusOr<HistoryEvent> ParseLine(absl::string_view line);
+
+// The events of several files in the order of their times. A last line without its end is left
+// out: its process was killed while it wrote.
+struct History {
+  struct Line {
+    size_t file;
+    size_t number;
+    absl::string_view text;
+  };
+  // "FILE:NUMBER: TEXT" of an event's `line`.
+  std::string Words(uint64_t line) const;
+
+  std::vector<HistoryEvent> events;
+  std::vector<Line> lines;
+  std::vector<std::string> files;
+  std::deque<std::string> texts;  // of the files: what all strings are part of
+};
+absl::StatusOr<History> ReadHistory(std::vector<std::string> files);
+
+}  // namespace redlatch::history
+
+#endif  // REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_EVENT_H_
