@@ -36,6 +36,30 @@ TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
   EXPECT_EQ(Calls(), before);
 }
 
+// Refused tries call the lock back once a second; they must succeed more often than that.
+TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> used = 0;
+  std::thread user([&] {
+    for (SimpleLock lock(client_, "lock", kKept); !stop; ++used) {
+      TakeAndLeave(lock);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const Client other = Connect(server_->url());
+  SimpleLock theirs(other, "lock");
+  int succeeded = 0;
+  EXPECT_TRUE(Await(
+      [&] {
+        if (used < 2 || !theirs.try_lock()) return false;
+        theirs.unlock();
+        return ++succeeded == 30;
+      },
+      absl::Seconds(20)));
+  stop = true;
+  user.join();
+}
+
 // A process whose client is never destroyed.
 REDLATCH_CHILD(Leaker) {
   static const auto* const client = new Client(Connect(args.at(0)));
