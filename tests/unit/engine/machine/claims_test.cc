@@ -54,15 +54,6 @@ TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
   EXPECT_TRUE(Notices().empty()) << "it is part of the acquisition";
 }
 
-TEST_F(LockMachineClaimsTest, ASectionThatIsOverSoonIsNotConfirmed) {
-  Waiter& waiter = Claimed();
-  Pass(kConfirmAfter - absl::Milliseconds(1));
-  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  Pass(kLease);
-  EXPECT_TRUE(Quiet());
-}
-
 TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClaimIsLostAtItsEnd) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
@@ -100,16 +91,6 @@ TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadG
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(waiter.token.value(), kToken + 7) << "of the present grant, which may be a later one";
   EXPECT_EQ(machine().Deadline(waiter.hold), ask.sent + kValid);
-}
-
-TEST_F(LockMachineClaimsTest, AClaimThatIsOverWhenItIsHeardIsNoLoss) {
-  Waiter& waiter = Queue();
-  Pass(kClaim);
-  HearGrant(Claim());
-  Hear(Fetch<ToAcquire>(), Queued());
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_TRUE(effects().losses.empty());
-  EXPECT_GT(machine().next_send(), now());
 }
 
 TEST_F(LockMachineClaimsTest, MessageWithALongClaimIsAClaimForTheLease) {
@@ -227,34 +208,6 @@ TEST_F(LockMachineClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
   EXPECT_EQ(looks, 4);
 }
 
-TEST_F(LockMachineClaimsTest, AWaiterLooksThoughItsHeartbeatIsLaterOrItGivesUp) {
-  for (const bool gives_up : {false, true}) {
-    Make({});
-    Waiter& waiter = Acquire();
-    Hear(Fetch<ToAcquire>(), With(Queued(), absl::Milliseconds(100)));
-    const base::Instant due = now() + absl::Milliseconds(105);
-    if (gives_up) {
-      GiveUp(waiter);
-      Hear(Fetch<ToCancel>(), Cancelled());
-    }
-    EXPECT_EQ(machine().next_send(), due);
-    PassTo(due);
-    Hear(Fetch<ToCancel>(), Cancelled());
-    if (!gives_up) GiveUp(waiter);
-  }
-}
-
-TEST_F(LockMachineClaimsTest, WhoIsDeafKeepsItsPlaceThoughItMissesMessages) {
-  Acquire();
-  Hear(Fetch<ToAcquire>(), Queued());
-  Answer answer = Queued();
-  answer.missed = answer.deaf = true;
-  PassTo(machine().next_send());
-  Hear(Fetch<ToAcquire>(), answer);
-  PassTo(machine().next_send());
-  EXPECT_EQ(BidOf(Fetch<ToAcquire>()).ticket, 77);
-}
-
 TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
@@ -326,17 +279,6 @@ TEST_F(LockMachineClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
   Release(waiter.hold);
   Acquire();
   EXPECT_FALSE(Fetch<ToRelease>().missed_since.has_value());
-}
-
-TEST_F(LockMachineClaimsTest, ARepeatOfAnUnansweredFirstAttemptMissedNothing) {
-  Acquire();
-  Hear(Fetch<ToAcquire>(), Silence());
-  Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Missed(Queued()));
-  Pass(kThird);
-  const Send next = Fetch<ToAcquire>();
-  EXPECT_FALSE(next.missed_since.has_value());
-  EXPECT_EQ(BidOf(next).ticket, 77U);
 }
 
 TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {

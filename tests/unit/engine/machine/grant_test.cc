@@ -23,20 +23,6 @@ TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
   EXPECT_EQ(machine().next_send(), send.sent + kThird);
 }
 
-TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfTheGrantedAttempt) {
-  Waiter& waiter = Acquire();
-  const Send send = Fetch<ToAcquire>();
-  HearGrant(GrantOf(send));
-  Release(waiter.hold);
-  const Send release = Fetch<ToRelease>();
-  EXPECT_FALSE(release.leaves_tombstone()) << "the attempt that the grant echoes was executed";
-  Hear(send, Granted());
-  EXPECT_TRUE(Quiet()) << "the release under way takes it with it";
-  Hear(release, ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfALaterAttemptLeavesATombstone) {
   Waiter& waiter = Queue();
   Pass(kThird);
@@ -106,15 +92,6 @@ TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
   Hear(again, Silence(false));
   GiveUp(waiter);
   EXPECT_EQ(Fetch<ToCancel>().grant, BidOf(send).grant);
-}
-
-TEST_F(LockMachineGrantTest, GrantOfAForgottenAttemptIsAskedForAgain) {
-  Waiter& waiter = Queue();
-  Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Queued());
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_EQ(BidOf(Fetch<ToAcquire>()).attempt, 3U) << "at once";
 }
 
 // An attempt that nobody remembers once counted from the boot of the machine.

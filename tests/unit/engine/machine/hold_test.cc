@@ -25,13 +25,6 @@ TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
   EXPECT_EQ(machine().next_send(), renewal.sent + kThird);
 }
 
-TEST_F(LockMachineHoldTest, RenewalTravelsALittleEarlyWithOthers) {
-  Hold();
-  Pass(kThird - kLease / 32);
-  EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(machine().NextSend(now(), absl::Seconds(10)).has_value());
-}
-
 TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   Waiter& waiter = Hold();
   Pass(kThird);
@@ -48,17 +41,6 @@ TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   PassTo(machine().next_send());
   Hear(Fetch<ToRenew>(), Held());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
-  PassTo(machine().next_send());
-  Hear(Fetch<ToRenew>(), Held());
-  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
-}
-
-TEST_F(LockMachineHoldTest, NextHoldIsNotToldOfARiskThatIsOver) {
-  auto [holder, other] = Contended({.local_window = kLease}, {.thread = 2, .local_window = kLease});
-  Pass(kThird);
-  Hear(Fetch<ToRenew>(), Silence());
-  Release(holder->hold);
-  ASSERT_EQ(other->state, State::kGranted);
   PassTo(machine().next_send());
   Hear(Fetch<ToRenew>(), Held());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
@@ -150,22 +132,6 @@ TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
 }
 
-TEST_F(LockMachineHoldTest, RenewalThatWasNotSentIsRepeatedWhateverTheReason) {
-  Waiter& waiter = Hold();
-  const base::Instant deadline = machine().Deadline(waiter.hold);
-  Pass(kThird);
-  for (const absl::Status& refusal :
-       {absl::FailedPreconditionError("maxmemory-policy"), absl::PermissionDeniedError("NOAUTH")}) {
-    Hear(Fetch<ToRenew>(), NotSent(refusal));
-    EXPECT_TRUE(effects().losses.empty());
-    EXPECT_TRUE(machine().Valid(waiter.hold, now()));
-    ASSERT_LT(machine().next_send(), deadline);
-    PassTo(machine().next_send());
-  }
-  Hear(Fetch<ToRenew>(), Held());
-  EXPECT_GT(machine().Deadline(waiter.hold), deadline);
-}
-
 TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   Queue();
   Pass(kThird);
@@ -196,17 +162,6 @@ TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
   }
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
   EXPECT_EQ(machine().OfThread(1).hold, 0U);
-}
-
-TEST_F(LockMachineHoldTest, LockInsideOfALostOneIsUnlockedFirst) {
-  Hold({.face = Face::kStd});
-  PassTo(machine().next_expiry());
-  Expire();
-  PassTo(machine().next_send());
-  Hear(Fetch<ToRelease>(), NotHeld());
-  Waiter& inner = Hold({.face = Face::kStd});
-  EXPECT_EQ(Unlock(1).hold, inner.hold);
-  EXPECT_EQ(Unlock(1).kind, Kind::kLost);
 }
 
 TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {

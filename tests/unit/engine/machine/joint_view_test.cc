@@ -40,22 +40,6 @@ TEST_F(JointViewTest, IsLostWithTheFirstPartThatIs) {
   EXPECT_TRUE(lost.stop_requested());
 }
 
-TEST_F(JointViewTest, IsNotLostByARelease) {
-  const std::stop_token lost = both_->Lost(At(1));
-  b_->Release();
-  a_->Release();
-  EXPECT_FALSE(both_->Valid(At(1)));
-  EXPECT_FALSE(lost.stop_requested());
-  EXPECT_FALSE(both_->Lost(At(50)).stop_requested());
-}
-
-TEST_F(JointViewTest, MayGoWhileItsLossIsBeingTold) {
-  const std::stop_callback gone(both_->Lost(At(1)), [this] { both_.reset(); });
-  a_->Lose();
-  a_->Fire();
-  EXPECT_FALSE(both_.has_value());
-}
-
 TEST_F(JointViewTest, HasATokenForEachNameThatOnePartAloneHas) {
   EXPECT_EQ(both_->TokenOf("b"), FencingToken(2));
   EXPECT_EQ(both_->TokenOf("c"), FencingToken());

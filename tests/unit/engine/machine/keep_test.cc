@@ -83,29 +83,6 @@ TEST_F(LockMachineKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineKeepTest, BusyGrantGoesBackAtItsReleaseWhenItWasWanted) {
-  const uint64_t hold = Hold(Kept(1, Face::kStatus)).hold;
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
-  Fetch<ToRelease>();
-}
-
-TEST_F(LockMachineKeepTest, WishThatOvertakesTheAnswerIsRemembered) {
-  Waiter& waiter = Acquire(Kept());
-  const Send bid = Fetch<ToAcquire>();
-  machine().OnWanted(bid.grant, now());
-  Hear(bid, Granted());
-  ASSERT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineKeepTest, GrantThatOthersWaitedForDoesNotStay) {
-  Acquire(Kept());
-  Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
 TEST_F(LockMachineKeepTest, IdleGrantGoesBackWhenNoMessageArrives) {
   Rest();
   machine().OnDeaf(now());
@@ -132,18 +109,6 @@ TEST_F(LockMachineKeepTest, ClaimStaysOnceItIsConfirmed) {
   Pass(absl::Milliseconds(100));
   Hear(Fetch<ToRenew>(), HeldWith(0));
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
-  EXPECT_TRUE(Quiet());
-}
-
-TEST_F(LockMachineKeepTest, ShortWayTakesAndLeavesItAgain) {
-  Rest();
-  for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(Retake(2));
-    EXPECT_EQ(machine().OfThread(2).depth, 1);
-    EXPECT_FALSE(Retake(3)) << "it is taken";
-    EXPECT_FALSE(Leave(3)) << "it is another's";
-    ASSERT_TRUE(Leave(2));
-  }
   EXPECT_TRUE(Quiet());
 }
 
@@ -192,26 +157,6 @@ TEST_F(LockMachineKeepTest, ShortWayOutIsForAPlainHold) {
   EXPECT_FALSE(Leave()) << "somebody looks at it";
 }
 
-TEST_F(LockMachineKeepTest, ShortWayOutIsClosedForWhatIsWantedOrWaitedFor) {
-  Rest();
-  ASSERT_TRUE(Retake());
-  Acquire(Kept(2));
-  EXPECT_FALSE(Leave());
-  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_FALSE(Leave(2));
-  EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineKeepTest, NothingIsTakenTheShortWayWhereTokensAreTold) {
-  Make({.tells = true});
-  machine().OnHearing();
-  EXPECT_NE(Hold(Kept()).token, FencingToken());
-  EXPECT_FALSE(Leave());
-  Unlock(1);
-  EXPECT_FALSE(Retake());
-}
-
 TEST_F(LockMachineKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
   Hold(Kept());
   EXPECT_FALSE(machine().Draw(2, now()).has_value()) << "it has no hold";
@@ -240,16 +185,6 @@ TEST_F(LockMachineKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesTh
     EXPECT_EQ(Release(again.hold).kind, Kind::kDone);
   }
   EXPECT_TRUE(Quiet());
-}
-
-TEST_F(LockMachineKeepTest, ReleaseGivesBackWhatTheRenewalReserved) {
-  const GrantId grant = machine().grant_id();
-  Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
-  Release(Acquire(Kept(1, Face::kStatus)).hold);
-  machine().OnWanted(grant == 0 ? machine().grant_id() : grant, now());
-  const Send release = Fetch<ToRelease>();
-  EXPECT_EQ(As<ToRelease>(release).last_used, kToken + 1);
-  EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 1'000'000);
 }
 
 // The server may have reserved tokens for it, up to its end, of which nobody has heard.
@@ -306,35 +241,6 @@ TEST_F(LockMachineKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
   Fetch<ToRenew>();
 }
 
-TEST_F(LockMachineKeepTest, NothingElseStays) {
-  Want manual = Kept();
-  manual.manual = true;
-  Hold(manual);
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-  Make({.explicit_owner = true});
-  machine().OnHearing();
-  Hold(Kept());
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
-TEST_F(LockMachineKeepTest, IdleGrantThatIsForcedIsNotTakenAgain) {
-  const GrantId grant = Rest();
-  machine().OnForced(grant, now());
-  EXPECT_FALSE(Retake());
-  Waiter& waiter = Acquire(Kept());
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
-}
-
-TEST_F(LockMachineKeepTest, IdleGrantThatTheServerForgotIsNobodysLoss) {
-  Rest();
-  machine().OnReconnected(now());
-  Hear(Fetch<ToRenew>(), NotHeld());
-  EXPECT_TRUE(effects().losses.empty());
-  Fetch<ToRelease>();
-  EXPECT_EQ(Acquire(Kept()).state, State::kWaiting);
-}
-
 TEST_F(LockMachineKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
   Want tries = Kept();
   tries.patience = Patience::kNone;
@@ -365,51 +271,6 @@ TEST_F(LockMachineKeepTest, IsNotKeptForAWhileAfterATry) {
   }
   Pass(absl::Seconds(1));
   Rest();
-}
-
-TEST_F(LockMachineKeepTest, TriesOfABusyLockExtendThatTime) {
-  Hold(Kept());
-  for (int i = 0; i < 3; ++i) {
-    machine().OnWanted(machine().grant_id(), now(), /*tried=*/true);
-    Pass(absl::Seconds(1));
-    Hear(Fetch<ToRenew>(), Held());
-  }
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  Hold(Kept());
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-}
-
-// A turn, in which a client keeps what others want.
-class LockMachineKeptTurnTest : public LockMachineKeepTest {
- protected:
-  static constexpr absl::Duration kTurn = absl::Milliseconds(16);
-
-  static Want WithTurn() {
-    Want want = Kept();
-    want.turn = kTurn;
-    return want;
-  }
-  // It comes again at once, to a lock that it had to wait for; and it rests.
-  void RestInTurn() {
-    Acquire(WithTurn());
-    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
-    Unlock(1);
-    Acquire(WithTurn());
-    Hear(Fetch<ToRelease>(), ReleasedThen(BidQueued{.retry_after = kLease, .ticket = 7}));
-    HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
-    EXPECT_EQ(Unlock(1).kind, Kind::kDone);
-  }
-};
-
-TEST_F(LockMachineKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
-  RestInTurn();
-  const base::Instant end = now() + kTurn;
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(machine().next_send(), end);
-  PassTo(end);
-  Fetch<ToRelease>();
 }
 
 // Readers share what stays.
@@ -444,15 +305,6 @@ TEST_F(LockMachineKeptReadsTest, AreTakenAgainWithoutTheServer) {
   EXPECT_TRUE(Leave(2));
   EXPECT_EQ(machine().rests_until(), now() + kKeep);
   EXPECT_TRUE(Quiet());
-}
-
-TEST_F(LockMachineKeptReadsTest, ShortWayIsClosedOnceAWriterWantsThem) {
-  Rest();
-  ASSERT_TRUE(Retake(1));
-  machine().OnWanted(machine().grant_id(), now());
-  EXPECT_FALSE(Retake(2));
-  EXPECT_FALSE(Leave(1));
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
 // As many as without `keep`: who reads only briefly would else gain by not keeping anything.

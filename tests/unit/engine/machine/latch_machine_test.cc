@@ -36,42 +36,6 @@ TEST_F(LatchQueueTest, AMessageLetsAllThroughAndNothingIsHeld) {
   ExpectAllThrough();
 }
 
-TEST_F(LatchQueueTest, AGrantIsGoodHoweverLateItComes) {
-  const Send send = QueueAll();
-  Pass(100 * kLease);
-  HearGrant(GrantOf(send, 0));
-  ExpectAllThrough();
-}
-
-TEST_F(LatchQueueTest, WhatWasUnderWayWhenTheMessageCameNeedsNoCancel) {
-  QueueAll();
-  Pass(kThird);
-  const Send heartbeat = Fetch<ToAcquire>();
-  HearGrant(GrantOf(heartbeat, 0));
-  Hear(heartbeat, Granted(0, kLease, 0));
-  EXPECT_TRUE(Quiet());
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LatchQueueTest, TheQueueIsLeftWithTheLastWaiter) {
-  const Send send = QueueAll();
-  for (Waiter* waiter : waiting_) GiveUp(*waiter);
-  const Send cancel = Fetch<ToCancel>();
-  EXPECT_EQ(cancel.grant, send.grant);
-  Hear(cancel, Cancelled());
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LatchQueueTest, ALatchThatHasVanishedFailsAll) {
-  QueueAll();
-  Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Refusal(absl::AbortedError("it has vanished")));
-  for (const Waiter* waiter : waiting_) {
-    EXPECT_EQ(waiter->state, State::kFailed);
-    EXPECT_EQ(waiter->failure.code(), absl::StatusCode::kAborted);
-  }
-}
-
 class LatchToldTest : public LatchMachineTest {
  protected:
   LatchToldTest() { Make({.sharing = kLatch}); }
@@ -122,25 +86,6 @@ TEST_F(LatchToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
   EXPECT_EQ(As<ToAcquire>(third).told.counts, 3U);
   EXPECT_EQ(As<ToAcquire>(third).told.last, 30U);
 }
-
-TEST_F(LatchToldTest, ALaterWaitKnowsWhatAnEarlierOneWasTold) {
-  Waiter& waiter = Acquire();
-  Hear(Fetch<ToAcquire>(), Telling(2, 20));
-  GiveUp(waiter, State::kStopped);
-  Hear(Fetch<ToCancel>(), Cancelled());
-  Acquire();
-  EXPECT_EQ(As<ToAcquire>(Fetch<ToAcquire>()).told.counts, 2U);
-}
-
-class LatchTallyTest : public LatchMachineTest {
- protected:
-  LockStats Counted() {
-    LockStats stats;
-    machine().AddCountsTo(stats);
-    machine().AddStateTo(stats);
-    return stats;
-  }
-};
 
 }  // namespace
 }  // namespace redlatch::engine

@@ -19,20 +19,30 @@ TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockMachineLocalTest, WindowClosesCountedFromTheSending) {
-  auto [holder, other] = Contended({}, {.thread = 2});
-  Pass(kWindow);
-  EXPECT_EQ(Release(holder->hold).kind, Kind::kUnderWay);
-  EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
-}
-
-TEST_F(LockMachineLocalTest, WindowIsClosedWhereOthersWait) {
-  Waiter& holder = Acquire();
-  Waiter& other = Acquire({.thread = 2});
-  Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
-  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
-  EXPECT_EQ(other.state, State::kWaiting);
+TEST_F(LockMachineLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOthers) {
+  struct Case {
+    Want first, second = {.thread = 2};
+    int64_t others = 0;
+    absl::Duration later = absl::ZeroDuration();
+    uint32_t block = 1;
+  };
+  const absl::Duration none = absl::ZeroDuration();
+  for (const Case& c :
+       {Case{.later = kWindow, .block = 4096}, Case{.others = 1, .block = 4096},
+        Case{.first = {.local_window = none}, .second = {.thread = 2, .local_window = none}},
+        Case{.second = {.thread = 2, .lease = 2 * kLease}, .block = 4096},
+        Case{.first = {.manual = true}, .second = {.thread = 2, .manual = true}}}) {
+    Make({});
+    Waiter& holder = Acquire(c.first);
+    Waiter& other = Acquire(c.second);
+    Hear(Fetch<ToAcquire>(), Granted(c.others));
+    Pass(c.later);
+    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+    EXPECT_EQ(other.state, State::kWaiting);
+    const Send release = Fetch<ToRelease>();
+    EXPECT_EQ(BidOf(release).terms.lease, c.second.lease);
+    EXPECT_EQ(BidOf(release).block, c.block);
+  }
 }
 
 TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
@@ -48,32 +58,6 @@ TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns
   EXPECT_EQ(Release(other->hold).kind, Kind::kDone);
   EXPECT_EQ(again.state, State::kGranted);
   EXPECT_EQ(again.token.value(), kToken + 9001);
-}
-
-TEST_F(LockMachineLocalTest, NoWindowIsStrictOrderBetweenClients) {
-  const absl::Duration none = absl::ZeroDuration();
-  Waiter& holder = Acquire({.local_window = none});
-  Waiter& other = Acquire({.thread = 2, .local_window = none});
-  const Send send = Fetch<ToAcquire>();
-  EXPECT_EQ(BidOf(send).block, 1U);
-  Hear(send, Granted());
-  Release(holder.hold);
-  EXPECT_EQ(other.state, State::kWaiting);
-  EXPECT_EQ(BidOf(Fetch<ToRelease>()).block, 1U);
-}
-
-TEST_F(LockMachineLocalTest, OtherTermsAreAskedForAtTheServer) {
-  auto [holder, other] = Contended({}, {.thread = 2, .lease = 2 * kLease});
-  Release(holder->hold);
-  EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_EQ(BidOf(Fetch<ToRelease>()).terms.lease, 2 * kLease);
-}
-
-TEST_F(LockMachineLocalTest, ManualLeaseIsNeverPassedOn) {
-  auto [holder, other] = Contended({.manual = true}, {.thread = 2, .manual = true});
-  EXPECT_EQ(Release(holder->hold).kind, Kind::kUnderWay);
-  EXPECT_EQ(other->state, State::kWaiting);
-  EXPECT_EQ(BidOf(Fetch<ToRelease>()).block, 1U);
 }
 
 TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
@@ -105,23 +89,6 @@ TEST_F(LockMachineLocalTest, ThreadsOfOneOwnerEnterTogether) {
   EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
   EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
   EXPECT_EQ(Fetch<ToRelease>().bid(), nullptr);
-}
-
-TEST_F(LockMachineLocalTest, WaiterOfAnOwnerWaitsForTheWholeLeaseIfAsked) {
-  Make({.reentrant = true, .explicit_owner = true});
-  Waiter& first = Queue();
-  Waiter& whole = Acquire({.thread = 2, .whole = true});
-  Waiter& manual = Acquire({.thread = 3, .manual = true});
-  Waiter& last = Acquire({.thread = 4});
-  NewGrant claim{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease / 2};
-  HearGrant(claim);
-  EXPECT_EQ(first.state, State::kGranted);
-  EXPECT_EQ(last.state, State::kGranted);
-  EXPECT_EQ(whole.state, State::kWaiting);
-  EXPECT_EQ(manual.state, State::kWaiting);
-  Hear(Fetch<ToRenew>(), Held());
-  EXPECT_EQ(whole.hold, first.hold);
-  EXPECT_EQ(manual.hold, first.hold);
 }
 
 TEST_F(LockMachineLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
@@ -213,23 +180,6 @@ TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
   EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
 }
 
-TEST_F(LockMachineLocalTest, EarlyPokeChangesNothing) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Waiter& behind = Acquire({.thread = 3});
-  Poke(behind);
-  EXPECT_EQ(behind.state, State::kWaiting);
-  Release(holder->hold);
-  Poke(behind);
-  EXPECT_EQ(behind.state, State::kWaiting);
-  EXPECT_EQ(head->state, State::kGranted) << "the running thread ended its retakes";
-  Waiter& queued = Acquire({.thread = 4});
-  Make({});
-  Waiter& alone = Acquire();
-  Poke(alone);
-  EXPECT_EQ(alone.state, State::kWaiting);
-  EXPECT_EQ(queued.state, State::kWaiting);
-}
-
 // A free grant was once renewed for ever.
 TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
@@ -252,32 +202,6 @@ TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
   EXPECT_TRUE(Woken(behind));
   Poke(behind);
   EXPECT_EQ(behind.state, State::kGranted);
-}
-
-TEST_F(LockMachineLocalTest, FreeHoldingThatExpiresIsNobodysLoss) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
-  Release(holder->hold);
-  PassTo(machine().next_expiry());
-  Expire();
-  EXPECT_TRUE(effects().losses.empty());
-  EXPECT_NE(Fetch<ToRelease>().bid(), nullptr);
-  EXPECT_EQ(head->state, State::kWaiting);
-}
-
-TEST_F(LockMachineLocalTest, RecursionIsCountedAndCostsNoScript) {
-  Make({.reentrant = true});
-  Waiter& outer = Hold({.face = Face::kStd});
-  Waiter& inner = Acquire({.face = Face::kStd});
-  EXPECT_EQ(inner.state, State::kGranted);
-  EXPECT_EQ(inner.hold, outer.hold);
-  EXPECT_EQ(inner.token, outer.token);
-  EXPECT_EQ(machine().OfThread(1).depth, 2U);
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Unlock(1).kind, Kind::kDone);
-  EXPECT_TRUE(Valid(outer));
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
-  Fetch<ToRelease>();
 }
 
 TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {

@@ -22,27 +22,6 @@ TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
   EXPECT_TRUE(machine().idle());
 }
 
-TEST_F(LockMachineReleaseTest, OutcomeIsForgottenOnceItWasTold) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_FALSE(machine().idle()) << "somebody may ask still";
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineReleaseTest, ForgottenReleaseIsFinishedAllTheSame) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  machine().Forget(waiter.hold);
-  Hear(Fetch<ToRelease>(), Silence());
-  PassTo(machine().next_send());
-  Hear(Fetch<ToRelease>(), NotHeld());
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
@@ -68,15 +47,6 @@ TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
   EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
-TEST_F(LockMachineReleaseTest, FirstReleaseThatFindsNothingIsLost) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Hear(Fetch<ToRelease>(), Silence(/*may_have_executed=*/false));
-  PassTo(machine().next_send());
-  Hear(Fetch<ToRelease>(), NotHeld());
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kLost);
-}
-
 TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
@@ -86,21 +56,6 @@ TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
   EXPECT_EQ(outcome.kind, Kind::kRefused);
   EXPECT_TRUE(absl::IsPermissionDenied(outcome.failure));
   EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineReleaseTest, ReleaseThatWasNotSentIsRepeatedWhateverTheReason) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  for (const absl::Status& refusal :
-       {absl::PermissionDeniedError("NOAUTH"), absl::FailedPreconditionError("maxmemory-policy")}) {
-    Hear(Fetch<ToRelease>(), NotSent(refusal));
-    const Released outcome = machine().Outcome(waiter.hold);
-    EXPECT_EQ(outcome.kind, Kind::kUnderWay);
-    EXPECT_EQ(outcome.failure.code(), refusal.code());
-    PassTo(machine().next_send());
-  }
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
@@ -146,25 +101,6 @@ TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOverto
   Hear(again, ReleasedThen());
   Hear(behind, Busy());
   EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
-}
-
-TEST_F(LockMachineReleaseTest, ATryIsRefusedAtOnceWhereARefusedReleaseKeepsTheLock) {
-  Release(Hold().hold);
-  Hear(Fetch<ToRelease>(), Refusal(absl::ResourceExhaustedError("OOM")));
-  PassTo(machine().next_send());
-  Hear(Fetch<ToRelease>(), Refusal(absl::ResourceExhaustedError("OOM")));
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Busy());
-  EXPECT_EQ(waiter.state, State::kBusy);
-}
-
-TEST_F(LockMachineReleaseTest, FullMemoryDelaysAReleaseAndDoesNotEndIt) {
-  Waiter& waiter = Hold();
-  Release(waiter.hold);
-  Hear(Fetch<ToRelease>(), Refusal(absl::ResourceExhaustedError("OOM")));
-  PassTo(machine().next_send());
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_EQ(machine().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
 TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
@@ -241,30 +177,6 @@ TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithou
   EXPECT_EQ(Fetch<ToRelease>().bid(), nullptr);
 }
 
-TEST_F(LockMachineReleaseTest, CancelIsRepeatedUntilItIsAnswered) {
-  Waiter& waiter = Acquire();
-  const Send send = Fetch<ToAcquire>();
-  GiveUp(waiter, State::kStopped);
-  EXPECT_EQ(waiter.state, State::kStopped);
-  const Send cancel = Fetch<ToCancel>();
-  EXPECT_TRUE(cancel.leaves_tombstone());
-  Hear(cancel, Silence());
-  Hear(send, Silence());
-  PassTo(machine().next_send());
-  Hear(Fetch<ToCancel>(), Cancelled());
-  EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineReleaseTest, NothingIsOwedForABidThatWasNeverSent) {
-  Waiter& waiter = Acquire();
-  GiveUp(waiter, State::kStopped);
-  EXPECT_TRUE(machine().idle());
-  Waiter& refused = Acquire();
-  Hear(Fetch<ToAcquire>(), Silence(/*may_have_executed=*/false));
-  GiveUp(refused, State::kStopped);
-  EXPECT_TRUE(machine().idle());
-}
-
 TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
@@ -273,13 +185,6 @@ TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   EXPECT_TRUE(Quiet());
   machine().OnReconnected(now());
   Hear(Fetch<ToRelease>(), ReleasedThen());
-}
-
-TEST_F(LockMachineReleaseTest, HoldByLockThatNobodyCanUnlockIsReleased) {
-  Hold({.face = Face::kStd});
-  ReleaseStd();
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
@@ -315,16 +220,6 @@ TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
   EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
 }
 
-TEST_F(LockMachineReleaseTest, UnusedTokensAreGivenBackWithTheRelease) {
-  auto [holder, other] = Contended({}, {.thread = 2});
-  Release(holder->hold);
-  EXPECT_EQ(other->state, State::kGranted);
-  Release(other->hold);
-  const Send release = Fetch<ToRelease>();
-  EXPECT_EQ(As<ToRelease>(release).last_used, kToken + 1);
-  EXPECT_EQ(As<ToRelease>(release).last_reserved, kToken + 4095);
-}
-
 TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
   Waiter& waiter = Hold();
   Pass(kThird);
@@ -355,20 +250,6 @@ TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
   // The server has forgotten the hold, but knows of no tombstone yet.
   Hear(Fetch<ToRelease>(), NotHeld());
   EXPECT_TRUE(machine().idle());
-}
-
-TEST_F(LockMachineReleaseTest, ReleaseIsFetchedByItsOwnThreadWhateverElseIsDue) {
-  Waiter& first = Hold();
-  Release(first.hold);
-  Waiter& second = Acquire({.thread = 2});
-  GiveUp(second, State::kStopped);
-  EXPECT_FALSE(machine().NextSendOf(first.hold + 100, now()).has_value());
-  const std::optional<Send> release = machine().NextSendOf(first.hold, now());
-  ASSERT_TRUE(release.has_value());
-  EXPECT_TRUE(std::holds_alternative<ToRelease>(release->what));
-  EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is under way";
-  Hear(*release, ReleasedThen());
-  EXPECT_FALSE(machine().NextSendOf(first.hold, now()).has_value()) << "it is settled";
 }
 
 TEST_F(LockMachineReleaseTest, AcquireTakesAPostponedReleaseAlong) {

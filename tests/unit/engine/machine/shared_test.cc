@@ -66,15 +66,6 @@ TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
   EXPECT_EQ(Acquire({.thread = 4}).state, State::kWaiting);
 }
 
-TEST_F(SharedMachineTest, WhereTheServerSaysThatAWriterWaitsNobodyJoins) {
-  Read(1);
-  Pass(kWindow);
-  Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch<ToRenew>(), HeldWith(1));
-  EXPECT_EQ(second.state, State::kElsewhere);
-  EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
-}
-
 TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
   Read(1);
   Waiter& second = Acquire({.thread = 2, .local_window = absl::ZeroDuration()});
@@ -138,56 +129,6 @@ TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   EXPECT_EQ(first.state, State::kGranted);
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_NE(first.hold, second.hold);
-}
-
-TEST_F(SharedMachineTest, OneBidIsForOneLease) {
-  Acquire({.thread = 1});
-  EXPECT_EQ(Acquire({.thread = 2, .lease = absl::Seconds(9)}).state, State::kElsewhere);
-  EXPECT_EQ(Acquire({.thread = 3, .manual = true}).state, State::kElsewhere);
-}
-
-TEST_F(SharedMachineTest, NobodyJoinsAManualHoldOrOneOfAnotherLease) {
-  Read(1);
-  EXPECT_EQ(Acquire({.thread = 2, .lease = absl::Seconds(9)}).state, State::kElsewhere);
-  EXPECT_EQ(Acquire({.thread = 3, .manual = true}).state, State::kElsewhere);
-}
-
-TEST_F(SharedMachineTest, ReadersWhoCameToJoinAHoldThatEndsGetOneOfTheirOwn) {
-  const Waiter& first = Read(1);
-  Pass(kWindow);
-  Waiter& second = Acquire({.thread = 2});
-  const Send probe = Fetch<ToRenew>();
-  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
-  const Send release = Fetch<ToRelease>();
-  EXPECT_EQ(release.bid(), nullptr) << "readers never queue with a release";
-  const Send bid = Fetch<ToAcquire>();
-  EXPECT_NE(bid.grant, release.grant);
-  Hear(probe, HeldWith(0));
-  EXPECT_EQ(second.state, State::kWaiting);
-  Hear(release, ReleasedThen());
-  Hear(bid, Granted());
-  EXPECT_EQ(second.state, State::kGranted);
-}
-
-TEST_F(SharedMachineTest, AReadOfThisClientThatEndsIsNoReasonToCallTheLockBusy) {
-  const Waiter& first = Read(1);
-  Pass(kWindow);
-  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Fetch<ToRenew>();
-  Pass(absl::Milliseconds(1));
-  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
-  EXPECT_FALSE(machine().KnowsWhy(second));
-  GiveUp(second);
-  EXPECT_EQ(second.state, State::kFailed);
-}
-
-TEST_F(SharedMachineTest, HoweverManyLoseAHoldEachIsToldWhoAsksLate) {
-  const Waiter& first = Read(1);
-  for (uint64_t thread = 2; thread <= 400; ++thread) Acquire({.thread = thread});
-  Pass(kValid - kLead);
-  Expire();
-  EXPECT_EQ(effects().losses.size(), 400);
-  EXPECT_TRUE(first.view->Lost(now()).stop_requested());
 }
 
 TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {

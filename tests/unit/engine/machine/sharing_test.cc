@@ -11,16 +11,6 @@ class PermitMachineTest : public LockMachineTest {
   static Answer Permitted() { return Granted(0, kLease, 0); }
 };
 
-TEST_F(PermitMachineTest, AsksForAsManyAsAreWanted) {
-  Acquire({.permits = 3, .capacity = 8});
-  const Send send = Fetch<ToAcquire>();
-  EXPECT_EQ(BidOf(send).block, 3U);
-  EXPECT_EQ(BidOf(send).terms.capacity, 8U);
-  Hear(send, Silence());
-  Pass(kThird);
-  EXPECT_EQ(BidOf(Fetch<ToAcquire>()).block, 3U);
-}
-
 TEST_F(PermitMachineTest, GivesNoTokensBack) {
   Waiter& waiter = Acquire({.permits = 3});
   Hear(Fetch<ToAcquire>(), Permitted());
@@ -43,16 +33,6 @@ TEST_F(PermitMachineTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_EQ(waiter.failure.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Fetch<ToCancel>().grant, send.grant);  // it may be queued again
-}
-
-TEST_F(PermitMachineTest, AChangeThatCrossesAHeartbeatIsAskedForAgain) {
-  Queue({.permits = 3});
-  Pass(kThird);
-  const Send heartbeat = Fetch<ToAcquire>();
-  machine().OnForced(heartbeat.grant, now());
-  EXPECT_TRUE(Quiet());
-  Hear(heartbeat, Queued());
-  EXPECT_EQ(Fetch<ToAcquire>().grant, heartbeat.grant);
 }
 
 }  // namespace

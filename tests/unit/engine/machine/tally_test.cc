@@ -44,18 +44,6 @@ TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
   EXPECT_EQ(Counted().held_for.sum, absl::Milliseconds(7));
 }
 
-TEST_F(TallyMachineTest, WhatThreadsPassOnIsCountedAsSuch) {
-  auto [holder, other] = Contended({}, {.thread = 2});
-  Pass(absl::Milliseconds(1));
-  Release(holder->hold);
-  EXPECT_EQ(Counted().acquired, 2);
-  EXPECT_EQ(Counted().passed_on, 1);
-  EXPECT_EQ(Counted().released, 1);
-  EXPECT_EQ(Counted().waited.sum, absl::Milliseconds(1));
-  ReleaseAtServer(*other);
-  EXPECT_EQ(Counted().held, 0);
-}
-
 TEST_F(TallyMachineTest, TakingItAgainIsNoHoldOfItsOwn) {
   Make({.reentrant = true, .counts = true});
   Waiter& holder = Hold();
@@ -96,21 +84,6 @@ TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   EXPECT_EQ(Counted().waited.count(), 1);
 }
 
-TEST_F(TallyMachineTest, SilenceAndRefusalsAreFailuresOfThoseWhoDoNotWait) {
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Silence());
-  GiveUp(waiter);
-  EXPECT_EQ(Counted().failed, 1);
-  Pass(absl::Seconds(30));
-  machine().Expire(now(), const_cast<Effects&>(effects()));
-  Acquire({.thread = 2});
-  while (const auto send = Next()) {
-    Hear(*send, Refusal(absl::PermissionDeniedError("no")));
-  }
-  EXPECT_EQ(Counted().failed, 2);
-  EXPECT_EQ(Counted().busy, 0);
-}
-
 TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
   Waiter& holder = Hold();
   Pass(kValid);
@@ -140,30 +113,6 @@ TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
   EXPECT_EQ(Counted().lost, 0);
 }
 
-TEST_F(TallyMachineTest, AReleaseThatFindsNothingHasFailed) {
-  Waiter& holder = Hold();
-  Release(holder.hold);
-  Hear(Fetch<ToRelease>(), NotHeld());
-  EXPECT_EQ(machine().Outcome(holder.hold).kind, Kind::kLost);
-  EXPECT_EQ(Counted().released, 0);
-  EXPECT_EQ(Counted().releases_failed, 1);
-  EXPECT_EQ(Counted().lost, 0);
-}
-
-TEST_F(TallyMachineTest, AReleaseThatNobodyAsksForAnyMoreFailsOnlyWhenItsLeaseIsOver) {
-  Waiter& holder = Hold();
-  Release(holder.hold);
-  Hear(Fetch<ToRelease>(), Silence());
-  machine().Forget(holder.hold);
-  EXPECT_EQ(Counted().releases_failed, 0);
-  EXPECT_EQ(Counted().releasing, 1);
-  Pass(2 * kLease);
-  EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Counted().releasing, 0);
-  EXPECT_EQ(Counted().released, 0);
-  EXPECT_EQ(Counted().releases_failed, 1);
-}
-
 TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
@@ -188,25 +137,6 @@ TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThe
   ASSERT_EQ(effects().notices.size(), 1U);
   EXPECT_EQ(effects().notices[0].token, holder->token);
   EXPECT_EQ(Counted().releases_failed, 1);
-}
-
-TEST_F(TallyMachineTest, ALostHoldIsNotCountedAgainWhereItsReleaseIsRefused) {
-  Hold();
-  Pass(kLease);
-  Expire();
-  Hear(Fetch<ToRelease>(), Refusal(absl::PermissionDeniedError("NOPERM")));
-  EXPECT_THAT(Notices(), ::testing::IsEmpty());
-  EXPECT_EQ(Counted().lost, 1);
-  EXPECT_EQ(Counted().releases_failed, 0);
-}
-
-TEST_F(TallyMachineTest, AHoldThatNobodyCanReleaseAnyMoreIsReleased) {
-  Hold({.face = Face::kStd});
-  ReleaseStd();
-  EXPECT_EQ(Counted().releasing, 1);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  EXPECT_EQ(Counted().released, 1);
-  EXPECT_EQ(Counted().held, 0);
 }
 
 }  // namespace

@@ -77,18 +77,6 @@ TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
   EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
 }
 
-TEST_F(LockMachineTurnTest, RestingLockGoesBackForOtherTerms) {
-  Waiter& holder = ComesAgain();
-  Release(holder.hold);
-  Want manual = OfThread(1);
-  manual.manual = true;
-  Waiter& other = Acquire(manual);
-  EXPECT_EQ(other.state, State::kWaiting);
-  const Send release = Fetch<ToRelease>();
-  ASSERT_NE(release.bid(), nullptr) << "asked for in the same script";
-  EXPECT_TRUE(release.bid()->terms.manual);
-}
-
 TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
@@ -99,28 +87,6 @@ TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
   EXPECT_EQ(tried.state, State::kWaiting) << "the lock is this client's own";
   Hear(Fetch<ToRelease>(), ReleasedThen(BidBusy()));
   EXPECT_EQ(tried.state, State::kBusy);
-}
-
-TEST_F(LockMachineTurnTest, RestingLockWhoseLeaseEndsIsNobodysLoss) {
-  Waiter& holder = ComesAgain();
-  Release(holder.hold);
-  PassTo(machine().next_expiry());
-  Expire();
-  EXPECT_TRUE(effects().losses.empty());
-  Fetch<ToRelease>();
-  EXPECT_EQ(Acquire(OfThread(1)).state, State::kWaiting);
-}
-
-TEST_F(LockMachineTurnTest, GrantByReplyIsAClaimToo) {
-  Waiter& first = Acquire(OfThread(1));
-  Release((Hear(Fetch<ToAcquire>(), Granted(/*others=*/0)), first).hold);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  Waiter& again = Acquire(OfThread(1));
-  const Send bid = Fetch<ToAcquire>();
-  EXPECT_TRUE(BidOf(bid).claims);
-  Hear(bid, Granted(/*others=*/1, kClaim));
-  EXPECT_EQ(Release(again.hold).kind, Kind::kDone) << "it rests";
-  EXPECT_LT(machine().next_expiry(), now() + kClaim);
 }
 
 // Otherwise it would stay taken for a lease if this process ends.
@@ -158,15 +124,6 @@ TEST_F(LockMachineTurnTest, OtherLeasesAreWholeFromTheStart) {
     Acquire(want);
     EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).claims);
   }
-}
-
-TEST_F(LockMachineTurnTest, TurnEndsWhereTokensDo) {
-  uint64_t hold = ComesAgain().hold;
-  for (int i = 1; i < 4096; ++i) {
-    ASSERT_EQ(Release(hold).kind, Kind::kDone) << i;
-    hold = Acquire(OfThread(1)).hold;
-  }
-  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
 }
 
 }  // namespace

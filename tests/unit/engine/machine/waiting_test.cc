@@ -6,15 +6,6 @@ namespace {
 
 using LockMachineWaitingTest = LockMachineTest;
 
-TEST_F(LockMachineWaitingTest, TryOfASilentServerAsksAgain) {
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Silence());
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  PassTo(machine().next_send());
-  Hear(Fetch<ToAcquire>(), Granted());
-  EXPECT_EQ(waiter.state, State::kGranted);
-}
-
 TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
   Hear(Fetch<ToAcquire>(), Silence());
@@ -22,15 +13,6 @@ TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
   EXPECT_EQ(Fetch<ToCancel>().leaves_tombstone(), true);
-}
-
-TEST_F(LockMachineWaitingTest, TryWhileThisClientHasItOrIsQueuedIsRefusedAtOnce) {
-  Hold();
-  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
-  Make({});
-  Queue();
-  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
-  EXPECT_TRUE(Quiet());
 }
 
 TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
@@ -209,20 +191,6 @@ TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered)
   EXPECT_EQ(endless.state, State::kFailed);
 }
 
-TEST_F(LockMachineWaitingTest, SilenceThatACallHasMetElsewhereBeginsTheOutage) {
-  Make({.unreachable_after = absl::Seconds(2)});
-  Waiter& waiter = Acquire();
-  const base::Instant met = now();
-  waiter.silent_since = met;
-  Pass(absl::Seconds(1));
-  Hear(Fetch<ToAcquire>(), Silence());
-  EXPECT_EQ(machine().GivesUpAt(waiter, now()), met + absl::Seconds(2));
-  Pass(absl::Milliseconds(500));
-  Hear(Fetch<ToAcquire>(), Queued());
-  EXPECT_GT(machine().GivesUpAt(waiter, now()), now() + absl::Seconds(2))
-      << "it has answered since";
-}
-
 TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
   Waiter& waiter = Queue();
   Pass(kThird);
@@ -263,15 +231,6 @@ TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
   Fetch<ToRelease>();
   GiveUp(*other);
   EXPECT_EQ(other->state, State::kBusy);
-}
-
-TEST_F(LockMachineWaitingTest, NextOfEqualTermsInheritsTheBid) {
-  Waiter& head = Queue({.patience = Patience::kBounded});
-  Waiter& next = Acquire({.thread = 2});
-  GiveUp(head);
-  EXPECT_TRUE(Quiet());
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  EXPECT_EQ(next.state, State::kGranted);
 }
 
 TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {

@@ -16,12 +16,6 @@ class WillQueueTest : public LockMachineTest {
   }
 };
 
-TEST_F(WillQueueTest, TheFirstBidBehindAHandOver) {
-  HandOver(1);
-  Acquire();
-  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::Microseconds(200)) << "it has not waited yet";
-}
-
 TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
   Waiter& waiter = Acquire();
   const Send bid = Fetch<ToAcquire>();
@@ -36,31 +30,27 @@ TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
   EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::Microseconds(800));
 }
 
-TEST_F(WillQueueTest, NotWhereNobodyWaited) {
-  HandOver(0);
-  Acquire();
-  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
-}
-
-TEST_F(WillQueueTest, NotWhereTheNextMayHaveReleasedItSince) {
-  HandOver(1);
-  Pass(absl::Microseconds(60));
-  Acquire();
-  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
-}
-
-TEST_F(WillQueueTest, NotATryWhoseAnswerIsWhatMatters) {
-  HandOver(1);
-  Acquire({.patience = Patience::kNone});
-  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
-}
-
-TEST_F(WillQueueTest, NotARepeat) {
-  HandOver(1);
-  Acquire();
-  Hear(Fetch<ToAcquire>(), Silence());
-  PassTo(machine().next_send());
-  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::ZeroDuration());
+TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
+  struct Case {
+    int64_t others = 1;
+    absl::Duration later = absl::ZeroDuration();
+    Patience patience = Patience::kEndless;
+    bool repeats = false;
+    absl::Duration unread_for = absl::ZeroDuration();
+  };
+  for (const Case& c : {Case{.unread_for = absl::Microseconds(200)}, Case{.others = 0},
+                        Case{.later = absl::Microseconds(60)}, Case{.patience = Patience::kNone},
+                        Case{.repeats = true}}) {
+    Make({});
+    HandOver(c.others);
+    Pass(c.later);
+    Acquire({.patience = c.patience});
+    if (c.repeats) {
+      Hear(Fetch<ToAcquire>(), Silence());
+      PassTo(machine().next_send());
+    }
+    EXPECT_EQ(Fetch<ToAcquire>().unread_for, c.unread_for);
+  }
 }
 
 // The grant comes first, and the answer is read afterwards.
