@@ -90,6 +90,10 @@ class LockScriptsFixture : public ::testing::Test {
     return reply;
   }
 
+  // A reply, and the notes that came with it.
+  using Noted = std::pair<std::string, std::string>;
+  Noted Said(std::string reply) const { return {std::move(reply), notes_}; }
+
   // The words of a reply; numbers as such, except that tokens and tickets stay text.
   static redis::Reply Split(redis::Reply reply) {
     if (reply.type != redis::Reply::Type::kString) return reply;

@@ -212,15 +212,6 @@ class LockTokens : public LockContract {};
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockTokens, ::testing::ValuesIn(KindsWithTokens()),
                          NameOfKind);
 
-TEST_P(LockTokens, OfARepeatedAcquireAreTheSame) {
-  Request request = Of('a');
-  request.block = 8;
-  const int64_t token = Token(request);
-  EXPECT_EQ(Acquire(request), absl::StrCat("[\"granted\", \"", token, "\", 30000, 0]"));
-  EXPECT_EQ(Token(For(1000, request)), token);
-  EXPECT_EQ(StoredFence(), token + 7);
-}
-
 TEST_P(LockTokens, GrowThroughFlushesAndAFenceInTheFuture) {
   int64_t last = 0;
   for (int i = 1; i <= 50; ++i) {
@@ -267,14 +258,6 @@ TEST_P(LockTokens, AreNotMadeFromAFenceThatIsNone) {
 }
 
 // A release by a client of which another thread wants the lock: that is queued behind the others.
-
-TEST_P(LockTokens, OfARequeueThatComesAfterItsCancelLeaveNoGhost) {
-  Take(Of('a'));
-  Cancel(Of('a', 2), 5000);
-  EXPECT_EQ(ReleaseAndQueue(Of('a'), Of('a', 2)).DebugString(), "[\"released\", \"gone\"]");
-  EXPECT_EQ(Owner(), "");
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
 
 TEST_P(LockTokens, OfARequeueAreForThoseBeforeIt) {
   Ear ear(*server_, Channel('b'));

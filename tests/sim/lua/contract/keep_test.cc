@@ -52,16 +52,6 @@ TEST_P(LockKeepers, AreCalledByTheFirstThatIsQueuedAndByItsHeartbeats) {
   EXPECT_EQ(ear.Hear(), "");
 }
 
-TEST_P(LockKeepers, AreCalledByAWaiterThatIsNoPlainOne) {
-  Ear ear(*server_, Channel('a'));
-  const Request kept = Kept(Of('a'));
-  Take(kept);
-  Request listening = Of('b');
-  listening.listen = true;
-  EXPECT_EQ(Outcome(listening), "queued");
-  EXPECT_EQ(ear.Hear(), Wanted(kept));
-}
-
 TEST_P(LockKeepers, AreCalledOnAChannelLikeTheCallers) {
   Ear ear(*server_, "redlatch:{tag}:" + std::string(32, 'a'));
   const Request kept = Kept(Of('a'));
@@ -86,15 +76,6 @@ TEST_P(LockKeepers, AreCalledByATryThatSaysSo) {
   EXPECT_EQ(Waiting().size(), 0);
 }
 
-TEST_P(LockKeepers, AreNotCalledForAHoldThatMayNotBeKept) {
-  Ear ear(*server_, Channel('a'));
-  Take(Of('a'));
-  EXPECT_EQ(Outcome(Of('b')), "queued");
-  EXPECT_EQ(Outcome(Again(Of('b'))), "queued");
-  EXPECT_EQ(Outcome(Calling(Of('c'))), "busy");
-  EXPECT_EQ(ear.Hear(), "");
-}
-
 TEST_P(LockKeepers, AreToldByARenewalHowManyWait) {
   Ear ear(*server_, Channel('a'));
   const Request kept = Kept(Of('a'));
@@ -104,13 +85,6 @@ TEST_P(LockKeepers, AreToldByARenewalHowManyWait) {
   Ask(Of('b'));
   Ask(Of('c'));
   EXPECT_EQ(RenewWords(kept).at(1), "2");
-}
-
-TEST_P(LockKeepers, AreToldByARenewalThatTheyAreDeaf) {
-  const Request kept = Kept(Of('a'));
-  Take(kept);
-  RenewWords(kept);
-  EXPECT_EQ(notes_, "deaf");
 }
 
 TEST_P(LockKeepers, OwnTheTokensUpToTheEndOfTheirHold) {
@@ -143,18 +117,6 @@ TEST_P(LockKeepers, ThatHeardOfNoRenewalLeaveNoTokenAheadOfTheClock) {
   EXPECT_EQ(Release(kept, /*used=*/first, /*reserved=*/0), kReleased);
   EXPECT_GE(StoredFence(), first);
   EXPECT_LE(StoredFence(), ServerMicros());
-  EXPECT_GT(Token(Of('b')), first);
-  EXPECT_LE(StoredFence(), ServerMicros());
-}
-
-// Both an acquire and a renewal are unanswered.
-TEST_P(LockKeepers, LeaveNoTokenAheadOfTheClockWhenReleasedWithATombstone) {
-  Ear ear(*server_, Channel('a'));
-  const Request kept = Kept(Of('a'));
-  const int64_t first = Token(kept);
-  RenewWords(kept);
-  EXPECT_EQ(Release(kept, /*used=*/first, /*reserved=*/0, /*gone_ms=*/1000), kReleased);
-  EXPECT_GE(StoredFence(), first);
   EXPECT_GT(Token(Of('b')), first);
   EXPECT_LE(StoredFence(), ServerMicros());
 }
@@ -207,16 +169,6 @@ TEST_P(LockKeepers, GetNoTokensWhenRenewedAfterASecondGrant) {
   EXPECT_EQ(StoredFence(), second);
 }
 
-// The grant was renewed, and its acquire is repeated.
-TEST_P(LockKeepers, RepeatTheirFirstTokenForARepeatedAcquire) {
-  Ear ear(*server_, Channel('a'));
-  Request kept = Kept(Of('a'));
-  kept.block = 16;
-  const int64_t first = Token(kept);
-  RenewWords(kept);
-  EXPECT_EQ(Token(Again(kept)), first);
-}
-
 TEST_P(LockKeepers, OwnTheTokensUpToTheLaterEndWhenRenewedTwice) {
   Ear ear(*server_, Channel('a'));
   const Request kept = Kept(Of('a'));
@@ -244,39 +196,6 @@ TEST_P(LockOwners, GiveBackNoTokensOfALaterGrantWhenReleasedLate) {
   EXPECT_EQ(Release(later, /*used=*/its_last - 1, /*reserved=*/its_last), kReleased);
   EXPECT_EQ(Release(older, first, /*reserved=*/0), kReleased);
   EXPECT_GE(StoredFence(), its_last - 1);
-}
-
-// A client asks anew before the server has executed its last release.
-TEST_P(LockOwners, AreCalledForTheLastOfTheirGrants) {
-  Ear ear(*server_, Channel('a'));
-  const Request older = Kept(Of('a', 1));
-  const Request later = Kept(Of('a', 2));
-  Take(older);
-  Take(later);
-  EXPECT_EQ(Release(older), kReleased);
-  EXPECT_EQ(Outcome(Of('b')), "queued");
-  EXPECT_EQ(ear.Hear(), Wanted(later));
-  EXPECT_EQ(Outcome(Calling(Of('c'))), "busy");
-  EXPECT_EQ(ear.Hear(), absl::StrCat("tried ", later.hold, " ", name_));
-}
-
-TEST_P(LockKeepers, ThatVanishLeaveNoTokenAheadOfTheClock) {
-  Ear ear(*server_, Channel('a'));
-  const Request kept = For(100, Kept(Of('a')));
-  Take(kept);
-  RenewWords(kept);
-  const int64_t reserved = StoredFence();
-  AwaitExpiry(name_);
-  const int64_t next = Token(Of('b'));
-  EXPECT_GT(next, reserved);
-  EXPECT_LE(next, ServerMicros());
-}
-
-TEST_P(LockKeepers, WhoseHoldIsGoneAreToldSoAndOwnNoTokens) {
-  Take(Of('b'));
-  const int64_t fence = StoredFence();
-  EXPECT_EQ(Renew(Kept(Of('a'))), kNotHeld);
-  EXPECT_EQ(StoredFence(), fence);
 }
 
 }  // namespace

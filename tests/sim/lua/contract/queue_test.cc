@@ -32,16 +32,6 @@ TEST_P(LockQueue, RefusesWhoDoesNotWaitAndTakesTheOthersInOrder) {
   EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('b')));
 }
 
-TEST_P(LockQueue, KeepsThePlaceOfARepeat) {
-  Take(Of('a'));
-  const std::string ticket = Ask(Of('b')).elements[3].text;
-  Ask(Of('c'));
-  EXPECT_EQ(Ask(Of('b')).elements[3].text, ticket);
-  server_->Command({"HDEL", Waiters(), Hold('b')});
-  EXPECT_EQ(Ask(Of('b')).elements[3].text, ticket) << "its record was lost";
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
-}
-
 TEST_P(LockQueue, HandsOverToTheFirstLiveWaiterAndTellsIt) {
   Take(Of('a'));
   Request b = For(12345, Of('b'));
@@ -87,19 +77,6 @@ TEST_P(LockQueue, CrashedWaitersAreForgottenWhileTheLockIsHeld) {
   EXPECT_EQ(Owner(), Hold('a'));
 }
 
-TEST_P(LockQueue, AWaiterForAClaimIsNotForgottenBetweenHeartbeats) {
-  Take(Of('a'));
-  Ask(Of('b'));
-  Ask(For(2000, Of('c')));  // as with a turn: its heartbeats are those of its lease
-  std::string record = Record(Hold('c'));
-  const size_t size = record.find(' ');
-  const std::string before = absl::StrCat(std::stoll(record.substr(0, size)) - 9'000'000);
-  SetRecord(Hold('c'), record.replace(0, size, before));
-  server_->Command({"PEXPIRE", Waiters(), "20000"});  // b looks for crashed waiters
-  Ask(Again(Of('b')));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
-}
-
 TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
   Ear ear(*server_, Channel('b'));
   for (const std::string ticket : {"1", "9000000000000000"}) {
@@ -129,31 +106,6 @@ TEST_P(LockQueue, IsKeptForTheSlowestHeartbeat) {
   Ask(Again(Beating(10, Of('d'))));
   EXPECT_GT(Pttl(Auxiliary(kind_.queues[0])), 29000);
   EXPECT_GT(Pttl(Waiters()), 29000);
-}
-
-TEST_P(LockQueue, OfTicketsKeepsTheOlderAndOfAttemptsTheLarger) {
-  Ear c(*server_, Channel('c'));
-  Take(Of('a'));
-  Ask(Of('b'));
-  Request c1 = Of('c');
-  c1.attempt = 10;
-  Ask(c1);
-  c1.attempt = 1;
-  EXPECT_EQ(Ask(c1).elements[2].integer, 1) << "the first attempt, late";
-  c1.attempt = 9;
-  c1.ticket = "5";
-  EXPECT_EQ(Ask(c1).elements[2].integer, 0);
-  c1.ticket = "1999999999000000";
-  EXPECT_EQ(Ask(c1).elements[3].integer, 5);
-  Release(Of('a'));
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + c1.hold + " 10 "));
-}
-
-TEST_P(LockQueue, TakesNobodyWhoseRecordCannotBeWritten) {
-  Take(Of('a'));
-  server_->Command({"SET", Waiters(), "x", "PX", "30000"});
-  ExpectRefused(Waiters(), "WRONGTYPE", {Acquire(Of('b'))});
-  EXPECT_EQ(server_->Integer({"EXISTS", Auxiliary(kind_.queues[0])}), 0);
 }
 
 }  // namespace

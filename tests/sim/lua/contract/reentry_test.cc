@@ -12,27 +12,6 @@ class LockReentry : public LockContract {
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockReentry, ::testing::Values(ReentrantKind(), WriteKind()),
                          NameOfKind);
 
-TEST_P(LockReentry, ARepeatKeepsItsTokenThoughItsOwnerReservedOthersSince) {
-  const int64_t token = Token(Of('a'));
-  EXPECT_GT(Token(Of('a', 2)), token);
-  EXPECT_EQ(Token(Of('a')), token);
-  EXPECT_EQ(Count(Of('a').owner), "2");
-  EXPECT_EQ(Release(Of('a', 2)), kReleased);
-  EXPECT_EQ(Renew(Of('a')), kHeld);
-  EXPECT_EQ(Release(Of('a')), kReleased);
-  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << "the fence";
-}
-
-TEST_P(LockReentry, AnOwnerThatItsUserNamedHasOneTokenInAllClients) {
-  const int64_t token = Token(Job('a'));
-  EXPECT_EQ(Token(Job('b')), token);
-  Release(Job('a'));
-  EXPECT_EQ(Token(Job('c')), token);
-  Release(Job('b'));
-  Release(Job('c'));
-  EXPECT_GT(Token(Job('b', 2)), token);
-}
-
 TEST_P(LockReentry, OneOwnerInTwoClientsHoldsTwiceAndFreesItWithTheLast) {
   Ear ear(*server_, Channel('c'));
   const int64_t first = Token(Job('a'));
@@ -62,18 +41,6 @@ TEST_P(LockReentry, AHoldOfTwoExpiresAloneAndIsPurged) {
   EXPECT_GT(Pttl(name_), 29000);
 }
 
-TEST_P(LockReentry, TheKeyExpiresWithTheLongestHoldThatIsLeft) {
-  const Request brief = For(5000, Job('a'));
-  Token(Job('b'));
-  Token(brief);
-  EXPECT_GT(Pttl(name_), 29000) << "shortened by a shorter lease";
-  EXPECT_EQ(Renew(brief), kHeld);
-  EXPECT_GT(Pttl(name_), 29000);
-  Release(Job('b'));
-  EXPECT_LE(Pttl(name_), 5001);
-  EXPECT_EQ(Renew(brief), kHeld);
-}
-
 TEST_P(LockReentry, ALockWhoseHoldsHaveAllExpiredIsFreeThoughItsKeyIsThere) {
   Token(Of('b'));
   Token(Of('b', 2));
@@ -82,15 +49,6 @@ TEST_P(LockReentry, ALockWhoseHoldsHaveAllExpiredIsFreeThoughItsKeyIsThere) {
             absl::StrCat("[\"", kind_.stored, "\", \"", StoredFence(), "\", [], 0, [], 0]"));
   EXPECT_EQ(Outcome(Of('c')), "granted");
   EXPECT_FALSE(Holds(Hold('b')));
-}
-
-TEST_P(LockReentry, AnAcquireThatComesAfterItsReleaseJoinsNoOtherHold) {
-  Token(Job('b'));
-  Token(Job('c'));
-  Release(Job('b'), 0, 0, 5000);
-  EXPECT_EQ(Outcome(Job('b')), "gone");
-  EXPECT_EQ(Count(kJob), "1");
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 TEST_P(LockReentry, ACancelEndsOneHoldAndGivesBackOnlyItsOwnTokens) {
@@ -106,20 +64,6 @@ TEST_P(LockReentry, ACancelEndsOneHoldAndGivesBackOnlyItsOwnTokens) {
   EXPECT_EQ(ear.Hear(), "");
   EXPECT_EQ(Cancel(b), kPassedOn);
   EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('c')));
-}
-
-TEST_P(LockReentry, ARequeueWhileTheOwnerHoldsElsewhereIsGrantedOrQueued) {
-  Token(Job('a'));
-  Token(Job('b'));
-  redis::Reply reply = ReleaseAndQueue(Job('a'), Job('a', 2));
-  EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
-  EXPECT_EQ(Count(kJob), "2");
-  reply = ReleaseAndQueue(Job('a', 2), Of('a', 3));
-  EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
-  EXPECT_EQ(Count(kJob), "1");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
-  EXPECT_EQ(First(ReleaseAndQueue(Job('a', 2), Of('a', 4))), "not_held");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
 }
 
 TEST_P(LockReentry, ARequeueWhoseNewGrantExistsIsARepeat) {
@@ -202,8 +146,7 @@ TEST_P(LockReentry, AGrantByReplyAdmitsTheOwnersWaiters) {
   Ask(Job('c'));
   Ask(Claiming(2000, Job('b')));
   Expire(name_);
-  EXPECT_EQ(Outcome(Again(Job('c'))), "granted");
-  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(Said(Outcome(Again(Job('c')))), Noted("granted", "look 2000"));
   EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
   EXPECT_EQ(c.Hear(), "");
   EXPECT_EQ(Count(kJob), "2");
@@ -216,28 +159,12 @@ TEST_P(LockReentry, ANewRequestEntersIfItsOwnersWaiterIsNext) {
   Ask(Claiming(2000, Job('b')));
   Ask(Job('c'));
   Expire(name_);
-  EXPECT_EQ(Outcome(Impatient(Job('d'))), "granted");
-  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_EQ(Said(Outcome(Impatient(Job('d')))), Noted("granted", "look 30000"));
   EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
   EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
   EXPECT_EQ(Count(kJob), "3");
   EXPECT_EQ(Token(Job('d')), Token(Job('b')));
   EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_P(LockReentry, CancelAndForcedReleaseAdmitAllWaitersOfAnOwner) {
-  for (const bool forced : {false, true}) {
-    Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-    Token(Of('a'));
-    Ask(Job('b'));
-    Ask(Job('c'));
-    forced ? ForceRelease() : Cancel(Of('a'));
-    EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
-    EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
-    EXPECT_EQ(Count(kJob), "2");
-    Release(Job('b'));
-    Release(Job('c'));
-  }
 }
 
 TEST_P(LockReentry, BothKeysAgreeIfAnotherJoinsInTheLastMillisecond) {
@@ -250,24 +177,6 @@ TEST_P(LockReentry, BothKeysAgreeIfAnotherJoinsInTheLastMillisecond) {
     EXPECT_EQ(server_->Integer({"ZCARD", Auxiliary("holds")}), std::atoi(count.c_str()));
     server_->Command({"DEL", name_, Auxiliary("holds")});
   }
-}
-
-TEST_P(LockReentry, AForcedReleaseTellsEachClientAndHandsOver) {
-  Ear a(*server_, Channel('a')), b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Token(Job('a'));
-  Token(Job('b'));
-  Ask(Of('c'));
-  const std::string reply = ForceRelease();
-  EXPECT_THAT(reply, StartsWith("[\"released\", "));
-  EXPECT_THAT(reply, HasSubstr(Hold('a')));
-  EXPECT_THAT(reply, HasSubstr(Hold('b')));
-  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
-  EXPECT_EQ(b.Hear(), "forced " + Hold('b') + " " + name_);
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_EQ(Renew(Job('a')), kNotHeld);
-  EXPECT_EQ(Release(Job('a')), kNotHeld);
-  EXPECT_EQ(Release(Of('c')), kReleased);
-  EXPECT_EQ(ForceRelease(), kFree);
 }
 
 TEST_P(LockReentry, InspectShowsEachHoldAndTheWaiters) {

@@ -68,15 +68,6 @@ TEST_F(LatchLostCountsTest, HeartbeatsTellHowManyHaveCounted) {
   EXPECT_EQ(Missing(), "");
 }
 
-TEST_F(LatchLostCountsTest, ACountKnowsWhenItCountedHoweverOftenItIsRepeated) {
-  CountTwo();
-  EXPECT_LT(std::stoll(first_), std::stoll(second_));
-  CountDown("one");
-  EXPECT_EQ(when_, first_);
-  EXPECT_EQ(Repeat("one", first_), "1");
-  EXPECT_EQ(when_, first_);
-}
-
 TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem) {
   CountTwo();
   Lose("two");
@@ -139,15 +130,6 @@ TEST_F(LatchLostCountsTest, ANewCountDoesNotStandForOneThatIsMissing) {
   EXPECT_THAT(Missing(), StartsWith(told_));
   EXPECT_EQ(Outcome(Knowing(absl::StrCat("1 ", first_), 'c')), "queued");
   EXPECT_THAT(Missing(), StartsWith(told_)) << "who knows less changes nothing";
-}
-
-TEST_F(LatchLostCountsTest, ARepeatThatWasReceivedDoesNotLetTheLatchLiveLonger) {
-  CountTwo();
-  server_->Command({"PEXPIRE", name_, "5000"});
-  server_->Command({"PEXPIRE", Counted(), "5000"});
-  EXPECT_EQ(Repeat("one", first_), "1");
-  EXPECT_LE(Pttl(name_), 5000);
-  EXPECT_LE(Pttl(Counted()), 5000);
 }
 
 TEST_F(LatchLostCountsTest, AHeartbeatFindsLossesOutWhenMemoryIsFull) {

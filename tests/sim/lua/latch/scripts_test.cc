@@ -16,16 +16,6 @@ TEST_F(LatchScriptsTest, TheFirstMakesItAsAHashThatSaysWhatItIs) {
   EXPECT_EQ(Count(), "12");
 }
 
-TEST_F(LatchScriptsTest, ARepeatAndWhoeverComesLaterJoinItAsItIs) {
-  Create(3);
-  EXPECT_EQ(Create(3), Made(3)) << "a repeat";
-  CountDown("job");
-  EXPECT_EQ(Create(3, Incarnation(2)), Made(2)) << "another object";
-  EXPECT_EQ(Create(3), Made(2)) << "a late repeat";
-  CountDown("jobs", 2);
-  EXPECT_EQ(Create(3, Incarnation(2)), Made(0)) << "open";
-}
-
 TEST_F(LatchScriptsTest, AnotherTotalIsRefusedAndBothAreNamed) {
   Create(12);
   const std::vector<std::string> before = Stored();
@@ -37,23 +27,6 @@ TEST_F(LatchScriptsTest, AnotherTotalIsRefusedAndBothAreNamed) {
   CountDown("job", 12);
   EXPECT_THAT(Create(0, Incarnation(2)), StartsWith("REFUSED ")) << "the total, not the count";
   EXPECT_EQ(Count(), "0");
-}
-
-TEST_F(LatchScriptsTest, OneForNobodyIsOpenAtOnce) {
-  EXPECT_EQ(Create(0), Made(0));
-  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
-  EXPECT_EQ(CountDown("job", 0), "0");
-  EXPECT_THAT(CountDown("job"), StartsWith("REFUSED "));
-}
-
-TEST_F(LatchScriptsTest, ANewOneKnowsNobodyWhoCountedForTheOld) {
-  Create(2);
-  CountDown("job");
-  server_->Command({"DEL", name_});
-  ASSERT_EQ(server_->Integer({"EXISTS", Counted()}), 1);
-  EXPECT_EQ(Create(2, Incarnation(2)), Made(2, Incarnation(2)));
-  EXPECT_EQ(server_->Integer({"EXISTS", Counted()}), 0);
-  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "1");
 }
 
 TEST_F(LatchScriptsTest, ALargeCountIsExact) {
@@ -97,25 +70,7 @@ TEST_F(LatchScriptsTest, MoreThanThereIsToGoIsRefusedAndCountsNothing) {
   EXPECT_EQ(Count(), "0");
 }
 
-TEST_F(LatchScriptsTest, CountingNothingIsAlwaysFineAndRemembersNobody) {
-  Create(2);
-  EXPECT_EQ(CountDown("a", 0), "2");
-  EXPECT_EQ(server_->Integer({"EXISTS", Counted()}), 0);
-  EXPECT_EQ(CountDown("a", 2), "0");
-  EXPECT_EQ(CountDown("b", 0), "0");
-  EXPECT_EQ(server_->Integer({"ZCARD", Counted()}), 1);
-}
-
 // Waiting.
-
-TEST_F(LatchScriptsTest, WhoComesWhereItIsOpenGoesOn) {
-  Create(1);
-  CountDown("job");
-  EXPECT_EQ(Acquire(Waiter('b')), kGranted);
-  EXPECT_EQ(Acquire(Waiter('b')), kGranted) << "a repeat";
-  EXPECT_EQ(Acquire(Impatient(Waiter('c'))), kGranted);
-  EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters(), Fence()}), 0);
-}
 
 TEST_F(LatchScriptsTest, WhoComesWhereItIsClosedIsQueuedOrRefused) {
   Create(1);
@@ -132,22 +87,6 @@ TEST_F(LatchScriptsTest, WhoComesWhereItIsClosedIsQueuedOrRefused) {
   EXPECT_EQ(First(busy), "busy");
   EXPECT_GT(busy.elements[1].integer, kTtlMs - 1000);
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
-}
-
-TEST_F(LatchScriptsTest, AHeartbeatKeepsThePlaceAndTheLatestAttempt) {
-  Create(1);
-  Ear ear(*server_, Channel('b'));
-  Request waiter = Waiter('b');
-  const std::string ticket = Ask(waiter).elements[3].text;
-  Ask(Waiter('c'));
-  waiter.attempt = 7;
-  EXPECT_EQ(Ask(waiter).elements[3].text, ticket);
-  Request late = waiter;
-  late.attempt = 3;
-  Ask(late);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
-  CountDown("job");
-  EXPECT_EQ(ear.Hear(), GrantOf(waiter));
 }
 
 TEST_F(LatchScriptsTest, TheLastToArriveTellsAllWhoWaitOnceAndClearsTheQueue) {
@@ -187,6 +126,8 @@ TEST_F(LatchScriptsTest, WhoGivesUpLeavesTheQueueAndIsNotTold) {
   EXPECT_EQ(Count(), "0");
 }
 
+// What has vanished.
+
 TEST_F(LatchScriptsTest, ALateRequestOfOneThatGaveUpQueuesNothing) {
   Create(1);
   EXPECT_EQ(Cancel(Waiter('b'), 5000), kUnknown) << "it came before what it cancels";
@@ -201,8 +142,6 @@ TEST_F(LatchScriptsTest, ALateRequestOfOneThatGaveUpQueuesNothing) {
   CountDown("job");
   EXPECT_EQ(Acquire(Waiter('b')), kGone) << "open or not";
 }
-
-// What has vanished.
 
 TEST_F(LatchScriptsTest, OneThatHasVanishedIsNotMadeByItsUse) {
   Create(2);
@@ -237,19 +176,6 @@ TEST_F(LatchScriptsTest, OneThatWasMadeAnewIsNotTheOld) {
   EXPECT_EQ(CountDown("job", 2, Incarnation(2)), "0");
   EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE ")) << "open or not";
   EXPECT_EQ(Acquire(Waiter('c', 1, Incarnation(2))), kGranted);
-}
-
-TEST_F(LatchScriptsTest, WhoWaitsForTheOldIsNotLetInByTheNew) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
-  Create(1);
-  Ask(Waiter('b'));
-  server_->Command({"DEL", name_});
-  Create(1, Incarnation(2));
-  Ask(Waiter('c', 1, Incarnation(2)));
-  EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "0");
-  EXPECT_EQ(b.Hear(), "");
-  EXPECT_EQ(c.Hear(), GrantOf(Waiter('c')));
-  EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE "));
 }
 
 // TTLs.
@@ -288,28 +214,6 @@ TEST_F(LatchScriptsTest, EveryTouchKeepsBothKeysForItsTtl) {
   expect_refreshed("the last count");
   Acquire(Waiter('d'));
   expect_refreshed("going on where it is open");
-}
-
-TEST_F(LatchScriptsTest, AShorterTtlOfAnotherDoesNotShortenIt) {
-  Create(5);
-  CountDown("job");
-  EXPECT_EQ(Create(5, Incarnation(2), 1000), Made(4));
-  Request hasty = Waiter('b');
-  hasty.owner = Of(Incarnation(), 1000);
-  Ask(hasty);
-  Say(lua::kLatchCount, {hasty.owner});
-  Say(lua::kLatchCountDown, {hasty.owner, "other", "1"});
-  EXPECT_GT(Pttl(name_), kTtlMs - 1000);
-  EXPECT_GT(Pttl(Counted()), kTtlMs - 1000);
-}
-
-TEST_F(LatchScriptsTest, AKeyThatLostItsTtlGetsOneAgain) {
-  Create(5);
-  CountDown("job");
-  server_->Command({"PERSIST", name_});
-  server_->Command({"PERSIST", Counted()});
-  EXPECT_EQ(Count(), "4");
-  ExpectATtlOnEveryKey();
 }
 
 TEST_F(LatchScriptsTest, ItIsForgottenWhenNobodyTouchesItAndWithItWhoCounted) {
@@ -370,13 +274,6 @@ TEST_F(LatchScriptsTest, AQueueOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(CountDown("last"), "0");
 }
 
-TEST_F(LatchScriptsTest, TheReentrantLockRefusesALatch) {
-  Create(1);
-  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('b'))}, LockScriptsFixture::Of('b').Args())
-                  .DebugString(),
-              HasSubstr("WRONGTYPE"));
-}
-
 TEST_F(LatchScriptsTest, FullMemoryRefusesANewLatchAndANewWaiterAndNothingElse) {
   Ear ear(*server_, Channel('b'));
   Create(3);
@@ -400,18 +297,6 @@ TEST_F(LatchScriptsTest, FullMemoryRefusesANewLatchAndANewWaiterAndNothingElse) 
   EXPECT_THAT(Create(3, Incarnation(2)), HasSubstr("OOM"));
   EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
   EXPECT_EQ(server_->Integer({"ZCARD", Counted()}), counted);
-}
-
-TEST_F(LatchScriptsTest, WhoWaitsAndGivesUpNeedsNoMemory) {
-  Create(1);
-  Ask(Waiter('b'));
-  Ask(Waiter('c'));
-  FillMemory();
-  EXPECT_EQ(Cancel(Waiter('b'), 5000), kLeft);
-  EXPECT_GT(Pttl(Gone(Hold('b'))), 4000);
-  server_->Command({"DEL", name_});
-  EXPECT_THAT(Acquire(Waiter('c')), StartsWith("error GONE "));
-  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 // Names and ids.

@@ -30,47 +30,21 @@ TEST_F(LatchWindowsTest, AnyCallAtAnOpenLatchGoesOn) {
   EXPECT_EQ(Grants(ear_), 64);
   Request heartbeat = Waiter('b');
   heartbeat.attempt = 2;
-  EXPECT_EQ(Acquire(heartbeat), kGranted);
-  EXPECT_EQ(notes_, "look 1") << "it had its place still";
+  EXPECT_EQ(Said(Acquire(heartbeat)), Noted(kGranted, "look 1")) << "it had its place still";
   EXPECT_EQ(Grants(ear_), 64);
-  EXPECT_EQ(Acquire(Waiter('c')), kGranted) << "a newcomer";
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Acquire(Impatient(Waiter('d'))), kGranted);
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Said(Acquire(Waiter('c'))), Noted(kGranted, "look 1")) << "a newcomer";
+  EXPECT_EQ(Said(Acquire(Impatient(Waiter('d')))), Noted(kGranted, "look 1"));
+  EXPECT_EQ(Said(Look()), Noted(kUnknown, ""));
   EXPECT_EQ(Grants(ear_), 300 - 2 * 64);
-}
-
-TEST_F(LatchWindowsTest, OneThatWasToldAndDidNotHearIsToldThatItMissedIt) {
-  Create(1);
-  Ask(Waiter('b'));
-  CountDown("job");
-  Request heartbeat = Waiter('b');
-  heartbeat.attempt = 2;
-  EXPECT_EQ(Acquire(heartbeat), kGranted);
-  EXPECT_EQ(notes_, "missed");
 }
 
 TEST_F(LatchWindowsTest, WaitersForAnotherIncarnationLeaveWithTheirWindowAndAreNotLetIn) {
   Create(1, Incarnation(2));
   MakeWaiters(100, Channel('b'));
   EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "0 look 1");
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Said(Look()), Noted(kUnknown, ""));
   EXPECT_EQ(ear_.Hear(), "");
   EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_F(LatchWindowsTest, ALookAtAClosedLatchOrAtNoneTellsNobody) {
-  MakeWaiters(3, Channel('b'));
-  EXPECT_EQ(Look(), kUnknown);
-  Create(1);
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "");
-  EXPECT_THAT(Waiting(), SizeIs(3));
-  server_->Command({"SET", name_, "text", "PX", "30000"});
-  EXPECT_THAT(Look(), HasSubstr("WRONGTYPE"));
 }
 
 // A bar: see script_costs.h.

@@ -56,18 +56,6 @@ TEST_F(MultiScripts, WhoeverWaitsHoldsNoneAndKeepsItsPlaceAtEach) {
   EXPECT_EQ(Holder("a"), "");
 }
 
-TEST_F(MultiScripts, ARepeatQueuesItAgainWhereItHasLeftTheQueue) {
-  Ask({"b"}, simple_);
-  for (const std::string& name : kAll) {
-    Ask(kAll, multi_);
-    server_->Command({"ZREM", Queue(name), multi_.hold});
-    server_->Command({"HDEL", Waiters(name), multi_.hold});
-    EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued [0-9]+ 0 [0-9]+ missed"));
-    EXPECT_THAT(Waiting(name), ElementsAre(multi_.hold));
-    EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued [0-9]+ 0 [0-9]+"));
-  }
-}
-
 TEST_F(MultiScripts, ASimpleReleaseTellsItToLookAndItTakesAll) {
   Ear ear(*server_, Channel('1'));
   Ask({"b"}, simple_);
@@ -80,18 +68,6 @@ TEST_F(MultiScripts, ASimpleReleaseTellsItToLookAndItTakesAll) {
     EXPECT_EQ(Holder(name), multi_.hold);
     EXPECT_THAT(Waiting(name), IsEmpty());
   }
-}
-
-TEST_F(MultiScripts, IsToldOnceUntilItComes) {
-  Ear ear(*server_, Channel('1'));
-  Ask({"b"}, simple_);
-  Ask(kAll, multi_);
-  Ask({"b"}, other_);
-  EXPECT_THAT(Release({"b"}, simple_), StartsWith("released look "));
-  EXPECT_EQ(ear.Hear(), look_);
-  Look({"b"});
-  Ask({"b"}, Again(other_));
-  EXPECT_EQ(ear.Hear(), "");
 }
 
 TEST_F(MultiScripts, OneThatDoesNotComeIsPassedOverOnceItsClaimIsOver) {
@@ -152,14 +128,6 @@ TEST_F(MultiScripts, WhatIsLostInPartIsNotHeldAndTheRestIsReleased) {
   EXPECT_EQ(Cancel(kAll, multi_), "left");
   EXPECT_EQ(Holder("b"), "somebody else");
   EXPECT_THAT(Waiting("c"), IsEmpty());
-}
-
-TEST_F(MultiScripts, ACancelGivesUpWhateverItHasAndNoLateRequestBringsItBack) {
-  Ask(kAll, multi_);
-  EXPECT_EQ(Cancel(kAll, multi_, 5000), "passed_on");
-  for (const std::string& name : kAll) EXPECT_EQ(Holder(name), "");
-  EXPECT_EQ(Ask(kAll, Again(multi_)), "gone");
-  EXPECT_EQ(Cancel(kAll, multi_), "unknown");
 }
 
 TEST_F(MultiScripts, AForcedReleaseOfOneNameTellsTheHolder) {

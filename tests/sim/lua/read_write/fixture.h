@@ -47,7 +47,6 @@ class ReadWriteScriptsTest : public LockScriptsFixture {
     return request;
   }
 
-  bool Writes(const std::string& hold) { return server_->Integer({"HEXISTS", name_, hold}) == 1; }
   std::vector<std::string> Reading() { return Members(Readers()); }
   std::vector<std::string> WaitingWriters() { return Members(Writers()); }
   std::vector<std::string> WaitingReaders() { return Members(Queue()); }

@@ -23,21 +23,16 @@ TEST_F(ReadWriteWindowsTest, DeadWritersLeaveByWindowsAndNobodyGetsInBeforeTheLi
   Token(Writer('a'));
   MakeWriters(260);
   Ask(Writer('b'));
-  EXPECT_EQ(Release(Writer('a')), kReleased);
-  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Said(Release(Writer('a'))), Noted(kReleased, "look 1"));
   EXPECT_THAT(Waiting(), SizeIs(260 - 64 + 1));
 
-  EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Outcome(Reader('e')), "queued");
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Outcome(Impatient(Reader('g'))), "busy");
-  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Said(Outcome(Impatient(Writer('c')))), Noted("busy", "look 1"));
+  EXPECT_EQ(Said(Outcome(Reader('e'))), Noted("queued", "look 1"));
+  EXPECT_EQ(Said(Outcome(Impatient(Reader('g')))), Noted("busy", "look 1"));
   EXPECT_EQ(Owner(), "");
   EXPECT_THAT(Reading(), IsEmpty());
 
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_EQ(Said(Look()), Noted(kUnknown, "look 30000"));
   EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
   EXPECT_THAT(Waiting(), ElementsAre(Hold('e')));
   EXPECT_EQ(reader.Hear(), "");
@@ -48,63 +43,29 @@ TEST_F(ReadWriteWindowsTest, DeadReadersLeaveByWindowsBeforeTheLive) {
   Token(Writer('a'));
   MakeReaders(260);
   Ask(Reader('b'));
-  EXPECT_EQ(Release(Writer('a')), kReleased);
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy") << "it comes after all who have a subscriber";
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Outcome(Impatient(Reader('d'))), "granted") << "it is in nobody's way";
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
-  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Said(Release(Writer('a'))), Noted(kReleased, "look 1"));
+  EXPECT_EQ(Said(Outcome(Impatient(Writer('c')))), Noted("busy", "look 1"))
+      << "it comes after all who have a subscriber";
+  EXPECT_EQ(Said(Outcome(Impatient(Reader('d')))), Noted("granted", "look 1"))
+      << "it is in nobody's way";
+  EXPECT_EQ(Said(Look(/*reads=*/true)), Noted(kUnknown, "look 1"));
   EXPECT_EQ(ear.Hear(), "");
-  EXPECT_EQ(Look(/*reads=*/true), kUnknown);
-  EXPECT_EQ(notes_, "look 30000");
+  EXPECT_EQ(Said(Look(/*reads=*/true)), Noted(kUnknown, "look 30000"));
   EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
   EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_F(ReadWriteWindowsTest, AReaderThatAsksWhileOnlyDeadWritersStandGetsInAfterTheyLeft) {
-  Ear e(*server_, Channel('e'));
-  Ask(Reader('a'));
-  MakeWriters(100);
-  EXPECT_EQ(Outcome(Reader('b')), "queued");
-  EXPECT_EQ(notes_, "look 1");
-  EXPECT_THAT(WaitingWriters(), SizeIs(36));
-  EXPECT_EQ(Outcome(Again(Reader('b'))), "granted");
-  EXPECT_EQ(notes_, "");
-  EXPECT_THAT(Waiting(), IsEmpty());
-  EXPECT_THAT(Reading(), ElementsAre(Hold('a'), Hold('b')));
 }
 
 TEST_F(ReadWriteWindowsTest, DeadWritersBeforeDeadReadersLeaveTheLockToWhoeverAsks) {
   Token(Writer('a'));
   MakeWriters(100);
   MakeReaders(100);
-  EXPECT_EQ(Release(Writer('a')), kReleased);
-  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Said(Release(Writer('a'))), Noted(kReleased, "look 1"));
   int refused = 0;
   for (; Outcome(Impatient(Writer('c'))) == "busy" && refused < 10; ++refused) {
     EXPECT_EQ(notes_, "look 1");
   }
   EXPECT_EQ(refused, 2);
   EXPECT_EQ(Owner(), Writer('c').owner);
-  EXPECT_THAT(Waiting(), IsEmpty());
-}
-
-TEST_F(ReadWriteWindowsTest, ManyReadersGetInByWindows) {
-  Ear ear(*server_, Channel('b'));
-  Token(Writer('a'));
-  MakeReaders(150, Channel('b'));
-  EXPECT_EQ(Release(Writer('a')), kReleased);
-  EXPECT_EQ(notes_, "look 1 look 2000");
-  EXPECT_THAT(Reading(), SizeIs(64));
-  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0) << "no writer waits, so nobody need remember";
-  EXPECT_EQ(Release(Writer('a')), kNotHeld);
-  EXPECT_EQ(notes_, "look 1 look 2000");
-  EXPECT_EQ(Release(Writer('a')), kNotHeld);
-  EXPECT_EQ(notes_, "look 2000");
-  EXPECT_THAT(Reading(), SizeIs(150));
-  EXPECT_EQ(Grants(ear), 150);
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
@@ -116,35 +77,16 @@ TEST_F(ReadWriteWindowsTest, WhoeverReadsGoesOnWithTheOthersTurn) {
   const std::string last = absl::StrCat(std::string(30, '0'), "ff:1");
   Request heartbeat = Reader('b');
   heartbeat.hold = last;
-  EXPECT_EQ(Outcome(heartbeat), "granted") << "by the reply";
-  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(Said(Outcome(heartbeat)), Noted("granted", "look 1")) << "by the reply";
   EXPECT_THAT(Reading(), SizeIs(64 + 64 + 1));
-  EXPECT_EQ(Outcome(Again(heartbeat)), "granted") << "a repeat goes on, too";
-  EXPECT_EQ(notes_, "look 1 missed");
+  EXPECT_EQ(Said(Outcome(Again(heartbeat))), Noted("granted", "look 1 missed"))
+      << "a repeat goes on, too";
   EXPECT_THAT(Reading(), SizeIs(64 + 128 + 1));
   EXPECT_EQ(Outcome(Reader('c')), "granted");
   EXPECT_THAT(Reading(), SizeIs(64 + 192 + 2));
-  EXPECT_EQ(Release(Reader('c')), kReleased);
-  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(Said(Release(Reader('c'))), Noted(kReleased, "look 2000"));
   EXPECT_THAT(Reading(), SizeIs(300));
   EXPECT_EQ(Grants(ear), 299);
-}
-
-TEST_F(ReadWriteWindowsTest, AWriterThatQueuesEndsTheTurnOfReaders) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('c'));
-  Token(Writer('a'));
-  MakeReaders(100, Channel('b'));
-  Release(Writer('a'));
-  EXPECT_THAT(Reading(), SizeIs(64));
-  EXPECT_EQ(Outcome(Writer('c')), "queued");
-  EXPECT_EQ(Look(), kUnknown);
-  EXPECT_EQ(notes_, "");
-  EXPECT_THAT(Reading(), SizeIs(64));
-  AllLeave();
-  Look();
-  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_EQ(Release(Writer('c')), kReleased);
-  EXPECT_THAT(Reading(), SizeIs(36));
 }
 
 // After a phase-fair write, there may be more readers than one call lets in.
@@ -154,20 +96,18 @@ TEST_F(ReadWriteWindowsTest, AfterAPhaseFairWriteTheTurnStaysTheReaders) {
   Token(Fair('a'));
   MakeReaders(150, Channel('b'));
   Ask(Writer('w'));
-  EXPECT_EQ(Release(Fair('a')), kReleased);
-  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_EQ(Said(Release(Fair('a'))), Noted(kReleased, "look 1 look 2000"));
   EXPECT_THAT(Reading(), SizeIs(64));
   EXPECT_EQ(Phase(), "150");
   EXPECT_GT(Pttl(name_), 0);
   EXPECT_LE(Pttl(name_), 30000) << "no longer than the readers are kept";
 
   // It goes on with the turn, but gets in itself only with the writers' leave.
-  EXPECT_EQ(Outcome(Reader('e')), "queued");
-  EXPECT_EQ(notes_, "look 1 look 2000");
+  EXPECT_EQ(Said(Outcome(Reader('e'))), Noted("queued", "look 1 look 2000"));
   EXPECT_THAT(Reading(), SizeIs(128));
   AllLeave();
-  EXPECT_EQ(Outcome(Again(Writer('w'))), "queued") << "though nobody reads";
-  EXPECT_EQ(notes_, "look 2000") << "these were the last";
+  EXPECT_EQ(Said(Outcome(Again(Writer('w')))), Noted("queued", "look 2000"))
+      << "though nobody reads; these were the last";
   EXPECT_EQ(Phase(), "");
   EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
   EXPECT_THAT(Reading(), SizeIs(22));
@@ -213,8 +153,7 @@ TEST_F(ReadWriteWindowsTest, AReaderThatReturnsToItsTicketBelongsToTheTurn) {
   Request returns = Reader('c');
   returns.ticket = "7";
   returns.attempt = 2;
-  EXPECT_EQ(Outcome(returns), "granted");
-  EXPECT_EQ(notes_, "look 1 missed");
+  EXPECT_EQ(Said(Outcome(returns)), Noted("granted", "look 1 missed"));
   EXPECT_THAT(Reading(), SizeIs(64 + 64 + 1));
 }
 
@@ -233,57 +172,6 @@ TEST_F(ReadWriteWindowsTest, ALateReaderJoinsATurnBehindWhichNoWriterWaits) {
   EXPECT_THAT(Reading(), SizeIs(200 + 1));
 }
 
-TEST_F(ReadWriteWindowsTest, ATurnOfTheDeadEndsAndTheWriterGetsIn) {
-  for (const int dead : {10, 20, 64, 150}) {
-    SCOPED_TRACE(dead);
-    Ear w(*server_, Channel('w'));
-    Token(Fair('a'));
-    MakeReaders(dead);
-    Ask(Writer('w'));
-    EXPECT_EQ(Release(Fair('a')), kReleased);
-    for (int call = 0; notes_ == "look 1" && call < 10; ++call) {
-      EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
-      Look();
-    }
-    EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
-    EXPECT_EQ(Owner(), Writer('w').owner);
-    EXPECT_EQ(Phase(), "");
-    EXPECT_THAT(Waiting(), IsEmpty());
-    Release(Writer('w'));
-  }
-}
-
-TEST_F(ReadWriteWindowsTest, ATurnWithWhichNobodyGoesOnIsForgotten) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
-  Token(Fair('a'));
-  MakeReaders(100, Channel('b'));
-  Ask(Writer('w'));
-  server_->Command({"PEXPIRE", Queue(), "9000"});
-  Release(Fair('a'));
-  EXPECT_LE(Pttl(name_), 9000);
-  Expire(Queue());
-  Expire(name_);
-  AllLeave();
-  Look();
-  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
-}
-
-TEST_F(ReadWriteWindowsTest, ATurnIsNoWriterAndKeepsOtherKindsOut) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
-  Token(Fair('a'));
-  MakeReaders(100, Channel('b'));
-  Ask(Writer('w'));
-  Release(Fair('a'));
-  EXPECT_EQ(Renew(Fair('a')), kNotHeld);
-  EXPECT_EQ(Renew(Reader('a', 2)), kNotHeld);
-  const redis::Reply shown = Eval(scripts_.inspect, {}, {"0"});
-  EXPECT_EQ(shown.elements[5].integer, 64);
-  EXPECT_EQ(shown.elements[2].elements[0].elements[1].text, "read");
-  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('d'))}, Of('d').Args()).DebugString(),
-              HasSubstr("WRONGTYPE"));
-  EXPECT_EQ(Phase(), "100");
-}
-
 TEST_F(ReadWriteWindowsTest, APhaseFairDowngradeBeginsATurn) {
   Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
   Token(Fair('a'));
@@ -293,25 +181,9 @@ TEST_F(ReadWriteWindowsTest, APhaseFairDowngradeBeginsATurn) {
   EXPECT_EQ(Release(Fair('a')), kReleased);
   EXPECT_THAT(Reading(), SizeIs(65));
   EXPECT_EQ(Phase(), "100");
-  EXPECT_EQ(Release(Nest(Fair('a'))), kReleased);
-  EXPECT_EQ(notes_, "look 2000");
+  EXPECT_EQ(Said(Release(Nest(Fair('a')))), Noted(kReleased, "look 2000"));
   EXPECT_THAT(Reading(), SizeIs(100));
   EXPECT_EQ(Phase(), "");
-}
-
-// Where a call has seen a window of writers, it looks at a part of the readers only.
-TEST_F(ReadWriteWindowsTest, ACallLooksAtAboutAWindowThoughThereAreTwoQueues) {
-  Ear ear(*server_, Channel('b'));
-  Token(Writer('a'));
-  MakeReaders(60, Channel('b'));
-  for (int i = 0; i < 50; ++i) Ask(Writer('d', 1 + i));  // dead
-  EXPECT_EQ(Release(Writer('a')), kReleased);
-  EXPECT_EQ(notes_, "look 1 look 2000");
-  EXPECT_THAT(Reading(), SizeIs(16));
-  EXPECT_THAT(WaitingWriters(), IsEmpty());
-  Look();
-  EXPECT_EQ(notes_, "look 2000");
-  EXPECT_THAT(Reading(), SizeIs(60));
 }
 
 // For people.

@@ -102,15 +102,6 @@ TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForMoreThanThereWillBeIsToldToAskAn
   EXPECT_EQ(Cancel(Many(5, 'b'), 5000), kUnknown);
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, ARepeatOfAHoldThatHasMoreThanThereAreByNowIsStillGranted) {
-  SetCapacity(5);
-  Ask(Many(5, 'a'));
-  SetCapacity(1);
-  EXPECT_EQ(Acquire(Again(Many(5, 'a'))), Granted());
-  EXPECT_EQ(Renew(Many(5, 'a')), kHeld);
-  EXPECT_EQ(Release(Many(5, 'a')), kReleased);
-}
-
 // Refusals.
 
 TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
@@ -163,20 +154,6 @@ TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeAreRefusedBeforeAnythingIs
   }
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, ANewSemaphoreIsNotStoredBesideAQueueOfAnotherType) {
-  server_->Command({"SET", Queue(), "x", "PX", "30000"});
-  ExpectRefused(Queue(), "WRONGTYPE", {Acquire(One('a')), SetCapacity(3)});
-  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
-}
-
-TEST_F(SemaphoreScriptsCapacityTest, OtherLocksRefuseASemaphore) {
-  Ask(One('a'));
-  EXPECT_THAT(Eval(lua::kReentrantAcquire, {Gone(Hold('b'))}, Of('b').Args()).DebugString(),
-              HasSubstr("WRONGTYPE"));
-  EXPECT_THAT(Eval(lua::kSimpleAcquire, {Gone(Hold('b'))}, Of('b').Args()).DebugString(),
-              HasSubstr("WRONGTYPE"));
-}
-
 TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesAPermitThatIsFreeAndANewSemaphore) {
   for (const int weight : {1, 2}) {
     server_->Command({"CONFIG", "SET", "maxmemory", "0"});
@@ -200,43 +177,7 @@ TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesAPermitThatIsFreeAndANewSe
   }
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesAnAcquireThatWouldLengthenItsDay) {
-  Ask(One('a'));
-  const std::string until = absl::StrCat(std::stoll(Field("until")) - 700'000'000);
-  server_->Command({"HSET", name_, "until", until});
-  FillMemory();
-  EXPECT_THAT(Acquire(One('b')), HasSubstr("OOM"));
-  EXPECT_THAT(Holding(), ElementsAre(Hold('a')));
-  EXPECT_EQ(Field("until"), until);
-  EXPECT_EQ(Renew(One('a')), kHeld);
-  EXPECT_NE(Field("until"), until);
-}
-
 // For people.
-
-TEST_F(SemaphoreScriptsCapacityTest, AForcedReleaseTellsAllHoldersAndLetsTheNextIn) {
-  capacity_ = 3;
-  Ear a(*server_, Channel('a')), b(*server_, Channel('b')), c(*server_, Channel('c'));
-  EXPECT_EQ(ForceRelease(), kFree);
-  Ask(One('a'));
-  Ask(Many(2, 'b'));
-  Ask(One('c'));
-  Ask(Many(3, 'c', 2));
-  EXPECT_EQ(ForceRelease(),
-            absl::StrCat("[\"released\", \"", Hold('a'), "\", \"", Hold('b'), "\"]"));
-  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
-  EXPECT_EQ(b.Hear(), "forced " + Hold('b') + " " + name_);
-  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
-  EXPECT_EQ(c.Hear(), "");
-  EXPECT_THAT(Holding(), ElementsAre(Hold('c')));
-  EXPECT_EQ(Renew(One('a')), kNotHeld);
-  EXPECT_EQ(Release(Many(2, 'b')), kNotHeld);
-  EXPECT_EQ(Field("capacity"), "3");
-  ExpectConsistent();
-  Expire(Hold('c'));
-  EXPECT_EQ(ForceRelease(), kFree) << "an expired hold is nobody's";
-  EXPECT_EQ(c.Hear(), GrantOf(Many(3, 'c', 2)));
-}
 
 TEST_F(SemaphoreScriptsCapacityTest, InspectShowsHoldsAndWaitersAndWritesNothing) {
   EXPECT_EQ(Inspect(), "[\"semaphore\", \"0\", [], 0, [], 0, 0, 0]");

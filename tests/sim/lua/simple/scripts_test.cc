@@ -84,21 +84,6 @@ TEST_F(SimpleScriptsTest, AHoldThatItsOwnerMayKeepIsNoForeignOne) {
   EXPECT_EQ(ear.Hear(), "forced " + Hold('a') + "k " + name_);
 }
 
-TEST_F(SimpleScriptsTest, AHoldOfALaterFormIsAForeignOnesAndPolled) {
-  server_->Command({"SET", name_, Hold('a') + ":later", "PX", "30000"});
-  for (int attempt = 1; attempt <= 2; ++attempt) {
-    EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1) << attempt;
-  }
-  EXPECT_THAT(Renew(Of('a')), HasSubstr("not_held"));
-  EXPECT_EQ(Release(Of('a')), kNotHeld);
-}
-
-TEST_F(SimpleScriptsTest, AForcedReleaseEndsAForeignHoldToo) {
-  server_->Command({"SET", name_, "someone"});
-  EXPECT_EQ(ForceRelease(), "[\"released\", \"someone\"]");
-  EXPECT_EQ(Owner(), "");
-}
-
 TEST_F(SimpleScriptsTest, InspectShowsTheOwnerAndTheFirstWaiters) {
   EXPECT_EQ(Inspect(), "[\"simple\", \"0\", [], 0, [], 0]");
   const int64_t token = Token(Of('a'));
@@ -114,26 +99,6 @@ TEST_F(SimpleScriptsTest, InspectShowsTheOwnerAndTheFirstWaiters) {
   ASSERT_EQ(reply.elements[4].elements.size(), 1);
   EXPECT_EQ(reply.elements[4].elements[0].elements[0].text, Hold('b'));
   EXPECT_EQ(Eval(scripts_.inspect, {}, {"0"}).elements[4].elements.size(), 0);
-}
-
-TEST_F(SimpleScriptsTest, InspectTellsNoLaterBeginningThanNowAndNoneOfAForeignHold) {
-  Request block = Of('a');
-  block.block = 4096;
-  Token(block);
-  const auto since = [&] {
-    return Eval(scripts_.inspect, {}, {"0"}).elements[2].elements[0].elements[4].text;
-  };
-  const redis::Reply before = server_->Command({"TIME"});
-  const std::string then = since();
-  const redis::Reply after = server_->Command({"TIME"});
-  const auto micros = [](const redis::Reply& time) {
-    return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
-  };
-  EXPECT_LE(std::stoll(then), micros(after)) << "though tokens beyond that are reserved";
-  EXPECT_GE(std::stoll(then), micros(before) - 10'000'000);
-  Release(block);
-  server_->Command({"SET", name_, "someone", "PX", "10000"});
-  EXPECT_EQ(since(), "0");
 }
 
 }  // namespace
