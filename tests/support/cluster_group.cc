@@ -192,6 +192,13 @@ std::vector<redis::Slot> ClusterGroup::Claimed(size_t server, redis::Slot first,
   return claimed;
 }
 
+std::string ClusterGroup::NameAt(size_t server, std::string_view prefix) {
+  for (int i = 0;; ++i) {
+    const std::string name = std::string(prefix) + ":" + std::to_string(i);
+    if (OwnerOf(redis::SlotOf(name)) == server) return name;
+  }
+}
+
 redis::Reply ClusterGroup::CommandAt(std::string_view key,
                                      const std::vector<std::string>& command) {
   const std::optional<size_t> owner = OwnerOf(redis::SlotOf(key));
@@ -279,11 +286,6 @@ void ClusterGroup::MoveSlots(const std::vector<redis::Slot>& slots, size_t from,
   for (size_t i = 0; i < servers_.size(); ++i) {
     if (i != from && i != to && IsPrimary(i)) at(i, {"CLUSTER", "SETSLOT"}, {"NODE", id});
   }
-}
-
-void ClusterGroup::Move(redis::Slot slot, size_t to) {
-  BeginMove(slot, to);
-  FinishMove(slot, to);
 }
 
 }  // namespace redlatch::support

@@ -48,6 +48,8 @@ class ClusterGroup {
 
   // Which server serves the slot, as it says itself.
   std::optional<size_t> OwnerOf(redis::Slot slot);
+  // A name, beginning so, that lies at that server, a primary.
+  std::string NameAt(size_t server, std::string_view prefix);
   // Runs a command at the server that has the key.
   redis::Reply CommandAt(std::string_view key, const std::vector<std::string>& command);
   // Moves a slot with its keys, as `redis-cli --cluster reshard` does: in steps, during each of
@@ -56,7 +58,6 @@ class ClusterGroup {
   void BeginMove(redis::Slot slot, size_t to);
   void MoveKeys(redis::Slot slot, size_t from, size_t to);
   void FinishMove(redis::Slot slot, size_t to);
-  void Move(redis::Slot slot, size_t to);
   // The same with many slots at a time; how many of them were elsewhere before.
   size_t MoveRange(redis::Slot first, redis::Slot last, size_t to);
 

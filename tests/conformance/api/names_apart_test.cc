@@ -25,41 +25,23 @@ class NamesApart : public ::testing::Test {
   const Client b_ = NewClient();
 };
 
-// Somebody who waits, in a thread of its own.
-class Waiter {
- public:
-  explicit Waiter(std::function<absl::StatusOr<Lease>()> acquire)
-      : thread_([this, acquire = std::move(acquire)] {
-          lease_ = acquire();
-          done_ = true;
-        }) {}
-  ~Waiter() {
-    if (thread_.joinable()) thread_.join();
-  }
-  Waiter(const Waiter&) = delete;
-  Waiter& operator=(const Waiter&) = delete;
+using Waiter = std::future<absl::StatusOr<Lease>>;
 
-  bool is_done() const { return done_; }
-  bool Done(absl::Duration within) const {
-    return Await([this] { return is_done(); }, within);
-  }
-  absl::StatusOr<Lease>& lease() {
-    if (thread_.joinable()) thread_.join();
-    return lease_;
-  }
-
- private:
-  absl::StatusOr<Lease> lease_ = absl::UnknownError("waits");
-  std::atomic<bool> done_{false};
-  std::thread thread_;
-};
+// Waits in a thread of its own.
+template <class Acquire>
+Waiter Start(Acquire&& acquire) {
+  return std::async(std::launch::async, std::forward<Acquire>(acquire));
+}
+bool IsDone(const Waiter& waiter, absl::Duration within = absl::ZeroDuration()) {
+  return waiter.wait_for(absl::ToChronoNanoseconds(within)) == std::future_status::ready;
+}
 
 TEST_F(NamesApart, AReaderOfXLetsNobodyIntoAWrittenXInBraces) {
   ReentrantReadWriteLock braced(a_, "{x}");
   auto writes = braced.AcquireWrite();
   ASSERT_OK(writes);
   ReentrantReadWriteLock braced_too(b_, "{x}");
-  Waiter reader([&] { return braced_too.AcquireRead(); });
+  Waiter reader = Start([&] { return braced_too.AcquireRead(); });
   ASSERT_TRUE(AwaitQueued("{x}", "rw"));
   ReentrantReadWriteLock plain(b_, "x");
   for (int i = 0; i < 3; ++i) {
@@ -68,11 +50,11 @@ TEST_F(NamesApart, AReaderOfXLetsNobodyIntoAWrittenXInBraces) {
     EXPECT_OK(reads->Release());
   }
   ASSERT_OK(plain.AcquireWrite());
-  EXPECT_FALSE(reader.Done(kSoon)) << "beside a valid writer";
+  EXPECT_FALSE(IsDone(reader, kSoon)) << "beside a valid writer";
   EXPECT_TRUE(writes->valid());
   EXPECT_OK(writes->Release());
-  EXPECT_TRUE(reader.Done(kPatience));
-  EXPECT_OK(reader.lease());
+  EXPECT_TRUE(IsDone(reader, kPatience));
+  EXPECT_OK(reader.get());
 }
 
 TEST_F(NamesApart, BehindATaggedPrefixNoLockIsAnothersKey) {
@@ -92,11 +74,12 @@ TEST_F(NamesApart, BehindATaggedPrefixNoLockIsAnothersKey) {
   auto holds_jobs = jobs.Acquire();
   ASSERT_OK(holds_jobs);
   SimpleLock jobs_too(b, "jobs");
-  Waiter waiter([&] { return jobs_too.Acquire(); });
+  Waiter waiter = Start([&] { return jobs_too.Acquire(); });
   ASSERT_TRUE(AwaitQueued("{app}:jobs", "simple"));
   EXPECT_OK(holds_jobs->Release());
-  EXPECT_OK(waiter.lease());
-  EXPECT_OK(waiter.lease()->Release());
+  auto got = waiter.get();
+  ASSERT_OK(got);
+  EXPECT_OK(got->Release());
 
   CountDownLatch latch(NewClient("{app}:"), "jobs", 2);
   EXPECT_OK(latch.CountDown());
@@ -114,14 +97,14 @@ TEST_F(NamesApart, AWaiterOfOneKindIsNeverMadeTheOwnerOfAnother) {
   auto holds = simple.Acquire();
   ASSERT_OK(holds);
   SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // asks each 2 s
-  Waiter waiter([&] { return simple_too.Acquire({.wait = kPatience}); });
+  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kPatience}); });
   ASSERT_TRUE(AwaitQueued("n", "simple"));
   server_->Command({"DEL", "n"});  // as if its lease had ended
   const Client c = NewClient();
   ReentrantLock another(c, "n");
   const auto owns = another.Acquire({.wait = absl::ZeroDuration()});
   ASSERT_OK(owns);
-  EXPECT_EQ(CodeOf(waiter.lease()), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(CodeOf(waiter.get()), absl::StatusCode::kFailedPrecondition);
   EXPECT_TRUE(owns->valid());
 }
 
@@ -148,18 +131,19 @@ TEST_F(NamesApart, AUsersClassHasAQueueAndKeysOfItsOwn) {
   auto holds = simple.Acquire();
   ASSERT_OK(holds);
   SimpleLock simple_too(b_, "u");
-  Waiter waiter([&] { return simple_too.Acquire({.wait = kPatience}); });
+  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kPatience}); });
   ASSERT_TRUE(AwaitQueued("u", "simple"));
   const Client c = NewClient();
   Greedy greedy(c, "u", {"queue", "fence", "simple", "rw.readers", "a.tag"});
-  Waiter own([&] { return greedy.Acquire({.wait = kPatience}); });
+  Waiter own = Start([&] { return greedy.Acquire({.wait = kPatience}); });
   ASSERT_TRUE(AwaitQueued("u", "x.simple"));
   EXPECT_TRUE(AwaitQueued("u", "simple"));
   EXPECT_OK(holds->Release());
-  EXPECT_OK(waiter.lease()) << "who came first of its kind";
-  EXPECT_FALSE(own.is_done());
-  EXPECT_OK(waiter.lease()->Release());
-  EXPECT_OK(own.lease());
+  auto got = waiter.get();
+  ASSERT_OK(got) << "who came first of its kind";
+  EXPECT_FALSE(IsDone(own));
+  EXPECT_OK(got->Release());
+  EXPECT_OK(own.get());
 }
 
 TEST_F(NamesApart, AUsersClassIsRefusedAtFirstUseForAKindOrSuffixThatIsNoPartOfAKey) {

@@ -214,26 +214,6 @@ TEST_P(Foreign, OwnerIsWaitedForAndItsEndNoticedWithinAPoll) {
   }
 }
 
-TEST_P(Foreign, OwnerWithoutAnEndIsWaitedForToo) {
-  server().Command({"SET", Key(), "for ever"});
-  const auto lock = NewLock(client_);
-  EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(30)})), kBusy);
-  EXPECT_EQ(lock->Inspect()->holders[0].hold, "for ever");
-  EXPECT_EQ(lock->Inspect()->holders[0].remaining, absl::InfiniteDuration());
-  EXPECT_EQ(server().Text({"GET", Key()}), "for ever");
-  EXPECT_OK(lock->ForceRelease());
-  EXPECT_OK(Try(*lock));
-}
-
-TEST_P(Foreign, OwnerIsKeptOutByAHold) {
-  auto lease = NewLock(client_)->Acquire();
-  ASSERT_OK(lease);
-  EXPECT_EQ(server().Command({"SET", Key(), "me", "NX", "PX", "100"}).type,
-            redis::Reply::Type::kNil);
-  EXPECT_OK(lease->Release());
-  EXPECT_EQ(server().Text({"SET", Key(), "me", "NX", "PX", "10"}), "OK");
-}
-
 INSTANTIATE_CONFORMANCE(Naming, WithoutSmoke(LockCases()));
 INSTANTIATE_CONFORMANCE(Foreign, Where(WithoutSmoke(LockCases()), [](const Case& each) {
                           return each.kind.name == "simple";

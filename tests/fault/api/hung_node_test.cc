@@ -29,10 +29,7 @@ class HungClusterNode : public ::testing::Test {
 
   // A name whose lock is at that primary.
   std::string NameAt(size_t primary) {
-    for (;;) {
-      std::string name = absl::StrCat("lock:", ++number_);
-      if (group_->OwnerOf(redis::SlotOf(name)) == primary) return name;
-    }
+    return group_->NameAt(primary, absl::StrCat("lock:", ++number_));
   }
 
   int number_ = 0;

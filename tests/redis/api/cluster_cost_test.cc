@@ -55,7 +55,7 @@ Cost CostOf(ClusterGroup& group) {
   std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (size_t i = 0; i < group.servers(); ++i) {
-    args.push_back(NameAt(group, i, "cost"));
+    args.push_back(group.NameAt(i, "cost"));
     locks.push_back(std::make_unique<SimpleLock>(holder, args.back()));
     leases.push_back(*locks.back()->Acquire({.wait = kCostPatience}));
   }

@@ -129,8 +129,8 @@ TEST_F(ClusterUser, WhoIsDeniedTheChannelsIsToldHowToGrantThem) {
 TEST_F(ClusterUser, WhoIsDeniedTheChannelsAtOneNodeIsToldByTheLocksThere) {
   SetUserAt(2, "resetchannels");
   const Client client = Connect(Url());
-  EXPECT_TRUE(SimpleLock(client, NameAt(*group_, 0, "here")).TryAcquire().ok());
-  SimpleLock denied(client, NameAt(*group_, 2, "there"));
+  EXPECT_TRUE(SimpleLock(client, group_->NameAt(0, "here")).TryAcquire().ok());
+  SimpleLock denied(client, group_->NameAt(2, "there"));
   const base::Instant began = base::Now();
   const absl::Status status = denied.Acquire({.wait = absl::Seconds(10)}).status();
   EXPECT_LT(base::Now() - began, absl::Seconds(2)) << status;
@@ -143,7 +143,7 @@ TEST_F(ClusterUser, WhoIsDeniedTheChannelsAtOneNodeIsToldByTheLocksThere) {
 TEST_F(ClusterUser, WhoLosesTheChannelsWhileConnectedIsToldSoon) {
   const Client client = Connect(Url());
   const Client other = Connect(Url());
-  const std::string name = NameAt(*group_, 1, "lost");
+  const std::string name = group_->NameAt(1, "lost");
   const auto held = Must(SimpleLock(client, name).Acquire());
   SetUser("resetchannels");
   SimpleLock others(other, name);

@@ -2,18 +2,9 @@
 #ifndef REDLATCH_TESTS_REDIS_API_CLUSTER_TOUR_H_
 #define REDLATCH_TESTS_REDIS_API_CLUSTER_TOUR_H_
 
-#include "src/redis/wire/slot.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
-
-// A name, beginning so, that lies at that server, a primary.
-inline std::string NameAt(ClusterGroup& group, size_t server, std::string_view prefix) {
-  for (int i = 0;; ++i) {
-    const std::string name = absl::StrCat(std::string(prefix), ":", i);
-    if (group.OwnerOf(redis::SlotOf(name)) == server) return name;
-  }
-}
 
 class ClusterTour {
  public:
@@ -27,7 +18,7 @@ class ClusterTour {
     const std::string prefix = absl::StrCat("tour", ++tours);
     for (size_t i = 0; i < group_.servers(); ++i) {
       if (group_.server(i).Info("role") != "master") continue;
-      const std::string tag = absl::StrCat("{", NameAt(group_, i, prefix), "}");
+      const std::string tag = absl::StrCat("{", group_.NameAt(i, prefix), "}");
       SCOPED_TRACE(tag);
       HandOver(client, other, tag + "simple");
       OthersAt(client, tag);

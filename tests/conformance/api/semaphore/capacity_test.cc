@@ -65,26 +65,6 @@ TEST_P(SemaphoreCapacity, OfLessThanOneIsRefused) {
   ExpectCapacity(kCapacity);
 }
 
-TEST_P(SemaphoreCapacity, OfAnySizeIsKeptAsItIsOrRefused) {
-  for (const int64_t great :
-       {int64_t{1'000'000}, int64_t{1'000'000'000}, int64_t{1} << 31, (int64_t{1} << 32) + 1,
-        (int64_t{1} << 53) + 1, std::numeric_limits<int64_t>::max()}) {
-    SCOPED_TRACE(great);
-    const absl::Status set = semaphore_->SetCapacity(great);
-    if (set.ok()) {
-      ExpectCapacity(great);
-      EXPECT_EQ(Free(*thirds_, great), great);
-      EXPECT_TRUE(SoonGetsIn(*theirs_, great));
-      const auto half = Try(*theirs_, great / 2);
-      EXPECT_OK(half);
-      EXPECT_EQ(Free(*thirds_, great - great / 2), great - great / 2);
-    } else {
-      EXPECT_EQ(CodeOf(set), kBadInput) << set;
-    }
-  }
-  ExpectCapacity(1'000'000'000);
-}
-
 TEST_P(SemaphoreCapacity, IsTheMostThatAnybodyMayAskFor) {
   for (const absl::Duration wait :
        {absl::ZeroDuration(), absl::Milliseconds(50), absl::InfiniteDuration()}) {

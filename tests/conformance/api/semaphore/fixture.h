@@ -59,40 +59,6 @@ class SemaphoreConformance : public Conformance {
   }
   // Each acquisition that waits has an entry of its own.
   int64_t Queued() { return server().Integer({"ZCARD", Auxiliary("queue")}); }
-
-  // Somebody who waits in a thread of its own, and keeps what it gets for as long as this lives.
-  class Waiter {
-   public:
-    explicit Waiter(Semaphore& semaphore, int64_t permits = 1,
-                    const AcquireOptions& options = {.wait = kPatience})
-        : thread_([this, &semaphore, permits, options] {
-            absl::StatusOr<Permit> got = semaphore.Acquire(permits, options);
-            status_ = got.status();
-            if (got.ok()) permit_ = *std::move(got);
-            done_ = true;
-          }) {}
-    ~Waiter() { Join(); }
-    Waiter(const Waiter&) = delete;
-    Waiter& operator=(const Waiter&) = delete;
-
-    bool done() const { return done_; }
-    // All that follows waits for the end of the call.
-    const absl::Status& status() {
-      Join();
-      return status_;
-    }
-    absl::StatusCode code() { return status().code(); }
-
-   private:
-    void Join() {
-      if (thread_.joinable()) thread_.join();
-    }
-
-    absl::Status status_;
-    Permit permit_;
-    std::atomic<bool> done_{false};
-    std::thread thread_;
-  };
 };
 
 // Three clients and their semaphores.

@@ -79,9 +79,10 @@ TEST_P(SemaphoreNaming, IsRefusedToLocksOfOtherClasses) {
 TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
   auto two = Try(*semaphore_, 2);
   auto one = Try(*theirs_);
-  Waiter waiter(*thirds_, 3, {.wait = kLease});
+  Crew waiting;
+  waiting.Start([&] { (void)thirds_->Acquire(3, {.wait = kLease}); });
   ASSERT_TRUE(AwaitQueued(1));
-  Waiter next(*semaphore_, 1, {.wait = kLease});
+  waiting.Start([&] { (void)semaphore_->Acquire(1, {.wait = kLease}); });
   ASSERT_TRUE(AwaitQueued(2));
   const auto info = thirds_->Inspect();
   ASSERT_OK(info);
@@ -109,10 +110,10 @@ TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
     EXPECT_EQ(holder.process.pid, getpid());
     EXPECT_EQ(holder.since, absl::InfinitePast()) << "nobody wrote it down";
   }
-  for (const LockInfo::Party& waiting : info->waiters) {
-    EXPECT_EQ(waiting.remaining, absl::ZeroDuration());
-    EXPECT_EQ(waiting.process.pid, getpid());
-    EXPECT_NE(waiting.since, absl::InfinitePast());
+  for (const LockInfo::Party& waiter : info->waiters) {
+    EXPECT_EQ(waiter.remaining, absl::ZeroDuration());
+    EXPECT_EQ(waiter.process.pid, getpid());
+    EXPECT_NE(waiter.since, absl::InfinitePast());
   }
   EXPECT_OK(two->Release());
   EXPECT_OK(one->Release());

@@ -57,13 +57,5 @@ TEST_F(RedlatchQuorumBenchTest, MeasuresLocksOfAllServersAndLeavesNothingBehind)
   }
 }
 
-TEST_F(RedlatchQuorumBenchTest, RefusesAClusterAsAServer) {
-  const auto bench =
-      StartRedlatch({"bench", "--server", "redlock:redis://127.0.0.1:1,redis-cluster://n1,n2"});
-  EXPECT_THAT(OutputOf(*bench), IsEmpty());
-  EXPECT_EQ(CodeOf(*bench), 125);
-  EXPECT_THAT(Errors(), HasSubstr("--server redis-cluster://n1:6379,n2:6379"));
-}
-
 }  // namespace
 }  // namespace redlatch

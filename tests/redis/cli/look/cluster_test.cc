@@ -20,13 +20,6 @@ class RedlatchClusterLookTest : public RedlatchLookTest {
     return Connect(group.url(), {.program = program});
   }
 
-  // A name that begins so, at that server.
-  static std::string NameAt(ClusterGroup& group, size_t server, const std::string& beginning) {
-    for (int i = 0;; ++i) {
-      std::string name = absl::StrCat(beginning, ".", i);
-      if (group.OwnerOf(redis::SlotOf(name)) == server) return name;
-    }
-  }
   static std::string QueueOf(const std::string& name) {
     return absl::StrCat("redlatch:2:{", name, "}:simple.queue");
   }
@@ -51,7 +44,7 @@ TEST_F(RedlatchClusterLookTest, ListsTheLocksOfAllPrimariesAndWhoHasThem) {
   std::vector<Lease> leases;
   std::string names;
   for (size_t i = 0; i < group_->servers(); ++i) {
-    const std::string name = NameAt(*group_, i, absl::StrCat("list:", i));
+    const std::string name = group_->NameAt(i, absl::StrCat("list:", i));
     auto lease = Must(SimpleLock(client_, name).Acquire());
     leases.push_back(std::move(lease));
     absl::StrAppend(&names, name, " ");
@@ -65,7 +58,7 @@ TEST_F(RedlatchClusterLookTest, ListsTheLocksOfAllPrimariesAndWhoHasThem) {
 }
 
 TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
-  const std::string name = NameAt(*group_, 0, "moving");
+  const std::string name = group_->NameAt(0, "moving");
   const redis::Slot slot = redis::SlotOf(name);
   SimpleLock lock(client_, name, {.lease = absl::Hours(1)});
   const auto lease = lock.Acquire();
@@ -97,7 +90,7 @@ TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
 
 TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
   const auto group = ClusterGroup::Start();
-  const std::string name = NameAt(*group, 0, "moving");
+  const std::string name = group->NameAt(0, "moving");
   const std::string slot = absl::StrCat(redis::SlotOf(name));
   const auto lease = Must(SimpleLock(ClientOf(*group, "billing"), name).Acquire());
   const support::ReservedPort bus;
@@ -142,7 +135,7 @@ TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
 
 TEST_F(RedlatchClusterLookTest, BreaksALockAtEachPrimaryAndTellsHolderAndWaiter) {
   for (size_t i = 0; i < group_->servers(); ++i) {
-    const std::string name = NameAt(*group_, i, "break");
+    const std::string name = group_->NameAt(i, "break");
     SCOPED_TRACE(name);
     SimpleLock lock(client_, name, {.lease = absl::Hours(1)});
     const auto lease = lock.Acquire();
@@ -167,7 +160,7 @@ TEST_F(RedlatchClusterLookTest, BreaksALockAtEachPrimaryAndTellsHolderAndWaiter)
 
 TEST_F(RedlatchClusterLookTest, ShowsAndSetsTheCapacityOfASemaphoreInAnySlot) {
   for (size_t i = 0; i < group_->servers(); ++i) {
-    const std::string name = NameAt(*group_, i, "slots");
+    const std::string name = group_->NameAt(i, "slots");
     ASSERT_TRUE(Semaphore(client_, name, 3).Acquire().ok());
     EXPECT_EQ(AtCluster({"capacity", name}).output, "3\n");
     EXPECT_EQ(AtCluster({"capacity", name, "5"}).code, 0);
@@ -214,7 +207,7 @@ TEST_F(RedlatchClusterLookTest, NamesANodeThatIsDownAndShowsWhatTheOthersHave) {
   std::vector<std::string> names;
   std::vector<Lease> leases;
   for (size_t i = 0; i < group->servers(); ++i) {
-    names.push_back(NameAt(*group, i, "job"));
+    names.push_back(group->NameAt(i, "job"));
     auto lease = Must(SimpleLock(client, names.back(), {.lease = absl::Hours(1)}).Acquire());
     leases.push_back(std::move(lease));
   }

@@ -17,7 +17,6 @@
 namespace redlatch::redis {
 
 struct TransportHooks {
-  std::function<IoResult(Transport& real, char* buffer, size_t size)> read;
   std::function<IoResult(Transport& real, std::string_view bytes)> write;
   std::function<Readiness(Transport& real, Interest, int wake_fd, base::Instant)> wait;
 
@@ -36,7 +35,7 @@ class HookedTransport final : public Transport {
   IoResult Connect() override { return real_->Connect(); }
   IoResult Read(char* buffer, size_t size) override {
     ++hooks_.reads;
-    return hooks_.read ? hooks_.read(*real_, buffer, size) : real_->Read(buffer, size);
+    return real_->Read(buffer, size);
   }
   IoResult Write(std::string_view bytes) override {
     ++hooks_.writes;

@@ -19,21 +19,6 @@ bool IsOurScript(const FakeServer::Asked& asked) {
   return asked.command[0] == "EVALSHA" && asked.command[1] != std::string(40, '0');
 }
 
-TEST(ReconnectRate, OfASubscriberIsBoundedIfTheServerAcknowledgesAndHangsUp) {
-  FakeServer server([](const FakeServer::Asked& asked) {
-    asked.hang_up = asked.command[0] == "SUBSCRIBE";
-    return FakeServer::Polite(asked);
-  });
-  redis::Subscriber subscriber(*redis::ParseUrl(server.url()), {});
-  const base::Instant began = base::Now();
-  const absl::Status subscribed = subscriber.Subscribe("c", began + kRateTime);
-  // It may have hung up before anybody could tell.
-  EXPECT_TRUE(subscribed.ok() || absl::IsUnavailable(subscribed)) << subscribed;
-  Sleep(base::Until(began + kRateTime));
-  EXPECT_LE(server.connections(), kMostConnections);
-  EXPECT_GE(server.connections(), 3);
-}
-
 // A waiter has a command connection and a subscription.
 TEST(ReconnectRate, OfAWaiterIsBoundedWhereverTheServerHangsUp) {
   struct Case {

@@ -19,28 +19,6 @@ TEST_F(ScriptsTest, EachEmbeddedScriptHasTheHashThatTheServerGivesIt) {
   }
 }
 
-TEST_F(ScriptsTest, KeysAndArgumentsAreAnyBytesAndAnyNumber) {
-  const OwnScript echo(*server_,
-                       "return {#KEYS, #ARGV, KEYS[1], ARGV[1], KEYS[#KEYS], ARGV[#ARGV]}");
-  const std::string odd("\0\r\n$3\r\n\xff{}", 10);
-  const std::string large(1 << 20, '\0');
-  for (const size_t count : {size_t{1}, size_t{23}, size_t{5000}}) {
-    std::vector<std::string_view> keys(count, odd);
-    std::vector<std::string_view> args(count + 1, std::string_view(large).substr(0, 10));
-    keys.back() = "";
-    args.back() = large;
-    if (count == 1) keys.front() = odd;
-    const absl::StatusOr<Reply> reply = scripts_.Run(echo.Call(keys, args), Soon());
-    ASSERT_TRUE(reply.ok()) << reply.status();
-    ASSERT_EQ(reply->elements.size(), 6);
-    EXPECT_EQ(reply->elements[0].integer, count);
-    EXPECT_EQ(reply->elements[1].integer, count + 1);
-    EXPECT_EQ(reply->elements[2].text, odd);
-    EXPECT_EQ(reply->elements[4].text, keys.back());
-    EXPECT_EQ(reply->elements[5].text, large);
-  }
-}
-
 TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
   server_->Command({"LPUSH", "counter", "x"});
   const OwnScript count(*server_, kCount);

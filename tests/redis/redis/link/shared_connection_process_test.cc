@@ -16,34 +16,8 @@ constexpr absl::Duration kChildsTime = absl::Seconds(10);
 
 class SharedConnectionForkTest : public ChannelFixture {
  protected:
-  // Uses `connection` in every way; whether all of it was refused. In a child.
-  static bool RefusesAll(SharedConnection& connection) {
-    const auto refused = [](const absl::Status& status) {
-      return absl::IsFailedPrecondition(status) &&
-             status.message().find("forked") != absl::string_view::npos;
-    };
-    absl::StatusOr<Reply> replies[2];
-    const Command commands[] = {{"PING"}, {"PING"}};
-    connection.CallBatch(commands, In(kChildsTime), absl::MakeSpan(replies));
-    return refused(connection.Call({"INCR", "counter"}, In(kChildsTime)).status()) &&
-           refused(connection.Send({"INCR", "counter"})) &&
-           refused(connection.Connect(In(kChildsTime))) && refused(replies[0].status()) &&
-           refused(replies[1].status()) && connection.stats().connects == 0 &&
-           connection.server_info().version.empty() && !connection.server().empty();
-  }
-
-  std::string ClientId() { return Text(connection_->Call({"CLIENT", "ID"}, In(kPatience))); }
-
   std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
 };
-
-TEST_F(SharedConnectionForkTest, AChildIsRefusedAndItsParentGoesOn) {
-  const std::string id = ClientId();
-  EXPECT_EQ(support::CodeOfFork([&] { return RefusesAll(*connection_) ? 0 : 1; }), 0);
-  EXPECT_EQ(Echo(*connection_, "unharmed"), "unharmed");
-  EXPECT_EQ(ClientId(), id) << "the parent lost its connection";
-  EXPECT_EQ(server_->Text({"GET", "counter"}), "");
-}
 
 // A child that lives on holds a copy of the descriptor: closing ours alone would end nothing, and
 // what the kernel still has to send would arrive.

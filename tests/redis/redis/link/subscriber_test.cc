@@ -15,23 +15,6 @@ namespace {
 
 class SubscriberTest : public support::SubscriberTestFixture {};
 
-TEST_F(SubscriberTest, ChannelsAndMessagesAreAnyBytes) {
-  const auto subscriber = Make(server_->url());
-  const std::string channels[] = {"", std::string("\0\r\n*3\r\n$7", 9), "\xff\xfe {}:*",
-                                  std::string(70'000, 'c')};
-  const std::string messages[] = {"", std::string("\r\n\0+OK\r\n", 8), "message",
-                                  std::string(300'000, '\0')};
-  for (const std::string& channel : channels) {
-    ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
-    for (const std::string& message : messages) {
-      EXPECT_EQ(Publish(channel, message), 1);
-      EXPECT_TRUE(ears_.Await("message " + channel + " " + message));
-    }
-    ASSERT_TRUE(subscriber->Unsubscribe(channel, Soon()).ok());
-    EXPECT_EQ(Publish(channel, "late"), 0);
-  }
-}
-
 TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
   EXPECT_EQ(Publish("c", "m"), 0);  // connects the fixture
   rlimit limit = {};
