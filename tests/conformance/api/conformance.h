@@ -71,7 +71,7 @@ struct Deployment {
   bool unix_socket = false;
   bool tls = false;
   bool sentinel = false;
-  bool cluster = false;  // of one primary: what several do is in tests/fault/api/cluster_test.cc
+  bool cluster = false;  // of one primary; of several: tests/fault/api/cluster_load_test.cc
   bool quorum = false;   // of five servers, each of which has what happens to the server
   // With a prefix, the user may do no more than docs/operations.md says that he must.
   std::string_view key_prefix = {};
