@@ -85,6 +85,20 @@ TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMajorityIsNamed) {
   }
 }
 
+TEST_F(RefusalAtAQuorum, AServerThatRefusesForNowIsAskedNowAndThenAndNobodyElseMoreThanBefore) {
+  RedLock lock(Connect(), kName);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(lock.Acquire()->Release().ok());
+  servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
+  for (int i = 0; i < 5; ++i) EXPECT_TRUE(lock.Acquire()->Release().ok());
+  const auto idle = Must(lock.Acquire());
+  for (const size_t i : {0, 4}) servers_[i].Do({"CONFIG", "RESETSTAT"});
+  EXPECT_FALSE(Await([&] { return !idle.valid(); }, absl::Seconds(1)));
+  // A hold of 30 s is not due to be renewed yet.
+  EXPECT_LE(servers_[0].Calls({"eval", "evalsha"}), 2);
+  EXPECT_LE(servers_[4].Calls({"eval", "evalsha"}), 5 * 10);  // what five releases left
+  servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
+}
+
 // A RedLock's unlock() writes the release to all servers, and waits for none: what becomes of it.
 
 // What a call may take that does not wait, on a machine that is busy.

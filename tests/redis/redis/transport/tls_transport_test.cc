@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include "src/redis/connect/connector.h"
-#include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/transport/tls_fixture.h"
 #include "tests/support/live_testing.h"
@@ -34,12 +33,6 @@ TEST_F(TlsTransportTest, ConnectsByNameAndByAddress) {
   for (const char* host : {"127.0.0.1", "localhost", "[::1]"}) {
     EXPECT_EQ(Echo(*To(UrlAt(host, server_->tls_port())), host), host);
   }
-}
-
-TEST_F(TlsTransportTest, ThePlainSchemeMayAskForTls) {
-  const std::string url =
-      absl::StrCat("redis://127.0.0.1:", server_->tls_port(), "?tls=on&ca=", authority_.file());
-  EXPECT_EQ(Echo(*To(url), "hello"), "hello");
 }
 
 TEST_F(TlsTransportTest, TakesAnyCertificateOnlyWhereThatIsSaid) {
@@ -374,15 +367,6 @@ TEST_F(TlsRefusalTest, FilesThatAreNotWhatTheyShouldBe) {
   EXPECT_THAT(WhyNot(more + "&cert=" + Good() + "&key=/nowhere/k"), HasSubstr("key=/nowhere/k"));
   EXPECT_THAT(WhyNot(more + "&cert=" + Good() + "&key=" + Good()),
               HasSubstr("no key of that certificate"));
-}
-
-TEST_F(TlsRefusalTest, IsSaidToWhoeverAsksAServerOfAnyKind) {
-  const auto server = Showing(Good());
-  const absl::Status refused =
-      PlainConnection::Open(UrlOf(absl::StrCat("rediss://127.0.0.1:", server->tls_port())),
-                            In(kPatience))
-          .status();
-  EXPECT_THAT(std::string(refused.message()), HasSubstr("signed by 'redlatch test authority'"));
 }
 
 }  // namespace
