@@ -88,9 +88,6 @@ TEST(DurationHistogram, QuantileLiesByItsRankInTheBucket) {
   EXPECT_EQ(histogram.Quantile(0.5), absl::Microseconds(6));
   EXPECT_EQ(histogram.Quantile(1), absl::Microseconds(8));
   EXPECT_EQ(histogram.Quantile(2), absl::Microseconds(8));
-}
-
-TEST(DurationHistogram, QuantileBehindTheLastBoundIsThatBound) {
   EXPECT_EQ(Of({absl::Hours(24)}).Quantile(0.5), DurationHistogram::Bound(kLast - 1));
 }
 

@@ -19,27 +19,17 @@ TEST(Utf8, CharactersOfEachSizeAreRead) {
   ExpectCharacter("\xef\xbf\xbf", 0xffff, 3);
   ExpectCharacter("\xf0\x90\x80\x80", 0x10000, 4);
   ExpectCharacter("\xf4\x8f\xbf\xbf", 0x10ffff, 4);
+  ExpectCharacter("\xe2\x82\xac\xff", 0x20ac, 3);  // the first alone
 }
 
-TEST(Utf8, OnlyTheFirstCharacterCounts) { ExpectCharacter("\xe2\x82\xac\xff", 0x20ac, 3); }
-
-TEST(Utf8, WhatIsLongerThanNeedBeIsNone) {
+TEST(Utf8, AnythingElseIsNone) {
   for (const std::string_view bytes :
-       {"\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf"}) {
-    ExpectCharacter(bytes, 0, 0);
-  }
-}
-
-TEST(Utf8, HalvesOfPairsAndWhatIsBeyondTheLastAreNone) {
-  for (const std::string_view bytes :
-       {"\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80"}) {
-    ExpectCharacter(bytes, 0, 0);
-  }
-}
-
-TEST(Utf8, WhatIsCutOffOrBeginsWithinIsNone) {
-  for (const std::string_view bytes :
-       {"\x80", "\xbf", "\xc2", "\xe2\x82", "\xf0\x9f\x94", "\xe2\x28\xa1", "\xff"}) {
+       {// longer than need be
+        "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
+        // halves of pairs, and what is beyond the last
+        "\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
+        // cut off, or begun within
+        "\x80", "\xbf", "\xc2", "\xe2\x82", "\xf0\x9f\x94", "\xe2\x28\xa1", "\xff"}) {
     ExpectCharacter(bytes, 0, 0);
   }
 }

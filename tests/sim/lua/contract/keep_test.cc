@@ -107,20 +107,6 @@ TEST_P(LockKeepers, OwnTheTokensUpToTheEndOfTheirHold) {
   EXPECT_LE(StoredFence(), ServerMicros());
 }
 
-// It was released before its client heard of the tokens.
-TEST_P(LockKeepers, ThatHeardOfNoRenewalLeaveNoTokenAheadOfTheClock) {
-  Ear ear(*server_, Channel('a'));
-  const Request kept = Kept(Of('a'));
-  const int64_t first = Token(kept);
-  RenewWords(kept);
-  ASSERT_GT(StoredFence(), ServerMicros());
-  EXPECT_EQ(Release(kept, /*used=*/first, /*reserved=*/0), kReleased);
-  EXPECT_GE(StoredFence(), first);
-  EXPECT_LE(StoredFence(), ServerMicros());
-  EXPECT_GT(Token(Of('b')), first);
-  EXPECT_LE(StoredFence(), ServerMicros());
-}
-
 // They were forced to go, and their tokens may still be used; the next that keeps it owns none of
 // those.
 TEST_P(LockKeepers, GiveNoTokensBackThatWereReservedForAnother) {
@@ -167,6 +153,16 @@ TEST_P(LockKeepers, GetNoTokensWhenRenewedAfterASecondGrant) {
   const int64_t second = Token(kept);
   EXPECT_EQ(RenewWords(kept, first)[2], "0");
   EXPECT_EQ(StoredFence(), second);
+}
+
+// The grant was renewed, and its acquire is repeated.
+TEST_P(LockKeepers, RepeatTheirFirstTokenForARepeatedAcquire) {
+  Ear ear(*server_, Channel('a'));
+  Request kept = Kept(Of('a'));
+  kept.block = 16;
+  const int64_t first = Token(kept);
+  RenewWords(kept);
+  EXPECT_EQ(Token(Again(kept)), first);
 }
 
 TEST_P(LockKeepers, OwnTheTokensUpToTheLaterEndWhenRenewedTwice) {

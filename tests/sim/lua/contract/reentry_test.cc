@@ -41,6 +41,18 @@ TEST_P(LockReentry, AHoldOfTwoExpiresAloneAndIsPurged) {
   EXPECT_GT(Pttl(name_), 29000);
 }
 
+TEST_P(LockReentry, TheKeyExpiresWithTheLongestHoldThatIsLeft) {
+  const Request brief = For(5000, Job('a'));
+  Token(Job('b'));
+  Token(brief);
+  EXPECT_GT(Pttl(name_), 29000) << "shortened by a shorter lease";
+  EXPECT_EQ(Renew(brief), kHeld);
+  EXPECT_GT(Pttl(name_), 29000);
+  Release(Job('b'));
+  EXPECT_LE(Pttl(name_), 5001);
+  EXPECT_EQ(Renew(brief), kHeld);
+}
+
 TEST_P(LockReentry, ALockWhoseHoldsHaveAllExpiredIsFreeThoughItsKeyIsThere) {
   Token(Of('b'));
   Token(Of('b', 2));

@@ -216,6 +216,14 @@ TEST_F(GiveBackTest, WhoseHoldIsEndedByForceHearsOfIt) {
   EXPECT_EQ(second_.ear.Hear(), "");
 }
 
+TEST_F(GiveBackTest, QueueHasAnExpiryAfterItsOnlyWaiterYields) {
+  EXPECT_TRUE(Takes(second_).starts_with("granted "));
+  EXPECT_TRUE(Takes(first_).starts_with("queued "));
+  EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
+  EXPECT_TRUE(Yields(first_).starts_with("queued "));
+  EXPECT_GT(server_->Integer({"PTTL", "queue"}), 0);
+}
+
 TEST_F(GiveBackTest, RecordsThatWereDeletedGetAnExpiryAgain) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("queued "));

@@ -37,5 +37,33 @@ TEST_F(ReadWriteClaimsTest, AWriterIsToldToAskWhenTheFirstClaimOfTheReadersEnds)
   EXPECT_LE(retry_after_ms, kReadWriteClaim);
 }
 
+TEST_F(ReadWriteClaimsTest, WhoeverFindsTheLockFreeHandsItOver) {
+  const Request write = Writer('a'), read = Reader('a', 2);
+  const std::vector<std::function<std::string()>> ways = {
+      [&] { return Release(write); },
+      [&] { return Release(read); },
+      [&] { return Release(Writer('c'), 0, 0, 5000); },
+      [&] { return Release(Reader('c', 2), 0, 0, 5000); },
+      [&] { return Cancel(write); },
+      [&] { return Cancel(read); },
+      [&] { return Outcome(Impatient(Writer('c', 3))); },
+      [&] { return ForceRelease(); }};
+  for (const Request& next : {Writer('b'), Reader('b')}) {
+    Ear ear(*server_, Channel('b'));
+    for (size_t way = 0; way < ways.size(); ++way) {
+      const bool behind_a_write = next.owner.starts_with("read:") || way % 2 == 0;
+      Ask(behind_a_write ? write : read);
+      Ask(Claiming(kReadWriteClaim, next));
+      Expire(name_);
+      Expire(Readers());
+      const std::string reply = ways[way]();
+      EXPECT_EQ(notes_, "look 2000") << reply;
+      EXPECT_THAT(reply, ::testing::AnyOf(kNotHeld, kUnknown, "busy", kFree));
+      EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b'))) << next.owner << " " << way;
+      EXPECT_EQ(Release(next), kReleased);
+    }
+  }
+}
+
 }  // namespace
 }  // namespace redlatch

@@ -28,6 +28,24 @@ TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterItsCancelOrReleaseReadsAndQueu
   EXPECT_EQ(server_->Integer({"EXISTS", name_, Readers(), Queue(), Writers()}), 0);
 }
 
+TEST_F(ReadWriteScriptsTest, AReaderIsQueuedAgainWhereAWriterWaits) {
+  Ear b(*server_, Channel('b'));
+  Ask(Reader('a'));
+  redis::Reply reply = ReleaseAndQueue(Reader('a'), Reader('a', 2));
+  EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
+  EXPECT_THAT(Reading(), ElementsAre(Hold('a', 2)));
+  Ask(Writer('b'));
+  reply = ReleaseAndQueue(Reader('a', 2), Reader('a', 3));
+  EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
+  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_EQ(First(ReleaseAndQueue(Reader('a', 2), Reader('a', 4))), "not_held");
+  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
+  Cancel(Reader('a', 5), 5000);
+  Ask(Nest(Writer('b'), 4));
+  EXPECT_EQ(ReleaseAndQueue(Nest(Writer('b'), 4), Reader('a', 5)).DebugString(),
+            "[\"released\", \"gone\"]");
+}
+
 TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseNewGrantExistsIsARepeat) {
   for (const bool writer_waits : {false, true}) {
     SCOPED_TRACE(writer_waits);

@@ -63,6 +63,18 @@ TEST_F(ReadWriteScriptsTest, ACrashedReaderExpiresAloneWhileOthersRenew) {
   EXPECT_EQ(Outcome(Writer('c')), "granted");
 }
 
+TEST_F(ReadWriteScriptsTest, ReadersThatExpiredAreRemovedByWhoeverReadsNext) {
+  for (int way = 0; way < 3; ++way) {
+    Ask(Reader('b', 10 + way));
+    Ask(For(10, Reader('a', 10 + way)));
+    AwaitEnd(Readers(), Hold('a', 10 + way));
+    if (way == 0) Ask(Reader('c'));
+    if (way == 1) Renew(Reader('c'));
+    if (way == 2) Cancel(Reader('c'));
+    EXPECT_THAT(Reading(), Not(::testing::Contains(Hold('a', 10 + way)))) << way;
+  }
+}
+
 TEST_F(ReadWriteScriptsTest, AReadersTokenIsLargerThanAForgottenWrites) {
   const int64_t written = Token(Writer('a'));
   Release(Writer('a'));
@@ -211,6 +223,14 @@ TEST_F(ReadWriteScriptsTest, AReaderUnderItsOwnersWriteGetsInPastQueueAndWriters
     EXPECT_EQ(Renew(writer), kHeld);
     EXPECT_EQ(b.Hear(), "");
   }
+}
+
+TEST_F(ReadWriteScriptsTest, AReaderWaitsForALaterWriteThoughItsOwnIsStillThere) {
+  Token(Writer('a'));
+  Token(Writer('a', 3));
+  EXPECT_EQ(Outcome(Nest(Writer('a'))), "queued");
+  Release(Writer('a', 3));
+  EXPECT_EQ(Outcome(Nest(Writer('a'))), "granted");
 }
 
 // The release of the write that it reads under may be late.

@@ -55,6 +55,17 @@ TEST_F(ReadWriteWindowsTest, DeadReadersLeaveByWindowsBeforeTheLive) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
+TEST_F(ReadWriteWindowsTest, AReaderThatAsksWhileOnlyDeadWritersStandGetsInAfterTheyLeft) {
+  Ear e(*server_, Channel('e'));
+  Ask(Reader('a'));
+  MakeWriters(100);
+  EXPECT_EQ(Said(Outcome(Reader('b'))), Noted("queued", "look 1"));
+  EXPECT_THAT(WaitingWriters(), SizeIs(36));
+  EXPECT_EQ(Said(Outcome(Again(Reader('b')))), Noted("granted", ""));
+  EXPECT_THAT(Waiting(), IsEmpty());
+  EXPECT_THAT(Reading(), ElementsAre(Hold('a'), Hold('b')));
+}
+
 TEST_F(ReadWriteWindowsTest, DeadWritersBeforeDeadReadersLeaveTheLockToWhoeverAsks) {
   Token(Writer('a'));
   MakeWriters(100);
@@ -170,6 +181,26 @@ TEST_F(ReadWriteWindowsTest, ALateReaderJoinsATurnBehindWhichNoWriterWaits) {
   EXPECT_EQ(Outcome(Reader('d')), "queued");
   EXPECT_EQ(Phase(), "");
   EXPECT_THAT(Reading(), SizeIs(200 + 1));
+}
+
+TEST_F(ReadWriteWindowsTest, ATurnOfTheDeadEndsAndTheWriterGetsIn) {
+  for (const int dead : {10, 20, 64, 150}) {
+    SCOPED_TRACE(dead);
+    Ear w(*server_, Channel('w'));
+    Token(Fair('a'));
+    MakeReaders(dead);
+    Ask(Writer('w'));
+    EXPECT_EQ(Release(Fair('a')), kReleased);
+    for (int call = 0; notes_ == "look 1" && call < 10; ++call) {
+      EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
+      Look();
+    }
+    EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+    EXPECT_EQ(Owner(), Writer('w').owner);
+    EXPECT_EQ(Phase(), "");
+    EXPECT_THAT(Waiting(), IsEmpty());
+    Release(Writer('w'));
+  }
 }
 
 TEST_F(ReadWriteWindowsTest, APhaseFairDowngradeBeginsATurn) {

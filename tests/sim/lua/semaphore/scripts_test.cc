@@ -139,6 +139,21 @@ TEST_F(SemaphoreScriptsTest, WeightsAreVoidWhenAllHoldsHaveExpiredWithTheirKey) 
 
 class SemaphoreScriptsQueueTest : public SemaphoreScriptsFixture {};
 
+TEST_F(SemaphoreScriptsTest, ASemaphoreThatWasForgottenWhileHeldIsStoredAnew) {
+  Ear c(*server_, Channel('c'));
+  Ask(One('a'));
+  Ask(One('b'));
+  Ask(One('c'));
+  server_->Command({"DEL", name_});
+  EXPECT_EQ(Renew(One('a')), kHeld);
+  EXPECT_EQ(Acquire(Again(One('a'))), Granted());
+  EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0) << "only half of it is known";
+  EXPECT_EQ(Release(One('a')), kReleased);
+  EXPECT_EQ(Acquire(Again(One('c'))), Granted());
+  EXPECT_EQ(Field("capacity"), "2");
+  EXPECT_EQ(Outcome(Impatient(One('d'))), "busy");
+}
+
 TEST_F(SemaphoreScriptsQueueTest, AnOverdueWaiterStaysWhereTheLiveOneBehindItDoesNotFit) {
   capacity_ = 3;
   Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
@@ -151,6 +166,27 @@ TEST_F(SemaphoreScriptsQueueTest, AnOverdueWaiterStaysWhereTheLiveOneBehindItDoe
   EXPECT_EQ(b.Hear(), "");
   EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
   EXPECT_EQ(Outcome(Again(One('b'))), "granted");
+}
+
+TEST_F(SemaphoreScriptsQueueTest, WhoDoesNotWaitComesAfterAllWhoDo) {
+  {
+    Ear b(*server_, Channel('b'));
+    Ask(Many(2, 'a'));
+    Ask(Many(2, 'b'));
+    Expire(Hold('a'));
+    EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
+    EXPECT_EQ(b.Hear(), GrantOf(Many(2, 'b')));
+    Ask(One('b', 2));
+    MakeOverdue(Hold('b', 2));
+    Expire(Hold('b'));
+    EXPECT_EQ(Outcome(Impatient(One('c'))), "granted") << "two are free";
+    EXPECT_EQ(b.Hear(), GrantOf(One('b', 2)));
+    EXPECT_EQ(Used(), 2);
+    Ask(Many(2, 'd'));
+    Release(One('c'));
+  }
+  EXPECT_EQ(Outcome(Impatient(One('e'))), "granted") << "d has no subscriber";
+  EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 // The head knows nothing of a hold that has not ended when it asked, and may never ask again.
@@ -172,6 +208,21 @@ TEST_F(SemaphoreScriptsQueueTest, PermitsThatACrashedHolderHadComeBackUnderStead
       ExpectConsistent();
     }
   }
+}
+
+// As many are free as one release makes, if an expired weight were counted.
+TEST_F(SemaphoreScriptsQueueTest, AnExpiredWeightDoesNotHideThatMoreThanOneIsFree) {
+  Ear b(*server_, Channel('b'));
+  SetCapacity(5);
+  Ask(One('a', 1));
+  Ask(One('a', 2));
+  Ask(Many(3, 'x'));
+  for (int i = 1; i <= 4; ++i) Ask(One('b', i));
+  SetCapacity(4);
+  Expire(Hold('x'));
+  EXPECT_EQ(Release(One('a', 1)), kReleased);
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(b.Hear(), GrantOf(One('b', i)));
+  EXPECT_EQ(b.Hear(), "");
 }
 
 TEST_F(SemaphoreScriptsQueueTest, ALateReleaseOfAnExpiredHoldDoesNotLetOneTooManyIn) {

@@ -105,13 +105,26 @@ TEST_F(SemaphoreWindowsTest, ExpiredHoldsAreRemovedByWindowsAndCountNoLonger) {
   SetCapacity(200);
   MakeHolds(200, -100'000'000);
   EXPECT_EQ(Used(), 0);
-  EXPECT_EQ(Acquire(Impatient(Many(200, 'b'))), Granted()) << "none of them counts";
-  EXPECT_EQ(notes_, "");
+  EXPECT_EQ(Said(Acquire(Impatient(Many(200, 'b')))), Noted(Granted(), ""))
+      << "none of them counts";
   EXPECT_THAT(Holding(), SizeIs(200 - 64 + 1));
   EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
   EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
   EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
   EXPECT_THAT(Holding(), ElementsAre(Hold('b')));
+}
+
+TEST_F(SemaphoreWindowsTest, WeightsOfExpiredHoldsComeBackByWindows) {
+  SetCapacity(400);
+  MakeHolds(200, -100'000'000, 2);
+  for (const size_t left : {136, 72, 8}) {
+    EXPECT_EQ(Said(Outcome(Impatient(Many(400, 'b')))), Noted("busy", "look 1"))
+        << "it cannot tell yet";
+    EXPECT_THAT(Holding(), SizeIs(left));
+  }
+  EXPECT_EQ(Said(Outcome(Impatient(Many(400, 'b')))), Noted("granted", ""));
+  EXPECT_EQ(Used(), 400);
+  EXPECT_EQ(Field("extra"), "399");
 }
 
 TEST_F(SemaphoreWindowsTest, SettingTheCapacityLetsManyInByWindows) {
@@ -190,6 +203,21 @@ TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindo
     EXPECT_EQ(server_->Integer({"EXISTS", Untold()}), 0);
     EXPECT_THAT(Holding(), UnorderedElementsAre(Hold('c'), Hold('w'))) << "it forces no others";
   }
+}
+
+TEST_F(SemaphoreWindowsTest, AForcedReleaseThatIsNotFinishedIsFollowedByAnother) {
+  SetCapacity(200);
+  MakeHolds(100, 60'000'000);
+  MakeHolds(20, -100'000'000, 1);
+  PartOfForce({"redlatch:"});
+  EXPECT_EQ(Acquire(One('a')), Granted());
+  Ear a(*server_, Channel('a'));
+  EXPECT_EQ(ForceRelease(), absl::StrCat("[\"released\", \"", Hold('a'), "\"]"));
+  EXPECT_EQ(Told(a, "forced "), 1);
+  EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
+  MakeHolds(100, -100'000'000);
+  EXPECT_EQ(ForceRelease(), kFree) << "those have expired";
+  EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@ namespace {
 const std::vector<std::string> kCommands = {"run", "ls", "inspect", "break", "capacity", "doctor"};
 const std::vector<std::string> kOptions = {"--all", "--json", "--server", "--shared", "--wait"};
 
-TEST(SuggestionTest, IsTheWordThatWasMistyped) {
+TEST(SuggestionTest, IsTheWordThatWasMistypedOrBegun) {
   EXPECT_EQ(Suggestion("isnpect", kCommands), "inspect");  // swapped
   EXPECT_EQ(Suggestion("docter", kCommands), "doctor");    // replaced
   EXPECT_EQ(Suggestion("lss", kCommands), "ls");           // one too many
@@ -17,9 +17,6 @@ TEST(SuggestionTest, IsTheWordThatWasMistyped) {
   EXPECT_EQ(Suggestion("brake", kCommands), "break");  // two wrong, of five
   EXPECT_EQ(Suggestion("--wiat", kOptions), "--wait");
   EXPECT_EQ(Suggestion("--severs", kOptions), "--server");
-}
-
-TEST(SuggestionTest, IsTheWordThatWasBegun) {
   EXPECT_EQ(Suggestion("insp", kCommands), "inspect");
   EXPECT_EQ(Suggestion("cap", kCommands), "capacity");
   EXPECT_EQ(Suggestion("--js", kOptions), "--json");

@@ -259,18 +259,6 @@ TEST_F(LockMachinePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterThe
   Fetch<ToCancel>();
 }
 
-TEST_F(LockMachineClaimsTest, AGrantThatWasMissedMakesTheSubscriptionAnewBeforeTheNextAttempt) {
-  Waiter& waiter = Queue();
-  Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Missed(Granted()));
-  ASSERT_EQ(waiter.state, State::kGranted);
-  Release(waiter.hold);
-  Hear(Fetch<ToRelease>(), ReleasedThen());
-  machine().Outcome(waiter.hold);
-  Acquire();
-  EXPECT_TRUE(Fetch<ToAcquire>().missed_since.has_value());
-}
-
 TEST_F(LockMachineClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
   Waiter& waiter = Queue();
   Pass(kThird);

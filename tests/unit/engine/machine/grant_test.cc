@@ -23,15 +23,6 @@ TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
   EXPECT_EQ(machine().next_send(), send.sent + kThird);
 }
 
-TEST_F(LockMachineGrantTest, ReleaseBeforeTheReplyOfALaterAttemptLeavesATombstone) {
-  Waiter& waiter = Queue();
-  Pass(kThird);
-  Fetch<ToAcquire>();
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  Release(waiter.hold);
-  EXPECT_TRUE(Fetch<ToRelease>().leaves_tombstone());
-}
-
 TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   Waiter& waiter = Queue();
   const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
@@ -46,19 +37,6 @@ TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   EXPECT_EQ(machine().Deadline(waiter.hold), first_sent + kValid);
   Hear(heartbeat, Granted());
   EXPECT_EQ(machine().Deadline(waiter.hold), heartbeat.sent + kValid);
-}
-
-TEST_F(LockMachineGrantTest, BothSocketsStalledTheStaleGrantIsAskedForAgain) {
-  Waiter& waiter = Acquire();
-  const Send first = Fetch<ToAcquire>();
-  Hear(first, Silence());
-  Pass(kValid);  // the grant of the first attempt was made, and is over
-  const Send second = Fetch<ToAcquire>();
-  HearGrant(GrantOf(first));
-  EXPECT_EQ(waiter.state, State::kWaiting);
-  Hear(second, Granted());  // it was there still, and has its lease anew
-  EXPECT_EQ(waiter.state, State::kGranted);
-  EXPECT_EQ(machine().Deadline(waiter.hold), second.sent + kValid);
 }
 
 TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
@@ -100,19 +78,6 @@ TEST_F(LockMachineGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanThe
   Waiter& waiter = Queue({.lease = day});
   HearGrant({.grant = kFirst, .attempt = 9, .token = kToken, .claim = day});
   EXPECT_EQ(waiter.state, State::kWaiting);
-}
-
-TEST_F(LockMachineGrantTest, CancelCrossesTheGrant) {
-  Waiter& waiter = Queue({.patience = Patience::kBounded});
-  GiveUp(waiter);
-  EXPECT_EQ(waiter.state, State::kBusy);
-  const Send cancel = Fetch<ToCancel>();
-  EXPECT_FALSE(cancel.leaves_tombstone()) << "no attempt is unanswered";
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  EXPECT_EQ(waiter.state, State::kBusy);
-  EXPECT_TRUE(Quiet()) << "it is being cancelled already";
-  Hear(cancel, Cancelled());
-  EXPECT_TRUE(machine().idle());
 }
 
 TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {

@@ -44,18 +44,6 @@ TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
   EXPECT_EQ(Counted().held_for.sum, absl::Milliseconds(7));
 }
 
-TEST_F(TallyMachineTest, TakingItAgainIsNoHoldOfItsOwn) {
-  Make({.reentrant = true, .counts = true});
-  Waiter& holder = Hold();
-  Waiter& again = Acquire();
-  EXPECT_EQ(again.state, State::kGranted);
-  EXPECT_EQ(Counted().acquired, 1);
-  Release(holder.hold);
-  EXPECT_EQ(Counted().released, 0);
-  ReleaseAtServer(holder);
-  EXPECT_EQ(Counted().released, 1);
-}
-
 TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
   Make({.reentrant = true, .sharing = kReaders, .counts = true});
   Waiter& first = Hold();

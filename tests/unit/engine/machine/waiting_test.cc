@@ -41,19 +41,6 @@ TEST_F(LockMachineWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued)
   EXPECT_EQ(patient.state, State::kWaiting);
 }
 
-TEST_F(LockMachineWaitingTest, PatientWaiterBehindATryAsksAgain) {
-  Waiter& impatient = Acquire({.patience = Patience::kNone});
-  const Send first = Fetch<ToAcquire>();
-  EXPECT_FALSE(BidOf(first).wait);
-  Waiter& patient = Acquire({.thread = 2});
-  Hear(first, Busy());
-  EXPECT_EQ(impatient.state, State::kBusy);
-  EXPECT_EQ(patient.state, State::kWaiting);
-  const Send second = Fetch<ToAcquire>();
-  EXPECT_TRUE(BidOf(second).wait);
-  EXPECT_EQ(BidOf(second).grant, BidOf(first).grant);
-}
-
 TEST_F(LockMachineWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
   Acquire();
   Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(200)));
@@ -231,21 +218,6 @@ TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
   Fetch<ToRelease>();
   GiveUp(*other);
   EXPECT_EQ(other->state, State::kBusy);
-}
-
-TEST_F(LockMachineWaitingTest, NextOfOtherTermsGetsAFreshBid) {
-  Waiter& head = Queue({.patience = Patience::kBounded});
-  Waiter& next = Acquire({.thread = 2, .lease = 2 * kLease});
-  GiveUp(head);
-  const Send cancel = Fetch<ToCancel>();
-  EXPECT_EQ(cancel.grant, kFirst);
-  const Send bid = Fetch<ToAcquire>();
-  EXPECT_NE(BidOf(bid).grant, kFirst);
-  EXPECT_EQ(BidOf(bid).terms.lease, 2 * kLease);
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
-  EXPECT_EQ(next.state, State::kWaiting);
-  Hear(bid, Granted(0, 2 * kLease));
-  EXPECT_EQ(next.state, State::kGranted);
 }
 
 TEST_F(LockMachineWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {

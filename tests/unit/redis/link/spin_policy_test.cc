@@ -85,15 +85,12 @@ bool EagerAfter(int calls, absl::Duration eager, absl::Duration patient, bool in
 }
 
 TEST(SpinPolicy, StaysEagerWhereThatIsFaster) {
-  EXPECT_TRUE(EagerAfter(100, absl::Microseconds(40), absl::Microseconds(60), /*in_vain=*/false));
-}
-
-TEST(SpinPolicy, SleepsWhereTheAnswerComesAfterTheLook) {
-  EXPECT_FALSE(EagerAfter(100, absl::Microseconds(100), absl::Microseconds(120), /*in_vain=*/true));
-}
-
-TEST(SpinPolicy, LooksThatFindNothingAreWorthItWhereSleepIsVeryLong) {
-  EXPECT_TRUE(EagerAfter(100, absl::Microseconds(100), absl::Microseconds(300), /*in_vain=*/true));
+  const auto eager_after = [](int eager_us, int patient_us, bool in_vain) {
+    return EagerAfter(100, absl::Microseconds(eager_us), absl::Microseconds(patient_us), in_vain);
+  };
+  EXPECT_TRUE(eager_after(40, 60, /*in_vain=*/false));
+  EXPECT_FALSE(eager_after(100, 120, /*in_vain=*/true)) << "the answer comes after the look";
+  EXPECT_TRUE(eager_after(100, 300, /*in_vain=*/true)) << "sleep is very long";
 }
 
 TEST(SpinPolicy, ChargesLooksToNobodyButTheThreadThatLooked) {

@@ -138,12 +138,7 @@ TEST(ErrorsTest, RemembersThatACommandMayHaveExecuted) {
   EXPECT_EQ(marked.code(), plain.code());
   EXPECT_EQ(marked.message(), plain.message());
   EXPECT_FALSE(MayHaveExecuted(plain));
-}
-
-TEST(ErrorsTest, LeavesASuccessUnmarked) {
-  EXPECT_FALSE(MayHaveExecuted(absl::OkStatus()));
   EXPECT_TRUE(MarkMayHaveExecuted(absl::OkStatus()).ok());
-  EXPECT_FALSE(MayHaveExecuted(MarkMayHaveExecuted(absl::OkStatus())));
 }
 
 TEST(ErrorsTest, AppendOnlyFileThatCannotBeWrittenIsExplained) {
