@@ -97,25 +97,6 @@ TEST_P(ReadWrite, ViewsOfTwoLocksGoIntoOneGuard) {
   EXPECT_TRUE(another.current().valid());
 }
 
-TEST_P(ReadWrite, TimedReadsKeepToTheClockThatTheyAreGiven) {
-  const std::scoped_lock writing(*theirs_);
-  const auto steady = steady_clock::now() + milliseconds(30);
-  EXPECT_FALSE(lock_->try_lock_shared_until(steady));
-  EXPECT_GE(steady_clock::now(), steady);
-  const auto wall = system_clock::now() + milliseconds(30);
-  EXPECT_FALSE(lock_->try_lock_shared_until(wall));
-  EXPECT_GE(system_clock::now(), wall);
-  EXPECT_FALSE(lock_->try_lock_shared_until(steady_clock::now() - std::chrono::hours(1)));
-  EXPECT_FALSE(lock_->try_lock_shared_for(milliseconds(-5)));
-  EXPECT_FALSE(lock_->try_lock_shared_for(std::chrono::duration<double>(0.002)));
-  redlatch::redis::Punctuality punctuality;
-  const base::Instant deadline = base::Now() + absl::Milliseconds(20);
-  EXPECT_EQ(CodeOf(lock_->AcquireRead({.wait = absl::Milliseconds(20)})), kBusy);
-  EXPECT_GE(base::Now(), deadline);
-  punctuality.Note(deadline);
-  EXPECT_TRUE(punctuality.Within(kGrace));
-}
-
 TEST_P(ReadWrite, TimedReadsTakeAFreeLockAtOnceAndOneThatIsReleasedMeanwhile) {
   EXPECT_TRUE(lock_->try_lock_shared_until(steady_clock::now() + std::chrono::hours(1)));
   lock_->unlock_shared();

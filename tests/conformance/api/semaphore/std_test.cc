@@ -125,26 +125,6 @@ TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
 
-TEST_P(SemaphoreStd, TimedOnesKeepToTheClockThatTheyAreGiven) {
-  const auto all = Try(*theirs_, kCapacity);
-  ASSERT_OK(all);
-  const auto steady = steady_clock::now() + milliseconds(30);
-  EXPECT_FALSE(semaphore_->try_acquire_until(steady));
-  EXPECT_GE(steady_clock::now(), steady);
-  const auto wall = system_clock::now() + milliseconds(30);
-  EXPECT_FALSE(semaphore_->try_acquire_until(wall));
-  EXPECT_GE(system_clock::now(), wall);
-  redis::Punctuality punctuality;
-  for (const milliseconds wait : {milliseconds(2), milliseconds(20), milliseconds(60)}) {
-    const base::Instant deadline = base::Now() + absl::FromChrono(wait);
-    EXPECT_FALSE(semaphore_->try_acquire_for(wait));
-    EXPECT_GE(base::Now(), deadline);
-    punctuality.Note(deadline);
-  }
-  EXPECT_TRUE(punctuality.Within(kGrace));
-  EXPECT_EQ(Queued(), 0);
-}
-
 TEST_P(SemaphoreStd, TimedOnesTakeWhatIsFreeAtOnceAndWhatIsGivenBackMeanwhile) {
   EXPECT_TRUE(semaphore_->try_acquire_until(steady_clock::now() + std::chrono::hours(1)));
   EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::hours::max()));
