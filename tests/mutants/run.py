@@ -3,7 +3,7 @@
 
   run.py [NAME...]       those mutants; all, if none is named. Other rows of the page are kept
   run.py --stale         those that were not run or not found, or by a test that is gone
-  run.py --list          the names
+  run.py --list          the names; fails if one does not apply to the sources any more
   run.py --build         only sees whether each compiles
   --seeds N              how many seeds the simulator may try for each (default 1500)
 
@@ -353,7 +353,10 @@ def main():
     mutants = read_mutants()
     results = load_results()
     if options.list:
-        return print('\n'.join(mutant.name for mutant in mutants))
+        for mutant in mutants:
+            mutant.texts()
+            print(mutant.name)
+        return 0
     wanted = [m for m in mutants if not options.names or m.name in options.names or
               m.room in options.names]
     if options.stale:
