@@ -1,5 +1,7 @@
 #include "src/redis/deployment/single_server.h"
 
+#include <cstring>
+
 #include "src/redis/url/url.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_server.h"
@@ -52,6 +54,74 @@ TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndTold) {
   hangs_up_ = true;
   client_.Doubt("key", base::Now(), /*missed_since=*/std::nullopt);
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2 && reconnected_ == 1; }));
+}
+
+// A client of two servers, of which a sentinel says that one is the primary.
+class SentinelServerTest : public ::testing::Test {
+ protected:
+  // A server, and what it was asked.
+  struct Server {
+    std::atomic<int> subscribed{0};
+    std::atomic<int> called{0};
+    support::FakeServer fake{[this](const support::FakeServer::Asked& asked) {
+      if (asked.command[0] == "SUBSCRIBE") ++subscribed;
+      if (asked.command[0] == "CALL") ++called;
+      return support::FakeServer::Polite(asked);
+    }};
+    int port() const { return std::stoi(fake.url().substr(fake.url().rfind(':') + 1)); }
+  };
+
+  std::optional<std::string> Sentinel(const support::FakeServer::Asked& asked) {
+    const auto bulk = support::FakeServer::Bulk;
+    const std::string primary = std::to_string(primary_.load()->port());
+    if (asked.command[0] == "SENTINEL" && asked.command[1] == "GET-MASTER-ADDR-BY-NAME") {
+      return "*2\r\n" + bulk("127.0.0.1") + bulk(primary);
+    }
+    if (asked.command[0] == "SENTINEL") return "*0\r\n";
+    if (asked.command[0] != "SUBSCRIBE") return support::FakeServer::Polite(asked);
+    if (!tells_) return std::nullopt;
+    return *support::FakeServer::Polite(asked) + "*3\r\n" + bulk("message") +
+           bulk("+switch-master") + bulk("m 127.0.0.1 1 127.0.0.1 " + primary);
+  }
+
+  void Call() {
+    EXPECT_TRUE(client_.Call({}, Command({"CALL"}), base::Now() + absl::Seconds(10)).ok());
+  }
+
+  Server first_;
+  Server second_;
+  std::atomic<Server*> primary_{&first_};
+  std::atomic<bool> tells_{false};  // the sentinel tells its subscribers of the primary
+  support::FakeServer sentinel_{[this](const auto& asked) { return Sentinel(asked); }};
+  SingleServer client_{
+      *ParseUrl(absl::StrCat("redis-sentinel", sentinel_.url().substr(strlen("redis")), "/m")),
+      "channel",
+      {},
+      /*mark=*/nullptr,
+      {.on_message = [](std::string_view) {},
+       .on_reconnected = [] {},
+       .on_hearing = [](bool, std::string_view) {}}};
+};
+
+TEST_F(SentinelServerTest, SubscriptionFollowsTheCommandsToANewPrimary) {
+  EXPECT_TRUE(client_.Listen("key", base::Now() + absl::Seconds(10), {}).ok());
+  EXPECT_EQ(first_.subscribed, 1);
+  primary_ = &second_;
+  Call();
+  EXPECT_EQ(second_.called, 1);
+  client_.Realign();
+  EXPECT_TRUE(support::Await([this] { return second_.subscribed == 1; }));
+}
+
+TEST_F(SentinelServerTest, CommandsGoToThePrimaryThatASentinelTellsOf) {
+  Call();
+  EXPECT_EQ(first_.called, 1);
+  primary_ = &second_;
+  tells_ = true;
+  EXPECT_TRUE(support::Await([this] {
+    Call();
+    return second_.called > 0;
+  }));
 }
 
 }  // namespace

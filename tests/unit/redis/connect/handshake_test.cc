@@ -1,0 +1,38 @@
+#include "src/redis/connect/handshake.h"
+
+#include "src/redis/url/url.h"
+#include "tests/support/testing.h"
+
+namespace redlatch::redis {
+namespace {
+
+Reply Text(std::string text) { return {.type = Reply::Type::kString, .text = std::move(text)}; }
+
+Reply List(std::vector<Reply> elements) {
+  return {.type = Reply::Type::kArray, .elements = std::move(elements)};
+}
+
+TEST(Handshake, RefusesAReplicaForSubscriptions) {
+  const Handshake handshake(*ParseUrl("redis://a"), Handshake::Purpose::kSubscriptions);
+  std::vector<Reply> replies(handshake.reply_count());
+  ServerInfo info;
+  replies.back() = List({Text("role"), Text("master")});
+  EXPECT_EQ(handshake.Check(replies, &info), absl::OkStatus());
+  replies.back() = List({Text("role"), Text("replica")});
+  EXPECT_TRUE(absl::IsUnavailable(handshake.Check(replies, &info)));
+}
+
+TEST(Handshake, RefusesAReplicaForCommands) {
+  const Handshake handshake(*ParseUrl("redis://a"), Handshake::Purpose::kCommands);
+  std::vector<Reply> replies = {List({Text("role"), Text("replica")}),
+                                Text("redis_version:7.0.15\r\n"),
+                                Text("role:slave\r\nmaster_host:b\r\nmaster_port:6380\r\n")};
+  replies.resize(handshake.reply_count());
+  ServerInfo info;
+  const absl::Status status = handshake.Check(replies, &info);
+  EXPECT_TRUE(absl::IsUnavailable(status));
+  EXPECT_THAT(status.message(), HasSubstr("is a replica of b:6380"));
+}
+
+}  // namespace
+}  // namespace redlatch::redis
