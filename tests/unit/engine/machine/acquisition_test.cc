@@ -86,6 +86,30 @@ TEST_F(AcquisitionTest, ThatSleptThroughItsHoldWaitsAnew) {
   EXPECT_EQ(thread.state(), State::kWaiting);
 }
 
+TEST_F(AcquisitionTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
+  Thread& thread = Call();
+  const base::Instant began = now();
+  Step next = Resume(thread);
+  while (next.kind != Step::Kind::kDone) {
+    ASSERT_LE(now(), began + kUnreachableAfter + absl::Milliseconds(50));
+    const bool ran = next.kind == Step::Kind::kRun;
+    PassTo(std::max(now(), next.until));
+    next = ran ? Resume(thread, Silence()) : Resume(thread);
+    if (next.kind == Step::Kind::kSleep && machine().next_send() < next.until) {
+      next.until = machine().next_send();  // the renewer's, which finds nobody there either
+      PassTo(std::max(now(), next.until));
+      if (const auto send = machine().NextSend(now())) {
+        PassTo(now() + kCommandTimeout);
+        Hear(*send, Silence());
+      }
+      next = Resume(thread);
+    }
+  }
+  EXPECT_EQ(thread.state(), State::kFailed);
+  EXPECT_GE(now(), began + kUnreachableAfter);
+  EXPECT_TRUE(absl::IsUnavailable(thread.acquisition.waiter().failure));
+}
+
 TEST_F(AcquisitionTest, WithoutASubscriptionGoesOnUnlessItIsRefusedForGood) {
   Thread& thread = Call();
   EXPECT_TRUE(thread.acquisition.GoOnDeaf(absl::UnavailableError("silence"), now(), machine()));

@@ -273,6 +273,38 @@ TEST_F(LockMachineKeepTest, IsNotKeptForAWhileAfterATry) {
   Rest();
 }
 
+// A turn, in which a client keeps what others want.
+class LockMachineKeptTurnTest : public LockMachineKeepTest {
+ protected:
+  static constexpr absl::Duration kTurn = absl::Milliseconds(16);
+
+  static Want WithTurn() {
+    Want want = Kept();
+    want.turn = kTurn;
+    return want;
+  }
+  // It comes again at once, to a lock that it had to wait for; and it rests.
+  void RestInTurn() {
+    Acquire(WithTurn());
+    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+    Unlock(1);
+    Acquire(WithTurn());
+    Hear(Fetch<ToRelease>(), ReleasedThen(BidQueued{.retry_after = kLease, .ticket = 7}));
+    HearGrant({.grant = machine().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
+    EXPECT_EQ(Unlock(1).kind, Kind::kDone);
+  }
+};
+
+TEST_F(LockMachineKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
+  RestInTurn();
+  const base::Instant end = now() + kTurn;
+  machine().OnWanted(machine().grant_id(), now());
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(machine().next_send(), end);
+  PassTo(end);
+  Fetch<ToRelease>();
+}
+
 // Readers share what stays.
 class LockMachineKeptReadsTest : public LockMachineKeepTest {
  protected:
