@@ -97,7 +97,9 @@ std::optional<Answer> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
                                              base::Instant now) {
   const bool unknown = reply.ok() && reply->is_error() &&
                        redis::ClassifyError(reply->text) == redis::ErrorCode::kNoScript;
-  reply = redis::Unrepeated(std::move(reply), driver_.core().server(entry_.keys.main()));
+  const std::string server = driver_.core().server(entry_.keys.main());
+  reply = unknown && !by_text_ ? redis::NoTimeForText(server)
+                               : redis::Unrepeated(std::move(reply), server);
   if (reply.ok() || until_ <= now || driver_.core().is_quorum()) return End(reply);
   if (unknown && !by_text_) {
     by_text_ = true;

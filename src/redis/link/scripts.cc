@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/redis/wire/codec.h"
@@ -33,6 +34,11 @@ Command EncodeCall(const ScriptCall& call, bool by_text) {
   words.insert(words.end(), call.keys.begin(), call.keys.end());
   words.insert(words.end(), call.args.begin(), call.args.end());
   return Command(words);
+}
+
+absl::Status NoTimeForText(std::string_view server) {
+  return MarkNotSent(absl::UnavailableError(absl::StrCat(
+      std::string(server), " does not know the script, and there was no time left to send it")));
 }
 
 absl::StatusOr<Reply> Unrepeated(absl::StatusOr<Reply> answer, std::string_view server) {
@@ -73,8 +79,7 @@ void Scripts::RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadlin
       const ErrorCode code = ClassifyError(replies[i]->text);
       results[index] = ErrorStatus(replies[i]->text, connection_.server());
       if (code == ErrorCode::kNoScript && !open[i].by_text) {
-        // What it comes to if it is not wanted any more.
-        results[index] = MarkNotSent(std::move(results[index]).status());
+        results[index] = NoTimeForText(connection_.server());
         again.push_back({.index = index, .by_text = true});
       } else if (IsTransient(code)) {
         refused_for_now = true;

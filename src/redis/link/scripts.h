@@ -16,6 +16,9 @@ namespace redlatch::redis {
 // EVALSHA, or EVAL with the script's text.
 Command EncodeCall(const ScriptCall& call, bool by_text);
 
+// What NOSCRIPT comes to if the script's text is not sent either.
+absl::Status NoTimeForText(std::string_view server);
+
 // What the server's answer to a script comes to where it is not sent again: an error is a status.
 // One that is to be sent again, with its text or elsewhere, was not sent.
 absl::StatusOr<Reply> Unrepeated(absl::StatusOr<Reply> answer, std::string_view server);
