@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/support/fatal.h"
 
 namespace redlatch::support {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "tests/sim/trace.h"
 
 namespace redlatch::sim {
