@@ -686,7 +686,8 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
       operation.face == Operation::Face::kAcquireAsync, [&] { return latch.Wait(options); },
       [&](auto told) { latch.WaitAsync(options, std::move(told)); });
   if (waited.ok()) oracle_.Opened(object.name, object.capacity);
-  const int64_t answer = plan_.faults.empty() ? 10 * plan_.latest_us * kMicro : kSecond;
+  const int64_t answer =
+      std::max(10 * plan_.latest_us * kMicro, plan_.faults.empty() ? 0 : kSecond);
   if ((open || oracle_.HasBeenOpen(object.name)) && absl::IsDeadlineExceeded(waited) &&
       judged.wait_ms > 0 && judged.wait_ms * kMilli >= answer && IsCalm(operation) &&
       !oracle_.MayLoseCounts()) {
