@@ -2,6 +2,12 @@
 #ifndef REDLATCH_TESTS_CONFORMANCE_CLI_COMMAND_FIXTURE_H_
 #define REDLATCH_TESTS_CONFORMANCE_CLI_COMMAND_FIXTURE_H_
 
+#include <poll.h>
+#include <sys/syscall.h>
+
+#include <regex>
+
+#include "redlatch/lock_options.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -61,6 +67,192 @@ class RedlatchCommandTest : public ::testing::Test {
   const std::unique_ptr<support::RedisServer> server_ = support::RedisServer::Start();
   const support::TempDir directory_;
   const std::string errors_path_ = directory_.path() + "/errors";
+};
+
+class RedlatchLookTest : public RedlatchCommandTest {
+ protected:
+  struct Outcome {
+    int code = -1;
+    std::string output;
+    std::string errors;
+  };
+
+  // `redlatch WORDS`, to its end. Where `input` is not empty it is typed.
+  Outcome Redlatch(const Words& words, const Words& environment = {}) const {
+    const size_t before = Errors().size();
+    const auto command = StartRedlatch(words, environment);
+    Outcome outcome;
+    outcome.output = OutputOf(*command);
+    outcome.code = CodeOf(*command);
+    outcome.errors = Errors().substr(before);
+    return outcome;
+  }
+
+  // On a terminal with this many columns, with `typed` typed there.
+  Outcome OnTerminal(const std::string& words, const std::string& typed = "",
+                     uint16_t columns = 80) const {
+    const auto command = StartOnTerminal(
+        absl::StrCat(REDLATCH_COMMAND, " ", words, "; code=$?; echo; exit $code"), columns);
+    if (!typed.empty()) command->pipe().WriteLine(typed);
+    Outcome outcome;
+    outcome.output = OutputOf(*command);
+    outcome.code = CodeOf(*command);
+    return outcome;
+  }
+
+  // What a strict reader of JSON makes of lines of it: `rows` in an expression of Python.
+  std::string Json(const std::string& lines, const std::string& expression) const {
+    const std::string path = directory_.path() + "/json";
+    std::ofstream(path, std::ios::binary) << lines;
+    constexpr char kProgram[] = R"py(
+import base64, json, sys
+rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
+names = {row['name']: row for row in rows}
+print(eval(sys.argv[2])))py";
+    const auto python = support::Child::Exec({"python3", "-c", kProgram, path, expression});
+    return python->pipe().ReadLine().value_or("no JSON");
+  }
+
+  Client NewClient(const ClientOptions& options = {}) const {
+    absl::StatusOr<Client> client = Client::Connect(server_->url(), options);
+    EXPECT_TRUE(client.ok()) << client.status();
+    return *std::move(client);
+  }
+
+  static std::string Host() {
+    std::array<char, 256> host = {};
+    gethostname(host.data(), host.size() - 1);
+    return host.data();
+  }
+  // As the list shows this process, of a client that calls itself so.
+  static std::string Me(const std::string& program) {
+    return absl::StrCat(Host(), ":", getpid(), " ", program);
+  }
+
+  bool AwaitQueued(const std::string& queue, int64_t clients = 1) const {
+    return support::Await([&] { return server_->Integer({"ZCARD", queue}) == clients; });
+  }
+};
+
+// Waits for something in a thread of its own, until this object goes.
+class Waiting {
+ public:
+  explicit Waiting(std::function<void(const AcquireOptions&)> acquire)
+      : thread_([this, acquire = std::move(acquire)] { acquire({.stop = stop_.get_token()}); }) {}
+  ~Waiting() {
+    stop_.request_stop();
+    thread_.join();
+  }
+  Waiting(const Waiting&) = delete;
+  Waiting& operator=(const Waiting&) = delete;
+
+ private:
+  std::stop_source stop_;
+  std::thread thread_;
+};
+
+// A process's end as an event, for one that is not our child.
+class EndOf {
+ public:
+  explicit EndOf(pid_t pid) : pid_(pid), fd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
+    EXPECT_TRUE(fd_.valid()) << "there is no process " << pid;
+  }
+  EndOf(EndOf&&) = default;
+  EndOf& operator=(EndOf&&) = delete;
+  // What a failed test has left. The descriptor knows the process, whatever its number is by now.
+  ~EndOf() {
+    if (fd_.valid()) syscall(SYS_pidfd_send_signal, fd_.get(), SIGKILL, nullptr, 0);
+  }
+
+  pid_t pid() const { return pid_; }
+  bool Within(absl::Duration timeout) const {
+    pollfd end = {.fd = fd_.get(), .events = POLLIN, .revents = 0};
+    return poll(&end, 1, static_cast<int>(absl::ToInt64Milliseconds(timeout))) == 1;
+  }
+
+ private:
+  pid_t pid_;
+  base::UniqueFd fd_;
+};
+
+class RedlatchRunTest : public RedlatchCommandTest {
+ protected:
+  // `redlatch run WORDS`.
+  std::unique_ptr<support::Child> Start(const Words& words, const Words& environment = {}) const {
+    return StartRedlatch(Join({"run"}, words), environment);
+  }
+  int Code(const Words& words, const Words& environment = {}) const {
+    return CodeOf(*Start(words, environment));
+  }
+
+  // A number on a line of its own, of a process.
+  static EndOf ProcessFrom(support::Child& run) {
+    int pid = 0;
+    const std::optional<std::string> line = run.pipe().ReadLine();
+    EXPECT_TRUE(line && absl::SimpleAtoi(*line, &pid)) << line.value_or("nothing");
+    return EndOf(pid > 0 ? pid : 0);
+  }
+
+  static pid_t ParentOf(pid_t pid) {
+    const std::string status = TextOf(absl::StrCat("/proc/", pid, "/stat"));
+    const size_t behind_name = status.rfind(") ");
+    return behind_name == std::string::npos ? 0 : std::atoi(status.c_str() + behind_name + 4);
+  }
+
+  // A script of two processes, of which the second outlives the first if nobody ends it; it says
+  // their numbers. Both do `to_term` when SIGTERM comes.
+  static Words Family(const std::string& to_term) {
+    const std::string stay = "trap '" + to_term + "' TERM; echo $$; while :; do sleep 0.02; done";
+    return {"sh", "-c", "sh -c \"$0\" & " + stay, stay};
+  }
+
+  // Whether the server still keeps it from others.
+  bool IsTaken(const std::string& lock) const { return server_->Integer({"EXISTS", lock}) == 1; }
+};
+
+class RedlatchDoctorFixture : public RedlatchCommandTest {
+ protected:
+  struct Look {
+    int code = -1;
+    std::string output;
+
+    std::vector<std::string> Matches(const std::string& pattern, size_t group = 0) const {
+      std::vector<std::string> found;
+      const std::regex line(pattern);
+      for (std::sregex_iterator at(output.begin(), output.end(), line);
+           at != std::sregex_iterator(); ++at) {
+        found.push_back(absl::StrReplaceAll((*at)[group].str(), {{"\\/", "/"}, {"\\\"", "\""}}));
+      }
+      return found;
+    }
+    // What was found under this name, as lines of JSON.
+    std::vector<std::string> Of(const std::string& check) const {
+      return Matches("\\{\"check\":\"" + check + "\".*\\}");
+    }
+    std::string Text(const std::string& check) const { return absl::StrJoin(Of(check), "\n"); }
+    std::string Only(const std::string& check) const {
+      const std::vector<std::string> all = Of(check);
+      EXPECT_THAT(all, SizeIs(1)) << output;
+      return all.empty() ? "" : all.front();
+    }
+    // Of all findings of this name.
+    std::set<std::string> Levels(const std::string& check) const {
+      const auto levels = Matches("\"check\":\"" + check + "\",\"level\":\"([a-z]+)\"", 1);
+      return {levels.begin(), levels.end()};
+    }
+    // What is to be typed.
+    std::vector<std::string> Commands() const {
+      return Matches("\"((CONFIG SET|ACL SETUSER) ([^\"\\\\]|\\\\\")*)\"", 1);
+    }
+  };
+
+  Look LookAt(const std::string& url, const Words& words = {}) const {
+    const auto doctor = StartRedlatch(Join({"doctor", "--json"}, words), {"REDLATCH_URL=" + url});
+    Look look;
+    look.output = OutputOf(*doctor);
+    look.code = CodeOf(*doctor);
+    return look;
+  }
 };
 
 }  // namespace redlatch

@@ -1,12 +1,68 @@
-// Locks on a cluster, as one client sees it; the conformance suite runs there too.
+// Every kind of lock at every primary of a cluster, between two clients.
 #include "src/redis/connect/needs.h"
 #include "src/redis/wire/slot.h"
-#include "tests/redis/api/cluster_tour.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
+
+class ClusterTour {
+ public:
+  ClusterTour(ClusterGroup& group, const std::string& url) : group_(group), url_(url) {}
+
+  void Go() {
+    const Client client = Connect(url_);
+    const Client other = Connect(url_);
+    // An open latch stays.
+    static int tours = 0;
+    const std::string prefix = absl::StrCat("tour", ++tours);
+    for (size_t i = 0; i < group_.servers(); ++i) {
+      if (group_.server(i).Info("role") != "master") continue;
+      const std::string tag = absl::StrCat("{", group_.NameAt(i, prefix), "}");
+      SCOPED_TRACE(tag);
+      HandOver(client, other, tag + "simple");
+      OthersAt(client, tag);
+    }
+  }
+
+ private:
+  static constexpr absl::Duration kPatience = absl::Seconds(8);  // less than a heartbeat
+
+  // Who waits is told by message.
+  void HandOver(const Client& client, const Client& other, const std::string& name) {
+    SimpleLock lock(client, name);
+    SimpleLock others(other, name);
+    auto lease = Must(lock.Acquire({.wait = kPatience}));
+    absl::StatusOr<Lease> taken;
+    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
+    EXPECT_TRUE(Await([&] { return lock.Inspect()->waiting == 1; }));
+    EXPECT_EQ(lock.Inspect()->holders.at(0).process.pid, getpid());
+    const absl::Status released = lease.Release();
+    EXPECT_TRUE(released.ok()) << released;
+    waiter.join();
+    EXPECT_TRUE(taken.ok()) << taken.status();
+  }
+  static void OthersAt(const Client& client, const std::string& tag) {
+    ReentrantReadWriteLock read_write(client, tag + "read_write");
+    EXPECT_TRUE(read_write.AcquireRead({.wait = kPatience}).ok());
+    EXPECT_TRUE(read_write.AcquireWrite({.wait = kPatience}).ok());
+    Semaphore semaphore(client, tag + "semaphore", 2);
+    EXPECT_TRUE(semaphore.Acquire(2, {.wait = kPatience}).ok());
+    CountDownLatch latch(client, tag + "latch", 1);
+    EXPECT_TRUE(latch.CountDown().ok());
+    EXPECT_TRUE(latch.Wait({.wait = kPatience}).ok());
+  }
+
+  ClusterGroup& group_;
+  const std::string url_;
+};
+
+}  // namespace redlatch
+
+namespace redlatch {
 namespace {
+
+// Locks on a cluster, as one client sees it; the conformance suite runs there too.
 
 class ClusterTest : public ::testing::Test {
  protected:
@@ -277,6 +333,97 @@ TEST(ClusterUrl, NodesThatAreOfNoUseDelayNobodyForLong) {
         .Go();
     EXPECT_LT(base::Now() - began, absl::Seconds(5));
   }
+}
+
+// What a cluster costs each of its clients: a thread for all nodes, and two sockets at each.
+
+constexpr absl::Duration kCostPatience = absl::Seconds(8);  // less than a heartbeat
+constexpr char kClientName[] = "measured";
+
+int Sockets() {
+  int sockets = 0;
+  std::error_code gone;  // the descriptor that reads the directory, for one
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+    if (read_symlink(entry.path(), gone).string().starts_with("socket:")) ++sockets;
+  }
+  return sockets;
+}
+
+// A client, with nothing else in its process, that waits for each lock in turn, and then tells what
+// it has more than it had at first: threads, sockets.
+REDLATCH_CHILD(MeasuredClient) {
+  const int threads = support::ThreadCount();
+  const int sockets = Sockets();
+  const Client client = Connect(args.at(0));
+  for (size_t i = 1; i < args.size(); ++i) {
+    SimpleLock lock(client, args[i]);
+    auto lease = Must(lock.Acquire({.wait = kCostPatience}));
+    EXPECT_TRUE(lease.Release().ok());
+  }
+  // One by which it asks who serves what is closed again.
+  const int most = sockets + 2 * static_cast<int>(args.size() - 1);
+  Await([&] { return Sockets() <= most; }, absl::Seconds(2));
+  parent.WriteLine(absl::StrCat(support::ThreadCount() - threads, " ", Sockets() - sockets));
+  parent.ReadLine();
+  return 0;
+}
+
+struct Cost {
+  int threads = 0;
+  int sockets = 0;
+  std::vector<size_t> connections;  // at each server
+};
+
+size_t ConnectionsAt(RedisServer& server) {
+  const std::vector<std::string> clients =
+      absl::StrSplit(server.Text({"CLIENT", "LIST"}), absl::StrCat(" name=", kClientName, " "));
+  return clients.size() - 1;
+}
+
+Cost CostOf(ClusterGroup& group) {
+  const Client holder = Connect(group.url());
+  std::vector<std::string> args = {absl::StrCat(group.url(), "?name=", kClientName)};
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (size_t i = 0; i < group.servers(); ++i) {
+    args.push_back(group.NameAt(i, "cost"));
+    locks.push_back(std::make_unique<SimpleLock>(holder, args.back()));
+    leases.push_back(*locks.back()->Acquire({.wait = kCostPatience}));
+  }
+  const auto child = support::SpawnChild("MeasuredClient", args);
+  for (size_t i = 0; i < locks.size(); ++i) {
+    EXPECT_TRUE(Await([&] { return locks[i]->Inspect()->waiting == 1; }));
+    EXPECT_TRUE(leases[i].Release().ok());
+  }
+  Cost cost;
+  std::istringstream words(child->pipe().ReadLine(2 * kCostPatience).value_or(""));
+  words >> cost.threads >> cost.sockets;
+  EXPECT_TRUE(words) << "it does not end";
+  for (size_t i = 0; i < group.servers(); ++i) {
+    cost.connections.push_back(ConnectionsAt(group.server(i)));
+  }
+  child->pipe().WriteLine("end");
+  const auto status = child->WaitFor(kCostPatience);
+  EXPECT_TRUE(status && status->success());
+  std::printf("%zu primaries: %d threads, %d sockets\n", group.servers(), cost.threads,
+              cost.sockets);
+  return cost;
+}
+
+class ClusterCost : public ::testing::Test {
+ protected:
+  const std::unique_ptr<ClusterGroup> three_ = ClusterGroup::Start();
+};
+
+TEST_F(ClusterCost, IsTwoSocketsAtEachPrimaryThatIsUsed) {
+  const Cost cost = CostOf(*three_);
+  EXPECT_EQ(cost.sockets, 6);
+  for (const size_t connections : cost.connections) EXPECT_EQ(connections, 2);
+}
+
+TEST_F(ClusterCost, InThreadsDoesNotGrowWithThePrimaries) {
+  const auto one = ClusterGroup::Start({.primaries = 1});
+  EXPECT_EQ(CostOf(*three_).threads, CostOf(*one).threads);
 }
 
 }  // namespace

@@ -1,5 +1,8 @@
 // unlock() and destructors write the release, and do not wait for the server.
+#include <shared_mutex>
 
+#include "redlatch/redis_lock_base.h"
+#include "src/api/simple_scripts.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -70,6 +73,207 @@ TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
   server_->Continue();
   EXPECT_LT(took, absl::Milliseconds(300) + kUnlocksAtOnce);
   EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3))) << "its bytes were written";
+}
+
+// LockOptions::keep: a lock that stays with its client, idle, until another client asks for it.
+
+const LockOptions kKept{.keep = absl::Seconds(20)};
+
+class Keep : public ::testing::Test {
+ protected:
+  bool IsFree() { return server_->Integer({"EXISTS", "lock"}) == 0; }
+  int64_t Calls() { return server_->Calls({"eval", "evalsha"}); }
+  static void TakeAndLeave(SimpleLock& lock) {
+    lock.lock();
+    lock.unlock();
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  Client client_ = Connect(server_->url());
+};
+
+TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
+  SimpleLock lock(client_, "lock", kKept);
+  TakeAndLeave(lock);
+  EXPECT_FALSE(IsFree());
+  const int64_t before = Calls();
+  for (int i = 0; i < 100; ++i) TakeAndLeave(lock);
+  EXPECT_TRUE(lock.try_lock());
+  lock.unlock();
+  SimpleLock same(client_, "lock", kKept);
+  std::thread([&] { TakeAndLeave(same); }).join();
+  EXPECT_EQ(Calls(), before);
+}
+
+// Refused tries call the lock back once a second; they must succeed more often than that.
+TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
+  std::atomic<bool> stop = false;
+  std::atomic<int> used = 0;
+  std::thread user([&] {
+    for (SimpleLock lock(client_, "lock", kKept); !stop; ++used) {
+      TakeAndLeave(lock);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  const Client other = Connect(server_->url());
+  SimpleLock theirs(other, "lock");
+  int succeeded = 0;
+  EXPECT_TRUE(Await(
+      [&] {
+        if (used < 2 || !theirs.try_lock()) return false;
+        theirs.unlock();
+        return ++succeeded == 30;
+      },
+      absl::Seconds(20)));
+  stop = true;
+  user.join();
+}
+
+// A process whose client is never destroyed.
+REDLATCH_CHILD(Leaker) {
+  static const auto* const client = new Client(Connect(args.at(0)));
+  static auto* const lock = new ReentrantReadWriteLock(
+      *client, "lock", {.lease = absl::Minutes(1), .keep = absl::Minutes(1)});
+  if (args.at(1) == "reads") {
+    const std::shared_lock reads(*lock);
+  } else {
+    const std::scoped_lock writes(*lock);
+  }
+  parent.WriteLine("kept");
+  parent.ReadLine();
+  return 0;
+}
+
+TEST_F(Keep, ExitGivesBackTheKeptLocksOfALeakedClient) {
+  for (const std::string what : {"reads", "writes"}) {
+    const auto child = support::SpawnChild("Leaker", {server_->url(), what});
+    ASSERT_EQ(child->pipe().ReadLine(), "kept");
+    const auto kept = [&] {
+      return server_->Integer({"EXISTS", "lock", "redlatch:rw:{lock}:readers"}) == 1;
+    };
+    EXPECT_TRUE(kept());
+    child->pipe().WriteLine("end");
+    EXPECT_EQ(child->Wait().code, 0);
+    EXPECT_TRUE(Await([&] { return !kept(); }));
+  }
+}
+
+// Of many that a client keeps, those that were not used for longest go back.
+TEST_F(Keep, AClientKeepsOneThousandIdleLocks) {
+  constexpr size_t kMost = 1024;
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  const auto name = [](size_t i) { return "many:" + std::to_string(i); };
+  for (size_t i = 0; i < kMost + 100; ++i) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, name(i), kKept));
+    locks.back()->lock();
+    locks.back()->unlock();
+  }
+  const auto kept = [&] {
+    std::vector<size_t> found;
+    for (size_t i = 0; i < locks.size(); ++i) {
+      if (server_->Integer({"EXISTS", name(i)}) > 0) found.push_back(i);
+    }
+    return found;
+  };
+  ASSERT_TRUE(Await([&] { return kept().size() <= kMost; }));
+  const std::vector<size_t> left = kept();
+  EXPECT_GE(left.size(), kMost - 100) << "no more go than must";
+  EXPECT_GT(left.front(), 0U) << "those of long ago go first";
+  EXPECT_EQ(left.back(), locks.size() - 1);
+}
+
+// What LockOptions::keep and turn refuse, and for which locks.
+
+class OfAUser : public RedisLockBase {
+ public:
+  OfAUser(Client client, LockOptions options, bool keeps)
+      : RedisLockBase(std::move(client), "theirs", std::move(options)), keeps_(keeps) {}
+
+ private:
+  LockScripts Scripts() const override { return SimpleScripts(); }
+  LockTraits Traits() const override { return {.kind = "users", .keeps = keeps_}; }
+
+  const bool keeps_;
+};
+
+class KeepRefusals : public ::testing::Test {
+ protected:
+  static void ExpectRefused(RedisLockBase& lock, const std::string& why) {
+    const absl::Status refused = lock.Acquire().status();
+    EXPECT_THAT(refused, IsError(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  }
+  template <class Lock>
+  void ExpectRefused(LockOptions options, const std::string& why) {
+    Lock lock(client_, "lock", std::move(options));
+    ExpectRefused(lock, why);
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const Client client_ = Connect(server_->url());
+};
+
+TEST_F(KeepRefusals, KeepIsNotLongerThanTheLease) {
+  const LockOptions options{.lease = absl::Seconds(3), .keep = absl::Seconds(4)};
+  ExpectRefused<SimpleLock>(options, "LockOptions::keep is 4s, longer than the lease of 3s");
+  ReentrantReadWriteLock lock(client_, "lock", options);
+  EXPECT_EQ(lock.AcquireRead().status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_TRUE(server_->LockKeys().empty());
+}
+
+TEST_F(KeepRefusals, NeitherIsNegative) {
+  ExpectRefused<SimpleLock>({.keep = absl::Seconds(-1)}, "must not be negative");
+  ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
+}
+
+TEST_F(KeepRefusals, LocksOfSeveralNamesOrServersAreNotKept) {
+  const std::string why = "LockOptions::keep is for SimpleLock, ReentrantLock and";
+  MultiLock several(client_, {"a", "b"}, {.keep = absl::Seconds(1)});
+  ExpectRefused(several, why);
+  std::vector<std::unique_ptr<RedisServer>> servers;
+  std::vector<Client> clients;
+  for (int i = 0; i < 3; ++i) {
+    servers.push_back(RedisServer::Start());
+    clients.push_back(Connect(servers.back()->url()));
+  }
+  RedLock quorum(clients, "lock", {.keep = absl::Seconds(1)});
+  ExpectRefused(quorum, why);
+}
+
+TEST_F(KeepRefusals, AUsersClassSaysWhetherItsScriptsKnowOfIt) {
+  OfAUser does_not(client_, {.keep = absl::Seconds(5)}, false);
+  ExpectRefused(does_not, "classes whose LockTraits say so");
+  OfAUser does(Connect(server_->url()), {.keep = absl::Seconds(5)}, true);
+  does.lock();
+  does.unlock();
+  EXPECT_EQ(server_->Integer({"EXISTS", "theirs"}), 1) << "it is kept";
+}
+
+// LockOptions::turn: clients that all want one lock, each in its turn.
+
+// One of many processes: it ends right after an unlock() in its turn.
+REDLATCH_CHILD(Ender) {
+  const Client client = Connect(args.at(0));
+  SimpleLock lock(client, "lock", {.lease = absl::Minutes(1), .turn = absl::Seconds(5)});
+  lock.lock();
+  lock.unlock();
+  parent.WriteLine("ready");
+  parent.ReadLine();
+  for (int i = 0; i < 50; ++i) {
+    lock.lock();
+    lock.unlock();
+  }
+  _exit(0);
+}
+
+TEST(Turn, ExitRightAfterUnlockDelaysOthersOnlyForAClaim) {
+  const auto server = RedisServer::Start();
+  std::vector<std::unique_ptr<support::Child>> crowd;
+  for (int i = 0; i < 4; ++i) crowd.push_back(support::SpawnChild("Ender", {server->url()}));
+  for (const auto& each : crowd) ASSERT_EQ(each->pipe().ReadLine(), "ready");
+  for (const auto& each : crowd) each->pipe().WriteLine("go");
+  const base::Instant end = base::Now() + absl::Seconds(50);  // less than a lease
+  for (const auto& each : crowd) EXPECT_TRUE(each->WaitFor(end - base::Now()).has_value());
+  EXPECT_TRUE(Await([&] { return server->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 
 #include "absl/types/span.h"
 #include "tests/sim/redis/keyspace.h"
-#include "tests/sim/redis/output.h"
+#include "tests/sim/redis/resp.h"
 
 namespace redlatch::sim {
 

@@ -11,9 +11,7 @@
 #include <variant>
 #include <vector>
 
-#include "tests/sim/redis/hash.h"
-#include "tests/sim/redis/sorted_set.h"
-#include "tests/sim/redis/string_map.h"
+#include "tests/sim/redis/values.h"
 
 namespace redlatch::sim {
 

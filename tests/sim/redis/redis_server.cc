@@ -8,7 +8,7 @@
 #include "src/base/sha1.h"
 #include "src/redis/wire/slot.h"
 #include "tests/sim/redis/glob.h"
-#include "tests/sim/redis/request_parser.h"
+#include "tests/sim/redis/resp.h"
 
 namespace redlatch::sim {
 namespace {

@@ -17,14 +17,11 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "src/redis/wire/reply.h"
-#include "tests/sim/redis/cluster_view.h"
 #include "tests/sim/redis/command.h"
-#include "tests/sim/redis/faults.h"
 #include "tests/sim/redis/keyspace.h"
 #include "tests/sim/redis/lua_engine.h"
-#include "tests/sim/redis/pub_sub.h"
-#include "tests/sim/redis/replication.h"
-#include "tests/sim/redis/string_map.h"
+#include "tests/sim/redis/server_state.h"
+#include "tests/sim/redis/values.h"
 
 namespace redlatch::sim {
 

@@ -5,7 +5,7 @@
 #include "src/redis/connect/needs.h"
 #include "src/redis/wire/errors.h"
 #include "tests/sim/redis/redis_server.h"
-#include "tests/sim/redis/request_parser.h"
+#include "tests/sim/redis/resp.h"
 #include "tests/sim/redis_compare/common_words.h"
 #include "tests/support/cluster_group.h"
 #include "tests/support/raw_connection.h"

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/sha1.h"
-#include "tests/sim/redis/request_parser.h"
+#include "tests/sim/redis/resp.h"
 #include "tests/sim/trace.h"
 #include "tests/sim/world/host.h"
 

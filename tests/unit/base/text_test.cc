@@ -1,5 +1,10 @@
+#include "absl/strings/cord.h"
+#include "lua/scripts.h"
+#include "src/base/sha1.h"
 #include "src/base/short_text.h"
+#include "src/base/status.h"
 #include "src/base/utf8.h"
+#include "src/redis/wire/errors.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::base {
@@ -103,6 +108,42 @@ TEST(ShortText, IsCopiedAndMovedShortOrLong) {
     EXPECT_EQ(copy.view(), std::string(content) + "!");
     EXPECT_EQ(text.view(), content);
   }
+}
+
+TEST(Sha1, KnownDigests) {
+  EXPECT_EQ(Sha1Hex(""), "da39a3ee5e6b4b0d3255bfef95601890afd80709");
+  EXPECT_EQ(Sha1Hex("abc"), "a9993e364706816aba3e25717850c26c9cd0d89d");
+  EXPECT_EQ(Sha1Hex("abcdbcdecdefdefgefghfghighijhijkijkljklmklmnlmnomnopnopq"),
+            "84983e441c3bd26ebaae4aa1f95129e5e54670f1");
+  EXPECT_EQ(Sha1Hex(std::string(1000000, 'a')), "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
+}
+
+TEST(Sha1, LengthsAroundABlocksEnd) {
+  // From the reference implementation, for 55, 56, 63, 64 and 65 times 'x'.
+  EXPECT_EQ(Sha1Hex(std::string(55, 'x')), "cef734ba81a024479e09eb5a75b6ddae62e6abf1");
+  EXPECT_EQ(Sha1Hex(std::string(56, 'x')), "901305367c259952f4e7af8323f480d59f81335b");
+  EXPECT_EQ(Sha1Hex(std::string(63, 'x')), "0ddc4e0cccd9a12850deb5abb0853a4425559fec");
+  EXPECT_EQ(Sha1Hex(std::string(64, 'x')), "bb2fa3ee7afb9f54c6dfb5d021f14b1ffe40c163");
+  EXPECT_EQ(Sha1Hex(std::string(65, 'x')), "78c741ddc482e4cdf8c474a0876347a0905b6233");
+}
+
+TEST(Sha1, AgreesWithTheBuildOnEveryScript) {
+  for (const LuaScript& script : lua::kAll) {
+    EXPECT_EQ(Sha1Hex(script.body), script.sha1) << script.name;
+  }
+}
+
+TEST(StatusTest, AnUnsharedCopyIsEqual) {
+  absl::Status status = absl::UnavailableError("the server is down");
+  status.SetPayload("redlatch.example", absl::Cord("payload"));
+  EXPECT_EQ(Unshared(status), status);
+  EXPECT_EQ(Unshared(absl::OkStatus()), absl::OkStatus());
+  EXPECT_TRUE(redis::MayHaveExecuted(Unshared(redis::MarkMayHaveExecuted(status))));
+}
+
+TEST(StatusTest, AnUnsharedCopyHasATextOfItsOwn) {
+  const absl::Status status = absl::UnavailableError("the server is down");
+  EXPECT_NE(Unshared(status).message().data(), status.message().data());
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 // `redlatch doctor`, beside servers that were set up well and badly.
-#include "tests/conformance/cli/doctor/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
 namespace redlatch {

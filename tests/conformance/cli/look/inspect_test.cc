@@ -1,6 +1,5 @@
 // `redlatch inspect`: all that is known of one lock.
-
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 
 namespace redlatch {
 namespace {
@@ -194,6 +193,155 @@ TEST_F(RedlatchInspectTest, TakesAnyNameThatALockCanHave) {
     EXPECT_EQ(Of("shop:" + name, "(r['kind'], r['holding'])"), "('simple', 1)") << name;
   }
   EXPECT_EQ(Of("shop:\xff\xfe", "base64.b64decode(r['name_base64'])"), R"(b'shop:\xff\xfe')");
+}
+
+// Whoever may only read, and whatever server only has a copy: `ls` and `inspect` work all the same.
+
+class OnlookerTest : public RedlatchLookTest {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(simple_.try_lock());
+    ASSERT_TRUE(writes_.try_lock());
+    ASSERT_TRUE(permits_.try_acquire());
+  }
+
+  // The words of the command that docs/operations.md has for this user.
+  static std::vector<std::string> RuleOf(const std::string& user) {
+    return WordsFrom("ACL SETUSER " + user + " ", "```");
+  }
+  // Of docs/operations.md.
+  static std::vector<std::string> WordsFrom(const std::string& first, const std::string& end) {
+    const std::filesystem::path man = REDLATCH_MAN_PAGE;
+    const std::string text = TextOf(man.parent_path().parent_path() / "operations.md");
+    const size_t begin = text.find(first);
+    EXPECT_NE(begin, std::string::npos);
+    const std::string block = text.substr(begin, text.find(end, begin) - begin);
+    return absl::StrSplit(block, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  }
+
+  void ExpectToSeeAll(const std::string& url) {
+    const Outcome list = Redlatch({"ls", "--json", "--server", url});
+    EXPECT_EQ(list.code, 0) << list.errors;
+    EXPECT_EQ(Json(list.output, "sorted(names)"), "['permits', 'simple', 'writes']");
+    for (const char* name : {"simple", "writes", "permits"}) {
+      const Outcome look = Redlatch({"inspect", name, "--server", url});
+      EXPECT_EQ(look.code, 0) << look.errors;
+      EXPECT_THAT(look.output, HasSubstr(name));
+    }
+    EXPECT_THAT(Redlatch({"inspect", "simple", "--server", url}).output, HasSubstr("billing"));
+  }
+
+  const Client client_ = NewClient({.program = "billing"});
+  SimpleLock simple_{client_, "simple", {.lease = absl::Minutes(5)}};
+  ReentrantReadWriteLock writes_{client_, "writes", {.lease = absl::Minutes(5)}};
+  Semaphore permits_{client_, "permits", 2, {.lease = absl::Minutes(5)}};
+};
+
+TEST_F(OnlookerTest, MayBeAUserOfTheRuleThatTheDocumentHas) {
+  EXPECT_EQ(server_->Text(RuleOf("looker")), "OK");
+  ExpectToSeeAll(absl::StrCat("redis://looker:secret@127.0.0.1:", server_->port()));
+}
+
+TEST_F(OnlookerTest, MayAskAReplica) {
+  const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
+  ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
+  ASSERT_TRUE(
+      support::Await([&] { return replica->LockKeys().size() == server_->LockKeys().size(); }));
+  ExpectToSeeAll(replica->url());
+  EXPECT_THAT(Redlatch({"ls", "--server", replica->url()}).errors,
+              AllOf(HasSubstr("warning"), HasSubstr("is a replica")));
+  EXPECT_THAT(Redlatch({"ls"}).errors, IsEmpty());
+}
+
+// A user of locks of the document's rule has all that each of them needs.
+TEST_F(OnlookerTest, AUserOfTheDocumentsRuleMayUseLocksOfEachKind) {
+  EXPECT_EQ(server_->Text(RuleOf("app")), "OK");
+  const Outcome doctor =
+      Redlatch({"doctor", "--json", "--server",
+                absl::StrCat("redis://app:password@127.0.0.1:", server_->port())});
+  EXPECT_THAT(doctor.output, HasSubstr("taken, kept and released"));
+}
+
+TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
+  std::vector<std::string> rule = RuleOf("app");
+  const std::vector<std::string> further = WordsFrom("+info +config|get", "`");
+  rule.insert(rule.end(), further.begin(), further.end());
+  EXPECT_EQ(server_->Text(rule), "OK");
+  EXPECT_EQ(server_->Text({"CONFIG", "SET", "latency-monitor-threshold", "100"}), "OK");
+  const Outcome doctor =
+      Redlatch({"doctor", "--json", "--server",
+                absl::StrCat("redis://app:password@127.0.0.1:", server_->port())});
+  EXPECT_THAT(doctor.output, Not(HasSubstr("\"level\":\"unchecked\""))) << doctor.output;
+}
+
+// Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
+
+using ::testing::ContainsRegex;
+
+const LockOptions kKept{.keep = absl::Seconds(20)};
+
+class RedlatchKeptTest : public RedlatchLookTest {
+ protected:
+  std::string Inspected(const std::string& name, const std::string& expression) const {
+    return Json(Redlatch({"inspect", "--json", name}).output,
+                "[" + expression + " for r in rows][0]");
+  }
+
+  const Client client_ = NewClient({.program = "billing"});
+};
+
+TEST_F(RedlatchKeptTest, AreShownAsKept) {
+  SimpleLock simple(client_, "simple", kKept), plain(client_, "plain");
+  ReentrantLock reentrant(client_, "reentrant", kKept);
+  ReentrantReadWriteLock read(client_, "read", kKept);
+  simple.lock(), simple.unlock();
+  reentrant.lock(), reentrant.unlock();
+  read.lock_shared(), read.unlock_shared();
+  plain.lock();
+  for (const std::string name : {"simple", "reentrant", "read"}) {
+    EXPECT_THAT(Redlatch({"inspect", name}).output,
+                ContainsRegex("\n  held by +" + Me("billing") + ".*, kept, "));
+    EXPECT_EQ(Inspected(name, "[h['kept'] for h in r['holders']]"), "[True]");
+  }
+  EXPECT_THAT(Redlatch({"inspect", "plain"}).output, Not(HasSubstr("kept")));
+  EXPECT_EQ(Inspected("plain", "[h['kept'] for h in r['holders']]"), "[False]");
+  const std::string list = Redlatch({"ls"}).output;
+  EXPECT_THAT(
+      list,
+      AllOf(ContainsRegex("simple .*billing, kept\n"), ContainsRegex("reentrant .*billing, kept\n"),
+            ContainsRegex("read .*billing, kept\n"), ContainsRegex("plain .*billing\n")));
+  EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output,
+                 "[names[n]['holder']['kept'] for n in ('simple', 'reentrant', 'read', 'plain')]"),
+            "[True, True, True, False]");
+  plain.unlock();
+}
+
+TEST_F(RedlatchKeptTest, ShowsTheAgeAlthoughARenewalReservedTokens) {
+  SimpleLock lock(client_, "job", kKept);
+  { ASSERT_TRUE(lock.Acquire().ok()); }
+  ASSERT_TRUE(support::Await(
+      [&] {
+        return server_->Text({"GET", "redlatch:2:{job}:fence"}).find(' ') != std::string::npos;
+      },
+      absl::Seconds(5)));
+  EXPECT_EQ(Inspected("job", "'since_us' in r['holders'][0]"), "True");
+}
+
+TEST_F(RedlatchKeptTest, WaitersAreNotShownAsKept) {
+  SimpleLock plain(NewClient({.program = "first"}), "job"), waits(client_, "job", kKept);
+  plain.lock();
+  const Waiting waiting([&](const AcquireOptions& how) { (void)waits.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
+  EXPECT_THAT(Redlatch({"inspect", "job"}).output, Not(HasSubstr("kept")));
+  plain.unlock();
+}
+
+TEST_F(RedlatchKeptTest, AreBrokenAsOthersAre) {
+  SimpleLock lock(client_, "job", kKept);
+  lock.lock(), lock.unlock();
+  const Outcome broken = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(broken.code, 0) << broken.errors;
+  EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
 }
 
 }  // namespace

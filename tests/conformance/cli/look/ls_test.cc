@@ -1,6 +1,6 @@
 // `redlatch ls`: which locks there are, who holds them, who waits.
 
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
 namespace redlatch {

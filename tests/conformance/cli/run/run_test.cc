@@ -1,6 +1,6 @@
 // `redlatch run`, as a shell and a crontab see it.
 
-#include "tests/conformance/cli/run/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
 namespace redlatch {

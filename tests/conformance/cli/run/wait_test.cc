@@ -1,6 +1,6 @@
 // What `redlatch run` tells of a lock that it has to wait for.
 
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 
 namespace redlatch {
 namespace {

@@ -1,7 +1,7 @@
 // What `redlatch` says to words that are not a subcommand's own.
 
 #include "redlatch/version.h"
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 
 namespace redlatch {

@@ -1,6 +1,6 @@
 // `redlatch ls` and `redlatch inspect` beside very many locks: no command of theirs takes all keys,
 // or all fields of one, at once. (What a look's script costs: tests/sim/lua/*/cost_test.cc.)
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

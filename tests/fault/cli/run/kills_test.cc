@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include "src/base/random.h"
-#include "tests/conformance/cli/run/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

@@ -2,7 +2,7 @@
 // all that it started, before the lock can be another's.
 #include <signal.h>
 
-#include "tests/conformance/cli/run/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

@@ -1,6 +1,6 @@
 // `redlatch run --wait` that begins while no server serves it: the command runs as soon as one
 // does.
-#include "tests/conformance/cli/run/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
 

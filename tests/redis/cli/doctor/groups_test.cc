@@ -1,5 +1,5 @@
 // `redlatch doctor`, beside clusters that are well, and that are not.
-#include "tests/conformance/cli/doctor/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
 

@@ -1,6 +1,6 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of all primaries of a cluster.
 
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/reserved_port.h"
 

@@ -1,6 +1,6 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of a quorum of servers and of one of them.
 
-#include "tests/conformance/cli/look/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

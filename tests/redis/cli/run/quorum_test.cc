@@ -1,6 +1,6 @@
 // `redlatch run` under a lock that a quorum of servers grants.
 
-#include "tests/conformance/cli/run/fixture.h"
+#include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

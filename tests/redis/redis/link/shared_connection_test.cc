@@ -1,14 +1,83 @@
+// A transport around a real one, whose steps a test may watch, replace or hold up.
+//
+//   TransportHooks hooks;
+//   SharedConnection connection(url, {.open = Hooked(hooks)});
+//   hooks.write = [](Transport& real, std::string_view bytes) {
+//     return IoResult{.kind = IoResult::Kind::kError, .error = EPIPE};
+//   };
+//
+// Hooks are set while no thread is in a call, and outlive the transports.
 #include "src/redis/link/shared_connection.h"
 
+#include <signal.h>
 #include <sys/resource.h>
 
 #include "absl/types/span.h"
 #include "src/redis/link/pipeline.h"
+#include "src/redis/transport/open.h"
+#include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "tests/redis/redis/link/hooked_transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/live_testing.h"
+
+namespace redlatch::redis {
+
+struct TransportHooks {
+  std::function<IoResult(Transport& real, std::string_view bytes)> write;
+  std::function<Readiness(Transport& real, Interest, int wake_fd, base::Instant)> wait;
+
+  std::atomic<int> reads = 0;
+  std::atomic<int> writes = 0;
+  std::atomic<int> waits = 0;
+
+  void ResetCounts() { reads = writes = waits = 0; }
+};
+
+class HookedTransport final : public Transport {
+ public:
+  HookedTransport(TransportHooks& hooks, std::unique_ptr<Transport> real)
+      : hooks_(hooks), real_(std::move(real)) {}
+
+  IoResult Connect() override { return real_->Connect(); }
+  IoResult Read(char* buffer, size_t size) override {
+    ++hooks_.reads;
+    return real_->Read(buffer, size);
+  }
+  IoResult Write(std::string_view bytes) override {
+    ++hooks_.writes;
+    return hooks_.write ? hooks_.write(*real_, bytes) : real_->Write(bytes);
+  }
+  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
+    ++hooks_.waits;
+    return hooks_.wait ? hooks_.wait(*real_, interest, wake_fd, deadline)
+                       : real_->Wait(interest, wake_fd, deadline);
+  }
+  Polled BeginPoll(Interest interest) override {
+    ++hooks_.waits;
+    return real_->BeginPoll(interest);
+  }
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
+    return real_->EndPoll(polled, came);
+  }
+  bool full_duplex() const override { return real_->full_duplex(); }
+  void DiscardUnsent() override { real_->DiscardUnsent(); }
+
+ private:
+  TransportHooks& hooks_;
+  const std::unique_ptr<Transport> real_;
+};
+
+inline TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = OpenTransport) {
+  return [&hooks, open = std::move(open)](
+             const Target& target) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    auto real = open(target);
+    if (!real.ok()) return real.status();
+    return std::make_unique<HookedTransport>(hooks, *std::move(real));
+  };
+}
+
+}  // namespace redlatch::redis
 
 namespace redlatch::redis {
 namespace {
@@ -276,6 +345,168 @@ TEST_F(BrokenWriteTest, NoHalfOfABatchIsSentAgain) {
   }
   EXPECT_THAT(Text(connection_->Call({"GET", "counter"}, In(kPatience))),
               ::testing::AnyOf("nil", "\"1\""));
+}
+
+// What calls cost: system calls, descriptors.
+
+constexpr int kCalls = 1000;
+
+class SharedConnectionCostTest : public ChannelFixture {
+ protected:
+  std::unique_ptr<SharedConnection> Counted(absl::Duration spin) {
+    SharedConnectionOptions options;
+    options.spin = spin;
+    options.open = Hooked(hooks_);
+    auto connection = Connected(Direct(std::move(options)));
+    hooks_.ResetCounts();
+    return connection;
+  }
+
+  TransportHooks hooks_;
+};
+
+// A connection that was idle for a while, be it that the machine held the caller up, is looked at
+// with one more read before it is written to.
+TEST_F(SharedConnectionCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
+  const auto connection = Counted(absl::ZeroDuration());
+  int busy = 0;
+  for (int i = 0; i < kCalls; ++i) {
+    hooks_.ResetCounts();
+    ASSERT_EQ(Echo(*connection, "counted"), "counted");
+    ASSERT_EQ(hooks_.writes, 1);
+    ASSERT_EQ(hooks_.waits, 1);
+    ASSERT_LE(hooks_.reads, 2);
+    if (hooks_.reads == 1) ++busy;
+  }
+  EXPECT_GT(busy, kCalls * 9 / 10);
+}
+
+TEST_F(SharedConnectionCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
+  const auto connection = Counted(absl::Seconds(1));
+  ASSERT_EQ(Echo(*connection, "counted"), "counted");
+  EXPECT_EQ(hooks_.writes, 1);
+  EXPECT_EQ(hooks_.waits, 0);
+}
+
+TEST_F(SharedConnectionCostTest, ABatchTravelsInOneWrite) {
+  const auto connection = Counted(absl::ZeroDuration());
+  std::vector<Command> commands;
+  for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
+  std::vector<absl::StatusOr<Reply>> replies(commands.size());
+  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  EXPECT_EQ(Text(replies.back()), "\"99\"");
+  EXPECT_EQ(hooks_.writes, 1);
+}
+
+TEST_F(SharedConnectionCostTest, AForgottenCommandCostsOneWrite) {
+  const auto connection = Counted(absl::ZeroDuration());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
+  EXPECT_EQ(hooks_.writes, 100);
+  EXPECT_EQ(hooks_.waits, 0);
+  EXPECT_EQ(hooks_.reads, 0);
+}
+
+// There is no thread that could use any: this tells should one ever come.
+TEST_F(SharedConnectionCostTest, AnIdleChannelHasNoThread) {
+  const int before = support::ThreadCount();
+  const auto connection = Connected(Direct());
+  EXPECT_EQ(Echo(*connection, "used"), "used");
+  EXPECT_EQ(support::ThreadCount(), before);
+}
+
+TEST_F(SharedConnectionCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
+  const int before = support::OpenDescriptors();
+  {
+    const auto connection = Connected(Direct());
+    EXPECT_EQ(support::OpenDescriptors(), before + 2);
+  }
+  EXPECT_EQ(support::OpenDescriptors(), before);
+}
+
+// What a connection does to its process and its children: fork, exec, signals.
+
+using support::Child;
+using support::LinePipe;
+
+constexpr absl::Duration kChildsTime = absl::Seconds(10);
+
+class SharedConnectionForkTest : public ChannelFixture {
+ protected:
+  std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
+};
+
+// A child that lives on holds a copy of the descriptor: closing ours alone would end nothing, and
+// what the kernel still has to send would arrive.
+class ChildLivesOnTest : public SharedConnectionForkTest {
+ protected:
+  // Forks where `connection` is connected.
+  std::unique_ptr<Child> Fork() {
+    return Child::Fork([](LinePipe& parent) {
+      parent.ReadLine(absl::InfiniteDuration());
+      return 0;
+    });
+  }
+  bool AwaitOpen(int connections) {
+    return proxy_.Await([=](const support::ProxyStats& stats) { return stats.open == connections; },
+                        kChildsTime / 2);
+  }
+};
+
+TEST_F(ChildLivesOnTest, AConnectionThatIsGivenUpEnds) {
+  SharedConnectionOptions options;
+  options.stall_timeout = absl::Milliseconds(1);
+  const auto connection = Connected(Proxied(options));
+  const auto child = Fork();
+  proxy_.Hold(Direction::kToClient, Scope::kExisting);
+  EXPECT_FALSE(connection->Call({"PING"}, In(absl::Milliseconds(50))).ok());
+  EXPECT_EQ(Echo(*connection, "anew"), "anew");
+  EXPECT_EQ(connection->stats().connects, 2);
+  proxy_.ReleaseHeld();
+  EXPECT_TRUE(AwaitOpen(1));
+}
+
+TEST_F(ChildLivesOnTest, WhatWasNotSentOverAConnectionThatIsGivenUpNeverArrives) {
+  SharedConnectionOptions options;
+  options.stall_timeout = absl::Milliseconds(1);
+  SharedConnection connection(UrlOf(server_->url()), options);
+  ASSERT_TRUE(connection.Connect(In(kPatience)).ok());
+  const auto child = Fork();
+  // More than the server's side takes while it stands still; its last byte stays in our kernel.
+  server_->Stop();
+  const std::string big(size_t{8} << 20, 'b');
+  EXPECT_FALSE(connection.Call({"SET", "big", big}, In(absl::Milliseconds(200))).ok());
+  server_->Continue();
+  EXPECT_EQ(Echo(connection, "anew"), "anew");
+  EXPECT_EQ(server_->Text({"EXISTS", "big"}), "0");
+  EXPECT_TRUE(server_->AwaitInfo("connected_clients", "3")) << server_->Info("connected_clients");
+}
+
+// What "ls" finds open when it is run from here.
+int DescriptorsOfAnExecedChild() {
+  FILE* list = popen("ls /proc/self/fd", "r");
+  int count = 0;
+  for (int c = 0; (c = std::fgetc(list)) != EOF;) count += c == '\n';
+  pclose(list);
+  return count;
+}
+
+TEST_F(SharedConnectionForkTest, AnExecedChildInheritsNoDescriptor) {
+  connection_.reset();
+  const int before = DescriptorsOfAnExecedChild();
+  connection_ = Connected(Direct());
+  const SharedConnection over_unix(UrlOf(server_->unix_url()));
+  EXPECT_EQ(DescriptorsOfAnExecedChild(), before);
+}
+
+TEST_F(SharedConnectionForkTest, WritingToAConnectionThatTheServerClosedRaisesNoSignal) {
+  ASSERT_NE(signal(SIGPIPE, SIG_DFL), SIG_ERR);  // it would end this process
+  for (int i = 0; i < 5; ++i) {
+    server_->Kill();
+    // The first is answered with a reset, the next finds the pipe broken.
+    for (int k = 0; k < 3; ++k) (void)connection_->Send({"PING"});
+    server_->Restart();
+    EXPECT_TRUE(Await([&] { return Echo(*connection_, "still here") == "still here"; }));
+  }
 }
 
 }  // namespace

@@ -1,16 +1,152 @@
-// The proof that TLS will fit: all that uses a transport calls it one thread at a time, and waits
-// for what a step wants rather than for what its name says.
-#include "tests/redis/redis/link/strict_transport.h"
+// A transport as TLS will be one, around a real one: it counts callers that meet in it, and its
+// steps want now and then what their names don't say, as for messages of its own.
+//
+//   A Write(), and the end of Connect(), wants to read a record of the peer's. It is there when a
+//   Wait() for it finds nothing else, unless a Read() takes it in before: then no Wait() tells of
+//   it.
+//
+//   A Read() wants to write a record of its own, which leaves during the next Wait() for that.
+#include <sched.h>
 
 #include "src/redis/connect/connector.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
+#include "src/redis/transport/open.h"
+#include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {
+
+// What all transports of a test count.
+struct StrictCounts {
+  std::atomic<int> meetings = 0;  // of two callers; none is allowed
+  std::atomic<int> writes_that_read = 0;
+  std::atomic<int> reads_that_write = 0;
+  std::atomic<uint64_t> dice = 1;
+};
+
+class StrictTransport final : public Transport {
+ public:
+  StrictTransport(StrictCounts& counts, std::unique_ptr<Transport> real)
+      : counts_(counts), real_(std::move(real)) {}
+  ~StrictTransport() override { const Caller alone(*this); }
+
+  IoResult Connect() override {
+    const Caller alone(*this);
+    if (connected_) return MayWrite() ? IoResult{.kind = kDone} : IoResult{.kind = kWantRead};
+    const IoResult result = real_->Connect();
+    connected_ = result.kind == kDone;
+    return connected_ ? WantToRead() : result;
+  }
+
+  IoResult Read(char* buffer, size_t size) override {
+    const Caller alone(*this);
+    if (record_ == Record::kDue || record_ == Record::kThere) record_ = Record::kTakenIn;
+    if (!to_write_ && Sometimes()) {
+      ++counts_.reads_that_write;
+      to_write_ = true;
+    }
+    return to_write_ ? IoResult{.kind = kWantWrite} : real_->Read(buffer, size);
+  }
+
+  IoResult Write(std::string_view bytes) override {
+    const Caller alone(*this);
+    if (record_ == Record::kNone && Sometimes()) return WantToRead();
+    if (!MayWrite()) return {.kind = kWantRead};
+    return real_->Write(Sometimes() ? bytes.substr(0, bytes.size() / 2 + 1) : bytes);
+  }
+
+  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
+    if (Has(interest, Interest::kWrite)) {
+      const Readiness ready = real_->Wait(interest, wake_fd, base::Instant());
+      if (ready.writable) to_write_ = false;
+      if (ready.writable) return ready;
+    }
+    if (Has(interest, Interest::kRead)) {
+      Record due = Record::kDue;
+      record_.compare_exchange_strong(due, Record::kThere);
+      if (record_ == Record::kThere) return {.readable = true};
+    }
+    return real_->Wait(interest, wake_fd, deadline);
+  }
+
+  Polled BeginPoll(Interest interest) override {
+    const Readiness already = Wait(interest, -1, base::Instant());
+    return already.Meets(interest) ? Polled{.already = already} : real_->BeginPoll(interest);
+  }
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
+    const Readiness ready = real_->EndPoll(polled, came);
+    if (ready.writable) to_write_ = false;
+    return ready;
+  }
+
+  void DiscardUnsent() override {
+    const Caller alone(*this);
+    real_->DiscardUnsent();
+  }
+
+ private:
+  using enum IoResult::Kind;
+
+  // Stays for a while, so that callers who may meet do.
+  class Caller {
+   public:
+    explicit Caller(StrictTransport& transport) : transport_(transport) {
+      if (transport_.callers_++ > 0) ++transport_.counts_.meetings;
+      if (transport_.Sometimes()) sched_yield();
+    }
+    ~Caller() { --transport_.callers_; }
+
+   private:
+    StrictTransport& transport_;
+  };
+
+  // Whether the record that a write waits for has come; it is used up by that.
+  bool MayWrite() {
+    if (record_ == Record::kDue) return false;
+    record_ = Record::kNone;
+    return true;
+  }
+
+  IoResult WantToRead() {
+    ++counts_.writes_that_read;
+    record_ = Record::kDue;
+    return {.kind = kWantRead};
+  }
+
+  bool Sometimes() {
+    uint64_t dice = counts_.dice.fetch_add(0x9e3779b97f4a7c15);
+    dice = (dice ^ (dice >> 30)) * 0xbf58476d1ce4e5b9;
+    return (dice ^ (dice >> 27)) >> 62 == 0;
+  }
+
+  enum class Record : uint8_t { kNone, kDue, kThere, kTakenIn };
+
+  StrictCounts& counts_;
+  const std::unique_ptr<Transport> real_;
+  bool connected_ = false;
+  std::atomic<int> callers_ = 0;
+  std::atomic<Record> record_ = Record::kNone;  // of the peer's
+  std::atomic<bool> to_write_ = false;          // a record of its own
+};
+
+inline TransportFactory Strict(StrictCounts& counts) {
+  return [&counts](const Target& target) -> absl::StatusOr<std::unique_ptr<Transport>> {
+    auto real = OpenTransport(target);
+    if (!real.ok()) return real.status();
+    return std::make_unique<StrictTransport>(counts, *std::move(real));
+  };
+}
+
+}  // namespace redlatch::redis
+
+namespace redlatch::redis {
 namespace {
+
+// The proof that TLS will fit: all that uses a transport calls it one thread at a time, and waits
+// for what a step wants rather than for what its name says.
 
 void ExpectPutToTheTest(const StrictCounts& counts) {
   EXPECT_EQ(counts.meetings, 0);

@@ -1,5 +1,7 @@
 #include "src/redis/wire/codec.h"
 
+#include "src/redis/wire/reply.h"
+#include "src/redis/wire/slot.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::redis {
@@ -268,6 +270,59 @@ TEST(CommandTest, IsReadBackAsWhatWasEncoded) {
   const Read read = ReadPieces({command.bytes()});
   ASSERT_EQ(read.replies.size(), 1) << read.status;
   EXPECT_TRUE(read.replies[0] == Array(expected));
+}
+
+using Type = Reply::Type;
+
+TEST(ReplyTest, DebugStringIsPrintable) {
+  const Reply reply = {.type = Type::kString, .text = std::string("a\"b\\c\n\0\x7f\xff", 9)};
+  EXPECT_EQ(reply.DebugString(), R"("a\"b\\c\x0a\x00\x7f\xff")");
+}
+
+TEST(ReplyTest, DebugStringIsCutWhereItGetsLong) {
+  const Reply text = {.type = Type::kString, .text = std::string(81, 'a')};
+  EXPECT_EQ(text.DebugString(), "\"" + std::string(80, 'a') + "...\"");
+  const Reply array = {.type = Type::kArray, .elements = std::vector<Reply>(9)};
+  EXPECT_EQ(array.DebugString(), "[nil, nil, nil, nil, nil, nil, nil, nil, ...]");
+}
+
+TEST(ReplyTest, DebugStringOfADeepReplyStaysShort) {
+  Reply reply = {.type = Type::kString, .text = std::string(80, 'a')};
+  for (int depth = 0; depth < 5; ++depth) {
+    reply = {.type = Type::kArray, .elements = std::vector<Reply>(8, reply)};
+  }
+  EXPECT_LT(reply.DebugString().size(), 2000);
+}
+
+// As CLUSTER KEYSLOT answers.
+TEST(Slot, IsWhatRedisSays) {
+  EXPECT_EQ(SlotOf(""), 0);
+  EXPECT_EQ(SlotOf("foo"), 12182);
+  EXPECT_EQ(SlotOf("123456789"), 12739);
+  EXPECT_EQ(SlotOf("\xFF\x80 b"), SlotOf("{\xFF\x80 b}"));
+}
+
+TEST(Slot, IsThatOfTheHashTag) {
+  EXPECT_EQ(SlotOf("{foo}:bar"), SlotOf("foo"));
+  EXPECT_EQ(SlotOf("a{foo}"), SlotOf("foo"));
+  EXPECT_EQ(SlotOf("a{foo}{bar}"), SlotOf("foo"));
+  EXPECT_EQ(SlotOf("a{{foo}}"), SlotOf("{foo"));
+  EXPECT_EQ(SlotOf("redlatch:2:{foo}:simple.queue"), SlotOf("foo"));
+  // None of these has one.
+  EXPECT_NE(SlotOf("{}foo"), SlotOf("foo"));
+  EXPECT_NE(SlotOf("{foo"), SlotOf("foo"));
+}
+
+TEST(Slot, EachHasATagOfItsOwn) {
+  std::set<std::string> tags;
+  for (int slot = 0; slot < kSlots; ++slot) {
+    const std::string tag = TagOf(static_cast<Slot>(slot));
+    ASSERT_EQ(SlotOf(tag), slot) << tag;
+    EXPECT_LE(tag.size(), 7) << tag;
+    EXPECT_TRUE(tags.insert(tag).second);
+  }
+  // Clients of different ages speak with each other.
+  EXPECT_EQ(TagOf(0), TagOf(0));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_TESTS_SIM_REDIS_OUTPUT_H_
-#define REDLATCH_TESTS_SIM_REDIS_OUTPUT_H_
+#ifndef REDLATCH_TESTS_SIM_REDIS_RESP_H_
+#define REDLATCH_TESTS_SIM_REDIS_RESP_H_
 
 #include <cstdint>
 #include <string>
@@ -59,6 +59,11 @@ class ReplyOutput : public Output {
   std::vector<Open> open_;
 };
 
+// Reads one command, an array of bulk strings, from the front of a stream. Returns how many bytes
+// it takes, 0 if it is not complete. The words point into the stream. Ends the run if it is no
+// command.
+size_t ReadCommand(std::string_view stream, std::vector<std::string_view>& words);
+
 }  // namespace redlatch::sim
 
-#endif  // REDLATCH_TESTS_SIM_REDIS_OUTPUT_H_
+#endif  // REDLATCH_TESTS_SIM_REDIS_RESP_H_
