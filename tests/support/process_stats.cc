@@ -31,12 +31,6 @@ int CountEntries(const std::string& directory) {
   return count;
 }
 
-absl::Duration ReadClock(clockid_t clock) {
-  timespec now{};
-  CheckErrno(clock_gettime(clock, &now) == 0, "clock_gettime");
-  return absl::DurationFromTimespec(now);
-}
-
 }  // namespace
 
 int OpenDescriptors(pid_t pid) {
@@ -54,8 +48,10 @@ int64_t ResidentBytes(pid_t pid) {
 
 int ThreadCount(pid_t pid) { return CountEntries(ProcPath(pid, "task")); }
 
-absl::Duration ProcessCpuTime() { return ReadClock(CLOCK_PROCESS_CPUTIME_ID); }
-
-absl::Duration ThreadCpuTime() { return ReadClock(CLOCK_THREAD_CPUTIME_ID); }
+absl::Duration ProcessCpuTime() {
+  timespec now{};
+  CheckErrno(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0, "clock_gettime");
+  return absl::DurationFromTimespec(now);
+}
 
 }  // namespace redlatch::support

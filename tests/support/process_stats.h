@@ -15,9 +15,9 @@ int OpenDescriptors(pid_t pid = 0);
 int64_t ResidentBytes(pid_t pid = 0);
 int ThreadCount(pid_t pid = 0);
 
-// CPU time used so far, user and system; read twice and compare.
-absl::Duration ProcessCpuTime();  // all threads of this process, ended ones too
-absl::Duration ThreadCpuTime();   // the calling thread
+// CPU time used so far by all threads of this process, ended ones too, user and system; read twice
+// and compare.
+absl::Duration ProcessCpuTime();
 
 }  // namespace redlatch::support
 

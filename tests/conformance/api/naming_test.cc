@@ -252,62 +252,6 @@ bool IsDone(const Waiter& waiter, absl::Duration within = absl::ZeroDuration()) 
   return waiter.wait_for(absl::ToChronoNanoseconds(within)) == std::future_status::ready;
 }
 
-TEST_F(NamesApart, AReaderOfXLetsNobodyIntoAWrittenXInBraces) {
-  ReentrantReadWriteLock braced(a_, "{x}");
-  auto writes = braced.AcquireWrite();
-  ASSERT_OK(writes);
-  ReentrantReadWriteLock braced_too(b_, "{x}");
-  Waiter reader = Start([&] { return braced_too.AcquireRead(); });
-  ASSERT_TRUE(AwaitQueued("{x}", "rw"));
-  ReentrantReadWriteLock plain(b_, "x");
-  for (int i = 0; i < 3; ++i) {
-    auto reads = plain.AcquireRead();
-    ASSERT_OK(reads);
-    EXPECT_OK(reads->Release());
-  }
-  ASSERT_OK(plain.AcquireWrite());
-  EXPECT_FALSE(IsDone(reader, kSoon)) << "beside a valid writer";
-  EXPECT_TRUE(writes->valid());
-  EXPECT_OK(writes->Release());
-  EXPECT_TRUE(IsDone(reader, kPatience));
-  EXPECT_OK(reader.get());
-}
-
-TEST_F(NamesApart, BehindATaggedPrefixNoLockIsAnothersKey) {
-  const Client a = NewClient("{app}:");
-  const Client b = NewClient("{app}:");
-  SimpleLock queue(a, "jobs:queue");
-  SimpleLock fence(a, "jobs:fence");
-  SimpleLock counted(a, "jobs:counted");
-  auto holds_queue = queue.Acquire();
-  auto holds_fence = fence.Acquire();
-  auto holds_counted = counted.Acquire();
-  ASSERT_OK(holds_queue);
-  ASSERT_OK(holds_fence);
-  ASSERT_OK(holds_counted);
-
-  SimpleLock jobs(a, "jobs");
-  auto holds_jobs = jobs.Acquire();
-  ASSERT_OK(holds_jobs);
-  SimpleLock jobs_too(b, "jobs");
-  Waiter waiter = Start([&] { return jobs_too.Acquire(); });
-  ASSERT_TRUE(AwaitQueued("{app}:jobs", "simple"));
-  EXPECT_OK(holds_jobs->Release());
-  auto got = waiter.get();
-  ASSERT_OK(got);
-  EXPECT_OK(got->Release());
-
-  CountDownLatch latch(NewClient("{app}:"), "jobs", 2);
-  EXPECT_OK(latch.CountDown());
-  EXPECT_OK(latch.CountDown());
-  EXPECT_TRUE(holds_counted->valid());
-  EXPECT_EQ(CodeOf(SimpleLock(b, "jobs:counted").TryAcquire()), kBusy);
-  EXPECT_EQ(CodeOf(SimpleLock(b, "jobs:queue").TryAcquire()), kBusy);
-  EXPECT_OK(holds_counted->Release());
-  EXPECT_OK(holds_queue->Release());
-  EXPECT_OK(holds_fence->Release());
-}
-
 TEST_F(NamesApart, AWaiterOfOneKindIsNeverMadeTheOwnerOfAnother) {
   SimpleLock simple(a_, "n");
   auto holds = simple.Acquire();

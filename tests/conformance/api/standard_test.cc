@@ -77,24 +77,6 @@ TEST_P(Standard, TryLockUntilKeepsToTheClockThatItIsGiven) {
   EXPECT_FALSE(lock_->try_lock_for(std::chrono::duration<double>(0.002)));
 }
 
-// A clock that runs at a quarter of the real speed.
-struct SlowClock {
-  using duration = steady_clock::duration;
-  using rep = duration::rep;
-  using period = duration::period;
-  using time_point = std::chrono::time_point<SlowClock>;
-  static constexpr bool is_steady = true;
-  static time_point now() { return time_point(steady_clock::now().time_since_epoch() / 4); }
-};
-
-TEST_P(Standard, TryLockUntilWaitsForASlowClock) {
-  const auto theirs = NewLock(other_);
-  const std::scoped_lock guard(*theirs);
-  const auto deadline = SlowClock::now() + milliseconds(10);
-  EXPECT_FALSE(lock_->try_lock_until(deadline));
-  EXPECT_GE(SlowClock::now(), deadline);
-}
-
 TEST_P(Standard, TryLockUntilAndTryLockForTakeAFreeLockAtOnce) {
   EXPECT_TRUE(lock_->try_lock_until(steady_clock::now() - std::chrono::hours(1)));
   lock_->unlock();

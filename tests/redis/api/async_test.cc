@@ -50,29 +50,10 @@ TEST_F(Async, NeverRunsACallbackInsideTheCall) {
   EXPECT_TRUE(Await([&] { return told == 2; }));
 }
 
-TEST_F(Async, TellsOfBadOptions) {
-  lock_->AcquireAsync({.lease = absl::Milliseconds(1)}, leases_.Callback());
-  EXPECT_EQ(leases_.Take(0).status().code(), absl::StatusCode::kInvalidArgument);
-  lock_->AcquireAsync({.owner = Owner("job")}, leases_.Callback());
-  EXPECT_EQ(leases_.Take(1).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 TEST_F(Async, CallbackThatThrowsHarmsNobody) {
   lock_->AcquireAsync({}, [](const absl::StatusOr<Lease>&) { throw std::runtime_error("oops"); });
   lock_->AcquireAsync({}, leases_.Callback());
   EXPECT_TRUE(leases_.Take().ok());
-}
-
-TEST_F(Async, ReleaseOfNothingIsOk) {
-  Lease nothing;
-  nothing.ReleaseAsync(statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(0), absl::OkStatus());
-  lock_->AcquireAsync({}, leases_.Callback());
-  absl::StatusOr<Lease> lease = leases_.Take();
-  ASSERT_TRUE(lease.ok());
-  EXPECT_EQ(lease->Release(), absl::OkStatus());
-  lease->ReleaseAsync(statuses_.Callback());
-  EXPECT_EQ(statuses_.Take(1), absl::OkStatus());
 }
 
 // ClientOptions::post that does what it should not, and callbacks that do all that they may.

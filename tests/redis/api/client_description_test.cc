@@ -78,16 +78,6 @@ TEST_F(ClientDescription, GoesWithTheLastThatUsesTheClient) {
   EXPECT_THAT(server_->LockKeys(), ::testing::ElementsAre("redlatch:2:{job}:fence"));
 }
 
-TEST_F(ClientDescription, OfManyShortLivedClientsNothingStays) {
-  for (int i = 0; i < 100; ++i) {
-    const Client client = Connect(i % 2 == 0 ? server_->url() : server_->unix_url());
-    if (i % 4 < 2) {
-      ASSERT_TRUE(SimpleLock(client, "job").Acquire().ok());
-    }
-  }
-  EXPECT_TRUE(Await([&] { return Keys().empty(); })) << Keys().size();
-}
-
 TEST_F(ClientDescription, OfAClientThatTheServerMustNotHaveNothingIsWritten) {
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
@@ -140,14 +130,6 @@ TEST_F(ClientDescription, ThatIsNotPermittedHarmsNothing) {
   ASSERT_TRUE(info.ok()) << info.status();
   ASSERT_EQ(info->holders.size(), 1);
   EXPECT_EQ(info->holders[0].process.pid, 0);
-}
-
-TEST_F(ClientDescription, IsToldWhereItsKeysArePermittedToo) {
-  const auto client = ConnectAs("~job ~redlatch:2:{job}:* ~redlatch:client:*");
-  ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "job");
-  const auto lease = Must(lock.Acquire());
-  EXPECT_EQ(lock.Inspect()->holders.at(0).process.pid, getpid());
 }
 
 TEST_F(ClientDescription, ThatFindsNoMemoryHarmsNothing) {

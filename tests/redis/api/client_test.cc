@@ -131,19 +131,6 @@ TEST_F(ClientTest, NegativeUnreachableAfterIsRefused) {
   EXPECT_TRUE(Client::Connect(server_->url(), {.unreachable_after = absl::Seconds(1)}).ok());
 }
 
-TEST(ClientEmbeddedTest, StartsAServerAndSharesIt) {
-  const redis::EmbeddedHome home;
-  const std::string url = "embedded:" + home.directory();
-  const absl::StatusOr<Client> first = Client::Connect(url);
-  const absl::StatusOr<Client> second = Client::Connect(url);
-  ASSERT_TRUE(first.ok()) << first.status();
-  ASSERT_TRUE(second.ok()) << second.status();
-  EXPECT_TRUE(first->Ping().ok());
-  EXPECT_TRUE(second->Ping().ok());
-  EXPECT_EQ(home.Servers().size(), 1);
-  EXPECT_EQ(first->server(), url);
-}
-
 TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
   const redis::EmbeddedHome home;
   const Client client =

@@ -238,14 +238,6 @@ TEST(ClusterOverTls, IsUsedLikeAnyOther) {
   ClusterTour(*group, group->tls_url()).Go();
   const std::string url = group->tls_url();
   EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))), HasSubstr("nobody whom this system trusts"));
-}
-
-TEST(ClusterOverTls, WhoForgetsToSaySoIsToldTo) {
-  Authority authority;
-  const auto group = ClusterGroup::Start(
-      {.server = {.tcp = false,
-                  .tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}}});
-  const std::string url = group->tls_url();
   EXPECT_THAT(WhyNot(url.substr(0, url.find('?'))), HasSubstr("tls=on"));
 }
 
@@ -259,11 +251,6 @@ TEST(ClusterOverTls, CertificatesAreForTheHostNamesThatNodesAnnounce) {
                                    "?tls=on&ca=", authority.file()))
       .Go();
   EXPECT_THAT(WhyNot(group->tls_url()), HasSubstr("is for localhost"));
-}
-
-TEST(ClusterByName, IsReachedWhereItsNodesAnnounceHostNames) {
-  const auto group = ClusterGroup::Start({.server = {.config = Announcing("localhost")}});
-  ClusterTour(*group, group->url()).Go();
 }
 
 TEST(ClusterOverIpv6, IsUsedLikeAnyOther) {

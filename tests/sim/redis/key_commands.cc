@@ -46,17 +46,10 @@ void Rename(Call& call) {
   call.out.Status("OK");
 }
 
-int64_t TtlMs(Call& call) {
-  if (call.keys.Find(call.Word(1)) == nullptr) return -2;
+void Pttl(Call& call) {
+  if (call.keys.Find(call.Word(1)) == nullptr) return call.out.Integer(-2);
   const int64_t expiry = call.keys.Expiry(call.Word(1));
-  return expiry == kNoExpiry ? -1 : std::max<int64_t>(0, expiry - call.keys.now_ms());
-}
-
-void Pttl(Call& call) { call.out.Integer(TtlMs(call)); }
-
-void Ttl(Call& call) {
-  const int64_t left_ms = TtlMs(call);
-  call.out.Integer(left_ms < 0 ? left_ms : (left_ms + 500) / 1000);
+  call.out.Integer(expiry == kNoExpiry ? -1 : std::max<int64_t>(0, expiry - call.keys.now_ms()));
 }
 
 void Pexpiretime(Call& call) {
@@ -83,51 +76,17 @@ void Copy(Call& call) {
   call.out.Integer(1);
 }
 
-struct ExpiryRules {
-  bool if_none = false, if_any = false, if_later = false, if_sooner = false;
-
-  bool Allow(int64_t now, int64_t wanted) const {
-    const bool none = now == kNoExpiry;
-    return !(if_none && !none) && !(if_any && none) && !(if_later && (none || wanted <= now)) &&
-           !(if_sooner && !none && wanted >= now);
-  }
-};
-
-// The flags are of the words from the fourth on.
-bool ReadRules(Call& call, ExpiryRules& rules) {
-  for (size_t i = 3; i < call.size(); ++i) {
-    const std::string_view word = call.Word(i);
-    if (EqualsIgnoringCase(word, "NX")) {
-      rules.if_none = true;
-    } else if (EqualsIgnoringCase(word, "XX")) {
-      rules.if_any = true;
-    } else if (EqualsIgnoringCase(word, "GT")) {
-      rules.if_later = true;
-    } else if (EqualsIgnoringCase(word, "LT")) {
-      rules.if_sooner = true;
-    } else {
-      call.out.Error("ERR Unsupported option " + std::string(word));
-      return false;
-    }
-  }
-  if ((rules.if_none && (rules.if_any || rules.if_later || rules.if_sooner)) ||
-      (rules.if_later && rules.if_sooner)) {
-    Unknown("options of PEXPIRE that exclude one another", call.words);
-  }
-  return true;
-}
-
-void ExpireFrom(Call& call, int64_t base_ms, int64_t unit_ms) {
-  ExpiryRules rules;
-  if (!ReadRules(call, rules)) return;
+// PEXPIRE and PEXPIREAT, with GT or without.
+void ExpireFrom(Call& call, int64_t base_ms) {
+  const bool later_only = call.size() == 4 && EqualsIgnoringCase(call.Word(3), "GT");
+  if (call.size() > (later_only ? 4U : 3U)) Unknown("this form of PEXPIRE", call.words);
   int64_t wanted = 0;
   if (!ParseInteger(call.Word(2), wanted)) return call.out.Error(kNotAnInteger);
-  if (wanted > (kNoExpiry - base_ms) / unit_ms || wanted < -(kNoExpiry / unit_ms)) {
-    Unknown("an expiry that far away", call.words);
-  }
-  wanted = wanted * unit_ms + base_ms;
+  if (wanted > kNoExpiry - base_ms) Unknown("an expiry that far away", call.words);
+  wanted += base_ms;
   const std::string_view key = call.Word(1);
-  if (call.keys.Find(key) == nullptr || !rules.Allow(call.keys.Expiry(key), wanted)) {
+  const int64_t now = call.keys.Expiry(key);
+  if (call.keys.Find(key) == nullptr || (later_only && (now == kNoExpiry || wanted <= now))) {
     return call.out.Integer(0);
   }
   if (wanted <= call.keys.now_ms()) {
@@ -138,40 +97,14 @@ void ExpireFrom(Call& call, int64_t base_ms, int64_t unit_ms) {
   call.out.Integer(1);
 }
 
-void Pexpire(Call& call) { ExpireFrom(call, call.keys.now_ms(), 1); }
-void Pexpireat(Call& call) { ExpireFrom(call, 0, 1); }
-void Expire(Call& call) { ExpireFrom(call, call.keys.now_ms(), 1000); }
+void Pexpire(Call& call) { ExpireFrom(call, call.keys.now_ms()); }
+void Pexpireat(Call& call) { ExpireFrom(call, 0); }
 
-void Persist(Call& call) {
-  const std::string_view key = call.Word(1);
-  const bool has_expiry = call.keys.Expiry(key) != kNoExpiry;
-  if (has_expiry) call.keys.SetExpiry(key, kNoExpiry);
-  call.out.Integer(has_expiry ? 1 : 0);
-}
-
-void ReplyWithKeys(Call& call, std::string_view pattern) {
+void KeysCommand(Call& call) {
   std::vector<std::string> keys = call.keys.Keys();
-  std::erase_if(keys, [&](const std::string& key) { return !MatchesGlob(key, pattern); });
+  std::erase_if(keys, [&](const std::string& key) { return !MatchesGlob(key, call.Word(1)); });
   call.out.Array(keys.size());
   for (const std::string& key : keys) call.out.Text(key);
-}
-
-void KeysCommand(Call& call) { ReplyWithKeys(call, call.Word(1)); }
-
-// One page: COUNT is only a hint.
-void Scan(Call& call) {
-  std::string_view pattern = "*";
-  if (call.Word(1) != "0") Unknown("a cursor of SCAN, which answers all keys at once", call.words);
-  for (size_t i = 2; i + 1 < call.size(); i += 2) {
-    if (EqualsIgnoringCase(call.Word(i), "MATCH")) {
-      pattern = call.Word(i + 1);
-    } else if (!EqualsIgnoringCase(call.Word(i), "COUNT")) {
-      Unknown("this form of SCAN", call.words);
-    }
-  }
-  call.out.Array(2);
-  call.out.Text("0");
-  ReplyWithKeys(call, pattern);
 }
 
 void Dbsize(Call& call) { call.out.Integer(static_cast<int64_t>(call.keys.Keys().size())); }
@@ -201,19 +134,14 @@ const std::vector<CommandSpec> kKeyCommands = {
     {"RENAME", 3, kWrite, 1, 2, 1, Rename},
     {"COPY", -3, kWrite | kDenyOom, 1, 2, 1, Copy},
     {"PTTL", 2, 0, 1, 1, 1, Pttl},
-    {"TTL", 2, 0, 1, 1, 1, Ttl},
     {"PEXPIRETIME", 2, 0, 1, 1, 1, Pexpiretime},
     {"DUMP", 2, 0, 1, 1, 1, Dump},
     {"PEXPIRE", -3, kWrite, 1, 1, 1, Pexpire},
     {"PEXPIREAT", -3, kWrite, 1, 1, 1, Pexpireat},
-    {"EXPIRE", -3, kWrite, 1, 1, 1, Expire},
-    {"PERSIST", 2, kWrite, 1, 1, 1, Persist},
     {"KEYS", 2, 0, 0, 0, 0, KeysCommand},
-    {"SCAN", -2, 0, 0, 0, 0, Scan},
     {"DBSIZE", 1, 0, 0, 0, 0, Dbsize},
     {"FLUSHALL", -1, kWrite, 0, 0, 0, Flush},
     {"RPUSH", -3, kWrite | kDenyOom, 1, 1, 1, Rpush},
-    {"LPUSH", -3, kWrite | kDenyOom, 1, 1, 1, Rpush},
 };
 
 }  // namespace redlatch::sim

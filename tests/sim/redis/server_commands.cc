@@ -89,8 +89,6 @@ struct ServerCommands {
     call.connection.name = call.Word(2);
     Ok(call);
   }
-  static void ClientId(Call& call) { call.out.Integer(static_cast<int64_t>(call.connection.id)); }
-  static void ClientGetname(Call& call) { call.out.Text(call.connection.name); }
 
   static void ConfigGet(Call& call) {
     std::vector<std::pair<std::string, std::string>> found;
@@ -337,18 +335,6 @@ struct ServerCommands {
     call.out.Text(sha1);
   }
 
-  static void ScriptExists(Call& call) {
-    call.out.Array(call.size() - 2);
-    for (size_t i = 2; i < call.size(); ++i) {
-      call.out.Integer(call.server.scripts_.contains(call.Word(i)) ? 1 : 0);
-    }
-  }
-
-  static void ScriptFlush(Call& call) {
-    call.server.scripts_.clear();
-    Ok(call);
-  }
-
   // --- Cluster
 
   static void ReplyWithNode(Call& call, const ClusterNode& node) {
@@ -432,8 +418,6 @@ struct ServerCommands {
   }
 
   static void ClusterMyid(Call& call) { call.out.Text(call.server.cluster_.me); }
-
-  static void ClusterKeyslot(Call& call) { call.out.Integer(redis::SlotOf(call.Word(2))); }
 };
 
 using C = ServerCommands;
@@ -445,8 +429,6 @@ const std::vector<CommandSpec> kServerCommands = {
     {"HELLO", -1, kNoScript | kLoading | kNoAuth | kWhileBusy, 0, 0, 0, C::Hello},
     {"SELECT", 2, kLoading, 0, 0, 0, C::Select},
     {"CLIENT SETNAME", 3, kNoScript | kLoading, 0, 0, 0, C::ClientSetname},
-    {"CLIENT GETNAME", 2, kNoScript | kLoading, 0, 0, 0, C::ClientGetname},
-    {"CLIENT ID", 2, kNoScript | kLoading, 0, 0, 0, C::ClientId},
     {"CONFIG GET", -3, kNoScript | kLoading, 0, 0, 0, C::ConfigGet},
     {"CONFIG SET", -4, kNoScript | kLoading, 0, 0, 0, C::ConfigSet},
     {"CONFIG RESETSTAT", 2, kNoScript | kLoading, 0, 0, 0, C::ConfigResetstat},
@@ -474,8 +456,6 @@ const std::vector<CommandSpec> kScriptCommands = {
     {"EVAL", -3, kNoScript | kKeysByNumber, 0, 0, 0, C::Eval},
     {"EVALSHA", -3, kNoScript | kKeysByNumber, 0, 0, 0, C::Evalsha},
     {"SCRIPT LOAD", 3, kNoScript, 0, 0, 0, C::ScriptLoad},
-    {"SCRIPT EXISTS", -3, kNoScript, 0, 0, 0, C::ScriptExists},
-    {"SCRIPT FLUSH", -2, kNoScript, 0, 0, 0, C::ScriptFlush},
 };
 
 const std::vector<CommandSpec> kClusterCommands = {
@@ -484,7 +464,6 @@ const std::vector<CommandSpec> kClusterCommands = {
     {"CLUSTER SHARDS", 2, kLoading, 0, 0, 0, C::ClusterShards},
     {"CLUSTER INFO", 2, 0, 0, 0, 0, C::ClusterInfo},
     {"CLUSTER MYID", 2, 0, 0, 0, 0, C::ClusterMyid},
-    {"CLUSTER KEYSLOT", 3, 0, 0, 0, 0, C::ClusterKeyslot},
 };
 
 }  // namespace redlatch::sim

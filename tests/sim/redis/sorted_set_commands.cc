@@ -11,7 +11,7 @@ using Bound = SortedSet::Bound;
 constexpr std::string_view kNotAFloat = "ERR value is not a valid float";
 
 struct AddRules {
-  bool if_new = false, if_old = false, if_greater = false, if_less = false, count_changes = false;
+  bool if_new = false, if_old = false, if_greater = false;
 };
 
 // Returns the place of the first score.
@@ -24,12 +24,8 @@ size_t ReadAddRules(Call& call, AddRules& rules) {
       rules.if_old = true;
     } else if (EqualsIgnoringCase(word, "GT")) {
       rules.if_greater = true;
-    } else if (EqualsIgnoringCase(word, "LT")) {
-      rules.if_less = true;
-    } else if (EqualsIgnoringCase(word, "CH")) {
-      rules.count_changes = true;
-    } else if (EqualsIgnoringCase(word, "INCR")) {
-      Unknown("ZADD INCR", call.words);
+    } else if (word.find_first_of("ICL") == 0) {
+      Unknown("this form of ZADD", call.words);
     } else {
       return i;
     }
@@ -57,13 +53,12 @@ void Zadd(Call& call) {
     const double* const old = set->Score(call.Word(i + 1));
     const bool skip = old == nullptr
                           ? rules.if_old
-                          : rules.if_new || *old == score || (rules.if_greater && score <= *old) ||
-                                (rules.if_less && score >= *old);
+                          : rules.if_new || *old == score || (rules.if_greater && score <= *old);
     if (skip) continue;
     set->Set(call.Word(i + 1), score) ? ++added : ++updated;
   }
   if (added + updated > 0) call.keys.Changed(key);
-  call.out.Integer(rules.count_changes ? added + updated : added);
+  call.out.Integer(added);
 }
 
 void EraseIfEmpty(Call& call, const SortedSet& set) {
@@ -156,7 +151,7 @@ void Zrank(Call& call) {
 }
 
 struct RangeOptions {
-  bool by_score = false, with_scores = false;
+  bool with_scores = false;
   int64_t offset = 0, count = -1;
 };
 
@@ -165,8 +160,6 @@ bool ReadRangeOptions(Call& call, RangeOptions& options) {
     const std::string_view word = call.Word(i);
     if (EqualsIgnoringCase(word, "WITHSCORES")) {
       options.with_scores = true;
-    } else if (EqualsIgnoringCase(word, "BYSCORE")) {
-      options.by_score = true;
     } else if (EqualsIgnoringCase(word, "LIMIT") && i + 2 < call.size()) {
       if (!ParseInteger(call.Word(i + 1), options.offset) ||
           !ParseInteger(call.Word(i + 2), options.count)) {
@@ -191,39 +184,40 @@ Range Limit(Range range, const RangeOptions& options) {
   return range;
 }
 
-void ReplyWithRange(Call& call, const RangeOptions& options) {
-  Bound from{}, to{};
+void ReplyWithRange(Call& call, const SortedSet& set, Range range, bool with_scores) {
+  call.out.Array((range.last - range.first) * (with_scores ? 2 : 1));
+  for (size_t i = range.first; i < range.last; ++i) {
+    call.out.Text(set.members()[i].text);
+    if (with_scores) call.out.Text(FormatScore(set.members()[i].score));
+  }
+}
+
+void Zrange(Call& call) {
+  RangeOptions options;
   int64_t start = 0, stop = 0;
-  if (options.by_score) {
-    if (!ParseBound(call.Word(2), from) || !ParseBound(call.Word(3), to)) {
-      return call.out.Error("ERR min or max is not a float");
-    }
-  } else if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
+  if (!ReadRangeOptions(call, options)) return;
+  if (!ParseInteger(call.Word(2), start) || !ParseInteger(call.Word(3), stop)) {
     return call.out.Error(kNotAnInteger);
   }
   bool failed = false;
   const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
   if (failed) return;
   if (set == nullptr) return call.out.Array(0);
-  const Range range = options.by_score ? Limit(ByScore(*set, from, to), options)
-                                       : ByRank(start, stop, set->members().size());
-  call.out.Array((range.last - range.first) * (options.with_scores ? 2 : 1));
-  for (size_t i = range.first; i < range.last; ++i) {
-    call.out.Text(set->members()[i].text);
-    if (options.with_scores) call.out.Text(FormatScore(set->members()[i].score));
-  }
-}
-
-void Zrange(Call& call) {
-  RangeOptions options;
-  if (ReadRangeOptions(call, options)) ReplyWithRange(call, options);
+  ReplyWithRange(call, *set, ByRank(start, stop, set->members().size()), options.with_scores);
 }
 
 void Zrangebyscore(Call& call) {
   RangeOptions options;
+  Bound from{}, to{};
   if (!ReadRangeOptions(call, options)) return;
-  options.by_score = true;
-  ReplyWithRange(call, options);
+  if (!ParseBound(call.Word(2), from) || !ParseBound(call.Word(3), to)) {
+    return call.out.Error("ERR min or max is not a float");
+  }
+  bool failed = false;
+  const SortedSet* const set = Get<SortedSet>(call, call.Word(1), failed);
+  if (failed) return;
+  if (set == nullptr) return call.out.Array(0);
+  ReplyWithRange(call, *set, Limit(ByScore(*set, from, to), options), options.with_scores);
 }
 
 }  // namespace

@@ -21,14 +21,8 @@ void Mget(Call& call) {
   }
 }
 
-void Strlen(Call& call) {
-  bool failed = false;
-  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
-  if (!failed) call.out.Integer(text == nullptr ? 0 : static_cast<int64_t>(text->size()));
-}
-
 struct SetOptions {
-  bool if_none = false, if_any = false, keep_ttl = false, get = false;
+  bool if_none = false, keep_ttl = false;
   int64_t expires_ms = kNoExpiry;
 };
 
@@ -53,12 +47,8 @@ bool ReadSetOptions(Call& call, SetOptions& options) {
     const bool at = EqualsIgnoringCase(word, "PXAT");
     if (EqualsIgnoringCase(word, "NX")) {
       options.if_none = true;
-    } else if (EqualsIgnoringCase(word, "XX")) {
-      options.if_any = true;
     } else if (EqualsIgnoringCase(word, "KEEPTTL")) {
       options.keep_ttl = true;
-    } else if (EqualsIgnoringCase(word, "GET")) {
-      options.get = true;
     } else if ((at || EqualsIgnoringCase(word, "PX")) && i + 1 < call.size()) {
       if (!ReadExpiry(call, call.Word(++i), at ? 0 : call.keys.now_ms(), "set",
                       options.expires_ms)) {
@@ -75,20 +65,10 @@ void Set(Call& call) {
   SetOptions options;
   if (!ReadSetOptions(call, options)) return;
   const std::string_view key = call.Word(1);
-  const Value* const old = call.keys.Find(key);
-  const bool blocked = options.if_none ? old != nullptr : options.if_any && old == nullptr;
-  if (options.get) {
-    bool failed = false;
-    const std::string* const text = Get<std::string>(call, key, failed);
-    if (failed) return;
-    text == nullptr ? call.out.Nil() : call.out.Text(*text);
-  }
-  if (!blocked) {
-    call.keys.Set(key, std::string(call.Word(2)), options.keep_ttl);
-    if (options.expires_ms != kNoExpiry) call.keys.SetExpiry(key, options.expires_ms);
-  }
-  if (options.get) return;
-  blocked ? call.out.Nil() : call.out.Status("OK");
+  if (options.if_none && call.keys.Find(key) != nullptr) return call.out.Nil();
+  call.keys.Set(key, std::string(call.Word(2)), options.keep_ttl);
+  if (options.expires_ms != kNoExpiry) call.keys.SetExpiry(key, options.expires_ms);
+  call.out.Status("OK");
 }
 
 void Psetex(Call& call) {
@@ -139,27 +119,15 @@ void Setrange(Call& call) {
   call.out.Integer(static_cast<int64_t>(text->size()));
 }
 
-void Incr(Call& call) {
-  bool failed = false;
-  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
-  if (failed) return;
-  int64_t number = 0;
-  if (text != nullptr && !ParseInteger(*text, number)) return call.out.Error(kNotAnInteger);
-  call.keys.Set(call.Word(1), std::to_string(number + 1), true);
-  call.out.Integer(number + 1);
-}
-
 }  // namespace
 
 const std::vector<CommandSpec> kStringCommands = {
     {"GET", 2, 0, 1, 1, 1, Get},
     {"MGET", -2, 0, 1, -1, 1, Mget},
-    {"STRLEN", 2, 0, 1, 1, 1, Strlen},
     {"SET", -3, kWrite | kDenyOom, 1, 1, 1, Set},
     {"PSETEX", 4, kWrite | kDenyOom, 1, 1, 1, Psetex},
     {"GETRANGE", 4, 0, 1, 1, 1, Getrange},
     {"SETRANGE", 4, kWrite | kDenyOom, 1, 1, 1, Setrange},
-    {"INCR", 2, kWrite | kDenyOom, 1, 1, 1, Incr},
 };
 
 }  // namespace redlatch::sim

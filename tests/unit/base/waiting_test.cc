@@ -38,17 +38,6 @@ TEST(ParkerTest, ReturnsArmedWhereTheDeadlinePassesFirst) {
   EXPECT_EQ(parker.value(), Parker::kArmed);
 }
 
-TEST(ParkerTest, CanBeArmedAgain) {
-  Parker parker;
-  parker.Set(1);
-  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 1);
-  parker.Arm();
-  EXPECT_EQ(parker.value(), Parker::kArmed);
-  EXPECT_EQ(parker.ParkUntil(Instant::FromNanos(0)), Parker::kArmed);
-  parker.Set(2);
-  EXPECT_EQ(parker.ParkUntil(Instant::Infinite()), 2);
-}
-
 // Two threads hand a turn to and fro, so that every Set() meets its owner on the way to sleep,
 // asleep, or not yet there; a lost wake-up would hang.
 TEST(ParkerTest, LosesNoWakeUp) {

@@ -62,17 +62,6 @@ TEST_P(Latch, IsMadeByTheFirstUseAndNotByItsConstructor) {
   }
 }
 
-TEST_P(Latch, IsJoinedByFurtherObjectsOfTheSameAndOtherClients) {
-  const auto first = NewLatch(client_, 4);
-  first->count_down();
-  const auto same = NewLatch(client_, 4);
-  const auto theirs = NewLatch(other_, 4);
-  EXPECT_EQ(CountOf(*same), 3);
-  theirs->count_down();
-  same->count_down(2);
-  for (const auto* latch : {&first, &same, &theirs}) EXPECT_TRUE(TryWait(**latch));
-}
-
 TEST_P(Latch, WithAnotherCountIsRefusedAndBothAreNamed) {
   const auto latch = NewLatch(client_, 12);
   latch->count_down();
@@ -147,17 +136,6 @@ TEST_P(Latch, CountsAnIdOnceWhoeverShowsIt) {
   EXPECT_OK(latch->CountDown(2, "job 7"));
   EXPECT_EQ(CountOf(*latch), 0);
   EXPECT_EQ(CodeOf(latch->CountDown(1, awkward + "!")), kMisuse);
-}
-
-TEST_P(Latch, CountsEachCallWithoutAnId) {
-  const auto latch = NewLatch(client_, 6);
-  const auto theirs = NewLatch(other_, 6);
-  EXPECT_OK(latch->CountDown());
-  EXPECT_OK(latch->CountDown(1, ""));
-  EXPECT_OK(theirs->CountDown());
-  EXPECT_OK(theirs->CountDown());
-  latch->count_down();
-  EXPECT_EQ(CountOf(*latch), 1);
 }
 
 TEST_P(Latch, LetsWhoArrivesForSeveralGoOnWithTheOthers) {

@@ -22,14 +22,6 @@ class LatchWaiting : public LatchConformance {
   const std::unique_ptr<CountDownLatch> latch_ = NewClosedLatch(client_);
 };
 
-TEST_P(LatchWaiting, LeavesNoPlaceInTheQueueWhenItEnds) {
-  EXPECT_EQ(CodeOf(latch_->Wait({.wait = absl::Milliseconds(200)})), kBusy);
-  EXPECT_TRUE(AwaitQueued(0));
-  const int64_t published = CallsOf("publish");
-  latch_->count_down();
-  EXPECT_EQ(CallsOf("publish"), published);
-}
-
 TEST_P(LatchWaiting, EndsForAllThreadsOfAllClientsByOneMessageToEach) {
   constexpr int kClients = 3;
   constexpr int kThreads = 8;

@@ -276,8 +276,6 @@ TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
 
 // Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
 
-using ::testing::ContainsRegex;
-
 const LockOptions kKept{.keep = absl::Seconds(20)};
 
 class RedlatchKeptTest : public RedlatchLookTest {

@@ -183,12 +183,5 @@ TEST_F(RedlatchQuorumLookTest, HasNoSemaphores) {
   EXPECT_THAT(outcome.output, IsEmpty());
 }
 
-TEST_F(RedlatchQuorumLookTest, KnowsNoLockThatNobodyUsed) {
-  const Outcome outcome = AtAll({"inspect", "nothing"});
-  EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.errors, HasSubstr("there is no lock \"nothing\" at redlock:"));
-  EXPECT_EQ(AtAll({"inspect", ""}).code, 125);
-}
-
 }  // namespace
 }  // namespace redlatch

@@ -32,24 +32,6 @@ class ConnectorTest : public ::testing::Test {
   TcpProxy proxy_{{.port = server_->port()}};
 };
 
-TEST_F(ConnectorTest, ConnectsOverTcpAndUnixSockets) {
-  for (const std::string& url : {server_->url(), server_->unix_url()}) {
-    Connector connector = To(url);
-    EXPECT_TRUE(Made(Step(connector))) << url;
-  }
-}
-
-TEST_F(ConnectorTest, ConnectsToAUnixSocketWhosePathHoldsASpace) {
-  const support::TempDir place;
-  std::filesystem::create_directory(place.path() + "/my dir");
-  std::filesystem::create_symlink(server_->socket_path(), place.path() + "/my dir/redis.sock");
-  for (const char* path : {"/my dir/redis.sock", "/my%20dir/redis.sock"}) {
-    const std::string url = "unix://" + place.path() + path;
-    Connector connector = To(url);
-    EXPECT_TRUE(Made(Step(connector))) << url;
-  }
-}
-
 TEST_F(ConnectorTest, ConnectsOverIpv6) {
   if (!std::filesystem::exists("/proc/net/if_inet6")) GTEST_SKIP() << "this machine has no IPv6";
   const auto server = RedisServer::Start({.ipv6 = true});

@@ -406,14 +406,6 @@ TEST_F(SharedConnectionCostTest, AForgottenCommandCostsOneWrite) {
   EXPECT_EQ(hooks_.reads, 0);
 }
 
-// There is no thread that could use any: this tells should one ever come.
-TEST_F(SharedConnectionCostTest, AnIdleChannelHasNoThread) {
-  const int before = support::ThreadCount();
-  const auto connection = Connected(Direct());
-  EXPECT_EQ(Echo(*connection, "used"), "used");
-  EXPECT_EQ(support::ThreadCount(), before);
-}
-
 TEST_F(SharedConnectionCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
   const int before = support::OpenDescriptors();
   {

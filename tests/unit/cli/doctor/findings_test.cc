@@ -1,4 +1,5 @@
 // What the doctor says of the server, its memory and its data.
+#include "absl/strings/str_join.h"
 #include "src/cli/term/outcome.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
@@ -6,41 +7,38 @@ namespace redlatch::cli {
 namespace {
 
 using ::testing::Field;
+using enum Level;
 
 TEST(DoctorFindings, HasNothingToSayOfAHealthyServer) {
   const std::vector<Finding> findings = Diagnose(HealthyFacts());
-  EXPECT_THAT(findings,
-              Each(AllOf(Field(&Finding::level, Level::kOk), Field(&Finding::mend, IsEmpty()),
-                         Field(&Finding::commands, IsEmpty()))));
+  EXPECT_THAT(findings, Each(AllOf(Field(&Finding::level, kOk), Field(&Finding::mend, IsEmpty()),
+                                   Field(&Finding::commands, IsEmpty()))));
   EXPECT_EQ(DoctorExitCode(findings), 0);
 }
 
 TEST(DoctorFindings, CountsNothingAsCheckedThatNobodyAsked) {
   for (const Finding& finding : Diagnose(DoctorFacts())) {
-    if (finding.check == "INFO") {
-      EXPECT_EQ(finding.level, Level::kWarn);
-    } else {
-      EXPECT_EQ(finding.level, Level::kUnchecked) << finding.check << ": " << finding.found;
-    }
+    const Level level = finding.check == "INFO" ? kWarn : kUnchecked;
+    EXPECT_EQ(finding.level, level) << finding.check << ": " << finding.found;
   }
 }
 
 TEST(DoctorFindings, ExitsByTheWorst) {
   EXPECT_EQ(DoctorExitCode({}), 0);
-  EXPECT_EQ(DoctorExitCode({{.level = Level::kUnchecked}, {.level = Level::kOk}}), 0);
-  EXPECT_EQ(DoctorExitCode({{.level = Level::kNote}}), 0);
-  EXPECT_EQ(DoctorExitCode({{.level = Level::kWarn}, {.level = Level::kNote}}), kNeedsChange);
-  EXPECT_EQ(DoctorExitCode({{.level = Level::kBad}, {.level = Level::kWarn}}), kRefused);
+  EXPECT_EQ(DoctorExitCode({{.level = kUnchecked}, {.level = kOk}}), 0);
+  EXPECT_EQ(DoctorExitCode({{.level = kNote}}), 0);
+  EXPECT_EQ(DoctorExitCode({{.level = kWarn}, {.level = kNote}}), kNeedsChange);
+  EXPECT_EQ(DoctorExitCode({{.level = kBad}, {.level = kWarn}}), kRefused);
 }
 
 TEST(DoctorFindings, WantsInfo) {
   DoctorFacts facts = HealthyFacts();
   facts.info = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "INFO").level, Level::kWarn);
+  EXPECT_EQ(Worst(facts, "INFO").level, kWarn);
   EXPECT_THAT(Worst(facts, "INFO").commands, ElementsAre("ACL SETUSER app +info"));
   for (const char* const check : {"version", "mode", "role", "uptime", "eviction", "memory",
                                   "persistence", "replicas", "connections"}) {
-    EXPECT_EQ(Worst(facts, check).level, Level::kUnchecked) << check;
+    EXPECT_EQ(Worst(facts, check).level, kUnchecked) << check;
   }
 }
 
@@ -49,400 +47,357 @@ TEST(DoctorFindings, WithoutConfigSaysWhatItCouldNotSeeAndNeverConfigSet) {
   (*facts.info)["used_memory"] = "950";
   facts.config = absl::FailedPreconditionError("ERR unknown command 'CONFIG'");
   for (const char* const check : {"failover", "buffers", "timeout", "scripts"}) {
-    EXPECT_EQ(Worst(facts, check).level, Level::kUnchecked) << check;
+    EXPECT_EQ(Worst(facts, check).level, kUnchecked) << check;
   }
-  EXPECT_EQ(Worst(facts, "persistence").level, Level::kNote);
+  EXPECT_EQ(Worst(facts, "persistence").level, kNote);
   EXPECT_THAT(Worst(facts, "eviction").commands, ElementsAre("maxmemory-policy noeviction"));
   for (const Finding& finding : Diagnose(facts)) {
     EXPECT_THAT(finding.commands, Each(Not(StartsWith("CONFIG"))));
   }
 }
 
+// What is changed in the facts of a healthy server, and the worst that the doctor then finds under
+// a name: nothing, or its level and parts of what it says. The commands stand between > and <.
+using Change = std::function<void(DoctorFacts&)>;
+struct Case {
+  std::string_view check;
+  std::optional<Level> level;
+  std::vector<Change> changes;
+  std::vector<std::string> says = {};
+};
+
+Change Info(std::string field, std::string value) {
+  return [=](DoctorFacts& facts) { (*facts.info)[field] = value; };
+}
+Change Config(std::string name, std::string value) {
+  return [=](DoctorFacts& facts) { (*facts.config)[name] = value; };
+}
+
+void ExpectFound(const std::vector<Case>& cases) {
+  for (const Case& each : cases) {
+    DoctorFacts facts = HealthyFacts();
+    for (const Change& change : each.changes) change(facts);
+    SCOPED_TRACE(absl::StrCat(std::string(each.check), ", case ", &each - cases.data()));
+    EXPECT_EQ(Mentions(facts, each.check), each.level.has_value());
+    if (!each.level) continue;
+    const Finding worst = Worst(facts, each.check);
+    EXPECT_EQ(worst.level, *each.level);
+    const std::string said = absl::StrCat(worst.found, "\n", worst.mend, "\n> ",
+                                          absl::StrJoin(worst.commands, " > "), " <");
+    for (const std::string& text : each.says) EXPECT_THAT(said, HasSubstr(text));
+  }
+}
+
+constexpr std::optional<Level> kNothing;
+const absl::Status kDenied = absl::PermissionDeniedError("NOPERM");
+
 TEST(DoctorFindings, KnowsWhichServersHoldLocks) {
-  EXPECT_EQ(Worst(With("redis_version", "6.2.7"), "version").level, Level::kBad);
-  EXPECT_EQ(Worst(With("redis_version", "10.0.1"), "version").level, Level::kOk);
-  EXPECT_EQ(Worst(With("valkey_version", "8.0.0"), "version").found, "Valkey 8.0.0");
-  DoctorFacts silent = HealthyFacts();
-  silent.info->erase("redis_version");
-  EXPECT_EQ(Worst(silent, "version").level, Level::kBad);
-  EXPECT_EQ(Worst(With("redis_mode", "cluster"), "mode").level, Level::kBad);
-  EXPECT_EQ(Worst(With("redis_mode", "sentinel"), "mode").level, Level::kBad);
+  ExpectFound({
+      {"version", kBad, {Info("redis_version", "6.2.7")}},
+      {"version", kOk, {Info("redis_version", "10.0.1")}},
+      {"version", kOk, {Info("valkey_version", "8.0.0")}, {"Valkey 8.0.0\n"}},
+      {"version", kBad, {[](auto& facts) { facts.info->erase("redis_version"); }}},
+      {"mode", kBad, {Info("redis_mode", "cluster")}},
+      {"mode", kBad, {Info("redis_mode", "sentinel")}},
+      {"role",
+       kBad,
+       {Info("role", "slave"), Info("master_host", "10.0.0.1"), Info("master_port", "6380"),
+        Info("master_link_status", "up")},
+       {"10.0.0.1:6380"}},
+      {"role", kBad, {Info("loading", "1")}},
+      {"uptime", kNote, {Info("uptime_in_seconds", "29")}},
+      {"uptime", kOk, {Info("uptime_in_seconds", "30")}},
+  });
 }
 
-TEST(DoctorFindings, NamesThePrimaryOfAReplica) {
-  DoctorFacts facts = With("role", "slave");
-  (*facts.info)["master_host"] = "10.0.0.1";
-  (*facts.info)["master_port"] = "6380";
-  (*facts.info)["master_link_status"] = "up";
-  EXPECT_EQ(Worst(facts, "role").level, Level::kBad);
-  EXPECT_THAT(Worst(facts, "role").found, HasSubstr("10.0.0.1:6380"));
-  EXPECT_EQ(Worst(With("loading", "1"), "role").level, Level::kBad);
+TEST(DoctorFindings, RefusesEvictionAndGradesHowFullMemoryIs) {
+  const Change evicts = Info("maxmemory_policy", "allkeys-lru"), no_limit = Info("maxmemory", "0");
+  const Change full_machine = Info("used_memory", "100000");
+  ExpectFound({
+      {"eviction", kBad, {evicts}, {"> CONFIG SET maxmemory-policy noeviction <"}},
+      {"eviction", kWarn, {evicts, [](auto& facts) { facts.eviction_allowed = true; }}},
+      {"eviction", kWarn, {evicts, no_limit}},
+      {"memory", kOk, {Info("used_memory", "749")}},
+      {"memory", kNote, {Info("used_memory", "750")}},
+      {"memory", kWarn, {Info("used_memory", "900")}},
+      {"memory", kBad, {Info("used_memory", "1000")}, {"> CONFIG SET maxmemory 2000 <"}},
+      // Of the machine's memory where there is no limit: never out of it by a rule of Redis.
+      {"memory", kOk, {no_limit}},
+      {"memory", kWarn, {no_limit, full_machine}},
+      {"memory",
+       kUnchecked,
+       {no_limit, full_machine, [](auto& facts) { facts.info->erase("total_system_memory"); }}},
+      {"evicted", kNothing, {Info("evicted_keys", "0")}},
+      {"evicted", kNote, {Info("evicted_keys", "3")}},
+  });
 }
 
-TEST(DoctorFindings, MentionsARestartAMomentAgo) {
-  EXPECT_EQ(Worst(With("uptime_in_seconds", "29"), "uptime").level, Level::kNote);
-  EXPECT_EQ(Worst(With("uptime_in_seconds", "30"), "uptime").level, Level::kOk);
-}
-
-TEST(DoctorFindings, RefusesEvictionWhereMemoryHasALimit) {
-  DoctorFacts facts = With("maxmemory_policy", "allkeys-lru");
-  EXPECT_EQ(Worst(facts, "eviction").level, Level::kBad);
-  EXPECT_THAT(Worst(facts, "eviction").commands,
-              ElementsAre("CONFIG SET maxmemory-policy noeviction"));
-  facts.eviction_allowed = true;
-  EXPECT_EQ(Worst(facts, "eviction").level, Level::kWarn);
-  facts.eviction_allowed = false;
-  (*facts.info)["maxmemory"] = "0";
-  EXPECT_EQ(Worst(facts, "eviction").level, Level::kWarn);
-}
-
-TEST(DoctorFindings, GradesHowFullMemoryIs) {
-  EXPECT_EQ(Worst(With("used_memory", "749"), "memory").level, Level::kOk);
-  EXPECT_EQ(Worst(With("used_memory", "750"), "memory").level, Level::kNote);
-  EXPECT_EQ(Worst(With("used_memory", "900"), "memory").level, Level::kWarn);
-  EXPECT_EQ(Worst(With("used_memory", "1000"), "memory").level, Level::kBad);
-  EXPECT_THAT(Worst(With("used_memory", "1000"), "memory").commands,
-              ElementsAre("CONFIG SET maxmemory 2000"));
-  // Of the machine's memory where there is no limit: never out of it by a rule of Redis.
-  DoctorFacts unlimited = With("maxmemory", "0");
-  EXPECT_EQ(Worst(unlimited, "memory").level, Level::kOk);
-  (*unlimited.info)["used_memory"] = "100000";
-  EXPECT_EQ(Worst(unlimited, "memory").level, Level::kWarn);
-  unlimited.info->erase("total_system_memory");
-  EXPECT_EQ(Worst(unlimited, "memory").level, Level::kUnchecked);
-}
-
-TEST(DoctorFindings, MentionsKeysThatWereThrownAway) {
-  EXPECT_FALSE(Mentions(With("evicted_keys", "0"), "evicted"));
-  EXPECT_EQ(Worst(With("evicted_keys", "3"), "evicted").level, Level::kNote);
-}
-
-TEST(DoctorFindings, SaysWhatARestartForgets) {
-  DoctorFacts facts = With("aof_enabled", "0");
-  EXPECT_EQ(Worst(facts, "persistence").level, Level::kWarn);
-  EXPECT_THAT(Worst(facts, "persistence").commands,
-              ElementsAre("CONFIG SET appendonly yes", "CONFIG SET appendfsync always"));
-  (*facts.config)["save"] = "";
-  EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("none"));
-  (*facts.config)["save"] = "3600 1";
-  EXPECT_THAT(Worst(facts, "persistence").found, StartsWith("snapshots only"));
-  EXPECT_EQ(Worst(WithConfig("appendfsync", "everysec"), "persistence").level, Level::kNote);
-  EXPECT_EQ(Worst(WithConfig("appendfsync", "no"), "persistence").level, Level::kWarn);
-}
-
-TEST(DoctorFindings, KnowsWhenTheServerTakesNoWrites) {
-  EXPECT_FALSE(Mentions(HealthyFacts(), "disk"));
-  EXPECT_EQ(Worst(With("aof_last_write_status", "err"), "disk").level, Level::kBad);
-  EXPECT_EQ(Worst(With("aof_last_bgrewrite_status", "err"), "disk").level, Level::kWarn);
-  DoctorFacts facts = With("rdb_last_bgsave_status", "err");
-  EXPECT_EQ(Worst(facts, "disk").level, Level::kBad);
-  (*facts.config)["stop-writes-on-bgsave-error"] = "no";
-  EXPECT_EQ(Worst(facts, "disk").level, Level::kWarn);
+TEST(DoctorFindings, SaysWhatARestartForgetsAndWhenTheServerTakesNoWrites) {
+  const Change no_file = Info("aof_enabled", "0");
+  const Change snapshot_fails = Info("rdb_last_bgsave_status", "err");
+  ExpectFound({
+      {"persistence",
+       kWarn,
+       {no_file},
+       {"> CONFIG SET appendonly yes > CONFIG SET appendfsync always <"}},
+      {"persistence", kWarn, {no_file, Config("save", "")}, {"none"}},
+      {"persistence", kWarn, {no_file, Config("save", "3600 1")}, {"snapshots only"}},
+      {"persistence", kNote, {Config("appendfsync", "everysec")}},
+      {"persistence", kWarn, {Config("appendfsync", "no")}},
+      {"disk", kNothing, {}},
+      {"disk", kBad, {Info("aof_last_write_status", "err")}},
+      {"disk", kWarn, {Info("aof_last_bgrewrite_status", "err")}},
+      {"disk", kBad, {snapshot_fails}},
+      {"disk", kWarn, {snapshot_fails, Config("stop-writes-on-bgsave-error", "no")}},
+  });
 }
 
 TEST(DoctorFindings, LooksAtTheCertificate) {
-  DoctorFacts facts = HealthyFacts();
-  EXPECT_FALSE(Mentions(facts, "TLS"));
-  facts.looked_at = absl::FromUnixSeconds(1'700'000'000);
-  facts.certificate_until = facts.looked_at + absl::Hours(24 * 60);
-  EXPECT_EQ(Worst(facts, "TLS").level, Level::kOk);
-  facts.certificate_until = facts.looked_at + absl::Hours(24 * 5);
-  EXPECT_EQ(Worst(facts, "TLS").level, Level::kWarn);
-  EXPECT_THAT(Worst(facts, "TLS").found, HasSubstr("ends on 2023-11-19"));
-}
-
-DoctorFacts WithSentinels(int count) {
-  DoctorFacts facts = HealthyFacts();
-  for (int i = 1; i <= count; ++i) {
-    facts.sentinels.push_back(
-        {.address = absl::StrCat("10.0.1.", i, ":26379"),
-         .names = "10.0.0.1:6379",
-         .master =
-             Fields{{"quorum", "2"}, {"flags", "master"}, {"down-after-milliseconds", "5000"}}});
-  }
-  return facts;
+  const auto until = [](int days) -> Change {
+    return [days](DoctorFacts& facts) {
+      facts.looked_at = absl::FromUnixSeconds(1'700'000'000);
+      facts.certificate_until = facts.looked_at + absl::Hours(24 * days);
+    };
+  };
+  ExpectFound({{"TLS", kNothing, {}},
+               {"TLS", kOk, {until(60)}},
+               {"TLS", kWarn, {until(5)}, {"ends on 2023-11-19"}}});
 }
 
 TEST(DoctorFindings, LooksAtWhatSentinelsSee) {
-  EXPECT_FALSE(Mentions(HealthyFacts(), "sentinels"));
-  DoctorFacts facts = WithSentinels(3);
-  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kOk);
-  EXPECT_THAT(Worst(facts, "sentinels").found,
-              AllOf(HasSubstr("all 3 name 10.0.0.1:6379"), HasSubstr("silent for 5 s")));
-  facts.sentinels[2].names = "10.0.0.9:6379";
-  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kBad);
-  EXPECT_THAT(Worst(facts, "sentinels").found, HasSubstr("they disagree"));
-  facts = WithSentinels(3);
-  facts.sentinels[0].master = absl::UnavailableError("10.0.1.1:26379 is dead");
-  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kWarn);
-  facts.sentinels[1].master = absl::UnavailableError("10.0.1.2:26379 is dead");
-  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kBad);
-  EXPECT_THAT(Worst(facts, "sentinels").found, HasSubstr("nobody would replace the primary"));
-  EXPECT_EQ(Worst(WithSentinels(2), "sentinels").level, Level::kWarn);
-  facts = WithSentinels(3);
-  (*facts.sentinels[1].master)["quorum"] = "1";
-  EXPECT_EQ(Worst(facts, "sentinels").level, Level::kWarn);
-  facts = WithSentinels(3);
-  (*facts.sentinels[1].master)["flags"] = "master,s_down";
-  EXPECT_THAT(Worst(facts, "sentinels").found, HasSubstr("calls the primary master,s_down"));
+  const auto sentinels = [](int count) -> Change {
+    return [count](DoctorFacts& facts) {
+      for (int i = 1; i <= count; ++i) {
+        facts.sentinels.push_back(
+            {.address = absl::StrCat("10.0.1.", i, ":26379"),
+             .names = "10.0.0.1:6379",
+             .master = Fields{
+                 {"quorum", "2"}, {"flags", "master"}, {"down-after-milliseconds", "5000"}}});
+      }
+    };
+  };
+  const auto dead = [](size_t i) -> Change {
+    return [i](DoctorFacts& facts) { facts.sentinels[i].master = absl::UnavailableError("dead"); };
+  };
+  const auto says = [](std::string field, std::string value) -> Change {
+    return [=](DoctorFacts& facts) { (*facts.sentinels[1].master)[field] = value; };
+  };
+  ExpectFound({
+      {"sentinels", kNothing, {}},
+      {"sentinels", kOk, {sentinels(3)}, {"all 3 name 10.0.0.1:6379", "silent for 5 s"}},
+      {"sentinels",
+       kBad,
+       {sentinels(3), [](auto& facts) { facts.sentinels[2].names = "10.0.0.9:6379"; }},
+       {"they disagree"}},
+      {"sentinels", kWarn, {sentinels(3), dead(0)}},
+      {"sentinels", kBad, {sentinels(3), dead(0), dead(1)}, {"nobody would replace the primary"}},
+      {"sentinels", kWarn, {sentinels(2)}},
+      {"sentinels", kWarn, {sentinels(3), says("quorum", "1")}},
+      {"sentinels",
+       kWarn,
+       {sentinels(3), says("flags", "master,s_down")},
+       {"calls the primary master,s_down"}},
+  });
 }
 
-TEST(DoctorFindings, SaysWhatIsPromised) {
-  DoctorFacts facts = HealthyFacts();
-  facts.quarantine = absl::ZeroDuration();
-  EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
-  EXPECT_THAT(Worst(facts, "promise").mend, HasSubstr("replica_acks = 1"));
-  facts = HealthyFacts();
-  EXPECT_EQ(Worst(facts, "promise").level, Level::kOk);
-  (*facts.config)["repl-backlog-ttl"] = "3600";
-  EXPECT_THAT(Worst(facts, "quarantine").commands, ElementsAre("CONFIG SET repl-backlog-ttl 0"));
-  (*facts.config)["min-replicas-to-write"] = "0";
-  EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
-  EXPECT_THAT(Worst(facts, "promise").commands, ElementsAre("CONFIG SET min-replicas-to-write 1"));
-  facts = WithConfig("min-replicas-max-lag", "0");  // which switches that off
-  EXPECT_EQ(Worst(facts, "promise").level, Level::kNote);
-  EXPECT_EQ(Worst(facts, "failover").level, Level::kWarn);
-  facts = HealthyFacts();
-  facts.info = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "quarantine").level, Level::kBad);
-  facts = With("connected_slaves", "0");
-  EXPECT_THAT(Worst(facts, "promise").found, HasSubstr("nothing replaces it"));
-}
-
-TEST(DoctorFindings, LooksAtEachReplica) {
-  DoctorFacts facts = HealthyFacts();
-  facts.replicas[0].state = "wait_bgsave";
-  EXPECT_THAT(Worst(facts, "replicas").found, HasSubstr("10.0.0.2:6379 is not in sync"));
-  facts = HealthyFacts();
-  facts.replicas[0].lag = absl::Seconds(11);
-  EXPECT_EQ(Worst(facts, "replicas").level, Level::kWarn);
-  facts = HealthyFacts();
-  facts.confirmation->replicas = 0;
-  EXPECT_EQ(Worst(facts, "WAIT").level, Level::kWarn);
-  facts.confirmation = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "WAIT").level, Level::kUnchecked);
-}
-
-TEST(DoctorFindings, WantsAPrimaryThatStopsWhenItIsCutOff) {
-  DoctorFacts facts = WithConfig("min-replicas-to-write", "0");
-  EXPECT_EQ(Worst(facts, "failover").level, Level::kWarn);
-  EXPECT_THAT(Worst(facts, "failover").commands, Contains("CONFIG SET min-replicas-to-write 1"));
-  // More than there are: nobody can lock.
-  EXPECT_EQ(Worst(WithConfig("min-replicas-to-write", "2"), "failover").level, Level::kBad);
-  facts = With("connected_slaves", "0");
-  EXPECT_EQ(Worst(facts, "failover").level, Level::kBad);
-  (*facts.config)["min-replicas-to-write"] = "0";
-  EXPECT_FALSE(Mentions(facts, "failover"));
-  EXPECT_EQ(Worst(facts, "replicas").level, Level::kNote);
+TEST(DoctorFindings, SaysWhatIsPromisedAndLooksAtEachReplica) {
+  const std::string stop = "CONFIG SET min-replicas-to-write 1";
+  const Change never_stops = Config("min-replicas-to-write", "0");
+  const Change alone = Info("connected_slaves", "0");
+  ExpectFound({
+      {"promise",
+       kNote,
+       {[](auto& facts) { facts.quarantine = absl::ZeroDuration(); }},
+       {"replica_acks = 1"}},
+      {"promise", kOk, {}},
+      {"quarantine",
+       kWarn,
+       {Config("repl-backlog-ttl", "3600")},
+       {"> CONFIG SET repl-backlog-ttl 0 <"}},
+      {"quarantine", kBad, {[](auto& facts) { facts.info = kDenied; }}},
+      {"promise", kNote, {never_stops}, {"> " + stop + " <"}},
+      {"promise", kNote, {Config("min-replicas-max-lag", "0")}},  // which switches that off
+      {"failover", kWarn, {Config("min-replicas-max-lag", "0")}},
+      {"promise", kNote, {alone}, {"nothing replaces it"}},
+      {"replicas",
+       kWarn,
+       {[](auto& facts) { facts.replicas[0].state = "wait_bgsave"; }},
+       {"10.0.0.2:6379 is not in sync"}},
+      {"replicas", kWarn, {[](auto& facts) { facts.replicas[0].lag = absl::Seconds(11); }}},
+      {"WAIT", kWarn, {[](auto& facts) { facts.confirmation->replicas = 0; }}},
+      {"WAIT", kUnchecked, {[](auto& facts) { facts.confirmation = kDenied; }}},
+      {"failover", kWarn, {never_stops}, {"> " + stop}},
+      // More than there are: nobody can lock.
+      {"failover", kBad, {Config("min-replicas-to-write", "2")}},
+      {"failover", kBad, {alone}},
+      {"failover", kNothing, {alone, never_stops}},
+      {"replicas", kNote, {alone, never_stops}},
+  });
 }
 
 TEST(DoctorFindings, SaysWhereAnEmbeddedServerIsAndThatItForgets) {
-  DoctorFacts facts = With("aof_enabled", "0");
-  facts.embedded =
-      EmbeddedFacts{.directory = "/run/user/1000/redlatch", .server_pid = 17, .keeper_pid = 16};
-  EXPECT_THAT(Worst(facts, "embedded").found, HasSubstr("/run/user/1000/redlatch"));
-  EXPECT_THAT(Worst(facts, "keeper").found, HasSubstr("process 16 watches server 17"));
-  EXPECT_EQ(Worst(facts, "persistence").level, Level::kNote);
-  EXPECT_THAT(Worst(facts, "persistence").found, HasSubstr("reboot"));
-  EXPECT_FALSE(Mentions(facts, "replicas"));
-  facts.embedded->keeper_pid = 0;
-  EXPECT_EQ(Worst(facts, "keeper").level, Level::kUnchecked);
+  const auto embedded = [](int keeper) -> Change {
+    return [keeper](DoctorFacts& facts) {
+      (*facts.info)["aof_enabled"] = "0";
+      facts.embedded = EmbeddedFacts{
+          .directory = "/run/user/1000/redlatch", .server_pid = 17, .keeper_pid = keeper};
+    };
+  };
+  ExpectFound({
+      {"embedded", kOk, {embedded(16)}, {"/run/user/1000/redlatch"}},
+      {"keeper", kOk, {embedded(16)}, {"process 16 watches server 17"}},
+      {"persistence", kNote, {embedded(16)}, {"reboot"}},
+      {"replicas", kNothing, {embedded(16)}},
+      {"keeper", kUnchecked, {embedded(0)}},
+  });
 }
-
-using Outcome = CommandProbe::Outcome;
 
 TEST(DoctorFindings, NamesTheLineThatGrantsWhatIsMissing) {
-  DoctorFacts facts = HealthyFacts();
-  facts.probes[0].outcome = Outcome::kNoCommand;
-  facts.probes[1].outcome = Outcome::kNoCommand;
-  const Finding commands = Worst(facts, "permissions");
-  EXPECT_EQ(commands.level, Level::kBad);
-  EXPECT_EQ(commands.found, "user app may not get, zadd");
-  EXPECT_THAT(commands.commands, ElementsAre("ACL SETUSER app +get +zadd"));
-
-  facts = HealthyFacts();
-  facts.probes[2].outcome = Outcome::kNoChannel;
-  EXPECT_THAT(Worst(facts, "permissions").commands, ElementsAre("ACL SETUSER app &redlatch:*"));
-
-  facts = HealthyFacts();
-  facts.probes[0].outcome = Outcome::kNoKey;
-  EXPECT_THAT(Worst(facts, "permissions").commands, ElementsAre("ACL SETUSER app ~*"));
-  EXPECT_THAT(Worst(facts, "permissions").mend, HasSubstr("--prefix"));
-  facts.prefix = "orders:";
-  EXPECT_THAT(
-      Worst(facts, "permissions").commands,
-      ElementsAre("ACL SETUSER app ~orders:* ~redlatch:2:{orders:* ~redlatch:rw:{orders:*"));
-}
-
-TEST(DoctorFindings, OnlyMentionsWhatLocksDoWithout) {
-  DoctorFacts facts = HealthyFacts();
-  facts.probes.push_back({.command = "mget", .optional = true});
-  EXPECT_FALSE(Mentions(facts, "names"));
-  facts.probes.back().outcome = Outcome::kNoCommand;
-  EXPECT_EQ(Worst(facts, "names").level, Level::kNote);
-  EXPECT_THAT(Worst(facts, "names").commands,
-              ElementsAre("ACL SETUSER app +mget ~redlatch:client:*"));
-  EXPECT_EQ(Worst(facts, "permissions").level, Level::kOk);
-}
-
-TEST(DoctorFindings, KnowsCommandsThatWereRenamed) {
-  DoctorFacts facts = HealthyFacts();
-  facts.probes[0].outcome = Outcome::kUnknownToServer;
-  EXPECT_EQ(Worst(facts, "permissions").level, Level::kBad);
-  EXPECT_THAT(Worst(facts, "permissions").mend, HasSubstr("rename-command"));
-}
-
-TEST(DoctorFindings, CountsNoTrialAsPassedThatWasNotMade) {
-  DoctorFacts facts = HealthyFacts();
-  facts.trials.clear();
-  EXPECT_EQ(Worst(facts, "locks").level, Level::kUnchecked);
-  facts = HealthyFacts();
-  facts.trials[1].outcome = absl::FailedPreconditionError("the key is something else");
-  EXPECT_EQ(Worst(facts, "locks").level, Level::kBad);
-  EXPECT_THAT(Worst(facts, "locks").found, HasSubstr("latch"));
-  facts = HealthyFacts();
-  facts.trials[1].outcome = absl::CancelledError("not tried");
-  EXPECT_EQ(Worst(facts, "locks").level, Level::kUnchecked);
-  facts = HealthyFacts();
-  facts.library = absl::FailedPreconditionError("it is too old");
-  EXPECT_EQ(Worst(facts, "locks").level, Level::kBad);
-}
-
-TEST(DoctorFindings, MentionsAServerThatAsksForNoPasswordOverTheNetwork) {
-  DoctorFacts facts = HealthyFacts();
-  EXPECT_FALSE(Mentions(facts, "password"));
-  facts.has_password = false;
-  EXPECT_EQ(Worst(facts, "password").level, Level::kNote);
-  facts.over_network = false;
-  EXPECT_FALSE(Mentions(facts, "password"));
+  using Outcome = CommandProbe::Outcome;
+  const auto probe = [](size_t i, Outcome outcome) -> Change {
+    return [=](DoctorFacts& facts) { facts.probes[i].outcome = outcome; };
+  };
+  const Change names = [](DoctorFacts& facts) {
+    facts.probes.push_back({.command = "mget", .optional = true});
+  };
+  const auto trial = [](absl::Status outcome) -> Change {
+    return [outcome](DoctorFacts& facts) { facts.trials[1].outcome = outcome; };
+  };
+  ExpectFound({
+      {"permissions",
+       kBad,
+       {probe(0, Outcome::kNoCommand), probe(1, Outcome::kNoCommand)},
+       {"user app may not get, zadd\n", "> ACL SETUSER app +get +zadd <"}},
+      {"permissions", kBad, {probe(2, Outcome::kNoChannel)}, {"> ACL SETUSER app &redlatch:* <"}},
+      {"permissions", kBad, {probe(0, Outcome::kNoKey)}, {"> ACL SETUSER app ~* <", "--prefix"}},
+      {"permissions",
+       kBad,
+       {probe(0, Outcome::kNoKey), [](auto& facts) { facts.prefix = "orders:"; }},
+       {"> ACL SETUSER app ~orders:* ~redlatch:2:{orders:* ~redlatch:rw:{orders:* <"}},
+      {"permissions", kBad, {probe(0, Outcome::kUnknownToServer)}, {"rename-command"}},
+      // Locks do without names.
+      {"names", kNothing, {names}},
+      {"names",
+       kNote,
+       {names, probe(3, Outcome::kNoCommand)},
+       {"> ACL SETUSER app +mget ~redlatch:client:* <"}},
+      {"permissions", kOk, {names, probe(3, Outcome::kNoCommand)}},
+      // No trial counts as passed that was not made.
+      {"locks", kUnchecked, {[](auto& facts) { facts.trials.clear(); }}},
+      {"locks", kBad, {trial(absl::FailedPreconditionError("else"))}, {"latch"}},
+      {"locks", kUnchecked, {trial(absl::CancelledError("not tried"))}},
+      {"locks", kBad, {[](auto& facts) {
+         facts.library = absl::FailedPreconditionError("too old");
+       }}},
+  });
 }
 
 TEST(DoctorFindings, WantsMessagesToArrive) {
-  DoctorFacts facts = HealthyFacts();
-  facts.message = absl::DeadlineExceededError("none came");
-  EXPECT_EQ(Worst(facts, "messages").level, Level::kBad);
-  facts.message = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "messages").level, Level::kBad);
-  facts.message = absl::FailedPreconditionError("no second connection");
-  EXPECT_EQ(Worst(facts, "messages").level, Level::kUnchecked);
+  const auto message = [](const absl::Status& outcome) -> Change {
+    return [outcome](DoctorFacts& facts) { facts.message = outcome; };
+  };
+  const std::string limit = "client-output-buffer-limit";
+  const auto backlogs = [](std::vector<PubSubBacklog> each) -> Change {
+    return [each](DoctorFacts& facts) { facts.pubsub_backlogs = each; };
+  };
+  const PubSubBacklog small = {.address = "10.0.0.7:1", .name = "", .bytes = 1000};
+  const PubSubBacklog large = {.address = "10.0.0.8:1", .name = "billing", .bytes = 2 << 20};
+  ExpectFound({
+      {"messages", kBad, {message(absl::DeadlineExceededError("none came"))}},
+      {"messages", kBad, {message(kDenied)}},
+      {"messages", kUnchecked, {message(absl::FailedPreconditionError("no second one"))}},
+      {"buffers", kWarn, {Config(limit, "normal 0 0 0 pubsub 65536 0 0")}},
+      {"buffers", kOk, {Config(limit, "pubsub 0 0 0")}},
+      {"buffers", kUnchecked, {Config(limit, "normal 0 0 0")}},
+      {"buffers", kUnchecked, {Config(limit, "pubsub")}},
+      {"subscribers", kWarn, {backlogs({small, large})}, {"1 do not read", "10.0.0.8:1 (billing)"}},
+      {"subscribers", kOk, {backlogs({small})}},
+      {"subscribers", kUnchecked, {[](auto& facts) { facts.pubsub_backlogs = kDenied; }}},
+  });
 }
 
-TEST(DoctorFindings, WantsRoomForMessages) {
-  const std::string name = "client-output-buffer-limit";
-  EXPECT_EQ(Worst(WithConfig(name, "normal 0 0 0 pubsub 65536 0 0"), "buffers").level,
-            Level::kWarn);
-  EXPECT_EQ(Worst(WithConfig(name, "pubsub 0 0 0"), "buffers").level, Level::kOk);
-  EXPECT_EQ(Worst(WithConfig(name, "normal 0 0 0"), "buffers").level, Level::kUnchecked);
-  EXPECT_EQ(Worst(WithConfig(name, "pubsub"), "buffers").level, Level::kUnchecked);
+TEST(DoctorFindings, GradesDelaysOfTheServer) {
+  const auto pings = [](std::vector<absl::Duration> each) -> Change {
+    return [each](DoctorFacts& facts) { facts.pings = each; };
+  };
+  std::vector<absl::Duration> slow(100, absl::Milliseconds(20)), slower = slow;
+  slower[7] = absl::Milliseconds(100);
+  const auto keys_ago = [](int hours) -> Change {
+    return [hours](DoctorFacts& facts) {
+      facts.slow_commands = std::vector<Delay>{
+          {.what = "KEYS", .took = absl::Seconds(3), .ago = absl::Hours(hours)},
+          {.what = "SORT", .took = absl::Milliseconds(50), .ago = absl::Hours(1)}};
+    };
+  };
+  const auto fork_ago = [](int hours) -> Change {
+    return [hours](DoctorFacts& facts) {
+      facts.latency_spikes = std::vector<Delay>{
+          {.what = "fork", .took = absl::Milliseconds(300), .ago = absl::Hours(hours)}};
+    };
+  };
+  ExpectFound({
+      {"round trip", kNote, {pings(slow)}},
+      {"round trip", kWarn, {pings(slower)}},
+      {"round trip", kUnchecked, {pings({})}},
+      {"lease", kNothing, {pings({})}},
+      // What is older than a day is forgotten.
+      {"slow log", kNote, {keys_ago(25)}, {"SORT, 50 ms"}},
+      {"lease", kOk, {keys_ago(25)}, {"at least 1 s"}},
+      {"slow log", kWarn, {keys_ago(23)}},
+      {"lease", kWarn, {keys_ago(23)}},
+      {"slow log", kUnchecked, {[](auto& facts) { facts.slow_commands = kDenied; }}},
+      {"stalls", kWarn, {fork_ago(1)}},
+      {"lease", kOk, {fork_ago(1)}, {"at least 10 s"}},
+      {"stalls", kOk, {fork_ago(30)}},
+      {"stalls", kUnchecked, {Config("latency-monitor-threshold", "0")}},
+      {"stalls", kUnchecked, {[](auto& facts) { facts.latency_spikes = kDenied; }}},
+  });
 }
 
-TEST(DoctorFindings, NamesASubscriberThatDoesNotRead) {
-  DoctorFacts facts = HealthyFacts();
-  facts.pubsub_backlogs =
-      std::vector<PubSubBacklog>{{.address = "10.0.0.7:1", .name = "", .bytes = 1000},
-                                 {.address = "10.0.0.8:1", .name = "billing", .bytes = 2 << 20}};
-  EXPECT_EQ(Worst(facts, "subscribers").level, Level::kWarn);
-  EXPECT_THAT(Worst(facts, "subscribers").found, HasSubstr("1 do not read"));
-  EXPECT_THAT(Worst(facts, "subscribers").found, HasSubstr("10.0.0.8:1 (billing)"));
-  facts.pubsub_backlogs->pop_back();
-  EXPECT_EQ(Worst(facts, "subscribers").level, Level::kOk);
-  facts.pubsub_backlogs = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "subscribers").level, Level::kUnchecked);
-}
-
-TEST(DoctorFindings, GradesRoundTrips) {
-  DoctorFacts facts = HealthyFacts();
-  facts.pings = std::vector<absl::Duration>(100, absl::Milliseconds(20));
-  EXPECT_EQ(Worst(facts, "round trip").level, Level::kNote);
-  facts.pings[7] = absl::Milliseconds(100);
-  EXPECT_EQ(Worst(facts, "round trip").level, Level::kWarn);
-  facts.pings.clear();
-  EXPECT_EQ(Worst(facts, "round trip").level, Level::kUnchecked);
-  EXPECT_FALSE(Mentions(facts, "lease"));
-}
-
-TEST(DoctorFindings, ForgetsSlowCommandsAfterADay) {
-  DoctorFacts facts = HealthyFacts();
-  facts.slow_commands =
-      std::vector<Delay>{{.what = "KEYS", .took = absl::Seconds(3), .ago = absl::Hours(25)},
-                         {.what = "SORT", .took = absl::Milliseconds(50), .ago = absl::Hours(1)}};
-  EXPECT_EQ(Worst(facts, "slow log").level, Level::kNote);
-  EXPECT_THAT(Worst(facts, "slow log").found, HasSubstr("SORT, 50 ms"));
-  EXPECT_THAT(Worst(facts, "lease").found, HasSubstr("at least 1 s"));
-  facts.slow_commands->at(0).ago = absl::Hours(23);
-  EXPECT_EQ(Worst(facts, "slow log").level, Level::kWarn);
-  EXPECT_EQ(Worst(facts, "lease").level, Level::kWarn);
-  facts.slow_commands = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "slow log").level, Level::kUnchecked);
-}
-
-TEST(DoctorFindings, SaysWhatHasStalledTheServer) {
-  DoctorFacts facts = HealthyFacts();
-  facts.latency_spikes =
-      std::vector<Delay>{{.what = "fork", .took = absl::Milliseconds(300), .ago = absl::Hours(1)}};
-  EXPECT_EQ(Worst(facts, "stalls").level, Level::kWarn);
-  EXPECT_THAT(Worst(facts, "lease").found, HasSubstr("at least 10 s"));
-  facts.latency_spikes->at(0).ago = absl::Hours(30);
-  EXPECT_EQ(Worst(facts, "stalls").level, Level::kOk);
-  EXPECT_EQ(Worst(WithConfig("latency-monitor-threshold", "0"), "stalls").level, Level::kUnchecked);
-  facts.latency_spikes = absl::PermissionDeniedError("NOPERM");
-  EXPECT_EQ(Worst(facts, "stalls").level, Level::kUnchecked);
-}
-
-TEST(DoctorFindings, NoticesAClockThatIsStepped) {
-  DoctorFacts facts = HealthyFacts();
-  facts.clock[1].server += absl::Milliseconds(200);
-  EXPECT_THAT(Worst(facts, "clock").found, HasSubstr("ahead"));
-  EXPECT_EQ(Worst(facts, "clock").level, Level::kWarn);
-  facts.clock[1].server -= absl::Seconds(60);
-  EXPECT_THAT(Worst(facts, "clock").found, HasSubstr("back"));
-  EXPECT_EQ(Worst(facts, "clock").level, Level::kWarn);
-  // A slow answer explains it.
-  facts = HealthyFacts();
-  facts.clock[1].server += absl::Milliseconds(200);
-  facts.clock[1].received += absl::Milliseconds(200);
-  EXPECT_EQ(Worst(facts, "clock").level, Level::kOk);
-  facts.clock.pop_back();
-  EXPECT_EQ(Worst(facts, "clock").level, Level::kUnchecked);
-}
-
-TEST(DoctorFindings, MentionsClocksThatDiffer) {
-  DoctorFacts facts = HealthyFacts();
-  for (ClockReading& reading : facts.clock) reading.here += absl::Seconds(90);
-  EXPECT_EQ(Worst(facts, "clock").level, Level::kNote);
-  EXPECT_THAT(Worst(facts, "clock").found, HasSubstr("1.5 min behind"));
-}
-
-TEST(DoctorFindings, WarnsBeforeConnectionsRunOut) {
-  DoctorFacts facts = With("maxclients", "20");
-  EXPECT_EQ(Worst(facts, "connections").level, Level::kWarn);
-  EXPECT_THAT(Worst(facts, "connections").commands, ElementsAre("CONFIG SET maxclients 1000"));
-  (*facts.info)["maxclients"] = "26";
-  EXPECT_EQ(Worst(facts, "connections").level, Level::kOk);
-  EXPECT_EQ(Worst(With("connected_clients", "9001"), "connections").level, Level::kWarn);
-  EXPECT_EQ(Worst(With("rejected_connections", "1"), "connections").level, Level::kNote);
+TEST(DoctorFindings, NoticesAClockThatIsSteppedOrDiffers) {
+  const auto step = [](absl::Duration by) -> Change {
+    return [by](DoctorFacts& facts) { facts.clock[1].server += by; };
+  };
+  const Change slow_answer = [](DoctorFacts& facts) {
+    facts.clock[1].received += absl::Milliseconds(200);
+  };
+  const Change differs = [](DoctorFacts& facts) {
+    for (ClockReading& reading : facts.clock) reading.here += absl::Seconds(90);
+  };
+  ExpectFound({
+      {"clock", kWarn, {step(absl::Milliseconds(200))}, {"ahead"}},
+      {"clock", kWarn, {step(-absl::Seconds(60))}, {"back"}},
+      {"clock", kOk, {step(absl::Milliseconds(200)), slow_answer}},
+      {"clock", kUnchecked, {[](auto& facts) { facts.clock.pop_back(); }}},
+      {"clock", kNote, {differs}, {"1.5 min behind"}},
+  });
 }
 
 TEST(DoctorFindings, MentionsSettingsThatCutClientsOff) {
-  EXPECT_EQ(Worst(WithConfig("timeout", "30"), "timeout").level, Level::kNote);
-  EXPECT_EQ(Worst(WithConfig("tcp-keepalive", "0"), "keepalive").level, Level::kNote);
-  DoctorFacts local = WithConfig("tcp-keepalive", "0");
-  local.over_network = false;
-  EXPECT_FALSE(Mentions(local, "keepalive"));
-  EXPECT_FALSE(Mentions(HealthyFacts(), "clients"));
-  EXPECT_EQ(Worst(WithConfig("maxmemory-clients", "5%"), "clients").level, Level::kNote);
-  EXPECT_FALSE(Mentions(HealthyFacts(), "events"));
-  EXPECT_EQ(Worst(WithConfig("notify-keyspace-events", "KEA"), "events").level, Level::kNote);
-}
-
-TEST(DoctorFindings, WantsScriptsThatHangToBeToldOf) {
-  EXPECT_EQ(Worst(WithConfig("busy-reply-threshold", "0"), "scripts").level, Level::kNote);
-  EXPECT_EQ(Worst(WithConfig("busy-reply-threshold", "60000"), "scripts").level, Level::kNote);
-  DoctorFacts old = HealthyFacts();
-  old.config->erase("busy-reply-threshold");
-  EXPECT_EQ(Worst(old, "scripts").level, Level::kUnchecked);
-  (*old.config)["lua-time-limit"] = "5000";
-  EXPECT_EQ(Worst(old, "scripts").level, Level::kOk);
+  const std::string threshold = "busy-reply-threshold";
+  const Change local = [](DoctorFacts& facts) { facts.over_network = false; };
+  const Change open = [](DoctorFacts& facts) { facts.has_password = false; };
+  const Change old = [](DoctorFacts& facts) { facts.config->erase("busy-reply-threshold"); };
+  ExpectFound({
+      {"connections", kWarn, {Info("maxclients", "20")}, {"> CONFIG SET maxclients 1000 <"}},
+      {"connections", kOk, {Info("maxclients", "26")}},
+      {"connections", kWarn, {Info("connected_clients", "9001")}},
+      {"connections", kNote, {Info("rejected_connections", "1")}},
+      {"password", kNothing, {}},
+      {"password", kNote, {open}},
+      {"password", kNothing, {open, local}},
+      {"timeout", kNote, {Config("timeout", "30")}},
+      {"keepalive", kNote, {Config("tcp-keepalive", "0")}},
+      {"keepalive", kNothing, {Config("tcp-keepalive", "0"), local}},
+      {"clients", kNothing, {}},
+      {"clients", kNote, {Config("maxmemory-clients", "5%")}},
+      {"events", kNothing, {}},
+      {"events", kNote, {Config("notify-keyspace-events", "KEA")}},
+      {"scripts", kNote, {Config(threshold, "0")}},
+      {"scripts", kNote, {Config(threshold, "60000")}},
+      {"scripts", kUnchecked, {old}},
+      {"scripts", kOk, {old, Config("lua-time-limit", "5000")}},
+  });
 }
 
 }  // namespace

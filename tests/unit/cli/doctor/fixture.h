@@ -80,12 +80,6 @@ inline DoctorFacts With(std::string_view info_field, const std::string& value) {
   return facts;
 }
 
-inline DoctorFacts WithConfig(std::string_view name, const std::string& value) {
-  DoctorFacts facts = HealthyFacts();
-  (*facts.config)[std::string(name)] = value;
-  return facts;
-}
-
 }  // namespace redlatch::cli
 
 #endif  // REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
