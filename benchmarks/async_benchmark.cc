@@ -16,7 +16,7 @@
 #include "benchmarks/bench_server.h"
 #include "redlatch/simple_lock.h"
 #include "tests/support/await.h"
-#include "tests/support/process_stats.h"
+#include "tests/support/resources.h"
 
 namespace redlatch::bench {
 namespace {

@@ -13,7 +13,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
-#include "tests/support/process_stats.h"
+#include "tests/support/resources.h"
 
 namespace redlatch::bench {
 namespace {

@@ -12,7 +12,7 @@
 #include "benchmarks/turns.h"
 #include "redlatch/client.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/reserved_port.h"
+#include "tests/support/resources.h"
 #include "tests/support/sentinel_group.h"
 #include "tests/support/tcp_proxy.h"
 

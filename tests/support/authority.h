@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/resources.h"
 
 struct X509_crl_st;
 

@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "src/redis/wire/slot.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/reserved_port.h"
+#include "tests/support/resources.h"
 
 namespace redlatch::support {
 

@@ -43,19 +43,27 @@
 #include "tests/support/await.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/cluster_group.h"
-#include "tests/support/connect.h"
 #include "tests/support/lock_keys.h"
 #include "tests/support/outcomes.h"
-#include "tests/support/process_stats.h"
 #include "tests/support/punctuality.h"
 #include "tests/support/quorum_group.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/resources.h"
 #include "tests/support/subprocess.h"
 #include "tests/support/tcp_proxy.h"
-#include "tests/support/temp_dir.h"
 #include "tests/support/test_scale.h"
 #include "tests/support/testing.h"
+
+namespace redlatch::support {
+
+inline Client Connect(const std::string& url, const ClientOptions& options = {}) {
+  absl::StatusOr<Client> client = Client::Connect(url, options);
+  EXPECT_TRUE(client.ok()) << client.status();
+  return *std::move(client);
+}
+
+}  // namespace redlatch::support
 
 namespace redlatch {
 

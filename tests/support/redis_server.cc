@@ -16,9 +16,8 @@
 #include "tests/support/await.h"
 #include "tests/support/fatal.h"
 #include "tests/support/raw_connection.h"
-#include "tests/support/reserved_port.h"
+#include "tests/support/resources.h"
 #include "tests/support/subprocess.h"
-#include "tests/support/temp_dir.h"
 
 namespace redlatch::support {
 namespace {

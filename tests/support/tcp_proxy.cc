@@ -23,7 +23,7 @@
 #include "src/base/mutex.h"
 #include "src/base/unique_fd.h"
 #include "tests/support/fatal.h"
-#include "tests/support/reserved_port.h"
+#include "tests/support/resources.h"
 
 namespace redlatch::support {
 namespace {

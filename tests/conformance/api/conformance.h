@@ -12,14 +12,188 @@
 #include <ostream>
 
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
-#include "tests/conformance/api/crew.h"
-#include "tests/conformance/api/outcome.h"
-#include "tests/conformance/api/servers.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::conformance {
+
+// What only the holder of a lock may touch. Two at a time, an update that is lost, and a token that
+// does not grow all show; so does a hold that is not valid.
+class Protected {
+ public:
+  void Touch(const Hold& hold) {
+    EXPECT_FALSE(inside_.exchange(true)) << "two holders at a time";
+    EXPECT_TRUE(hold.valid());
+    EXPECT_GT(hold.fencing_token().value(), token_.load());
+    token_ = hold.fencing_token().value();
+    const int64_t seen = touches_;
+    if (seen % 4 == 0) std::this_thread::yield();
+    touches_ = seen + 1;
+    inside_ = false;
+  }
+  int64_t touches() const { return touches_; }
+
+ private:
+  std::atomic<bool> inside_{false};
+  std::atomic<uint64_t> token_{0};
+  std::atomic<int64_t> touches_{0};
+};
+
+// Threads that are joined when this goes.
+class Crew {
+ public:
+  Crew() = default;
+  ~Crew() { Join(); }
+  Crew(const Crew&) = delete;
+  Crew& operator=(const Crew&) = delete;
+
+  void Start(std::function<void()> work) { threads_.emplace_back(std::move(work)); }
+  void Start(int threads, const std::function<void(int)>& work) {
+    for (int i = 0; i < threads; ++i) Start([work, i] { work(i); });
+  }
+  void Join() {
+    for (std::thread& thread : threads_) thread.join();
+    threads_.clear();
+  }
+
+ private:
+  std::vector<std::thread> threads_;
+};
+
+// EXPECT_OK(status), and the same for StatusOr.
+inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
+template <class T>
+const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
+  return result.status();
+}
+#define EXPECT_OK(expression) \
+  EXPECT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
+#define ASSERT_OK(expression) \
+  ASSERT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
+
+// The code of what came out: EXPECT_EQ(CodeOf(lock.TryAcquire()), kBusy).
+template <class Result>
+absl::StatusCode CodeOf(const Result& result) {
+  return StatusOf(result).code();
+}
+inline constexpr absl::StatusCode kOk = absl::StatusCode::kOk;
+inline constexpr absl::StatusCode kBusy = absl::StatusCode::kDeadlineExceeded;
+inline constexpr absl::StatusCode kUnreachable = absl::StatusCode::kUnavailable;
+inline constexpr absl::StatusCode kCancelled = absl::StatusCode::kCancelled;
+inline constexpr absl::StatusCode kLost = absl::StatusCode::kAborted;
+inline constexpr absl::StatusCode kMisuse = absl::StatusCode::kFailedPrecondition;
+inline constexpr absl::StatusCode kBadInput = absl::StatusCode::kInvalidArgument;
+
+// The code of what a call of the std face throws; kOk where it returns.
+template <class Call>
+absl::StatusCode Thrown(const Call& call) {
+  try {
+    call();
+  } catch (const std::system_error& error) {
+    EXPECT_EQ(error.code().category(), error_category()) << error.what();
+    return static_cast<absl::StatusCode>(error.code().value());
+  }
+  return kOk;
+}
+
+// Each call is for all of them; what it answers is what most of them do.
+class Servers {
+ public:
+  explicit Servers(std::vector<std::unique_ptr<support::RedisServer>> all) : all_(std::move(all)) {}
+
+  std::string url() const {
+    return QuorumUrl([](const auto& each) { return each.url(); });
+  }
+  size_t size() const { return all_.size(); }
+  support::RedisServer& first() { return *all_.front(); }
+  std::string unix_url() const { return all_.front()->unix_url(); }
+  std::string tls_url() const { return all_.front()->tls_url(); }
+  int port() const { return all_.front()->port(); }
+  // Of a user of theirs.
+  std::string UrlOfUser(const std::string& user) const {
+    return QuorumUrl([&](const auto& each) {
+      return absl::StrCat("redis://", user, "@127.0.0.1:", each.port());
+    });
+  }
+
+  void Stop() {
+    ForEach([](auto& each) { each.Stop(); });
+  }
+  void Continue() {
+    ForEach([](auto& each) { each.Continue(); });
+  }
+  void Kill() {
+    ForEach([](auto& each) { each.Kill(); });
+  }
+  // None of them is there while another is still what it was.
+  void Restart() {
+    if (all_.size() > 1) Kill();
+    ForEach([](auto& each) { each.Restart(); });
+  }
+
+  // Of a list, what is on any of them.
+  redis::Reply Command(const std::vector<std::string>& args) {
+    redis::Reply first = all_.front()->Command(args);
+    for (size_t i = 1; i < all_.size(); ++i) {
+      redis::Reply reply = all_[i]->Command(args);
+      for (redis::Reply& element : reply.elements) first.elements.push_back(std::move(element));
+    }
+    return first;
+  }
+  std::string Text(const std::vector<std::string>& args) {
+    return MostOften<std::string>([&](auto& each) { return each.Text(args); });
+  }
+  int64_t Integer(const std::vector<std::string>& args) {
+    return MostOften<int64_t>([&](auto& each) { return each.Integer(args); });
+  }
+  // On any of them.
+  bool Have(const std::string& key) {
+    bool any = false;
+    ForEach([&](auto& each) { any |= each.Integer({"EXISTS", key}) > 0; });
+    return any;
+  }
+  std::string Info(std::string_view field) { return all_.front()->Info(field); }
+  std::vector<std::string> LockKeys() {
+    std::map<std::string, size_t> count;
+    ForEach([&](auto& each) {
+      for (const std::string& key : each.LockKeys()) ++count[key];
+    });
+    std::vector<std::string> keys;
+    for (const auto& [key, servers] : count) {
+      if (servers > all_.size() / 2) keys.push_back(key);
+    }
+    return keys;
+  }
+
+ private:
+  template <class Function>
+  void ForEach(Function function) {
+    for (const auto& each : all_) function(*each);
+  }
+  template <class Value, class Function>
+  Value MostOften(Function function) {
+    std::map<Value, size_t> count;
+    ForEach([&](auto& each) { ++count[function(each)]; });
+    Value most{};
+    size_t best = 0;
+    for (const auto& [value, times] : count) {
+      if (times > std::exchange(best, std::max(best, times))) most = value;
+    }
+    return most;
+  }
+  template <class Function>
+  std::string QuorumUrl(Function url_of) const {
+    if (all_.size() == 1) return url_of(*all_.front());
+    std::string text = "redlock:";
+    for (const auto& each : all_)
+      absl::StrAppend(&text, each == all_.front() ? "" : ",", url_of(*each));
+    return text;
+  }
+
+  const std::vector<std::unique_ptr<support::RedisServer>> all_;
+};
 
 // A class of locks. A new one gets a line in Kinds().
 struct Kind {

@@ -3,7 +3,6 @@
 
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
-#include "tests/conformance/api/stats_matcher.h"
 
 namespace redlatch::conformance {
 namespace {

@@ -3,8 +3,8 @@
 
 #include "tests/conformance/api/latch/fixture.h"
 #include "tests/conformance/api/read_write/fixture.h"
+#include "tests/conformance/api/recorder.h"
 #include "tests/conformance/api/semaphore/fixture.h"
-#include "tests/conformance/api/stats_matcher.h"
 
 namespace redlatch::conformance {
 namespace {

@@ -7,7 +7,9 @@
 #include "src/base/thread.h"
 #include "src/base/uninterrupted.h"
 #include "tests/redis/redis/embedded/home.h"
+#include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
+#include "tests/support/sentinel_group.h"
 
 namespace redlatch {
 namespace {
@@ -223,6 +225,264 @@ TEST(Uninterrupted, IsCalledAgainForAsLongAsASignalInterruptsIt) {
   EXPECT_EQ(base::Uninterrupted(interrupted_twice(-1, ENXIO)), -1);
   EXPECT_EQ(calls, 3);
   EXPECT_EQ(errno, ENXIO);
+}
+
+// pthread_cancel() of threads that are in a call.
+
+// A thread that can be cancelled, as std::thread cannot.
+class Thread {
+ public:
+  explicit Thread(std::function<void()> code) : code_(std::move(code)) {
+    EXPECT_EQ(pthread_create(&thread_, nullptr, Run, this), 0);
+  }
+  ~Thread() { Join(); }
+  Thread(const Thread&) = delete;
+  Thread& operator=(const Thread&) = delete;
+
+  void Cancel() const { EXPECT_EQ(pthread_cancel(thread_), 0); }
+
+  // Whether it died of being cancelled.
+  bool Join() {
+    if (std::exchange(joined_, true)) return false;
+    void* result = nullptr;
+    pthread_join(thread_, &result);
+    return result == PTHREAD_CANCELED;
+  }
+
+ private:
+  static void* Run(void* self) {
+    static_cast<Thread*>(self)->code_();
+    return nullptr;
+  }
+
+  const std::function<void()> code_;
+  pthread_t thread_ = {};
+  bool joined_ = false;
+};
+
+struct Call {
+  std::string_view name;
+  std::function<void()> make;
+};
+
+// Each is made by a thread that is already cancelled, and must come back.
+void ExpectToComeBack(const std::vector<Call>& calls) {
+  for (const Call& call : calls) {
+    SCOPED_TRACE(call.name);
+    std::atomic<bool> came_back{false};
+    Thread thread([&] {
+      pthread_cancel(pthread_self());
+      call.make();
+      came_back = true;
+      pthread_testcancel();
+    });
+    EXPECT_TRUE(thread.Join());
+    EXPECT_TRUE(came_back);
+  }
+}
+
+// A call that waits for what another client has, its end, and how the other client gives that up.
+struct Wait {
+  std::string_view name;
+  std::function<void()> take;
+  std::function<void()> wait;
+  std::function<void()> give_up;
+};
+
+class Cancellation : public ::testing::Test {
+ protected:
+  uint64_t waiting() const { return client_.Stats().all.waiting; }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  Client client_ = Connect(server_->url() + "?command_timeout=200ms");
+  Client other_ = Connect(server_->url());
+  SimpleLock simple_{client_, "simple"};
+  SimpleLock their_simple_{other_, "simple"};
+  ReentrantLock reentrant_{client_, "reentrant"};
+  ReentrantReadWriteLock read_write_{client_, "read_write"};
+  ReentrantReadWriteLock their_read_write_{other_, "read_write"};
+  Semaphore semaphore_{client_, "semaphore", 1};
+  Semaphore their_semaphore_{other_, "semaphore", 1};
+  CountDownLatch latch_{client_, "latch", 1};
+  SimpleLock kept_{client_, "kept", {.keep = absl::Seconds(20)}};
+  ReentrantReadWriteLock kept_read_write_{client_, "kept too", {.keep = absl::Seconds(20)}};
+  absl::StatusOr<Lease> lease_ = absl::UnknownError("");
+  absl::StatusOr<Permit> permit_ = absl::UnknownError("");
+};
+
+TEST_F(Cancellation, EndsNoCallOfALock) {
+  Hold hold;
+  ExpectToComeBack({
+      {"lock", [&] { simple_.lock(), simple_.unlock(); }},
+      {"try_lock", [&] { simple_.try_lock(), simple_.unlock(); }},
+      {"Acquire", [&] { lease_ = simple_.Acquire(); }},
+      {"valid", [&] { hold = *lease_, (void)hold.valid(), (void)hold.remaining(); }},
+      {"lost", [&] { (void)lease_->lost(); }},
+      {"Release", [&] { (void)lease_->Release(); }},
+      {"manual", [&] { lease_ = simple_.Acquire({.lease = absl::Seconds(5)}); }},
+      {"Extend", [&] { (void)lease_->Extend(absl::Seconds(6)); }},
+      {"busy", [&] { EXPECT_FALSE(their_simple_.TryAcquire().ok()); }},
+      {"late", [&] { EXPECT_FALSE(their_simple_.Acquire({.wait = absl::Milliseconds(5)}).ok()); }},
+      {"Inspect", [&] { EXPECT_TRUE(simple_.Inspect().ok()); }},
+      {"~Lease", [&] { lease_ = absl::UnknownError(""); }},
+      {"ForceRelease", [&] { EXPECT_TRUE(simple_.ForceRelease().ok()); }},
+      {"misuse", [&] { simple_.unlock(); }},
+      {"lock_shared", [&] { read_write_.lock_shared(), read_write_.unlock_shared(); }},
+      {"AcquireRead", [&] { lease_ = read_write_.AcquireRead(); }},
+      {"current_read", [&] { (void)read_write_.current_read(), read_write_.read_hold_count(); }},
+      {"current", [&] { (void)read_write_.current(), read_write_.hold_count(); }},
+      {"~Lease of a reader", [&] { lease_ = absl::UnknownError(""); }},
+      {"~SimpleLock", [&] { SimpleLock(client_, "brief").lock(); }},
+  });
+}
+
+// Each pair again when it is time to look for messages, which is done on the short way.
+TEST_F(Cancellation, EndsNoCallOfAKeptLock) {
+  const auto repeat = [](auto& lock) {
+    for (int i = 0; i < 20; ++i) {
+      lock.lock();
+      lock.unlock();
+      const base::Instant next = base::Now() + absl::Microseconds(50);
+      while (base::Now() < next) {
+      }
+    }
+  };
+  ExpectToComeBack({
+      {"lock", [&] { repeat(kept_); }},
+      {"lock_shared", [&] { repeat(kept_read_write_.read_lock()); }},
+      {"write", [&] { repeat(kept_read_write_); }},
+  });
+}
+
+TEST_F(Cancellation, EndsNoCallOfASemaphoreOrALatch) {
+  ExpectToComeBack({
+      {"acquire", [&] { semaphore_.acquire(), semaphore_.release(); }},
+      {"try_acquire", [&] { EXPECT_TRUE(semaphore_.try_acquire()); }},
+      {"busy", [&] { EXPECT_FALSE(their_semaphore_.TryAcquire().ok()); }},
+      {"release", [&] { semaphore_.release(); }},
+      {"Acquire", [&] { permit_ = semaphore_.Acquire(); }},
+      {"~Permit", [&] { permit_ = absl::UnknownError(""); }},
+      {"SetCapacity", [&] { EXPECT_TRUE(semaphore_.SetCapacity(2).ok()); }},
+      {"capacity", [&] { EXPECT_TRUE(semaphore_.capacity().ok()); }},
+      {"available", [&] { EXPECT_TRUE(semaphore_.available().ok()); }},
+      {"holders", [&] { EXPECT_TRUE(semaphore_.holders().ok()); }},
+      {"ForceRelease", [&] { EXPECT_TRUE(semaphore_.ForceRelease().ok()); }},
+      {"~Semaphore", [&] { Semaphore(client_, "brief", 1).acquire(); }},
+      {"try_wait", [&] { EXPECT_FALSE(latch_.try_wait()); }},
+      {"wait_for", [&] { EXPECT_FALSE(latch_.wait_for(std::chrono::milliseconds(5))); }},
+      {"Count", [&] { EXPECT_TRUE(latch_.Count().ok()); }},
+      {"count_down", [&] { latch_.count_down(); }},
+      {"wait", [&] { latch_.wait(); }},
+      {"arrive_and_wait", [&] { CountDownLatch(client_, "another latch", 1).arrive_and_wait(); }},
+  });
+}
+
+TEST_F(Cancellation, EndsNoCallOfAClient) {
+  ExpectToComeBack({
+      {"Connect",
+       [&] {
+         const Client client = Connect("redis://localhost:" + std::to_string(server_->port()));
+         SimpleLock lock(client, "lock");
+         lock.lock();
+       }},
+      {"Connect that fails",
+       [&] { EXPECT_FALSE(Client::Connect("unix:///nowhere/redis.sock").ok()); }},
+      {"Ping", [&] { EXPECT_TRUE(client_.Ping().ok()); }},
+      {"Stats", [&] { (void)client_.Stats(); }},
+  });
+}
+
+// Each kind of server group has waits in the kernel of its own.
+TEST_F(Cancellation, EndsNoCallInAClusterOrQuorum) {
+  support::Authority authority;
+  const auto tls = RedisServer::Start(
+      {.tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}});
+  const auto sentinels = support::SentinelGroup::Start();
+  const auto cluster = support::StartClusterOfOne();
+  const QuorumGroup quorum(3);
+  const redis::EmbeddedHome home;
+  const std::string embedded = "embedded:" + home.directory() + "?connect_timeout=60s";
+  for (const std::string& url :
+       {tls->tls_url(), sentinels->url(), "redis-cluster" + cluster->url().substr(5), embedded}) {
+    SCOPED_TRACE(url);
+    ExpectToComeBack({{"all", [&] {
+                         const Client client = Connect(url);
+                         SimpleLock lock(client, "a");
+                         ReentrantReadWriteLock read_write(client, "b");
+                         MultiLock multi(client, {"c", "d"});
+                         for (int i = 0; i < 3; ++i) {
+                           lock.lock(), lock.unlock();
+                           (void)*read_write.AcquireRead();
+                           EXPECT_TRUE(multi.Acquire()->Release().ok());
+                         }
+                         EXPECT_TRUE(client.Ping().ok());
+                       }}});
+  }
+  ExpectToComeBack({{"RedLock", [&] {
+                       RedLock lock(Connect(quorum.url()), "a");
+                       for (int i = 0; i < 3; ++i) lock.lock(), lock.unlock();
+                     }}});
+}
+
+TEST_F(Cancellation, EndsNoCallThatIsNotAnswered) {
+  simple_.lock();
+  lease_ = reentrant_.Acquire();
+  permit_ = semaphore_.Acquire();
+  server_->Stop();
+  ExpectToComeBack({
+      {"unlock", [&] { simple_.unlock(); }},
+      {"Release", [&] { EXPECT_TRUE(absl::IsUnavailable(lease_->Release())); }},
+      {"~Permit", [&] { permit_ = absl::UnknownError(""); }},
+      {"Ping", [&] { EXPECT_TRUE(absl::IsUnavailable(client_.Ping().status())); }},
+      {"Connect",
+       [&] { EXPECT_FALSE(Client::Connect(server_->url() + "?connect_timeout=50ms").ok()); }},
+  });
+  server_->Continue();
+}
+
+TEST_F(Cancellation, OfAThreadThatWaitsComesAfterTheWait) {
+  const AcquireOptions patient = {.wait = absl::Minutes(1)};
+  const auto lock = [&] { their_simple_.lock(); };
+  const auto unlock = [&] { their_simple_.unlock(); };
+  const auto write = [&] { their_read_write_.lock(); };
+  const auto end_write = [&] { their_read_write_.unlock(); };
+  const auto acquire = [&] { their_semaphore_.acquire(); };
+  const auto release = [&] { their_semaphore_.release(); };
+  const Wait waits[] = {
+      {"lock", lock, [&] { simple_.lock(), simple_.unlock(); }, unlock},
+      {"try_lock_for", lock,
+       [&] {
+         EXPECT_TRUE(simple_.try_lock_for(std::chrono::minutes(1)));
+         simple_.unlock();
+       },
+       unlock},
+      {"Acquire", lock, [&] { EXPECT_TRUE(simple_.Acquire(patient).ok()); }, unlock},
+      {"lock_shared", write, [&] { read_write_.lock_shared(), read_write_.unlock_shared(); },
+       end_write},
+      {"AcquireRead", write, [&] { EXPECT_TRUE(read_write_.AcquireRead(patient).ok()); },
+       end_write},
+      {"acquire", acquire, [&] { semaphore_.acquire(), semaphore_.release(); }, release},
+      {"Semaphore::Acquire", acquire, [&] { EXPECT_TRUE(semaphore_.Acquire(1, patient).ok()); },
+       release},
+      {"wait", [] {}, [&] { latch_.wait(); }, [&] { latch_.count_down(); }}};
+  for (const Wait& call : waits) {
+    SCOPED_TRACE(call.name);
+    call.take();
+    std::atomic<bool> over{false};
+    Thread thread([&] {
+      call.wait();
+      over = true;
+      pthread_testcancel();
+    });
+    while (waiting() == 0) std::this_thread::yield();
+    thread.Cancel();
+    // If that ended the call, it would be over by the time that the server has answered.
+    EXPECT_TRUE(client_.Ping().ok());
+    EXPECT_EQ(waiting(), 1);
+    call.give_up();
+    EXPECT_TRUE(thread.Join());
+    EXPECT_TRUE(over);
+  }
 }
 
 }  // namespace

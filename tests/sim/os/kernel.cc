@@ -8,7 +8,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "tests/sim/os/descriptor.h"
+#include "tests/sim/os/objects.h"
 
 namespace redlatch::sim {
 

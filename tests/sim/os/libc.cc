@@ -25,11 +25,10 @@
 
 #include "absl/base/config.h"
 #include "absl/time/clock.h"
-#include "tests/sim/net/socket.h"
-#include "tests/sim/os/descriptor.h"
+#include "tests/sim/net/network.h"
 #include "tests/sim/os/kernel.h"
+#include "tests/sim/os/objects.h"
 #include "tests/sim/os/real_call.h"
-#include "tests/sim/os/sync.h"
 #include "tests/sim/trace.h"
 
 namespace redlatch::sim {

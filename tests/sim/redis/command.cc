@@ -8,7 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
-#include "tests/sim/redis/values.h"
+#include "tests/sim/redis/keyspace.h"
 
 namespace redlatch::sim {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "absl/types/span.h"
+#include "tests/sim/redis/keyspace.h"
 #include "tests/sim/redis/resp.h"
-#include "tests/sim/redis/values.h"
 
 struct lua_State;
 

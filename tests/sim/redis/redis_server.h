@@ -21,7 +21,6 @@
 #include "tests/sim/redis/keyspace.h"
 #include "tests/sim/redis/lua_engine.h"
 #include "tests/sim/redis/server_state.h"
-#include "tests/sim/redis/values.h"
 
 namespace redlatch::sim {
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "tests/sim/redis/keyspace.h"
-#include "tests/sim/redis/values.h"
 
 namespace redlatch::sim {
 

@@ -12,7 +12,7 @@
 #include "tests/sim/redis_compare/random_calls.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/resources.h"
 #include "tests/support/test_scale.h"
 
 namespace redlatch::sim {

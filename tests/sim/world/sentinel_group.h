@@ -2,14 +2,58 @@
 #define REDLATCH_TESTS_SIM_WORLD_SENTINEL_GROUP_H_
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "tests/sim/net/network.h"
+#include "tests/sim/redis/command.h"
 #include "tests/sim/world/replicated_group.h"
-#include "tests/sim/world/sentinel.h"
 
 namespace redlatch::sim {
+
+// A Redis Sentinel as clients see it: it answers where the primary is, as far as it knows, and
+// publishes it when that changes. Any command that the library does not need ends the run.
+class Sentinel final : public Server {
+ public:
+  static constexpr const char* kPrimaryName = "locks";
+
+  Sentinel(Network& network, Address address, const std::vector<Address>& all, Address primary);
+
+  Address address() const { return address_; }
+  int64_t epoch() const { return epoch_; }
+  bool up() const { return up_; }
+  // It has learnt that another server is the primary.
+  void Switch(Address primary, int64_t epoch);
+  void GoDown(bool silently);
+  void ComeUp();
+
+  // Server.
+  void Connected(uint64_t connection) override { clients_[connection]; }
+  void Received(uint64_t connection, std::string_view bytes) override;
+  void Disconnected(uint64_t connection) override { clients_.erase(connection); }
+
+ private:
+  struct Client {
+    std::string input;
+    std::set<std::string> channels;
+  };
+
+  void Execute(Client& client, Words words, Output& out);
+  void ExecuteSentinel(Words words, Output& out) const;
+  std::string Id(Address sentinel) const;
+
+  Network& network_;
+  const Address address_;
+  std::vector<Address> others_;
+  Address primary_;
+  int64_t epoch_ = 0;
+  bool up_ = true;
+  std::map<uint64_t, Client> clients_;
+};
 
 // A primary with two replicas, and three sentinels. Two of these decide on a promotion; each tells
 // of it when it has heard.

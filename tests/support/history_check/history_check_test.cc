@@ -10,7 +10,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/history_check/history_checker.h"
 #include "tests/support/history_check/history_event.h"
-#include "tests/support/temp_dir.h"
+#include "tests/support/resources.h"
 
 namespace redlatch::history {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
-#include "tests/support/reserved_port.h"
+#include "tests/support/resources.h"
 
 namespace redlatch {
 namespace {

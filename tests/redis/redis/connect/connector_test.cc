@@ -1,12 +1,19 @@
 // Attempts to connect: what they end in, when, and who goes on with them.
 #include "src/redis/connect/connector.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include "src/redis/connect/sentinel_endpoint.h"
+#include "src/redis/transport/open.h"
+#include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
+#include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
-#include "tests/support/reserved_port.h"
+#include "tests/support/resources.h"
+#include "tests/support/sentinel_group.h"
 
 namespace redlatch::redis {
 namespace {
@@ -327,6 +334,117 @@ TEST(SeveralAddressesTest, FirstServerThatIsGoneMeanwhileIsNoSecondPrimary) {
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("it restarted meanwhile"));
   }
+}
+
+// Finding a primary through sentinels, of which some are dead or wrong.
+
+using support::FakeSentinel;
+using support::SentinelGroup;
+
+Url Through(const std::vector<std::string>& sentinels) {
+  return UrlOf("redis-sentinel://" + absl::StrJoin(sentinels, ",") + "/m");
+}
+
+// Where the endpoint leads; a failure as text.
+std::string Found(Endpoint& endpoint) {
+  const auto targets = endpoint.Targets(In(kPatience));
+  return targets.ok() ? targets->front().address.text : targets.status().ToString();
+}
+std::string Found(const Url& url) { return Found(*MakeEndpoint(url)); }
+
+std::string At(int port) { return absl::StrCat("127.0.0.1:", port); }
+
+class SentinelEndpointTest : public ::testing::Test {
+ protected:
+  const std::unique_ptr<RedisServer> primary_ = RedisServer::Start();
+  const std::unique_ptr<RedisServer> replica_ =
+      RedisServer::Start({.replica_of = primary_->port()});
+  FakeSentinel honest_{[this] { return primary_->port(); }};
+};
+
+TEST_F(SentinelEndpointTest, TheAddressThatMostNameIsBelieved) {
+  const auto old = RedisServer::Start();  // it says that it is a primary, too
+  FakeSentinel behind([&] { return old->port(); }, /*epoch=*/1);
+  FakeSentinel second([this] { return primary_->port(); }, /*epoch=*/2);
+  const auto endpoint =
+      MakeEndpoint(Through({behind.address(), honest_.address(), second.address()}));
+  Found(*endpoint);  // it is in a hurry, and takes the first that it hears of
+  EXPECT_EQ(Found(*endpoint), At(primary_->port()));
+  // Nor is the minority's if the other does not answer.
+  primary_->Kill();
+  EXPECT_THAT(Found(*endpoint), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("names")));
+}
+
+TEST_F(SentinelEndpointTest, SaysWhyEachHasFailed) {
+  const std::string nobody = At(support::ReservedPort().number());
+  FakeSentinel wrong([this] { return replica_->port(); });
+  primary_->Kill();
+  EXPECT_THAT(
+      Found(Through({nobody, wrong.address()})),
+      AllOf(HasSubstr("UNAVAILABLE: cannot find the primary of redis-sentinel://"),
+            HasSubstr(nobody), HasSubstr("Connection refused"),
+            HasSubstr(absl::StrCat("names ", At(replica_->port()), ", which is a replica"))));
+}
+
+TEST_F(SentinelEndpointTest, SaysThatNoneKnowsThePrimary) {
+  FakeSentinel other([] { return 0; });
+  EXPECT_THAT(Found(Through({other.address()})),
+              AllOf(HasSubstr("FAILED_PRECONDITION"),
+                    HasSubstr("knows no primary called 'm' (but another)")));
+}
+
+TEST(SentinelEndpointOfAGroupTest, LearnsOfFurtherSentinels) {
+  const auto group = SentinelGroup::Start();
+  const auto endpoint = MakeEndpoint(UrlOf(absl::StrCat(
+      "redis-sentinel://127.0.0.1:", group->sentinel(1).port(), "/", SentinelGroup::kPrimary)));
+  EXPECT_EQ(Found(*endpoint), At(group->port(0)));
+  group->sentinel(1).Kill();
+  EXPECT_EQ(Found(*endpoint), At(group->port(0)));
+}
+
+TEST(SentinelEndpointOfAGroupTest, TellsTheSentinelsTheirOwnUserAndPassword) {
+  const auto group = SentinelGroup::Start(
+      {.replicas = 0, .server = {.password = "one"}, .sentinel = {.password = "two"}});
+  const auto with = [&](const std::string& options) {
+    std::string url = group->url() + options;
+    return Found(UrlOf(url.replace(url.find("//"), 2, "//:one@")));
+  };
+  EXPECT_EQ(with("?sentinel_password=two"), At(group->port(0)));
+  EXPECT_THAT(with("?sentinel_password=wrong"), HasSubstr("PERMISSION_DENIED"));
+  EXPECT_THAT(with(""),
+              AllOf(HasSubstr("PERMISSION_DENIED"), HasSubstr("cannot find the primary")));
+  // What the server has to say of a wrong password it says to whoever connects.
+  EXPECT_EQ(Found(UrlOf(group->url() + "?sentinel_password=two")), At(group->port(0)));
+}
+
+// A port without a listener, in the kernel's range for clients: a socket may be connected to itself
+// there.
+
+TEST(SelfConnect, IsARefusedConnection) {
+  int first = 32768;
+  std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
+  int accepted = 0;
+  bool met = false;
+  // The kernel walks through the range, odd or even ports first.
+  for (int i = 0; i < 60'000 && !met; ++i) {
+    Target target;
+    auto* address = reinterpret_cast<sockaddr_in*>(&target.address.storage);
+    address->sin_family = AF_INET;
+    address->sin_port = htons(static_cast<uint16_t>(first + 11'000 + i % 2));
+    address->sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    target.address.size = sizeof *address;
+    auto transport = OpenTransport(target);
+    ASSERT_TRUE(transport.ok()) << transport.status();
+    IoResult result = (*transport)->Connect();
+    while (result.blocked()) {
+      (*transport)->Wait(result.wants(), -1, base::Now() + absl::Seconds(10));
+      result = (*transport)->Connect();
+    }
+    met = result.kind == IoResult::Kind::kDone;
+    accepted += met ? 1 : 0;
+    EXPECT_TRUE(met || result.error == ECONNREFUSED);
+  }
+  EXPECT_EQ(accepted, 0);
 }
 
 }  // namespace

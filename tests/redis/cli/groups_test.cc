@@ -1,6 +1,7 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of a quorum of servers and of one of them.
-
+#include "src/redis/wire/slot.h"
 #include "tests/conformance/cli/command_fixture.h"
+#include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -181,6 +182,191 @@ TEST_F(RedlatchQuorumLookTest, HasNoSemaphores) {
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("a quorum of servers has no semaphores"),
                                     HasSubstr("--server " + group_[0].url())));
   EXPECT_THAT(outcome.output, IsEmpty());
+}
+
+// `redlatch run` under a lock that a quorum of servers grants.
+
+class RedlatchQuorumRunTest : public RedlatchRunTest {
+ protected:
+  Words AtAll() const { return {"REDLATCH_URL=" + group_.url()}; }
+  std::unique_ptr<support::Child> StartAtAll(const Words& words) const {
+    return Start(words, AtAll());
+  }
+  // A command that says that it runs, and goes on until a line is written to it.
+  Words Holder() const {
+    return {"--lease", "3s", "job", "--", "sh", "-c", "echo runs; read -r line"};
+  }
+
+  QuorumGroup group_;
+};
+
+TEST_F(RedlatchQuorumRunTest, RunsACommandWhileAMajorityGrantsIt) {
+  const auto holder = StartAtAll(Holder());
+  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
+  EXPECT_TRUE(Await([&] { return group_.Having("job") == 5; })) << "a renewal heals";
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 120);
+  EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is busy: held by redlatch run: sh"));
+  holder->pipe().WriteLine("");
+  EXPECT_EQ(CodeOf(*holder), 0);
+  EXPECT_TRUE(Await([&] { return group_.Having("job") == 0; }));
+}
+
+TEST_F(RedlatchQuorumRunTest, TellsTheCommandItsServersAndAGrowingToken) {
+  const auto tell = [this] {
+    const auto run = StartAtAll({"job", "--", "sh", "-c", "echo $REDLATCH_TOKEN $REDLATCH_SERVER"});
+    return run->pipe().ReadLine().value_or("");
+  };
+  const std::string first = tell();
+  ASSERT_THAT(first, HasSubstr(" " + group_.url())) << Errors();
+  const std::string second = tell();
+  ASSERT_THAT(second, HasSubstr(" " + group_.url())) << Errors();
+  EXPECT_LT(std::stoll(first), std::stoll(second));
+}
+
+TEST_F(RedlatchQuorumRunTest, EndsACommandWhoseMajorityIsGone) {
+  const auto holder = StartAtAll(
+      {"--lease", "1s", "--grace", "200ms", "job", "--", "sh", "-c", "echo runs; read -r line"});
+  ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
+  for (const size_t i : {0, 1, 2}) group_[i].Kill();
+  EXPECT_EQ(CodeOf(*holder), 122) << Errors();
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 121);
+}
+
+TEST_F(RedlatchQuorumRunTest, RefusesWhatAQuorumHasNot) {
+  for (const Words& words :
+       {Words{"--shared"}, Words{"--write"}, Words{"--permits", "1", "--capacity", "2"},
+        Words{"--capacity", "2"}}) {
+    EXPECT_EQ(Code(Join(words, {"job", "--", "true"}), AtAll()), 125) << words[0];
+    EXPECT_THAT(Errors(), AllOf(HasSubstr(words[0] + " is not for a quorum of servers"),
+                                HasSubstr("--server " + group_[0].url())));
+  }
+}
+
+// `redlatch bench`, beside a cluster.
+
+void ExpectAllMeasured(const std::string& output) {
+  EXPECT_THAT(output, HasSubstr("\"interrupted\":false"));
+  for (const char* const figure : {"round_trip", "locks_per_s_one_thread", "locks_per_s_own_locks",
+                                   "locks_per_s_one_lock", "hand_over"}) {
+    EXPECT_THAT(output, HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":"));
+    EXPECT_THAT(output, Not(HasSubstr(std::string("\"") + figure + "\":{\"redlatch\":null")));
+  }
+}
+
+class RedlatchClusterBenchTest : public RedlatchCommandTest {
+ protected:
+  static bool HasRun(RedisServer& server, const std::string& command) {
+    return server.Command({"INFO", "commandstats"}).text.find("cmdstat_" + command + ":") !=
+           std::string::npos;
+  }
+
+  const std::unique_ptr<ClusterGroup> group_ = ClusterGroup::Start();
+};
+
+TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothingBehind) {
+  const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group_->url()});
+  const std::string output = OutputOf(*bench);
+  EXPECT_EQ(CodeOf(*bench), 0) << Errors();
+  ExpectAllMeasured(output);
+  EXPECT_THAT(output, Not(HasSubstr("\"plain\":null"))) << "plain commands are measured, too";
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    RedisServer& server = group_->server(i);
+    EXPECT_TRUE(HasRun(server, "evalsha") && HasRun(server, "set")) << i;
+    EXPECT_THAT(server.LockKeys(), IsEmpty());
+    EXPECT_TRUE(Await([&] {
+      return server.Command({"PUBSUB", "SHARDCHANNELS"}).elements.empty();
+    }));
+  }
+}
+
+// `redlatch bench`, beside a quorum of servers.
+
+using RedlatchQuorumBenchTest = RedlatchCommandTest;
+
+TEST_F(RedlatchQuorumBenchTest, MeasuresLocksOfAllServersAndLeavesNothingBehind) {
+  QuorumGroup group(3);
+  const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group.url()});
+  const std::string output = OutputOf(*bench);
+  EXPECT_EQ(CodeOf(*bench), 0) << Errors();
+  ExpectAllMeasured(output);
+  for (size_t i = 0; i < group.size(); ++i) {
+    EXPECT_THAT(group[i].Command({"INFO", "commandstats"}).text, HasSubstr("cmdstat_evalsha:"));
+    EXPECT_TRUE(Await([&] { return group[i].LockKeys().empty(); }))
+        << ::testing::PrintToString(group[i].LockKeys());
+  }
+}
+
+// What the commands do about a node of a cluster that sends them elsewhere, or asks for patience.
+
+using support::FakeServer;
+
+constexpr char kJobName[] = "job";
+
+// A node that believes it serves all slots, and has no keys.
+class Node {
+ public:
+  // What it answers to a question about a key; nothing: that it is not there.
+  using Refusal = std::function<std::optional<std::string>()>;
+  explicit Node(Refusal refusal = [] { return std::nullopt; }) : refusal_(std::move(refusal)) {}
+
+  std::string url() const { return "redis-cluster://" + node_.address(); }
+  std::string MovedHere() const {
+    return absl::StrCat("-MOVED ", redis::SlotOf(kJobName), " ", node_.address(), "\r\n");
+  }
+  int asked() const { return asked_; }
+
+ private:
+  const Refusal refusal_;
+  std::atomic<int> asked_ = 0;
+  const support::FakeClusterNode node_{
+      [this](const FakeServer::Asked& asked) -> std::optional<std::string> {
+        const std::string& command = asked.command[0];
+        if (command != "HGET" && command != "EXISTS") return FakeServer::Polite(asked);
+        ++asked_;
+        if (std::optional<std::string> refused = refusal_()) return refused;
+        return command == "HGET" ? "$-1\r\n" : ":0\r\n";
+      }};
+};
+
+class RedlatchClusterServerTest : public RedlatchCommandTest {
+ protected:
+  // 1: nobody uses the name.
+  int Inspect(const std::string& url) const {
+    const auto command = StartRedlatch({"inspect", kJobName}, {"REDLATCH_URL=" + url});
+    return CodeOf(*command);
+  }
+};
+
+TEST_F(RedlatchClusterServerTest, FollowsASlotToTheNodeThatHasIt) {
+  const Node owner;
+  const Node former([&] { return owner.MovedHere(); });
+  EXPECT_EQ(Inspect(former.url()), 1) << Errors();
+  EXPECT_GT(former.asked(), 0);
+  EXPECT_GT(owner.asked(), 1);
+}
+
+TEST_F(RedlatchClusterServerTest, AsksAgainWhatIsRefusedForNow) {
+  for (const char* const refusal : {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
+                                    "-CLUSTERDOWN The cluster is down\r\n"}) {
+    std::atomic<int> left = 3;
+    const Node node([&]() -> std::optional<std::string> {
+      if (left-- > 0) return refusal;
+      return std::nullopt;
+    });
+    EXPECT_EQ(Inspect(node.url()), 1) << Errors();
+    EXPECT_GT(node.asked(), 3);
+  }
+}
+
+TEST_F(RedlatchClusterServerTest, DoesNotAskForEver) {
+  std::atomic<const Node*> self = nullptr;
+  const Node circle([&] { return self.load()->MovedHere(); });
+  self = &circle;
+  const absl::Time begun = absl::Now();
+  EXPECT_EQ(Inspect(circle.url() + "?command_timeout=10ms"), 121);
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(15));
+  EXPECT_THAT(Errors(), HasSubstr("sends from one node to the other"));
+  EXPECT_LT(circle.asked(), 1000) << "in no hurry";
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-#ifndef REDLATCH_TESTS_SIM_OS_DESCRIPTOR_H_
-#define REDLATCH_TESTS_SIM_OS_DESCRIPTOR_H_
+#ifndef REDLATCH_TESTS_SIM_OS_OBJECTS_H_
+#define REDLATCH_TESTS_SIM_OS_OBJECTS_H_
 
 #include <poll.h>
+#include <pthread.h>
 
 #include <cstdint>
 #include <memory>
@@ -50,6 +51,15 @@ class EpollDescriptor final : public Descriptor {
 // poll(2) on simulated descriptors.
 int PollDescriptors(Kernel& kernel, pollfd* fds, size_t count, int timeout_ms);
 
+void LockMutex(Kernel& kernel, pthread_mutex_t* mutex);
+bool TryLockMutex(Kernel& kernel, pthread_mutex_t* mutex);
+void UnlockMutex(Kernel& kernel, pthread_mutex_t* mutex);
+
+// Returns false if the deadline came first.
+bool WaitForCondition(Kernel& kernel, pthread_cond_t* condition, pthread_mutex_t* mutex,
+                      int64_t deadline);
+void WakeCondition(Kernel& kernel, pthread_cond_t* condition, bool all);
+
 }  // namespace redlatch::sim
 
-#endif  // REDLATCH_TESTS_SIM_OS_DESCRIPTOR_H_
+#endif  // REDLATCH_TESTS_SIM_OS_OBJECTS_H_
