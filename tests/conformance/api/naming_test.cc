@@ -4,8 +4,7 @@
 
 #include "absl/strings/escaping.h"
 #include "src/api/simple_scripts.h"
-#include "tests/conformance/api/conformance.h"
-#include "tests/conformance/api/names.h"
+#include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
 namespace {

@@ -3,8 +3,7 @@
 #include <type_traits>
 
 #include "redlatch/run_locked.h"
-#include "tests/conformance/api/conformance.h"
-#include "tests/conformance/api/lockable.h"
+#include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
 namespace {

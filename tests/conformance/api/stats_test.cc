@@ -1,10 +1,7 @@
 // Client::Stats(): each number moves when it should, by as much as it should, and no other does.
 #include <shared_mutex>
 
-#include "tests/conformance/api/latch/fixture.h"
-#include "tests/conformance/api/read_write/fixture.h"
-#include "tests/conformance/api/recorder.h"
-#include "tests/conformance/api/semaphore/fixture.h"
+#include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
 namespace {
@@ -67,14 +64,6 @@ TEST_P(Stats, MisuseIsCounted) {
   lock_->unlock();
   EXPECT_THAT(Of(), Counts({.misused = 1}));
   EXPECT_EQ(heard_->Count("misuse"), 1);
-}
-
-TEST_P(Stats, NumbersOutliveTheLockObjects) {
-  for (int i = 1; i <= 3; ++i) {
-    EXPECT_OK(NewLock(client_)->Acquire({.wait = kPatience}));
-    EXPECT_THAT(
-        Of(), Counts({.acquired = static_cast<uint64_t>(i), .released = static_cast<uint64_t>(i)}));
-  }
 }
 
 TEST_P(Stats, ReconnectionsAreCounted) {

@@ -1,6 +1,5 @@
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {

@@ -1,14 +1,12 @@
 // Signals that are meant for the process, and the threads of its client.
 #include <errno.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include "src/base/thread.h"
 #include "src/base/uninterrupted.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/authority.h"
-#include "tests/support/live_testing.h"
 #include "tests/support/sentinel_group.h"
 
 namespace redlatch {

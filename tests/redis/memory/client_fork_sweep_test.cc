@@ -2,7 +2,6 @@
 // using.
 
 #include "tests/redis/memory/fork_sweep.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {

@@ -1,9 +1,6 @@
 #include "redlatch/count_down_latch.h"
 
 #include <mutex>
-#include <optional>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"

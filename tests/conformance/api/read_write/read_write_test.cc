@@ -2,7 +2,7 @@
 #include <shared_mutex>
 
 #include "redlatch/owner.h"
-#include "tests/conformance/api/read_write/fixture.h"
+#include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
 namespace {

@@ -1,7 +1,5 @@
 // `redlatch doctor`, beside clusters that are well, and that are not.
 #include "tests/conformance/cli/command_fixture.h"
-#include "tests/support/live_testing.h"
-#include "tests/support/resources.h"
 
 namespace redlatch {
 namespace {

@@ -1,11 +1,9 @@
 // A connection that takes any server for what it is.
-#include "src/redis/connect/plain_connection.h"
-
 #include "src/redis/connect/comeback.h"
+#include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {

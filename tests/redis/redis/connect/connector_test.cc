@@ -11,8 +11,6 @@
 #include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/live_testing.h"
-#include "tests/support/resources.h"
 #include "tests/support/sentinel_group.h"
 
 namespace redlatch::redis {

@@ -1,15 +1,11 @@
 #include "src/redis/embedded/embedded.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/stat.h>
 
 #include "src/base/random.h"
 #include "src/redis/embedded/directory.h"
 #include "src/redis/embedded/keeper.h"
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 namespace {

@@ -3,11 +3,8 @@
 
 #include "lua/scripts.h"
 #include "src/redis/link/shared_connection.h"
-#include "src/redis/link/subscriber.h"
-#include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {

@@ -9,7 +9,6 @@
 // Hooks are set while no thread is in a call, and outlive the transports.
 #include "src/redis/link/shared_connection.h"
 
-#include <signal.h>
 #include <sys/resource.h>
 
 #include "absl/types/span.h"
@@ -17,9 +16,7 @@
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/errors.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 

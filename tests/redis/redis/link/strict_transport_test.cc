@@ -9,12 +9,9 @@
 #include <sched.h>
 
 #include "src/redis/connect/connector.h"
-#include "src/redis/link/shared_connection.h"
-#include "src/redis/link/subscriber.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
-#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {

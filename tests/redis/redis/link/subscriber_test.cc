@@ -3,11 +3,8 @@
 #include <sys/resource.h>
 
 #include "src/redis/link/listening_thread.h"
-#include "src/redis/wire/codec.h"
-#include "src/redis/wire/slot.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/live_testing.h"
 #include "tests/support/subscriber_test_fixture.h"
 
 namespace redlatch::redis {

@@ -5,11 +5,9 @@
 #include <sys/socket.h>
 
 #include "src/redis/connect/connector.h"
-#include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/authority.h"
-#include "tests/support/live_testing.h"
 
 namespace redlatch::redis {
 

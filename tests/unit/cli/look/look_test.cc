@@ -2,7 +2,6 @@
 #include "src/cli/look/lock_keys.h"
 #include "src/cli/look/quorum_row.h"
 #include "src/cli/term/text.h"
-#include "tests/support/testing.h"
 #include "tests/unit/engine/protocol/random_names.h"
 
 namespace redlatch::cli {

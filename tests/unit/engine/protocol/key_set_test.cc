@@ -3,7 +3,6 @@
 #include "absl/container/flat_hash_map.h"
 #include "src/redis/wire/slot.h"
 #include "tests/support/test_scale.h"
-#include "tests/support/testing.h"
 #include "tests/unit/engine/protocol/random_names.h"
 
 namespace redlatch::engine {

@@ -1,10 +1,6 @@
 #include "src/redis/link/pipeline.h"
 
-#include <vector>
-
-#include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "gtest/gtest.h"
 #include "redlatch/lua_script.h"
 #include "src/base/clock.h"
 #include "src/redis/link/scripts.h"

@@ -1,0 +1,341 @@
+// Fixtures of the primitives that are no plain locks, and what their tests share: outages, names,
+// std's requirements.
+#ifndef REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_
+#define REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_
+
+#include <concepts>
+
+#include "tests/conformance/api/conformance.h"
+#include "tests/conformance/api/recorder.h"
+#include "tests/support/testing.h"
+
+namespace redlatch::conformance {
+
+enum class How : uint8_t { kHangs, kIsDown };
+
+// The server hangs, or is gone, in this scope.
+class Outage {
+ public:
+  Outage(Servers& server, How how) : server_(server), how_(how) {
+    how == How::kHangs ? server.Stop() : server.Kill();
+  }
+  ~Outage() { how_ == How::kHangs ? server_.Continue() : server_.Restart(); }
+  Outage(const Outage&) = delete;
+  Outage& operator=(const Outage&) = delete;
+
+ private:
+  Servers& server_;
+  const How how_;
+};
+
+// Of the clients of these tests.
+inline constexpr absl::Duration kTimeout = absl::Milliseconds(200);
+
+// A fixture of the kind of Base, with a server of its own.
+template <class Base>
+class WithOutages : public Base {
+ protected:
+  explicit WithOutages(support::RedisServerOptions options = {}) {
+    this->UseOwnServer(std::move(options));
+  }
+  Client NewClient(ClientOptions options = {}) {
+    return Base::NewClient("command_timeout=200ms&connect_timeout=200ms", std::move(options));
+  }
+};
+
+// A call, and how long it may wait; one that may not has the time of a command.
+struct TimedCall {
+  absl::Duration wait;
+  std::function<absl::StatusCode()> call;
+};
+
+// Each call says that the server is unreachable: not before its time is over, and no later.
+inline void ExpectUnreachable(const std::vector<TimedCall>& calls) {
+  const auto ask_in_time = [&] {
+    redis::Punctuality punctuality;
+    for (const TimedCall& each : calls) {
+      const base::Instant deadline = base::Now() + each.wait;
+      EXPECT_EQ(each.call(), kUnreachable);
+      EXPECT_GE(base::Now(), deadline);
+      punctuality.Note(deadline);
+    }
+    return punctuality.Within(kGrace);
+  };
+  // A cold program is late for the pages that it has to fetch first.
+  (void)ask_in_time();
+  EXPECT_TRUE(ask_in_time());
+}
+
+// Any bytes whose keys can share a slot, as many as fit behind the prefix.
+inline std::vector<std::string> GoodNames(std::string_view key_prefix) {
+  using std::string_literals::operator""s;
+  return {"a",
+          "with spaces and\ttabs",
+          "line\nbreak\r\n",
+          "nul\0inside"s,
+          "\0"s,
+          "Grüße, 世界 🔒",
+          "\xff\xfe\x80",
+          "a:b:queue",
+          "a:b:counted",
+          "{tag}:rest",
+          "rest:{tag}",
+          "{a}{b}",
+          "half {open",
+          "x}{y}",
+          "redlatch-bench:x",
+          "a:redlatch:x",
+          std::string(4096 - key_prefix.size(), 'y')};
+}
+
+// Behind no prefix, what begins as the library's own keys do is none either.
+inline std::vector<std::string> BadNames(std::string_view key_prefix) {
+  std::vector<std::string> names = {
+      "", "{}", "{}a", "a}b", "}{", "a}b{c", "}", "a{}{b}", std::string(4097, 'z')};
+  if (key_prefix.empty()) names.push_back("redlatch:2:{x}:fence");
+  return names;
+}
+
+template <class L>
+concept BasicLockable = requires(L& lock) {
+  { lock.lock() } -> std::same_as<void>;
+  { lock.unlock() } -> std::same_as<void>;
+  requires noexcept(lock.unlock());
+};
+template <class L>
+concept Lockable = BasicLockable<L> && requires(L& lock) {
+  { lock.try_lock() } -> std::same_as<bool>;
+};
+template <class L>
+concept TimedLockable = Lockable<L> && requires(L& lock) {
+  { lock.try_lock_for(std::chrono::nanoseconds(1)) } -> std::same_as<bool>;
+  { lock.try_lock_for(std::chrono::duration<double>(0.5)) } -> std::same_as<bool>;
+  { lock.try_lock_for(std::chrono::hours(1)) } -> std::same_as<bool>;
+  { lock.try_lock_until(std::chrono::steady_clock::now()) } -> std::same_as<bool>;
+  { lock.try_lock_until(std::chrono::system_clock::now()) } -> std::same_as<bool>;
+};
+template <class L>
+concept SharedTimedLockable = requires(L& lock) {
+  { lock.lock_shared() } -> std::same_as<void>;
+  { lock.try_lock_shared() } -> std::same_as<bool>;
+  { lock.unlock_shared() } -> std::same_as<void>;
+  requires noexcept(lock.unlock_shared());
+  { lock.try_lock_shared_for(std::chrono::nanoseconds(1)) } -> std::same_as<bool>;
+  { lock.try_lock_shared_for(std::chrono::duration<double>(0.5)) } -> std::same_as<bool>;
+  { lock.try_lock_shared_for(std::chrono::hours(1)) } -> std::same_as<bool>;
+  { lock.try_lock_shared_until(std::chrono::steady_clock::now()) } -> std::same_as<bool>;
+  { lock.try_lock_shared_until(std::chrono::system_clock::now()) } -> std::same_as<bool>;
+};
+template <class L>
+concept Unmovable = !std::copyable<L> && !std::movable<L>;
+
+class LatchConformance : public Conformance {
+ protected:
+  // What comes sooner was not left to a heartbeat.
+  static inline const absl::Duration kSoon = absl::Milliseconds(300);
+
+  static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
+                                                  std::string_view name = kName) {
+    return std::make_unique<CountDownLatch>(client, name, count);
+  }
+  static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
+                                                  LatchOptions options) {
+    return std::make_unique<CountDownLatch>(client, kName, count, options);
+  }
+
+  // Wait(), where the server is well: a machine that runs it late is no answer.
+  static absl::Status WaitFor(CountDownLatch& latch, absl::Duration wait) {
+    absl::Status status = latch.Wait({.wait = wait});
+    for (int i = 0; i < 100 && absl::IsUnavailable(status); ++i) {
+      status = latch.Wait({.wait = wait});
+    }
+    return status;
+  }
+  // One that only looks.
+  static absl::Status Look(CountDownLatch& latch) { return WaitFor(latch, absl::ZeroDuration()); }
+  // try_wait(), likewise.
+  static bool TryWait(CountDownLatch& latch) {
+    for (int i = 0; i < 100; ++i) {
+      try {
+        return latch.try_wait();
+      } catch (const std::system_error& error) {
+        if (error.code() != MakeErrorCode(kUnreachable)) throw;
+      }
+    }
+    return latch.try_wait();
+  }
+  static absl::Status PatientWait(CountDownLatch& latch) {
+    return latch.Wait({.wait = 2 * kPatience});
+  }
+  // -1 where it cannot be told.
+  static int64_t CountOf(CountDownLatch& latch) { return latch.Count().value_or(-1); }
+
+  bool IsThere(std::string_view name = kName) { return IsHeld(name); }
+  int64_t Pttl(const std::string& key) { return server().Integer({"PTTL", key}); }
+
+  // How often the server has executed a command, scripts' calls included.
+  int64_t CallsOf(std::string_view command) {
+    const bool sharded = GetParam().deployment.cluster && command == "publish";
+    const std::string line =
+        server().Info(absl::StrCat(sharded ? "cmdstat_s" : "cmdstat_", std::string(command)));
+    return line.empty() ? 0 : std::atoll(line.substr(line.find('=') + 1).c_str());
+  }
+
+ private:
+  // Ends after all clients and latches of a test. A latch stays when it is open; nothing else does.
+  class Sweeper {
+   public:
+    explicit Sweeper(LatchConformance& test) : test_(test) {}
+    ~Sweeper() {
+      EXPECT_TRUE(Await([this] {
+        return test_.server().Command({"KEYS", "*.queue"}).elements.empty() &&
+               test_.server().Command({"KEYS", "*.waiters"}).elements.empty();
+      })) << "somebody is still queued";
+      (void)test_.KeysLeft();  // each has a TTL
+      test_.server().Command({"FLUSHALL"});
+    }
+    Sweeper(const Sweeper&) = delete;
+    Sweeper& operator=(const Sweeper&) = delete;
+
+   private:
+    LatchConformance& test_;
+  };
+  const Sweeper sweeper_{*this};
+};
+
+// Three clients and their locks. The heartbeats of those who wait are kLease / 3 apart: what comes
+// sooner than kSoon was not left to one.
+class ReadWriteConformance : public Conformance {
+ protected:
+  using Lock = ReentrantReadWriteLock;
+  using Policy = Lock::Policy;
+
+  static inline const absl::Duration kSoon = kLease / 6;
+
+  std::unique_ptr<Lock> NewReadWrite(const Client& client, Policy policy = Policy::kWriterFirst) {
+    return NewReadWrite(client, Options(), policy);
+  }
+  static std::unique_ptr<Lock> NewReadWrite(const Client& client, LockOptions options,
+                                            Policy policy = Policy::kWriterFirst) {
+    return std::make_unique<Lock>(client, kName, std::move(options), policy);
+  }
+
+  // As Try(), for the reader's side.
+  static absl::StatusOr<Lease> TryRead(Lock& lock) {
+    absl::StatusOr<Lease> lease = lock.AcquireRead({.wait = absl::ZeroDuration()});
+    for (int i = 0; i < 100 && absl::IsUnavailable(lease.status()); ++i) {
+      lease = lock.AcquireRead({.wait = absl::ZeroDuration()});
+    }
+    return lease;
+  }
+  // Of clients that have nothing to do with the calling thread's holds by others.
+  static bool ReadersGetIn(Lock& lock) { return TryRead(lock).ok(); }
+  static bool WritersGetIn(Lock& lock) { return Try(lock).ok(); }
+  // A release is not waited for.
+  static bool ReadersSoonGetIn(Lock& lock) {
+    return Await([&] { return ReadersGetIn(lock); });
+  }
+  static bool WritersSoonGetIn(Lock& lock) {
+    return Await([&] { return WritersGetIn(lock); });
+  }
+
+  // At the server: so many clients wait, and so many hold.
+  bool AwaitWaiting(int64_t clients) {
+    return Await([&] {
+      const absl::StatusOr<LockInfo> info = lock_->Inspect();
+      return info.ok() && info->waiting == clients;
+    });
+  }
+  bool AwaitHolders(size_t clients) {
+    return Await([&] {
+      const absl::StatusOr<LockInfo> info = lock_->Inspect();
+      return info.ok() && info->holders.size() == clients;
+    });
+  }
+
+  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = heard_});
+  const Client other_ = NewClient();
+  const Client third_ = NewClient();
+  const std::unique_ptr<Lock> lock_ = NewReadWrite(client_);
+  const std::unique_ptr<Lock> theirs_ = NewReadWrite(other_);
+  const std::unique_ptr<Lock> thirds_ = NewReadWrite(third_);
+};
+
+// With the local window and without; over TCP.
+inline std::vector<Case> ReadWriteCases() {
+  return Where(LockCases(), [](const Case& each) {
+    const bool deployed = each.deployment.name == "tcp" || each.deployment.name == "no_window";
+    return each.kind.name == "read_write" && deployed;
+  });
+}
+
+// The heartbeats of those who wait are kLease / 3 apart: what comes sooner than kSoon was not left
+// to one.
+class SemaphoreConformance : public Conformance {
+ protected:
+  static constexpr int64_t kCapacity = 3;
+  static inline const absl::Duration kSoon = kLease / 6;
+
+  static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, int64_t capacity = kCapacity,
+                                                 std::string_view name = kName) {
+    return NewSemaphore(client, {.lease = kLease}, capacity, name);
+  }
+  static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, SemaphoreOptions options,
+                                                 int64_t capacity = kCapacity,
+                                                 std::string_view name = kName) {
+    return std::make_unique<Semaphore>(client, name, capacity, std::move(options));
+  }
+
+  // TryAcquire() where the server is well: a machine that runs it 40 ms late is no answer.
+  static absl::StatusOr<Permit> Try(Semaphore& semaphore, int64_t permits = 1) {
+    absl::StatusOr<Permit> got = semaphore.TryAcquire(permits);
+    for (int i = 0; i < 100 && absl::IsUnavailable(got.status()); ++i) {
+      got = semaphore.TryAcquire(permits);
+    }
+    return got;
+  }
+  static bool GetsIn(Semaphore& semaphore, int64_t permits = 1) {
+    return Try(semaphore, permits).ok();
+  }
+  // Releases are not waited for.
+  static bool SoonGetsIn(Semaphore& semaphore, int64_t permits = 1) {
+    return Await([&] { return GetsIn(semaphore, permits); });
+  }
+
+  // As many as are expected, or how many are free all the same: a release is not waited for.
+  static int64_t Free(const Semaphore& semaphore, int64_t expected) {
+    int64_t free = -1;
+    Await([&] {
+      const absl::StatusOr<int64_t> available = semaphore.available();
+      EXPECT_OK(available);
+      free = available.value_or(-1);
+      return free == expected || !available.ok();
+    });
+    return free;
+  }
+  static bool AwaitFree(const Semaphore& semaphore, int64_t permits = kCapacity) {
+    return Await([&] {
+      const absl::StatusOr<int64_t> available = semaphore.available();
+      return available.ok() && *available == permits;
+    });
+  }
+  // Each acquisition that waits has an entry of its own.
+  int64_t Queued() { return server().Integer({"ZCARD", Auxiliary("queue")}); }
+};
+
+// Three clients and their semaphores.
+class SemaphoreOfThree : public SemaphoreConformance {
+ protected:
+  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = heard_});
+  const Client other_ = NewClient();
+  const Client third_ = NewClient();
+  const std::unique_ptr<Semaphore> semaphore_ = NewSemaphore(client_);
+  const std::unique_ptr<Semaphore> theirs_ = NewSemaphore(other_);
+  const std::unique_ptr<Semaphore> thirds_ = NewSemaphore(third_);
+};
+
+}  // namespace redlatch::conformance
+
+#endif  // REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_

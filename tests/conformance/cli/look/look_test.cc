@@ -1,0 +1,896 @@
+// `redlatch ls`: which locks there are, who holds them, who waits.
+#include "tests/conformance/cli/command_fixture.h"
+#include "tests/redis/redis/embedded/home.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ContainsRegex;
+using ::testing::EndsWith;
+
+class RedlatchLsTest : public RedlatchLookTest {
+ protected:
+  std::vector<std::string> Lines(const Words& words = {}) const {
+    const Outcome list = Redlatch(Join({"ls"}, words));
+    EXPECT_EQ(list.code, 0) << list.errors;
+    return absl::StrSplit(list.output, '\n', absl::SkipEmpty());
+  }
+
+  const Client client_ = NewClient({.program = "billing run"});
+  const Client other_ = NewClient({.program = "other"});
+};
+
+TEST_F(RedlatchLsTest, TellsOfALockWhoHoldsItForHowLongAndHowManyWait) {
+  SimpleLock lock(client_, "job", {.lease = absl::Minutes(5)});
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  SimpleLock theirs(other_, "job");
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
+
+  EXPECT_THAT(Lines(),
+              ElementsAre(AllOf(ContainsRegex("^job +simple +held +(5m00s|4m[0-9]+s) +1 +"),
+                                EndsWith(Me("billing run")))));
+  const std::string json = Redlatch({"ls", "--json"}).output;
+  EXPECT_EQ(Json(json,
+                 "[(r['name'], r['kind'], r['in_use'], r['holding'], r['waiting'], "
+                 "r['holder']['pid'], r['holder']['host'], r['holder']['program'], "
+                 "290000 < r['holder']['remaining_ms'] <= 300000, r['token']) for r in rows]"),
+            absl::StrCat("[('job', 'simple', True, 1, 1, ", getpid(), ", '", Host(),
+                         "', 'billing run', True, ", lease->fencing_token().value(), ")]"));
+}
+
+TEST_F(RedlatchLsTest, KnowsEachKind) {
+  ReentrantLock reentrant(client_, "a:reentrant");
+  const auto reentered = reentrant.Acquire();
+  ReentrantReadWriteLock read(client_, "b:read");
+  const auto reads = read.AcquireRead();
+  ReentrantReadWriteLock read_too(other_, "b:read");
+  const auto reads_too = read_too.AcquireRead();
+  ReentrantReadWriteLock write(client_, "c:write");
+  const auto writes = write.AcquireWrite();
+  Semaphore slots(client_, "d:slots", 4);
+  const auto three = slots.Acquire(3);
+  SimpleLock simple(other_, "h:simple");
+  const auto lease = simple.Acquire();
+  CountDownLatch latch(client_, "e:latch", 5);
+  ASSERT_TRUE(latch.CountDown(2).ok());
+  server_->Text({"SET", "f:foreign", "somebody", "PX", "60000"});
+  server_->Text({"SET", "redlatch:2:{f:foreign}:fence", "1", "PX", "60000"});
+  server_->Text({"HSET", "g:own", "kind", "cooldown", "hold", server_->Text({"GET", "h:simple"})});
+  server_->Text({"SET", "redlatch:2:{g:own}:fence", "1", "PX", "60000"});
+  ASSERT_TRUE(three.ok() && writes.ok() && reads.ok() && reads_too.ok() && reentered.ok());
+
+  EXPECT_THAT(
+      Lines(),
+      ElementsAre(ContainsRegex("^a:reentrant +reentrant +held +[23][0-9.]+s +0 +.*:"),
+                  ContainsRegex("^b:read +read_write +read by 2 +[23][0-9.]+s +0 +.* and 1 more$"),
+                  ContainsRegex("^c:write +read_write +written +[23][0-9.]+s +0 +.*billing"),
+                  ContainsRegex("^d:slots +semaphore +3 of 4 +[23][0-9.]+s +0 +.*billing"),
+                  ContainsRegex("^e:latch +latch +3 to go +- +0$"),
+                  ContainsRegex("^f:foreign +simple +held +.*s +0 +\"somebody\", not by"),
+                  ContainsRegex("^g:own +cooldown +held +- +0 +.*other"),
+                  ContainsRegex("^h:simple +simple +held +.*other")));
+  const std::string json = Redlatch({"ls", "--json"}).output;
+  EXPECT_EQ(Json(json,
+                 "[(names['d:slots']['used'], names['d:slots']['capacity']), "
+                 "names['c:write']['mode'], names['b:read']['mode'], "
+                 "(names['e:latch']['to_go'], names['e:latch']['total']), "
+                 "names['f:foreign']['holder']['hold'], names['g:own']['kind']]"),
+            "[(3, 4), 'write', 'read', (3, 5), 'somebody', 'cooldown']");
+}
+
+TEST_F(RedlatchLsTest, ShowsThatAWriterKeepsReadersOut) {
+  ReentrantReadWriteLock read(client_, "data");
+  const auto reads = read.AcquireRead();
+  ReentrantReadWriteLock write(other_, "data");
+  const Waiting waiting([&](const AcquireOptions& how) { (void)write.AcquireWrite(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
+  EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
+  EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output, "rows[0]['waiting_writers']"), "1");
+  // More readers than one script lets in wait for their turn.
+  server_->Text({"HSET", "data", "kind", "read_write/2", "phase", "7"});
+  server_->Text({"PEXPIRE", "data", "30000"});
+  EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
+}
+
+TEST_F(RedlatchLsTest, ShowsWhatNobodyUsesWithAllOnly) {
+  SimpleLock once(client_, "once");
+  ASSERT_TRUE(once.Acquire().ok());
+  Semaphore slots(client_, "slots", 4);
+  ASSERT_TRUE(slots.Acquire().ok());
+  CountDownLatch latch(client_, "latch", 1);
+  ASSERT_TRUE(latch.CountDown().ok());
+  ReentrantReadWriteLock both(client_, "both");
+  ASSERT_TRUE(both.AcquireWrite().ok());
+  EXPECT_THAT(Lines(), IsEmpty());
+  EXPECT_THAT(Lines({"--all"}), ElementsAre(ContainsRegex("^both +- +free +- +0$"),
+                                            ContainsRegex("^latch +latch +open +- +0$"),
+                                            ContainsRegex("^once +- +free +- +0$"),
+                                            ContainsRegex("^slots +semaphore +0 of 4 +- +0$")));
+}
+
+TEST_F(RedlatchLsTest, PassesOverKeysThatAreNoLocks) {
+  server_->Text({"SET", "text", std::string(100000, 'x')});
+  server_->Text({"SET", "almost", "0123456789abcdef0123456789abcdef:"});
+  server_->Text({"HSET", "hash", "kind", "of", "magic", "1"});
+  server_->Text({"ZADD", "zset", "1", "a"});
+  server_->Text({"ZADD", "zset:queue", "1", "a"});
+  server_->Text({"SET", "brace}", "0123456789abcdef0123456789abcdef:1"});  // no lock can have it
+  for (const char* const key :
+       {"redlatch:", "redlatch:2", "redlatch:2:x:fence", "redlatch:2:{x:fence",
+        "redlatch:2:{}:fence", "redlatch:2:{{x}}:fence", "redlatch:2:{x}:rw.readers",
+        "redlatch:2:{x}:readers", "redlatch:2.tag:x:fence", "redlatch:rw:{x}:fence",
+        "redlatch:3:{x}:fence", "redlatch:2:{redlatch:x}:fence",
+        "redlatch:client:0123456789abcdef0123456789abcdef"}) {
+    server_->Text({"SET", key, "0123456789abcdef0123456789abcdef:1"});
+  }
+  server_->Text({"LPUSH", "list", "a"});
+  server_->Text({"SADD", "set", "a"});
+  EXPECT_THAT(Lines({"--all"}), IsEmpty());
+}
+
+TEST_F(RedlatchLsTest, TakesAGlobForTheName) {
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (const char* const name : {"a:1", "a:2", "a:10", "b{a:1}", "{a:1}", "a:[1]"}) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, name));
+    leases.push_back(*locks.back()->Acquire());
+  }
+  const auto names = [&](const std::string& pattern) {
+    return Json(Redlatch({"ls", "--json", "--", pattern}).output, "sorted(names)");
+  };
+  EXPECT_EQ(names("a:?"), "['a:1', 'a:2']");
+  EXPECT_EQ(names("a:*"), "['a:1', 'a:10', 'a:2', 'a:[1]']");
+  EXPECT_EQ(names("a:[2-9]"), "['a:2']");
+  EXPECT_EQ(names("a:[^2]"), "['a:1']");
+  EXPECT_EQ(names("a:\\[1]"), "['a:[1]']");
+  EXPECT_EQ(names("*a:1*"), "['a:1', 'a:10', 'b{a:1}', '{a:1}']");
+  EXPECT_EQ(names("*{a:1}"), "['b{a:1}', '{a:1}']");
+  EXPECT_EQ(names("*:*0"), "['a:10']");
+  EXPECT_EQ(names("a:1"), "['a:1']");
+  EXPECT_EQ(names("[a"), "[]");
+  EXPECT_EQ(names("nothing"), "[]");
+}
+
+TEST_F(RedlatchLsTest, LetsNoNameDoHarm) {
+  const std::string hostile =
+      std::string("\x1b[31m\r\n\t\0\x7f\\ \"'", 14) + "\xff\xc3\xa4\xc2\x9b\xe2\x80\xae";
+  SimpleLock lock(client_, hostile);
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  EXPECT_THAT(Lines(), ElementsAre(StartsWith("\\x1b[31m\\x0d\\x0a\\x09\\x00\\x7f\\\\ \"'\\xff"
+                                              "\xc3\xa4\\xc2\\x9b\\xe2\\x80\\xae  simple")));
+  const std::string json = Redlatch({"ls", "--json"}).output;
+  EXPECT_EQ(Json(json, "ascii(rows[0]['name'])"),
+            R"('\x1b[31m\r\n\t\x00\x7f\\ "\'\ufffd\xe4\x9b\u202e')");
+  EXPECT_EQ(Json(json, "base64.b64decode(rows[0]['name_base64'])"),
+            R"(b'\x1b[31m\r\n\t\x00\x7f\\ "\'\xff\xc3\xa4\xc2\x9b\xe2\x80\xae')");
+}
+
+TEST_F(RedlatchLsTest, LetsNoProgramsNameDoHarm) {
+  // As one that keeps to no rule could tell it.
+  const std::string client = "0123456789abcdef0123456789abcdef";
+  server_->Text({"SET", "job", client + ":1", "PX", "60000"});
+  server_->Text({"SET", "redlatch:client:" + client, "7 1 host \x1b]0;title\x07 \"x\""});
+  EXPECT_THAT(Lines(), ElementsAre(EndsWith("\\x1b]0;title\\x07 \"x\"")));
+}
+
+TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
+  const Outcome none = Redlatch({"ls"});
+  EXPECT_EQ(none.code, 0);
+  EXPECT_THAT(none.output, IsEmpty());
+  EXPECT_THAT(none.errors, AllOf(HasSubstr("no locks"), HasSubstr(server_->url())));
+  const Outcome json = Redlatch({"ls", "--json"});
+  EXPECT_EQ(json.code, 0);
+  EXPECT_THAT(json.output + json.errors, IsEmpty());
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  EXPECT_THAT(Redlatch({"ls", "other*"}).errors, StartsWith("no locks of that name at "));
+}
+
+TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_, "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line");
+  const auto lease = lock.Acquire();
+  SimpleLock free(client_, "free");
+  ASSERT_TRUE(free.Acquire().ok());
+  const Outcome list = OnTerminal("ls", "", 80);
+  EXPECT_EQ(list.code, 0);
+  const std::vector<std::string> lines =
+      absl::StrSplit(list.output, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
+  ASSERT_THAT(lines, SizeIs(3)) << list.output;
+  EXPECT_THAT(lines[0], ContainsRegex("^NAME +KIND +STATE +LEASE +WAITING +HELD BY$"));
+  EXPECT_THAT(lines[1], ContainsRegex("^a-name-that-is-long.*\xe2\x80\xa6 +simple +held "));
+  EXPECT_THAT(lines[2], AllOf(HasSubstr("1 held, 0 waited for, of 2"), HasSubstr("--all")));
+  EXPECT_LE(lines[1].size(), 84) << "two characters may be of three bytes";
+}
+
+TEST_F(RedlatchLsTest, ShowsOnATerminalHowFarItIsIfTheServerIsSlow) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  EXPECT_EQ(server_->Text({"DEBUG", "POPULATE", "400"}), "OK");  // keys for two pages
+  support::TcpProxy proxy({.port = server_->port()});
+  proxy.Delay(support::Direction::kToClient, absl::Milliseconds(300));
+  EXPECT_THAT(OnTerminal(absl::StrCat("ls --server=", proxy.url(), " >/dev/null")).output,
+              AllOf(HasSubstr("keys scanned: "), HasSubstr("\x1b[J")));
+}
+
+TEST_F(RedlatchLsTest, KnowsThatSomeCharactersAreTwoColumnsWide) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  std::string name;
+  for (int i = 0; i < 40; ++i) name += "\xe9\x8e\x96";
+  SimpleLock lock(client_, name);
+  const auto lease = lock.Acquire();
+  // Of 20 columns nine characters have two each, and the dots have one.
+  EXPECT_THAT(OnTerminal("ls", "", 60).output,
+              ContainsRegex("\n(\xe9\x8e\x96){9}\xe2\x80\xa6   held "));
+}
+
+TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
+  const std::string home = directory_.path() + "/home";
+  const Outcome list = Redlatch({"ls", "--server=embedded:" + home});
+  EXPECT_EQ(list.code, 0);
+  EXPECT_THAT(list.output, IsEmpty());
+  EXPECT_THAT(list.errors, AllOf(HasSubstr("is not running"), HasSubstr(home)));
+  struct stat socket = {};
+  EXPECT_NE(stat((home + "/redis.sock").c_str(), &socket), 0);
+}
+
+TEST_F(RedlatchLsTest, ListsTheLocksOfAPrivateServerThatRuns) {
+  const redis::EmbeddedHome home;
+  const std::string url = "embedded:" + home.directory();
+  const auto run =
+      StartRedlatch({"run", "--server", url, "job", "--", "sh", "-c", "echo held; read line"});
+  ASSERT_EQ(run->pipe().ReadLine(), "held");
+  EXPECT_THAT(Lines({"--server", url}), ElementsAre(ContainsRegex("^job +simple +held ")));
+}
+
+TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
+  const auto restricted = support::RedisServer::Start(
+      {.acl = {"user looker on >secret ~mine:* ~redlatch:2:{mine:* ~redlatch:rw:{mine:* &* "
+               "+@all"}});
+  const std::string url = "redis://looker:secret@127.0.0.1:" + std::to_string(restricted->port());
+  for (const char* const name : {"mine:1", "theirs:1"}) {
+    restricted->Text({"SET", name, "0123456789abcdef0123456789abcdef:1", "PX", "60000"});
+    restricted->Text({"SET", absl::StrCat("redlatch:2:{", name, "}:fence"), "1", "PX", "60000"});
+  }
+  EXPECT_EQ(Json(Redlatch({"ls", "--json", "--server", url}).output, "sorted(names)"),
+            "['mine:1']");
+  const Outcome forbidden = Redlatch({"inspect", "theirs:1", "--server", url});
+  EXPECT_EQ(forbidden.code, 123);
+  EXPECT_THAT(forbidden.errors, Not(HasSubstr("there is no lock")));
+}
+
+TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  for (const char* const words : {"ls", "ls --help", "--help", "--version"}) {
+    const auto command = support::Child::Exec(
+        {"sh", "-c",
+         absl::StrCat("exec ", REDLATCH_COMMAND, " ", words, " >/dev/full 2>", errors_path_)},
+        {.environment = {"REDLATCH_URL=" + server_->url()}});
+    EXPECT_EQ(CodeOf(*command), 125) << words;
+    EXPECT_THAT(Errors(), HasSubstr("the output could not be written")) << words;
+  }
+}
+
+TEST_F(RedlatchLsTest, WritesNothingIntoItsConnectionWhereItsOutputIsClosed) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  const auto command = support::Child::Exec(
+      {"sh", "-c", absl::StrCat("exec ", REDLATCH_COMMAND, " ls <&- >&- 2>", errors_path_)},
+      {.environment = {"REDLATCH_URL=" + server_->url()}});
+  EXPECT_EQ(CodeOf(*command), 0);
+  EXPECT_EQ(Errors(), "");
+}
+
+TEST_F(RedlatchLsTest, LeavesNothingBehind) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  const int64_t keys = server_->Integer({"DBSIZE"});
+  EXPECT_THAT(Lines(), SizeIs(1));
+  EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
+  EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
+  // It says farewell without waiting for the answer.
+  EXPECT_TRUE(support::Await([&] { return server_->Integer({"DBSIZE"}) == keys; }));
+}
+
+// `redlatch inspect`: all that is known of one lock.
+
+class RedlatchInspectTest : public RedlatchLookTest {
+ protected:
+  std::string Text(const std::string& name) const {
+    const Outcome outcome = Redlatch({"inspect", "--", name});
+    EXPECT_EQ(outcome.code, 0) << outcome.errors;
+    return outcome.output;
+  }
+  // An expression of `r`, which is what the command says.
+  std::string Of(const std::string& name, const std::string& expression) const {
+    const Outcome outcome = Redlatch({"inspect", "--json", "--", name});
+    EXPECT_EQ(outcome.code, 0) << outcome.errors;
+    return Json(outcome.output, "[" + expression + " for r in rows][0]");
+  }
+
+  const Client client_ = NewClient({.program = "billing"});
+  const Client second_ = NewClient({.program = "second"});
+  const Client third_ = NewClient({.program = "third"});
+};
+
+TEST_F(RedlatchInspectTest, TellsWhoHasTheLockSinceWhenAndWhoWaitsInOrder) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  SimpleLock second(second_, "job");
+  SimpleLock third(third_, "job");
+  const Waiting one([&](const AcquireOptions& how) { (void)second.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 1));
+  const Waiting two([&](const AcquireOptions& how) { (void)third.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 2));
+
+  const std::string token = absl::StrCat(lease->fencing_token().value());
+  EXPECT_THAT(Text("job"),
+              AllOf(StartsWith("Lock \"job\": simple, held\n"),
+                    ContainsRegex("\n  held by +" + Me("billing") +
+                                  ", since 20[0-9-]+ [0-9:]+ \\([0-9.]+s\\), lease [0-9.]+s\n"),
+                    ContainsRegex("\n  waiting +1\\. " + Me("second") + ", since .*\\)\n +2\\. " +
+                                  Me("third") + ", since "),
+                    HasSubstr(token), HasSubstr(server_->url())));
+  EXPECT_EQ(Of("job",
+               "(r['name'], r['kind'], r['holding'], r['waiting'], r['token'], "
+               "[h['program'] for h in r['holders']], [w['program'] for w in r['waiters']], "
+               "[w['pid'] for w in r['waiters']])"),
+            absl::StrCat("('job', 'simple', 1, 2, ", token, ", ['billing'], ['second', 'third'], [",
+                         getpid(), ", ", getpid(), "])"));
+  EXPECT_EQ(Of("job",
+               "(0 < r['holders'][0]['remaining_ms'] <= 30000, "
+               "0 <= r['holders'][0]['held_ms'] < 60000, "
+               "abs(r['holders'][0]['since_us'] - r['token']) < 10**6, "
+               "0 <= r['waiters'][1]['waited_ms'] <= r['waiters'][0]['waited_ms'])"),
+            "(True, True, True, True)");
+}
+
+TEST_F(RedlatchInspectTest, TellsReadersFromWriters) {
+  ReentrantReadWriteLock first(client_, "data");
+  const auto reads = first.AcquireRead();
+  ReentrantReadWriteLock second(second_, "data");
+  const auto reads_too = second.AcquireRead();
+  ReentrantReadWriteLock third(third_, "data");
+  const Waiting waiting([&](const AcquireOptions& how) { (void)third.AcquireWrite(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
+  EXPECT_THAT(Text("data"),
+              AllOf(StartsWith("Lock \"data\": read_write, read by 2\n"),
+                    ContainsRegex("held by +1\\. .*, reading, .*\n +2\\. .*, reading, "),
+                    ContainsRegex("waiting writers +1, keeping new readers out")));
+  EXPECT_EQ(Of("data",
+               "(r['holding'], {h['mode'] for h in r['holders']}, r['waiters'][0]['mode'], "
+               "r['waiting_writers'])"),
+            "(2, {'read'}, 'write', 1)");
+}
+
+TEST_F(RedlatchInspectTest, TellsOwnersOfAReentrantLock) {
+  ReentrantLock lock(client_, "job");
+  const auto lease = lock.Acquire({.owner = Owner("night shift")});
+  ASSERT_TRUE(lease.ok());
+  EXPECT_THAT(Text("job"), HasSubstr(", owner night shift, since "));
+  EXPECT_EQ(Of("job", "(r['kind'], r['holders'][0]['owner'])"),
+            "('reentrant', 'user:night shift')");
+}
+
+TEST_F(RedlatchInspectTest, TellsPermitsOfASemaphore) {
+  Semaphore slots(client_, "slots", 4);
+  const auto three = slots.Acquire(3);
+  Semaphore theirs(second_, "slots", 4);
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(2, how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{slots}:semaphore.queue"));
+  EXPECT_THAT(Text("slots"),
+              AllOf(StartsWith("Semaphore \"slots\": 3 of 4\n"), HasSubstr("billing, 3 permits, "),
+                    HasSubstr("second, 2 permits, ")));
+  EXPECT_EQ(
+      Of("slots",
+         "(r['used'], r['capacity'], r['holders'][0]['permits'], r['waiters'][0]['permits'])"),
+      "(3, 4, 3, 2)");
+}
+
+TEST_F(RedlatchInspectTest, TellsHowFarALatchIsAndWhoWaitsForIt) {
+  CountDownLatch latch(client_, "import", 12);
+  ASSERT_TRUE(latch.CountDown(5).ok());
+  CountDownLatch theirs(second_, "import", 12);
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Wait({.stop = how.stop}); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{import}:latch.queue"));
+  EXPECT_THAT(Text("import"),
+              AllOf(StartsWith("Latch \"import\": 7 to go\n"),
+                    ContainsRegex("waiting +" + Me("second") + ", since .*\n"),
+                    ContainsRegex("made for +12\n"), ContainsRegex("forgotten in +2[34]h")));
+  EXPECT_EQ(Of("import", "(r['kind'], r['to_go'], r['total'], r['waiting'], 'holders' in r)"),
+            "('latch', 7, 12, 1, False)");
+}
+
+TEST_F(RedlatchInspectTest, TellsWhenAWaiterOfALatchCameHoweverOftenItHasAskedSince) {
+  CountDownLatch latch(client_, "import", 12);
+  ASSERT_TRUE(latch.CountDown(5).ok());
+  CountDownLatch theirs(second_, "import", 12);
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Wait({.stop = how.stop}); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{import}:latch.queue"));
+  const std::string hold =
+      server_->Command({"ZRANGE", "redlatch:2:{import}:latch.queue", "0", "0"}).elements[0].text;
+  const std::string came = server_->Text({"ZSCORE", "redlatch:2:{import}:latch.queue", hold});
+  // As a heartbeat, an hour later, leaves it.
+  server_->Text({"HSET", "redlatch:2:{import}:latch.waiters", hold,
+                 absl::StrCat(absl::ToUnixMicros(absl::Now() + absl::Hours(1)), " 1 1 1 1 1 0")});
+  EXPECT_EQ(Of("import", "r['waiters'][0]['since_us']"), came);
+}
+
+TEST_F(RedlatchInspectTest, TellsOfAForeignHolderWhatItHasStored) {
+  server_->Text({"SET", "job", "cron@\x1bhost", "NX", "PX", "60000"});
+  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": simple, held\n"),
+                                 HasSubstr("\"cron@\\x1bhost\", not by redlatch, lease ")));
+  server_->Text({"SET", "endless", "somebody"});
+  EXPECT_THAT(Text("endless"), HasSubstr("not by redlatch, without end\n"));
+  EXPECT_EQ(Of("endless", "(r['holders'][0]['hold'], r['holders'][0]['remaining_ms'])"),
+            "('somebody', None)");
+}
+
+TEST_F(RedlatchInspectTest, TellsOfAKindOfAProgramsOwnWhatItsKeysSay) {
+  SimpleLock donor(client_, "donor");
+  const auto lease = donor.Acquire();
+  const std::string hold = server_->Text({"GET", "donor"});
+  server_->Text({"HSET", "own", "kind", "cool-down", "hold", hold, "cooldown", "5"});
+  server_->Text({"PEXPIRE", "own", "60000"});
+  server_->Text({"SET", "redlatch:2:{own}:fence", "77"});
+  const std::string came = absl::StrCat(absl::ToUnixMicros(absl::Now() - absl::Minutes(5)));
+  server_->Text(
+      {"ZADD", "redlatch:2:{own}:x.cool-down.queue", came, hold, "1", std::string(32, 'a') + ":1"});
+  EXPECT_THAT(Text("own"),
+              AllOf(StartsWith("Lock \"own\": a kind of its own, \"cool-down\"\n"),
+                    ContainsRegex("held by +" + Me("billing")), HasSubstr("last token      77\n"),
+                    // In no order, since only its class knows that of service.
+                    ContainsRegex("waiting +client aaaaaaaa, process unknown\n +" + Me("billing") +
+                                  ", since 20.* \\(5m0[0-9]s\\)\n"),
+                    HasSubstr("a hash\n"), ContainsRegex("key expires in +(1m00s|5[0-9.]+s)\n")));
+  EXPECT_EQ(Of("own",
+               "(r['kind'], r['type'], r['holding'], r['waiters'][1]['since_us'], 'since_us' in "
+               "r['waiters'][0])"),
+            "('cool-down', 'hash', 1, " + came + ", False)");
+  server_->Text({"HSET", "own", "kind", "cool\x1b"});
+  EXPECT_THAT(Text("own"), StartsWith("Lock \"own\": a kind of its own, \"cool\\x1b\"\n"));
+}
+
+TEST_F(RedlatchInspectTest, SaysThatNobodyHoldsIt) {
+  SimpleLock lock(client_, "job");
+  ASSERT_TRUE(lock.Acquire().ok());
+  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": nobody holds it\n"),
+                                 HasSubstr("last token"), Not(HasSubstr("held by"))));
+  EXPECT_EQ(Of("job", "(r['kind'], r['holding'], r['holders'], r['waiters'])"),
+            "('unknown', 0, [], [])");
+}
+
+TEST_F(RedlatchInspectTest, SaysThatNobodyUsesTheName) {
+  const Outcome outcome = Redlatch({"inspect", "no\x1bsuch"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.output, IsEmpty());
+  EXPECT_THAT(outcome.errors,
+              AllOf(HasSubstr("there is no lock \"no\\x1bsuch\""), HasSubstr("redlatch ls --all")));
+  EXPECT_EQ(Redlatch({"inspect", "--server=embedded:" + directory_.path() + "/home", "job"}).code,
+            1);
+}
+
+TEST_F(RedlatchInspectTest, TakesAnyNameThatALockCanHave) {
+  const Client prefixed = NewClient({.key_prefix = "shop:"});
+  for (const std::string& name : {std::string("-x"), std::string("--json"), std::string("a b\nc"),
+                                  std::string("\xff\xfe"), std::string("t{ag}")}) {
+    SimpleLock lock(prefixed, name);
+    const auto lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok());
+    EXPECT_EQ(Of("shop:" + name, "(r['kind'], r['holding'])"), "('simple', 1)") << name;
+  }
+  EXPECT_EQ(Of("shop:\xff\xfe", "base64.b64decode(r['name_base64'])"), R"(b'shop:\xff\xfe')");
+}
+
+// Whoever may only read, and whatever server only has a copy: `ls` and `inspect` work all the same.
+
+class OnlookerTest : public RedlatchLookTest {
+ protected:
+  void SetUp() override {
+    ASSERT_TRUE(simple_.try_lock());
+    ASSERT_TRUE(writes_.try_lock());
+    ASSERT_TRUE(permits_.try_acquire());
+  }
+
+  // The words of the command that docs/operations.md has for this user.
+  static std::vector<std::string> RuleOf(const std::string& user) {
+    return WordsFrom("ACL SETUSER " + user + " ", "```");
+  }
+  // Of docs/operations.md.
+  static std::vector<std::string> WordsFrom(const std::string& first, const std::string& end) {
+    const std::filesystem::path man = REDLATCH_MAN_PAGE;
+    const std::string text = TextOf(man.parent_path().parent_path() / "operations.md");
+    const size_t begin = text.find(first);
+    EXPECT_NE(begin, std::string::npos);
+    const std::string block = text.substr(begin, text.find(end, begin) - begin);
+    return absl::StrSplit(block, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  }
+
+  void ExpectToSeeAll(const std::string& url) {
+    const Outcome list = Redlatch({"ls", "--json", "--server", url});
+    EXPECT_EQ(list.code, 0) << list.errors;
+    EXPECT_EQ(Json(list.output, "sorted(names)"), "['permits', 'simple', 'writes']");
+    for (const char* name : {"simple", "writes", "permits"}) {
+      const Outcome look = Redlatch({"inspect", name, "--server", url});
+      EXPECT_EQ(look.code, 0) << look.errors;
+      EXPECT_THAT(look.output, HasSubstr(name));
+    }
+    EXPECT_THAT(Redlatch({"inspect", "simple", "--server", url}).output, HasSubstr("billing"));
+  }
+
+  const Client client_ = NewClient({.program = "billing"});
+  SimpleLock simple_{client_, "simple", {.lease = absl::Minutes(5)}};
+  ReentrantReadWriteLock writes_{client_, "writes", {.lease = absl::Minutes(5)}};
+  Semaphore permits_{client_, "permits", 2, {.lease = absl::Minutes(5)}};
+};
+
+TEST_F(OnlookerTest, MayBeAUserOfTheRuleThatTheDocumentHas) {
+  EXPECT_EQ(server_->Text(RuleOf("looker")), "OK");
+  ExpectToSeeAll(absl::StrCat("redis://looker:secret@127.0.0.1:", server_->port()));
+}
+
+TEST_F(OnlookerTest, MayAskAReplica) {
+  const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
+  ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
+  ASSERT_TRUE(
+      support::Await([&] { return replica->LockKeys().size() == server_->LockKeys().size(); }));
+  ExpectToSeeAll(replica->url());
+  EXPECT_THAT(Redlatch({"ls", "--server", replica->url()}).errors,
+              AllOf(HasSubstr("warning"), HasSubstr("is a replica")));
+  EXPECT_THAT(Redlatch({"ls"}).errors, IsEmpty());
+}
+
+// A user of locks of the document's rule has all that each of them needs.
+TEST_F(OnlookerTest, AUserOfTheDocumentsRuleMayUseLocksOfEachKind) {
+  EXPECT_EQ(server_->Text(RuleOf("app")), "OK");
+  const Outcome doctor =
+      Redlatch({"doctor", "--json", "--server",
+                absl::StrCat("redis://app:password@127.0.0.1:", server_->port())});
+  EXPECT_THAT(doctor.output, HasSubstr("taken, kept and released"));
+}
+
+TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
+  std::vector<std::string> rule = RuleOf("app");
+  const std::vector<std::string> further = WordsFrom("+info +config|get", "`");
+  rule.insert(rule.end(), further.begin(), further.end());
+  EXPECT_EQ(server_->Text(rule), "OK");
+  EXPECT_EQ(server_->Text({"CONFIG", "SET", "latency-monitor-threshold", "100"}), "OK");
+  const Outcome doctor =
+      Redlatch({"doctor", "--json", "--server",
+                absl::StrCat("redis://app:password@127.0.0.1:", server_->port())});
+  EXPECT_THAT(doctor.output, Not(HasSubstr("\"level\":\"unchecked\""))) << doctor.output;
+}
+
+// Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
+
+const LockOptions kKept{.keep = absl::Seconds(20)};
+
+class RedlatchKeptTest : public RedlatchLookTest {
+ protected:
+  std::string Inspected(const std::string& name, const std::string& expression) const {
+    return Json(Redlatch({"inspect", "--json", name}).output,
+                "[" + expression + " for r in rows][0]");
+  }
+
+  const Client client_ = NewClient({.program = "billing"});
+};
+
+TEST_F(RedlatchKeptTest, AreShownAsKept) {
+  SimpleLock simple(client_, "simple", kKept), plain(client_, "plain");
+  ReentrantLock reentrant(client_, "reentrant", kKept);
+  ReentrantReadWriteLock read(client_, "read", kKept);
+  simple.lock(), simple.unlock();
+  reentrant.lock(), reentrant.unlock();
+  read.lock_shared(), read.unlock_shared();
+  plain.lock();
+  for (const std::string name : {"simple", "reentrant", "read"}) {
+    EXPECT_THAT(Redlatch({"inspect", name}).output,
+                ContainsRegex("\n  held by +" + Me("billing") + ".*, kept, "));
+    EXPECT_EQ(Inspected(name, "[h['kept'] for h in r['holders']]"), "[True]");
+  }
+  EXPECT_THAT(Redlatch({"inspect", "plain"}).output, Not(HasSubstr("kept")));
+  EXPECT_EQ(Inspected("plain", "[h['kept'] for h in r['holders']]"), "[False]");
+  const std::string list = Redlatch({"ls"}).output;
+  EXPECT_THAT(
+      list,
+      AllOf(ContainsRegex("simple .*billing, kept\n"), ContainsRegex("reentrant .*billing, kept\n"),
+            ContainsRegex("read .*billing, kept\n"), ContainsRegex("plain .*billing\n")));
+  EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output,
+                 "[names[n]['holder']['kept'] for n in ('simple', 'reentrant', 'read', 'plain')]"),
+            "[True, True, True, False]");
+  plain.unlock();
+}
+
+TEST_F(RedlatchKeptTest, ShowsTheAgeAlthoughARenewalReservedTokens) {
+  SimpleLock lock(client_, "job", kKept);
+  { ASSERT_TRUE(lock.Acquire().ok()); }
+  ASSERT_TRUE(support::Await(
+      [&] {
+        return server_->Text({"GET", "redlatch:2:{job}:fence"}).find(' ') != std::string::npos;
+      },
+      absl::Seconds(5)));
+  EXPECT_EQ(Inspected("job", "'since_us' in r['holders'][0]"), "True");
+}
+
+TEST_F(RedlatchKeptTest, WaitersAreNotShownAsKept) {
+  SimpleLock plain(NewClient({.program = "first"}), "job"), waits(client_, "job", kKept);
+  plain.lock();
+  const Waiting waiting([&](const AcquireOptions& how) { (void)waits.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
+  EXPECT_THAT(Redlatch({"inspect", "job"}).output, Not(HasSubstr("kept")));
+  plain.unlock();
+}
+
+TEST_F(RedlatchKeptTest, AreBrokenAsOthersAre) {
+  SimpleLock lock(client_, "job", kKept);
+  lock.lock(), lock.unlock();
+  const Outcome broken = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(broken.code, 0) << broken.errors;
+  EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
+}
+
+// `redlatch break`: a lock is taken from whoever holds it.
+
+class RedlatchBreakTest : public RedlatchLookTest {
+ protected:
+  // Long before the next renewal of a lease of an hour.
+  static bool Fires(const std::stop_token& lost) {
+    base::Parker parker;
+    const std::stop_callback wake(lost, [&] { parker.Set(1); });
+    const base::Instant deadline = base::Now() + absl::Seconds(10);
+    while (!lost.stop_requested() && base::Now() < deadline) parker.ParkUntil(deadline);
+    return lost.stop_requested();
+  }
+
+  static constexpr absl::Duration kLong = absl::Hours(1);
+  const Client client_ = NewClient({.program = "billing"});
+  const Client other_ = NewClient({.program = "other"});
+};
+
+TEST_F(RedlatchBreakTest, SaysWhomItHitsTellsItAtOnceAndSaysWhoGotItNext) {
+  SimpleLock lock(client_, "job", {.lease = kLong});
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  SimpleLock theirs(other_, "job");
+  absl::StatusOr<Lease> got = absl::UnknownError("");
+  const Waiting waiting([&](const AcquireOptions& how) { got = theirs.Acquire(how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
+
+  const Outcome outcome = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_THAT(
+      outcome.output,
+      AllOf(ContainsRegex("the lock \"job\" is held by:\n  " + Me("billing") + ", since .*\n"),
+            ContainsRegex("Broken. It is now held by:\n  " + Me("other") + ", since ")));
+  EXPECT_TRUE(Fires(lease->lost()));
+  EXPECT_FALSE(lease->valid());
+}
+
+TEST_F(RedlatchBreakTest, BreaksEachKindOfLockForAllItsHolders) {
+  ReentrantLock reentrant(client_, "reentrant", {.lease = kLong});
+  const auto reentered = reentrant.Acquire();
+  ReentrantReadWriteLock read(client_, "read", {.lease = kLong});
+  const auto reads = read.AcquireRead();
+  ReentrantReadWriteLock more(other_, "read", {.lease = kLong});
+  const auto reads_too = more.AcquireRead();
+  Semaphore slots(client_, "slots", 4, {.lease = kLong});
+  const auto permit = slots.Acquire(2);
+  ASSERT_TRUE(reentered.ok() && reads.ok() && reads_too.ok() && permit.ok());
+  for (const char* const name : {"reentrant", "read", "slots"}) {
+    const Outcome outcome = Redlatch({"break", "--yes", name});
+    EXPECT_EQ(outcome.code, 0) << outcome.errors;
+    EXPECT_THAT(outcome.output, HasSubstr("Broken. Nobody holds it now.\n"));
+  }
+  EXPECT_TRUE(Fires(reentered->lost()));
+  EXPECT_TRUE(Fires(reads->lost()));
+  EXPECT_TRUE(Fires(reads_too->lost()));
+  EXPECT_TRUE(Fires(permit->lost()));
+}
+
+TEST_F(RedlatchBreakTest, EndsTheCommandOfRedlatchRun) {
+  const auto run = StartRedlatch({"run", "job", "--", "sh", "-c", "echo held; exec sleep 60"});
+  ASSERT_EQ(run->pipe().ReadLine(), "held");
+  EXPECT_THAT(Redlatch({"break", "--yes", "job"}).output,
+              ContainsRegex(absl::StrCat(Host(), ":[0-9]+ redlatch")));
+  EXPECT_EQ(CodeOf(*run), 122);
+  EXPECT_THAT(Errors(), HasSubstr("is lost (someone forced its release"));
+}
+
+TEST_F(RedlatchBreakTest, AsksOnATerminal) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  for (const char* const answer : {"n", " ", "what"}) {
+    const Outcome outcome = OnTerminal("break job", answer);
+    EXPECT_EQ(outcome.code, 1) << outcome.output;
+    EXPECT_THAT(outcome.output, AllOf(HasSubstr("is held by:"), HasSubstr("[y/N]"),
+                                      HasSubstr("Nothing was done.")));
+  }
+  EXPECT_TRUE(lease->valid());
+  const Outcome yes = OnTerminal("break job", "y");
+  EXPECT_EQ(yes.code, 0) << yes.output;
+  EXPECT_THAT(yes.output, HasSubstr("Broken."));
+  EXPECT_TRUE(Fires(lease->lost()));
+}
+
+TEST_F(RedlatchBreakTest, DemandsAYesWhereNoTerminalIsThere) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  const Outcome outcome = Redlatch({"break", "job"});
+  EXPECT_EQ(outcome.code, 125);
+  EXPECT_THAT(outcome.errors, HasSubstr("--yes"));
+  EXPECT_TRUE(lease->valid());
+  EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 1);
+}
+
+TEST_F(RedlatchBreakTest, DoesNothingWhereAnotherHasItByTheTimeOfTheAnswer) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_, "job");
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const auto command = StartOnTerminal("exec " REDLATCH_COMMAND " break job");
+  ASSERT_THAT(command->pipe().ReadLine().value_or(""), HasSubstr("is held by:"));
+  ASSERT_THAT(command->pipe().ReadLine().value_or(""), HasSubstr("billing"));
+  ASSERT_TRUE(lease->Release().ok());
+  SimpleLock theirs(other_, "job");
+  const auto next = theirs.Acquire();
+  ASSERT_TRUE(next.ok());
+  command->pipe().WriteLine("y");
+  EXPECT_THAT(OutputOf(*command), HasSubstr("nothing was done"));
+  EXPECT_EQ(CodeOf(*command), 1);
+  EXPECT_TRUE(next->valid());
+}
+
+TEST_F(RedlatchBreakTest, BreaksTheHoldOfAForeignProgram) {
+  server_->Text({"SET", "job", "somebody", "NX", "PX", "60000"});
+  const Outcome outcome = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, HasSubstr("\"somebody\", not by redlatch"));
+  EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
+}
+
+TEST_F(RedlatchBreakTest, DoesNotTouchWhatMayBeAnotherProgramsData) {
+  server_->Text({"SET", "price", "12"});
+  server_->Text({"RPUSH", "jobs", "1"});
+  for (const char* const key : {"price", "jobs"}) {
+    const Outcome outcome = Redlatch({"break", "--yes", key});
+    EXPECT_EQ(outcome.code, 123);
+    EXPECT_THAT(outcome.errors, HasSubstr("may be another program's data"));
+    EXPECT_THAT(outcome.output, IsEmpty());
+    EXPECT_EQ(server_->Integer({"EXISTS", key}), 1);
+  }
+  // Somebody has waited for it: it is a lock.
+  server_->Text({"SET", "redlatch:2:{price}:fence", "1", "PX", "60000"});
+  EXPECT_EQ(Redlatch({"break", "--yes", "price"}).code, 0) << Errors();
+  EXPECT_EQ(server_->Integer({"EXISTS", "price"}), 0);
+}
+
+TEST_F(RedlatchBreakTest, RefusesAKeyOfAnotherLockAndDeletesNothing) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  ReentrantReadWriteLock data(client_, "{data}");
+  const auto read = data.AcquireRead();
+  const auto client = server_->Command({"KEYS", "redlatch:client:*"}).elements.at(0).text;
+  // As SetUp's programs made them, and one that a user gave no expiry.
+  const std::string keys[] = {"redlatch:2:{job}:fence", "redlatch:rw.tag:{data}:readers"};
+  server_->Command({"PERSIST", keys[0]});
+  for (const std::string& key : keys) {
+    const Outcome outcome = Redlatch({"break", "--yes", key});
+    EXPECT_EQ(outcome.code, 125) << outcome.output;
+    EXPECT_THAT(outcome.errors, HasSubstr("\"" + key + "\" is a key of the lock \"" +
+                                          (key == keys[0] ? "job" : "{data}") + "\""));
+    EXPECT_EQ(server_->Integer({"EXISTS", key}), 1);
+    EXPECT_EQ(Redlatch({"inspect", key}).code, 125);
+  }
+  EXPECT_EQ(Redlatch({"break", "--yes", client}).code, 125);
+  EXPECT_EQ(server_->Integer({"EXISTS", client}), 1);
+  EXPECT_TRUE(lease->valid());
+}
+
+TEST_F(RedlatchBreakTest, SaysWhatCannotBeBroken) {
+  CountDownLatch latch(client_, "latch", 5);
+  ASSERT_TRUE(latch.CountDown(2).ok());
+  const Outcome of_latch = Redlatch({"break", "--yes", "latch"});
+  EXPECT_EQ(of_latch.code, 123);
+  EXPECT_THAT(of_latch.errors, AllOf(HasSubstr("nobody holds a latch"), HasSubstr("3 more")));
+  EXPECT_EQ(latch.Count().value_or(-1), 3);
+
+  server_->Text({"HSET", "own", "kind", "cooldown"});
+  server_->Text({"SET", "redlatch:2:{own}:fence", "1"});
+  const Outcome of_own = Redlatch({"break", "--yes", "own"});
+  EXPECT_EQ(of_own.code, 123);
+  EXPECT_THAT(of_own.errors, HasSubstr("ForceRelease()"));
+  EXPECT_EQ(server_->Integer({"EXISTS", "own"}), 1);
+}
+
+TEST_F(RedlatchBreakTest, LeavesALockOfAnotherVersionAlone) {
+  server_->Text({"HSET", "job", "kind", "reentrant/3", "owner", "x", "holds", "1"});
+  server_->Text({"PEXPIRE", "job", "60000"});
+  const Outcome outcome = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(outcome.code, 123);
+  EXPECT_THAT(outcome.errors, AllOf(HasSubstr("another version of redlatch, \"reentrant/3\""),
+                                    HasSubstr("docs/upgrading.md")));
+  EXPECT_THAT(Redlatch({"inspect", "job"}).output, HasSubstr("another version of redlatch"));
+  EXPECT_EQ(server_->Integer({"HLEN", "job"}), 3);
+}
+
+TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
+  SimpleLock lock(client_, "free");
+  ASSERT_TRUE(lock.Acquire().ok());
+  const Outcome of_free = Redlatch({"break", "--yes", "free"});
+  EXPECT_EQ(of_free.code, 0);
+  EXPECT_THAT(of_free.output, HasSubstr("nothing to break"));
+  const Outcome unused = Redlatch({"break", "--yes", "unused"});
+  EXPECT_EQ(unused.code, 1);
+  EXPECT_THAT(unused.errors, HasSubstr("there is no lock"));
+}
+
+// `redlatch capacity`: how many permits a semaphore has.
+
+class RedlatchCapacityTest : public RedlatchLookTest {
+ protected:
+  const Client client_ = NewClient();
+};
+
+TEST_F(RedlatchCapacityTest, PrintsWhatIsStoredAndSetsIt) {
+  Semaphore slots(client_, "slots", 3);
+  ASSERT_TRUE(slots.Acquire().ok());
+  const Outcome outcome = Redlatch({"capacity", "slots"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_EQ(outcome.output, "3\n");
+  EXPECT_EQ(Redlatch({"capacity", "slots", "2"}).output,
+            "semaphore \"slots\": 2 permits in all, 3 before\n");
+  EXPECT_EQ(Redlatch({"capacity", "slots"}).output, "2\n");
+}
+
+TEST_F(RedlatchCapacityTest, LetsThoseInWhoWereRefusedForNamingAnother) {
+  const auto run = [&](const char* capacity) {
+    return Redlatch({"run", "--capacity", capacity, "slots", "--", "echo", "ran"});
+  };
+  ASSERT_EQ(run("3").code, 0);
+  const Outcome refused = run("4");
+  EXPECT_EQ(refused.code, 123);
+  EXPECT_THAT(refused.errors,
+              HasSubstr("semaphore \"slots\" has 3 permits in all, not 4; say --capacity 3, or "
+                        "change it for everyone: redlatch capacity slots 4\n"));
+  EXPECT_EQ(Redlatch({"capacity", "slots", "4"}).code, 0);
+  EXPECT_EQ(run("4").output, "ran\n");
+  EXPECT_EQ(run("3").output, "ran\n") << "what was set counts, whatever else is said";
+}
+
+TEST_F(RedlatchCapacityTest, SetsItBeforeAnybodyHasUsedTheName) {
+  const Outcome outcome = Redlatch({"capacity", "slots", "5"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, StartsWith("semaphore \"slots\": 5 permits in all, nobody"));
+  EXPECT_EQ(Redlatch({"capacity", "slots"}).output, "5\n");
+}
+
+TEST_F(RedlatchCapacityTest, SaysThatThereIsNoSuchSemaphore) {
+  const Outcome outcome = Redlatch({"capacity", "no\x1bsuch"});
+  EXPECT_EQ(outcome.code, 1);
+  EXPECT_THAT(outcome.errors, HasSubstr("there is no semaphore \"no\\x1bsuch\""));
+}
+
+TEST_F(RedlatchCapacityTest, LeavesAloneWhatIsNoSemaphore) {
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  server_->Text({"RPUSH", "jobs", "1"});
+  for (const char* const name : {"job", "jobs"}) {
+    const int64_t keys = server_->Integer({"DBSIZE"});
+    for (const Words& words : {Words{"capacity", name}, Words{"capacity", name, "3"}}) {
+      const Outcome outcome = Redlatch(words);
+      EXPECT_EQ(outcome.code, 123);
+      EXPECT_THAT(outcome.errors, HasSubstr("is not a semaphore"));
+    }
+    EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
