@@ -17,9 +17,9 @@
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 #include "src/redis/wire/slot.h"
-#include "tests/support/cluster_group.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/server_groups.h"
 
 namespace redlatch::bench {
 namespace {

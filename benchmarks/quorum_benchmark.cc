@@ -20,9 +20,9 @@
 #include "redlatch/red_lock.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/clock.h"
-#include "tests/support/quorum_group.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
+#include "tests/support/server_groups.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch::bench {

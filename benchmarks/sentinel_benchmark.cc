@@ -13,7 +13,7 @@
 #include "redlatch/client.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/resources.h"
-#include "tests/support/sentinel_group.h"
+#include "tests/support/server_groups.h"
 #include "tests/support/tcp_proxy.h"
 
 namespace redlatch::bench {

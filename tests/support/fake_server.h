@@ -18,11 +18,6 @@ namespace redlatch::support {
 
 // A server that says whatever a test wants, for what a real one cannot be brought to. It listens on
 // a port of 127.0.0.1, on one thread of its own.
-//
-//   FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
-//     if (asked.command[0] == "SUBSCRIBE") return std::nullopt;  // closes the connection
-//     return FakeServer::Polite(asked);
-//   });
 class FakeServer {
  public:
   struct Asked {

@@ -25,12 +25,6 @@ namespace redlatch::redis {
 // and got no processor, as the kernel counts it; and all are, for as much as a witness came late, a
 // thread that does nothing but sleep to a deadline meanwhile, for each of the hands that a call
 // goes through: the client's other threads, the server, a proxy before it.
-//
-//   Punctuality punctuality;
-//   const base::Instant began = base::Now();
-//   client.Close();
-//   punctuality.Note(began);
-//   EXPECT_TRUE(punctuality.Within(absl::Milliseconds(200)));  // of its beginning
 class Punctuality {
  public:
   Punctuality() : witness_([this] { Witness(); }) { (void)DelayOfThread(); }

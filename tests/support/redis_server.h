@@ -53,12 +53,6 @@ struct RedisServerOptions {
 // ends with this object, and the kernel kills it when this process dies, however it dies. What
 // goes wrong ends the process with a message, since no test can go on without its server.
 //
-//   auto server = RedisServer::Start();
-//   auto client = Client::Connect(server->url());
-//   server->Kill();
-//   server->Restart();
-//   EXPECT_EQ(server->Text({"GET", "key"}), "value");
-//
 // Thread-safe. It belongs to the process that started it; a forked child leaves it alone.
 class RedisServer {
  public:

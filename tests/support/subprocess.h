@@ -71,13 +71,6 @@ bool CanMakeTerminals();
 // A child process. It ends with this object at the latest; and where this process dies, however
 // it dies, the kernel kills the child.
 //
-//   auto child = Child::Fork([&](LinePipe& parent) {
-//     parent.WriteLine("ready");
-//     return parent.ReadLine() == "go" ? 0 : 1;
-//   });
-//   ASSERT_EQ(child->pipe().ReadLine(), "ready");
-//   child->Kill();
-//
 // A thread of this object's own forks and reaps the child: the kernel tells a child of the death
 // of the thread that forked it, and the caller's may end early. Thread-safe, but for the pipe.
 class Child {

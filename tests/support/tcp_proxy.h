@@ -48,12 +48,6 @@ struct TcpProxyOptions {
 // end of the stream, are delivered as they came, late or not.
 //
 // A client that connects while the server is down gets a connection that is reset.
-//
-//   TcpProxy proxy({.port = server->port()});
-//   auto client = Client::Connect(proxy.url());
-//   proxy.CutAfter(Direction::kToClient, 0);      // the next reply is lost, the connection reset
-//   proxy.Hold(Direction::kToServer, Scope::kExisting);
-//   proxy.ReleaseHeld();                          // the old connections' requests arrive late
 class TcpProxy {
  public:
   explicit TcpProxy(const TcpProxyOptions& options);

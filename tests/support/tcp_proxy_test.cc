@@ -55,6 +55,13 @@ class TcpProxyTest : public ::testing::Test {
     return RawConnection::ToPort(proxy_.port(), timeout);
   }
 
+  // One that has been used.
+  RawConnection Connected() {
+    RawConnection connection = Connect();
+    EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
+    return connection;
+  }
+
   bool AwaitWaiting(int64_t bytes) {
     return proxy_.Await([=](const ProxyStats& stats) { return stats.bytes_waiting >= bytes; });
   }
@@ -94,10 +101,8 @@ TEST_F(TcpProxyTest, ForwardsAndCounts) {
 }
 
 TEST_F(TcpProxyTest, ResetAllReachesBothSides) {
-  RawConnection first = Connect();
-  RawConnection second = Connect();
-  ASSERT_EQ(first.Command({"PING"}).text, "PONG");
-  ASSERT_EQ(second.Command({"PING"}).text, "PONG");
+  RawConnection first = Connected();
+  RawConnection second = Connected();
   proxy_.ResetAll();
   EXPECT_EQ(proxy_.stats().open, 0);
   EXPECT_EQ(Listen(first).ending, Ending::kReset);
@@ -107,16 +112,14 @@ TEST_F(TcpProxyTest, ResetAllReachesBothSides) {
 }
 
 TEST_F(TcpProxyTest, ResetReachesTheClientThoughAnotherProcessHasTheSocket) {
-  RawConnection connection = Connect();
-  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
+  RawConnection connection = Connected();
   const auto child = Child::Fork([](LinePipe& parent) { return parent.ReadLine().has_value(); });
   proxy_.ResetAll();
   EXPECT_EQ(Listen(connection).ending, Ending::kReset);
 }
 
 TEST_F(TcpProxyTest, HalfClosedToTheClientTheServerStillHears) {
-  RawConnection connection = Connect();
-  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
+  RawConnection connection = Connected();
   proxy_.HalfClose(Direction::kToClient);
   EXPECT_EQ(Listen(connection).ending, Ending::kFin);
   connection.Send({"INCR", "counter"});
@@ -124,8 +127,7 @@ TEST_F(TcpProxyTest, HalfClosedToTheClientTheServerStillHears) {
 }
 
 TEST_F(TcpProxyTest, RefusesNewConnectionsOnly) {
-  RawConnection old = Connect();
-  ASSERT_EQ(old.Command({"PING"}).text, "PONG");
+  RawConnection old = Connected();
   proxy_.SetArrival(Arrival::kRefuse);
   EXPECT_THAT(Connect().Command({"PING"}).text, HasSubstr("Connection refused"));
   EXPECT_EQ(old.Command({"PING"}).text, "PONG");
@@ -145,8 +147,7 @@ TEST_F(TcpProxyTest, IgnoredConnectionIsServedAfterHeal) {
 }
 
 TEST_F(TcpProxyTest, ConnectHangs) {
-  RawConnection old = Connect();
-  ASSERT_EQ(old.Command({"PING"}).text, "PONG");
+  RawConnection old = Connected();
   proxy_.SetArrival(Arrival::kHang);
   const base::Instant before = base::Now();
   EXPECT_TRUE(Connect(kSilence).broken());
@@ -188,8 +189,7 @@ TEST_F(TcpProxyTest, HeldRequestsReachTheServerOnRelease) {
 TEST_F(TcpProxyTest, OldConnectionDeliversLateThoughItsClientIsGone) {
   for (const bool by_reset : {false, true}) {
     server_->Command({"SET", "counter", "0"});
-    RawConnection old = Connect();
-    ASSERT_EQ(old.Command({"PING"}).text, "PONG");
+    RawConnection old = Connected();
     proxy_.Hold(Direction::kToServer, Scope::kExisting);
     old.Send({"INCRBY", "counter", "10"});
     ASSERT_TRUE(AwaitWaiting(1));
@@ -230,8 +230,7 @@ TEST_F(TcpProxyTest, DroppedRequestIsNeverExecuted) {
 
 TEST_F(TcpProxyTest, DropRepliesSilencesSoManyConnections) {
   RawConnection first = Connect();
-  RawConnection second = Connect();
-  ASSERT_EQ(second.Command({"PING"}).text, "PONG");
+  RawConnection second = Connected();
   proxy_.DropReplies(1);
   first.Send({"INCR", "counter"});
   ASSERT_TRUE(AwaitDropped());
@@ -242,8 +241,7 @@ TEST_F(TcpProxyTest, DropRepliesSilencesSoManyConnections) {
 }
 
 TEST_F(TcpProxyTest, CutInPlaceOfTheReply) {
-  RawConnection connection = Connect();
-  ASSERT_EQ(connection.Command({"PING"}).text, "PONG");
+  RawConnection connection = Connected();
   proxy_.CutAfter(Direction::kToClient, 0);
   connection.Send({"INCR", "counter"});
   const Heard heard = Listen(connection);

@@ -270,19 +270,16 @@ TEST_F(NamesApart, AWaiterOfOneKindIsNeverMadeTheOwnerOfAnother) {
 // A user's class that would like to have the keys of ours.
 class Greedy : public RedisLockBase {
  public:
-  Greedy(Client client, std::string_view name, std::vector<std::string> extra_keys,
-         std::string_view kind = "simple")
+  Greedy(Client client, std::string_view name, std::vector<std::string> extra_keys)
       : RedisLockBase(std::move(client), name, {.lease = absl::Milliseconds(1500)}),
-        extra_keys_(std::move(extra_keys)),
-        kind_(kind) {}
+        extra_keys_(std::move(extra_keys)) {}
 
  private:
   LockScripts Scripts() const override { return SimpleScripts(); }
-  LockTraits Traits() const override { return {.kind = kind_}; }
+  LockTraits Traits() const override { return {.kind = "simple"}; }
   std::vector<std::string> ExtraKeys() const override { return extra_keys_; }
 
   const std::vector<std::string> extra_keys_;
-  const std::string_view kind_;
 };
 
 TEST_F(NamesApart, AUsersClassHasAQueueAndKeysOfItsOwn) {
@@ -303,20 +300,6 @@ TEST_F(NamesApart, AUsersClassHasAQueueAndKeysOfItsOwn) {
   EXPECT_FALSE(IsDone(own));
   EXPECT_OK(got->Release());
   EXPECT_OK(own.get());
-}
-
-TEST_F(NamesApart, AUsersClassIsRefusedAtFirstUseForAKindOrSuffixThatIsNoPartOfAKey) {
-  const std::vector<std::pair<std::string, std::string_view>> bad = {
-      {"a:b", "k"},       {"", "k"},  {"Queue", "k"},   {"simple.queue", "k"},
-      {"k.waiters", "k"}, {"ok", ""}, {"ok", "a kind"}, {"ok", "a:b"}};
-  for (const auto& [suffix, kind] : bad) {
-    Greedy lock(a_, "bad", {suffix}, kind);
-    const auto lease = lock.TryAcquire();
-    EXPECT_EQ(CodeOf(lease), absl::StatusCode::kInvalidArgument) << suffix << " " << kind;
-    EXPECT_THAT(std::string(lease.status().message()), HasSubstr("lock \"bad\""));
-    EXPECT_EQ(CodeOf(lock.Inspect()), absl::StatusCode::kInvalidArgument);
-  }
-  EXPECT_EQ(server_->LockKeys().size(), 0U);
 }
 
 TEST_F(NamesApart, APrefixBehindWhichNoNameCanStandIsRefusedAtConnect) {

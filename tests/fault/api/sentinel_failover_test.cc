@@ -1,7 +1,7 @@
 // Primaries that die, hang, are cut off or step down, one after the other, under clients that lock
 // through real sentinels. REDLATCH_FAILOVERS=20: so many, in place of one of each kind.
 #include "tests/support/live_testing.h"
-#include "tests/support/sentinel_group.h"
+#include "tests/support/server_groups.h"
 
 namespace redlatch {
 namespace {

@@ -1,7 +1,7 @@
 #include "redlatch/run_locked.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
-#include "tests/support/sentinel_group.h"
+#include "tests/support/server_groups.h"
 
 namespace redlatch {
 namespace {

@@ -7,7 +7,7 @@
 #include "src/base/uninterrupted.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/authority.h"
-#include "tests/support/sentinel_group.h"
+#include "tests/support/server_groups.h"
 
 namespace redlatch {
 namespace {

@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "tests/sim/redis/command.h"
-#include "tests/sim/redis/glob.h"
 #include "tests/sim/redis/redis_server.h"
 
 namespace redlatch::sim {

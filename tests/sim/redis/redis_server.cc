@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/sha1.h"
 #include "src/redis/wire/slot.h"
-#include "tests/sim/redis/glob.h"
+#include "tests/sim/redis/command.h"
 #include "tests/sim/redis/resp.h"
 
 namespace redlatch::sim {

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/redis/wire/slot.h"
-#include "tests/sim/redis/glob.h"
+#include "tests/sim/redis/command.h"
 #include "tests/sim/redis/redis_server.h"
 
 namespace redlatch::sim {

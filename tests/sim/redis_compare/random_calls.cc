@@ -59,6 +59,18 @@ constexpr LuaScript kSmall[] = {
     {"select", "redis.call('SELECT', '1') return redis.call('SET', KEYS[1], ARGV[1], 'PX', 1000)"},
 };
 
+// Plain commands; PlainWord() makes some of their words.
+constexpr char kPlainForms[] =
+    "SET KEY WORD; SET KEY WORD PX MS NX; SET KEY WORD KEEPTTL|NX; SET KEY WORD PXAT AT; GET KEY; "
+    "GETRANGE KEY NUMBER NUMBER; SETRANGE KEY NUMBER WORD; PSETEX KEY MS WORD; DEL|UNLINK KEY KEY; "
+    "EXISTS KEY KEY KEY; TYPE KEY; RENAME KEY KEY; PTTL KEY; PEXPIRE KEY MS GT; PEXPIRE KEY "
+    "MS|NUMBER; PEXPIREAT KEY AT; HSET KEY MEMBER WORD MEMBER WORD; HSETNX KEY MEMBER WORD; "
+    "HGET|HEXISTS KEY MEMBER; HMGET KEY MEMBER MEMBER none; HDEL KEY MEMBER MEMBER MEMBER; HINCRBY "
+    "KEY MEMBER NUMBER; HGETALL|HKEYS|HLEN KEY; ZADD KEY NUMBER MEMBER NUMBER MEMBER; ZADD KEY "
+    "NX|XX|GT NUMBER MEMBER; ZREM KEY MEMBER MEMBER; ZSCORE|ZRANK KEY MEMBER; ZRANGE KEY NUMBER "
+    "NUMBER WITHSCORES; ZRANGEBYSCORE KEY -inf|(1|0 +inf|NUMBER LIMIT NUMBER NUMBER; ZCARD KEY; "
+    "ZCOUNT|ZREMRANGEBYRANK KEY NUMBER NUMBER";
+
 const LuaScript& Named(std::string_view name) {
   const auto& scripts = RandomCalls::Scripts();
   return *std::find_if(scripts.begin(), scripts.end(),
@@ -523,45 +535,10 @@ std::string RandomCalls::PlainWord(const std::string& form) {
 }
 
 RandomCalls::Step RandomCalls::PlainCommand() {
-  static const auto* const kForms = new std::vector<Words>([] {
-    std::vector<Words> forms;
-    for (const char* const form : {"SET KEY WORD",
-                                   "SET KEY WORD PX MS NX",
-                                   "SET KEY WORD KEEPTTL|NX",
-                                   "SET KEY WORD PXAT AT",
-                                   "GET KEY",
-                                   "GETRANGE KEY NUMBER NUMBER",
-                                   "SETRANGE KEY NUMBER WORD",
-                                   "PSETEX KEY MS WORD",
-                                   "DEL|UNLINK KEY KEY",
-                                   "EXISTS KEY KEY KEY",
-                                   "TYPE KEY",
-                                   "RENAME KEY KEY",
-                                   "PTTL KEY",
-                                   "PEXPIRE KEY MS GT",
-                                   "PEXPIRE KEY MS|NUMBER",
-                                   "PEXPIREAT KEY AT",
-                                   "HSET KEY MEMBER WORD MEMBER WORD",
-                                   "HSETNX KEY MEMBER WORD",
-                                   "HGET|HEXISTS KEY MEMBER",
-                                   "HMGET KEY MEMBER MEMBER none",
-                                   "HDEL KEY MEMBER MEMBER MEMBER",
-                                   "HINCRBY KEY MEMBER NUMBER",
-                                   "HGETALL|HKEYS|HLEN KEY",
-                                   "ZADD KEY NUMBER MEMBER NUMBER MEMBER",
-                                   "ZADD KEY NX|XX|GT NUMBER MEMBER",
-                                   "ZREM KEY MEMBER MEMBER",
-                                   "ZSCORE|ZRANK KEY MEMBER",
-                                   "ZRANGE KEY NUMBER NUMBER WITHSCORES",
-                                   "ZRANGEBYSCORE KEY -inf|(1|0 +inf|NUMBER LIMIT NUMBER NUMBER",
-                                   "ZCARD KEY",
-                                   "ZCOUNT|ZREMRANGEBYRANK KEY NUMBER NUMBER"}) {
-      forms.push_back(absl::StrSplit(form, ' '));
-    }
-    return forms;
-  }());
+  static const auto* const kForms = new Words(absl::StrSplit(kPlainForms, "; "));
+  const Words words = absl::StrSplit(Pick(*kForms), ' ');
   Step step;
-  for (const std::string& form : Pick(*kForms)) step.words.push_back(PlainWord(form));
+  for (const std::string& word : words) step.words.push_back(PlainWord(word));
   return step;
 }
 

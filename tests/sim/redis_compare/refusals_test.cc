@@ -7,8 +7,8 @@
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis/resp.h"
 #include "tests/sim/redis_compare/common_words.h"
-#include "tests/support/cluster_group.h"
 #include "tests/support/raw_connection.h"
+#include "tests/support/server_groups.h"
 
 namespace redlatch::sim {
 namespace {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "tests/sim/redis/server_state.h"
+#include "tests/sim/redis/redis_server.h"
 #include "tests/sim/world/replicated_group.h"
 
 namespace redlatch::sim {

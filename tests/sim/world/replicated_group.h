@@ -10,7 +10,6 @@
 
 #include "tests/sim/os/kernel.h"
 #include "tests/sim/random.h"
-#include "tests/sim/world/host.h"
 #include "tests/sim/world/server_group.h"
 
 namespace redlatch::sim {

@@ -7,7 +7,7 @@
 #include "src/base/sha1.h"
 #include "tests/sim/redis/resp.h"
 #include "tests/sim/trace.h"
-#include "tests/sim/world/host.h"
+#include "tests/sim/world/server_group.h"
 
 namespace redlatch::sim {
 

@@ -1,13 +1,123 @@
 #include "tests/sim/world/server_group.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "tests/sim/trace.h"
 #include "tests/sim/world/cluster_group.h"
 #include "tests/sim/world/sentinel_group.h"
 
 namespace redlatch::sim {
+
+namespace {
+
+constexpr int64_t kUnixMicros = 1'700'000'000'000'000;
+
+}  // namespace
+
+std::string InWords(std::string_view bytes) {
+  std::string text;
+  for (size_t at = 0; at < bytes.size() && text.size() < 400;) {
+    const size_t end = std::min(bytes.find("\r\n", at), bytes.size());
+    const std::string_view line = bytes.substr(at, std::min<size_t>(end - at, 120));
+    at = end + 2;
+    if (line.empty() || line[0] == '$' || line[0] == '*' || line[0] == '>') continue;
+    absl::StrAppend(&text, text.empty() ? "" : " ", std::string(line));
+  }
+  return text;
+}
+
+Host::Host(Kernel& kernel, Network& network, Address address, ServerOptions options, Clock clock)
+    : kernel_(kernel),
+      network_(network),
+      address_(address),
+      options_(std::move(options)),
+      clock_(clock),
+      redis_(std::make_unique<RedisServer>(options_, this)) {
+  network_.Listen(address_, this);
+}
+
+RedisServer& Host::redis() {
+  redis_->SetClock(kUnixMicros + clock_.At(kernel_.now()) / kMicro);
+  return *redis_;
+}
+
+void Host::GoDown(bool silently) {
+  up_ = false;
+  network_.StopListening(address_, silently);
+}
+
+void Host::ComeUp(const Keyspace& data) {
+  commands_before_ = commands();
+  scripts_before_ = scripts();
+  options_.seed += uint64_t{1} << 32;
+  redis_ = std::make_unique<RedisServer>(options_, this);
+  redis().Restore({data, redis_->replication()});
+  if (prepare_) prepare_(*redis_);
+  up_ = true;
+  busy_until_ = 0;
+  network_.Listen(address_, this);
+}
+
+void Host::Received(uint64_t connection, std::string_view bytes) {
+  if (Trace::enabled()) {
+    Trace::Say(ToString(address_), " receives on ", connection, " of ",
+               network_.ProcessOf(connection)->name, ": ", InWords(bytes));
+  }
+  redis().Receive(connection, bytes);
+  Executed();
+}
+
+void Host::Prepare(std::function<void(RedisServer& redis)> prepare) {
+  prepare_ = std::move(prepare);
+  prepare_(*redis_);
+}
+
+void Host::Acked(uint64_t replica, int64_t offset) {
+  redis().AckFromReplica(replica, offset);
+  Executed();
+}
+
+void Host::SetFewReplicas(bool few) {
+  few_replicas_ = few;
+  redis_->conditions.few_replicas = few;
+}
+
+void Host::Executed() {
+  if (!executed_) return;
+  executed_();
+  EndWaits();
+}
+
+// Wakes the server when the first WAIT ends.
+void Host::EndWaits() {
+  const int64_t until_us = redis_->NextTimeout();
+  if (until_us == kNever) return;
+  const int64_t left = std::max<int64_t>(until_us - redis().clock() + 1, 0);
+  const int64_t when = std::max(
+      busy_until_,
+      kernel_.now() + static_cast<int64_t>(static_cast<double>(left * kMicro) / clock_.speed));
+  if (ends_wait_at_ > kernel_.now() && ends_wait_at_ <= when) return;
+  ends_wait_at_ = when;
+  kernel_.At(when, [this, when] {
+    if (ends_wait_at_ != when) return;
+    ends_wait_at_ = kNever;
+    if (!up_) return;
+    if (!hangs()) redis().Tick();
+    Executed();
+  });
+}
+
+void Host::Send(uint64_t connection, std::string_view bytes) {
+  if (Trace::enabled())
+    Trace::Say(ToString(address_), " sends on ", connection, ": ", InWords(bytes));
+  network_.Send(connection, bytes);
+}
+
+void Host::Close(uint64_t connection) { network_.CloseByServer(connection); }
+
 namespace {
 
 constexpr uint16_t kPort = 6379;

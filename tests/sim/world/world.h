@@ -11,7 +11,6 @@
 #include "tests/sim/net/network.h"
 #include "tests/sim/os/kernel.h"
 #include "tests/sim/world/actor.h"
-#include "tests/sim/world/host.h"
 #include "tests/sim/world/oracle.h"
 #include "tests/sim/world/plan.h"
 #include "tests/sim/world/server_group.h"

@@ -79,24 +79,6 @@ TEST_P(ReadWrite, ViewsGoIntoStdsGuards) {
   EXPECT_TRUE(late.owns_lock());
 }
 
-TEST_P(ReadWrite, ViewsOfTwoLocksGoIntoOneGuard) {
-  Lock another(other_, "another", Options());
-  std::unique_lock reading(lock_->read_lock(), std::defer_lock);
-  std::unique_lock writing(another.write_lock(), std::defer_lock);
-  // A try_lock() of std::lock may have no answer in time, on a busy machine; then it holds none.
-  EXPECT_TRUE(Await([&] {
-    try {
-      std::lock(reading, writing);
-      return true;
-    } catch (const std::system_error& error) {
-      EXPECT_EQ(error.code(), MakeErrorCode(kUnreachable)) << error.what();
-      return false;
-    }
-  }));
-  EXPECT_TRUE(lock_->current_read().valid());
-  EXPECT_TRUE(another.current().valid());
-}
-
 TEST_P(ReadWrite, TimedReadsTakeAFreeLockAtOnceAndOneThatIsReleasedMeanwhile) {
   EXPECT_TRUE(lock_->try_lock_shared_until(steady_clock::now() + std::chrono::hours(1)));
   lock_->unlock_shared();

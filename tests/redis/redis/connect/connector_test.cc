@@ -11,7 +11,7 @@
 #include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"
-#include "tests/support/sentinel_group.h"
+#include "tests/support/server_groups.h"
 
 namespace redlatch::redis {
 namespace {

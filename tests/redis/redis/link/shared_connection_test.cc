@@ -1,11 +1,5 @@
 // A transport around a real one, whose steps a test may watch, replace or hold up.
 //
-//   TransportHooks hooks;
-//   SharedConnection connection(url, {.open = Hooked(hooks)});
-//   hooks.write = [](Transport& real, std::string_view bytes) {
-//     return IoResult{.kind = IoResult::Kind::kError, .error = EPIPE};
-//   };
-//
 // Hooks are set while no thread is in a call, and outlive the transports.
 #include "src/redis/link/shared_connection.h"
 
@@ -289,59 +283,6 @@ TEST_F(SharedConnectionReconnectTest, AProcessWithoutDescriptorsIsUnavailableAnd
   }
   EXPECT_EQ(Echo(*connection, "healed"), "healed");
   EXPECT_EQ(Echo(*born_without, "healed as well"), "healed as well");
-}
-
-// Lets a write fail after so many bytes of it; those before it go out.
-class BrokenWriteTest : public ChannelFixture {
- protected:
-  void BreakNextWriteAfter(size_t bytes_that_pass) {
-    hooks_.write = [bytes_that_pass, broken = std::make_shared<std::atomic<int>>(0)](
-                       Transport& real, std::string_view bytes) {
-      switch ((*broken)++) {
-        case 0:
-          if (bytes_that_pass > 0) return real.Write(bytes.substr(0, bytes_that_pass));
-          [[fallthrough]];
-        case 1:
-          if (bytes_that_pass == 0) *broken = 2;
-          return IoResult{.kind = IoResult::Kind::kError, .error = EPIPE};
-        default:
-          return real.Write(bytes);
-      }
-    };
-  }
-
-  TransportHooks hooks_;
-  const std::unique_ptr<SharedConnection> connection_ =
-      Connected(Direct({.stall_timeout = absl::InfiniteDuration(), .open = Hooked(hooks_)}));
-};
-
-TEST_F(BrokenWriteTest, ACommandOfWhichNoByteWasWrittenGoesOnWithTheNextConnection) {
-  BreakNextWriteAfter(0);
-  EXPECT_EQ(Text(connection_->Call({"INCR", "counter"}, In(kPatience))), "1");
-  EXPECT_EQ(connection_->stats().connects, 2);
-  EXPECT_EQ(connection_->stats().breaks, 1);
-}
-
-TEST_F(BrokenWriteTest, ACommandWrittenInPartMayHaveExecuted) {
-  BreakNextWriteAfter(5);
-  const auto reply = connection_->Call({"INCR", "counter"}, In(kPatience));
-  EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
-  EXPECT_TRUE(MayHaveExecuted(reply.status()));
-  EXPECT_EQ(Text(connection_->Call({"GET", "counter"}, In(kPatience))), "nil");
-}
-
-TEST_F(BrokenWriteTest, NoHalfOfABatchIsSentAgain) {
-  std::vector<Command> commands;
-  for (int i = 0; i < 3; ++i) commands.push_back({"INCR", "counter"});
-  BreakNextWriteAfter(commands[0].bytes().size() + 3);
-  std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  connection_->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
-  for (const auto& reply : replies) {
-    EXPECT_EQ(reply.status().code(), absl::StatusCode::kUnavailable);
-    EXPECT_TRUE(MayHaveExecuted(reply.status()));
-  }
-  EXPECT_THAT(Text(connection_->Call({"GET", "counter"}, In(kPatience))),
-              ::testing::AnyOf("nil", "\"1\""));
 }
 
 // What calls cost: system calls, descriptors.

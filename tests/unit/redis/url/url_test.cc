@@ -130,16 +130,7 @@ TEST(UrlTest, ReadsEveryPart) {
     EXPECT_EQ(Describe(*url), Describe(c.expected));
     EXPECT_EQ(*url, c.expected);
     EXPECT_EQ(url->DebugString(), c.debug_string);
-  }
-}
-
-TEST(UrlTest, DebugStringIsReadAgainAsTheSameServer) {
-  for (const std::string_view text :
-       {"redis://u:secret@h/3?name=x", "redis://[fe80::1%25eth0]:1", "unix://:p@/a%25%3f?db=7",
-        "embedded:", "embedded:/d%3Fe?idle_stop=1s"}) {
-    SCOPED_TRACE(text);
-    const absl::StatusOr<Url> url = ParseUrl(text);
-    ASSERT_TRUE(url.ok()) << url.status();
+    // Which leads to the same server.
     Url bare = {.kind = url->kind, .host = url->host, .port = url->port, .path = url->path};
     bare.db = url->db;
     const absl::StatusOr<Url> again = ParseUrl(url->DebugString());
@@ -421,21 +412,19 @@ std::string Replace(std::string text, size_t at, size_t size, std::string_view b
   return text.replace(at, size, by);
 }
 
-const char* const kUrlsWithSecret[] = {
-    "redis://user:hunter2@host:6379/2?name=x&command_timeout=1s",
-    "redis://:hunter2@[::1]:6379",
-    "redis://user:hunter2@host/0",
-    "redis://hunter2@host:6379/0",
-    "redis://host:6379/0?password=hunter2",
-    "redis://host:6379/0?user=u&password=hunter2&name=x",
-    "unix://user:hunter2@/run/redis.sock?db=2",
-    "unix:///run/redis.sock?password=hunter2",
-    "embedded://user:hunter2@/dir",
-    "rediss://user:hunter2@host:6379/2",
-    "http://user:hunter2@host:6379/2",
-    "user:hunter2@host:6379",
-    ":hunter2@localhost:6379",
-};
+const char* const kUrlsWithSecret[] = {"redis://user:hunter2@host:6379/2?name=x&command_timeout=1s",
+                                       "redis://:hunter2@[::1]:6379",
+                                       "redis://user:hunter2@host/0",
+                                       "redis://hunter2@host:6379/0",
+                                       "redis://host:6379/0?password=hunter2",
+                                       "redis://host:6379/0?user=u&password=hunter2&name=x",
+                                       "unix://user:hunter2@/run/redis.sock?db=2",
+                                       "unix:///run/redis.sock?password=hunter2",
+                                       "embedded://user:hunter2@/dir",
+                                       "rediss://user:hunter2@host:6379/2",
+                                       "http://user:hunter2@host:6379/2",
+                                       "user:hunter2@host:6379",
+                                       ":hunter2@localhost:6379"};
 
 TEST(UrlTest, NeverShowsASecretWithSpecialCharactersInIt) {
   for (const std::string_view url : kUrlsWithSecret) {
