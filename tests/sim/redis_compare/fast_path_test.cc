@@ -81,6 +81,8 @@ class EssentialKeys {
     for (const std::string& key : keys_.Keys()) {
       ForgetWeights(key);
       ForgetIndex(key);
+      // They count for those in a queue.
+      if ((key.ends_with(".waiters") || key.ends_with(".turn")) && !HasQueue(key)) keys_.Erase(key);
       // Whose turn it is is a string that expires; anything else is not ours.
       const bool foreign = Find<std::string>(key) == nullptr || keys_.Expiry(key) == kNoExpiry;
       if (key.ends_with("turn") && foreign) keys_.Erase(key);
@@ -102,6 +104,12 @@ class EssentialKeys {
     return words.size() > 9 &&
            std::stoll(words[0]) + 1000 * std::max(std::stoll(words[1]), 3 * std::stoll(words[5])) <
                now;
+  }
+
+  bool HasQueue(const std::string& key) {
+    const std::string stem = key.substr(0, key.rfind('.'));
+    return keys_.FindMutable(stem + ".queue") != nullptr ||
+           keys_.FindMutable(stem + ".writers") != nullptr;
   }
 
   // From a queue and its records.
