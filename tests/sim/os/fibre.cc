@@ -18,6 +18,7 @@
 #endif
 #endif
 #ifdef REDLATCH_SIM_ASAN
+#include <sanitizer/asan_interface.h>
 #include <sanitizer/common_interface_defs.h>
 #endif
 
@@ -73,6 +74,9 @@ char* TakeStack() {
   if (!FreeStacks().empty()) {
     char* const stack = FreeStacks().back();
     FreeStacks().pop_back();
+#ifdef REDLATCH_SIM_ASAN
+    ASAN_UNPOISON_MEMORY_REGION(stack, kStackSize);  // of what a killed thread has left
+#endif
     return stack;
   }
   void* const made = mmap(nullptr, kStackSize, PROT_READ | PROT_WRITE,
