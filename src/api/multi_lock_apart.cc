@@ -30,8 +30,8 @@ using engine::AsyncDriver;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
-// Whether another round may succeed. Locks of several clients are tried without waiting, so what
-// one was refused says nothing of what a wait for it brings.
+// Whether another round may succeed. Locks of several clients are tried without waiting, and the
+// next round waits for the one that was refused.
 bool MayPass(const absl::Status& why, bool of_one_client) {
   return absl::IsAborted(why) ||
          (!of_one_client && (absl::IsDeadlineExceeded(why) || absl::IsUnavailable(why)));

@@ -78,6 +78,15 @@ using support::Sleep;
 using support::TcpProxy;
 using support::TimeOf;
 
+// Whether the loss is told within ten seconds.
+inline bool Fires(const std::stop_token& lost) {
+  base::Parker parker;
+  const std::stop_callback wake(lost, [&] { parker.Set(1); });
+  const base::Instant deadline = base::Now() + absl::Seconds(10);
+  while (!lost.stop_requested() && base::Now() < deadline) parker.ParkUntil(deadline);
+  return lost.stop_requested();
+}
+
 // An error of that code with such a message.
 template <class Message>
 auto IsError(absl::StatusCode code, const Message& message) {

@@ -39,13 +39,6 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
   bool AwaitQueuedAtAll() {
     return Await([&] { return group_.Having(kJobQueue) == group_.size(); });
   }
-  static bool Fires(const std::stop_token& lost) {
-    base::Parker parker;
-    const std::stop_callback wake(lost, [&] { parker.Set(1); });
-    const base::Instant deadline = base::Now() + absl::Seconds(10);
-    while (!lost.stop_requested() && base::Now() < deadline) parker.ParkUntil(deadline);
-    return lost.stop_requested();
-  }
   // What other clients' rounds, or dead ones, leave at some of the servers.
   void GrantAt(const std::vector<size_t>& servers) {
     for (const size_t i : servers) {

@@ -1,5 +1,5 @@
-// What seldom happens to a script: a call of an administrator in between, records that end sooner
-// than the key that they are in, a token like none that we draw.
+// Rare states that a script meets: a lock that was taken while a forced release goes on, records
+// that end before their key, a token that is too large.
 #include "src/engine/protocol/plan.h"
 #include "tests/sim/lua/contract/fixture.h"
 #include "tests/sim/lua/multi/fixture.h"
@@ -12,7 +12,7 @@ namespace {
 class LockForce : public LockContract {};
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockForce, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
 
-TEST_P(LockForce, GoesOnWithoutEndingWhatSomebodyHasByNow) {
+TEST_P(LockForce, GoesOnWithoutEndingANewGrant) {
   EXPECT_EQ(ForceRelease(), kFree);
   Take(Of('a'));
   EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
@@ -22,7 +22,7 @@ TEST_P(LockForce, GoesOnWithoutEndingWhatSomebodyHasByNow) {
 class KeptLock : public LockContract {};
 INSTANTIATE_TEST_SUITE_P(OfEachKind, KeptLock, ::testing::ValuesIn(KindsWithTokens()), NameOfKind);
 
-TEST_P(KeptLock, HasNoTokensOfItsOwnForAClientThatKnowsFewerThanItWasTold) {
+TEST_P(KeptLock, GivesNoMoreTokensToAClientThatKnowsFewerThanItHad) {
   const Request kept = Kept(Of('a'));
   const int64_t token = Token(kept);
   const auto renew = [&](int64_t known) {
@@ -42,7 +42,7 @@ LockKind QuarantinedKind() {
   }();
   LockKind kind = SimpleKind();
   kind.scripts = plan.scripts;
-  kind.own_keys = {"reign"};
+  kind.own_keys = {"epoch"};
   kind.more_args = {"abc", "4000"};
   return kind;
 }
@@ -62,7 +62,7 @@ TEST_F(QuarantinedLock, IsReleasedWithoutQueuingItsClientAgain) {
   Acquire(Impatient(By('a')));
   server_->Pass(4000);
   EXPECT_EQ(Outcome(By('a')), "granted");
-  server_->Command({"DEL", Auxiliary("reign")});
+  server_->Command({"DEL", Auxiliary("epoch")});
   EXPECT_EQ(ReleaseAndQueue(By('a'), By('a', 2)).DebugString(), kReleased);
   EXPECT_THAT(Waiting(), IsEmpty());
 }
@@ -128,7 +128,7 @@ TEST_F(ReadWriteCorners, ATokenTooLargeForOursIsRefused) {
 
 class MultiCorners : public MultiScriptsFixture {};
 
-TEST_F(MultiCorners, ARepeatThatHasLostANameHandsTheOthersToThoseWhoWait) {
+TEST_F(MultiCorners, ARepeatThatHasLostOneNameHandsTheOthersToTheirWaiters) {
   const Names names = {"{m}1", "{m}2"};
   EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
   Ear ear(*server_, Channel('b'));

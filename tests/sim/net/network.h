@@ -73,7 +73,8 @@ class Server {
   virtual int64_t busy_until() const { return 0; }
 };
 
-// Until the kernel gives a silent connection up (src/redis/transport/socket_transport.cc).
+// How long a peer may be silent before the kernel ends the connection: keepalive, as
+// src/redis/transport/socket_transport.cc sets it.
 constexpr int64_t kMostSilence = 6 * kSecond;
 
 // The way between one client process and one address.

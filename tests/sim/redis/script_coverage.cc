@@ -86,8 +86,8 @@ std::set<int> CodeLines(const std::string& text) {
     char name[32] = "";
     sscanf(row, " %d [%d] %31s", &instruction, &line, name);
     const std::string now = name;
-    // The last instruction of a function, a return on the line of its end, seldom runs; nor does
-    // a jump behind another return, or behind the end of a loop, which jumps by itself.
+    // Not counted: the return that ends each function, which runs only if no other did; and a jump
+    // behind a return, or behind the test of a loop, which makes that jump itself.
     if (returns > 0 && line > 0) lines.insert(returns);
     returns = now == "RETURN" ? line : 0;
     const bool skipped = now == "JMP" && (before == "RETURN" || before == "TFORLOOP");

@@ -479,7 +479,7 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       // Its time was over, or its release was forced, before the replicas confirmed it.
       (absl::IsUnavailable(status) && (ends || operation.stop_ms >= 0 || plan_.administers) &&
        ObjectOf(operation).replica_acks > 0);
-  // The first of locks that are taken one by one may be over before the last is granted.
+  // Of locks that are taken one by one, the first lease may end before the last is granted.
   const bool over = apart > 0 && ends && (plan_.administers || plan_.late_one_in > 0) &&
                     (absl::IsAborted(status) || absl::IsUnavailable(status));
   // What a server has lost of a latch is lost for good.

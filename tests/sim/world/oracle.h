@@ -98,7 +98,7 @@ class Oracle {
   void CheckIdle();
   // One that came by so much later than another may not be let in before it.
   void JudgeOrder(int64_t margin) { order_margin_ = margin; }
-  // A release that a server did not know may be overtaken by the next request of the same client.
+  // A release whose script the server does not know may be overtaken by its client's next request.
   void ExcuseOrder() { order_excused_until_ = kernel_.now() + std::min(order_margin_, kSecond); }
 
   void Violated(const std::string& what);

@@ -211,8 +211,8 @@ void World::CheckNothingHeld() {
           std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
             return it.kind == Kind::kSemaphore && it.name == key;  // its capacity
           });
-      // A place in a queue may be left to a late request, until it is overdue; and the record of a
-      // place in one that somebody deleted, until nobody has waited for a while.
+      // A late request may keep its place in a queue until it is overdue. The record of a waiter
+      // whose queue was deleted stays until no client has waited for a while.
       const bool queued =
           (plan_.brief || plan_.Has(FaultKind::kDeleteKey)) && absl::StartsWith(key, "redlatch:");
       if (stays || queued || IsOfLatch(key)) continue;

@@ -637,15 +637,6 @@ TEST_F(RedlatchKeptTest, AreBrokenAsOthersAre) {
 
 class RedlatchBreakTest : public RedlatchLookTest {
  protected:
-  // Long before the next renewal of a lease of an hour.
-  static bool Fires(const std::stop_token& lost) {
-    base::Parker parker;
-    const std::stop_callback wake(lost, [&] { parker.Set(1); });
-    const base::Instant deadline = base::Now() + absl::Seconds(10);
-    while (!lost.stop_requested() && base::Now() < deadline) parker.ParkUntil(deadline);
-    return lost.stop_requested();
-  }
-
   static constexpr absl::Duration kLong = absl::Hours(1);
   const Client client_ = NewClient({.program = "billing"});
   const Client other_ = NewClient({.program = "other"});
