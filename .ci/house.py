@@ -14,10 +14,9 @@ WIRE, URL, TRANSPORT = "redis/wire", "redis/url", "redis/transport"
 CONNECT, EMBEDDED = "redis/connect", "redis/embedded"
 LINK, DEPLOYMENT = "redis/link", "redis/deployment"
 QUORUM = "quorum"
-MACHINE, PROTOCOL = "engine/machine", "engine/protocol"
-RUNTIME, SHARED = "engine/runtime", "engine/shared"
+STATE, LOCK = "lock/state", "lock"
 TERM, LOOK = "cli/term", "cli/look"
-BELOW_TERM = [WIRE, URL, TRANSPORT, CONNECT, EMBEDDED, LINK, PROTOCOL]
+BELOW_TERM = [WIRE, URL, TRANSPORT, CONNECT, EMBEDDED, LINK, LOCK]
 
 ARROWS = {
     "base": [],
@@ -29,11 +28,9 @@ ARROWS = {
     LINK: [WIRE, URL, TRANSPORT, CONNECT],
     DEPLOYMENT: [WIRE, URL, TRANSPORT, LINK],
     QUORUM: [WIRE, LINK, DEPLOYMENT],
-    MACHINE: [],
-    PROTOCOL: [WIRE, LINK, DEPLOYMENT, MACHINE],
-    RUNTIME: [WIRE, URL, LINK, DEPLOYMENT, QUORUM, MACHINE, PROTOCOL],
-    SHARED: [MACHINE, PROTOCOL, RUNTIME],
-    "api": [WIRE, URL, DEPLOYMENT, MACHINE, PROTOCOL, RUNTIME, SHARED],
+    STATE: [],
+    LOCK: [WIRE, URL, LINK, DEPLOYMENT, QUORUM, STATE],
+    "api": [WIRE, URL, DEPLOYMENT, STATE, LOCK],
     "demo": [],
     TERM: BELOW_TERM,
     LOOK: [TERM, *BELOW_TERM],

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """coverage.py BUILD EXPLAINED: how many lines of the engine ran, and which of the machine never did.
 
-Reads what a build with --coverage has counted. A line of src/engine/machine that never ran must stand in
+Reads what a build with --coverage has counted. A line of src/lock/state that never ran must stand in
 EXPLAINED as "<file>: <text of the line> -- <reason>". Exits with 1 if one does not.
 """
 import collections
@@ -10,9 +10,9 @@ import pathlib
 import subprocess
 import sys
 
-ROOMS = ("src/engine/machine", "src/engine/protocol", "src/engine/runtime", "src/engine/shared", "src/quorum",
+ROOMS = ("src/lock/state", "src/lock", "src/quorum",
          "src/redis/link", "src/redis/deployment", "src/redis/connect", "src/api")
-MUST_RUN = "src/engine/machine"
+MUST_RUN = "src/lock/state"
 
 
 def counts(build, root):

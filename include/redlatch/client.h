@@ -21,8 +21,8 @@ class RedLock;
 class RedisLockBase;
 class Semaphore;
 
-namespace engine {
-class Core;
+namespace internal {
+class ClientCore;
 }
 
 enum class ConnectPolicy {
@@ -163,9 +163,9 @@ class REDLATCH_EXPORT Client {
   friend class RedLock;
   friend class RedisLockBase;
   friend class Semaphore;
-  explicit Client(std::shared_ptr<engine::Core> core);
+  explicit Client(std::shared_ptr<internal::ClientCore> core);
 
-  std::shared_ptr<engine::Core> core_;
+  std::shared_ptr<internal::ClientCore> core_;
 };
 
 }  // namespace redlatch

@@ -18,10 +18,10 @@
 
 namespace redlatch {
 
-namespace engine {
-class Holder;
-class HoldView;
-}  // namespace engine
+namespace internal {
+class HoldOwner;
+class HoldState;
+}  // namespace internal
 
 // A view of one hold: copy it to wherever the work is done. It keeps nothing: neither the lock
 // held, nor the client connected.
@@ -73,9 +73,9 @@ class REDLATCH_EXPORT Hold {
   friend class Lease;
   friend class MultiLock;
   friend class RedisLockBase;
-  Hold(std::shared_ptr<engine::HoldView> view, FencingToken token);
+  Hold(std::shared_ptr<internal::HoldState> view, FencingToken token);
 
-  std::shared_ptr<engine::HoldView> view_;
+  std::shared_ptr<internal::HoldState> view_;
   FencingToken token_;
 };
 
@@ -125,13 +125,13 @@ class REDLATCH_EXPORT Lease : public Hold {
   friend class MultiLock;
   friend class RedisLockBase;
   friend class Semaphore;
-  Lease(std::shared_ptr<engine::Holder> holder, uint64_t id, std::shared_ptr<engine::HoldView> view,
-        FencingToken token);
+  Lease(std::shared_ptr<internal::HoldOwner> holder, uint64_t id,
+        std::shared_ptr<internal::HoldState> view, FencingToken token);
   void End() noexcept;
   // Moves the hold into a new lease; this one is then released.
   Lease GiveAway();
 
-  std::shared_ptr<engine::Holder> holder_;
+  std::shared_ptr<internal::HoldOwner> holder_;
   uint64_t id_ = 0;
   enum class State : uint8_t { kHeld, kReleasing, kReleased, kLost };
   // Marks the lease as released, if it is held. Returns the state before.

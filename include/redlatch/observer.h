@@ -62,10 +62,10 @@ class REDLATCH_EXPORT Observer {
 
   // Messages do not reach this client, for the reason given: those who wait for a lock ask for it
   // several times per second instead of being told.
-  virtual void OnDeaf(std::string_view server, std::string_view why);
+  virtual void OnUnsubscribed(std::string_view server, std::string_view why);
 
   // They do again.
-  virtual void OnHearsAgain(std::string_view server);
+  virtual void OnResubscribed(std::string_view server);
 };
 
 }  // namespace redlatch

@@ -220,7 +220,7 @@ class REDLATCH_EXPORT RedisLockBase {
 
   class LockBody;
   explicit RedisLockBase(std::shared_ptr<LockBody> body);
-  static const std::shared_ptr<engine::Core>& CoreOf(const Client& client);
+  static const std::shared_ptr<internal::ClientCore>& CoreOf(const Client& client);
 
   std::shared_ptr<LockBody> body_;
 };

@@ -7,9 +7,9 @@
 #include "src/base/clock.h"
 #include "src/base/status.h"
 #include "src/base/utf8.h"
-#include "src/engine/machine/timing.h"
-#include "src/engine/protocol/key_set.h"
-#include "src/engine/runtime/core.h"
+#include "src/lock/client_core.h"
+#include "src/lock/key_set.h"
+#include "src/lock/state/timing.h"
 #include "src/redis/deployment/deployment.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -28,21 +28,21 @@ void Warn(const ClientOptions& options, const std::string& message) {
 
 }  // namespace
 
-Client::Client(std::shared_ptr<engine::Core> core) : core_(std::move(core)) {}
+Client::Client(std::shared_ptr<internal::ClientCore> core) : core_(std::move(core)) {}
 
 absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
-  if (absl::Status bad = engine::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
+  if (absl::Status bad = internal::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
   if (options.unreachable_after < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("ClientOptions::unreachable_after must not be negative");
   }
-  Client client(engine::Core::Make(*std::move(parsed), options));
+  Client client(internal::ClientCore::Make(*std::move(parsed), options));
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::Deployment& deployment = client.core_->deployment();
   const base::Instant deadline =
       base::Now() + std::min(client.core_->connect_timeout() + client.core_->command_timeout(),
-                             options.unreachable_after + engine::kAnswerGrace);
+                             options.unreachable_after + internal::kAnswerGrace);
   std::vector<std::string> warnings;
   absl::Status connected = deployment.Connect(deadline, warnings);
   if (!connected.ok()) return base::WithoutPayloads(connected);

@@ -6,7 +6,7 @@
 
 namespace redlatch {
 
-JointHolder::~JointHolder() { ReleaseQuietly(0, {}); }
+JointHoldOwner::~JointHoldOwner() { ReleaseQuietly(0, {}); }
 
 namespace {
 
@@ -17,14 +17,14 @@ void Add(absl::Status released, absl::Status& result) {
 
 }  // namespace
 
-absl::Status JointHolder::Release(uint64_t, FencingToken) {
+absl::Status JointHoldOwner::Release(uint64_t, FencingToken) {
   absl::Status result;
   for (size_t i = leases_.size(); i-- > 0;) Add(leases_[i].Release(), result);
   return result;
 }
 
 // Whoever hears of the last one tells the user, where that is told.
-void JointHolder::ReleaseAsync(uint64_t, FencingToken, Then then) {
+void JointHoldOwner::ReleaseAsync(uint64_t, FencingToken, Then then) {
   struct Joint {
     base::Mutex mu;
     size_t left ABSL_GUARDED_BY(mu) = 0;
@@ -50,14 +50,14 @@ void JointHolder::ReleaseAsync(uint64_t, FencingToken, Then then) {
   }
 }
 
-absl::Status JointHolder::Extend(uint64_t, absl::Duration lease) {
+absl::Status JointHoldOwner::Extend(uint64_t, absl::Duration lease) {
   for (Lease& each : leases_) {
     if (absl::Status extended = each.Extend(lease); !extended.ok()) return extended;
   }
   return absl::OkStatus();
 }
 
-void JointHolder::ReleaseQuietly(uint64_t, FencingToken) {
+void JointHoldOwner::ReleaseQuietly(uint64_t, FencingToken) {
   while (!leases_.empty()) leases_.pop_back();
 }
 

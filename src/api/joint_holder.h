@@ -9,18 +9,18 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/lease.h"
-#include "src/engine/machine/holder.h"
-#include "src/engine/runtime/core.h"
+#include "src/lock/client_core.h"
+#include "src/lock/state/hold_owner.h"
 
 namespace redlatch {
 
 // Whom the lease of several locks has its hold from: their leases, which end with it, the last one
 // first. There is one hold, whatever it is called.
-class JointHolder final : public engine::Holder {
+class JointHoldOwner final : public internal::HoldOwner {
  public:
-  JointHolder(std::shared_ptr<engine::Core> core, std::vector<Lease> leases)
+  JointHoldOwner(std::shared_ptr<internal::ClientCore> core, std::vector<Lease> leases)
       : core_(std::move(core)), leases_(std::move(leases)) {}
-  ~JointHolder() override;
+  ~JointHoldOwner() override;
 
   absl::Status Refusal() const override { return core_->Refusal(); }
   absl::Status Release(uint64_t hold, FencingToken token) override;
@@ -32,7 +32,7 @@ class JointHolder final : public engine::Holder {
   }
 
  private:
-  const std::shared_ptr<engine::Core> core_;  // of one of them
+  const std::shared_ptr<internal::ClientCore> core_;  // of one of them
   std::vector<Lease> leases_;
 };
 

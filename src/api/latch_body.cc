@@ -18,20 +18,20 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
-#include "src/engine/machine/timing.h"
-#include "src/engine/protocol/kinds.h"
-#include "src/engine/runtime/async_run.h"
-#include "src/engine/runtime/core.h"
-#include "src/engine/runtime/lock_session.h"
-#include "src/engine/runtime/users_code.h"
+#include "src/lock/async_run.h"
+#include "src/lock/client_core.h"
+#include "src/lock/kinds.h"
+#include "src/lock/lock_handle.h"
+#include "src/lock/state/timing.h"
+#include "src/lock/users_code.h"
 
 namespace redlatch {
 namespace {
 
-namespace kinds = engine::kinds;
-using engine::AsyncDriver;
-using engine::kAnswerGrace;
-using engine::PatienceForAnswer;
+namespace kinds = internal::kinds;
+using internal::EventDriver;
+using internal::kAnswerGrace;
+using internal::PatienceForAnswer;
 
 constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
 constexpr absl::Duration kShortestTtl = absl::Seconds(1);
@@ -41,13 +41,13 @@ constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
 // For so long whoever opens a latch tells the others itself, as its process may end then.
 constexpr absl::Duration kTelling = absl::Milliseconds(500);
 
-engine::Plan PlanOfLatches() {
+internal::LockType PlanOfLatches() {
   return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
           .traits = {.kind = kinds::kLatch},
-          .sharing = engine::kLatch,
+          .sharing = internal::kLatch,
           .noun = "latch",
           .busy = "it has not opened",
-          .keys = engine::KeyNames(kinds::kLatch, {std::string(kinds::kCountedSuffix)})};
+          .keys = internal::KeyNames(kinds::kLatch, {std::string(kinds::kCountedSuffix)})};
 }
 
 absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
@@ -101,8 +101,8 @@ absl::StatusOr<redis::Reply> CountDownLatch::LatchBody::Persist(base::Instant de
 }
 
 // For scripts before the latch is known.
-absl::StatusOr<std::shared_ptr<engine::LockSession>> CountDownLatch::LatchBody::Nameless() const {
-  return engine::LockSession::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
+absl::StatusOr<std::shared_ptr<internal::LockHandle>> CountDownLatch::LatchBody::Nameless() const {
+  return internal::LockHandle::Attach(core_, name_, core_->FreshId(), PlanOfLatches());
 }
 
 // A new incarnation each time: if the latch has vanished, a late attempt must not bring back the
@@ -115,11 +115,11 @@ absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Lear
     const redis::Reply& created) {
   const std::string incarnation = created.text.substr(0, created.text.find(' '));
   Latch found{.name = absl::StrCat("latch:", absl::ToInt64Milliseconds(ttl_), ":", incarnation)};
-  auto session = engine::LockSession::Attach(core_, name_, found.name, PlanOfLatches());
-  if (!session.ok()) return session.status();
-  found.session = *std::move(session);
+  auto handle = internal::LockHandle::Attach(core_, name_, found.name, PlanOfLatches());
+  if (!handle.ok()) return handle.status();
+  found.handle = *std::move(handle);
   const base::MutexLock lock(mu_);
-  if (latch_.session == nullptr) latch_ = std::move(found);
+  if (latch_.handle == nullptr) latch_ = std::move(found);
   return latch_;
 }
 
@@ -128,7 +128,7 @@ absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Find
   if (absl::Status bad = Check(); !bad.ok()) return bad;
   {
     const base::MutexLock lock(mu_);
-    if (latch_.session != nullptr) return latch_;
+    if (latch_.handle != nullptr) return latch_;
   }
   const auto nameless = Nameless();
   if (!nameless.ok()) return nameless.status();
@@ -153,7 +153,7 @@ absl::Status CountDownLatch::LatchBody::Wait(const LatchWaitOptions& options) {
       options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
   const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
   if (!latch.ok()) return latch.status();
-  return latch->session->Acquire(WantOf(options, began)).status();
+  return latch->handle->Acquire(WantOf(options, began)).status();
 }
 
 absl::Status CountDownLatch::LatchBody::WhenLookedAt(int64_t count) const {
@@ -162,8 +162,8 @@ absl::Status CountDownLatch::LatchBody::WhenLookedAt(int64_t count) const {
                             absl::StrCat("it has not opened; its count is still ", count));
 }
 
-engine::Want CountDownLatch::LatchBody::WantOf(const LatchWaitOptions& options,
-                                               base::Instant began) const {
+internal::Want CountDownLatch::LatchBody::WantOf(const LatchWaitOptions& options,
+                                                 base::Instant began) const {
   static const auto* const lock_options =
       new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
   return {
@@ -189,7 +189,7 @@ absl::StatusOr<int64_t> CountDownLatch::LatchBody::CountDown(int64_t n, std::str
   std::vector<std::string> args = {
       latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
   const auto count_down = [&] {
-    auto reply = latch->session->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
+    auto reply = latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
     // It may have counted, and somebody have been told so, when the server was lost: then it counts
     // among the first, so that nothing is thought to be missing.
     if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
@@ -202,12 +202,12 @@ absl::StatusOr<int64_t> CountDownLatch::LatchBody::CountDown(int64_t n, std::str
   const base::Instant tell_until = base::Now() + kTelling;
   while (HasMoreToTell(reply)) {
     if (tell_until < base::Now()) {
-      latch->session->GoOn();
+      latch->handle->GoOn();
       break;
     }
     reply = count_down();
   }
-  if (count.ok() && !reply.ok()) latch->session->GoOn();
+  if (count.ok() && !reply.ok()) latch->handle->GoOn();
   return count;
 }
 
@@ -219,18 +219,18 @@ void CountDownLatch::LatchBody::AfterCount(AsyncWait wait, const redis::Reply& c
 // Keeps the count, so that it can be repeated if a server has not received it.
 void CountDownLatch::LatchBody::Remember(const Latch& latch, const std::string& id, int64_t n,
                                          const redis::Reply& reply, uint64_t sent_in) {
-  static const auto* const plan = new engine::Plan(PlanOfLatches());
+  static const auto* const type = new internal::LockType(PlanOfLatches());
   const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
   uint64_t when = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
   const absl::Duration pace =
-      engine::HeartbeatInterval(WaitersLease(), plan->traits.longest_heartbeat);
+      internal::HeartbeatInterval(WaitersLease(), type->traits.longest_heartbeat);
   core_->counts().Add({.name = name_,
                        .latch = latch.name,
                        .id = id,
                        .n = n,
                        .when = when,
-                       .plan = plan,
+                       .type = type,
                        .script = &lua::kLatchCountDown},
                       sent_in, pace);
 }
@@ -241,8 +241,8 @@ absl::StatusOr<int64_t> CountDownLatch::LatchBody::Count(base::Instant answered_
   const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, stop);
   if (!latch.ok()) return latch.status();
   return ReadCount(Persist(std::min(answered_by, give_up_by), stop, [&] {
-    return latch->session->Run(lua::kLatchCount, {latch->name},
-                               std::min(answered_by, give_up_by + kAnswerGrace));
+    return latch->handle->Run(lua::kLatchCount, {latch->name},
+                              std::min(answered_by, give_up_by + kAnswerGrace));
   }));
 }
 
@@ -250,7 +250,7 @@ absl::StatusOr<int64_t> CountDownLatch::LatchBody::Count(base::Instant answered_
 
 namespace {
 
-AsyncDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status status) {
+EventDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status status) {
   return [told = std::move(told), status = std::move(status)]() mutable {
     std::move(told)(std::move(status));
   };
@@ -271,11 +271,11 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
   wait.end = options.wait == absl::InfiniteDuration()
                  ? GiveUpBy()
                  : wait.began + std::max(options.wait, absl::ZeroDuration()) +
-                       engine::PatienceForAnswer(options.wait, core_->command_timeout());
+                       internal::PatienceForAnswer(options.wait, core_->command_timeout());
   std::optional<Latch> known;
   {
     const base::MutexLock lock(mu_);
-    if (latch_.session != nullptr) known = latch_;
+    if (latch_.handle != nullptr) known = latch_;
   }
   if (known) return AwaitAt(*known, std::move(wait));
   const auto nameless = Nameless();
@@ -294,43 +294,43 @@ void CountDownLatch::LatchBody::AfterCreation(AsyncWait wait, const redis::Reply
 void CountDownLatch::LatchBody::AwaitAt(const Latch& latch, AsyncWait wait) {
   if (wait.options.wait <= absl::ZeroDuration()) {
     return AskAsync(
-        latch.session, std::move(wait), lua::kLatchCount,
+        latch.handle, std::move(wait), lua::kLatchCount,
         [name = latch.name] { return std::vector<std::string>{name}; }, &LatchBody::AfterCount);
   }
-  latch.session->AcquireAsync(
+  latch.handle->AcquireAsync(
       WantOf(wait.options, wait.began),
-      [told = std::move(wait.told)](const absl::StatusOr<engine::SessionHold>& open) mutable {
+      [told = std::move(wait.told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
         return Telling(std::move(told), open.status());
       });
   if (gone_) core_->async().StopObject(this);  // it went while the latch was looked for
 }
 
 // The task keeps this alive until it is answered or the object is destroyed.
-void CountDownLatch::LatchBody::AskAsync(const std::shared_ptr<engine::LockSession>& session,
+void CountDownLatch::LatchBody::AskAsync(const std::shared_ptr<internal::LockHandle>& handle,
                                          AsyncWait wait, const LuaScript& script,
                                          std::function<std::vector<std::string>()> args,
                                          Next next) {
-  engine::AsyncRun::Call call{.object = this,
-                              .stop = wait.options.stop,
-                              .until = wait.end,
-                              .attempt = nullptr,
-                              .then = nullptr};
-  call.attempt = [session, &script, args = std::move(args),
-                  until = wait.end](engine::AsyncTask& task) {
-    return session->RunInARound(task, script, args(), until);
+  internal::AsyncRun::Call call{.object = this,
+                                .stop = wait.options.stop,
+                                .until = wait.end,
+                                .attempt = nullptr,
+                                .then = nullptr};
+  call.attempt = [handle, &script, args = std::move(args),
+                  until = wait.end](internal::AsyncTask& task) {
+    return handle->RunInARound(task, script, args(), until);
   };
-  call.then = [self = shared_from_this(), session, wait = std::move(wait),
+  call.then = [self = shared_from_this(), handle, wait = std::move(wait),
                next](absl::StatusOr<redis::Reply> reply) mutable {
-    if (!reply.ok()) return self->Tell(std::move(wait), session->About(reply.status()));
+    if (!reply.ok()) return self->Tell(std::move(wait), handle->About(reply.status()));
     (*self.*next)(std::move(wait), *reply);
   };
-  AsyncDriver& driver = core_->async();
-  driver.Begin(std::make_unique<engine::AsyncRun>(driver, std::move(call)));
+  EventDriver& driver = core_->async();
+  driver.Begin(std::make_unique<internal::AsyncRun>(driver, std::move(call)));
   if (gone_) driver.StopObject(this);
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
-  body_->WaitAsync(options, engine::NotNull(std::move(callback)));
+  body_->WaitAsync(options, internal::NotNull(std::move(callback)));
 }
 
 }  // namespace redlatch

@@ -16,15 +16,15 @@
 #include "redlatch/count_down_latch.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/engine/runtime/core.h"
-#include "src/engine/runtime/lock_session.h"
+#include "src/lock/client_core.h"
+#include "src/lock/lock_handle.h"
 
 namespace redlatch {
 
 // What a latch object is; a call that is under way keeps it.
 class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownLatch::LatchBody> {
  public:
-  LatchBody(std::shared_ptr<engine::Core> core, std::string_view name, int64_t count,
+  LatchBody(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t count,
             LatchOptions options)
       : core_(std::move(core)), name_(name), total_(count), ttl_(options.ttl) {}
 
@@ -46,7 +46,7 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
  private:
   // The latch as this object has found it at its first use.
   struct Latch {
-    std::shared_ptr<engine::LockSession> session;
+    std::shared_ptr<internal::LockHandle> handle;
     std::string name;  // of this incarnation, for scripts
   };
   using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
@@ -60,7 +60,7 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
   };
   using Next = void (LatchBody::*)(AsyncWait wait, const redis::Reply& reply);
 
-  absl::StatusOr<std::shared_ptr<engine::LockSession>> Nameless() const;
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> Nameless() const;
   std::vector<std::string> CreationArgs() const;
   absl::StatusOr<Latch> Learn(const redis::Reply& created);
   absl::StatusOr<Latch> Find(base::Instant answered_by, base::Instant give_up_by,
@@ -72,10 +72,10 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
   void AwaitAt(const Latch& latch, AsyncWait wait);
   void AfterCreation(AsyncWait wait, const redis::Reply& created);
   void AfterCount(AsyncWait wait, const redis::Reply& counted);
-  void AskAsync(const std::shared_ptr<engine::LockSession>& session, AsyncWait wait,
+  void AskAsync(const std::shared_ptr<internal::LockHandle>& handle, AsyncWait wait,
                 const LuaScript& script, std::function<std::vector<std::string>()> args, Next next);
   void Tell(AsyncWait wait, absl::Status status);
-  engine::Want WantOf(const LatchWaitOptions& options, base::Instant began) const;
+  internal::Want WantOf(const LatchWaitOptions& options, base::Instant began) const;
   absl::Status WhenLookedAt(int64_t count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
@@ -85,7 +85,7 @@ class CountDownLatch::LatchBody : public std::enable_shared_from_this<CountDownL
   absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
   base::Instant GiveUpBy() const { return base::Now() + core_->options().unreachable_after; }
 
-  const std::shared_ptr<engine::Core> core_;
+  const std::shared_ptr<internal::ClientCore> core_;
   const std::string name_;
   const int64_t total_;
   const absl::Duration ttl_;

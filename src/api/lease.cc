@@ -6,13 +6,13 @@
 
 #include "src/base/clock.h"
 #include "src/base/thread.h"
-#include "src/engine/machine/hold_view.h"
-#include "src/engine/machine/holder.h"
-#include "src/engine/runtime/users_code.h"
+#include "src/lock/state/hold_owner.h"
+#include "src/lock/state/hold_state.h"
+#include "src/lock/users_code.h"
 
 namespace redlatch {
 
-Hold::Hold(std::shared_ptr<engine::HoldView> view, FencingToken token)
+Hold::Hold(std::shared_ptr<internal::HoldState> view, FencingToken token)
     : view_(std::move(view)), token_(token) {}
 
 // If another thread forks in the midst of it, the child that destroys it again finds nothing.
@@ -35,8 +35,8 @@ std::stop_token Hold::lost() const {
   return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
 }
 
-Lease::Lease(std::shared_ptr<engine::Holder> holder, uint64_t id,
-             std::shared_ptr<engine::HoldView> view, FencingToken token)
+Lease::Lease(std::shared_ptr<internal::HoldOwner> holder, uint64_t id,
+             std::shared_ptr<internal::HoldState> view, FencingToken token)
     : Hold(std::move(view), token), holder_(std::move(holder)), id_(id), state_(State::kHeld) {}
 
 Lease::Lease(Lease&& other) noexcept
@@ -87,11 +87,11 @@ absl::Status Lease::Release() {
 }
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
-  callback = engine::NotNull(std::move(callback));
+  callback = internal::NotNull(std::move(callback));
   if (holder_ == nullptr) {  // there is no client to say where it runs
     base::RunApart(
         "redlatch-async", [told = std::make_shared<ReleaseCallback>(std::move(callback))] {
-          engine::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
+          internal::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
         });
     return;
   }
@@ -100,7 +100,8 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
       std::move(told)(std::move(status));
     };
   };
-  const std::shared_ptr<engine::Holder> holder = holder_;  // the callback may destroy the lease
+  const std::shared_ptr<internal::HoldOwner> holder =
+      holder_;  // the callback may destroy the lease
   absl::Status known = holder->Refusal();
   const State before = Take();
   if (known.ok() && before == State::kLost) {

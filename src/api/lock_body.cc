@@ -4,24 +4,24 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch {
 
-RedisLockBase::LockBody::LockBody(std::shared_ptr<engine::Core> core,
+RedisLockBase::LockBody::LockBody(std::shared_ptr<internal::ClientCore> core,
                                   std::vector<std::string> names,
                                   std::shared_ptr<const LockOptions> options)
     : core_(std::move(core)),
       name_(absl::StrJoin(names, ", ")),
       names_(names.size() > 1 ? std::make_unique<const std::vector<std::string>>(std::move(names))
                               : nullptr),
-      key_kind_(engine::kinds::kSimple.data()),
+      key_kind_(internal::kinds::kSimple.data()),
       options_(std::move(options)) {}
 
 void RedisLockBase::LockBody::Close() {
   if (access_ == nullptr || core_->in_forked_child()) return;
   access_->gone = true;
-  access_->session->RemoveObject(this);
+  access_->handle->RemoveObject(this);
   if (access_->readers != nullptr) access_->readers->RemoveObject();
 }
 
@@ -31,44 +31,44 @@ auto RedisLockBase::LockBody::Attach(const RedisLockBase& lock)
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const base::MutexLock guard(mu_);
   if (access_ == nullptr) {
-    const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
-    if (!plan.ok()) return plan.status();
-    auto made = engine::LockSession::Attach(core_, several() ? names_->front() : name_, {}, *plan);
+    const absl::StatusOr<internal::LockType> type = PlanOf(lock);
+    if (!type.ok()) return type.status();
+    auto made = internal::LockHandle::Attach(core_, several() ? names_->front() : name_, {}, *type);
     if (!made.ok()) return made.status();
     auto access = std::make_shared<Access>();
     if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
-      engine::Plan shared{.scripts = scripts,
-                          .traits = plan->traits,
-                          .sharing = engine::kReaders,
-                          .keys = plan->keys};
+      internal::LockType shared{.scripts = scripts,
+                                .traits = type->traits,
+                                .sharing = internal::kReaders,
+                                .keys = type->keys};
       access->readers = core_->readers().Of(name_, [&] {
-        return std::make_shared<engine::Readers>(core_, name_, std::move(shared));
+        return std::make_shared<internal::ReaderGroups>(core_, name_, std::move(shared));
       });
       access->readers->AddObject();
     }
-    access->session = *std::move(made);
-    access->session->AddObject();
+    access->handle = *std::move(made);
+    access->handle->AddObject();
     access_ = std::move(access);
     attached_.store(true, std::memory_order_release);
   }
   return access_;
 }
 
-absl::StatusOr<std::shared_ptr<engine::LockSession>> RedisLockBase::LockBody::SessionFor(
+absl::StatusOr<std::shared_ptr<internal::LockHandle>> RedisLockBase::LockBody::SessionFor(
     const RedisLockBase& lock, const Access& access, const Owner& owner) const {
-  if (owner.is_calling_thread()) return access.session;
+  if (owner.is_calling_thread()) return access.handle;
   if (!lock.Traits().reentrant && !lock.Traits().owners) {
     return absl::InvalidArgumentError("lock \"" + name_ +
                                       "\": an Owner is for reentrant locks; leave it out");
   }
-  const absl::StatusOr<engine::Plan> plan = PlanOf(lock);
-  if (!plan.ok()) return plan.status();
-  return engine::LockSession::Attach(core_, name_, "user:" + std::string(owner.name()), *plan);
+  const absl::StatusOr<internal::LockType> type = PlanOf(lock);
+  if (!type.ok()) return type.status();
+  return internal::LockHandle::Attach(core_, name_, "user:" + std::string(owner.name()), *type);
 }
 
 absl::Status RedisLockBase::LockBody::RefuseUpgrade(const Access& access) const {
   if (access.readers == nullptr || core_->in_forked_child() ||
-      access.session->OfThisThread().depth > 0 || !access.readers->ThisThreadReads()) {
+      access.handle->OfThisThread().depth > 0 || !access.readers->ThisThreadReads()) {
     return absl::OkStatus();
   }
   return absl::FailedPreconditionError("lock \"" + name_ +
@@ -84,82 +84,82 @@ auto RedisLockBase::LockBody::SideOf(const RedisLockBase& lock, bool reads, cons
     return absl::InvalidArgumentError("lock \"" + name_ +
                                       "\": an Owner is for writers; leave it out");
   }
-  auto session = SessionFor(lock, **access, owner);
-  if (!session.ok()) return session.status();
-  return Side{shared_from_this(), *access, *std::move(session), reads};
+  auto handle = SessionFor(lock, **access, owner);
+  if (!handle.ok()) return handle.status();
+  return Side{shared_from_this(), *access, *std::move(handle), reads};
 }
 
-absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Side::Acquire(
-    engine::Face face, const AcquireOptions& options) const {
+absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Side::Acquire(
+    internal::Face face, const AcquireOptions& options) const {
   if (reads) return body->Read(*access, face, options);
   if (absl::Status refused = body->RefuseUpgrade(*access); !refused.ok()) return refused;
-  auto held = session->Acquire(body->WriteWantOf(*access, face, options));
+  auto held = handle->Acquire(body->WriteWantOf(*access, face, options));
   if (!held.ok()) return held.status();
-  return engine::SessionHold{session, *std::move(held)};
+  return internal::OwnedHold{handle, *std::move(held)};
 }
 
-engine::Held RedisLockBase::LockBody::Side::Ask(engine::Held (engine::LockSession::*question)()
-                                                    const) const {
-  if (!reads) return ((*session).*question)();
+internal::HoldRef RedisLockBase::LockBody::Side::Ask(
+    internal::HoldRef (internal::LockHandle::*question)() const) const {
+  if (!reads) return ((*handle).*question)();
   if (access->readers == nullptr || body->core_->in_forked_child()) return {};
   const auto group = access->readers->OfThisThread();
-  return group == nullptr ? engine::Held() : ((*group).*question)();
+  return group == nullptr ? internal::HoldRef() : ((*group).*question)();
 }
 
 void RedisLockBase::LockBody::Side::Unlock() const {
   if (OfThisThread().hold == 0) return;  // it went with the lock
-  if (!reads) return session->Unlock();
+  if (!reads) return handle->Unlock();
   if (const auto group = access->readers->OfThisThread()) group->Unlock();
 }
 
-absl::StatusOr<Lease> RedisLockBase::LockBody::LeaseOf(absl::StatusOr<engine::SessionHold> held) {
+absl::StatusOr<Lease> RedisLockBase::LockBody::LeaseOf(absl::StatusOr<internal::OwnedHold> held) {
   if (!held.ok()) return held.status();
-  return Lease(std::move(held->session), held->held.hold, std::move(held->held.view),
+  return Lease(std::move(held->handle), held->held.hold, std::move(held->held.view),
                held->held.token);
 }
 
-absl::StatusOr<engine::SessionHold> RedisLockBase::LockBody::Read(
-    const Access& access, engine::Face face, const AcquireOptions& options) const {
+absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
+    const Access& access, internal::Face face, const AcquireOptions& options) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (access.readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
   }
-  engine::Want want = WantOf(access, face, options);
-  if (const auto writes = access.session->Pin(); writes.depth > 0) {
+  internal::Want want = WantOf(access, face, options);
+  if (const auto writes = access.handle->Pin(); writes.depth > 0) {
     want.write_token = writes.token;
     want.write_grant = writes.grant;
   }
   // A thread with a lease may reenter through another object, so the readers must stay the same.
   struct Kept {
-    std::shared_ptr<engine::Readers> readers;
-    std::shared_ptr<engine::LockSession> group;
+    std::shared_ptr<internal::ReaderGroups> readers;
+    std::shared_ptr<internal::LockHandle> group;
   };
-  auto kept = face == engine::Face::kStatus ? std::make_shared<Kept>() : nullptr;
+  auto kept = face == internal::Face::kStatus ? std::make_shared<Kept>() : nullptr;
   auto entered = access.readers->Acquire(std::move(want));
   if (entered.ok() && kept != nullptr) {
-    *kept = {access.readers, std::move(entered->session)};
-    engine::LockSession* const group = kept->group.get();
-    entered->session = std::shared_ptr<engine::LockSession>(std::move(kept), group);
+    *kept = {access.readers, std::move(entered->handle)};
+    internal::LockHandle* const group = kept->group.get();
+    entered->handle = std::shared_ptr<internal::LockHandle>(std::move(kept), group);
   }
   return entered;
 }
 
-engine::Want RedisLockBase::LockBody::WriteWantOf(const Access& access, engine::Face face,
-                                                  const AcquireOptions& options) const {
-  engine::Want want = WantOf(access, face, options);
+internal::Want RedisLockBase::LockBody::WriteWantOf(const Access& access, internal::Face face,
+                                                    const AcquireOptions& options) const {
+  internal::Want want = WantOf(access, face, options);
   if (access.readers != nullptr) access.readers->GiveBack(want);
   return want;
 }
 
-engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face face,
-                                             const AcquireOptions& options) const {
-  engine::Terms terms{
+internal::Want RedisLockBase::LockBody::WantOf(const Access& access, internal::Face face,
+                                               const AcquireOptions& options) const {
+  internal::Terms terms{
       .lease = options.lease.value_or(options_->lease),
       .manual = options.lease.has_value(),
       .whole = options.whole_lease,
       .acks = {.replicas = static_cast<int16_t>(options_->replica_acks), .fsync = options_->fsync}};
-  terms.stays = options_->keep > absl::ZeroDuration() && !terms.manual && !terms.acks.any() &&
-                options.owner.is_calling_thread();
+  terms.cacheable = options_->keep > absl::ZeroDuration() && !terms.manual && !terms.acks.any() &&
+                    options.owner.is_calling_thread();
   if (!options.args.empty()) {
     terms.args = std::make_shared<const std::vector<std::string>>(options.args);
   }
@@ -172,30 +172,31 @@ engine::Want RedisLockBase::LockBody::WantOf(const Access& access, engine::Face 
           .gone = &access.gone};
 }
 
-absl::StatusOr<engine::Plan> RedisLockBase::LockBody::PlanOf(const RedisLockBase& lock) const {
+absl::StatusOr<internal::LockType> RedisLockBase::LockBody::PlanOf(
+    const RedisLockBase& lock) const {
   const LockTraits traits = lock.Traits();
-  absl::StatusOr<engine::KeyNames> keys;
+  absl::StatusOr<internal::KeyNames> keys;
   if (key_kind_ == nullptr) {
-    keys = engine::UsersKeyNames(traits.kind, lock.ExtraKeys());
+    keys = internal::UsersKeyNames(traits.kind, lock.ExtraKeys());
     if (!keys.ok()) {
       return absl::InvalidArgumentError("lock \"" + name_ +
                                         "\": " + std::string(keys.status().message()));
     }
   } else {
-    keys = engine::KeyNames(key_kind_, lock.ExtraKeys());
+    keys = internal::KeyNames(key_kind_, lock.ExtraKeys());
   }
-  engine::Plan plan{.scripts = lock.Scripts(),
-                    .traits = traits,
-                    .keys = *std::move(keys),
-                    .extra_args = lock.ExtraArgs()};
-  if (!several()) return plan;
-  plan.title = name_;
+  internal::LockType type{.scripts = lock.Scripts(),
+                          .traits = traits,
+                          .keys = *std::move(keys),
+                          .extra_args = lock.ExtraArgs()};
+  if (!several()) return type;
+  type.title = name_;
   for (size_t i = 1; i < names_->size(); ++i) {
-    auto other = engine::KeySet::Make(core_->options().key_prefix, (*names_)[i]);
+    auto other = internal::KeySet::Make(core_->options().key_prefix, (*names_)[i]);
     if (!other.ok()) return other.status();
-    plan.others.push_back(*std::move(other));
+    type.others.push_back(*std::move(other));
   }
-  return plan;
+  return type;
 }
 
 }  // namespace redlatch

@@ -12,16 +12,16 @@
 #include "absl/status/statusor.h"
 #include "redlatch/redis_lock_base.h"
 #include "src/base/mutex.h"
-#include "src/engine/protocol/plan.h"
-#include "src/engine/runtime/lock_session.h"
-#include "src/engine/shared/readers.h"
+#include "src/lock/lock_handle.h"
+#include "src/lock/lock_type.h"
+#include "src/lock/reader_groups.h"
 
 namespace redlatch {
 
 // What a lock object is; a call that is under way keeps what it needs of it alive.
 class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBase::LockBody> {
  public:
-  LockBody(std::shared_ptr<engine::Core> core, std::string_view name, LockOptions options,
+  LockBody(std::shared_ptr<internal::ClientCore> core, std::string_view name, LockOptions options,
            std::string_view key_kind)
       : core_(std::move(core)),
         name_(name),
@@ -29,13 +29,13 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
         options_(std::make_shared<const LockOptions>(std::move(options))) {}
 
   // A simple lock of several names, each once and in their order; of one it is a SimpleLock.
-  LockBody(std::shared_ptr<engine::Core> core, std::vector<std::string> names,
+  LockBody(std::shared_ptr<internal::ClientCore> core, std::vector<std::string> names,
            std::shared_ptr<const LockOptions> options);
 
   // What a call works with, also when the object goes meanwhile.
   struct Access {
-    std::shared_ptr<engine::LockSession> session;
-    std::shared_ptr<engine::Readers> readers;  // null: the lock has no shared side
+    std::shared_ptr<internal::LockHandle> handle;
+    std::shared_ptr<internal::ReaderGroups> readers;  // null: the lock has no shared side
     std::atomic<bool> gone{false};
   };
 
@@ -44,22 +44,22 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
 
   const std::string& name() const { return name_; }
   bool several() const { return names_ != nullptr; }  // names, at one server
-  const std::shared_ptr<engine::Core>& core() const { return core_; }
+  const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
   const std::shared_ptr<const LockOptions>& options() const { return options_; }
 
   // Null before the first use.
-  engine::LockSession* attached() const {
-    return attached_.load(std::memory_order_acquire) ? access_->session.get() : nullptr;
+  internal::LockHandle* attached() const {
+    return attached_.load(std::memory_order_acquire) ? access_->handle.get() : nullptr;
   }
 
   // Null before the first use, where there is no shared side, and where it keeps nothing.
-  engine::Readers* keeping_readers() const {
+  internal::ReaderGroups* keeping_readers() const {
     const bool keeps = options_->keep > absl::ZeroDuration();
     return keeps && attached_.load(std::memory_order_acquire) ? access_->readers.get() : nullptr;
   }
   // lock_shared() of what the client keeps. False: the general way is to be gone. Cheap.
   bool ReadAgain() const {
-    engine::Readers* const readers = keeping_readers();
+    internal::ReaderGroups* const readers = keeping_readers();
     return readers != nullptr && readers->LockAgain(options_);
   }
 
@@ -69,28 +69,28 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
   struct Side {
     std::shared_ptr<LockBody> body;
     std::shared_ptr<Access> access;
-    std::shared_ptr<engine::LockSession> session;  // of the owner's holds; a writer's
+    std::shared_ptr<internal::LockHandle> handle;  // of the owner's holds; a writer's
     bool reads = false;
 
     // The calling thread's, as by Acquire() and lock().
-    absl::StatusOr<engine::SessionHold> Acquire(engine::Face face,
+    absl::StatusOr<internal::OwnedHold> Acquire(internal::Face face,
                                                 const AcquireOptions& options) const;
     // Gives back what the calling thread has by lock(), if it still has it.
     void Unlock() const;
-    engine::Held OfThisThread() const { return Ask(&engine::LockSession::OfThisThread); }
-    engine::Held Current() const { return Ask(&engine::LockSession::Current); }
+    internal::HoldRef OfThisThread() const { return Ask(&internal::LockHandle::OfThisThread); }
+    internal::HoldRef Current() const { return Ask(&internal::LockHandle::Current); }
 
    private:
-    engine::Held Ask(engine::Held (engine::LockSession::*question)() const) const;
+    internal::HoldRef Ask(internal::HoldRef (internal::LockHandle::*question)() const) const;
   };
   absl::StatusOr<Side> SideOf(const RedisLockBase& lock, bool reads, const Owner& owner);
-  static absl::StatusOr<Lease> LeaseOf(absl::StatusOr<engine::SessionHold> held);
+  static absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> held);
 
   void AcquireAsync(const absl::StatusOr<Side>& side, const AcquireOptions& options,
-                    engine::AsyncDriver::Whose whose, AcquireCallback callback);
+                    internal::EventDriver::Whose whose, AcquireCallback callback);
 
   // Null where there is no shared side, or none for this process.
-  engine::Readers* ReadersOf(const RedisLockBase& lock) {
+  internal::ReaderGroups* ReadersOf(const RedisLockBase& lock) {
     const bool there = Attach(lock).ok() && !core_->in_forked_child();
     return there ? access_->readers.get() : nullptr;
   }
@@ -98,27 +98,28 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
   // kFailedPrecondition where the calling thread reads and would wait for itself.
   absl::Status RefuseUpgrade(const Access& access) const;
 
-  engine::Want WantOf(const Access& access, engine::Face face, const AcquireOptions& options) const;
+  internal::Want WantOf(const Access& access, internal::Face face,
+                        const AcquireOptions& options) const;
   // The same for the exclusive side, after this client has given back a read grant that it cached.
-  engine::Want WriteWantOf(const Access& access, engine::Face face,
-                           const AcquireOptions& options) const;
+  internal::Want WriteWantOf(const Access& access, internal::Face face,
+                             const AcquireOptions& options) const;
 
  private:
   // What an asynchronous acquisition goes through, and where it goes on.
   struct Way {
-    std::shared_ptr<engine::LockSession> session;
-    engine::LockSession::Elsewhere elsewhere = nullptr;
-    engine::Want want = {};
+    std::shared_ptr<internal::LockHandle> handle;
+    internal::LockHandle::Elsewhere elsewhere = nullptr;
+    internal::Want want = {};
   };
   absl::StatusOr<Way> WayTo(const absl::StatusOr<Side>& side, const AcquireOptions& options) const;
-  absl::StatusOr<std::shared_ptr<engine::LockSession>> SessionFor(const RedisLockBase& lock,
-                                                                  const Access& access,
-                                                                  const Owner& owner) const;
-  absl::StatusOr<engine::SessionHold> Read(const Access& access, engine::Face face,
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> SessionFor(const RedisLockBase& lock,
+                                                                   const Access& access,
+                                                                   const Owner& owner) const;
+  absl::StatusOr<internal::OwnedHold> Read(const Access& access, internal::Face face,
                                            const AcquireOptions& options) const;
-  absl::StatusOr<engine::Plan> PlanOf(const RedisLockBase& lock) const;
+  absl::StatusOr<internal::LockType> PlanOf(const RedisLockBase& lock) const;
 
-  const std::shared_ptr<engine::Core> core_;
+  const std::shared_ptr<internal::ClientCore> core_;
   const std::string name_;
   const std::unique_ptr<const std::vector<std::string>> names_;  // null: only that
   const char* const key_kind_;  // a literal of the library's; null: a user's class

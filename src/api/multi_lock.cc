@@ -13,8 +13,8 @@
 #include "src/api/multi_lock_apart.h"
 #include "src/api/simple_scripts.h"
 #include "src/api/throw.h"
-#include "src/engine/protocol/kinds.h"
-#include "src/engine/runtime/users_code.h"
+#include "src/lock/kinds.h"
+#include "src/lock/users_code.h"
 
 namespace redlatch {
 namespace {
@@ -35,7 +35,7 @@ std::vector<std::string> EachOnce(std::vector<std::string> names) {
 }
 
 // Whether one script can have the keys of all.
-bool InOneSlot(engine::Core& core, const std::vector<std::string>& names) {
+bool InOneSlot(internal::ClientCore& core, const std::vector<std::string>& names) {
   const auto tag = [&](const std::string& name) {
     return core.deployment().slot_tag(core.options().key_prefix + name);
   };
@@ -114,7 +114,7 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
     }
   }
   const auto place = [](const Part& part) {
-    const engine::Core& core = *part.lock_->body_->core();
+    const internal::ClientCore& core = *part.lock_->body_->core();
     const std::string key = core.options().key_prefix + part.lock_->name();
     return std::tuple(core.server(), &core, key);
   };
@@ -173,7 +173,7 @@ absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
 void MultiLock::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
   const std::shared_ptr<Apart> apart = apart_;
   if (apart == nullptr) return RedisLockBase::AcquireAsync(options, std::move(callback));
-  apart->AcquireAsync(options, engine::NotNull(std::move(callback)));
+  apart->AcquireAsync(options, internal::NotNull(std::move(callback)));
 }
 
 Hold MultiLock::current() const {
@@ -212,7 +212,7 @@ LockScripts MultiLock::Scripts() const {
 LockTraits MultiLock::Traits() const {
   // Of one name it is a simple lock, with which it shares its scripts and their traits.
   const bool several = body_->several();
-  return {.kind = several ? engine::kinds::kMulti : engine::kinds::kSimple, .keeps = !several};
+  return {.kind = several ? internal::kinds::kMulti : internal::kinds::kSimple, .keeps = !several};
 }
 
 }  // namespace redlatch

@@ -17,14 +17,14 @@
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/engine/machine/joint_view.h"
-#include "src/engine/runtime/async_run.h"
-#include "src/engine/runtime/users_code.h"
+#include "src/lock/async_run.h"
+#include "src/lock/state/joint_hold_state.h"
+#include "src/lock/users_code.h"
 
 namespace redlatch {
 namespace {
 
-using engine::AsyncDriver;
+using internal::EventDriver;
 
 // Between two rounds: whoever has what was refused is waited for, not polled.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
@@ -107,7 +107,7 @@ absl::Status MultiLock::Apart::Lock(absl::Duration wait, bool& deadlock) {
   if (!sides.ok()) return sides.status();
   const Ways ways = {
       .take = [&](size_t i, absl::Duration its_wait, const std::stop_token& stop) -> absl::Status {
-        return (*sides)[i].Acquire(engine::Face::kStd, {.wait = its_wait, .stop = stop}).status();
+        return (*sides)[i].Acquire(internal::Face::kStd, {.wait = its_wait, .stop = stop}).status();
       },
       .give_back = [&](size_t i) { (*sides)[i].Unlock(); },
       .holds =
@@ -141,7 +141,7 @@ absl::StatusOr<Lease> MultiLock::Apart::Acquire(const AcquireOptions& options) {
         AcquireOptions its = options;
         its.wait = wait;
         its.stop = stop;
-        auto lease = LockBody::LeaseOf((*sides)[i].Acquire(engine::Face::kStatus, its));
+        auto lease = LockBody::LeaseOf((*sides)[i].Acquire(internal::Face::kStatus, its));
         if (!lease.ok()) return lease.status();
         leases[i] = *std::move(lease);
         return absl::OkStatus();
@@ -155,18 +155,18 @@ absl::StatusOr<Lease> MultiLock::Apart::Acquire(const AcquireOptions& options) {
 
 Lease MultiLock::Apart::LeaseOf(const Sides& sides, std::vector<Lease> leases) {
   Hold joined = Joined(sides, {leases.begin(), leases.end()});
-  auto holder = std::make_shared<JointHolder>(sides.front().body->core(), std::move(leases));
+  auto holder = std::make_shared<JointHoldOwner>(sides.front().body->core(), std::move(leases));
   return Lease(std::move(holder), 1, std::move(joined.view_), FencingToken());
 }
 
 Hold MultiLock::Apart::Joined(const Sides& sides, const std::vector<Hold>& holds) {
-  std::vector<engine::JointView::Part> views;
+  std::vector<internal::JointHoldState::Part> views;
   for (size_t i = 0; i < holds.size(); ++i) {
     if (holds[i].view_ == nullptr) return {};
     views.push_back(
         {.name = sides[i].body->name(), .token = holds[i].fencing_token(), .view = holds[i].view_});
   }
-  return Hold(std::make_shared<engine::JointView>(std::move(views)), FencingToken());
+  return Hold(std::make_shared<internal::JointHoldState>(std::move(views)), FencingToken());
 }
 
 Hold MultiLock::Apart::Current() const {
@@ -174,7 +174,7 @@ Hold MultiLock::Apart::Current() const {
   if (!sides.ok()) return {};
   std::vector<Hold> holds;
   for (const LockBody::Side& side : *sides) {
-    engine::Held its = side.Current();
+    internal::HoldRef its = side.Current();
     holds.push_back(Hold(std::move(its.view), its.token));
   }
   return Joined(*sides, holds);
@@ -193,7 +193,7 @@ absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() const {
   if (!sides.ok()) return sides.status();
   LockInfo all;
   for (const LockBody::Side& side : *sides) {
-    absl::StatusOr<LockInfo> info = side.session->Inspect();
+    absl::StatusOr<LockInfo> info = side.handle->Inspect();
     if (!info.ok()) return info.status();
     std::move(info->holders.begin(), info->holders.end(), std::back_inserter(all.holders));
     std::move(info->waiters.begin(), info->waiters.end(), std::back_inserter(all.waiters));
@@ -208,7 +208,7 @@ absl::Status MultiLock::Apart::ForceRelease() {
   const absl::StatusOr<Sides> sides = SidesFor({});
   if (!sides.ok()) return sides.status();
   absl::Status result;
-  for (const LockBody::Side& side : *sides) result.Update(side.session->ForceRelease());
+  for (const LockBody::Side& side : *sides) result.Update(side.handle->ForceRelease());
   return result;
 }
 
@@ -235,7 +235,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
     its.wait = waits ? base::Until(end_) : absl::ZeroDuration();
     its.stop = stopped_.get_token();
     const LockBody::Side& side = sides_[At(taken_)];
-    side.body->AcquireAsync(side, its, AsyncDriver::Whose::kOwn,
+    side.body->AcquireAsync(side, its, EventDriver::Whose::kOwn,
                             [self = shared_from_this()](absl::StatusOr<Lease> lease) {
                               self->OnTaken(std::move(lease));
                             });
@@ -244,7 +244,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
  private:
   size_t At(size_t i) const { return (first_ + i) % leases_.size(); }
   // The first one's, which says where callbacks run.
-  AsyncDriver& driver() const { return sides_.front().body->core()->async(); }
+  EventDriver& driver() const { return sides_.front().body->core()->async(); }
   static absl::Status Cancelled() { return absl::CancelledError("the wait was stopped"); }
 
   void OnTaken(absl::StatusOr<Lease> lease) {
@@ -265,8 +265,8 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
     if (!MayPass(why, of_one_client_) || end_ <= next) return Finish(why);
     if (stopped_.stop_requested()) return Finish(Cancelled());
     if (!of_one_client_) first_ = refused;
-    AsyncDriver& driver = this->driver();
-    driver.Begin(std::make_unique<engine::AsyncTimer>(
+    EventDriver& driver = this->driver();
+    driver.Begin(std::make_unique<internal::AsyncTimer>(
         driver, next, [self = shared_from_this()] { self->TakeNext(); }));
   }
 
@@ -313,7 +313,7 @@ void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallba
   // Of no locks, it has no client either.
   base::RunApart("redlatch-async", [told = std::make_shared<AcquireCallback>(std::move(callback)),
                                     bad = std::make_shared<absl::Status>(base::Unshared(bad_))] {
-    engine::RunUsersCode("a callback", [&] { std::move (*told)(std::move(*bad)); });
+    internal::RunUsersCode("a callback", [&] { std::move (*told)(std::move(*bad)); });
   });
 }
 

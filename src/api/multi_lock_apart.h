@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "redlatch/multi_lock.h"
 #include "src/api/lock_body.h"
-#include "src/engine/machine/hold_view.h"
+#include "src/lock/state/hold_state.h"
 
 namespace redlatch {
 

@@ -22,7 +22,7 @@ void Observer::OnRenewed(std::string_view, FencingToken) {}
 void Observer::OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status&) {}
 void Observer::OnRecovered(std::string_view, FencingToken) {}
 void Observer::OnReconnected(std::string_view) {}
-void Observer::OnHearsAgain(std::string_view) {}
+void Observer::OnResubscribed(std::string_view) {}
 
 void Observer::OnLost(const LostLease& lost) {
   base::PrintLine("lost the hold on " + Quoted(lost.lock) + " at " + lost.server + ": " +
@@ -40,7 +40,7 @@ void Observer::OnMisuse(std::string_view lock, std::string_view what) {
   base::PrintLine("lock " + Quoted(lock) + ": " + std::string(what));
 }
 
-void Observer::OnDeaf(std::string_view server, std::string_view why) {
+void Observer::OnUnsubscribed(std::string_view server, std::string_view why) {
   base::PrintLine(std::string(server) + ": " + std::string(why));
 }
 

@@ -4,13 +4,13 @@
 #include <utility>
 
 #include "lua/scripts.h"
-#include "src/engine/protocol/kinds.h"
-#include "src/engine/runtime/core.h"
+#include "src/lock/client_core.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch {
 
 RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, LockOptions options)
-    : RedisLockBase(OfQuorum(clients), name, std::move(options), engine::kinds::kQuorum) {}
+    : RedisLockBase(OfQuorum(clients), name, std::move(options), internal::kinds::kQuorum) {}
 
 RedLock::RedLock(Client client, std::string_view name, LockOptions options)
     : RedLock(std::vector<Client>{std::move(client)}, name, std::move(options)) {}
@@ -24,17 +24,17 @@ LockScripts RedLock::Scripts() const {
           .force_release = lua::kQuorumForceRelease};
 }
 
-LockTraits RedLock::Traits() const { return {.kind = engine::kinds::kQuorum}; }
+LockTraits RedLock::Traits() const { return {.kind = internal::kinds::kQuorum}; }
 
 std::vector<std::string> RedLock::ExtraKeys() const {
-  return {std::string(engine::kinds::kTurnSuffix)};
+  return {std::string(internal::kinds::kTurnSuffix)};
 }
 
 Client RedLock::OfQuorum(const std::vector<Client>& clients) {
-  std::vector<std::shared_ptr<engine::Core>> cores;
+  std::vector<std::shared_ptr<internal::ClientCore>> cores;
   cores.reserve(clients.size());
   for (const Client& client : clients) cores.push_back(client.core_);
-  return Client(engine::Core::QuorumOf(cores));
+  return Client(internal::ClientCore::QuorumOf(cores));
 }
 
 }  // namespace redlatch

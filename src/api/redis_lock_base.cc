@@ -6,8 +6,8 @@
 #include "redlatch/status.h"
 #include "src/api/lock_body.h"
 #include "src/api/throw.h"
-#include "src/engine/runtime/lock_session.h"
-#include "src/engine/shared/readers.h"
+#include "src/lock/lock_handle.h"
+#include "src/lock/reader_groups.h"
 
 namespace redlatch {
 
@@ -21,7 +21,7 @@ RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions o
 
 RedisLockBase::RedisLockBase(std::shared_ptr<LockBody> body) : body_(std::move(body)) {}
 
-const std::shared_ptr<engine::Core>& RedisLockBase::CoreOf(const Client& client) {
+const std::shared_ptr<internal::ClientCore>& RedisLockBase::CoreOf(const Client& client) {
   return client.core_;
 }
 
@@ -33,7 +33,7 @@ RedisLockBase::~RedisLockBase() {
 const std::string& RedisLockBase::name() const { return body_->name(); }
 
 void RedisLockBase::lock() {
-  if (engine::LockSession* const held = body_->attached();
+  if (internal::LockHandle* const held = body_->attached();
       held != nullptr && held->LockAgain(body_->options())) {
     return;
   }
@@ -42,10 +42,10 @@ void RedisLockBase::lock() {
   if (const absl::Status refused = body_->RefuseUpgrade(**access); !refused.ok()) {
     ThrowDeadlock(refused);
   }
-  engine::LockSession& session = *(*access)->session;
-  const auto held = session.Acquire(body_->WriteWantOf(**access, engine::Face::kStd, {}));
+  internal::LockHandle& handle = *(*access)->handle;
+  const auto held = handle.Acquire(body_->WriteWantOf(**access, internal::Face::kStd, {}));
   if (held.ok()) return;
-  if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) {
+  if (absl::IsFailedPrecondition(held.status()) && handle.OfThisThread().depth > 0) {
     ThrowDeadlock(held.status());
   }
   Throw(held.status());
@@ -54,25 +54,25 @@ void RedisLockBase::lock() {
 bool RedisLockBase::try_lock() { return TryLockFor(absl::ZeroDuration()).value_or(false); }
 
 std::optional<bool> RedisLockBase::TryLockFor(absl::Duration wait) {
-  if (engine::LockSession* const held = body_->attached();
+  if (internal::LockHandle* const held = body_->attached();
       held != nullptr && held->LockAgain(body_->options())) {
     return true;
   }
   const auto access = body_->Attach(*this);
   if (!access.ok()) Throw(access.status());
   if (!body_->RefuseUpgrade(**access).ok()) return std::nullopt;
-  engine::LockSession& session = *(*access)->session;
+  internal::LockHandle& handle = *(*access)->handle;
   const auto held =
-      session.Acquire(body_->WriteWantOf(**access, engine::Face::kStd, {.wait = wait}));
+      handle.Acquire(body_->WriteWantOf(**access, internal::Face::kStd, {.wait = wait}));
   if (held.ok()) return true;
   if (IsBusy(held.status())) return false;
-  if (absl::IsFailedPrecondition(held.status()) && session.OfThisThread().depth > 0) return {};
+  if (absl::IsFailedPrecondition(held.status()) && handle.OfThisThread().depth > 0) return {};
   Throw(held.status());
 }
 
 void RedisLockBase::unlock() noexcept {
-  if (engine::LockSession* const session = body_->attached()) return session->Unlock();
-  if (const auto access = body_->Attach(*this); access.ok()) return (*access)->session->Unlock();
+  if (internal::LockHandle* const handle = body_->attached()) return handle->Unlock();
+  if (const auto access = body_->Attach(*this); access.ok()) return (*access)->handle->Unlock();
   if (body_->core()->in_forked_child()) return;
   body_->core()->Tell([this](Observer& observer) {
     observer.OnMisuse(name(), "unlock() by a thread that does not hold it; nothing was released");
@@ -82,7 +82,7 @@ void RedisLockBase::unlock() noexcept {
 absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
   const auto side = body_->SideOf(*this, /*reads=*/false, options.owner);
   if (!side.ok()) return side.status();
-  return LockBody::LeaseOf(side->Acquire(engine::Face::kStatus, options));
+  return LockBody::LeaseOf(side->Acquire(internal::Face::kStatus, options));
 }
 
 absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
@@ -92,20 +92,20 @@ absl::StatusOr<Lease> RedisLockBase::TryAcquire() {
 Hold RedisLockBase::current() const {
   const auto access = body_->Attach(*this);
   if (!access.ok()) return {};
-  engine::Held current = (*access)->session->Current();
+  internal::HoldRef current = (*access)->handle->Current();
   return Hold(std::move(current.view), current.token);
 }
 
 int RedisLockBase::hold_count() const {
   const auto access = body_->Attach(*this);
-  return access.ok() ? static_cast<int>((*access)->session->OfThisThread().depth) : 0;
+  return access.ok() ? static_cast<int>((*access)->handle->OfThisThread().depth) : 0;
 }
 
 void RedisLockBase::LockShared() {
   if (body_->ReadAgain()) return;
   const auto side = body_->SideOf(*this, /*reads=*/true, {});
   if (!side.ok()) Throw(side.status());
-  const auto entered = side->Acquire(engine::Face::kStd, {});
+  const auto entered = side->Acquire(internal::Face::kStd, {});
   if (!entered.ok()) Throw(entered.status());
 }
 
@@ -113,42 +113,42 @@ bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
   if (body_->ReadAgain()) return true;
   const auto side = body_->SideOf(*this, /*reads=*/true, {});
   if (!side.ok()) Throw(side.status());
-  const auto entered = side->Acquire(engine::Face::kStd, {.wait = wait});
+  const auto entered = side->Acquire(internal::Face::kStd, {.wait = wait});
   if (!entered.ok() && !IsBusy(entered.status())) Throw(entered.status());
   return entered.ok();
 }
 
 void RedisLockBase::UnlockShared() noexcept {
-  if (engine::Readers* const readers = body_->keeping_readers();
-      readers != nullptr && readers->Leave()) {
+  if (internal::ReaderGroups* const readers = body_->keeping_readers();
+      readers != nullptr && readers->LeaveCachedNow()) {
     return;
   }
-  if (engine::Readers* const readers = body_->ReadersOf(*this)) {
+  if (internal::ReaderGroups* const readers = body_->ReadersOf(*this)) {
     if (const auto group = readers->OfThisThread()) return group->Unlock();
   }
   if (body_->core()->in_forked_child()) return;
   constexpr std::string_view kWhat =
       "unlock_shared() by a thread that does not hold it; nothing was released";
-  if (engine::LockSession* const session = body_->attached()) return session->Misuse(kWhat);
+  if (internal::LockHandle* const handle = body_->attached()) return handle->Misuse(kWhat);
   body_->core()->Tell([&](Observer& observer) { observer.OnMisuse(name(), kWhat); });
 }
 
 absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options) {
   const auto side = body_->SideOf(*this, /*reads=*/true, options.owner);
   if (!side.ok()) return side.status();
-  return LockBody::LeaseOf(side->Acquire(engine::Face::kStatus, options));
+  return LockBody::LeaseOf(side->Acquire(internal::Face::kStatus, options));
 }
 
 Hold RedisLockBase::CurrentShared() const {
-  const engine::Readers* const readers = body_->ReadersOf(*this);
+  const internal::ReaderGroups* const readers = body_->ReadersOf(*this);
   const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   if (group == nullptr) return {};
-  engine::Held current = group->Current();
+  internal::HoldRef current = group->Current();
   return Hold(std::move(current.view), current.token);
 }
 
 int RedisLockBase::SharedHoldCount() const {
-  const engine::Readers* const readers = body_->ReadersOf(*this);
+  const internal::ReaderGroups* const readers = body_->ReadersOf(*this);
   const auto group = readers == nullptr ? nullptr : readers->OfThisThread();
   return group == nullptr ? 0 : static_cast<int>(group->OfThisThread().depth);
 }
@@ -156,13 +156,13 @@ int RedisLockBase::SharedHoldCount() const {
 absl::StatusOr<LockInfo> RedisLockBase::Inspect() const {
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
-  return (*access)->session->Inspect();
+  return (*access)->handle->Inspect();
 }
 
 absl::Status RedisLockBase::ForceRelease() {
   const auto access = body_->Attach(*this);
   if (!access.ok()) return access.status();
-  return (*access)->session->ForceRelease();
+  return (*access)->handle->ForceRelease();
 }
 
 }  // namespace redlatch

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "lua/scripts.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch {
 
 ReentrantLock::ReentrantLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), engine::kinds::kReentrant) {}
+    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kReentrant) {}
 
 LockScripts ReentrantLock::Scripts() const {
   return {.acquire = lua::kReentrantAcquire,
@@ -22,11 +22,11 @@ LockScripts ReentrantLock::Scripts() const {
 }
 
 std::vector<std::string> ReentrantLock::ExtraKeys() const {
-  return {std::string(engine::kinds::kHoldsSuffix)};
+  return {std::string(internal::kinds::kHoldsSuffix)};
 }
 
 LockTraits ReentrantLock::Traits() const {
-  return {.kind = engine::kinds::kReentrant, .reentrant = true, .keeps = true};
+  return {.kind = internal::kinds::kReentrant, .reentrant = true, .keeps = true};
 }
 
 }  // namespace redlatch

@@ -3,11 +3,11 @@
 #include <utility>
 
 #include "lua/scripts.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 
 ReentrantReadWriteLock::ReentrantReadWriteLock(Client client, std::string_view name,
                                                LockOptions options, Policy policy)

@@ -10,19 +10,19 @@
 #include "redlatch/status.h"
 #include "src/api/throw.h"
 #include "src/base/mutex.h"
-#include "src/engine/protocol/kinds.h"
-#include "src/engine/runtime/core.h"
-#include "src/engine/runtime/users_code.h"
-#include "src/engine/shared/permits.h"
+#include "src/lock/client_core.h"
+#include "src/lock/kinds.h"
+#include "src/lock/permit_pool.h"
+#include "src/lock/users_code.h"
 
 namespace redlatch {
 namespace {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 
 constexpr int64_t kMostPermits = 1'000'000'000;
 
-engine::Plan PlanOfSemaphores() {
+internal::LockType PlanOfSemaphores() {
   return {.scripts = {.acquire = lua::kSemaphoreAcquire,
                       .release = lua::kSemaphoreRelease,
                       .renew = lua::kSemaphoreRenew,
@@ -30,10 +30,10 @@ engine::Plan PlanOfSemaphores() {
                       .inspect = lua::kSemaphoreInspect,
                       .force_release = lua::kSemaphoreForceRelease},
           .traits = {.kind = kinds::kSemaphore},
-          .sharing = engine::kPermits,
+          .sharing = internal::kPermits,
           .noun = "semaphore",
           .busy = "too few of its permits are free, or others came first",
-          .keys = engine::KeyNames(kinds::kSemaphore, {std::string(kinds::kPermitsSuffix)}),
+          .keys = internal::KeyNames(kinds::kSemaphore, {std::string(kinds::kPermitsSuffix)}),
           .forced_key = kinds::kForcedSuffix};
 }
 
@@ -42,7 +42,7 @@ engine::Plan PlanOfSemaphores() {
 // What a semaphore object is; a call that is under way keeps it.
 class Semaphore::SemaphoreBody {
  public:
-  SemaphoreBody(std::shared_ptr<engine::Core> core, std::string_view name, int64_t capacity,
+  SemaphoreBody(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t capacity,
                 SemaphoreOptions options)
       : core_(std::move(core)),
         name_(name),
@@ -54,7 +54,7 @@ class Semaphore::SemaphoreBody {
   void Close() {
     if (core_->in_forked_child() && !mu_.IsFree()) return;
     gone_ = true;
-    std::shared_ptr<engine::Permits> permits;
+    std::shared_ptr<internal::PermitPool> permits;
     {
       const base::MutexLock lock(mu_);
       permits = permits_;
@@ -64,83 +64,83 @@ class Semaphore::SemaphoreBody {
 
   const std::string& name() const { return name_; }
 
-  absl::StatusOr<std::shared_ptr<engine::Permits>> Permits() {
+  absl::StatusOr<std::shared_ptr<internal::PermitPool>> PermitPool() {
     if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
     if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
       permits_ = core_->permits().Of(name_, [&] {
-        return std::make_shared<engine::Permits>(core_, name_, PlanOfSemaphores());
+        return std::make_shared<internal::PermitPool>(core_, name_, PlanOfSemaphores());
       });
       permits_->AddObject();
     }
     return permits_;
   }
 
-  absl::StatusOr<engine::SessionHold> Acquire(int64_t count, const AcquireOptions& options) {
-    absl::StatusOr<engine::Want> want = WantOf(count, options);
+  absl::StatusOr<internal::OwnedHold> Acquire(int64_t count, const AcquireOptions& options) {
+    absl::StatusOr<internal::Want> want = WantOf(count, options);
     if (!want.ok()) return want.status();
-    const auto permits = Permits();
+    const auto permits = PermitPool();
     if (!permits.ok()) return permits.status();
     return (*permits)->Acquire(*want);
   }
 
   void AcquireAsync(int64_t count, const AcquireOptions& options,
-                    engine::LockSession::Finish finish) {
+                    internal::LockHandle::Finish finish) {
     const auto fail = [&](const absl::Status& why) {
       core_->async().Complete(std::move(finish)(why));
     };
-    absl::StatusOr<engine::Want> want = WantOf(count, options);
+    absl::StatusOr<internal::Want> want = WantOf(count, options);
     if (!want.ok()) return fail(want.status());
-    const auto permits = Permits();
+    const auto permits = PermitPool();
     if (!permits.ok()) return fail(permits.status());
-    const auto session = (*permits)->Fresh();
-    if (!session.ok()) return fail(session.status());
-    (*session)->AcquireAsync(*std::move(want), std::move(finish));
+    const auto handle = (*permits)->Fresh();
+    if (!handle.ok()) return fail(handle.status());
+    (*handle)->AcquireAsync(*std::move(want), std::move(finish));
   }
 
-  absl::StatusOr<engine::Want> WantOf(int64_t count, const AcquireOptions& options) const {
+  absl::StatusOr<internal::Want> WantOf(int64_t count, const AcquireOptions& options) const {
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     if (!options.owner.is_calling_thread()) {
       return Bad("an Owner is for reentrant locks; leave it out");
     }
-    return engine::Want{.terms = {.lease = options.lease.value_or(options_->lease),
-                                  .manual = options.lease.has_value(),
-                                  .whole = options.whole_lease,
-                                  .permits = static_cast<uint32_t>(count),
-                                  .capacity = static_cast<uint32_t>(capacity_)},
-                        .wait = options.wait,
-                        .stop = options.stop,
-                        .options = options_,
-                        .object = this,
-                        .gone = &gone_};
+    return internal::Want{.terms = {.lease = options.lease.value_or(options_->lease),
+                                    .manual = options.lease.has_value(),
+                                    .whole = options.whole_lease,
+                                    .permits = static_cast<uint32_t>(count),
+                                    .capacity = static_cast<uint32_t>(capacity_)},
+                          .wait = options.wait,
+                          .stop = options.stop,
+                          .options = options_,
+                          .object = this,
+                          .gone = &gone_};
   }
 
   // With so many waiters; none: only the numbers.
   absl::StatusOr<LockInfo> Inspect(int most_waiters) {
-    const auto session = Borrow();
-    if (!session.ok()) return session.status();
-    absl::StatusOr<LockInfo> info = (*session)->Inspect(most_waiters);
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    absl::StatusOr<LockInfo> info = (*handle)->Inspect(most_waiters);
     if (info.ok() && info->capacity == 0) info->capacity = capacity_;  // nobody has used it yet
     return info;
   }
 
   absl::Status ForceRelease() {
-    const auto session = Borrow();
-    if (!session.ok()) return session.status();
-    return (*session)->ForceRelease();
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    return (*handle)->ForceRelease();
   }
 
   absl::Status SetCapacity(int64_t capacity) {
     if (absl::Status bad = Check(capacity, "a capacity"); !bad.ok()) return bad;
-    const auto session = Borrow();
-    if (!session.ok()) return session.status();
-    return (*session)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
   }
 
   // A session for scripts that are no part of a hold.
-  absl::StatusOr<std::shared_ptr<engine::LockSession>> Borrow() {
-    const auto permits = Permits();
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> Borrow() {
+    const auto permits = PermitPool();
     if (!permits.ok()) return permits.status();
     return (*permits)->Borrow();
   }
@@ -157,13 +157,13 @@ class Semaphore::SemaphoreBody {
         absl::StrCat("semaphore \"", absl::CHexEscape(name_), "\": ", std::string(why)));
   }
 
-  const std::shared_ptr<engine::Core> core_;
+  const std::shared_ptr<internal::ClientCore> core_;
   const std::string name_;
   const int64_t capacity_;
   const std::shared_ptr<const LockOptions> options_;
   std::atomic<bool> gone_{false};
   base::Mutex mu_;
-  std::shared_ptr<engine::Permits> permits_ ABSL_GUARDED_BY(mu_);  // null before the first use
+  std::shared_ptr<internal::PermitPool> permits_ ABSL_GUARDED_BY(mu_);  // null before the first use
 };
 
 Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
@@ -177,7 +177,7 @@ const std::string& Semaphore::name() const { return body_->name(); }
 
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
   const std::shared_ptr<SemaphoreBody> body = body_;
-  const auto permits = body->Permits();
+  const auto permits = body->PermitPool();
   if (!permits.ok()) Throw(permits.status());
   auto held = body->Acquire(1, {.wait = wait});
   if (IsBusy(held.status())) return false;
@@ -189,7 +189,7 @@ bool Semaphore::TryAcquireFor(absl::Duration wait) {
 void Semaphore::release(std::ptrdiff_t permits) {
   if (permits == 0) return;
   const std::shared_ptr<SemaphoreBody> body = body_;
-  const auto all = body->Permits();
+  const auto all = body->PermitPool();
   if (!all.ok()) Throw(all.status());
   if (permits < 0) Throw(body->Check(permits, "a release"));
   if (absl::Status few = (*all)->Release(static_cast<size_t>(permits)); !few.ok()) Throw(few);
@@ -198,7 +198,7 @@ void Semaphore::release(std::ptrdiff_t permits) {
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
   auto taken = std::shared_ptr<SemaphoreBody>(body_)->Acquire(permits, options);
   if (!taken.ok()) return taken.status();
-  return Permit(Lease(std::move(taken->session), taken->held.hold, std::move(taken->held.view),
+  return Permit(Lease(std::move(taken->handle), taken->held.hold, std::move(taken->held.view),
                       FencingToken()),
                 permits);
 }
@@ -206,13 +206,13 @@ absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions&
 void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
                              AcquireCallback callback) {
   body_->AcquireAsync(permits, options,
-                      [permits, told = engine::NotNull(std::move(callback))](
-                          absl::StatusOr<engine::SessionHold> taken) mutable {
+                      [permits, told = internal::NotNull(std::move(callback))](
+                          absl::StatusOr<internal::OwnedHold> taken) mutable {
                         absl::StatusOr<Permit> permit;
                         if (!taken.ok()) {
                           permit = taken.status();
                         } else {
-                          permit = Permit(Lease(std::move(taken->session), taken->held.hold,
+                          permit = Permit(Lease(std::move(taken->handle), taken->held.hold,
                                                 std::move(taken->held.view), FencingToken()),
                                           permits);
                         }
@@ -231,7 +231,7 @@ absl::Status Semaphore::SetCapacity(int64_t capacity) {
 }
 
 absl::StatusOr<LockInfo> Semaphore::Inspect() const {
-  return std::shared_ptr<SemaphoreBody>(body_)->Inspect(engine::kWaitersListed);
+  return std::shared_ptr<SemaphoreBody>(body_)->Inspect(internal::kWaitersListed);
 }
 
 absl::StatusOr<int64_t> Semaphore::capacity() const {

@@ -3,15 +3,15 @@
 #include <utility>
 
 #include "src/api/simple_scripts.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch {
 
 SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), engine::kinds::kSimple) {}
+    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kSimple) {}
 
 LockScripts SimpleLock::Scripts() const { return SimpleScripts(); }
 
-LockTraits SimpleLock::Traits() const { return {.kind = engine::kinds::kSimple, .keeps = true}; }
+LockTraits SimpleLock::Traits() const { return {.kind = internal::kinds::kSimple, .keeps = true}; }
 
 }  // namespace redlatch

@@ -42,7 +42,7 @@
 #include "src/cli/term/measures.h"
 #include "src/cli/term/outcome.h"
 #include "src/cli/term/shards.h"
-#include "src/engine/protocol/key_set.h"
+#include "src/lock/key_set.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/url/url.h"
@@ -589,7 +589,7 @@ int Bench(const std::vector<std::string>& words) {
   if (!url.ok()) return Refuse(url.status());
   const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
   const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);
-  if (absl::Status bad = engine::CheckMainKey(name); !bad.ok()) return Refuse(bad);
+  if (absl::Status bad = internal::CheckMainKey(name); !bad.ok()) return Refuse(bad);
   for (const redis::Url& member : url->members) {
     if (member.kind != redis::Url::Kind::kCluster) continue;
     return Refuse(WrongUsage("a quorum of which a server is a cluster can't be measured",

@@ -18,7 +18,7 @@
 #include "src/base/majority.h"
 #include "src/cli/doctor/probes.h"
 #include "src/cli/term/measures.h"
-#include "src/engine/protocol/key_set.h"
+#include "src/lock/key_set.h"
 
 namespace redlatch::cli {
 namespace {
@@ -180,7 +180,7 @@ void BadKeys(const DoctorFacts& facts, const std::string& who, Findings& finding
                  "all names",
                  {Grant(facts, "~*")});
   } else {
-    const auto [versioned, readers] = engine::KeyBeginnings(facts.prefix);
+    const auto [versioned, readers] = internal::KeyBeginnings(facts.prefix);
     findings.Bad(
         "permissions",
         absl::StrCat(who, " may not use all of ", facts.prefix, "..., ", versioned, "... and ",

@@ -32,8 +32,8 @@
 #include "src/cli/term/for_each.h"
 #include "src/cli/term/measures.h"
 #include "src/cli/term/shards.h"
-#include "src/engine/protocol/key_set.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/key_set.h"
+#include "src/lock/kinds.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/connect/sentinel_questions.h"
 #include "src/redis/embedded/directory.h"
@@ -84,7 +84,7 @@ class Gatherer {
   }
 
   absl::Status Run() {
-    if (absl::Status bad = engine::CheckMainKey(name_); !bad.ok()) return bad;
+    if (absl::Status bad = internal::CheckMainKey(name_); !bad.ok()) return bad;
     EmbeddedLook embedded(url_);
     auto opened = PlainConnection::Open(url_, Soon());
     if (!opened.ok()) return opened.status();
@@ -154,7 +154,7 @@ class Gatherer {
 
   absl::Status AskForReign(PlainConnection& connection) {
     if (facts_.of_quorum) return AskForDelay(connection);
-    const auto reply = connection.Call(Command{"GET", engine::ReignKey(TagHere())}, Soon());
+    const auto reply = connection.Call(Command{"GET", internal::ReignKey(TagHere())}, Soon());
     if (!reply.ok()) return reply.status();
     const Told<Holdback> reign = HoldbackAnswer(*reply);
     if (reign.ok()) facts_.reign = ReignFacts{.quarantine = reign->length, .until = reign->until};
@@ -162,7 +162,7 @@ class Gatherer {
   }
 
   absl::Status AskForDelay(PlainConnection& connection) {
-    const auto reply = connection.Call(Command{"GET", engine::QuorumKey({})}, Soon());
+    const auto reply = connection.Call(Command{"GET", internal::QuorumKey({})}, Soon());
     if (!reply.ok()) return reply.status();
     facts_.delay = HoldbackAnswer(*reply);
     return absl::OkStatus();
@@ -294,7 +294,7 @@ class Gatherer {
     if (!WorthATrial()) return absl::OkStatus();
     std::vector<std::string> names;
     std::vector<Command> deletions;
-    for (const std::string_view kind : engine::kinds::kAll) {
+    for (const std::string_view kind : internal::kinds::kAll) {
       names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
       deletions.push_back(DeleteLocks({names.back()}));
     }
@@ -404,7 +404,8 @@ void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node,
 absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
                            const std::string& prefix, absl::Duration longest, ClusterFacts* facts) {
   facts->server = url.DebugString();
-  if (absl::Status bad = engine::CheckMainKey(prefix + "redlatch-doctor:0"); !bad.ok()) return bad;
+  if (absl::Status bad = internal::CheckMainKey(prefix + "redlatch-doctor:0"); !bad.ok())
+    return bad;
   const absl::StatusOr<redis::ClusterView> view = FindCluster(url, url.nodes);
   if (!view.ok()) return view.status();
   facts->seeds.resize(url.nodes.size());
@@ -554,7 +555,7 @@ absl::Status SendMessages(const redis::Url& url, const std::string& channel,
 
 namespace {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 
 // How long one that could not be released stays.
 constexpr absl::Duration kTrialLease = absl::Seconds(2);

@@ -2,15 +2,15 @@
 
 #include "absl/strings/match.h"
 #include "src/cli/look/lock_keys.h"
-#include "src/engine/protocol/key_set.h"
+#include "src/lock/key_set.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {
 
 std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel,
                                  bool in_cluster) {
-  const std::string queue = engine::AuxiliaryKey(key, QueueSuffix(engine::kinds::kSimple));
-  const std::string readers = engine::AuxiliaryKey(key, engine::kinds::kReadersSuffix);
+  const std::string queue = internal::AuxiliaryKey(key, QueueSuffix(internal::kinds::kSimple));
+  const std::string readers = internal::AuxiliaryKey(key, internal::kinds::kReadersSuffix);
   std::vector<ProbeWords> probes = {
       {"ping", {"PING"}},
       {.command = "set", .words = {"SET", key, "0", "PX", "5000"}, .makes_key = true},

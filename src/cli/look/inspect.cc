@@ -12,7 +12,7 @@
 #include "src/cli/term/commands.h"
 #include "src/cli/term/outcome.h"
 #include "src/cli/term/text.h"
-#include "src/engine/protocol/description.h"
+#include "src/lock/description.h"
 
 namespace redlatch::cli {
 namespace {
@@ -27,7 +27,7 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight
     json.Millis(holder ? "held_ms" : "waited_ms", sight.now() - party.since);
   }
   if (holder) json.Millis("remaining_ms", party.remaining);
-  if (holder) json.Bool("kept", engine::MayBeKept(party.hold));
+  if (holder) json.Bool("kept", internal::MayBeKept(party.hold));
   if (sight.row.is_semaphore()) json.Number("permits", party.permits);
   if (sight.row.is_read_write()) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");

@@ -6,7 +6,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "src/cli/look/lock_keys.h"
-#include "src/engine/protocol/description.h"
+#include "src/lock/description.h"
 
 namespace redlatch::cli {
 namespace {
@@ -91,7 +91,7 @@ class Finder {
         about_contents.Add(
             {"GETRANGE", each.name, "0", kLongestHold}, [&each](const redis::Reply& reply) {
               each.is_lock =
-                  !engine::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
+                  !internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
             });
       } else if (each.type == "hash") {
         about_contents.Add({"HGET", each.name, "kind"}, [&each](const redis::Reply& reply) {

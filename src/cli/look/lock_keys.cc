@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <optional>
 
-#include "src/engine/protocol/description.h"
+#include "src/lock/description.h"
 
 namespace redlatch::cli {
 namespace {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
@@ -64,8 +64,8 @@ bool Takes(char c, std::string_view& pattern) {
 }  // namespace
 
 LockKey ReadLockKey(std::string_view key) {
-  if (engine::CheckMainKey(key).ok()) return {.name = key, .part = kMain};
-  const std::optional<engine::KeyParts> other = engine::ReadAuxiliaryKey(key);
+  if (internal::CheckMainKey(key).ok()) return {.name = key, .part = kMain};
+  const std::optional<internal::KeyParts> other = internal::ReadAuxiliaryKey(key);
   if (!other) return {};
   return {.name = other->main, .part = PartOf(other->suffix), .suffix = other->suffix};
 }
@@ -97,7 +97,7 @@ std::string_view QuorumHoldIn(std::string_view value) {
   const std::string_view attempt = value.substr(space + 1);
   const bool is_number = !attempt.empty() && attempt.find_first_not_of("0123456789") == value.npos;
   const std::string_view hold = value.substr(0, space);
-  return is_number && !engine::ClientOf(hold).empty() ? hold : std::string_view();
+  return is_number && !internal::ClientOf(hold).empty() ? hold : std::string_view();
 }
 
 redis::Command DeleteLocks(const std::vector<std::string>& names) {
@@ -105,7 +105,7 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     keys.push_back(name);
     const auto add = [&](std::string_view suffix) {
-      keys.push_back(engine::AuxiliaryKey(name, suffix));
+      keys.push_back(internal::AuxiliaryKey(name, suffix));
     };
     for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
     for (const std::string_view suffix :

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "src/engine/protocol/key_set.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/key_set.h"
+#include "src/lock/kinds.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::cli {
@@ -29,10 +29,10 @@ struct PartSuffix {
   std::string_view suffix;
   Part part;
 };
-inline constexpr PartSuffix kPartSuffixes[] = {{engine::kFenceSuffix, kFence},
-                                               {engine::kinds::kReadersSuffix, kReaders},
-                                               {engine::kinds::kPermitsSuffix, kPermits},
-                                               {engine::kinds::kWritersSuffix, kWriters}};
+inline constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
+                                               {internal::kinds::kReadersSuffix, kReaders},
+                                               {internal::kinds::kPermitsSuffix, kPermits},
+                                               {internal::kinds::kWritersSuffix, kWriters}};
 
 struct LockKey {
   std::string_view name;  // of the lock; within the key

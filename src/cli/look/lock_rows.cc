@@ -6,13 +6,13 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "src/cli/look/lock_keys.h"
-#include "src/engine/protocol/description.h"
-#include "src/engine/protocol/key_set.h"
+#include "src/lock/description.h"
+#include "src/lock/key_set.h"
 
 namespace redlatch::cli {
 namespace {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 using redis::Reply;
 
 // Of a row's holders who are kept in a zset, each by the end of its own lease: how many there are,
@@ -37,7 +37,7 @@ void AskHolders(Questions& questions, const std::string& key, int64_t now, bool 
 void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row) {
   int64_t expiry = 0;
   const std::string first = value.text.substr(0, value.text.find(' '));
-  if (engine::ClientOf(field.text).empty() || !absl::SimpleAtoi(first, &expiry) || expiry <= now)
+  if (internal::ClientOf(field.text).empty() || !absl::SimpleAtoi(first, &expiry) || expiry <= now)
     return;
   if (row.holding++ > 0) return;
   row.hold = field.text;
@@ -47,7 +47,7 @@ void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row)
 // Of a kind that is not known: what looks like a hold is one.
 void GuessHold(const Reply& field, const Reply& value, LockRow& row) {
   for (const Reply* const text : {&field, &value}) {
-    if (row.hold.empty() && !engine::ClientOf(text->text).empty()) row.hold = text->text;
+    if (row.hold.empty() && !internal::ClientOf(text->text).empty()) row.hold = text->text;
   }
 }
 
@@ -90,7 +90,7 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
 void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
   const uint8_t parts = lock.parts;
   const auto key = [&row](std::string_view suffix) {
-    return engine::AuxiliaryKey(row.name, suffix);
+    return internal::AuxiliaryKey(row.name, suffix);
   };
   if (row.type == "string") {
     AskString(questions, row);
@@ -102,7 +102,7 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
                   [&row](const Reply& reply) { row.waiting += reply.integer; });
   }
   if ((parts & kFence) != 0) {
-    questions.Add({"GET", key(engine::kFenceSuffix)},
+    questions.Add({"GET", key(internal::kFenceSuffix)},
                   [&row](const Reply& reply) { row.token = NumberIn(reply); });
   }
   if ((parts & kPermits) != 0)
@@ -126,7 +126,7 @@ void Complete(const FoundLock& lock, LockRow& row) {
     std::string kind = KindOfQueue(lock.queues.front());
     if (kind != kinds::kSemaphore && kind != kinds::kLatch) row.kind = std::move(kind);
   }
-  const bool foreign = row.kind == kinds::kSimple && engine::ClientOf(row.hold).empty();
+  const bool foreign = row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty();
   if (foreign && lock.queues == std::vector<std::string>{QueueSuffix(kinds::kQuorum)}) {
     row.kind = kinds::kQuorum;
   }

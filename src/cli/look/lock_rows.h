@@ -13,7 +13,7 @@
 #include "src/cli/look/lock_finder.h"
 #include "src/cli/look/processes.h"
 #include "src/cli/term/server.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch::cli {
 
@@ -39,11 +39,11 @@ struct LockRow {
   int64_t unknown = 0;  // how many of them could not be asked
   bool whole = false;   // all of them were asked, not one
 
-  bool is_quorum() const { return kind == engine::kinds::kQuorum; }
-  bool is_latch() const { return kind == engine::kinds::kLatch; }
-  bool is_semaphore() const { return kind == engine::kinds::kSemaphore; }
-  bool is_read_write() const { return kind == engine::kinds::kReadWrite; }
-  bool is_known() const { return engine::kinds::IsOurs(kind); }  // redlatch's own
+  bool is_quorum() const { return kind == internal::kinds::kQuorum; }
+  bool is_latch() const { return kind == internal::kinds::kLatch; }
+  bool is_semaphore() const { return kind == internal::kinds::kSemaphore; }
+  bool is_read_write() const { return kind == internal::kinds::kReadWrite; }
+  bool is_known() const { return internal::kinds::IsOurs(kind); }  // redlatch's own
   // Held or waited for; of a latch, that it is closed.
   bool in_use() const;
 };

@@ -17,7 +17,7 @@
 #include "src/cli/term/server.h"
 #include "src/cli/term/terminal.h"
 #include "src/cli/term/text.h"
-#include "src/engine/protocol/description.h"
+#include "src/lock/description.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {
@@ -45,7 +45,7 @@ std::string JsonOf(const LockRow& row) {
     if (!row.hold.empty()) holder.Text("hold", row.hold);
     AddProcess(row.process, holder);
     holder.Millis("remaining_ms", row.remaining);
-    holder.Bool("kept", engine::MayBeKept(row.hold));
+    holder.Bool("kept", internal::MayBeKept(row.hold));
     json.Json("holder", holder.Finish());
   }
   json.Number("waiting", row.waiting);
@@ -89,7 +89,7 @@ class List {
     ++shown_;
     const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
     std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
-    if (has_lease && engine::MayBeKept(row.hold)) holder += ", kept";
+    if (has_lease && internal::MayBeKept(row.hold)) holder += ", kept";
     if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
     Print(columns_.Line({.name = Printable(row.name),
                          .kind = row.kind.empty() ? "-" : Printable(row.kind),

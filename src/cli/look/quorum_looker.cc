@@ -119,7 +119,7 @@ absl::StatusOr<Sight> QuorumLooker::LookClosely(const std::string& name) {
 
 absl::Status QuorumLooker::Break(const Sight& seen) {
   LockRow row = seen.row;
-  row.kind = engine::kinds::kQuorum;
+  row.kind = internal::kinds::kQuorum;
   const std::vector<absl::Status> outcomes = servers_.Look([&](size_t i, Server& server) {
     const SaidByServer& said = seen.servers[i];
     return said.hold.empty() ? said.failure : cli::Break(server, row);

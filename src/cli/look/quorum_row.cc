@@ -6,13 +6,13 @@
 #include <string>
 
 #include "src/base/majority.h"
-#include "src/engine/protocol/description.h"
-#include "src/engine/protocol/kinds.h"
+#include "src/lock/description.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch::cli {
 namespace {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 
 using Leases = std::vector<absl::Duration>;
 
@@ -20,7 +20,7 @@ using Leases = std::vector<absl::Duration>;
 
 bool MayBeOfQuorum(const LockRow& row) {
   if (row.type == "none") return row.kind.empty() || row.is_quorum();
-  return row.is_quorum() || (row.kind == kinds::kSimple && engine::ClientOf(row.hold).empty());
+  return row.is_quorum() || (row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty());
 }
 
 LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t unknown) {

@@ -13,21 +13,21 @@
 #include "src/cli/look/lock_keys.h"
 #include "src/cli/look/processes.h"
 #include "src/cli/term/text.h"
-#include "src/engine/protocol/description.h"
-#include "src/engine/protocol/key_set.h"
+#include "src/lock/description.h"
+#include "src/lock/key_set.h"
 #include "src/redis/url/quorum_url.h"
 
 namespace redlatch::cli {
 namespace {
 
-namespace kinds = engine::kinds;
+namespace kinds = internal::kinds;
 using redis::Reply;
 
 constexpr std::string_view kMostWaiters = "99";  // as an index: a hundred
 
 // kInvalidArgument if no lock can have that name; a key of another lock is told from it.
 absl::Status CheckName(const std::string& name) {
-  absl::Status bad = engine::CheckMainKey(name);
+  absl::Status bad = internal::CheckMainKey(name);
   const LockKey key = ReadLockKey(name);
   if (bad.ok() || key.name.empty()) return bad;
   return absl::InvalidArgumentError(absl::StrCat("\"", Printable(name),
@@ -47,7 +47,7 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   };
   const auto add_queue = [&](std::string_view kind) {
     const std::string suffix = QueueSuffix(kind);
-    add(engine::AuxiliaryKey(name, suffix), kQueue, suffix);
+    add(internal::AuxiliaryKey(name, suffix), kQueue, suffix);
   };
   std::string kind;
   Questions about_kind;
@@ -55,7 +55,7 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
                  [&kind](const Reply& reply) { kind = KindIn(reply.text); });
   if (absl::Status asked = about_kind.Ask(server); !asked.ok()) return asked;
   add(name, kMain);
-  for (const auto& [suffix, part] : kPartSuffixes) add(engine::AuxiliaryKey(name, suffix), part);
+  for (const auto& [suffix, part] : kPartSuffixes) add(internal::AuxiliaryKey(name, suffix), part);
   for (const std::string_view each : kinds::kAll) add_queue(each);
   if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
   if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
@@ -113,7 +113,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   Questions queue;
   if (!lock.queues.empty()) {
     queue.Add(
-        {"ZRANGE", engine::AuxiliaryKey(row.name, lock.queues.back()), "0", kMostWaiters,
+        {"ZRANGE", internal::AuxiliaryKey(row.name, lock.queues.back()), "0", kMostWaiters,
          "WITHSCORES"},
         [&info, now_us](const Reply& reply) {
           for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
@@ -137,7 +137,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
 bool MayBeData(const LockRow& row, uint8_t parts) {
   if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
   if (row.type != "string") return row.kind.empty();
-  return engine::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
+  return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
 // A replica, a user who may only read, or a slot of a cluster that is on the move: the keys tell
@@ -236,7 +236,7 @@ std::string LineOf(const LockInfo::Party& party, const Sight& sight) {
     absl::StrAppend(&line, ", owner ", Printable(party.owner.substr(5)));
   }
   const bool holds = party.remaining > absl::ZeroDuration();
-  if (holds && engine::MayBeKept(party.hold)) line += ", kept";
+  if (holds && internal::MayBeKept(party.hold)) line += ", kept";
   if (party.since != absl::InfinitePast()) {
     absl::StrAppend(&line, ", since ",
                     absl::FormatTime("%Y-%m-%d %H:%M:%S", party.since, absl::LocalTimeZone()), " (",

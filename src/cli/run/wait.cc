@@ -16,7 +16,7 @@
 #include "src/cli/run/family.h"
 #include "src/cli/term/outcome.h"
 #include "src/cli/term/text.h"
-#include "src/engine/protocol/description.h"
+#include "src/lock/description.h"
 
 namespace redlatch::cli {
 namespace {
@@ -75,7 +75,7 @@ WaitReport::WaitReport(const RunOptions& options, const std::string& what, Look 
     : permits_(options.permits),
       what_(what),
       nested_(std::getenv("REDLATCH_LOCK") != nullptr),
-      self_(engine::ThisProcess("")),
+      self_(internal::ThisProcess("")),
       line_(getpgid(getppid())) {  // the front's: the keeper has a group of its own
   if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
   thread_ = std::jthread(

@@ -11,12 +11,12 @@ constexpr absl::Duration kDeafPatience = absl::Seconds(30);
 
 class DeafEvents : public Observer {
  public:
-  void OnDeaf(std::string_view server, std::string_view why) override {
+  void OnUnsubscribed(std::string_view server, std::string_view why) override {
     EXPECT_FALSE(server.empty());
     EXPECT_NE(why.find("several servers"), std::string_view::npos) << why;
     ++deaf;
   }
-  void OnHearsAgain(std::string_view) override { ++hears; }
+  void OnResubscribed(std::string_view) override { ++hears; }
 
   std::atomic<int> deaf = 0;
   std::atomic<int> hears = 0;

@@ -3,9 +3,9 @@
 
 #include "absl/strings/string_view.h"
 #include "lua/scripts.h"
-#include "src/engine/protocol/description.h"
-#include "src/engine/runtime/core.h"
-#include "src/engine/runtime/lock_session.h"
+#include "src/lock/client_core.h"
+#include "src/lock/description.h"
+#include "src/lock/lock_handle.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -27,7 +27,7 @@ class ClientDescription : public ::testing::Test {
     const std::vector<std::string> keys = Keys();
     EXPECT_THAT(keys, SizeIs(1));
     return keys.empty() ? std::nullopt
-                        : engine::ReadDescription(server_->Text({"GET", keys.front()}));
+                        : internal::ReadDescription(server_->Text({"GET", keys.front()}));
   }
   // From here on for who connects as "alice".
   absl::StatusOr<Client> ConnectAs(const std::string& rules) const {
@@ -157,31 +157,31 @@ TEST_F(ClientDescription, ThatSomebodyElseWroteIsIgnoredWhereItIsNone) {
 // Here the clock is a faster one.
 class DescriptionRefresh : public ClientDescription {
  protected:
-  std::shared_ptr<engine::Core> NewCore() const {
+  std::shared_ptr<internal::ClientCore> NewCore() const {
     const auto url = redis::ParseUrl(server_->url());
     EXPECT_TRUE(url.ok()) << url.status();
-    auto core = engine::Core::Make(
+    auto core = internal::ClientCore::Make(
         *url, ClientOptions(), {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
     std::vector<std::string> warnings;
     EXPECT_TRUE(core->deployment().Connect(base::Now() + kPatience, warnings).ok());
     return core;
   }
-  static std::shared_ptr<engine::LockSession> NewSession(
-      const std::shared_ptr<engine::Core>& core) {
+  static std::shared_ptr<internal::LockHandle> NewSession(
+      const std::shared_ptr<internal::ClientCore>& core) {
     auto session =
-        engine::LockSession::Attach(core, "job", {},
-                                    {.scripts = {.acquire = lua::kSimpleAcquire,
-                                                 .release = lua::kSimpleRelease,
-                                                 .renew = lua::kSimpleRenew,
-                                                 .cancel = lua::kSimpleCancel,
-                                                 .inspect = lua::kSimpleInspect,
-                                                 .force_release = lua::kSimpleForceRelease},
-                                     .traits = {.kind = "simple"},
-                                     .keys = engine::KeyNames("simple")});
+        internal::LockHandle::Attach(core, "job", {},
+                                     {.scripts = {.acquire = lua::kSimpleAcquire,
+                                                  .release = lua::kSimpleRelease,
+                                                  .renew = lua::kSimpleRenew,
+                                                  .cancel = lua::kSimpleCancel,
+                                                  .inspect = lua::kSimpleInspect,
+                                                  .force_release = lua::kSimpleForceRelease},
+                                      .traits = {.kind = "simple"},
+                                      .keys = internal::KeyNames("simple")});
     EXPECT_TRUE(session.ok()) << session.status();
     return *session;
   }
-  static engine::Want WantOf(engine::Terms terms) {
+  static internal::Want WantOf(internal::Terms terms) {
     return {.terms = terms, .options = std::make_shared<LockOptions>()};
   }
   // Nothing else brings it back: no lease is due for hours.

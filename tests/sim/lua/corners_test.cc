@@ -1,6 +1,6 @@
 // Rare states that a script meets: a lock that was taken while a forced release goes on, records
 // that end before their key, a token that is too large.
-#include "src/engine/protocol/plan.h"
+#include "src/lock/lock_type.h"
 #include "tests/sim/lua/contract/fixture.h"
 #include "tests/sim/lua/multi/fixture.h"
 #include "tests/sim/lua/read_write/fixture.h"
@@ -35,8 +35,8 @@ TEST_P(KeptLock, GivesNoMoreTokensToAClientThatKnowsFewerThanItHad) {
 
 // Nothing is granted for 4 s after the server has become another.
 LockKind QuarantinedKind() {
-  static const engine::Plan plan = [] {
-    engine::Plan made;
+  static const internal::LockType plan = [] {
+    internal::LockType made;
     made.scripts = SimpleKind().scripts;
     return Quarantined(std::move(made));
   }();

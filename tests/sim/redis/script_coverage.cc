@@ -37,7 +37,7 @@ const lua::Piece* FindPiece(std::string_view name) {
   return nullptr;
 }
 
-// As the library assembles them: src/engine/protocol/plan.cc.
+// As the library assembles them: src/lock/lock_type.cc.
 void Append(const lua::Piece& piece, std::vector<std::string_view>& included, Assembled& out) {
   int number = 0;
   for (const absl::string_view line :

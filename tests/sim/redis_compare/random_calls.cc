@@ -4,7 +4,7 @@
 
 #include "lua/scripts.h"
 #include "src/base/sha1.h"
-#include "src/engine/protocol/plan.h"
+#include "src/lock/lock_type.h"
 #include "tests/support/lock_keys.h"
 
 namespace redlatch::sim {
@@ -79,7 +79,7 @@ const LuaScript& Named(std::string_view name) {
 
 // A script of the lock as it is if the URL asks for a quarantine.
 LuaScript Quarantined(const LuaScript& script, const char* piece) {
-  const auto first = engine::Assemble(absl::StrCat("-- include: ", piece, "\n"));
+  const auto first = internal::Assemble(absl::StrCat("-- include: ", piece, "\n"));
   auto* const body = new std::string(absl::StrCat(*first, std::string(script.body)));
   auto* const name = new std::string("quarantined/" + std::string(script.name));
   return {*name, *body, *new std::string(base::Sha1Hex(*body))};

@@ -9,7 +9,7 @@
 #include "redlatch/observer.h"
 #include "src/base/clock.h"
 #include "src/base/utf8.h"
-#include "src/engine/machine/tally.h"
+#include "src/lock/state/tally.h"
 #include "tests/support/testing.h"
 
 namespace redlatch {
@@ -51,11 +51,11 @@ class Exposition {
   }
 
   // Of the only sample of that name that has these labels among its own.
-  double Value(const std::string& name, const Labels& wanted = {}) const {
+  double Value(const std::string& name, const Labels& recalled = {}) const {
     std::vector<double> found;
     for (const auto& [id, value] : samples) {
       if (id.first == name &&
-          std::includes(id.second.begin(), id.second.end(), wanted.begin(), wanted.end())) {
+          std::includes(id.second.begin(), id.second.end(), recalled.begin(), recalled.end())) {
         found.push_back(value);
       }
     }
@@ -300,7 +300,7 @@ TEST(PrometheusText, ReaderComplainsOfWhatIsNotOfTheFormat) {
 constexpr int kLast = DurationHistogram::kBuckets - 1;
 
 DurationHistogram Of(std::initializer_list<absl::Duration> durations) {
-  engine::Tally::Durations<uint16_t> counted;
+  internal::Tally::Durations<uint16_t> counted;
   const base::Instant from = base::Instant::FromNanos(int64_t{1} << 40);
   for (const absl::Duration each : durations) counted.Add(from, from + each);
   DurationHistogram histogram;
@@ -349,7 +349,7 @@ TEST(DurationHistogram, SumAndMeanAreExact) {
 }
 
 TEST(DurationHistogram, BucketsCountFurtherThanTheirNumbersReach) {
-  engine::Tally::Durations<uint8_t> counted;
+  internal::Tally::Durations<uint8_t> counted;
   const base::Instant from;
   for (int i = 0; i < 1000; ++i) counted.Add(from, from + absl::Microseconds(3));
   for (int i = 0; i < 256; ++i) counted.Add(from, from + absl::Hours(1));

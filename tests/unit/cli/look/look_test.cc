@@ -2,7 +2,7 @@
 #include "src/cli/look/lock_keys.h"
 #include "src/cli/look/quorum_row.h"
 #include "src/cli/term/text.h"
-#include "tests/unit/engine/protocol/random_names.h"
+#include "tests/unit/lock/random_names.h"
 
 namespace redlatch::cli {
 namespace {
@@ -92,14 +92,14 @@ TEST(RowOfQuorumTest, OtherKindsAreNone) {
 }
 
 TEST(LockKeys, EveryKeyOfALockTellsItsName) {
-  for (const std::string& main : engine::RandomMainKeys(5'000, 7)) {
+  for (const std::string& main : internal::RandomMainKeys(5'000, 7)) {
     EXPECT_EQ(ReadLockKey(main).name, main);
     EXPECT_EQ(ReadLockKey(main).part, kMain);
-    for (const engine::KeyNames& names : engine::AllKeyNames()) {
-      for (const std::string& key : engine::OtherKeysOf(main, names)) {
+    for (const internal::KeyNames& names : internal::AllKeyNames()) {
+      for (const std::string& key : internal::OtherKeysOf(main, names)) {
         const LockKey of = ReadLockKey(key);
         ASSERT_EQ(of.name, main) << key;
-        ASSERT_EQ(engine::AuxiliaryKey(main, of.suffix), key);
+        ASSERT_EQ(internal::AuxiliaryKey(main, of.suffix), key);
         ASSERT_NE(of.part, kMain) << key;
       }
     }

@@ -1,0 +1,25 @@
+// What is said to people about one lock of a client.
+#ifndef REDLATCH_SRC_LOCK_ABOUT_H_
+#define REDLATCH_SRC_LOCK_ABOUT_H_
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "src/lock/client_core.h"
+#include "src/lock/entry.h"
+#include "src/lock/state/effects.h"
+
+namespace redlatch::internal {
+
+// The status, with the name of the lock and its server; if memory is lacking, its code alone.
+absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
+                   absl::string_view message, absl::string_view more = "") noexcept;
+inline absl::Status About(ClientCore& core, const Entry& entry, const absl::Status& status) {
+  return About(core, entry, status.code(), status.message());
+}
+
+// What a release came to.
+absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept;
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_ABOUT_H_

@@ -1,0 +1,70 @@
+#ifndef REDLATCH_SRC_LOCK_ASYNC_RUN_H_
+#define REDLATCH_SRC_LOCK_ASYNC_RUN_H_
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "absl/functional/any_invocable.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/random.h"
+#include "src/lock/async_script.h"
+#include "src/lock/event_driver.h"
+
+namespace redlatch::internal {
+
+// A script that is not part of a grant, repeated until it is answered: LockSession::Run() in steps.
+// Another thread waits for the server.
+class AsyncRun final : public AsyncTask {
+ public:
+  struct Call {
+    const void* object;  // by which it was begun
+    std::stop_token stop;
+    base::Instant until;
+    std::function<AsyncReplyPtr(AsyncTask&)> attempt;
+    // The library's own; gets the result in the completion phase. It may keep the client alive.
+    absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&> then;
+  };
+  AsyncRun(EventDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}
+
+  const void* object() const override { return call_.object; }
+  std::stop_token stop() const override { return call_.stop; }
+
+ private:
+  bool Step(unsigned events, base::Instant now) override;
+  base::Instant due() const override;
+  bool End(absl::StatusOr<redis::Reply> reply);
+
+  EventDriver& driver_;
+  Call call_;
+  base::Instant try_at_;
+  base::Backoff backoff_{absl::Milliseconds(10), absl::Milliseconds(500)};
+  AsyncReplyPtr reply_;  // while it is on its way
+};
+
+// A completion of the library's own, at that time, or where the client ends before.
+class AsyncTimer final : public AsyncTask {
+ public:
+  AsyncTimer(EventDriver& driver, base::Instant at, EventDriver::Completion completion)
+      : driver_(driver), at_(at), completion_(std::move(completion)) {}
+
+ private:
+  bool Step(unsigned events, base::Instant now) override {
+    if ((events & (kEnding | kOver)) == 0 && now < at_) return true;
+    driver_.Complete(std::move(completion_), EventDriver::Whose::kOwn);
+    return false;
+  }
+  base::Instant due() const override { return at_; }
+
+  EventDriver& driver_;
+  const base::Instant at_;
+  EventDriver::Completion completion_;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_ASYNC_RUN_H_

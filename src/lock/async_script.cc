@@ -1,0 +1,175 @@
+#include "src/lock/async_script.h"
+
+#include <utility>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
+#include "src/lock/client_core.h"
+#include "src/lock/script_codec.h"
+#include "src/redis/link/scripts.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::internal {
+namespace {
+
+constexpr absl::Duration kFirstRetry = absl::Milliseconds(2);
+constexpr absl::Duration kLongestRetry = absl::Milliseconds(100);
+// Between two looks for a connection: whoever was refused one comes after the others.
+constexpr absl::Duration kUnreachable = absl::Milliseconds(20);
+// A round that ends with its script's time says why; one that has not begun by then does not.
+constexpr absl::Duration kRoundsGrace = absl::Milliseconds(5);
+
+}  // namespace
+
+AsyncReply::AsyncReply(EventDriver& its_driver, AsyncTask& task)
+    : driver(its_driver.shared_from_this()), task_(&task) {}
+
+void AsyncReply::Arrive() {
+  AsyncTask* task = nullptr;
+  {
+    const base::MutexLock lock(driver->mu_);
+    arrived_ = true;
+    if (in_flight != nullptr) --*in_flight;
+    task = task_;
+    task != nullptr ? driver->PushHeld(*task, AsyncTask::kAnswered) : driver->Signal();
+  }
+  if (task == nullptr) delete this;
+}
+
+void AsyncReply::Abandon(AsyncReply* letter) {
+  {
+    const base::MutexLock lock(letter->driver->mu_);
+    letter->task_ = nullptr;
+    if (!letter->arrived_) return;
+  }
+  delete letter;
+}
+
+bool AsyncReply::HasArrived() {
+  const base::MutexLock lock(driver->mu_);
+  return arrived_;
+}
+
+AsyncScript::AsyncScript(EventDriver& driver, AsyncTask& task, Entry& entry, Request request,
+                         base::Instant until)
+    : driver_(driver),
+      task_(task),
+      entry_(entry),
+      request_(std::move(request)),
+      until_(until),
+      backoff_(kFirstRetry, kLongestRetry) {
+  driver_.core().MakeReady(entry_, request_);
+}
+
+base::Instant AsyncScript::due() const {
+  if (reply_ == nullptr) return std::min(until_, try_at_);
+  return in_a_round_ ? until_ + kRoundsGrace : until_;
+}
+
+bool AsyncScript::Wanted() {
+  const base::MutexLock lock(entry_.mu);
+  return entry_.state->IsWanted(request_);
+}
+
+Result AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
+  return driver_.core().Hear(entry_, request_, reply);
+}
+
+std::optional<Result> AsyncScript::Step(base::Instant now) {
+  if (reply_ != nullptr && reply_->HasArrived()) {
+    driver_.silent_ = false;
+    absl::StatusOr<redis::Reply> reply = std::move(reply_->answers[1]);
+    reply_.reset();
+    in_a_round_ = false;
+    return TakeReply(std::move(reply), now);
+  }
+  if (reply_ == nullptr) return try_at_ <= now || until_ <= now ? Try(now) : std::nullopt;
+  if (now < due()) return std::nullopt;
+  driver_.stalled_ = driver_.silent_ = true;
+  reply_.reset();
+  return End(redis::MarkMayHaveExecuted(absl::UnavailableError(
+      absl::StrCat(driver_.core().server(entry_.keys.main()),
+                   " did not answer in time (the command was sent and may have been executed)"))));
+}
+
+std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
+                                             base::Instant now) {
+  const bool unknown = reply.ok() && reply->is_error() &&
+                       redis::ClassifyError(reply->text) == redis::ErrorCode::kNoScript;
+  const std::string server = driver_.core().server(entry_.keys.main());
+  reply = unknown && !by_text_ ? redis::NoTimeForText(server)
+                               : redis::Unrepeated(std::move(reply), server);
+  if (reply.ok() || until_ <= now || driver_.core().is_quorum()) return End(reply);
+  if (unknown && !by_text_) {
+    by_text_ = true;
+  } else if (redis::RedirectOf(reply.status())) {
+    if (!Wanted()) return End(reply);
+    RunInARound();
+    return std::nullopt;
+  } else if (redis::RefusedForNow(reply.status())) {
+    try_at_ = now + backoff_.Next();
+  } else if (absl::IsUnavailable(reply.status()) && redis::NotSent(reply.status())) {
+    try_at_ = now;  // its connection went before it was written
+  } else {
+    return End(reply);
+  }
+  if (!Wanted()) return End(reply);
+  why_not_ = redis::MarkNotSent(std::move(reply).status());
+  return try_at_ <= now ? Try(now) : std::nullopt;
+}
+
+std::optional<Result> AsyncScript::Try(base::Instant now) {
+  ClientCore& core = driver_.core();
+  if (until_ <= now) {
+    if (why_not_.ok()) {
+      why_not_ = absl::UnavailableError(absl::StrCat("the command could not be sent to ",
+                                                     core.server(entry_.keys.main()), " in time"));
+    }
+    return End(why_not_);
+  }
+  if (core.is_quorum()) {
+    RunInARound();
+    return std::nullopt;
+  }
+  reply_ = AsyncReplyPtr(new AsyncReply(driver_, task_));
+  AsyncReply* const letter = reply_.get();
+  const auto* const release = std::get_if<ReleaseRequest>(&request_.what);
+  letter->exchange.results =
+      absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
+  letter->in_flight = task_.in_flight_;
+  letter->exchange.done = [letter] {
+    --letter->driver->in_flight_count_;
+    letter->Arrive();
+  };
+  letter->exchange.unhurried = true;
+  EncodedRequest request(core.SubjectOf(entry_), request_);
+  redis::ScriptCall call = request.call();
+  call.by_text = by_text_;
+  ++driver_.in_flight_count_;
+  ++*letter->in_flight;
+  absl::Status sent = core.deployment().Post(call, letter->exchange);
+  if (sent.ok()) return std::nullopt;
+  --driver_.in_flight_count_;
+  --*letter->in_flight;
+  delete reply_.release();  // it was never on its way
+  if (!absl::IsUnavailable(sent)) return End(redis::MarkNotSent(std::move(sent)));
+  why_not_ = core.in_forked_child() ? sent : driver_.Reach(entry_.keys.main(), now);
+  if (why_not_.ok()) {
+    try_at_ = now;
+    why_not_ = std::move(sent);
+  } else if (absl::IsUnavailable(why_not_)) {
+    try_at_ = base::Now() + kUnreachable;
+  } else {
+    return End(redis::MarkNotSent(why_not_));
+  }
+  return std::nullopt;
+}
+
+void AsyncScript::RunInARound() {
+  in_a_round_ = true;
+  EncodedRequest request(driver_.core().SubjectOf(entry_), request_);
+  reply_ = driver_.RunInARound(task_, entry_, std::move(request), until_);
+}
+
+}  // namespace redlatch::internal

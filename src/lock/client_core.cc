@@ -1,0 +1,462 @@
+#include "src/lock/client_core.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/types/span.h"
+#include "lua/scripts.h"
+#include "src/base/short_text.h"
+#include "src/base/status.h"
+#include "src/lock/about.h"
+#include "src/lock/description.h"
+#include "src/lock/key_set.h"
+#include "src/lock/kinds.h"
+#include "src/quorum/quorum.h"
+#include "src/redis/deployment/cluster.h"
+#include "src/redis/deployment/single_server.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::internal {
+
+ClientCore::Inside::Inside(ClientCore& owner)
+    : core(owner),
+      machines(
+          {.tells = owner.observed(),
+           .unreachable_after = owner.options_.unreachable_after,
+           .numbers = &owner.numbers_},
+          static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
+          owner.url_.quarantine > absl::ZeroDuration(),
+          [this](size_t entries) {
+            renewer.MakeRoom(entries);
+            notifier.MakeRoom(entries);
+          },
+          [this](Entry& entry) {
+            renewer.Remove(entry);
+            notifier.Remove(entry);
+          }),
+      acked(owner),
+      renewer(owner, owner.pace_.refresh),
+      notifier(owner) {}
+
+ClientCore::Inside::~Inside() {
+  const base::Instant until = base::Now() + core.command_timeout();
+  core.async_->Stop(until);
+  renewer.Stop(until);
+  core.outbox_.Flush(until);  // if there was no thread to do that
+  acked.Stop();
+  notifier.Stop();
+  core.outbox_.Close();
+}
+
+ClientCore::ClientCore(redis::Url url, ClientOptions options, DescriptionPace pace,
+                       std::string url_problem)
+    : url_(std::move(url)),
+      url_problem_(std::move(url_problem)),
+      options_(std::move(options)),
+      observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
+      identity_(NewIdentity()),
+      async_(std::make_shared<EventDriver>(*this)),
+      pace_(pace),
+      description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
+                                   pace_.lifetime)),
+      deployment_(MakeDeployment()),
+      server_(deployment_->server({})),
+      farewell_(*deployment_, identity_.client),
+      inside_(std::make_unique<Inside>(*this)) {}
+
+ClientCore::~ClientCore() { deployment_->Stop(); }
+
+// In a forked child, in place of destruction.
+void ClientCore::Abandon() { deployment_.reset(); }
+
+std::shared_ptr<ClientCore> ClientCore::Make(redis::Url url, ClientOptions options,
+                                             DescriptionPace pace, std::string url_problem) {
+  return {new ClientCore(std::move(url), std::move(options), pace, std::move(url_problem)),
+          [](ClientCore* core) {
+            // Whatever goes last: a client, a lock, a lease.
+            if (core->in_forked_child()) return core->Abandon();
+            delete core;
+          }};
+}
+
+std::shared_ptr<ClientCore> ClientCore::QuorumOf(
+    const std::vector<std::shared_ptr<ClientCore>>& members) {
+  if (members.size() == 1 && members.front()->is_quorum()) return members.front();
+  std::vector<redis::Url> urls;
+  std::string name;
+  std::string problem;
+  for (const std::shared_ptr<ClientCore>& member : members) {
+    urls.push_back(member->url_);
+    absl::StrAppend(&name, member->identity_.client, " ");
+    if (member->options_.key_prefix != members.front()->options_.key_prefix) {
+      problem = "the clients of a quorum have different key prefixes; give all the same";
+    }
+  }
+  absl::StatusOr<redis::Url> url = redis::QuorumOf(std::move(urls));
+  if (!url.ok()) problem = std::string(url.status().message());
+  const auto make = [&] {
+    return Make(url.ok() ? *std::move(url) : redis::Url{.kind = redis::Url::Kind::kQuorum},
+                members.empty() ? ClientOptions() : members.front()->options_, {},
+                std::move(problem));
+  };
+  if (members.empty() || members.front()->in_forked_child()) return make();
+  return members.front()->quorums_.Of(name, make);
+}
+
+absl::Status ClientCore::Refusal() const {
+  if (!in_forked_child()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the locks at ", server(),
+                   " belong to the process that forked this one; connect again after fork()"));
+}
+
+ClientStats ClientCore::Stats() {
+  ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
+  if (in_forked_child()) return stats;
+  const redis::Deployment::Stats connections = deployment_->stats();
+  stats.connects = connections.connects;
+  stats.breaks = connections.breaks;
+  stats.reconnects = reconnects_.load(std::memory_order_relaxed);
+  stats.late = connections.late;
+  stats.locks = machines().Stats();
+  for (const LockStats& lock : stats.locks) stats.all += lock;
+  return stats;
+}
+
+Subject ClientCore::SubjectOf(const Entry& entry) const {
+  return SubjectOf(entry.keys, *entry.type, entry.owner);
+}
+
+Subject ClientCore::SubjectOf(const KeySet& keys, const LockType& type,
+                              std::string_view owner) const {
+  const bool own = owner.empty() || type.sharing.counts || !type.others.empty();
+  return {.identity = identity_,
+          .keys = keys,
+          .type = type,
+          .owner = own ? std::string_view(identity_.client) : owner,
+          .claim = round_trips_.Claim(),
+          .deployment = deployment_.get(),
+          .quarantine = url_.quarantine};
+}
+
+std::string ClientCore::ReaderName(GrantId write_grant) {
+  const uint64_t fresh = numbers_.Next();
+  if (write_grant == 0) return absl::StrCat("read:", fresh, ":", identity_.client);
+  return absl::StrCat("nest:", fresh, ":", identity_.client, ":", write_grant & ~kCacheable,
+                      IsCacheable(write_grant) ? "k" : "");
+}
+
+std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", numbers_.Next()); }
+
+absl::Status ClientCore::SeeToThreads() {
+  if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
+  if (!inside_->renewer.Ready() || !inside_->notifier.Ready()) return base::NoThread();
+  has_threads_.store(true, std::memory_order_relaxed);
+  return absl::OkStatus();
+}
+
+Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
+  return OrNoMemory([&] {
+    MakeReady(entry, request);
+    EncodedRequest encoded(SubjectOf(entry), request);
+    const auto wanted = [&] {
+      const base::MutexLock lock(entry.mu);
+      return entry.state->IsWanted(request);
+    };
+    const absl::StatusOr<redis::Reply> reply = deployment_->Run(encoded.call(), deadline, wanted);
+    return Hear(entry, request, reply);
+  });
+}
+
+bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
+                            base::Instant deadline, std::optional<Result>& result) {
+  Outbox::InFlight* letter = nullptr;
+  try {
+    MakeReady(entry, request);
+    // A server runs all that it has read before it writes anything: a bid that it reads together
+    // with the release before it delays the message to the lock's next owner. A yield is mostly
+    // enough for the server to begin, and leaves the processor to it, or to that owner.
+    std::this_thread::yield();
+    letter = outbox_.Begin(entry, request);
+  } catch (const std::bad_alloc&) {
+    letter = nullptr;
+  }
+  if (letter == nullptr) return false;
+  if (meanwhile()) {
+    outbox_.Leave(*letter);
+    return true;
+  }
+  const absl::StatusOr<redis::Reply> reply = outbox_.Finish(*letter, deadline);
+  // Whatever it was that the server did not do, Run() knows what to make of it.
+  if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return false;
+  result = OrNoMemory([&] {
+    Result its = ReadResult(request, reply);
+    NoteAnswer(entry, request, its);
+    return its;
+  });
+  return true;
+}
+
+void ClientCore::MakeReady(const Entry& entry, Request& request) {
+  Prepare(entry, request);
+  if (AcquireRequest* const acquire = request.acquire()) {
+    acquire->listen = acquire->listen || deployment_->wants_to_know(entry.keys.main());
+  }
+}
+
+Result ClientCore::Hear(const Entry& entry, const Request& request,
+                        const absl::StatusOr<redis::Reply>& reply) {
+  if (reply.ok()) round_trips_.Add(base::Now() - request.sent);
+  Result result = ReadResult(request, reply);
+  NoteAnswer(entry, request, result);
+  return result;
+}
+
+void ClientCore::Prepare(const Entry& entry, const Request& request) {
+  const AcquireRequest* const acquire = request.acquire();
+  const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
+  if (!heartbeat && !request.missed_since) return;
+  deployment_->Doubt(entry.keys.main(), request.sent, request.missed_since);
+}
+
+// Anyone who may publish can send any message. So each names the secret id of a bid or of a grant,
+// and only a grant makes this client do more than ask the server, or give back what no thread has.
+void ClientCore::OnMessage(std::string_view text) {
+  std::optional<Message> message = ReadMessage(identity_, text);
+  if (!message) return;
+  using Kind = Message::Kind;
+  NewGrant& news = message->news;
+  LockTable& machines = inside_->machines;
+  Entry* its = machines.ReferTo(message->key, news.grant);
+  // Of a lock of several names it is perhaps not the first.
+  if (its == nullptr && message->kind == Kind::kForced) its = machines.ReferTo(news.grant);
+  if (its == nullptr) return;  // it is over, or was never ours
+  if (message->kind == Kind::kWanted || message->kind == Kind::kTried) {
+    OnRecall(*its, news.grant, message->kind == Kind::kTried);
+  } else {
+    news.claim = std::min(news.claim, round_trips_.Claim());
+    Feed(*its, [&](Bidder& state, Effects& effects) {
+      if (message->kind == Kind::kGrant) return state.OnGrant(news, base::Now(), effects);
+      if (message->kind == Kind::kAskAgain) return state.OnAskAgain(news.grant, effects);
+      state.OnForced(news.grant, base::Now());
+    });
+  }
+  machines.Unrefer(*its);
+}
+
+void ClientCore::StopAll(std::string_view name, const void* object) {
+  if (in_forked_child()) return;
+  async().StopObject(object);
+  base::ShortText<256> key;  // as a destructor cannot fail
+  key.append(options_.key_prefix);
+  key.append(name);
+  machines().Visit(key.view(), [&](Entry& entry) {
+    Feed(entry,
+         [&](Bidder& state, Effects& effects) { state.StopAll(object, base::Now(), effects); });
+  });
+}
+
+void ClientCore::Expire(Entry& entry) {
+  Feed(entry, [](Bidder& state, Effects& effects) { state.Expire(base::Now(), effects); });
+  inside_->machines.Unrefer(entry);
+}
+
+void ClientCore::Describe() {
+  // Where there is no connection, the next one begins with it.
+  deployment_->Send(DescriptionKey(identity_.client), description_).IgnoreError();
+}
+
+void ClientCore::Finish(Entry& entry, Effects& effects) {
+  for (Waiter* const waiter : effects.wakes) waiter->waker->Wake(/*through=*/false);
+  for (Waiter* const waiter : effects.through) waiter->waker->Wake(/*through=*/true);
+  for (Loss& loss : effects.losses) Post(entry, std::move(loss));
+  for (Notice& notice : effects.notices) Post(entry, std::move(notice));
+}
+
+// ---- What a client reports to its user, on threads of its own.
+
+void ClientCore::TellLater(std::function<void(Observer&)> event) {
+  inside_->notifier.Post(LossNotifier::Urgency::kNotice,
+                         [observer = observer_, event = std::move(event)] {
+                           RunUsersCode("an Observer", [&] { event(*observer); });
+                         });
+}
+
+void ClientCore::TellReleasedLater(const Entry& entry, const Released& released) {
+  TellLater([lock = std::string(entry.name()), token = released.token,
+             status = StatusOf(*this, entry, released)](Observer& observer) {
+    observer.OnReleased(lock, token, status);
+  });
+}
+
+void ClientCore::TellAcquiredLater(const Entry& entry, FencingToken token, absl::Duration waited,
+                                   const absl::Status& status) {
+  TellLater([lock = std::string(entry.name()), token, waited, status](Observer& observer) {
+    status.ok() ? observer.OnAcquired(lock, token, waited)
+                : observer.OnWaitEnded(lock, waited, status);
+  });
+}
+
+void ClientCore::TellWhetherItHears(bool hears, std::string_view why) {
+  TellLater([hears, why = std::string(why), server = server()](Observer& observer) {
+    hears ? observer.OnResubscribed(server) : observer.OnUnsubscribed(server, why);
+  });
+}
+
+void ClientCore::Post(const Entry& entry, Loss loss) {
+  losses_.fetch_add(1, std::memory_order_release);
+  std::shared_ptr<HoldState> view = std::move(loss.hold.view);
+  if (view != nullptr) {
+    inside_->notifier.Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
+  }
+  LostLease lost{.lock = std::string(entry.name()),
+                 .server = server(entry.keys.main()),
+                 .token = loss.hold.token,
+                 .reason = std::move(loss.reason)};
+  inside_->notifier.Post(LossNotifier::Urgency::kCallback,
+                         [observer = observer_, options = std::move(loss.hold.options),
+                          lost = std::move(lost), view = std::move(view)] {
+                           // The thread that does it may not have come to it.
+                           if (view != nullptr) view->Fire();
+                           RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
+                           if (options->on_lost)
+                             RunUsersCode("on_lost", [&] { options->on_lost(lost); });
+                         });
+}
+
+void ClientCore::Post(const Entry& entry, Notice notice) {
+  if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
+  TellLater([lock = std::string(entry.name()), what = std::move(notice)](Observer& observer) {
+    switch (what.kind) {
+      case Notice::Kind::kRenewed:
+        return observer.OnRenewed(lock, what.token);
+      case Notice::Kind::kAtRisk:
+        return observer.OnAtRisk(lock, what.token, what.remaining, what.why);
+      case Notice::Kind::kRecovered:
+        return observer.OnRecovered(lock, what.token);
+      case Notice::Kind::kReleaseFailed:
+        return observer.OnReleaseFailed(lock, what.token, what.remaining, what.why);
+    }
+  });
+}
+
+// ---- Where a client's locks are, and what it says of its own there.
+
+namespace {
+
+// Of a mark in a cluster, which is never read: writing it is what counts.
+constexpr absl::Duration kMarkLifetime = absl::Seconds(1);
+
+std::string QuarantineMs(const redis::Url& url) {
+  return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
+}
+
+// What is sent first over each connection. A node of a quorum gets the scripts of a round: no round
+// waits to send one again with its text.
+std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description,
+                                    bool of_quorum) {
+  if (of_quorum) {
+    std::vector<redis::Command> first = {description};
+    for (const LuaScript& script :
+         {lua::kQuorumAcquire, lua::kQuorumRelease, lua::kQuorumRenew, lua::kQuorumCancel}) {
+      first.push_back(redis::Command({"SCRIPT", "LOAD", script.body}));
+    }
+    return first;
+  }
+  if (url.quarantine <= absl::ZeroDuration()) return {description};
+  return {redis::Command({"EVAL", lua::kReignBegin.body, "1", ReignKey({}), "", QuarantineMs(url)}),
+          description};
+}
+
+std::string GoneKeyAtQuorum(std::string_view main, std::string_view hold) {
+  std::string suffix = KeyNames(kinds::kQuorum).gone.append(hold);
+  std::replace(suffix.begin(), suffix.end(), ':', '.');
+  return AuxiliaryKey(main, suffix);
+}
+
+}  // namespace
+
+std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment() {
+  redis::Deployment::Events events{
+      .on_message = [this](std::string_view message) { OnMessage(message); },
+      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
+      .on_down = [this] { inside_->renewer.Unsubscribed(); },
+      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); },
+      .on_unread = [this] { async_->Nudge(); }};
+  if (url_.kind != redis::Url::Kind::kQuorum) return MakeDeployment(url_, std::move(events));
+  // All nodes' messages come to one thread.
+  const auto thread = std::make_shared<redis::ListeningThread>();
+  return std::make_unique<quorum::Quorum>(
+      quorum::Quorum::Options{
+          .name = url_.DebugString(),
+          .restart_delay = url_.restart_delay,
+          .problem = url_problem_,
+          .nodes = url_.members.size(),
+          .make =
+              [this, thread](size_t node, redis::Deployment::Events its) {
+                return MakeDeployment(url_.members[node], std::move(its), {.thread = thread});
+              },
+          .channel = [this](std::string_view tag) { return ChannelName(tag); },
+          .gone_key = [](std::string_view key,
+                         std::string_view hold) { return GoneKeyAtQuorum(key, hold); },
+          .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
+      std::move(events));
+}
+
+std::string ClientCore::ChannelName(std::string_view tag) const {
+  return absl::StrCat(std::string(kChannelPrefix), std::string(tag), identity_.client);
+}
+
+std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment(const redis::Url& url,
+                                                              redis::Deployment::Events events,
+                                                              redis::Membership node) {
+  const auto channel = [this](std::string_view tag) { return ChannelName(tag); };
+  const auto mark = [this, process = ThisProcess(options_.program),
+                     since = absl::Now()](std::string_view key) {
+    const std::string tag = deployment_->slot_tag(key);
+    return DescribeAnewCommand(tag + identity_.client, process, since,
+                               tag.empty() ? pace_.lifetime : kMarkLifetime);
+  };
+  if (url.kind == redis::Url::Kind::kCluster) {
+    return std::make_unique<redis::Cluster>(
+        url,
+        redis::Cluster::Own{.channel = channel,
+                            .description_key = DescriptionKey(identity_.client),
+                            .description = description_,
+                            .mark = mark,
+                            .reigns = {.begin = &lua::kReignBegin,
+                                       .quarantine_ms = QuarantineMs(url),
+                                       .client = identity_.client,
+                                       .key = ReignKey}},
+        std::move(events));
+  }
+  return std::make_unique<redis::SingleServer>(url, ChannelName({}),
+                                               FirstOf(url, description_, is_quorum()), mark,
+                                               std::move(events), std::move(node));
+}
+
+void ClientCore::Reconnected() {
+  const auto [concerned, reconnected] = deployment_->Realign();
+  if (reconnected) {
+    reconnects_.fetch_add(1, std::memory_order_relaxed);
+    TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
+  }
+  inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
+    if (concerned && !concerned(entry.keys.main())) return;
+    Feed(entry, [](Bidder& state, Effects&) { state.OnReconnected(base::Now()); });
+  });
+  counts_.RepeatAll(concerned);
+  releases_.RepeatAll(concerned);
+}
+
+}  // namespace redlatch::internal

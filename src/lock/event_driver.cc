@@ -1,0 +1,433 @@
+// The driver's thread, what it does in turn, and how it ends.
+#include "src/lock/event_driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+#include "src/base/thread.h"
+#include "src/lock/async_script.h"
+#include "src/lock/client_core.h"
+
+namespace redlatch::internal {
+namespace {
+
+constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
+// An attempt to connect goes on where the last one stopped: see SharedConnection.
+constexpr absl::Duration kReachFor = absl::Milliseconds(10);
+constexpr absl::Duration kReachEach = absl::Milliseconds(20);
+// So is a subscription that is asked for.
+constexpr absl::Duration kListenFor = absl::Milliseconds(5);
+constexpr absl::Duration kListenEach = absl::Milliseconds(10);
+// As long as a thread that waits for its own answer looks for it: see SharedConnectionOptions.
+constexpr absl::Duration kAskAgain = absl::Microseconds(80);
+constexpr size_t kFew = 2;
+// The server works on the first messages of a turn while the others are being written.
+constexpr size_t kSendEach = 32;
+// Scripts in flight beyond which no task begins: a server that takes 2 ms for each answers so many
+// within half of the usual command_timeout.
+constexpr size_t kMostInFlight = 256;
+
+}  // namespace
+
+EventDriver::EventDriver(ClientCore& core)
+    : core_(core), post_(core.options().post), rounds_(core) {}
+
+EventDriver::~EventDriver() = default;
+
+void EventDriver::Start() {
+  if (started_ || stopping_) return;
+  std::thread thread;
+  started_ =
+      base::TryStartThread(thread, "redlatch-async", [self = shared_from_this()] { self->Work(); });
+  if (started_) thread.detach();  // Stop() waits for it, for as long as that is wise
+}
+
+void EventDriver::Signal() {
+  if (std::exchange(polling_, false)) {
+    wake_.Signal();
+  } else {
+    changed_.SignalAll();
+  }
+}
+
+void EventDriver::Nudge() {
+  const base::MutexLock lock(mu_);
+  if (polling_) Signal();
+}
+
+bool EventDriver::Ready() {
+  const base::MutexLock lock(mu_);
+  Start();
+  return started_ || stopping_;
+}
+
+void EventDriver::Begin(std::unique_ptr<AsyncTask> task, std::string_view key) noexcept {
+  AsyncTask* const its = task.release();
+  its->in_flight_ = in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
+                                  [] { return std::make_shared<std::atomic<size_t>>(0); });
+  its->events_ = AsyncTask::kBegun;
+  its->queued_ = true;
+  // Its driver knows it only after this, so that it can be stopped while it is held back, too.
+  its->on_stop_.emplace(its->stop(), [this, its] {
+    if (!core_.in_forked_child()) Push(*its, AsyncTask::kStopped);
+  });
+  const base::MutexLock lock(mu_);
+  its->next_ = first_;
+  if (first_ != nullptr) first_->previous_ = its;
+  first_ = its;
+  inbox_.push_back(its);
+  Start();
+  Signal();
+}
+
+void EventDriver::Push(AsyncTask& task, unsigned events) noexcept {
+  const base::MutexLock lock(mu_);
+  PushHeld(task, events);
+}
+
+void EventDriver::PushHeld(AsyncTask& task, unsigned events) {
+  task.events_ = static_cast<uint8_t>(task.events_ | events);
+  if (std::exchange(task.queued_, true) && !task.held_back_) return;
+  TakeBack(task);
+  inbox_.push_back(&task);
+  Signal();
+}
+
+AsyncReplyPtr EventDriver::RunInARound(AsyncTask& task, Entry& entry, EncodedRequest request,
+                                       base::Instant until) {
+  AsyncReplyPtr letter(new AsyncReply(*this, task));
+  rounds_.Run(entry, std::move(request), until, [its = letter.get()](auto reply) {
+    its->answers[1] = std::move(reply);
+    its->Arrive();
+  });
+  return letter;
+}
+
+void EventDriver::StopObject(const void* object) {
+  const base::MutexLock lock(mu_);
+  for (AsyncTask* task = first_; task != nullptr; task = task->next_) {
+    if (task->object() == object) PushHeld(*task, AsyncTask::kStopped);
+  }
+}
+
+void EventDriver::Work() {
+  thread_id_ = std::this_thread::get_id();
+  mu_.Lock();
+  while (!settled_) {
+    if (stopping_) {
+      const base::Instant until = stop_by_;
+      mu_.Unlock();
+      Settle(until);
+      mu_.Lock();
+      settled_ = true;
+      changed_.SignalAll();
+      break;
+    }
+    mu_.Unlock();
+    TakeTurn();
+    mu_.Lock();
+    if (!completions_.empty() || !buried_.empty()) {
+      RunCompletions();
+    } else if (!HasMore()) {
+      WaitForMore();
+    }
+  }
+  RunRest();
+  ended_ = true;
+  changed_.SignalAll();
+  mu_.Unlock();
+}
+
+void EventDriver::TakeTurn() {
+  const base::Instant now = base::Now();
+  TakeInbox(now);
+  size_t stepped = 0;
+  for (const auto& [task, events] : turn_) {
+    if (++stepped % kSendEach == 0 && in_flight_count_ > 0)
+      core_.deployment().DrainAll(base::Instant());
+    if (events == AsyncTask::kBegun) --*task->in_flight_;
+    if (!task->over_) {
+      StepOf(*task, events, now);
+    } else {
+      const base::MutexLock lock(mu_);
+      buried_.emplace_back(task);
+    }
+  }
+  turn_.clear();
+  // Sends what was posted, and reads what is there.
+  if (in_flight_count_ == 0) return;
+  core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
+                                                             : base::Instant());
+}
+
+// Tasks that have only begun are held back while too many scripts are in flight at their server,
+// unless one is silent, so that all hear of that. One that is taken counts as a script until it is
+// stepped, and may send none.
+void EventDriver::TakeInbox(base::Instant now) {
+  const base::MutexLock lock(mu_);
+  for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
+    PushHeld(*due->second, AsyncTask::kTime);
+  }
+  const auto take = [&](AsyncTask* task) {
+    if (task->events_ == AsyncTask::kBegun) ++*task->in_flight_;
+    task->queued_ = false;
+    turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
+  };
+  for (auto& [server, tasks] : held_back_) {
+    while (!tasks.empty() && HasRoom(*tasks.front())) {
+      take(tasks.front());
+      TakeBack(*tasks.front());
+    }
+  }
+  std::erase_if(held_back_, [](const auto& each) { return each.second.empty(); });
+  for (AsyncTask* const task : inbox_) {
+    if (task->events_ != AsyncTask::kBegun || HasRoom(*task)) {
+      take(task);
+      continue;
+    }
+    task->held_back_ = true;
+    auto& tasks = held_back_[task->in_flight_.get()];
+    task->held_at_ = tasks.insert(tasks.end(), task);
+    SetTimer(*task, task->due());
+  }
+  inbox_.clear();
+}
+
+void EventDriver::TakeBack(AsyncTask& task) {
+  if (!std::exchange(task.held_back_, false)) return;
+  held_back_.at(task.in_flight_.get()).erase(task.held_at_);
+}
+
+bool EventDriver::HasRoom(const AsyncTask& task) const {
+  return stopping_ || silent_ || *task.in_flight_ < kMostInFlight;
+}
+
+void EventDriver::SetTimer(AsyncTask& task, base::Instant due) {
+  if (!task.timer_.is_infinite()) timers_.erase({task.timer_, &task});
+  task.timer_ = due;
+  if (!due.is_infinite()) timers_.emplace(due, &task);
+}
+
+void EventDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
+  const bool goes_on = task.Step(events, now);
+  const base::Instant due = goes_on ? task.due() : base::Instant::Infinite();
+  if (due != task.timer_) {
+    SetTimer(task, due);
+  } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
+    SetTimer(task, now + kDriversTurn);  // not in an endless loop
+  }
+  if (goes_on) return;
+  task.on_stop_.reset();
+  const base::MutexLock lock(mu_);
+  (task.previous_ == nullptr ? first_ : task.previous_->next_) = task.next_;
+  if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
+  task.over_ = true;
+  if (!task.queued_) buried_.emplace_back(&task);  // else when it is found in the inbox
+}
+
+absl::Status EventDriver::Reach(std::string_view key, base::Instant now) {
+  if (now < reach_again_) return unreachable_;
+  absl::StatusOr<redis::Reply> reply =
+      core_.deployment().Call(key, redis::Command{"PING"}, base::Now() + kReachFor);
+  if (reply.ok()) return absl::OkStatus();
+  reach_again_ = base::Now() + kReachEach;
+  unreachable_ = std::move(reply).status();
+  return unreachable_;
+}
+
+// Those that were not looked after come before those that were.
+absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
+  const base::Instant now = base::Now();
+  again = listen_again_;
+  if (now < listen_again_) return unsubscribed_;
+  absl::Status unsubscribed = core_.deployment().Listen(key, now + kListenFor, {});
+  if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
+  listen_again_ = base::Now() + kListenEach;
+  again = listen_again_ + kListenEach;
+  unsubscribed_ = std::move(unsubscribed);
+  return unsubscribed_;
+}
+
+void EventDriver::WaitForMore() {
+  const base::Instant until = timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
+  if (in_flight_count_ == 0) return changed_.WaitUntil(mu_, until);
+  const base::Instant began = base::Now();
+  // Several are answered together, the later the more of them.
+  const bool alone = in_flight_count_ <= kFew;
+  if (alone && way_.way() == base::WayToWait::kEager &&
+      LookForMore(std::min(until, began + kAskAgain))) {
+    if (inbox_.size() == 1) way_.Record(base::Now() - began);
+    return;
+  }
+  polling_ = true;
+  wake_.Open();
+  mu_.Unlock();
+  Poll(until);
+  mu_.Lock();
+  if (!std::exchange(polling_, false)) {
+    wake_.Drain();
+  } else if (const absl::Duration took = base::Now() - began; alone && took < kDriversTurn) {
+    way_.Record(took);
+  }
+}
+
+bool EventDriver::HasMore() const {
+  for (const auto& [server, tasks] : held_back_) {
+    if (!tasks.empty() && HasRoom(*tasks.front())) return true;
+  }
+  return !inbox_.empty() || !completions_.empty() || !buried_.empty() || stopping_;
+}
+
+bool EventDriver::LookForMore(base::Instant until) {
+  do {
+    mu_.Unlock();
+    core_.deployment().DrainAll(base::Instant());
+    mu_.Lock();
+    if (HasMore()) return true;
+  } while (base::Now() < until);
+  return false;
+}
+
+void EventDriver::Poll(base::Instant until) {
+  constexpr absl::Duration kLongestPoll = absl::Milliseconds(100);
+  until = std::min(until, base::Now() + kLongestPoll);
+  std::vector<redis::Transport::Polled> connections;
+  core_.deployment().BeginPollAll(connections);
+  absl::InlinedVector<pollfd, 8> fds;
+  {
+    const base::MutexLock lock(mu_);
+    fds.push_back({.fd = wake_.fd(), .events = POLLIN, .revents = 0});
+    if (wake_.fd() < 0) until = std::min(until, base::Now() + kDriversTurn);
+  }
+  for (const redis::Transport::Polled& each : connections) {
+    until = std::min(until, each.until);
+    if (each.already.readable) return;
+    fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
+  }
+  base::Poll(fds.data(), fds.size(), until);
+}
+
+void EventDriver::Complete(Completion completion, Whose whose) noexcept {
+  if (core_.in_forked_child()) {
+    // Nothing of this client's is to be touched there, and its thread is none.
+    auto shared = std::make_shared<Completion>(std::move(completion));
+    const auto run = [self = shared_from_this(), shared] {
+      self->Run(std::move(*shared), Whose::kUsers);
+    };
+    if (post_) return run();
+    return base::RunApart("redlatch-async", run);
+  }
+  if (!Ready()) return Run(std::move(completion), whose);
+  const base::MutexLock lock(mu_);
+  completions_.emplace_back(std::move(completion), whose);
+  Signal();
+}
+
+void EventDriver::RunCompletions() {
+  auto completions = std::exchange(completions_, {});
+  auto buried = std::exchange(buried_, {});
+  completing_ = true;
+  changed_.SignalAll();
+  mu_.Unlock();
+  for (auto& [completion, whose] : completions) Run(std::move(completion), whose);
+  completions.clear();
+  buried.clear();  // what a user's options hold on to goes with them
+  mu_.Lock();
+  completing_ = false;
+}
+
+void EventDriver::Run(Completion completion, Whose whose) {
+  if (!post_ || whose == Whose::kOwn) {
+    return RunUsersCode("a callback", [&] { std::move(completion)(); });
+  }
+  // It may be copied there, and is run once.
+  auto shared = std::make_shared<Completion>(std::move(completion));
+  RunUsersCode("ClientOptions::post", [&] {
+    post_([shared] {
+      Completion its = std::exchange(*shared, nullptr);
+      if (its) RunUsersCode("a callback", [&] { std::move(its)(); });
+    });
+  });
+}
+
+// ---- How a driver ends: by its own thread or, while that runs completions, by the one that stops
+// it.
+
+namespace {
+
+constexpr absl::Duration kStopTurn = absl::Milliseconds(1);
+constexpr absl::Duration kStopPatience = absl::Seconds(1);  // for completions
+
+}  // namespace
+
+void EventDriver::Stop(base::Instant until) {
+  mu_.Lock();
+  stopping_ = true;
+  stop_by_ = until;
+  Signal();
+  changed_.SignalAll();
+  while (started_ && !settled_ && !completing_) changed_.Wait(mu_);
+  if (!settled_) {
+    settled_ = settling_ = true;
+    mu_.Unlock();
+    Settle(until);
+    mu_.Lock();
+    settling_ = false;
+    changed_.SignalAll();
+  }
+  mu_.Unlock();
+  rounds_.Stop();  // their answers are no longer waited for
+  mu_.Lock();
+  if (!started_) {  // there was no thread to be had, or no need of one
+    RunRest();
+    ended_ = true;
+  }
+  const base::Instant end = base::Now() + kStopPatience;
+  while (!ended_ && !OnItsThread() && base::Now() < end) changed_.WaitUntil(mu_, end);
+  mu_.Unlock();
+}
+
+// Nothing of the core's is left.
+void EventDriver::RunRest() {
+  for (;;) {
+    if (!completions_.empty() || !buried_.empty()) {
+      RunCompletions();
+    } else if (settling_) {
+      changed_.Wait(mu_);
+    } else {
+      return;
+    }
+  }
+}
+
+void EventDriver::StepAll(unsigned events) {
+  std::vector<AsyncTask*> all;
+  {
+    const base::MutexLock lock(mu_);
+    for (AsyncTask* task = first_; task != nullptr; task = task->next_) all.push_back(task);
+  }
+  // In the order in which they came.
+  for (auto task = all.rbegin(); task != all.rend(); ++task) StepOf(**task, events, base::Now());
+}
+
+void EventDriver::Settle(base::Instant until) {
+  TakeTurn();
+  StepAll(AsyncTask::kEnding);
+  for (;;) {
+    TakeTurn();
+    {
+      const base::MutexLock lock(mu_);
+      if (first_ == nullptr || until <= base::Now()) break;
+      if (!inbox_.empty()) continue;
+    }
+    // Where another thread reads, that brings the answers.
+    if (in_flight_count_ == 0 || !core_.deployment().DrainAll(base::Now() + kStopTurn)) {
+      base::Parker().ParkUntil(base::Now() + kStopTurn);
+    }
+  }
+  StepAll(AsyncTask::kOver);
+  TakeTurn();  // what is over and in the inbox
+}
+
+}  // namespace redlatch::internal

@@ -1,0 +1,173 @@
+#include "src/lock/loss_notifier.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "src/base/thread.h"
+#include "src/lock/client_core.h"
+
+namespace redlatch::internal {
+namespace {
+
+constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr absl::Duration kBetweenLooks = absl::Milliseconds(10);
+// Beyond so many that wait, notices are dropped: their observer does not keep up.
+constexpr size_t kMostWaiting = 10000;
+
+// Whose user's code this thread runs.
+thread_local const void* running_for = nullptr;
+
+}  // namespace
+
+struct LossNotifier::State {
+  explicit State(ClientCore& owner) : core(owner) {}
+
+  struct Lane {  // what is run in turn
+    // How long the latest has to itself; then the next one runs beside it.
+    const absl::Duration to_itself;
+    const int most;  // that run at the same time, where a user's code does not return
+    std::deque<std::function<void()>> waiting = {};
+    int running = 0;
+    uint64_t latest = 0;  // counts those that began
+    bool latest_runs = false;
+    base::Instant latest_began = {};
+
+    bool open() const { return !waiting.empty() && running < most; }
+    // When the first that waits may run.
+    base::Instant Due() const {
+      if (!open()) return base::Instant::Infinite();
+      return latest_runs ? latest_began + to_itself : base::Instant();
+    }
+  };
+
+  Lane& Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return stop_tokens.open() ? stop_tokens : callbacks;
+  }
+  int running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    return stop_tokens.running + callbacks.running;
+  }
+
+  // A thread, if all there are run a user's code.
+  void SeeToALeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+    if (threads > running() || stopping) return;
+    std::thread thread;
+    // If none can be started, the existing ones do what they can.
+    if (!base::TryStartThread(thread, "redlatch-notify", [self] { Work(self); })) return;
+    thread.detach();
+    ++threads;
+  }
+
+  ClientCore& core;
+  base::Mutex mu;
+  base::CondVar changed;  // for the one that leads, and Stop()
+  base::CondVar led_by_none;
+  TimerHeap timers ABSL_GUARDED_BY(mu);
+  // Many, and soon: as long as one has not begun, not even a thread that polls is told.
+  Lane stop_tokens ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(1), .most = 64};
+  Lane callbacks ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(10), .most = 8};
+  int threads ABSL_GUARDED_BY(mu) = 0;
+  bool stood_by ABSL_GUARDED_BY(mu) = false;  // a thread waits to lead
+  bool led ABSL_GUARDED_BY(mu) = false;
+  bool stopping ABSL_GUARDED_BY(mu) = false;
+};
+
+LossNotifier::LossNotifier(ClientCore& core) : state_(std::make_shared<State>(core)) {}
+
+void LossNotifier::Stop() {
+  const base::MutexLock lock(state_->mu);
+  state_->stopping = true;
+  state_->changed.SignalAll();
+  state_->led_by_none.SignalAll();
+  const base::Instant until = base::Now() + kPatience;
+  // The user's code may have dropped the last handle of the client, and wait for this.
+  const int own = running_for == state_.get() ? 1 : 0;
+  while (state_->threads > state_->running() || (state_->running() > own && base::Now() < until)) {
+    state_->changed.WaitUntil(state_->mu, base::Now() + kBetweenLooks);
+  }
+}
+
+bool LossNotifier::Ready() {
+  const base::MutexLock lock(state_->mu);
+  state_->SeeToALeader(state_);
+  return state_->threads > 0 || state_->stopping;
+}
+
+void LossNotifier::Watch(Entry& entry, base::Instant moment) {
+  const base::MutexLock lock(state_->mu);
+  state_->SeeToALeader(state_);
+  if (state_->timers.SetEarlier(entry.expiry_timer, moment)) state_->changed.SignalAll();
+}
+
+void LossNotifier::MakeRoom(size_t entries) {
+  const base::MutexLock lock(state_->mu);
+  state_->timers.MakeRoom(entries);
+}
+
+void LossNotifier::Remove(Entry& entry) {
+  const base::MutexLock lock(state_->mu);
+  state_->timers.Remove(entry.expiry_timer);
+}
+
+void LossNotifier::Post(Urgency urgency, std::function<void()> code) {
+  const base::MutexLock lock(state_->mu);
+  state_->SeeToALeader(state_);
+  State::Lane& lane = urgency == Urgency::kStopToken ? state_->stop_tokens : state_->callbacks;
+  if (urgency == Urgency::kNotice && lane.waiting.size() >= kMostWaiting) return;
+  lane.waiting.push_back(std::move(code));
+  state_->changed.SignalAll();
+}
+
+void LossNotifier::Work(const std::shared_ptr<State>& shared) {
+  State& state = *shared;
+  state.mu.Lock();
+  while (!state.stopping) {
+    if (state.led) {
+      if (state.stood_by) break;  // one is enough
+      state.stood_by = true;
+      state.led_by_none.Wait(state.mu);
+      state.stood_by = false;
+      continue;
+    }
+    const base::Instant now = base::Now();
+    if (Entry* const entry = state.timers.PopDue(now)) {
+      LockTable::Refer(*entry);
+      state.led = true;
+      state.mu.Unlock();
+      state.core.Expire(*entry);
+      state.mu.Lock();
+      state.led = false;
+      continue;
+    }
+    State::Lane& lane = state.Next();
+    if (const base::Instant due = lane.Due(); now < due) {
+      state.led = true;
+      state.changed.WaitUntil(state.mu, std::min(state.timers.next(), due));
+      state.led = false;
+      continue;
+    }
+    std::function<void()> code = std::move(lane.waiting.front());
+    lane.waiting.pop_front();
+    ++lane.running;
+    lane.latest_runs = true;
+    lane.latest_began = now;
+    const uint64_t number = ++lane.latest;
+    state.SeeToALeader(shared);
+    state.led_by_none.SignalOne();
+    state.mu.Unlock();
+    running_for = &state;
+    code();
+    code = nullptr;
+    running_for = nullptr;
+    state.mu.Lock();
+    --lane.running;
+    if (lane.latest == number) lane.latest_runs = false;
+    state.changed.SignalAll();  // a place is free
+  }
+  --state.threads;
+  state.changed.SignalAll();
+  state.mu.Unlock();
+}
+
+}  // namespace redlatch::internal

@@ -1,0 +1,132 @@
+#include "src/lock/permit_pool.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "src/base/status.h"
+
+namespace redlatch::internal {
+namespace {
+
+constexpr size_t kMostFree = 64;
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Borrow() {
+  std::shared_ptr<LockHandle> handle;
+  {
+    const base::MutexLock lock(mu_);
+    if (!free_.empty()) {
+      handle = std::move(free_.front());  // the server has answered it, most likely
+      free_.pop_front();
+    }
+  }
+  if (handle == nullptr) {
+    auto made = LockHandle::Attach(core_, name_, core_->FreshId(), plan_);
+    if (!made.ok()) return made.status();
+    handle = *std::move(made);
+  }
+  LockHandle* const lent = handle.get();
+  return std::shared_ptr<LockHandle>(
+      lent, [permits = shared_from_this(), handle = std::move(handle)](LockHandle*) mutable {
+        permits->Reclaim(std::move(handle));
+      });
+}
+
+void PermitPool::Reclaim(std::shared_ptr<LockHandle> handle) {
+  if (core_->in_forked_child() || !handle->reusable())
+    return;  // what it owes ends without a session
+  const base::MutexLock lock(mu_);
+  try {
+    if (free_.size() < kMostFree) free_.push_back(std::move(handle));
+  } catch (const std::bad_alloc&) {  // the next one is made
+  }
+}
+
+absl::StatusOr<OwnedHold> PermitPool::Acquire(const Want& want) {
+  auto handle = Borrow();
+  if (!handle.ok()) return handle.status();
+  absl::StatusOr<HoldRef> held = (*handle)->Acquire(want);
+  if (!held.ok()) return held.status();
+  return OwnedHold{.handle = *std::move(handle), .held = *std::move(held)};
+}
+
+absl::Status PermitPool::Keep(OwnedHold hold) {
+  bool no_memory = false;
+  {
+    const base::MutexLock lock(mu_);
+    try {
+      if (objects_ > 0) {
+        kept_.push_back(std::move(hold));
+        return absl::OkStatus();
+      }
+    } catch (const std::bad_alloc&) {
+      no_memory = true;
+    }
+  }
+  LockHandle::ReleaseAll(absl::MakeConstSpan(&hold, 1));
+  if (no_memory) return base::NoMemory();
+  return absl::CancelledError(absl::StrCat(
+      "semaphore \"", name_, "\": its last object was destroyed while this call was waiting"));
+}
+
+absl::Status PermitPool::Release(size_t count) {
+  absl::InlinedVector<OwnedHold, 4> going;
+  {
+    const base::MutexLock lock(mu_);
+    const size_t all = kept_.size() + lost_.size();
+    if (all < count) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          "semaphore \"", name_, "\": ", count, " permits cannot be released, because only ", all,
+          " are held by this client"));
+    }
+    going.reserve(count);
+    SortOutLost();
+    for (std::vector<OwnedHold>* from : {&lost_, &kept_}) {
+      while (going.size() < count && !from->empty()) {
+        going.push_back(std::move(from->back()));
+        from->pop_back();
+      }
+    }
+  }
+  LockHandle::ReleaseAll(going);
+  return absl::OkStatus();
+}
+
+void PermitPool::SortOutLost() {
+  const uint64_t losses = core_->losses();
+  if (losses == losses_seen_) return;
+  const base::Instant now = base::Now();
+  const auto first_lost = std::partition(kept_.begin(), kept_.end(), [now](const OwnedHold& hold) {
+    return hold.held.view->Valid(now);
+  });
+  lost_.insert(lost_.end(), std::make_move_iterator(first_lost),
+               std::make_move_iterator(kept_.end()));
+  kept_.erase(first_lost, kept_.end());
+  losses_seen_ = losses;
+}
+
+void PermitPool::AddObject() {
+  const base::MutexLock lock(mu_);
+  ++objects_;
+}
+
+void PermitPool::RemoveObject(const void* object) {
+  // There nothing is stopped or released; but what was kept, and this, keep each other.
+  if (core_->in_forked_child() && !mu_.IsFree()) return;
+  core_->StopAll(name_, object);
+  std::vector<OwnedHold> going;
+  {
+    const base::MutexLock lock(mu_);
+    if (--objects_ > 0) return;
+    going.swap(kept_);
+    std::move(lost_.begin(), lost_.end(), std::back_inserter(going));
+    lost_.clear();
+  }
+  LockHandle::ReleaseAll(going);
+}
+
+}  // namespace redlatch::internal

@@ -1,0 +1,122 @@
+#include "src/lock/reader_groups.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/inlined_vector.h"
+
+namespace redlatch::internal {
+
+absl::StatusOr<std::shared_ptr<LockHandle>> ReaderGroups::Found(GrantId write_grant) {
+  // Nobody but this list knows of them, nobody reads there, and nothing is kept there.
+  std::erase_if(groups_,
+                [](const auto& group) { return group.use_count() == 1 && !group->in_use(); });
+  auto group = LockHandle::Attach(core_, name_, core_->ReaderName(write_grant), plan_);
+  if (group.ok()) groups_.push_back(*group);
+  return group;
+}
+
+absl::StatusOr<OwnedHold> ReaderGroups::Acquire(Want want) {
+  want.since = base::Now();
+  const bool writes = want.write_grant != 0;
+  std::shared_ptr<LockHandle> group;
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& each : groups_) {
+      if (auto held = each->Reenter(want.face, want.terms.manual))
+        return OwnedHold{each, *std::move(held)};
+    }
+    if (writes) {
+      auto own = Found(want.write_grant);
+      if (!own.ok()) return own.status();
+      group = *std::move(own);
+    }
+  }
+  while (true) {
+    if (!writes) {
+      auto next = NextGroup(group == nullptr ? nullptr : &group->entry());
+      if (!next.ok()) return next.status();
+      group = *std::move(next);
+    }
+    Silence met;
+    absl::StatusOr<HoldRef> held = group->Acquire(want, &met);
+    if (!held.ok()) return held.status();
+    if (held->hold != 0) return OwnedHold{std::move(group), *std::move(held)};
+    want.silence = std::move(met);
+  }
+}
+
+bool ReaderGroups::LockAgain(const std::shared_ptr<const LockOptions>& options) {
+  if (core_->in_forked_child()) return false;
+  std::shared_ptr<LockHandle> group;
+  {
+    const base::MutexLock lock(mu_);
+    for (const auto& each : groups_) {
+      if (each != latest_ && each->OfThisThread().depth > 0) return false;
+    }
+    group = latest_;
+  }
+  return group != nullptr && group->LockAgain(options);
+}
+
+bool ReaderGroups::LeaveCachedNow() {
+  if (core_->in_forked_child()) return false;
+  const std::shared_ptr<LockHandle> group = latest();
+  return group != nullptr && group->LeaveCachedNow();
+}
+
+absl::StatusOr<std::shared_ptr<LockHandle>> ReaderGroups::NextGroup(const Entry* left) {
+  const base::MutexLock lock(mu_);
+  if (latest_ == nullptr || &latest_->entry() == left) {
+    auto next = Found(0);
+    if (!next.ok()) return next.status();
+    if (latest_ != nullptr) (*next)->CopyTriesFrom(*latest_);
+    latest_ = *std::move(next);
+  }
+  return latest_;
+}
+
+std::shared_ptr<LockHandle> ReaderGroups::OfThisThread() const {
+  const base::MutexLock lock(mu_);
+  std::shared_ptr<LockHandle> lost;
+  for (const auto& each : groups_) {
+    const HoldRef held = each->OfThisThread();
+    if (held.depth > 0) return each;
+    if (held.hold != 0) lost = each;
+  }
+  return lost;
+}
+
+bool ReaderGroups::ThisThreadReads() const {
+  const std::shared_ptr<LockHandle> group = OfThisThread();
+  return group != nullptr && group->OfThisThread().depth > 0;
+}
+
+void ReaderGroups::GiveBack(Want& want) {
+  const std::shared_ptr<LockHandle> group = latest();
+  if (group == nullptr) return;
+  want.since = base::Now();
+  // A try has the time of one command for this and for what it asks for then.
+  const bool tries = want.wait <= absl::ZeroDuration();
+  group->GiveBackCached(tries ? base::Instant::Infinite() : *want.since + want.wait);
+}
+
+void ReaderGroups::AddObject() {
+  const base::MutexLock lock(mu_);
+  ++objects_;
+}
+
+void ReaderGroups::RemoveObject() {
+  absl::InlinedVector<std::shared_ptr<LockHandle>, 8> groups;  // mostly without an allocation
+  {
+    const base::MutexLock lock(mu_);
+    if (--objects_ > 0) return;
+    latest_.reset();
+    groups.assign(groups_.begin(), groups_.end());
+    // Whoever has a lease there may come again by another object.
+    std::erase_if(groups_, [](const auto& group) { return group.use_count() == 2; });
+  }
+  for (const auto& each : groups) each->ReleaseStd();
+}
+
+}  // namespace redlatch::internal

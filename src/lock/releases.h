@@ -1,0 +1,66 @@
+#ifndef REDLATCH_SRC_LOCK_RELEASES_H_
+#define REDLATCH_SRC_LOCK_RELEASES_H_
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/lock/lock_type.h"
+#include "src/lock/state/request.h"
+#include "src/redis/deployment/deployment.h"
+
+namespace redlatch::internal {
+
+class ClientCore;
+struct Entry;
+
+// What a client has released, and was told so: repeated whenever a connection is new, since the
+// server may be another that has not received it, and would keep everybody out until the lease is
+// over. The latest are kept. Thread-safe.
+class Releases {
+ public:
+  explicit Releases(ClientCore& core) : core_(core) {}
+  Releases(const Releases&) = delete;
+  Releases& operator=(const Releases&) = delete;
+
+  // The server's answer was that what `send` was to release has ended.
+  void Add(const Entry& entry, const Request& request, const ReleaseRequest& what);
+  // A connection is new, and concerns some.
+  void RepeatAll(const redis::Deployment::Concerned& concerned = nullptr);
+
+  base::Instant due() const;
+  // What is due, by the renewer's thread.
+  void Repeat();
+
+ private:
+  struct Kept {
+    std::string key;
+    size_t prefix_size = 0;
+    std::string owner;
+    std::shared_ptr<const LockType> type;
+    GrantId grant = 0;
+    absl::Duration lease;
+    base::Instant expires;  // no server has it from here on
+    int tries = 0;
+  };
+  void RepeatSoon(const Kept& kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<Kept> TakeDue(base::Instant now);
+
+  ClientCore& core_;
+  mutable base::Mutex mu_;
+  std::vector<Kept> latest_ ABSL_GUARDED_BY(mu_);  // a ring
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;           // the place of the next, once it is full
+  // What was sent before may have gone to another server than the present one.
+  base::Instant anew_ ABSL_GUARDED_BY(mu_);
+  std::vector<Kept> to_repeat_ ABSL_GUARDED_BY(mu_);
+  base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_RELEASES_H_

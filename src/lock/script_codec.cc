@@ -1,0 +1,429 @@
+#include "src/lock/script_codec.h"
+
+#include <algorithm>
+#include <limits>
+#include <variant>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "src/base/random.h"
+#include "src/base/status.h"
+#include "src/base/words.h"
+#include "src/lock/state/timing.h"
+#include "src/redis/wire/errors.h"
+
+namespace redlatch::internal {
+namespace {
+
+// Whole milliseconds, rounded up: a lease is never shorter at the server than here.
+int64_t Millis(absl::Duration value) {
+  constexpr int64_t kNanos = 1'000'000;
+  const int64_t nanos = absl::ToInt64Nanoseconds(value);
+  return nanos / kNanos + (nanos % kNanos > 0 ? 1 : 0);
+}
+
+// An owner that is not the client itself.
+bool IsExplicit(const Subject& subject) { return subject.owner != subject.identity.client; }
+
+}  // namespace
+
+Identity NewIdentity() {
+  Identity identity;
+  identity.client = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
+  return identity;
+}
+
+template <class... Pieces>
+void EncodedRequest::Add(const Pieces&... pieces) {
+  const auto add = [this](const absl::AlphaNum& piece) {
+    text_.append({piece.data(), piece.size()});
+  };
+  (add(pieces), ...);
+}
+
+void EncodedRequest::Put(std::string_view value) {
+  Begin();
+  text_.append(value);
+}
+
+void EncodedRequest::PutKey(const KeySet& keys, std::string_view suffix) {
+  Begin();
+  keys.AppendTo(text_, suffix);
+}
+
+void EncodedRequest::PutNumber(int64_t value) {
+  Begin();
+  Add(value);
+}
+
+void EncodedRequest::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
+
+void EncodedRequest::PutHold(const Subject& subject, GrantId grant) {
+  Begin();
+  text_.append(subject.identity.client);
+  text_.append(":");
+  Add(grant & ~kCacheable);
+  if (IsCacheable(grant)) text_.append("k");
+}
+
+void EncodedRequest::AddChannel(const Subject& subject) {
+  Add(absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
+      subject.deployment == nullptr ? "" : subject.deployment->slot_tag(subject.keys.main()),
+      subject.identity.client);
+}
+
+void EncodedRequest::Keys(const LockType& type, const KeySet& keys) {
+  Put(keys.main());
+  PutKey(keys, type.keys.queue);
+  PutKey(keys, type.keys.waiters);
+  PutKey(keys, kFenceSuffix);
+}
+
+void EncodedRequest::Gone(const Subject& subject, GrantId grant) {
+  PutKey(subject.keys, subject.type.keys.gone);
+  text_.append(subject.identity.client);
+  text_.append(".");
+  Add(grant & ~kCacheable);
+}
+
+void EncodedRequest::ExtraKeys(const Subject& subject, bool quarantined) {
+  for (const std::string& suffix : subject.type.keys.extras) PutKey(subject.keys, suffix);
+  for (const KeySet& other : subject.type.others) Keys(subject.type, other);
+  if (quarantined) Put(ReignKey(subject.deployment->slot_tag(subject.keys.main())));
+  key_count_ = starts_.size();
+}
+
+// The last words of a script that looks whether there is a quarantine.
+void EncodedRequest::PutReign(const Subject& subject) {
+  if (!subject.type.quarantined) return;
+  Put(subject.deployment->reign(subject.keys.main()));
+  PutMillis(subject.quarantine);
+}
+
+void EncodedRequest::AcquireRequest(const Subject& subject, const internal::AcquireRequest& acquire,
+                                    const LatchCounts& told) {
+  PutHold(subject, acquire.grant);
+  const absl::Duration claim = std::min(acquire.terms.lease, subject.claim);
+  PutMillis(acquire.claims ? claim : acquire.terms.lease);
+  Begin();
+  const absl::string_view waits = subject.type.others.empty() ? " 1 " : " 2 ";
+  const absl::string_view tries = acquire.calls ? " 3 " : " 0 ";
+  Add(acquire.block, " ", acquire.attempt, acquire.wait ? waits : tries,
+      Millis(HeartbeatInterval(acquire.terms.lease, subject.type.traits.longest_heartbeat)),
+      acquire.terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
+      acquire.listen ? " 1 " : " 0 ");
+  AddChannel(subject);
+  const bool counted = subject.type.sharing.counts;
+  const bool more = !subject.type.extra_args.empty() || acquire.terms.args != nullptr;
+  if (counted || IsExplicit(subject) || more) Put(subject.owner);
+  if (counted) PutNumber(acquire.terms.capacity);
+  if (told.counts > 0) {
+    Begin();
+    Add(told.counts, " ", told.last);
+  }
+  for (const std::string& arg : subject.type.extra_args) Put(arg);
+  if (acquire.terms.args != nullptr) {
+    for (const std::string& arg : *acquire.terms.args) Put(arg);
+  }
+}
+
+EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
+  Keys(subject.type, subject.keys);
+  std::visit([&](const auto& what) { Ask(subject, request, what); }, request.what);
+}
+
+void EncodedRequest::Ask(const Subject& subject, const Request& request, const ToAcquire& what) {
+  script_ = &subject.type.scripts.acquire;
+  Gone(subject, request.grant);
+  ExtraKeys(subject, subject.type.quarantined);
+  AcquireRequest(subject, what.acquire, what.told);
+  PutReign(subject);
+}
+
+void EncodedRequest::Ask(const Subject& subject, const Request& request, const RenewRequest& what) {
+  script_ = &subject.type.scripts.renew;
+  ExtraKeys(subject, false);
+  PutHold(subject, request.grant);
+  PutMillis(request.lease);
+  if (!IsCacheable(request.grant)) return;
+  Begin();
+  AddChannel(subject);
+  PutNumber(static_cast<int64_t>(what.last_token));
+}
+
+void EncodedRequest::Ask(const Subject& subject, const Request& request,
+                         const ReleaseRequest& what) {
+  script_ = &subject.type.scripts.release;
+  const bool plain = !what.next && !what.tombstone && what.last_used == what.last_reserved &&
+                     (subject.type.sharing.joins || !IsExplicit(subject));
+  if (!plain) {
+    Gone(subject, request.grant);
+    Gone(subject, what.next ? what.next->grant : request.grant);
+  }
+  ExtraKeys(subject, subject.type.quarantined);
+  PutHold(subject, request.grant);
+  if (plain) return PutReign(subject);
+  Begin();
+  Add(what.last_used, " ", what.last_reserved, " ", what.tombstone ? Millis(request.lease) : 0);
+  Put(subject.owner);
+  if (what.next) AcquireRequest(subject, *what.next);
+  PutReign(subject);
+}
+
+void EncodedRequest::Ask(const Subject& subject, const Request& request,
+                         const CancelRequest& what) {
+  script_ = &subject.type.scripts.cancel;
+  Gone(subject, request.grant);
+  ExtraKeys(subject, subject.type.quarantined);
+  PutHold(subject, request.grant);
+  PutNumber(what.tombstone ? Millis(request.lease) : 0);
+  PutNumber(what.block);
+  PutReign(subject);
+}
+
+EncodedRequest::EncodedRequest(const Subject& subject, const LuaScript& script,
+                               absl::Span<const std::string> args, std::string_view own_key)
+    : script_(&script) {
+  Keys(subject.type, subject.keys);
+  if (!own_key.empty()) PutKey(subject.keys, own_key);
+  const bool hands_over = &script == &subject.type.scripts.force_release;
+  ExtraKeys(subject, hands_over && subject.type.quarantined);
+  for (const std::string& arg : args) Put(arg);
+  if (hands_over) PutReign(subject);
+}
+
+redis::ScriptCall EncodedRequest::call() {
+  words_.clear();
+  for (size_t i = 0; i < starts_.size(); ++i) {
+    const size_t end = i + 1 < starts_.size() ? size_t{starts_[i + 1]} : text_.size();
+    words_.push_back(text_.view().substr(starts_[i], end - starts_[i]));
+  }
+  const auto words = absl::MakeConstSpan(words_);
+  return {
+      .script = script_, .keys = words.subspan(0, key_count_), .args = words.subspan(key_count_)};
+}
+
+// ---- Results and messages.
+
+namespace {
+
+constexpr uint64_t kLargestToken = 9'000'000'000'000'000;  // see lua/common/read_fence.lua
+
+using base::ReadNumber;
+using base::TakeNumber;
+using base::TakeWord;
+using redis::Reply;
+
+bool ReadMillis(std::string_view text, absl::Duration& duration) {
+  int64_t millis = 0;
+  if (!ReadNumber(text, millis)) return false;
+  duration = absl::Milliseconds(millis);
+  return true;
+}
+
+bool ReadBid(std::string_view& text, AcquireResult& acquire) {
+  const std::string_view word = TakeWord(text);
+  if (word == "granted") {
+    auto& granted = acquire.emplace<AcquireGranted>();
+    return TakeNumber(text, granted.token) && ReadMillis(TakeWord(text), granted.lease) &&
+           TakeNumber(text, granted.others);
+  }
+  if (word == "queued") {
+    auto& queued = acquire.emplace<AcquireQueued>();
+    return ReadMillis(TakeWord(text), queued.retry_after) && TakeNumber(text, queued.position) &&
+           TakeNumber(text, queued.ticket);
+  }
+  if (word == "busy") {
+    acquire = AcquireBusy();
+    return true;
+  }
+  acquire = AcquireCancelled();
+  return word == "gone";
+}
+
+bool ReadTold(std::string_view& text, LatchCounts& told) {
+  return TakeNumber(text, told.counts) && TakeNumber(text, told.last);
+}
+
+// What a reply ends with. Unknown words are a later version's, and told to those who ask for them.
+bool ReadNotes(std::string_view text, Result& result) {
+  while (!text.empty()) {
+    const std::string_view word = TakeWord(text);
+    if (word == "look") {
+      absl::Duration& check_after =
+          result.check_after > absl::ZeroDuration() ? result.check_later : result.check_after;
+      if (!ReadMillis(TakeWord(text), check_after)) return false;
+    }
+    if (word == "told") {
+      LatchCounts told;
+      if (!ReadTold(text, told)) return false;
+      auto* const acquire = std::get_if<AcquireResult>(&result.what);
+      auto* const queued = acquire != nullptr ? std::get_if<AcquireQueued>(acquire) : nullptr;
+      if (queued != nullptr) queued->told = told;
+    }
+    result.unsubscribed |= word == "deaf";
+    result.missed |= word == "missed";
+  }
+  return true;
+}
+
+// What a script says, by what it is for; then come the notes.
+bool ReadWords(const ToAcquire&, std::string_view& text, Result& result) {
+  return ReadBid(text, result.what.emplace<AcquireResult>());
+}
+
+bool ReadWords(const CancelRequest&, std::string_view& text, Result& result) {
+  const std::string_view word = TakeWord(text);
+  result.what = Cancelled();
+  return word == "left" || word == "passed_on" || word == "unknown";
+}
+
+bool ReadWords(const RenewRequest&, std::string_view& text, Result& result) {
+  const std::string_view word = TakeWord(text);
+  if (word == "not_held") {
+    result.what = NotHeld();
+    return true;
+  }
+  auto& held = result.what.emplace<StillHeld>();
+  if (word != "held" || text.empty()) return word == "held";
+  if (!TakeNumber(text, held.others)) return false;
+  const bool more = !text.empty() && '0' <= text.front() && text.front() <= '9';
+  return !more || TakeNumber(text, held.last_token);
+}
+
+bool ReadWords(const ReleaseRequest&, std::string_view& text, Result& result) {
+  const std::string_view word = TakeWord(text);
+  if (word == "not_held") {
+    result.what = NotHeld();
+    return true;
+  }
+  auto& freed = result.what.emplace<Freed>();
+  if (word != "released") return false;
+  const bool acquire = !text.empty() && !text.starts_with("look ");
+  return !acquire || ReadBid(text, freed.next);
+}
+
+bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
+  std::string_view word = TakeWord(text);
+  const bool cacheable = word.ends_with('k');
+  if (cacheable) word.remove_suffix(1);
+  const size_t colon = identity.client.size();
+  const bool good = word.size() > colon && word.substr(0, colon) == identity.client &&
+                    word[colon] == ':' && ReadNumber(word.substr(colon + 1), grant);
+  if (cacheable) grant |= kCacheable;
+  return good;
+}
+
+// When that was, in microseconds of the server's clock; what is no such number tells nothing.
+absl::Time ReadSince(std::string_view text) {
+  int64_t micros = 0;
+  return ReadNumber(text, micros) && micros > 0 ? absl::FromUnixMicros(micros)
+                                                : absl::InfinitePast();
+}
+
+// When a waiter came, which its ticket tells: the time, or, where a lock of one's own puts some in
+// front of others, a number that is the time modulo 10^15 us.
+absl::Time ReadArrival(std::string_view ticket, absl::Time now) {
+  constexpr int64_t kModulus = 1'000'000'000'000'000;
+  const int64_t latest = absl::ToUnixMicros(now + absl::Hours(24));  // its clock is not ours
+  int64_t micros = 0;
+  if (!ReadNumber(ticket, micros) || micros <= 0) return absl::InfinitePast();
+  const int64_t back = (latest - micros) % kModulus;
+  return absl::FromUnixMicros(latest - (back < 0 ? back + kModulus : back));
+}
+
+bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
+  if (reply.elements.size() < 3) return false;
+  party.hold = reply.elements[0].text;
+  party.owner = reply.elements[1].text;
+  if (reply.elements.size() > 3) party.permits = reply.elements[3].integer;
+  if (!holder) {
+    party.since = ReadArrival(reply.elements[2].text, absl::Now());
+    return true;
+  }
+  if (reply.elements.size() > 4) party.since = ReadSince(reply.elements[4].text);
+  party.remaining = absl::Milliseconds(reply.elements[2].integer);
+  if (party.remaining < absl::ZeroDuration()) party.remaining = absl::InfiniteDuration();
+  return true;
+}
+
+}  // namespace
+
+Result ReadResult(const Request& request, const absl::StatusOr<Reply>& reply) {
+  Result result;
+  if (!reply.ok()) {
+    result.what = Failed{.why = base::WithoutPayloads(reply.status()),
+                         .may_have_executed = redis::MayHaveExecuted(reply.status()),
+                         .not_sent = redis::NotSent(reply.status())};
+    return result;
+  }
+  std::string_view text = reply->text;
+  const auto read = [&](const auto& what) { return ReadWords(what, text, result); };
+  if (std::visit(read, request.what) && ReadNotes(text, result)) return result;
+  result = {};
+  result.what = Failed{.why = absl::InternalError(absl::StrCat(
+                           "a script's reply violates its contract: ", reply->DebugString())),
+                       .may_have_executed = true};
+  return result;
+}
+
+Part ReadPart(const Reply& reply) {
+  Part part;
+  if (reply.elements.size() < 2 || reply.elements[1].type != Reply::Type::kInteger) return part;
+  part.check_after = absl::Milliseconds(reply.elements[1].integer);
+  if (reply.elements[0].text.starts_with(part.next)) part.next = reply.elements[0].text;
+  return part;
+}
+
+absl::StatusOr<LockInfo> ReadInspection(const Reply& reply) {
+  LockInfo info;
+  uint64_t token = 0;
+  bool good = reply.elements.size() >= 5 && ReadNumber(reply.elements[1].text, token);
+  for (const size_t list : {size_t{2}, size_t{4}}) {
+    if (!good) break;
+    for (const Reply& each : reply.elements[list].elements) {
+      auto& parties = list == 2 ? info.holders : info.waiters;
+      good = good && ReadParty(each, list == 2, parties.emplace_back());
+    }
+  }
+  if (!good) {
+    return absl::InternalError(
+        absl::StrCat("the inspect script's reply violates its contract: ", reply.DebugString()));
+  }
+  info.kind = reply.elements[0].text;
+  info.waiting = reply.elements[3].integer;
+  info.last_token = FencingToken(token);
+  info.holding = static_cast<int64_t>(info.holders.size());
+  if (reply.elements.size() > 5) info.holding = reply.elements[5].integer;
+  if (reply.elements.size() > 7) {
+    info.capacity = reply.elements[6].integer;
+    info.used = reply.elements[7].integer;
+  }
+  return info;
+}
+
+std::optional<Message> ReadMessage(const Identity& identity, std::string_view text) {
+  using Kind = Message::Kind;
+  Message message;
+  const std::string_view word = TakeWord(text);
+  if (!TakeHold(identity, text, message.news.grant)) return std::nullopt;
+  if (word == "grant") {
+    int64_t claim = 0;
+    NewGrant& news = message.news;
+    if (!TakeNumber(text, news.attempt) || !TakeNumber(text, news.token) ||
+        !TakeNumber(text, claim) || !TakeNumber(text, news.others) || news.token > kLargestToken) {
+      return std::nullopt;
+    }
+    news.claim = absl::Milliseconds(claim);
+  } else {
+    message.kind = word == "forced"  ? Kind::kForced
+                   : word == "look"  ? Kind::kAskAgain
+                   : word == "tried" ? Kind::kTried
+                                     : Kind::kWanted;
+    if (message.kind == Kind::kWanted && word != "wanted") return std::nullopt;
+  }
+  message.key = text;
+  return message;
+}
+
+}  // namespace redlatch::internal

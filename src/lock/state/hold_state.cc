@@ -1,0 +1,70 @@
+#include "src/lock/state/hold_state.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace redlatch::internal {
+namespace {
+
+std::stop_token RequestedToken() {
+  static const auto* const token = [] {
+    std::stop_source source;
+    source.request_stop();
+    return new std::stop_token(source.get_token());
+  }();
+  return *token;
+}
+
+}  // namespace
+
+base::Instant HoldState::Deadline() const {
+  if (fork_guard_.InForkedChild()) return base::Instant();
+  return base::Instant::FromNanos(deadline_.load());
+}
+
+std::stop_token HoldState::Lost(base::Instant now) {
+  if (fork_guard_.InForkedChild()) return {};
+  const base::MutexLock lock(mu_);
+  const base::Instant deadline = Deadline();
+  const bool is_released = deadline == base::Instant();
+  if (is_lost_ || (!is_released && deadline <= now)) return RequestedToken();
+  if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
+  return listeners_->source.get_token();
+}
+
+void HoldState::Lose() {
+  const base::MutexLock lock(mu_);
+  Release();  // first: a hold that is lost is not valid
+  is_lost_ = true;
+}
+
+void HoldState::Fire() {
+  Listeners told{.source = std::stop_source(std::nostopstate)};
+  {
+    const base::MutexLock lock(mu_);
+    if (listeners_ == nullptr) return;
+    told.source = listeners_->source;
+    // Not taken away: if another thread is doing this too, neither returns before all are
+    // requested.
+    told.joint = listeners_->joint;
+  }
+  told.source.request_stop();
+  if (told.joint == nullptr) return;
+  for (const auto& each : *told.joint) {
+    if (const auto its = each.lock()) its->request_stop();
+  }
+}
+
+void HoldState::FireToo(const std::shared_ptr<std::stop_source>& joint) {
+  const base::MutexLock lock(mu_);
+  if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
+  const auto all = std::make_shared<Joint>();
+  if (listeners_->joint != nullptr) {
+    std::copy_if(listeners_->joint->begin(), listeners_->joint->end(), std::back_inserter(*all),
+                 [](const auto& each) { return !each.expired(); });
+  }
+  all->push_back(joint);
+  listeners_->joint = all;
+}
+
+}  // namespace redlatch::internal

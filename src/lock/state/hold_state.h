@@ -1,0 +1,67 @@
+#ifndef REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_
+#define REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <string_view>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "redlatch/fencing_token.h"
+#include "src/base/clock.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+
+namespace redlatch::internal {
+
+// What a redlatch::Hold shows of a thread's hold. It outlives the hold, its lock and its client,
+// and keeps none of them. Thread-safe; in a forked child it is over.
+class HoldState {
+ public:
+  explicit HoldState(base::Instant deadline = base::Instant()) : deadline_(deadline.nanos()) {}
+  HoldState(const HoldState&) = delete;
+  HoldState& operator=(const HoldState&) = delete;
+  virtual ~HoldState() = default;
+
+  bool Valid(base::Instant now) const { return now < Deadline(); }
+  virtual base::Instant Deadline() const;  // Instant() if it is over
+  // One that is requested already, if the hold is lost, or about to be.
+  virtual std::stop_token Lost(base::Instant now);
+  virtual int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
+  // Where it is one of several locks: the token of that one.
+  virtual std::optional<FencingToken> TokenOf(std::string_view) const { return std::nullopt; }
+
+  // For its machine.
+  void SetAckedBy(int16_t replicas) { acked_by_.store(replicas, std::memory_order_relaxed); }
+  void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
+  void Release() { Prolong(base::Instant()); }
+  void Lose();
+  // Requests the stop of those who asked before the loss. Runs their code.
+  void Fire();
+
+  // Also requests the token of a joint hold that this one is part of. Nothing waits for what runs
+  // then, so that a JointView may be destroyed at any time.
+  void FireToo(const std::shared_ptr<std::stop_source>& joint);
+
+ private:
+  using Joint = std::vector<std::weak_ptr<std::stop_source>>;
+  struct Listeners {
+    std::stop_source source;
+    std::shared_ptr<const Joint> joint;
+  };
+
+  const base::ForkGuard fork_guard_;
+  std::atomic<int64_t> deadline_;
+  base::Mutex mu_;
+  std::atomic<int16_t> acked_by_{0};
+  bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
+  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // made when first asked for
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_

@@ -1,0 +1,45 @@
+#ifndef REDLATCH_SRC_LOCK_STATE_REACHABILITY_H_
+#define REDLATCH_SRC_LOCK_STATE_REACHABILITY_H_
+
+#include <algorithm>
+
+#include "absl/status/status.h"
+#include "src/base/clock.h"
+#include "src/base/status.h"
+
+namespace redlatch::internal {
+
+// Whether the server answers: since when it does not, and why.
+class Reachability {
+ public:
+  // A bid went unanswered, and none has been answered since.
+  bool silent() const { return !since_.is_infinite(); }
+  // REQUIRES: silent().
+  base::Instant since() const { return since_; }
+  const absl::Status& why() const { return why_; }
+
+  void Heard(base::Instant now) {
+    since_ = base::Instant::Infinite();
+    heard_at_ = now;
+  }
+  void Unheard(base::Instant since, const absl::Status& why) {
+    why_ = base::Unshared(why);
+    if (!silent()) since_ = since;
+  }
+  // Nobody wants to know.
+  void Forget() { since_ = base::Instant::Infinite(); }
+
+  // What a waiter met elsewhere: Infinite() where the server has answered here since.
+  base::Instant Since(base::Instant met) const {
+    return heard_at_ < met ? met : base::Instant::Infinite();
+  }
+
+ private:
+  base::Instant since_ = base::Instant::Infinite();
+  base::Instant heard_at_;  // when the server last answered
+  absl::Status why_;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_STATE_REACHABILITY_H_

@@ -1,0 +1,80 @@
+#ifndef REDLATCH_SRC_LOCK_STATE_TALLY_H_
+#define REDLATCH_SRC_LOCK_STATE_TALLY_H_
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <memory>
+
+#include "redlatch/stats.h"
+#include "src/base/clock.h"
+#include "src/lock/state/waiter.h"
+
+namespace redlatch::internal {
+
+// What a machine has counted: no more than what cannot be told from the rest. Adding to it costs a
+// few instructions: it is done on the way of every acquisition.
+struct Tally {
+  // A full bucket starts again from zero, and the number of times is counted apart: a client may
+  // have very many locks, few of which are taken that often.
+  template <class Count>
+  class Durations {
+   public:
+    void Add(base::Instant from, base::Instant to) {
+      const auto nanos = static_cast<uint64_t>(std::max<int64_t>(to.nanos() - from.nanos(), 0));
+      nanos_ += nanos;
+      // The last nanosecond that a bucket has is its bound.
+      const auto bucket = static_cast<size_t>(std::bit_width((nanos - (nanos > 0)) / 1000));
+      Increment(std::min(bucket, buckets_.size() - 1));
+    }
+    void AddTo(DurationHistogram& histogram) const {
+      for (size_t i = 0; i < buckets_.size(); ++i) histogram.buckets[i] += buckets_[i];
+      if (full_ != nullptr) {
+        for (size_t i = 0; i < full_->size(); ++i) histogram.buckets[i] += (*full_)[i] * kFull;
+      }
+      histogram.sum += absl::Nanoseconds(nanos_);
+    }
+
+   private:
+    static constexpr size_t kBuckets = DurationHistogram::kBuckets;
+    static constexpr uint64_t kFull = uint64_t{std::numeric_limits<Count>::max()} + 1;
+
+    void Increment(size_t bucket) {
+      if (++buckets_[bucket] == 0) [[unlikely]]
+        NoteFull(bucket);
+    }
+    // Apart, so that what comes before is inlined.
+    [[gnu::noinline]] void NoteFull(size_t bucket) {
+      if (full_ == nullptr) full_ = std::make_unique<std::array<uint64_t, kBuckets>>();
+      ++(*full_)[bucket];
+    }
+
+    uint64_t nanos_ = 0;
+    std::array<Count, kBuckets> buckets_ = {};
+    std::unique_ptr<std::array<uint64_t, kBuckets>> full_;  // null: none was
+  };
+
+  Durations<uint16_t> waited;    // of grants to a thread, and of waits for a latch that opened
+  Durations<uint16_t> held_for;  // of all holds that ended
+  uint64_t granted = 0;          // by the server
+  uint64_t opened = 0;
+  uint64_t busy = 0;
+  uint64_t cancelled = 0;
+  uint64_t failed = 0;
+  uint64_t lost = 0;
+  uint64_t renewed = 0;
+  uint64_t renewals_failed = 0;
+  uint64_t misused = 0;
+
+  // A call ended so.
+  void CountEnd(Waiter::State state);
+  // Counts come to what they mean, and are added. What is being released counts as released.
+  void AddTo(LockStats& stats, uint64_t releases_failed) const;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_STATE_TALLY_H_

@@ -1,0 +1,23 @@
+#ifndef REDLATCH_SRC_LOCK_USERS_CODE_H_
+#define REDLATCH_SRC_LOCK_USERS_CODE_H_
+
+#include <string_view>
+#include <utility>
+
+#include "absl/functional/function_ref.h"
+
+namespace redlatch::internal {
+
+// Calls a function that the user gave us, which is called `name`. What it throws is told on stderr
+// and goes no further.
+void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
+
+// The user's callback; one that does nothing if it is null.
+template <class Callback>
+Callback NotNull(Callback callback) {
+  return callback ? std::move(callback) : Callback([](const auto&) {});
+}
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_USERS_CODE_H_

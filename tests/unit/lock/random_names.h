@@ -1,0 +1,71 @@
+// Names that are as likely as can be to share a key, and all keys of the locks that they name.
+#ifndef REDLATCH_TESTS_UNIT_LOCK_RANDOM_NAMES_H_
+#define REDLATCH_TESTS_UNIT_LOCK_RANDOM_NAMES_H_
+
+#include <random>
+
+#include "src/lock/key_set.h"
+#include "tests/support/testing.h"
+
+namespace redlatch::internal {
+
+// What keys and names are made of.
+inline const std::vector<std::string> kPieces = absl::StrSplit(
+    "{ } { } : a b x \\ {} {a} {x}: :{ }: 2 2.tag rw rw.tag .tag redlatch redlatch: "
+    "redlatch:2: redlatch:2.tag: redlatch:rw:{ fence :fence queue :queue :simple.queue "
+    "simple. rw.queue readers :readers counted :latch.counted gone :simple.gone. x. app: "
+    "{app}: jobs client reign quorum",
+    ' ');
+
+// The classes of locks that there are, and some users' own.
+inline std::vector<KeyNames> AllKeyNames() {
+  std::vector<KeyNames> all = {KeyNames("simple"), KeyNames("reentrant", {"reentrant.holds"}),
+                               KeyNames("rw", {"rw.readers", "rw.writers", "rw.holds"}),
+                               KeyNames("semaphore", {"semaphore.permits", "semaphore.forced"}),
+                               KeyNames("latch", {"latch.counted"})};
+  const std::vector<std::string> extras = {
+      "queue", "fence", "readers", "a", "a.tag", "tag", "rw.readers", "simple", "queue.queue.x"};
+  for (const char* const kind : {"simple", "rw", "x", "queue", "gone", "a.queue", "a.tag"}) {
+    all.push_back(UsersKeyNames(kind, extras).value());
+  }
+  return all;
+}
+
+// All main keys that a prefix and a name make, short ones of braces and colons among them; each
+// once, and only those that are accepted.
+inline std::vector<std::string> RandomMainKeys(size_t count, unsigned seed) {
+  std::set<std::string> keys;
+  const auto take = [&keys](std::string key) {
+    if (CheckMainKey(key).ok()) keys.insert(std::move(key));
+  };
+  const std::string letters = "{}:a";
+  for (size_t number = 1; number < 4096; ++number) {  // all of up to five letters, and some of six
+    std::string key;
+    for (size_t rest = number; rest > 1; rest /= 4) key += letters[rest % 4];
+    take(std::move(key));
+  }
+  std::mt19937 random(seed);
+  while (keys.size() < count) {
+    std::string key;
+    for (size_t pieces = 1 + random() % 7; pieces > 0; --pieces) {
+      key.append(kPieces[random() % kPieces.size()]);
+    }
+    take(std::move(key));
+  }
+  return {keys.begin(), keys.end()};
+}
+
+// Every key of a class of locks of that name but its main key, a tombstone among them.
+inline std::vector<std::string> OtherKeysOf(const std::string& main, const KeyNames& names) {
+  std::vector<std::string> suffixes = {names.queue, names.waiters, std::string(kFenceSuffix),
+                                       names.gone + "0123456789abcdef0123456789abcdef.7"};
+  suffixes.insert(suffixes.end(), names.extras.begin(), names.extras.end());
+  const KeySet keys(main);
+  std::vector<std::string> all;
+  for (const std::string& suffix : suffixes) keys.AppendTo(all.emplace_back(), suffix);
+  return all;
+}
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_TESTS_UNIT_LOCK_RANDOM_NAMES_H_

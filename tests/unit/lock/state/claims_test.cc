@@ -1,0 +1,346 @@
+// Hand-overs by message: claims, their confirmation, looks, and messages that do not arrive.
+
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+class LockMachineClaimsTest : public LockMachineTest {
+ protected:
+  static constexpr absl::Duration kClaim = absl::Milliseconds(400);
+  static constexpr absl::Duration kClaimValid = absl::Milliseconds(394);  // margin 1 % + 2 ms
+  static constexpr absl::Duration kConfirmAfter = absl::Milliseconds(20);
+  static constexpr absl::Duration kAskAgain = absl::Seconds(2);
+
+  NewGrant Claim(uint32_t attempt = 1) const {
+    return {.grant = kFirst, .attempt = attempt, .token = kToken, .claim = kClaim};
+  }
+  // A thread that has the lock by a message.
+  Waiter& Claimed(const Want& want = {}) {
+    Waiter& waiter = Queue(want);
+    HearGrant(Claim());
+    EXPECT_EQ(waiter.state, State::kGranted);
+    return waiter;
+  }
+  static Result With(Result result, absl::Duration check_after) {
+    result.check_after = check_after;
+    return result;
+  }
+  static Result Missed(Result result) {
+    result.missed = true;
+    return result;
+  }
+  // A client that has released, and by that handed the lock to another.
+  void HandOver() {
+    Waiter& holder = Hold();
+    Release(holder.hold);
+    Hear(Fetch<ReleaseRequest>(), With(ReleasedThen(), kAskAgain));
+    state().Outcome(holder.hold);
+  }
+};
+
+TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
+  const base::Instant asked = now();
+  Waiter& waiter = Claimed();
+  EXPECT_EQ(state().Deadline(waiter.hold), asked + kClaimValid);
+  EXPECT_EQ(state().next_request_at(), now() + kConfirmAfter);
+  Pass(kConfirmAfter);
+  const Request confirmation = Fetch<RenewRequest>();
+  EXPECT_EQ(confirmation.lease, kLease);
+  Pass(absl::Milliseconds(1));
+  Hear(confirmation, HoldRef());
+  EXPECT_EQ(state().Deadline(waiter.hold), confirmation.sent + kValid);
+  EXPECT_EQ(state().next_request_at(), confirmation.sent + kThird);
+  EXPECT_TRUE(Notices().empty()) << "it is part of the acquisition";
+}
+
+TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClaimIsLostAtItsEnd) {
+  const base::Instant asked = now();
+  Waiter& waiter = Claimed();
+  Pass(kConfirmAfter);
+  Hear(Fetch<RenewRequest>(), Silence());
+  EXPECT_LT(state().next_request_at(), now() + absl::Milliseconds(20));
+  EXPECT_TRUE(Valid(waiter));
+  PassTo(asked + kClaimValid - kLead);
+  Expire();
+  EXPECT_FALSE(Valid(waiter));
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("was not confirmed in time"));
+}
+
+TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  const Request heartbeat = Fetch<ToAcquire>();
+  HearGrant(Claim(2));
+  ASSERT_EQ(waiter.state, State::kGranted);
+  Hear(heartbeat, Granted());
+  EXPECT_EQ(state().next_request_at(), heartbeat.sent + kThird) << "nothing is left to confirm";
+  EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
+}
+
+TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGetsIt) {
+  Waiter& waiter = Queue();
+  Pass(kClaimValid - kClaim / 4 + absl::Milliseconds(1));
+  HearGrant(Claim());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_TRUE(Woken(waiter)) << "its thread is to ask";
+  const Request ask = Fetch<ToAcquire>();  // at once
+  Pass(absl::Milliseconds(3));
+  Hear(ask, Granted(0, kLease, kToken + 7));
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(waiter.token.value(), kToken + 7) << "of the present grant, which may be a later one";
+  EXPECT_EQ(state().Deadline(waiter.hold), ask.sent + kValid);
+}
+
+TEST_F(LockMachineClaimsTest, MessageWithALongClaimIsAClaimForTheLease) {
+  const base::Instant asked = now();
+  Waiter& waiter = Queue();
+  NewGrant news = Claim();
+  news.claim = absl::InfiniteDuration();
+  HearGrant(news);
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(state().Deadline(waiter.hold), asked + kValid);
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(100)) << "it is confirmed soon";
+}
+
+TEST_F(LockMachineClaimsTest, WholeLeaseIsAlwaysConfirmed) {
+  for (const bool manual : {false, true}) {
+    Make({});
+    Waiter& waiter = Queue({.manual = manual, .whole = !manual});
+    NewGrant news = Claim();
+    news.grant = state().grant_id();
+    news.claim = absl::Hours(24);
+    HearGrant(news);
+    EXPECT_EQ(waiter.state, State::kWaiting);
+    Fetch<ToAcquire>();
+  }
+}
+
+TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
+  Waiter& before = Hold();
+  EXPECT_EQ(before.token.value(), kToken);
+  Release(before.hold);
+  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  state().Forget(before.hold);
+  for (const auto& [attempt, token] : {std::pair<uint32_t, uint64_t>{1, 0},
+                                       {1, kToken - 1},
+                                       {0, kToken + 1},
+                                       {2, kToken + 1},
+                                       {UINT32_MAX, kToken + 1}}) {
+    Waiter& waiter = Queue();
+    HearGrant({.grant = state().grant_id(), .attempt = attempt, .token = token, .claim = kClaim});
+    EXPECT_EQ(waiter.state, State::kWaiting) << attempt << " " << token;
+    Hear(Fetch<ToAcquire>(), Queued());
+    GiveUp(waiter);
+    Hear(Fetch<CancelRequest>(), Cancelled());
+  }
+}
+
+// Others may have read the id in a message, and can then forge a grant.
+TEST_F(LockMachineClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
+  const auto told = [&](const std::function<void(Effects&)>& event) {
+    Make({});
+    Waiter& waiter = Queue({.keep = absl::Seconds(1)});
+    Effects effects;
+    event(effects);
+    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .claim = kClaim});
+    EXPECT_EQ(waiter.state, State::kWaiting);
+    Hear(Fetch<ToAcquire>(), Queued());
+    EXPECT_EQ(waiter.state, State::kWaiting);
+  };
+  told([&](Effects& effects) { state().OnAskAgain(state().grant_id(), effects); });
+  told([&](Effects&) { state().OnForced(state().grant_id(), now()); });
+  told([&](Effects&) { state().OnRecall(state().grant_id(), now()); });
+  told([&](Effects&) { state().OnReconnected(now()); });
+  told([&](Effects&) {  // a grant that was too late
+    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken});
+    Hear(Fetch<ToAcquire>(), Queued());
+  });
+  told([&](Effects&) {  // one that was not heard
+    Pass(kThird);
+    Hear(Fetch<ToAcquire>(), Missed(Queued()));
+  });
+}
+
+TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
+  Waiter& waiter = Queue({.manual = true});
+  HearGrant(Claim());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  const Request ask = Fetch<ToAcquire>();
+  EXPECT_FALSE(BidOf(ask).terms.manual) << "a repeat of a manual one would not extend it";
+  Hear(ask, Granted());
+  ASSERT_EQ(waiter.state, State::kGranted);
+  EXPECT_EQ(state().Deadline(waiter.hold), ask.sent + kValid);
+  EXPECT_TRUE(state().next_request_at().is_infinite()) << "from here on it is manual";
+}
+
+TEST_F(LockMachineClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
+  Waiter& waiter = Queue({.manual = true});
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Granted(0, kClaim));  // the message is lost
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).terms.manual);
+}
+
+TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
+  HandOver();
+  EXPECT_FALSE(state().idle());
+  EXPECT_TRUE(state().vacant());
+  EXPECT_EQ(state().next_request_at(), now() + kAskAgain + absl::Milliseconds(5));
+  PassTo(state().next_request_at());
+  const Request check_after = Fetch<CancelRequest>();
+  EXPECT_FALSE(check_after.leaves_tombstone());
+  EXPECT_NE(check_after.grant, kFirst) << "a grant that no client has";
+  Hear(check_after, With(Cancelled(), kAskAgain));  // it had to be handed on
+  PassTo(state().next_request_at());
+  Hear(Fetch<CancelRequest>(), Cancelled());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
+  HandOver();
+  int ask_again = 0;
+  for (; !state().idle() && ask_again < 100; ++ask_again) {
+    PassTo(state().next_request_at());
+    Hear(Fetch<CancelRequest>(), Silence());
+  }
+  EXPECT_EQ(ask_again, 4);
+}
+
+TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
+  Waiter& holder = Hold();
+  Release(holder.hold);
+  Hear(Fetch<ReleaseRequest>(), With(ReleasedThen(), absl::Milliseconds(1)));
+  Hear(Fetch<CancelRequest>(), With(Cancelled(), absl::Milliseconds(1)));
+  Hear(Fetch<CancelRequest>(), Cancelled());
+  EXPECT_TRUE(Quiet());
+
+  Acquire({.patience = Patience::kNone});
+  Hear(Fetch<ToAcquire>(), With(Busy(), absl::Milliseconds(1)));
+  Fetch<CancelRequest>();
+}
+
+class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
+ protected:
+  LockMachinePermitClaimsTest() { Make({.sharing = kPermits}); }
+
+  // It let a window of waiters in for their claims, and is to go on.
+  static Result ToGoOn(Result result, absl::Duration later = absl::ZeroDuration()) {
+    result.check_after = absl::Milliseconds(1);
+    result.check_later = later;
+    return result;
+  }
+};
+
+TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
+  Waiter& holder = Hold();
+  Release(holder.hold);
+  Hear(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen(), kAskAgain));
+  state().Outcome(holder.hold);
+  const base::Instant due = now() + kAskAgain + absl::Milliseconds(5);
+  for (int i = 0; i < 3; ++i) {
+    Pass(absl::Milliseconds(1));
+    Hear(Fetch<CancelRequest>(), i < 2 ? ToGoOn(Cancelled()) : Cancelled());
+  }
+  EXPECT_EQ(state().next_request_at(), due);
+  PassTo(due);
+  Hear(Fetch<CancelRequest>(), Cancelled());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachinePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {
+  Acquire();
+  Hear(Fetch<ToAcquire>(), ToGoOn(Queued(), absl::Milliseconds(500)));
+  const base::Instant due = now() + absl::Milliseconds(505);
+  Hear(Fetch<ToAcquire>(), Queued());
+  EXPECT_EQ(state().next_request_at(), due);
+  PassTo(due);
+  Fetch<CancelRequest>();
+}
+
+TEST_F(LockMachineClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Missed(Granted()));
+  HearGrant(Claim());
+  Release(waiter.hold);
+  Acquire();
+  EXPECT_FALSE(Fetch<ReleaseRequest>().missed_since.has_value());
+}
+
+TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
+  Queue();
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Missed(Queued()));
+  Pass(kThird);
+  const Request again = Fetch<ToAcquire>();
+  EXPECT_TRUE(again.missed_since.has_value());
+  EXPECT_EQ(BidOf(again).ticket, 0U) << "the place that the server still knows, else the last";
+  Hear(again, Queued());
+  HearGrant(Claim(BidOf(again).attempt));
+  Waiter& next = Acquire({.thread = 2});
+  Release(1);
+  EXPECT_EQ(next.state, State::kWaiting);
+}
+
+TEST_F(LockMachineClaimsTest, ALookReachesItTooAndItAsksAtOnceAtItsPlace) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Missed(Queued()));
+  Bidder::Park(waiter);
+  Effects effects;
+  state().OnAskAgain(kFirst, effects);
+  ASSERT_EQ(effects.wakes.size(), 1U);
+  EXPECT_EQ(effects.wakes[0], &waiter);
+  state().OnWoken(waiter, now(), effects);
+  const Request next = Fetch<ToAcquire>();
+  EXPECT_FALSE(next.missed_since.has_value());
+  EXPECT_EQ(BidOf(next).ticket, 77U);
+}
+
+TEST_F(LockMachineClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
+  Acquire();
+  Result unsubscribed = Queued();
+  unsubscribed.unsubscribed = true;
+  for (int i = 0; i < 10; ++i) {
+    Hear(Fetch<ToAcquire>(), unsubscribed);
+    const absl::Duration poll = state().next_request_at() - now();
+    EXPECT_GE(poll, absl::Milliseconds(50));
+    EXPECT_LE(poll, absl::Milliseconds(i == 0 ? 100 : 500));
+    Pass(poll);
+  }
+  Hear(Fetch<ToAcquire>(), Queued());
+  EXPECT_GE(state().next_request_at() - now(), absl::Seconds(1));
+}
+
+TEST_F(LockMachineClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
+  Acquire();
+  const Request first = Fetch<ToAcquire>();
+  EXPECT_FALSE(BidOf(first).listen);
+  Hear(first, Queued());
+  Pass(kThird);
+  EXPECT_TRUE(BidOf(Fetch<ToAcquire>()).listen);
+}
+
+// The server is stopped, and executes the request when it goes on, however much later.
+TEST_F(LockMachineClaimsTest, AnAbandonedRequestToASilentServerIsTakenBackHoweverLate) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch<ToAcquire>(), Silence());
+  GiveUp(waiter, State::kStopped);
+  const base::Instant late = now() + absl::Minutes(2);
+  int tries = 0;
+  while (now() < late) {
+    PassTo(state().next_request_at());
+    Hear(Fetch<CancelRequest>(), Silence());
+    ASSERT_LT(++tries, 1000);
+  }
+  PassTo(state().next_request_at());
+  const Request cancel = Fetch<CancelRequest>();
+  EXPECT_TRUE(cancel.leaves_tombstone());
+  Hear(cancel, Cancelled());
+  EXPECT_TRUE(state().idle());
+}
+
+}  // namespace
+}  // namespace redlatch::internal

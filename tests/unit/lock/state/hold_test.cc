@@ -1,0 +1,257 @@
+// A hold: renewed, at risk, recovered, extended, lost.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+using LockMachineHoldTest = LockMachineTest;
+
+TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
+  Waiter& waiter = Hold();
+  const base::Instant granted = now();
+  EXPECT_EQ(state().next_request_at(), granted + kThird);
+  Pass(kThird - absl::Nanoseconds(1));
+  EXPECT_TRUE(Quiet());
+  Pass(absl::Nanoseconds(1));
+  const Request renewal = Fetch<RenewRequest>();
+  EXPECT_EQ(renewal.lease, kLease);
+  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(state().next_request_at().is_infinite());
+  Pass(absl::Milliseconds(300));
+  Hear(renewal, HoldRef());
+  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
+  EXPECT_EQ(state().Deadline(waiter.hold), renewal.sent + kValid);
+  EXPECT_EQ(state().next_expiry(), renewal.sent + kValid - kLead);
+  EXPECT_EQ(state().next_request_at(), renewal.sent + kThird);
+}
+
+TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), Silence());
+  ASSERT_THAT(Notices(), ElementsAre(Notice::Kind::kAtRisk));
+  EXPECT_EQ(effects().notices[0].token, waiter.token);
+  EXPECT_EQ(effects().notices[0].remaining, kValid - kThird);
+  EXPECT_TRUE(absl::IsUnavailable(effects().notices[0].why));
+  for (int i = 0; i < 3; ++i) {
+    PassTo(state().next_request_at());
+    Hear(Fetch<RenewRequest>(), Silence());
+    EXPECT_THAT(Notices(), IsEmpty());
+  }
+  PassTo(state().next_request_at());
+  Hear(Fetch<RenewRequest>(), HoldRef());
+  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
+  PassTo(state().next_request_at());
+  Hear(Fetch<RenewRequest>(), HoldRef());
+  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
+}
+
+TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
+  Waiter& waiter = Hold();
+  const std::stop_token lost = waiter.view->Lost(now());
+  Pass(kThird);
+  const Request hanging = Fetch<RenewRequest>();
+  PassTo(state().next_expiry() - absl::Nanoseconds(1));
+  Expire();
+  EXPECT_TRUE(Valid(waiter));
+  EXPECT_THAT(effects().losses, IsEmpty());
+  Pass(absl::Nanoseconds(1));
+  Expire();
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(effects().losses[0].hold.id, waiter.hold);
+  EXPECT_EQ(effects().losses[0].hold.token, waiter.token);
+  EXPECT_FALSE(lost.stop_requested()) << "the notifier fires it";
+  EXPECT_TRUE(waiter.view->Lost(now()).stop_requested()) << "for those who ask late";
+  effects().losses[0].hold.view->Fire();
+  EXPECT_TRUE(lost.stop_requested());
+  EXPECT_EQ(state().Deadline(waiter.hold), base::Instant());
+  Hear(hanging, HoldRef());
+  EXPECT_FALSE(Valid(waiter));
+  PassTo(state().next_request_at());
+  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  EXPECT_TRUE(state().idle());
+}
+
+// Two holders were seen in the soak: the release of a hold that was about to end let the next one
+// in while this one's thread was still to be told.
+TEST_F(LockMachineHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
+  for (const bool reentrant : {false, true}) {
+    Make({.reentrant = reentrant});
+    Waiter& waiter = Hold();
+    const base::Instant deadline = state().Deadline(waiter.hold);
+    PassTo(state().next_expiry());
+    ASSERT_LT(now(), deadline);
+    Expire();
+    ASSERT_EQ(effects().losses.size(), 1U);
+    EXPECT_EQ(state().next_request_at(), deadline);
+    // The server would let another thread of this client into a reentrant lock at once.
+    Acquire({.thread = 2, .patience = Patience::kNone});
+    EXPECT_TRUE(Quiet());
+    state().OnReconnected(now());
+    EXPECT_TRUE(Quiet());
+    EXPECT_EQ(state().next_request_at(), deadline);
+    PassTo(deadline);
+    EXPECT_NE(Fetch<ReleaseRequest>().acquire(), nullptr);
+  }
+}
+
+TEST_F(LockMachineHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
+  Waiter& waiter = Hold();
+  Pass(kValid - absl::Nanoseconds(1));
+  EXPECT_TRUE(Valid(waiter));
+  Pass(absl::Nanoseconds(1));
+  EXPECT_FALSE(Valid(waiter));
+}
+
+TEST_F(LockMachineHoldTest, ReasonOfALossNamesTheLastFailure) {
+  Hold();
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), Silence());
+  PassTo(state().next_expiry());
+  Expire();
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, HasSubstr("no answer"));
+}
+
+TEST_F(LockMachineHoldTest, HoldThatIsGoneIsLostAtOnce) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), NotHeld());
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, Not(HasSubstr("forced")));
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kLost);
+  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
+  Hold();
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
+}
+
+TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
+  Queue();
+  Pass(kThird);
+  const Request heartbeat = Fetch<ToAcquire>();
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  state().OnForced(kFirst, now());
+  const Request renewal = Fetch<RenewRequest>();
+  Hear(heartbeat, Granted());  // executed after the renewal, heard before
+  Hear(renewal, NotHeld());
+  EXPECT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(Fetch<ReleaseRequest>().grant, kFirst);
+}
+
+TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
+  Make({.reentrant = true});
+  Waiter& waiter = Hold({.face = Face::kStd});
+  Acquire({.face = Face::kStd});
+  PassTo(state().next_expiry());
+  Expire();
+  EXPECT_EQ(state().OfThread(1).hold, waiter.hold);
+  EXPECT_EQ(state().OfThread(1).depth, 0U);
+  PassTo(state().next_request_at());
+  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  for (int level = 0; level < 2; ++level) {
+    const Released released = Unlock(1);
+    EXPECT_EQ(released.kind, Kind::kLost);
+    EXPECT_EQ(released.token, waiter.token);
+  }
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
+  EXPECT_EQ(state().OfThread(1).hold, 0U);
+}
+
+TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {
+  Waiter& waiter = Hold({.manual = true});
+  EXPECT_TRUE(state().next_request_at().is_infinite());
+  PassTo(state().next_expiry() - absl::Nanoseconds(1));
+  EXPECT_TRUE(Quiet());
+  EXPECT_TRUE(Valid(waiter));
+  Pass(absl::Nanoseconds(1));
+  Expire();
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(effects().losses[0].reason, "its lease expired");
+}
+
+TEST_F(LockMachineHoldTest, ExtendMovesAManualDeadline) {
+  Waiter& waiter = Hold({.manual = true});
+  Pass(kThird);
+  const std::optional<Request> extend = state().Extend(waiter.hold, 2 * kLease, now());
+  ASSERT_TRUE(extend.has_value());
+  EXPECT_TRUE(std::holds_alternative<RenewRequest>(extend->what));
+  EXPECT_TRUE(state().IsWanted(*extend));
+  Hear(*extend, HoldRef());
+  EXPECT_EQ(state().Deadline(waiter.hold), extend->sent + absl::Milliseconds(5938));
+  EXPECT_THAT(Notices(), IsEmpty());
+  EXPECT_TRUE(state().next_request_at().is_infinite());
+}
+
+TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
+  Waiter& waiter = Hold();
+  state().OnForced(99, now());
+  EXPECT_TRUE(Quiet());
+  state().OnForced(kFirst, now());
+  EXPECT_TRUE(Valid(waiter)) << "the answer tells";
+  Hear(Fetch<RenewRequest>(), NotHeld());
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
+}
+
+// The message may come sooner than the grant's own answer.
+TEST_F(LockMachineHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) {
+  Waiter& waiter = Acquire();
+  const Request acquire = Fetch<ToAcquire>();
+  state().OnForced(acquire.grant, now());
+  EXPECT_TRUE(Quiet());
+  Hear(acquire, Granted());
+  EXPECT_TRUE(Valid(waiter));
+  Hear(Fetch<RenewRequest>(), NotHeld());
+  ASSERT_EQ(effects().losses.size(), 1U);
+  EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
+}
+
+TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
+  Hold();
+  Pass(kThird);
+  const Request renewal = Fetch<RenewRequest>();
+  state().OnForced(kFirst, now());
+  EXPECT_TRUE(Quiet());
+  Hear(renewal, HoldRef());  // it was executed before
+  Hear(Fetch<RenewRequest>(), NotHeld());
+  EXPECT_EQ(effects().losses.size(), 1U);
+}
+
+TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
+  Waiter& waiter = Hold({.manual = true});
+  const base::Instant deadline = state().Deadline(waiter.hold);
+  Pass(kThird);
+  state().OnForced(kFirst, now());
+  const Request check_after = Fetch<RenewRequest>();
+  EXPECT_EQ(check_after.lease, absl::Milliseconds(1));
+  Hear(check_after, HoldRef());
+  EXPECT_EQ(state().Deadline(waiter.hold), deadline);
+  EXPECT_THAT(Notices(), IsEmpty());
+  EXPECT_TRUE(state().next_request_at().is_infinite());
+}
+
+TEST_F(LockMachineHoldTest, ReconnectedHoldIsRenewedAtOnce) {
+  Hold();
+  state().OnReconnected(now());
+  Hear(Fetch<RenewRequest>(), HoldRef());
+  EXPECT_EQ(state().next_request_at(), now() + kThird);
+}
+
+TEST_F(LockMachineHoldTest, RenewalIsNotAnnouncedBeyondTheDeadline) {
+  Hold();
+  PassTo(state().next_expiry() - absl::Nanoseconds(1));
+  Hear(Fetch<RenewRequest>(), Silence());
+  EXPECT_TRUE(state().next_request_at().is_infinite());
+  PassTo(state().next_expiry());
+  EXPECT_TRUE(Quiet());
+}
+
+}  // namespace
+}  // namespace redlatch::internal

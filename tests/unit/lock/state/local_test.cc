@@ -1,0 +1,284 @@
+// Inside the client: the local window, retakes, pokes, token blocks, recursion.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+using LockMachineLocalTest = LockMachineTest;
+constexpr absl::Duration kWindow = absl::Milliseconds(5);
+
+TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Pass(kWindow - absl::Nanoseconds(1));
+  EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
+  EXPECT_EQ(other->state, State::kGranted);
+  EXPECT_TRUE(Woken(*other));
+  EXPECT_NE(other->hold, holder->hold);
+  EXPECT_TRUE(Valid(*other));
+  EXPECT_FALSE(Valid(*holder));
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOthers) {
+  struct Case {
+    Want first, second = {.thread = 2};
+    int64_t others = 0;
+    absl::Duration later = absl::ZeroDuration();
+    uint32_t block = 1;
+  };
+  const absl::Duration none = absl::ZeroDuration();
+  for (const Case& c :
+       {Case{.later = kWindow, .block = 4096}, Case{.others = 1, .block = 4096},
+        Case{.first = {.local_window = none}, .second = {.thread = 2, .local_window = none}},
+        Case{.second = {.thread = 2, .lease = 2 * kLease}, .block = 4096},
+        Case{.first = {.manual = true}, .second = {.thread = 2, .manual = true}}}) {
+    Make({});
+    Waiter& holder = Acquire(c.first);
+    Waiter& other = Acquire(c.second);
+    Hear(Fetch<ToAcquire>(), Granted(c.others));
+    Pass(c.later);
+    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+    EXPECT_EQ(other.state, State::kWaiting);
+    const Request release = Fetch<ReleaseRequest>();
+    EXPECT_EQ(BidOf(release).terms.lease, c.second.lease);
+    EXPECT_EQ(BidOf(release).block, c.block);
+  }
+}
+
+TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
+  auto [holder, other] = Contended({}, {.thread = 2});
+  Pass(kWindow);
+  Release(holder->hold);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_EQ(BidOf(release).block, 4096U) << "the thread that releases will come again";
+  Waiter& again = Acquire();
+  Hear(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
+  ASSERT_EQ(other->state, State::kGranted);
+  Pass(kWindow - absl::Nanoseconds(1));
+  EXPECT_EQ(Release(other->hold).kind, Kind::kDone);
+  EXPECT_EQ(again.state, State::kGranted);
+  EXPECT_EQ(again.token.value(), kToken + 9001);
+}
+
+TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& holder = Hold();
+  Waiter& same = Acquire({.thread = 2});
+  EXPECT_EQ(same.state, State::kGranted) << "whoever presents the owner enters";
+  EXPECT_EQ(same.hold, holder.hold);
+  EXPECT_EQ(Release(same.hold).kind, Kind::kDone);
+  EXPECT_TRUE(Valid(holder));
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+  Fetch<ReleaseRequest>();
+}
+
+TEST_F(LockMachineLocalTest, ThreadsOfOneOwnerEnterTogether) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& first = Acquire();
+  Waiter& second = Acquire({.thread = 2});
+  Waiter& impatient = Acquire({.thread = 3, .patience = Patience::kNone});
+  Hear(Fetch<ToAcquire>(), Granted());
+  for (Waiter* each : {&first, &second, &impatient}) {
+    EXPECT_EQ(each->state, State::kGranted);
+    EXPECT_TRUE(Woken(*each));
+    EXPECT_EQ(each->hold, first.hold);
+    EXPECT_EQ(each->token, first.token);
+    EXPECT_NE(each->view, nullptr);
+  }
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
+}
+
+TEST_F(LockMachineLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& first = Queue();
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease / 2});
+  ASSERT_EQ(first.state, State::kGranted);
+  const Waiter& whole = Acquire({.thread = 2, .whole = true});
+  const Waiter& manual = Acquire({.thread = 3, .manual = true});
+  EXPECT_EQ(whole.state, State::kWaiting);
+  EXPECT_EQ(manual.state, State::kWaiting);
+  EXPECT_EQ(Acquire({.thread = 4}).hold, first.hold);
+  EXPECT_EQ(Acquire({.thread = 5, .patience = Patience::kNone, .whole = true}).hold, first.hold);
+  Hear(Fetch<RenewRequest>(), HoldRef());
+  EXPECT_EQ(whole.hold, first.hold);
+  EXPECT_EQ(manual.hold, first.hold);
+}
+
+TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
+  Make({.reentrant = true, .explicit_owner = true});
+  Waiter& holder = Acquire();
+  Result granted = Granted();
+  granted.check_after = absl::Seconds(1);  // others of its owner have claims
+  Hear(Fetch<ToAcquire>(), granted);
+  Release(holder.hold);
+  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  EXPECT_FALSE(state().idle());
+  Pass(absl::Seconds(1) + kCheckGrace);
+  Fetch<CancelRequest>();
+}
+
+TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
+  const absl::Duration window = kLease;
+  Waiter& first = Acquire({.local_window = window});
+  Waiter* next = &Acquire({.thread = 2, .local_window = window});
+  const Request request = Fetch<ToAcquire>();
+  EXPECT_EQ(BidOf(request).block, 4096U);
+  Pass(absl::Milliseconds(1));
+  Hear(request, Granted());
+  const base::Instant heard = now();  // the tokens were reserved by then, and perhaps only then
+  EXPECT_EQ(first.not_before, heard);
+  uint64_t hold = first.hold;
+  for (uint64_t k = 1; k < 4096; ++k) {
+    Waiter& waiting = Acquire({.thread = k + 2, .local_window = window});
+    ASSERT_EQ(Release(hold).kind, Kind::kDone) << k;
+    ASSERT_EQ(next->token.value(), kToken + k);
+    ASSERT_EQ(next->not_before, heard + absl::Microseconds(k));
+    hold = next->hold;
+    next = &waiting;
+  }
+  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay) << "the block is exhausted";
+  EXPECT_EQ(next->state, State::kWaiting);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_EQ(As<ReleaseRequest>(release).last_used, kToken + 4095);
+  EXPECT_EQ(As<ReleaseRequest>(release).last_reserved, kToken + 4095);
+}
+
+TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
+  auto [holder, head] = Contended({.local_retakes = 3}, {.thread = 2});
+  uint64_t hold = holder->hold;
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Release(hold).kind, Kind::kDone);
+    EXPECT_EQ(Woken(*head), i == 0) << "poked once";
+    Waiter& again = Acquire({.patience = Patience::kNone});
+    ASSERT_EQ(again.state, State::kGranted) << i;
+    hold = again.hold;
+  }
+  EXPECT_EQ(Release(hold).kind, Kind::kDone);
+  EXPECT_EQ(head->state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, PokedHeadThatComesSecondIsNext) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->hold);
+  Waiter& again = Acquire();
+  ASSERT_EQ(again.state, State::kGranted);
+  Poke(*head);
+  EXPECT_EQ(head->state, State::kWaiting);
+  Release(again.hold);
+  EXPECT_EQ(head->state, State::kGranted) << "no further retakes";
+}
+
+TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->hold);
+  Pass(kWindow);
+  Poke(*head);
+  EXPECT_EQ(head->state, State::kWaiting);
+  EXPECT_NE(Fetch<ReleaseRequest>().acquire(), nullptr);
+}
+
+// A free grant was once renewed for ever.
+TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
+  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Release(holder->hold);
+  PassTo(state().next_request_at());
+  EXPECT_EQ(now(), state().next_expiry() + kLead - kValid + kThird);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_NE(release.acquire(), nullptr);
+  Hear(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
+  EXPECT_EQ(head->state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
+  auto [holder, head] =
+      Contended({.local_retakes = 16}, {.thread = 2, .patience = Patience::kBounded});
+  Waiter& behind = Acquire({.thread = 3});
+  Release(holder->hold);
+  GiveUp(*head);
+  EXPECT_EQ(head->state, State::kBusy);
+  EXPECT_TRUE(Woken(behind));
+  Poke(behind);
+  EXPECT_EQ(behind.state, State::kGranted);
+}
+
+TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {
+  Make({.reentrant = true});
+  Waiter& waiter = Hold({.face = Face::kStd});
+  Acquire({.face = Face::kStatus});
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kNotHeld);
+  EXPECT_EQ(state().OfThread(1).depth, 1U);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineLocalTest, LockingTwiceByLockIsADeadlock) {
+  Hold({.face = Face::kStd});
+  EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
+  EXPECT_EQ(Acquire({.face = Face::kStd, .patience = Patience::kNone}).state, State::kDeadlock);
+  EXPECT_EQ(Acquire({.thread = 2, .face = Face::kStd}).state, State::kWaiting);
+}
+
+TEST_F(LockMachineLocalTest, UnlockElsewhereReleasesNothing) {
+  Waiter& waiter = Hold({.face = Face::kStd});
+  EXPECT_EQ(Unlock(2).kind, Kind::kNotHeld);
+  EXPECT_TRUE(Valid(waiter));
+  Make({});
+  Waiter& lease = Hold({.face = Face::kStatus});
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld) << "a Lease is released by its handle";
+  EXPECT_TRUE(Valid(lease));
+}
+
+TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
+  EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value());
+  Hold({.face = Face::kStd});
+  EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value()) << "not reentrant";
+  Make({.reentrant = true});
+  Waiter& waiter = Hold({.face = Face::kStd});
+  EXPECT_FALSE(state().Reenter(2, Face::kStd, false, now()).has_value());
+  EXPECT_FALSE(state().ReleaseInner(1, Face::kStd)) << "the last level is released";
+  const auto held = state().Reenter(1, Face::kStd, false, now());
+  ASSERT_TRUE(held.has_value());
+  EXPECT_EQ(held->hold, waiter.hold);
+  EXPECT_EQ(held->depth, 2U);
+  EXPECT_FALSE(state().ReleaseInner(2, Face::kStd));
+  EXPECT_TRUE(state().ReleaseInner(1, Face::kStd));
+  PassTo(state().next_expiry());
+  EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value());
+}
+
+TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
+  auto [holder, head] = Contended({.local_retakes = 1}, {.thread = 2});
+  Release(holder->hold);
+  ASSERT_TRUE(Woken(*head));
+  Waiter& faster = Acquire({.thread = 3});
+  ASSERT_EQ(faster.state, State::kGranted);
+  Release(faster.hold);
+  ASSERT_EQ(head->state, State::kGranted);
+  Pass(kLease);
+  Expire();
+  head->wake_pending = false;
+  head->state = State::kWaiting;
+  Effects effects;
+  state().Acquire(*head, now(), effects);
+  EXPECT_FALSE(head->awaits_wake) << "nobody would wake it";
+}
+
+TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
+  const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
+  EXPECT_EQ(state().Pin(2).depth, 0);
+  EXPECT_EQ(state().Pin(1).hold, first->hold);
+  EXPECT_EQ(Release(first->hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(second->state, State::kWaiting);
+  const Request release = Fetch<ReleaseRequest>();
+  Hear(release, ReleasedThen(AcquireQueued{.ticket = 5}));
+  EXPECT_EQ(second->state, State::kWaiting);
+  // The next hold is as any other.
+  HearGrant(GrantOf(release));
+  EXPECT_EQ(second->state, State::kGranted);
+}
+
+}  // namespace
+}  // namespace redlatch::internal

@@ -1,0 +1,39 @@
+// Machines of semaphores, where each hold stands for itself.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+class PermitMachineTest : public LockMachineTest {
+ protected:
+  PermitMachineTest() { Make({.sharing = kPermits}); }
+
+  static Result Permitted() { return Granted(0, kLease, 0); }
+};
+
+TEST_F(PermitMachineTest, GivesNoTokensBack) {
+  Waiter& waiter = Acquire({.permits = 3});
+  Hear(Fetch<ToAcquire>(), Permitted());
+  EXPECT_EQ(waiter.token, FencingToken());
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_EQ(As<ReleaseRequest>(release).last_used, As<ReleaseRequest>(release).last_reserved);
+  EXPECT_FALSE(release.leaves_tombstone());
+  Hear(release, ReleasedThen());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(PermitMachineTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
+  const Waiter& waiter = Queue({.permits = 3});
+  ASSERT_TRUE(Quiet());
+  state().OnForced(state().grant_id(), now());
+  const Request request = Fetch<ToAcquire>();
+  Hear(request, Refusal(absl::FailedPreconditionError("too many")));
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_EQ(waiter.failure.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Fetch<CancelRequest>().grant, request.grant);  // it may be queued again
+}
+
+}  // namespace
+}  // namespace redlatch::internal

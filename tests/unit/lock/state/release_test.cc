@@ -1,0 +1,279 @@
+// What a client owes the server: releases and cancels, repeated until they are answered.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+using LockMachineReleaseTest = LockMachineTest;
+
+TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
+  Waiter& waiter = Hold();
+  const Released released = Release(waiter.hold);
+  EXPECT_EQ(released.kind, Kind::kUnderWay);
+  EXPECT_EQ(released.token.value(), kToken);
+  EXPECT_FALSE(Valid(waiter));
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_FALSE(release.leaves_tombstone());
+  EXPECT_EQ(release.acquire(), nullptr);
+  Hear(release, ReleasedThen());
+  const Released outcome = state().Outcome(waiter.hold);
+  EXPECT_EQ(outcome.kind, Kind::kDone);
+  EXPECT_EQ(outcome.token.value(), kToken);
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
+  Waiter& waiter = Hold();
+  Release(waiter.hold);
+  Hear(Fetch<ReleaseRequest>(), Silence());
+  const Released outcome = state().Outcome(waiter.hold);
+  EXPECT_EQ(outcome.kind, Kind::kUnderWay);
+  EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
+  Pass(absl::Milliseconds(1));
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
+  Hear(Fetch<ReleaseRequest>(), NotHeld());  // at once, not after the backoff
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
+  Waiter& waiter = Hold();
+  const base::Instant deadline = state().Deadline(waiter.hold);
+  Release(waiter.hold);
+  Hear(Fetch<ReleaseRequest>(), Silence());
+  PassTo(state().next_request_at());
+  const Request again = Fetch<ReleaseRequest>();
+  PassTo(deadline);
+  Hear(again, NotHeld());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
+}
+
+TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
+  Waiter& waiter = Hold();
+  Release(waiter.hold);
+  Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  EXPECT_TRUE(Quiet());
+  const Released outcome = state().Outcome(waiter.hold);
+  EXPECT_EQ(outcome.kind, Kind::kRefused);
+  EXPECT_TRUE(absl::IsPermissionDenied(outcome.failure));
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
+  Waiter& waiter = Queue();
+  GiveUp(waiter);
+  Hear(Fetch<CancelRequest>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
+  PassTo(state().next_request_at());
+  Hear(Fetch<CancelRequest>(), Cancelled());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
+  Waiter& waiter = Hold();
+  const base::Instant over = now() + kLease;
+  Release(waiter.hold);
+  int tries = 0;
+  while (!state().next_request_at().is_infinite()) {
+    PassTo(state().next_request_at());
+    std::optional<Request> request = Next();
+    if (!request) break;
+    ++tries;
+    Hear(*request, Silence());
+  }
+  EXPECT_EQ(now(), over);
+  EXPECT_THAT(tries, ::testing::AllOf(::testing::Ge(6), ::testing::Le(30)));
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
+  Release(Hold().hold);
+  for (int i = 0; i < 4; ++i) {  // so that it is repeated late
+    PassTo(state().next_request_at());
+    Hear(Fetch<ReleaseRequest>(), Silence());
+  }
+  ASSERT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch<ToAcquire>(), Busy());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  const Request again = Fetch<ReleaseRequest>();  // at once, since the server answers
+  Pass(absl::Milliseconds(1));
+  const Request behind = Fetch<ToAcquire>();
+  Hear(again, ReleasedThen());
+  Hear(behind, Busy());
+  EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  const Request renewal = Fetch<RenewRequest>();
+  EXPECT_TRUE(state().IsWanted(renewal));
+  Release(waiter.hold);
+  EXPECT_FALSE(state().IsWanted(renewal));
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_TRUE(Quiet());
+  Hear(release, ReleasedThen());
+  Hear(renewal, HoldRef());
+  EXPECT_TRUE(effects().notices.empty());
+  EXPECT_FALSE(Valid(waiter));
+  Pass(kLease);
+  EXPECT_TRUE(Quiet()) << "no renewal after a release";
+  state().Forget(waiter.hold);
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->hold);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_NE(release.acquire(), nullptr);
+  EXPECT_EQ(BidOf(release).attempt, 1U);
+  EXPECT_TRUE(state().IsWanted(release));
+  EXPECT_TRUE(Quiet());
+  Hear(release, Silence());
+  EXPECT_EQ(other->state, State::kWaiting);
+  PassTo(state().next_request_at());
+  std::vector<Request> sends;
+  for (int i = 0; i < 100 && sends.size() < 2; ++i) {
+    if (std::optional<Request> request = Next()) sends.push_back(*request);
+    Pass(absl::Milliseconds(1));
+  }
+  ASSERT_EQ(sends.size(), 2U);
+  if (!std::holds_alternative<ReleaseRequest>(sends[0].what)) std::swap(sends[0], sends[1]);
+  EXPECT_EQ(sends[0].acquire(), nullptr);
+  EXPECT_TRUE(std::holds_alternative<ToAcquire>(sends[1].what));
+  EXPECT_EQ(BidOf(sends[1]).grant, BidOf(release).grant);
+  EXPECT_EQ(BidOf(sends[1]).attempt, 2U);
+  Hear(sends[1], Granted());
+  EXPECT_EQ(other->state, State::kGranted);
+}
+
+TEST_F(LockMachineReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
+  Make({.several = true});
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->hold);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_EQ(release.acquire(), nullptr);
+  const Request acquire = Fetch<ToAcquire>();  // it does not wait for the release's answer
+  EXPECT_EQ(BidOf(acquire).attempt, 1U);
+  EXPECT_TRUE(Quiet());
+  Hear(release, ReleasedThen());
+  Hear(acquire, Granted());
+  EXPECT_EQ(other->state, State::kGranted);
+}
+
+TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
+  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  Release(holder->hold);
+  const Request release = Fetch<ReleaseRequest>();
+  GiveUp(*other);
+  EXPECT_TRUE(state().IsWanted(release)) << "the tombstone sees to its bid";
+  const Request cancel = Fetch<CancelRequest>();
+  EXPECT_EQ(cancel.grant, BidOf(release).grant);
+  EXPECT_TRUE(cancel.leaves_tombstone());
+  Hear(release, Silence(/*may_have_executed=*/false));
+  Hear(cancel, Cancelled());
+  PassTo(state().next_request_at());
+  EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
+}
+
+TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
+  Waiter& waiter = Hold();
+  Release(waiter.hold);
+  Hear(Fetch<ReleaseRequest>(), Silence());
+  Hear(Fetch<ReleaseRequest>(), Silence());  // once more at once, on a new connection
+  EXPECT_TRUE(Quiet());
+  state().OnReconnected(now());
+  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+}
+
+TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
+  Make({.reentrant = true});
+  Waiter& lease = Hold();
+  Acquire({.face = Face::kStd});
+  Acquire({.face = Face::kStd});
+  ReleaseStd();
+  EXPECT_TRUE(Valid(lease));
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(state().OfThread(1).depth, 1U);
+  EXPECT_EQ(Release(lease.hold).kind, Kind::kUnderWay);
+  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
+}
+
+TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
+  Hold({.face = Face::kStd});
+  Pass(kLease);
+  Expire();
+  EXPECT_NE(state().ViewOf(1), nullptr);
+  ReleaseStd();
+  EXPECT_EQ(state().ViewOf(1), nullptr);
+  EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
+}
+
+TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
+  std::weak_ptr<const LockOptions> options;
+  Waiter& waiter = Hold();
+  options = waiter.options;
+  waiter.options.reset();
+  Release(waiter.hold);
+  EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
+}
+
+TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
+  Waiter& waiter = Hold();
+  Pass(kThird);
+  const Request renewal = Fetch<RenewRequest>();
+  Release(waiter.hold);
+  Pass(kThird);
+  Hear(renewal, HoldRef());
+  const base::Instant renewed = now();
+  Hear(Fetch<ReleaseRequest>(), Silence());
+  while (!state().next_request_at().is_infinite()) {
+    PassTo(state().next_request_at());
+    if (std::optional<Request> request = Next()) Hear(*request, Silence());
+  }
+  EXPECT_EQ(now(), renewed + kLease);
+}
+
+TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
+  Waiter& waiter = Acquire();
+  Hear(Fetch<ToAcquire>(), Silence());  // may be executed at any time
+  PassTo(state().next_request_at());
+  Hear(Fetch<ToAcquire>(), Granted());
+  Pass(kLease);
+  Expire();
+  EXPECT_FALSE(Valid(waiter));
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_TRUE(release.leaves_tombstone());
+  Hear(release, Silence(/*may_have_executed=*/false));
+  // The server has forgotten the hold, but knows of no tombstone yet.
+  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineReleaseTest, AcquireTakesAPostponedReleaseAlong) {
+  Waiter& first = Hold();
+  Release(first.hold);
+  ASSERT_TRUE(state().NextRequestOf(first.hold, now()).has_value());
+  state().Postpone(first.hold);
+  EXPECT_TRUE(state().next_request_at().is_infinite()) << "its driver comes for it";
+  Acquire({.thread = 2});
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_NE(release.acquire(), nullptr);
+  EXPECT_FALSE(state().NextRequestOf(first.hold, now()).has_value()) << "it is under way";
+  EXPECT_FALSE(Next().has_value()) << "so is the acquire request";
+}
+
+TEST_F(LockMachineReleaseTest, PostponedRetryTakesNoAcquireAlong) {
+  Waiter& first = Hold();
+  Release(first.hold);
+  Hear(*state().NextRequestOf(first.hold, now()), Silence());
+  ASSERT_TRUE(state().NextRequestOf(first.hold, now()).has_value());
+  state().Postpone(first.hold);
+  Acquire({.thread = 2});
+  EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr) << "it may have been executed";
+}
+
+}  // namespace
+}  // namespace redlatch::internal

@@ -1,0 +1,146 @@
+// Holds that the threads of one client share: readers.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+class SharedMachineTest : public LockMachineTest {
+ protected:
+  static constexpr absl::Duration kWindow = absl::Milliseconds(5);
+
+  SharedMachineTest() { Make({.reentrant = true, .sharing = kReaders}); }
+
+  static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
+  // Who reads, and knows since when.
+  Waiter& Read(uint64_t thread, int64_t others = 0) {
+    Waiter& waiter = Acquire({.thread = thread});
+    Hear(Fetch<ToAcquire>(), Granted(others));
+    EXPECT_EQ(waiter.state, State::kGranted);
+    return waiter;
+  }
+};
+
+TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip) {
+  const Waiter& first = Read(1);
+  Pass(kWindow - absl::Milliseconds(1));
+  const Waiter& second = Acquire({.thread = 2});
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_NE(second.hold, first.hold);
+  EXPECT_EQ(second.token, first.token);
+  EXPECT_TRUE(Valid(first));
+  EXPECT_TRUE(Valid(second));
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(SharedMachineTest, NobodyJoinsWhereAWriterIsKnownToWait) {
+  Read(1, 1);
+  EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(SharedMachineTest, AReaderReentersThoughAWriterWaits) {
+  Waiter& first = Read(1, 1);
+  Pass(2 * kWindow);
+  const Waiter& again = Acquire({.thread = 1});
+  EXPECT_EQ(again.state, State::kGranted);
+  EXPECT_EQ(again.hold, first.hold);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
+  EXPECT_TRUE(Valid(first));
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+}
+
+TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
+  Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  EXPECT_EQ(second.state, State::kWaiting);
+  const Request probe = Fetch<RenewRequest>();
+  Pass(absl::Milliseconds(1));
+  Hear(probe, HeldWith(0));
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_TRUE(Woken(second));
+  // The window counts from the question.
+  Pass(kWindow - absl::Milliseconds(2));
+  EXPECT_EQ(Acquire({.thread = 3}).state, State::kGranted);
+  Pass(absl::Milliseconds(1));
+  EXPECT_EQ(Acquire({.thread = 4}).state, State::kWaiting);
+}
+
+TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
+  Read(1);
+  Waiter& second = Acquire({.thread = 2, .local_window = absl::ZeroDuration()});
+  EXPECT_EQ(second.state, State::kWaiting);
+  const Request probe = Fetch<RenewRequest>();
+  Pass(absl::Microseconds(50));
+  Waiter& third = Acquire({.thread = 3, .local_window = absl::ZeroDuration()});
+  Hear(probe, HeldWith(0));
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_EQ(third.state, State::kWaiting);
+  Hear(Fetch<RenewRequest>(), HeldWith(0));
+  EXPECT_EQ(third.state, State::kGranted);
+}
+
+TEST_F(SharedMachineTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver) {
+  Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  second.silent_since = now();
+  Pass(absl::Milliseconds(1));
+  Hear(Fetch<RenewRequest>(), HeldWith(1));
+  EXPECT_EQ(second.state, State::kElsewhere);
+  EXPECT_EQ(second.silent_since, base::Instant::Infinite());
+}
+
+TEST_F(SharedMachineTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
+  Waiter& first = Read(1);
+  Pass(kWindow);
+  Waiter& second = Acquire({.thread = 2});
+  Hear(Fetch<RenewRequest>(), Silence());
+  EXPECT_EQ(second.state, State::kElsewhere);
+  EXPECT_TRUE(Valid(first));
+}
+
+TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
+  Waiter& first = Read(1);
+  Waiter& second = Acquire({.thread = 2, .face = Face::kStd});
+  Pass(kWindow);
+  Waiter& third = Acquire({.thread = 3});
+  Hear(Fetch<RenewRequest>(), NotHeld());
+  EXPECT_EQ(effects().losses.size(), 2);
+  EXPECT_FALSE(Valid(first));
+  EXPECT_FALSE(Valid(second));
+  EXPECT_TRUE(first.view->Lost(now()).stop_requested());
+  EXPECT_EQ(Unlock(2).kind, Kind::kLost);
+  // Who had come to join asks for a hold of its own.
+  EXPECT_EQ(third.state, State::kWaiting);
+  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  Hear(Fetch<ToAcquire>(), Granted());
+  EXPECT_EQ(third.state, State::kGranted);
+}
+
+TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
+  Waiter& first = Acquire({.thread = 1});
+  Waiter& second = Acquire({.thread = 2});
+  const Request acquire = Fetch<ToAcquire>();
+  Pass(absl::Microseconds(10));
+  // A writer may be queued between the two.
+  EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
+  Hear(acquire, Granted(1));
+  EXPECT_EQ(first.state, State::kGranted);
+  EXPECT_EQ(second.state, State::kGranted);
+  EXPECT_NE(first.hold, second.hold);
+}
+
+TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
+  Read(1);
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), Silence());
+  EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kAtRisk));
+  EXPECT_EQ(Acquire({.thread = 2, .local_window = kLease}).state, State::kGranted);
+  Pass(kThird / 2);
+  Hear(Fetch<RenewRequest>(), HeldWith(0));
+  EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
+}
+
+}  // namespace
+}  // namespace redlatch::internal

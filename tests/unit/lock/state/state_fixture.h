@@ -1,0 +1,208 @@
+#ifndef REDLATCH_TESTS_UNIT_LOCK_STATE_STATE_FIXTURE_H_
+#define REDLATCH_TESTS_UNIT_LOCK_STATE_STATE_FIXTURE_H_
+
+#include <deque>
+
+#include "src/lock/state/latch_state.h"
+#include "src/lock/state/lock_state.h"
+#include "src/lock/state/timing.h"
+#include "tests/support/testing.h"
+
+namespace redlatch::internal {
+
+// What a script is for, where it must be for this.
+template <class What>
+const What& As(const Request& request) {
+  return std::get<What>(request.what);
+}
+
+// The bid that a script makes, where it must make one.
+inline const AcquireRequest& BidOf(const Request& request) {
+  const AcquireRequest* const acquire = request.acquire();
+  if (acquire == nullptr) throw std::bad_variant_access();
+  return *acquire;
+}
+
+// An acquisition, as a test wants it.
+struct Want {
+  uint64_t thread = 1;
+  Face face = Face::kStatus;
+  Patience patience = Patience::kEndless;
+  absl::Duration lease = absl::Seconds(3);
+  bool manual = false;
+  bool whole = false;
+  absl::Duration local_window = absl::Milliseconds(5);
+  int local_retakes = 0;
+  absl::Duration turn = absl::ZeroDuration();
+  absl::Duration keep = absl::ZeroDuration();
+  uint32_t permits = 1;
+  uint32_t capacity = 0;
+};
+
+// A machine at a time of the test's making. A lease of 3 s has a margin of 32 ms and is renewed,
+// as waiters send their heartbeats, each second.
+template <class Machine>
+class MachineTest : public ::testing::Test {
+ protected:
+  using State = Waiter::State;
+  using Kind = Released::Kind;
+  static constexpr absl::Duration kLease = absl::Seconds(3);
+  static constexpr absl::Duration kValid = absl::Milliseconds(2968);
+  static constexpr absl::Duration kLead = absl::Milliseconds(10);  // lost so much sooner
+  static constexpr absl::Duration kThird = absl::Seconds(1);
+  static constexpr uint64_t kToken = 1000;
+  static constexpr base::Numbers::Key kKey = {1, 2};
+  static constexpr GrantId kFirst = base::Numbers::Secret(kKey, 1);
+
+  MachineTest() { Make({}); }
+
+  void Make(Bidder::Config config) {
+    config.numbers = &numbers_;
+    machine_ = std::make_unique<Machine>(config);
+  }
+  Machine& state() { return *machine_; }
+
+  base::Instant now() const { return now_; }
+  void Pass(absl::Duration time) { now_ = now_ + time; }
+  void PassTo(base::Instant at) {
+    ASSERT_LE(now_, at);
+    now_ = at;
+  }
+
+  // What the last event brought about.
+  const Effects& effects() const { return effects_; }
+  bool Woken(const Waiter& waiter) const {
+    return std::count(effects_.wakes.begin(), effects_.wakes.end(), &waiter) +
+               std::count(effects_.through.begin(), effects_.through.end(), &waiter) ==
+           1;
+  }
+  std::vector<Notice::Kind> Notices() const {
+    std::vector<Notice::Kind> kinds;
+    for (const Notice& notice : effects_.notices) kinds.push_back(notice.kind);
+    return kinds;
+  }
+
+  Waiter& Acquire(const Want& want = {}) {
+    Waiter& waiter = waiters_.emplace_back();
+    waiter.thread = want.thread;
+    waiter.face = want.face;
+    waiter.patience = want.patience;
+    waiter.began = now_;
+    waiter.terms = {.lease = want.lease,
+                    .manual = want.manual,
+                    .whole = want.whole,
+                    .cacheable = want.keep > absl::ZeroDuration() && !want.manual,
+                    .permits = want.permits,
+                    .capacity = want.capacity};
+    waiter.options = std::make_shared<LockOptions>(LockOptions{.local_window = want.local_window,
+                                                               .local_retakes = want.local_retakes,
+                                                               .turn = want.turn,
+                                                               .keep = want.keep});
+    waiter.object = this;
+    machine_->Acquire(waiter, now_, Fresh());
+    waiter.parked = waiter.state == State::kWaiting;
+    return waiter;
+  }
+  void GiveUp(Waiter& waiter, State as = State::kBusy) {
+    machine_->GiveUp(waiter, as, now_, Fresh());
+  }
+  void Poke(Waiter& waiter) {
+    waiter.wake_pending = false;
+    machine_->OnWoken(waiter, now_, Fresh());
+  }
+  Released Release(uint64_t hold) { return machine_->Release(hold, now_, Fresh()); }
+  Released Unlock(uint64_t thread) { return machine_->Unlock(thread, now_, Fresh()); }
+  void ReleaseStd() { machine_->ReleaseStd(now_, Fresh()); }
+  void Expire() { machine_->Expire(now_, Fresh()); }
+  bool Valid(const Waiter& waiter) const { return machine_->Valid(waiter.hold, now_); }
+
+  std::optional<Request> Next() { return machine_->NextRequest(now_); }
+  // The next script, which must be of this kind.
+  template <class What>
+  Request Fetch() {
+    std::optional<Request> request = Next();
+    if (!request) {
+      ADD_FAILURE() << "nothing to send";
+      return {.what = What()};
+    }
+    EXPECT_TRUE(std::holds_alternative<What>(request->what))
+        << "it is of kind " << request->what.index();
+    EXPECT_EQ(request->sent, now_);
+    return *request;
+  }
+  bool Quiet() { return !Next().has_value(); }
+
+  void Hear(const Request& request, const Result& result) {
+    machine_->OnResult(request, result, now_, Fresh());
+  }
+  void HearGrant(const NewGrant& news) { machine_->OnGrant(news, now_, Fresh()); }
+
+  static Result Granted(int64_t others = 0, absl::Duration lease = kLease,
+                        uint64_t token = kToken) {
+    return {.what = AcquireGranted{.token = token, .lease = lease, .others = others}};
+  }
+  static Result Queued(int64_t position = 1, absl::Duration retry_after = kLease) {
+    return {.what = AcquireQueued{.retry_after = retry_after, .position = position, .ticket = 77}};
+  }
+  static Result Busy() { return {.what = AcquireBusy()}; }
+  static Result HoldRef() { return {.what = StillHeld()}; }
+  static Result NotHeld() { return {.what = internal::NotHeld()}; }
+  static Result Cancelled() { return {.what = internal::Cancelled()}; }
+  static Result ReleasedThen(const AcquireResult& next = {}) {
+    return {.what = Freed{.next = next}};
+  }
+  static Result Silence(bool may_have_executed = true) {
+    return {.what = Failed{.why = absl::UnavailableError("no answer"),
+                           .may_have_executed = may_have_executed}};
+  }
+  static Result Refusal(absl::Status why) { return {.what = Failed{.why = std::move(why)}}; }
+  static Result NotSent(absl::Status why) {
+    return {.what = Failed{.why = std::move(why), .not_sent = true}};
+  }
+  static NewGrant GrantOf(const Request& request, uint64_t token = kToken) {
+    return {.grant = BidOf(request).grant,
+            .attempt = BidOf(request).attempt,
+            .token = token,
+            .claim = BidOf(request).terms.lease};
+  }
+
+  // A thread that has the lock.
+  Waiter& Hold(const Want& want = {}) {
+    Waiter& waiter = Acquire(want);
+    Hear(Fetch<ToAcquire>(), Granted(0, want.lease));
+    EXPECT_EQ(waiter.state, State::kGranted);
+    return waiter;
+  }
+  // A thread that waits in the server's queue.
+  Waiter& Queue(Want want = {}) {
+    Waiter& waiter = Acquire(want);
+    Hear(Fetch<ToAcquire>(), Queued());
+    EXPECT_EQ(waiter.state, State::kWaiting);
+    return waiter;
+  }
+  // Two threads: the first has a hold with tokens for all, the second waits for it.
+  std::pair<Waiter*, Waiter*> Contended(const Want& first, const Want& second) {
+    Waiter& holder = Acquire(first);
+    Waiter& other = Acquire(second);
+    Hear(Fetch<ToAcquire>(), Granted());
+    EXPECT_EQ(holder.state, State::kGranted);
+    EXPECT_EQ(other.state, State::kWaiting);
+    return {&holder, &other};
+  }
+
+ private:
+  Effects& Fresh() { return effects_ = Effects(); }
+
+  base::Numbers numbers_{kKey};
+  std::unique_ptr<Machine> machine_;
+  base::Instant now_ = base::Instant::FromNanos(1'000'000'000'000);
+  Effects effects_;
+  std::deque<Waiter> waiters_;
+};
+
+using LockMachineTest = MachineTest<LockState>;
+using LatchMachineTest = MachineTest<LatchState>;
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_TESTS_UNIT_LOCK_STATE_STATE_FIXTURE_H_

@@ -1,0 +1,131 @@
+// What a machine counts of what happens to it.
+#include "src/lock/state/tally.h"
+
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+class TallyMachineTest : public LockMachineTest {
+ protected:
+  TallyMachineTest() { Make({.counts = true}); }
+
+  LockStats Counted() {
+    LockStats stats;
+    state().AddCountsTo(stats);
+    state().AddStateTo(stats);
+    EXPECT_EQ(stats.acquired,
+              stats.released + stats.releases_failed + stats.lost + stats.held + stats.releasing);
+    return stats;
+  }
+  void ReleaseAtServer(const Waiter& holder) {
+    Release(holder.hold);
+    Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+    EXPECT_EQ(state().Outcome(holder.hold).kind, Kind::kDone);
+  }
+};
+
+TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
+  Waiter& holder = Acquire();
+  const Request acquire = Fetch<ToAcquire>();
+  Hear(acquire, Queued());
+  EXPECT_EQ(Counted().waiting, 1);
+  Pass(absl::Milliseconds(100));
+  HearGrant(GrantOf(acquire));
+  EXPECT_EQ(Counted().acquired, 1);
+  EXPECT_EQ(Counted().passed_on, 0);
+  EXPECT_EQ(Counted().held, 1);
+  EXPECT_EQ(Counted().waiting, 0);
+  Pass(absl::Milliseconds(7));
+  ReleaseAtServer(holder);
+  EXPECT_EQ(Counted().released, 1);
+  EXPECT_EQ(Counted().releases_failed, 0);
+  EXPECT_EQ(Counted().waited.sum, absl::Milliseconds(100));
+  EXPECT_EQ(Counted().held_for.sum, absl::Milliseconds(7));
+}
+
+TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
+  Make({.reentrant = true, .sharing = kReaders, .counts = true});
+  Waiter& first = Hold();
+  Waiter& second = Acquire({.thread = 2});
+  ASSERT_EQ(second.state, State::kGranted);
+  EXPECT_EQ(Counted().acquired, 2);
+  EXPECT_EQ(Counted().passed_on, 1);
+  EXPECT_EQ(Counted().held, 2);
+  Release(first.hold);
+  ReleaseAtServer(second);
+  EXPECT_EQ(Counted().released, 2);
+  EXPECT_EQ(Counted().held, 0);
+}
+
+TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
+  Hold();
+  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
+  EXPECT_EQ(Counted().busy, 1);
+  GiveUp(Acquire({.thread = 2, .patience = Patience::kBounded}));
+  EXPECT_EQ(Counted().busy, 2);
+  GiveUp(Acquire({.thread = 2}), State::kStopped);
+  EXPECT_EQ(Counted().cancelled, 1);
+  state().OnRefused(State::kFailed);
+  EXPECT_EQ(Counted().failed, 1);
+  EXPECT_EQ(Counted().waiting, 0);
+  EXPECT_EQ(Counted().waited.count(), 1);
+}
+
+TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
+  Waiter& holder = Hold();
+  Pass(kValid);
+  Expire();
+  EXPECT_FALSE(Valid(holder));
+  EXPECT_EQ(Counted().lost, 1);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().held, 0);
+  EXPECT_EQ(Counted().held_for.sum, kValid);
+  Pass(absl::Seconds(1));
+  while (const auto request = Next()) Hear(*request, NotHeld());
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kLost);
+  EXPECT_EQ(Counted().releases_failed, 0) << "there was nothing to be released";
+}
+
+TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
+  Hold();
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), HoldRef());
+  EXPECT_EQ(Counted().renewed, 1);
+  Pass(kThird);
+  Hear(Fetch<RenewRequest>(), Silence());
+  Pass(absl::Seconds(1));
+  Hear(Fetch<RenewRequest>(), Silence());
+  EXPECT_EQ(Counted().renewed, 1);
+  EXPECT_EQ(Counted().renewals_failed, 2);
+  EXPECT_EQ(Counted().lost, 0);
+}
+
+TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
+  Waiter& holder = Hold();
+  Release(holder.hold);
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  ASSERT_EQ(effects().notices.size(), 1U);
+  EXPECT_EQ(effects().notices[0].kind, Notice::Kind::kReleaseFailed);
+  EXPECT_EQ(effects().notices[0].token, holder.token);
+  EXPECT_EQ(effects().notices[0].remaining, kLease);
+  EXPECT_EQ(state().Outcome(holder.hold).kind, Kind::kRefused);
+  EXPECT_EQ(Counted().released, 0);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
+  auto [holder, other] = Contended({.local_retakes = 1}, {.thread = 2, .local_retakes = 1});
+  Release(holder->hold);
+  EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
+  GiveUp(*other);
+  EXPECT_EQ(Counted().releasing, 1);
+  Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  ASSERT_EQ(effects().notices.size(), 1U);
+  EXPECT_EQ(effects().notices[0].token, holder->token);
+  EXPECT_EQ(Counted().releases_failed, 1);
+}
+
+}  // namespace
+}  // namespace redlatch::internal

@@ -1,0 +1,130 @@
+// A client's turn with a lock that others wait for: how long it keeps it, and for whom.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+constexpr absl::Duration kTurn = absl::Milliseconds(16);
+constexpr absl::Duration kSoon = absl::Milliseconds(1);
+constexpr absl::Duration kTurnTick = absl::Nanoseconds(1);
+constexpr absl::Duration kClaim = absl::Milliseconds(1500);
+
+class LockMachineTurnTest : public LockMachineTest {
+ protected:
+  static Want OfThread(uint64_t thread, absl::Duration turn = kTurn) {
+    return {.thread = thread, .local_window = absl::ZeroDuration(), .turn = turn};
+  }
+
+  // Its first hold goes back to the server, and it comes again at once, to a lock that others have.
+  Waiter& ComesAgain(absl::Duration turn = kTurn) {
+    Waiter& first = Acquire(OfThread(1, turn));
+    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+    EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+    state().Forget(first.hold);
+    Waiter& again = Acquire(OfThread(1, turn));
+    Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
+    HearGrant(
+        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .claim = kClaim});
+    if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
+    return again;
+  }
+};
+
+TEST_F(LockMachineTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
+  uint64_t hold = ComesAgain().hold;
+  FencingToken token = state().OfThread(1).token;
+  for (int i = 0; i < 100; ++i) {
+    EXPECT_EQ(Release(hold).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+    Waiter& again = Acquire(OfThread(1));
+    ASSERT_EQ(again.state, State::kGranted);
+    EXPECT_GT(again.token, token);
+    token = again.token;
+    hold = again.hold;
+  }
+}
+
+TEST_F(LockMachineTurnTest, RestEndsWithTheTurn) {
+  Waiter& holder = ComesAgain();
+  const base::Instant end = now() + kTurn;
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
+  EXPECT_EQ(state().next_request_at(), end);
+  PassTo(end);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_EQ(std::get<ReleaseRequest>(release.what).last_used, kToken);
+  Hear(release, ReleasedThen());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineTurnTest, TurnIsNotPassedOnAfterItsEnd) {
+  Waiter& holder = ComesAgain();
+  Waiter& other = Acquire(OfThread(2));
+  Pass(kTurn - kTurnTick);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
+  EXPECT_EQ(other.state, State::kGranted) << "threads of the client take turns within its turn";
+  Waiter& third = Acquire(OfThread(3));
+  Pass(kTurnTick);
+  EXPECT_EQ(Release(other.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(third.state, State::kWaiting);
+}
+
+TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  Pass(kSoon + kTurnTick);
+  Waiter& late = Acquire(OfThread(1));
+  EXPECT_EQ(late.state, State::kGranted) << "its turn is not over";
+  EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
+}
+
+TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  Want other = OfThread(1);
+  other.lease = 2 * kLease;
+  other.patience = Patience::kNone;
+  Waiter& tried = Acquire(other);
+  EXPECT_EQ(tried.state, State::kWaiting) << "the lock is this client's own";
+  Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireBusy()));
+  EXPECT_EQ(tried.state, State::kBusy);
+}
+
+// Otherwise it would stay taken for a lease if this process ends.
+TEST_F(LockMachineTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
+  const uint64_t hold = ComesAgain().hold;
+  Pass(ConfirmAfter(kClaim));
+  const Request renewal = Fetch<RenewRequest>();
+  EXPECT_EQ(renewal.lease, kLease) << "the turn is over";
+  Hear(renewal, HoldRef());
+  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
+}
+
+TEST_F(LockMachineTurnTest, StaysAClaimWhileSectionsAreShort) {
+  uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
+  for (int i = 0; i < 5; ++i) {
+    const base::Instant due = state().next_request_at();
+    EXPECT_LE(due, now() + kClaim / 3);
+    PassTo(due);
+    EXPECT_EQ(Release(hold).kind, Kind::kDone);
+    hold = Acquire(OfThread(1, absl::Seconds(10))).hold;
+    const Request renewal = Fetch<RenewRequest>();
+    EXPECT_EQ(renewal.lease, kClaim) << i;
+    Hear(renewal, HoldRef());
+  }
+  PassTo(state().next_request_at());
+  EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is longer";
+}
+
+TEST_F(LockMachineTurnTest, OtherLeasesAreWholeFromTheStart) {
+  Want whole = OfThread(1), manual = OfThread(1), none = OfThread(1);
+  whole.whole = manual.manual = true;
+  none.turn = absl::ZeroDuration();
+  for (const Want& want : {whole, manual, none}) {
+    Make({});
+    Acquire(want);
+    EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).claims);
+  }
+}
+
+}  // namespace
+}  // namespace redlatch::internal

@@ -1,0 +1,237 @@
+// Waiting for the server: queued, refused, out of time, unreachable.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+using LockMachineWaitingTest = LockMachineTest;
+
+TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
+  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Hear(Fetch<ToAcquire>(), Silence());
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
+  EXPECT_EQ(Fetch<CancelRequest>().leaves_tombstone(), true);
+}
+
+TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
+  Queue();
+  Pass(kThird);
+  for (int i = 0; i < 5; ++i) {  // well into the backoff
+    PassTo(state().next_request_at());
+    Hear(Fetch<ToAcquire>(), Silence());
+  }
+  EXPECT_TRUE(Quiet());
+  Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
+  EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
+  Hear(Fetch<ToAcquire>(), Silence());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
+  Waiter& patient = Acquire();
+  Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
+  const Request request = Fetch<ToAcquire>();
+  EXPECT_TRUE(BidOf(request).wait);
+  Hear(request, Queued());
+  EXPECT_EQ(impatient.state, State::kBusy);
+  EXPECT_EQ(patient.state, State::kWaiting);
+}
+
+TEST_F(LockMachineWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
+  Acquire();
+  Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(200)));
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201));
+  PassTo(state().next_request_at());
+  Hear(Fetch<ToAcquire>(), Queued(/*position=*/1, absl::Milliseconds(200)));
+  EXPECT_EQ(state().next_request_at(), now() + kThird) << "only the head";
+}
+
+TEST_F(LockMachineWaitingTest, HeadPollsAForeignOwner) {
+  Acquire();
+  for (int i = 0; i < 20; ++i) {
+    Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
+    const absl::Duration pause = state().next_request_at() - now();
+    EXPECT_GE(pause, absl::Milliseconds(50));
+    EXPECT_LE(pause, absl::Milliseconds(500));
+    PassTo(state().next_request_at());
+  }
+}
+
+TEST_F(LockMachineWaitingTest, ReconnectedWaiterSendsAHeartbeatAtOnce) {
+  Queue();
+  state().OnReconnected(now());
+  Hear(Fetch<ToAcquire>(), Queued());
+  EXPECT_EQ(state().next_request_at(), now() + kThird);
+}
+
+TEST_F(LockMachineWaitingTest, ReconnectedDuringABidSendsAnother) {
+  Acquire();
+  const Request request = Fetch<ToAcquire>();
+  state().OnReconnected(now());
+  EXPECT_TRUE(Quiet());
+  Hear(request, Queued());  // its grant may have been lost with the old connection
+  Hear(Fetch<ToAcquire>(), Queued());
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockMachineWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
+  Waiter& waiter = Acquire();
+  absl::Duration last = absl::ZeroDuration();
+  for (uint32_t attempt = 1; attempt <= 5; ++attempt) {
+    const Request request = Fetch<ToAcquire>();
+    EXPECT_EQ(BidOf(request).attempt, attempt);
+    Hear(request, Silence());
+    const absl::Duration pause = state().next_request_at() - now();
+    EXPECT_GE(pause, last);
+    last = pause;
+    PassTo(state().next_request_at());
+  }
+  EXPECT_LE(last, absl::Seconds(1));
+  Hear(Fetch<ToAcquire>(), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
+  Waiter& first = Acquire();
+  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Hear(Fetch<ToAcquire>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  for (const Waiter* waiter : {&first, &second}) {
+    EXPECT_EQ(waiter->state, State::kFailed);
+    EXPECT_TRUE(absl::IsPermissionDenied(waiter->failure));
+    EXPECT_TRUE(Woken(*waiter));
+  }
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
+  Waiter& queued = Queue({.patience = Patience::kBounded});
+  Pass(kThird);
+  Hear(Fetch<ToAcquire>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  EXPECT_EQ(queued.state, State::kWaiting);
+  PassTo(state().next_request_at());
+  Hear(Fetch<ToAcquire>(), Queued());
+  GiveUp(queued);
+  EXPECT_EQ(queued.state, State::kBusy);
+  Hear(Fetch<CancelRequest>(), Cancelled());
+  Waiter& fresh = Acquire();
+  Hear(Fetch<ToAcquire>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  EXPECT_EQ(fresh.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& endless = Acquire();
+  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Hear(Fetch<ToAcquire>(), Silence());
+  const base::Instant since = now();
+  while (endless.state == State::kWaiting) {
+    PassTo(state().next_request_at());
+    Hear(Fetch<ToAcquire>(), Silence());
+  }
+  EXPECT_EQ(endless.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(endless.failure));
+  EXPECT_GE(now() - since, absl::Seconds(2));
+  EXPECT_LE(now() - since, absl::Seconds(3));
+  EXPECT_EQ(bounded.state, State::kWaiting);
+  GiveUp(bounded);
+  EXPECT_EQ(bounded.state, State::kFailed) << "at its deadline: unreachable, not busy";
+  EXPECT_TRUE(absl::IsUnavailable(bounded.failure));
+}
+
+TEST_F(LockMachineWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Acquire({.patience = Patience::kBounded});
+  base::Instant until = now() + absl::Seconds(5);
+  while (now() < until) {
+    Hear(Fetch<ToAcquire>(), Silence());
+    PassTo(state().next_request_at());
+  }
+  Waiter& late = Acquire({.thread = 2});
+  Hear(Fetch<ToAcquire>(), Silence());
+  EXPECT_EQ(late.state, State::kWaiting);
+  Pass(absl::Seconds(2));
+  Hear(Fetch<ToAcquire>(), Silence());
+  EXPECT_EQ(late.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
+  constexpr base::Instant kNever = base::Instant::Infinite();
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& endless = Acquire();
+  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  EXPECT_EQ(state().GivesUpAt(endless, kNever), kNever) << "the server was not asked yet";
+  const base::Instant sent = now();
+  const Request acquire = Fetch<ToAcquire>();
+  EXPECT_EQ(state().GivesUpAt(endless, kNever), sent + absl::Seconds(2) + kAnswerGrace);
+  Pass(absl::Seconds(1));
+  Hear(acquire, Silence());
+  EXPECT_TRUE(Woken(endless)) << "so as to see when it must give up";
+  EXPECT_FALSE(Woken(bounded));
+  EXPECT_EQ(state().GivesUpAt(endless, kNever), sent + absl::Seconds(2));
+  EXPECT_EQ(state().GivesUpAt(bounded, kNever), kNever);
+  PassTo(sent + absl::Seconds(2));
+  GiveUp(endless);
+  EXPECT_EQ(endless.state, State::kFailed);
+}
+
+TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
+  Waiter& waiter = Queue();
+  Pass(kThird);
+  Fetch<ToAcquire>();
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
+}
+
+TEST_F(LockMachineWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
+  Make({.unreachable_after = absl::Seconds(2)});
+  Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
+  Waiter& second = Acquire({.thread = 2});
+  Hear(Fetch<ToAcquire>(), Silence(false));
+  Pass(absl::Seconds(2));
+  GiveUp(first);
+  EXPECT_EQ(first.state, State::kFailed);
+  Hear(Fetch<ToAcquire>(), Silence(false));
+  EXPECT_EQ(second.state, State::kFailed);
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockMachineWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
+  Waiter& waiter = Acquire({.patience = Patience::kBounded});
+  Fetch<ToAcquire>();
+  Pass(absl::Milliseconds(20));
+  GiveUp(waiter);
+  EXPECT_EQ(waiter.state, State::kFailed);
+  EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
+}
+
+TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
+  auto [holder, other] = Contended(
+      {.local_window = absl::ZeroDuration()},
+      {.thread = 2, .patience = Patience::kBounded, .local_window = absl::ZeroDuration()});
+  Pass(absl::Milliseconds(20));
+  Release(holder->hold);
+  Fetch<ReleaseRequest>();
+  GiveUp(*other);
+  EXPECT_EQ(other->state, State::kBusy);
+}
+
+TEST_F(LockMachineWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {
+  const int object = 0;
+  Waiter& gone = Queue();
+  gone.object = &object;
+  Waiter& other = Acquire({.thread = 2});
+  Effects effects;
+  state().StopAll(&object, now(), effects);
+  EXPECT_EQ(gone.state, State::kStopped);
+  EXPECT_THAT(effects.wakes, ::testing::ElementsAre(&gone));
+  EXPECT_EQ(other.state, State::kWaiting);
+  EXPECT_TRUE(Quiet()) << "the other has inherited the bid";
+}
+
+}  // namespace
+}  // namespace redlatch::internal

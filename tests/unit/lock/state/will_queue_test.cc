@@ -1,0 +1,99 @@
+// Bids that are known to be queued before the server says so.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+class WillQueueTest : public LockMachineTest {
+ protected:
+  // The lock goes back, and so many of other clients waited for it.
+  void HandOver(int64_t others) {
+    Waiter& waiter = Acquire();
+    Hear(Fetch<ToAcquire>(), Granted(others));
+    ASSERT_EQ(waiter.state, State::kGranted);
+    Release(waiter.hold);
+    Fetch<ReleaseRequest>();
+  }
+};
+
+TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
+  Waiter& waiter = Acquire();
+  const Request acquire = Fetch<ToAcquire>();
+  Hear(acquire, Queued());
+  Pass(absl::Microseconds(400));
+  NewGrant news = GrantOf(acquire);
+  news.others = 1;
+  HearGrant(news);
+  Release(waiter.hold);
+  Fetch<ReleaseRequest>();
+  Acquire();
+  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::Microseconds(800));
+}
+
+TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
+  struct Case {
+    int64_t others = 1;
+    absl::Duration later = absl::ZeroDuration();
+    Patience patience = Patience::kEndless;
+    bool repeats = false;
+    absl::Duration unread_for = absl::ZeroDuration();
+  };
+  for (const Case& c : {Case{.unread_for = absl::Microseconds(200)}, Case{.others = 0},
+                        Case{.later = absl::Microseconds(60)}, Case{.patience = Patience::kNone},
+                        Case{.repeats = true}}) {
+    Make({});
+    HandOver(c.others);
+    Pass(c.later);
+    Acquire({.patience = c.patience});
+    if (c.repeats) {
+      Hear(Fetch<ToAcquire>(), Silence());
+      PassTo(state().next_request_at());
+    }
+    EXPECT_EQ(Fetch<ToAcquire>().unread_for, c.unread_for);
+  }
+}
+
+// The grant comes first, and the answer is read afterwards.
+TEST_F(WillQueueTest, TheAnswerMayComeBehindTheGrant) {
+  HandOver(1);
+  Waiter& waiter = Acquire();
+  const Request acquire = Fetch<ToAcquire>();
+  HearGrant(GrantOf(acquire));
+  ASSERT_EQ(waiter.state, State::kGranted);
+  Hear(acquire, Queued());
+  EXPECT_TRUE(Valid(waiter));
+  EXPECT_EQ(state().grant_id(), acquire.grant);
+}
+
+// Though nothing else has said that it came after others, who may come again: its turn begins.
+TEST_F(WillQueueTest, AGrantByMessageCameAfterOthers) {
+  constexpr absl::Duration kTurn = absl::Milliseconds(5);
+  HandOver(1);
+  Waiter& waiter = Acquire({.turn = kTurn});
+  HearGrant(GrantOf(Fetch<ToAcquire>()));
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
+  EXPECT_TRUE(Quiet()) << "the turn is not over";
+  Pass(kTurn);
+  Fetch<ReleaseRequest>();
+}
+
+// Others are to hear of a release before this client does, which takes a command more: not where
+// each acquisition would cost it, since this client bids again at once.
+TEST_F(WillQueueTest, OnlyWhoeverDoesNotBidAtOnceHasOthersToldFirst) {
+  const auto take_and_release = [&] {
+    Waiter& waiter = Acquire();
+    NewGrant news = GrantOf(Fetch<ToAcquire>());
+    news.others = 1;
+    HearGrant(news);
+    Release(waiter.hold);
+    return std::get<ReleaseRequest>(Fetch<ReleaseRequest>().what).awaited;
+  };
+  HandOver(1);
+  EXPECT_FALSE(take_and_release());
+  Pass(absl::Milliseconds(1));
+  EXPECT_TRUE(take_and_release());
+  EXPECT_FALSE(take_and_release());
+}
+
+}  // namespace
+}  // namespace redlatch::internal
