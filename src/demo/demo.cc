@@ -1,42 +1,32 @@
 // redlatch-demo: what the lock is for, and what it does when a process dies or freezes.
-#include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
-#include <spawn.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <chrono>
-#include <cstdio>
-#include <cstdlib>
+#include <atomic>
 #include <filesystem>
+#include <fstream>
 #include <functional>
-#include <string>
-#include <string_view>
-#include <system_error>
-#include <utility>
-#include <vector>
+#include <memory>
+#include <optional>
 
-#include "absl/cleanup/cleanup.h"
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/time.h"
+#include "absl/time/clock.h"
 #include "redlatch/client.h"
+#include "redlatch/observer.h"
+#include "redlatch/run_locked.h"
 #include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
 #include "src/demo/store.h"
-#include "src/demo/worker.h"
 
 namespace redlatch::demo {
 namespace {
 
-constexpr int kVictim = 3;                               // is killed
-constexpr int kSleeper = 2;                              // is frozen
-constexpr absl::Duration kPatience = absl::Seconds(15);  // for each step
+constexpr absl::Duration kLease = absl::Seconds(2);  // short, so that the demo is
 
 constexpr char kPrologue[] = R"(
 Five processes share a number in a file. Each adds 1 to it, over and over: it reads the number,
@@ -51,28 +41,159 @@ constexpr char kEpilogue[] = R"(
 No addition was lost, and none was made twice. Only one process at a time held the lock. When one
 died holding it, the lock was passed on as soon as its lease expired. When one froze for longer than
 its lease, and then carried on as if it still held the lock, its older token gave it away, and it
-changed nothing.)";
+changed nothing.
+)";
+
+constexpr char kStarting[] = "starting";
+constexpr char kHolds[] = "HOLDS THE LOCK";
+enum class Order : uint8_t { kWait, kGo, kDie, kFreeze, kEnd };
+
+// Shared memory through which the demo and one worker process communicate.
+struct Seat {
+  std::atomic<Order> order{Order::kWait};
+  std::atomic<const char*> doing{kStarting};
+  std::atomic<uint64_t> token{0};    // of its latest hold
+  std::atomic<int64_t> count{0};     // that it read or wrote last
+  std::atomic<int64_t> added{0};     // how many additions it has reported
+  std::atomic<int64_t> rejected{0};  // how many of its writes the store rejected
+  int number = 0;
+  pid_t pid = -1;
+  bool gone = false;
+  const char* fate = nullptr;
+};
+void Tell(const std::string& line) {
+  std::printf("%s\n", line.c_str());
+  std::fflush(stdout);
+}
+
+// One of the processes that share the number. It reports its losses itself.
+class Worker : public Observer {
+ public:
+  Worker(Seat& seat, std::string file)
+      : seat_(seat), file_(std::move(file)), name_(absl::StrCat("worker ", seat.number)) {}
+
+  absl::Status Work(SimpleLock& lock) {
+    int losses = 0;
+    for (int round = 0; seat_.order != Order::kEnd; ++round) {
+      seat_.doing = "resting";
+      absl::SleepFor(absl::Milliseconds(30) * ((round * 7 + seat_.number * 3) % 5));
+      seat_.doing = "waiting for the lock";
+      absl::Status added = RunLocked(lock, {.wait = absl::Seconds(20)}, [&](std::stop_token) {
+        return AddOne(lock.current().fencing_token().value());
+      });
+      if (added.ok()) continue;
+      if (!IsLeaseLost(added)) return added;
+      ++losses;  // OnLost() runs on a thread of the client
+      for (int told = told_; told < losses; told = told_) told_.wait(told);
+      Tell(absl::StrCat("in ", name_, ", RunLocked() returns: ", added.message()));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void OnLost(const LostLease& lost) override {
+    Tell(absl::StrCat("redlatch tells ", name_, " that it lost the lock: ", lost.reason));
+    ++told_;
+    told_.notify_one();
+  }
+
+  // Reads, thinks, writes: all of it under the lock.
+  absl::Status AddOne(uint64_t token) {
+    const auto read = Access(file_, {.token = token, .worker = seat_.number});
+    if (!read.ok()) return Report(read.status(), 0);
+    seat_.count = *read;
+    seat_.token = token;
+    seat_.doing = kHolds;
+    absl::SleepFor(absl::Milliseconds(40));
+    if (seat_.order == Order::kFreeze) raise(SIGSTOP);
+    // A careful program checks its stop token here. A process that is frozen right after the check
+    // writes all the same: so this one does not check, and leaves it to the store.
+    const auto written =
+        Access(file_, {.count = *read + 1, .token = token, .worker = seat_.number, .written = 1});
+    if (!written.ok()) return Report(written.status(), *read + 1);
+    if (seat_.order == Order::kDie) raise(SIGKILL);
+    seat_.count = *read + 1;
+    ++seat_.added;
+    return absl::OkStatus();
+  }
+
+  // A rejection is reported; any other failure is an error.
+  absl::Status Report(const absl::Status& why, int64_t count) {
+    if (!absl::IsFailedPrecondition(why)) return why;
+    Tell(absl::StrCat(name_, " writes ", count, ": REJECTED, because its ", why.message()));
+    ++seat_.rejected;
+    return absl::OkStatus();
+  }
+
+  Seat& seat_;
+  const std::string file_;
+  const std::string name_;
+  std::atomic<int> told_ = 0;
+};
+
+std::string LockName(const std::string& directory) {  // of this run's own
+  return "redlatch-demo" + directory.substr(directory.rfind('.'));
+}
+
+// The whole life of a worker process.
+[[noreturn]] void RunWorker(Seat& seat, const std::string& url, const std::string& directory) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the demo, even if it is frozen
+  alarm(60);
+  while (seat.order == Order::kWait) absl::SleepFor(absl::Milliseconds(1));
+  const auto worker = std::make_shared<Worker>(seat, directory + "/counter");
+  const absl::StatusOr<Client> client =
+      Client::Connect(url, {.observer = worker, .on_warning = [](std::string_view) {}});
+  absl::Status done = client.status();
+  if (client.ok()) {
+    SimpleLock lock(*client, LockName(directory), {.lease = kLease});
+    done = worker->Work(lock);
+  }
+  if (!done.ok()) Tell(absl::StrCat("worker ", seat.number, " fails: ", done.message()));
+  _exit(done.ok() ? 0 : 1);
+}
 
 volatile sig_atomic_t interrupted = 0;
 
+// The demo's own process: it starts the workers, orders the accidents, and shows what happens.
 class Show {
  public:
-  Show(std::string url, const Client& client, std::string directory)
-      : url_(std::move(url)),
-        directory_(std::move(directory)),
-        // A lock of this run's own, as its number is.
-        lock_(client, "redlatch-demo" + directory_.substr(directory_.rfind('.'))) {}
-
-  // Ends every process, by its pid.
+  explicit Show(std::string directory)
+      : directory_(std::move(directory)),
+        seats_(*new (mmap(nullptr, sizeof seats_, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::array<Seat, 5>) {}
   ~Show() {
-    for (int number = 1; number <= kWorkers; ++number) Kill(number);
-    close(lines_);
+    for (const Seat& each : seats_) {
+      if (each.pid < 0 || each.gone) continue;
+      kill(each.pid, SIGKILL);
+      waitpid(each.pid, nullptr, 0);
+    }
+  }
+
+  // Before this process has a thread or a connection.
+  absl::Status Fork(const std::string& url) {
+    std::array<int, 2> ends = {-1, -1};
+    if (pipe2(ends.data(), O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
+    lines_ = ends[0];
+    fcntl(lines_, F_SETFL, O_NONBLOCK);
+    for (Seat& each : seats_) {
+      each.number = static_cast<int>(&each - seats_.data()) + 1;
+      const pid_t pid = fork();
+      if (pid < 0) return absl::ErrnoToStatus(errno, "fork");
+      if (pid == 0) {
+        dup2(ends[1], STDOUT_FILENO);
+        RunWorker(each, url, directory_);
+      }
+      each.pid = pid;
+    }
+    close(ends[1]);
+    return absl::OkStatus();
   }
 
   // An error: the demonstration could not go on, or found something wrong.
-  absl::Status Run() {
-    absl::Status ran = Begin();
-    for (const auto& act : {&Show::KillOne, &Show::FreezeOne, &Show::Finish}) {
+  absl::Status Run(const Client& client) {
+    lock_.emplace(client, LockName(directory_));
+    absl::Status ran;
+    for (const auto act : {&Show::Begin, &Show::KillOne, &Show::FreezeOne, &Show::Finish}) {
       if (ran.ok()) ran = (this->*act)();
     }
     height_ = 0;  // the table stays as it is
@@ -80,101 +201,46 @@ class Show {
   }
 
  private:
-  struct Process {
-    pid_t pid = -1;  // -1: gone
-    pid_t was = -1;
-    std::string_view fate;
-  };
+  absl::Duration elapsed() const { return absl::Now() - began_; }
 
-  Seat& seat(int number) { return board_[static_cast<size_t>(number) - 1]; }
-  Process& process(int number) { return processes_[static_cast<size_t>(number) - 1]; }
-  absl::Duration elapsed() const {
-    return absl::FromChrono(std::chrono::steady_clock::now() - began_);
-  }
-  int64_t count() const {
-    int64_t count = 0;
-    for (const Seat& each : board_) count = std::max(count, each.count.load());
-    return count;
-  }
-
-  // ---- The output: lines and, on a terminal, a table below them that is redrawn again and again.
-
-  void Print(std::string_view text) {
+  // On a terminal a table stands below the lines, and is redrawn again and again.
+  void Print(const std::string& text) {
     if (height_ > 0) std::printf("\x1b[%zdA\r\x1b[J", std::exchange(height_, 0));
-    std::printf("%.*s", static_cast<int>(text.size()), text.data());
+    std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
-  void Say(std::string_view text) {
-    Print(absl::StrFormat("%4.1f s  %s\n", absl::ToDoubleSeconds(elapsed()), std::string(text)));
+  void Say(const std::string& text) {
+    Print(absl::StrFormat("%4.1f s  %s\n", absl::ToDoubleSeconds(elapsed()), text));
   }
 
   void Look() {
-    const absl::StatusOr<LockInfo> info = lock_.Inspect();
+    const absl::StatusOr<LockInfo> info = lock_->Inspect();
     if (!info.ok()) return;
-    const bool held = !info->holders.empty();
-    std::string holder = held ? "a worker" : "nobody";
-    for (const Process& each : processes_) {
-      if (!held || each.was != info->holders.front().process.pid) continue;
-      holder =
-          absl::StrFormat("worker %d, pid %d on %s%s", &each - processes_.data() + 1, each.was,
-                          info->holders.front().process.host,
-                          each.fate.empty() ? "" : absl::StrCat(" (", std::string(each.fate), ")"));
+    std::string holder = "nobody";
+    count_ = 0;
+    std::string rows = "\n    worker      pid  additions\n";
+    for (const Seat& each : seats_) {
+      count_ = std::max(count_, each.count.load());
+      absl::StrAppendFormat(&rows, "    %6d %8d %10d  %s\n", each.number, each.pid,
+                            each.added.load(), each.fate ? each.fate : each.doing.load());
+      if (info->holders.empty() || info->holders[0].process.pid != each.pid) continue;
+      holder = absl::StrFormat("worker %d, pid %d on %s%s, whose lease has %.1f s left",
+                               each.number, each.pid, info->holders[0].process.host,
+                               each.fate ? absl::StrCat(" (", each.fate, ")") : "",
+                               absl::ToDoubleSeconds(info->holders[0].remaining));
     }
-    if (isatty(STDOUT_FILENO) == 0) {
-      if (elapsed() < next_line_) return;
+    const std::string line = absl::StrFormat("count %d; lock: %s; token %u; %d waiting", count_,
+                                             holder, info->last_token.value(), info->waiting);
+    if (isatty(STDOUT_FILENO) == 1) {
+      Print(absl::StrCat("\n    ", line, "\n", rows));
+      height_ = 4 + static_cast<ssize_t>(seats_.size());
+    } else if (next_line_ <= elapsed()) {
       next_line_ = elapsed() + absl::Seconds(1);
-      return Say(absl::StrFormat("count %d; lock: %s; token %u; %d waiting", count(), holder,
-                                 info->last_token.value(), info->waiting));
+      Say(line);
     }
-    std::string table = absl::StrFormat(
-        "\n    count     %d\n    the lock  %s\n    token     %u\n    lease     %s\n    waiting   "
-        "%d\n"
-        "\n    worker      pid  additions\n",
-        count(), holder, info->last_token.value(),
-        held ? absl::StrFormat("expires in %.1f s unless renewed",
-                               absl::ToDoubleSeconds(info->holders.front().remaining))
-             : "-",
-        info->waiting);
-    constexpr const char* kDoing[] = {"starting", "resting", "waiting for the lock",
-                                      "HOLDS THE LOCK", "HOLDS THE LOCK"};
-    for (int number = 1; number <= kWorkers; ++number) {
-      const std::string_view fate = process(number).fate;
-      absl::StrAppendFormat(&table, "    %6d %8d %10d  %s\n", number, process(number).was,
-                            seat(number).added.load(),
-                            fate.empty() ? kDoing[static_cast<size_t>(seat(number).doing.load())]
-                                         : std::string(fate));
-    }
-    Print(table);
-    height_ = std::ranges::count(table, '\n');
   }
 
-  // ---- The workers.
-
-  absl::Status Start(int number, int lines) {
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    const absl::Cleanup destroyed = [&] { posix_spawn_file_actions_destroy(&actions); };
-    posix_spawn_file_actions_adddup2(&actions, lines, STDOUT_FILENO);
-    std::array<std::string, 6> words = {"redlatch-demo", "--worker", absl::StrCat(number), url_,
-                                        lock_.name(),    directory_};
-    std::array<char*, 7> argv = {};
-    for (size_t i = 0; i < words.size(); ++i) argv[i] = words[i].data();
-    pid_t& pid = process(number).pid;
-    const int error = posix_spawn(&pid, "/proc/self/exe", &actions, nullptr, argv.data(), environ);
-    process(number).was = pid;
-    return error == 0 ? absl::OkStatus() : absl::ErrnoToStatus(error, "starting a worker");
-  }
-
-  void Kill(int number) {
-    pid_t& pid = process(number).pid;
-    if (pid < 0) return;
-    kill(pid, SIGKILL);
-    while (waitpid(pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
-    pid = -1;
-  }
-
-  // Shows the workers' output, and notices if one has ended.
+  // Shows the workers' output, and notices what has become of them.
   absl::Status Attend() {
     pollfd ready = {.fd = lines_, .events = POLLIN, .revents = 0};
     poll(&ready, 1, /*timeout=*/50);
@@ -185,184 +251,140 @@ class Show {
     for (size_t end = 0; (end = said_.find('\n')) != std::string::npos; said_.erase(0, end + 1)) {
       Say(said_.substr(0, end));
     }
-    for (int number = 1; number <= kWorkers; ++number) {
+    for (Seat& each : seats_) {
       int status = 0;
-      Process& each = process(number);
-      if (each.pid < 0 || waitpid(each.pid, &status, WNOHANG) != each.pid) continue;
-      each.pid = -1;
-      each.fate = "done";
-      if (status != 0) return absl::InternalError(absl::StrCat("worker ", number, " ended early"));
+      if (each.gone || waitpid(each.pid, &status, WNOHANG | WUNTRACED) != each.pid) continue;
+      each.gone = !WIFSTOPPED(status);
+      each.fate = WIFSTOPPED(status) ? "frozen" : status == 0 ? "done" : "killed";
+      if (each.gone && status != 0 && each.order != Order::kDie) {
+        return absl::InternalError(absl::StrCat("worker ", each.number, " ended early"));
+      }
     }
     return absl::OkStatus();
   }
 
-  absl::Status Until(std::string_view what, const std::function<bool()>& so) {
-    const absl::Duration end = elapsed() + kPatience;
+  absl::Status Until(const char* what, const std::function<bool()>& so) {
+    const absl::Duration end = elapsed() + absl::Seconds(15);
     while (!so()) {
       if (interrupted != 0) return absl::CancelledError("interrupted");
       if (end <= elapsed()) {
-        return absl::DeadlineExceededError(
-            absl::StrCat("this did not happen in time: ", std::string(what)));
+        return absl::DeadlineExceededError(absl::StrCat("this did not happen in time: ", what));
       }
       if (absl::Status attended = Attend(); !attended.ok()) return attended;
       Look();
     }
     return absl::OkStatus();
   }
-
   absl::Status Watch(absl::Duration time) {
     return Until("the time to pass", [&, end = elapsed() + time] { return end <= elapsed(); });
   }
 
-  absl::Status UntilAnotherHolds(uint64_t token, int* successor) {
-    return Until("another worker to get the lock", [=, this] {
-      const auto holds = std::ranges::find_if(board_, [token](const Seat& each) {
-        return each.token > token && each.doing == Doing::kHolding;
-      });
-      *successor = static_cast<int>(holds - board_.begin()) + 1;
-      return holds != board_.end();
+  // Until the worker has met with the accident that is ordered, and another has the lock.
+  absl::Status Strike(Seat& seat, Order order, const char* news) {
+    seat.order = order;
+    absl::Status done = Until("an accident", [&] { return seat.fate != nullptr; });
+    if (!done.ok()) return done;
+    const absl::Duration struck = elapsed();
+    const absl::StatusOr<LockInfo> info = lock_->Inspect();
+    const bool held = info.ok() && !info->holders.empty();
+    Say(absl::StrFormat("worker %d was %s; %s", seat.number, news,
+                        held ? absl::StrFormat("its lease expires in %.1f s, and nobody renews it",
+                                               absl::ToDoubleSeconds(info->holders[0].remaining))
+                             : "its lease has expired"));
+    const Seat* heir = nullptr;
+    done = Until("another worker to get the lock", [&] {
+      for (const Seat& each : seats_) {
+        if (each.token > seat.token && each.doing == kHolds) heir = &each;
+      }
+      return heir != nullptr;
     });
-  }
-
-  // Until the worker has the lock and has done what the order says of it.
-  absl::Status UntilDallying(int number, Order order) {
-    seat(number).order = order;
-    return Until("a worker to get the lock",
-                 [&] { return seat(number).doing == Doing::kDallying; });
-  }
-
-  std::string LeaseText() const {
-    const absl::StatusOr<LockInfo> info = lock_.Inspect();
-    if (!info.ok() || info->holders.empty()) return "its lease has expired";
-    return absl::StrFormat("its lease expires in %.1f s, and nobody renews it",
-                           absl::ToDoubleSeconds(info->holders.front().remaining));
-  }
-
-  // ---- The acts.
-
-  absl::Status Begin() {
-    std::array<int, 2> ends = {-1, -1};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
-    const absl::Cleanup closed = [&] { close(ends[1]); };
-    lines_ = ends[0];
-    fcntl(lines_, F_SETFL, O_NONBLOCK);
-    for (int number = 1; number <= kWorkers; ++number) {
-      if (absl::Status started = Start(number, ends[1]); !started.ok()) return started;
-    }
-    absl::Status started = Until("the workers to start", [&] {
-      return std::ranges::all_of(board_,
-                                 [](const Seat& it) { return it.doing != Doing::kStarting; });
-    });
-    if (!started.ok()) return started;
+    if (!done.ok()) return done;
     Say(absl::StrFormat(
-        "%d workers have started; a lease lasts %.0f s and is renewed while its process lives",
-        kWorkers, absl::ToDoubleSeconds(kLease)));
-    return Watch(absl::Seconds(1.8));
-  }
-
-  absl::Status KillOne() {
-    absl::Status done = UntilDallying(kVictim, Order::kDallyAfterWrite);
-    if (!done.ok()) return done;
-    const absl::Duration killed = elapsed();
-    Kill(kVictim);
-    process(kVictim).fate = "killed";
-    Say(absl::StrFormat("worker %d was killed while it held the lock; %s", kVictim, LeaseText()));
-    int successor = 0;
-    done = UntilAnotherHolds(seat(kVictim).token, &successor);
-    if (!done.ok()) return done;
-    Say(absl::StrFormat("its lease has expired: worker %d holds the lock, %.1f s after the kill",
-                        successor, absl::ToDoubleSeconds(elapsed() - killed)));
+        "its lease has expired: worker %d holds the lock, with a newer token, %.1f s later",
+        heir->number, absl::ToDoubleSeconds(elapsed() - struck)));
     return Watch(absl::Seconds(1));
   }
 
+  absl::Status Begin() {
+    for (Seat& each : seats_) each.order = Order::kGo;
+    absl::Status started = Until("the workers to start", [&] {
+      return std::ranges::all_of(seats_, [](const Seat& it) { return it.doing != kStarting; });
+    });
+    if (!started.ok()) return started;
+    Say(
+        absl::StrFormat("%d workers have started; a lease lasts %.0f s and is renewed while its "
+                        "process lives",
+                        seats_.size(), absl::ToDoubleSeconds(kLease)));
+    return Watch(absl::Seconds(1.8));
+  }
+
+  absl::Status KillOne() { return Strike(victim_, Order::kDie, "killed while it held the lock"); }
+
   absl::Status FreezeOne() {
-    absl::Status done = UntilDallying(kSleeper, Order::kDallyBeforeWrite);
-    if (!done.ok()) return done;
-    const int64_t read = count();
-    kill(process(kSleeper).pid, SIGSTOP);
-    process(kSleeper).fate = "frozen";
-    Say(absl::StrFormat("worker %d was frozen after reading %d and before writing; %s", kSleeper,
-                        read, LeaseText()));
-    int successor = 0;
-    done = UntilAnotherHolds(seat(kSleeper).token, &successor);
-    if (!done.ok()) return done;
-    Say(absl::StrFormat("its lease has expired: worker %d holds the lock, with a newer token",
-                        successor));
-    done = Watch(absl::Seconds(1));
+    absl::Status done =
+        Strike(sleeper_, Order::kFreeze, "frozen after reading the number and before writing");
     if (!done.ok()) return done;
     Say(absl::StrFormat(
         "worker %d carries on as if no time had passed: it has read %d, but the number is now %d",
-        kSleeper, read, count()));
-    const int64_t added = seat(kSleeper).added;
-    seat(kSleeper).order = Order::kGo;
-    process(kSleeper).fate = {};
-    kill(process(kSleeper).pid, SIGCONT);
-    done = Until("the late write",
-                 [&] { return seat(kSleeper).refused > 0 || seat(kSleeper).added > added; });
+        sleeper_.number, sleeper_.count.load(), count_));
+    sleeper_.order = Order::kGo;
+    sleeper_.fate = nullptr;
+    kill(sleeper_.pid, SIGCONT);
+    done = Until("the late write", [&] { return sleeper_.rejected > 0; });
     return done.ok() ? Watch(absl::Seconds(1)) : done;
   }
 
   absl::Status Finish() {
-    for (Seat& each : board_) each.order = Order::kEnd;
-    return Until("the workers to end", [&] {
-      return std::ranges::all_of(processes_, [](const Process& each) { return each.pid < 0; });
-    });
+    for (Seat& each : seats_) each.order = each.gone ? Order::kDie : Order::kEnd;
+    return Until("the workers to end", [&] { return std::ranges::all_of(seats_, &Seat::gone); });
   }
 
-  // Compares the number with the additions in the store's journal, and those with the
-  // additions that the workers have reported.
+  // Compares the number with the additions in the store's journal, and those with the additions
+  // that the workers have reported.
   absl::Status SumUp() {
-    const absl::StatusOr<std::vector<FencedCounter::Record>> journal =
-        FencedCounter(directory_ + "/counter").Journal();
-    if (!journal.ok()) return journal.status();
-    std::array<int64_t, kWorkers> made = {};
-    uint64_t newest = 0;
-    int out_of_order =
-        0;  // each hold reads once and then writes, with a larger token than the last
-    for (const FencedCounter::Record& each : *journal) {
-      made[static_cast<size_t>(each.worker) - 1] += each.written;
-      const bool fits = each.written != 0 ? each.token == newest : newest < each.token;
-      out_of_order += fits ? 0 : 1;
-      newest = each.token;
+    std::ifstream file(directory_ + "/counter", std::ios::binary);
+    std::array<int64_t, 6> made = {};  // by worker
+    Record last;
+    int64_t wrong = 0;  // a hold reads once and then writes, with a larger token than the last
+    for (Record each; file.read(reinterpret_cast<char*>(&each), sizeof each); last = each) {
+      made[static_cast<size_t>(each.worker)] += each.written;
+      wrong += (each.written != 0 ? each.token == last.token : last.token < each.token) ? 0 : 1;
     }
     std::string text = "\n";
     int64_t expected = 0;
-    bool wrong = false;
-    for (int number = 1; number <= kWorkers; ++number) {
-      const int64_t its = made[static_cast<size_t>(number) - 1];
-      const int64_t told = seat(number).added;
+    for (const Seat& each : seats_) {
+      const int64_t its = made[static_cast<size_t>(each.number)];
       expected += its;
-      absl::StrAppendFormat(&text, "  worker %d   %5d additions", number, its);
-      if (number == kVictim) {
-        absl::StrAppendFormat(&text, ", %d of them reported before it was killed", told);
-      } else if (its != told) {
-        absl::StrAppendFormat(&text, " in the journal, but it reported %d: WRONG", told);
-        wrong = true;
+      absl::StrAppendFormat(&text, "  worker %d   %5d additions", each.number, its);
+      if (&each == &victim_) {
+        absl::StrAppendFormat(&text, ", %d of them reported before it was killed", each.added);
+      } else if (its != each.added) {
+        absl::StrAppendFormat(&text, " in the journal, but it reported %d: WRONG", each.added);
+        ++wrong;
       }
       text += "\n";
     }
-    const int64_t actual = journal->empty() ? 0 : journal->back().count;
-    absl::StrAppendFormat(&text, "  expected   %5d\n  the number %5d: %s\n", expected, actual,
-                          expected == actual ? "equal" : "WRONG");
-    Print(text);
-    if (wrong || out_of_order > 0 || expected != actual || seat(kSleeper).refused == 0) {
-      return absl::InternalError(absl::StrCat(
-          "WRONG: ", out_of_order, " accesses came between those of another worker, and ",
-          seat(kSleeper).refused.load(), " late writes were rejected"));
+    Print(absl::StrFormat("%s  expected   %5d\n  the number %5d: %s\n", text, expected, last.count,
+                          expected == last.count ? "equal" : "WRONG"));
+    if (wrong > 0 || expected != last.count || sleeper_.rejected == 0) {
+      return absl::InternalError(
+          absl::StrCat("WRONG: ", wrong, " accesses came between those of another worker, and ",
+                       sleeper_.rejected.load(), " late writes were rejected"));
     }
-    Print(absl::StrCat(kEpilogue, "\n"));
+    Print(kEpilogue);
     return absl::OkStatus();
   }
 
-  const std::string url_;
   const std::string directory_;
-  SimpleLock lock_;
-  Board& board_ = MapBoard(directory_ + "/board");
-  const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::array<Process, kWorkers> processes_;
+  std::array<Seat, 5>& seats_;
+  Seat& sleeper_ = seats_[1];
+  Seat& victim_ = seats_[2];
+  std::optional<SimpleLock> lock_;
+  const absl::Time began_ = absl::Now();
   int lines_ = -1;  // the pipe that is all workers' standard output
   std::string said_;
   absl::Duration next_line_;
+  int64_t count_ = 0;   // the number, as far as it is known
   ssize_t height_ = 0;  // of the table that is on the terminal
 };
 
@@ -378,23 +400,23 @@ absl::Status RunShow(const std::string& url) {
     return absl::UnavailableError("no temporary directory");
   }
   const absl::Cleanup removed = [&] { std::filesystem::remove_all(directory, error); };
+  Show show(directory);
+  if (absl::Status forked = show.Fork(url); !forked.ok()) return forked;
   const absl::StatusOr<Client> client = Client::Connect(url);
   if (!client.ok()) return client.status();
   std::printf("redlatch at %s\n%s\n", client->server().c_str(), kPrologue);
-  return Show(url, *client, directory).Run();
+  return show.Run(*client);
 }
 
 }  // namespace
 }  // namespace redlatch::demo
 
 int main(int argc, char** argv) {
-  if (argc == 6 && std::string_view(argv[1]) == "--worker") {
-    return redlatch::demo::RunWorker(std::atoi(argv[2]), argv[3], argv[4], argv[5]);
-  }
-  if (argc > 2 || (argc == 2 && std::string_view(argv[1]).starts_with("-"))) {
-    std::fprintf(stderr,
-                 "usage: redlatch-demo [URL]\n\nThe default URL is embedded:; redlatch/client.h "
-                 "lists the others.\n");
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fputs(
+        "usage: redlatch-demo [URL]\n\nThe default URL is embedded:; redlatch/client.h lists "
+        "the others.\n",
+        stderr);
     return 2;
   }
   const absl::Status ran = redlatch::demo::RunShow(argc == 2 ? argv[1] : "embedded:");

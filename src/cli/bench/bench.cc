@@ -1,577 +1,436 @@
-// `redlatch bench`.
-#include <poll.h>
+#include "src/cli/bench/bench.h"
+
 #include <signal.h>
-#include <sys/eventfd.h>
-#include <sys/signalfd.h>
-#include <unistd.h>
 
-#include <algorithm>
+#include <array>
 #include <atomic>
-#include <cstdint>
 #include <cstdio>
-#include <functional>
 #include <latch>
-#include <memory>
 #include <numeric>
-#include <optional>
 #include <stop_token>
-#include <string>
-#include <string_view>
 #include <thread>
-#include <utility>
-#include <vector>
 
-#include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
+#include "absl/strings/str_format.h"
 #include "redlatch/client.h"
 #include "redlatch/red_lock.h"
-#include "redlatch/redis_lock_base.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
-#include "src/base/mutex.h"
 #include "src/base/random.h"
 #include "src/base/sha1.h"
-#include "src/base/unique_fd.h"
-#include "src/cli/bench/figures.h"
 #include "src/cli/look/lock_keys.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/commands.h"
 #include "src/cli/term/measures.h"
 #include "src/cli/term/outcome.h"
 #include "src/cli/term/shards.h"
-#include "src/lock/key_set.h"
+#include "src/cli/term/text.h"
 #include "src/redis/connect/plain_connection.h"
-#include "src/redis/link/cluster_view.h"
-#include "src/redis/url/url.h"
-#include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "src/redis/wire/reply.h"
-#include "src/redis/wire/slot.h"
 
 namespace redlatch::cli {
 namespace {
 
-using redis::Command;
-using redis::PlainConnection;
-
-constexpr int kSlices = 10;  // a round
-constexpr absl::Duration kPatience = absl::Seconds(5);
-constexpr absl::Duration kBenchLease = absl::Seconds(5);
-
-constexpr absl::Duration kShortest = absl::Milliseconds(500);
-constexpr absl::Duration kLongest = absl::Minutes(10);
-
-struct BenchPlan {
-  redis::Url url;
-  std::string url_text;
-  std::vector<Shard> shards;           // of a cluster, as they are when the bench begins
-  std::string name;                    // what all keys begin with
-  std::vector<std::string> own_names;  // of each thread's own lock: OwnNames()
-  std::string channel;                 // for messages
-  absl::Duration time;
-};
-
-// One for each thread, in one shard after the other as far as the names may be anywhere.
-std::vector<std::string> OwnNames(const BenchPlan& plan) {
-  std::vector<std::string> names;
-  for (size_t thread = 0; thread < kBenchThreads; ++thread) {
-    std::string name = absl::StrCat(plan.name, ":own:", thread);
-    if (!plan.shards.empty()) {
-      const Shard& shard = plan.shards[thread % plan.shards.size()];
-      name = NameIn(shard, name).value_or(name);
-    }
-    names.push_back(std::move(name));
-  }
-  return names;
-}
-
-std::string SharedName(const BenchPlan& plan) { return absl::StrCat(plan.name, ":shared"); }
-
-std::string HandOverName(const BenchPlan& plan) { return absl::StrCat(plan.name, ":hand-over"); }
-
-// Of the server that has the key; of a quorum the first one.
-redis::Url UrlOf(const BenchPlan& plan, std::string_view key) {
-  for (const Shard& shard : plan.shards) {
-    if (shard.Has(key)) return redis::UrlOfNode(plan.url, shard.primary);
-  }
-  return plan.url.members.empty() ? plan.url : plan.url.members.front();
-}
-
-// What is measured: a RedLock of a quorum, else a SimpleLock.
-std::unique_ptr<RedisLockBase> LockOf(const BenchPlan& plan, const Client& client,
-                                      const std::string& name, absl::Duration lease) {
-  const LockOptions options = {.lease = lease};
-  if (!plan.url.members.empty()) return std::make_unique<RedLock>(client, name, options);
-  return std::make_unique<SimpleLock>(client, name, options);
-}
-
-// How plain Redis says something to those who listen, and where.
-class Talk {
- public:
-  explicit Talk(const BenchPlan& plan);
-
-  Command Subscribe(int thread) const;
-  Command Publish(int thread) const;
-  const redis::Url& url() const { return url_; }
-
- private:
-  std::string ChannelOf(int thread) const;
-
-  const bool sharded_;
-  const std::string channel_;
-  const redis::Url url_;
-};
-
-Talk::Talk(const BenchPlan& plan)
-    : sharded_(!plan.shards.empty()),
-      channel_(plan.channel + (sharded_ ? redis::TagOf(redis::SlotOf(HandOverName(plan))) : "")),
-      url_(UrlOf(plan, channel_)) {}
-
-std::string Talk::ChannelOf(int thread) const { return absl::StrCat(channel_, ":", thread); }
-
-Command Talk::Subscribe(int thread) const {
-  return {sharded_ ? "SSUBSCRIBE" : "SUBSCRIBE", ChannelOf(thread)};
-}
-
-Command Talk::Publish(int thread) const {
-  return {sharded_ ? "SPUBLISH" : "PUBLISH", ChannelOf(thread), "x"};
-}
-
-// The answer, within five seconds; an error reply is an error.
-absl::StatusOr<redis::Reply> Ask(PlainConnection& connection, const Command& command,
-                                 const BenchPlan& plan) {
-  absl::StatusOr<redis::Reply> reply = connection.Call(command, base::Now() + kPatience);
-  if (reply.ok() && reply->is_error()) {
-    return redis::ErrorStatus(reply->text, plan.url.DebugString());
-  }
-  return reply;
-}
-
-constexpr char kLeaseMillis[] = "5000";
+constexpr int kThreads = 8;
+constexpr absl::Duration kPatience = absl::Seconds(5);  // with one answer; and the lease
 constexpr std::string_view kRelease =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
     "return redis.call('DEL', KEYS[1])";
 
-// SET NX PX, and a compare-and-delete by EVALSHA. One thread.
-class PlainLock {
- public:
-  PlainLock(PlainConnection& connection, const BenchPlan& plan, const std::string& key, int owner);
+base::Instant Soon() { return base::Now() + kPatience; }
 
-  // Teaches the server the script.
-  absl::Status Prepare() { return Ask(connection_, teach_, plan_).status(); }
-
-  // Tries again at once as long as another has it; false where it never got it.
-  absl::StatusOr<bool> Pair(const std::stop_token& stop);
-
- private:
-  PlainConnection& connection_;
-  const BenchPlan& plan_;
-  const std::string owner_;
-  const Command take_;
-  const Command release_;
-  const Command teach_;
-};
-
-PlainLock::PlainLock(PlainConnection& connection, const BenchPlan& plan, const std::string& key,
-                     int owner)
-    : connection_(connection),
-      plan_(plan),
-      owner_(absl::StrCat(owner)),
-      take_{"SET", key, owner_, "NX", "PX", kLeaseMillis},
-      release_{"EVALSHA", base::Sha1Hex(kRelease), "1", key, owner_},
-      teach_{"EVAL", kRelease, "1", key, owner_} {}
-
-absl::StatusOr<bool> PlainLock::Pair(const std::stop_token& stop) {
-  for (;;) {
-    const absl::StatusOr<redis::Reply> taken = Ask(connection_, take_, plan_);
-    if (!taken.ok()) return taken.status();
-    if (!taken->is_nil()) break;
-    if (stop.stop_requested()) return false;
+// What one thread has measured. While Next() is true it goes on; each call but the first counts
+// what was done since the call before.
+struct Lap {
+  bool Next() {
+    ++pairs;
+    return !stop.stop_requested();
   }
-  absl::Status released = Ask(connection_, release_, plan_).status();
-  if (!released.ok()) return released;
-  return true;
-}
+  std::stop_token stop;
+  int64_t pairs = -1;
+  Times times = {};
+};
+using Work = std::function<absl::Status(int thread, Lap& lap)>;
 
-// Threads that work for some time, until a signal comes, or until one of them fails.
-//
-// From its construction on SIGINT, SIGTERM and SIGHUP end what is under way and nothing else, in
-// all threads that begin later; so make it before any.
-class Slices {
+// In a cluster the threads' own locks are spread over the shards; if a slot moves meanwhile, plain
+// commands fail.
+class Measurement {
  public:
-  Slices();
-  ~Slices();  // signals do again what they did
-  Slices(const Slices&) = delete;
-  Slices& operator=(const Slices&) = delete;
+  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards, std::string name)
+      : url_(std::move(url)), url_text_(std::move(url_text)), shards_(std::move(shards)) {
+    // From here on these signals end what is measured and nothing else, in all threads.
+    sigemptyset(&signals_);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals_, signal);
+    pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
+    for (size_t thread = 0; thread < kThreads; ++thread) {
+      names_.push_back(absl::StrCat(name, ":own:", thread));
+      if (shards_.empty()) continue;
+      const Shard& shard = shards_[thread % shards_.size()];
+      names_.back() = NameIn(shard, names_.back()).value_or(names_.back());
+    }
+    names_.push_back(shared_ = name + ":shared");
+    names_.push_back(handed_ = name + ":hand-over");
+    figures_.server = url_.DebugString();
+  }
 
-  // Runs `work` in so many threads, numbered from 0, which return soon after the token fires.
-  //   kCancelled   a signal came, now or in an earlier call
-  //   another      the first that a thread returned
-  absl::Status Run(int threads, absl::Duration time,
-                   const std::function<absl::Status(int thread, const std::stop_token&)>& work);
+  // Measures one thing after the other, in rounds, so that what else the machine does meets
+  // redlatch and plain commands alike. If it ends early, the figures are of what was measured to
+  // the end.
+  absl::Status Measure(absl::Duration time) {
+    absl::StatusOr<Client> client = Client::Connect(url_text_);
+    if (!client.ok()) return client.status();
+    const absl::StatusOr<Client> other =
+        Client::Connect(url_text_, {.on_warning = [](std::string_view) {}});
+    if (!other.ok()) return other.status();
+    const int64_t rounds = std::clamp<int64_t>(time / absl::Seconds(1), 1, 5);
+    slice_ = time / (10 * rounds);
+    absl::Status done;
+    for (int64_t round = 0; round < rounds && done.ok(); ++round) {
+      done = RoundTrips(*client);
+      const auto own = [&](int thread) { return names_[static_cast<size_t>(thread)]; };
+      if (done.ok()) done = Locks(1, *client, own, figures_.one_thread);
+      if (done.ok()) done = Locks(kThreads, *client, own, figures_.own_locks);
+      const auto shared = [&](int) { return shared_; };
+      if (done.ok()) done = Locks(kThreads, *client, shared, figures_.one_lock);
+      if (done.ok()) done = HandOvers({*client, *other});
+    }
+    return done;
+  }
 
-  // Whether anything was run.
-  bool begun() const { return begun_; }
-  // The signal that came; 0: none.
-  int signal() const { return signal_; }
+  // Deletes the keys that are left, at all servers of a quorum.
+  absl::Status TidyUp() const {
+    absl::Status status;
+    for (const std::string& name : begun_ ? names_ : std::vector<std::string>()) {
+      for (const redis::Url& url :
+           url_.members.empty() ? std::vector<redis::Url>{UrlOf(name)} : url_.members) {
+        auto connection = redis::PlainConnection::Open(url, Soon());
+        status.Update(connection.ok() ? Ask(*connection, DeleteLocks({name})).status()
+                                      : connection.status());
+      }
+      if (absl::IsUnavailable(status)) break;  // and so would the next ones be, each after a while
+    }
+    return status;
+  }
+
+  const BenchFigures& figures() const { return figures_; }
+  int signal() const { return signal_; }  // 0: none came
 
  private:
-  void Await(absl::Duration time, int failed_fd);
+  // Of the server that has the key; of a quorum the first one.
+  redis::Url UrlOf(std::string_view key) const {
+    for (const Shard& shard : shards_) {
+      if (shard.Has(key)) return redis::UrlOfNode(url_, shard.primary);
+    }
+    return url_.members.empty() ? url_ : url_.members.front();
+  }
 
-  sigset_t before_ = {};
-  base::UniqueFd signals_;
+  absl::StatusOr<redis::Reply> Ask(redis::PlainConnection& connection,
+                                   const redis::Command& command) const {
+    absl::StatusOr<redis::Reply> reply = connection.Call(command, Soon());
+    if (reply.ok() && reply->is_error()) {
+      return redis::ErrorStatus(reply->text, url_.DebugString());
+    }
+    return reply;
+  }
+
+  // Runs `work` in so many threads for one slice, or until a signal comes or one of them fails.
+  absl::Status Run(int threads, const Work& work, Rates* rates, Times* times) {
+    begun_ = true;
+    std::vector<Lap> laps(static_cast<size_t>(threads));
+    std::vector<absl::Status> outcomes(laps.size());
+    std::atomic<bool> failed = false;
+    const base::Instant begun = base::Now();
+    {
+      std::vector<std::jthread> workers;
+      for (int i = 0; i < threads; ++i) {
+        workers.emplace_back([&, i](const std::stop_token& stop) {
+          Lap& lap = laps[static_cast<size_t>(i)];
+          lap.stop = stop;
+          outcomes[static_cast<size_t>(i)] = work(i, lap);
+          if (!outcomes[static_cast<size_t>(i)].ok()) failed = true;
+        });
+      }
+      const base::Instant end = begun + slice_;
+      while (signal_ == 0 && !failed && base::Now() < end) {
+        const timespec some = absl::ToTimespec(std::min(base::Until(end), absl::Milliseconds(10)));
+        signal_ = std::max(sigtimedwait(&signals_, nullptr, &some), 0);
+      }
+      for (std::jthread& worker : workers) worker.request_stop();  // all, before one is awaited
+    }
+    figures_.interrupted = signal_ != 0;
+    if (figures_.interrupted) return absl::CancelledError("interrupted");
+    double pairs = 0;
+    for (size_t i = 0; i < laps.size(); ++i) {
+      if (!outcomes[i].ok()) return outcomes[i];
+      pairs += static_cast<double>(laps[i].pairs);
+      if (times != nullptr) times->insert(times->end(), laps[i].times.begin(), laps[i].times.end());
+    }
+    // None within the time, as on a machine that has none to spare, is no figure.
+    const double rate = pairs / absl::ToDoubleSeconds(base::Now() - begun);
+    if (rates != nullptr && rate > 0) rates->push_back(rate);
+    return absl::OkStatus();
+  }
+
+  absl::Status RoundTrips(const Client& client) {
+    const Work plain = [&](int, Lap& lap) -> absl::Status {
+      auto connection =
+          redis::PlainConnection::Open(UrlOf(""), Soon());  // a client's PING goes there
+      if (!connection.ok()) return connection.status();
+      while (lap.Next()) {
+        const base::Instant begun = base::Now();
+        if (auto pong = Ask(*connection, redis::Command{"PING"}); !pong.ok()) return pong.status();
+        lap.times.push_back(base::Now() - begun);
+      }
+      return absl::OkStatus();
+    };
+    const Work redlatch = [&](int, Lap& lap) -> absl::Status {
+      while (lap.Next()) {
+        const absl::StatusOr<absl::Duration> pong = client.Ping();
+        if (!pong.ok()) return pong.status();
+        lap.times.push_back(*pong);
+      }
+      return absl::OkStatus();
+    };
+    absl::Status done = Run(1, plain, nullptr, &figures_.round_trips.plain);
+    return done.ok() ? Run(1, redlatch, nullptr, &figures_.round_trips.redlatch) : done;
+  }
+
+  // SET NX PX, which a thread repeats at once while another has the lock, and a script that
+  // compares and deletes.
+  absl::Status PlainPairs(const std::string& key, const std::string& owner, Lap& lap) const {
+    auto connection = redis::PlainConnection::Open(UrlOf(key), Soon());
+    if (!connection.ok()) return connection.status();
+    const redis::Command teach{"EVAL", kRelease, "1", key, owner};
+    if (auto taught = Ask(*connection, teach); !taught.ok()) return taught.status();
+    const redis::Command take{"SET", key, owner, "NX", "PX", "5000"};
+    const redis::Command release{"EVALSHA", base::Sha1Hex(kRelease), "1", key, owner};
+    while (lap.Next()) {
+      absl::StatusOr<redis::Reply> taken;
+      do {
+        taken = Ask(*connection, take);
+        if (!taken.ok()) return taken.status();
+        if (taken->is_nil() && lap.stop.stop_requested()) return absl::OkStatus();
+      } while (taken->is_nil());
+      if (auto released = Ask(*connection, release); !released.ok()) return released.status();
+    }
+    return absl::OkStatus();
+  }
+
+  std::unique_ptr<RedisLockBase> LockOf(const Client& client, const std::string& name) const {
+    const LockOptions options = {.lease = kPatience};
+    if (!url_.members.empty()) return std::make_unique<RedLock>(client, name, options);
+    return std::make_unique<SimpleLock>(client, name, options);
+  }
+
+  absl::Status Locks(int threads, const Client& client,
+                     const std::function<std::string(int thread)>& name, Compared<Rates>& rates) {
+    const Work plain = [&](int thread, Lap& lap) {
+      return PlainPairs(name(thread), absl::StrCat(thread), lap);
+    };
+    const Work redlatch = [&](int thread, Lap& lap) -> absl::Status {
+      const auto lock = LockOf(client, name(thread));
+      while (lap.Next()) {
+        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
+        if (!lease.ok()) return lease.status();
+        if (absl::Status released = lease->Release(); !released.ok()) return released;
+      }
+      return absl::OkStatus();
+    };
+    absl::Status done = Run(threads, plain, &rates.plain, nullptr);
+    return done.ok() ? Run(threads, redlatch, &rates.redlatch, nullptr) : done;
+  }
+
+  // Two threads, each of which waits for what the other sends it. The time is from one's stamp to
+  // the end of the other's wait.
+  absl::Status HandOvers(const std::array<Client, 2>& clients) {
+    std::atomic<int64_t> stamp = 0;  // when it was sent, and by which thread
+    const auto send = [&](int thread) { stamp = 2 * base::Now().nanos() + thread; };
+    const auto take = [&](int thread, Lap& lap) {
+      const base::Instant now = base::Now();
+      const int64_t sent = stamp;
+      if (sent == 0 || sent % 2 == thread) return;
+      lap.times.push_back(now - base::Instant::FromNanos(sent / 2));
+    };
+    const bool sharded = !shards_.empty();
+    const std::string tag = sharded ? redis::TagOf(redis::SlotOf(handed_)) : "";
+    const std::string channels[] = {absl::StrCat("redlatch:bench:", tag, handed_, ":0"),
+                                    absl::StrCat("redlatch:bench:", tag, handed_, ":1")};
+    std::latch subscribed(2);
+    const Work plain = [&](int thread, Lap& lap) -> absl::Status {
+      const redis::Url url = UrlOf(channels[0]);
+      auto speaker = redis::PlainConnection::Open(url, Soon());
+      auto listener = redis::PlainConnection::Open(url, Soon());
+      absl::Status ready = speaker.ok() ? listener.status() : speaker.status();
+      const redis::Command subscribe{sharded ? "SSUBSCRIBE" : "SUBSCRIBE", channels[thread]};
+      const redis::Command publish{sharded ? "SPUBLISH" : "PUBLISH", channels[1 - thread], "x"};
+      if (ready.ok()) ready = Ask(*listener, subscribe).status();
+      subscribed.arrive_and_wait();
+      if (!ready.ok()) return ready;
+      for (bool first = thread == 0; lap.Next(); first = false) {
+        if (!first) {
+          auto got = listener->Receive(Soon());
+          if (!got.ok()) return lap.stop.stop_requested() ? absl::OkStatus() : got.status();
+          take(thread, lap);
+        }
+        send(thread);
+        if (auto sent = Ask(*speaker, publish); !sent.ok()) return sent.status();
+      }
+      return Ask(*speaker, publish).status();  // the other may wait
+    };
+    absl::Status done = Run(2, plain, nullptr, &figures_.hand_overs.plain);
+    if (!done.ok()) return done;
+    stamp = 0;
+    const Work redlatch = [&](int thread, Lap& lap) -> absl::Status {
+      const auto lock = LockOf(clients[static_cast<size_t>(thread)], handed_);
+      while (lap.Next()) {
+        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
+        if (!lease.ok()) return lease.status();
+        take(thread, lap);
+        send(thread);
+        if (absl::Status released = lease->Release(); !released.ok()) return released;
+      }
+      return absl::OkStatus();
+    };
+    return Run(2, redlatch, nullptr, &figures_.hand_overs.redlatch);
+  }
+
+  const redis::Url url_;
+  const std::string url_text_;
+  const std::vector<Shard> shards_;  // of a cluster, as they are when the bench begins
+  std::vector<std::string> names_;   // of all locks, the threads' own first
+  std::string shared_;
+  std::string handed_;
+  absl::Duration slice_;
+  BenchFigures figures_;
+  sigset_t signals_ = {};
   bool begun_ = false;
   int signal_ = 0;
 };
 
-Slices::Slices() {
-  sigset_t set;
-  sigemptyset(&set);
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&set, signal);
-  pthread_sigmask(SIG_BLOCK, &set, &before_);
-  signals_ = base::UniqueFd(signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));
+// ---- What it prints.
+
+std::string Right(std::string_view text) {
+  return std::string(14 - Columns(text), ' ').append(text);
 }
 
-Slices::~Slices() { pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
-
-void Slices::Await(absl::Duration time, int failed_fd) {
-  const base::Instant end = base::Now() + time;
-  pollfd fds[] = {{.fd = signals_.get(), .events = POLLIN, .revents = 0},
-                  {.fd = failed_fd, .events = POLLIN, .revents = 0}};
-  while (base::Poll(fds, 2, end) < 0) {
-  }
-  signalfd_siginfo info = {};
-  if (read(signals_.get(), &info, sizeof info) == sizeof info) {
-    signal_ = static_cast<int>(info.ssi_signo);
-  }
+double MedianOf(Rates rates) {
+  const auto middle = rates.begin() + static_cast<Rates::difference_type>(rates.size() / 2);
+  std::nth_element(rates.begin(), middle, rates.end());
+  return *middle;
 }
 
-absl::Status Slices::Run(
-    int threads, absl::Duration time,
-    const std::function<absl::Status(int thread, const std::stop_token&)>& work) {
-  if (signal_ != 0) return absl::CancelledError("interrupted");
-  begun_ = true;
-  struct {
-    base::Mutex mu;
-    absl::Status first ABSL_GUARDED_BY(mu);
-  } failure;
-  const base::UniqueFd failed(eventfd(0, EFD_CLOEXEC));
-  std::vector<std::jthread> workers;
-  for (int i = 0; i < threads; ++i) {
-    workers.emplace_back([&, i](const std::stop_token& stop) {
-      absl::Status done = work(i, stop);
-      if (done.ok()) return;
-      base::MutexLock lock(failure.mu);
-      failure.first.Update(std::move(done));
-      eventfd_write(failed.get(), 1);
-    });
-  }
-  Await(time, failed.get());
-  // All, before the first is waited for.
-  for (std::jthread& worker : workers) worker.request_stop();
-  workers.clear();
-  if (signal_ != 0) return absl::CancelledError("interrupted");
-  base::MutexLock lock(failure.mu);
-  return failure.first;
+// "1 234 567"
+std::string RateText(const Rates& rates) {
+  if (rates.empty()) return "-";
+  std::string digits = absl::StrFormat("%.0f", MedianOf(rates));
+  for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, " ");
+  return digits;
 }
 
-absl::Status Forget(const BenchPlan& plan, const std::vector<std::string>& names,
-                    const std::function<redis::Url(const std::string& name)>& where) {
-  absl::Status status;
-  for (const std::string& name : names) {
-    auto connection = PlainConnection::Open(where(name), base::Now() + kPatience);
-    status.Update(connection.ok() ? Ask(*connection, DeleteLocks({name}), plan).status()
-                                  : connection.status());
-    if (absl::IsUnavailable(status)) break;  // and so would the next ones be, each after a while
-  }
-  return status;
+// Fewer than a hundred say nothing of the slowest in a hundred.
+bool HasP99(const Times& times) { return times.size() >= 100; }
+
+std::string TimeText(const Times& times, absl::Duration Spread::*which) {
+  if (times.empty() || (which == &Spread::p99 && !HasP99(times))) return "-";
+  return ShortTime(SpreadOf(times).*which);
 }
 
-// Deletes the keys of a bench that is over, at all servers of a quorum.
-absl::Status ForgetBench(const BenchPlan& plan) {
-  std::vector<std::string> names = {SharedName(plan), HandOverName(plan)};
-  names.insert(names.end(), plan.own_names.begin(), plan.own_names.end());
-  if (plan.url.members.empty()) {
-    return Forget(plan, names, [&](const std::string& name) { return UrlOf(plan, name); });
-  }
-  absl::Status status;
-  for (const redis::Url& member : plan.url.members) {
-    status.Update(Forget(plan, names, [&](const std::string&) { return member; }));
-  }
-  return status;
+// What a user should make of it.
+std::string Reading(const BenchFigures& figures) {
+  const Times& round_trips = figures.round_trips.redlatch;
+  if (round_trips.empty()) return "";
+  const absl::Duration worst = SpreadOf(round_trips).worst;
+  std::string out =
+      Wrapped(absl::StrCat("Leases should be at least ", ShortTime(ShortestLease(worst)),
+                           ", twenty times the slowest round trip seen (", ShortTime(worst),
+                           "); on a bad day there are slower ones."),
+              0);
+  if (figures.one_thread.redlatch.empty()) return out;
+  // Of the mean, as a rate is one of all that happened: the slow ones count.
+  const absl::Duration mean =
+      std::accumulate(round_trips.begin(), round_trips.end(), absl::ZeroDuration()) /
+      static_cast<int64_t>(round_trips.size());
+  const double one_thread = MedianOf(figures.one_thread.redlatch);
+  const double share = std::min(1.0, 2 * absl::ToDoubleSeconds(mean) * one_thread);
+  out += Wrapped(
+      absl::StrFormat("Of the %s that a lock takes, two round trips account for %.0f %%; %s",
+                      ShortTime(absl::Seconds(1 / one_thread)), 100 * share,
+                      share >= 0.7 ? "what matters is the way to the server and back."
+                                   : "the rest is work in the server and the client."),
+      0);
+  if (figures.own_locks.redlatch.empty()) return out;
+  const double growth = MedianOf(figures.own_locks.redlatch) / one_thread;
+  out += Wrapped(
+      absl::StrFormat("%d threads, each with its own lock, achieve %.1f times as much as one: %s",
+                      kThreads, growth,
+                      growth >= 0.5 * kThreads ? "with one, the server is idle most of the time."
+                                               : "the server or the machine is at its limit."),
+      0);
+  return out;
 }
 
-base::Instant Soon() { return base::Now() + kPatience; }
-
-// Calls `pair` until the token fires; how often a second it returned true.
-absl::StatusOr<double> RateOf(const std::stop_token& stop,
-                              const std::function<absl::StatusOr<bool>()>& pair) {
-  int64_t pairs = 0;
-  const base::Instant begun = base::Now();
-  while (!stop.stop_requested()) {
-    const absl::StatusOr<bool> done = pair();
-    if (!done.ok()) return done.status();
-    pairs += *done ? 1 : 0;
-  }
-  return static_cast<double>(pairs) / absl::ToDoubleSeconds(base::Now() - begun);
+std::string Json(const Rates& rates) {
+  return rates.empty() ? "null" : absl::StrFormat("%.1f", MedianOf(rates));
 }
 
-absl::StatusOr<bool> LockPair(RedisLockBase& lock) {
-  absl::StatusOr<Lease> lease = lock.Acquire({.wait = kPatience});
-  if (!lease.ok()) return lease.status();
-  if (absl::Status released = lease->Release(); !released.ok()) return released;
-  return true;
-}
-
-// What two threads send each other, one thing at a time.
-class Turns {
- public:
-  // Before it is sent.
-  void Stamp(int thread) { sent_ = 2 * base::Now().nanos() + thread; }
-  // Where it was the other's.
-  void Arrived(int thread) {
-    const base::Instant now = base::Now();
-    const int64_t sent = sent_;
-    if (sent == 0 || sent % 2 == thread) return;
-    times_[thread].push_back(now - base::Instant::FromNanos(sent / 2));
-  }
-  void AddTo(Times* times) const {
-    for (const Times& each : times_) times->insert(times->end(), each.begin(), each.end());
-  }
-
- private:
-  std::atomic<int64_t> sent_{0};
-  Times times_[2];
-};
-
-class Benches {
- public:
-  Benches(const BenchPlan& plan, Slices& slices, Client client, Client other, BenchFigures* figures)
-      : plan_(plan),
-        slices_(slices),
-        client_(std::move(client)),
-        other_(std::move(other)),
-        figures_(*figures) {}
-
-  // In rounds, so that what else the machine does meets redlatch and plain commands alike.
-  absl::Status All() {
-    for (int64_t round = 0; round < rounds_; ++round) {
-      for (const auto step :
-           {&Benches::PlainRoundTrips, &Benches::RoundTrips, &Benches::OneThread,
-            &Benches::OwnLocks, &Benches::OneLock, &Benches::PlainMessages, &Benches::HandOvers}) {
-        if (absl::Status done = (this->*step)(); !done.ok()) return done;
-      }
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  absl::Duration slice() const { return plan_.time / (kSlices * rounds_); }
-
-  // What one thread has measured; added where it was measured to the end.
-  absl::Status MeasureTimes(
-      Times* times, const std::function<absl::Status(const std::stop_token&, Times&)>& work) {
-    Times measured;
-    absl::Status done = slices_.Run(
-        1, slice(), [&](int, const std::stop_token& stop) { return work(stop, measured); });
-    if (done.ok()) times->insert(times->end(), measured.begin(), measured.end());
-    return done;
-  }
-
-  absl::Status PlainRoundTrips() {
-    return MeasureTimes(&figures_.round_trips.plain,
-                        [this](const std::stop_token& stop, Times& times) -> absl::Status {
-                          // Where a client's own PING goes.
-                          auto connection = PlainConnection::Open(UrlOf(plan_, ""), Soon());
-                          if (!connection.ok()) return connection.status();
-                          const Command ping{"PING"};
-                          while (!stop.stop_requested()) {
-                            const base::Instant begun = base::Now();
-                            if (auto pong = Ask(*connection, ping, plan_); !pong.ok())
-                              return pong.status();
-                            times.push_back(base::Now() - begun);
-                          }
-                          return absl::OkStatus();
-                        });
-  }
-
-  absl::Status RoundTrips() {
-    return MeasureTimes(&figures_.round_trips.redlatch,
-                        [this](const std::stop_token& stop, Times& times) -> absl::Status {
-                          while (!stop.stop_requested()) {
-                            const absl::StatusOr<absl::Duration> pong = client_.Ping();
-                            if (!pong.ok()) return pong.status();
-                            times.push_back(*pong);
-                          }
-                          return absl::OkStatus();
-                        });
-  }
-
-  // The sum of what the threads reach.
-  absl::Status MeasureRate(
-      int threads, Rates* rates,
-      const std::function<absl::StatusOr<double>(int thread, const std::stop_token&)>& work) {
-    std::vector<double> each(static_cast<size_t>(threads));
-    absl::Status done =
-        slices_.Run(threads, slice(), [&](int thread, const std::stop_token& stop) -> absl::Status {
-          const absl::StatusOr<double> reached = work(thread, stop);
-          if (reached.ok()) each[static_cast<size_t>(thread)] = *reached;
-          return reached.status();
-        });
-    if (!done.ok()) return done;
-    const double sum = std::accumulate(each.begin(), each.end(), 0.0);
-    // None within the time, as on a machine that has none to spare, is no figure.
-    if (sum > 0) rates->push_back(sum);
-    return absl::OkStatus();
-  }
-
-  absl::Status MeasurePlain(int threads, Rates* rates,
-                            const std::function<std::string(int thread)>& key) {
-    return MeasureRate(threads, rates,
-                       [&](int thread, const std::stop_token& stop) -> absl::StatusOr<double> {
-                         const std::string name = key(thread);
-                         auto connection = PlainConnection::Open(UrlOf(plan_, name), Soon());
-                         if (!connection.ok()) return connection.status();
-                         PlainLock lock(*connection, plan_, name, thread);
-                         if (absl::Status ready = lock.Prepare(); !ready.ok()) return ready;
-                         return RateOf(stop, [&] { return lock.Pair(stop); });
-                       });
-  }
-
-  absl::Status MeasureLocks(int threads, Compared<Rates>* rates) {
-    const auto name = [this](int thread) { return plan_.own_names[static_cast<size_t>(thread)]; };
-    if (absl::Status done = MeasurePlain(threads, &rates->plain, name); !done.ok()) return done;
-    return MeasureRate(threads, &rates->redlatch, [&](int thread, const std::stop_token& stop) {
-      const auto lock = LockOf(plan_, client_, name(thread), kBenchLease);
-      return RateOf(stop, [&lock] { return LockPair(*lock); });
-    });
-  }
-
-  absl::Status OneThread() { return MeasureLocks(1, &figures_.one_thread); }
-  absl::Status OwnLocks() { return MeasureLocks(kBenchThreads, &figures_.own_locks); }
-
-  absl::Status OneLock() {
-    const auto name = [this](int) { return SharedName(plan_); };
-    if (absl::Status done = MeasurePlain(kBenchThreads, &figures_.one_lock.plain, name);
-        !done.ok()) {
-      return done;
-    }
-    const auto lock = LockOf(plan_, client_, SharedName(plan_), kBenchLease);
-    return MeasureRate(kBenchThreads, &figures_.one_lock.redlatch,
-                       [&lock](int, const std::stop_token& stop) {
-                         return RateOf(stop, [&lock] { return LockPair(*lock); });
-                       });
-  }
-
-  // Two threads, each of which waits for what the other sends it: `times` are those from one's
-  // stamp to the end of the other's wait.
-  absl::Status MeasureTurns(
-      Times* times,
-      const std::function<absl::Status(int thread, Turns&, const std::stop_token&)>& work) {
-    Turns turns;
-    absl::Status done = slices_.Run(2, slice(), [&](int thread, const std::stop_token& stop) {
-      return work(thread, turns, stop);
-    });
-    if (done.ok()) turns.AddTo(times);
-    return done;
-  }
-
-  absl::Status PlainMessages() {
-    const Talk talk(plan_);
-    // The first may begin when both can hear it.
-    std::latch subscribed(2);
-    return MeasureTurns(&figures_.hand_overs.plain,
-                        [&](int thread, Turns& turns, const std::stop_token& stop) -> absl::Status {
-                          auto speaker = PlainConnection::Open(talk.url(), Soon());
-                          auto listener = PlainConnection::Open(talk.url(), Soon());
-                          absl::Status ready = speaker.status();
-                          ready.Update(listener.status());
-                          if (ready.ok()) {
-                            ready = Ask(*listener, talk.Subscribe(thread), plan_).status();
-                          }
-                          subscribed.arrive_and_wait();
-                          if (!ready.ok()) return ready;
-                          const Command publish = talk.Publish(1 - thread);
-                          for (bool first = thread == 0; !stop.stop_requested(); first = false) {
-                            if (!first) {
-                              auto got = listener->Receive(Soon());
-                              if (!got.ok())
-                                return stop.stop_requested() ? absl::OkStatus() : got.status();
-                              turns.Arrived(thread);
-                            }
-                            turns.Stamp(thread);
-                            if (auto sent = Ask(*speaker, publish, plan_); !sent.ok())
-                              return sent.status();
-                          }
-                          return Ask(*speaker, publish, plan_).status();  // the other may wait
-                        });
-  }
-
-  // Two clients take the lock in turn: who releases it waits for it again.
-  absl::Status HandOvers() {
-    return MeasureTurns(&figures_.hand_overs.redlatch,
-                        [this](int thread, Turns& turns, const std::stop_token& stop) {
-                          const auto lock = LockOf(plan_, thread == 0 ? client_ : other_,
-                                                   HandOverName(plan_), kBenchLease);
-                          while (!stop.stop_requested()) {
-                            absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
-                            if (!lease.ok()) return lease.status();
-                            turns.Arrived(thread);
-                            turns.Stamp(thread);
-                            if (absl::Status released = lease->Release(); !released.ok()) {
-                              return released;
-                            }
-                          }
-                          return absl::OkStatus();
-                        });
-  }
-
-  const BenchPlan& plan_;
-  Slices& slices_;
-  const Client client_;
-  const Client other_;
-  BenchFigures& figures_;
-  const int64_t rounds_ = std::clamp<int64_t>(plan_.time / absl::Seconds(1), 1, 5);
-};
-
-// Measures one thing after another. In a cluster the threads' own locks are spread over the shards;
-// if a slot moves meanwhile, plain commands fail. Where it ends early (a signal, or the server
-// fails) `figures` hold what was measured to the end, and all locks are released. What is left are
-// keys that ForgetBench() deletes.
-absl::Status RunBench(const BenchPlan& plan, Slices& slices, BenchFigures* figures) {
-  absl::StatusOr<Client> client = Client::Connect(plan.url_text);
-  if (!client.ok()) return client.status();
-  ClientOptions silent;
-  silent.on_warning = [](std::string_view) {};  // said by the first
-  absl::StatusOr<Client> other = Client::Connect(plan.url_text, silent);
-  if (!other.ok()) return other.status();
-  return Benches(plan, slices, *std::move(client), *std::move(other), figures).All();
-}
-
-int Measure(const BenchPlan& plan, bool json) {
-  Slices slices;
-  Complain({"for about ", ShortTime(plan.time), " ", plan.url.DebugString(),
-            " will be kept busy by up to ", absl::StrCat(kBenchThreads),
-            " commands at a time, on keys that begin with ", plan.name,
-            " and are deleted at the end; Ctrl-C stops it"});
-  BenchFigures figures;
-  figures.server = plan.url.DebugString();
-  const absl::Status measured = RunBench(plan, slices, &figures);
-  figures.interrupted = slices.signal() != 0;
-  const absl::Status forgotten = slices.begun() ? ForgetBench(plan) : absl::OkStatus();
-  if (!measured.ok() && !figures.interrupted) return Refuse(measured);
-  if (!forgotten.ok()) {
-    Complain({"keys that begin with ", plan.name,
-              " could not be deleted, and go within a day: ", std::string(forgotten.message())});
-  }
-  std::fputs(json ? BenchJson(figures).c_str() : BenchText(figures).c_str(), stdout);
-  return figures.interrupted ? kSignalled + slices.signal() : 0;
+std::string Json(const Times& times) {
+  if (times.empty()) return "null";
+  const Spread spread = SpreadOf(times);
+  const auto us = [](absl::Duration time) {
+    return absl::StrFormat("%.1f", absl::ToDoubleMicroseconds(time));
+  };
+  JsonObject json;
+  json.Json("p50_us", us(spread.p50));
+  json.Json("p99_us", HasP99(times) ? us(spread.p99) : "null");
+  json.Json("worst_us", us(spread.worst));
+  json.Number("samples", static_cast<int64_t>(times.size()));
+  return json.Finish();
 }
 
 }  // namespace
+
+std::string BenchText(const BenchFigures& figures) {
+  std::string out;
+  const auto row = [&](std::string_view what, std::string_view redlatch, std::string_view plain) {
+    absl::StrAppend(&out, Padded(what, 40), Right(redlatch), Right(plain), "\n");
+  };
+  const auto times = [&](const char* what, const Compared<Times>& both, auto which) {
+    row(what, TimeText(both.redlatch, which), TimeText(both.plain, which));
+  };
+  const auto rates = [&](const char* what, const Compared<Rates>& both) {
+    row(what, RateText(both.redlatch), RateText(both.plain));
+  };
+  row(figures.server, "redlatch", "plain Redis");
+  times("round trip, p50", figures.round_trips, &Spread::p50);
+  times("            p99", figures.round_trips, &Spread::p99);
+  times("            worst", figures.round_trips, &Spread::worst);
+  rates("locks per second, 1 thread", figures.one_thread);
+  rates("                  8 threads, own locks", figures.own_locks);
+  rates("                  8 threads, one lock", figures.one_lock);
+  times("hand-over to another client, p50", figures.hand_overs, &Spread::p50);
+  times("                             p99", figures.hand_overs, &Spread::p99);
+  return absl::StrCat(out, "\n", Reading(figures));
+}
+
+std::string BenchJson(const BenchFigures& figures) {
+  JsonObject json;
+  json.Text("server", figures.server);
+  json.Number("threads", kThreads);
+  json.Bool("interrupted", figures.interrupted);
+  const auto add = [&json](const char* name, const auto& both) {
+    JsonObject compared;
+    compared.Json("redlatch", Json(both.redlatch));
+    compared.Json("plain", Json(both.plain));
+    json.Json(name, compared.Finish());
+  };
+  add("round_trip", figures.round_trips);
+  add("locks_per_s_one_thread", figures.one_thread);
+  add("locks_per_s_own_locks", figures.own_locks);
+  add("locks_per_s_one_lock", figures.one_lock);
+  add("hand_over", figures.hand_overs);
+  if (const Times& times = figures.round_trips.redlatch; !times.empty()) {
+    json.Number("lease_at_least_s", absl::ToInt64Seconds(ShortestLease(SpreadOf(times).worst)));
+  }
+  return json.Finish() + "\n";
+}
 
 int Bench(const std::vector<std::string>& words) {
   CommandLine line("bench");
@@ -582,13 +441,13 @@ int Bench(const std::vector<std::string>& words) {
   line.Text("--prefix", "the beginning of your locks' names", &prefix);
   line.Time("--time", &time);
   if (const std::optional<int> over = line.Parse(words)) return *over;
-  if (time < kShortest || time > kLongest) {
+  if (time < absl::Milliseconds(500) || time > absl::Minutes(10)) {
     return Refuse(WrongUsage("--time is out of range", "say 500ms to 10m"));
   }
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
-  const std::string random = absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16));
-  const std::string name = absl::StrCat(prefix, "redlatch-bench:", random);
+  const std::string name =
+      absl::StrCat(prefix, "redlatch-bench:", absl::Hex(base::RandomBits(), absl::kZeroPad16));
   if (absl::Status bad = internal::CheckMainKey(name); !bad.ok()) return Refuse(bad);
   for (const redis::Url& member : url->members) {
     if (member.kind != redis::Url::Kind::kCluster) continue;
@@ -601,15 +460,19 @@ int Bench(const std::vector<std::string>& words) {
     if (!view.ok()) return Refuse(view.status());
     shards = ShardsOf(*view);
   }
-  BenchPlan plan = {.url = *url,
-                    .url_text = line.server(),
-                    .shards = std::move(shards),
-                    .name = name,
-                    .own_names = {},
-                    .channel = absl::StrCat("redlatch:bench:", random),
-                    .time = time};
-  plan.own_names = OwnNames(plan);
-  return Measure(plan, json);
+  Measurement bench(*url, line.server(), std::move(shards), name);
+  Complain({"for about ", ShortTime(time), " ", url->DebugString(),
+            " will be kept busy by up to 8 commands at a time, on keys that begin with ", name,
+            " and are deleted at the end; Ctrl-C stops it"});
+  const absl::Status measured = bench.Measure(time);
+  const absl::Status tidy = bench.TidyUp();
+  if (!measured.ok() && bench.signal() == 0) return Refuse(measured);
+  if (!tidy.ok()) {
+    Complain({"keys that begin with ", name,
+              " could not be deleted, and go within a day: ", std::string(tidy.message())});
+  }
+  std::fputs((json ? BenchJson : BenchText)(bench.figures()).c_str(), stdout);
+  return bench.signal() == 0 ? 0 : kSignalled + bench.signal();
 }
 
 }  // namespace redlatch::cli

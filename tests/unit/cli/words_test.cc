@@ -1,4 +1,4 @@
-#include "src/cli/bench/figures.h"
+#include "src/cli/bench/bench.h"
 #include "src/cli/run/wait.h"
 #include "src/cli/term/suggestion.h"
 #include "tests/support/testing.h"
