@@ -12,7 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 
 WIRE, URL, TRANSPORT = "redis/wire", "redis/url", "redis/transport"
 CONNECT, EMBEDDED = "redis/connect", "redis/embedded"
-LINK, DEPLOYMENT = "redis/link", "redis/deployment"
+LINK, SERVER_GROUP = "redis/link", "redis/server_group"
 QUORUM = "quorum"
 STATE, LOCK = "lock/state", "lock"
 TERM, LOOK = "cli/term", "cli/look"
@@ -26,11 +26,11 @@ ARROWS = {
     EMBEDDED: [],
     CONNECT: [WIRE, URL, TRANSPORT, EMBEDDED],
     LINK: [WIRE, URL, TRANSPORT, CONNECT],
-    DEPLOYMENT: [WIRE, URL, TRANSPORT, LINK],
-    QUORUM: [WIRE, LINK, DEPLOYMENT],
+    SERVER_GROUP: [WIRE, URL, TRANSPORT, LINK],
+    QUORUM: [WIRE, LINK, SERVER_GROUP],
     STATE: [],
-    LOCK: [WIRE, URL, LINK, DEPLOYMENT, QUORUM, STATE],
-    "api": [WIRE, URL, DEPLOYMENT, STATE, LOCK],
+    LOCK: [WIRE, URL, LINK, SERVER_GROUP, QUORUM, STATE],
+    "api": [WIRE, URL, SERVER_GROUP, STATE, LOCK],
     "demo": [],
     TERM: BELOW_TERM,
     LOOK: [TERM, *BELOW_TERM],

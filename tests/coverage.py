@@ -11,7 +11,7 @@ import subprocess
 import sys
 
 ROOMS = ("src/lock/state", "src/lock", "src/quorum",
-         "src/redis/link", "src/redis/deployment", "src/redis/connect", "src/api")
+         "src/redis/link", "src/redis/server_group", "src/redis/connect", "src/api")
 MUST_RUN = "src/lock/state"
 
 

@@ -11,9 +11,9 @@
 -- KEYS   the last one is taken away: '<replication id> <until_ms> <quarantine_ms>'
 -- ARGV   so are the last two: the id that the caller knows, and quarantine_ms
 local function quarantine(opens_the_way)
-  local reign_key = table.remove(KEYS)
+  local epoch_key = table.remove(KEYS)
   local quarantine_ms, known = table.remove(ARGV), table.remove(ARGV)
-  return probation(reign_key, known, quarantine_ms, function()
+  return probation(epoch_key, known, quarantine_ms, function()
     return string.match(redis.call('INFO', 'replication'), 'master_replid:(%x+)')
   end, {'quarantine', 'quarantine'}, opens_the_way)
 end

@@ -10,7 +10,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/key_set.h"
 #include "src/lock/state/timing.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
@@ -39,12 +39,12 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
   }
   Client client(internal::ClientCore::Make(*std::move(parsed), options));
   if (options.connect == ConnectPolicy::kLazy) return client;
-  redis::Deployment& deployment = client.core_->deployment();
+  redis::ServerGroup& server_group = client.core_->server_group();
   const base::Instant deadline =
       base::Now() + std::min(client.core_->connect_timeout() + client.core_->command_timeout(),
                              options.unreachable_after + internal::kAnswerGrace);
   std::vector<std::string> warnings;
-  absl::Status connected = deployment.Connect(deadline, warnings);
+  absl::Status connected = server_group.Connect(deadline, warnings);
   if (!connected.ok()) return base::WithoutPayloads(connected);
   for (const std::string& warning : warnings) Warn(options, warning);
   return client;
@@ -54,7 +54,7 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   const redis::Command ping{"PING"};
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =
-      core_->deployment().Call({}, ping, sent + core_->command_timeout());
+      core_->server_group().Call({}, ping, sent + core_->command_timeout());
   if (!reply.ok()) return base::WithoutPayloads(reply.status());
   if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
   return base::Now() - sent;

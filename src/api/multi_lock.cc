@@ -37,7 +37,7 @@ std::vector<std::string> EachOnce(std::vector<std::string> names) {
 // Whether one script can have the keys of all.
 bool InOneSlot(internal::ClientCore& core, const std::vector<std::string>& names) {
   const auto tag = [&](const std::string& name) {
-    return core.deployment().slot_tag(core.options().key_prefix + name);
+    return core.server_group().slot_tag(core.options().key_prefix + name);
   };
   return std::all_of(names.begin(), names.end(),
                      [&](const std::string& name) { return tag(name) == tag(names.front()); });

@@ -33,9 +33,10 @@ absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
       redis::DeniesKey({message.data(), message.size()})) {
     std::string rules = KeyRules(entry.keys.main());
     for (const KeySet& other : entry.type->others) rules += " " + KeyRules(other.main());
-    absl::StrAppend(&text, "; this lock's: ACL SETUSER ", core.user(), " ", rules, " ~",
-                    std::string(kDescriptionKeyPrefix), "*",
-                    entry.type->quarantined ? " " + ReignRule(core.deployment().slot_tag({})) : "");
+    absl::StrAppend(
+        &text, "; this lock's: ACL SETUSER ", core.user(), " ", rules, " ~",
+        std::string(kDescriptionKeyPrefix), "*",
+        entry.type->quarantined ? " " + PrimaryEpochRule(core.server_group().slot_tag({})) : "");
   }
   return absl::Status(code, text);
 } catch (const std::bad_alloc&) {

@@ -133,7 +133,7 @@ void AckedRenewals::RunTogether(absl::Span<Job> jobs, Jobs& again) {
     calls.push_back(requests.back().call());
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  const absl::StatusOr<base::Acks> acks = core_.deployment().RunAcked(
+  const absl::StatusOr<base::Acks> acks = core_.server_group().RunAcked(
       calls, recalled, patience, now + patience + core_.command_timeout(), absl::MakeSpan(replies));
   const base::Instant then = base::Now();
   for (size_t i = 0; i < jobs.size(); ++i) {

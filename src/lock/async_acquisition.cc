@@ -97,9 +97,9 @@ bool AsyncAcquisition::Step(unsigned events, base::Instant now) {
 
 // True: it can go on, or has failed and will say so.
 bool AsyncAcquisition::Listen() {
-  redis::Deployment& deployment = core_.deployment();
+  redis::ServerGroup& server_group = core_.server_group();
   const std::string_view key = entry_->keys.main();
-  if (deployment.listening(key) || stopped()) return true;
+  if (server_group.subscribed(key) || stopped()) return true;
   base::Instant again;
   absl::Status unsubscribed = driver_.Listen(key, again);
   if (unsubscribed.ok()) return true;
@@ -122,7 +122,7 @@ void AsyncAcquisition::Resume(const Result* result, bool woken, base::Instant no
   core_.Feed(*entry_, [&](Bidder& state, Effects& effects) {
     // A call of the waker that is on its way must find the task here.
     if (!woken && operation_->waiter().wake_pending) return;
-    if (want_.terms.cacheable && core_.deployment().hears(entry_->keys.main()))
+    if (want_.terms.cacheable && core_.server_group().subscribed_now(entry_->keys.main()))
       state.OnSubscribed();
     const AcquireOperation::Event event{
         .result = result, .stopped = stopped() && !gone_, .gone = gone_};

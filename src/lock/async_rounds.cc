@@ -82,7 +82,7 @@ void AsyncRounds::RunTogether(Jobs jobs) {
   if (core_.is_cluster()) until = std::min(until, now + kLongestInACluster);
   if (!core_.is_quorum()) until = std::min(until, now + core_.command_timeout());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.deployment().RunBatch(calls, until, absl::MakeSpan(replies));
+  core_.server_group().RunBatch(calls, until, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));
 }
 

@@ -30,7 +30,7 @@ void AsyncReply::Arrive() {
   {
     const base::MutexLock lock(driver->mu_);
     arrived_ = true;
-    if (in_flight != nullptr) --*in_flight;
+    if (count_in_flight != nullptr) --*count_in_flight;
     task = task_;
     task != nullptr ? driver->PushHeld(*task, AsyncTask::kAnswered) : driver->Signal();
   }
@@ -135,23 +135,23 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
   reply_ = AsyncReplyPtr(new AsyncReply(driver_, task_));
   AsyncReply* const letter = reply_.get();
   const auto* const release = std::get_if<ReleaseRequest>(&request_.what);
-  letter->exchange.results =
+  letter->in_flight.results =
       absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
-  letter->in_flight = task_.in_flight_;
-  letter->exchange.done = [letter] {
+  letter->count_in_flight = task_.in_flight_;
+  letter->in_flight.done = [letter] {
     --letter->driver->in_flight_count_;
     letter->Arrive();
   };
-  letter->exchange.unhurried = true;
+  letter->in_flight.unhurried = true;
   EncodedRequest request(core.SubjectOf(entry_), request_);
   redis::ScriptCall call = request.call();
   call.by_text = by_text_;
   ++driver_.in_flight_count_;
-  ++*letter->in_flight;
-  absl::Status sent = core.deployment().Post(call, letter->exchange);
+  ++*letter->count_in_flight;
+  absl::Status sent = core.server_group().Post(call, letter->in_flight);
   if (sent.ok()) return std::nullopt;
   --driver_.in_flight_count_;
-  --*letter->in_flight;
+  --*letter->count_in_flight;
   delete reply_.release();  // it was never on its way
   if (!absl::IsUnavailable(sent)) return End(redis::MarkNotSent(std::move(sent)));
   why_not_ = core.in_forked_child() ? sent : driver_.Reach(entry_.keys.main(), now);

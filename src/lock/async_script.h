@@ -28,8 +28,8 @@ struct AsyncReply {
   bool HasArrived();
 
   const std::shared_ptr<EventDriver> driver;
-  redis::Exchange exchange;
-  std::shared_ptr<std::atomic<size_t>> in_flight;  // counts it until it arrives
+  redis::InFlight in_flight;
+  std::shared_ptr<std::atomic<size_t>> count_in_flight;  // counts it until it arrives
   // To the PING before the script, if there is one, and to the script; or of what a thread has run.
   absl::StatusOr<redis::Reply> answers[2];
   Result ran;

@@ -178,7 +178,7 @@ void ClientCore::Unsubscribed() {
 }
 
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
-  deployment_->Attend(entry.keys.main(), begins);
+  server_group_->Attend(entry.keys.main(), begins);
   const size_t recallable_noted = begins ? ++attended_ : --attended_;
   if (begins && recallable_noted > kMostCached) inside_->renewer.TooManyCached();
 }

@@ -22,8 +22,8 @@
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
 #include "src/quorum/quorum.h"
-#include "src/redis/deployment/cluster.h"
-#include "src/redis/deployment/single_server.h"
+#include "src/redis/server_group/cluster.h"
+#include "src/redis/server_group/single_server.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
@@ -69,15 +69,15 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, DescriptionPace pa
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
-      deployment_(MakeDeployment()),
-      server_(deployment_->server({})),
-      farewell_(*deployment_, identity_.client),
+      server_group_(MakeServerGroup()),
+      server_(server_group_->server({})),
+      description_remover_(*server_group_, identity_.client),
       inside_(std::make_unique<Inside>(*this)) {}
 
-ClientCore::~ClientCore() { deployment_->Stop(); }
+ClientCore::~ClientCore() { server_group_->Stop(); }
 
 // In a forked child, in place of destruction.
-void ClientCore::Abandon() { deployment_.reset(); }
+void ClientCore::Abandon() { server_group_.reset(); }
 
 std::shared_ptr<ClientCore> ClientCore::Make(redis::Url url, ClientOptions options,
                                              DescriptionPace pace, std::string url_problem) {
@@ -123,7 +123,7 @@ absl::Status ClientCore::Refusal() const {
 ClientStats ClientCore::Stats() {
   ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
   if (in_forked_child()) return stats;
-  const redis::Deployment::Stats connections = deployment_->stats();
+  const redis::ServerGroup::Stats connections = server_group_->stats();
   stats.connects = connections.connects;
   stats.breaks = connections.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
@@ -145,7 +145,7 @@ Subject ClientCore::SubjectOf(const KeySet& keys, const LockType& type,
           .type = type,
           .owner = own ? std::string_view(identity_.client) : owner,
           .claim = round_trips_.Claim(),
-          .deployment = deployment_.get(),
+          .server_group = server_group_.get(),
           .quarantine = url_.quarantine};
 }
 
@@ -173,7 +173,7 @@ Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
       const base::MutexLock lock(entry.mu);
       return entry.state->IsWanted(request);
     };
-    const absl::StatusOr<redis::Reply> reply = deployment_->Run(encoded.call(), deadline, wanted);
+    const absl::StatusOr<redis::Reply> reply = server_group_->Run(encoded.call(), deadline, wanted);
     return Hear(entry, request, reply);
   });
 }
@@ -210,7 +210,7 @@ bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<boo
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
   Prepare(entry, request);
   if (AcquireRequest* const acquire = request.acquire()) {
-    acquire->listen = acquire->listen || deployment_->wants_to_know(entry.keys.main());
+    acquire->listen = acquire->listen || server_group_->asks_if_subscribed(entry.keys.main());
   }
 }
 
@@ -226,7 +226,7 @@ void ClientCore::Prepare(const Entry& entry, const Request& request) {
   const AcquireRequest* const acquire = request.acquire();
   const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
   if (!heartbeat && !request.missed_since) return;
-  deployment_->Doubt(entry.keys.main(), request.sent, request.missed_since);
+  server_group_->CheckSubscription(entry.keys.main(), request.sent, request.missed_since);
 }
 
 // Anyone who may publish can send any message. So each names the secret id of a bid or of a grant,
@@ -273,7 +273,7 @@ void ClientCore::Expire(Entry& entry) {
 
 void ClientCore::Describe() {
   // Where there is no connection, the next one begins with it.
-  deployment_->Send(DescriptionKey(identity_.client), description_).IgnoreError();
+  server_group_->Send(DescriptionKey(identity_.client), description_).IgnoreError();
 }
 
 void ClientCore::Finish(Entry& entry, Effects& effects) {
@@ -374,7 +374,8 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
     return first;
   }
   if (url.quarantine <= absl::ZeroDuration()) return {description};
-  return {redis::Command({"EVAL", lua::kReignBegin.body, "1", ReignKey({}), "", QuarantineMs(url)}),
+  return {redis::Command({"EVAL", lua::kPrimaryEpochBegin.body, "1", PrimaryEpochKey({}), "",
+                          QuarantineMs(url)}),
           description};
 }
 
@@ -386,16 +387,16 @@ std::string GoneKeyAtQuorum(std::string_view main, std::string_view hold) {
 
 }  // namespace
 
-std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment() {
-  redis::Deployment::Events events{
+std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup() {
+  redis::ServerGroup::Events events{
       .on_message = [this](std::string_view message) { OnMessage(message); },
       .on_reconnected = [this] { inside_->renewer.Reconnected(); },
       .on_down = [this] { inside_->renewer.Unsubscribed(); },
-      .on_hearing = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); },
+      .on_subscribed = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); },
       .on_unread = [this] { async_->Nudge(); }};
-  if (url_.kind != redis::Url::Kind::kQuorum) return MakeDeployment(url_, std::move(events));
+  if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
   // All nodes' messages come to one thread.
-  const auto thread = std::make_shared<redis::ListeningThread>();
+  const auto thread = std::make_shared<redis::SubscriberThread>();
   return std::make_unique<quorum::Quorum>(
       quorum::Quorum::Options{
           .name = url_.DebugString(),
@@ -403,8 +404,8 @@ std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment() {
           .problem = url_problem_,
           .nodes = url_.members.size(),
           .make =
-              [this, thread](size_t node, redis::Deployment::Events its) {
-                return MakeDeployment(url_.members[node], std::move(its), {.thread = thread});
+              [this, thread](size_t node, redis::ServerGroup::Events its) {
+                return MakeServerGroup(url_.members[node], std::move(its), {.thread = thread});
               },
           .channel = [this](std::string_view tag) { return ChannelName(tag); },
           .gone_key = [](std::string_view key,
@@ -417,13 +418,13 @@ std::string ClientCore::ChannelName(std::string_view tag) const {
   return absl::StrCat(std::string(kChannelPrefix), std::string(tag), identity_.client);
 }
 
-std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment(const redis::Url& url,
-                                                              redis::Deployment::Events events,
-                                                              redis::Membership node) {
+std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url& url,
+                                                                redis::ServerGroup::Events events,
+                                                                redis::Membership node) {
   const auto channel = [this](std::string_view tag) { return ChannelName(tag); };
   const auto mark = [this, process = ThisProcess(options_.program),
                      since = absl::Now()](std::string_view key) {
-    const std::string tag = deployment_->slot_tag(key);
+    const std::string tag = server_group_->slot_tag(key);
     return DescribeAnewCommand(tag + identity_.client, process, since,
                                tag.empty() ? pace_.lifetime : kMarkLifetime);
   };
@@ -434,10 +435,10 @@ std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment(const redis::Url& 
                             .description_key = DescriptionKey(identity_.client),
                             .description = description_,
                             .mark = mark,
-                            .reigns = {.begin = &lua::kReignBegin,
-                                       .quarantine_ms = QuarantineMs(url),
-                                       .client = identity_.client,
-                                       .key = ReignKey}},
+                            .quarantine = {.begin = &lua::kPrimaryEpochBegin,
+                                           .quarantine_ms = QuarantineMs(url),
+                                           .client = identity_.client,
+                                           .key = PrimaryEpochKey}},
         std::move(events));
   }
   return std::make_unique<redis::SingleServer>(url, ChannelName({}),
@@ -446,7 +447,7 @@ std::unique_ptr<redis::Deployment> ClientCore::MakeDeployment(const redis::Url& 
 }
 
 void ClientCore::Reconnected() {
-  const auto [concerned, reconnected] = deployment_->Realign();
+  const auto [concerned, reconnected] = server_group_->Realign();
   if (reconnected) {
     reconnects_.fetch_add(1, std::memory_order_relaxed);
     TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });

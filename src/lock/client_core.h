@@ -35,8 +35,8 @@
 #include "src/lock/script_codec.h"
 #include "src/lock/users_code.h"
 #include "src/lock/weak_map.h"
-#include "src/redis/deployment/deployment.h"
-#include "src/redis/deployment/single_server.h"
+#include "src/redis/server_group/server_group.h"
+#include "src/redis/server_group/single_server.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::internal {
@@ -47,7 +47,7 @@ class ReaderGroups;
 // What a Client is a handle to: the connections, the machines of all its locks, and the threads
 // that drive them. It lives until the last client handle, lock object and lease is gone.
 //
-// In a forked child, everything but the deployment is left as it is for ever: mutexes may be held
+// In a forked child, everything but the server group is left as it is for ever: mutexes may be held
 // by threads that are not there.
 class ClientCore : public std::enable_shared_from_this<ClientCore> {
  public:
@@ -67,7 +67,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const ClientOptions& options() const { return options_; }
   // All of them, or the one that has the key; for messages.
   const std::string& server() const { return server_; }
-  std::string server(std::string_view key) const { return deployment_->server(key); }
+  std::string server(std::string_view key) const { return server_group_->server(key); }
   // As ACL SETUSER has it.
   std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
@@ -76,10 +76,10 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   absl::Duration longest_lease() const {
     if (url_.restart_delay > absl::ZeroDuration() && is_quorum()) return url_.restart_delay;
     return url_.quarantine > absl::ZeroDuration()
-               ? url_.quarantine - deployment_->grants_alone_for()
+               ? url_.quarantine - server_group_->grants_alone_for()
                : absl::InfiniteDuration();
   }
-  redis::Deployment& deployment() { return *deployment_; }
+  redis::ServerGroup& server_group() { return *server_group_; }
   bool is_cluster() const { return url_.kind == redis::Url::Kind::kCluster; }
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   LockTable& machines() { return inside_->machines; }
@@ -117,7 +117,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Outbox& outbox() { return outbox_; }
   // Whether a release can be sent without waiting for what becomes of it.
   bool MayPostReleaseOf(const Entry& entry) noexcept try {
-    return deployment_->MayPost(entry.keys.main(), entry.type->scripts.release);
+    return server_group_->MayPost(entry.keys.main(), entry.type->scripts.release);
   } catch (const std::bad_alloc&) {
     return false;
   }
@@ -160,10 +160,10 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     const AcquireRequest* const acquire = request.acquire();
     if (acquire != nullptr && acquire->listen &&
         std::holds_alternative<AcquireQueued>(result.acquire())) {
-      deployment_->NoteHearing(entry.keys.main(), !result.unsubscribed, request.sent);
+      server_group_->NoteSubscribed(entry.keys.main(), !result.unsubscribed, request.sent);
     }
     if (std::holds_alternative<RenewRequest>(request.what) && result.unsubscribed) {
-      deployment_->NoteHearing(entry.keys.main(), false, request.sent);
+      server_group_->NoteSubscribed(entry.keys.main(), false, request.sent);
     }
     if (const auto* const release = std::get_if<ReleaseRequest>(&request.what);
         release != nullptr && !result.failed()) {
@@ -195,7 +195,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     int64_t due = look_at_.load(std::memory_order_relaxed);
     if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach))
       return;
-    deployment_->Look(entry.keys.main());
+    server_group_->Look(entry.keys.main());
   }
 
   // By the client's own threads.
@@ -221,10 +221,10 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   ClientCore(redis::Url url, ClientOptions options, DescriptionPace pace,
              std::string url_problem = {});
   ~ClientCore();
-  std::unique_ptr<redis::Deployment> MakeDeployment();
-  std::unique_ptr<redis::Deployment> MakeDeployment(const redis::Url& url,
-                                                    redis::Deployment::Events events,
-                                                    redis::Membership node = {});
+  std::unique_ptr<redis::ServerGroup> MakeServerGroup();
+  std::unique_ptr<redis::ServerGroup> MakeServerGroup(const redis::Url& url,
+                                                      redis::ServerGroup::Events events,
+                                                      redis::Membership node = {});
   std::string ChannelName(std::string_view slot_tag) const;
   void Abandon();
 
@@ -263,9 +263,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const redis::Command description_;
   // Its threads use all of this object, and are stopped before; its descriptor wakes threads that
   // sleep, which those inside may just be doing.
-  std::unique_ptr<redis::Deployment> deployment_;
+  std::unique_ptr<redis::ServerGroup> server_group_;
   const std::string server_;
-  const Farewell farewell_;  // behind whatever those below still send
+  const DescriptionRemover description_remover_;  // behind whatever those below still send
   std::unique_ptr<Inside> inside_;
 };
 

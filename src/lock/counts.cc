@@ -48,7 +48,7 @@ void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
   core_.WakeRenewer();
 }
 
-void Counts::RepeatAll(const redis::Deployment::Concerned& concerned) {
+void Counts::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   ++era_;
   MarkAll(concerned);
@@ -59,7 +59,7 @@ bool Counts::RepeatsAll() const {
   return std::any_of(counts_.begin(), counts_.end(), [](auto& kept) { return kept.repeat; });
 }
 
-void Counts::MarkAll(const redis::Deployment::Concerned& concerned) {
+void Counts::MarkAll(const redis::ServerGroup::Concerned& concerned) {
   for (Kept& kept : counts_) {
     kept.repeat = kept.repeat || !concerned ||
                   concerned(absl::StrCat(core_.options().key_prefix, kept.count.name));
@@ -114,7 +114,7 @@ void Counts::Repeat() {
   }
   for (EncodedRequest& request : requests) calls.push_back(request.call());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.deployment().RunBatch(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
+  core_.server_group().RunBatch(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
 
   const base::MutexLock lock(mu_);
   const bool silent = std::any_of(replies.begin(), replies.end(), [](const auto& reply) {

@@ -14,7 +14,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_type.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::internal {
@@ -45,7 +45,7 @@ class Counts {
   // notice a change of server, until the latch is known to be open, or gone.
   void Add(Count count, uint64_t sent_in, absl::Duration pace);
   // A connection is new: all are repeated that it concerns.
-  void RepeatAll(const redis::Deployment::Concerned& concerned = nullptr);
+  void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
   // What is due, by the renewer's thread.
@@ -66,7 +66,7 @@ class Counts {
   Batch TakeDue(base::Instant now);
   absl::Duration Timeout() const;
   bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void MarkAll(const redis::Deployment::Concerned& concerned = nullptr)
+  void MarkAll(const redis::ServerGroup::Concerned& concerned = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

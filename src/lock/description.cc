@@ -94,7 +94,7 @@ redis::Command DescribeAnewCommand(std::string_view client, const LockInfo::Proc
       {"EVAL", kScript, "1", DescriptionKey(client), WriteDescription(process, since), millis});
 }
 
-void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInfo& info) {
+void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info) {
   std::map<std::string_view, std::vector<LockInfo::Party*>> parties;
   for (auto* const list : {&info.holders, &info.waiters}) {
     for (LockInfo::Party& party : *list) {
@@ -106,7 +106,7 @@ void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInf
   if (parties.empty()) return;
   std::vector<std::string> keys;
   for (const auto& [client, its] : parties) keys.push_back(DescriptionKey(client));
-  const std::vector<std::string> texts = deployment.Get(keys, deadline);
+  const std::vector<std::string> texts = server_group.Get(keys, deadline);
   auto text = texts.begin();
   for (const auto& [client, its] : parties) {
     const auto process = ReadDescription(*text++);
@@ -115,9 +115,9 @@ void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInf
   }
 }
 
-Farewell::Farewell(redis::Deployment& deployment, std::string_view client)
-    : deployment_(deployment), key_(DescriptionKey(client)), command_({"DEL", key_}) {}
+DescriptionRemover::DescriptionRemover(redis::ServerGroup& server_group, std::string_view client)
+    : server_group_(server_group), key_(DescriptionKey(client)), command_({"DEL", key_}) {}
 
-Farewell::~Farewell() { deployment_.Send(key_, command_).IgnoreError(); }
+DescriptionRemover::~DescriptionRemover() { server_group_.Send(key_, command_).IgnoreError(); }
 
 }  // namespace redlatch::internal

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "redlatch/lock_info.h"
 #include "src/base/clock.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
@@ -51,20 +51,20 @@ redis::Command DescribeAnewCommand(std::string_view client, const LockInfo::Proc
 
 // Fills in the processes of those holders and waiters whose clients have told of themselves. One
 // command, none where there is nobody; where it fails, nothing is known of anybody.
-void AddProcesses(redis::Deployment& deployment, base::Instant deadline, LockInfo& info);
+void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info);
 
 // Takes a client's description away when it is destroyed. Waits for nobody: where the server is not
 // there, the description ends by itself.
-class Farewell {
+class DescriptionRemover {
  public:
-  // The deployment outlives this object.
-  Farewell(redis::Deployment& deployment, std::string_view client);
-  ~Farewell();
-  Farewell(const Farewell&) = delete;
-  Farewell& operator=(const Farewell&) = delete;
+  // The server group outlives this object.
+  DescriptionRemover(redis::ServerGroup& server_group, std::string_view client);
+  ~DescriptionRemover();
+  DescriptionRemover(const DescriptionRemover&) = delete;
+  DescriptionRemover& operator=(const DescriptionRemover&) = delete;
 
  private:
-  redis::Deployment& deployment_;
+  redis::ServerGroup& server_group_;
   const std::string key_;
   const redis::Command command_;
 };

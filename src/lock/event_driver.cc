@@ -145,7 +145,7 @@ void EventDriver::TakeTurn() {
   size_t stepped = 0;
   for (const auto& [task, events] : turn_) {
     if (++stepped % kSendEach == 0 && in_flight_count_ > 0)
-      core_.deployment().DrainAll(base::Instant());
+      core_.server_group().DrainAll(base::Instant());
     if (events == AsyncTask::kBegun) --*task->in_flight_;
     if (!task->over_) {
       StepOf(*task, events, now);
@@ -157,8 +157,8 @@ void EventDriver::TakeTurn() {
   turn_.clear();
   // Sends what was posted, and reads what is there.
   if (in_flight_count_ == 0) return;
-  core_.deployment().DrainAll(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
-                                                             : base::Instant());
+  core_.server_group().DrainAll(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
+                                                               : base::Instant());
 }
 
 // Tasks that have only begun are held back while too many scripts are in flight at their server,
@@ -229,7 +229,7 @@ void EventDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
 absl::Status EventDriver::Reach(std::string_view key, base::Instant now) {
   if (now < reach_again_) return unreachable_;
   absl::StatusOr<redis::Reply> reply =
-      core_.deployment().Call(key, redis::Command{"PING"}, base::Now() + kReachFor);
+      core_.server_group().Call(key, redis::Command{"PING"}, base::Now() + kReachFor);
   if (reply.ok()) return absl::OkStatus();
   reach_again_ = base::Now() + kReachEach;
   unreachable_ = std::move(reply).status();
@@ -241,7 +241,7 @@ absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
   const base::Instant now = base::Now();
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
-  absl::Status unsubscribed = core_.deployment().Listen(key, now + kListenFor, {});
+  absl::Status unsubscribed = core_.server_group().Subscribe(key, now + kListenFor, {});
   if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
   listen_again_ = base::Now() + kListenEach;
   again = listen_again_ + kListenEach;
@@ -282,7 +282,7 @@ bool EventDriver::HasMore() const {
 bool EventDriver::LookForMore(base::Instant until) {
   do {
     mu_.Unlock();
-    core_.deployment().DrainAll(base::Instant());
+    core_.server_group().DrainAll(base::Instant());
     mu_.Lock();
     if (HasMore()) return true;
   } while (base::Now() < until);
@@ -293,7 +293,7 @@ void EventDriver::Poll(base::Instant until) {
   constexpr absl::Duration kLongestPoll = absl::Milliseconds(100);
   until = std::min(until, base::Now() + kLongestPoll);
   std::vector<redis::Transport::Polled> connections;
-  core_.deployment().BeginPollAll(connections);
+  core_.server_group().BeginPollAll(connections);
   absl::InlinedVector<pollfd, 8> fds;
   {
     const base::MutexLock lock(mu_);
@@ -422,7 +422,7 @@ void EventDriver::Settle(base::Instant until) {
       if (!inbox_.empty()) continue;
     }
     // Where another thread reads, that brings the answers.
-    if (in_flight_count_ == 0 || !core_.deployment().DrainAll(base::Now() + kStopTurn)) {
+    if (in_flight_count_ == 0 || !core_.server_group().DrainAll(base::Now() + kStopTurn)) {
       base::Parker().ParkUntil(base::Now() + kStopTurn);
     }
   }

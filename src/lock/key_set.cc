@@ -134,7 +134,7 @@ std::array<std::string, 2> KeyBeginnings(std::string_view prefix) {
   return {std::string(kVersioned).append(stem), std::string(kUnversioned).append(stem)};
 }
 
-std::string ReignKey(std::string_view slot_tag) {
+std::string PrimaryEpochKey(std::string_view slot_tag) {
   return std::string(kOwn).append(slot_tag).append("reign");
 }
 
@@ -156,8 +156,8 @@ std::string KeyRules(std::string_view main) {
                       std::string(kUnversioned), rest);
 }
 
-std::string ReignRule(std::string_view slot_tag) {
-  return "~" + (slot_tag.empty() ? ReignKey({}) : ReignKey("*") + "*");
+std::string PrimaryEpochRule(std::string_view slot_tag) {
+  return "~" + (slot_tag.empty() ? PrimaryEpochKey({}) : PrimaryEpochKey("*") + "*");
 }
 
 absl::StatusOr<KeySet> KeySet::Make(std::string_view prefix, std::string_view name) {

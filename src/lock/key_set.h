@@ -30,8 +30,8 @@ struct KeyNames {
 };
 inline constexpr std::string_view kFenceSuffix = "fence";
 // Not of one lock: who reigns at the server that has it, for the quarantine after a promotion.
-// `slot_tag`: of Deployment.
-std::string ReignKey(std::string_view slot_tag);
+// `slot_tag`: of ServerGroup.
+std::string PrimaryEpochKey(std::string_view slot_tag);
 // The same: which run of the server of a quorum has been seen, for the delay after a restart.
 std::string QuorumKey(std::string_view slot_tag);
 
@@ -83,8 +83,8 @@ std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key);
 std::array<std::string, 2> KeyBeginnings(std::string_view prefix);
 // The ACL rules that grant all keys of the lock with that main key.
 std::string KeyRules(std::string_view main);
-// The one that grants ReignKey(), whatever its tag, and what stands beside it.
-std::string ReignRule(std::string_view slot_tag);
+// The one that grants PrimaryEpochKey(), whatever its tag, and what stands beside it.
+std::string PrimaryEpochRule(std::string_view slot_tag);
 
 }  // namespace redlatch::internal
 

@@ -238,7 +238,7 @@ absl::StatusOr<redis::Reply> LockHandle::Run(const LuaScript& script,
                                              base::Instant deadline, std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   EncodedRequest request(core_->SubjectOf(entry_), script, args, own_key);
-  absl::StatusOr<redis::Reply> reply = core_->deployment().Run(
+  absl::StatusOr<redis::Reply> reply = core_->server_group().Run(
       request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
   if (!reply.ok()) return About(reply.status());
   return reply;
@@ -250,7 +250,7 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   if (!reply.ok()) return reply.status();
   absl::StatusOr<LockInfo> info = ReadInspection(*reply);
   if (info.ok()) {
-    AddProcesses(core_->deployment(), base::Now() + core_->command_timeout(), *info);
+    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(), *info);
   }
   return info;
 }
@@ -264,7 +264,7 @@ void LockHandle::GoOn() {
 absl::Status LockHandle::ForceRelease() {
   const LockType& type = *entry_.type;
   return RunAll(type.scripts.force_release,
-                std::string(kChannelPrefix) + core_->deployment().slot_tag(entry_.keys.main()),
+                std::string(kChannelPrefix) + core_->server_group().slot_tag(entry_.keys.main()),
                 type.forced_key);
 }
 
@@ -410,12 +410,12 @@ absl::StatusOr<HoldRef> LockHandle::OutcomeOf(ClientCore& core, const Entry& ent
 // ---- What its thread does until that is decided: runs scripts, listens, and sleeps.
 
 bool LockHandle::Listen(AcquireOperation& operation, const Want& want) {
-  redis::Deployment& deployment = core_->deployment();
+  redis::ServerGroup& server_group = core_->server_group();
   const std::string_view key = entry_.keys.main();
-  if (deployment.listening(key)) return true;
+  if (server_group.subscribed(key)) return true;
   const base::Instant now = base::Now();
   absl::Status unsubscribed =
-      deployment.Listen(key, now + operation.ListenPatience(now), want.stop);
+      server_group.Subscribe(key, now + operation.ListenPatience(now), want.stop);
   if (unsubscribed.ok()) return true;
   const base::MutexLock lock(entry_.mu);
   return operation.GoOnUnsubscribed(std::move(unsubscribed), now, *entry_.state);
@@ -441,7 +441,7 @@ void LockHandle::Compete(AcquireOperation& operation, ThreadWaker& waker,
                                           .stopped = want.stop.stop_requested(),
                                           .gone = want.gone != nullptr && *want.gone};
       // Under the machine's lock: if it is deafened from here on, that is fed behind this.
-      if (want.terms.cacheable && core_->deployment().hears(entry_.keys.main()))
+      if (want.terms.cacheable && core_->server_group().subscribed_now(entry_.keys.main()))
         state.OnSubscribed();
       next = operation.Resume(event, base::Now(), state, effects);
     });
@@ -451,7 +451,7 @@ void LockHandle::Compete(AcquireOperation& operation, ThreadWaker& waker,
       const Request& request = operation.request();
       // The answer would wake this thread for nothing: it is read if no grant comes soon.
       if (request.unread_for > absl::ZeroDuration() &&
-          core_->deployment().hears(entry_.keys.main())) {
+          core_->server_group().subscribed_now(entry_.keys.main())) {
         const auto listen = [&] {
           return Doze(operation, waker, std::min(next.until, request.sent + request.unread_for));
         };
@@ -475,7 +475,7 @@ bool LockHandle::Doze(AcquireOperation& operation, ThreadWaker& waker, base::Ins
 }
 
 uint32_t LockHandle::Sleep(AcquireOperation& operation, ThreadWaker& waker, base::Instant until) {
-  const uint32_t woken = core_->deployment().Await(entry_.keys.main(), waker.parker, until);
+  const uint32_t woken = core_->server_group().Await(entry_.keys.main(), waker.parker, until);
   if (woken != base::Parker::kArmed) return woken;
   {
     const base::MutexLock lock(entry_.mu);

@@ -46,7 +46,7 @@ struct LockType {
 absl::StatusOr<std::string> Assemble(std::string_view script);
 
 // A complete plan whose scripts grant nothing while there is a quarantine, and take the words of a
-// Reign for that (lua/common/quarantine.lua).
+// primary epoch for that (lua/common/quarantine.lua).
 LockType Quarantined(LockType type);
 
 // Assembles a user's own scripts, and fills in the SHA-1s that are missing.

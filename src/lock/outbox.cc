@@ -47,12 +47,12 @@ Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script, size_t answe
   letter->script = script;
   letter->hold = 0;
   // As new: the last use may have ended before it was sent.
-  redis::Exchange& exchange = letter->exchange;
-  exchange.results = absl::MakeSpan(letter->answers).last(answers);
-  exchange.done = nullptr;
-  exchange.away = false;
-  exchange.at = nullptr;
-  exchange.parker.Arm();
+  redis::InFlight& in_flight = letter->in_flight;
+  in_flight.results = absl::MakeSpan(letter->answers).last(answers);
+  in_flight.done = nullptr;
+  in_flight.away = false;
+  in_flight.at = nullptr;
+  in_flight.parker.Arm();
   return *letter;
 }
 
@@ -65,7 +65,7 @@ void Outbox::GoesAlone(InFlight& letter) {
 }
 
 void Outbox::GiveBack(InFlight& letter) {
-  letter.exchange.keeps = nullptr;
+  letter.in_flight.keeps = nullptr;
   const base::MutexLock lock(mu_);
   free_.push_back(&letter);
 }
@@ -79,10 +79,10 @@ void Outbox::Send(Entry& entry, const Request& release, uint64_t hold) {
   try {
     letter = &Take(entry, release, awaited ? 2 : 1);
     letter->hold = hold;
-    letter->exchange.done = [this, letter] { Answered(*letter); };
+    letter->in_flight.done = [this, letter] { Answered(*letter); };
     GoesAlone(*letter);
     EncodedRequest request(core_.SubjectOf(entry), letter->script);
-    sent = core_.deployment().Post(request.call(), letter->exchange);
+    sent = core_.server_group().Post(request.call(), letter->in_flight);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();
   }
@@ -97,9 +97,9 @@ Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
   absl::Cleanup give_back = [&] { GiveBack(letter); };
   EncodedRequest request(core_.SubjectOf(entry), letter.script);
   const redis::ScriptCall call = request.call();
-  redis::Deployment& deployment = core_.deployment();
-  if (deployment.MayPost(entry.keys.main(), *call.script) &&
-      deployment.BeginRun(call, letter.exchange)) {
+  redis::ServerGroup& server_group = core_.server_group();
+  if (server_group.MayPost(entry.keys.main(), *call.script) &&
+      server_group.BeginRun(call, letter.in_flight)) {
     std::move(give_back).Cancel();
     return &letter;
   }
@@ -107,7 +107,7 @@ Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
 }
 
 absl::StatusOr<redis::Reply> Outbox::Finish(InFlight& letter, base::Instant deadline) {
-  redis::SharedConnection::Finish(letter.exchange, deadline);
+  redis::SharedConnection::Finish(letter.in_flight, deadline);
   absl::StatusOr<redis::Reply> reply = std::exchange(letter.answers[1], redis::Reply());
   GiveBack(letter);
   return reply;
@@ -115,10 +115,10 @@ absl::StatusOr<redis::Reply> Outbox::Finish(InFlight& letter, base::Instant dead
 
 void Outbox::Leave(InFlight& letter) {
   // Answers of a forgotten server are not read: its letters fail when it is destroyed.
-  const std::shared_ptr<const void> keeps = std::move(letter.exchange.keeps);
+  const std::shared_ptr<const void> keeps = std::move(letter.in_flight.keeps);
   GoesAlone(letter);
   const auto done = [this, &letter] { Answered(letter); };
-  redis::SharedConnection::Leave(letter.exchange, done) ? SeeToReading() : Answered(letter);
+  redis::SharedConnection::Leave(letter.in_flight, done) ? SeeToReading() : Answered(letter);
 }
 
 // That the answer does not lie unread for long.
@@ -139,7 +139,7 @@ void Outbox::Read() {
   // Answers that are overdue are waited for as a call does, which gives up a connection that
   // stalls.
   const bool overdue = now - waiting_since_ > core_.command_timeout();
-  if (under_way() > 0) core_.deployment().DrainAll(overdue ? now + kTurn : base::Instant());
+  if (under_way() > 0) core_.server_group().DrainAll(overdue ? now + kTurn : base::Instant());
   answered_before_ = answered_;
 
   const uint64_t sent = sent_;
@@ -158,7 +158,7 @@ void Outbox::Read() {
 void Outbox::Flush(base::Instant until) {
   while (under_way() > 0 && base::Now() < until) {
     // Where another thread reads, that brings the answers.
-    if (!core_.deployment().DrainAll(until)) base::Parker().ParkUntil(base::Now() + kTurn);
+    if (!core_.server_group().DrainAll(until)) base::Parker().ParkUntil(base::Now() + kTurn);
   }
 }
 

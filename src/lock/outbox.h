@@ -28,7 +28,7 @@ class Outbox {
  public:
   // One script that is under way. Used again and again.
   struct InFlight {
-    redis::Exchange exchange;
+    redis::InFlight in_flight;
     // To the PING before it, if there is one, and to itself.
     absl::StatusOr<redis::Reply> answers[2];
     Entry* entry = nullptr;  // referred to, unless its sender is still there

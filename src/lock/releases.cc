@@ -46,7 +46,7 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
   if (late) core_.WakeRenewer();
 }
 
-void Releases::RepeatAll(const redis::Deployment::Concerned& concerned) {
+void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   anew_ = base::Now();
   for (const Kept& kept : latest_) {
@@ -93,7 +93,7 @@ void Releases::Repeat() {
     calls.push_back(requests.back().call());
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.deployment().RunBatch(calls, base::Now() + kReleasesTimeout, absl::MakeSpan(replies));
+  core_.server_group().RunBatch(calls, base::Now() + kReleasesTimeout, absl::MakeSpan(replies));
   const base::MutexLock lock(mu_);
   for (size_t i = 0; i < due.size(); ++i) {
     const absl::Status& status = replies[i].status();

@@ -12,7 +12,7 @@
 #include "src/base/mutex.h"
 #include "src/lock/lock_type.h"
 #include "src/lock/state/request.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 
 namespace redlatch::internal {
 
@@ -31,7 +31,7 @@ class Releases {
   // The server's answer was that what `send` was to release has ended.
   void Add(const Entry& entry, const Request& request, const ReleaseRequest& what);
   // A connection is new, and concerns some.
-  void RepeatAll(const redis::Deployment::Concerned& concerned = nullptr);
+  void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
   // What is due, by the renewer's thread.

@@ -220,7 +220,7 @@ void Renewer::RunBatch(absl::Span<const Job> jobs) {
     until = core_.is_quorum() ? std::max(until, calls.back().until) : std::min(until, its);
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(jobs.size());
-  core_.deployment().RunBatch(calls, std::min(until, StopBy()), absl::MakeSpan(replies));
+  core_.server_group().RunBatch(calls, std::min(until, StopBy()), absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) {
     const auto& [entry, request] = jobs[i];
     const Result result = ReadResult(request, replies[i]);

@@ -68,7 +68,7 @@ void EncodedRequest::PutHold(const Subject& subject, GrantId grant) {
 
 void EncodedRequest::AddChannel(const Subject& subject) {
   Add(absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
-      subject.deployment == nullptr ? "" : subject.deployment->slot_tag(subject.keys.main()),
+      subject.server_group == nullptr ? "" : subject.server_group->slot_tag(subject.keys.main()),
       subject.identity.client);
 }
 
@@ -89,14 +89,14 @@ void EncodedRequest::Gone(const Subject& subject, GrantId grant) {
 void EncodedRequest::ExtraKeys(const Subject& subject, bool quarantined) {
   for (const std::string& suffix : subject.type.keys.extras) PutKey(subject.keys, suffix);
   for (const KeySet& other : subject.type.others) Keys(subject.type, other);
-  if (quarantined) Put(ReignKey(subject.deployment->slot_tag(subject.keys.main())));
+  if (quarantined) Put(PrimaryEpochKey(subject.server_group->slot_tag(subject.keys.main())));
   key_count_ = starts_.size();
 }
 
 // The last words of a script that looks whether there is a quarantine.
-void EncodedRequest::PutReign(const Subject& subject) {
+void EncodedRequest::PutPrimaryEpoch(const Subject& subject) {
   if (!subject.type.quarantined) return;
-  Put(subject.deployment->reign(subject.keys.main()));
+  Put(subject.server_group->primary_epoch(subject.keys.main()));
   PutMillis(subject.quarantine);
 }
 
@@ -137,7 +137,7 @@ void EncodedRequest::Ask(const Subject& subject, const Request& request, const T
   Gone(subject, request.grant);
   ExtraKeys(subject, subject.type.quarantined);
   AcquireRequest(subject, what.acquire, what.told);
-  PutReign(subject);
+  PutPrimaryEpoch(subject);
 }
 
 void EncodedRequest::Ask(const Subject& subject, const Request& request, const RenewRequest& what) {
@@ -162,12 +162,12 @@ void EncodedRequest::Ask(const Subject& subject, const Request& request,
   }
   ExtraKeys(subject, subject.type.quarantined);
   PutHold(subject, request.grant);
-  if (plain) return PutReign(subject);
+  if (plain) return PutPrimaryEpoch(subject);
   Begin();
   Add(what.last_used, " ", what.last_reserved, " ", what.tombstone ? Millis(request.lease) : 0);
   Put(subject.owner);
   if (what.next) AcquireRequest(subject, *what.next);
-  PutReign(subject);
+  PutPrimaryEpoch(subject);
 }
 
 void EncodedRequest::Ask(const Subject& subject, const Request& request,
@@ -178,7 +178,7 @@ void EncodedRequest::Ask(const Subject& subject, const Request& request,
   PutHold(subject, request.grant);
   PutNumber(what.tombstone ? Millis(request.lease) : 0);
   PutNumber(what.block);
-  PutReign(subject);
+  PutPrimaryEpoch(subject);
 }
 
 EncodedRequest::EncodedRequest(const Subject& subject, const LuaScript& script,
@@ -189,7 +189,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const LuaScript& script,
   const bool hands_over = &script == &subject.type.scripts.force_release;
   ExtraKeys(subject, hands_over && subject.type.quarantined);
   for (const std::string& arg : args) Put(arg);
-  if (hands_over) PutReign(subject);
+  if (hands_over) PutPrimaryEpoch(subject);
 }
 
 redis::ScriptCall EncodedRequest::call() {

@@ -16,8 +16,8 @@
 #include "src/base/short_text.h"
 #include "src/lock/lock_type.h"
 #include "src/lock/state/request.h"
-#include "src/redis/deployment/deployment.h"
 #include "src/redis/link/script_call.h"
+#include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::internal {
@@ -28,7 +28,7 @@ struct Identity {
 };
 Identity NewIdentity();
 // Grants are published to a client on a channel that is called so, and then, perhaps with a tag
-// before it (Deployment::slot_tag()), as the client is.
+// before it (ServerGroup::slot_tag()), as the client is.
 inline constexpr std::string_view kChannelPrefix = "redlatch:";
 
 // The lock that is asked for. All of it outlives the request.
@@ -40,7 +40,7 @@ struct Subject {
   // For how long a hand-over by message makes it the owner, if its lease is longer.
   absl::Duration claim = absl::InfiniteDuration();
   // Knows where channels are, and whose server this is; null: channels have no place of their own.
-  redis::Deployment* deployment = nullptr;
+  redis::ServerGroup* server_group = nullptr;
   // Of a plan that is Quarantined(), so that nothing is granted too soon after a promotion: see
   // lua/common/quarantine.lua.
   absl::Duration quarantine = absl::ZeroDuration();
@@ -66,7 +66,7 @@ class EncodedRequest {
   void Keys(const LockType& type, const KeySet& keys);
   void Gone(const Subject& subject, GrantId grant);
   void ExtraKeys(const Subject& subject, bool quarantined);
-  void PutReign(const Subject& subject);
+  void PutPrimaryEpoch(const Subject& subject);
   void AcquireRequest(const Subject& subject, const internal::AcquireRequest& acquire,
                       const LatchCounts& told = {});
   void Begin() { starts_.push_back(static_cast<uint32_t>(text_.size())); }

@@ -44,7 +44,7 @@ bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer) {
   return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused);
 }
 
-Node::Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up,
+Node::Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
            std::function<void()> on_heard)
     : at_(std::move(at)), on_up_(std::move(on_up)), on_heard_(std::move(on_heard)) {}
 
@@ -148,8 +148,8 @@ void Node::ListenToNext() {
     next = std::move(its->second);
     wanted_channels_.erase(its);
   }
-  if (!at_->listening(next->key)) {
-    next->outcome = at_->Listen(next->key, base::Now() + kListenTurn, {});
+  if (!at_->subscribed(next->key)) {
+    next->outcome = at_->Subscribe(next->key, base::Now() + kListenTurn, {});
   }
   next->over = true;
   on_heard_();

@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::quorum {
@@ -39,18 +39,18 @@ bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer);
 // reads are read by the node's thread a little later. Thread-safe.
 class Node {
  public:
-  using Done = redis::Deployment::Done;
+  using Done = redis::ServerGroup::Done;
 
   // `on_up`: it was not there, and is now. `on_heard`: an attempt to listen is over. Both return at
   // once.
-  Node(std::unique_ptr<redis::Deployment> at, std::function<void()> on_up,
+  Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
        std::function<void()> on_heard);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  redis::Deployment& at() { return *at_; }
-  const redis::Deployment& at() const { return *at_; }
+  redis::ServerGroup& at() { return *at_; }
+  const redis::ServerGroup& at() const { return *at_; }
   std::string server() const { return at_->server({}); }
 
   enum class Sent : uint8_t { kSent, kComing, kDown };
@@ -120,7 +120,7 @@ class Node {
   void Expect();
   void ReadUnread();
 
-  std::unique_ptr<redis::Deployment> at_;
+  std::unique_ptr<redis::ServerGroup> at_;
   const std::function<void()> on_up_;
   const std::function<void()> on_heard_;
 

@@ -37,7 +37,7 @@ Quorum::Quorum(Options options, Events events)
                      reconnected_ = true;
                      if (!stopped_) events_.on_reconnected();
                    },
-               .on_hearing = [](bool, std::string_view) {}};
+               .on_subscribed = [](bool, std::string_view) {}};
     // Whatever is held is to stand there too, and whoever waits is to wait there.
     nodes_.push_back(std::make_unique<Node>(
         options_.make(node, std::move(its)),
@@ -171,14 +171,14 @@ bool Quorum::Drain(std::string_view key, base::Instant until) {
   return all;
 }
 
-bool Quorum::listening(std::string_view key) const {
+bool Quorum::subscribed(std::string_view key) const {
   const auto hear = static_cast<size_t>(std::count_if(
-      nodes_.begin(), nodes_.end(), [&](const auto& node) { return node->at().listening(key); }));
+      nodes_.begin(), nodes_.end(), [&](const auto& node) { return node->at().subscribed(key); }));
   return hear >= majority();
 }
 
-absl::Status Quorum::Listen(std::string_view key, base::Instant deadline,
-                            const std::stop_token& stop) {
+absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
+                               const std::stop_token& stop) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   const std::stop_callback on_stop(stop, [this] {
     const base::MutexLock lock(mu_);
@@ -197,31 +197,31 @@ absl::Status Quorum::Listen(std::string_view key, base::Instant deadline,
     return all;
   };
   const base::MutexLock lock(mu_);
-  while (!listening(key) && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
+  while (!subscribed(key) && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
     heard_.WaitUntil(mu_, deadline);
   }
-  if (listening(key)) return absl::OkStatus();
+  if (subscribed(key)) return absl::OkStatus();
   if (!why.ok()) return why;
   return absl::UnavailableError(
       absl::StrCat("messages of too few of ", options_.name, " arrive (still trying)"));
 }
 
-bool Quorum::wants_to_know(std::string_view key) const {
+bool Quorum::asks_if_subscribed(std::string_view key) const {
   return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const auto& node) { return node->at().wants_to_know(key); });
+                     [&](const auto& node) { return node->at().asks_if_subscribed(key); });
 }
 
-void Quorum::Doubt(std::string_view key, base::Instant now,
-                   std::optional<base::Instant> missed_since) {
-  for (const auto& node : nodes_) node->at().Doubt(key, now, missed_since);
+void Quorum::CheckSubscription(std::string_view key, base::Instant now,
+                               std::optional<base::Instant> missed_since) {
+  for (const auto& node : nodes_) node->at().CheckSubscription(key, now, missed_since);
 }
 
-redis::Deployment::Realigned Quorum::Realign() {
+redis::ServerGroup::Realigned Quorum::Realign() {
   for (const auto& node : nodes_) node->at().Realign();
   return {.reconnected = reconnected_.exchange(false)};
 }
 
-redis::Deployment::Stats Quorum::stats() const {
+redis::ServerGroup::Stats Quorum::stats() const {
   Stats all{.late = late_};
   for (const auto& node : nodes_) {
     const Stats its = node->at().stats();
@@ -311,7 +311,7 @@ std::string Quorum::ChannelsAt(size_t node, const Case& force) const {
 // the node's run is, as far as this client knows.
 std::string Quorum::AddDelay(OwnCall& call, size_t node) const {
   if (options_.restart_delay <= absl::ZeroDuration()) return {};
-  redis::Deployment& at = nodes_[node]->at();
+  redis::ServerGroup& at = nodes_[node]->at();
   const std::string run_id = at.run_id(call.keys.front());
   call.keys.push_back(options_.node_key(at.slot_tag(call.keys.front())));
   return absl::StrCat(delay_ms_, " ", run_id);
@@ -595,7 +595,7 @@ void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant d
     for (size_t node = 0; node < nodes_.size(); ++node) {
       const Vote& vote = cases[i]->asked->votes[node];
       if (vote.kind == Vote::Kind::kQueued && cases[i]->terms.listen) {
-        nodes_[node]->at().NoteHearing(calls[i].keys.front(), !vote.deaf, cases[i]->asked_at);
+        nodes_[node]->at().NoteSubscribed(calls[i].keys.front(), !vote.deaf, cases[i]->asked_at);
       }
     }
     results[i] = ResultOf(*cases[i]);
@@ -614,8 +614,8 @@ absl::StatusOr<redis::Reply> Quorum::Run(const redis::ScriptCall& call, base::In
 // One release on its way. Lives until the last node has answered, or cannot any more.
 class Quorum::Posted {
  public:
-  Posted(Quorum& quorum, Question::Hear hear, redis::Exchange& exchange)
-      : quorum_(quorum), hear_(std::move(hear)), votes_(quorum.nodes_.size()), told_(&exchange) {}
+  Posted(Quorum& quorum, Question::Hear hear, redis::InFlight& in_flight)
+      : quorum_(quorum), hear_(std::move(hear)), votes_(quorum.nodes_.size()), told_(&in_flight) {}
 
   // On any thread that reads; also while the nodes are being destroyed.
   void Answered(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer) {
@@ -641,7 +641,7 @@ class Quorum::Posted {
   }
 
   void TellIfDecided() {
-    redis::Exchange* told = nullptr;
+    redis::InFlight* told = nullptr;
     {
       const base::MutexLock lock(mu_);
       if (!Decided() || told_ == nullptr) return;
@@ -679,15 +679,15 @@ class Quorum::Posted {
   const Question::Hear hear_;
   mutable base::Mutex mu_;
   std::vector<Vote> votes_ ABSL_GUARDED_BY(mu_);
-  redis::Exchange* told_ ABSL_GUARDED_BY(mu_);  // null: it was
+  redis::InFlight* told_ ABSL_GUARDED_BY(mu_);  // null: it was
 };
 
-absl::Status Quorum::Post(const redis::ScriptCall& call, redis::Exchange& exchange) noexcept {
+absl::Status Quorum::Post(const redis::ScriptCall& call, redis::InFlight& in_flight) noexcept {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   Case one(call);
   Begin(one);
   const NodeSet uncertain = one.ending ? one.ending->uncertain : 0;
-  const auto posted = std::make_shared<Posted>(*this, HearFor(one), exchange);
+  const auto posted = std::make_shared<Posted>(*this, HearFor(one), in_flight);
   ++posted_;
   std::optional<redis::Command> words;  // of all
   bool sent_any = false;

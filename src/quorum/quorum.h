@@ -18,7 +18,7 @@
 #include "src/quorum/node.h"
 #include "src/quorum/round.h"
 #include "src/quorum/token_clock.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 
 namespace redlatch::quorum {
 
@@ -35,15 +35,15 @@ namespace redlatch::quorum {
 //
 // Nobody waits for a node once the others have decided, and for half a second at most while they
 // have answered without deciding.
-class Quorum final : public redis::Deployment {
+class Quorum final : public redis::ServerGroup {
  public:
   struct Options {
     std::string name;  // for messages
     absl::Duration restart_delay = absl::ZeroDuration();
     std::string problem;  // why it cannot be used, or empty
-    // Makes the deployment of that number.
+    // Makes the server group of that number.
     size_t nodes = 0;
-    std::function<std::unique_ptr<redis::Deployment>(size_t node, Events events)> make;
+    std::function<std::unique_ptr<redis::ServerGroup>(size_t node, Events events)> make;
     std::function<std::string(std::string_view slot_tag)> channel;
     // The key of a hold of that lock which says that it was given up.
     std::function<std::string(std::string_view key, std::string_view hold)> gone_key;
@@ -58,7 +58,7 @@ class Quorum final : public redis::Deployment {
   Quorum& operator=(const Quorum&) = delete;
 
   std::string server(std::string_view) const override { return options_.name; }
-  std::string reign(std::string_view) override { return {}; }
+  std::string primary_epoch(std::string_view) override { return {}; }
   std::string run_id(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
@@ -79,22 +79,22 @@ class Quorum final : public redis::Deployment {
   // Each node was told the text of the scripts over each connection.
   bool MayPost(std::string_view, const LuaScript&) override { return Problem().ok(); }
   // Nothing but a release without a bid. No PING goes before it: a node hands nothing over.
-  absl::Status Post(const redis::ScriptCall& call, redis::Exchange& exchange) noexcept override;
+  absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) noexcept override;
   // Until what was posted is decided.
   bool DrainAll(base::Instant until) override;
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
   std::string slot_tag(std::string_view) const override { return {}; }
-  bool listening(std::string_view key) const override;
-  absl::Status Listen(std::string_view key, base::Instant deadline,
-                      const std::stop_token& stop) override;
+  bool subscribed(std::string_view key) const override;
+  absl::Status Subscribe(std::string_view key, base::Instant deadline,
+                         const std::stop_token& stop) override;
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return parker.ParkUntil(deadline);
   }
-  bool wants_to_know(std::string_view key) const override;
+  bool asks_if_subscribed(std::string_view key) const override;
   // Each node's votes tell that of itself.
-  void NoteHearing(std::string_view, bool, base::Instant) override {}
-  void Doubt(std::string_view key, base::Instant now,
-             std::optional<base::Instant> missed_since) override;
+  void NoteSubscribed(std::string_view, bool, base::Instant) override {}
+  void CheckSubscription(std::string_view key, base::Instant now,
+                         std::optional<base::Instant> missed_since) override;
   Realigned Realign() override;
   Stats stats() const override;
   void Stop() override;

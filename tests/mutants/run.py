@@ -212,7 +212,7 @@ def unit_failure(environment, what, ready=lambda program: None):
 def simulated(group, seeds, environment, known=()):
     """The first seed, and how it fails, or None; and how long that took."""
     found, code, took = first_failure(
-        [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
+        [BUILD / SIMULATOR, '--group', group, '--shrink', '0', '--jobs', JOBS, '--failures',
          len(known) + 1, '--seeds', seeds // SHARES.get(group, 1)],
         r'^seed (\d+): (?!a second run)(?:at \d+ us: )?(.*)', 900, environment, known)
     if found:
@@ -225,7 +225,7 @@ def known_failures(groups, seeds):
     known = {}
     for group in groups:
         output = subprocess.run(
-            [BUILD / SIMULATOR, '--deployment', group, '--shrink', '0', '--jobs', JOBS, '--failures',
+            [BUILD / SIMULATOR, '--group', group, '--shrink', '0', '--jobs', JOBS, '--failures',
              '1000000', '--seeds', str(seeds // SHARES.get(group, 1))], capture_output=True, text=True).stdout
         known[group] = set(re.findall(r'^seed (\d+):', output, flags=re.M))
         runs = re.search(r'^(\d+) runs', output, flags=re.M)

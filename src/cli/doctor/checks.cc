@@ -1076,7 +1076,7 @@ void CheckSentinels(const DoctorFacts& facts, Findings& findings) {
   if (!facts.sentinels.empty()) CheckViews(facts, findings);
 }
 
-// What docs/guarantees.md says of failovers, for this deployment.
+// What docs/guarantees.md says of failovers, for this server group.
 void CheckPromise(const DoctorFacts& facts, Findings& findings) {
   if (facts.embedded) return;
   CheckQuarantine(facts, findings);

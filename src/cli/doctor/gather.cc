@@ -154,7 +154,8 @@ class Gatherer {
 
   absl::Status AskForReign(PlainConnection& connection) {
     if (facts_.of_quorum) return AskForDelay(connection);
-    const auto reply = connection.Call(Command{"GET", internal::ReignKey(TagHere())}, Soon());
+    const auto reply =
+        connection.Call(Command{"GET", internal::PrimaryEpochKey(TagHere())}, Soon());
     if (!reply.ok()) return reply.status();
     const Told<Holdback> reign = HoldbackAnswer(*reply);
     if (reign.ok()) facts_.reign = ReignFacts{.quarantine = reign->length, .until = reign->until};

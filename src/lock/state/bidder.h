@@ -271,7 +271,7 @@ class Bidder {
 
  public:
   bool recallable_noted : 1 =
-      false;             // the runtime's: it has told the deployment that this one attends()
+      false;             // the runtime's: it has told the server group that this one attends()
   uint32_t tried_s = 0;  // the second in which a try last found that this client keeps it
 
  private:

@@ -10,7 +10,7 @@
 
 namespace redlatch::internal {
 
-// Whom a lease has its hold from, and through whom that ends: a lock of one deployment, or of
+// Whom a lease has its hold from, and through whom that ends: a lock of one server group, or of
 // several. Thread-safe; refuses, or does nothing, in a forked child.
 class HoldOwner {
  public:

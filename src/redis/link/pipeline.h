@@ -25,7 +25,7 @@ class SharedConnection;
 // What was asked for together, and who is to hear the answers: a thread, on whose stack this is, or
 // a function. The thread may leave its frame when it has seen its parker say so, or when it has
 // taken itself out of the pipeline.
-struct Exchange {
+struct InFlight {
   absl::Span<absl::StatusOr<Reply>> results;
   size_t open = 0;  // results still to come
   base::Instant begun;
@@ -45,7 +45,7 @@ struct Exchange {
 };
 
 // The exchanges whose last result came in; to be told when the lock is let go.
-using Finished = absl::InlinedVector<Exchange*, 64>;
+using Finished = absl::InlinedVector<InFlight*, 64>;
 
 // The commands of one connection in the order of the wire: those whose bytes were handed to a
 // write, then those whose bytes wait. Pairs replies with who asked. No I/O, no lock of its own.
@@ -55,7 +55,7 @@ class Pipeline {
  public:
   // Once for each exchange. Null `exchange`: the replies are thrown away. False: there is no memory
   // for the commands, and nothing has changed.
-  bool Append(absl::Span<const Command> commands, Exchange* exchange) noexcept;
+  bool Append(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
 
   // Before all others; the reply is thrown away. REQUIRES: nothing is sent, as after
   // ConnectionLost().
@@ -77,33 +77,33 @@ class Pipeline {
                       Finished& finished);
 
   // Removes and fails the unsent commands of the exchanges that `which` names.
-  void FailUnsent(absl::FunctionRef<bool(const Exchange*)> which, const absl::Status& why,
+  void FailUnsent(absl::FunctionRef<bool(const InFlight*)> which, const absl::Status& why,
                   Finished& finished);
 
   // Takes an exchange out: its unsent commands will never execute and fail with `unsent`, late
   // replies to those sent will be thrown away and they fail with `sent`. True where they were sent.
-  bool Abandon(Exchange& exchange, const absl::Status& sent, const absl::Status& unsent);
+  bool Abandon(InFlight& in_flight, const absl::Status& sent, const absl::Status& unsent);
 
   // Of those for which a thread waits, and is there, the one whose result is due next; null: none.
-  Exchange* FirstWaiting() const;
+  InFlight* FirstWaiting() const;
 
   // Commands whose replies have not come.
   size_t size() const { return size_; }
 
  private:
   // Commands that came together, or that nobody waits for; sent together or not at all.
-  struct Segment {
-    Exchange* exchange;
+  struct InFlightCommands {
+    InFlight* in_flight;
     size_t bytes;
     size_t replies;  // still to come; 0: taken out, though its bytes are still in `unsent_`
     size_t index;    // of the next reply in the exchange's results
   };
 
-  static void Fail(const Segment& segment, const absl::Status& why, Finished& finished);
-  void TakeOut(Segment& segment);
+  static void Fail(const InFlightCommands& commands, const absl::Status& why, Finished& finished);
+  void TakeOut(InFlightCommands& commands);
   void Compact();
 
-  std::deque<Segment> segments_;
+  std::deque<InFlightCommands> commands_;
   size_t sent_ = 0;  // of the segments
   size_t size_ = 0;
   std::string unsent_;

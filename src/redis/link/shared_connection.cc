@@ -19,7 +19,7 @@ namespace redlatch::redis {
 SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions options)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      comeback_(options_.first_backoff, options_.longest_backoff),
+      reconnect_(options_.first_backoff, options_.longest_backoff),
       spin_(options_.spin),
       connector_(url, Handshake::Purpose::kCommands, options_.open),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
@@ -60,7 +60,7 @@ absl::StatusOr<Reply> SharedConnection::Call(const Command& command, base::Insta
 
 void SharedConnection::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
                                  absl::Span<absl::StatusOr<Reply>> results) {
-  Exchange mine;
+  InFlight mine;
   mine.results = results;
   Run(commands, mine, deadline);
 }
@@ -68,7 +68,7 @@ void SharedConnection::CallBatch(absl::Span<const Command> commands, base::Insta
 absl::Status SharedConnection::Connect(base::Instant deadline) {
   const Command ping{"PING"};
   absl::StatusOr<Reply> result;
-  Exchange mine;
+  InFlight mine;
   mine.results = absl::MakeSpan(&result, 1);
   mine.fail_fast = true;
   Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
@@ -76,7 +76,7 @@ absl::Status SharedConnection::Connect(base::Instant deadline) {
   return result.status();
 }
 
-void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
+void SharedConnection::Run(absl::Span<const Command> commands, InFlight& mine,
                            base::Instant deadline) noexcept {
   absl::Status refused = Refusal();
   bool leading = false;
@@ -112,12 +112,12 @@ void SharedConnection::Run(absl::Span<const Command> commands, Exchange& mine,
   if (leading || Follow(mine, deadline)) Lead(mine, deadline);
 }
 
-bool SharedConnection::GoesOn(const Exchange& mine) const {
+bool SharedConnection::GoesOn(const InFlight& mine) const {
   if (!mine.results.empty()) return mine.open > 0;
   return connected_ && pipeline_.size() > 0 && pipeline_.FirstWaiting() == nullptr;
 }
 
-bool SharedConnection::Follow(Exchange& mine, base::Instant deadline) {
+bool SharedConnection::Follow(InFlight& mine, base::Instant deadline) {
   if (const absl::Duration spin = spin_.Length(); spin > absl::ZeroDuration()) {
     const base::Instant until = std::min(deadline, base::Now() + spin);
     while (mine.parker.value() == base::Parker::kArmed && base::Now() < until) sched_yield();
@@ -141,10 +141,10 @@ bool SharedConnection::Follow(Exchange& mine, base::Instant deadline) {
   }
 }
 
-void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
+void SharedConnection::Lead(InFlight& mine, base::Instant deadline) {
   mine.parker.Arm();
   Finished finished;
-  Exchange* next = nullptr;
+  InFlight* next = nullptr;
   bool unread = false;
   {
     const base::MutexLock lock(mu_);
@@ -186,7 +186,7 @@ void SharedConnection::Lead(Exchange& mine, base::Instant deadline) {
   if (unread && options_.on_unread) options_.on_unread();
 }
 
-void SharedConnection::GiveUp(Exchange& mine) {
+void SharedConnection::GiveUp(InFlight& mine) {
   ++stats_.late;
   const absl::Status unsent =
       connected_ || last_failure_.ok()
@@ -200,13 +200,13 @@ void SharedConnection::GiveUp(Exchange& mine) {
   if (pipeline_.Abandon(mine, sent, unsent)) GiveUpIfStalled();
 }
 
-void SharedConnection::TellFinished(const Exchange& mine, Finished& finished) {
-  for (Exchange* exchange : finished) {
-    if (exchange == &mine) continue;
-    if (exchange->waits()) {
-      exchange->parker.Set(kDone);
+void SharedConnection::TellFinished(const InFlight& mine, Finished& finished) {
+  for (InFlight* in_flight : finished) {
+    if (in_flight == &mine) continue;
+    if (in_flight->waits()) {
+      in_flight->parker.Set(kDone);
     } else {
-      std::exchange(exchange->done, nullptr)();  // the exchange may go with it
+      std::exchange(in_flight->done, nullptr)();  // the exchange may go with it
       --untold_;
     }
   }
@@ -252,15 +252,15 @@ constexpr size_t kMostUnreadReplies = 1024;  // of posted commands
 // Commands whose answers are given to a function.
 struct SharedConnection::Sent {
   Sent(size_t count, AllDone then) : answers(count) {
-    exchange.results = absl::MakeSpan(answers);
-    exchange.done = [this, then = std::move(then)] {
+    in_flight.results = absl::MakeSpan(answers);
+    in_flight.done = [this, then = std::move(then)] {
       const std::unique_ptr<Sent> self(this);
       then(absl::MakeSpan(answers));
     };
   }
 
   absl::InlinedVector<absl::StatusOr<Reply>, 1> answers;
-  Exchange exchange;
+  InFlight in_flight;
 };
 
 absl::Status SharedConnection::Send(const Command& command, Done done) {
@@ -273,22 +273,22 @@ absl::Status SharedConnection::Send(const Command& command, Done done) {
 
 absl::Status SharedConnection::SendAll(absl::Span<const Command> commands, AllDone done) {
   auto sent = std::make_unique<Sent>(commands.size(), std::move(done));
-  absl::Status status = PostFor(commands, &sent->exchange);
+  absl::Status status = PostFor(commands, &sent->in_flight);
   if (status.ok()) static_cast<void>(sent.release());  // it goes with its answers
   return status;
 }
 
-absl::Status SharedConnection::Post(absl::Span<const Command> commands, Exchange& exchange) {
-  return PostFor(commands, &exchange);
+absl::Status SharedConnection::Post(absl::Span<const Command> commands, InFlight& in_flight) {
+  return PostFor(commands, &in_flight);
 }
 
-absl::Status SharedConnection::Begin(absl::Span<const Command> commands, Exchange& mine) {
+absl::Status SharedConnection::Begin(absl::Span<const Command> commands, InFlight& mine) {
   mine.away = true;
   mine.at = this;
   return PostFor(commands, &mine);
 }
 
-void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) noexcept {
+void SharedConnection::FinishMine(InFlight& mine, base::Instant deadline) noexcept {
   bool open = false;
   bool leading = false;
   mine.begun = base::Now();
@@ -307,7 +307,7 @@ void SharedConnection::FinishMine(Exchange& mine, base::Instant deadline) noexce
   }
 }
 
-bool SharedConnection::LeaveMine(Exchange& mine, std::function<void()> done) noexcept {
+bool SharedConnection::LeaveMine(InFlight& mine, std::function<void()> done) noexcept {
   {
     const base::MutexLock lock(mu_);
     mine.away = false;
@@ -322,10 +322,10 @@ bool SharedConnection::LeaveMine(Exchange& mine, std::function<void()> done) noe
 }
 
 absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
-                                       Exchange* exchange) noexcept {
+                                       InFlight* in_flight) noexcept {
   absl::Status status = Refusal();
   if (!status.ok()) return status;
-  Exchange drain;  // waits for nothing, and reads what is there
+  InFlight drain;  // waits for nothing, and reads what is there
   drain.begun = base::Now();
   {
     const base::MutexLock lock(mu_);
@@ -336,13 +336,13 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     if (pipeline_.unsent_bytes() > options_.backlog_bytes) {
       status = absl::UnavailableError(
           absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
-    } else if (!pipeline_.Append(commands, exchange)) {
+    } else if (!pipeline_.Append(commands, in_flight)) {
       return base::NoMemory();
     } else {
-      if (exchange != nullptr && !exchange->waits()) ++untold_;
+      if (in_flight != nullptr && !in_flight->waits()) ++untold_;
       has_unsent_.store(true, std::memory_order_release);
     }
-    const bool unhurried = exchange != nullptr && exchange->unhurried;
+    const bool unhurried = in_flight != nullptr && in_flight->unhurried;
     if (leader_ == nullptr && !unhurried) {
       write_wants_ = Interest::kNone;  // there may be room by now
       Write();
@@ -360,7 +360,7 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
 
 bool SharedConnection::Drain(base::Instant until) noexcept {
   if (fork_guard_.InForkedChild()) return true;
-  Exchange drain;
+  InFlight drain;
   drain.begun = base::Now();
   bool leading = false;
   {
@@ -385,13 +385,13 @@ Transport::Polled SharedConnection::BeginPoll() {
 
 // ---- What the leader does on the connection.
 
-void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finished& finished) {
-  const base::Instant next_attempt = comeback_.next_attempt();
+void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finished& finished) {
+  const base::Instant next_attempt = reconnect_.next_attempt();
   // What the server refused it may permit by now: that is asked of it, not remembered.
   const bool unreachable = absl::IsUnavailable(last_failure_);
   if (options_.fail_fast && base::Now() < next_attempt && unreachable) {
     const absl::Status why = MarkNotSent(last_failure_);
-    return pipeline_.FailUnsent([](const Exchange*) { return true; }, why, finished);
+    return pipeline_.FailUnsent([](const InFlight*) { return true; }, why, finished);
   }
   mu_.Unlock();
   TellFinished(mine, finished);
@@ -405,10 +405,10 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
   if (!step.ok()) {
     stale_.clear();  // the next attempt looks anew
     last_failure_ = MarkNotSent(step.status());
-    comeback_.Failed();
+    reconnect_.Failed();
     const bool lasting = !absl::IsUnavailable(last_failure_) || options_.fail_fast;
     pipeline_.FailUnsent(
-        [&](const Exchange* each) {
+        [&](const InFlight* each) {
           return lasting || each == nullptr || each->fail_fast || !each->waits();
         },
         last_failure_, finished);
@@ -424,7 +424,7 @@ void SharedConnection::Reconnect(Exchange& mine, base::Instant deadline, Finishe
   ++made_;
   progress_ = base::Now();
   peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
-  comeback_.Made();
+  reconnect_.Made();
   for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
     pipeline_.Prepend(*each);
   }
@@ -440,7 +440,7 @@ absl::StatusOr<std::optional<Connection>> SharedConnection::Attempt(base::Instan
   return connector_.Step(deadline);
 }
 
-void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Finished& finished) {
+void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Finished& finished) {
   if (!full_duplex_) HoldWriters();
   // Not beside a write that waits for what a read would take in.
   const bool may_spin = write_wants_ != Interest::kRead;
@@ -459,7 +459,7 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
   writers_held_ = false;
   if (write_wants_ == Interest::kRead) write_wants_ = Interest::kNone;  // it may be taken in
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
-  comeback_.Heard(arrived_.size());
+  reconnect_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
     const ErrorCode code = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
     if (leaving_.empty() && IsOfReplica(code)) {
@@ -473,7 +473,7 @@ void SharedConnection::Receive(const Exchange& mine, base::Instant deadline, Fin
   arrived_.clear();
   // A batch is no crowd, nor are those who are not there.
   const auto waiting = std::count_if(finished.begin(), finished.end(),
-                                     [](const Exchange* each) { return each->waits(); });
+                                     [](const InFlight* each) { return each->waits(); });
   if (waiting > 0) spin_.Received(static_cast<size_t>(waiting));
   if (!broken.empty()) doomed_ = std::move(broken);
 }
@@ -574,7 +574,7 @@ void SharedConnection::Break(Finished& finished) {
   FailSent(std::string(last_failure_.message()), finished);
   in_flight_.clear();
   in_flight_done_ = 0;
-  comeback_.Lost();
+  reconnect_.Lost();
   ++stats_.breaks;
 }
 

@@ -21,9 +21,9 @@
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/base/wake_event.h"
-#include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/handshake.h"
+#include "src/redis/connect/reconnect_backoff.h"
 #include "src/redis/link/pipeline.h"
 #include "src/redis/link/spin_policy.h"
 #include "src/redis/transport/open.h"
@@ -38,8 +38,8 @@ namespace redlatch::redis {
 struct SharedConnectionOptions {
   // A call that ends unanswered gives the connection up where not a byte came for so long.
   absl::Duration stall_timeout = absl::Milliseconds(900);
-  // Between attempts to connect that failed, or made a connection of no use (comeback.h); doubles,
-  // with jitter.
+  // Between attempts to connect that failed, or made a connection of no use (reconnect_backoff.h);
+  // doubles, with jitter.
   absl::Duration first_backoff = absl::Milliseconds(10);
   absl::Duration longest_backoff = absl::Seconds(1);
   // How long a thread reads again and again before it sleeps in poll(), where that has paid
@@ -124,16 +124,16 @@ class SharedConnection {
   using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;
   absl::Status SendAll(absl::Span<const Command> commands, AllDone done);
   // The same, of an exchange that has its results and `done`, and lives until that is called.
-  absl::Status Post(absl::Span<const Command> commands, Exchange& exchange);
+  absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight);
 
   // A call in two parts, for who has something better to wait for: the first sends, and where it
   // did, one of the others must follow. Finish() waits for the answers, as CallBatch() does;
   // Leave() makes of it what Post() does, or is false: the answers are in. `mine` has its results.
-  absl::Status Begin(absl::Span<const Command> commands, Exchange& mine);
-  static void Finish(Exchange& mine, base::Instant deadline) {
+  absl::Status Begin(absl::Span<const Command> commands, InFlight& mine);
+  static void Finish(InFlight& mine, base::Instant deadline) {
     mine.at->FinishMine(mine, deadline);
   }
-  static bool Leave(Exchange& mine, std::function<void()> done) {
+  static bool Leave(InFlight& mine, std::function<void()> done) {
     return mine.at->LeaveMine(mine, std::move(done));
   }
 
@@ -180,29 +180,29 @@ class SharedConnection {
   struct Sent;
 
   absl::Status Refusal() const;
-  absl::Status PostFor(absl::Span<const Command> commands, Exchange* exchange) noexcept;
-  void FinishMine(Exchange& mine, base::Instant deadline) noexcept;
-  bool LeaveMine(Exchange& mine, std::function<void()> done) noexcept;
+  absl::Status PostFor(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
+  void FinishMine(InFlight& mine, base::Instant deadline) noexcept;
+  bool LeaveMine(InFlight& mine, std::function<void()> done) noexcept;
   // `mine` has its results, and nothing else yet.
-  void Run(absl::Span<const Command> commands, Exchange& mine, base::Instant deadline) noexcept;
+  void Run(absl::Span<const Command> commands, InFlight& mine, base::Instant deadline) noexcept;
   // True where following ended in leadership, false where `mine` is finished.
-  bool Follow(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
-  void Lead(Exchange& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
-  void GiveUp(Exchange& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool Follow(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  void Lead(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
+  void GiveUp(InFlight& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveUpIfStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // What a command ends with that was sent, and for that reason not answered.
   static absl::Status WhenSent(const std::string& why);
   void FailSent(const std::string& why, Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TellFinished(const Exchange& mine, Finished& finished) ABSL_LOCKS_EXCLUDED(mu_);
+  void TellFinished(const InFlight& mine, Finished& finished) ABSL_LOCKS_EXCLUDED(mu_);
   // Whether the leader is to go on: for its own results, or, draining, for those of functions.
-  bool GoesOn(const Exchange& mine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool GoesOn(const InFlight& mine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // The leader's steps. They let go of `mu_` while they wait.
-  void Reconnect(Exchange& mine, base::Instant deadline, Finished& finished)
+  void Reconnect(InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::optional<Connection>> Attempt(base::Instant deadline)
       ABSL_LOCKS_EXCLUDED(mu_);
-  void Receive(const Exchange& mine, base::Instant deadline, Finished& finished)
+  void Receive(const InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
   IoResult ReadOnce();
@@ -222,7 +222,7 @@ class SharedConnection {
   const std::string server_;
 
   mutable base::Mutex mu_;
-  Exchange* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
+  InFlight* leader_ ABSL_GUARDED_BY(mu_) = nullptr;
   bool leader_sleeps_ ABSL_GUARDED_BY(mu_) = false;  // in poll, on the connection
   Pipeline pipeline_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
@@ -243,7 +243,7 @@ class SharedConnection {
   std::string leaving_ ABSL_GUARDED_BY(mu_);     // why no further command goes over the connection
   std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
   base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since
-  Comeback comeback_ ABSL_GUARDED_BY(mu_);
+  ReconnectBackoff reconnect_ ABSL_GUARDED_BY(mu_);
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   ServerInfo info_ ABSL_GUARDED_BY(mu_);
   Stats stats_ ABSL_GUARDED_BY(mu_);

@@ -16,10 +16,10 @@ Subscriber::Subscriber(const Url& url, SubscriberOptions options,
                        std::unique_ptr<Endpoint> endpoint)
     : options_(std::move(options)),
       server_(url.DebugString()),
-      thread_(options_.thread != nullptr ? options_.thread : std::make_shared<ListeningThread>()),
+      thread_(options_.thread != nullptr ? options_.thread : std::make_shared<SubscriberThread>()),
       connector_(url, Handshake::Purpose::kSubscriptions, options_.open, std::move(endpoint),
                  options_.where),
-      comeback_(options_.first_backoff, options_.longest_backoff),
+      reconnect_(options_.first_backoff, options_.longest_backoff),
       lost_(options_.first_is_again) {}
 
 Subscriber::~Subscriber() { Stop(); }
@@ -175,7 +175,7 @@ namespace {
 
 // Looking up a host or starting a server cannot be interrupted: the longest that a step of it, and
 // with it the destructor, may take.
-constexpr absl::Duration kDeafest = absl::Milliseconds(100);
+constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);
 
 // While messages are attended to, the connection is asked so often whether it is alive, and is
 // given up if it does not answer for as long again.
@@ -200,7 +200,7 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
         connector_.Abandon();
         return {};
       }
-      if (base::Now() < comeback_.next_attempt()) return {.until = comeback_.next_attempt()};
+      if (base::Now() < reconnect_.next_attempt()) return {.until = reconnect_.next_attempt()};
       if (const std::optional<Awaited> awaited = Connect(wake_fd)) return *awaited;
     }
     Awaited next = Prepare(base::Instant::Infinite());
@@ -216,18 +216,18 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
 // Nothing where it is done.
 std::optional<Awaited> Subscriber::Connect(int wake_fd) {
   Awaited awaited{.until = base::Instant()};  // at once, if no other subscriber wants a turn
-  auto step =
-      wake_fd >= 0 ? connector_.Step(base::Now() + kDeafest, wake_fd) : connector_.Poll(&awaited);
+  auto step = wake_fd >= 0 ? connector_.Step(base::Now() + kConnectTurn, wake_fd)
+                           : connector_.Poll(&awaited);
   if (!step.ok()) {
-    comeback_.Failed();
+    reconnect_.Failed();
     NotConnected(step.status());
-    return Awaited{.until = comeback_.next_attempt()};
+    return Awaited{.until = reconnect_.next_attempt()};
   }
   if (!step->has_value()) return awaited;
   dialogue_ = std::move((*step)->dialogue);
   left_.reset();
   last_read_ = base::Now();
-  comeback_.Made();
+  reconnect_.Made();
   {
     const base::MutexLock lock(mu_);
     for (const auto& [channel, subscription] : subscriptions_) {
@@ -285,7 +285,7 @@ void Subscriber::Break() {
   dialogue_ = Dialogue();
   NotConnected(
       absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
-  comeback_.Lost();
+  reconnect_.Lost();
 }
 
 Awaited Subscriber::Prepare(base::Instant deadline) try {
@@ -558,7 +558,7 @@ void Subscriber::HandleMessage(const std::string& channel, const std::string& me
     if (known == nullptr || known->state != State::kLive) return;
     ++stats_.messages;
   }
-  comeback_.Heard(1);
+  reconnect_.Heard(1);
   if (options_.on_message) options_.on_message(channel, message);
 }
 
@@ -656,7 +656,7 @@ void Subscriber::Restored() {
     const base::MutexLock lock(mu_);
     if (peer_) peer_->since = base::Now();
   }
-  comeback_.Heard(1);
+  reconnect_.Heard(1);
   if (!std::exchange(lost_, false)) return;
   if (options_.on_live_again) options_.on_live_again();
 }

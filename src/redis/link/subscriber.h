@@ -24,10 +24,10 @@
 #include "src/base/parker.h"
 #include "src/base/poll_gate.h"
 #include "src/base/wake_event.h"
-#include "src/redis/connect/comeback.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/dialogue.h"
-#include "src/redis/link/listening_thread.h"
+#include "src/redis/connect/reconnect_backoff.h"
+#include "src/redis/link/subscriber_thread.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
@@ -66,12 +66,13 @@ struct SubscriberOptions {
   Whereabouts where;
   TransportFactory open;  // empty: OpenTransport()
   // Which reads it, beside others; null: one of its own.
-  std::shared_ptr<ListeningThread> thread;
+  std::shared_ptr<SubscriberThread> thread;
 };
 
 // One connection to a server that receives what is published there, and the thread that reads it.
 // Both begin with the first Subscribe(). A lost connection is made again, at once or with jittered
-// backoff (comeback.h), for as long as there is a subscription, and everything is subscribed anew.
+// backoff (reconnect_backoff.h), for as long as there is a subscription, and everything is
+// subscribed anew.
 //
 //   a channel is     Subscribe()                     Unsubscribe()
 //   unknown          asked for; OK when live         OK at once
@@ -84,7 +85,7 @@ struct SubscriberOptions {
 //
 // Thread-safe, but for destruction, which no call may overlap. In a forked child every call fails
 // with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
-class Subscriber final : private ListeningThread::Listener {
+class Subscriber final : private SubscriberThread::Listener {
  public:
   // No `endpoint`: where the URL leads.
   Subscriber(const Url& url, SubscriberOptions options,
@@ -211,7 +212,7 @@ class Subscriber final : private ListeningThread::Listener {
   const base::ForkGuard fork_guard_;
   const SubscriberOptions options_;
   const std::string server_;
-  const std::shared_ptr<ListeningThread> thread_;
+  const std::shared_ptr<SubscriberThread> thread_;
   base::WakeEvent wake_;  // a guest out of poll
 
   mutable base::Mutex mu_;
@@ -242,7 +243,7 @@ class Subscriber final : private ListeningThread::Listener {
 
   // The reader's own.
   Connector connector_;
-  Comeback comeback_;
+  ReconnectBackoff reconnect_;
   Dialogue dialogue_;                   // without a transport: not connected
   std::vector<Reply> arrived_;          // being handled
   std::optional<std::string> broken_;   // why the connection is to be given up

@@ -239,7 +239,7 @@ inline std::vector<Kind> Kinds() {
 }
 
 // How clients reach the server, and what their locks are told.
-struct Deployment {
+struct ServerGroup {
   std::string_view name;
   bool smoke = false;  // only the suites that run everywhere
   bool unix_socket = false;
@@ -252,7 +252,7 @@ struct Deployment {
   absl::Duration local_window = LockOptions().local_window;
 };
 
-inline std::vector<Deployment> Deployments() {
+inline std::vector<ServerGroup> ServerGroups() {
   return {
       {.name = "tcp"},
       {.name = "unix", .smoke = true, .unix_socket = true},
@@ -267,9 +267,9 @@ inline std::vector<Deployment> Deployments() {
 
 struct Case {
   Kind kind;
-  Deployment deployment;
+  ServerGroup server_group;
   std::string name() const {
-    return absl::StrCat(std::string(kind.name), "_", std::string(deployment.name));
+    return absl::StrCat(std::string(kind.name), "_", std::string(server_group.name));
   }
 };
 
@@ -278,9 +278,9 @@ inline void PrintTo(const Case& which, std::ostream* out) { *out << which.name()
 inline std::vector<Case> LockCases() {
   std::vector<Case> cases;
   for (const Kind& kind : Kinds()) {
-    for (const Deployment& deployment : Deployments()) {
-      if (kind.quorum != deployment.quorum) continue;
-      cases.push_back({kind, deployment});
+    for (const ServerGroup& server_group : ServerGroups()) {
+      if (kind.quorum != server_group.quorum) continue;
+      cases.push_back({kind, server_group});
       if (kind.of_users) break;
     }
   }
@@ -289,9 +289,9 @@ inline std::vector<Case> LockCases() {
 // Of what is no RedisLockBase, so that nothing here makes it: it has no window, and is no quorum's.
 inline std::vector<Case> CasesOf(std::string_view kind) {
   std::vector<Case> cases;
-  for (const Deployment& deployment : Deployments()) {
-    if (deployment.name == "no_window" || deployment.quorum) continue;
-    cases.push_back({{.name = kind, .reentrant = false, .make = nullptr}, deployment});
+  for (const ServerGroup& server_group : ServerGroups()) {
+    if (server_group.name == "no_window" || server_group.quorum) continue;
+    cases.push_back({{.name = kind, .reentrant = false, .make = nullptr}, server_group});
   }
   return cases;
 }
@@ -307,11 +307,11 @@ inline std::vector<Case> Where(std::vector<Case> cases, bool (*matches)(const Ca
   return cases;
 }
 inline std::vector<Case> WithoutSmoke(std::vector<Case> cases) {
-  return Where(std::move(cases), [](const Case& each) { return !each.deployment.smoke; });
+  return Where(std::move(cases), [](const Case& each) { return !each.server_group.smoke; });
 }
 inline std::vector<Case> OverTcp(std::vector<Case> cases) {
   return Where(std::move(cases), [](const Case& each) {
-    return each.deployment.name == "tcp" || each.deployment.quorum;
+    return each.server_group.name == "tcp" || each.server_group.quorum;
   });
 }
 
@@ -361,7 +361,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
   // One for all tests of this program; whoever stops it lets it go on.
   static Servers& SharedServer() {
     static std::map<std::string_view, std::unique_ptr<Servers>> servers;
-    const Deployment& way = GetParam().deployment;
+    const ServerGroup& way = GetParam().server_group;
     auto& server =
         servers[way.tls || way.sentinel || way.cluster || way.quorum || !way.key_prefix.empty()
                     ? way.name
@@ -376,20 +376,20 @@ class Conformance : public ::testing::TestWithParam<Case> {
   Servers& server() { return own_server_ ? *own_server_ : SharedServer(); }
   static std::unique_ptr<Servers> Start(const support::RedisServerOptions& options = {}) {
     std::vector<std::unique_ptr<support::RedisServer>> all;
-    const size_t count = GetParam().deployment.quorum ? kQuorum : 1;
+    const size_t count = GetParam().server_group.quorum ? kQuorum : 1;
     while (all.size() < count) all.push_back(StartOne(options));
     return std::make_unique<Servers>(std::move(all));
   }
   static std::unique_ptr<support::RedisServer> StartOne(support::RedisServerOptions options) {
-    if (GetParam().deployment.tls) {
+    if (GetParam().server_group.tls) {
       static support::Authority authority;
       static const std::string cert = authority.Certify();
       options.tls = support::ServerTls{.cert = cert, .ca = authority.file()};
     }
-    if (!GetParam().deployment.key_prefix.empty()) options.acl.emplace_back(kUserOfApp);
-    if (GetParam().deployment.cluster) return support::StartClusterOfOne(std::move(options));
+    if (!GetParam().server_group.key_prefix.empty()) options.acl.emplace_back(kUserOfApp);
+    if (GetParam().server_group.cluster) return support::StartClusterOfOne(std::move(options));
     auto server = support::RedisServer::Start(std::move(options));
-    if (GetParam().deployment.sentinel) {
+    if (GetParam().server_group.sentinel) {
       for (const auto& each : Sentinels()) {
         const std::string port = absl::StrCat(server->port());
         const auto watched = each->Command({"SENTINEL", "MONITOR", port, "127.0.0.1", port, "2"});
@@ -414,24 +414,24 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
 
   static std::string UrlOf(const Servers& server, const Case& which) {
-    if (which.deployment.tls) return server.tls_url();
-    if (which.deployment.sentinel) {
+    if (which.server_group.tls) return server.tls_url();
+    if (which.server_group.sentinel) {
       std::vector<std::string> hosts;
       for (const auto& each : Sentinels())
         hosts.push_back(absl::StrCat("127.0.0.1:", each->port()));
       return absl::StrCat("redis-sentinel://", absl::StrJoin(hosts, ","), "/", server.port());
     }
-    if (which.deployment.cluster) {
+    if (which.server_group.cluster) {
       return absl::StrCat("redis-cluster://127.0.0.1:", server.port());
     }
-    if (!which.deployment.key_prefix.empty()) {
+    if (!which.server_group.key_prefix.empty()) {
       return absl::StrCat("redis://app:password@127.0.0.1:", server.port());
     }
-    return which.deployment.unix_socket ? server.unix_url() : server.url();
+    return which.server_group.unix_socket ? server.unix_url() : server.url();
   }
   std::string url() { return UrlOf(server(), GetParam()); }
   // Of a user who may do everything.
-  std::string UrlOfAnyUser() { return GetParam().deployment.cluster ? url() : server().url(); }
+  std::string UrlOfAnyUser() { return GetParam().server_group.cluster ? url() : server().url(); }
 
   // `options` come behind the `?` of the URL.
   Client NewClient(std::string_view url_options = {}, ClientOptions options = {}) {
@@ -445,10 +445,10 @@ class Conformance : public ::testing::TestWithParam<Case> {
                           std::string_view url_options = {}, ClientOptions options = {}) {
     // Servers of a busy machine may take longer than a second.
     if (url_options.empty()) url_options = "command_timeout=10s&connect_timeout=10s";
-    if (options.key_prefix.empty()) options.key_prefix = std::string(which.deployment.key_prefix);
+    if (options.key_prefix.empty()) options.key_prefix = std::string(which.server_group.key_prefix);
     std::string whole =
         absl::StrCat(url, url.find('?') == std::string::npos ? "?" : "&", std::string(url_options));
-    if (which.deployment.quorum) {  // each of them
+    if (which.server_group.quorum) {  // each of them
       whole = absl::StrReplaceAll(
           whole, {{",redis:", absl::StrCat("?", std::string(url_options), ",redis:")}});
     }
@@ -458,7 +458,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
 
   static LockOptions OptionsOf(const Case& which) {
-    return {.lease = kLease, .local_window = which.deployment.local_window};
+    return {.lease = kLease, .local_window = which.server_group.local_window};
   }
   LockOptions Options() const { return OptionsOf(GetParam()); }
   LockOptions LeaseOf(absl::Duration lease) const {
@@ -502,7 +502,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
 
   // The keys of a lock at the server.
   std::string Key(std::string_view name = kName) const {
-    return absl::StrCat(std::string(GetParam().deployment.key_prefix), std::string(name));
+    return absl::StrCat(std::string(GetParam().server_group.key_prefix), std::string(name));
   }
   // What people are told that its name is.
   static std::string Called(std::string_view name = kName) {

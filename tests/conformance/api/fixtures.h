@@ -175,7 +175,7 @@ class LatchConformance : public Conformance {
 
   // How often the server has executed a command, scripts' calls included.
   int64_t CallsOf(std::string_view command) {
-    const bool sharded = GetParam().deployment.cluster && command == "publish";
+    const bool sharded = GetParam().server_group.cluster && command == "publish";
     const std::string line =
         server().Info(absl::StrCat(sharded ? "cmdstat_s" : "cmdstat_", std::string(command)));
     return line.empty() ? 0 : std::atoll(line.substr(line.find('=') + 1).c_str());
@@ -265,7 +265,7 @@ class ReadWriteConformance : public Conformance {
 // With the local window and without; over TCP.
 inline std::vector<Case> ReadWriteCases() {
   return Where(LockCases(), [](const Case& each) {
-    const bool deployed = each.deployment.name == "tcp" || each.deployment.name == "no_window";
+    const bool deployed = each.server_group.name == "tcp" || each.server_group.name == "no_window";
     return each.kind.name == "read_write" && deployed;
   });
 }

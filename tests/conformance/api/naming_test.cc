@@ -17,7 +17,7 @@ constexpr absl::Duration kBlock = absl::Milliseconds(5);
 
 class NamingTest : public Conformance {
  protected:
-  std::string_view key_prefix() const { return GetParam().deployment.key_prefix; }
+  std::string_view key_prefix() const { return GetParam().server_group.key_prefix; }
   // What Redis Cluster hashes of a key.
   static std::string Hashed(const std::string& key) {
     const size_t open = key.find('{');

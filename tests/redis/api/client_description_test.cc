@@ -163,7 +163,7 @@ class DescriptionRefresh : public ClientDescription {
     auto core = internal::ClientCore::Make(
         *url, ClientOptions(), {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
     std::vector<std::string> warnings;
-    EXPECT_TRUE(core->deployment().Connect(base::Now() + kPatience, warnings).ok());
+    EXPECT_TRUE(core->server_group().Connect(base::Now() + kPatience, warnings).ok());
     return core;
   }
   static std::shared_ptr<internal::LockHandle> NewSession(

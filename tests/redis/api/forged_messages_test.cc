@@ -255,7 +255,7 @@ class VictimOfQuorum : public Victim {
   RedLock idle_{client(), "idle", options()};
 };
 
-enum class Deployment { kServer, kCluster, kQuorum };
+enum class ServerGroup { kServer, kCluster, kQuorum };
 
 // A neighbour publishes on the victim's channels: in a cluster, one for each slot.
 class Neighbour {
@@ -400,14 +400,14 @@ class Neighbour {
 };
 
 struct Case {
-  Deployment deployment;
+  ServerGroup server_group;
   absl::Duration keep;
 };
 
 class ForgedMessages : public ::testing::TestWithParam<Case> {
  protected:
-  static bool in_cluster() { return GetParam().deployment == Deployment::kCluster; }
-  static bool of_quorum() { return GetParam().deployment == Deployment::kQuorum; }
+  static bool in_cluster() { return GetParam().server_group == ServerGroup::kCluster; }
+  static bool of_quorum() { return GetParam().server_group == ServerGroup::kQuorum; }
 
   // The neighbour has these rights, in a cluster those for its channels.
   void Start(bool listens) {
@@ -485,15 +485,15 @@ TEST_P(ForgedMessages, FromAPublisherThatListensChangeNothing) {
   victim_->ExpectAllGranted();
 }
 
-constexpr Case kCases[] = {{Deployment::kServer, absl::ZeroDuration()},
-                           {Deployment::kServer, absl::Seconds(20)},
-                           {Deployment::kCluster, absl::ZeroDuration()},
-                           {Deployment::kCluster, absl::Seconds(20)},
-                           {Deployment::kQuorum, absl::ZeroDuration()}};
+constexpr Case kCases[] = {{ServerGroup::kServer, absl::ZeroDuration()},
+                           {ServerGroup::kServer, absl::Seconds(20)},
+                           {ServerGroup::kCluster, absl::ZeroDuration()},
+                           {ServerGroup::kCluster, absl::Seconds(20)},
+                           {ServerGroup::kQuorum, absl::ZeroDuration()}};
 
 std::string NameOf(const ::testing::TestParamInfo<Case>& its) {
   constexpr const char* kOf[] = {"Server", "Cluster", "Quorum"};
-  return absl::StrCat(kOf[static_cast<int>(its.param.deployment)],
+  return absl::StrCat(kOf[static_cast<int>(its.param.server_group)],
                       its.param.keep > absl::ZeroDuration() ? "Keep" : "");
 }
 

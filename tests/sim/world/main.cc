@@ -25,7 +25,7 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --seeds N              so many runs (default 1000)
   --from SEED            the first of them (default 1)
   --seconds S            end after that time instead
-  --deployment NAME      single, sentinel, cluster or quorum; default: each run its own
+  --group NAME             single, sentinel, cluster or quorum; default: each run its own
   --faults MASK          which kinds of faults, as hexadecimal bits; 0: none
   --replay SEED[:EDITS]  one run, and all that happens in it
   --calls 1              with --replay: the system calls, too
@@ -55,7 +55,7 @@ struct Flags {
   uint64_t jobs = 0;  // read by Raw()
 };
 
-bool SetDeployment(const std::string& name, PlanLimits& limits) {
+bool SetGroup(const std::string& name, PlanLimits& limits) {
   for (const Group group : {Group::kSingle, Group::kSentinel, Group::kCluster, Group::kQuorum}) {
     if (name != Name(group)) continue;
     limits.any_group = false;
@@ -75,7 +75,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   if (flag == "--calls") return absl::SimpleAtoi(value, &flags.calls);
   if (flag == "--strict") return absl::SimpleAtoi(value, &flags.strict);
   if (flag == "--jobs") return absl::SimpleAtoi(value, &flags.jobs);
-  if (flag == "--deployment") return SetDeployment(value, flags.limits);
+  if (flag == "--group") return SetGroup(value, flags.limits);
   std::string* const text = flag == "--replay"     ? &flags.replay
                             : flag == "--plan"     ? &flags.plan
                             : flag == "--coverage" ? &flags.coverage
@@ -195,8 +195,7 @@ class Campaign {
   // The flags without which a seed gives another plan.
   std::string MoreFlags() const {
     std::string text;
-    if (!flags_.limits.any_group)
-      absl::StrAppend(&text, " --deployment ", Name(flags_.limits.group));
+    if (!flags_.limits.any_group) absl::StrAppend(&text, " --group ", Name(flags_.limits.group));
     if (flags_.limits.faults != PlanLimits().faults) {
       absl::StrAppend(&text, " --faults ", absl::Hex(flags_.limits.faults));
     }

@@ -48,7 +48,7 @@ class Server {
   FakeNodeEvents Events() {
     FakeNodeEvents events;
     events.connect = [this] { return Reachable(); };
-    events.send = [this](const redis::Command& command, const redis::Deployment::Done& done) {
+    events.send = [this](const redis::Command& command, const redis::ServerGroup::Done& done) {
       if (absl::Status status = Reachable(); !status.ok()) return status;
       done(Run(command));
       return absl::OkStatus();
@@ -113,12 +113,12 @@ class QuorumAftermath : public ::testing::Test {
   Quorum quorum_{{.name = "redlock:nowhere",
                   .nodes = 3,
                   .make =
-                      [this](size_t node, const redis::Deployment::Events&) {
+                      [this](size_t node, const redis::ServerGroup::Events&) {
                         return std::make_unique<FakeNode>(servers_[node].Events());
                       }},
                  {.on_message = [](std::string_view) {},
                   .on_reconnected = [] {},
-                  .on_hearing = [](bool, std::string_view) {}}};
+                  .on_subscribed = [](bool, std::string_view) {}}};
 };
 
 TEST_F(QuorumAftermath, NodeThatMayGrantLateIsToldToRefuse) {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "src/redis/deployment/deployment.h"
+#include "src/redis/server_group/server_group.h"
 
 namespace redlatch::quorum {
 
@@ -18,19 +18,19 @@ struct FakeNodeEvents {
   std::function<absl::Status(std::string_view key)> listen = [](std::string_view) {
     return absl::UnavailableError("it is down");
   };
-  std::function<absl::Status(const redis::Command&, redis::Deployment::Done)> send =
-      [](const redis::Command&, const redis::Deployment::Done&) {
+  std::function<absl::Status(const redis::Command&, redis::ServerGroup::Done)> send =
+      [](const redis::Command&, const redis::ServerGroup::Done&) {
         return absl::UnavailableError("it is down");
       };
   bool has_slots = false;  // channels are one for each key
 };
 
-class FakeNode final : public redis::Deployment {
+class FakeNode final : public redis::ServerGroup {
  public:
   explicit FakeNode(FakeNodeEvents events) : on_(std::move(events)) {}
 
   std::string server(std::string_view) const override { return "redis://nowhere"; }
-  std::string reign(std::string_view) override { return {}; }
+  std::string primary_epoch(std::string_view) override { return {}; }
   std::string run_id(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
   absl::Status Connect(base::Instant, std::vector<std::string>&) override { return on_.connect(); }
@@ -61,23 +61,23 @@ class FakeNode final : public redis::Deployment {
   bool Drain(std::string_view, base::Instant) override { return true; }
   bool DrainAll(base::Instant) override { return true; }
   bool MayPost(std::string_view, const LuaScript&) override { return false; }
-  absl::Status Post(const redis::ScriptCall&, redis::Exchange&) override {
+  absl::Status Post(const redis::ScriptCall&, redis::InFlight&) override {
     return absl::UnimplementedError("Post");
   }
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
   std::string slot_tag(std::string_view key) const override {
     return on_.has_slots ? std::string(key) : "";
   }
-  bool listening(std::string_view) const override { return false; }
-  absl::Status Listen(std::string_view key, base::Instant, const std::stop_token&) override {
+  bool subscribed(std::string_view) const override { return false; }
+  absl::Status Subscribe(std::string_view key, base::Instant, const std::stop_token&) override {
     return on_.listen(key);
   }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return parker.ParkUntil(deadline);
   }
-  bool wants_to_know(std::string_view) const override { return false; }
-  void NoteHearing(std::string_view, bool, base::Instant) override {}
-  void Doubt(std::string_view, base::Instant, std::optional<base::Instant>) override {}
+  bool asks_if_subscribed(std::string_view) const override { return false; }
+  void NoteSubscribed(std::string_view, bool, base::Instant) override {}
+  void CheckSubscription(std::string_view, base::Instant, std::optional<base::Instant>) override {}
   Realigned Realign() override { return {}; }
   Stats stats() const override { return {}; }
   void Stop() override {}

@@ -240,7 +240,7 @@ INSTANTIATE_CONFORMANCE(LatchVanished, OverTcp(CasesOf("latch")));
 using LatchNaming = Latch;
 
 TEST_P(LatchNaming, TakesAnyBytesWhoseKeysCanShareASlot) {
-  for (const std::string& name : GoodNames(GetParam().deployment.key_prefix)) {
+  for (const std::string& name : GoodNames(GetParam().server_group.key_prefix)) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto latch = NewLatch(client_, 2, name);
     EXPECT_EQ(latch->name(), name);
@@ -257,7 +257,7 @@ TEST_P(LatchNaming, TakesAnyBytesWhoseKeysCanShareASlot) {
 }
 
 TEST_P(LatchNaming, RefusesTheOthersAndTouchesNothing) {
-  for (const std::string& name : BadNames(GetParam().deployment.key_prefix)) {
+  for (const std::string& name : BadNames(GetParam().server_group.key_prefix)) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto latch = NewLatch(client_, 2, name);
     EXPECT_EQ(CodeOf(latch->CountDown()), kBadInput);

@@ -425,7 +425,7 @@ class SemaphoreNaming : public SemaphoreOfThree {
 };
 
 TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
-  for (const std::string& name : BadNames(GetParam().deployment.key_prefix)) {
+  for (const std::string& name : BadNames(GetParam().server_group.key_prefix)) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto semaphore = NewSemaphore(client_, kCapacity, name);
     EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kBadInput);

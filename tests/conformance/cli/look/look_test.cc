@@ -291,7 +291,7 @@ TEST_F(RedlatchLsTest, LeavesNothingBehind) {
   EXPECT_THAT(Lines(), SizeIs(1));
   EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
   EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
-  // It says farewell without waiting for the answer.
+  // It removes its description without waiting for the answer.
   EXPECT_TRUE(support::Await([&] { return server_->Integer({"DBSIZE"}) == keys; }));
 }
 

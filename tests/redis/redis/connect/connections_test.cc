@@ -1,6 +1,6 @@
 // A connection that takes any server for what it is.
-#include "src/redis/connect/comeback.h"
 #include "src/redis/connect/plain_connection.h"
+#include "src/redis/connect/reconnect_backoff.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"
@@ -156,13 +156,13 @@ TEST(ReconnectRate, OfAWaiterIsBoundedWhereverTheServerHangsUp) {
   }
 }
 
-TEST(Comeback, IsAtOnceAfterTheFirstLossAndHeldBackAfterThat) {
-  redis::Comeback comeback(absl::Hours(1), absl::Hours(1));
+TEST(ReconnectBackoff, IsAtOnceAfterTheFirstLossAndHeldBackAfterThat) {
+  redis::ReconnectBackoff backoff(absl::Hours(1), absl::Hours(1));
   for (const bool at_once : {true, false}) {
-    comeback.Made();
-    comeback.Heard(1);
-    comeback.Lost();
-    EXPECT_EQ(comeback.next_attempt() <= base::Now(), at_once);
+    backoff.Made();
+    backoff.Heard(1);
+    backoff.Lost();
+    EXPECT_EQ(backoff.next_attempt() <= base::Now(), at_once);
   }
 }
 

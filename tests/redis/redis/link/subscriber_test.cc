@@ -2,7 +2,7 @@
 
 #include <sys/resource.h>
 
-#include "src/redis/link/listening_thread.h"
+#include "src/redis/link/subscriber_thread.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/subscriber_test_fixture.h"
@@ -266,7 +266,7 @@ INSTANTIATE_TEST_SUITE_P(ToldUnasked, SubscriberLeaves, ::testing::Bool());
 
 // One thread that listens for several subscribers.
 
-class ListeningThreadTest : public support::SubscriberTestFixture {
+class SubscriberThreadTest : public support::SubscriberTestFixture {
  protected:
   std::unique_ptr<Subscriber> MakeOneOfSeveral(const std::string& url) {
     return Make(url, {.thread = thread_});
@@ -283,12 +283,12 @@ class ListeningThreadTest : public support::SubscriberTestFixture {
     }
   }
 
-  const std::shared_ptr<ListeningThread> thread_ = std::make_shared<ListeningThread>();
+  const std::shared_ptr<SubscriberThread> thread_ = std::make_shared<SubscriberThread>();
   TcpProxy proxy_{{.port = server_->port()}};
   absl::Duration slowest_ = absl::ZeroDuration();
 };
 
-TEST_F(ListeningThreadTest, OneThatCannotBeReachedHoldsUpNobody) {
+TEST_F(SubscriberThreadTest, OneThatCannotBeReachedHoldsUpNobody) {
   const auto well = MakeOneOfSeveral(server_->url());
   ASSERT_TRUE(well->Subscribe("c", Soon()).ok());
   for (const Arrival arrival : {Arrival::kIgnore, Arrival::kHang, Arrival::kRefuse}) {

@@ -18,7 +18,7 @@ Reply Answer(int64_t value) { return {.type = Reply::Type::kInteger, .integer = 
 // An exchange and the place for its results.
 struct Asker {
   explicit Asker(size_t commands) : results(commands, absl::UnknownError("open")) {
-    exchange.results = absl::MakeSpan(results);
+    in_flight.results = absl::MakeSpan(results);
   }
 
   // "5 lost: ..." : what came for each command, in order.
@@ -30,7 +30,7 @@ struct Asker {
     return heard;
   }
 
-  Exchange exchange;
+  InFlight in_flight;
   std::vector<absl::StatusOr<Reply>> results;
 };
 
@@ -39,14 +39,14 @@ class PipelineTest : public ::testing::Test {
   static Command Numbered(int i) { return Command{"ECHO", std::to_string(i)}; }
 
   // Appends commands first, first + 1, ... and returns their bytes.
-  std::string Append(Exchange* exchange, int first, int count) {
+  std::string Append(InFlight* in_flight, int first, int count) {
     std::vector<Command> commands;
     std::string bytes;
     for (int i = first; i < first + count; ++i) {
       commands.push_back(Numbered(i));
       bytes.append(commands.back().bytes());
     }
-    pipeline_.Append(commands, exchange);
+    pipeline_.Append(commands, in_flight);
     return bytes;
   }
 
@@ -58,14 +58,14 @@ class PipelineTest : public ::testing::Test {
 
   bool Deliver(int64_t value) { return pipeline_.Deliver(Answer(value), finished_); }
 
-  std::vector<Exchange*> TakeFinished() {
-    std::vector<Exchange*> finished(finished_.begin(), finished_.end());
+  std::vector<InFlight*> TakeFinished() {
+    std::vector<InFlight*> finished(finished_.begin(), finished_.end());
     finished_.clear();
     return finished;
   }
 
   bool GiveUp(Asker& asker) {
-    return pipeline_.Abandon(asker.exchange, absl::UnavailableError("sent"),
+    return pipeline_.Abandon(asker.in_flight, absl::UnavailableError("sent"),
                              absl::UnavailableError("unsent"));
   }
 
@@ -76,15 +76,15 @@ class PipelineTest : public ::testing::Test {
 TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
   Asker a(2);
   Asker b(1);
-  Append(&a.exchange, 0, 2);
-  Append(&b.exchange, 2, 1);
+  Append(&a.in_flight, 0, 2);
+  Append(&b.in_flight, 2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_THAT(TakeFinished(), ElementsAre());
   EXPECT_TRUE(Deliver(11));
-  EXPECT_THAT(TakeFinished(), ElementsAre(&a.exchange));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&a.in_flight));
   EXPECT_TRUE(Deliver(12));
-  EXPECT_THAT(TakeFinished(), ElementsAre(&b.exchange));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&b.in_flight));
   EXPECT_THAT(a.Heard(), ElementsAre("10", "11"));
   EXPECT_THAT(b.Heard(), ElementsAre("12"));
   EXPECT_EQ(pipeline_.size(), 0);
@@ -93,7 +93,7 @@ TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
 TEST_F(PipelineTest, RefusesAReplyThatNobodyIsDue) {
   EXPECT_FALSE(Deliver(1));
   Asker a(1);
-  Append(&a.exchange, 0, 1);
+  Append(&a.in_flight, 0, 1);
   EXPECT_FALSE(Deliver(1)) << "it is not sent yet";
   Take();
   EXPECT_TRUE(Deliver(2));
@@ -104,19 +104,19 @@ TEST_F(PipelineTest, RefusesAReplyThatNobodyIsDue) {
 TEST_F(PipelineTest, LateReplyOfAnAbandonedCommandReachesNobody) {
   Asker late(2);
   Asker other(1);
-  Append(&late.exchange, 0, 2);
-  Append(&other.exchange, 2, 1);
+  Append(&late.in_flight, 0, 2);
+  Append(&other.in_flight, 2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_TRUE(GiveUp(late));
   EXPECT_THAT(late.Heard(), ElementsAre("10", "sent"));
-  EXPECT_EQ(late.exchange.open, 0);
-  EXPECT_EQ(pipeline_.FirstWaiting(), &other.exchange);
+  EXPECT_EQ(late.in_flight.open, 0);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &other.in_flight);
   EXPECT_TRUE(Deliver(11));
   EXPECT_TRUE(Deliver(12));
   EXPECT_THAT(late.Heard(), ElementsAre("10", "sent"));
   EXPECT_THAT(other.Heard(), ElementsAre("12"));
-  EXPECT_THAT(TakeFinished(), ElementsAre(&other.exchange));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&other.in_flight));
 }
 
 TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
@@ -125,7 +125,7 @@ TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
   std::string kept;
   for (int i = 0; i < kAskers; ++i) {
     askers.push_back(std::make_unique<Asker>(2));
-    const std::string bytes = Append(&askers.back()->exchange, 2 * i, 2);
+    const std::string bytes = Append(&askers.back()->in_flight, 2 * i, 2);
     if (i % 10 == 3) kept += bytes;
   }
   for (int i = 0; i < kAskers; ++i) {
@@ -135,7 +135,7 @@ TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
   }
   EXPECT_EQ(pipeline_.unsent_bytes(), kept.size());
   EXPECT_EQ(pipeline_.size(), 20);
-  EXPECT_EQ(pipeline_.FirstWaiting(), &askers[3]->exchange);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &askers[3]->in_flight);
   EXPECT_EQ(Take(), kept);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(Deliver(i));
   for (int i = 0; i < 10; ++i) {
@@ -148,15 +148,15 @@ TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
   Asker sent(1);
   Asker chosen(2);
   Asker other(1);
-  Append(&sent.exchange, 0, 1);
+  Append(&sent.in_flight, 0, 1);
   Take();
-  Append(&chosen.exchange, 1, 2);
-  const std::string kept = Append(&other.exchange, 3, 1);
+  Append(&chosen.in_flight, 1, 2);
+  const std::string kept = Append(&other.in_flight, 3, 1);
   Append(nullptr, 4, 1);
   pipeline_.FailUnsent(
-      [&](const Exchange* each) { return each == &chosen.exchange || each == nullptr; },
+      [&](const InFlight* each) { return each == &chosen.in_flight || each == nullptr; },
       absl::PermissionDeniedError("refused"), finished_);
-  EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.exchange));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.in_flight));
   EXPECT_THAT(chosen.Heard(), ElementsAre("refused", "refused"));
   EXPECT_EQ(pipeline_.size(), 2);
   EXPECT_TRUE(Deliver(10));
@@ -167,8 +167,8 @@ TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
 TEST_F(PipelineTest, WhatComesBeforeAllOthersLeavesThemAsTheyAre) {
   Asker gone(1);
   Asker waits(1);
-  Append(&gone.exchange, 0, 1);
-  const std::string kept = Append(&waits.exchange, 1, 1);
+  Append(&gone.in_flight, 0, 1);
+  const std::string kept = Append(&waits.in_flight, 1, 1);
   EXPECT_FALSE(GiveUp(gone));
   const Command first = Numbered(2);
   pipeline_.Prepend(first);
@@ -194,14 +194,14 @@ TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
   Asker first(2);
   Asker second(1);
   Asker third(1);
-  Append(&written.exchange, 0, 1);
-  std::string rest = Append(&first.exchange, 1, 2);
-  rest += Append(&second.exchange, 3, 1);
+  Append(&written.in_flight, 0, 1);
+  std::string rest = Append(&first.in_flight, 1, 2);
+  rest += Append(&second.in_flight, 3, 1);
   Take();
-  const std::string waits = Append(&third.exchange, 4, 1);
+  const std::string waits = Append(&third.in_flight, 4, 1);
   Lose(rest);
-  EXPECT_THAT(TakeFinished(), ElementsAre(&written.exchange));
-  EXPECT_EQ(pipeline_.FirstWaiting(), &first.exchange);
+  EXPECT_THAT(TakeFinished(), ElementsAre(&written.in_flight));
+  EXPECT_EQ(pipeline_.FirstWaiting(), &first.in_flight);
   EXPECT_EQ(Take(), rest + waits);
   for (int i = 11; i <= 14; ++i) EXPECT_TRUE(Deliver(i));
   EXPECT_THAT(first.Heard(), ElementsAre("11", "12"));
@@ -212,24 +212,24 @@ TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
 TEST_F(LostConnectionTest, WhatWasWrittenInPartFailsWhole) {
   Asker torn(2);
   Asker unwritten(1);
-  const std::string bytes = Append(&torn.exchange, 0, 2);
-  const std::string rest = Append(&unwritten.exchange, 2, 1);
+  const std::string bytes = Append(&torn.in_flight, 0, 2);
+  const std::string rest = Append(&unwritten.in_flight, 2, 1);
   Take();
   Lose(bytes.substr(1) + rest);
   EXPECT_THAT(torn.Heard(), ElementsAre("lost", "lost"));
-  EXPECT_THAT(TakeFinished(), ElementsAre(&torn.exchange));
+  EXPECT_THAT(TakeFinished(), ElementsAre(&torn.in_flight));
   EXPECT_EQ(Take(), rest);
 }
 
 TEST_F(LostConnectionTest, ForgetsWhatNobodyWaitsFor) {
   Asker late(1);
   Asker waits(1);
-  std::string rest = Append(&late.exchange, 0, 1);
+  std::string rest = Append(&late.in_flight, 0, 1);
   rest += Append(nullptr, 1, 1);
   Take();
   EXPECT_TRUE(GiveUp(late));
   Append(nullptr, 2, 1);
-  const std::string kept = Append(&waits.exchange, 3, 1);
+  const std::string kept = Append(&waits.in_flight, 3, 1);
   Lose(rest);
   EXPECT_THAT(late.Heard(), ElementsAre("sent"));
   EXPECT_EQ(pipeline_.size(), 1);

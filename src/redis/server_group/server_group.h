@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_DEPLOYMENT_H_
-#define REDLATCH_SRC_REDIS_DEPLOYMENT_DEPLOYMENT_H_
+#ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_
+#define REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_
 
 #include <cstdint>
 #include <functional>
@@ -29,10 +29,10 @@ namespace redlatch::redis {
 //
 // Thread-safe. Not to be used in a forked child, except that it may be destroyed there, and that
 // what is asked of it fails with kFailedPrecondition.
-class Deployment {
+class ServerGroup {
  public:
   // They run on any thread, also on one that is just calling; they return at once and call
-  // nothing of the deployment but server().
+  // nothing of the server group but server().
   struct Events {
     std::function<void(std::string_view message)> on_message;
     // A connection was lost and made again: whatever was under way may be lost. A thread of the
@@ -41,12 +41,12 @@ class Deployment {
     // For now no message arrives. Nothing, if nobody is to be told.
     std::function<void()> on_down = nullptr;
     // Messages do not arrive, for that reason, or arrive again.
-    std::function<void(bool hears, std::string_view why)> on_hearing;
+    std::function<void(bool is_subscribed, std::string_view why)> on_subscribed;
     // Answers to what was posted are still to come, and nobody reads them any more.
     std::function<void()> on_unread = nullptr;
   };
 
-  virtual ~Deployment() = default;
+  virtual ~ServerGroup() = default;
 
   // The server that has the key, for messages to people.
   virtual std::string server(std::string_view key) const = 0;
@@ -54,7 +54,7 @@ class Deployment {
   // The id of the replication stream of the server that has the key; empty: whoever needs it is to
   // ask there, as is due now and then: a server that stepped down and came back unnoticed has
   // another.
-  virtual std::string reign(std::string_view key) = 0;
+  virtual std::string primary_epoch(std::string_view key) = 0;
   // The id of its present run; empty where nobody knows.
   virtual std::string run_id(std::string_view key) = 0;
   // For how long a server that lost its replicas goes on granting, as far as that is known: until
@@ -97,10 +97,10 @@ class Deployment {
   // Sends a script, by its SHA-1, to the server that has its first key, and does not wait; see
   // SharedConnection::Post(). The last of the exchange's results is its reply; if there are two, a
   // PING goes before it.
-  virtual absl::Status Post(const ScriptCall& call, Exchange& exchange) = 0;
+  virtual absl::Status Post(const ScriptCall& call, InFlight& in_flight) = 0;
   // The same, of an exchange with one result that a thread waits for later: in
   // SharedConnection::Finish(), which must follow. False: it was not sent.
-  virtual bool BeginRun(const ScriptCall&, Exchange&) { return false; }
+  virtual bool BeginRun(const ScriptCall&, InFlight&) { return false; }
   // For who polls several at once: where the answers come from that Drain() reads, its descriptor
   // -1 while another thread reads them.
   virtual Transport::Polled BeginPoll(std::string_view key) = 0;
@@ -111,13 +111,13 @@ class Deployment {
   // `key` does: a hash tag and ':'. Empty where all is one server's.
   virtual std::string slot_tag(std::string_view key) const = 0;
   // Messages about the key can reach this client.
-  virtual bool listening(std::string_view key) const = 0;
+  virtual bool subscribed(std::string_view key) const = 0;
   // They do, as far as this client knows.
-  virtual bool hears(std::string_view key) const { return listening(key); }
+  virtual bool subscribed_now(std::string_view key) const { return subscribed(key); }
   // Sees to that; two may do so at once. kUnavailable, by the deadline or when the stop is
   // requested: it goes on in the background.
-  virtual absl::Status Listen(std::string_view key, base::Instant deadline,
-                              const std::stop_token& stop) = 0;
+  virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
+                                 const std::stop_token& stop) = 0;
   // From here on, or no longer, messages about the key are to be heard at once though nobody awaits
   // any. Each call that begins it is followed by one that ends it.
   virtual void Attend(std::string_view, bool /*begins*/) {}
@@ -128,12 +128,12 @@ class Deployment {
 
   // Whether the next script for the key is to ask if messages arrive, and what it was told.
   // `asked`: when it was sent.
-  virtual bool wants_to_know(std::string_view key) const = 0;
-  virtual void NoteHearing(std::string_view key, bool hears, base::Instant asked) = 0;
+  virtual bool asks_if_subscribed(std::string_view key) const = 0;
+  virtual void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) = 0;
   // Messages about the key may not arrive: a wait lasts, or one that began then ended without the
   // message that was due.
-  virtual void Doubt(std::string_view key, base::Instant now,
-                     std::optional<base::Instant> missed_since) = 0;
+  virtual void CheckSubscription(std::string_view key, base::Instant now,
+                                 std::optional<base::Instant> missed_since) = 0;
   // After on_reconnected, by a thread of the client's own.
   using Concerned = std::function<bool(std::string_view key)>;
   struct Realigned {
@@ -155,4 +155,4 @@ class Deployment {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_DEPLOYMENT_H_
+#endif  // REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_

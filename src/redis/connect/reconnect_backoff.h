@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_CONNECT_COMEBACK_H_
-#define REDLATCH_SRC_REDIS_CONNECT_COMEBACK_H_
+#ifndef REDLATCH_SRC_REDIS_CONNECT_RECONNECT_BACKOFF_H_
+#define REDLATCH_SRC_REDIS_CONNECT_RECONNECT_BACKOFF_H_
 
 #include <cstddef>
 #include <utility>
@@ -13,9 +13,9 @@ namespace redlatch::redis {
 // When to connect again. The first attempt after a connection is lost is made at once. Those that
 // follow are held back, longer each time, until a connection has been of use: it brought much, or
 // something and lived for a while. A server that accepts, answers and hangs up is not hurried.
-class Comeback {
+class ReconnectBackoff {
  public:
-  Comeback(absl::Duration first_backoff, absl::Duration longest_backoff)
+  ReconnectBackoff(absl::Duration first_backoff, absl::Duration longest_backoff)
       : backoff_(first_backoff, longest_backoff) {}
 
   base::Instant next_attempt() const { return next_attempt_; }
@@ -49,4 +49,4 @@ class Comeback {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_CONNECT_COMEBACK_H_
+#endif  // REDLATCH_SRC_REDIS_CONNECT_RECONNECT_BACKOFF_H_

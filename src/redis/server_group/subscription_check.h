@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_HEARING_H_
-#define REDLATCH_SRC_REDIS_DEPLOYMENT_HEARING_H_
+#ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_SUBSCRIPTION_CHECK_H_
+#define REDLATCH_SRC_REDIS_SERVER_GROUP_SUBSCRIPTION_CHECK_H_
 
 #include <cstdint>
 
@@ -16,24 +16,24 @@ namespace redlatch::redis {
 //   a waiter asks, and is told                            follows
 //   there is a subscriber                                 all is well again
 //   none, three times, 50 ms apart                        both connections are made anew
-//   none, three times, after each of two such rounds      the client is deaf: those who wait poll
-//   none, while deaf                                      anew, now and then, with back-off
+//   none, three times, after each of two such rounds      the client is unsubscribed: waiters poll
+//   none, while unsubscribed                              anew, now and then, with back-off
 //
 // Not thread-safe.
-class Hearing {
+class SubscriptionCheck {
  public:
   enum class Verdict : uint8_t {
     kNothingNew,
-    kMakeAnew,    // both connections
-    kDeaf,        // from here on
-    kHearsAgain,  // it was deaf
+    kMakeAnew,         // both connections
+    kUnsubscribed,     // from here on
+    kSubscribedAgain,  // it was unsubscribed
   };
 
   // `sent`: when the question was; `live`: since when all subscriptions have been, Infinite() if
   // they are not.
   Verdict Told(bool has_subscriber, base::Instant sent, base::Instant live, base::Instant now);
 
-  bool deaf() const { return deaf_; }
+  bool unsubscribed() const { return unsubscribed_; }
 
  private:
   static constexpr int kTimes = 3;
@@ -43,11 +43,11 @@ class Hearing {
   int times_ = 0;   // in this round
   int rounds_ = 0;  // so far
   base::Instant counted_;
-  bool deaf_ = false;
+  bool unsubscribed_ = false;
   base::Instant next_try_;
   base::Backoff backoff_{absl::Seconds(2), absl::Minutes(1)};
 };
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_HEARING_H_
+#endif  // REDLATCH_SRC_REDIS_SERVER_GROUP_SUBSCRIPTION_CHECK_H_

@@ -1,4 +1,4 @@
-#include "src/redis/deployment/sharded_scripts.h"
+#include "src/redis/server_group/sharded_scripts.h"
 
 #include <utility>
 

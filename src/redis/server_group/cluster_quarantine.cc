@@ -1,4 +1,4 @@
-#include "src/redis/deployment/cluster_reigns.h"
+#include "src/redis/server_group/cluster_quarantine.h"
 
 #include <algorithm>
 #include <array>
@@ -11,10 +11,10 @@ namespace redlatch::redis {
 namespace {
 
 // How long one node may take to answer.
-constexpr absl::Duration kReignsPatience = absl::Milliseconds(250);
+constexpr absl::Duration kQuarantinePatience = absl::Milliseconds(250);
 // Before it is tried again where it can't be done now, or where another client does it.
-constexpr absl::Duration kReignsFirstPause = absl::Milliseconds(100);
-constexpr absl::Duration kReignsLongestPause = absl::Seconds(10);
+constexpr absl::Duration kQuarantineFirstPause = absl::Milliseconds(100);
+constexpr absl::Duration kQuarantineLongestPause = absl::Seconds(10);
 // Then another client does it instead.
 constexpr std::string_view kClaimMs = "10000";
 // So often it is looked whether a slot's key needs to be renewed that nobody uses.
@@ -30,12 +30,12 @@ bool Denied(const absl::StatusOr<Reply>& reply) {
 
 }  // namespace
 
-void ClusterReigns::CheckAgain(const SingleServer* server) {
+void ClusterQuarantine::CheckAgain(const SingleServer* server) {
   const base::MutexLock lock(mu_);
   to_check_.push_back(server);
 }
 
-base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
+base::Instant ClusterQuarantine::GoOn(const ClusterMap& map, base::Instant until) {
   ByClusterNode<std::vector<Slot>> slots;
   ClusterNodePtr before;
   const std::vector<ClusterNodePtr> owners = map.owners();
@@ -70,7 +70,7 @@ base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
     Round& round =
         rounds_
             .try_emplace(node, Round{.at_once = kAtOnce,
-                                     .backoff = {kReignsFirstPause, kReignsLongestPause}})
+                                     .backoff = {kQuarantineFirstPause, kQuarantineLongestPause}})
             .first->second;
     const base::Instant now = base::Now();
     if (round.next <= now && now < until) {
@@ -82,15 +82,15 @@ base::Instant ClusterReigns::GoOn(const ClusterMap& map, base::Instant until) {
   return next;
 }
 
-void ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
-                           base::Instant until) const {
+void ClusterQuarantine::GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+                               base::Instant until) const {
   using enum Round::State;
   if (round.state == kDone) round.state = kUnknown;  // a day ago
   if (round.state == kUnknown) Find(server, slots, round, until);
   while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
     const size_t count = std::min(round.at_once, round.left.size());
     const auto some = absl::MakeSpan(round.left).last(count);
-    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kReignsPatience));
+    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kQuarantinePatience));
     if (outcome == Outcome::kDenied) round.state = kDone;  // by who may, or where it is used
     if (outcome == Outcome::kFailed) {
       round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
@@ -103,7 +103,7 @@ void ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots,
   if (round.state == kOurs && round.left.empty()) {
     const std::string key = KeyOf(slots.front()) + ".begun";
     const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
-                                  std::min(until, base::Now() + kReignsPatience));
+                                  std::min(until, base::Now() + kQuarantinePatience));
     if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
   }
   if (round.state == kDone) {
@@ -114,11 +114,11 @@ void ClusterReigns::GoOnAt(SingleServer& server, const std::vector<Slot>& slots,
 }
 
 // Whether that has been done, or who does it.
-void ClusterReigns::Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
-                         base::Instant until) const {
+void ClusterQuarantine::Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+                             base::Instant until) const {
   using enum Round::State;
   const auto ask = [&](const Command& command) {
-    return server.Call({}, command, std::min(until, base::Now() + kReignsPatience));
+    return server.Call({}, command, std::min(until, base::Now() + kQuarantinePatience));
   };
   const auto text = [](const absl::StatusOr<Reply>& reply) {
     return reply.ok() && !reply->is_error() ? reply->text : std::string();
@@ -141,8 +141,9 @@ void ClusterReigns::Find(SingleServer& server, const std::vector<Slot>& slots, R
 }
 
 // Each for itself: those that have moved meanwhile are begun by whoever locks there.
-ClusterReigns::Outcome ClusterReigns::Begin(SingleServer& server, absl::Span<const Slot> slots,
-                                            base::Instant deadline) const {
+ClusterQuarantine::Outcome ClusterQuarantine::Begin(SingleServer& server,
+                                                    absl::Span<const Slot> slots,
+                                                    base::Instant deadline) const {
   const std::array<std::string_view, 2> args = {"", options_.quarantine_ms};
   std::vector<std::string> keys;
   std::transform(slots.begin(), slots.end(), std::back_inserter(keys),

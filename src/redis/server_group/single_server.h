@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
-#define REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
+#ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_SINGLE_SERVER_H_
+#define REDLATCH_SRC_REDIS_SERVER_GROUP_SINGLE_SERVER_H_
 
 #include <array>
 #include <atomic>
@@ -13,21 +13,21 @@
 #include "absl/base/thread_annotations.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/redis/deployment/deployment.h"
-#include "src/redis/deployment/hearing.h"
 #include "src/redis/link/acked_connection.h"
 #include "src/redis/link/scripts.h"
 #include "src/redis/link/sentinel_watch.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
+#include "src/redis/server_group/server_group.h"
+#include "src/redis/server_group/subscription_check.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::redis {
 
-// What a cluster hears of one of its nodes, called as Deployment::Events are, and the thread that
+// What a cluster hears of one of its nodes, called as ServerGroup::Events are, and the thread that
 // listens to all of them.
 struct Membership {
-  std::shared_ptr<ListeningThread> thread;
+  std::shared_ptr<SubscriberThread> thread;
   // Messages on that channel do not come from there any more, or never did.
   std::function<void(std::string_view channel)> on_silent;
   // It cannot be reached.
@@ -40,7 +40,7 @@ struct Membership {
 //
 // In a forked child it is destroyed while threads that are not there any more may have been in the
 // midst of it: no member but the connections, which know that, may do anything as it goes.
-class SingleServer final : public Deployment {
+class SingleServer final : public ServerGroup {
  public:
   // `channel`: on which messages come. `first`: see SharedConnectionOptions. `mark`: see
   // AckedConnection.
@@ -51,7 +51,7 @@ class SingleServer final : public Deployment {
   SingleServer& operator=(const SingleServer&) = delete;
 
   std::string server(std::string_view) const override { return commands_->server(); }
-  std::string reign(std::string_view) override;
+  std::string primary_epoch(std::string_view) override;
   std::string run_id(std::string_view) override { return commands_->server_info().run_id; }
   absl::Duration grants_alone_for() const override {
     const absl::Duration lag =
@@ -90,23 +90,23 @@ class SingleServer final : public Deployment {
   }
   bool Drain(std::string_view, base::Instant until) override { return commands_->Drain(until); }
   bool MayPost(std::string_view key, const LuaScript& script) override;
-  absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
-  bool BeginRun(const ScriptCall& call, Exchange& exchange) override;
+  absl::Status Post(const ScriptCall& call, InFlight& in_flight) override;
+  bool BeginRun(const ScriptCall& call, InFlight& in_flight) override;
   bool DrainAll(base::Instant until) override { return commands_->Drain(until); }
   Transport::Polled BeginPoll(std::string_view) override { return commands_->BeginPoll(); }
   void BeginPollAll(std::vector<Transport::Polled>& polled) override {
     polled.push_back(commands_->BeginPoll());
   }
-  bool listening(std::string_view) const override {
-    return listening_.load(std::memory_order_acquire);
+  bool subscribed(std::string_view) const override {
+    return subscribed_.load(std::memory_order_acquire);
   }
-  absl::Status Listen(std::string_view, base::Instant deadline,
-                      const std::stop_token& stop) override {
-    return ListenTo(channel_, deadline, stop);
+  absl::Status Subscribe(std::string_view, base::Instant deadline,
+                         const std::stop_token& stop) override {
+    return SubscribeTo(channel_, deadline, stop);
   }
   // To another channel than its own.
-  absl::Status ListenTo(std::string_view channel, base::Instant deadline,
-                        const std::stop_token& stop);
+  absl::Status SubscribeTo(std::string_view channel, base::Instant deadline,
+                           const std::stop_token& stop);
   std::string slot_tag(std::string_view) const override { return {}; }
   // Not any more.
   void Forget(std::string_view channel) {
@@ -118,7 +118,7 @@ class SingleServer final : public Deployment {
   bool connected() const { return commands_->peer().has_value(); }
   // For what goes over it in a way of the cluster's own.
   SharedConnection& commands() { return *commands_; }
-  bool hears(std::string_view key) const override { return listening(key) && live(); }
+  bool subscribed_now(std::string_view key) const override { return subscribed(key) && live(); }
   // The connection for messages is there, with all that was subscribed.
   bool live() const { return messages_->live(); }
   void Attend(std::string_view, bool begins) override { messages_->Attend(begins); }
@@ -126,12 +126,12 @@ class SingleServer final : public Deployment {
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }
-  bool wants_to_know(std::string_view) const override {
+  bool asks_if_subscribed(std::string_view) const override {
     return ask_.load(std::memory_order_relaxed);
   }
-  void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
-  void Doubt(std::string_view key, base::Instant now,
-             std::optional<base::Instant> missed_since) override;
+  void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;
+  void CheckSubscription(std::string_view key, base::Instant now,
+                         std::optional<base::Instant> missed_since) override;
   Realigned Realign() override;
   Stats stats() const override;
   void Stop() override;
@@ -149,17 +149,17 @@ class SingleServer final : public Deployment {
   const std::string channel_;
   const Events events_;
   const Membership node_;
-  std::atomic<bool> listening_{false};
+  std::atomic<bool> subscribed_{false};
   std::atomic<bool> stopped_{false};
   // Either connection is new: the next who is queued asks whether messages arrive.
   std::atomic<bool> ask_{true};
   // What MayPost() was asked about over the connection of that number, by the SHA-1s' addresses.
   std::array<std::atomic<const char*>, 8> ran_{};
   std::atomic<uint64_t> ran_over_{0};
-  std::atomic<int64_t> reign_due_{0};  // when the server is to be asked, in ns
-  base::Mutex hearing_mu_;
-  Hearing hearing_ ABSL_GUARDED_BY(hearing_mu_);
-  base::Instant pinged_ ABSL_GUARDED_BY(hearing_mu_);
+  std::atomic<int64_t> epoch_due_{0};  // when the server is to be asked, in ns
+  base::Mutex check_mu_;
+  SubscriptionCheck check_ ABSL_GUARDED_BY(check_mu_);
+  base::Instant pinged_ ABSL_GUARDED_BY(check_mu_);
   const std::unique_ptr<SharedConnection> commands_;
   Scripts scripts_;
   const std::unique_ptr<AckedConnection> acked_;
@@ -170,4 +170,4 @@ class SingleServer final : public Deployment {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_SINGLE_SERVER_H_
+#endif  // REDLATCH_SRC_REDIS_SERVER_GROUP_SINGLE_SERVER_H_

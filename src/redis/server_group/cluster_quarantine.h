@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_REIGNS_H_
-#define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_REIGNS_H_
+#ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_QUARANTINE_H_
+#define REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_QUARANTINE_H_
 
 #include <cstdint>
 #include <functional>
@@ -15,7 +15,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/random.h"
-#include "src/redis/deployment/cluster_map.h"
+#include "src/redis/server_group/cluster_map.h"
 
 namespace redlatch::redis {
 
@@ -23,15 +23,15 @@ namespace redlatch::redis {
 // one slot: so that it is over for all soon after the promotion, and not for each some time after
 // it was used first. One client does it, and writes down at the primary's first slot that it is
 // done.
-class ClusterReigns {
+class ClusterQuarantine {
  public:
   struct Options {
-    const LuaScript* begin = nullptr;  // reign/begin
+    const LuaScript* begin = nullptr;  // primary_epoch/begin
     std::string quarantine_ms;
     std::string client;  // whose claim it is
     std::function<std::string(std::string_view slot_tag)> key;
   };
-  explicit ClusterReigns(Options options) : options_(std::move(options)) {}
+  explicit ClusterQuarantine(Options options) : options_(std::move(options)) {}
 
   // The node's connection is new: it may be another server, or have lost what it knew.
   void CheckAgain(const SingleServer* server);
@@ -67,4 +67,4 @@ class ClusterReigns {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_REIGNS_H_
+#endif  // REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_QUARANTINE_H_

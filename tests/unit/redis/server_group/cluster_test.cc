@@ -1,5 +1,5 @@
 // Slots that move between two nodes.
-#include "src/redis/deployment/cluster.h"
+#include "src/redis/server_group/cluster.h"
 
 #include <mutex>
 
@@ -101,7 +101,7 @@ class ClusterTest : public ::testing::Test {
                    .description = Command({"PING"})},
                   {.on_message = [](std::string_view) {},
                    .on_reconnected = [] {},
-                   .on_hearing = [](bool, std::string_view) {}}};
+                   .on_subscribed = [](bool, std::string_view) {}}};
 };
 
 TEST_F(ClusterTest, FollowsAskOnceAndSaysAsking) {
@@ -130,7 +130,7 @@ TEST_F(ClusterTest, BatchIsRunAgainWhereTheSlotHasMoved) {
 }
 
 TEST_F(ClusterTest, ChannelOfAMovedSlotIsSubscribedAtTheNewOwner) {
-  ASSERT_TRUE(client_.Listen("key", base::Now() + absl::Seconds(10), {}).ok());
+  ASSERT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
   const std::string subscribe = absl::StrCat("SSUBSCRIBE to", client_.slot_tag("key"));
   EXPECT_TRUE(first_.WasAsked(subscribe));
   first_.Redirect("MOVED", second_);

@@ -1,4 +1,4 @@
-#include "src/redis/deployment/cluster_map.h"
+#include "src/redis/server_group/cluster_map.h"
 
 #include <algorithm>
 #include <optional>

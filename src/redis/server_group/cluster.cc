@@ -1,4 +1,4 @@
-#include "src/redis/deployment/cluster.h"
+#include "src/redis/server_group/cluster.h"
 
 #include <algorithm>
 #include <bitset>
@@ -24,7 +24,7 @@ namespace {
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(50);
 // Of the map's thread, for one slot, and for all that it has to do before it looks again.
-constexpr absl::Duration kHearingPatience = absl::Milliseconds(100);
+constexpr absl::Duration kSubscribePatience = absl::Milliseconds(100);
 constexpr absl::Duration kRound = absl::Milliseconds(300);
 // Before a channel is tried again whose slot is on the move.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
@@ -68,8 +68,9 @@ Cluster::Cluster(const Url& url, Own own, Events events)
       name_(url.DebugString()),
       own_(std::move(own)),
       events_(std::move(events)),
-      reigns_(url.quarantine > absl::ZeroDuration() ? std::make_unique<ClusterReigns>(own_.reigns)
-                                                    : nullptr),
+      quarantine_(url.quarantine > absl::ZeroDuration()
+                      ? std::make_unique<ClusterQuarantine>(own_.quarantine)
+                      : nullptr),
       map_(std::make_unique<ClusterMap>(
           url,
           ClusterMap::Hooks{.make = [this](const HostAndPort& where) { return MakeNode(where); },
@@ -94,7 +95,7 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
   };
   auto node = std::make_unique<SingleServer>(
       UrlOfNode(url_, where), std::string(), std::vector<Command>(), own_.mark, std::move(events),
-      Membership{.thread = listening_thread_,
+      Membership{.thread = subscriber_thread_,
                  .on_silent = [this](std::string_view channel) { Silent(channel); },
                  .on_down = [this] { map_->LookSoon(); }});
   *self = node.get();
@@ -218,20 +219,20 @@ bool Cluster::MayPost(std::string_view key, const LuaScript& script) {
          owner->server->MayPost(key, *scripts_.Of(ScriptCall{.script = &script}).script);
 }
 
-absl::Status Cluster::Post(const ScriptCall& plain, Exchange& exchange) {
+absl::Status Cluster::Post(const ScriptCall& plain, InFlight& in_flight) {
   const ScriptCall call = scripts_.Of(plain);
   const ClusterNodePtr owner = map_->Owner(SlotOf(call.keys.front()));
   if (owner == nullptr) {
     return absl::UnavailableError(absl::StrCat("not sent to ", name_, ": not connected"));
   }
-  return owner->server->Post(call, exchange);
+  return owner->server->Post(call, in_flight);
 }
 
-bool Cluster::BeginRun(const ScriptCall& plain, Exchange& exchange) {
+bool Cluster::BeginRun(const ScriptCall& plain, InFlight& in_flight) {
   const ScriptCall call = scripts_.Of(plain);
   const ClusterNodePtr owner = map_->Owner(SlotOf(call.keys.front()));
-  exchange.keeps = owner;
-  return owner != nullptr && owner->server->BeginRun(call, exchange);
+  in_flight.keeps = owner;
+  return owner != nullptr && owner->server->BeginRun(call, in_flight);
 }
 
 bool Cluster::DrainAll(base::Instant until) {
@@ -249,7 +250,7 @@ void Cluster::BeginPollAll(std::vector<Transport::Polled>& polled) {
   for (const ClusterNodePtr& node : map_->nodes()) node->server->BeginPollAll(polled);
 }
 
-Deployment::Realigned Cluster::Realign() {
+ServerGroup::Realigned Cluster::Realign() {
   for (const ClusterNodePtr& node : map_->nodes()) node->server->Realign();
   const base::MutexLock lock(mu_);
   return {.concerned = [concerned = std::exchange(concerned_, {})](
@@ -257,7 +258,7 @@ Deployment::Realigned Cluster::Realign() {
           .reconnected = std::exchange(reconnected_, false)};
 }
 
-Deployment::Stats Cluster::stats() const {
+ServerGroup::Stats Cluster::stats() const {
   Stats sum;
   for (const ClusterNodePtr& node : map_->nodes()) {
     const Stats stats = node->server->stats();
@@ -506,41 +507,41 @@ absl::StatusOr<base::Acks> Cluster::RunAcked(absl::Span<const ScriptCall> plain,
 
 std::string Cluster::slot_tag(std::string_view key) const { return TagOf(SlotOf(key)) + ":"; }
 
-ClusterNodePtr Cluster::HeardAt(Slot slot) const {
+ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   const base::MutexLock lock(mu_);
-  const auto found = heard_at_.find(slot);
-  return found == heard_at_.end() ? nullptr : found->second;
+  const auto found = subscribed_at_.find(slot);
+  return found == subscribed_at_.end() ? nullptr : found->second;
 }
 
-bool Cluster::listening(std::string_view key) const {
-  const ClusterNodePtr at = HeardAt(SlotOf(key));
+bool Cluster::subscribed(std::string_view key) const {
+  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
   return at != nullptr && map_->IsOwner(SlotOf(key), at.get());
 }
 
-bool Cluster::hears(std::string_view key) const {
-  const ClusterNodePtr at = HeardAt(SlotOf(key));
+bool Cluster::subscribed_now(std::string_view key) const {
+  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
   return at != nullptr && map_->IsOwner(SlotOf(key), at.get()) && at->server->live();
 }
 
-absl::Status Cluster::Listen(std::string_view key, base::Instant deadline,
-                             const std::stop_token& stop) {
-  return ListenTo(SlotOf(key), deadline, stop);
+absl::Status Cluster::Subscribe(std::string_view key, base::Instant deadline,
+                                const std::stop_token& stop) {
+  return SubscribeTo(SlotOf(key), deadline, stop);
 }
 
-absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
-  const ClusterNodePtr before = HeardAt(slot);
+absl::Status Cluster::SubscribeTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
+  const ClusterNodePtr before = SubscribedAt(slot);
   {
     const base::MutexLock lock(mu_);
     wanted_.set(slot);
   }
-  absl::Status subscribed = Subscribe(slot, deadline, stop);
+  absl::Status subscribed = SubscribeOnce(slot, deadline, stop);
   bool moved = false;
   {
     const base::MutexLock lock(mu_);
     // Goes on in the background, unless it is refused for good.
     if (absl::IsUnavailable(subscribed)) silent_.set(slot);
     if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) wanted_.reset(slot);
-    moved = subscribed.ok() && before != nullptr && before != heard_at_[slot];
+    moved = subscribed.ok() && before != nullptr && before != subscribed_at_[slot];
     if (moved) concerned_.set(slot);
   }
   // What was published meanwhile is lost: all waiters must ask.
@@ -549,7 +550,8 @@ absl::Status Cluster::ListenTo(Slot slot, base::Instant deadline, const std::sto
   return subscribed;
 }
 
-absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop) {
+absl::Status Cluster::SubscribeOnce(Slot slot, base::Instant deadline,
+                                    const std::stop_token& stop) {
   const std::string channel = own_.channel(TagOf(slot) + ":");
   base::Backoff backoff(kFirstPause, kLongestPause);
   for (int redirects = 0;;) {
@@ -564,11 +566,11 @@ absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::st
     if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
       before->server->Forget(channel);
     }
-    absl::Status subscribed = node.server->ListenTo(channel, deadline, stop);
+    absl::Status subscribed = node.server->SubscribeTo(channel, deadline, stop);
     if (subscribed.ok()) {
       {
         const base::MutexLock lock(mu_);
-        heard_at_[slot] = *owner;
+        subscribed_at_[slot] = *owner;
       }
       if (map_->IsOwner(slot, &node)) return subscribed;
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
@@ -589,7 +591,7 @@ absl::Status Cluster::Subscribe(Slot slot, base::Instant deadline, const std::st
 }
 
 uint32_t Cluster::Await(std::string_view key, base::Parker& parker, base::Instant deadline) {
-  const ClusterNodePtr at = HeardAt(SlotOf(key));
+  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
   return at == nullptr ? parker.ParkUntil(deadline) : at->server->Await(key, parker, deadline);
 }
 
@@ -599,7 +601,8 @@ void Cluster::Attend(std::string_view key, bool begins) try {
   {
     const base::MutexLock lock(mu_);
     if (begins) {
-      if (const auto found = heard_at_.find(slot); found != heard_at_.end()) at = found->second;
+      if (const auto found = subscribed_at_.find(slot); found != subscribed_at_.end())
+        at = found->second;
       attended_.emplace(slot, at);
     } else if (const auto found = attended_.find(slot); found != attended_.end()) {
       at = found->second;
@@ -611,25 +614,25 @@ void Cluster::Attend(std::string_view key, bool begins) try {
 }
 
 void Cluster::Look(std::string_view key) {
-  const ClusterNodePtr at = HeardAt(SlotOf(key));
+  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
   if (at != nullptr) at->server->Look(key);
 }
 
-bool Cluster::wants_to_know(std::string_view key) const {
+bool Cluster::asks_if_subscribed(std::string_view key) const {
   const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  return owner != nullptr && owner->server->wants_to_know(key);
+  return owner != nullptr && owner->server->asks_if_subscribed(key);
 }
 
-void Cluster::NoteHearing(std::string_view key, bool hears, base::Instant asked) {
+void Cluster::NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) {
   // One that is just being subscribed anew says nothing of the connections.
   const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  if (owner != nullptr && listening(key)) owner->server->NoteHearing(key, hears, asked);
+  if (owner != nullptr && subscribed(key)) owner->server->NoteSubscribed(key, is_subscribed, asked);
 }
 
-void Cluster::Doubt(std::string_view key, base::Instant now,
-                    std::optional<base::Instant> missed_since) {
+void Cluster::CheckSubscription(std::string_view key, base::Instant now,
+                                std::optional<base::Instant> missed_since) {
   const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  if (owner != nullptr && listening(key)) owner->server->Doubt(key, now, missed_since);
+  if (owner != nullptr && subscribed(key)) owner->server->CheckSubscription(key, now, missed_since);
 }
 
 // References to forgotten nodes would keep their connections open.
@@ -639,7 +642,7 @@ void Cluster::OnView() {
     return each.second != nullptr && each.second->forgotten;
   };
   const base::MutexLock lock(mu_);
-  std::erase_if(heard_at_, forgotten);
+  std::erase_if(subscribed_at_, forgotten);
   std::erase_if(asked_at_, forgotten);
   for (auto& each : attended_) {
     if (forgotten(each)) each.second = nullptr;
@@ -659,8 +662,8 @@ void Cluster::Concern(Slot slot) {
 }
 
 void Cluster::ConcernAllOf(const SingleServer* server) {
-  if (reigns_ != nullptr) {
-    reigns_->CheckAgain(server);
+  if (quarantine_ != nullptr) {
+    quarantine_->CheckAgain(server);
     map_->Wake();
   }
   const std::vector<ClusterNodePtr> owners = map_->owners();
@@ -685,10 +688,10 @@ void Cluster::Silent(std::string_view channel) {
 
 base::Instant Cluster::DoChores() {
   Describe();
-  ListenAnew();
+  SubscribeAnew();
   // What is followed slot by slot is not all that a node has.
-  const bool begins = reigns_ != nullptr && view_whole_;
-  return begins ? reigns_->GoOn(*map_, base::Now() + kRound) : base::Instant::Infinite();
+  const bool begins = quarantine_ != nullptr && view_whole_;
+  return begins ? quarantine_->GoOn(*map_, base::Now() + kRound) : base::Instant::Infinite();
 }
 
 void Cluster::Describe() {
@@ -696,10 +699,10 @@ void Cluster::Describe() {
     const base::MutexLock lock(mu_);
     if (std::exchange(described_, true)) return;
   }
-  Call(own_.description_key, own_.description, base::Now() + kHearingPatience).IgnoreError();
+  Call(own_.description_key, own_.description, base::Now() + kSubscribePatience).IgnoreError();
 }
 
-void Cluster::ListenAnew() {
+void Cluster::SubscribeAnew() {
   std::bitset<kSlots> silent;
   size_t first = 0;
   {
@@ -708,7 +711,7 @@ void Cluster::ListenAnew() {
     first = next_silent_;
   }
   const base::Instant until = base::Now() + kRound;
-  bool heard = false;
+  bool subscribed = false;
   for (size_t i = 0, left = silent.count(); i < kSlots && left > 0; ++i) {
     const size_t each = (first + i) % kSlots;
     const auto slot = static_cast<Slot>(each);
@@ -717,13 +720,13 @@ void Cluster::ListenAnew() {
     if (stopped_ || until <= now) break;
     silent.reset(slot);
     --left;
-    const bool done = ListenTo(slot, std::min(until, now + kHearingPatience), {}).ok();
-    heard |= done;
+    const bool done = SubscribeTo(slot, std::min(until, now + kSubscribePatience), {}).ok();
+    subscribed |= done;
     const base::MutexLock lock(mu_);
     if (done) concerned_.set(slot);
     next_silent_ = (each + 1) % kSlots;
   }
-  if (heard) events_.on_reconnected();
+  if (subscribed) events_.on_reconnected();
   if (silent.none() || stopped_) return;
   {
     const base::MutexLock lock(mu_);

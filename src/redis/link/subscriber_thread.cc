@@ -1,4 +1,4 @@
-#include "src/redis/link/listening_thread.h"
+#include "src/redis/link/subscriber_thread.h"
 
 #include <algorithm>
 #include <utility>
@@ -8,7 +8,7 @@
 #include "src/base/thread.h"
 
 namespace redlatch::redis {
-ListeningThread::~ListeningThread() {
+SubscriberThread::~SubscriberThread() {
   std::thread thread;
   {
     const base::MutexLock lock(mu_);
@@ -20,7 +20,7 @@ ListeningThread::~ListeningThread() {
   base::Join(thread);
 }
 
-absl::Status ListeningThread::Add(Listener& listener) {
+absl::Status SubscriberThread::Add(Listener& listener) {
   const base::MutexLock lock(mu_);
   if (!thread_.joinable()) {
     if (!wake_.Open()) {
@@ -36,7 +36,7 @@ absl::Status ListeningThread::Add(Listener& listener) {
   return absl::OkStatus();
 }
 
-void ListeningThread::Remove(Listener& listener) {
+void SubscriberThread::Remove(Listener& listener) {
   const base::MutexLock lock(mu_);
   const auto found = std::find(listeners_.begin(), listeners_.end(), &listener);
   if (found == listeners_.end()) return;
@@ -47,7 +47,7 @@ void ListeningThread::Remove(Listener& listener) {
 }
 
 // Also those that came, or have left. False where the thread is to end.
-bool ListeningThread::Seat(std::vector<Place>& places) {
+bool SubscriberThread::Seat(std::vector<Place>& places) {
   const base::MutexLock lock(mu_);
   if (stopping_) return false;
   if (changes_seen_ == changes_) return true;
@@ -63,7 +63,7 @@ bool ListeningThread::Seat(std::vector<Place>& places) {
   return true;
 }
 
-void ListeningThread::Run() {
+void SubscriberThread::Run() {
   std::vector<Place> places;
   bool woken = false;
   while (Seat(places)) {
@@ -80,7 +80,7 @@ void ListeningThread::Run() {
 }
 
 // Whether it was woken.
-bool ListeningThread::Sleep(std::vector<Place>& places) {
+bool SubscriberThread::Sleep(std::vector<Place>& places) {
   base::Instant until = base::Instant::Infinite();
   fds_.assign(1, {.fd = wake_.fd(), .events = POLLIN, .revents = 0});
   for (Place& place : places) {

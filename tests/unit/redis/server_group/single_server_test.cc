@@ -1,4 +1,4 @@
-#include "src/redis/deployment/single_server.h"
+#include "src/redis/server_group/single_server.h"
 
 #include <cstring>
 
@@ -14,7 +14,7 @@ namespace {
 class SingleServerTest : public ::testing::Test {
  protected:
   SingleServerTest() {
-    EXPECT_TRUE(client_.Listen("key", base::Now() + absl::Seconds(10), {}).ok());
+    EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
   }
 
   std::optional<std::string> Answer(const support::FakeServer::Asked& asked) {
@@ -35,24 +35,24 @@ class SingleServerTest : public ::testing::Test {
                        /*mark=*/nullptr,
                        {.on_message = [](std::string_view) {},
                         .on_reconnected = [this] { ++reconnected_; },
-                        .on_hearing = [](bool, std::string_view) {}}};
+                        .on_subscribed = [](bool, std::string_view) {}}};
 };
 
 TEST_F(SingleServerTest, MissedMessageRenewsTheSubscription) {
-  client_.Doubt("key", base::Now(), /*missed_since=*/base::Now());
+  client_.CheckSubscription("key", base::Now(), /*missed_since=*/base::Now());
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2; }));
   EXPECT_TRUE(support::Await([this] { return reconnected_ == 1; }));
 }
 
 TEST_F(SingleServerTest, LongWaitOnlyPingsTheSubscription) {
-  client_.Doubt("key", base::Now(), /*missed_since=*/std::nullopt);
+  client_.CheckSubscription("key", base::Now(), /*missed_since=*/std::nullopt);
   EXPECT_TRUE(support::Await([this] { return pinged_ == 1; }));
   EXPECT_EQ(subscribed_, 1);
 }
 
 TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndTold) {
   hangs_up_ = true;
-  client_.Doubt("key", base::Now(), /*missed_since=*/std::nullopt);
+  client_.CheckSubscription("key", base::Now(), /*missed_since=*/std::nullopt);
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2 && reconnected_ == 1; }));
 }
 
@@ -100,11 +100,11 @@ class SentinelServerTest : public ::testing::Test {
       /*mark=*/nullptr,
       {.on_message = [](std::string_view) {},
        .on_reconnected = [] {},
-       .on_hearing = [](bool, std::string_view) {}}};
+       .on_subscribed = [](bool, std::string_view) {}}};
 };
 
 TEST_F(SentinelServerTest, SubscriptionFollowsTheCommandsToANewPrimary) {
-  EXPECT_TRUE(client_.Listen("key", base::Now() + absl::Seconds(10), {}).ok());
+  EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
   EXPECT_EQ(first_.subscribed, 1);
   primary_ = &second_;
   Call();

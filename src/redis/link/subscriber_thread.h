@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_LINK_LISTENING_THREAD_H_
-#define REDLATCH_SRC_REDIS_LINK_LISTENING_THREAD_H_
+#ifndef REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_THREAD_H_
+#define REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_THREAD_H_
 
 #include <poll.h>
 
@@ -19,7 +19,7 @@ namespace redlatch::redis {
 // for one of them, or is due, and gives that one a turn. It begins with the first of them.
 //
 // Thread-safe. In a forked child it is neither used nor destroyed.
-class ListeningThread {
+class SubscriberThread {
  public:
   class Listener {
    public:
@@ -32,10 +32,10 @@ class ListeningThread {
     ~Listener() = default;
   };
 
-  ListeningThread() = default;
-  ~ListeningThread();
-  ListeningThread(const ListeningThread&) = delete;
-  ListeningThread& operator=(const ListeningThread&) = delete;
+  SubscriberThread() = default;
+  ~SubscriberThread();
+  SubscriberThread(const SubscriberThread&) = delete;
+  SubscriberThread& operator=(const SubscriberThread&) = delete;
 
   // It gets its first turn at once.
   absl::Status Add(Listener& listener);
@@ -71,4 +71,4 @@ class ListeningThread {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_LINK_LISTENING_THREAD_H_
+#endif  // REDLATCH_SRC_REDIS_LINK_SUBSCRIBER_THREAD_H_

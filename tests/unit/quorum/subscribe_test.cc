@@ -19,7 +19,7 @@ struct Nowhere {
     const std::lock_guard lock(mu);
     return listens[key];
   }
-  absl::Status Listen(std::string_view key) {
+  absl::Status Subscribe(std::string_view key) {
     {
       const std::lock_guard lock(mu);
       ++listens[std::string(key)];
@@ -29,27 +29,27 @@ struct Nowhere {
   }
 };
 
-TEST(QuorumListen, CallsForOneChannelShareAnAttempt) {
+TEST(QuorumSubscribe, CallsForOneChannelShareAnAttempt) {
   constexpr size_t kNodes = 3;
   Nowhere nowhere;
-  const auto make = [&](size_t, const redis::Deployment::Events&) {
+  const auto make = [&](size_t, const redis::ServerGroup::Events&) {
     FakeNodeEvents events{.has_slots = true};
-    events.listen = [&](std::string_view key) { return nowhere.Listen(key); };
+    events.listen = [&](std::string_view key) { return nowhere.Subscribe(key); };
     return std::make_unique<FakeNode>(std::move(events));
   };
   Quorum quorum({.name = "redlock:nowhere", .nodes = kNodes, .make = make},
                 {.on_message = [](std::string_view) {},
                  .on_reconnected = [] {},
-                 .on_hearing = [](bool, std::string_view) {}});
+                 .on_subscribed = [](bool, std::string_view) {}});
   for (int call = 0; call < 1000; ++call) {
-    EXPECT_TRUE(absl::IsUnavailable(quorum.Listen("many", base::Now(), {})));
+    EXPECT_TRUE(absl::IsUnavailable(quorum.Subscribe("many", base::Now(), {})));
   }
-  EXPECT_TRUE(absl::IsUnavailable(quorum.Listen("last", base::Now(), {})));
+  EXPECT_TRUE(absl::IsUnavailable(quorum.Subscribe("last", base::Now(), {})));
   nowhere.hangs = false;
   EXPECT_TRUE(support::Await([&] { return nowhere.ListensTo("last") == kNodes; }));
   EXPECT_LE(nowhere.ListensTo("many"), 2 * static_cast<int>(kNodes));
   // A waiting call gets the reason as soon as all have failed.
-  const absl::Status status = quorum.Listen("many", base::Instant::Infinite(), {});
+  const absl::Status status = quorum.Subscribe("many", base::Instant::Infinite(), {});
   EXPECT_EQ(status, absl::UnavailableError("it is down"));
 }
 

@@ -1,4 +1,4 @@
-#include "src/redis/deployment/hearing.h"
+#include "src/redis/server_group/subscription_check.h"
 
 #include "src/base/clock.h"
 #include "tests/support/testing.h"
@@ -6,27 +6,27 @@
 namespace redlatch::redis {
 namespace {
 
-using Verdict = Hearing::Verdict;
+using Verdict = SubscriptionCheck::Verdict;
 
 class HearingTest : public ::testing::Test {
  protected:
   Verdict Tell(bool has_subscriber) {
     now_ = now_ + absl::Milliseconds(60);
-    return hearing_.Told(has_subscriber, now_, live_, now_);
+    return check_.Told(has_subscriber, now_, live_, now_);
   }
   void ExpectARound(Verdict end) {
     EXPECT_EQ(Tell(false), Verdict::kNothingNew);
     EXPECT_EQ(Tell(false), Verdict::kNothingNew);
     EXPECT_EQ(Tell(false), end);
   }
-  void BecomeDeaf() {
+  void BecomeUnsubscribed() {
     ExpectARound(Verdict::kMakeAnew);
     ExpectARound(Verdict::kMakeAnew);
-    ExpectARound(Verdict::kDeaf);
-    EXPECT_TRUE(hearing_.deaf());
+    ExpectARound(Verdict::kUnsubscribed);
+    EXPECT_TRUE(check_.unsubscribed());
   }
 
-  Hearing hearing_;
+  SubscriptionCheck check_;
   base::Instant live_ = base::Instant::FromNanos(1);
   base::Instant now_ = base::Instant::FromNanos(1'000'000'000);
 };
@@ -35,9 +35,9 @@ TEST_F(HearingTest, OneSubscriberEndsWhateverWas) {
   ExpectARound(Verdict::kMakeAnew);
   ExpectARound(Verdict::kMakeAnew);
   EXPECT_EQ(Tell(true), Verdict::kNothingNew);
-  BecomeDeaf();
-  EXPECT_EQ(Tell(true), Verdict::kHearsAgain);
-  EXPECT_FALSE(hearing_.deaf());
+  BecomeUnsubscribed();
+  EXPECT_EQ(Tell(true), Verdict::kSubscribedAgain);
+  EXPECT_FALSE(check_.unsubscribed());
   EXPECT_EQ(Tell(true), Verdict::kNothingNew);
 }
 
@@ -50,12 +50,12 @@ TEST_F(HearingTest, WhatWasAskedBeforeTheSubscriptionWasLiveDoesNotCount) {
 
 TEST_F(HearingTest, ManyWaitersThatAskAtOnceCountAsOne) {
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(hearing_.Told(false, now_, live_, now_), Verdict::kNothingNew);
+    EXPECT_EQ(check_.Told(false, now_, live_, now_), Verdict::kNothingNew);
   }
 }
 
 TEST_F(HearingTest, ADeafClientMakesItsConnectionsAnewMoreAndMoreSeldom) {
-  BecomeDeaf();
+  BecomeUnsubscribed();
   const base::Instant began = now_;
   int tries = 0;
   while (now_ < began + absl::Hours(1)) {

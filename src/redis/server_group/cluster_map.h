@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
-#define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
+#ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_MAP_H_
+#define REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_MAP_H_
 
 #include <atomic>
 #include <cstdint>
@@ -19,8 +19,8 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/random.h"
-#include "src/redis/deployment/single_server.h"
 #include "src/redis/link/cluster_view.h"
+#include "src/redis/server_group/single_server.h"
 #include "src/redis/url/host_and_port.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
@@ -153,4 +153,4 @@ class ClusterMap {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_MAP_H_
+#endif  // REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_MAP_H_

@@ -1,4 +1,4 @@
-#include "src/redis/deployment/single_server.h"
+#include "src/redis/server_group/single_server.h"
 
 #include <utility>
 
@@ -12,7 +12,7 @@ namespace {
 constexpr absl::Duration kSentinelsLongestBackoff = absl::Milliseconds(400);
 
 constexpr absl::Duration kAMoment = absl::Milliseconds(200);
-constexpr absl::Duration kReignAskedEach = absl::Seconds(10);
+constexpr absl::Duration kEpochAskedEvery = absl::Seconds(10);
 
 // A client with many waiters has as many heartbeats.
 constexpr absl::Duration kPingsApart = absl::Seconds(1);
@@ -45,7 +45,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
       // The next acquisition subscribes anew, or says why it cannot.
       .on_refused =
           [this](std::string_view channel, const absl::Status&) {
-            listening_.store(false);
+            subscribed_.store(false);
             if (node_.on_silent) node_.on_silent(channel);
           },
       .sharded = url.in_cluster,
@@ -96,10 +96,10 @@ void SingleServer::Moved(std::string_view address) {
   events_.on_reconnected();
 }
 
-std::string SingleServer::reign(std::string_view) {
+std::string SingleServer::primary_epoch(std::string_view) {
   const base::Instant now = base::Now();
-  if (reign_due_.load(std::memory_order_relaxed) <= now.nanos()) {
-    reign_due_.store((now + kReignAskedEach).nanos(), std::memory_order_relaxed);
+  if (epoch_due_.load(std::memory_order_relaxed) <= now.nanos()) {
+    epoch_due_.store((now + kEpochAskedEvery).nanos(), std::memory_order_relaxed);
     return {};
   }
   return commands_->server_info().replication_id;
@@ -151,34 +151,34 @@ bool SingleServer::MayPost(std::string_view, const LuaScript& script) {
   return true;
 }
 
-absl::Status SingleServer::Post(const ScriptCall& call, Exchange& exchange) {
+absl::Status SingleServer::Post(const ScriptCall& call, InFlight& in_flight) {
   const Command commands[] = {Command{"PING"}, EncodeCall(call, call.by_text)};
-  return commands_->Post(absl::MakeConstSpan(commands).last(exchange.results.size()), exchange);
+  return commands_->Post(absl::MakeConstSpan(commands).last(in_flight.results.size()), in_flight);
 }
 
-bool SingleServer::BeginRun(const ScriptCall& call, Exchange& exchange) {
+bool SingleServer::BeginRun(const ScriptCall& call, InFlight& in_flight) {
   const Command command = EncodeCall(call, call.by_text);
-  return commands_->Begin(absl::MakeConstSpan(&command, 1), exchange).ok();
+  return commands_->Begin(absl::MakeConstSpan(&command, 1), in_flight).ok();
 }
 
-absl::Status SingleServer::ListenTo(std::string_view channel, base::Instant deadline,
-                                    const std::stop_token& stop) {
+absl::Status SingleServer::SubscribeTo(std::string_view channel, base::Instant deadline,
+                                       const std::stop_token& stop) {
   absl::Status subscribed = messages_->Subscribe(channel, deadline, stop);
   if (subscribed.ok()) {
-    listening_.store(true, std::memory_order_release);
+    subscribed_.store(true, std::memory_order_release);
     Align();
   }
   return subscribed;
 }
 
-void SingleServer::Doubt(std::string_view, base::Instant now,
-                         std::optional<base::Instant> missed_since) {
+void SingleServer::CheckSubscription(std::string_view, base::Instant now,
+                                     std::optional<base::Instant> missed_since) {
   // A message that was missed while there was no subscription says nothing of the present one.
   const std::optional<Peer> peer = missed_since ? messages_->peer() : std::nullopt;
   const bool anew = peer && peer->since <= *missed_since;
   {
-    const base::MutexLock lock(hearing_mu_);
-    if (!anew || hearing_.deaf()) {
+    const base::MutexLock lock(check_mu_);
+    if (!anew || check_.unsubscribed()) {
       if (now < pinged_ + kPingsApart) return;
       pinged_ = now;
       return messages_->Ping();
@@ -187,29 +187,29 @@ void SingleServer::Doubt(std::string_view, base::Instant now,
   messages_->MakeAnew();
 }
 
-void SingleServer::NoteHearing(std::string_view, bool hears, base::Instant asked) {
+void SingleServer::NoteSubscribed(std::string_view, bool is_subscribed, base::Instant asked) {
   const std::optional<Peer> peer = messages_->peer();
   const base::Instant live = peer ? peer->since : base::Instant::Infinite();
-  Hearing::Verdict verdict;
+  SubscriptionCheck::Verdict verdict;
   {
-    const base::MutexLock lock(hearing_mu_);
-    verdict = hearing_.Told(hears, asked, live, base::Now());
+    const base::MutexLock lock(check_mu_);
+    verdict = check_.Told(is_subscribed, asked, live, base::Now());
   }
-  if (hears) ask_.store(false, std::memory_order_relaxed);
+  if (is_subscribed) ask_.store(false, std::memory_order_relaxed);
   switch (verdict) {
-    case Hearing::Verdict::kNothingNew:
+    case SubscriptionCheck::Verdict::kNothingNew:
       return;
-    case Hearing::Verdict::kMakeAnew:
+    case SubscriptionCheck::Verdict::kMakeAnew:
       commands_->MakeAnew(kTwoServers);
       return messages_->MakeAnew();
-    case Hearing::Verdict::kDeaf:
-      return events_.on_hearing(false, kTwoServers);
-    case Hearing::Verdict::kHearsAgain:
-      return events_.on_hearing(true, {});
+    case SubscriptionCheck::Verdict::kUnsubscribed:
+      return events_.on_subscribed(false, kTwoServers);
+    case SubscriptionCheck::Verdict::kSubscribedAgain:
+      return events_.on_subscribed(true, {});
   }
 }
 
-Deployment::Realigned SingleServer::Realign() {
+ServerGroup::Realigned SingleServer::Realign() {
   ask_.store(true, std::memory_order_relaxed);
   Align();
   return {};
@@ -227,7 +227,7 @@ void SingleServer::Align() {
   }
 }
 
-Deployment::Stats SingleServer::stats() const {
+ServerGroup::Stats SingleServer::stats() const {
   const SharedConnection::Stats stats = commands_->stats();
   return {.connects = stats.connects, .breaks = stats.breaks, .late = stats.late};
 }

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
-#define REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
+#ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_H_
+#define REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_H_
 
 #include <atomic>
 #include <bitset>
@@ -16,11 +16,11 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
-#include "src/redis/deployment/cluster_map.h"
-#include "src/redis/deployment/cluster_reigns.h"
-#include "src/redis/deployment/deployment.h"
-#include "src/redis/deployment/sharded_scripts.h"
-#include "src/redis/deployment/single_server.h"
+#include "src/redis/server_group/cluster_map.h"
+#include "src/redis/server_group/cluster_quarantine.h"
+#include "src/redis/server_group/server_group.h"
+#include "src/redis/server_group/sharded_scripts.h"
+#include "src/redis/server_group/single_server.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/slot.h"
 
@@ -28,7 +28,7 @@ namespace redlatch::redis {
 
 // Redis Cluster: each key at the primary that serves its slot, over two connections each, made when
 // they are first needed. Messages come on one channel a slot, which lies in that slot, so that the
-// node which runs a script knows whether anybody listens.
+// node which runs a script knows whether anybody is subscribed.
 //
 //   a node answers, or              follows
 //   MOVED                           that slot's owner is known anew, and asked
@@ -38,7 +38,7 @@ namespace redlatch::redis {
 //   sunsubscribe                    subscribed at the new owner; whoever waits looks again
 //
 // All within the caller's deadline, and nothing is sent twice that may have been executed.
-class Cluster final : public Deployment {
+class Cluster final : public ServerGroup {
  public:
   // What this client says of its own.
   struct Own {
@@ -48,7 +48,7 @@ class Cluster final : public Deployment {
     std::string description_key;
     Command description;
     AckedConnection::Mark mark;
-    ClusterReigns::Options reigns;  // of one that counts a quarantine
+    ClusterQuarantine::Options quarantine;  // of one that counts a quarantine
   };
   Cluster(const Url& url, Own own, Events events);
   ~Cluster() override;
@@ -59,7 +59,7 @@ class Cluster final : public Deployment {
 
   std::string server(std::string_view key) const override;
   // Nobody knows whose connection it will go over: the server that runs the script is asked.
-  std::string reign(std::string_view) override { return {}; }
+  std::string primary_epoch(std::string_view) override { return {}; }
   std::string run_id(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
@@ -78,23 +78,23 @@ class Cluster final : public Deployment {
   absl::Status Send(std::string_view key, const Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
   bool MayPost(std::string_view key, const LuaScript& script) override;
-  absl::Status Post(const ScriptCall& call, Exchange& exchange) override;
-  bool BeginRun(const ScriptCall& call, Exchange& exchange) override;
+  absl::Status Post(const ScriptCall& call, InFlight& in_flight) override;
+  bool BeginRun(const ScriptCall& call, InFlight& in_flight) override;
   bool DrainAll(base::Instant until) override;
   Transport::Polled BeginPoll(std::string_view key) override;
   void BeginPollAll(std::vector<Transport::Polled>& polled) override;
   std::string slot_tag(std::string_view key) const override;
-  bool listening(std::string_view key) const override;
-  bool hears(std::string_view key) const override;
+  bool subscribed(std::string_view key) const override;
+  bool subscribed_now(std::string_view key) const override;
   void Attend(std::string_view key, bool begins) override;
   void Look(std::string_view key) override;
-  absl::Status Listen(std::string_view key, base::Instant deadline,
-                      const std::stop_token& stop) override;
+  absl::Status Subscribe(std::string_view key, base::Instant deadline,
+                         const std::stop_token& stop) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
-  bool wants_to_know(std::string_view key) const override;
-  void NoteHearing(std::string_view key, bool hears, base::Instant asked) override;
-  void Doubt(std::string_view key, base::Instant now,
-             std::optional<base::Instant> missed_since) override;
+  bool asks_if_subscribed(std::string_view key) const override;
+  void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;
+  void CheckSubscription(std::string_view key, base::Instant now,
+                         std::optional<base::Instant> missed_since) override;
   Realigned Realign() override;
   Stats stats() const override;
   void Stop() override;
@@ -112,45 +112,45 @@ class Cluster final : public Deployment {
   // to an unknown node. It was not executed.
   absl::Status StillMoves(const absl::Status& redirected, bool known = true) const;
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
-  absl::Status ListenTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
-  absl::Status Subscribe(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  absl::Status SubscribeTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  absl::Status SubscribeOnce(Slot slot, base::Instant deadline, const std::stop_token& stop);
   void Concern(Slot slot);
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);
   void OnView();
   // The node at which the slot's channel is subscribed; null: none.
-  ClusterNodePtr HeardAt(Slot slot) const;
+  ClusterNodePtr SubscribedAt(Slot slot) const;
   // By the map's thread.
   base::Instant DoChores();
   void Describe();
-  void ListenAnew();
+  void SubscribeAnew();
 
   const Url url_;
   const std::string name_;
   const Own own_;
   const Events events_;
   const base::ForkGuard fork_guard_;
-  const std::shared_ptr<ListeningThread> listening_thread_ = std::make_shared<ListeningThread>();
+  const std::shared_ptr<SubscriberThread> subscriber_thread_ = std::make_shared<SubscriberThread>();
   ShardedScripts scripts_;
   std::atomic<bool> stopped_{false};
   std::atomic<bool> view_whole_{false};  // of the map, as a node has told it
 
   mutable base::Mutex mu_;
   // Where the slot's channel is subscribed, if it is, and where that was asked for last.
-  std::unordered_map<Slot, ClusterNodePtr> heard_at_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<Slot, ClusterNodePtr> subscribed_at_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
   // Where messages of a slot are attended to; the node that has it now may be another.
   std::multimap<Slot, ClusterNodePtr> attended_ ABSL_GUARDED_BY(mu_);
   std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
   bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
-  std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // somebody has listened
+  std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // Subscribe() was called
   std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
   size_t next_silent_ ABSL_GUARDED_BY(mu_) = 0;         // where the next round begins
   bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
-  std::unique_ptr<ClusterReigns> reigns_;               // null: there is no quarantine
+  std::unique_ptr<ClusterQuarantine> quarantine_;       // null: there is no quarantine
   std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object
 };
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_DEPLOYMENT_CLUSTER_H_
+#endif  // REDLATCH_SRC_REDIS_SERVER_GROUP_CLUSTER_H_
