@@ -44,7 +44,7 @@ constexpr absl::Duration kTelling = absl::Milliseconds(500);
 internal::LockType PlanOfLatches() {
   return {.scripts = {.acquire = lua::kLatchAcquire, .cancel = lua::kLatchCancel},
           .traits = {.kind = kinds::kLatch},
-          .sharing = internal::kLatch,
+          .use = internal::GrantUse::kLatch,
           .noun = "latch",
           .busy = "it has not opened",
           .keys = internal::KeyNames(kinds::kLatch, {std::string(kinds::kCountedSuffix)})};

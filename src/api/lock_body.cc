@@ -39,7 +39,7 @@ auto RedisLockBase::LockBody::Attach(const RedisLockBase& lock)
     if (const LockScripts scripts = lock.SharedScripts(); !scripts.acquire.body.empty()) {
       internal::LockType shared{.scripts = scripts,
                                 .traits = type->traits,
-                                .sharing = internal::kReaders,
+                                .use = internal::GrantUse::kShared,
                                 .keys = type->keys};
       access->readers = core_->readers().Of(name_, [&] {
         return std::make_shared<internal::ReaderGroups>(core_, name_, std::move(shared));

@@ -30,7 +30,7 @@ internal::LockType PlanOfSemaphores() {
                       .inspect = lua::kSemaphoreInspect,
                       .force_release = lua::kSemaphoreForceRelease},
           .traits = {.kind = kinds::kSemaphore},
-          .sharing = internal::kPermits,
+          .use = internal::GrantUse::kPermit,
           .noun = "semaphore",
           .busy = "too few of its permits are free, or others came first",
           .keys = internal::KeyNames(kinds::kSemaphore, {std::string(kinds::kPermitsSuffix)}),

@@ -168,7 +168,7 @@ void AckedRenewals::Finish(Job& job, Result result) {
   if (job.then) {
     job.then(std::move(result));
   } else {
-    core_.Feed(*job.entry, [&](Bidder& state, Effects& effects) {
+    core_.Feed(*job.entry, [&](LockState& state, Effects& effects) {
       state.OnResult(job.request, result, base::Now(), effects);
     });
   }

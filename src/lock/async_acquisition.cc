@@ -110,7 +110,7 @@ bool AsyncAcquisition::Listen() {
   }
   {
     const base::MutexLock lock(entry_->mu);
-    if (operation_->GoOnUnsubscribed(std::move(unsubscribed), listens_since_, *entry_->state))
+    if (operation_->GoOnUnsubscribed(std::move(unsubscribed), listens_since_, entry_->state))
       return true;
   }
   Decided();
@@ -119,7 +119,7 @@ bool AsyncAcquisition::Listen() {
 
 void AsyncAcquisition::Resume(const Result* result, bool woken, base::Instant now) {
   std::optional<AcquireOperation::Next> resumed;
-  core_.Feed(*entry_, [&](Bidder& state, Effects& effects) {
+  core_.Feed(*entry_, [&](LockState& state, Effects& effects) {
     // A call of the waker that is on its way must find the task here.
     if (!woken && operation_->waiter().wake_pending) return;
     if (want_.terms.cacheable && core_.server_group().subscribed_now(entry_->keys.main()))
@@ -241,7 +241,7 @@ void AsyncAcquisition::Finish(absl::StatusOr<HoldRef> held) {
   absl::StatusOr<OwnedHold> result;
   if (!held.ok()) {
     result = held.status();
-  } else if (!entry_->type->sharing.holds) {
+  } else if (!entry_->type->holds()) {
     result = OwnedHold();
   } else {
     absl::Status refused = absl::CancelledError("its client is gone");
@@ -261,7 +261,7 @@ void AsyncAcquisition::Finish(absl::StatusOr<HoldRef> held) {
       result = About(core_, *entry_, refused);
     }
   }
-  if (entry_->type->sharing.holds && core_.observed()) {
+  if (entry_->type->holds() && core_.observed()) {
     core_.TellAcquiredLater(*entry_, result.ok() ? result->held.token : FencingToken(),
                             now - began_, result.status());
   }

@@ -54,8 +54,8 @@ bool AsyncRelease::IsElsewhere(base::Instant now) {
   {
     const base::MutexLock lock(entry_.mu);
     if (released_.kind == Released::Kind::kUnderWay) {
-      released_ = entry_.lock().Outcome(released_.hold);
-      request = entry_.lock().NextRequestOf(released_.hold, now);
+      released_ = entry_.state.Outcome(released_.hold);
+      request = entry_.state.NextRequestOf(released_.hold, now);
     }
   }
   const bool elsewhere = !request && released_.kind == Released::Kind::kUnderWay && now < deadline_;

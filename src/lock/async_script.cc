@@ -69,7 +69,7 @@ base::Instant AsyncScript::due() const {
 
 bool AsyncScript::Wanted() {
   const base::MutexLock lock(entry_.mu);
-  return entry_.state->IsWanted(request_);
+  return entry_.state.IsWanted(request_);
 }
 
 Result AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {

@@ -90,7 +90,7 @@ bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   base::Instant request_at;
   {
     const base::MutexLock lock(entry_.mu);
-    LockState& state = entry_.lock();
+    LockState& state = entry_.state;
     if (kept && state.TakeCachedNow(thread, options, now)) return true;
     if (!reentrant || !state.Reenter(thread, Face::kStd, /*manual=*/false, now)) return false;
     request_at = state.next_request_at();
@@ -109,10 +109,9 @@ bool LockHandle::LeaveCachedNow() {
   {
     const base::Instant now = base::Now();
     const base::MutexLock lock(entry_.mu);
-    if (!entry_.state->recallable_noted ||
-        !entry_.lock().LeaveCachedNow(ThreadNumber(), now, ended))
+    if (!entry_.state.recallable_noted || !entry_.state.LeaveCachedNow(ThreadNumber(), now, ended))
       return false;
-    request_at = entry_.state->next_request_at();
+    request_at = entry_.state.next_request_at();
   }
   core_->SeeTo(entry_, request_at);
   return true;
@@ -139,10 +138,10 @@ void LockHandle::CopyTriesFrom(const LockHandle& other) {
   uint32_t tried_s = 0;
   {
     const base::MutexLock lock(other.entry_.mu);
-    tried_s = other.entry_.state->tried_s;
+    tried_s = other.entry_.state.tried_s;
   }
   const base::MutexLock lock(entry_.mu);
-  entry_.state->tried_s = tried_s;
+  entry_.state.tried_s = tried_s;
 }
 
 // What goes back because another client waits for it is sent by the thread that hears of it.
@@ -153,7 +152,7 @@ void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
   std::optional<Request> release;
   int tries = 0;
   do {
-    Feed(entry, [&](Bidder& state, Effects&) {
+    Feed(entry, [&](LockState& state, Effects&) {
       if (posts) release = state.NextRelease(base::Now());
     });
   } while (entry.recalled == grant && ++tries < 2);  // still there: it had no memory for it
@@ -173,7 +172,7 @@ void ClientCore::GiveBackAtExit() {
 void ClientCore::Unsubscribed() {
   inside_->machines.VisitAll([this](Entry& entry) {
     if (!entry.type->traits.keeps) return;
-    Feed(entry, [](Bidder& state, Effects&) { state.OnUnsubscribed(base::Now()); });
+    Feed(entry, [](LockState& state, Effects&) { state.OnUnsubscribed(base::Now()); });
   });
 }
 
@@ -188,7 +187,7 @@ void ClientCore::GiveBackSurplus() {
   std::vector<std::pair<base::Instant, Entry*>> idle;
   inside_->machines.VisitAll([&](Entry& entry) {
     const base::MutexLock lock(entry.mu);
-    const base::Instant until = entry.state->cached_until();
+    const base::Instant until = entry.state.cached_until();
     if (until == base::Instant()) return;
     LockTable::Refer(entry);
     idle.emplace_back(until, &entry);
@@ -197,7 +196,8 @@ void ClientCore::GiveBackSurplus() {
   std::nth_element(idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(going), idle.end());
   for (size_t i = 0; i < idle.size(); ++i) {
     Entry& entry = *idle[i].second;
-    if (i < going) Feed(entry, [](Bidder& state, Effects&) { state.OnTooManyCached(base::Now()); });
+    if (i < going)
+      Feed(entry, [](LockState& state, Effects&) { state.OnTooManyCached(base::Now()); });
     inside_->machines.Unrefer(entry);
   }
 }

@@ -31,7 +31,7 @@ namespace redlatch::internal {
 ClientCore::Inside::Inside(ClientCore& owner)
     : core(owner),
       machines(
-          {.tells = owner.observed(),
+          {.tells_token = owner.observed(),
            .unreachable_after = owner.options_.unreachable_after,
            .numbers = &owner.numbers_},
           static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
@@ -139,7 +139,7 @@ Subject ClientCore::SubjectOf(const Entry& entry) const {
 
 Subject ClientCore::SubjectOf(const KeySet& keys, const LockType& type,
                               std::string_view owner) const {
-  const bool own = owner.empty() || type.sharing.counts || !type.others.empty();
+  const bool own = owner.empty() || type.use == GrantUse::kPermit || !type.others.empty();
   return {.identity = identity_,
           .keys = keys,
           .type = type,
@@ -171,7 +171,7 @@ Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
     EncodedRequest encoded(SubjectOf(entry), request);
     const auto wanted = [&] {
       const base::MutexLock lock(entry.mu);
-      return entry.state->IsWanted(request);
+      return entry.state.IsWanted(request);
     };
     const absl::StatusOr<redis::Reply> reply = server_group_->Run(encoded.call(), deadline, wanted);
     return Hear(entry, request, reply);
@@ -244,8 +244,8 @@ void ClientCore::OnMessage(std::string_view text) {
   if (message->kind == Kind::kWanted || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
   } else {
-    news.claim = std::min(news.claim, round_trips_.Claim());
-    Feed(*its, [&](Bidder& state, Effects& effects) {
+    news.lease = std::min(news.lease, round_trips_.Claim());
+    Feed(*its, [&](LockState& state, Effects& effects) {
       if (message->kind == Kind::kGrant) return state.OnGrant(news, base::Now(), effects);
       if (message->kind == Kind::kAskAgain) return state.OnAskAgain(news.grant, effects);
       state.OnForced(news.grant, base::Now());
@@ -262,12 +262,12 @@ void ClientCore::StopAll(std::string_view name, const void* object) {
   key.append(name);
   machines().Visit(key.view(), [&](Entry& entry) {
     Feed(entry,
-         [&](Bidder& state, Effects& effects) { state.StopAll(object, base::Now(), effects); });
+         [&](LockState& state, Effects& effects) { state.StopAll(object, base::Now(), effects); });
   });
 }
 
 void ClientCore::Expire(Entry& entry) {
-  Feed(entry, [](Bidder& state, Effects& effects) { state.Expire(base::Now(), effects); });
+  Feed(entry, [](LockState& state, Effects& effects) { state.Expire(base::Now(), effects); });
   inside_->machines.Unrefer(entry);
 }
 
@@ -454,7 +454,7 @@ void ClientCore::Reconnected() {
   }
   inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
     if (concerned && !concerned(entry.keys.main())) return;
-    Feed(entry, [](Bidder& state, Effects&) { state.OnReconnected(base::Now()); });
+    Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
   counts_.RepeatAll(concerned);
   releases_.RepeatAll(concerned);

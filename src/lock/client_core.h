@@ -127,9 +127,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void TellAcquiredLater(const Entry& entry, FencingToken token, absl::Duration waited,
                          const absl::Status& status);
 
-  // Gives the entry's machine, a Bidder& or a LockMachine&, an event, as a function of machine and
-  // effects, and sees to what follows of it. All of it or nothing: where memory is lacking here,
-  // the process ends.
+  // Gives the entry's machine, a LockState& or a LockMachine&, an event, as a function of machine
+  // and effects, and sees to what follows of it. All of it or nothing: where memory is lacking
+  // here, the process ends.
   template <class Event>
   void Feed(Entry& entry, Event&& event) noexcept;
 
@@ -278,21 +278,20 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   bool recallable = false;
   {
     const base::MutexLock lock(entry.mu);
-    if (entry.recalled.load(std::memory_order_relaxed) != 0 && entry.state->MakeRoom()) {
+    if (entry.recalled.load(std::memory_order_relaxed) != 0 && entry.state.MakeRoom()) {
       const GrantId recalled = entry.recalled.exchange(0);
-      entry.state->OnRecall(recalled, base::Now(), entry.tried.exchange(false));
+      entry.state.OnRecall(recalled, base::Now(), entry.tried.exchange(false));
     }
-    if constexpr (std::is_invocable_v<Event&, Bidder&, Effects&>) {
-      event(*entry.state, effects);
+    if constexpr (std::is_invocable_v<Event&, LockState&, Effects&>) {
+      event(entry.state, effects);
     } else {
-      event(entry.lock(), effects);
+      event(entry.state, effects);
     }
-    request_at = entry.state->next_request_at();
-    expiry_at = entry.state->next_expiry();
-    entry.grant.store(entry.state->grant_id(), std::memory_order_relaxed);
-    turns_attention = entry.state->recallable() != entry.state->recallable_noted;
-    if (turns_attention)
-      recallable = entry.state->recallable_noted = !entry.state->recallable_noted;
+    request_at = entry.state.next_request_at();
+    expiry_at = entry.state.next_expiry();
+    entry.grant.store(entry.state.grant_id(), std::memory_order_relaxed);
+    turns_attention = entry.state.recallable() != entry.state.recallable_noted;
+    if (turns_attention) recallable = entry.state.recallable_noted = !entry.state.recallable_noted;
   }
   if (turns_attention) ListenForRecalls(entry, recallable);
   if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||

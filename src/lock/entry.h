@@ -12,8 +12,6 @@
 #include "redlatch/stats.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_type.h"
-#include "src/lock/state/bidder.h"
-#include "src/lock/state/latch_state.h"
 #include "src/lock/state/lock_state.h"
 #include "src/lock/timer_heap.h"
 
@@ -24,12 +22,12 @@ namespace redlatch::internal {
 // for it, as for another client.
 struct Entry {
   Entry(KeySet key_set, std::string holder, std::shared_ptr<const LockType> lock_type,
-        const Bidder::Config& config, LockStats* counted_in)
+        const LockState::Config& config, LockStats* counted_in)
       : keys(std::move(key_set)),
         owner(std::move(holder)),
         type(std::move(lock_type)),
         account(counted_in),
-        state(Make(*type, config)) {}
+        state(config) {}
 
   const KeySet keys;
   const std::string owner;  // empty: the client's threads; of several names: Plan::OthersId()
@@ -40,12 +38,7 @@ struct Entry {
   LockStats* const account;
 
   base::Mutex mu;
-  const std::unique_ptr<Bidder> state ABSL_PT_GUARDED_BY(mu);
-  // The same, of what can be held: of all but a latch.
-  LockState& lock() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
-    assert(type->sharing.holds);
-    return static_cast<LockState&>(*state);
-  }
+  LockState state ABSL_GUARDED_BY(mu);
 
   // The grant that the machine bids for, or has; 0: none. Who has a message about it finds its
   // entry by this.
@@ -62,12 +55,6 @@ struct Entry {
 
   Timer request_timer{*this};  // the renewer's
   Timer expiry_timer{*this};   // the notifier's
-
- private:
-  static std::unique_ptr<Bidder> Make(const LockType& type, const Bidder::Config& config) {
-    if (type.sharing.holds) return std::make_unique<LockState>(config);
-    return std::make_unique<LatchState>(config);
-  }
 };
 
 }  // namespace redlatch::internal

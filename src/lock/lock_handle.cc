@@ -33,7 +33,7 @@ constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 absl::Status LockHandle::CheckLease(absl::Duration lease) const {
   // A latch, which holds nothing, has no quarantine.
   const absl::Duration longest =
-      entry_.type->sharing.holds ? core_->longest_lease() : absl::InfiniteDuration();
+      entry_.type->holds() ? core_->longest_lease() : absl::InfiniteDuration();
   if (kShortestLease <= lease && lease <= std::min(longest, kLongestLease)) return absl::OkStatus();
   if (kShortestLease <= lease && lease <= kLongestLease && core_->is_quorum()) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -128,8 +128,8 @@ std::optional<HoldRef> LockHandle::Reenter(Face face, bool manual) {
   base::Instant request_at;
   {
     const base::MutexLock lock(entry_.mu);
-    held = entry_.lock().Reenter(ThreadNumber(), face, manual, now);
-    request_at = entry_.state->next_request_at();
+    held = entry_.state.Reenter(ThreadNumber(), face, manual, now);
+    request_at = entry_.state.next_request_at();
   }
   if (held) core_->SeeTo(entry_, request_at);
   return held;
@@ -169,7 +169,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
 void LockHandle::Misuse(std::string_view what) {
   {
     const base::MutexLock lock(entry_.mu);
-    entry_.lock().OnMisuse();
+    entry_.state.OnMisuse();
   }
   core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.name(), what); });
 }
@@ -178,7 +178,7 @@ HoldRef LockHandle::Pin() {
   HoldRef held;
   {
     const base::MutexLock lock(entry_.mu);
-    held = entry_.lock().Pin(ThreadNumber());
+    held = entry_.state.Pin(ThreadNumber());
   }
   while (held.not_before != base::Instant() && base::Now() < held.not_before) {
   }
@@ -207,9 +207,9 @@ HoldRef LockHandle::Current() const {
   {
     const base::Instant now = base::Now();
     const base::MutexLock lock(entry_.mu);
-    drawn = entry_.lock().Draw(ThreadNumber(), now);
-    held = entry_.lock().OfThread(ThreadNumber());
-    held.view = entry_.lock().ViewOf(ThreadNumber());
+    drawn = entry_.state.Draw(ThreadNumber(), now);
+    held = entry_.state.OfThread(ThreadNumber());
+    held.view = entry_.state.ViewOf(ThreadNumber());
   }
   while (drawn && base::Now() < drawn->not_before) {
   }
@@ -219,18 +219,18 @@ HoldRef LockHandle::Current() const {
 HoldRef LockHandle::OfThisThread() const {
   if (core_->in_forked_child()) return {};
   const base::MutexLock lock(entry_.mu);
-  return entry_.lock().OfThread(ThreadNumber());
+  return entry_.state.OfThread(ThreadNumber());
 }
 
 bool LockHandle::in_use() const {
   if (core_->in_forked_child()) return false;
   const base::MutexLock lock(entry_.mu);
-  return entry_.lock().in_use();
+  return entry_.state.in_use();
 }
 
 bool LockHandle::reusable() const {
   const base::MutexLock lock(entry_.mu);
-  return entry_.lock().reusable();
+  return entry_.state.reusable();
 }
 
 absl::StatusOr<redis::Reply> LockHandle::Run(const LuaScript& script,
@@ -256,7 +256,7 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
 }
 
 void LockHandle::GoOn() {
-  core_->Feed(entry_, [](Bidder& state, Effects&) {
+  core_->Feed(entry_, [](LockState& state, Effects&) {
     state.CheckHandoverAfter(absl::Milliseconds(1), base::Now());
   });
 }
@@ -288,7 +288,7 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
       part.check_after = std::max(part.check_after, core_->SubjectOf(entry_).claim);
     }
     if (part.check_after > absl::ZeroDuration()) {
-      core_->Feed(entry_, [&](Bidder& state, Effects&) {
+      core_->Feed(entry_, [&](LockState& state, Effects&) {
         state.CheckHandoverAfter(part.check_after, base::Now());
       });
     }
@@ -319,7 +319,7 @@ absl::StatusOr<HoldRef> LockHandle::Acquire(const Want& want, Silence* met) {
     GiveBackCached(core_->ReleaseBy());
     result = About(bad);
   }
-  if (entry_.type->sharing.holds && core_->observed()) {
+  if (entry_.type->holds() && core_->observed()) {
     const absl::Duration waited = base::Now() - began;
     core_->Tell([&](Observer& observer) {
       if (result.ok()) {
@@ -418,7 +418,7 @@ bool LockHandle::Listen(AcquireOperation& operation, const Want& want) {
       server_group.Subscribe(key, now + operation.ListenPatience(now), want.stop);
   if (unsubscribed.ok()) return true;
   const base::MutexLock lock(entry_.mu);
-  return operation.GoOnUnsubscribed(std::move(unsubscribed), now, *entry_.state);
+  return operation.GoOnUnsubscribed(std::move(unsubscribed), now, entry_.state);
 }
 
 void LockHandle::Compete(AcquireOperation& operation, ThreadWaker& waker,
@@ -436,7 +436,7 @@ void LockHandle::Compete(AcquireOperation& operation, ThreadWaker& waker,
   while (true) {
     waker.parker.Arm();
     AcquireOperation::Next next;
-    core_->Feed(entry_, [&](Bidder& state, Effects& effects) {
+    core_->Feed(entry_, [&](LockState& state, Effects& effects) {
       const AcquireOperation::Event event{.result = result ? &*result : nullptr,
                                           .stopped = want.stop.stop_requested(),
                                           .gone = want.gone != nullptr && *want.gone};
@@ -582,7 +582,7 @@ void LockHandle::Unlock() noexcept {
   if (LeaveCachedNow()) return;
   if (entry_.type->traits.reentrant) {
     const base::MutexLock lock(entry_.mu);
-    if (entry_.lock().ReleaseInner(ThreadNumber(), Face::kStd)) return;
+    if (entry_.state.ReleaseInner(ThreadNumber(), Face::kStd)) return;
   }
   const base::Instant deadline = core_->ReleaseBy();
   Ending ending = Begin(deadline, [](LockState& state, base::Instant now, Effects& effects) {
@@ -640,7 +640,7 @@ void LockHandle::EndAsync(Ending ending, Then then) {
   // overtake it.
   if (ending.request && ending.request->acquire() == nullptr) {
     const base::MutexLock lock(entry_.mu);
-    entry_.lock().Postpone(ending.released.hold);
+    entry_.state.Postpone(ending.released.hold);
     ending.request.reset();
   }
   LockTable::Refer(entry_);

@@ -18,7 +18,7 @@ absl::StatusOr<std::shared_ptr<const LockType>> LockTable::Intern(const LockType
   }
   absl::StatusOr<LockType> complete = Complete(type);
   if (!complete.ok()) return complete.status();
-  const bool guard = quarantined_ && complete->sharing.holds;
+  const bool guard = quarantined_ && complete->holds();
   auto made = std::make_shared<const LockType>(guard ? Quarantined(*std::move(complete))
                                                      : *std::move(complete));
   if (made->others.empty() && plans_.size() < kPlansKept) plans_.push_back(made);
@@ -31,7 +31,7 @@ const LockType* LockTable::Conflict(std::string_view key, const LockType& type) 
        at != entries_.end() && at->first.first == key; ++at) {
     const LockType& other = *at->second->type;
     if (other.ApartFrom(type)) continue;
-    if (other.sharing == type.sharing) return other.SameAs(type) ? nullptr : &other;
+    if (other.use == type.use) return other.SameAs(type) ? nullptr : &other;
     if (other.traits.kind != type.traits.kind) return &other;
   }
   return nullptr;
@@ -55,11 +55,11 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
   }
   auto found = entries_.find(Key(keys.main(), owner));
   if (found == entries_.end()) {
-    Bidder::Config config = config_;
+    LockState::Config config = config_;
     config.reentrant = type.traits.reentrant;
-    config.sharing = type.sharing;
+    config.use = type.use;
     config.several = !type.others.empty();
-    config.explicit_owner = !owner.empty() && type.sharing.passes_on && !config.several;
+    config.explicit_owner = !owner.empty() && type.use == GrantUse::kExclusive && !config.several;
     config.longest_heartbeat = type.traits.longest_heartbeat;
     config.counts = stats_names_ > 0;
     absl::StatusOr<std::shared_ptr<const LockType>> interned = Intern(type);
@@ -83,14 +83,14 @@ void LockTable::Unrefer(Entry& entry) {
 void LockTable::Forget(Entry& entry) {
   {
     const base::MutexLock lock(entry.mu);
-    if (!entry.state->idle()) return;
+    if (!entry.state.idle()) return;
   }
   leaving_(entry);
   if (entry.references != 0)
     return;  // a timer had just been taken: whoever did that is still to unrefer it
   if (entry.account != nullptr) {
     const base::MutexLock lock(entry.mu);
-    entry.state->AddCountsTo(*entry.account);
+    entry.state.AddCountsTo(*entry.account);
   }
   // `erase(key)` would compare with a key that lies in the entry.
   entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
@@ -189,8 +189,8 @@ std::vector<LockStats> LockTable::Stats() {
   VisitReferred(found, [&](Entry& entry) {
     LockStats& of_name = stats[places.at(entry.account)];
     const base::MutexLock lock(entry.mu);
-    entry.state->AddCountsTo(of_name);
-    entry.state->AddStateTo(of_name);
+    entry.state.AddCountsTo(of_name);
+    entry.state.AddStateTo(of_name);
   });
   return stats;
 }

@@ -27,7 +27,7 @@ class LockTable {
   // `make_room` sees to it that so many entries can have timers, and `leaving` takes one out of
   // them, under the table's mutex. Statistics are kept apart for so many names.
   // `quarantined`: locks grant nothing while there is a quarantine.
-  LockTable(Bidder::Config config, size_t stats_names, bool quarantined,
+  LockTable(LockState::Config config, size_t stats_names, bool quarantined,
             std::function<void(size_t entries)> make_room, std::function<void(Entry&)> leaving)
       : config_(config),
         stats_names_(stats_names),
@@ -70,7 +70,7 @@ class LockTable {
 
   LockStats* AccountOf(std::string_view name) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  const Bidder::Config config_;
+  const LockState::Config config_;
   const size_t stats_names_;
   const bool quarantined_;
   const std::function<void(size_t)> make_room_;

@@ -59,7 +59,7 @@ absl::Status Append(std::string_view text, std::vector<std::string_view>& includ
 }  // namespace
 
 bool LockType::SameAs(const LockType& other) const {
-  return traits.kind == other.traits.kind && sharing == other.sharing &&
+  return traits.kind == other.traits.kind && use == other.use &&
          traits.reentrant == other.traits.reentrant &&
          SameScript(told.acquire, other.scripts.acquire) &&
          SameScript(told.release, other.scripts.release) &&

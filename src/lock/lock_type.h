@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "redlatch/lua_script.h"
 #include "src/lock/key_set.h"
-#include "src/lock/state/sharing.h"
+#include "src/lock/state/lock_state.h"
 
 namespace redlatch::internal {
 
@@ -17,7 +17,8 @@ struct LockType {
   LockScripts scripts;  // assembled, each with its SHA-1
   LockScripts told;     // as the class told them
   LockTraits traits;
-  Sharing sharing = kExclusive;
+  GrantUse use = GrantUse::kExclusive;
+  bool holds() const { return use != GrantUse::kLatch; }
   std::string_view noun = "lock";  // for messages
   std::string_view busy = "someone else holds it";
   KeyNames keys;

@@ -33,7 +33,7 @@ void Outbox::Answered(InFlight& letter) {
 
 void Outbox::Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result) {
   Released released;
-  core_.Feed(entry, [&](Bidder& state, Effects& effects) {
+  core_.Feed(entry, [&](LockState& state, Effects& effects) {
     state.OnResult(script, result, base::Now(), effects);
     if (hold == 0) return;  // a bid, or the release of a cached grant
     auto& lock = static_cast<LockState&>(state);

@@ -169,7 +169,7 @@ void Renewer::Serve(const std::vector<Entry*>& due) {
   std::map<std::string, std::vector<Job>> jobs;  // by server
   for (Entry* const entry : due) {
     std::vector<Request> acked;
-    core_.Feed(*entry, [&](Bidder& state, Effects& effects) {
+    core_.Feed(*entry, [&](LockState& state, Effects& effects) {
       const base::Instant now = base::Now();
       state.Expire(now, effects);  // a hold that is over sends nothing
       while (const std::optional<Request> request = state.NextRequest(now, kTogether)) {
@@ -225,7 +225,7 @@ void Renewer::RunBatch(absl::Span<const Job> jobs) {
     const auto& [entry, request] = jobs[i];
     const Result result = ReadResult(request, replies[i]);
     core_.NoteAnswer(*entry, request, result);
-    core_.Feed(*entry, [&request = request, &result](Bidder& state, Effects& effects) {
+    core_.Feed(*entry, [&request = request, &result](LockState& state, Effects& effects) {
       state.OnResult(request, result, base::Now(), effects);
     });
   }

@@ -100,8 +100,7 @@ void EncodedRequest::PutPrimaryEpoch(const Subject& subject) {
   PutMillis(subject.quarantine);
 }
 
-void EncodedRequest::AcquireRequest(const Subject& subject, const internal::AcquireRequest& acquire,
-                                    const LatchCounts& told) {
+void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
   PutHold(subject, acquire.grant);
   const absl::Duration claim = std::min(acquire.terms.lease, subject.claim);
   PutMillis(acquire.claims ? claim : acquire.terms.lease);
@@ -113,13 +112,13 @@ void EncodedRequest::AcquireRequest(const Subject& subject, const internal::Acqu
       acquire.terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
       acquire.listen ? " 1 " : " 0 ");
   AddChannel(subject);
-  const bool counted = subject.type.sharing.counts;
+  const bool counted = subject.type.use == GrantUse::kPermit;
   const bool more = !subject.type.extra_args.empty() || acquire.terms.args != nullptr;
   if (counted || IsExplicit(subject) || more) Put(subject.owner);
   if (counted) PutNumber(acquire.terms.capacity);
-  if (told.counts > 0) {
+  if (acquire.counted.counts > 0) {
     Begin();
-    Add(told.counts, " ", told.last);
+    Add(acquire.counted.counts, " ", acquire.counted.last);
   }
   for (const std::string& arg : subject.type.extra_args) Put(arg);
   if (acquire.terms.args != nullptr) {
@@ -132,11 +131,12 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   std::visit([&](const auto& what) { Ask(subject, request, what); }, request.what);
 }
 
-void EncodedRequest::Ask(const Subject& subject, const Request& request, const ToAcquire& what) {
+void EncodedRequest::Ask(const Subject& subject, const Request& request,
+                         const AcquireRequest& what) {
   script_ = &subject.type.scripts.acquire;
   Gone(subject, request.grant);
   ExtraKeys(subject, subject.type.quarantined);
-  AcquireRequest(subject, what.acquire, what.told);
+  PutAcquire(subject, what);
   PutPrimaryEpoch(subject);
 }
 
@@ -155,7 +155,7 @@ void EncodedRequest::Ask(const Subject& subject, const Request& request,
                          const ReleaseRequest& what) {
   script_ = &subject.type.scripts.release;
   const bool plain = !what.next && !what.tombstone && what.last_used == what.last_reserved &&
-                     (subject.type.sharing.joins || !IsExplicit(subject));
+                     (subject.type.use == GrantUse::kShared || !IsExplicit(subject));
   if (!plain) {
     Gone(subject, request.grant);
     Gone(subject, what.next ? what.next->grant : request.grant);
@@ -166,7 +166,7 @@ void EncodedRequest::Ask(const Subject& subject, const Request& request,
   Begin();
   Add(what.last_used, " ", what.last_reserved, " ", what.tombstone ? Millis(request.lease) : 0);
   Put(subject.owner);
-  if (what.next) AcquireRequest(subject, *what.next);
+  if (what.next) PutAcquire(subject, *what.next);
   PutPrimaryEpoch(subject);
 }
 
@@ -259,7 +259,7 @@ bool ReadNotes(std::string_view text, Result& result) {
       if (!ReadTold(text, told)) return false;
       auto* const acquire = std::get_if<AcquireResult>(&result.what);
       auto* const queued = acquire != nullptr ? std::get_if<AcquireQueued>(acquire) : nullptr;
-      if (queued != nullptr) queued->told = told;
+      if (queued != nullptr) queued->counted = told;
     }
     result.unsubscribed |= word == "deaf";
     result.missed |= word == "missed";
@@ -268,7 +268,7 @@ bool ReadNotes(std::string_view text, Result& result) {
 }
 
 // What a script says, by what it is for; then come the notes.
-bool ReadWords(const ToAcquire&, std::string_view& text, Result& result) {
+bool ReadWords(const AcquireRequest&, std::string_view& text, Result& result) {
   return ReadBid(text, result.what.emplace<AcquireResult>());
 }
 
@@ -414,7 +414,7 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
         !TakeNumber(text, claim) || !TakeNumber(text, news.others) || news.token > kLargestToken) {
       return std::nullopt;
     }
-    news.claim = absl::Milliseconds(claim);
+    news.lease = absl::Milliseconds(claim);
   } else {
     message.kind = word == "forced"  ? Kind::kForced
                    : word == "look"  ? Kind::kAskAgain

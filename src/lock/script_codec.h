@@ -59,7 +59,7 @@ class EncodedRequest {
   redis::ScriptCall call();
 
  private:
-  void Ask(const Subject& subject, const Request& request, const ToAcquire& what);
+  void Ask(const Subject& subject, const Request& request, const AcquireRequest& what);
   void Ask(const Subject& subject, const Request& request, const RenewRequest& what);
   void Ask(const Subject& subject, const Request& request, const ReleaseRequest& what);
   void Ask(const Subject& subject, const Request& request, const CancelRequest& what);
@@ -67,8 +67,7 @@ class EncodedRequest {
   void Gone(const Subject& subject, GrantId grant);
   void ExtraKeys(const Subject& subject, bool quarantined);
   void PutPrimaryEpoch(const Subject& subject);
-  void AcquireRequest(const Subject& subject, const internal::AcquireRequest& acquire,
-                      const LatchCounts& told = {});
+  void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
   void Begin() { starts_.push_back(static_cast<uint32_t>(text_.size())); }
   // To the word that is begun.
   template <class... Pieces>

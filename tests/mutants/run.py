@@ -43,7 +43,7 @@ SHARES = {'quorum': 4}  # of the seeds: a run of a quorum takes so many times as
 ROOMS = {
     'scripts': 'Scripts of simple and reentrant locks, and what all kinds share',
     'kinds': 'Scripts of read-write locks, semaphores, latches and multi-locks',
-    'machine': 'Decisions inside a client', 'runtime': 'Threads, timers, background work, the API',
+    'state': 'Decisions inside a client', 'runtime': 'Threads, timers, background work, the API',
     'connection': 'Connections, subscriptions, finding the server', 'quorum': 'Quorum'}
 JOBS = os.environ.get('REDLATCH_JOBS', str(os.cpu_count()))
 

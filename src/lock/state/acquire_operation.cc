@@ -47,7 +47,7 @@ absl::Duration AcquireOperation::ListenPatience(base::Instant now) const {
   return std::min(kListenTimeout, (end - now) / 2);
 }
 
-bool AcquireOperation::GoOnUnsubscribed(absl::Status why, base::Instant now, Bidder& state) {
+bool AcquireOperation::GoOnUnsubscribed(absl::Status why, base::Instant now, LockState& state) {
   waiter_.failure = std::move(why);
   if (absl::IsUnavailable(waiter_.failure)) {
     waiter_.silent_since = std::min(waiter_.silent_since, now);
@@ -58,7 +58,8 @@ bool AcquireOperation::GoOnUnsubscribed(absl::Status why, base::Instant now, Bid
   return false;
 }
 
-void AcquireOperation::Ask(const Event& event, base::Instant now, Bidder& state, Effects& effects) {
+void AcquireOperation::Ask(const Event& event, base::Instant now, LockState& state,
+                           Effects& effects) {
   const bool room = state.MakeRoomForWaiter();
   if (!event.gone && room) return state.Acquire(waiter_, now, effects);
   if (!room) waiter_.failure = base::NoMemory();
@@ -66,7 +67,7 @@ void AcquireOperation::Ask(const Event& event, base::Instant now, Bidder& state,
   state.OnRefused(waiter_.state);
 }
 
-void AcquireOperation::TakeAnswer(const Result& result, base::Instant now, Bidder& state,
+void AcquireOperation::TakeAnswer(const Result& result, base::Instant now, LockState& state,
                                   Effects& effects) {
   if (result.unreachable()) {
     waiter_.silent_since = std::min(waiter_.silent_since, request_->sent);
@@ -75,7 +76,7 @@ void AcquireOperation::TakeAnswer(const Result& result, base::Instant now, Bidde
   state.OnResult(*request_, result, now, effects);
 }
 
-void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, Bidder& state,
+void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockState& state,
                                     Effects& effects) {
   const bool waited =
       deadline_ <= now && waiter_.patience != Patience::kNone && state.KnowsWhy(waiter_);
@@ -93,9 +94,9 @@ void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, Bidde
 }
 
 AcquireOperation::Next AcquireOperation::Resume(const Event& event, base::Instant now,
-                                                Bidder& state, Effects& effects) {
+                                                LockState& state, Effects& effects) {
   using State = Waiter::State;
-  Bidder::Unpark(waiter_);
+  LockState::Unpark(waiter_);
   if (!std::exchange(asked_, true)) Ask(event, now, state, effects);
   if (event.result != nullptr) TakeAnswer(*event.result, now, state, effects);
   request_.reset();
@@ -123,22 +124,22 @@ AcquireOperation::Next AcquireOperation::Resume(const Event& event, base::Instan
             .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
   }
   if (waiter_.state != State::kWaiting) return {};
-  Bidder::Park(waiter_);
+  LockState::Park(waiter_);
   return {.kind = Next::Kind::kSleep,
           .until = std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_)};
 }
 
-bool AcquireOperation::NeedsWake() { return Bidder::NeedsWake(waiter_); }
+bool AcquireOperation::NeedsWake() { return LockState::NeedsWake(waiter_); }
 
 bool AcquireOperation::Park() {
   if (waiter_.state != Waiter::State::kWaiting) return false;
-  Bidder::Park(waiter_);
+  LockState::Park(waiter_);
   return true;
 }
 
 bool AcquireOperation::Overslept() {
   const bool being_woken = waiter_.wake_pending;
-  Bidder::Unpark(waiter_);
+  LockState::Unpark(waiter_);
   return being_woken;
 }
 

@@ -10,8 +10,8 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
-#include "src/lock/state/bidder.h"
 #include "src/lock/state/effects.h"
+#include "src/lock/state/lock_state.h"
 #include "src/lock/state/request.h"
 #include "src/lock/state/waiter.h"
 
@@ -58,7 +58,7 @@ class AcquireOperation {
   // asking, which can succeed without.
   absl::Duration ListenPatience(base::Instant now) const;
   // There is no subscription, for that reason. False: the call has failed.
-  bool GoOnUnsubscribed(absl::Status why, base::Instant now, Bidder& state);
+  bool GoOnUnsubscribed(absl::Status why, base::Instant now, LockState& state);
 
   struct Event {
     const Result* result = nullptr;  // to send(), if that was run
@@ -70,7 +70,7 @@ class AcquireOperation {
     Kind kind = Kind::kDone;
     base::Instant until;
   };
-  Next Resume(const Event& event, base::Instant now, Bidder& state, Effects& effects);
+  Next Resume(const Event& event, base::Instant now, LockState& state, Effects& effects);
   const Request& request() const { return *request_; }
 
   // Something happened that Resume() is to see. False: it does not sleep, or is being woken.
@@ -84,10 +84,10 @@ class AcquireOperation {
   Waiter& waiter() { return waiter_; }
 
  private:
-  void Ask(const Event& event, base::Instant now, Bidder& state, Effects& effects);
-  void TakeAnswer(const Result& result, base::Instant now, Bidder& state, Effects& effects);
-  void GiveUpInTime(const Event& event, base::Instant now, Bidder& state, Effects& effects);
-  void BoundSilence(base::Instant sent, const Bidder& state) {
+  void Ask(const Event& event, base::Instant now, LockState& state, Effects& effects);
+  void TakeAnswer(const Result& result, base::Instant now, LockState& state, Effects& effects);
+  void GiveUpInTime(const Event& event, base::Instant now, LockState& state, Effects& effects);
+  void BoundSilence(base::Instant sent, const LockState& state) {
     gives_up_at_ = state.GivesUpAt(waiter_, sent);
   }
 

@@ -1,4 +1,3 @@
-// Inside the client: who of its threads has the lock, who waits, what a release means.
 #include "src/lock/state/lock_state.h"
 
 #include <algorithm>
@@ -12,20 +11,41 @@
 #include "src/lock/state/timing.h"
 
 namespace redlatch::internal {
+namespace {
+
+constexpr uint32_t kBlock = 4096;
+// So soon nobody has taken a lock that was handed over, and released it.
+constexpr absl::Duration kHandingOver = absl::Microseconds(50);
+// How long the answer may lie unread to a bid that will be queued: until the grant has mostly come.
+// If the bid was granted at once, others wait for so long.
+constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
+constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
+constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
+constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
+constexpr absl::Duration kBehindARelease = absl::Milliseconds(1);
+
+bool MayPass(const absl::Status& failure, bool queued) {
+  return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
+}
+
+}  // namespace
+
+// ---- Between threads: who has the lock, who waits, and what a release means.
 
 bool LockState::MakeRoomForWaiter() noexcept try {
-  if (held() && joined()) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
+  if (held() && shared()) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
   return MakeRoom();
 } catch (const std::bad_alloc&) {
   return false;
 }
 
 void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
+  if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
-  OnComing(waiter, now);
+  ExpectReturn(waiter, now);
   if (held()) {
     if (Enter(waiter, now, effects)) return;
-    if (joined()) return Join(waiter, now, effects);
+    if (shared()) return Join(waiter, now, effects);
     const LocalHold* const mine = FindOf(waiter.thread);
     if (waiter.face == Face::kStd && mine != nullptr && mine->std_depth > 0) {
       return Decide(waiter, Waiter::State::kDeadlock, effects);
@@ -40,7 +60,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (taken && waiter.patience == Patience::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
-  if (joined() && pending_ &&
+  if (shared() && pending_ &&
       (pending_->acquire.attempt > 0 || pending_->acquire.terms != waiter.terms ||
        waiter.terms.manual)) {
     // What was asked for before this waiter came does not let it in, and a manual hold is one's
@@ -119,7 +139,7 @@ bool LockState::CanPass(const Waiter& waiter, base::Instant now) const {
   const bool in_window = !grant_->others && now < grant_->asked + waiter.options->local_window;
   return (in_window || now < grant_->turn_ends || MayCache()) && !grant_->pinned &&
          waiter.terms == grant_->terms && !waiter.terms.manual && !config_.explicit_owner &&
-         config_.sharing.passes_on && HasTokens();
+         exclusive() && HasTokens();
 }
 
 LockState::Drawn LockState::NextToken() {
@@ -130,17 +150,17 @@ LockState::Drawn LockState::NextToken() {
 }
 
 void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (!config_.sharing.passes_on) {
+  if (!exclusive()) {
     waiter.token = waiter.write_token == FencingToken() ? FencingToken(grant_->first_token)
                                                         : waiter.write_token;
-  } else if (waiter.face == Face::kStatus || config_.tells || !IsCacheable(grant_->id)) {
+  } else if (waiter.face == Face::kStatus || config_.tells_token || !IsCacheable(grant_->id)) {
     const Drawn drawn = NextToken();
     waiter.token = drawn.token;
     waiter.not_before = drawn.not_before;
   }
   waiter.hold = NextHold();
   waiter.awaits_wake = false;  // it may have to wait again, where it sleeps through its hold
-  if (joined() && served_ < kOfUse) ++served_;
+  if (shared() && served_ < kOfUse) ++served_;
   if (!held()) grant_->at_risk = false;
   grant_->cached_until = base::Instant();
   LocalHold& hold = grant_->holds.emplace_back(LocalHold{
@@ -161,7 +181,7 @@ void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
 }
 
 void LockState::GiveToHead(base::Instant now, Effects& effects) {
-  while (joined() && queue_.has_several()) {
+  while (shared() && queue_.has_several()) {
     Waiter& first = *queue_.head();
     queue_.Remove(first);
     GiveTo(first, now, effects);
@@ -189,7 +209,8 @@ void LockState::Settle(uint64_t ended, FencingToken token, absl::Duration keep, 
 }
 
 void LockState::OnWoken(Waiter& waiter, base::Instant now, Effects& effects) {
-  Bidder::OnWoken(waiter, now, effects);
+  waiter.awaits_wake = false;
+  if (pending_ && pending_->ask_again) AskNow(now);
   Expire(now, effects);
   if (waiter.state != Waiter::State::kWaiting || !grant_) return;
   if (held()) {
@@ -201,20 +222,16 @@ void LockState::OnWoken(Waiter& waiter, base::Instant now, Effects& effects) {
   }
 }
 
-// The waiter that was to have it has left.
-void LockState::OnGivenUp(base::Instant now, Effects& effects) {
-  Expire(now, effects);
-  if (grant_ && !held()) return Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
-  UpdatePending(now);
-}
-
-bool LockState::KnowsWhy(const Waiter& waiter) const {
-  return (grant_ && !joined()) || Bidder::KnowsWhy(waiter);
-}
-
-base::Instant LockState::AskedAt(const Waiter& waiter) const {
-  if (!grant_) return Bidder::AskedAt(waiter);
-  return joined() ? waiter.since : base::Instant::Infinite();  // whether it may join
+// A latch has opened.
+void LockState::LetAllThrough(base::Instant now, Effects& effects) {
+  pending_.reset();
+  while (Waiter* const waiter = queue_.head()) {
+    queue_.Remove(*waiter);
+    waiter->state = Waiter::State::kGranted;
+    ++tally_.opened;
+    if (config_.counts) tally_.waited.Add(waiter->began, now);
+    if (NeedsWake(*waiter)) effects.through.push_back(waiter);
+  }
 }
 
 // ---- What threads have: how a hold is entered again, ends, and is found.
@@ -230,7 +247,7 @@ std::optional<HoldRef> LockState::Reenter(uint64_t thread, Face face, bool manua
     RenewNow(now);
   }
   base::Instant not_before;
-  if (face == Face::kStatus && hold.token == FencingToken() && config_.sharing.passes_on) {
+  if (face == Face::kStatus && hold.token == FencingToken() && exclusive()) {
     const Drawn drawn = NextToken();
     hold.token = drawn.token;
     not_before = drawn.not_before;
@@ -344,7 +361,7 @@ const LocalHold* LockState::FindOf(uint64_t thread) const {
 }
 
 bool LockState::Valid(uint64_t hold, base::Instant now) const {
-  return Find(hold) != nullptr && now < grant_->deadline;
+  return latch() || (Find(hold) != nullptr && now < grant_->deadline);
 }
 
 base::Instant LockState::Deadline(uint64_t hold) const {
@@ -406,7 +423,7 @@ constexpr uint64_t kFewTokens = 2048;
 }  // namespace
 
 // Threads that came back soon are expected to do so again.
-void LockState::OnComing(const Waiter& waiter, base::Instant now) {
+void LockState::ExpectReturn(const Waiter& waiter, base::Instant now) {
   may_cache_ = waiter.object != nullptr;
   const absl::Duration turn = waiter.options->turn;
   if (turn > absl::ZeroDuration() && taken_at_ != base::Instant()) {
@@ -420,25 +437,25 @@ void LockState::OnComing(const Waiter& waiter, base::Instant now) {
 bool LockState::MayCache() const {
   return IsCacheable(grant_->id) && subscribed_ && !grant_->others && !grant_->recalled &&
          !grant_->tried && !grant_->forced &&
-         (joined() ? serves_ || served_ >= kOfUse : !grant_->claimed);
+         (shared() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
 // No thread waits here. False: it goes back to the server. In a turn it stays only as a claim,
 // which the server soon frees if this process ends; with `keep`, the user accepts a whole lease.
 bool LockState::Cache(absl::Duration keep, base::Instant now) {
-  if (!joined()) taken_at_ = now;  // readers keep no reader out
+  if (!shared()) taken_at_ = now;  // readers keep no reader out
   Grant& grant = *grant_;
   const bool cacheable = MayCache();
   const bool brief = grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
   const bool in_turn = comes_again_ && now < grant.turn_ends && HasTokens() && brief;
   if (!may_cache_ || (!cacheable && !in_turn) || grant.deadline <= now || grant.pinned ||
       grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner ||
-      config_.sharing.counts) {
+      config_.use == GrantUse::kPermit) {
     return false;
   }
   grant.cached_until = cacheable ? now + keep : grant.turn_ends;
   grant.recallable |= cacheable;
-  const bool draws = config_.sharing.passes_on && grant.next_token > grant.first_token;
+  const bool draws = exclusive() && grant.next_token > grant.first_token;
   if (cacheable && draws && grant.last_token < grant.next_token + kFewTokens && !grant.renewing &&
       grant.failures == 0) {
     RenewNow(now);
@@ -448,12 +465,12 @@ bool LockState::Cache(absl::Duration keep, base::Instant now) {
 
 // True: there is nothing left to be asked of the server for it.
 bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) {
-  const bool joins = joined() && MayCache() && waiter.terms == grant_->terms;
+  const bool joins = shared() && MayCache() && waiter.terms == grant_->terms;
   if (joins || CanPass(waiter, now)) {
     GiveTo(waiter, now, effects);
     return true;
   }
-  if (!joined() && MayCache() && !HasTokens() && waiter.terms == grant_->terms &&
+  if (!shared() && MayCache() && !HasTokens() && waiter.terms == grant_->terms &&
       grant_->failures == 0) {
     waiter.since = now;
     queue_.Append(waiter);
@@ -476,7 +493,7 @@ void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
   }
   if (!Has(grant) || grant_->recalled) return;
   grant_->recalled = true;
-  if (joined()) {
+  if (shared()) {
     serves_ = served_ >= kOfUse;
     served_ = 0;
   } else {
@@ -500,25 +517,25 @@ void LockState::OnTooManyCached(base::Instant now) {
 
 bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
                               base::Instant now) {
-  if (!grant_ || !queue_.empty() || grant_->lost_at <= now || config_.tells) return false;
+  if (!grant_ || !queue_.empty() || grant_->lost_at <= now || config_.tells_token) return false;
   // Readers come beside others that read.
-  if (!cached() && (!joined() || !held() || FindOf(thread) != nullptr)) return false;
+  if (!cached() && (!shared() || !held() || FindOf(thread) != nullptr)) return false;
   Grant& grant = *grant_;
   const Terms& terms = grant.terms;
-  if (!MayCache() || (!joined() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
+  if (!MayCache() || (!shared() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
       terms.whole || terms.args || options->keep <= absl::ZeroDuration() ||
       options->keep > terms.lease || options->replica_acks != 0 || options->fsync) {
     return false;
   }
   if (cached()) grant.at_risk = false;
   grant.cached_until = base::Instant();
-  if (joined() && served_ < kOfUse) ++served_;
+  if (shared() && served_ < kOfUse) ++served_;
   grant.holds.emplace_back(
       LocalHold{.id = NextHold(),
                 .thread = thread,
                 .depth = 1,
                 .std_depth = 1,
-                .token = joined() ? FencingToken(grant.first_token) : FencingToken(),
+                .token = shared() ? FencingToken(grant.first_token) : FencingToken(),
                 .began = now,
                 .options = options});
   if (config_.counts) tally_.waited.Add(now, now);
@@ -530,7 +547,7 @@ bool LockState::LeaveCachedNow(uint64_t thread, base::Instant now,
   if (!held() || !queue_.empty() || grant_->lost_at <= now) return false;
   LocalHold* const mine = FindOf(thread);
   if (mine == nullptr || mine->depth != 1 || mine->std_depth != 1 || mine->view != nullptr ||
-      config_.tells || !MayCache()) {
+      config_.tells_token || !MayCache()) {
     return false;
   }
   const bool last = grant_->holds.size() == 1;
@@ -543,8 +560,8 @@ bool LockState::LeaveCachedNow(uint64_t thread, base::Instant now,
 
 std::optional<LockState::Drawn> LockState::Draw(uint64_t thread, base::Instant now) {
   LocalHold* const mine = FindOf(thread);
-  if (mine == nullptr || mine->token != FencingToken() || grant_->deadline <= now ||
-      !config_.sharing.passes_on || !HasTokens()) {
+  if (mine == nullptr || mine->token != FencingToken() || grant_->deadline <= now || !exclusive() ||
+      !HasTokens()) {
     return std::nullopt;
   }
   const Drawn drawn = NextToken();
@@ -552,25 +569,304 @@ std::optional<LockState::Drawn> LockState::Draw(uint64_t thread, base::Instant n
   return drawn;
 }
 
-// ---- The server's word that the lock is ours: by the answer to a bid, or by message.
+// ---- The pending acquire: a request for the lock that is not yet decided.
+
+void LockState::UpdatePending(base::Instant now) {
+  if (grant_) return;
+  const Waiter* const head = queue_.head();
+  if (head == nullptr) server_.Forget();
+  if (pending_ && (head == nullptr || pending_->acquire.terms != head->terms)) CancelPending(now);
+  if (pending_ && pending_->ask_again) AskNow(now);  // whoever was to do so may have left
+  if (pending_ || head == nullptr) return;
+  pending_.emplace();
+  pending_->acquire.grant = NextGrant() | (head->terms.cacheable ? kCacheable : 0);
+  pending_->acquire.terms = head->terms;
+  pending_->began = now;
+  pending_->due = now;
+}
+
+void LockState::CancelPending(base::Instant now) {
+  const PendingAcquire& pending = *pending_;
+  const bool unanswered = pending.in_flight || pending.uncertain;
+  if (unanswered || pending.queued) {
+    cleanups_.Add({
+        .request = {.what = CancelRequest{.tombstone = unanswered, .block = pending.acquire.block},
+                    .grant = pending.acquire.grant,
+                    .lease = pending.acquire.terms.lease},
+        .expires = now + LongestAbandoned(pending.acquire.terms.lease, config_.longest_heartbeat),
+        .due = now,
+    });
+  }
+  pending_.reset();
+}
+
+AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
+  PendingAcquire& pending = *pending_;
+  const Waiter& head = *queue_.head();
+  if (pending.acquire.attempt == 0) {
+    const absl::Duration none = absl::ZeroDuration();
+    const bool passes_on =
+        ((contended && head.options->local_window > none) || head.options->turn > none) &&
+        !head.terms.manual && !config_.explicit_owner && exclusive();
+    pending.acquire.block = passes_on ? kBlock : head.terms.permits;
+    // In its turn the client keeps a lock that no thread has, but as a claim, in case its process
+    // ends.
+    pending.acquire.claims = passes_on && head.options->turn > none && !head.terms.whole &&
+                             !head.terms.cacheable && !head.terms.acks.any();
+  }
+  pending.acquire.wait = false;
+  for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
+    if (waiter->patience == Patience::kNone) continue;
+    pending.acquire.wait = true;
+    break;
+  }
+  const uint32_t second = SecondOf(now);
+  pending.acquire.calls = !pending.acquire.wait && called_s_ != second;
+  if (pending.acquire.calls) called_s_ = second;
+  ++pending.acquire.attempt;
+  pending.acquire.listen = pending.acquire.attempt > 1;
+  pending.again = pending.ask_again = pending.forced = false;
+  pending.attempts.push_back({.number = pending.acquire.attempt, .sent = now});
+  pending.in_flight = true;
+  AcquireRequest acquire = pending.acquire;
+  // Whoever misses message after message comes last, and so keeps nobody waiting for its claims.
+  if (misses_) acquire.ticket = 0;
+  // What is left of a claim must become the whole lease, even of a manual hold.
+  if (pending.claimed) acquire.terms.manual = false;
+  // A server that has lost some of a latch's counts is found by this.
+  acquire.counted = latch_counts_;
+  return acquire;
+}
+
+std::optional<base::Instant> LockState::TakeMissed() {
+  if (std::exchange(missed_, 0) == 0) return std::nullopt;
+  return missed_since_;
+}
+
+void LockState::Enqueue(Waiter& waiter, base::Instant now) {
+  waiter.since = now;
+  queue_.Append(waiter);
+  UpdatePending(now);
+  // Whoever does not wait is not kept until a retry is due.
+  if (waiter.patience == Patience::kNone && pending_ && now < pending_->due) pending_->due = now;
+}
+
+void LockState::AskNow(base::Instant now) {
+  pending_->due = now;
+  pending_->again = pending_->in_flight;
+}
+
+// By the head's own thread, which is woken for it: nobody is as near.
+void LockState::OnAskAgain(GrantId grant, Effects& effects) {
+  Waiter* const head = queue_.head();
+  if (!IsPending(grant) || head == nullptr) return;
+  misses_ = false;  // it hears
+  if (grant == missed_) missed_ = 0;
+  pending_->ask_again = pending_->exposed = true;
+  pending_->again |= pending_->in_flight;
+  head->awaits_wake = true;
+  Wake(*head, effects);
+}
+
+void LockState::OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now) {
+  if (cleanups_.Has(grant)) return;
+  cleanups_.Add({.request = {.what = CancelRequest{.block = block}, .grant = grant, .lease = lease},
+                 .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
+                 .due = now});
+}
+
+Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
+  auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
+  if (release != nullptr && due.first && pending_ && pending_->acquire.attempt == 0 &&
+      exclusive() && !config_.several) {
+    release->next = NextAcquire(now, true);  // whoever released is likely to come again
+    due.request.missed_since = TakeMissed();
+  }
+  return std::move(due.request);
+}
+
+uint64_t LockState::waiting() const {
+  uint64_t waiters = 0;
+  for (const Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) ++waiters;
+  return waiters;
+}
+
+// ---- Results of acquire requests, and grants by message.
+
+void LockState::OnAcquireResult(const Request& request, const Result& result, base::Instant now,
+                                Effects& effects) {
+  const AcquireRequest& acquire = *request.acquire();
+  if (IsPending(acquire.grant)) {
+    if (result.failed() != nullptr) return OnAcquireFailed(request, *result.failed(), now, effects);
+    return OnPendingResult(request, result.acquire(), now, effects);
+  }
+  if (OnLateResult(request, result, now, effects)) return;
+  if (std::holds_alternative<AcquireGranted>(result.acquire()) ||
+      std::holds_alternative<AcquireQueued>(result.acquire())) {
+    OnUnwanted(acquire.grant, acquire.terms.lease, acquire.block, now);
+  }
+}
+
+void LockState::OnPendingResult(const Request& request, const AcquireResult& result,
+                                base::Instant now, Effects& effects) {
+  pending_->in_flight = false;
+  auto& attempts = pending_->attempts;
+  while (!attempts.empty() && attempts.front().number < request.acquire()->attempt) {
+    attempts.erase(attempts.begin());
+  }
+  if (const auto* const granted = std::get_if<AcquireGranted>(&result)) {
+    return OnAcquireGranted(request, *granted, now, effects);
+  }
+  if (const auto* const queued = std::get_if<AcquireQueued>(&result)) {
+    return OnQueued(*queued, now, effects);
+  }
+  if (std::holds_alternative<AcquireBusy>(result)) return OnBusy(now, effects);
+  if (std::holds_alternative<AcquireNotMade>(result)) {
+    pending_->due = now;
+    return;
+  }
+  pending_.reset();
+  UpdatePending(now);
+}
+
+void LockState::OnAcquireGranted(const Request& request, const AcquireGranted& result,
+                                 base::Instant now, Effects& effects) {
+  const AcquireRequest& acquire = *request.acquire();
+  // What is left of a claim is not the lease that was asked for.
+  if (acquire.terms.manual && pending_->queued && result.lease < acquire.terms.lease / 10 * 9) {
+    return ConfirmFirst(now, effects);
+  }
+  OnGranted({.grant = acquire.grant,
+             .attempt = acquire.attempt,
+             .token = result.token,
+             .lease = result.lease,
+             .others = result.others},
+            request.sent, acquire.claims && result.lease < acquire.terms.lease, now, effects);
+}
+
+void LockState::OnBusy(base::Instant now, Effects& effects) {
+  taken_at_ = now;
+  // It may be a grant of ours that keeps us out, whose release was overtaken: ask behind that.
+  if (cleanups_.Hurry(now)) {
+    pending_->due = now + kBehindARelease;
+    return;
+  }
+  RefuseImpatient(effects);
+  pending_->due = now;
+  UpdatePending(now);
+}
+
+void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects& effects) {
+  PendingAcquire& pending = *pending_;
+  cleanups_.Hurry(now);
+  taken_at_ = now;
+  pending.queued = true;
+  pending.claimed = false;
+  pending.failures = 0;
+  pending.acquire.ticket = result.ticket;
+  if (result.counted.counts > latch_counts_.counts) latch_counts_ = result.counted;
+  pending.due = now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
+  if (pending.acquire.attempt == 1) {
+    pending.began = now;
+    if (usual_wait_ > absl::ZeroDuration()) {
+      pending.due = std::min(pending.due, now + LongWait(usual_wait_));
+    }
+  }
+  if (result.position == 0) {
+    if (result.retry_after < absl::ZeroDuration()) {
+      PollSoon(pending.acquire.grant, now);
+    } else {
+      pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1));
+    }
+  }
+  if (pending.again) pending.due = now;
+  RefuseImpatient(effects);
+  UpdatePending(now);
+}
+
+void LockState::OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,
+                                Effects& effects) {
+  PendingAcquire& pending = *pending_;
+  pending.in_flight = false;
+  pending.uncertain |= failed.may_have_executed;
+  if (!MayPass(failed.why, pending.queued)) {
+    FailAll(failed.why, effects);
+    return UpdatePending(now);
+  }
+  if (absl::IsUnavailable(failed.why)) {
+    OnUnreachable(request.sent, failed.why, now, effects);
+  } else {
+    FailIf(Patience::kNone, base::Instant::Infinite(), failed.why, effects);
+    server_.Heard(now);
+  }
+  pending.due =
+      now + Spread(kFirstBackoff, kLongestBackoff, pending.failures++, pending.acquire.grant);
+  if (pending.again) pending.due = now;
+  UpdatePending(now);
+}
+
+// The server says that the bid was granted, or left the queue, and no message said so.
+void LockState::OnMissed(GrantId grant) {
+  if (!IsPending(grant) || !pending_->queued || pending_->claimed) return;
+  misses_ = true;
+  pending_->exposed = true;
+  missed_ = grant;
+  missed_since_ = pending_->began;
+}
+
+// No message will tell when it is this waiter's turn.
+void LockState::PollSoon(GrantId grant, base::Instant now) {
+  if (!IsPending(grant)) return;
+  const absl::Duration poll =
+      std::max(kFirstPoll, Spread(kFirstPoll * 2, kLongestPoll, pending_->polls++, grant));
+  pending_->due = std::min(pending_->due, now + poll);
+}
+
+void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
+  if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
+  if (!IsPending(news.grant)) return;
+  misses_ = false;
+  server_.Heard(now);
+  pending_->queued = true;  // a message is sent only for a bid that was queued
+  const bool exposed = std::exchange(pending_->exposed, true);
+  for (const Attempt& attempt : pending_->attempts) {
+    if (attempt.number != news.attempt || exposed) continue;
+    return OnGrantMessage(news, attempt.sent, now, effects);
+  }
+  // Others may know its id, or the attempt is too old to be remembered and its deadline has passed.
+  ConfirmFirst(now, effects);
+}
+
+// A grant that is not enough to work under: the server is asked for the lease before a thread gets
+// it. It answers with the token of the present grant, which need not be this one. The head's thread
+// asks, if it is there.
+void LockState::ConfirmFirst(base::Instant now, Effects& effects) {
+  pending_->claimed = true;
+  AskNow(now);
+  if (Waiter* const head = queue_.head()) Wake(*head, effects);
+}
 
 void LockState::OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
                                Effects& effects) {
+  if (latch()) return LetAllThrough(now, effects);
   const Terms& terms = pending_->acquire.terms;
-  const absl::Duration claim = std::min(news.claim, terms.lease);
+  const absl::Duration claim = std::min(news.lease, terms.lease);
   const base::Instant deadline = asked + (claim - DriftMargin(claim));
   const bool late = deadline < now + Scaled(claim, 1, 4);
-  const bool odd = config_.sharing.passes_on && news.token < std::max(last_token_, uint64_t{1});
+  const bool odd = exclusive() && news.token < std::max(last_token_, uint64_t{1});
   if (late || odd || terms.manual || terms.whole || terms.acks.any()) {
     return ConfirmFirst(now, effects);
   }
-  OnGranted(news, {.lease = claim, .asked = asked, .claim = true}, now, effects);
+  NewGrant claimed = news;
+  claimed.lease = claim;
+  OnGranted(claimed, asked, /*is_claim=*/true, now, effects);
 }
 
-void LockState::OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
-                          Effects& effects) {
+void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_claim,
+                          base::Instant now, Effects& effects) {
+  if (latch()) return LetAllThrough(now, effects);
   PendingAcquire& pending = *pending_;
-  const base::Instant deadline = basis.asked + (basis.lease - DriftMargin(basis.lease));
+  const base::Instant deadline = asked + (news.lease - DriftMargin(news.lease));
   if (deadline <= now) {  // too late to be used; asking again gives the grant its lease anew
     pending.queued = true;
     pending.due = now + Spread(kFirstBackoff / 10, kLongestBackoff, pending.failures++,
@@ -584,7 +880,7 @@ void LockState::OnGranted(const NewGrant& news, const Basis& basis, base::Instan
       .id = news.grant,
       .terms = terms,
       .attempt = news.attempt,
-      .claimed = basis.claim,
+      .claimed = is_claim,
       .others = news.others > 0,
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotKeptSeconds,
@@ -592,23 +888,22 @@ void LockState::OnGranted(const NewGrant& news, const Basis& basis, base::Instan
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,
       .uncertain = pending.uncertain,
-      .claim = basis.claim ? basis.lease : absl::ZeroDuration(),
+      .claim = is_claim ? news.lease : absl::ZeroDuration(),
       .deadline = deadline,
       .lost_at = deadline - ExpiryLead(terms.lease),
-      .server_expires = now + basis.lease,
-      .asked = basis.asked,
-      .turn_ends = (pending.queued || news.others > 0) && config_.sharing.passes_on &&
-                           !config_.explicit_owner
+      .server_expires = now + news.lease,
+      .asked = asked,
+      .turn_ends = (pending.queued || news.others > 0) && exclusive() && !config_.explicit_owner
                        ? now + queue_.head()->options->turn
                        : base::Instant(),
       // Tokens that are not handed out one by one are not given back either.
-      .next_token = config_.sharing.passes_on ? news.token : last_token + 1,
+      .next_token = exclusive() ? news.token : last_token + 1,
       .last_token = last_token,
       .first_token = news.token,
       // They were reserved by now, by whichever command: counting from the sending of one would let
       // them run ahead of the server's clock.
       .reserved = now,
-      .renew_due = basis.claim ? now + ConfirmAfter(basis.lease) : RenewDue(terms, basis.asked),
+      .renew_due = is_claim ? now + ConfirmAfter(news.lease) : RenewDue(terms, asked),
   });
   if (pending.queued) {
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pending.began);
@@ -619,7 +914,7 @@ void LockState::OnGranted(const NewGrant& news, const Basis& basis, base::Instan
     RenewNow(now);
   }
   pending_.reset();
-  if (config_.sharing.passes_on && !config_.explicit_owner) handover_check_.Clear();
+  if (exclusive() && !config_.explicit_owner) handover_check_.Clear();
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
@@ -628,23 +923,24 @@ void LockState::OnGranted(const NewGrant& news, const Basis& basis, base::Instan
 }
 
 // The answer to a bid that a message has granted meanwhile.
-bool LockState::OnLateResult(const Bade& bade, const Result& result, base::Instant now,
+bool LockState::OnLateResult(const Request& request, const Result& result, base::Instant now,
                              Effects& effects) {
-  if (!Has(bade.acquire.grant)) return false;
+  if (latch()) return std::holds_alternative<AcquireGranted>(result.acquire());
+  if (!Has(request.acquire()->grant)) return false;
   Grant& grant = *grant_;
   grant.in_flight = false;
   if (const Failed* const failed = result.failed()) {
     grant.uncertain |= failed->may_have_executed;
   } else if (const auto* const granted = std::get_if<AcquireGranted>(&result.acquire())) {
-    if (!grant.terms.acks.any()) Prolong(bade.sent, granted->lease, now);
-    grant.asked = bade.sent;
+    if (!grant.terms.acks.any()) Prolong(request.sent, granted->lease, now);
+    grant.asked = request.sent;
     grant.others = granted->others > 0;
     if (grant.claimed && granted->lease >= grant.terms.lease) {
       grant.claimed = false;
-      grant.renew_due = RenewDue(grant.terms, bade.sent);
+      grant.renew_due = RenewDue(grant.terms, request.sent);
     }
   } else if (std::holds_alternative<AcquireQueued>(result.acquire()) &&
-             bade.acquire.attempt > grant.attempt) {
+             request.acquire()->attempt > grant.attempt) {
     // AcquireQueued after a grant that echoes an earlier attempt: the grant was over by then.
     // The release takes it from the queue, or ends a hold whose tokens are not known here.
     grant.uncertain = true;
@@ -686,7 +982,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   const bool tombstone = grant.in_flight || grant.uncertain;
   // See lua/common/give_back_kept.lua.
   const bool unheard =
-      IsCacheable(grant.id) && config_.sharing.passes_on && (grant.renewing || grant.failures > 0);
+      IsCacheable(grant.id) && exclusive() && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
   // To give back one unused token is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
@@ -700,7 +996,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
                              .last_reserved = unheard ? 0 : grant.last_token},
       .grant = grant.id,
       .lease = lease};
-  if (grant.others || (joined() && grant.recalled)) handed_at_ = now;
+  if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
   cleanup.deadline = grant.deadline;
   // What is on its way may still be executed: a renewal, or a bid, which brings the grant back.
   cleanup.expires = grant.server_expires;
@@ -713,7 +1009,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   }
   cleanups_.Add(std::move(cleanup));
   grant_.reset();
-  if (!joined()) taken_at_ = now;  // readers keep no reader out
+  if (!shared()) taken_at_ = now;  // readers keep no reader out
 }
 
 // It is released in any case: where the server says that the grant is gone, a bid that was on its
@@ -818,7 +1114,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
     return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : GiveBackCached(now);
   }
   if (config_.explicit_owner && held()) LetOwnerIn(now, effects);
-  if (!joined() || !grant_) return;
+  if (!shared() || !grant_) return;
   grant.asked = request.sent;
   grant.others = result.others > 0;
   LetJoin(now, effects);
@@ -843,10 +1139,16 @@ void LockState::OnRenewal(const Request& request, const Result& result, base::In
   if (failed == nullptr) {
     return Lose(grant.forced ? kForcedReason : kGoneReason, now, now, effects);
   }
-  if (absl::IsFailedPrecondition(failed->why) && !failed->not_sent) {
-    return Lose(std::string(failed->why.message()), now, now, effects);
+  OnRenewalFailed(request, *failed, extension, now, effects);
+}
+
+void LockState::OnRenewalFailed(const Request& request, const Failed& failed, bool extension,
+                                base::Instant now, Effects& effects) {
+  Grant& grant = *grant_;
+  if (absl::IsFailedPrecondition(failed.why) && !failed.not_sent) {
+    return Lose(std::string(failed.why.message()), now, now, effects);
   }
-  if (may_have_executed) {
+  if (failed.may_have_executed) {
     grant.server_expires = std::max(grant.server_expires, now + request.lease);
   }
   if (extension) return;
@@ -854,9 +1156,9 @@ void LockState::OnRenewal(const Request& request, const Result& result, base::In
       now + Spread(std::min(kFirstBackoff, grant.terms.lease / 10),
                    std::min(kLongestBackoff, grant.terms.lease / 10), grant.failures++, grant.id);
   if (grant.again) grant.renew_due = now;
-  grant.last_failure = base::Unshared(failed->why);
+  grant.last_failure = base::Unshared(failed.why);
   if (cached() && !queue_.empty()) return GiveBackCached(now);
-  if (joined()) LetJoin(now, effects);
+  if (shared()) LetJoin(now, effects);
   if (!TellsOfRenewals()) return;
   ++tally_.renewals_failed;
   if (grant.at_risk) return;
@@ -864,16 +1166,7 @@ void LockState::OnRenewal(const Request& request, const Result& result, base::In
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
                              .token = grant.holds.front().token,
                              .remaining = grant.deadline - now,
-                             .why = base::Unshared(failed->why)});
-}
-
-// The server's answer tells what is so now.
-void LockState::OnForced(GrantId grant, base::Instant now) {
-  if (Has(grant)) {
-    grant_->forced = true;
-    RenewNow(now);
-  }
-  Bidder::OnForced(grant, now);
+                             .why = base::Unshared(failed.why)});
 }
 
 void LockState::RenewNow(base::Instant now) {
@@ -881,18 +1174,34 @@ void LockState::RenewNow(base::Instant now) {
   grant_->again = grant_->renewing;
 }
 
-// ---- Scripts: which is due, and what becomes of their answers.
+// ---- Requests: which is due, and what becomes of their results.
 
-std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
-  if (std::optional<Request> request = Bidder::NextRequest(now, early)) return request;
-  if (cached() && grant_->cached_until <= now) {
-    GiveBackCached(now);
-    return NextRequest(now, early);
-  }
-  if (!grant_ || grant_->renewing || grant_->deadline <= now ||
-      now + Early(early) < grant_->renew_due) {
+std::optional<Request> LockState::NextAcquireRequest(base::Instant now) {
+  if (!pending_ || pending_->in_flight || now < std::max(pending_->due, blocked_until_)) {
     return std::nullopt;
   }
+  std::optional<Request> request(std::in_place);
+  AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =
+      NextAcquire(now, queue_.has_several());
+  request->grant = acquire.grant;
+  request->lease = acquire.terms.lease;
+  request->sent = now;
+  request->missed_since = TakeMissed();
+  if (acquire.attempt == 1) {
+    asks_at_once_ = now - handed_at_ < kHandingOver;
+    if (asks_at_once_ && acquire.wait && !request->missed_since) {
+      request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
+    }
+  }
+  return request;
+}
+
+std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration early) {
+  // A confirmation is not sent early: the grant may end before it is due.
+  const absl::Duration sooner =
+      grant_->claimed ? absl::ZeroDuration() : std::min(early, Scaled(grant_->terms.lease, 1, 32));
+  if (grant_->renewing || grant_->deadline <= now || now + sooner < grant_->renew_due)
+    return std::nullopt;
   if (!held() && !cached()) {  // no waiter has come: other clients are not kept waiting
     ReleaseGrant(0, FencingToken(), now);
     UpdatePending(now);
@@ -903,10 +1212,114 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
   if (grant_->terms.manual) {
     return Request{.what = RenewRequest(), .grant = grant_->id, .lease = kCheckOnly, .sent = now};
   }
-  // In the client's turn, a lock that threads use only for moments stays a claim: see Rest().
+  // In the client's turn, a lock that threads use only for moments stays a claim: see Cache().
   const bool brief = grant_->claimed && now < grant_->turn_ends &&
                      (cached() || now - grant_->holds.back().began < ConfirmAfter(grant_->claim));
   return Renewal(brief ? grant_->claim : grant_->terms.lease, now);
+}
+
+std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
+  if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
+  if (std::optional<Request> acquire = NextAcquireRequest(now)) return acquire;
+  if (std::optional<Request> check = handover_check_.Next(now)) return check;
+  if (cached() && grant_->cached_until <= now) {
+    GiveBackCached(now);
+    return NextRequest(now, early);
+  }
+  return grant_ ? NextRenewal(now, early) : std::nullopt;
+}
+
+bool LockState::IsWanted(const Request& request) const {
+  if (std::holds_alternative<RenewRequest>(request.what)) return Has(request.grant);
+  // A release or a cancel must reach the server. The acquire behind a release may be given up: a
+  // tombstone takes care of that.
+  return !std::holds_alternative<AcquireRequest>(request.what) || IsPending(request.grant);
+}
+
+void LockState::OnResult(const Request& request, const Result& result, base::Instant now,
+                         Effects& effects) {
+  Expire(now, effects);
+  if (result.failed() == nullptr) server_.Heard(now);
+  if (std::holds_alternative<RenewRequest>(request.what)) {
+    OnRenewal(request, result, now, effects);
+    if (result.unsubscribed) OnUnsubscribed(now);
+    return;
+  }
+  if (!std::holds_alternative<AcquireRequest>(request.what) &&
+      !handover_check_.OnResult(request, result, now, [this] { return NextGrant(); })) {
+    cleanups_.OnResult(request, result, now, effects);
+  }
+  if (const AcquireRequest* const acquire = request.acquire()) {
+    if (result.unsubscribed) {
+      misses_ = false;  // no message can come: its place in the queue is not to blame
+      missed_ = 0;
+    } else if (result.missed) {
+      OnMissed(acquire->grant);
+    }
+    OnAcquireResult(request, result, now, effects);
+    if (result.unsubscribed) PollSoon(acquire->grant, now);
+  }
+  if (result.check_after > absl::ZeroDuration()) {
+    CheckHandoverAfter(result.check_after, now, result.check_later);
+  }
+}
+
+void LockState::CheckHandoverAfter(absl::Duration check_after, base::Instant now,
+                                   absl::Duration later) {
+  // The current owner proves what was before; an Owner does not, because it may have other holds.
+  if (grant_ && exclusive() && !config_.explicit_owner) return;
+  const auto fresh = [this] { return NextGrant(); };
+  const bool at_once = check_after <= absl::Milliseconds(1);
+  base::Instant then = base::Instant::Infinite();
+  if (later > absl::ZeroDuration()) then = now + later + kCheckGrace;
+  if (at_once && pending_ && pending_->queued) {  // its heartbeat continues the script as well
+    pending_->due = std::min(pending_->due, now);
+    pending_->again |= pending_->in_flight;
+    // The heartbeat does not replace the check: it may be late, or never come.
+    if (!then.is_infinite()) handover_check_.Add(then, fresh);
+    return;
+  }
+  if (at_once) return handover_check_.AddAtOnce(now, then, fresh);
+  handover_check_.Add(now + check_after + kCheckGrace, fresh);
+}
+
+// The server's result tells whether the grant or the request is really gone.
+void LockState::OnForced(GrantId grant, base::Instant now) {
+  if (Has(grant)) {
+    grant_->forced = true;
+    RenewNow(now);
+  }
+  if (!IsPending(grant)) return;
+  pending_->forced = pending_->in_flight;
+  pending_->exposed = true;
+  AskNow(now);
+}
+
+void LockState::OnReconnected(base::Instant now) {
+  if (grant_) RenewNow(now);
+  if (pending_) {
+    pending_->exposed = true;  // this client may have missed messages that name it
+    AskNow(now);
+  }
+  cleanups_.RepeatAll(std::max(now, blocked_until_));
+}
+
+base::Instant LockState::next_request_at() const {
+  base::Instant next = std::min(cleanups_.due(), handover_check_.due());
+  if (pending_ && !pending_->in_flight) {
+    next = std::min(next, std::max(pending_->due, blocked_until_));
+  }
+  if (cached()) next = std::min(next, grant_->cached_until);
+  const bool renews = grant_ && !grant_->renewing && grant_->renew_due < next_expiry();
+  return renews ? std::min(next, grant_->renew_due) : next;
+}
+
+void LockState::AddStateTo(LockStats& stats) const {
+  stats.waiting += waiting();
+  stats.releasing += releasing();
+  stats.released -= releasing();
+  stats.held += grant_ ? grant_->holds.size() : 0;
+  if (config_.use == GrantUse::kPermit) stats.permits += permits();
 }
 
 std::optional<Request> LockState::NextRequestOf(uint64_t hold, base::Instant now) {
@@ -922,62 +1335,123 @@ std::optional<Request> LockState::NextRelease(base::Instant now) {
   return std::move(due->request);
 }
 
-bool LockState::IsWanted(const Request& request) const {
-  if (std::holds_alternative<RenewRequest>(request.what)) return Has(request.grant);
-  return Bidder::IsWanted(request);
-}
-
-void LockState::OnResult(const Request& request, const Result& result, base::Instant now,
-                         Effects& effects) {
-  Expire(now, effects);
-  if (!std::holds_alternative<RenewRequest>(request.what)) {
-    return Bidder::OnResult(request, result, now, effects);
-  }
-  if (result.failed() == nullptr) server_.Heard(now);
-  OnRenewal(request, result, now, effects);
-  if (result.unsubscribed) OnUnsubscribed(now);
-}
-
-// How much sooner than due a renewal may be; a confirmation is spared if the grant ends before it.
-absl::Duration LockState::Early(absl::Duration early) const {
-  return grant_->claimed ? absl::ZeroDuration()
-                         : std::min(early, Scaled(grant_->terms.lease, 1, 32));
-}
-
-void LockState::CheckHandoverAfter(absl::Duration check_after, base::Instant now,
-                                   absl::Duration later) {
-  // The current owner proves what was before; an Owner does not, because it may have other holds.
-  if (grant_ && config_.sharing.passes_on && !config_.explicit_owner) return;
-  Bidder::CheckHandoverAfter(check_after, now, later);
-}
-
-void LockState::OnReconnected(base::Instant now) {
-  if (grant_) RenewNow(now);
-  Bidder::OnReconnected(now);
-}
-
-base::Instant LockState::next_request_at() const {
-  base::Instant next = Bidder::next_request_at();
-  if (cached()) next = std::min(next, grant_->cached_until);
-  const bool renews = grant_ && !grant_->renewing && grant_->renew_due < next_expiry();
-  return renews ? std::min(next, grant_->renew_due) : next;
-}
-
-base::Instant LockState::next_expiry() const {
-  return grant_ ? grant_->lost_at : base::Instant::Infinite();
-}
-
 uint64_t LockState::releasing() const {
   const uint64_t holds = grant_ && !held() && !cached() ? 1 : 0;
   return holds + cleanups_.releasing();
 }
 
-void LockState::AddStateTo(LockStats& stats) const {
-  Bidder::AddStateTo(stats);
-  stats.releasing += releasing();
-  stats.released -= releasing();
-  stats.held += grant_ ? grant_->holds.size() : 0;
-  if (config_.sharing.counts) stats.permits += permits();
+// ---- How long a waiter waits: for a lock that is taken, and for a server that does not answer.
+
+void LockState::Wake(Waiter& waiter, Effects& effects) {
+  if (NeedsWake(waiter)) effects.wakes.push_back(&waiter);
+}
+
+void LockState::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
+  waiter.state = state;
+  // What the server has answered since is no silence to be taken along.
+  if (state == Waiter::State::kElsewhere) waiter.silent_since = server_.Since(waiter.silent_since);
+  if (state != Waiter::State::kGranted) tally_.CountEnd(state);
+  Wake(waiter, effects);
+}
+
+void LockState::FailIf(Patience patience, base::Instant begun_by, const absl::Status& why,
+                       Effects& effects) {
+  Waiter* next = nullptr;
+  for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
+    next = waiter->next;
+    if (waiter->patience != patience || begun_by < waiter->began) continue;
+    queue_.Remove(*waiter);
+    waiter->failure = base::Unshared(why);
+    Decide(*waiter, why.ok() ? Waiter::State::kBusy : Waiter::State::kFailed, effects);
+  }
+}
+
+void LockState::FailAll(const absl::Status& why, Effects& effects) {
+  for (Patience each : {Patience::kNone, Patience::kBounded, Patience::kEndless}) {
+    FailIf(each, base::Instant::Infinite(), why, effects);
+  }
+}
+
+void LockState::RefuseImpatient(Effects& effects) {
+  FailIf(Patience::kNone, base::Instant::Infinite(), absl::OkStatus(), effects);
+}
+
+// A bid, sent then, went unanswered.
+void LockState::OnUnreachable(base::Instant sent, const absl::Status& why, base::Instant now,
+                              Effects& effects) {
+  base::Instant since = sent;
+  if (!server_.silent()) {
+    for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
+      since = std::min(since, server_.Since(waiter->silent_since));
+      // From here on it must see to it that it does not wait for too long.
+      if (waiter->patience == Patience::kEndless) Wake(*waiter, effects);
+    }
+  }
+  server_.Unheard(since, why);
+  if (config_.unreachable_after <= now - server_.since()) {
+    FailIf(Patience::kEndless, now - config_.unreachable_after, server_.why(), effects);
+  }
+}
+
+bool LockState::KnowsWhy(const Waiter& waiter) const {
+  return (grant_ && !shared()) || server_.silent() || (pending_ && pending_->queued) ||
+         waiter.since <= taken_at_;
+}
+
+// Since when the server owes this waiter an answer, or Infinite().
+base::Instant LockState::AskedAt(const Waiter& waiter) const {
+  if (grant_) return shared() ? waiter.since : base::Instant::Infinite();  // whether it may join
+  const bool asked = pending_ && pending_->in_flight && !pending_->attempts.empty();
+  return asked ? pending_->attempts.back().sent : base::Instant::Infinite();
+}
+
+bool LockState::IsInTheWay(const Waiter& waiter) const {
+  if (!server_.silent()) return false;
+  for (const Waiter* other = queue_.head(); other != nullptr; other = other->next) {
+    if (other != &waiter && other->patience != Patience::kNone) return true;
+  }
+  return false;
+}
+
+base::Instant LockState::GivesUpAt(const Waiter& waiter, base::Instant sent) const {
+  if (waiter.patience != Patience::kEndless) return base::Instant::Infinite();
+  const auto after = [&](base::Instant silent) {
+    return std::max(silent, waiter.began) + config_.unreachable_after;
+  };
+  const base::Instant met = server_.Since(waiter.silent_since);
+  if (server_.silent()) return after(std::min(server_.since(), met));
+  const base::Instant asked = std::min(sent, AskedAt(waiter));
+  if (asked == base::Instant::Infinite()) return asked;
+  // Where nothing went unanswered yet, a healthy server is given a moment.
+  return std::min(after(asked) + kAnswerGrace, after(met));
+}
+
+void LockState::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects) {
+  if (waiter.state != Waiter::State::kWaiting) return;
+  queue_.Remove(waiter);
+  waiter.state = as;
+  if (as == Waiter::State::kBusy &&
+      (server_.silent() || !KnowsWhy(waiter) || waiter.patience == Patience::kEndless)) {
+    waiter.state = Waiter::State::kFailed;
+    if (server_.silent()) waiter.failure = base::Unshared(server_.why());
+    if (waiter.failure.ok()) {
+      waiter.failure = absl::UnavailableError("the server did not answer in time");
+    }
+  }
+  tally_.CountEnd(waiter.state);
+  Expire(now, effects);
+  if (grant_ && !held()) return Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
+  UpdatePending(now);
+}
+
+void LockState::StopAll(const void* object, base::Instant now, Effects& effects) {
+  Waiter* next = nullptr;
+  for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
+    next = waiter->next;
+    if (waiter->object != object) continue;
+    GiveUp(*waiter, Waiter::State::kStopped, now, effects);
+    Wake(*waiter, effects);
+  }
 }
 
 }  // namespace redlatch::internal

@@ -12,136 +12,233 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
+#include "redlatch/stats.h"
 #include "src/base/clock.h"
-#include "src/lock/state/bidder.h"
+#include "src/base/random.h"
 #include "src/lock/state/effects.h"
 #include "src/lock/state/grant.h"
+#include "src/lock/state/handover_check.h"
 #include "src/lock/state/hold_ref.h"
+#include "src/lock/state/pending_cleanups.h"
+#include "src/lock/state/reachability.h"
 #include "src/lock/state/request.h"
+#include "src/lock/state/tally.h"
 #include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 
-// The decisions of one client about one lock: to what a Bidder is, it adds what the client has.
+// How the threads of one client use a grant.
+enum class GrantUse : uint8_t {
+  kExclusive,  // one thread after the other, each with a fencing token of its own
+  kShared,     // readers: all at once, each with a hold of its own
+  kPermit,     // a grant per acquisition, in a state of its own
+  kLatch,      // nothing is held: a grant lets all waiters through
+};
+
+// The decisions of one client about one lock: what to ask the server and when, what its results
+// mean, which thread has the lock, and how long each waiter waits. Pure: no I/O, no clock, no
+// thread. An event comes with the time at which it happens. Its consequences are in the Effects, in
+// NextRequest() and in the two timers.
 //
-//   remote state      means                                       leaves it by
-//   nothing, pursuit  see Bidder                                  a grant
-//   grant, claimed    a message named us the owner for a claim    its confirmation
-//   grant             the server named us the owner               Release, loss
+//   the client has              which means                              until
+//   nothing                     no thread here waits                     a waiter comes
+//   a pending acquire           the request is being made, is queued,    a grant (by result or by
+//                               or must be repeated after a failure      message); the last waiter
+//                                                                        leaves
+//   a pending acquire, claimed  a message named this client the owner,   a result
+//                               for too short a claim to work under
+//   a grant, claimed            a message named this client the owner    its confirmation
+//   a grant                     the server named this client the owner   Release(), a loss
+//   a cached grant              no thread uses it, but one may again     a thread, a recall, time
 //
-// Within a grant one hold follows another while the local window is open, or the client's turn
-// lasts. Between two it is free for whoever comes first, while the head of the queue, which has
-// been poked, is on its way. Where nobody waits here it rests, or goes back to the server.
+// Under a grant, one hold follows another while the local window is open or the client's turn
+// lasts. In between, the lock is free for the thread that comes first, while the first waiter,
+// which has been woken, is on its way.
+//
+// Besides, there may be pending cleanups (grants to release and requests to cancel, each repeated
+// until it is answered or its lease must be over) and a handover check.
+//
+// A latch is a lock that all waiters get at once, and that no thread holds.
 //
 // Not thread-safe.
-class LockState final : public Bidder {
+class LockState {
  public:
-  explicit LockState(const Config& config) : Bidder(config) {}
+  struct Config {
+    GrantUse use = GrantUse::kExclusive;
+    bool reentrant = false;  // a shared grant is always so
+    // All holds belong to one explicit Owner: no thread may be given another thread's hold.
+    bool explicit_owner = false;
+    bool several = false;      // of several names: a release does not queue the client again
+    bool counts = false;       // keeps a tally
+    bool tells_token = false;  // an observer is told the token of each hold
+    absl::Duration longest_heartbeat = absl::Seconds(10);
+    absl::Duration unreachable_after = absl::Seconds(10);
+    base::Numbers* numbers = nullptr;  // of grants and holds; the client's
+  };
 
-  // ---- What threads do.
+  explicit LockState(const Config& config) : config_(config) {}
+  LockState(const LockState&) = delete;
+  LockState& operator=(const LockState&) = delete;
 
-  bool MakeRoomForWaiter() noexcept override;
-  // Takes once more what the thread has already; nothing, if it has nothing that it may reenter. A
-  // manual hold that is entered without a lease (`manual` is false) is renewed from then on.
+  // ---- Calls of threads.
+
+  // Reserves memory for what may follow from the end of a hold, or from a new waiter. Returns false
+  // if there is none.
+  bool MakeRoom() noexcept { return cleanups_.MakeRoom(); }
+  bool MakeRoomForWaiter() noexcept;
+
+  // Decides the waiter at once (its state says so), or queues it.
+  void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
+  // The waiter's time is over, or it was stopped. If it was decided in the meantime, that stands.
+  // `as` kBusy becomes kFailed if it is not known that the lock is taken: the server does not
+  // answer, or has not answered since the waiter came.
+  void GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects);
+  // Whether, since the waiter came, the lock is known to be taken or unreachable. Before that, a
+  // waiter that gives up would have no reason.
+  bool KnowsWhy(const Waiter& waiter) const;
+  // When an endless waiter has waited long enough for a server that does not answer, or Infinite().
+  // `sent`: when the waiter's thread sent the request that is not answered yet.
+  base::Instant GivesUpAt(const Waiter& waiter, base::Instant sent) const;
+  // Whether the server is silent and another waiter, which is not refused at once, waits too. An
+  // attempt that ends with this waiter's call would not tell the other one about a slow server.
+  bool IsInTheWay(const Waiter& waiter) const;
+  // A waiter's thread was woken undecided: it checks whether the lock is free.
+  void OnWoken(Waiter& waiter, base::Instant now, Effects& effects);
+  // The lock object by which they wait is gone: they end as kStopped.
+  void StopAll(const void* object, base::Instant now, Effects& effects);
+  // A call ended before it could become a waiter.
+  void OnRefused(Waiter::State as) { tally_.CountEnd(as); }
+
+  // A waiter whose thread is about to sleep, and one whose thread runs again.
+  static void Park(Waiter& waiter) { waiter.parked = true; }
+  static void Unpark(Waiter& waiter) { waiter.parked = waiter.wake_pending = false; }
+  // Whether its thread must be woken: it sleeps, and no other thread is waking it.
+  static bool NeedsWake(Waiter& waiter) {
+    return waiter.parked && !std::exchange(waiter.wake_pending, true);
+  }
+
+  // Takes once more what the thread has already, or returns nothing. A manual hold that is entered
+  // without a lease (`manual` is false) is renewed from then on.
   std::optional<HoldRef> Reenter(uint64_t thread, Face face, bool manual, base::Instant now);
-  // Ends what Reenter() began; false where it is the last level, or none.
+  // Ends what Reenter() began. Returns false at the last level.
   bool ReleaseInner(uint64_t thread, Face face);
 
-  // Takes what rests, for a thread that wants no more than it is, and leaves it again, to rest.
-  // False: the general way is to be gone. Cheap.
+  // Takes a cached grant for a thread, and leaves it again, cached. Returns false if the caller
+  // must take the slow path. Cheap.
   bool TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
                      base::Instant now);
   bool LeaveCachedNow(uint64_t thread, base::Instant now,
                       std::shared_ptr<const LockOptions>& ended);
 
-  // Of a machine that shares grants the waiter joins the present one where the server is known to
-  // let readers in, or asks whether it is.
-  void Acquire(Waiter& waiter, base::Instant now, Effects& effects) override;
-  bool KnowsWhy(const Waiter& waiter) const override;
-  void OnWoken(Waiter& waiter, base::Instant now, Effects& effects) override;
-
-  // Ends one level of a hold. A repeated call for one that is under way asks the server again.
-  // What is under way, settled or not, is kept until Outcome() or Forget().
-  // `token`: the hold's, for the observer if it was lost.
+  // Ends one level of a hold. A repeated call for a release that is not confirmed asks the server
+  // again. The outcome is kept until Outcome() or Forget(). `token`: for the observer, if the hold
+  // was lost.
   Released Release(uint64_t hold, base::Instant now, Effects& effects, FencingToken token = {});
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
-  // What became of it since; forgets it unless it is under way.
+  // The outcome of a release; it is forgotten unless the release is not confirmed.
   Released Outcome(uint64_t hold) { return cleanups_.Outcome(hold); }
-  // Nobody will ask for the hold's outcome any more.
+  // No caller will ask for the hold's outcome.
   void Forget(uint64_t hold) { cleanups_.Forget(hold); }
-  // No lock object is left by which a thread could unlock: what was taken by lock() ends.
+  // No lock object is left by which a thread could unlock: holds by lock() end.
   void ReleaseStd(base::Instant now, Effects& effects);
-  // The thread comes to read: a hold that it has goes back to the server and never passes on inside
-  // the client, as the thread may read on.
+  // The thread is about to read: its hold goes back to the server and is never passed on inside the
+  // client, since the thread may continue to read.
   HoldRef Pin(uint64_t thread);
-  // A script that gives a manual hold a new lease; nothing where it is renewed, or gone.
+  // A request that gives a manual hold a new lease; nothing if the hold is renewed, or gone.
   std::optional<Request> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
-  // The renewal that replicas must confirm, by `by`, before a hold that wants acks counts; nothing
-  // if its grant has the acks, or is over.
+  // The renewal that replicas must confirm by `by` before a hold with acks counts; nothing if its
+  // grant is confirmed, or over.
   std::optional<Request> Confirm(uint64_t hold, base::Instant by, base::Instant now);
-
-  // ---- Scripts.
-
-  std::optional<Request> NextRequest(base::Instant now,
-                                     absl::Duration early = absl::ZeroDuration()) override;
-  // The release of that hold, where it is due: whatever else is, its own thread runs this.
-  std::optional<Request> NextRequestOf(uint64_t hold, base::Instant now);
-  // It is not sent now, but when a driver asks for it again, or before the next acquire request.
-  void Postpone(uint64_t hold) { cleanups_.Postpone(hold); }
-  std::optional<Request> NextRelease(base::Instant now) override;
-  void OnResult(const Request& request, const Result& result, base::Instant now,
-                Effects& effects) override;
-  bool IsWanted(const Request& request) const override;
-
-  // ---- What else happens.
-
-  void OnForced(GrantId grant, base::Instant now) override;
-  void OnRecall(GrantId grant, base::Instant now, bool tried = false) override;
-  void OnUnsubscribed(base::Instant now) override;
-  void OnTooManyCached(base::Instant now) override;
-  // A thread used what it does not have, and was told so.
+  // A thread ended a hold that it does not have, and was told so.
   void OnMisuse() { ++tally_.misused; }
-  void CheckHandoverAfter(absl::Duration check_after, base::Instant now,
-                          absl::Duration later = absl::ZeroDuration()) override;
-  void OnReconnected(base::Instant now) override;
-  void Expire(base::Instant now, Effects& effects) override;
 
-  base::Instant next_request_at() const override;
-  base::Instant next_expiry() const override;
-
-  // ---- What is so.
-
-  bool vacant() const override { return !grant_ && Bidder::vacant(); }
-  // Nothing is held here or awaited, and what is owed is on its way.
-  bool reusable() const { return !grant_ && queue_.empty() && !pending_ && cleanups_.fresh(); }
-  GrantId grant_id() const override { return grant_ ? grant_->id : Bidder::grant_id(); }
-  // It has something that it keeps, which others may ask for.
-  bool recallable() const override { return grant_ && grant_->recallable; }
-  base::Instant cached_until() const override {
-    return grant_ ? grant_->cached_until : base::Instant();
-  }
-  // A thread has it, or may take it again, or is still to unlock what it lost.
-  bool in_use() const { return held() || cached() || lost_std_ != nullptr; }
-  absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
-  bool Valid(uint64_t hold, base::Instant now) const override;
-  base::Instant Deadline(uint64_t hold) const;  // Instant() where it is over
-  // Of OfThread(); null where that is nothing.
-  std::shared_ptr<HoldState> ViewOf(uint64_t thread);
-
-  void AddStateTo(LockStats& stats) const override;
-  uint64_t releasing() const;  // holds that their threads have released, and the server not yet
-  // What the server knows them to have: of permits, those of all holds.
-  uint32_t permits() const { return held() ? grant_->terms.permits : 0; }
-
-  // The thread's token, where none was drawn for its hold so far.
+  // The thread's token, if none was drawn for its hold so far.
   struct Drawn {
     FencingToken token;
     base::Instant not_before;
   };
   std::optional<Drawn> Draw(uint64_t thread, base::Instant now);
 
-  // A thread's hold, or one by lock() that was lost and not yet unlocked (its depth is 0 then).
+  // ---- Requests.
+
+  // The next request to run now. The caller runs it and brings the result. `early`: how long before
+  // its time a renewal may be sent, to travel with others.
+  std::optional<Request> NextRequest(base::Instant now,
+                                     absl::Duration early = absl::ZeroDuration());
+  // The release of that hold, if it is due, even if other requests are due too.
+  std::optional<Request> NextRequestOf(uint64_t hold, base::Instant now);
+  // A release that no caller asks about, if it is due and no acquire follows it.
+  std::optional<Request> NextRelease(base::Instant now);
+  // The release of that hold is not sent now, but when its driver asks for it again, or before the
+  // next acquire request.
+  void Postpone(uint64_t hold) { cleanups_.Postpone(hold); }
+  void OnResult(const Request& request, const Result& result, base::Instant now, Effects& effects);
+  // Whether the request must still be sent again if it failed.
+  bool IsWanted(const Request& request) const;
+
+  // ---- Other events.
+
+  // A message. Any client that may publish can send one, so it is believed only once, and only with
+  // the secret grant id of the pending acquire and an attempt that was made. Otherwise the server
+  // is asked.
+  void OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
+  // An acquire request that no waiter here wants any more was granted or queued: it is cancelled.
+  void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
+  // Someone forced the release of that grant.
+  void OnForced(GrantId grant, base::Instant now);
+  // It may be this request's turn, which only the server can tell.
+  void OnAskAgain(GrantId grant, Effects& effects);
+  // Another client wants the lock of that grant. `tried`: it is not queued.
+  void OnRecall(GrantId grant, base::Instant now, bool tried = false);
+  // Messages reach this client, so others can recall what it caches.
+  void OnSubscribed() { subscribed_ = true; }
+  void OnUnsubscribed(base::Instant now);
+  // The client caches too many grants: this one goes back.
+  void OnTooManyCached(base::Instant now);
+  // A script handed the lock over by message, or, with 1 ms, must be continued at once; `later` is
+  // then the time after which to check its own handover.
+  void CheckHandoverAfter(absl::Duration check_after, base::Instant now,
+                          absl::Duration later = absl::ZeroDuration());
+  // Connections are new: any command in flight may be lost.
+  void OnReconnected(base::Instant now);
+  // Loses a hold whose local deadline has come, or is about to.
+  void Expire(base::Instant now, Effects& effects);
+
+  // When NextRequest() has something next, unless an event happens or the grant expires before.
+  base::Instant next_request_at() const;
+  base::Instant next_expiry() const { return grant_ ? grant_->lost_at : base::Instant::Infinite(); }
+
+  // ---- Queries.
+
+  // Nothing is held, awaited or to be cleaned up: another use may have this state.
+  bool vacant() const { return !grant_ && queue_.empty() && !pending_ && cleanups_.empty(); }
+  bool idle() const { return vacant() && handover_check_.none(); }
+  // The same, except that cleanups may be in flight for the first time.
+  bool reusable() const { return !grant_ && queue_.empty() && !pending_ && cleanups_.fresh(); }
+  // The id of the grant, or of the pending acquire; 0 if there is neither.
+  GrantId grant_id() const {
+    return grant_ ? grant_->id : pending_ ? pending_->acquire.grant : GrantId{0};
+  }
+  // Other clients may recall the grant.
+  bool recallable() const { return grant_ && grant_->recallable; }
+  // Until when the grant is cached; Instant() if it is not.
+  base::Instant cached_until() const { return grant_ ? grant_->cached_until : base::Instant(); }
+  // A thread has it, or may take it again, or is still to unlock a hold that was lost.
+  bool in_use() const { return held() || cached() || lost_std_ != nullptr; }
+  absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
+  bool Valid(uint64_t hold, base::Instant now) const;
+  base::Instant Deadline(uint64_t hold) const;  // Instant() if it is over
+  // A thread's hold, or a hold by lock() that was lost and not yet unlocked (its depth is 0).
   HoldRef OfThread(uint64_t thread) const;
+  // Its user-visible state; null if there is no hold.
+  std::shared_ptr<HoldState> ViewOf(uint64_t thread);
+
+  void AddCountsTo(LockStats& stats) const { tally_.AddTo(stats, cleanups_.failed()); }
+  void AddStateTo(LockStats& stats) const;
+  uint64_t waiting() const;    // waiters in the queue
+  uint64_t releasing() const;  // holds that threads have released, and the server has not
+  // How many permits the server counts for all holds.
+  uint32_t permits() const { return held() ? grant_->terms.permits : 0; }
 
  private:
   struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
@@ -152,11 +249,29 @@ class LockState final : public Bidder {
     std::shared_ptr<HoldState> view;
   };
 
-  bool joined() const { return config_.sharing.joins; }
+  bool exclusive() const { return config_.use == GrantUse::kExclusive; }
+  bool shared() const { return config_.use == GrantUse::kShared; }
+  bool latch() const { return config_.use == GrantUse::kLatch; }
   bool held() const { return grant_ && !grant_->holds.empty(); }
   bool cached() const { return grant_ && grant_->cached_until != base::Instant(); }
+  bool Has(GrantId grant) const { return grant_ && grant_->id == grant; }
+  bool IsPending(GrantId grant) const { return pending_ && pending_->acquire.grant == grant; }
 
-  // Between threads.
+  uint64_t NextHold() { return config_.numbers->Next(); }
+  GrantId NextGrant() { return config_.numbers->NextSecret(); }
+
+  // Waiters.
+  void Enqueue(Waiter& waiter, base::Instant now);
+  void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
+  static void Wake(Waiter& waiter, Effects& effects);
+  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
+  void FailAll(const absl::Status& why, Effects& effects);
+  void RefuseImpatient(Effects& effects);
+  void OnUnreachable(base::Instant sent, const absl::Status& why, base::Instant now,
+                     Effects& effects);
+  base::Instant AskedAt(const Waiter& waiter) const;
+
+  // Threads of this client.
   bool CanPass(const Waiter& waiter, base::Instant now) const;
   Drawn NextToken();
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
@@ -165,13 +280,12 @@ class LockState final : public Bidder {
   void LetJoin(base::Instant now, Effects& effects);
   bool Enter(Waiter& waiter, base::Instant now, Effects& effects);
   void LetOwnerIn(base::Instant now, Effects& effects);
+  void LetAllThrough(base::Instant now, Effects& effects);
   void Settle(uint64_t ended, FencingToken token, absl::Duration keep, base::Instant now,
               Effects& effects);
-  void OnGivenUp(base::Instant now, Effects& effects) override;
-  base::Instant AskedAt(const Waiter& waiter) const override;
 
-  // Rest.
-  void OnComing(const Waiter& waiter, base::Instant now);
+  // The cache.
+  void ExpectReturn(const Waiter& waiter, base::Instant now);
   bool MayCache() const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
   bool Cache(absl::Duration keep, base::Instant now);
@@ -189,35 +303,95 @@ class LockState final : public Bidder {
   Released ReleaseLevel(LocalHold& hold, Face face, base::Instant now, Effects& effects);
   void EndHold(const LocalHold& hold, base::Instant now, Effects& effects);
 
-  // The server's word that it is ours.
-  void OnGranted(const NewGrant& news, const Basis& basis, base::Instant now,
-                 Effects& effects) override;
+  // The pending acquire.
+  void UpdatePending(base::Instant now);
+  void CancelPending(base::Instant now);
+  AcquireRequest NextAcquire(base::Instant now, bool contended);
+  Request WithAcquire(PendingCleanups::Due due, base::Instant now);
+  std::optional<Request> NextAcquireRequest(base::Instant now);
+  void AskNow(base::Instant now);
+  void ConfirmFirst(base::Instant now, Effects& effects);
+  void PollSoon(GrantId grant, base::Instant now);
+  std::optional<base::Instant> TakeMissed();
+  void OnMissed(GrantId grant);
+
+  // Results of acquire requests.
+  void OnAcquireResult(const Request& request, const Result& result, base::Instant now,
+                       Effects& effects);
+  void OnPendingResult(const Request& request, const AcquireResult& result, base::Instant now,
+                       Effects& effects);
+  void OnAcquireGranted(const Request& request, const AcquireGranted& result, base::Instant now,
+                        Effects& effects);
+  void OnQueued(const AcquireQueued& result, base::Instant now, Effects& effects);
+  void OnBusy(base::Instant now, Effects& effects);
+  void OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,
+                       Effects& effects);
+  bool OnLateResult(const Request& request, const Result& result, base::Instant now,
+                    Effects& effects);
+  void OnGranted(const NewGrant& news, base::Instant asked, bool is_claim, base::Instant now,
+                 Effects& effects);
   void OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
-                      Effects& effects) override;
-  bool OnLateResult(const Bade& bade, const Result& result, base::Instant now,
-                    Effects& effects) override;
-  bool Has(GrantId grant) const { return grant_ && grant_->id == grant; }
-  bool satisfied() const override { return grant_.has_value(); }
+                      Effects& effects);
 
   // The grant.
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
   void RenewNow(base::Instant now);
+  std::optional<Request> NextRenewal(base::Instant now, absl::Duration early);
   Request Renewal(absl::Duration lease, base::Instant now) const;
   void OnRenewal(const Request& request, const Result& result, base::Instant now, Effects& effects);
+  void OnRenewalFailed(const Request& request, const Failed& failed, bool extension,
+                       base::Instant now, Effects& effects);
   void OnHeld(const Request& request, const StillHeld& result, bool extension, base::Instant now,
               Effects& effects);
-  // Whether anybody is told of renewals: a confirmation is part of the acquisition.
+  // Whether the observer is told of renewals: a confirmation is part of the acquisition.
   bool TellsOfRenewals() const { return held() && !grant_->terms.manual && !grant_->claimed; }
   void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
   void AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instant now);
   void Lose(const std::string& reason, base::Instant release_at, base::Instant now,
             Effects& effects);
 
-  absl::Duration Early(absl::Duration early) const;
-
+  const Config config_;
+  WaiterQueue queue_;
+  std::optional<PendingAcquire> pending_;
   std::optional<Grant> grant_;
-  uint64_t last_token_ = 0;                         // the first one of its latest grant
-  std::unique_ptr<std::vector<LostStd>> lost_std_;  // mostly there are none: null
+  PendingCleanups cleanups_;
+  HandoverCheck handover_check_;
+  Reachability server_;
+  Tally tally_;
+  uint64_t last_token_ = 0;                         // the first one of the latest grant
+  std::unique_ptr<std::vector<LostStd>> lost_std_;  // null if there is none, as is usual
+  LatchCounts latch_counts_;                        // the most that the server has reported
+
+  // How long this client usually waits for the lock. A much longer wait may mean that the server
+  // changed, so the client asks before its heartbeat is due.
+  absl::Duration usual_wait_;
+  // A grant that ran out is reported lost somewhat before its deadline, so that its thread can
+  // stop. Until that deadline, this client lets no other thread in.
+  base::Instant blocked_until_;
+  base::Instant handed_at_;  // when this client last released the lock while others waited
+  base::Instant taken_at_;   // when the lock was last known to be taken, by any client
+  // The latest grant of which no message told this client, until the subscription that failed is
+  // made anew; and when its wait began.
+  GrantId missed_ = 0;
+  base::Instant missed_since_;
+  bool misses_ = false;  // no message has reached it since
+
+  bool subscribed_ : 1 = false;     // if another client recalls the grant, this one hears of it
+  bool may_cache_ : 1 = false;      // there is a lock object by which a thread may come again
+  bool comes_again_ : 1 = false;    // the last thread did soon
+  bool asks_at_once_ : 1 = false;   // the last request followed a release to other clients
+  bool released_once_ : 1 = false;  // memory for the next release is kept
+  // If at least so many acquisitions happen between two recalls, a read grant is worth caching.
+  static constexpr unsigned kOfUse = 2;
+  unsigned served_ : 2 = kOfUse;  // acquisitions since the last recall, up to kOfUse
+  bool serves_ : 1 = true;        // there were as many between the last two recalls
+
+ public:
+  bool recallable_noted : 1 = false;  // the runtime's: it has acted on recallable()
+  uint32_t tried_s = 0;  // the second in which another client last tried and found it cached
+
+ private:
+  uint32_t called_s_ = 0;  // the second in which a try last recalled the grant of another client
 };
 
 }  // namespace redlatch::internal

@@ -39,19 +39,15 @@ struct AcquireRequest {
   GrantId grant = 0;
   Terms terms;
   uint32_t attempt = 0;
-  bool wait = false;    // be queued where it is not free
-  bool calls = false;   // if it does not wait: whoever keeps it, and may not need it, is told
-  bool claims = false;  // a grant by reply is a claim, too
-  bool listen = false;  // be told whether messages reach this client
-  uint32_t block = 1;   // tokens to reserve; never changes for a hold
-  uint64_t ticket = 0;  // the place in the queue it once had
+  bool wait = false;         // be queued where it is not free
+  bool calls = false;        // if it does not wait: whoever keeps it, and may not need it, is told
+  bool claims = false;       // a grant by reply is a claim, too
+  bool listen = false;       // be told whether messages reach this client
+  uint32_t block = 1;        // tokens to reserve; never changes for a hold
+  uint64_t ticket = 0;       // the place in the queue it once had
+  LatchCounts counted = {};  // of a latch: what this client knows
 };
 
-// What a script is for: one alternative an operation.
-struct ToAcquire {
-  AcquireRequest acquire;
-  LatchCounts told = {};  // of a latch
-};
 struct RenewRequest {
   base::AcksWanted acks = {};                      // it fails where not all of them have it in time
   absl::Duration patience = absl::ZeroDuration();  // for them
@@ -74,7 +70,7 @@ struct CancelRequest {
 
 // A script to run. Deadlines of what it brings count from `sent`.
 struct Request {
-  std::variant<ToAcquire, RenewRequest, ReleaseRequest, CancelRequest> what;
+  std::variant<AcquireRequest, RenewRequest, ReleaseRequest, CancelRequest> what;
   GrantId grant = 0;
   absl::Duration lease = absl::ZeroDuration();  // the grant's; of ToRenew the new one
   base::Instant sent;
@@ -94,7 +90,7 @@ struct Request {
   // The bid that it makes; null: none.
   AcquireRequest* acquire() { return const_cast<AcquireRequest*>(std::as_const(*this).acquire()); }
   const AcquireRequest* acquire() const {
-    if (const auto* acquire = std::get_if<ToAcquire>(&what)) return &acquire->acquire;
+    if (const auto* acquire = std::get_if<AcquireRequest>(&what)) return acquire;
     const auto* const release = std::get_if<ReleaseRequest>(&what);
     return release != nullptr && release->next ? &*release->next : nullptr;
   }
@@ -111,7 +107,7 @@ struct AcquireQueued {
   absl::Duration retry_after = absl::ZeroDuration();
   int64_t position = 0;  // 0: the head
   uint64_t ticket = 0;
-  LatchCounts told = {};  // at a latch
+  LatchCounts counted = {};  // at a latch
 };
 struct AcquireBusy {};
 struct AcquireCancelled {};  // it was cancelled
@@ -182,7 +178,7 @@ struct NewGrant {
   GrantId grant = 0;
   uint32_t attempt = 0;
   uint64_t token = 0;
-  absl::Duration claim = absl::ZeroDuration();  // until it is confirmed
+  absl::Duration lease = absl::ZeroDuration();  // what is left of it; of a message, the claim
   int64_t others = 0;
 };
 

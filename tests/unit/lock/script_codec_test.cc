@@ -60,7 +60,7 @@ AcquireRequest SomeBid(GrantId grant) {
 }
 
 TEST_F(WireRequest, Acquire) {
-  EXPECT_THAT(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                           "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
   EXPECT_EQ(script_, "acquire");
@@ -72,7 +72,7 @@ TEST_F(WireRequest, AsksForAClaimThatIsShorterThanTheLease) {
                           .type = plan_,
                           .owner = owner_,
                           .claim = absl::Seconds(2)},
-                         {.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease});
+                         {.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease});
   EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 2000 0 " + kChannel));
 }
 
@@ -81,14 +81,14 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
   acquire.terms = {.lease = absl::Microseconds(1500001), .manual = true};
   acquire.wait = false;
   acquire.ticket = 0;
-  EXPECT_THAT(Words({.what = ToAcquire{acquire}, .grant = 7}),
+  EXPECT_THAT(Words({.what = acquire, .grant = 7}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "1501",
                           "64 3 0 501 1 0 1501 0 " + kChannel, "me"));
 }
 
 TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
   owner_ = kIdentity.client;
-  EXPECT_THAT(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                           "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel));
   EXPECT_THAT(Words({.what = ReleaseRequest{.last_used = 9, .last_reserved = 9},
@@ -133,7 +133,7 @@ TEST_F(WireRequest, OfSeveralNamesTheKeysOfTheOthersStandLastAndWaitIsTwo) {
         "64 3 2 10000 0 1795227594499240 30000 0 " + kChannel, std::string("me")}) {
     expected.push_back(word);
   }
-  EXPECT_EQ(Words({.what = ToAcquire{SomeBid(7)}, .grant = 7, .lease = kLease}), expected);
+  EXPECT_EQ(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}), expected);
   owner_ = kIdentity.client;
   expected = with_others({"N", kQueue, kWaiters, kFence});
   expected.insert(expected.end(), {"|", kHold7});
@@ -154,30 +154,30 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
 }
 
 TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
-  plan_.sharing = kReaders;
+  plan_.use = GrantUse::kShared;
   EXPECT_THAT(Words({.what = ReleaseRequest(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
 }
 
 TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
-  plan_.sharing = kPermits;
+  plan_.use = GrantUse::kPermit;
   owner_ = kIdentity.client;
   AcquireRequest acquire = SomeBid(7);
   acquire.block = 3;
   acquire.terms.capacity = 8;
   EXPECT_THAT(
-      Words({.what = ToAcquire{acquire}, .grant = 7, .lease = kLease}),
+      Words({.what = acquire, .grant = 7, .lease = kLease}),
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                   "3 3 1 10000 0 1795227594499240 30000 0 " + kChannel, kIdentity.client, "8"));
 }
 
 TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
-  plan_.sharing = kLatch;
+  plan_.use = GrantUse::kLatch;
   owner_ = "latch:1000:x";
   AcquireRequest acquire = SomeBid(7);
-  const size_t words = Words({.what = ToAcquire{acquire}, .grant = 7, .lease = kLease}).size();
-  const LatchCounts most{.counts = 2, .last = 1795227594499240};
-  const auto told = Words({.what = ToAcquire{acquire, most}, .grant = 7, .lease = kLease});
+  const size_t words = Words({.what = acquire, .grant = 7, .lease = kLease}).size();
+  acquire.counted = {.counts = 2, .last = 1795227594499240};
+  const auto told = Words({.what = acquire, .grant = 7, .lease = kLease});
   EXPECT_EQ(told.size(), words + 1);
   EXPECT_EQ(told.back(), "2 1795227594499240");
 }
@@ -194,7 +194,7 @@ TEST_F(WireRequest, RenewAndCancel) {
 TEST_F(WireRequest, AHoldThatMayBeKeptSaysSoAndItsTombstoneDoesNot) {
   const std::string kept = kHold7 + "k";
   AcquireRequest acquire = SomeBid(7 | kCacheable);
-  EXPECT_THAT(Words({.what = ToAcquire{acquire}, .grant = acquire.grant, .lease = kLease}),
+  EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "30000",
                           "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
   EXPECT_THAT(
@@ -213,7 +213,7 @@ TEST_F(WireRequest, ATryThatCallsWhoeverKeepsTheLockSaysThree) {
   AcquireRequest acquire = SomeBid(7);
   acquire.wait = false;
   acquire.calls = true;
-  EXPECT_THAT(Words({.what = ToAcquire{acquire}, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}),
               Contains("64 3 3 10000 0 1795227594499240 30000 0 " + kChannel));
 }
 
@@ -248,8 +248,8 @@ TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
   EXPECT_TRUE(std::holds_alternative<NotHeld>(Read<ReleaseRequest>("not_held").what));
   EXPECT_TRUE(std::holds_alternative<StillHeld>(Read<RenewRequest>("held").what));
   EXPECT_TRUE(std::holds_alternative<NotHeld>(Read<RenewRequest>("not_held").what));
-  EXPECT_TRUE(std::holds_alternative<AcquireBusy>(Read<ToAcquire>("busy 12").acquire()));
-  EXPECT_TRUE(std::holds_alternative<AcquireCancelled>(Read<ToAcquire>("gone").acquire()));
+  EXPECT_TRUE(std::holds_alternative<AcquireBusy>(Read<AcquireRequest>("busy 12").acquire()));
+  EXPECT_TRUE(std::holds_alternative<AcquireCancelled>(Read<AcquireRequest>("gone").acquire()));
   EXPECT_TRUE(std::holds_alternative<Cancelled>(Read<CancelRequest>("left").what));
 }
 
@@ -270,7 +270,7 @@ TEST(WireAnswer, ARenewalOfAKeptHoldTellsHowManyWaitAndWhichTokensAreItsOwn) {
 }
 
 TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
-  const Result busy = Read<ToAcquire>("busy 17 look 1 look 2000 missed");
+  const Result busy = Read<AcquireRequest>("busy 17 look 1 look 2000 missed");
   EXPECT_EQ(busy.check_after, absl::Milliseconds(1));
   EXPECT_EQ(busy.check_later, absl::Seconds(2));
   EXPECT_TRUE(busy.missed);
@@ -291,7 +291,7 @@ TEST(WireAnswer, APartOfAScriptForPeopleTellsHowToGoOn) {
 
 TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
   for (const Request& send :
-       {Request{.what = ToAcquire()}, Request{.what = RenewRequest()},
+       {Request{.what = AcquireRequest()}, Request{.what = RenewRequest()},
         Request{.what = ReleaseRequest()}, Request{.what = CancelRequest()}}) {
     for (const Reply& reply :
          {List({}), List({Text("granted")}), Number(1), Reply(), Text(""), Text("yes"),
@@ -321,7 +321,7 @@ TEST(WireMessage, GrantWithANameThatHasSpaces) {
   EXPECT_EQ(message->news.grant, 7U);
   EXPECT_EQ(message->news.attempt, 3U);
   EXPECT_EQ(message->news.token, 1795227594499240U);
-  EXPECT_EQ(message->news.claim, absl::Seconds(30));
+  EXPECT_EQ(message->news.lease, absl::Seconds(30));
   EXPECT_EQ(message->news.others, 5);
   EXPECT_EQ(message->key, "a b ");
 }
@@ -347,10 +347,10 @@ TEST(WireMessage, TokenTooLargeForAFenceIsIgnored) {
 }
 
 TEST(WireAnswer, HowManyHaveCountedALatchDown) {
-  const Result result = Read<ToAcquire>("queued 1000 0 17 deaf told 2 1795227594499240");
+  const Result result = Read<AcquireRequest>("queued 1000 0 17 deaf told 2 1795227594499240");
   EXPECT_TRUE(result.unsubscribed);
-  EXPECT_EQ(std::get<AcquireQueued>(result.acquire()).told.counts, 2U);
-  EXPECT_EQ(std::get<AcquireQueued>(result.acquire()).told.last, 1795227594499240U);
+  EXPECT_EQ(std::get<AcquireQueued>(result.acquire()).counted.counts, 2U);
+  EXPECT_EQ(std::get<AcquireQueued>(result.acquire()).counted.last, 1795227594499240U);
 }
 
 TEST(WireMessage, AnythingElseIsIgnored) {

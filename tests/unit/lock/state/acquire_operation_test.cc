@@ -10,7 +10,7 @@ using Step = AcquireOperation::Next;
 constexpr absl::Duration kCommandTimeout = absl::Seconds(1);
 constexpr absl::Duration kUnreachableAfter = absl::Seconds(10);
 
-class AcquisitionTest : public LockMachineTest {
+class AcquisitionTest : public LockStateTest {
  protected:
   // A call, and who drives it.
   struct Thread final : Waker {
@@ -79,7 +79,7 @@ TEST_F(AcquisitionTest, SleepsNoLongerThanItsWait) {
 
 TEST_F(AcquisitionTest, ThatSleptThroughItsHoldWaitsAnew) {
   Thread& thread = CallAndQueue();
-  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
+  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(thread.state(), State::kGranted);
   Pass(kLease);
   EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);

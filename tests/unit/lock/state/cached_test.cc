@@ -8,9 +8,9 @@ namespace {
 constexpr absl::Duration kKeep = absl::Seconds(2);
 constexpr absl::Duration kTick = absl::Nanoseconds(1);
 
-class LockMachineKeepTest : public LockMachineTest {
+class LockStateKeepTest : public LockStateTest {
  protected:
-  LockMachineKeepTest() { state().OnSubscribed(); }
+  LockStateKeepTest() { state().OnSubscribed(); }
 
   static Want Kept(uint64_t thread = 1, Face face = Face::kStd) {
     return {.thread = thread, .face = face, .local_window = absl::ZeroDuration(), .keep = kKeep};
@@ -45,7 +45,7 @@ class LockMachineKeepTest : public LockMachineTest {
   }
 };
 
-TEST_F(LockMachineKeepTest, IsTakenAgainWithoutTheServer) {
+TEST_F(LockStateKeepTest, IsTakenAgainWithoutTheServer) {
   Cache();
   for (int i = 0; i < 100; ++i) {
     const uint64_t thread = 1 + i % 2;
@@ -57,7 +57,7 @@ TEST_F(LockMachineKeepTest, IsTakenAgainWithoutTheServer) {
   }
 }
 
-TEST_F(LockMachineKeepTest, GoesBackWhenItHasBeenIdleForSoLong) {
+TEST_F(LockStateKeepTest, GoesBackWhenItHasBeenIdleForSoLong) {
   Cache();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), HeldWith(0));
@@ -75,7 +75,7 @@ TEST_F(LockMachineKeepTest, GoesBackWhenItHasBeenIdleForSoLong) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
+TEST_F(LockStateKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
   const GrantId grant = Cache();
   state().OnRecall(grant, now());
   const std::optional<Request> release = state().NextRelease(now());
@@ -85,36 +85,36 @@ TEST_F(LockMachineKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineKeepTest, IdleGrantGoesBackWhenNoMessageArrives) {
+TEST_F(LockStateKeepTest, IdleGrantGoesBackWhenNoMessageArrives) {
   Cache();
   state().OnUnsubscribed(now());
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(LockMachineKeepTest, BusyGrantOfADeafClientGoesBackAtItsRelease) {
+TEST_F(LockStateKeepTest, BusyGrantOfADeafClientGoesBackAtItsRelease) {
   Hold(Kept());
   state().OnUnsubscribed(now());
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineKeepTest, ClaimStaysOnceItIsConfirmed) {
+TEST_F(LockStateKeepTest, ClaimStaysOnceItIsConfirmed) {
   const Want want = Kept();
   Queue(want);
   Pass(absl::Milliseconds(1));
-  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .claim = kLease / 2});
+  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << "whoever gave it may want it back";
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
 
   Queue(want);
-  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .claim = kLease / 2});
+  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
   Pass(absl::Milliseconds(100));
   Hear(Fetch<RenewRequest>(), HeldWith(0));
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockMachineKeepTest, ShortWayIsForNoOtherTerms) {
+TEST_F(LockStateKeepTest, ShortWayIsForNoOtherTerms) {
   Cache();
   LockOptions options = *Options();
   options.lease = 2 * kLease;
@@ -131,7 +131,7 @@ TEST_F(LockMachineKeepTest, ShortWayIsForNoOtherTerms) {
   EXPECT_TRUE(TakeCachedNow());
 }
 
-TEST_F(LockMachineKeepTest, ShortWayIsClosedFromTheMomentOfLossOn) {
+TEST_F(LockStateKeepTest, ShortWayIsClosedFromTheMomentOfLossOn) {
   Cache();
   PassTo(state().next_expiry());
   EXPECT_FALSE(TakeCachedNow());
@@ -146,7 +146,7 @@ TEST_F(LockMachineKeepTest, ShortWayIsClosedFromTheMomentOfLossOn) {
   EXPECT_FALSE(LeaveCachedNow());
 }
 
-TEST_F(LockMachineKeepTest, ShortWayOutIsForAPlainHold) {
+TEST_F(LockStateKeepTest, ShortWayOutIsForAPlainHold) {
   Hold(Kept(1, Face::kStatus));
   EXPECT_FALSE(LeaveCachedNow()) << "a lease";
   Make({.reentrant = true});
@@ -159,7 +159,7 @@ TEST_F(LockMachineKeepTest, ShortWayOutIsForAPlainHold) {
   EXPECT_FALSE(LeaveCachedNow()) << "somebody looks at it";
 }
 
-TEST_F(LockMachineKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
+TEST_F(LockStateKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
   Hold(Kept());
   EXPECT_FALSE(state().Draw(2, now()).has_value()) << "it has no hold";
   const auto drawn = state().Draw(1, now());
@@ -177,7 +177,7 @@ TEST_F(LockMachineKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
   EXPECT_FALSE(state().Draw(1, now()).has_value()) << "its lease is over";
 }
 
-TEST_F(LockMachineKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesThem) {
+TEST_F(LockStateKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesThem) {
   const base::Instant reserved = now();
   Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
   for (int i = 1; i <= 10; ++i) {
@@ -190,7 +190,7 @@ TEST_F(LockMachineKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesTh
 }
 
 // The server may have reserved tokens for it, up to its end, of which nobody has heard.
-TEST_F(LockMachineKeepTest, ReleaseDoesNotNameTheLastTokenWhileARenewalIsUnanswered) {
+TEST_F(LockStateKeepTest, ReleaseDoesNotNameTheLastTokenWhileARenewalIsUnanswered) {
   const auto released = [&] {
     state().OnRecall(state().grant_id(), now());
     const ReleaseRequest release = As<ReleaseRequest>(Fetch<ReleaseRequest>());
@@ -209,7 +209,7 @@ TEST_F(LockMachineKeepTest, ReleaseDoesNotNameTheLastTokenWhileARenewalIsUnanswe
   EXPECT_EQ(released(), kToken + 1'000'000);
 }
 
-TEST_F(LockMachineKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
+TEST_F(LockStateKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
   const Request renewal = RestWithoutTokens();
   Waiter& lease = Acquire(Kept(1, Face::kStatus));
   EXPECT_EQ(lease.state, State::kWaiting);
@@ -219,7 +219,7 @@ TEST_F(LockMachineKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
   EXPECT_EQ(lease.token, FencingToken(kToken + 1));
 }
 
-TEST_F(LockMachineKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
+TEST_F(LockStateKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
   for (const Result& result : {HeldWith(0), Silence(), NotHeld()}) {
     Make({});
     state().OnSubscribed();
@@ -234,7 +234,7 @@ TEST_F(LockMachineKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
   }
 }
 
-TEST_F(LockMachineKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
+TEST_F(LockStateKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
   Hear(RestWithoutTokens(), HeldWith(kToken + 2050));
   Release(Acquire(Kept(1, Face::kStatus)).hold);
   EXPECT_TRUE(Quiet());
@@ -243,12 +243,12 @@ TEST_F(LockMachineKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
   Fetch<RenewRequest>();
 }
 
-TEST_F(LockMachineKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
+TEST_F(LockStateKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
   Want tries = Kept();
   tries.patience = Patience::kNone;
   const auto calls = [&] {
     Acquire(tries);
-    const Request acquire = Fetch<ToAcquire>();
+    const Request acquire = Fetch<AcquireRequest>();
     Hear(acquire, Busy());
     EXPECT_FALSE(BidOf(acquire).wait);
     return BidOf(acquire).calls;
@@ -258,10 +258,10 @@ TEST_F(LockMachineKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
   Pass(absl::Seconds(1));
   EXPECT_TRUE(calls());
   Acquire(Kept());
-  EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).calls) << "who is queued calls by that";
+  EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).calls) << "who is queued calls by that";
 }
 
-TEST_F(LockMachineKeepTest, IsNotKeptForAWhileAfterATry) {
+TEST_F(LockStateKeepTest, IsNotKeptForAWhileAfterATry) {
   state().OnRecall(Cache(), now(), /*tried=*/true);
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
   const base::Instant tried = now();
@@ -276,7 +276,7 @@ TEST_F(LockMachineKeepTest, IsNotKeptForAWhileAfterATry) {
 }
 
 // A turn, in which a client keeps what others want.
-class LockMachineKeptTurnTest : public LockMachineKeepTest {
+class LockStateKeptTurnTest : public LockStateKeepTest {
  protected:
   static constexpr absl::Duration kTurn = absl::Milliseconds(16);
 
@@ -288,16 +288,16 @@ class LockMachineKeptTurnTest : public LockMachineKeepTest {
   // It comes again at once, to a lock that it had to wait for; and it rests.
   void RestInTurn() {
     Acquire(WithTurn());
-    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+    Hear(Fetch<AcquireRequest>(), Granted(/*others=*/1));
     Unlock(1);
     Acquire(WithTurn());
     Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
-    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .claim = kLease});
+    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
     EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   }
 };
 
-TEST_F(LockMachineKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
+TEST_F(LockStateKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
   RestInTurn();
   const base::Instant end = now() + kTurn;
   state().OnRecall(state().grant_id(), now());
@@ -308,15 +308,15 @@ TEST_F(LockMachineKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
 }
 
 // Readers share what stays.
-class LockMachineKeptReadsTest : public LockMachineKeepTest {
+class LockStateKeptReadsTest : public LockStateKeepTest {
  protected:
-  LockMachineKeptReadsTest() {
-    Make({.reentrant = true, .sharing = kReaders});
+  LockStateKeptReadsTest() {
+    Make({.use = GrantUse::kShared, .reentrant = true});
     state().OnSubscribed();
   }
 };
 
-TEST_F(LockMachineKeptReadsTest, AreTakenAgainWithoutTheServer) {
+TEST_F(LockStateKeptReadsTest, AreTakenAgainWithoutTheServer) {
   Cache();
   for (uint64_t thread = 1; thread <= 3; ++thread) {
     EXPECT_EQ(Acquire(Kept(thread)).state, State::kGranted) << "the window is zero";
@@ -342,7 +342,7 @@ TEST_F(LockMachineKeptReadsTest, AreTakenAgainWithoutTheServer) {
 }
 
 // As many as without `keep`: who reads only briefly would else gain by not keeping anything.
-TEST_F(LockMachineKeptReadsTest, AreJoinedWithinTheWindowThoughAWriterWantsThem) {
+TEST_F(LockStateKeptReadsTest, AreJoinedWithinTheWindowThoughAWriterWantsThem) {
   Want in_window = Kept(2);
   in_window.local_window = absl::Milliseconds(5);
   Hold(Kept(1));

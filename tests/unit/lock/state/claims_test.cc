@@ -5,7 +5,7 @@
 namespace redlatch::internal {
 namespace {
 
-class LockMachineClaimsTest : public LockMachineTest {
+class LockStateClaimsTest : public LockStateTest {
  protected:
   static constexpr absl::Duration kClaim = absl::Milliseconds(400);
   static constexpr absl::Duration kClaimValid = absl::Milliseconds(394);  // margin 1 % + 2 ms
@@ -13,7 +13,7 @@ class LockMachineClaimsTest : public LockMachineTest {
   static constexpr absl::Duration kAskAgain = absl::Seconds(2);
 
   NewGrant Claim(uint32_t attempt = 1) const {
-    return {.grant = kFirst, .attempt = attempt, .token = kToken, .claim = kClaim};
+    return {.grant = kFirst, .attempt = attempt, .token = kToken, .lease = kClaim};
   }
   // A thread that has the lock by a message.
   Waiter& Claimed(const Want& want = {}) {
@@ -39,7 +39,7 @@ class LockMachineClaimsTest : public LockMachineTest {
   }
 };
 
-TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
+TEST_F(LockStateClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
   EXPECT_EQ(state().Deadline(waiter.hold), asked + kClaimValid);
@@ -54,7 +54,7 @@ TEST_F(LockMachineClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
   EXPECT_TRUE(Notices().empty()) << "it is part of the acquisition";
 }
 
-TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClaimIsLostAtItsEnd) {
+TEST_F(LockStateClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClaimIsLostAtItsEnd) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter);
@@ -68,10 +68,10 @@ TEST_F(LockMachineClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClai
   EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("was not confirmed in time"));
 }
 
-TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
+TEST_F(LockStateClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  const Request heartbeat = Fetch<ToAcquire>();
+  const Request heartbeat = Fetch<AcquireRequest>();
   HearGrant(Claim(2));
   ASSERT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Granted());
@@ -79,13 +79,13 @@ TEST_F(LockMachineClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
   EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
 
-TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGetsIt) {
+TEST_F(LockStateClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGetsIt) {
   Waiter& waiter = Queue();
   Pass(kClaimValid - kClaim / 4 + absl::Milliseconds(1));
   HearGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
   EXPECT_TRUE(Woken(waiter)) << "its thread is to ask";
-  const Request ask = Fetch<ToAcquire>();  // at once
+  const Request ask = Fetch<AcquireRequest>();  // at once
   Pass(absl::Milliseconds(3));
   Hear(ask, Granted(0, kLease, kToken + 7));
   ASSERT_EQ(waiter.state, State::kGranted);
@@ -93,31 +93,31 @@ TEST_F(LockMachineClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadG
   EXPECT_EQ(state().Deadline(waiter.hold), ask.sent + kValid);
 }
 
-TEST_F(LockMachineClaimsTest, MessageWithALongClaimIsAClaimForTheLease) {
+TEST_F(LockStateClaimsTest, MessageWithALongClaimIsAClaimForTheLease) {
   const base::Instant asked = now();
   Waiter& waiter = Queue();
   NewGrant news = Claim();
-  news.claim = absl::InfiniteDuration();
+  news.lease = absl::InfiniteDuration();
   HearGrant(news);
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(state().Deadline(waiter.hold), asked + kValid);
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(100)) << "it is confirmed soon";
 }
 
-TEST_F(LockMachineClaimsTest, WholeLeaseIsAlwaysConfirmed) {
+TEST_F(LockStateClaimsTest, WholeLeaseIsAlwaysConfirmed) {
   for (const bool manual : {false, true}) {
     Make({});
     Waiter& waiter = Queue({.manual = manual, .whole = !manual});
     NewGrant news = Claim();
     news.grant = state().grant_id();
-    news.claim = absl::Hours(24);
+    news.lease = absl::Hours(24);
     HearGrant(news);
     EXPECT_EQ(waiter.state, State::kWaiting);
-    Fetch<ToAcquire>();
+    Fetch<AcquireRequest>();
   }
 }
 
-TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
+TEST_F(LockStateClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
   Waiter& before = Hold();
   EXPECT_EQ(before.token.value(), kToken);
   Release(before.hold);
@@ -129,24 +129,24 @@ TEST_F(LockMachineClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
                                        {2, kToken + 1},
                                        {UINT32_MAX, kToken + 1}}) {
     Waiter& waiter = Queue();
-    HearGrant({.grant = state().grant_id(), .attempt = attempt, .token = token, .claim = kClaim});
+    HearGrant({.grant = state().grant_id(), .attempt = attempt, .token = token, .lease = kClaim});
     EXPECT_EQ(waiter.state, State::kWaiting) << attempt << " " << token;
-    Hear(Fetch<ToAcquire>(), Queued());
+    Hear(Fetch<AcquireRequest>(), Queued());
     GiveUp(waiter);
     Hear(Fetch<CancelRequest>(), Cancelled());
   }
 }
 
 // Others may have read the id in a message, and can then forge a grant.
-TEST_F(LockMachineClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
+TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
   const auto told = [&](const std::function<void(Effects&)>& event) {
     Make({});
     Waiter& waiter = Queue({.keep = absl::Seconds(1)});
     Effects effects;
     event(effects);
-    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .claim = kClaim});
+    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kClaim});
     EXPECT_EQ(waiter.state, State::kWaiting);
-    Hear(Fetch<ToAcquire>(), Queued());
+    Hear(Fetch<AcquireRequest>(), Queued());
     EXPECT_EQ(waiter.state, State::kWaiting);
   };
   told([&](Effects& effects) { state().OnAskAgain(state().grant_id(), effects); });
@@ -155,19 +155,19 @@ TEST_F(LockMachineClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
   told([&](Effects&) { state().OnReconnected(now()); });
   told([&](Effects&) {  // a grant that was too late
     HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken});
-    Hear(Fetch<ToAcquire>(), Queued());
+    Hear(Fetch<AcquireRequest>(), Queued());
   });
   told([&](Effects&) {  // one that was not heard
     Pass(kThird);
-    Hear(Fetch<ToAcquire>(), Missed(Queued()));
+    Hear(Fetch<AcquireRequest>(), Missed(Queued()));
   });
 }
 
-TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
+TEST_F(LockStateClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   Waiter& waiter = Queue({.manual = true});
   HearGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
-  const Request ask = Fetch<ToAcquire>();
+  const Request ask = Fetch<AcquireRequest>();
   EXPECT_FALSE(BidOf(ask).terms.manual) << "a repeat of a manual one would not extend it";
   Hear(ask, Granted());
   ASSERT_EQ(waiter.state, State::kGranted);
@@ -175,15 +175,15 @@ TEST_F(LockMachineClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   EXPECT_TRUE(state().next_request_at().is_infinite()) << "from here on it is manual";
 }
 
-TEST_F(LockMachineClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
+TEST_F(LockStateClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
   Waiter& waiter = Queue({.manual = true});
   Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Granted(0, kClaim));  // the message is lost
+  Hear(Fetch<AcquireRequest>(), Granted(0, kClaim));  // the message is lost
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).terms.manual);
+  EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).terms.manual);
 }
 
-TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
+TEST_F(LockStateClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   HandOver();
   EXPECT_FALSE(state().idle());
   EXPECT_TRUE(state().vacant());
@@ -198,7 +198,7 @@ TEST_F(LockMachineClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
+TEST_F(LockStateClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
   HandOver();
   int ask_again = 0;
   for (; !state().idle() && ask_again < 100; ++ask_again) {
@@ -208,7 +208,7 @@ TEST_F(LockMachineClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
   EXPECT_EQ(ask_again, 4);
 }
 
-TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
+TEST_F(LockStateClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
   Hear(Fetch<ReleaseRequest>(), With(ReleasedThen(), absl::Milliseconds(1)));
@@ -217,13 +217,13 @@ TEST_F(LockMachineClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
   EXPECT_TRUE(Quiet());
 
   Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), With(Busy(), absl::Milliseconds(1)));
+  Hear(Fetch<AcquireRequest>(), With(Busy(), absl::Milliseconds(1)));
   Fetch<CancelRequest>();
 }
 
-class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
+class LockStatePermitClaimsTest : public LockStateClaimsTest {
  protected:
-  LockMachinePermitClaimsTest() { Make({.sharing = kPermits}); }
+  LockStatePermitClaimsTest() { Make({.use = GrantUse::kPermit}); }
 
   // It let a window of waiters in for their claims, and is to go on.
   static Result ToGoOn(Result result, absl::Duration later = absl::ZeroDuration()) {
@@ -233,7 +233,7 @@ class LockMachinePermitClaimsTest : public LockMachineClaimsTest {
   }
 };
 
-TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
+TEST_F(LockStatePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
   Waiter& holder = Hold();
   Release(holder.hold);
   Hear(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen(), kAskAgain));
@@ -249,32 +249,32 @@ TEST_F(LockMachinePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenTha
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachinePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {
+TEST_F(LockStatePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {
   Acquire();
-  Hear(Fetch<ToAcquire>(), ToGoOn(Queued(), absl::Milliseconds(500)));
+  Hear(Fetch<AcquireRequest>(), ToGoOn(Queued(), absl::Milliseconds(500)));
   const base::Instant due = now() + absl::Milliseconds(505);
-  Hear(Fetch<ToAcquire>(), Queued());
+  Hear(Fetch<AcquireRequest>(), Queued());
   EXPECT_EQ(state().next_request_at(), due);
   PassTo(due);
   Fetch<CancelRequest>();
 }
 
-TEST_F(LockMachineClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
+TEST_F(LockStateClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Missed(Granted()));
+  Hear(Fetch<AcquireRequest>(), Missed(Granted()));
   HearGrant(Claim());
   Release(waiter.hold);
   Acquire();
   EXPECT_FALSE(Fetch<ReleaseRequest>().missed_since.has_value());
 }
 
-TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
+TEST_F(LockStateClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
   Queue();
   Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Missed(Queued()));
+  Hear(Fetch<AcquireRequest>(), Missed(Queued()));
   Pass(kThird);
-  const Request again = Fetch<ToAcquire>();
+  const Request again = Fetch<AcquireRequest>();
   EXPECT_TRUE(again.missed_since.has_value());
   EXPECT_EQ(BidOf(again).ticket, 0U) << "the place that the server still knows, else the last";
   Hear(again, Queued());
@@ -284,49 +284,49 @@ TEST_F(LockMachineClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
   EXPECT_EQ(next.state, State::kWaiting);
 }
 
-TEST_F(LockMachineClaimsTest, ALookReachesItTooAndItAsksAtOnceAtItsPlace) {
+TEST_F(LockStateClaimsTest, ALookReachesItTooAndItAsksAtOnceAtItsPlace) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Missed(Queued()));
-  Bidder::Park(waiter);
+  Hear(Fetch<AcquireRequest>(), Missed(Queued()));
+  LockState::Park(waiter);
   Effects effects;
   state().OnAskAgain(kFirst, effects);
   ASSERT_EQ(effects.wakes.size(), 1U);
   EXPECT_EQ(effects.wakes[0], &waiter);
   state().OnWoken(waiter, now(), effects);
-  const Request next = Fetch<ToAcquire>();
+  const Request next = Fetch<AcquireRequest>();
   EXPECT_FALSE(next.missed_since.has_value());
   EXPECT_EQ(BidOf(next).ticket, 77U);
 }
 
-TEST_F(LockMachineClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
+TEST_F(LockStateClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
   Acquire();
   Result unsubscribed = Queued();
   unsubscribed.unsubscribed = true;
   for (int i = 0; i < 10; ++i) {
-    Hear(Fetch<ToAcquire>(), unsubscribed);
+    Hear(Fetch<AcquireRequest>(), unsubscribed);
     const absl::Duration poll = state().next_request_at() - now();
     EXPECT_GE(poll, absl::Milliseconds(50));
     EXPECT_LE(poll, absl::Milliseconds(i == 0 ? 100 : 500));
     Pass(poll);
   }
-  Hear(Fetch<ToAcquire>(), Queued());
+  Hear(Fetch<AcquireRequest>(), Queued());
   EXPECT_GE(state().next_request_at() - now(), absl::Seconds(1));
 }
 
-TEST_F(LockMachineClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
+TEST_F(LockStateClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
   Acquire();
-  const Request first = Fetch<ToAcquire>();
+  const Request first = Fetch<AcquireRequest>();
   EXPECT_FALSE(BidOf(first).listen);
   Hear(first, Queued());
   Pass(kThird);
-  EXPECT_TRUE(BidOf(Fetch<ToAcquire>()).listen);
+  EXPECT_TRUE(BidOf(Fetch<AcquireRequest>()).listen);
 }
 
 // The server is stopped, and executes the request when it goes on, however much later.
-TEST_F(LockMachineClaimsTest, AnAbandonedRequestToASilentServerIsTakenBackHoweverLate) {
+TEST_F(LockStateClaimsTest, AnAbandonedRequestToASilentServerIsTakenBackHoweverLate) {
   Waiter& waiter = Acquire();
-  Hear(Fetch<ToAcquire>(), Silence());
+  Hear(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter, State::kStopped);
   const base::Instant late = now() + absl::Minutes(2);
   int tries = 0;

@@ -4,11 +4,11 @@
 namespace redlatch::internal {
 namespace {
 
-using LockMachineGrantTest = LockMachineTest;
+using LockStateGrantTest = LockStateTest;
 
-TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
+TEST_F(LockStateGrantTest, ReplyGrantsFromTheSending) {
   Waiter& waiter = Acquire();
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   EXPECT_TRUE(BidOf(request).wait);
   EXPECT_EQ(BidOf(request).attempt, 1U);
   EXPECT_EQ(BidOf(request).block, 1U);
@@ -23,12 +23,12 @@ TEST_F(LockMachineGrantTest, ReplyGrantsFromTheSending) {
   EXPECT_EQ(state().next_request_at(), request.sent + kThird);
 }
 
-TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
+TEST_F(LockStateGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   Waiter& waiter = Queue();
-  const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease};
+  const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease};
   const base::Instant first_sent = now();
   Pass(kThird);
-  const Request heartbeat = Fetch<ToAcquire>();
+  const Request heartbeat = Fetch<AcquireRequest>();
   EXPECT_EQ(BidOf(heartbeat).attempt, 2U);
   EXPECT_EQ(BidOf(heartbeat).ticket, 77U);
   Pass(absl::Milliseconds(1));
@@ -39,12 +39,12 @@ TEST_F(LockMachineGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
 
-TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
+TEST_F(LockStateGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
   Waiter& waiter = Acquire();
-  const Request first = Fetch<ToAcquire>();
+  const Request first = Fetch<AcquireRequest>();
   Hear(first, Silence());
   Pass(kThird);
-  const Request second = Fetch<ToAcquire>();
+  const Request second = Fetch<AcquireRequest>();
   Hear(second, Silence());
   Pass(kThird);
   HearGrant(GrantOf(first));
@@ -56,14 +56,14 @@ TEST_F(LockMachineGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
   EXPECT_EQ(state().Deadline(waiter.hold), now() + kValid);
 }
 
-TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
+TEST_F(LockStateGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
   Waiter& waiter = Acquire();
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   Pass(kValid);
   Hear(request, Granted());
   EXPECT_EQ(waiter.state, State::kWaiting);
   PassTo(state().next_request_at());
-  const Request again = Fetch<ToAcquire>();
+  const Request again = Fetch<AcquireRequest>();
   EXPECT_EQ(BidOf(again).grant, BidOf(request).grant);
   EXPECT_EQ(BidOf(again).attempt, 2U);
   // Whoever gives up now leaves a hold behind at the server.
@@ -73,19 +73,19 @@ TEST_F(LockMachineGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
 }
 
 // An attempt that nobody remembers once counted from the boot of the machine.
-TEST_F(LockMachineGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanTheUptime) {
+TEST_F(LockStateGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanTheUptime) {
   const absl::Duration day = absl::Hours(24);
   Waiter& waiter = Queue({.lease = day});
-  HearGrant({.grant = kFirst, .attempt = 9, .token = kToken, .claim = day});
+  HearGrant({.grant = kFirst, .attempt = 9, .token = kToken, .lease = day});
   EXPECT_EQ(waiter.state, State::kWaiting);
 }
 
-TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
+TEST_F(LockStateGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
   Waiter& waiter = Acquire();
-  const Request first = Fetch<ToAcquire>();
+  const Request first = Fetch<AcquireRequest>();
   Hear(first, Silence());
   PassTo(state().next_request_at());
-  Hear(Fetch<ToAcquire>(), Granted());
+  Hear(Fetch<AcquireRequest>(), Granted());
   Release(waiter.hold);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_TRUE(release.leaves_tombstone()) << "the first attempt may come yet";
@@ -96,9 +96,9 @@ TEST_F(LockMachineGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
   EXPECT_EQ(Fetch<CancelRequest>().grant, BidOf(first).grant);
 }
 
-TEST_F(LockMachineGrantTest, QueuedUnwantedIsCancelledToo) {
+TEST_F(LockStateGrantTest, QueuedUnwantedIsCancelledToo) {
   Waiter& waiter = Acquire();
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   GiveUp(waiter, State::kStopped);
   const Request cancel = Fetch<CancelRequest>();
   EXPECT_TRUE(cancel.leaves_tombstone());
@@ -108,9 +108,9 @@ TEST_F(LockMachineGrantTest, QueuedUnwantedIsCancelledToo) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
+TEST_F(LockStateGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
   Waiter& first = Acquire();
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   Hear(request, Granted());
   Release(first.hold);
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
@@ -118,17 +118,17 @@ TEST_F(LockMachineGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
   Waiter& second = Acquire();
   HearGrant(GrantOf(request));
   EXPECT_EQ(second.state, State::kWaiting);
-  Hear(Fetch<ToAcquire>(), Granted(0, kLease, kToken + 1));
+  Hear(Fetch<AcquireRequest>(), Granted(0, kLease, kToken + 1));
   HearGrant(GrantOf(request));
   EXPECT_EQ(second.token.value(), kToken + 1);
 }
 
 // The entry in the queue was once left behind, a ghost that could become the owner.
-TEST_F(LockMachineGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIsOver) {
+TEST_F(LockStateGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIsOver) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  const Request heartbeat = Fetch<ToAcquire>();
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  const Request heartbeat = Fetch<AcquireRequest>();
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(waiter.state, State::kGranted);
   Hear(heartbeat, Queued());  // somebody forced its release meanwhile
   EXPECT_FALSE(Valid(waiter));
@@ -139,17 +139,17 @@ TEST_F(LockMachineGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIs
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineGrantTest, GoneStartsAFreshHold) {
+TEST_F(LockStateGrantTest, GoneStartsAFreshHold) {
   Waiter& waiter = Acquire();
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   Hear(request, {.what = AcquireCancelled()});
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_NE(BidOf(Fetch<ToAcquire>()).grant, BidOf(request).grant);
+  EXPECT_NE(BidOf(Fetch<AcquireRequest>()).grant, BidOf(request).grant);
 }
 
-TEST_F(LockMachineGrantTest, ManualGrantLastsWhatIsLeftOfIt) {
+TEST_F(LockStateGrantTest, ManualGrantLastsWhatIsLeftOfIt) {
   Waiter& waiter = Acquire({.manual = true});
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   Hear(request, Granted(0, absl::Seconds(1)));
   EXPECT_EQ(state().Deadline(waiter.hold), request.sent + absl::Milliseconds(988));
   EXPECT_TRUE(state().next_request_at().is_infinite());

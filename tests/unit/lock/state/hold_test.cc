@@ -4,9 +4,9 @@
 namespace redlatch::internal {
 namespace {
 
-using LockMachineHoldTest = LockMachineTest;
+using LockStateHoldTest = LockStateTest;
 
-TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
+TEST_F(LockStateHoldTest, RenewalMovesTheDeadlineFromItsSending) {
   Waiter& waiter = Hold();
   const base::Instant granted = now();
   EXPECT_EQ(state().next_request_at(), granted + kThird);
@@ -25,7 +25,7 @@ TEST_F(LockMachineHoldTest, RenewalMovesTheDeadlineFromItsSending) {
   EXPECT_EQ(state().next_request_at(), renewal.sent + kThird);
 }
 
-TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
+TEST_F(LockStateHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   Waiter& waiter = Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());
@@ -46,7 +46,7 @@ TEST_F(LockMachineHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
 }
 
-TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
+TEST_F(LockStateHoldTest, LostAtTheDeadlineWhileIoHangs) {
   Waiter& waiter = Hold();
   const std::stop_token lost = waiter.view->Lost(now());
   Pass(kThird);
@@ -74,7 +74,7 @@ TEST_F(LockMachineHoldTest, LostAtTheDeadlineWhileIoHangs) {
 
 // Two holders were seen in the soak: the release of a hold that was about to end let the next one
 // in while this one's thread was still to be told.
-TEST_F(LockMachineHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
+TEST_F(LockStateHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
   for (const bool reentrant : {false, true}) {
     Make({.reentrant = reentrant});
     Waiter& waiter = Hold();
@@ -95,7 +95,7 @@ TEST_F(LockMachineHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
   }
 }
 
-TEST_F(LockMachineHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
+TEST_F(LockStateHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
   Waiter& waiter = Hold();
   Pass(kValid - absl::Nanoseconds(1));
   EXPECT_TRUE(Valid(waiter));
@@ -103,7 +103,7 @@ TEST_F(LockMachineHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
   EXPECT_FALSE(Valid(waiter));
 }
 
-TEST_F(LockMachineHoldTest, ReasonOfALossNamesTheLastFailure) {
+TEST_F(LockStateHoldTest, ReasonOfALossNamesTheLastFailure) {
   Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());
@@ -113,7 +113,7 @@ TEST_F(LockMachineHoldTest, ReasonOfALossNamesTheLastFailure) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("no answer"));
 }
 
-TEST_F(LockMachineHoldTest, HoldThatIsGoneIsLostAtOnce) {
+TEST_F(LockStateHoldTest, HoldThatIsGoneIsLostAtOnce) {
   Waiter& waiter = Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), NotHeld());
@@ -124,7 +124,7 @@ TEST_F(LockMachineHoldTest, HoldThatIsGoneIsLostAtOnce) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
+TEST_F(LockStateHoldTest, OverwrittenKeyIsALoss) {
   Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
@@ -132,11 +132,11 @@ TEST_F(LockMachineHoldTest, OverwrittenKeyIsALoss) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
 }
 
-TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
+TEST_F(LockStateHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   Queue();
   Pass(kThird);
-  const Request heartbeat = Fetch<ToAcquire>();
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease});
+  const Request heartbeat = Fetch<AcquireRequest>();
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease});
   state().OnForced(kFirst, now());
   const Request renewal = Fetch<RenewRequest>();
   Hear(heartbeat, Granted());  // executed after the renewal, heard before
@@ -145,7 +145,7 @@ TEST_F(LockMachineHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   EXPECT_EQ(Fetch<ReleaseRequest>().grant, kFirst);
 }
 
-TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
+TEST_F(LockStateHoldTest, UnlockAfterALossReleasesNothing) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   Acquire({.face = Face::kStd});
@@ -164,7 +164,7 @@ TEST_F(LockMachineHoldTest, UnlockAfterALossReleasesNothing) {
   EXPECT_EQ(state().OfThread(1).hold, 0U);
 }
 
-TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {
+TEST_F(LockStateHoldTest, ManualLeaseIsNeverRenewed) {
   Waiter& waiter = Hold({.manual = true});
   EXPECT_TRUE(state().next_request_at().is_infinite());
   PassTo(state().next_expiry() - absl::Nanoseconds(1));
@@ -176,7 +176,7 @@ TEST_F(LockMachineHoldTest, ManualLeaseIsNeverRenewed) {
   EXPECT_EQ(effects().losses[0].reason, "its lease expired");
 }
 
-TEST_F(LockMachineHoldTest, ExtendMovesAManualDeadline) {
+TEST_F(LockStateHoldTest, ExtendMovesAManualDeadline) {
   Waiter& waiter = Hold({.manual = true});
   Pass(kThird);
   const std::optional<Request> extend = state().Extend(waiter.hold, 2 * kLease, now());
@@ -189,7 +189,7 @@ TEST_F(LockMachineHoldTest, ExtendMovesAManualDeadline) {
   EXPECT_TRUE(state().next_request_at().is_infinite());
 }
 
-TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
+TEST_F(LockStateHoldTest, ForcedIsLookedAtAtOnce) {
   Waiter& waiter = Hold();
   state().OnForced(99, now());
   EXPECT_TRUE(Quiet());
@@ -201,9 +201,9 @@ TEST_F(LockMachineHoldTest, ForcedIsLookedAtAtOnce) {
 }
 
 // The message may come sooner than the grant's own answer.
-TEST_F(LockMachineHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) {
+TEST_F(LockStateHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) {
   Waiter& waiter = Acquire();
-  const Request acquire = Fetch<ToAcquire>();
+  const Request acquire = Fetch<AcquireRequest>();
   state().OnForced(acquire.grant, now());
   EXPECT_TRUE(Quiet());
   Hear(acquire, Granted());
@@ -213,7 +213,7 @@ TEST_F(LockMachineHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) 
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
 }
 
-TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
+TEST_F(LockStateHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
   Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
@@ -224,7 +224,7 @@ TEST_F(LockMachineHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
   EXPECT_EQ(effects().losses.size(), 1U);
 }
 
-TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
+TEST_F(LockStateHoldTest, LookAtAManualHoldDoesNotExtendIt) {
   Waiter& waiter = Hold({.manual = true});
   const base::Instant deadline = state().Deadline(waiter.hold);
   Pass(kThird);
@@ -237,14 +237,14 @@ TEST_F(LockMachineHoldTest, LookAtAManualHoldDoesNotExtendIt) {
   EXPECT_TRUE(state().next_request_at().is_infinite());
 }
 
-TEST_F(LockMachineHoldTest, ReconnectedHoldIsRenewedAtOnce) {
+TEST_F(LockStateHoldTest, ReconnectedHoldIsRenewedAtOnce) {
   Hold();
   state().OnReconnected(now());
   Hear(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
-TEST_F(LockMachineHoldTest, RenewalIsNotAnnouncedBeyondTheDeadline) {
+TEST_F(LockStateHoldTest, RenewalIsNotAnnouncedBeyondTheDeadline) {
   Hold();
   PassTo(state().next_expiry() - absl::Nanoseconds(1));
   Hear(Fetch<RenewRequest>(), Silence());

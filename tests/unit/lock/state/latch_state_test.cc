@@ -5,15 +5,15 @@
 namespace redlatch::internal {
 namespace {
 
-class LatchQueueTest : public LatchMachineTest {
+class LatchQueueTest : public LockStateTest {
  protected:
-  LatchQueueTest() { Make({.sharing = kLatch}); }
+  LatchQueueTest() { Make({.use = GrantUse::kLatch}); }
 
   Request QueueAll() {
     for (uint64_t thread = 1; thread <= 3; ++thread) {
       waiting_.push_back(&Acquire({.thread = thread}));
     }
-    const Request request = Fetch<ToAcquire>();
+    const Request request = Fetch<AcquireRequest>();
     EXPECT_TRUE(Quiet());  // one bid for all
     Hear(request, Queued());
     return request;
@@ -36,21 +36,21 @@ TEST_F(LatchQueueTest, AMessageLetsAllThroughAndNothingIsHeld) {
   ExpectAllThrough();
 }
 
-class LatchToldTest : public LatchMachineTest {
+class LatchToldTest : public LockStateTest {
  protected:
-  LatchToldTest() { Make({.sharing = kLatch}); }
+  LatchToldTest() { Make({.use = GrantUse::kLatch}); }
 
   static Result Telling(uint64_t counts, uint64_t last) {
     Result result = Queued();
-    std::get<AcquireQueued>(std::get<AcquireResult>(result.what)).told = {.counts = counts,
-                                                                          .last = last};
+    std::get<AcquireQueued>(std::get<AcquireResult>(result.what)).counted = {.counts = counts,
+                                                                             .last = last};
     return result;
   }
 };
 
 TEST_F(LatchToldTest, MessageOpensItOnlyWithTheSecretIdAndARealAttempt) {
   Waiter& waiter = Acquire();
-  const Request first = Fetch<ToAcquire>();
+  const Request first = Fetch<AcquireRequest>();
   Hear(first, Queued());
   NewGrant news = GrantOf(first, 0);
   ++news.grant;
@@ -63,29 +63,29 @@ TEST_F(LatchToldTest, MessageOpensItOnlyWithTheSecretIdAndARealAttempt) {
   ++news.attempt;
   HearGrant(news);
   EXPECT_EQ(waiter.state, State::kWaiting);
-  Hear(Fetch<ToAcquire>(), Queued());
+  Hear(Fetch<AcquireRequest>(), Queued());
   HearGrant(GrantOf(first, 0));
   EXPECT_EQ(waiter.state, State::kWaiting) << "its id was in a message before";
-  Hear(Fetch<ToAcquire>(), Granted());
+  Hear(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
 TEST_F(LatchToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
   Acquire();
-  const Request first = Fetch<ToAcquire>();
-  EXPECT_EQ(As<ToAcquire>(first).told.counts, 0U);
+  const Request first = Fetch<AcquireRequest>();
+  EXPECT_EQ(As<AcquireRequest>(first).counted.counts, 0U);
   Hear(first, Telling(2, 20));
   Pass(kThird);
-  const Request second = Fetch<ToAcquire>();
-  EXPECT_EQ(As<ToAcquire>(second).told.counts, 2U);
-  EXPECT_EQ(As<ToAcquire>(second).told.last, 20U);
+  const Request second = Fetch<AcquireRequest>();
+  EXPECT_EQ(As<AcquireRequest>(second).counted.counts, 2U);
+  EXPECT_EQ(As<AcquireRequest>(second).counted.last, 20U);
   Hear(second, Telling(3, 30));
   Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Telling(1, 10));  // another server, which has received fewer
+  Hear(Fetch<AcquireRequest>(), Telling(1, 10));  // another server, which has received fewer
   Pass(kThird);
-  const Request third = Fetch<ToAcquire>();
-  EXPECT_EQ(As<ToAcquire>(third).told.counts, 3U);
-  EXPECT_EQ(As<ToAcquire>(third).told.last, 30U);
+  const Request third = Fetch<AcquireRequest>();
+  EXPECT_EQ(As<AcquireRequest>(third).counted.counts, 3U);
+  EXPECT_EQ(As<AcquireRequest>(third).counted.last, 30U);
 }
 
 }  // namespace

@@ -4,10 +4,10 @@
 namespace redlatch::internal {
 namespace {
 
-using LockMachineLocalTest = LockMachineTest;
+using LockStateLocalTest = LockStateTest;
 constexpr absl::Duration kWindow = absl::Milliseconds(5);
 
-TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
+TEST_F(LockStateLocalTest, PassesOnInsideTheWindow) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow - absl::Nanoseconds(1));
   EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
@@ -19,7 +19,7 @@ TEST_F(LockMachineLocalTest, PassesOnInsideTheWindow) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockMachineLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOthers) {
+TEST_F(LockStateLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOthers) {
   struct Case {
     Want first, second = {.thread = 2};
     int64_t others = 0;
@@ -35,7 +35,7 @@ TEST_F(LockMachineLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBefore
     Make({});
     Waiter& holder = Acquire(c.first);
     Waiter& other = Acquire(c.second);
-    Hear(Fetch<ToAcquire>(), Granted(c.others));
+    Hear(Fetch<AcquireRequest>(), Granted(c.others));
     Pass(c.later);
     EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
     EXPECT_EQ(other.state, State::kWaiting);
@@ -45,7 +45,7 @@ TEST_F(LockMachineLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBefore
   }
 }
 
-TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
+TEST_F(LockStateLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
   Release(holder->hold);
@@ -60,7 +60,7 @@ TEST_F(LockMachineLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns
   EXPECT_EQ(again.token.value(), kToken + 9001);
 }
 
-TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
+TEST_F(LockStateLocalTest, ExplicitOwnerIsReleasedRemotely) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Hold();
   Waiter& same = Acquire({.thread = 2});
@@ -72,12 +72,12 @@ TEST_F(LockMachineLocalTest, ExplicitOwnerIsReleasedRemotely) {
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(LockMachineLocalTest, ThreadsOfOneOwnerEnterTogether) {
+TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2});
   Waiter& impatient = Acquire({.thread = 3, .patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Granted());
+  Hear(Fetch<AcquireRequest>(), Granted());
   for (Waiter* each : {&first, &second, &impatient}) {
     EXPECT_EQ(each->state, State::kGranted);
     EXPECT_TRUE(Woken(*each));
@@ -91,10 +91,10 @@ TEST_F(LockMachineLocalTest, ThreadsOfOneOwnerEnterTogether) {
   EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
-TEST_F(LockMachineLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
+TEST_F(LockStateLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Queue();
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .claim = kLease / 2});
+  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease / 2});
   ASSERT_EQ(first.state, State::kGranted);
   const Waiter& whole = Acquire({.thread = 2, .whole = true});
   const Waiter& manual = Acquire({.thread = 3, .manual = true});
@@ -107,12 +107,12 @@ TEST_F(LockMachineLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) 
   EXPECT_EQ(manual.hold, first.hold);
 }
 
-TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
+TEST_F(LockStateLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Acquire();
   Result granted = Granted();
   granted.check_after = absl::Seconds(1);  // others of its owner have claims
-  Hear(Fetch<ToAcquire>(), granted);
+  Hear(Fetch<AcquireRequest>(), granted);
   Release(holder.hold);
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
   EXPECT_FALSE(state().idle());
@@ -120,11 +120,11 @@ TEST_F(LockMachineLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
   Fetch<CancelRequest>();
 }
 
-TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
+TEST_F(LockStateLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   const absl::Duration window = kLease;
   Waiter& first = Acquire({.local_window = window});
   Waiter* next = &Acquire({.thread = 2, .local_window = window});
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   EXPECT_EQ(BidOf(request).block, 4096U);
   Pass(absl::Milliseconds(1));
   Hear(request, Granted());
@@ -146,7 +146,7 @@ TEST_F(LockMachineLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   EXPECT_EQ(As<ReleaseRequest>(release).last_reserved, kToken + 4095);
 }
 
-TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
+TEST_F(LockStateLocalTest, RetakesAreCountedThenTheHeadHasIt) {
   auto [holder, head] = Contended({.local_retakes = 3}, {.thread = 2});
   uint64_t hold = holder->hold;
   for (int i = 0; i < 3; ++i) {
@@ -160,7 +160,7 @@ TEST_F(LockMachineLocalTest, RetakesAreCountedThenTheHeadHasIt) {
   EXPECT_EQ(head->state, State::kGranted);
 }
 
-TEST_F(LockMachineLocalTest, PokedHeadThatComesSecondIsNext) {
+TEST_F(LockStateLocalTest, PokedHeadThatComesSecondIsNext) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
   Release(holder->hold);
   Waiter& again = Acquire();
@@ -171,7 +171,7 @@ TEST_F(LockMachineLocalTest, PokedHeadThatComesSecondIsNext) {
   EXPECT_EQ(head->state, State::kGranted) << "no further retakes";
 }
 
-TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
+TEST_F(LockStateLocalTest, LatePokeAsksTheServer) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
   Release(holder->hold);
   Pass(kWindow);
@@ -181,7 +181,7 @@ TEST_F(LockMachineLocalTest, LatePokeAsksTheServer) {
 }
 
 // A free grant was once renewed for ever.
-TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
+TEST_F(LockStateLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
   auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
   Release(holder->hold);
   PassTo(state().next_request_at());
@@ -192,7 +192,7 @@ TEST_F(LockMachineLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval)
   EXPECT_EQ(head->state, State::kGranted);
 }
 
-TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
+TEST_F(LockStateLocalTest, PokedHeadThatGivesUpPokesTheNext) {
   auto [holder, head] =
       Contended({.local_retakes = 16}, {.thread = 2, .patience = Patience::kBounded});
   Waiter& behind = Acquire({.thread = 3});
@@ -204,7 +204,7 @@ TEST_F(LockMachineLocalTest, PokedHeadThatGivesUpPokesTheNext) {
   EXPECT_EQ(behind.state, State::kGranted);
 }
 
-TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {
+TEST_F(LockStateLocalTest, ReleaseNeverEndsALevelOfLock) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   Acquire({.face = Face::kStatus});
@@ -214,14 +214,14 @@ TEST_F(LockMachineLocalTest, ReleaseNeverEndsALevelOfLock) {
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineLocalTest, LockingTwiceByLockIsADeadlock) {
+TEST_F(LockStateLocalTest, LockingTwiceByLockIsADeadlock) {
   Hold({.face = Face::kStd});
   EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
   EXPECT_EQ(Acquire({.face = Face::kStd, .patience = Patience::kNone}).state, State::kDeadlock);
   EXPECT_EQ(Acquire({.thread = 2, .face = Face::kStd}).state, State::kWaiting);
 }
 
-TEST_F(LockMachineLocalTest, UnlockElsewhereReleasesNothing) {
+TEST_F(LockStateLocalTest, UnlockElsewhereReleasesNothing) {
   Waiter& waiter = Hold({.face = Face::kStd});
   EXPECT_EQ(Unlock(2).kind, Kind::kNotHeld);
   EXPECT_TRUE(Valid(waiter));
@@ -231,7 +231,7 @@ TEST_F(LockMachineLocalTest, UnlockElsewhereReleasesNothing) {
   EXPECT_TRUE(Valid(lease));
 }
 
-TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
+TEST_F(LockStateLocalTest, ReenterAndLeaveCountLevels) {
   EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value());
   Hold({.face = Face::kStd});
   EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value()) << "not reentrant";
@@ -249,7 +249,7 @@ TEST_F(LockMachineLocalTest, ReenterAndLeaveCountLevels) {
   EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value());
 }
 
-TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
+TEST_F(LockStateLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
   auto [holder, head] = Contended({.local_retakes = 1}, {.thread = 2});
   Release(holder->hold);
   ASSERT_TRUE(Woken(*head));
@@ -266,7 +266,7 @@ TEST_F(LockMachineLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) 
   EXPECT_FALSE(head->awaits_wake) << "nobody would wake it";
 }
 
-TEST_F(LockMachineLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
+TEST_F(LockStateLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
   const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
   EXPECT_EQ(state().Pin(2).depth, 0);
   EXPECT_EQ(state().Pin(1).hold, first->hold);

@@ -4,16 +4,16 @@
 namespace redlatch::internal {
 namespace {
 
-class PermitMachineTest : public LockMachineTest {
+class PermitStateTest : public LockStateTest {
  protected:
-  PermitMachineTest() { Make({.sharing = kPermits}); }
+  PermitStateTest() { Make({.use = GrantUse::kPermit}); }
 
   static Result Permitted() { return Granted(0, kLease, 0); }
 };
 
-TEST_F(PermitMachineTest, GivesNoTokensBack) {
+TEST_F(PermitStateTest, GivesNoTokensBack) {
   Waiter& waiter = Acquire({.permits = 3});
-  Hear(Fetch<ToAcquire>(), Permitted());
+  Hear(Fetch<AcquireRequest>(), Permitted());
   EXPECT_EQ(waiter.token, FencingToken());
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
   const Request release = Fetch<ReleaseRequest>();
@@ -24,11 +24,11 @@ TEST_F(PermitMachineTest, GivesNoTokensBack) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(PermitMachineTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
+TEST_F(PermitStateTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
   const Waiter& waiter = Queue({.permits = 3});
   ASSERT_TRUE(Quiet());
   state().OnForced(state().grant_id(), now());
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   Hear(request, Refusal(absl::FailedPreconditionError("too many")));
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_EQ(waiter.failure.code(), absl::StatusCode::kFailedPrecondition);

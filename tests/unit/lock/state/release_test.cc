@@ -4,9 +4,9 @@
 namespace redlatch::internal {
 namespace {
 
-using LockMachineReleaseTest = LockMachineTest;
+using LockStateReleaseTest = LockStateTest;
 
-TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
+TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
   Waiter& waiter = Hold();
   const Released released = Release(waiter.hold);
   EXPECT_EQ(released.kind, Kind::kUnderWay);
@@ -22,7 +22,7 @@ TEST_F(LockMachineReleaseTest, ConfirmedReleaseIsDone) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
+TEST_F(LockStateReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   Hear(Fetch<ReleaseRequest>(), Silence());
@@ -35,7 +35,7 @@ TEST_F(LockMachineReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
-TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
+TEST_F(LockStateReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
   Waiter& waiter = Hold();
   const base::Instant deadline = state().Deadline(waiter.hold);
   Release(waiter.hold);
@@ -47,7 +47,7 @@ TEST_F(LockMachineReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
-TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
+TEST_F(LockStateReleaseTest, RefusedReleaseTellsWhy) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
@@ -58,7 +58,7 @@ TEST_F(LockMachineReleaseTest, RefusedReleaseTellsWhy) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
+TEST_F(LockStateReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
   Hear(Fetch<CancelRequest>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
@@ -67,7 +67,7 @@ TEST_F(LockMachineReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) 
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
+TEST_F(LockStateReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   Waiter& waiter = Hold();
   const base::Instant over = now() + kLease;
   Release(waiter.hold);
@@ -85,7 +85,7 @@ TEST_F(LockMachineReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
+TEST_F(LockStateReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
   Release(Hold().hold);
   for (int i = 0; i < 4; ++i) {  // so that it is repeated late
     PassTo(state().next_request_at());
@@ -93,17 +93,17 @@ TEST_F(LockMachineReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOverto
   }
   ASSERT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Busy());
+  Hear(Fetch<AcquireRequest>(), Busy());
   EXPECT_EQ(waiter.state, State::kWaiting);
   const Request again = Fetch<ReleaseRequest>();  // at once, since the server answers
   Pass(absl::Milliseconds(1));
-  const Request behind = Fetch<ToAcquire>();
+  const Request behind = Fetch<AcquireRequest>();
   Hear(again, ReleasedThen());
   Hear(behind, Busy());
   EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
 }
 
-TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
+TEST_F(LockStateReleaseTest, ReleaseCrossesARenewal) {
   Waiter& waiter = Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
@@ -122,7 +122,7 @@ TEST_F(LockMachineReleaseTest, ReleaseCrossesARenewal) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
+TEST_F(LockStateReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
@@ -141,20 +141,20 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   ASSERT_EQ(sends.size(), 2U);
   if (!std::holds_alternative<ReleaseRequest>(sends[0].what)) std::swap(sends[0], sends[1]);
   EXPECT_EQ(sends[0].acquire(), nullptr);
-  EXPECT_TRUE(std::holds_alternative<ToAcquire>(sends[1].what));
+  EXPECT_TRUE(std::holds_alternative<AcquireRequest>(sends[1].what));
   EXPECT_EQ(BidOf(sends[1]).grant, BidOf(release).grant);
   EXPECT_EQ(BidOf(sends[1]).attempt, 2U);
   Hear(sends[1], Granted());
   EXPECT_EQ(other->state, State::kGranted);
 }
 
-TEST_F(LockMachineReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
+TEST_F(LockStateReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
   Make({.several = true});
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(release.acquire(), nullptr);
-  const Request acquire = Fetch<ToAcquire>();  // it does not wait for the release's answer
+  const Request acquire = Fetch<AcquireRequest>();  // it does not wait for the release's answer
   EXPECT_EQ(BidOf(acquire).attempt, 1U);
   EXPECT_TRUE(Quiet());
   Hear(release, ReleasedThen());
@@ -162,7 +162,7 @@ TEST_F(LockMachineReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
   EXPECT_EQ(other->state, State::kGranted);
 }
 
-TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
+TEST_F(LockStateReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
   auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
@@ -177,7 +177,7 @@ TEST_F(LockMachineReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithou
   EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
-TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
+TEST_F(LockStateReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   Hear(Fetch<ReleaseRequest>(), Silence());
@@ -187,7 +187,7 @@ TEST_F(LockMachineReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
 }
 
-TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
+TEST_F(LockStateReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
   Make({.reentrant = true});
   Waiter& lease = Hold();
   Acquire({.face = Face::kStd});
@@ -201,7 +201,7 @@ TEST_F(LockMachineReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
   EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
 }
 
-TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
+TEST_F(LockStateReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
   Hold({.face = Face::kStd});
   Pass(kLease);
   Expire();
@@ -211,7 +211,7 @@ TEST_F(LockMachineReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore)
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
 }
 
-TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
+TEST_F(LockStateReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
   std::weak_ptr<const LockOptions> options;
   Waiter& waiter = Hold();
   options = waiter.options;
@@ -220,7 +220,7 @@ TEST_F(LockMachineReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
   EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
 }
 
-TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
+TEST_F(LockStateReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
   Waiter& waiter = Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
@@ -236,11 +236,11 @@ TEST_F(LockMachineReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
   EXPECT_EQ(now(), renewed + kLease);
 }
 
-TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
+TEST_F(LockStateReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
   Waiter& waiter = Acquire();
-  Hear(Fetch<ToAcquire>(), Silence());  // may be executed at any time
+  Hear(Fetch<AcquireRequest>(), Silence());  // may be executed at any time
   PassTo(state().next_request_at());
-  Hear(Fetch<ToAcquire>(), Granted());
+  Hear(Fetch<AcquireRequest>(), Granted());
   Pass(kLease);
   Expire();
   EXPECT_FALSE(Valid(waiter));
@@ -252,7 +252,7 @@ TEST_F(LockMachineReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineReleaseTest, AcquireTakesAPostponedReleaseAlong) {
+TEST_F(LockStateReleaseTest, AcquireTakesAPostponedReleaseAlong) {
   Waiter& first = Hold();
   Release(first.hold);
   ASSERT_TRUE(state().NextRequestOf(first.hold, now()).has_value());
@@ -265,7 +265,7 @@ TEST_F(LockMachineReleaseTest, AcquireTakesAPostponedReleaseAlong) {
   EXPECT_FALSE(Next().has_value()) << "so is the acquire request";
 }
 
-TEST_F(LockMachineReleaseTest, PostponedRetryTakesNoAcquireAlong) {
+TEST_F(LockStateReleaseTest, PostponedRetryTakesNoAcquireAlong) {
   Waiter& first = Hold();
   Release(first.hold);
   Hear(*state().NextRequestOf(first.hold, now()), Silence());

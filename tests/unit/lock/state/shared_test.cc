@@ -4,23 +4,23 @@
 namespace redlatch::internal {
 namespace {
 
-class SharedMachineTest : public LockMachineTest {
+class SharedStateTest : public LockStateTest {
  protected:
   static constexpr absl::Duration kWindow = absl::Milliseconds(5);
 
-  SharedMachineTest() { Make({.reentrant = true, .sharing = kReaders}); }
+  SharedStateTest() { Make({.use = GrantUse::kShared, .reentrant = true}); }
 
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
   // Who reads, and knows since when.
   Waiter& Read(uint64_t thread, int64_t others = 0) {
     Waiter& waiter = Acquire({.thread = thread});
-    Hear(Fetch<ToAcquire>(), Granted(others));
+    Hear(Fetch<AcquireRequest>(), Granted(others));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
 };
 
-TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip) {
+TEST_F(SharedStateTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip) {
   const Waiter& first = Read(1);
   Pass(kWindow - absl::Milliseconds(1));
   const Waiter& second = Acquire({.thread = 2});
@@ -32,13 +32,13 @@ TEST_F(SharedMachineTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(SharedMachineTest, NobodyJoinsWhereAWriterIsKnownToWait) {
+TEST_F(SharedStateTest, NobodyJoinsWhereAWriterIsKnownToWait) {
   Read(1, 1);
   EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(SharedMachineTest, AReaderReentersThoughAWriterWaits) {
+TEST_F(SharedStateTest, AReaderReentersThoughAWriterWaits) {
   Waiter& first = Read(1, 1);
   Pass(2 * kWindow);
   const Waiter& again = Acquire({.thread = 1});
@@ -49,7 +49,7 @@ TEST_F(SharedMachineTest, AReaderReentersThoughAWriterWaits) {
   EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
 }
 
-TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
+TEST_F(SharedStateTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
   Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
@@ -66,7 +66,7 @@ TEST_F(SharedMachineTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
   EXPECT_EQ(Acquire({.thread = 4}).state, State::kWaiting);
 }
 
-TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
+TEST_F(SharedStateTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
   Read(1);
   Waiter& second = Acquire({.thread = 2, .local_window = absl::ZeroDuration()});
   EXPECT_EQ(second.state, State::kWaiting);
@@ -80,7 +80,7 @@ TEST_F(SharedMachineTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) 
   EXPECT_EQ(third.state, State::kGranted);
 }
 
-TEST_F(SharedMachineTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver) {
+TEST_F(SharedStateTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver) {
   Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
@@ -91,7 +91,7 @@ TEST_F(SharedMachineTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOve
   EXPECT_EQ(second.silent_since, base::Instant::Infinite());
 }
 
-TEST_F(SharedMachineTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
+TEST_F(SharedStateTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
   Waiter& first = Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
@@ -100,7 +100,7 @@ TEST_F(SharedMachineTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
   EXPECT_TRUE(Valid(first));
 }
 
-TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
+TEST_F(SharedStateTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   Waiter& first = Read(1);
   Waiter& second = Acquire({.thread = 2, .face = Face::kStd});
   Pass(kWindow);
@@ -114,14 +114,14 @@ TEST_F(SharedMachineTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   // Who had come to join asks for a hold of its own.
   EXPECT_EQ(third.state, State::kWaiting);
   Hear(Fetch<ReleaseRequest>(), NotHeld());
-  Hear(Fetch<ToAcquire>(), Granted());
+  Hear(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(third.state, State::kGranted);
 }
 
-TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
+TEST_F(SharedStateTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   Waiter& first = Acquire({.thread = 1});
   Waiter& second = Acquire({.thread = 2});
-  const Request acquire = Fetch<ToAcquire>();
+  const Request acquire = Fetch<AcquireRequest>();
   Pass(absl::Microseconds(10));
   // A writer may be queued between the two.
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
@@ -131,7 +131,7 @@ TEST_F(SharedMachineTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   EXPECT_NE(first.hold, second.hold);
 }
 
-TEST_F(SharedMachineTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
+TEST_F(SharedStateTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
   Read(1);
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());

@@ -3,7 +3,6 @@
 
 #include <deque>
 
-#include "src/lock/state/latch_state.h"
 #include "src/lock/state/lock_state.h"
 #include "src/lock/state/timing.h"
 #include "tests/support/testing.h"
@@ -39,10 +38,9 @@ struct Want {
   uint32_t capacity = 0;
 };
 
-// A machine at a time of the test's making. A lease of 3 s has a margin of 32 ms and is renewed,
+// A lock state at a time of the test's making. A lease of 3 s has a margin of 32 ms and is renewed,
 // as waiters send their heartbeats, each second.
-template <class Machine>
-class MachineTest : public ::testing::Test {
+class LockStateTest : public ::testing::Test {
  protected:
   using State = Waiter::State;
   using Kind = Released::Kind;
@@ -54,13 +52,13 @@ class MachineTest : public ::testing::Test {
   static constexpr base::Numbers::Key kKey = {1, 2};
   static constexpr GrantId kFirst = base::Numbers::Secret(kKey, 1);
 
-  MachineTest() { Make({}); }
+  LockStateTest() { Make({}); }
 
-  void Make(Bidder::Config config) {
+  void Make(LockState::Config config) {
     config.numbers = &numbers_;
-    machine_ = std::make_unique<Machine>(config);
+    state_ = std::make_unique<LockState>(config);
   }
-  Machine& state() { return *machine_; }
+  LockState& state() { return *state_; }
 
   base::Instant now() const { return now_; }
   void Pass(absl::Duration time) { now_ = now_ + time; }
@@ -99,24 +97,24 @@ class MachineTest : public ::testing::Test {
                                                                .turn = want.turn,
                                                                .keep = want.keep});
     waiter.object = this;
-    machine_->Acquire(waiter, now_, Fresh());
+    state_->Acquire(waiter, now_, Fresh());
     waiter.parked = waiter.state == State::kWaiting;
     return waiter;
   }
   void GiveUp(Waiter& waiter, State as = State::kBusy) {
-    machine_->GiveUp(waiter, as, now_, Fresh());
+    state_->GiveUp(waiter, as, now_, Fresh());
   }
   void Poke(Waiter& waiter) {
     waiter.wake_pending = false;
-    machine_->OnWoken(waiter, now_, Fresh());
+    state_->OnWoken(waiter, now_, Fresh());
   }
-  Released Release(uint64_t hold) { return machine_->Release(hold, now_, Fresh()); }
-  Released Unlock(uint64_t thread) { return machine_->Unlock(thread, now_, Fresh()); }
-  void ReleaseStd() { machine_->ReleaseStd(now_, Fresh()); }
-  void Expire() { machine_->Expire(now_, Fresh()); }
-  bool Valid(const Waiter& waiter) const { return machine_->Valid(waiter.hold, now_); }
+  Released Release(uint64_t hold) { return state_->Release(hold, now_, Fresh()); }
+  Released Unlock(uint64_t thread) { return state_->Unlock(thread, now_, Fresh()); }
+  void ReleaseStd() { state_->ReleaseStd(now_, Fresh()); }
+  void Expire() { state_->Expire(now_, Fresh()); }
+  bool Valid(const Waiter& waiter) const { return state_->Valid(waiter.hold, now_); }
 
-  std::optional<Request> Next() { return machine_->NextRequest(now_); }
+  std::optional<Request> Next() { return state_->NextRequest(now_); }
   // The next script, which must be of this kind.
   template <class What>
   Request Fetch() {
@@ -133,9 +131,9 @@ class MachineTest : public ::testing::Test {
   bool Quiet() { return !Next().has_value(); }
 
   void Hear(const Request& request, const Result& result) {
-    machine_->OnResult(request, result, now_, Fresh());
+    state_->OnResult(request, result, now_, Fresh());
   }
-  void HearGrant(const NewGrant& news) { machine_->OnGrant(news, now_, Fresh()); }
+  void HearGrant(const NewGrant& news) { state_->OnGrant(news, now_, Fresh()); }
 
   static Result Granted(int64_t others = 0, absl::Duration lease = kLease,
                         uint64_t token = kToken) {
@@ -163,20 +161,20 @@ class MachineTest : public ::testing::Test {
     return {.grant = BidOf(request).grant,
             .attempt = BidOf(request).attempt,
             .token = token,
-            .claim = BidOf(request).terms.lease};
+            .lease = BidOf(request).terms.lease};
   }
 
   // A thread that has the lock.
   Waiter& Hold(const Want& want = {}) {
     Waiter& waiter = Acquire(want);
-    Hear(Fetch<ToAcquire>(), Granted(0, want.lease));
+    Hear(Fetch<AcquireRequest>(), Granted(0, want.lease));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
   // A thread that waits in the server's queue.
   Waiter& Queue(Want want = {}) {
     Waiter& waiter = Acquire(want);
-    Hear(Fetch<ToAcquire>(), Queued());
+    Hear(Fetch<AcquireRequest>(), Queued());
     EXPECT_EQ(waiter.state, State::kWaiting);
     return waiter;
   }
@@ -184,7 +182,7 @@ class MachineTest : public ::testing::Test {
   std::pair<Waiter*, Waiter*> Contended(const Want& first, const Want& second) {
     Waiter& holder = Acquire(first);
     Waiter& other = Acquire(second);
-    Hear(Fetch<ToAcquire>(), Granted());
+    Hear(Fetch<AcquireRequest>(), Granted());
     EXPECT_EQ(holder.state, State::kGranted);
     EXPECT_EQ(other.state, State::kWaiting);
     return {&holder, &other};
@@ -194,14 +192,11 @@ class MachineTest : public ::testing::Test {
   Effects& Fresh() { return effects_ = Effects(); }
 
   base::Numbers numbers_{kKey};
-  std::unique_ptr<Machine> machine_;
+  std::unique_ptr<LockState> state_;
   base::Instant now_ = base::Instant::FromNanos(1'000'000'000'000);
   Effects effects_;
   std::deque<Waiter> waiters_;
 };
-
-using LockMachineTest = MachineTest<LockState>;
-using LatchMachineTest = MachineTest<LatchState>;
 
 }  // namespace redlatch::internal
 

@@ -6,9 +6,9 @@
 namespace redlatch::internal {
 namespace {
 
-class TallyMachineTest : public LockMachineTest {
+class TallyStateTest : public LockStateTest {
  protected:
-  TallyMachineTest() { Make({.counts = true}); }
+  TallyStateTest() { Make({.counts = true}); }
 
   LockStats Counted() {
     LockStats stats;
@@ -25,9 +25,9 @@ class TallyMachineTest : public LockMachineTest {
   }
 };
 
-TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
+TEST_F(TallyStateTest, AHoldIsCountedWithItsWaitAndItsTime) {
   Waiter& holder = Acquire();
-  const Request acquire = Fetch<ToAcquire>();
+  const Request acquire = Fetch<AcquireRequest>();
   Hear(acquire, Queued());
   EXPECT_EQ(Counted().waiting, 1);
   Pass(absl::Milliseconds(100));
@@ -44,8 +44,8 @@ TEST_F(TallyMachineTest, AHoldIsCountedWithItsWaitAndItsTime) {
   EXPECT_EQ(Counted().held_for.sum, absl::Milliseconds(7));
 }
 
-TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
-  Make({.reentrant = true, .sharing = kReaders, .counts = true});
+TEST_F(TallyStateTest, ReadersOfAHoldAreAHoldEach) {
+  Make({.use = GrantUse::kShared, .reentrant = true, .counts = true});
   Waiter& first = Hold();
   Waiter& second = Acquire({.thread = 2});
   ASSERT_EQ(second.state, State::kGranted);
@@ -58,7 +58,7 @@ TEST_F(TallyMachineTest, ReadersOfAHoldAreAHoldEach) {
   EXPECT_EQ(Counted().held, 0);
 }
 
-TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
+TEST_F(TallyStateTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   Hold();
   EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
   EXPECT_EQ(Counted().busy, 1);
@@ -72,7 +72,7 @@ TEST_F(TallyMachineTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   EXPECT_EQ(Counted().waited.count(), 1);
 }
 
-TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
+TEST_F(TallyStateTest, ALossIsNoReleaseAndEndsAHold) {
   Waiter& holder = Hold();
   Pass(kValid);
   Expire();
@@ -87,7 +87,7 @@ TEST_F(TallyMachineTest, ALossIsNoReleaseAndEndsAHold) {
   EXPECT_EQ(Counted().releases_failed, 0) << "there was nothing to be released";
 }
 
-TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
+TEST_F(TallyStateTest, RenewalsAreCountedAndTheirFailures) {
   Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), HoldRef());
@@ -101,7 +101,7 @@ TEST_F(TallyMachineTest, RenewalsAreCountedAndTheirFailures) {
   EXPECT_EQ(Counted().lost, 0);
 }
 
-TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
+TEST_F(TallyStateTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
   EXPECT_EQ(Counted().releasing, 1);
@@ -115,7 +115,7 @@ TEST_F(TallyMachineTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   EXPECT_EQ(Counted().releases_failed, 1);
 }
 
-TEST_F(TallyMachineTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
+TEST_F(TallyStateTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
   auto [holder, other] = Contended({.local_retakes = 1}, {.thread = 2, .local_retakes = 1});
   Release(holder->hold);
   EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";

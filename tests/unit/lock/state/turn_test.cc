@@ -9,7 +9,7 @@ constexpr absl::Duration kSoon = absl::Milliseconds(1);
 constexpr absl::Duration kTurnTick = absl::Nanoseconds(1);
 constexpr absl::Duration kClaim = absl::Milliseconds(1500);
 
-class LockMachineTurnTest : public LockMachineTest {
+class LockStateTurnTest : public LockStateTest {
  protected:
   static Want OfThread(uint64_t thread, absl::Duration turn = kTurn) {
     return {.thread = thread, .local_window = absl::ZeroDuration(), .turn = turn};
@@ -18,19 +18,19 @@ class LockMachineTurnTest : public LockMachineTest {
   // Its first hold goes back to the server, and it comes again at once, to a lock that others have.
   Waiter& ComesAgain(absl::Duration turn = kTurn) {
     Waiter& first = Acquire(OfThread(1, turn));
-    Hear(Fetch<ToAcquire>(), Granted(/*others=*/1));
+    Hear(Fetch<AcquireRequest>(), Granted(/*others=*/1));
     EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
     state().Forget(first.hold);
     Waiter& again = Acquire(OfThread(1, turn));
     Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
     HearGrant(
-        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .claim = kClaim});
+        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .lease = kClaim});
     if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
     return again;
   }
 };
 
-TEST_F(LockMachineTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
+TEST_F(LockStateTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
   uint64_t hold = ComesAgain().hold;
   FencingToken token = state().OfThread(1).token;
   for (int i = 0; i < 100; ++i) {
@@ -44,7 +44,7 @@ TEST_F(LockMachineTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
   }
 }
 
-TEST_F(LockMachineTurnTest, RestEndsWithTheTurn) {
+TEST_F(LockStateTurnTest, RestEndsWithTheTurn) {
   Waiter& holder = ComesAgain();
   const base::Instant end = now() + kTurn;
   EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
@@ -56,7 +56,7 @@ TEST_F(LockMachineTurnTest, RestEndsWithTheTurn) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineTurnTest, TurnIsNotPassedOnAfterItsEnd) {
+TEST_F(LockStateTurnTest, TurnIsNotPassedOnAfterItsEnd) {
   Waiter& holder = ComesAgain();
   Waiter& other = Acquire(OfThread(2));
   Pass(kTurn - kTurnTick);
@@ -68,7 +68,7 @@ TEST_F(LockMachineTurnTest, TurnIsNotPassedOnAfterItsEnd) {
   EXPECT_EQ(third.state, State::kWaiting);
 }
 
-TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
+TEST_F(LockStateTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
   Pass(kSoon + kTurnTick);
@@ -77,7 +77,7 @@ TEST_F(LockMachineTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
   EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
 }
 
-TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
+TEST_F(LockStateTurnTest, TryOfOtherTermsAsksTheServer) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
   Want other = OfThread(1);
@@ -90,7 +90,7 @@ TEST_F(LockMachineTurnTest, TryOfOtherTermsAsksTheServer) {
 }
 
 // Otherwise it would stay taken for a lease if this process ends.
-TEST_F(LockMachineTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
+TEST_F(LockStateTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
   const uint64_t hold = ComesAgain().hold;
   Pass(ConfirmAfter(kClaim));
   const Request renewal = Fetch<RenewRequest>();
@@ -99,7 +99,7 @@ TEST_F(LockMachineTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
   EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockMachineTurnTest, StaysAClaimWhileSectionsAreShort) {
+TEST_F(LockStateTurnTest, StaysAClaimWhileSectionsAreShort) {
   uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
   for (int i = 0; i < 5; ++i) {
     const base::Instant due = state().next_request_at();
@@ -115,14 +115,14 @@ TEST_F(LockMachineTurnTest, StaysAClaimWhileSectionsAreShort) {
   EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is longer";
 }
 
-TEST_F(LockMachineTurnTest, OtherLeasesAreWholeFromTheStart) {
+TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromTheStart) {
   Want whole = OfThread(1), manual = OfThread(1), none = OfThread(1);
   whole.whole = manual.manual = true;
   none.turn = absl::ZeroDuration();
   for (const Want& want : {whole, manual, none}) {
     Make({});
     Acquire(want);
-    EXPECT_FALSE(BidOf(Fetch<ToAcquire>()).claims);
+    EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).claims);
   }
 }
 

@@ -4,56 +4,56 @@
 namespace redlatch::internal {
 namespace {
 
-using LockMachineWaitingTest = LockMachineTest;
+using LockStateWaitingTest = LockStateTest;
 
-TEST_F(LockMachineWaitingTest, TryOfAServerThatStaysSilentFails) {
+TEST_F(LockStateWaitingTest, TryOfAServerThatStaysSilentFails) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<ToAcquire>(), Silence());
+  Hear(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
   EXPECT_EQ(Fetch<CancelRequest>().leaves_tombstone(), true);
 }
 
-TEST_F(LockMachineWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
+TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
   Queue();
   Pass(kThird);
   for (int i = 0; i < 5; ++i) {  // well into the backoff
     PassTo(state().next_request_at());
-    Hear(Fetch<ToAcquire>(), Silence());
+    Hear(Fetch<AcquireRequest>(), Silence());
   }
   EXPECT_TRUE(Quiet());
   Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
   EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
-  Hear(Fetch<ToAcquire>(), Silence());
+  Hear(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(waiter.state, State::kWaiting);
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
 }
 
-TEST_F(LockMachineWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
+TEST_F(LockStateWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
   Waiter& patient = Acquire();
   Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   EXPECT_TRUE(BidOf(request).wait);
   Hear(request, Queued());
   EXPECT_EQ(impatient.state, State::kBusy);
   EXPECT_EQ(patient.state, State::kWaiting);
 }
 
-TEST_F(LockMachineWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
+TEST_F(LockStateWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
   Acquire();
-  Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(200)));
+  Hear(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201));
   PassTo(state().next_request_at());
-  Hear(Fetch<ToAcquire>(), Queued(/*position=*/1, absl::Milliseconds(200)));
+  Hear(Fetch<AcquireRequest>(), Queued(/*position=*/1, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + kThird) << "only the head";
 }
 
-TEST_F(LockMachineWaitingTest, HeadPollsAForeignOwner) {
+TEST_F(LockStateWaitingTest, HeadPollsAForeignOwner) {
   Acquire();
   for (int i = 0; i < 20; ++i) {
-    Hear(Fetch<ToAcquire>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
+    Hear(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
     const absl::Duration pause = state().next_request_at() - now();
     EXPECT_GE(pause, absl::Milliseconds(50));
     EXPECT_LE(pause, absl::Milliseconds(500));
@@ -61,28 +61,28 @@ TEST_F(LockMachineWaitingTest, HeadPollsAForeignOwner) {
   }
 }
 
-TEST_F(LockMachineWaitingTest, ReconnectedWaiterSendsAHeartbeatAtOnce) {
+TEST_F(LockStateWaitingTest, ReconnectedWaiterSendsAHeartbeatAtOnce) {
   Queue();
   state().OnReconnected(now());
-  Hear(Fetch<ToAcquire>(), Queued());
+  Hear(Fetch<AcquireRequest>(), Queued());
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
-TEST_F(LockMachineWaitingTest, ReconnectedDuringABidSendsAnother) {
+TEST_F(LockStateWaitingTest, ReconnectedDuringABidSendsAnother) {
   Acquire();
-  const Request request = Fetch<ToAcquire>();
+  const Request request = Fetch<AcquireRequest>();
   state().OnReconnected(now());
   EXPECT_TRUE(Quiet());
   Hear(request, Queued());  // its grant may have been lost with the old connection
-  Hear(Fetch<ToAcquire>(), Queued());
+  Hear(Fetch<AcquireRequest>(), Queued());
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockMachineWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
+TEST_F(LockStateWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
   Waiter& waiter = Acquire();
   absl::Duration last = absl::ZeroDuration();
   for (uint32_t attempt = 1; attempt <= 5; ++attempt) {
-    const Request request = Fetch<ToAcquire>();
+    const Request request = Fetch<AcquireRequest>();
     EXPECT_EQ(BidOf(request).attempt, attempt);
     Hear(request, Silence());
     const absl::Duration pause = state().next_request_at() - now();
@@ -91,14 +91,14 @@ TEST_F(LockMachineWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
     PassTo(state().next_request_at());
   }
   EXPECT_LE(last, absl::Seconds(1));
-  Hear(Fetch<ToAcquire>(), Granted());
+  Hear(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
-TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
+TEST_F(LockStateWaitingTest, RefusalFailsAllWhoWait) {
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Hear(Fetch<ToAcquire>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Hear(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   for (const Waiter* waiter : {&first, &second}) {
     EXPECT_EQ(waiter->state, State::kFailed);
     EXPECT_TRUE(absl::IsPermissionDenied(waiter->failure));
@@ -107,30 +107,30 @@ TEST_F(LockMachineWaitingTest, RefusalFailsAllWhoWait) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
+TEST_F(LockStateWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
   Waiter& queued = Queue({.patience = Patience::kBounded});
   Pass(kThird);
-  Hear(Fetch<ToAcquire>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(queued.state, State::kWaiting);
   PassTo(state().next_request_at());
-  Hear(Fetch<ToAcquire>(), Queued());
+  Hear(Fetch<AcquireRequest>(), Queued());
   GiveUp(queued);
   EXPECT_EQ(queued.state, State::kBusy);
   Hear(Fetch<CancelRequest>(), Cancelled());
   Waiter& fresh = Acquire();
-  Hear(Fetch<ToAcquire>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  Hear(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(fresh.state, State::kFailed);
 }
 
-TEST_F(LockMachineWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
+TEST_F(LockStateWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
   Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Hear(Fetch<ToAcquire>(), Silence());
+  Hear(Fetch<AcquireRequest>(), Silence());
   const base::Instant since = now();
   while (endless.state == State::kWaiting) {
     PassTo(state().next_request_at());
-    Hear(Fetch<ToAcquire>(), Silence());
+    Hear(Fetch<AcquireRequest>(), Silence());
   }
   EXPECT_EQ(endless.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(endless.failure));
@@ -142,30 +142,30 @@ TEST_F(LockMachineWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
   EXPECT_TRUE(absl::IsUnavailable(bounded.failure));
 }
 
-TEST_F(LockMachineWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
+TEST_F(LockStateWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
   Acquire({.patience = Patience::kBounded});
   base::Instant until = now() + absl::Seconds(5);
   while (now() < until) {
-    Hear(Fetch<ToAcquire>(), Silence());
+    Hear(Fetch<AcquireRequest>(), Silence());
     PassTo(state().next_request_at());
   }
   Waiter& late = Acquire({.thread = 2});
-  Hear(Fetch<ToAcquire>(), Silence());
+  Hear(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(late.state, State::kWaiting);
   Pass(absl::Seconds(2));
-  Hear(Fetch<ToAcquire>(), Silence());
+  Hear(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(late.state, State::kFailed);
 }
 
-TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
+TEST_F(LockStateWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
   constexpr base::Instant kNever = base::Instant::Infinite();
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
   Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
   EXPECT_EQ(state().GivesUpAt(endless, kNever), kNever) << "the server was not asked yet";
   const base::Instant sent = now();
-  const Request acquire = Fetch<ToAcquire>();
+  const Request acquire = Fetch<AcquireRequest>();
   EXPECT_EQ(state().GivesUpAt(endless, kNever), sent + absl::Seconds(2) + kAnswerGrace);
   Pass(absl::Seconds(1));
   Hear(acquire, Silence());
@@ -178,38 +178,38 @@ TEST_F(LockMachineWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered)
   EXPECT_EQ(endless.state, State::kFailed);
 }
 
-TEST_F(LockMachineWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
+TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Fetch<ToAcquire>();
+  Fetch<AcquireRequest>();
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
 }
 
-TEST_F(LockMachineWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
+TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
   Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch<ToAcquire>(), Silence(false));
+  Hear(Fetch<AcquireRequest>(), Silence(false));
   Pass(absl::Seconds(2));
   GiveUp(first);
   EXPECT_EQ(first.state, State::kFailed);
-  Hear(Fetch<ToAcquire>(), Silence(false));
+  Hear(Fetch<AcquireRequest>(), Silence(false));
   EXPECT_EQ(second.state, State::kFailed);
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockMachineWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
+TEST_F(LockStateWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
   Waiter& waiter = Acquire({.patience = Patience::kBounded});
-  Fetch<ToAcquire>();
+  Fetch<AcquireRequest>();
   Pass(absl::Milliseconds(20));
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
 }
 
-TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
+TEST_F(LockStateWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
   auto [holder, other] = Contended(
       {.local_window = absl::ZeroDuration()},
       {.thread = 2, .patience = Patience::kBounded, .local_window = absl::ZeroDuration()});
@@ -220,7 +220,7 @@ TEST_F(LockMachineWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
   EXPECT_EQ(other->state, State::kBusy);
 }
 
-TEST_F(LockMachineWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {
+TEST_F(LockStateWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {
   const int object = 0;
   Waiter& gone = Queue();
   gone.object = &object;

@@ -4,12 +4,12 @@
 namespace redlatch::internal {
 namespace {
 
-class WillQueueTest : public LockMachineTest {
+class WillQueueTest : public LockStateTest {
  protected:
   // The lock goes back, and so many of other clients waited for it.
   void HandOver(int64_t others) {
     Waiter& waiter = Acquire();
-    Hear(Fetch<ToAcquire>(), Granted(others));
+    Hear(Fetch<AcquireRequest>(), Granted(others));
     ASSERT_EQ(waiter.state, State::kGranted);
     Release(waiter.hold);
     Fetch<ReleaseRequest>();
@@ -18,7 +18,7 @@ class WillQueueTest : public LockMachineTest {
 
 TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
   Waiter& waiter = Acquire();
-  const Request acquire = Fetch<ToAcquire>();
+  const Request acquire = Fetch<AcquireRequest>();
   Hear(acquire, Queued());
   Pass(absl::Microseconds(400));
   NewGrant news = GrantOf(acquire);
@@ -27,7 +27,7 @@ TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
   Release(waiter.hold);
   Fetch<ReleaseRequest>();
   Acquire();
-  EXPECT_EQ(Fetch<ToAcquire>().unread_for, absl::Microseconds(800));
+  EXPECT_EQ(Fetch<AcquireRequest>().unread_for, absl::Microseconds(800));
 }
 
 TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
@@ -46,10 +46,10 @@ TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
     Pass(c.later);
     Acquire({.patience = c.patience});
     if (c.repeats) {
-      Hear(Fetch<ToAcquire>(), Silence());
+      Hear(Fetch<AcquireRequest>(), Silence());
       PassTo(state().next_request_at());
     }
-    EXPECT_EQ(Fetch<ToAcquire>().unread_for, c.unread_for);
+    EXPECT_EQ(Fetch<AcquireRequest>().unread_for, c.unread_for);
   }
 }
 
@@ -57,7 +57,7 @@ TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
 TEST_F(WillQueueTest, TheAnswerMayComeBehindTheGrant) {
   HandOver(1);
   Waiter& waiter = Acquire();
-  const Request acquire = Fetch<ToAcquire>();
+  const Request acquire = Fetch<AcquireRequest>();
   HearGrant(GrantOf(acquire));
   ASSERT_EQ(waiter.state, State::kGranted);
   Hear(acquire, Queued());
@@ -70,7 +70,7 @@ TEST_F(WillQueueTest, AGrantByMessageCameAfterOthers) {
   constexpr absl::Duration kTurn = absl::Milliseconds(5);
   HandOver(1);
   Waiter& waiter = Acquire({.turn = kTurn});
-  HearGrant(GrantOf(Fetch<ToAcquire>()));
+  HearGrant(GrantOf(Fetch<AcquireRequest>()));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(Quiet()) << "the turn is not over";
   Pass(kTurn);
@@ -82,7 +82,7 @@ TEST_F(WillQueueTest, AGrantByMessageCameAfterOthers) {
 TEST_F(WillQueueTest, OnlyWhoeverDoesNotBidAtOnceHasOthersToldFirst) {
   const auto take_and_release = [&] {
     Waiter& waiter = Acquire();
-    NewGrant news = GrantOf(Fetch<ToAcquire>());
+    NewGrant news = GrantOf(Fetch<AcquireRequest>());
     news.others = 1;
     HearGrant(news);
     Release(waiter.hold);
