@@ -1,82 +1,42 @@
-// The parts of Diagnose(), and what they say things with.
+// What `redlatch doctor` concludes from the facts: pure functions over one table of checks.
 #ifndef REDLATCH_SRC_CLI_DOCTOR_CHECKS_H_
 #define REDLATCH_SRC_CLI_DOCTOR_CHECKS_H_
 
 #include <cstdint>
-#include <optional>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
 #include "src/cli/doctor/facts.h"
-#include "src/cli/doctor/findings.h"
 
 namespace redlatch::cli {
 
-class Findings {
- public:
-  void Ok(std::string_view check, std::string found) {
-    Add(Level::kOk, check, std::move(found), "", {});
-  }
-  void Unchecked(std::string_view check, std::string found, std::string mend = "",
-                 std::vector<std::string> commands = {}) {
-    Add(Level::kUnchecked, check, std::move(found), std::move(mend), std::move(commands));
-  }
-  void Note(std::string_view check, std::string found, std::string mend = "",
-            std::vector<std::string> commands = {}) {
-    Add(Level::kNote, check, std::move(found), std::move(mend), std::move(commands));
-  }
-  void Warn(std::string_view check, std::string found, std::string mend,
-            std::vector<std::string> commands = {}) {
-    Add(Level::kWarn, check, std::move(found), std::move(mend), std::move(commands));
-  }
-  void Bad(std::string_view check, std::string found, std::string mend,
-           std::vector<std::string> commands = {}) {
-    Add(Level::kBad, check, std::move(found), std::move(mend), std::move(commands));
-  }
-  void Add(Level level, std::string_view check, std::string found, std::string mend,
-           std::vector<std::string> commands) {
-    all_.push_back({.level = level,
-                    .check = std::string(check),
-                    .found = std::move(found),
-                    .mend = std::move(mend),
-                    .commands = std::move(commands)});
-  }
-  std::vector<Finding> Take() { return std::move(all_); }
-
- private:
-  std::vector<Finding> all_;
+enum class Level : uint8_t {
+  kOk,
+  kUnchecked,  // the server did not let us look
+  kNote,       // good to know; nothing has to be done
+  kWarn,       // should be changed
+  kBad,        // not fit for locks as it is
 };
 
-void CheckQuorum(const QuorumFacts& facts, Findings& findings);
-void CheckRestartDelay(const DoctorFacts& facts, Findings& findings);
-void CheckCluster(const ClusterFacts& facts, Findings& findings);
-void CheckCoverage(const DoctorFacts& facts, Findings& findings);
-void CheckServer(const DoctorFacts& facts, Findings& findings);
-void CheckMemory(const DoctorFacts& facts, Findings& findings);
-void CheckStorage(const DoctorFacts& facts, Findings& findings);
-void CheckReplicas(const DoctorFacts& facts, Findings& findings);
-void CheckCertificate(const DoctorFacts& facts, Findings& findings);
-void CheckSentinels(const DoctorFacts& facts, Findings& findings);
-void CheckPromise(const DoctorFacts& facts, Findings& findings);
-void CheckAccess(const DoctorFacts& facts, Findings& findings);
-void CheckMessages(const DoctorFacts& facts, Findings& findings);
-void CheckClock(const DoctorFacts& facts, Findings& findings);
-void CheckLatency(const DoctorFacts& facts, Findings& findings);
-void CheckLimits(const DoctorFacts& facts, Findings& findings);
+struct Finding {
+  Level level = Level::kOk;
+  std::string check;  // "persistence"
+  std::string found;  // one sentence
+  std::string mend;   // one sentence that says how to fix it; empty if there is nothing to do
+  // To be typed as they are: for redis-cli, or lines of the server's configuration if the server
+  // lets no user set it.
+  std::vector<std::string> commands = {};
+  // The nodes of a cluster or a quorum of which this was found, also as text. Empty: the whole.
+  std::vector<std::string> nodes = {};
+  std::string where = {};
+  bool differs = false;  // the nodes' figures differ; `found` has those of the first
+};
 
-// What the server told under that name; nothing where it did not.
-std::optional<std::string> TextIn(const Told<Fields>& fields, std::string_view name);
-std::optional<int64_t> NumberIn(const Told<Fields>& fields, std::string_view name);
-
-// A primary that is cut off from its replicas stops, as far as CONFIG tells.
-bool StopsAlone(const DoctorFacts& facts);
-
-// What sets a parameter: "CONFIG SET name value", or "name value" for who can't read CONFIG.
-std::string Setting(const DoctorFacts& facts, std::string_view name, std::string_view value);
-// A sentence for the latter; else empty.
-std::string WhereToSet(const DoctorFacts& facts);
+// One finding or more for each check, in the order of the table. Findings about a cluster or a
+// quorum come first, then those of its nodes: what several nodes share is one finding.
+std::vector<Finding> Diagnose(const DoctorFacts& facts);
+std::vector<Finding> Diagnose(const ClusterFacts& facts);
+std::vector<Finding> Diagnose(const QuorumFacts& facts);
 
 }  // namespace redlatch::cli
 

@@ -10,10 +10,12 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/time/time.h"
 #include "src/cli/term/cluster_nodes.h"
 
@@ -193,6 +195,18 @@ struct QuorumFacts {
   absl::Duration restart_delay;  // by the URL
   std::vector<NodeFacts> nodes;  // its servers; `address` is the URL of each, without secrets
 };
+
+// What the server told under that name; nothing if it told nothing.
+inline std::optional<std::string> TextIn(const Told<Fields>& fields, std::string_view name) {
+  if (!fields.ok()) return std::nullopt;
+  const auto found = fields->find(name);
+  return found == fields->end() ? std::nullopt : std::optional(found->second);
+}
+inline std::optional<int64_t> NumberIn(const Told<Fields>& fields, std::string_view name) {
+  int64_t number = 0;
+  if (!absl::SimpleAtoi(TextIn(fields, name).value_or(""), &number)) return std::nullopt;
+  return number;
+}
 
 }  // namespace redlatch::cli
 

@@ -2,19 +2,14 @@
 
 #include <algorithm>
 #include <bitset>
-#include <cstddef>
 #include <fstream>
-#include <functional>
 #include <initializer_list>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/numbers.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
@@ -23,15 +18,10 @@
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
-#include "src/base/clock.h"
 #include "src/base/random.h"
-#include "src/cli/doctor/answers.h"
-#include "src/cli/doctor/checks.h"
-#include "src/cli/doctor/probes.h"
 #include "src/cli/look/lock_keys.h"
 #include "src/cli/term/for_each.h"
 #include "src/cli/term/measures.h"
-#include "src/cli/term/shards.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
 #include "src/redis/connect/plain_connection.h"
@@ -41,21 +31,302 @@
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/url/quorum_url.h"
 #include "src/redis/url/sentinels.h"
-#include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {
 namespace {
 
+namespace kinds = internal::kinds;
 using redis::Command;
 using redis::PlainConnection;
 using redis::Reply;
+using Type = redis::Reply::Type;
+using Outcome = CommandProbe::Outcome;
 
-constexpr absl::Duration kAnswerPatience = absl::Seconds(2);  // with one answer
-constexpr absl::Duration kPinging = absl::Milliseconds(500);
+constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
+constexpr absl::Duration kMeasuring = absl::Milliseconds(500);
 constexpr size_t kMostPings = 500;
+constexpr size_t kMostMessages = 20;
 constexpr int64_t kMostListed = 5000;  // connections
-constexpr char kWaitMillis[] = "200";
+
+// ---- Every command that locks need, in a form that changes nothing.
+
+// "+": makes the key, with a TTL. "~": would make a key without a TTL if there were none. "?":
+// locks do without the command. $k, $q, $r and $c are the key, its queue, its readers and the
+// channel; '' is an empty word.
+constexpr char kProbes[] = R"(
+ping; +set $k 0 PX 5000; +psetex $k 5000 0; get $k; exists $q $r; getrange $k 0 0; setrange $k 0 '';
+pexpire $k 5000 LT; pexpireat $k 9000000000000 LT; pttl $k; hget $k f; hset $k f v odd; hdel $k f;
+hexists $k f; hgetall $k; hkeys $k; hmget $k f; hincrby $k f nan; ~hsetnx $k f v; zadd $k XX 0 m;
+zrem $k m; zremrangebyrank $k 0 0; zcard $k; zcount $k 0 0; zrange $k 0 0; zrangebyscore $k 0 0;
+zrank $k m; zscore $k m; time; eval return(0) 0; evalsha 0000000000000000000000000000000000000000 0;
+?exists redlatch:client:doctor; ?mget $k; rename $q $q; unlink $q; del $k)";
+constexpr char kPlainProbes[] = "; publish $c ''; pubsub|numsub $c";
+constexpr char kClusterProbes[] =
+    "; spublish $c ''; pubsub|shardnumsub $c; cluster|slots; cluster|info; asking";
+
+}  // namespace
+
+std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel,
+                                 bool in_cluster) {
+  const std::map<std::string, std::string> meant = {
+      {"$k", key},
+      {"$q", internal::AuxiliaryKey(key, QueueSuffix(kinds::kSimple))},
+      {"$r", internal::AuxiliaryKey(key, kinds::kReadersSuffix)},
+      {"$c", channel},
+      {"''", ""}};
+  std::vector<ProbeWords> probes;
+  for (absl::string_view text :
+       absl::StrSplit(absl::StrCat(kProbes, in_cluster ? kClusterProbes : kPlainProbes), ';')) {
+    text = absl::StripAsciiWhitespace(text);
+    ProbeWords probe;
+    probe.makes_key = absl::ConsumePrefix(&text, "+");
+    probe.needs_key = absl::ConsumePrefix(&text, "~");
+    probe.optional = absl::ConsumePrefix(&text, "?");
+    const std::vector<std::string> words = absl::StrSplit(text, ' ');
+    probe.command = words[0];
+    probe.words = absl::StrSplit(absl::AsciiStrToUpper(words[0]), '|');
+    for (size_t i = 1; i < words.size(); ++i) {
+      const auto found = meant.find(words[i]);
+      probe.words.push_back(found == meant.end() ? words[i] : found->second);
+    }
+    probes.push_back(std::move(probe));
+  }
+  return probes;
+}
+
+Outcome ProbeOutcome(const Reply& reply) {
+  if (!reply.is_error()) return Outcome::kAllowed;
+  if (absl::StartsWith(reply.text, "ERR unknown command") ||
+      absl::StartsWith(reply.text, "ERR unknown subcommand")) {
+    return Outcome::kUnknownToServer;
+  }
+  if (redis::ClassifyError(reply.text) != redis::ErrorCode::kNoPermission) {
+    return Outcome::kAllowed;
+  }
+  // What Redis 7.0 says of a channel, and what later servers and Valkey do.
+  if (absl::StrContains(reply.text, "to access one of the channels") ||
+      absl::EndsWith(reply.text, " channel")) {
+    return Outcome::kNoChannel;
+  }
+  return absl::StrContains(reply.text, "to access ") ? Outcome::kNoKey : Outcome::kNoCommand;
+}
+
+// ---- What replies of Redis say, as facts.
+
+namespace {
+
+absl::Status Refusal(const Reply& reply) {
+  if (!reply.is_error()) return absl::InternalError("an answer of an unknown form");
+  if (redis::ClassifyError(reply.text) == redis::ErrorCode::kNoPermission) {
+    return absl::PermissionDeniedError(reply.text);
+  }
+  return absl::FailedPreconditionError(reply.text);
+}
+
+// "name" and what follows the separator.
+std::pair<std::string, std::string> Split(absl::string_view line, char separator) {
+  return absl::StrSplit(line, absl::MaxSplits(separator, 1));
+}
+
+int64_t NumberOr(const Fields& fields, std::string_view name, int64_t otherwise) {
+  int64_t number = otherwise;
+  const auto found = fields.find(name);
+  if (found == fields.end() || !absl::SimpleAtoi(found->second, &number)) return otherwise;
+  return number;
+}
+
+std::string TextOr(const Fields& fields, std::string_view name, const std::string& otherwise) {
+  const auto found = fields.find(name);
+  return found == fields.end() ? otherwise : found->second;
+}
+
+// "a=1,b=2"
+Fields Pairs(absl::string_view text, char between) {
+  Fields fields;
+  for (const absl::string_view pair : absl::StrSplit(text, between, absl::SkipEmpty())) {
+    fields.insert(Split(pair, '='));
+  }
+  return fields;
+}
+
+}  // namespace
+
+Told<Fields> InfoAnswer(const Reply& reply) {
+  if (reply.type != Type::kString) return Refusal(reply);
+  Fields fields;
+  for (absl::string_view line : absl::StrSplit(reply.text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (line.empty() || line[0] == '#') continue;
+    fields.insert(Split(line, ':'));
+  }
+  // Valkey's name for it.
+  if (const auto mode = fields.find("server_mode"); mode != fields.end()) {
+    fields.emplace("redis_mode", mode->second);
+  }
+  return fields;
+}
+
+Told<Fields> PairsAnswer(const Reply& reply) {
+  if (!reply.is_array()) return Refusal(reply);
+  Fields fields;
+  for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
+    fields[absl::AsciiStrToLower(reply.elements[i].text)] = reply.elements[i + 1].text;
+  }
+  return fields;
+}
+
+Told<Fields> ConfigAnswer(const Reply& reply) {
+  Told<Fields> fields = PairsAnswer(reply);
+  if (fields.ok() && fields->empty()) {
+    return absl::FailedPreconditionError("CONFIG GET tells nothing");
+  }
+  return fields;
+}
+
+Told<std::vector<Delay>> SlowLogAnswer(const Reply& reply, absl::Time now) {
+  if (!reply.is_array()) return Refusal(reply);
+  std::vector<Delay> commands;
+  for (const Reply& entry : reply.elements) {
+    if (entry.elements.size() < 4 || entry.elements[3].elements.empty()) continue;
+    commands.push_back({.what = entry.elements[3].elements[0].text,
+                        .took = absl::Microseconds(entry.elements[2].integer),
+                        .ago = now - absl::FromUnixSeconds(entry.elements[1].integer)});
+  }
+  return commands;
+}
+
+Told<std::vector<Delay>> LatencyAnswer(const Reply& reply, absl::Time now) {
+  if (!reply.is_array()) return Refusal(reply);
+  std::vector<Delay> spikes;
+  for (const Reply& entry : reply.elements) {
+    if (entry.elements.size() < 4) continue;
+    spikes.push_back({.what = entry.elements[0].text,
+                      .took = absl::Milliseconds(entry.elements[3].integer),
+                      .ago = now - absl::FromUnixSeconds(entry.elements[1].integer)});
+  }
+  return spikes;
+}
+
+Told<std::vector<PubSubBacklog>> ClientListAnswer(const Reply& reply) {
+  if (reply.type != Type::kString) return Refusal(reply);
+  std::vector<PubSubBacklog> backlogs;
+  for (const absl::string_view line : absl::StrSplit(reply.text, '\n', absl::SkipWhitespace())) {
+    const Fields client = Pairs(line, ' ');
+    backlogs.push_back({.address = TextOr(client, "addr", "?"),
+                        .name = TextOr(client, "name", ""),
+                        .bytes = NumberOr(client, "omem", 0)});
+  }
+  return backlogs;
+}
+
+Told<absl::Time> TimeAnswer(const Reply& reply) {
+  int64_t seconds = 0;
+  int64_t micros = 0;
+  if (!reply.is_array() || reply.elements.size() != 2 ||
+      !absl::SimpleAtoi(reply.elements[0].text, &seconds) ||
+      !absl::SimpleAtoi(reply.elements[1].text, &micros)) {
+    return Refusal(reply);
+  }
+  return absl::FromUnixSeconds(seconds) + absl::Microseconds(micros);
+}
+
+Told<Holdback> HoldbackAnswer(const Reply& reply) {
+  if (reply.is_error()) return Refusal(reply);
+  const std::vector<std::string> words = absl::StrSplit(reply.text, ' ');
+  int64_t until_ms = 0;
+  int64_t length_ms = 0;
+  if (words.size() != 3 || !absl::SimpleAtoi(words[1], &until_ms) ||
+      !absl::SimpleAtoi(words[2], &length_ms)) {
+    return absl::NotFoundError("no such record");
+  }
+  return Holdback{.until = absl::FromUnixMillis(until_ms), .length = absl::Milliseconds(length_ms)};
+}
+
+std::vector<Replica> ReplicasIn(const Fields& info) {
+  std::vector<Replica> replicas;
+  for (const auto& [name, value] : info) {
+    int64_t number = 0;
+    if (!name.starts_with("slave") || !absl::SimpleAtoi(name.substr(5), &number)) continue;
+    const Fields replica = Pairs(value, ',');
+    replicas.push_back(
+        {.address = absl::StrCat(TextOr(replica, "ip", "?"), ":", TextOr(replica, "port", "?")),
+         .state = TextOr(replica, "state", "unknown"),
+         .lag = absl::Seconds(NumberOr(replica, "lag", 0))});
+  }
+  return replicas;
+}
+
+// ---- One server.
+
+namespace {
+
+// How long a lock that could not be released stays.
+constexpr absl::Duration kTrialLease = absl::Seconds(2);
+constexpr absl::Duration kTrialPatience = absl::Seconds(1);
+constexpr int kPairs = 20;
+const AcquireOptions kTrial = {.wait = kTrialPatience, .lease = kTrialLease};
+
+absl::Status ReleaseOf(absl::StatusOr<Lease> lease) {
+  if (!lease.ok()) return lease.status();
+  const absl::Status extended = lease->Extend(kTrialLease);
+  const absl::Status released = lease->Release();
+  return extended.ok() ? released : extended;
+}
+
+absl::Status TryLock(RedisLockBase& lock) {
+  const absl::Status released = ReleaseOf(lock.Acquire(kTrial));
+  return released.ok() ? lock.Inspect().status() : released;
+}
+
+absl::Status TryReadWrite(ReentrantReadWriteLock& lock) {
+  const absl::Status wrote = TryLock(lock);
+  return wrote.ok() ? ReleaseOf(lock.AcquireRead(kTrial)) : wrote;
+}
+
+absl::Status TrySemaphore(Semaphore& semaphore) {
+  absl::StatusOr<Permit> permit = semaphore.Acquire(1, kTrial);
+  if (!permit.ok()) return permit.status();
+  const absl::Status released = permit->Release();
+  return released.ok() ? semaphore.Inspect().status() : released;
+}
+
+absl::Status TryLatch(CountDownLatch& latch) {
+  const absl::Status counted = latch.CountDown();
+  return counted.ok() ? latch.Wait({.wait = kTrialPatience}) : counted;
+}
+
+absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Duration* slowest) {
+  for (int i = 0; i < kPairs && base::Now() < deadline; ++i) {
+    const base::Instant begun = base::Now();
+    absl::StatusOr<Lease> lease = lock.Acquire(kTrial);
+    if (!lease.ok()) return lease.status();
+    if (absl::Status released = lease->Release(); !released.ok()) return released;
+    *slowest = std::max(*slowest, base::Now() - begun);
+  }
+  return absl::OkStatus();
+}
+
+// A look neither waits for a quarantine, or a restart's delay, nor begins one.
+std::string Without(std::string_view option, std::string url) {
+  for (size_t at = url.find(option); at != std::string::npos; at = url.find(option, at + 1)) {
+    if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
+    const size_t end = url.find('&', at);
+    return end == std::string::npos ? url.substr(0, at - 1) : url.erase(at, end + 1 - at);
+  }
+  return url;
+}
+
+// The parent of a process; 0 if that can't be seen, or if the parent has died and left it to init.
+int64_t KeeperOf(int64_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string stat;
+  std::getline(file, stat, '\0');  // "17 (a name, with anything in it) S 16 ..."
+  const std::vector<std::string> words =
+      absl::StrSplit(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)), ' ');
+  int64_t parent = 0;
+  return words.size() > 2 && absl::SimpleAtoi(words[2], &parent) && parent > 1 ? parent : 0;
+}
 
 class Gatherer {
  public:
@@ -73,7 +344,7 @@ class Gatherer {
     facts_.locks_elsewhere = shard_ != nullptr && !shard_->Has(name_);
     facts_.prefix = patient.prefix;
     facts_.over_network = url_.kind == redis::Url::Kind::kTcp && url_.host != "localhost" &&
-                          url_.host != "::1" && !url_.host.starts_with("127.");
+                          url_.host != "::1" && !absl::StartsWith(url_.host, "127.");
     facts_.eviction_allowed = url_.allow_eviction;
     facts_.quarantine = url_.quarantine;
     facts_.of_quorum = patient.of_quorum;
@@ -85,20 +356,25 @@ class Gatherer {
 
   absl::Status Run() {
     if (absl::Status bad = internal::CheckMainKey(name_); !bad.ok()) return bad;
-    EmbeddedLook embedded(url_);
+    const bool embedded = url_.kind == redis::Url::Kind::kEmbedded;
+    const auto running = embedded ? redis::FindEmbeddedServer(url_.path) : std::nullopt;
     auto opened = PlainConnection::Open(url_, Soon());
     if (!opened.ok()) return opened.status();
-    PlainConnection connection = *std::move(opened);
-    facts_.certificate_until = connection.certificate_until();
+    connection_ = &*opened;
+    facts_.certificate_until = connection_->certificate_until();
     if (url_.sentinels != nullptr) AskSentinels();
-    absl::Status done =
-        facts_.place == Place::kReplica ? LookAtReplica(connection) : LookAtPrimary(connection);
-    facts_.embedded = embedded.Facts(facts_.info);
+    absl::Status done = facts_.place == Place::kReplica ? LookAtReplica() : LookAtPrimary();
+    if (embedded) {
+      facts_.embedded = {.directory = redis::EmbeddedDirectory(url_.path).value_or(url_.path),
+                         .server_pid = NumberIn(facts_.info, "process_id").value_or(0),
+                         .started_by_us = !running.ok() || !running->has_value()};
+      facts_.embedded->keeper_pid = KeeperOf(facts_.embedded->server_pid);
+    }
     return done;
   }
 
  private:
-  base::Instant Soon() const { return std::min(deadline_, base::Now() + kAnswerPatience); }
+  base::Instant Soon() const { return std::min(deadline_, base::Now() + kPatience); }
 
   // The same, or with something behind it that makes it one of this shard, if there is such a name.
   std::string Here(const std::string& name) const {
@@ -112,26 +388,27 @@ class Gatherer {
     return redis::TagOf(slot) + ":";
   }
 
-  using Step = absl::Status (Gatherer::*)(PlainConnection& connection);
-  absl::Status Take(std::initializer_list<Step> steps, PlainConnection& connection) {
+  using Step = absl::Status (Gatherer::*)();
+  absl::Status Take(std::initializer_list<Step> steps) {
     for (const Step step : steps) {
-      if (absl::Status done = (this->*step)(connection); !done.ok()) return done;
+      if (absl::Status done = (this->*step)(); !done.ok()) return done;
     }
     return absl::OkStatus();
   }
-  absl::Status LookAtPrimary(PlainConnection& connection) {
-    return Take({&Gatherer::AskServer, &Gatherer::AskForReign, &Gatherer::AskForSubscribers,
+  absl::Status LookAtPrimary() {
+    return Take({&Gatherer::AskServer, &Gatherer::AskForRecords, &Gatherer::AskForSubscribers,
                  &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime,
-                 &Gatherer::Send, &Gatherer::AskReplicas, &Gatherer::Try, &Gatherer::AskForTime},
-                connection);
+                 &Gatherer::SendMessages, &Gatherer::AskReplicas, &Gatherer::Try,
+                 &Gatherer::AskForTime});
   }
-  absl::Status LookAtReplica(PlainConnection& connection) {
+  absl::Status LookAtReplica() {
     return Take({&Gatherer::AskServer, &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping,
-                 &Gatherer::AskForTime},
-                connection);
+                 &Gatherer::AskForTime});
   }
 
-  absl::Status AskServer(PlainConnection& connection) {
+  absl::StatusOr<Reply> Ask(const Command& command) { return connection_->Call(command, Soon()); }
+
+  absl::Status AskServer() {
     const std::vector<Command> commands = {
         Command{"INFO"},
         Command{"CONFIG", "GET", "save", "appendfsync", "stop-writes-on-bgsave-error",
@@ -141,7 +418,7 @@ class Gatherer {
                 "latency-monitor-threshold", "cluster-node-timeout",
                 "cluster-require-full-coverage", "cluster-allow-pubsubshard-when-down"},
         Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
-    const auto replies = connection.CallAll(commands, Soon());
+    const auto replies = connection_->CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
     facts_.info = InfoAnswer((*replies)[0]);
     facts_.config = ConfigAnswer((*replies)[1]);
@@ -152,41 +429,36 @@ class Gatherer {
     return absl::OkStatus();
   }
 
-  absl::Status AskForReign(PlainConnection& connection) {
-    if (facts_.of_quorum) return AskForDelay(connection);
-    const auto reply =
-        connection.Call(Command{"GET", internal::PrimaryEpochKey(TagHere())}, Soon());
+  absl::Status AskForRecords() {
+    const std::string key =
+        facts_.of_quorum ? internal::QuorumKey({}) : internal::PrimaryEpochKey(TagHere());
+    const auto reply = Ask(Command{"GET", key});
     if (!reply.ok()) return reply.status();
-    const Told<Holdback> reign = HoldbackAnswer(*reply);
-    if (reign.ok()) facts_.reign = ReignFacts{.quarantine = reign->length, .until = reign->until};
+    const Told<Holdback> record = HoldbackAnswer(*reply);
+    if (facts_.of_quorum) {
+      facts_.delay = record;
+    } else if (record.ok()) {
+      facts_.reign = ReignFacts{.quarantine = record->length, .until = record->until};
+    }
     return absl::OkStatus();
   }
 
-  absl::Status AskForDelay(PlainConnection& connection) {
-    const auto reply = connection.Call(Command{"GET", internal::QuorumKey({})}, Soon());
-    if (!reply.ok()) return reply.status();
-    facts_.delay = HoldbackAnswer(*reply);
-    return absl::OkStatus();
-  }
-
-  absl::Status AskForSubscribers(PlainConnection& connection) {
+  absl::Status AskForSubscribers() {
     if (NumberIn(facts_.info, "connected_clients").value_or(0) > kMostListed) {
       facts_.pubsub_backlogs = absl::FailedPreconditionError(
           "with so many connections it would keep the server for too long");
       return absl::OkStatus();
     }
-    const auto reply = connection.Call(Command{"CLIENT", "LIST", "TYPE", "pubsub"}, Soon());
-    if (!reply.ok()) return reply.status();
-    facts_.pubsub_backlogs = ClientListAnswer(*reply);
-    return absl::OkStatus();
+    const auto reply = Ask(Command{"CLIENT", "LIST", "TYPE", "pubsub"});
+    if (reply.ok()) facts_.pubsub_backlogs = ClientListAnswer(*reply);
+    return reply.status();
   }
 
-  absl::Status AskForTime(PlainConnection& connection) {
+  absl::Status AskForTime() {
     const base::Instant sent = base::Now();
-    const auto reply = connection.Call(Command{"TIME"}, Soon());
+    const auto reply = Ask(Command{"TIME"});
     if (!reply.ok()) return reply.status();
-    const auto server = TimeAnswer(*reply);
-    if (server.ok()) {
+    if (const auto server = TimeAnswer(*reply); server.ok()) {
       facts_.clock.push_back({.sent = sent - base::Instant(),
                               .received = base::Now() - base::Instant(),
                               .server = *server,
@@ -195,77 +467,117 @@ class Gatherer {
     return absl::OkStatus();
   }
 
-  absl::Status Probe(PlainConnection& connection) {
+  // First what makes the key, since some commands would make another without a TTL.
+  absl::Status Probe() {
     std::vector<ProbeWords> first;
     std::vector<ProbeWords> others;
     for (ProbeWords& probe : ProbesOf(name_, channel_, shard_ != nullptr)) {
       (probe.makes_key ? first : others).push_back(std::move(probe));
     }
-    if (absl::Status done = ProbeAll(connection, first); !done.ok()) return done;
-    const bool made = std::any_of(
-        facts_.probes.begin(), facts_.probes.end(),
-        [](const CommandProbe& probe) { return probe.outcome == CommandProbe::Outcome::kAllowed; });
+    if (absl::Status done = ProbeAll(first); !done.ok()) return done;
+    const bool made = std::ranges::find(facts_.probes, Outcome::kAllowed, &CommandProbe::outcome) !=
+                      facts_.probes.end();
     if (!made) std::erase_if(others, [](const ProbeWords& probe) { return probe.needs_key; });
-    return ProbeAll(connection, others);
+    return ProbeAll(others);
   }
 
-  absl::Status ProbeAll(PlainConnection& connection, const std::vector<ProbeWords>& probes) {
+  absl::Status ProbeAll(const std::vector<ProbeWords>& probes) {
     std::vector<Command> commands;
     for (const ProbeWords& probe : probes) {
-      const std::vector<std::string_view> words(probe.words.begin(), probe.words.end());
-      commands.push_back(Command(words));
+      commands.push_back(
+          Command(std::vector<std::string_view>(probe.words.begin(), probe.words.end())));
     }
-    const auto replies = connection.CallAll(commands, Soon());
+    const auto replies = connection_->CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
     for (size_t i = 0; i < probes.size(); ++i) {
-      facts_.probes.push_back({.command = probes[i].command,
-                               .outcome = ProbeOutcome((*replies)[i]),
-                               .optional = probes[i].optional});
+      AddProbe(probes[i].command, (*replies)[i], probes[i].optional);
     }
     return absl::OkStatus();
   }
+  void AddProbe(const std::string& command, const Reply& reply, bool optional = false) {
+    facts_.probes.push_back(
+        {.command = command, .outcome = ProbeOutcome(reply), .optional = optional});
+  }
 
-  absl::Status Ping(PlainConnection& connection) {
-    const base::Instant until = base::Now() + kPinging;
+  absl::Status Ping() {
+    const base::Instant until = base::Now() + kMeasuring;
     while (facts_.pings.size() < kMostPings && base::Now() < until) {
       const base::Instant sent = base::Now();
-      const auto reply = connection.Call(Command{"PING"}, Soon());
-      if (!reply.ok()) return reply.status();
-      if (reply->is_error()) return absl::OkStatus();
+      const auto reply = Ask(Command{"PING"});
+      if (!reply.ok() || reply->is_error()) return reply.status();
       facts_.pings.push_back(base::Now() - sent);
     }
     return absl::OkStatus();
   }
 
-  absl::Status Send(PlainConnection& connection) {
-    return SendMessages(url_, channel_, connection, deadline_, &facts_);
-  }
-
-  absl::Status AskReplicas(PlainConnection& connection) {
-    if (facts_.replicas.empty() || facts_.locks_elsewhere) return absl::OkStatus();
-    const std::string replicas = absl::StrCat(facts_.replicas.size());
-    const base::Instant sent = base::Now();
-    const std::vector<Command> commands = {Command{"SET", name_, "0", "PX", "1000"},
-                                           Command{"WAIT", replicas, kWaitMillis},
-                                           Command{"DEL", name_}};
-    const auto replies = connection.CallAll(commands, Soon());
-    if (!replies.ok()) return replies.status();
-    for (const Reply& reply : *replies) {
-      if (reply.is_error()) {
-        facts_.confirmation = absl::PermissionDeniedError(reply.text);
+  // Does a message from one connection reach another? At a node of a cluster the channel is a
+  // sharded one.
+  absl::Status SendMessages() {
+    const std::string s = url_.in_cluster ? "s" : "";
+    auto opened = PlainConnection::Open(url_, Soon());
+    if (!opened.ok()) {
+      facts_.message = absl::FailedPreconditionError(opened.status().message());
+      return absl::OkStatus();
+    }
+    PlainConnection listener = *std::move(opened);
+    const auto subscribed = listener.Call(Command{s + "subscribe", channel_}, Soon());
+    if (!subscribed.ok()) return subscribed.status();
+    AddProbe(s + "subscribe", *subscribed);
+    if (subscribed->is_error()) return RefuseMessages(*subscribed);
+    std::vector<absl::Duration> times;
+    const base::Instant until = base::Now() + kMeasuring;
+    while (times.empty() || (times.size() < kMostMessages && base::Now() < until)) {
+      const base::Instant sent = base::Now();
+      const auto published = Ask(Command{s + "publish", channel_, "x"});
+      if (!published.ok()) return published.status();
+      if (published->is_error()) return RefuseMessages(*published);
+      if (!listener.Receive(Soon()).ok()) {
+        facts_.message = absl::DeadlineExceededError(
+            published->integer == 0
+                ? std::string("this address leads to several servers: one connection subscribed, "
+                              "and another that published found no subscriber")
+                : absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
         return absl::OkStatus();
       }
+      times.push_back(base::Now() - sent);
     }
+    facts_.message = SpreadOf(std::move(times)).p50;
+    const auto left = listener.Call(Command{s + "unsubscribe", channel_}, Soon());
+    if (left.ok()) AddProbe(s + "unsubscribe", *left);
+    return left.status();
+  }
+
+  // Any other error says nothing about messages, such as that a slot has moved away meanwhile.
+  absl::Status RefuseMessages(const Reply& reply) {
+    const redis::ErrorCode code = redis::ClassifyError(reply.text);
+    const bool refused =
+        code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand;
+    facts_.message = refused ? absl::PermissionDeniedError(reply.text)
+                             : absl::FailedPreconditionError(reply.text);
+    return absl::OkStatus();
+  }
+
+  absl::Status AskReplicas() {
+    if (facts_.replicas.empty() || facts_.locks_elsewhere) return absl::OkStatus();
+    const base::Instant sent = base::Now();
+    const std::vector<Command> commands = {
+        Command{"SET", name_, "0", "PX", "1000"},
+        Command{"WAIT", absl::StrCat(facts_.replicas.size()), "200"}, Command{"DEL", name_}};
+    const auto replies = connection_->CallAll(commands, Soon());
+    if (!replies.ok()) return replies.status();
     facts_.confirmation =
         Confirmation{.replicas = (*replies)[1].integer, .took = base::Now() - sent};
+    for (const Reply& reply : *replies) {
+      if (reply.is_error()) facts_.confirmation = absl::PermissionDeniedError(reply.text);
+    }
     return absl::OkStatus();
   }
 
   void AskSentinels() {
     const std::string& primary = url_.sentinels->options().primary;
     for (const redis::HostAndPort& each : url_.sentinels->Known()) {
-      SentinelView& view = facts_.sentinels.emplace_back(
-          SentinelView{.address = each.text(), .names = {}, .master = Fields()});
+      SentinelView& view =
+          facts_.sentinels.emplace_back(SentinelView{.address = each.text(), .master = Fields()});
       auto sentinel = PlainConnection::Open(UrlOfSentinel(url_, each), Soon());
       if (!sentinel.ok()) {
         view.master = sentinel.status();
@@ -278,8 +590,8 @@ class Gatherer {
     }
   }
 
-  // What redlatch would say of a server that it does not take, or a user who lacks a permission, is
-  // known without trying; and a trial that stops halfway leaves something behind.
+  // It is known without trying that redlatch does not take such a server, or that this user lacks a
+  // permission; and a trial that stops halfway leaves something behind.
   bool WorthATrial() const {
     const auto is = [this](std::string_view field, std::string_view value) {
       return TextIn(facts_.info, field) == value;
@@ -291,17 +603,56 @@ class Gatherer {
     return taken && facts_.MayDoAll() && !facts_.locks_elsewhere;
   }
 
-  absl::Status Try(PlainConnection& connection) {
+  absl::Status Try() {
     if (!WorthATrial()) return absl::OkStatus();
     std::vector<std::string> names;
     std::vector<Command> deletions;
-    for (const std::string_view kind : internal::kinds::kAll) {
+    for (const std::string_view kind : kinds::kAll) {
       names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
       deletions.push_back(DeleteLocks({names.back()}));
     }
-    const auto try_all = facts_.of_quorum ? TryQuorum : TryLocks;
-    try_all(url_text_, names, deadline_ - 2 * kAnswerPatience, &facts_);
-    return connection.CallAll(deletions, Soon()).status();
+    const base::Instant end = deadline_ - 2 * kPatience;
+    const std::string url = facts_.of_quorum ? redis::AsQuorum(Without("restart_delay=", url_text_))
+                                             : Without("quarantine=", url_text_);
+    // The doctor finds out by itself what the client would warn of.
+    const absl::StatusOr<Client> client = Client::Connect(
+        url, {.unreachable_after = kTrialPatience, .on_warning = [](std::string_view) {}});
+    facts_.library = client.status();
+    if (client.ok() && facts_.of_quorum) {
+      RedLock lock(*client, names.back());
+      absl::Status outcome = TryLock(lock);
+      if (outcome.ok()) outcome = MeasurePairs(lock, end, &facts_.slowest_pair);
+      facts_.trials.push_back({.kind = std::string(kinds::kQuorum), .outcome = outcome});
+    } else if (client.ok()) {
+      TryAll(*client, names, end);
+    }
+    return connection_->CallAll(deletions, Soon()).status();
+  }
+
+  // Takes and releases each kind of lock; the outcome of what it did not come to is kCancelled.
+  void TryAll(const Client& client, const std::vector<std::string>& names, base::Instant end) {
+    SimpleLock simple(client, names[0]);
+    ReentrantLock reentrant(client, names[1]);
+    ReentrantReadWriteLock read_write(client, names[2]);
+    Semaphore semaphore(client, names[3], 2);
+    CountDownLatch latch(client, names[4], 1, {.ttl = kTrialLease});
+    const std::function<absl::Status()> tries[] = {
+        // as kinds::kAll, but a quorum's
+        [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
+        [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
+        [&] { return TryLatch(latch); }};
+    bool goes_on = true;
+    for (size_t i = 0; i < std::size(tries); ++i) {
+      goes_on = goes_on && base::Now() < end;
+      const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
+      goes_on = goes_on && !absl::IsUnavailable(outcome);
+      facts_.trials.push_back({.kind = std::string(kinds::kAll[i]), .outcome = outcome});
+      std::ranges::replace(facts_.trials.back().kind, '_', '-');  // for people
+    }
+    if (!goes_on) return;
+    // The first of all had to teach the server its scripts.
+    const absl::Status measured = MeasurePairs(simple, end, &facts_.slowest_pair);
+    if (!measured.ok()) facts_.trials[0].outcome = measured;
   }
 
   const redis::Url& url_;
@@ -312,6 +663,7 @@ class Gatherer {
   const std::string channel_;
   const base::Instant deadline_;
   DoctorFacts& facts_;
+  PlainConnection* connection_ = nullptr;
 };
 
 }  // namespace
@@ -320,11 +672,9 @@ absl::Status Gather(const Patient& patient, base::Instant deadline, DoctorFacts*
   return Gatherer(patient, deadline, facts).Run();
 }
 
-namespace {
+// ---- Several servers.
 
-using redis::Command;
-using redis::PlainConnection;
-using redis::Reply;
+namespace {
 
 // Nodes that are looked at together.
 constexpr size_t kAtOnce = 8;
@@ -475,231 +825,6 @@ absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
     if (failure.ok() || absl::IsUnavailable(failure)) failure = node.reached;
   }
   return failure;
-}
-
-namespace {
-
-using redis::Command;
-using redis::PlainConnection;
-using redis::Reply;
-
-constexpr absl::Duration kMessagePatience = absl::Seconds(2);  // with one answer
-constexpr absl::Duration kSending = absl::Milliseconds(500);
-constexpr size_t kMostMessages = 20;
-
-struct Commands {
-  std::string_view publish;
-  std::string_view subscribe;
-  std::string_view unsubscribe;
-};
-constexpr Commands kPlain = {"PUBLISH", "SUBSCRIBE", "UNSUBSCRIBE"};
-constexpr Commands kSharded = {"SPUBLISH", "SSUBSCRIBE", "SUNSUBSCRIBE"};
-
-// Whatever else it is says nothing about messages, as that a slot has moved away meanwhile.
-absl::Status RefusalOf(const Reply& reply) {
-  const redis::ErrorCode code = redis::ClassifyError(reply.text);
-  const bool refused =
-      code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand;
-  return refused ? absl::PermissionDeniedError(reply.text)
-                 : absl::FailedPreconditionError(reply.text);
-}
-
-}  // namespace
-
-absl::Status SendMessages(const redis::Url& url, const std::string& channel,
-                          PlainConnection& speaker, base::Instant deadline, DoctorFacts* facts) {
-  const auto soon = [&] { return std::min(deadline, base::Now() + kMessagePatience); };
-  const Commands& say = url.in_cluster ? kSharded : kPlain;
-  const auto probed = [&](std::string_view command, const Reply& reply) {
-    facts->probes.push_back({.command = absl::AsciiStrToLower({command.data(), command.size()}),
-                             .outcome = ProbeOutcome(reply)});
-  };
-  auto opened = PlainConnection::Open(url, soon());
-  if (!opened.ok()) {
-    facts->message = absl::FailedPreconditionError(opened.status().message());
-    return absl::OkStatus();
-  }
-  PlainConnection listener = *std::move(opened);
-  const auto subscribed = listener.Call(Command{say.subscribe, channel}, soon());
-  if (!subscribed.ok()) return subscribed.status();
-  probed(say.subscribe, *subscribed);
-  if (subscribed->is_error()) {
-    facts->message = RefusalOf(*subscribed);
-    return absl::OkStatus();
-  }
-  std::vector<absl::Duration> times;
-  const base::Instant until = base::Now() + kSending;
-  while (times.empty() || (times.size() < kMostMessages && base::Now() < until)) {
-    const base::Instant sent = base::Now();
-    const auto published = speaker.Call(Command{say.publish, channel, "x"}, soon());
-    if (!published.ok()) return published.status();
-    if (published->is_error()) {
-      facts->message = RefusalOf(*published);
-      return absl::OkStatus();
-    }
-    if (!listener.Receive(soon()).ok()) {
-      facts->message = absl::DeadlineExceededError(
-          published->integer == 0
-              ? std::string("this address leads to several servers: one connection subscribed, "
-                            "and another that published found no subscriber")
-              : absl::StrCat("none came within ", absl::FormatDuration(kMessagePatience)));
-      return absl::OkStatus();
-    }
-    times.push_back(base::Now() - sent);
-  }
-  facts->message = SpreadOf(std::move(times)).p50;
-  const auto left = listener.Call(Command{say.unsubscribe, channel}, soon());
-  if (!left.ok()) return left.status();
-  probed(say.unsubscribe, *left);
-  return absl::OkStatus();
-}
-
-namespace {
-
-namespace kinds = internal::kinds;
-
-// How long one that could not be released stays.
-constexpr absl::Duration kTrialLease = absl::Seconds(2);
-constexpr absl::Duration kTrialPatience = absl::Seconds(1);
-constexpr int kPairs = 20;
-
-const AcquireOptions kOptions = {.wait = kTrialPatience, .lease = kTrialLease};
-
-absl::Status ReleaseOf(absl::StatusOr<Lease> lease) {
-  if (!lease.ok()) return lease.status();
-  const absl::Status extended = lease->Extend(kTrialLease);
-  const absl::Status released = lease->Release();
-  return extended.ok() ? released : extended;
-}
-
-absl::Status TryLock(RedisLockBase& lock) {
-  if (absl::Status released = ReleaseOf(lock.Acquire(kOptions)); !released.ok()) return released;
-  return lock.Inspect().status();
-}
-
-absl::Status TryReadWrite(ReentrantReadWriteLock& lock) {
-  if (absl::Status wrote = TryLock(lock); !wrote.ok()) return wrote;
-  return ReleaseOf(lock.AcquireRead(kOptions));
-}
-
-absl::Status TrySemaphore(Semaphore& semaphore) {
-  absl::StatusOr<Permit> permit = semaphore.Acquire(1, kOptions);
-  if (!permit.ok()) return permit.status();
-  if (absl::Status released = permit->Release(); !released.ok()) return released;
-  return semaphore.Inspect().status();
-}
-
-absl::Status TryLatch(CountDownLatch& latch) {
-  if (absl::Status counted = latch.CountDown(); !counted.ok()) return counted;
-  return latch.Wait({.wait = kTrialPatience});
-}
-
-absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Duration* slowest) {
-  for (int i = 0; i < kPairs && base::Now() < deadline; ++i) {
-    const base::Instant begun = base::Now();
-    absl::StatusOr<Lease> lease = lock.Acquire(kOptions);
-    if (!lease.ok()) return lease.status();
-    if (absl::Status released = lease->Release(); !released.ok()) return released;
-    *slowest = std::max(*slowest, base::Now() - begun);
-  }
-  return absl::OkStatus();
-}
-
-// A look neither waits for a quarantine, or a restart's delay, nor begins one.
-std::string Without(std::string_view option, std::string url) {
-  for (size_t at = url.find(option); at != std::string::npos; at = url.find(option, at + 1)) {
-    if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
-    const size_t end = url.find('&', at);
-    return end == std::string::npos ? url.substr(0, at - 1) : url.erase(at, end + 1 - at);
-  }
-  return url;
-}
-
-absl::StatusOr<Client> Connect(const std::string& url, DoctorFacts* facts) {
-  ClientOptions options;
-  options.unreachable_after = kTrialPatience;
-  // What it would warn of the doctor finds out by itself.
-  options.on_warning = [](std::string_view) {};
-  absl::StatusOr<Client> client = Client::Connect(url, options);
-  facts->library = client.status();
-  return client;
-}
-
-}  // namespace
-
-void TryQuorum(const std::string& url, const std::vector<std::string>& names,
-               base::Instant deadline, DoctorFacts* facts) {
-  const std::string alone = redis::AsQuorum(Without("restart_delay=", url));
-  const absl::StatusOr<Client> client = Connect(alone, facts);
-  if (!client.ok()) return;
-  RedLock lock(*client, names.back());
-  absl::Status outcome = TryLock(lock);
-  if (outcome.ok()) outcome = MeasurePairs(lock, deadline, &facts->slowest_pair);
-  facts->trials.push_back({.kind = std::string(kinds::kQuorum), .outcome = outcome});
-}
-
-void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
-              DoctorFacts* facts) {
-  const absl::StatusOr<Client> client = Connect(Without("quarantine=", url), facts);
-  if (!client.ok()) return;
-
-  SimpleLock simple(*client, names[0]);
-  ReentrantLock reentrant(*client, names[1]);
-  ReentrantReadWriteLock read_write(*client, names[2]);
-  Semaphore semaphore(*client, names[3], 2);
-  CountDownLatch latch(*client, names[4], 1, {.ttl = kTrialLease});
-  const std::function<absl::Status()> tries[] = {
-      // as kinds::kAll, but a quorum's
-      [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
-      [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
-      [&] { return TryLatch(latch); }};
-  bool goes_on = true;
-  for (size_t i = 0; i < std::size(tries); ++i) {
-    goes_on = goes_on && base::Now() < deadline;
-    const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
-    goes_on = goes_on && !absl::IsUnavailable(outcome);
-    facts->trials.push_back({.kind = std::string(kinds::kAll[i]), .outcome = outcome});
-    std::ranges::replace(facts->trials.back().kind, '_', '-');  // for people
-  }
-  if (!goes_on) return;
-  // The first of all had to teach the server its scripts.
-  const absl::Status measured = MeasurePairs(simple, deadline, &facts->slowest_pair);
-  if (!measured.ok()) facts->trials[0].outcome = measured;
-}
-
-namespace {
-
-// The parent of a process; 0 where that can't be seen.
-int64_t ParentOf(int64_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string stat;
-  std::getline(file, stat, '\0');  // of what is left of it: the process may end meanwhile
-  // "17 (a name, with anything in it) S 16 ..."
-  const size_t behind_name = stat.rfind(") ");
-  if (behind_name == std::string::npos || behind_name + 4 > stat.size()) return 0;
-  const size_t begin = behind_name + 4;
-  int64_t parent = 0;
-  return absl::SimpleAtoi(stat.substr(begin, stat.find(' ', begin) - begin), &parent) ? parent : 0;
-}
-
-}  // namespace
-
-EmbeddedLook::EmbeddedLook(const redis::Url& url) {
-  if (url.kind != redis::Url::Kind::kEmbedded) return;
-  const absl::StatusOr<std::string> directory = redis::EmbeddedDirectory(url.path);
-  directory_ = directory.value_or(url.path);
-  const absl::StatusOr<std::optional<std::string>> socket = redis::FindEmbeddedServer(url.path);
-  was_there_ = socket.ok() && socket->has_value();
-}
-
-std::optional<EmbeddedFacts> EmbeddedLook::Facts(const Told<Fields>& info) const {
-  if (!directory_) return std::nullopt;
-  EmbeddedFacts facts = {.directory = *directory_, .started_by_us = !was_there_};
-  facts.server_pid = NumberIn(info, "process_id").value_or(0);
-  if (facts.server_pid > 0) facts.keeper_pid = ParentOf(facts.server_pid);
-  // A keeper that has died leaves its server to init.
-  if (facts.keeper_pid == 1) facts.keeper_pid = 0;
-  return facts;
 }
 
 }  // namespace redlatch::cli

@@ -10,8 +10,8 @@
 #include "src/base/clock.h"
 #include "src/cli/doctor/facts.h"
 #include "src/cli/term/shards.h"
-#include "src/redis/connect/plain_connection.h"
 #include "src/redis/url/url.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::cli {
 
@@ -41,37 +41,42 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
 absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
                           const std::string& prefix, absl::Duration longest, QuorumFacts* facts);
 
-// ---- Does a message from one connection reach another?
+// ---- Every command that locks need, in a form that changes nothing.
 
-// Fills message, and adds to probes. At a node of a cluster the channel is a sharded one. Not OK
-// where the server stops answering.
-absl::Status SendMessages(const redis::Url& url, const std::string& channel,
-                          redis::PlainConnection& speaker, base::Instant deadline,
-                          DoctorFacts* facts);
-
-// ---- Takes and releases every kind of lock through the library, with names of its own.
-
-// Fills library, trials and slowest_pair; the outcome of what it did not come to is kCancelled.
-// `names`: one for each of kinds::kAll. What is left of the locks are their keys, each with a TTL.
-// Ends soon after `deadline`.
-void TryLocks(const std::string& url, const std::vector<std::string>& names, base::Instant deadline,
-              DoctorFacts* facts);
-// The same with the one kind that a quorum has, at one of its servers alone.
-void TryQuorum(const std::string& url, const std::vector<std::string>& names,
-               base::Instant deadline, DoctorFacts* facts);
-
-// A look at the private server of an `embedded:` URL, begun before anything starts one.
-class EmbeddedLook {
- public:
-  explicit EmbeddedLook(const redis::Url& url);
-
-  // Nothing for another URL.
-  std::optional<EmbeddedFacts> Facts(const Told<Fields>& info) const;
-
- private:
-  std::optional<std::string> directory_;
-  bool was_there_ = false;
+struct ProbeWords {
+  std::string command;  // as an ACL rule has it
+  std::vector<std::string> words;
+  bool makes_key = false;  // with a TTL
+  bool needs_key = false;  // would make one without a TTL where there is none
+  bool optional = false;   // as CommandProbe has it
 };
+
+// Those that make `key` first, then all others in this order, leave nothing: `key` is a string that
+// vanishes after some seconds. What would make one of another type finds this, or is given what the
+// server refuses, but only after it has looked whether the user may. DEL deletes it. One of them
+// looks for the other keys of the lock `key`. At a node of a cluster that has not the key's slot
+// each is refused, but only after the same look.
+std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel,
+                                 bool in_cluster = false);
+
+CommandProbe::Outcome ProbeOutcome(const redis::Reply& reply);
+
+// ---- What replies of Redis say, as facts.
+
+// An error reply is an error here, kPermissionDenied where that is why.
+Told<Fields> InfoAnswer(const redis::Reply& reply);
+Told<Fields> ConfigAnswer(const redis::Reply& reply);
+// Of names and values in turn, as CONFIG GET and SENTINEL MASTER answer.
+Told<Fields> PairsAnswer(const redis::Reply& reply);
+Told<std::vector<Delay>> SlowLogAnswer(const redis::Reply& reply, absl::Time now);
+Told<std::vector<Delay>> LatencyAnswer(const redis::Reply& reply, absl::Time now);
+Told<std::vector<PubSubBacklog>> ClientListAnswer(const redis::Reply& reply);
+Told<absl::Time> TimeAnswer(const redis::Reply& reply);
+// "<id> <until, in ms> <length, in ms>"; kNotFound if there is nothing.
+Told<Holdback> HoldbackAnswer(const redis::Reply& reply);
+
+// From INFO's "slave0:ip=...,port=...,state=online,offset=1,lag=0".
+std::vector<Replica> ReplicasIn(const Fields& info);
 
 }  // namespace redlatch::cli
 

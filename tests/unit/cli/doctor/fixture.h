@@ -3,7 +3,7 @@
 #define REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 
 #include "src/cli/doctor/facts.h"
-#include "src/cli/doctor/findings.h"
+#include "src/cli/doctor/checks.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::cli {
