@@ -379,12 +379,6 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
           description};
 }
 
-std::string GoneKeyAtQuorum(std::string_view main, std::string_view hold) {
-  std::string suffix = KeyNames(kinds::kQuorum).gone.append(hold);
-  std::replace(suffix.begin(), suffix.end(), ':', '.');
-  return AuxiliaryKey(main, suffix);
-}
-
 }  // namespace
 
 std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup() {
@@ -398,19 +392,15 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup() {
   // All nodes' messages come to one thread.
   const auto thread = std::make_shared<redis::SubscriberThread>();
   return std::make_unique<quorum::Quorum>(
-      quorum::Quorum::Options{
-          .name = url_.DebugString(),
-          .restart_delay = url_.restart_delay,
-          .problem = url_problem_,
-          .nodes = url_.members.size(),
-          .make =
-              [this, thread](size_t node, redis::ServerGroup::Events its) {
-                return MakeServerGroup(url_.members[node], std::move(its), {.thread = thread});
-              },
-          .channel = [this](std::string_view tag) { return ChannelName(tag); },
-          .gone_key = [](std::string_view key,
-                         std::string_view hold) { return GoneKeyAtQuorum(key, hold); },
-          .node_key = [](std::string_view tag) { return QuorumKey(tag); }},
+      quorum::Quorum::Options{.name = url_.DebugString(),
+                              .restart_delay = url_.restart_delay,
+                              .problem = url_problem_,
+                              .nodes = url_.members.size(),
+                              .make =
+                                  [this, thread](size_t node, redis::ServerGroup::Events its) {
+                                    return MakeServerGroup(url_.members[node], std::move(its),
+                                                           {.thread = thread});
+                                  }},
       std::move(events));
 }
 

@@ -221,12 +221,20 @@ bool ReadMillis(std::string_view text, absl::Duration& duration) {
   return true;
 }
 
+// Takes the next word if it begins as a number does; else there is none to be taken.
+template <class Number>
+bool TakeAnyNumber(std::string_view& text, Number& number) {
+  const char first = text.empty() ? ' ' : text.front();
+  const bool any = ('0' <= first && first <= '9') || first == '-';
+  return !any || TakeNumber(text, number);
+}
+
 bool ReadBid(std::string_view& text, AcquireResult& acquire) {
   const std::string_view word = TakeWord(text);
   if (word == "granted") {
     auto& granted = acquire.emplace<AcquireGranted>();
     return TakeNumber(text, granted.token) && ReadMillis(TakeWord(text), granted.lease) &&
-           TakeNumber(text, granted.others);
+           TakeNumber(text, granted.others) && TakeAnyNumber(text, granted.clock);
   }
   if (word == "queued") {
     auto& queued = acquire.emplace<AcquireQueued>();
@@ -234,7 +242,9 @@ bool ReadBid(std::string_view& text, AcquireResult& acquire) {
            TakeNumber(text, queued.ticket);
   }
   if (word == "busy") {
-    acquire = AcquireBusy();
+    int64_t millis = 0;
+    static_cast<void>(TakeAnyNumber(text, millis));  // only a quorum needs it
+    acquire = AcquireBusy{.retry_after = absl::Milliseconds(millis)};
     return true;
   }
   acquire = AcquireCancelled();
@@ -274,7 +284,7 @@ bool ReadWords(const AcquireRequest&, std::string_view& text, Result& result) {
 
 bool ReadWords(const CancelRequest&, std::string_view& text, Result& result) {
   const std::string_view word = TakeWord(text);
-  result.what = Cancelled();
+  result.what = Cancelled{.was_held = word == "passed_on"};
   return word == "left" || word == "passed_on" || word == "unknown";
 }
 
@@ -286,9 +296,7 @@ bool ReadWords(const RenewRequest&, std::string_view& text, Result& result) {
   }
   auto& held = result.what.emplace<StillHeld>();
   if (word != "held" || text.empty()) return word == "held";
-  if (!TakeNumber(text, held.others)) return false;
-  const bool more = !text.empty() && '0' <= text.front() && text.front() <= '9';
-  return !more || TakeNumber(text, held.last_token);
+  return TakeNumber(text, held.others) && TakeAnyNumber(text, held.last_token);
 }
 
 bool ReadWords(const ReleaseRequest&, std::string_view& text, Result& result) {

@@ -1,61 +1,67 @@
 #include "src/quorum/node.h"
 
 #include <algorithm>
-#include <utility>
 
-#include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
+#include "src/redis/link/scripts.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
 
-// A node that has not been there for so long is not waited for to come.
-constexpr absl::Duration kComingFor = absl::Milliseconds(300);
+// Callers do not wait for a node that has been absent for longer.
+constexpr absl::Duration kConnectingFor = absl::Milliseconds(300);
 constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);  // of an attempt to connect
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 constexpr absl::Duration kRefusedPause = absl::Milliseconds(100);
-// Nobody has asked it for so long: then it is not connected to.
+// The thread stops connecting to a node that no command was for in this time.
 constexpr absl::Duration kWantedFor = absl::Seconds(30);
-// How long an answer may lie unread, and after how many looks in vain nobody looks any more.
-constexpr absl::Duration kUnread = absl::Milliseconds(50);
-constexpr int kIdleReads = 20;
-constexpr size_t kMostOwed = 1024;
+constexpr absl::Duration kUnread = absl::Milliseconds(50);  // how long a reply may lie unread
+constexpr size_t kMostCleanups = 1024;
 constexpr size_t kMostJobs = 256;
-constexpr absl::Duration kListenTurn = absl::Milliseconds(100);
-// Before what a node refuses for now is sent again.
+constexpr absl::Duration kSubscribeTurn = absl::Milliseconds(100);
+// The pause before a cleanup that the node refused for now is sent again.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
-constexpr int kMostConnectDoublings = 7;
+constexpr int kMostDoublingsOfBackoff = 7;
 
-}  // namespace
+// `words` holds what the call refers to.
+redis::ScriptCall ViewOf(const NodeCall& call, std::vector<std::string_view>& words) {
+  words.assign(call.keys.begin(), call.keys.end());
+  words.insert(words.end(), call.args.begin(), call.args.end());
+  const auto all = absl::MakeConstSpan(words);
+  return {.script = call.script,
+          .keys = all.subspan(0, call.keys.size()),
+          .args = all.subspan(call.keys.size())};
+}
 
-bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer) {
+// Returns whether a command that must be executed has to be repeated after this reply.
+bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& reply) {
   using redis::ErrorCode;
-  if (!answer.ok()) {
-    return absl::IsUnavailable(answer.status()) || redis::NotSent(answer.status());
-  }
-  if (!answer->is_error()) return false;
-  const ErrorCode code = redis::ClassifyError(answer->text);
+  if (!reply.ok()) return absl::IsUnavailable(reply.status()) || redis::NotSent(reply.status());
+  if (!reply->is_error()) return false;
+  const ErrorCode code = redis::ClassifyError(reply->text);
   if (code == ErrorCode::kNoScript || code == ErrorCode::kMoved || code == ErrorCode::kAsk) {
     return true;
   }
-  const absl::Status refused = redis::ErrorStatus(answer->text, "");
+  const absl::Status refused = redis::ErrorStatus(reply->text, "");
   return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused);
 }
 
-Node::Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
-           std::function<void()> on_heard)
-    : at_(std::move(at)), on_up_(std::move(on_up)), on_heard_(std::move(on_heard)) {}
+}  // namespace
 
-// The answers that are still due use all the rest.
+Node::Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
+           std::function<void()> on_subscribed)
+    : at_(std::move(at)), on_up_(std::move(on_up)), on_subscribed_(std::move(on_subscribed)) {}
+
 Node::~Node() {
   Stop();
   {
     const base::MutexLock lock(mu_);
     closing_ = true;
   }
-  at_.reset();
+  at_.reset();  // first, as the replies in flight use the rest
 }
 
 void Node::Stop() {
@@ -69,44 +75,57 @@ void Node::Stop() {
   base::Join(thread);
 }
 
+// If the thread cannot be started, the next caller tries again.
 void Node::StartThread() {
   if (thread_.joinable() || stopping_) return;
-  // Else when it is next needed.
   static_cast<void>(base::TryStartThread(thread_, "redlatch-node", [this] { Work(); }));
 }
 
-Node::Done Node::Counted(Done done) {
-  ++pending_;
-  return [this, done = std::move(done)](absl::StatusOr<redis::Reply> answer) {
-    done(std::move(answer));
-    --pending_;
-  };
+void Node::WakeThread() {
+  StartThread();
+  changed_.SignalAll();
+}
+
+// ---- Commands.
+
+redis::Command Node::Encode(const NodeCall& call, bool by_text) {
+  if (call.command) return *call.command;
+  std::vector<std::string_view> words;
+  return redis::EncodeCall(at_->WordingOf(ViewOf(call, words)), by_text);
+}
+
+absl::StatusOr<redis::Reply> Node::Run(const NodeCall& call, base::Instant deadline) {
+  std::vector<std::string_view> words;
+  return at_->Run(ViewOf(call, words), deadline, redis::AlwaysWanted);
 }
 
 absl::Status Node::Send(std::string_view key, const redis::Command& command, Done done) {
-  absl::Status sent = at_->Send(key, command, Counted(std::move(done)));
-  sent.ok() ? Expect() : static_cast<void>(--pending_);
+  ++in_flight_;
+  absl::Status sent =
+      at_->Send(key, command, [this, done = std::move(done)](absl::StatusOr<redis::Reply> reply) {
+        done(std::move(reply));
+        --in_flight_;
+      });
+  if (!sent.ok()) --in_flight_;
+  if (!sent.ok() || reads_.load() || reads_.exchange(true)) return sent;
+  const base::MutexLock lock(mu_);
+  read_at_ = base::Now() + kUnread;
+  WakeThread();
   return sent;
 }
 
-Node::Sent Node::Ask(std::string_view key, const redis::Command& command, Done done,
-                     absl::FunctionRef<Come()> come) {
+Node::Sent Node::TrySend(std::string_view key, const redis::Command& command, Done done) {
   const absl::Status sent = Send(key, command, std::move(done));
   if (sent.ok()) return Sent::kSent;
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  key_ = key;
-  wanted_until_ = now + kWantedFor;
-  absent_since_ = std::min(absent_since_, now);
-  if (!wanted_) changed_.SignalAll();
-  wanted_ = true;
-  StartThread();
-  if (now - absent_since_ > kComingFor || !thread_.joinable()) {
-    if (failure_.ok()) failure_ = sent;
-    return Sent::kDown;
+  Want(key, now, now + kWantedFor);
+  const bool refused = !failure_.ok() && !absl::IsUnavailable(failure_);
+  if (!refused && now - absent_since_ <= kConnectingFor && thread_.joinable()) {
+    return Sent::kConnecting;
   }
-  coming_.push_back(come());
-  return Sent::kComing;
+  if (failure_.ok()) failure_ = sent;
+  return Sent::kDown;
 }
 
 absl::Status Node::failure() const {
@@ -123,124 +142,116 @@ bool Node::Do(std::function<void()> job) {
   const base::MutexLock lock(mu_);
   if (jobs_.size() >= kMostJobs) return false;
   jobs_.push_back(std::move(job));
-  StartThread();
-  changed_.SignalAll();
+  WakeThread();
   return true;
 }
 
-std::shared_ptr<const Node::Listening> Node::Listen(std::string_view key) {
-  auto made = std::make_shared<Listening>(key);
+std::shared_ptr<const Node::Attempt> Node::Subscribe(std::string_view key) {
+  auto made = std::make_shared<Attempt>(key);
   const base::MutexLock lock(mu_);
-  auto& wanted = wanted_channels_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
-  StartThread();
-  changed_.SignalAll();
-  return wanted;
+  WakeThread();
+  return attempts_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
 }
 
-// In turn, since a channel that is wanted again at once would keep others waiting.
-void Node::ListenToNext() {
-  std::shared_ptr<Listening> next;
-  {
-    const base::MutexLock lock(mu_);
-    auto its = wanted_channels_.upper_bound(listened_to_);
-    if (its == wanted_channels_.end()) its = wanted_channels_.begin();
-    listened_to_ = its->first;
-    next = std::move(its->second);
-    wanted_channels_.erase(its);
-  }
-  if (!at_->subscribed(next->key)) {
-    next->outcome = at_->Subscribe(next->key, base::Now() + kListenTurn, {});
-  }
-  next->over = true;
-  on_heard_();
+// ---- Cleanups.
+
+void Node::CleanUp(NodeCall call, base::Instant expires) {
+  SendCleanup(std::make_shared<Cleanup>(Cleanup{.call = std::move(call), .expires = expires}));
 }
 
-void Node::Tell(std::string key, redis::Command command, base::Instant expires) {
-  Tell(std::make_shared<Owed>(
-      Owed{.key = std::move(key), .command = std::move(command), .expires = expires}));
-}
-
-void Node::Tell(const std::shared_ptr<Owed>& owed) {
-  const absl::Status sent =
-      Send(owed->key, owed->command, [this, owed](const absl::StatusOr<redis::Reply>& answer) {
-        if (!IsToBeRepeated(answer)) return;
-        const base::MutexLock lock(mu_);
-        Keep(std::move(*owed), /*away=*/!answer.ok());
-      });
+void Node::SendCleanup(const std::shared_ptr<Cleanup>& cleanup) {
+  const redis::Command command = Encode(cleanup->call, /*by_text=*/true);
+  const absl::Status sent = Send(cleanup->call.keys.front(), command,
+                                 [this, cleanup](const absl::StatusOr<redis::Reply>& reply) {
+                                   if (!IsToBeRepeated(reply)) return;
+                                   const base::MutexLock lock(mu_);
+                                   Keep(std::move(*cleanup), /*node_is_away=*/!reply.ok());
+                                 });
   if (sent.ok()) return;
   const base::MutexLock lock(mu_);
-  Keep(std::move(*owed), /*away=*/true);
+  Keep(std::move(*cleanup), /*node_is_away=*/true);
 }
 
-void Node::Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
-               const absl::StatusOr<redis::Reply>& answer) {
+void Node::CleanUpAfter(const absl::StatusOr<redis::Reply>& reply, const NodeCall& call,
+                        base::Instant expires) {
+  if (!IsToBeRepeated(reply)) return;
   const base::MutexLock lock(mu_);
-  if (closing_) return;  // what the command is made of may be gone
-  Keep({.key = std::move(key), .command = command(), .expires = expires}, /*away=*/!answer.ok());
+  Keep({.call = call, .expires = expires}, /*node_is_away=*/!reply.ok());
 }
 
-void Node::SettleNow() {
+void Node::CleanUpNow() {
   const base::MutexLock lock(mu_);
-  for (Owed& each : owed_) {
+  for (Cleanup& each : cleanups_) {
     if (!each.due.is_infinite()) each.due = base::Now();
   }
   changed_.SignalAll();
 }
 
-bool Node::TellRest() {
-  Settle(base::Now());
+bool Node::CleanedUp() {
+  SendCleanups(base::Now());
   const base::MutexLock lock(mu_);
-  return pending_ == 0 && OwedAt().is_infinite();
+  return in_flight_ == 0 && CleanupDue().is_infinite();
 }
 
-// `away`: there is no connection, and with the next one it is sent at once.
-void Node::Keep(Owed owed, bool away) {
+// What is kept for a node that is away is sent when the node is connected to.
+void Node::Keep(Cleanup cleanup, bool node_is_away) {
   if (closing_) return;
   const base::Instant now = base::Now();
-  if (owed_.size() >= kMostOwed) {
-    std::erase_if(owed_, [now](const Owed& each) { return each.expires <= now; });
+  if (cleanups_.size() >= kMostCleanups) {
+    std::erase_if(cleanups_, [now](const Cleanup& each) { return each.expires <= now; });
   }
-  if (away) {
-    wanted_until_ = std::max(wanted_until_, owed.expires);
-    key_ = owed.key;
-    absent_since_ = std::min(absent_since_, now);
-    wanted_ = true;
-    owed.due = base::Instant::Infinite();
+  if (node_is_away) {
+    Want(cleanup.call.keys.front(), now, std::max(wanted_until_, cleanup.expires));
+    cleanup.due = base::Instant::Infinite();
   } else {
-    owed.due = now + kFirstBackoff * (1 << std::min(owed.tries++, kMostConnectDoublings));
+    cleanup.due = now + kFirstBackoff * (1 << std::min(cleanup.tries++, kMostDoublingsOfBackoff));
   }
-  // What ended first was most likely on its way when the node went.
-  if (owed_.size() < kMostOwed) owed_.push_back(std::move(owed));
-  StartThread();
-  changed_.SignalAll();
+  // The oldest are kept: they were most likely in flight when the node went.
+  if (cleanups_.size() < kMostCleanups) cleanups_.push_back(std::move(cleanup));
+  WakeThread();
 }
 
-void Node::Expect() {
-  ++expected_;
-  if (reads_.load() || reads_.exchange(true)) return;
-  const base::MutexLock lock(mu_);
-  read_at_ = base::Now() + kUnread;
-  StartThread();
-  changed_.SignalAll();
+base::Instant Node::CleanupDue() const {
+  base::Instant first = base::Instant::Infinite();
+  for (const Cleanup& each : cleanups_) first = std::min(first, each.due);
+  return first;
 }
 
-// One that hangs is found out so, too: nobody waits for it.
-void Node::ReadUnread() {
-  const uint64_t expected = expected_;
-  if (pending_ > 0) at_->DrainAll(base::Now());
-  const bool idle = pending_ == 0 && expected == expected_before_;
-  expected_before_ = expected;
-  idle_reads_ = idle ? idle_reads_ + 1 : 0;
+// Sends them in the order in which they came.
+void Node::SendCleanups(base::Instant due) {
+  std::deque<Cleanup> cleanups;
+  {
+    const base::MutexLock lock(mu_);
+    for (Cleanup& each : std::exchange(cleanups_, {})) {
+      (each.due <= due ? cleanups : cleanups_).push_back(std::move(each));
+    }
+  }
+  const base::Instant now = base::Now();
+  for (Cleanup& each : cleanups) {
+    if (now < each.expires) SendCleanup(std::make_shared<Cleanup>(std::move(each)));
+  }
+}
+
+// ---- The node's own thread.
+
+void Node::Want(std::string_view key, base::Instant now, base::Instant until) {
+  key_ = key;
+  wanted_until_ = until;
+  absent_since_ = std::min(absent_since_, now);
+  if (!wanted_) changed_.SignalAll();
+  wanted_ = true;
+  StartThread();
+}
+
+// Reading also finds out that a node hangs, as no caller waits for it.
+void Node::ReadReplies() {
+  if (in_flight_ > 0) at_->DrainAll(base::Now());
   const base::MutexLock lock(mu_);
-  read_at_ = base::Now() + kUnread;
-  if (idle_reads_ < kIdleReads) return;
-  idle_reads_ = 0;
+  read_at_ = base::Instant::Infinite();
   reads_ = false;
-  if (expected_ == expected) {
-    read_at_ = base::Instant::Infinite();
-  } else {
-    reads_ = true;  // Expect() may not have seen that nobody does
-  }
+  if (in_flight_ == 0) return;
+  reads_ = true;
+  read_at_ = base::Now() + kUnread;
 }
 
 void Node::Work() {
@@ -252,21 +263,21 @@ void Node::Work() {
       jobs_.pop_front();
       mu_.Unlock();
       job();
-    } else if (!wanted_channels_.empty()) {
+    } else if (!attempts_.empty()) {
       mu_.Unlock();
-      ListenToNext();
+      SubscribeNext();
     } else if (read_at_ <= now) {
       mu_.Unlock();
-      ReadUnread();
+      ReadReplies();
     } else if (wanted_ && connect_at_ <= now) {
       mu_.Unlock();
       Connect();
-    } else if (OwedAt() <= now) {
+    } else if (CleanupDue() <= now) {
       mu_.Unlock();
-      Settle(now);
+      SendCleanups(now);
     } else {
-      changed_.WaitUntil(
-          mu_, std::min({read_at_, OwedAt(), wanted_ ? connect_at_ : base::Instant::Infinite()}));
+      changed_.WaitUntil(mu_, std::min({read_at_, CleanupDue(),
+                                        wanted_ ? connect_at_ : base::Instant::Infinite()}));
       continue;
     }
     mu_.Lock();
@@ -274,13 +285,26 @@ void Node::Work() {
   mu_.Unlock();
 }
 
-base::Instant Node::OwedAt() const {
-  base::Instant first = base::Instant::Infinite();
-  for (const Owed& each : owed_) first = std::min(first, each.due);
-  return first;
+// Channels take turns, as one that is wanted again at once would delay the others.
+void Node::SubscribeNext() {
+  std::shared_ptr<Attempt> next;
+  {
+    const base::MutexLock lock(mu_);
+    auto its = attempts_.upper_bound(last_attempt_);
+    if (its == attempts_.end()) its = attempts_.begin();
+    last_attempt_ = its->first;
+    next = std::move(its->second);
+    attempts_.erase(its);
+  }
+  if (!at_->subscribed(next->key)) {
+    next->outcome = at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {});
+  }
+  next->over = true;
+  on_subscribed_();
 }
 
-void Node::Connect() {
+// In a cluster, this connects to the server that has the key.
+absl::Status Node::TryConnect(absl::Duration& pause) {
   std::string key;
   {
     const base::MutexLock lock(mu_);
@@ -288,54 +312,35 @@ void Node::Connect() {
   }
   const base::Instant until = base::Now() + kConnectTurn;
   std::vector<std::string> warnings;
-  absl::Status status = at_->Connect(until, warnings);
-  absl::Duration pause = kPause;
-  // Of a cluster, the one that has the key.
-  if (status.ok() && !key.empty()) {
+  const absl::Status connected = at_->Connect(until, warnings);
+  if (!connected.ok()) return connected;
+  if (!key.empty()) {
     const absl::StatusOr<redis::Reply> pong = at_->Call(key, redis::Command({"PING"}), until);
-    status = pong.status();
-    if (pong.ok() && pong->is_error()) {
-      status = redis::MarkNotSent(redis::ErrorStatus(pong->text, server()));
+    if (!pong.ok()) return pong.status();
+    if (pong->is_error()) {
       pause = kRefusedPause;
+      return redis::MarkNotSent(redis::ErrorStatus(pong->text, server()));
     }
   }
-  std::vector<Come> coming;
+  const base::MutexLock lock(mu_);
+  warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
+  return absl::OkStatus();
+}
+
+void Node::Connect() {
+  absl::Duration pause = kPause;
+  const absl::Status status = TryConnect(pause);
   {
     const base::MutexLock lock(mu_);
     const base::Instant now = base::Now();
     failure_ = status;
     connect_at_ = now + pause;
-    const bool lasting = !status.ok() && !absl::IsUnavailable(status);
-    if (status.ok() || lasting || now - absent_since_ > kComingFor) {
-      coming = std::exchange(coming_, {});
-    }
-    if (status.ok()) {
-      wanted_ = false;
-      absent_since_ = base::Instant::Infinite();
-      warnings_.insert(warnings_.end(), warnings.begin(), warnings.end());
-    } else if (wanted_until_ < now) {
-      wanted_ = false;
-    }
+    if (status.ok()) absent_since_ = base::Instant::Infinite();
+    if (status.ok() || wanted_until_ < now) wanted_ = false;
   }
-  for (const Come& each : coming) each(status);
   if (!status.ok()) return;
-  Settle(base::Instant::Infinite());
+  SendCleanups(base::Instant::Infinite());
   on_up_();
-}
-
-// In the order in which it was owed.
-void Node::Settle(base::Instant due) {
-  std::deque<Owed> owed;
-  {
-    const base::MutexLock lock(mu_);
-    for (Owed& each : std::exchange(owed_, {})) {
-      (each.due <= due ? owed : owed_).push_back(std::move(each));
-    }
-  }
-  const base::Instant now = base::Now();
-  for (Owed& each : owed) {
-    if (now < each.expires) Tell(std::make_shared<Owed>(std::move(each)));
-  }
 }
 
 }  // namespace redlatch::quorum

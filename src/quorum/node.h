@@ -6,45 +6,56 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/redis/link/script_call.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::quorum {
 
-// Of an answer to a command that must come to be executed: it broke off or was never sent, or the
-// server refused for now, forgot the script, or does not have the key any more.
-bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& answer);
+// A script call, or a command, that owns its text.
+struct NodeCall {
+  explicit NodeCall(const redis::ScriptCall& call)
+      : script(call.script),
+        keys(call.keys.begin(), call.keys.end()),
+        args(call.args.begin(), call.args.end()) {}
+  explicit NodeCall(redis::Command its_command) : command(std::move(its_command)) {}
 
-// One server of a quorum, which nobody ever waits for by himself: what it is asked is sent at once
-// or not at all, and what takes longer, as connecting does, is done by a thread of the node's own.
+  const LuaScript* script = nullptr;
+  std::vector<std::string> keys;
+  std::vector<std::string> args;
+  std::optional<redis::Command> command;  // in place of a script
+};
+
+// One server of a quorum. No caller waits for a single node: a command is sent at once or not at
+// all, and the node's own thread does what takes longer, such as connecting.
 //
-//   the node is     a question is           and
-//   up              sent                    an answer comes, or the connection breaks
-//   coming          not sent                is told when it can be
-//   down            refused, with why       its thread goes on trying while somebody asks
+//   the node is    a command is    and then
+//   up             sent            its reply comes, or the connection breaks
+//   connecting     not sent        the caller tries again soon
+//   down           refused         the thread goes on connecting while commands come
 //
-// What is owed to a node, so that it keeps nothing that is over, is sent as soon as it is there
-// again, and with back-off if it refuses, until it would have ended by itself. Answers that nobody
-// reads are read by the node's thread a little later. Thread-safe.
+// A pending cleanup is sent as soon as the node is back, and with back-off if the node refuses it,
+// until it expires. The thread reads the replies that no caller reads. Thread-safe.
 class Node {
  public:
   using Done = redis::ServerGroup::Done;
 
-  // `on_up`: it was not there, and is now. `on_heard`: an attempt to listen is over. Both return at
-  // once.
+  // `on_up` is called when the node is back, `on_subscribed` after each attempt to subscribe. Both
+  // return at once.
   Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
-       std::function<void()> on_heard);
+       std::function<void()> on_subscribed);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -53,76 +64,77 @@ class Node {
   const redis::ServerGroup& at() const { return *at_; }
   std::string server() const { return at_->server({}); }
 
-  enum class Sent : uint8_t { kSent, kComing, kDown };
-  // kComing: what `come` answers is called when it can be asked, or with the reason why not.
-  using Come = std::function<void(const absl::Status& failure)>;
-  Sent Ask(std::string_view key, const redis::Command& command, Done done,
-           absl::FunctionRef<Come()> come);
-  // Why it is down.
+  redis::Command Encode(const NodeCall& call, bool by_text);
+  // Follows redirections. To be called by the node's own thread.
+  absl::StatusOr<redis::Reply> Run(const NodeCall& call, base::Instant deadline);
+
+  enum class Sent : uint8_t { kSent, kConnecting, kDown };
+  // Does not call `done` unless kSent. If kConnecting, the caller is to try again soon.
+  Sent TrySend(std::string_view key, const redis::Command& command, Done done);
+  // Sends at once, or returns why not and does not call `done`.
+  absl::Status Send(std::string_view key, const redis::Command& command, Done done);
+  // Why the node is down.
   absl::Status failure() const;
 
-  // At once or not at all: it says why not, and `done` is not called.
-  absl::Status Send(std::string_view key, const redis::Command& command, Done done);
+  // Sends a cleanup now or later. It may be executed twice, and its reply is ignored.
+  void CleanUp(NodeCall call, base::Instant expires);
+  // Sends the cleanup if the command that got this reply has to be repeated: its connection broke,
+  // it was never sent, or the server refused it for now. The node's own thread sends it, as the
+  // caller must not use the connection.
+  void CleanUpAfter(const absl::StatusOr<redis::Reply>& reply, const NodeCall& call,
+                    base::Instant expires);
+  // Ends the pause after a refusal.
+  void CleanUpNow();
+  // After Stop(): sends the cleanups that are due. Returns whether nothing is left to be sent or
+  // read at a node that is there.
+  bool CleanedUp();
 
-  // A command whose answer is nobody's, and that may come late or twice.
-  void Tell(std::string key, redis::Command command, base::Instant expires);
-  // The same, by the node's own thread, since it was answered so: for callers that must not use
-  // the connection now.
-  void Owe(std::string key, absl::FunctionRef<redis::Command()> command, base::Instant expires,
-           const absl::StatusOr<redis::Reply>& answer);
-
-  // What is owed is sent without the pause that follows a refusal.
-  void SettleNow();
-  // After Stop(): sends what is due. False: an answer is still to come, or more is owed, and the
-  // server is there.
-  bool TellRest();
-
-  // By the node's own thread: something that takes long, once. False: it has too much to do.
+  // Has the node's own thread do something long. Returns false if it has too much to do.
   bool Do(std::function<void()> job);
 
-  // One attempt of the node's thread to hear messages about a key. All calls for the same channel
-  // share the one that has not begun yet.
-  struct Listening {
-    explicit Listening(std::string_view its_key) : key(its_key) {}
+  // One attempt of the node's thread to subscribe. All calls for the same channel share the one
+  // that has not begun yet.
+  struct Attempt {
+    explicit Attempt(std::string_view its_key) : key(its_key) {}
     const std::string key;
     absl::Status outcome;  // once it is over
     std::atomic<bool> over{false};
   };
-  std::shared_ptr<const Listening> Listen(std::string_view key);
+  std::shared_ptr<const Attempt> Subscribe(std::string_view key);
   // What the server warned of when it was connected to.
   std::vector<std::string> TakeWarnings();
 
-  // Its thread ends; a call of it that is under way is waited for, briefly.
+  // Ends the thread; waits briefly for what it is doing.
   void Stop();
-  // In a forked child, before the node is left as it is.
+  // In a forked child, which leaves the rest of the node as it is.
   void CloseInForkedChild() { at_.reset(); }
 
  private:
-  struct Owed {
-    std::string key;
-    redis::Command command;
+  struct Cleanup {
+    NodeCall call;
     base::Instant expires;
     int tries = 0;
     base::Instant due = {};
   };
 
   void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Want(std::string_view key, base::Instant now, base::Instant until)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work();
   void Connect();
-  void ListenToNext();
-  // What is due by then.
-  void Settle(base::Instant due);
-  base::Instant OwedAt() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Tell(const std::shared_ptr<Owed>& owed);
-  void Keep(Owed owed, bool away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Done Counted(Done done);
-  // An answer is due: reads it later, if nobody else does.
-  void Expect();
-  void ReadUnread();
+  absl::Status TryConnect(absl::Duration& pause);
+  void SubscribeNext();
+  // Sends the cleanups that are due by then.
+  void SendCleanups(base::Instant due);
+  void SendCleanup(const std::shared_ptr<Cleanup>& cleanup);
+  base::Instant CleanupDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Keep(Cleanup cleanup, bool node_is_away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void ReadReplies();
 
   std::unique_ptr<redis::ServerGroup> at_;
   const std::function<void()> on_up_;
-  const std::function<void()> on_heard_;
+  const std::function<void()> on_subscribed_;
 
   mutable base::Mutex mu_;
   base::CondVar changed_;
@@ -132,23 +144,23 @@ class Node {
   base::Instant wanted_until_ ABSL_GUARDED_BY(mu_);
   base::Instant connect_at_ ABSL_GUARDED_BY(mu_);
   base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
-  std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest question
+  std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest command
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  std::vector<Come> coming_ ABSL_GUARDED_BY(mu_);
   std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::shared_ptr<Listening>> wanted_channels_ ABSL_GUARDED_BY(mu_);
-  std::string listened_to_ ABSL_GUARDED_BY(mu_);  // the last of them that had its turn
-  std::deque<Owed> owed_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<Attempt>> attempts_ ABSL_GUARDED_BY(mu_);  // by channel
+  std::string last_attempt_ ABSL_GUARDED_BY(mu_);
+  std::deque<Cleanup> cleanups_ ABSL_GUARDED_BY(mu_);
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 
-  std::atomic<int> pending_{0};        // answers that are due
-  std::atomic<bool> reads_{false};     // the thread looks for them now and then
-  std::atomic<uint64_t> expected_{0};  // so far
-  uint64_t expected_before_ = 0;       // at the latest look; the thread's
-  int idle_reads_ = 0;                 // in a row; likewise
+  std::atomic<int> in_flight_{0};   // commands
+  std::atomic<bool> reads_{false};  // the thread reads replies at `read_at_`
 };
+
+using Nodes = std::vector<std::unique_ptr<Node>>;
+using NodeSet = uint64_t;  // a bit for each node
+inline constexpr NodeSet Only(size_t node) { return NodeSet{1} << node; }
 
 }  // namespace redlatch::quorum
 

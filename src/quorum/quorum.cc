@@ -3,63 +3,116 @@
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
+#include <variant>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/majority.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
-#include "src/quorum/quorum_case.h"
-#include "src/quorum/verdict.h"
+#include "src/base/words.h"
 #include "src/redis/link/scripts.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
 
-constexpr absl::Duration kLastAnswers = absl::Milliseconds(100);
+using internal::AcquireRequest;
+using internal::CancelRequest;
+using internal::ReleaseRequest;
+using internal::RenewRequest;
+
+// How long the destructor waits for the last replies.
+constexpr absl::Duration kLastReplies = absl::Milliseconds(100);
+// How long a round that failed waits for the other nodes: what they granted is given back.
+constexpr absl::Duration kLinger = absl::Milliseconds(2);
+// How long a reply for people waits for most nodes to agree.
+constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
+constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
+constexpr int kMostDoublings = 6;
+// A round in which a majority has answered, but not granted, waits for the others for this many
+// times what that majority took, but at least kShortestPatience, and twice as long after each round
+// that failed in this way.
+constexpr int kPatience = 4;
+constexpr absl::Duration kShortestPatience = absl::Milliseconds(2);
+constexpr int kMostDoublingsOfPatience = 10;
+constexpr absl::Duration kLongestPatience = absl::Milliseconds(500);
+// Of a renewal, which is repeated: others wait behind it.
+constexpr absl::Duration kPatienceOfRenewals = absl::Milliseconds(50);
+// Of the rounds in a row that failed so, one in this many lets others go first.
+constexpr int kYieldsEach = 4;
+// Of a wait for the replies to posted releases.
+constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
+
+absl::Duration LeaseOf(const Subject& subject, const AcquireRequest& acquire) {
+  return acquire.claims ? std::min(acquire.terms.lease, subject.claim) : acquire.terms.lease;
+}
+
+// Gives a grant up. With a `lease`, the node also refuses it from then on if it comes late.
+Request CancelOf(GrantId grant, absl::Duration lease) {
+  return {.what = CancelRequest{.tombstone = lease > absl::ZeroDuration()},
+          .grant = grant,
+          .lease = lease};
+}
+
+NodeCall EncodedCall(const Subject& subject, const Request& request) {
+  return NodeCall(internal::EncodedRequest(subject, request).call());
+}
+
+// Raises the fence of a node to the last token of a grant that stands there. With a `lease`, also
+// heals a node that has lost the grant.
+NodeCall RaiseCall(const Subject& subject, GrantId grant, uint64_t last_token, absl::Duration lease,
+                   uint32_t attempt) {
+  NodeCall call = EncodedCall(subject, CancelOf(grant, absl::ZeroDuration()));
+  call.script = &lua::kQuorumRaise;
+  call.args = {call.args.front(), absl::StrCat(last_token),
+               absl::StrCat(absl::ToInt64Milliseconds(lease)), absl::StrCat(attempt)};
+  return call;
+}
+
+// Reads the reply to a release, or to the cancel that a node was sent in its place.
+NodeResult ReadEnding(bool cancelled, const absl::StatusOr<redis::Reply>& reply) {
+  static const Request kRelease{.what = ReleaseRequest()};
+  static const Request kCancel{.what = CancelRequest()};
+  return ReadNodeResult(cancelled ? kCancel : kRelease, reply);
+}
 
 }  // namespace
 
+// ---- Connections.
+
 Quorum::Quorum(Options options, Events events)
-    : options_(std::move(options)),
-      events_(std::move(events)),
-      delay_ms_(absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay))) {
+    : options_(std::move(options)), events_(std::move(events)) {
   for (size_t node = 0; node < options_.nodes; ++node) {
+    // Grants must stand at a node that is back, and waiters must wait there.
+    const auto on_up = [this] {
+      if (!stopped_) events_.on_reconnected();
+    };
     Events its{.on_message = [this, node](std::string_view text) { OnMessage(node, text); },
                .on_reconnected =
-                   [this] {
+                   [this, on_up] {
                      reconnected_ = true;
-                     if (!stopped_) events_.on_reconnected();
+                     on_up();
                    },
                .on_subscribed = [](bool, std::string_view) {}};
-    // Whatever is held is to stand there too, and whoever waits is to wait there.
-    nodes_.push_back(std::make_unique<Node>(
-        options_.make(node, std::move(its)),
-        [this] {
-          if (!stopped_) events_.on_reconnected();
-        },
-        [this] {
-          const base::MutexLock lock(mu_);
-          heard_.SignalAll();
-        }));
+    nodes_.push_back(std::make_unique<Node>(options_.make(node, std::move(its)), on_up, [this] {
+      const base::MutexLock lock(mu_);
+      subscribed_.SignalAll();
+    }));
     servers_.push_back(nodes_.back()->server());
     alike_ = alike_ && nodes_.back()->at().slot_tag("a").empty();
   }
 }
 
-// A majority is waited for when something is released. The others have a moment to answer, since
-// what they must be told again they would not be told any more.
+// Releases wait for a majority only. The other nodes have a moment to answer here, as nothing will
+// be repeated any more.
 Quorum::~Quorum() {
   Stop();
-  ReadAll(base::Now() + kLastAnswers, [this] {
+  ReadAll(base::Now() + kLastReplies, [this] {
     bool all = true;
-    for (const auto& node : nodes_) all = node->TellRest() && all;
+    for (const auto& node : nodes_) all = node->CleanedUp() && all;
     return all;
   });
 }
@@ -90,14 +143,18 @@ absl::Status Quorum::Problem() const {
   return options_.problem.empty() ? absl::OkStatus() : absl::InvalidArgumentError(options_.problem);
 }
 
-// "look <hold> <name>": one node's word; the engine hears of it when a majority has said so. No
-// node grants by message.
+// "look <hold> <name>" is one node's word. The client is told when a majority has said so. No node
+// grants by message.
 void Quorum::OnMessage(size_t node, std::string_view message) {
-  constexpr std::string_view kLook = "look ";
   if (stopped_ || message.starts_with("grant ")) return;
-  if (message.starts_with(kLook)) {
-    const std::string_view rest = message.substr(kLook.size());
-    if (!ledger_->Look(rest.substr(0, rest.find(' ')), node, majority())) return;
+  std::string_view rest = message;
+  if (base::TakeWord(rest) == "look") {
+    const std::string_view hold = base::TakeWord(rest);
+    GrantId grant = 0;
+    if (!base::ReadNumber(hold.substr(std::min(hold.find(':') + 1, hold.size())), grant) ||
+        !grants_->AddTurn(grant, node, majority())) {
+      return;
+    }
   }
   events_.on_message(message);
 }
@@ -107,28 +164,39 @@ absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& w
   for (const auto& node : nodes_) {
     for (std::string& warning : node->TakeWarnings()) warnings.push_back(std::move(warning));
   }
-  if (!pong.ok()) return pong.status();
-  return absl::OkStatus();
+  return pong.status();
 }
 
-// Asks all in the same words, until a majority has answered.
-Question Quorum::AskAll(std::string_view key, const OwnCall& call, base::Instant deadline) {
-  Question question(nodes_.size(), key, /*same=*/true, [&](size_t) { return call; });
+NodeCalls Quorum::AskAll(std::string_view key, bool alike,
+                         std::function<NodeCall(size_t node)> call_of, base::Instant deadline,
+                         absl::FunctionRef<bool(const NodeCalls&)> enough) {
+  NodeCalls calls{.key = key,
+                  .alike = alike,
+                  .call_of = std::move(call_of),
+                  .read = [](size_t, const auto& reply) { return ReadAny(reply); }};
   Round round(nodes_);
-  round.Put(question);
-  round.Await([&] { return Counted(question.votes) >= majority() || Open(question.votes) == 0; },
-              deadline);
-  return question;
+  round.Put(calls);
+  const auto decided = [&] {
+    return CountInFlight(calls.results) == 0 ||
+           (CountAnswered(calls.results) >= majority() && enough(calls));
+  };
+  round.Await(decided, deadline);
+  if (!decided()) ++late_;
+  return calls;
 }
 
-// What the first of a majority says.
+// Returns what the first node says, once a majority has answered.
 absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Command& command,
                                           base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  Question question = AskAll(key, OwnCall(command), deadline);
-  if (Counted(question.votes) < majority()) return NoQuorum(question.votes, /*stands=*/false);
-  for (absl::StatusOr<redis::Reply>& answer : question.answers) {
-    if (answer.ok() && answer->type != redis::Reply::Type::kNil) return std::move(answer);
+  NodeCalls calls = AskAll(
+      key, /*alike=*/true, [&](size_t) { return NodeCall(command); }, deadline,
+      [](const NodeCalls&) { return true; });
+  if (CountAnswered(calls.results) < majority()) {
+    return WhyNoMajority(calls.results, /*stands=*/false).why;
+  }
+  for (absl::StatusOr<redis::Reply>& reply : calls.replies) {
+    if (reply.ok() && reply->type != redis::Reply::Type::kNil) return std::move(reply);
   }
   return redis::Reply();
 }
@@ -136,12 +204,14 @@ absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Com
 std::vector<std::string> Quorum::Get(absl::Span<const std::string> keys, base::Instant deadline) {
   std::vector<std::string> texts(keys.size());
   if (!Problem().ok()) return texts;
-  std::vector<std::string> command = {"MGET"};
-  command.insert(command.end(), keys.begin(), keys.end());
-  const Question question = AskAll({}, OwnCall(std::move(command)), deadline);
-  for (const absl::StatusOr<redis::Reply>& answer : question.answers) {
-    for (size_t i = 0; answer.ok() && i < answer->elements.size() && i < texts.size(); ++i) {
-      if (texts[i].empty()) texts[i] = answer->elements[i].text;
+  std::vector<std::string_view> words = {"MGET"};
+  words.insert(words.end(), keys.begin(), keys.end());
+  const NodeCalls calls = AskAll(
+      {}, /*alike=*/true, [&](size_t) { return NodeCall(redis::Command(words)); }, deadline,
+      [](const NodeCalls&) { return true; });
+  for (const absl::StatusOr<redis::Reply>& reply : calls.replies) {
+    for (size_t i = 0; reply.ok() && i < reply->elements.size() && i < texts.size(); ++i) {
+      if (texts[i].empty()) texts[i] = reply->elements[i].text;
     }
   }
   return texts;
@@ -171,10 +241,32 @@ bool Quorum::Drain(std::string_view key, base::Instant until) {
   return all;
 }
 
+bool Quorum::DrainAll(base::Instant until) {
+  return ReadAll(until, [this] { return posted_ == 0; });
+}
+
+// Reads all at the same time, so that a node that hangs does not delay what the others say.
+bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
+  for (;;) {
+    const base::Instant now = base::Now();
+    // A later time than at once gives up connections that stall.
+    const base::Instant at_most = std::min(now, until);
+    for (const auto& node : nodes_) node->at().DrainAll(at_most);
+    if (const bool all = enough(); all || until <= now) return all;
+    absl::InlinedVector<pollfd, 8> fds;
+    for (const auto& node : nodes_) {
+      const redis::Transport::Polled polled = node->at().BeginPoll({});
+      fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
+    }
+    // Briefly: a cluster's reply may come over another of its connections.
+    base::Poll(fds.data(), fds.size(), std::min(until, now + kPostsTurn));
+  }
+}
+
 bool Quorum::subscribed(std::string_view key) const {
-  const auto hear = static_cast<size_t>(std::count_if(
-      nodes_.begin(), nodes_.end(), [&](const auto& node) { return node->at().subscribed(key); }));
-  return hear >= majority();
+  const auto nodes = std::count_if(nodes_.begin(), nodes_.end(),
+                                   [&](const auto& node) { return node->at().subscribed(key); });
+  return static_cast<size_t>(nodes) >= majority();
 }
 
 absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
@@ -182,23 +274,23 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   const std::stop_callback on_stop(stop, [this] {
     const base::MutexLock lock(mu_);
-    heard_.SignalAll();
+    subscribed_.SignalAll();
   });
-  std::vector<std::shared_ptr<const Node::Listening>> attempts;
-  for (const auto& node : nodes_) attempts.push_back(node->Listen(key));
+  std::vector<std::shared_ptr<const Node::Attempt>> attempts;
+  for (const auto& node : nodes_) attempts.push_back(node->Subscribe(key));
   absl::Status why;
   const auto all_over = [&] {
     bool all = true;
     for (const auto& attempt : attempts) {
       all = all && attempt->over;
-      const bool telling = attempt->over && !attempt->outcome.ok();
-      if (telling && (why.ok() || absl::IsUnavailable(why))) why = base::Unshared(attempt->outcome);
+      const bool failed = attempt->over && !attempt->outcome.ok();
+      if (failed && (why.ok() || absl::IsUnavailable(why))) why = base::Unshared(attempt->outcome);
     }
     return all;
   };
   const base::MutexLock lock(mu_);
   while (!subscribed(key) && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
-    heard_.WaitUntil(mu_, deadline);
+    subscribed_.WaitUntil(mu_, deadline);
   }
   if (subscribed(key)) return absl::OkStatus();
   if (!why.ok()) return why;
@@ -231,326 +323,200 @@ redis::ServerGroup::Stats Quorum::stats() const {
   return all;
 }
 
-// ---- What the engine asks, as questions to all nodes.
+// ---- What the nodes are sent for a request.
 
-namespace {
+// A request that all nodes run. What it refers to outlives it.
+struct Quorum::Running {
+  explicit Running(const Item& item)
+      : subject(item.subject), request(item.request), until(item.until) {}
 
-int64_t Number(std::string_view text) {
-  int64_t number = 0;
-  return absl::SimpleAtoi(absl::string_view(text.data(), text.size()), &number) ? number : 0;
-}
+  template <class What>
+  bool Is() const {
+    return std::holds_alternative<What>(request.what);
+  }
+  std::string_view key() const { return subject.keys.main(); }
+  GrantId grant() const { return request.grant; }
+  // Nodes where the grant may still come to be are told to refuse it.
+  bool CancelledAt(size_t node) const { return ending && (ending->uncertain & Only(node)) != 0; }
+  base::Instant ends() const { return sent + lease; }
 
-}  // namespace
+  const Subject subject;
+  const Request& request;
+  const base::Instant until;
+  // Null: it is another request.
+  const AcquireRequest* const acquire = std::get_if<AcquireRequest>(&request.what);
+  absl::Duration lease;                     // of an acquire or a renewal
+  int64_t proposed = 0;                     // the token, of an acquire
+  std::optional<GrantTable::Grant> ending;  // of a release or a cancel
+  base::Instant sent;
+  NodeCalls calls;
+  std::optional<NodeCalls> raise;
+  base::Instant patience = base::Instant::Infinite();  // of an acquire or a renewal: ends then
+  uint64_t token = 0;                                  // that is granted
+  bool granted = false;
+  bool decided = false;
+};
 
-Op OpOf(const LuaScript& script) {
-  if (script.sha1 == lua::kQuorumAcquire.sha1) return Op::kAcquire;
-  if (script.sha1 == lua::kQuorumRenew.sha1) return Op::kRenew;
-  if (script.sha1 == lua::kQuorumRelease.sha1) return Op::kRelease;
-  if (script.sha1 == lua::kQuorumCancel.sha1) return Op::kCancel;
-  if (script.sha1 == lua::kQuorumForceRelease.sha1) return Op::kForce;
-  return Op::kOther;
-}
-
-OwnCall CancelOf(const redis::ScriptCall& call, std::string_view turn_key, const std::string& hold,
-                 const std::string& gone_key, int64_t gone_ms, const std::string& attempt,
-                 const std::string& channels) {
-  std::vector<std::string> keys(call.keys.begin(), call.keys.begin() + 4);
-  keys.push_back(gone_key);
-  keys.emplace_back(turn_key);
-  std::vector<std::string> args = {hold, absl::StrCat(gone_ms), "1"};
-  if (!attempt.empty() || !channels.empty()) args.push_back(attempt);
-  if (!channels.empty()) args.push_back(channels);
-  return {lua::kQuorumCancel, std::move(keys), std::move(args)};
-}
-
-void Quorum::Begin(Case& one) {
-  one.asked_at = base::Now();
-  switch (one.op) {
-    case Op::kAcquire:
-      one.lease_ms = Number(one.call.args[1]);
-      one.terms = ReadTerms(one.call.args[kTermsWord]);
-      one.proposed = clock_.Propose(one.asked_at);
-      ledger_->Begin(one.hold, one.call.keys[4], one.lease_ms, one.asked_at);
-      break;
-    case Op::kRenew:
-      one.lease_ms = Number(one.call.args[1]);
-      ledger_->Renewing(one.hold, one.lease_ms, one.asked_at);
-      break;
-    case Op::kRelease:
-      if (one.call.args.size() > kNextBid + kTermsWord) {  // the bid that follows
-        ledger_->Begin(one.call.args[kNextBid], one.call.keys[5],
-                       Number(one.call.args[kNextBid + 1]), one.asked_at);
-      }
-      one.ending = ledger_->End(one.hold);
-      break;
-    case Op::kCancel:
-      one.ending = ledger_->End(one.hold);
-      break;
-    case Op::kForce:
-    case Op::kOther:
-      break;
+// Writes down what is about to be sent.
+void Quorum::Begin(Running& one) {
+  one.sent = base::Now();
+  if (one.acquire != nullptr) {
+    one.lease = LeaseOf(one.subject, *one.acquire);
+    one.proposed = clock_.Propose(one.sent);
+    grants_->OnAcquire(one.grant(), one.lease, one.sent);
+  } else if (one.Is<RenewRequest>()) {
+    one.lease = one.request.lease;
+    grants_->OnRenew(one.grant(), one.lease, one.sent);
+  } else {
+    if (const AcquireRequest* const next = one.request.acquire()) {
+      grants_->OnAcquire(next->grant, LeaseOf(one.subject, *next), one.sent);
+    }
+    one.ending = grants_->End(one.grant());
   }
 }
 
-// The word by which a node knows where to publish, with the tag of its own, if it is a cluster.
-void Quorum::UseChannelOf(size_t node, std::string_view key, std::string& terms) const {
-  const std::string tag = nodes_[node]->at().slot_tag(key);
-  const size_t last = terms.rfind(' ');
-  if (!tag.empty() && last != std::string::npos) {
-    terms.replace(last + 1, std::string::npos, options_.channel(tag));
-  }
-}
-
-// What all clients' channels at the node begin with.
-std::string Quorum::ChannelsAt(size_t node, const Case& force) const {
-  return absl::StrCat(std::string(force.call.args[0]),
-                      nodes_[node]->at().slot_tag(force.call.keys.front()));
-}
-
-// If there is a restart delay, a key more, and the words that go with it: how long it is, and what
-// the node's run is, as far as this client knows.
-std::string Quorum::AddDelay(OwnCall& call, size_t node) const {
-  if (options_.restart_delay <= absl::ZeroDuration()) return {};
+// Adds what the scripts of lua/quorum/ are told beside the contract. If there is a restart delay,
+// that is a key more, and how long the delay is, and which run of the node's server this client
+// knows.
+NodeCall Quorum::CallFor(Subject subject, const Request& request, int64_t proposed, size_t node,
+                         Mode mode) const {
   redis::ServerGroup& at = nodes_[node]->at();
-  const std::string run_id = at.run_id(call.keys.front());
-  call.keys.push_back(options_.node_key(at.slot_tag(call.keys.front())));
-  return absl::StrCat(delay_ms_, " ", run_id);
-}
-
-OwnCall Quorum::CallFor(const Case& one, size_t node, std::string_view mode) const {
-  // Where it may yet come into being, too.
-  if (one.ending && (one.ending->uncertain & Only(node)) != 0) {
-    return CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
-                    one.ending->lease_ms);
-  }
-  OwnCall call(one.call);
+  subject.server_group = &at;
+  NodeCall call = EncodedCall(subject, request);
+  const bool acquires = std::holds_alternative<AcquireRequest>(request.what);
+  if (!acquires && !std::holds_alternative<RenewRequest>(request.what)) return call;
+  const std::string_view key = subject.keys.main();
   std::string delay;
-  switch (one.op) {
-    case Op::kAcquire:
-      UseChannelOf(node, call.keys.front(), call.args[kTermsWord]);
-      delay = AddDelay(call, node);
-      call.args.push_back(absl::StrCat(one.proposed));
-      if (!delay.empty() || mode != kTake)
-        absl::StrAppend(&call.args.back(), " ", std::string(mode));
-      if (!delay.empty()) absl::StrAppend(&call.args.back(), " ", delay);
-      break;
-    case Op::kRenew:
-      delay = AddDelay(call, node);
-      if (!delay.empty()) call.args.push_back(std::move(delay));
-      break;
-    case Op::kRelease:
-      if (call.args.size() > kNextBid + kTermsWord) {
-        UseChannelOf(node, call.keys.front(), call.args[kNextBid + kTermsWord]);
-      }
-      break;
-    case Op::kForce:
-      call.args[0] = ChannelsAt(node, one);
-      break;
-    case Op::kCancel:
-    case Op::kOther:
-      break;
+  if (options_.restart_delay > absl::ZeroDuration()) {
+    call.keys.push_back(internal::QuorumKey(at.slot_tag(key)));
+    delay = absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.run_id(key));
   }
+  if (!acquires) {
+    if (!delay.empty()) call.args.push_back(std::move(delay));
+    return call;
+  }
+  constexpr absl::string_view kModes[] = {"take", "queue", "yield"};
+  std::string& words = call.args.emplace_back(absl::StrCat(proposed));
+  if (!delay.empty() || mode != Mode::kTake) {
+    absl::StrAppend(&words, " ", kModes[static_cast<size_t>(mode)]);
+  }
+  if (!delay.empty()) absl::StrAppend(&words, " ", delay);
   return call;
 }
 
-// What is to be done about an answer, whenever it comes.
-Question::Hear Quorum::HearFor(const Case& one) {
-  if (one.op == Op::kAcquire) {
-    return [ledger = ledger_, hold = one.hold](size_t node, Node&,
-                                               const absl::StatusOr<redis::Reply>& answer) {
-      if (redis::MayHaveExecuted(answer.status())) ledger->Uncertain(hold, node);
-    };
+NodeCall Quorum::CallAt(const Running& one, size_t node) const {
+  if (!one.CancelledAt(node)) return CallFor(one.subject, one.request, one.proposed, node);
+  return EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
+}
+
+std::shared_ptr<const NodeCalls::OnReply> Quorum::OnReplyTo(const Running& one) const {
+  using OnReply = NodeCalls::OnReply;
+  if (one.acquire != nullptr) {
+    return std::make_shared<OnReply>(
+        [grants = grants_, grant = one.grant()](size_t node, Node&, const auto& reply) {
+          if (redis::MayHaveExecuted(reply.status())) grants->SetUncertain(grant, node);
+        });
   }
   if (!one.ending) return nullptr;
-  OwnCall cancel = CancelOf(one.call, one.call.keys.back(), one.hold, one.ending->gone_key,
-                            one.ending->lease_ms);
-  const base::Instant expires = one.asked_at + absl::Milliseconds(one.ending->lease_ms);
-  return [cancel = std::move(cancel), expires](size_t, Node& its,
-                                               const absl::StatusOr<redis::Reply>& answer) {
-    // The caller may have left, and with it the command that was to be repeated.
-    if (IsToBeRepeated(answer)) {
-      its.Owe(
-          cancel.keys.front(), [&] { return Encode(its, cancel, /*by_text=*/true); }, expires,
-          answer);
-    }
-  };
+  // The caller may have left when the reply comes, and the request with it.
+  return std::make_shared<OnReply>(
+      [cancel = EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease)),
+       expires = one.sent + one.ending->lease](size_t, Node& its, const auto& reply) {
+        its.CleanUpAfter(reply, cancel, expires);
+      });
 }
 
-void Quorum::Ask(Round& round, Case& one) {
-  one.asked = std::make_unique<Question>(
-      nodes_.size(), one.call.keys.front(), alike_ && (!one.ending || one.ending->uncertain == 0),
-      [this, &one](size_t node) { return CallFor(one, node); }, HearFor(one));
-  round.Put(*one.asked);
+void Quorum::Send(Round& round, Running& one) {
+  one.calls = {.key = one.key(),
+               .alike = alike_ && (!one.ending || one.ending->uncertain == 0),
+               .call_of = [this, &one](size_t node) { return CallAt(one, node); },
+               .read =
+                   [&one](size_t node, const auto& reply) {
+                     return one.CancelledAt(node) ? ReadEnding(/*cancelled=*/true, reply)
+                                                  : ReadNodeResult(one.request, reply);
+                   },
+               .on_reply = OnReplyTo(one)};
+  round.Put(one.calls);
 }
 
-// ---- What the votes of all nodes come to, and what follows of that.
+// Raises the token where the grant stands, or may stand by the time the node is asked.
+void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
+  NodeSet to = 0;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const NodeResult::Kind kind = one.calls.results[node].kind;
+    if (kind == NodeResult::Kind::kYes || kind == NodeResult::Kind::kInFlight) to |= Only(node);
+  }
+  one.patience = base::Instant::Infinite();
+  one.token = token;
+  one.raise =
+      NodeCalls{.key = one.key(),
+                .alike = alike_,
+                .call_of =
+                    [&one](size_t) {
+                      return RaiseCall(one.subject, one.grant(), one.token + one.acquire->block - 1,
+                                       absl::ZeroDuration(), 0);
+                    },
+                .read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
+  round.Put(*one.raise, to);
+}
 
-namespace {
+// ---- Rounds.
 
-// In a round that failed, for those who have not answered: what they granted is given back.
-constexpr absl::Duration kLinger = absl::Milliseconds(2);
-// What people ask may depend on those who answer last.
-constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
-constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
-constexpr int kMostDoublings = 6;
-// How long a round in which a majority has answered, but not granted, waits for the others: so many
-// times what that majority took, at least so long, and twice as long after each round that failed
-// so.
-constexpr int kPatience = 4;
-constexpr absl::Duration kShortestPatience = absl::Milliseconds(2);
-constexpr int kMostDoublingsOfPatience = 10;
-constexpr absl::Duration kLongestPatience = absl::Milliseconds(500);
-// Of a renewal, which is repeated: others wait behind it.
-constexpr absl::Duration kPatienceOfRenewals = absl::Milliseconds(50);
-// Of the rounds in a row that failed so, one in so many lets others go first.
-constexpr int kYieldsEach = 4;
-// Of a wait for the answers to what was posted.
-constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
-
-}  // namespace
-
-// Others may be waiting for what has been granted: it is given back if those who would decide it
-// hang.
-bool Quorum::HasWaited(Case& one) {
-  if (Counted(one.asked->votes) < majority()) return false;
+// Returns whether a majority has answered, and the others had time to decide it. What was granted
+// is then given back, as others may be waiting for it.
+bool Quorum::OutOfPatience(Running& one) {
+  if (CountAnswered(one.calls.results) < majority()) return false;
   const base::Instant now = base::Now();
   if (one.patience == base::Instant::Infinite()) {
+    absl::Duration least = one.acquire == nullptr ? kPatienceOfRenewals : kShortestPatience;
     // A majority that is asked to raise has answered just before.
-    absl::Duration least = one.op == Op::kRenew ? kPatienceOfRenewals : kShortestPatience;
-    if (one.raised != nullptr) least = kLongestPatience;
-    const absl::Duration patience = std::max(least, kPatience * (now - one.asked_at));
-    const int splits = std::min(ledger_->splits(one.hold), kMostDoublingsOfPatience);
+    if (one.raise) least = kLongestPatience;
+    const absl::Duration patience = std::max(least, kPatience * (now - one.sent));
+    const int splits = std::min(grants_->splits(one.grant()), kMostDoublingsOfPatience);
     one.patience = now + std::max(patience, std::min(kLongestPatience, patience * (1 << splits)));
   }
   return one.patience <= now;
 }
 
-bool Quorum::Decided(Round& round, Case& one) {
+bool Quorum::AcquireDecided(Round& round, Running& one) {
+  using Kind = Decision::Kind;
+  const Decision decision = DecideAcquire(one.raise ? one.raise->results : one.calls.results);
+  if (decision.kind == Kind::kOpen) return OutOfPatience(one);
+  if (decision.kind == Kind::kRaise) {
+    SendRaise(round, one, decision.token);
+    return false;
+  }
+  one.granted = decision.kind == Kind::kYes;
+  if (!one.raise) one.token = decision.token;
+  return true;
+}
+
+bool Quorum::Decided(Round& round, Running& one) {
   if (one.decided) return true;
-  const std::vector<Vote>& votes = one.asked->votes;
-  if (one.op != Op::kAcquire && one.op != Op::kRenew) {
-    const bool agree =
-        one.op != Op::kOther || Agree(one.asked->answers) || one.asked_at + kAgreeFor < base::Now();
-    return one.decided = (Counted(votes) >= majority() && agree) || Open(votes) == 0;
+  const std::vector<NodeResult>& results = one.calls.results;
+  if (one.acquire != nullptr) {
+    one.decided = AcquireDecided(round, one);
+  } else if (one.Is<RenewRequest>()) {
+    one.decided = DecideHeld(results).kind != Decision::Kind::kOpen || OutOfPatience(one);
+  } else {
+    one.decided = CountAnswered(results) >= majority() || CountInFlight(results) == 0;
   }
-  if (one.raised != nullptr) {
-    const Verdict verdict = Judge(one.raised->votes);
-    one.granted = verdict.kind == Verdict::Kind::kYes;
-    return one.decided = verdict.kind != Verdict::Kind::kOpen || HasWaited(one);
-  }
-  if (one.op != Op::kAcquire) {
-    return one.decided = JudgeStanding(votes).kind != Verdict::Kind::kOpen || HasWaited(one);
-  }
-  const Verdict verdict = Judge(votes);
-  if (verdict.kind == Verdict::Kind::kOpen) return one.decided = HasWaited(one);
-  if (verdict.kind != Verdict::Kind::kRaise) {
-    one.granted = verdict.kind == Verdict::Kind::kYes;
-    one.raised_to = verdict.token;
-    return one.decided = true;
-  }
-  // Where it stands, or may yet stand by the time at which it is asked.
-  NodeSet to = 0;
-  for (size_t node = 0; node < votes.size(); ++node) {
-    const Vote::Kind kind = votes[node].kind;
-    if (kind == Vote::Kind::kYes || kind == Vote::Kind::kOpen) to |= Only(node);
-  }
-  one.patience = base::Instant::Infinite();
-  one.raised_to = verdict.token;
-  one.raised =
-      std::make_unique<Question>(nodes_.size(), one.call.keys.front(), alike_, [&one](size_t) {
-        const std::string last = absl::StrCat(one.raised_to + one.terms.block - 1);
-        return OwnCall(lua::kQuorumRaise,
-                       std::vector<std::string>(one.call.keys.begin(), one.call.keys.begin() + 6),
-                       {one.hold, last, "0", "0"});
-      });
-  round.Put(*one.raised, to);
-  return false;
+  return one.decided;
 }
 
-// A node that could not be asked says why, though it was still hoped for.
-absl::Status Quorum::NoQuorum(std::vector<Vote> votes, bool stands) const {
-  for (size_t node = 0; node < votes.size(); ++node) {
-    if (votes[node].kind == Vote::Kind::kOpen) votes[node].failure = nodes_[node]->failure();
-  }
-  return WhyNoQuorum(votes, servers_, stands);
-}
-
-absl::StatusOr<redis::Reply> Quorum::WhenGranted(Case& one, uint64_t token) {
-  ledger_->Granted(one.hold, one.terms.attempt, token + one.terms.block - 1,
-                   one.asked_at + absl::Milliseconds(one.lease_ms));
-  return GrantedBy(one.asked->votes, token);
-}
-
-absl::StatusOr<redis::Reply> Quorum::WhenNotGranted(Case& one) {
-  const std::vector<Vote>& votes = one.asked->votes;
-  NodeSet given_back = 0;
-  NodeSet unknown = 0;
-  for (size_t node = 0; node < votes.size(); ++node) {
-    if (votes[node].kind == Vote::Kind::kYes) given_back |= Only(node);
-    if (votes[node].uncertain()) unknown |= Only(node);
-  }
-  if (Counted(votes) < majority()) {
-    GiveBack(one, /*yields=*/true);
-    return NoQuorum(votes, /*stands=*/false);
-  }
-  const int splits = given_back != 0 ? ledger_->Split(one.hold) : 0;
-  GiveBack(one, (splits + 1) % kYieldsEach == 0);
-  // If a majority is free, or will be, several were after it at the same time.
-  const int64_t wait_ms = std::max<int64_t>(WaitFor(votes), 0);
-  absl::Duration wait = absl::Milliseconds(wait_ms);
-  // So may be those that have not answered: they will not say it when they give it back.
-  const NodeSet free = given_back != 0 ? given_back | unknown : 0;
-  if (ledger_->GivenBack(one.hold, free, majority())) wait = absl::ZeroDuration();
-  wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
-  // A try is over, and what it may have left is owed.
-  if (!one.terms.wait) ledger_->End(one.hold);
-  return NotGranted(votes, one.terms, absl::ToInt64Milliseconds(wait));
-}
-
-// None of a majority has it any more, and the others are told.
-absl::StatusOr<redis::Reply> Quorum::WhenReleased(absl::Span<const Vote> votes) {
-  const bool none_had_it = JudgeStanding(votes).kind == Verdict::Kind::kNo;
-  return none_had_it ? TextReply("not_held" + NotesOf(votes)) : ReleasedBy(votes);
-}
-
-absl::StatusOr<redis::Reply> Quorum::ResultOf(Case& one) {
-  const std::vector<Vote>& votes = one.asked->votes;
-  if (one.op == Op::kForce) EndForced(one);
-  if (one.op == Op::kAcquire) {
-    return one.granted ? WhenGranted(one, one.raised_to) : WhenNotGranted(one);
-  }
-  if (one.op != Op::kRenew && Counted(votes) < majority()) {
-    return NoQuorum(votes, /*stands=*/one.op == Op::kRelease || one.op == Op::kCancel);
-  }
-  if (one.op == Op::kForce || one.op == Op::kOther) return MostTelling(one.asked->answers);
-  if (one.op == Op::kCancel) return TextReply("unknown" + NotesOf(votes));
-  if (one.op == Op::kRelease) return WhenReleased(votes);
-  const Verdict::Kind verdict = JudgeStanding(votes).kind;
-  const bool yes = verdict == Verdict::Kind::kYes;
-  const bool no = verdict == Verdict::Kind::kNo;
-  if (!yes && !no) {
-    ledger_->Split(one.hold);  // it is given longer the next time
-    return NoQuorum(votes, /*stands=*/true);
-  }
-  if (yes) Heal(one);
-  return TextReply(yes ? "held" : "not_held");
-}
-
-void Quorum::AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> cases,
-                      base::Instant deadline) {
-  // Those whose own time is over are not waited for.
+void Quorum::AwaitAll(Round& round, std::deque<Running>& all, base::Instant deadline) {
+  // Requests whose own time is over are not waited for.
   const auto all_decided = [&] {
-    bool all = true;
+    bool decided = true;
     const base::Instant now = base::Now();
-    for (const auto& one : cases) all = (one->call.until <= now || Decided(round, *one)) && all;
-    return all;
+    for (Running& one : all) decided = (one.until <= now || Decided(round, one)) && decided;
+    return decided;
   };
   const auto patience = [&] {
     base::Instant first = deadline;
     const base::Instant now = base::Now();
-    for (const auto& one : cases) {
-      if (one->decided || one->call.until <= now) continue;
-      first = std::min({first, one->patience, one->call.until});
+    for (const Running& one : all) {
+      if (!one.decided && now < one.until) first = std::min({first, one.patience, one.until});
     }
     return first;
   };
@@ -560,147 +526,339 @@ void Quorum::AwaitAll(Round& round, absl::Span<const std::unique_ptr<Case>> case
   }
 }
 
-void Quorum::RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-                      absl::Span<absl::StatusOr<redis::Reply>> results) noexcept {
+void Quorum::RunBatch(absl::Span<const Item> items, base::Instant deadline,
+                      absl::Span<Result> results) noexcept {
   if (const absl::Status problem = Problem(); !problem.ok()) {
-    return std::fill(results.begin(), results.end(), problem);
+    return std::fill(results.begin(), results.end(),
+                     Result{.what = internal::Failed{.why = problem}});
   }
-  std::vector<std::unique_ptr<Case>> cases;
+  std::deque<Running> all;
   Round round(nodes_);
-  for (const redis::ScriptCall& call : calls) {
-    cases.push_back(std::make_unique<Case>(call));
-    Begin(*cases.back());
-    Ask(round, *cases.back());
+  for (const Item& item : items) {
+    Begin(all.emplace_back(item));
+    Send(round, all.back());
   }
-  AwaitAll(round, cases, deadline);
-  late_ += static_cast<uint64_t>(
-      std::count_if(cases.begin(), cases.end(), [](const auto& one) { return !one->decided; }));
-  // Where a round has failed, a moment shows who has granted.
-  const auto settled = [](const std::unique_ptr<Case>& one) {
-    const std::vector<Vote>& votes = one->asked->votes;
-    return one->op != Op::kAcquire || one->granted || Open(votes) == 0;
+  AwaitAll(round, all, deadline);
+  for (const Running& one : all) late_ += one.decided ? 0 : 1;
+  // After a round that failed, a moment shows which nodes have granted.
+  const auto settled = [&] {
+    return std::all_of(all.begin(), all.end(), [](const Running& one) {
+      return one.acquire == nullptr || one.granted || CountInFlight(one.calls.results) == 0;
+    });
   };
-  if (!std::all_of(cases.begin(), cases.end(), settled)) {
-    round.Await([&] { return std::all_of(cases.begin(), cases.end(), settled); },
-                std::min(deadline, base::Now() + kLinger));
+  round.Await(settled, std::min(deadline, base::Now() + kLinger));
+  for (size_t i = 0; i < all.size(); ++i) {
+    Note(all[i]);
+    results[i] = ResultOf(all[i]);
   }
-  const base::Instant now = base::Now();
-  for (size_t i = 0; i < cases.size(); ++i) {
-    std::vector<int64_t> clocks;
-    for (const Vote& vote : cases[i]->asked->votes) {
-      if (vote.clock_us > 0) clocks.push_back(vote.clock_us);
+}
+
+// Takes in what the nodes told of their clocks and of this client's subscription.
+void Quorum::Note(const Running& one) {
+  std::vector<int64_t> clocks;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const NodeResult& result = one.calls.results[node];
+    if (result.granted() != nullptr && result.granted()->clock > 0) {
+      clocks.push_back(result.granted()->clock);
     }
-    const bool of_majority = clocks.size() >= majority();
-    clock_.Note(std::move(clocks), of_majority, now);
+    if (one.acquire != nullptr && one.acquire->listen && result.kind == NodeResult::Kind::kQueued) {
+      nodes_[node]->at().NoteSubscribed(one.key(), !result.result.unsubscribed, one.sent);
+    }
+  }
+  const bool of_majority = clocks.size() >= majority();
+  clock_.Note(std::move(clocks), of_majority, base::Now());
+}
+
+// A node that is still being connected to says why it is not there.
+internal::Failed Quorum::WhyNoMajority(std::vector<NodeResult> results, bool stands) const {
+  for (size_t node = 0; node < results.size(); ++node) {
+    if (results[node].kind != NodeResult::Kind::kInFlight) continue;
+    results[node].result.what = internal::Failed{.why = nodes_[node]->failure()};
+  }
+  return NoMajority(results, servers_, stands);
+}
+
+Result Quorum::ResultOf(Running& one) {
+  const std::vector<NodeResult>& results = one.calls.results;
+  if (one.acquire != nullptr) {
+    if (!one.granted) return NotGranted(one);
+    grants_->OnGranted(one.grant(), one.acquire->attempt, one.token + one.acquire->block - 1,
+                       one.ends());
+    return GrantedResult(results, one.token);
+  }
+  if (one.Is<RenewRequest>()) return Renewed(one);
+  if (CountAnswered(results) < majority()) return {.what = WhyNoMajority(results, /*stands=*/true)};
+  return one.Is<CancelRequest>() ? CancelledResult(results) : ReleasedResult(results);
+}
+
+Result Quorum::Renewed(const Running& one) {
+  const Decision::Kind decision = DecideHeld(one.calls.results).kind;
+  if (decision == Decision::Kind::kNo) return {.what = internal::NotHeld()};
+  if (decision == Decision::Kind::kYes) {
+    Heal(one);
+    return {.what = internal::StillHeld()};
+  }
+  grants_->AddSplit(one.grant());  // the next renewal has more patience
+  return {.what = WhyNoMajority(one.calls.results, /*stands=*/true)};
+}
+
+Result Quorum::NotGranted(Running& one) {
+  const std::vector<NodeResult>& results = one.calls.results;
+  NodeSet given_back = 0;
+  NodeSet unknown = 0;
+  for (size_t node = 0; node < results.size(); ++node) {
+    if (results[node].kind == NodeResult::Kind::kYes) given_back |= Only(node);
+    if (results[node].uncertain()) unknown |= Only(node);
+  }
+  if (CountAnswered(results) < majority()) {
+    GiveBack(one, /*yields=*/true);
+    return {.what = WhyNoMajority(results, /*stands=*/false)};
+  }
+  const int splits = given_back != 0 ? grants_->AddSplit(one.grant()) : 0;
+  GiveBack(one, (splits + 1) % kYieldsEach == 0);
+  absl::Duration wait = WaitForMajority(results);
+  // If a majority is free, or will be, several clients were after it at the same time. The nodes
+  // that did not answer may be free, too: they do not say so when they give it back.
+  const NodeSet free = given_back != 0 ? given_back | unknown : 0;
+  if (grants_->AddFree(one.grant(), free, majority())) wait = absl::ZeroDuration();
+  wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
+  // A try is over: GiveBack() cancels what it may have left.
+  if (!one.acquire->wait) grants_->End(one.grant());
+  return NotGrantedResult(results, *one.acquire, wait);
+}
+
+// ---- What is sent behind a round, so that no node keeps what is over, or lacks what stands.
+
+// A round that has failed leaves nothing behind: each node that granted, or may have, is told to
+// take that back and to keep the place in the queue. If two clients each have some of the nodes,
+// the one that came first gets the other's; but now and then it lets the other go first, as it may
+// never get them.
+void Quorum::GiveBack(const Running& one, bool yields) {
+  using Kind = NodeResult::Kind;
+  const std::vector<NodeResult>& results = one.calls.results;
+  // A grant that was given up begins anew with the next request for it.
+  const bool gone = std::any_of(results.begin(), results.end(),
+                                [](const NodeResult& r) { return r.kind == Kind::kGone; });
+  Request queue = one.request;
+  queue.acquire()->ticket = EarliestTicket(results, one.acquire->ticket);
+  const base::Instant expires = base::Now() + one.lease;
+  for (size_t node = 0; node < results.size(); ++node) {
+    const bool uncertain = results[node].uncertain();
+    const bool queued = gone && results[node].kind == Kind::kQueued;
+    if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
+    std::optional<NodeCall> call;
+    if (one.acquire->wait && !gone) {
+      call = CallFor(one.subject, queue, one.proposed, node, yields ? Mode::kYield : Mode::kQueue);
+    } else {
+      const absl::Duration tombstone = uncertain ? one.lease : absl::ZeroDuration();
+      call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));
+      call->args.push_back(absl::StrCat(one.acquire->attempt));
+    }
+    nodes_[node]->CleanUp(*std::move(call), expires);
+  }
+}
+
+// Gives a grant that a majority has to the nodes that lack it, so that it outlives the loss of
+// others. Nodes that have not answered get it too, as their replies are not waited for.
+void Quorum::Heal(const Running& one) {
+  using Kind = NodeResult::Kind;
+  grants_->OnRenewed(one.grant(), one.ends());
+  grants_->WhileItStands(one.grant(), [&](const GrantTable::Grant& grant) {
     for (size_t node = 0; node < nodes_.size(); ++node) {
-      const Vote& vote = cases[i]->asked->votes[node];
-      if (vote.kind == Vote::Kind::kQueued && cases[i]->terms.listen) {
-        nodes_[node]->at().NoteSubscribed(calls[i].keys.front(), !vote.deaf, cases[i]->asked_at);
-      }
+      const Kind kind = one.calls.results[node].kind;
+      if (kind != Kind::kNo && kind != Kind::kInFlight) continue;
+      const NodeCall heal =
+          RaiseCall(one.subject, one.grant(), grant.last_token, grant.lease, grant.attempt);
+      const auto done = [grants = grants_, id = one.grant(),
+                         node](const absl::StatusOr<redis::Reply>& reply) {
+        if (redis::MayHaveExecuted(reply.status())) grants->SetUncertain(id, node);
+      };
+      redis::ServerGroup& at = nodes_[node]->at();
+      at.Send(one.key(), nodes_[node]->Encode(heal, /*by_text=*/true), done).IgnoreError();
     }
-    results[i] = ResultOf(*cases[i]);
+  });
+}
+
+// ---- Scripts for people.
+
+absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const LuaScript& script,
+                                               absl::Span<const std::string> args,
+                                               std::string_view own_key,
+                                               base::Instant deadline) noexcept {
+  if (absl::Status problem = Problem(); !problem.ok()) return problem;
+  const std::string_view key = subject.keys.main();
+  const bool forces = script.sha1 == lua::kQuorumForceRelease.sha1;
+  const NodeCall same(internal::EncodedRequest(subject, script, args, own_key).call());
+  const base::Instant agree_by = base::Now() + kAgreeFor;
+  const NodeCalls calls = AskAll(
+      key, alike_ || !forces,
+      [&](size_t node) {
+        NodeCall call = same;
+        if (forces) call.args.front() = ChannelsAt(node, key);
+        return call;
+      },
+      deadline,
+      [&](const NodeCalls& its) { return forces || Agree(its.replies) || agree_by < base::Now(); });
+  if (forces) EndForced(subject, calls.replies);
+  if (CountAnswered(calls.results) < majority()) {
+    return WhyNoMajority(calls.results, /*stands=*/false).why;
+  }
+  return ReplyForPeople(calls.replies);
+}
+
+// What all clients' channels at the node begin with.
+std::string Quorum::ChannelsAt(size_t node, std::string_view key) const {
+  return std::string(internal::kChannelPrefix) + nodes_[node]->at().slot_tag(key);
+}
+
+namespace {
+
+// Reads a grant as the server knows it. Returns false if it is a foreign one's.
+bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& grant) {
+  const size_t colon = text.find(':');
+  if (colon != 32) return false;
+  const std::string_view client = text.substr(0, colon);
+  identity.client = client;
+  return client.find_first_not_of("0123456789abcdef") == client.npos &&
+         base::ReadNumber(text.substr(colon + 1), grant);
+}
+
+}  // namespace
+
+// Ends a grant at the nodes at which it has not come to be yet, is not known to have ended, or may
+// be healed, for as long as its client may believe that it has it.
+void Quorum::EndForced(const Subject& subject,
+                       absl::Span<const absl::StatusOr<redis::Reply>> replies) {
+  std::map<std::string, int64_t> ended;
+  for (const auto& reply : replies) {
+    // 'released', look_ms, grant, left_ms
+    if (!reply.ok() || reply->elements.size() < 4) continue;
+    int64_t& left_ms = ended[reply->elements[2].text];
+    left_ms = std::max(left_ms, reply->elements[3].integer);
+  }
+  for (const auto& [hold, left_ms] : ended) {
+    internal::Identity identity;
+    GrantId grant = 0;
+    if (!ReadGrant(hold, identity, grant)) continue;
+    const absl::Duration left = absl::Milliseconds(std::max<int64_t>(left_ms, 1));
+    const Subject its{
+        .identity = identity, .keys = subject.keys, .type = subject.type, .owner = identity.client};
+    NodeCall cancel = EncodedCall(its, CancelOf(grant, left));
+    cancel.args.emplace_back();  // no attempt
+    cancel.args.emplace_back();
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      cancel.args.back() = ChannelsAt(node, subject.keys.main());
+      nodes_[node]->CleanUp(cancel, base::Now() + left);
+    }
   }
 }
 
-absl::StatusOr<redis::Reply> Quorum::Run(const redis::ScriptCall& call, base::Instant deadline,
-                                         redis::StillWanted) noexcept {
-  absl::StatusOr<redis::Reply> result;
-  RunBatch(absl::MakeConstSpan(&call, 1), deadline, absl::MakeSpan(&result, 1));
-  return result;
-}
+// ---- Posted releases: sent to all nodes at once, and their results counted as they come.
 
-// ---- Posted releases: sent to all nodes at once, their votes counted as they come.
-
-// One release on its way. Lives until the last node has answered, or cannot any more.
-class Quorum::Posted {
+// A release in flight. It lives until the last node has answered, or cannot any more.
+class Quorum::PostedRelease {
  public:
-  Posted(Quorum& quorum, Question::Hear hear, redis::InFlight& in_flight)
-      : quorum_(quorum), hear_(std::move(hear)), votes_(quorum.nodes_.size()), told_(&in_flight) {}
+  PostedRelease(Quorum& quorum, std::shared_ptr<const NodeCalls::OnReply> on_reply,
+                NodeSet cancelled, OnResult on_result)
+      : quorum_(quorum),
+        on_reply_(std::move(on_reply)),
+        cancelled_(cancelled),
+        results_(quorum.nodes_.size()),
+        on_result_(std::move(on_result)) {}
 
   // On any thread that reads; also while the nodes are being destroyed.
-  void Answered(size_t node, Node& its, const absl::StatusOr<redis::Reply>& answer) {
-    if (hear_) hear_(node, its, answer);
-    // What is owed is sent now, with the text: no waiting caller will send that.
-    if (answer.ok() && redis::ClassifyError(answer->text) == redis::ErrorCode::kNoScript) {
-      its.SettleNow();
+  void OnReply(size_t node, Node& its, const absl::StatusOr<redis::Reply>& reply) {
+    Set(node, its, reply);
+    // The cleanup is sent now, with the script's text, as no caller sends that.
+    if (reply.ok() && redis::ClassifyError(reply->text) == redis::ErrorCode::kNoScript) {
+      its.CleanUpNow();
     }
-    {
-      const base::MutexLock lock(mu_);
-      votes_[node] = VoteOf(answer, its);
-      votes_[node].failure = base::Unshared(votes_[node].failure);  // it may end on another thread
-    }
-    TellIfDecided();
+    EndIfDecided();
   }
 
   void NotSent(size_t node, Node& its, absl::Status why) {
-    why = redis::MarkNotSent(std::move(why));
-    if (hear_) hear_(node, its, why);
-    const base::MutexLock lock(mu_);
-    votes_[node].kind = Vote::Kind::kFailed;
-    votes_[node].failure = std::move(why);
+    Set(node, its, redis::MarkNotSent(std::move(why)));
   }
 
-  void TellIfDecided() {
-    redis::InFlight* told = nullptr;
+  void EndIfDecided() {
+    OnResult on_result;
+    Result result;
     {
       const base::MutexLock lock(mu_);
-      if (!Decided() || told_ == nullptr) return;
-      told = std::exchange(told_, nullptr);
-      told->results.back() = Result();
+      if (!Decided() || on_result_ == nullptr) return;
+      on_result = std::exchange(on_result_, nullptr);
+      result = ResultSoFar();
     }
-    std::exchange(told->done, nullptr)();  // the exchange may go with it
+    on_result(std::move(result));
     --quorum_.posted_;
   }
 
   // Why it could be sent to no node.
   absl::Status Why() const {
     const base::MutexLock lock(mu_);
-    return Result().status();
+    return ResultSoFar().failed()->why;
   }
 
  private:
-  // What is to be said again, with its text or elsewhere, is no refusal.
-  static Vote VoteOf(const absl::StatusOr<redis::Reply>& answer, const Node& its) {
-    if (!answer.ok() || !answer->is_error()) return ReadVote(answer);
-    const absl::Status why = redis::Unrepeated(answer, its.server()).status();
-    if (!redis::NotSent(why)) return ReadVote(why);
-    return ReadVote(redis::MarkNotSent(absl::UnavailableError(why.message())));
+  void Set(size_t node, Node& its, const absl::StatusOr<redis::Reply>& reply) {
+    if (on_reply_ != nullptr) (*on_reply_)(node, its, reply);
+    const bool cancelled = (cancelled_ & Only(node)) != 0;
+    NodeResult result = ReadEnding(cancelled, WithoutErrors(reply, its));
+    if (result.kind == NodeResult::Kind::kFailed) {  // it may end on another thread
+      auto& failed = std::get<internal::Failed>(result.result.what);
+      failed.why = base::Unshared(failed.why);
+    }
+    const base::MutexLock lock(mu_);
+    results_[node] = std::move(result);
+  }
+
+  // What is to be repeated, with its text or elsewhere, is no refusal.
+  static absl::StatusOr<redis::Reply> WithoutErrors(const absl::StatusOr<redis::Reply>& reply,
+                                                    const Node& its) {
+    if (!reply.ok() || !reply->is_error()) return reply;
+    const absl::Status why = redis::Unrepeated(reply, its.server()).status();
+    return redis::NotSent(why) ? redis::MarkNotSent(absl::UnavailableError(why.message())) : why;
   }
 
   bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return Counted(votes_) >= base::Majority(votes_.size()) || Open(votes_) == 0;
+    return CountAnswered(results_) >= base::Majority(results_.size()) ||
+           CountInFlight(results_) == 0;
   }
-  absl::StatusOr<redis::Reply> Result() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (Counted(votes_) >= base::Majority(votes_.size())) return WhenReleased(votes_);
-    return WhyNoQuorum(votes_, quorum_.servers_, /*stands=*/true);
+  Result ResultSoFar() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (CountAnswered(results_) >= base::Majority(results_.size())) return ReleasedResult(results_);
+    return {.what = NoMajority(results_, quorum_.servers_, /*stands=*/true)};
   }
 
   Quorum& quorum_;  // but not its nodes, which may be going
-  const Question::Hear hear_;
+  const std::shared_ptr<const NodeCalls::OnReply> on_reply_;
+  const NodeSet cancelled_;
   mutable base::Mutex mu_;
-  std::vector<Vote> votes_ ABSL_GUARDED_BY(mu_);
-  redis::InFlight* told_ ABSL_GUARDED_BY(mu_);  // null: it was
+  std::vector<NodeResult> results_ ABSL_GUARDED_BY(mu_);
+  OnResult on_result_ ABSL_GUARDED_BY(mu_);  // null: it was called
 };
 
-absl::Status Quorum::Post(const redis::ScriptCall& call, redis::InFlight& in_flight) noexcept {
+absl::Status Quorum::Post(const Subject& subject, const Request& release,
+                          OnResult on_result) noexcept {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  Case one(call);
+  Running one({.subject = subject, .request = release});
   Begin(one);
-  const NodeSet uncertain = one.ending ? one.ending->uncertain : 0;
-  const auto posted = std::make_shared<Posted>(*this, HearFor(one), in_flight);
+  const NodeSet cancelled = one.ending ? one.ending->uncertain : 0;
+  const auto posted =
+      std::make_shared<PostedRelease>(*this, OnReplyTo(one), cancelled, std::move(on_result));
   ++posted_;
-  std::optional<redis::Command> words;  // of all
+  std::optional<redis::Command> text;  // of all
   bool sent_any = false;
-  // An acquisition that follows asks the first node first: told last, it does both in one go.
+  // An acquire that follows goes to the first node first. If that gets the release last, it is sent
+  // both at once.
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
-    if (!words || !alike_ || uncertain != 0) {
-      words = Encode(its, CallFor(one, node), /*by_text=*/false);
+    if (!text || !alike_ || cancelled != 0) {
+      text = its.Encode(CallAt(one, node), /*by_text=*/false);
     }
-    absl::Status sent = its.Send(call.keys.front(), *words,
-                                 [posted, node, &its](const absl::StatusOr<redis::Reply>& answer) {
-                                   posted->Answered(node, its, answer);
-                                 });
+    absl::Status sent =
+        its.Send(one.key(), *text, [posted, node, &its](const absl::StatusOr<redis::Reply>& reply) {
+          posted->OnReply(node, its, reply);
+        });
     sent_any = sent_any || sent.ok();
     if (!sent.ok()) posted->NotSent(node, its, std::move(sent));
   }
@@ -708,126 +866,8 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::InFlight& in_fli
     --posted_;
     return posted->Why();
   }
-  posted->TellIfDecided();  // the last answer may have come before it was known who was not asked
+  posted->EndIfDecided();  // the last reply may have come before NotSent()
   return absl::OkStatus();
-}
-
-bool Quorum::DrainAll(base::Instant until) {
-  return ReadAll(until, [this] { return posted_ == 0; });
-}
-
-// All at the same time: a node that hangs does not delay what the others say.
-bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
-  for (;;) {
-    const base::Instant now = base::Now();
-    // Later than at once: those that stall are given up.
-    const base::Instant at_most = std::min(now, until);
-    for (const auto& node : nodes_) node->at().DrainAll(at_most);
-    if (const bool all = enough(); all || until <= now) return all;
-    absl::InlinedVector<pollfd, 8> fds;
-    for (const auto& node : nodes_) {
-      const redis::Transport::Polled polled = node->at().BeginPoll({});
-      fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
-    }
-    // Of a cluster, another connection may be the one that brings the answer.
-    base::Poll(fds.data(), fds.size(), std::min(until, now + kPostsTurn));
-  }
-}
-
-// ---- What is sent after a round, so that no node keeps what is over, or lacks what stands.
-
-namespace {
-
-// As the scripts' client_of() has it.
-bool IsHold(std::string_view text) {
-  constexpr size_t kClient = 32;
-  const auto is_hex = [](char c) { return ('0' <= c && c <= '9') || ('a' <= c && c <= 'f'); };
-  const auto is_digit = [](char c) { return '0' <= c && c <= '9'; };
-  if (text.size() < kClient + 2 || text[kClient] != ':') return false;
-  const std::string_view number = text.substr(kClient + 1);
-  return std::all_of(text.begin(), text.begin() + kClient, is_hex) &&
-         std::all_of(number.begin(), number.end(), is_digit);
-}
-
-}  // namespace
-
-// A round that has failed leaves nothing behind: each node that has granted, or may have, is told
-// to take that back and to keep the place in the queue. If two have parts of the nodes, the one
-// that came first gets those of the other; it lets the other go first now and then, for it may
-// never get them.
-void Quorum::GiveBack(Case& one, bool yields) {
-  const std::vector<Vote>& votes = one.asked->votes;
-  // If it was given up, the next request for it begins anew.
-  const bool gone = std::any_of(votes.begin(), votes.end(),
-                                [](const Vote& vote) { return vote.kind == Vote::Kind::kGone; });
-  const bool waits = one.terms.wait && !gone;
-  const uint64_t ticket = EarliestTicket(votes, one.terms.ticket);
-  const base::Instant expires = base::Now() + absl::Milliseconds(one.lease_ms);
-  for (size_t node = 0; node < votes.size(); ++node) {
-    const bool queued = gone && votes[node].kind == Vote::Kind::kQueued;
-    if (votes[node].kind != Vote::Kind::kYes && !votes[node].uncertain() && !queued) continue;
-    OwnCall call = CallFor(one, node, yields ? "yield" : "queue");
-    if (waits) {
-      call.args[kTermsWord] = WithTicket(call.args[kTermsWord], ticket);
-    } else {
-      const int64_t gone_ms = votes[node].uncertain() ? one.lease_ms : 0;
-      call = CancelOf(one.call, one.call.keys[5], one.hold, std::string(one.call.keys[4]), gone_ms,
-                      absl::StrCat(one.terms.attempt));
-    }
-    nodes_[node]->Tell(std::string(one.call.keys.front()),
-                       Encode(*nodes_[node], call, /*by_text=*/true), expires);
-  }
-}
-
-// Nodes without a hold that a majority has are given it, so that it outlives the loss of others; so
-// are those that have not answered, as their answers are not waited for.
-void Quorum::Heal(const Case& one) {
-  const std::vector<Vote>& votes = one.asked->votes;
-  ledger_->Renewed(one.hold, one.asked_at + absl::Milliseconds(one.lease_ms));
-  ledger_->WhileItStands(one.hold, [&](const Ledger::Hold& hold) {
-    for (size_t node = 0; node < votes.size(); ++node) {
-      if (votes[node].kind != Vote::Kind::kNo && votes[node].kind != Vote::Kind::kOpen) continue;
-      std::vector<std::string> keys(one.call.keys.begin(), one.call.keys.begin() + 4);
-      keys.push_back(hold.gone_key);
-      keys.emplace_back(one.call.keys.back());
-      const OwnCall heal(lua::kQuorumRaise, std::move(keys),
-                         {one.hold, absl::StrCat(hold.last_token), absl::StrCat(hold.lease_ms),
-                          absl::StrCat(hold.attempt)});
-      const redis::Command command = Encode(*nodes_[node], heal, /*by_text=*/true);
-      nodes_[node]
-          ->at()
-          .Send(
-              heal.keys.front(), command,
-              [ledger = ledger_, its = one.hold, node](const absl::StatusOr<redis::Reply>& answer) {
-                if (redis::MayHaveExecuted(answer.status())) ledger->Uncertain(its, node);
-              })
-          .IgnoreError();
-    }
-  });
-}
-
-// Where it has not come yet, or is not known to have ended, or may be healed: for as long as its
-// client may believe that it has it.
-void Quorum::EndForced(const Case& one) {
-  std::map<std::string, int64_t> ended;
-  for (const auto& answer : one.asked->answers) {
-    // 'released', look_ms, hold, left_ms
-    if (!answer.ok() || answer->elements.size() < 4) continue;
-    const std::string& hold = answer->elements[2].text;
-    if (!IsHold(hold)) continue;  // a foreign one
-    ended[hold] = std::max(ended[hold], answer->elements[3].integer);
-  }
-  const std::string_view key = one.call.keys.front();
-  for (const auto& [hold, left_ms] : ended) {
-    const base::Instant expires = base::Now() + absl::Milliseconds(left_ms);
-    for (size_t node = 0; node < nodes_.size(); ++node) {
-      const OwnCall cancel =
-          CancelOf(one.call, one.call.keys.back(), hold, options_.gone_key(key, hold),
-                   std::max<int64_t>(left_ms, 1), /*attempt=*/"", ChannelsAt(node, one));
-      nodes_[node]->Tell(std::string(key), Encode(*nodes_[node], cancel, /*by_text=*/true),
-                         expires);
-    }
-  }
 }
 
 }  // namespace redlatch::quorum

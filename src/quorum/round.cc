@@ -1,175 +1,210 @@
 #include "src/quorum/round.h"
 
 #include <algorithm>
-#include <utility>
+#include <string>
+#include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/scripts.h"
+#include "src/base/fork_guard.h"
+#include "src/base/mutex.h"
+#include "src/base/wake_event.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
 
-// Where another thread reads a connection it may leave before these answers have come.
+// How often to look at a node that is being connected to, or whose connection another thread reads:
+// that thread may leave before this round's replies have come.
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
 constexpr absl::Duration kFollowFor = absl::Milliseconds(200);
 constexpr absl::Duration kLongestTurn = absl::Milliseconds(50);
 
-redis::ScriptCall Views(const OwnCall& call, std::vector<std::string_view>& words) {
-  words.assign(call.keys.begin(), call.keys.end());
-  words.insert(words.end(), call.args.begin(), call.args.end());
-  const auto all = absl::MakeConstSpan(words);
-  return {.script = call.script,
-          .keys = all.subspan(0, call.keys.size()),
-          .args = all.subspan(call.keys.size())};
+// Wakes the calling thread, in all its rounds. A forked child has another.
+base::WakeEvent& WakeOfThisThread() {
+  thread_local std::optional<base::WakeEvent> event;
+  thread_local std::optional<base::ForkGuard> guard;
+  if (!event || guard->InForkedChild()) {
+    event.emplace();
+    guard.emplace();
+  }
+  event->Open();
+  return *event;
 }
 
 }  // namespace
 
-redis::Command Encode(Node& node, const OwnCall& call, bool by_text) {
-  std::vector<std::string_view> words;
-  if (call.plain != nullptr) return *call.plain;
-  if (call.script == nullptr) {
-    words.assign(call.args.begin(), call.args.end());
-    return redis::Command(words);
+struct Round::Arrival {
+  size_t index = 0;  // of the calls
+  size_t node = 0;
+  absl::StatusOr<redis::Reply> reply;
+};
+
+// Where replies arrive, from any thread, until the round's own takes them.
+class Round::Inbox {
+ public:
+  void Add(Arrival arrival) {
+    const base::MutexLock lock(mu_);
+    if (closed_) return;
+    arrivals_.push_back(std::move(arrival));
+    // Under the mutex: once it is closed, the descriptor may be another's.
+    if (std::this_thread::get_id() != owner_) base::WakeEvent::Signal(wake_fd_);
   }
-  return redis::EncodeCall(node.at().WordingOf(Views(call, words)), by_text);
-}
+  void Close() {
+    const base::MutexLock lock(mu_);
+    closed_ = true;
+  }
+  std::vector<Arrival> Take() {
+    const base::MutexLock lock(mu_);
+    return std::exchange(arrivals_, {});
+  }
+  // Becomes readable when another thread adds an arrival. -1: there is none.
+  int wake_fd() const { return wake_fd_; }
+
+ private:
+  const std::thread::id owner_ = std::this_thread::get_id();
+  const int wake_fd_ = WakeOfThisThread().fd();
+  base::Mutex mu_;
+  bool closed_ ABSL_GUARDED_BY(mu_) = false;
+  std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mu_);
+};
+
+Round::Round(Nodes& nodes) : nodes_(nodes), inbox_(std::make_shared<Inbox>()) {}
 
 Round::~Round() {
-  mailbox_->Close();
-  for (const Question* const question : questions_) {
-    if (question->hear == nullptr) continue;
+  inbox_->Close();
+  for (const NodeCalls* const calls : calls_) {
+    if (calls->on_reply == nullptr) continue;
     for (size_t node = 0; node < nodes_.size(); ++node) {
-      if ((question->coming & Only(node)) == 0) continue;
-      (*question->hear)(node, *nodes_[node],
-                        redis::MarkNotSent(absl::UnavailableError("not asked: not connected yet")));
+      if ((calls->connecting & Only(node)) == 0) continue;
+      (*calls->on_reply)(node, *nodes_[node],
+                         redis::MarkNotSent(absl::UnavailableError("not sent: not connected yet")));
     }
   }
 }
 
-void Round::Put(Question& question, NodeSet to) {
-  questions_.push_back(&question);
+void Round::Put(NodeCalls& calls, NodeSet to) {
+  calls_.push_back(&calls);
+  calls.results.resize(nodes_.size());
+  calls.replies.resize(nodes_.size());
   for (size_t node = 0; node < nodes_.size(); ++node) {
     if ((to & Only(node)) != 0) {
-      Send(questions_.size() - 1, node, /*by_text=*/false);
+      Send(calls_.size() - 1, node, /*by_text=*/false);
     } else {
-      question.votes[node].kind = Vote::Kind::kNo;
+      calls.results[node].kind = NodeResult::Kind::kNo;
     }
   }
 }
 
 void Round::Send(size_t index, size_t node, bool by_text) {
-  Question& question = *questions_[index];
-  auto deliver = [mailbox = mailbox_, index, node, &its = *nodes_[node],
-                  hear = question.hear](absl::StatusOr<redis::Reply> answer) {
-    if (hear != nullptr) (*hear)(node, its, answer);
-    mailbox->Deliver({.call = index, .node = node, .answer = std::move(answer)});
-  };
-  const auto come = [&]() -> Node::Come {
-    return [mailbox = mailbox_, index, node](const absl::Status& failure) {
-      Mailbox::Letter letter;
-      letter.call = index;
-      letter.node = node;
-      letter.connected = failure.ok();
-      if (!failure.ok()) letter.answer = redis::MarkNotSent(failure);
-      mailbox->Deliver(std::move(letter));
-    };
-  };
+  NodeCalls& calls = *calls_[index];
+  Node& its = *nodes_[node];
   std::optional<redis::Command> own;
-  if (!question.alike || by_text) {
-    own = Encode(*nodes_[node], question.call_of(node), by_text);
-  } else if (!question.words) {
-    question.words = Encode(*nodes_[node], question.call_of(node), by_text);
+  if (!calls.alike || by_text) {
+    own = its.Encode(calls.call_of(node), by_text);
+  } else if (!calls.text) {
+    calls.text = its.Encode(calls.call_of(node), by_text);
   }
-  const redis::Command& command = own ? *own : *question.words;
-  const Node::Sent sent = nodes_[node]->Ask(question.key, command, std::move(deliver), come);
-  if (sent == Node::Sent::kComing) question.coming |= Only(node);
-  if (sent == Node::Sent::kDown) {
-    question.votes[node].kind = Vote::Kind::kFailed;
-    question.votes[node].failure = redis::MarkNotSent(nodes_[node]->failure());
-    if (question.hear != nullptr)
-      (*question.hear)(node, *nodes_[node], question.votes[node].failure);
+  const Node::Sent sent =
+      its.TrySend(calls.key, own ? *own : *calls.text,
+                  [inbox = inbox_, index, node, &its,
+                   on_reply = calls.on_reply](absl::StatusOr<redis::Reply> reply) {
+                    if (on_reply != nullptr) (*on_reply)(node, its, reply);
+                    inbox->Add({.index = index, .node = node, .reply = std::move(reply)});
+                  });
+  const NodeSet connecting = sent == Node::Sent::kConnecting ? Only(node) : 0;
+  calls.connecting = (calls.connecting & ~Only(node)) | connecting;
+  if (sent != Node::Sent::kDown) return;
+  Set(calls, node, redis::MarkNotSent(its.failure()));
+  if (calls.on_reply != nullptr) (*calls.on_reply)(node, its, calls.replies[node]);
+}
+
+void Round::SendToConnecting() {
+  for (size_t index = 0; index < calls_.size(); ++index) {
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      if ((calls_[index]->connecting & Only(node)) != 0) Send(index, node, /*by_text=*/false);
+    }
   }
 }
 
-void Round::Take(Mailbox::Letter letter) {
-  if (letter.connected) {
-    questions_[letter.call]->coming &= ~Only(letter.node);
-    return Send(letter.call, letter.node, /*by_text=*/false);
-  }
-  if (letter.answer.ok() && letter.answer->is_error()) return TakeError(letter);
-  Question& question = *questions_[letter.call];
-  question.votes[letter.node] = ReadVote(letter.answer);
-  question.answers[letter.node] = std::move(letter.answer);
+void Round::Set(NodeCalls& calls, size_t node, absl::StatusOr<redis::Reply> reply) {
+  calls.replies[node] = std::move(reply);
+  calls.results[node] = calls.read(node, calls.replies[node]);
 }
 
-void Round::TakeError(Mailbox::Letter& letter) {
+void Round::Take(Arrival arrival) {
+  NodeCalls& calls = *calls_[arrival.index];
+  if (arrival.reply.ok() && arrival.reply->is_error()) return TakeError(arrival);
+  Set(calls, arrival.node, std::move(arrival.reply));
+}
+
+void Round::TakeError(Arrival& arrival) {
   using redis::ErrorCode;
-  Question& question = *questions_[letter.call];
-  Node& node = *nodes_[letter.node];
-  const ErrorCode code = redis::ClassifyError(letter.answer->text);
-  if (code == ErrorCode::kNoScript) return Send(letter.call, letter.node, /*by_text=*/true);
-  const bool elsewhere = code == ErrorCode::kMoved || code == ErrorCode::kAsk ||
-                         code == ErrorCode::kTryAgain || code == ErrorCode::kClusterDown;
-  if (!elsewhere || question.call_of(letter.node).script == nullptr) {
-    question.answers[letter.node] = redis::ErrorStatus(letter.answer->text, node.server());
-    question.votes[letter.node] = ReadVote(question.answers[letter.node]);
-    return;
+  NodeCalls& calls = *calls_[arrival.index];
+  Node& node = *nodes_[arrival.node];
+  const ErrorCode code = redis::ClassifyError(arrival.reply->text);
+  if (code == ErrorCode::kNoScript) return Send(arrival.index, arrival.node, /*by_text=*/true);
+  const bool moves = code == ErrorCode::kMoved || code == ErrorCode::kAsk ||
+                     code == ErrorCode::kTryAgain || code == ErrorCode::kClusterDown;
+  if (!moves || calls.call_of(arrival.node).script == nullptr) {
+    return Set(calls, arrival.node, redis::ErrorStatus(arrival.reply->text, node.server()));
   }
-  // A cluster whose slot moves: the node's own thread follows it.
-  const bool follows = node.Do([&node, mailbox = mailbox_, call = question.call_of(letter.node),
-                                hear = question.hear, index = letter.call, which = letter.node] {
-    std::vector<std::string_view> words;
-    const base::Instant until = base::Now() + kFollowFor;
-    auto answer = node.at().Run(Views(call, words), until, redis::AlwaysWanted);
-    if (hear != nullptr) (*hear)(which, node, answer);
-    mailbox->Deliver({.call = index, .node = which, .answer = std::move(answer)});
-  });
+  // The node is a cluster whose slot moves: its own thread follows the slot.
+  const bool follows =
+      node.Do([&node, inbox = inbox_, call = calls.call_of(arrival.node), on_reply = calls.on_reply,
+               index = arrival.index, which = arrival.node] {
+        auto reply = node.Run(call, base::Now() + kFollowFor);
+        if (on_reply != nullptr) (*on_reply)(which, node, reply);
+        inbox->Add({.index = index, .node = which, .reply = std::move(reply)});
+      });
   if (follows) return;
-  question.answers[letter.node] = redis::MarkNotSent(absl::UnavailableError(
-      absl::StrCat(node.server(), " moves slots, and too many calls wait for it already")));
-  question.votes[letter.node] = ReadVote(question.answers[letter.node]);
+  Set(calls, arrival.node,
+      redis::MarkNotSent(absl::UnavailableError(
+          absl::StrCat(node.server(), " moves slots, and too many calls wait for it already"))));
 }
 
 void Round::Await(absl::FunctionRef<bool()> enough, base::Instant deadline) {
   while (!enough() && base::Now() < deadline) {
-    std::vector<Mailbox::Letter> letters = mailbox_->Take();
-    if (letters.empty()) {
-      Listen(deadline);
-      letters = mailbox_->Take();
+    SendToConnecting();
+    std::vector<Arrival> arrivals = inbox_->Take();
+    if (arrivals.empty()) {
+      ReadConnections(deadline);
+      arrivals = inbox_->Take();
     }
-    for (Mailbox::Letter& letter : letters) Take(std::move(letter));
+    for (Arrival& arrival : arrivals) Take(std::move(arrival));
   }
 }
 
 // Reads what has come, or waits for something to come.
-void Round::Listen(base::Instant until) {
+void Round::ReadConnections(base::Instant until) {
   absl::InlinedVector<pollfd, 8> fds;
-  absl::InlinedVector<size_t, 8> open;
+  absl::InlinedVector<size_t, 8> awaited;  // nodes
   absl::InlinedVector<std::string_view, 8> keys;
   until = std::min(until, base::Now() + kLongestTurn);
-  fds.push_back({.fd = mailbox_->wake_fd(), .events = POLLIN, .revents = 0});
+  fds.push_back({.fd = inbox_->wake_fd(), .events = POLLIN, .revents = 0});
   bool ready = false;
   for (size_t node = 0; node < nodes_.size(); ++node) {
-    const auto asked = std::find_if(questions_.begin(), questions_.end(), [&](const Question* q) {
-      return q->votes[node].kind == Vote::Kind::kOpen;
+    const auto calls = std::find_if(calls_.begin(), calls_.end(), [&](const NodeCalls* each) {
+      return each->results[node].kind == NodeResult::Kind::kInFlight;
     });
-    if (asked == questions_.end()) continue;
-    const redis::Transport::Polled polled = nodes_[node]->at().BeginPoll((*asked)->key);
+    if (calls == calls_.end()) continue;
+    if (((*calls)->connecting & Only(node)) != 0) until = std::min(until, base::Now() + kTurn);
+    const redis::Transport::Polled polled = nodes_[node]->at().BeginPoll((*calls)->key);
     if (polled.fd < 0) until = std::min(until, base::Now() + kTurn);
     until = std::min(until, polled.until);
     ready |= polled.already.readable;
     fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
-    open.push_back(node);
-    keys.push_back((*asked)->key);
+    awaited.push_back(node);
+    keys.push_back((*calls)->key);
   }
   const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
-  if (came > 0 && fds[0].revents != 0) Mailbox::DrainWake();
-  for (size_t i = 0; i < open.size(); ++i) {
+  if (came > 0 && fds[0].revents != 0) WakeOfThisThread().Drain();
+  for (size_t i = 0; i < awaited.size(); ++i) {
     const bool readable = came > 0 && fds[i + 1].revents != 0;
-    if (readable || ready || came == 0) nodes_[open[i]]->at().Drain(keys[i], base::Instant());
+    if (readable || ready || came == 0) {
+      nodes_[awaited[i]]->at().Drain(keys[i], base::Instant());
+    }
   }
 }
 

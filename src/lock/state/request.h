@@ -101,6 +101,7 @@ struct AcquireGranted {
   uint64_t token = 0;                           // the first of the block
   absl::Duration lease = absl::ZeroDuration();  // what is left of it
   int64_t others = 0;                           // who wait
+  int64_t clock = 0;  // of a quorum's node, in microseconds; 0: not told
 };
 struct AcquireQueued {
   // When what blocks could expire; negative: unknown, so ask now and then.
@@ -109,7 +110,9 @@ struct AcquireQueued {
   uint64_t ticket = 0;
   LatchCounts counted = {};  // at a latch
 };
-struct AcquireBusy {};
+struct AcquireBusy {
+  absl::Duration retry_after = absl::ZeroDuration();  // as of AcquireQueued
+};
 struct AcquireCancelled {};  // it was cancelled
 struct AcquireNotMade {};    // there was nothing to be released, so nothing was queued behind it
 using AcquireResult =
@@ -132,7 +135,9 @@ struct Freed {
   AcquireResult next = {};
 };
 struct NotHeld {};  // of ToRenew, ToRelease
-struct Cancelled {};
+struct Cancelled {
+  bool was_held = false;
+};
 
 struct Result {
   std::variant<Failed, AcquireResult, StillHeld, Freed, NotHeld, Cancelled> what;

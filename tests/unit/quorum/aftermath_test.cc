@@ -96,18 +96,38 @@ class Server {
 
 class QuorumAftermath : public ::testing::Test {
  protected:
-  std::string Ask(const LuaScript& script, const std::vector<std::string_view>& args) {
-    const std::vector<std::string_view> keys = {"lock",  "queue", "records",
-                                                "fence", "gone",  "turn"};
-    const Reply reply = quorum_.Run({.script = &script, .keys = keys, .args = args},
-                                    base::Now() + absl::Seconds(10), redis::AlwaysWanted);
-    EXPECT_TRUE(reply.ok()) << reply.status();
-    return reply.ok() ? reply->text.substr(0, reply->text.find(' ')) : "";
-  }
-  std::string Acquire() {
-    return Ask(lua::kQuorumAcquire, {"hold", "30000", "1 1 0 10000 0 0 0 0", "channel"});
+  QuorumAftermath() {
+    type_.scripts = {.acquire = lua::kQuorumAcquire,
+                     .release = lua::kQuorumRelease,
+                     .renew = lua::kQuorumRenew,
+                     .cancel = lua::kQuorumCancel};
+    type_.keys = internal::KeyNames("quorum", {"quorum.turn"});
   }
 
+  template <class What>
+  Result Run(What what) {
+    const Request request{.what = what, .grant = 7, .lease = absl::Seconds(30)};
+    Result result;
+    const internal::RequestRunner::Item item{.subject = subject_, .request = request};
+    quorum_.RunBatch(absl::MakeConstSpan(&item, 1), base::Now() + absl::Seconds(10),
+                     absl::MakeSpan(&result, 1));
+    return result;
+  }
+  bool Acquires() {
+    const Result result = Run(
+        internal::AcquireRequest{.grant = 7, .terms = {.lease = absl::Seconds(30)}, .attempt = 1});
+    return std::holds_alternative<internal::AcquireGranted>(result.acquire());
+  }
+  bool Releases() {
+    return std::holds_alternative<internal::Freed>(Run(internal::ReleaseRequest()).what);
+  }
+
+  const internal::Identity identity_{.client = "0123456789abcdef0123456789abcdef"};
+  const std::string hold_ = identity_.client + ":7";
+  const internal::KeySet keys_{"lock"};
+  internal::LockType type_;
+  const Subject subject_{
+      .identity = identity_, .keys = keys_, .type = type_, .owner = identity_.client};
   std::array<Server, 3> servers_;
   Server& last_ = servers_[2];
   Quorum quorum_{{.name = "redlock:nowhere",
@@ -123,34 +143,34 @@ class QuorumAftermath : public ::testing::Test {
 
 TEST_F(QuorumAftermath, NodeThatMayGrantLateIsToldToRefuse) {
   last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
-  EXPECT_EQ(Acquire(), "granted");
-  EXPECT_EQ(Ask(lua::kQuorumRelease, {"hold"}), "released");
+  EXPECT_TRUE(Acquires());
+  EXPECT_TRUE(Releases());
   // A cancellation keeps out what comes after it; a release would not.
   const Ran told = last_.ran().back();
   ASSERT_EQ(told.script, lua::kQuorumCancel.name);
-  EXPECT_EQ(told.args[0], "hold");
+  EXPECT_EQ(told.args[0], hold_);
   EXPECT_GE(std::stoll(told.args[1]), 20'000);
   EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRelease.name);
 }
 
 TEST_F(QuorumAftermath, NodeThatWasDownIsToldOfTheRelease) {
-  EXPECT_EQ(Acquire(), "granted");
+  EXPECT_TRUE(Acquires());
   last_.up = false;
-  EXPECT_EQ(Ask(lua::kQuorumRelease, {"hold"}), "released");
-  EXPECT_FALSE(last_.WasTold("hold"));
+  EXPECT_TRUE(Releases());
+  EXPECT_FALSE(last_.WasTold(hold_));
   last_.up = true;
-  EXPECT_TRUE(support::Await([this] { return last_.WasTold("hold"); }));
+  EXPECT_TRUE(support::Await([this] { return last_.WasTold(hold_); }));
 }
 
 TEST_F(QuorumAftermath, NodeThatLostAHoldGetsItAgain) {
-  EXPECT_EQ(Acquire(), "granted");
+  EXPECT_TRUE(Acquires());
   const std::string token = last_.ran().back().args.back();
   last_.Answer(lua::kQuorumRenew, Text("not_held"));
-  EXPECT_EQ(Ask(lua::kQuorumRenew, {"hold", "30000"}), "held");
+  EXPECT_TRUE(std::holds_alternative<internal::StillHeld>(Run(internal::RenewRequest()).what));
   const Ran healed = last_.ran().back();
   ASSERT_EQ(healed.script, lua::kQuorumRaise.name);
   ASSERT_EQ(healed.args.size(), 4U);
-  EXPECT_EQ(healed.args[0], "hold");
+  EXPECT_EQ(healed.args[0], hold_);
   EXPECT_EQ(healed.args[1], token);
   EXPECT_GT(std::stoll(healed.args[2]), 0);
   EXPECT_EQ(healed.args[3], "1");

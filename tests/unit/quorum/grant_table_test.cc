@@ -1,0 +1,60 @@
+#include "src/quorum/grant_table.h"
+
+#include "tests/support/testing.h"
+
+namespace redlatch::quorum {
+namespace {
+
+constexpr GrantId kGrant = 1;
+constexpr absl::Duration kLease = absl::Seconds(30);
+
+class GrantTableTest : public ::testing::Test {
+ protected:
+  // How long a node gets the grant when it is healed; zero: it is not healed.
+  absl::Duration HealedFor() {
+    absl::Duration lease;
+    grants_.WhileItStands(kGrant, [&](const GrantTable::Grant& grant) { lease = grant.lease; });
+    return lease;
+  }
+
+  const base::Instant now_ = base::Now();
+  GrantTable grants_;
+};
+
+TEST_F(GrantTableTest, GrantThatWasNotGivenIsNotHealed) {
+  grants_.OnAcquire(kGrant, kLease, now_);
+  EXPECT_EQ(HealedFor(), absl::ZeroDuration());
+}
+
+TEST_F(GrantTableTest, UnconfirmedRenewalProlongsOnlyTombstones) {
+  grants_.OnAcquire(kGrant, kLease, now_);
+  grants_.OnGranted(kGrant, 1, 7, now_ + kLease);
+  grants_.OnRenew(kGrant, absl::Minutes(10), now_);
+  EXPECT_LE(HealedFor(), kLease);
+  grants_.OnRenewed(kGrant, now_ + absl::Minutes(10));
+  EXPECT_GT(HealedFor(), kLease);
+  const auto ended = grants_.End(kGrant);
+  ASSERT_TRUE(ended.has_value());
+  EXPECT_GT(ended->lease, absl::Seconds(500));
+  EXPECT_EQ(HealedFor(), absl::ZeroDuration());
+}
+
+TEST_F(GrantTableTest, SplitsAreCountedUntilARoundSucceeds) {
+  grants_.OnAcquire(kGrant, kLease, now_);
+  EXPECT_EQ(grants_.AddSplit(kGrant), 0);
+  EXPECT_EQ(grants_.AddSplit(kGrant), 1);
+  EXPECT_EQ(grants_.splits(kGrant), 2);
+  grants_.OnRenewed(kGrant, now_);
+  EXPECT_EQ(grants_.splits(kGrant), 0);
+}
+
+TEST_F(GrantTableTest, TurnIsToldOnceWhenAMajorityHasSaidSo) {
+  grants_.OnAcquire(kGrant, kLease, now_);
+  EXPECT_FALSE(grants_.AddTurn(kGrant, 0, 2));
+  EXPECT_FALSE(grants_.AddTurn(kGrant, 0, 2));
+  EXPECT_TRUE(grants_.AddTurn(kGrant, 2, 2));
+  EXPECT_FALSE(grants_.AddTurn(kGrant, 1, 2));
+}
+
+}  // namespace
+}  // namespace redlatch::quorum
