@@ -121,7 +121,7 @@ void LockHandle::GiveBackCached(base::Instant until) {
   const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
   if (!IsCacheable(grant)) return;
   std::optional<Request> release;
-  FeedWithRoom([&](LockState& state, base::Instant now, Effects&) {
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects&) {
     state.OnRecall(grant, now);
     release = state.NextRelease(now);
   });

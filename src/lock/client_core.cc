@@ -165,6 +165,23 @@ absl::Status ClientCore::SeeToThreads() {
   return absl::OkStatus();
 }
 
+Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
+                                     Operation::Event event) noexcept {
+  Operation::Action action;
+  const auto resume = [&](LockState& state, base::Instant now, Effects& effects) {
+    // Under the mutex of the state: if messages stop to arrive now, it is told later.
+    event.subscribed = server_group_->subscribed(entry.keys.main());
+    event.messages_arrive = server_group_->subscribed_now(entry.keys.main());
+    action = operation.Resume(event, now, state, effects);
+  };
+  if (operation.may_fail()) {
+    Feed(entry, [&](LockState& state, Effects& effects) { resume(state, base::Now(), effects); });
+  } else {
+    FeedWithRoom(entry, resume);
+  }
+  return action;
+}
+
 Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
   return OrNoMemory([&] {
     MakeReady(entry, request);
@@ -277,8 +294,7 @@ void ClientCore::Describe() {
 }
 
 void ClientCore::Finish(Entry& entry, Effects& effects) {
-  for (Waiter* const waiter : effects.wakes) waiter->waker->Wake(/*through=*/false);
-  for (Waiter* const waiter : effects.through) waiter->waker->Wake(/*through=*/true);
+  for (Waiter* const waiter : effects.wakes) waiter->waker->Wake();
   for (Loss& loss : effects.losses) Post(entry, std::move(loss));
   for (Notice& notice : effects.notices) Post(entry, std::move(notice));
 }

@@ -21,6 +21,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
+#include "src/base/parker.h"
 #include "src/lock/acked_renewals.h"
 #include "src/lock/counts.h"
 #include "src/lock/description.h"
@@ -33,6 +34,7 @@
 #include "src/lock/renewer.h"
 #include "src/lock/round_trips.h"
 #include "src/lock/script_codec.h"
+#include "src/lock/state/operation.h"
 #include "src/lock/users_code.h"
 #include "src/lock/weak_map.h"
 #include "src/redis/server_group/server_group.h"
@@ -132,6 +134,13 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // here, the process ends.
   template <class Event>
   void Feed(Entry& entry, Event&& event) noexcept;
+  // The same for an event that cannot fail, a function of state, time and effects: it waits for the
+  // memory that it may need, for as long as a command may take.
+  template <class Event>
+  void FeedWithRoom(Entry& entry, Event&& event) noexcept;
+  // Resumes an operation at the entry's state, with the event and what the client knows of
+  // messages.
+  Operation::Action Resume(Entry& entry, Operation& operation, Operation::Event event) noexcept;
 
   // The entry's machine has something to send then.
   void SeeTo(Entry& entry, base::Instant request_at) {
@@ -270,6 +279,21 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 };
 
 template <class Event>
+void ClientCore::FeedWithRoom(Entry& entry, Event&& event) noexcept {
+  base::Instant until;
+  bool ready = false;
+  while (!ready) {
+    Feed(entry, [&](LockState& state, Effects& effects) {
+      const base::Instant now = base::Now();
+      if (until == base::Instant()) until = now + command_timeout();
+      ready = state.MakeRoom() || until <= now;
+      if (ready) event(state, now, effects);
+    });
+    if (!ready) base::Parker().ParkUntil(base::Now() + absl::Milliseconds(1));
+  }
+}
+
+template <class Event>
 void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   Effects effects;
   base::Instant request_at;
@@ -282,11 +306,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
       const GrantId recalled = entry.recalled.exchange(0);
       entry.state.OnRecall(recalled, base::Now(), entry.tried.exchange(false));
     }
-    if constexpr (std::is_invocable_v<Event&, LockState&, Effects&>) {
-      event(entry.state, effects);
-    } else {
-      event(entry.state, effects);
-    }
+    event(entry.state, effects);
     request_at = entry.state.next_request_at();
     expiry_at = entry.state.next_expiry();
     entry.grant.store(entry.state.grant_id(), std::memory_order_relaxed);
@@ -294,8 +314,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
     if (turns_attention) recallable = entry.state.recallable_noted = !entry.state.recallable_noted;
   }
   if (turns_attention) ListenForRecalls(entry, recallable);
-  if (!effects.wakes.empty() || !effects.through.empty() || !effects.losses.empty() ||
-      !effects.notices.empty()) {
+  if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
     Finish(entry, effects);
   }
   SeeTo(entry, request_at);

@@ -14,13 +14,11 @@
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/lock/about.h"
-#include "src/lock/async_acquisition.h"
-#include "src/lock/async_release.h"
-#include "src/lock/confirmation.h"
 #include "src/lock/description.h"
 #include "src/lock/kinds.h"
+#include "src/lock/operation_task.h"
 #include "src/lock/state/acquire_operation.h"
-#include "src/lock/thread_waker.h"
+#include "src/lock/thread_driver.h"
 
 namespace redlatch::internal {
 namespace {
@@ -188,14 +186,14 @@ HoldRef LockHandle::Pin() {
 void LockHandle::RemoveObject(const void* object) {
   if (core_->in_forked_child()) return;
   core_->StopAll(entry_.keys.name(), object);
-  FeedWithRoom([&](LockState& state, base::Instant now, Effects& effects) {
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
     // Under the machine's lock: whoever comes meanwhile takes nothing before this is done.
     if (--entry_.objects == 0) state.ReleaseStd(now, effects);
   });
 }
 
 void LockHandle::ReleaseStd() {
-  FeedWithRoom([](LockState& state, base::Instant now, Effects& effects) {
+  core_->FeedWithRoom(entry_, [](LockState& state, base::Instant now, Effects& effects) {
     state.ReleaseStd(now, effects);
   });
 }
@@ -296,31 +294,54 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
   }
 }
 
-// ---- An acquisition by one thread, from what is wanted to what came of it.
+AsyncReplyPtr LockHandle::RunInARound(AsyncTask& task, const LuaScript& script,
+                                      absl::Span<const std::string> args, base::Instant deadline) {
+  return core_->async().RunInARound(
+      task, entry_, EncodedRequest(core_->SubjectOf(entry_), script, args), deadline);
+}
+
+// ---- Acquisition.
+
+AcquireOperation::Call LockHandle::CallOf(ClientCore& core, const Want& want, uint64_t thread,
+                                          Waker& waker) {
+  return {.thread = thread,
+          .object = want.object,
+          .face = want.face,
+          .terms = want.terms,
+          .options = want.options,
+          .write_token = want.write_token,
+          .began = want.since ? *want.since : base::Now(),
+          .wait = want.wait,
+          .met = want.silence,
+          .command_timeout = core.command_timeout(),
+          .unreachable_after = core.options().unreachable_after,
+          .waker = &waker};
+}
+
+absl::Status LockHandle::Check(const Want& want) const {
+  absl::Status bad = core_->Refusal();
+  if (bad.ok()) bad = About(CheckLease(want.terms.lease));
+  if (bad.ok() && want.options != nullptr) bad = About(CheckAcks(*want.options));
+  if (bad.ok() && want.options != nullptr) bad = About(CheckCaching(*want.options));
+  if (bad.ok()) bad = About(core_->SeeToThreads());
+  return bad;
+}
 
 absl::StatusOr<HoldRef> LockHandle::Acquire(const Want& want, Silence* met) {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  if (absl::Status bad = CheckLease(want.terms.lease); !bad.ok()) return About(bad);
-  if (want.options != nullptr) {
-    if (absl::Status bad = CheckAcks(*want.options); !bad.ok()) return About(bad);
-    if (absl::Status bad = CheckCaching(*want.options); !bad.ok()) return About(bad);
+  if (absl::Status bad = Check(want); !bad.ok()) return bad;
+  if (want.terms.cacheable) core_->PollMessages(entry_, base::Now());
+  ThreadDriver driver(*core_, entry_, want.stop, want.gone);
+  AcquireOperation operation(CallOf(*core_, want, ThreadNumber(), driver));
+  Waiter& waiter = operation.waiter();
+  if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldState>();
+  driver.Drive(operation);
+  if (waiter.state == Waiter::State::kElsewhere) {
+    if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+    return HoldRef();
   }
-  if (absl::Status none = core_->SeeToThreads(); !none.ok()) return About(none);
-  const base::Instant began = want.since ? *want.since : base::Now();
-  std::optional<absl::StatusOr<HoldRef>> granted = AcquireOnce(want, began, met);
-  if (!granted) return HoldRef();  // it goes on elsewhere
-  absl::StatusOr<HoldRef> result = *std::move(granted);
-  if (result.ok() && want.terms.acks.any()) {
-    result = Confirmed(want, began, *std::move(result), met);
-  }
-  // Only a client that has connected knows for certain which leases the server allows.
-  if (absl::Status bad = CheckLease(want.terms.lease); result.ok() && !bad.ok()) {
-    GiveBack(result->hold, want.face, core_->ReleaseBy());
-    GiveBackCached(core_->ReleaseBy());
-    result = About(bad);
-  }
+  absl::StatusOr<HoldRef> result = Outcome(operation, want.wait);
   if (entry_.type->holds() && core_->observed()) {
-    const absl::Duration waited = base::Now() - began;
+    const absl::Duration waited = base::Now() - operation.began();
     core_->Tell([&](Observer& observer) {
       if (result.ok()) {
         observer.OnAcquired(entry_.name(), result->token, waited);
@@ -332,249 +353,83 @@ absl::StatusOr<HoldRef> LockHandle::Acquire(const Want& want, Silence* met) {
   return result;
 }
 
-std::optional<absl::StatusOr<HoldRef>> LockHandle::AcquireOnce(const Want& want,
-                                                               base::Instant began, Silence* met) {
-  if (want.terms.cacheable) core_->PollMessages(entry_, base::Now());
-  ThreadWaker waker;
-  AcquireOperation operation({.thread = ThreadNumber(),
-                              .object = want.object,
-                              .face = want.face,
-                              .terms = want.terms,
-                              .options = want.options,
-                              .write_token = want.write_token,
-                              .began = began,
-                              .wait = want.wait,
-                              .met = want.silence,
-                              .command_timeout = core_->command_timeout(),
-                              .unreachable_after = core_->options().unreachable_after,
-                              .waker = &waker});
+absl::StatusOr<HoldRef> LockHandle::Outcome(AcquireOperation& operation,
+                                            absl::Duration wait) const {
   Waiter& waiter = operation.waiter();
-  if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldState>();
-  if (Listen(operation, want)) Compete(operation, waker, want);
-  if (waiter.state == Waiter::State::kElsewhere) {
-    if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
-    return std::nullopt;
+  if (waiter.state != Waiter::State::kGranted) return About(Failure(entry_, waiter, wait));
+  // Only a client that has connected knows for certain which leases the server allows.
+  if (absl::Status bad = CheckLease(waiter.terms.lease); !bad.ok()) {
+    core_->Feed(entry_, [&](LockState& state, Effects& effects) {
+      operation.GiveBack(base::Now(), state, effects);
+      state.OnTooManyCached(base::Now());
+    });
+    return About(bad);
   }
-  return OutcomeOf(*core_, entry_, waiter, want.wait);
+  while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {
+  }
+  return HoldRef{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
 }
 
-// A grant that replicas do not have may be lost with its server: it is no thread's before they do.
-absl::StatusOr<HoldRef> LockHandle::Confirmed(const Want& want, base::Instant began, HoldRef held,
-                                              Silence* met) noexcept {
-  Confirmation confirmation(*core_, began, want.wait, want.options->ack_timeout);
-  for (;;) {
-    Result result;
-    if (const Request* const request = confirmation.Ask(*core_, entry_, held.hold)) {
-      result = core_->acked_renewals().Run(entry_, *request, confirmation.end());
-    }
-    if (confirmation.Hear(*core_, entry_, result)) return held;
-    GiveBack(held.hold, want.face, confirmation.end());
-    const base::Instant again = confirmation.Again();
-    if (again.is_infinite() || want.stop.stop_requested()) return About(confirmation.why());
-    base::Parker().ParkUntil(again);
-    std::optional<absl::StatusOr<HoldRef>> granted = AcquireOnce(want, began, met);
-    if (!granted) return HoldRef();
-    if (!granted->ok()) return About(confirmation.why());
-    held = **std::move(granted);
-  }
-}
-
-absl::StatusOr<HoldRef> LockHandle::OutcomeOf(ClientCore& core, const Entry& entry, Waiter& waiter,
-                                              absl::Duration wait) {
-  const auto about = [&](const absl::Status& status) {
-    return internal::About(core, entry, status);
-  };
+absl::Status LockHandle::Failure(const Entry& entry, const Waiter& waiter, absl::Duration wait) {
   switch (waiter.state) {
-    case Waiter::State::kGranted:
-      while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {
-      }
-      return HoldRef{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
     case Waiter::State::kBusy:
-      return about(absl::DeadlineExceededError(absl::StrCat(
+      return absl::DeadlineExceededError(absl::StrCat(
           std::string(entry.type->busy),
           wait <= absl::ZeroDuration() ? ""
-                                       : absl::StrCat("; waited ", absl::FormatDuration(wait)))));
+                                       : absl::StrCat("; waited ", absl::FormatDuration(wait))));
     case Waiter::State::kDeadlock:
-      return about(absl::FailedPreconditionError(
-          "this thread already holds it, and it is not reentrant; ReentrantLock is"));
+      return absl::FailedPreconditionError(
+          "this thread already holds it, and it is not reentrant; ReentrantLock is");
     case Waiter::State::kStopped:
-      return about(absl::CancelledError("the wait was stopped"));
-    case Waiter::State::kElsewhere:
-    case Waiter::State::kFailed:
-    case Waiter::State::kWaiting:
-      break;
-  }
-  return about(waiter.failure);
-}
-
-// ---- What its thread does until that is decided: runs scripts, listens, and sleeps.
-
-bool LockHandle::Listen(AcquireOperation& operation, const Want& want) {
-  redis::ServerGroup& server_group = core_->server_group();
-  const std::string_view key = entry_.keys.main();
-  if (server_group.subscribed(key)) return true;
-  const base::Instant now = base::Now();
-  absl::Status unsubscribed =
-      server_group.Subscribe(key, now + operation.ListenPatience(now), want.stop);
-  if (unsubscribed.ok()) return true;
-  const base::MutexLock lock(entry_.mu);
-  return operation.GoOnUnsubscribed(std::move(unsubscribed), now, entry_.state);
-}
-
-void LockHandle::Compete(AcquireOperation& operation, ThreadWaker& waker,
-                         const Want& want) noexcept {
-  using Kind = AcquireOperation::Next::Kind;
-  const std::stop_callback on_stop(want.stop, [&] {
-    {
-      const base::MutexLock lock(entry_.mu);
-      if (!operation.NeedsWake()) return;
-    }
-    waker.Wake(/*through=*/false);
-  });
-
-  std::optional<Result> result;
-  while (true) {
-    waker.parker.Arm();
-    AcquireOperation::Next next;
-    core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-      const AcquireOperation::Event event{.result = result ? &*result : nullptr,
-                                          .stopped = want.stop.stop_requested(),
-                                          .gone = want.gone != nullptr && *want.gone};
-      // Under the machine's lock: if it is deafened from here on, that is fed behind this.
-      if (want.terms.cacheable && core_->server_group().subscribed_now(entry_.keys.main()))
-        state.OnSubscribed();
-      next = operation.Resume(event, base::Now(), state, effects);
-    });
-    result.reset();
-    if (next.kind == Kind::kDone) return;
-    if (next.kind == Kind::kRun) {
-      const Request& request = operation.request();
-      // The answer would wake this thread for nothing: it is read if no grant comes soon.
-      if (request.unread_for > absl::ZeroDuration() &&
-          core_->server_group().subscribed_now(entry_.keys.main())) {
-        const auto listen = [&] {
-          return Doze(operation, waker, std::min(next.until, request.sent + request.unread_for));
-        };
-        if (core_->RunAndRead(entry_, request, listen, next.until, result)) continue;
-      }
-      result = core_->Run(entry_, request, next.until);
-      continue;
-    }
-    if (Sleep(operation, waker, next.until) == ThreadWaker::kThrough) return;
+      return absl::CancelledError("the wait was stopped");
+    default:
+      return waiter.failure;
   }
 }
 
-bool LockHandle::Doze(AcquireOperation& operation, ThreadWaker& waker, base::Instant until) {
-  {
-    const base::MutexLock lock(entry_.mu);
-    if (!operation.Park()) return operation.granted();
-  }
-  Sleep(operation, waker, until);
-  const base::MutexLock lock(entry_.mu);
-  return operation.granted();
+void LockHandle::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
+                              EventDriver::Whose whose) noexcept {
+  EventDriver& driver = core_->async();
+  absl::Status bad = Check(want);
+  if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
+  if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
+  if (!want.since) want.since = base::Now();
+  want.gone = nullptr;  // EventDriver::StopObject() tells of that
+  LockTable::Refer(entry_);
+  driver.Begin(std::make_unique<AcquireTask>(driver, entry_, std::move(want), std::move(finish),
+                                             std::move(elsewhere), whose),
+               entry_.keys.main());
 }
 
-uint32_t LockHandle::Sleep(AcquireOperation& operation, ThreadWaker& waker, base::Instant until) {
-  const uint32_t woken = core_->server_group().Await(entry_.keys.main(), waker.parker, until);
-  if (woken != base::Parker::kArmed) return woken;
-  {
-    const base::MutexLock lock(entry_.mu);
-    if (!operation.Overslept()) return woken;
-  }
-  return waker.parker.ParkUntil(base::Instant::Infinite());
+// ---- Release.
+
+absl::Status LockHandle::Release(uint64_t hold, FencingToken token) noexcept {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  ReleaseOperation operation(
+      {.hold = hold, .token = token, .deadline = base::Now() + core_->command_timeout()});
+  ThreadDriver(*core_, entry_).Drive(operation);
+  return EndRelease(operation);
 }
 
-// ---- Release: from a call that ends a hold to the server's word that it has ended.
-
-template <class Event>
-LockHandle::Ending LockHandle::Begin(base::Instant deadline, Event event) {
-  Ending ending;
-  FeedWithRoom([&](LockState& state, base::Instant now, Effects& effects) {
-    ending.released = event(state, now, effects);
-    if (ending.released.kind == Released::Kind::kUnderWay && now < deadline) {
-      ending.request = state.NextRequestOf(ending.released.hold, now);
-    }
-  });
-  return ending;
-}
-
-LockHandle::Ending LockHandle::BeginRelease(uint64_t hold, FencingToken token,
-                                            base::Instant deadline) {
-  return Begin(deadline, [&](LockState& state, base::Instant now, Effects& effects) {
-    return state.Release(hold, now, effects, token);
-  });
-}
-
-// What the server said to the script of an ending, and whether there is to be another.
-void LockHandle::Hear(Ending& ending, const Result& result, base::Instant deadline) {
-  ending = Begin(deadline, [&](LockState& state, base::Instant now, Effects& effects) {
-    state.OnResult(*ending.request, result, now, effects);
-    return state.Outcome(ending.released.hold);
-  });
-}
-
-// Runs what a release made due, until it is confirmed, or its time is over: then the renewer goes
-// on with it.
-absl::Status LockHandle::End(Ending& ending, base::Instant deadline) {
-  while (ending.request) Hear(ending, core_->Run(entry_, *ending.request, deadline), deadline);
-  // What failed sooner says nothing of the next.
-  if (ending.released.kind == Released::Kind::kUnderWay && base::Now() >= deadline) {
+absl::Status LockHandle::EndRelease(const ReleaseOperation& operation) const {
+  const Released& released = operation.released();
+  // A release that failed sooner says nothing about the next one.
+  if (released.kind == Released::Kind::kUnderWay && base::Now() >= operation.deadline()) {
     core_->NoteSilence();
   }
-  absl::Status status = StatusOf(*core_, entry_, ending.released);
+  absl::Status status = StatusOf(*core_, entry_, released);
   if (core_->observed()) {
-    core_->Tell([&](Observer& observer) {
-      observer.OnReleased(entry_.name(), ending.released.token, status);
-    });
+    core_->Tell(
+        [&](Observer& observer) { observer.OnReleased(entry_.name(), released.token, status); });
   }
   return status;
 }
 
-// The outcome is not asked for. It is waited for only if threads of this client wait for the bid
-// that comes with it. What is not confirmed by then is left to the renewer.
-void LockHandle::EndQuietly(Ending& ending, base::Instant deadline, bool leaves) {
-  if (ending.request && ending.request->acquire() == nullptr && core_->MayPostReleaseOf(entry_)) {
-    return core_->outbox().Send(entry_, *ending.request, ending.released.hold);
-  }
-  // An event loop's thread must not wait.
-  if (ending.request && leaves) return EndAsync(std::move(ending), nullptr);
-  WaitQuietly(ending, deadline);
-}
-
-void LockHandle::WaitQuietly(Ending& ending, base::Instant deadline) {
-  const uint64_t hold = ending.released.hold;
-  if (!absl::IsUnavailable(End(ending, deadline))) return;
-  core_->Feed(entry_, [&](LockState& state, Effects&) { state.Forget(hold); });
-}
-
-void LockHandle::GiveBack(uint64_t hold, Face face, base::Instant until) {
-  const base::Instant deadline = std::min(core_->ReleaseBy(), until);
-  Ending ending = Begin(deadline, [&](LockState& state, base::Instant now, Effects& effects) {
-    return face == Face::kStd ? state.Unlock(ThreadNumber(), now, effects)
-                              : state.Release(hold, now, effects);
-  });
-  if (ending.request) return WaitQuietly(ending, deadline);
-  core_->Feed(entry_, [&](LockState& state, Effects&) { state.Forget(hold); });
-}
-
-absl::Status LockHandle::Release(uint64_t hold, FencingToken token) noexcept {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  const base::Instant deadline = base::Now() + core_->command_timeout();
-  Ending ending = BeginRelease(hold, token, deadline);
-  return End(ending, deadline);
-}
-
 void LockHandle::ReleaseQuietly(uint64_t hold, FencingToken token) noexcept {
   if (core_->in_forked_child()) return;
-  if (core_->async().OnItsThread())
-    return ReleaseAsync(hold, token, nullptr);  // which does not wait
-  const base::Instant deadline = core_->ReleaseBy();
-  Ending ending = BeginRelease(hold, token, deadline);
-  EndQuietly(ending, deadline, /*leaves=*/core_->async().started());
-}
-
-void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {
-  for (const OwnedHold& each : holds) each.handle->ReleaseQuietly(each.held.hold, each.held.token);
+  if (core_->async().OnItsThread()) return ReleaseAsync(hold, token, nullptr);  // without waiting
+  EndQuietly({.hold = hold, .token = token, .deadline = core_->ReleaseBy()},
+             /*leaves=*/core_->async().started());
 }
 
 void LockHandle::Unlock() noexcept {
@@ -584,69 +439,64 @@ void LockHandle::Unlock() noexcept {
     const base::MutexLock lock(entry_.mu);
     if (entry_.state.ReleaseInner(ThreadNumber(), Face::kStd)) return;
   }
-  const base::Instant deadline = core_->ReleaseBy();
-  Ending ending = Begin(deadline, [](LockState& state, base::Instant now, Effects& effects) {
-    return state.Unlock(ThreadNumber(), now, effects);
-  });
-  if (ending.released.kind == Released::Kind::kNotHeld) {
+  EndQuietly({.thread = ThreadNumber(), .deadline = core_->ReleaseBy()}, /*leaves=*/false);
+}
+
+// No caller asks for the outcome. The release is waited for only if threads of this client wait for
+// the acquire request that travels with it. The background repeats a release that is not confirmed.
+// `leaves`: the event driver waits, since the thread of a user's event loop must not.
+void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept {
+  ReleaseOperation operation(call);
+  ThreadDriver driver(*core_, entry_);
+  const Operation::Action action = driver.Begin(operation);
+  if (call.hold == 0 && operation.released().kind == Released::Kind::kNotHeld) {
     return Misuse("unlock() by a thread that does not hold it; nothing was released");
   }
-  EndQuietly(ending, deadline);
-}
-
-// ---- Asynchronous calls.
-
-void LockHandle::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
-                              EventDriver::Whose whose) noexcept {
-  EventDriver& driver = core_->async();
-  absl::Status bad = core_->Refusal();
-  if (bad.ok()) bad = About(CheckLease(want.terms.lease));
-  if (bad.ok() && want.options != nullptr) bad = About(CheckAcks(*want.options));
-  if (bad.ok() && want.options != nullptr) bad = About(CheckCaching(*want.options));
-  if (bad.ok()) bad = About(core_->SeeToThreads());
-  if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
-  if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
-  if (!want.since) want.since = base::Now();
-  want.gone = nullptr;  // it is told by AsyncDriver::StopObject()
-  LockTable::Refer(entry_);
-  driver.Begin(std::make_unique<AsyncAcquisition>(driver, entry_, std::move(want),
-                                                  std::move(finish), std::move(elsewhere), whose),
-               entry_.keys.main());
-}
-
-AsyncReplyPtr LockHandle::RunInARound(AsyncTask& task, const LuaScript& script,
-                                      absl::Span<const std::string> args, base::Instant deadline) {
-  return core_->async().RunInARound(
-      task, entry_, EncodedRequest(core_->SubjectOf(entry_), script, args), deadline);
+  if (operation.has_request()) {
+    if (operation.request().acquire() == nullptr && core_->MayPostReleaseOf(entry_)) {
+      return core_->outbox().Send(entry_, operation.request(), operation.released().hold);
+    }
+    if (leaves) return Leave(std::move(operation), action, nullptr);
+    driver.Finish(operation, action);
+  }
+  if (!absl::IsUnavailable(EndRelease(operation))) return;
+  core_->Feed(entry_, [&](LockState& state, Effects&) { operation.Forget(state); });
 }
 
 void LockHandle::ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept {
-  EventDriver& driver = core_->async();
   if (absl::Status refused = core_->Refusal(); !refused.ok()) {
-    if (then) driver.Complete(std::move(then)(std::move(refused)));
+    if (then) core_->async().Complete(std::move(then)(std::move(refused)));
     return;
   }
-  EndAsync(BeginRelease(hold, token, base::Now() + core_->command_timeout()), std::move(then));
+  ReleaseOperation operation(
+      {.hold = hold, .token = token, .deadline = base::Now() + core_->command_timeout()});
+  const Operation::Action action = ThreadDriver(*core_, entry_).Begin(operation);
+  Leave(std::move(operation), action, std::move(then));
 }
 
-void LockHandle::EndAsync(Ending ending, Then then) {
+// To the event driver. An acquire request that this client sends before the driver comes to the
+// release must not overtake it.
+void LockHandle::Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept {
   EventDriver& driver = core_->async();
-  if (!driver.Ready()) {  // it is waited for
-    absl::Status status = End(ending, base::Now() + core_->command_timeout());
+  if (!driver.Ready()) {  // there is no thread to be had: this one waits
+    ThreadDriver(*core_, entry_).Finish(operation, action);
+    absl::Status status = EndRelease(operation);
     if (then) driver.Complete(std::move(then)(std::move(status)));
     return;
   }
-  // An acquire request that this client sends before the driver comes to the release must not
-  // overtake it.
-  if (ending.request && ending.request->acquire() == nullptr) {
+  if (operation.has_request() && operation.request().acquire() == nullptr) {
     const base::MutexLock lock(entry_.mu);
-    entry_.state.Postpone(ending.released.hold);
-    ending.request.reset();
+    operation.Postpone(entry_.state);
+    action = {.kind = Operation::Action::Kind::kSleep, .until = {}};
   }
   LockTable::Refer(entry_);
-  driver.Begin(std::make_unique<AsyncRelease>(driver, entry_, std::move(ending.released),
-                                              std::move(ending.request), std::move(then)),
-               entry_.keys.main());
+  driver.Begin(
+      std::make_unique<ReleaseTask>(driver, entry_, std::move(operation), action, std::move(then)),
+      entry_.keys.main());
+}
+
+void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {
+  for (const OwnedHold& each : holds) each.handle->ReleaseQuietly(each.held.hold, each.held.token);
 }
 
 }  // namespace redlatch::internal

@@ -27,6 +27,7 @@
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_owner.h"
 #include "src/lock/state/hold_ref.h"
+#include "src/lock/state/release_operation.h"
 
 namespace redlatch::internal {
 
@@ -52,7 +53,6 @@ struct Want {
 };
 
 class LockHandle;
-class ThreadWaker;
 
 // A hold, and the session through which it is released.
 struct OwnedHold {
@@ -114,9 +114,11 @@ class LockHandle final : public HoldOwner {
   static std::shared_ptr<LockHandle> To(std::shared_ptr<ClientCore> core, Entry& entry);
   // Several holds at several machines of one core.
   static void ReleaseAll(absl::Span<const OwnedHold> holds) noexcept;
-  // What an acquisition came to that is done.
-  static absl::StatusOr<HoldRef> OutcomeOf(ClientCore& core, const Entry& entry, Waiter& waiter,
-                                           absl::Duration wait);
+  // For the drivers of an acquisition: how to begin it, and its outcome.
+  static AcquireOperation::Call CallOf(ClientCore& core, const Want& want, uint64_t thread,
+                                       Waker& waker);
+  absl::StatusOr<HoldRef> Outcome(AcquireOperation& operation, absl::Duration wait) const;
+  static absl::Status Failure(const Entry& entry, const Waiter& waiter, absl::Duration wait);
   void Unlock() noexcept;
   // The same of what the client then keeps. False: it is to be unlocked. Cheap.
   bool LeaveCachedNow();
@@ -168,50 +170,10 @@ class LockHandle final : public HoldOwner {
  private:
   absl::Status CheckAcks(const LockOptions& options) const;
   absl::Status CheckCaching(const LockOptions& options) const;
-  // False: the acquisition has failed.
-  bool Listen(AcquireOperation& operation, const Want& want);
-  // From here on others know of it.
-  void Compete(AcquireOperation& operation, ThreadWaker& waker, const Want& want) noexcept;
-  // Until it is woken, or then. The value of the waker's word.
-  uint32_t Sleep(AcquireOperation& operation, ThreadWaker& waker, base::Instant until);
-  // The same while a script is under way. True: it is granted.
-  bool Doze(AcquireOperation& operation, ThreadWaker& waker, base::Instant until);
-  // Nothing: it goes on elsewhere.
-  std::optional<absl::StatusOr<HoldRef>> AcquireOnce(const Want& want, base::Instant began,
-                                                     Silence* met);
-  absl::StatusOr<HoldRef> Confirmed(const Want& want, base::Instant began, HoldRef held,
-                                    Silence* met) noexcept;
-  struct Ending {
-    Released released;
-    std::optional<Request> request;
-  };
-  // What cannot fail waits for memory for what will be owed, for as long as a command may take.
-  template <class Event>
-  void FeedWithRoom(Event event) {
-    base::Instant until;
-    bool ready = false;
-    while (!ready) {
-      core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-        const base::Instant now = base::Now();
-        if (until == base::Instant()) until = now + core_->command_timeout();
-        ready = state.MakeRoom() || until <= now;
-        if (ready) event(state, now, effects);
-      });
-      if (!ready) base::Parker().ParkUntil(base::Now() + absl::Milliseconds(1));
-    }
-  }
-  template <class Event>
-  Ending Begin(base::Instant deadline, Event event);
-  Ending BeginRelease(uint64_t hold, FencingToken token, base::Instant deadline);
-  void Hear(Ending& ending, const Result& result, base::Instant deadline);
-  absl::Status End(Ending& ending, base::Instant deadline);
-  // Gives back a grant that no thread wants any more; waits for that until then at most.
-  void GiveBack(uint64_t hold, Face face, base::Instant until);
-  // `leaves`: what would be waited for to the client's own thread.
-  void EndQuietly(Ending& ending, base::Instant deadline, bool leaves = false);
-  void WaitQuietly(Ending& ending, base::Instant deadline);
-  // The same on the client's own thread; `then` gets the result, and may be null.
-  void EndAsync(Ending ending, Then then);
+  absl::Status Check(const Want& want) const;
+  absl::Status EndRelease(const ReleaseOperation& operation) const;
+  void EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept;
+  void Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept;
 
   const std::shared_ptr<ClientCore> core_;
   Entry& entry_;

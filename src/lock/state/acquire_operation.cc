@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "src/base/status.h"
 #include "src/lock/state/timing.h"
 
 namespace redlatch::internal {
 namespace {
 
-constexpr absl::Duration kListenTimeout = absl::Milliseconds(500);
+constexpr absl::Duration kSubscribeTimeout = absl::Milliseconds(500);
 
 Patience PatienceOf(absl::Duration wait) {
   if (wait <= absl::ZeroDuration()) return Patience::kNone;
@@ -22,7 +23,7 @@ AcquireOperation::AcquireOperation(Call call)
     : command_timeout_(call.command_timeout),
       unreachable_after_(call.unreachable_after),
       deadline_(call.began + std::max(call.wait, absl::ZeroDuration())),
-      answered_by_(deadline_ + PatienceForAnswer(call.wait, call.command_timeout)) {
+      ends_(deadline_ + PatienceForAnswer(call.wait, call.command_timeout)) {
   waiter_.thread = call.thread;
   waiter_.object = call.object;
   waiter_.face = call.face;
@@ -36,21 +37,52 @@ AcquireOperation::AcquireOperation(Call call)
   waiter_.waker = call.waker;
 }
 
-absl::Duration AcquireOperation::ListenPatience(base::Instant now) const {
+auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& state,
+                              Effects& effects) -> Action {
+  LockState::Unpark(waiter_);
+  if (event.messages_arrive && waiter_.terms.cacheable) state.OnSubscribed();
+  switch (phase_) {
+    case Phase::kBegins:
+      subscribing_since_ = now;
+      if (!event.subscribed) {
+        phase_ = Phase::kSubscribing;
+        return {.kind = Action::Kind::kSubscribe, .until = now + SubscribePatience(now)};
+      }
+      break;
+    case Phase::kSubscribing:
+      if (event.subscribed_as != nullptr && !EndSubscribing(*event.subscribed_as, state)) return {};
+      break;
+    case Phase::kConfirming:
+      return EndConfirming(event.result, now, state, effects);
+    case Phase::kPausing:
+      if (event.stopped || event.gone) return Fail(confirmation_->why);
+      if (now < confirmation_->again_at) return Sleep(confirmation_->again_at);
+      break;
+    case Phase::kCompeting:
+      break;
+  }
+  phase_ = Phase::kCompeting;
+  return Compete(event, now, state, effects);
+}
+
+// Half of the time at most: the rest is for asking, which can succeed without messages.
+absl::Duration AcquireOperation::SubscribePatience(base::Instant now) const {
   base::Instant end = answered_by_;
   if (waiter_.patience == Patience::kEndless) {
     const base::Instant silent = std::max(std::min(waiter_.silent_since, now), waiter_.began);
     end = std::min(end, silent + unreachable_after_ + kAnswerGrace);
   } else if (waiter_.patience == Patience::kNone) {
-    end = std::min(end, now + kAnswerGrace);  // no message is for one that does not wait
+    end = std::min(end, now + kAnswerGrace);  // a call that does not wait gets no message
   }
-  return std::min(kListenTimeout, (end - now) / 2);
+  return std::min(kSubscribeTimeout, (end - now) / 2);
 }
 
-bool AcquireOperation::GoOnUnsubscribed(absl::Status why, base::Instant now, LockState& state) {
-  waiter_.failure = std::move(why);
-  if (absl::IsUnavailable(waiter_.failure)) {
-    waiter_.silent_since = std::min(waiter_.silent_since, now);
+// Returns false if the call has failed. If no message can reach this client for now, it polls.
+bool AcquireOperation::EndSubscribing(const absl::Status& status, LockState& state) {
+  if (status.ok()) return true;
+  waiter_.failure = base::Unshared(status);
+  if (absl::IsUnavailable(status)) {
+    waiter_.silent_since = std::min(waiter_.silent_since, subscribing_since_);
     return true;
   }
   waiter_.state = Waiter::State::kFailed;
@@ -67,7 +99,7 @@ void AcquireOperation::Ask(const Event& event, base::Instant now, LockState& sta
   state.OnRefused(waiter_.state);
 }
 
-void AcquireOperation::TakeAnswer(const Result& result, base::Instant now, LockState& state,
+void AcquireOperation::TakeResult(const Result& result, base::Instant now, LockState& state,
                                   Effects& effects) {
   if (result.unreachable()) {
     waiter_.silent_since = std::min(waiter_.silent_since, request_->sent);
@@ -84,7 +116,7 @@ void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockS
     state.GiveUp(waiter_, Waiter::State::kStopped, now, effects);
   } else if (gives_up_at_ <= now) {
     state.GiveUp(waiter_, Waiter::State::kBusy, now, effects);
-    answered_by_ = now;  // that a server which is silent is told now helps nobody
+    answered_by_ = now;  // telling a silent server now would only take time
   } else if (answered_by_ <= now || waited) {
     state.GiveUp(waiter_, Waiter::State::kBusy, now, effects);
   }
@@ -93,14 +125,15 @@ void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockS
   }
 }
 
-AcquireOperation::Next AcquireOperation::Resume(const Event& event, base::Instant now,
-                                                LockState& state, Effects& effects) {
+auto AcquireOperation::Compete(const Event& event, base::Instant now, LockState& state,
+                               Effects& effects) -> Action {
   using State = Waiter::State;
-  LockState::Unpark(waiter_);
   if (!std::exchange(asked_, true)) Ask(event, now, state, effects);
-  if (event.result != nullptr) TakeAnswer(*event.result, now, state, effects);
+  if (event.result != nullptr) TakeResult(*event.result, now, state, effects);
   request_.reset();
-  if (waiter_.state == State::kWaiting && waiter_.awaits_wake) state.OnWoken(waiter_, now, effects);
+  if (waiter_.state == State::kWaiting && waiter_.awaits_wake) {
+    state.OnWoken(waiter_, now, effects);
+  }
   if (waiter_.state == State::kGranted && waiter_.hold != 0 && !state.Valid(waiter_.hold, now)) {
     // The thread did not run for longer than the lease: as if it had never been granted.
     state.Expire(now, effects);
@@ -108,34 +141,101 @@ AcquireOperation::Next AcquireOperation::Resume(const Event& event, base::Instan
     waiter_.state = State::kWaiting;
     Ask(event, now, state, effects);
   }
-  if (waiter_.state != State::kWaiting) return {};
+  if (waiter_.state != State::kWaiting) return Decided(now, state, effects);
 
   const bool due = state.next_request_at() <= now;
   BoundSilence(due ? now : base::Instant::Infinite(), state);
   GiveUpInTime(event, now, state, effects);
-  // Else it is the renewer's, who waits for as long as a command may take.
+  // If the call would end before a slow server answers, the background sends the request: it waits
+  // for as long as a command may take.
   const bool hasty = answered_by_ < now + command_timeout_ && state.IsInTheWay(waiter_);
   if (now < answered_by_ && !hasty) request_ = state.NextRequest(now);
   if (due || request_) {  // else nothing has changed since
     BoundSilence(request_ ? request_->sent : base::Instant::Infinite(), state);
   }
   if (request_) {
-    return {.kind = Next::Kind::kRun,
+    return {.kind = Action::Kind::kRun,
             .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
   }
-  if (waiter_.state != State::kWaiting) return {};
-  LockState::Park(waiter_);
-  return {.kind = Next::Kind::kSleep,
-          .until = std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_)};
+  if (waiter_.state != State::kWaiting) return Decided(now, state, effects);
+  return Sleep(std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_));
 }
 
-bool AcquireOperation::NeedsWake() { return LockState::NeedsWake(waiter_); }
-
-bool AcquireOperation::Park() {
-  if (waiter_.state != Waiter::State::kWaiting) return false;
+auto AcquireOperation::Sleep(base::Instant until) -> Action {
   LockState::Park(waiter_);
-  return true;
+  return {.kind = Action::Kind::kSleep, .until = until};
 }
+
+auto AcquireOperation::Fail(absl::Status why) -> Action {
+  waiter_.state = Waiter::State::kFailed;
+  waiter_.failure = std::move(why);
+  return {};
+}
+
+// ---- A grant that replicas must confirm. Without them it may be lost with its server, so no
+// thread gets it before.
+
+auto AcquireOperation::Decided(base::Instant now, LockState& state, Effects& effects) -> Action {
+  if (waiter_.state != Waiter::State::kGranted) {
+    const bool again = confirmation_ && waiter_.state != Waiter::State::kElsewhere;
+    return again ? Fail(std::move(confirmation_->why)) : Action();
+  }
+  return waiter_.terms.acks.any() ? Confirm(now, state, effects) : Action();
+}
+
+auto AcquireOperation::Confirm(base::Instant now, LockState& state, Effects& effects) -> Action {
+  if (!confirmation_) {
+    confirmation_.emplace();
+    confirmation_->faults_until =
+        ends_.is_infinite() ? now + unreachable_after_ : ends_ - kAnswerGrace;
+    confirmation_->acks_until = std::min(ends_ - kAnswerGrace, now + waiter_.options->ack_timeout);
+  }
+  state.Expire(now, effects);
+  request_ = state.Confirm(waiter_.hold, ends_ - kAnswerGrace / 2, now);
+  if (!request_) return EndConfirming(nullptr, now, state, effects);
+  phase_ = Phase::kConfirming;
+  return {.kind = Action::Kind::kConfirm, .until = ends_};
+}
+
+auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, LockState& state,
+                                     Effects& effects) -> Action {
+  const Failed* const failed = result != nullptr ? result->failed() : nullptr;
+  if (result != nullptr && failed == nullptr) state.OnResult(*request_, *result, now, effects);
+  request_.reset();
+  if (state.Valid(waiter_.hold, now) && failed == nullptr) return {};
+  GiveBack(now, state, effects);
+  Confirmation& confirmation = *confirmation_;
+  confirmation.why =
+      failed == nullptr
+          ? absl::UnavailableError("it was lost before it was confirmed")
+          : absl::Status(failed->why.code(), absl::StrCat("given back: ", failed->why.message()));
+  confirmation.again_at = now + confirmation.backoff.Next();
+  const bool passes = failed == nullptr || absl::IsUnavailable(failed->why);
+  const bool too_few = failed != nullptr && failed->too_few;
+  if (!passes ||
+      (too_few ? confirmation.acks_until : confirmation.faults_until) <= confirmation.again_at) {
+    return Fail(std::move(confirmation.why));
+  }
+  // It asks anew, as if it had never been granted.
+  waiter_.state = Waiter::State::kWaiting;
+  waiter_.silent_since = base::Instant::Infinite();
+  waiter_.failure = absl::OkStatus();
+  waiter_.view.reset();
+  answered_by_ = ends_;
+  gives_up_at_ = base::Instant::Infinite();
+  asked_ = false;
+  phase_ = Phase::kPausing;
+  return Sleep(confirmation.again_at);
+}
+
+void AcquireOperation::GiveBack(base::Instant now, LockState& state, Effects& effects) {
+  if (waiter_.hold == 0) return;
+  waiter_.face == Face::kStd ? state.Unlock(waiter_.thread, now, effects)
+                             : state.Release(waiter_.hold, now, effects);
+  state.Forget(std::exchange(waiter_.hold, 0));
+}
+
+// ---- Sleeping.
 
 bool AcquireOperation::Overslept() {
   const bool being_woken = waiter_.wake_pending;

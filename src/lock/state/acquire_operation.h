@@ -10,31 +10,28 @@
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
-#include "src/lock/state/effects.h"
-#include "src/lock/state/lock_state.h"
-#include "src/lock/state/request.h"
+#include "src/base/random.h"
+#include "src/lock/state/operation.h"
 #include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 
-// Of a server that does not answer: since when, and why.
+// A server that does not answer: since when, and why.
 struct Silence {
   base::Instant since = base::Instant::Infinite();
   absl::Status why;
 };
 
-// One call that wants a lock: its way through the machine, from its beginning to its outcome. Pure:
-// whoever drives it calls Resume() with what has happened, and does what that says:
+// One call that wants a lock, from its beginning to its outcome:
 //
-//   kRun     run send() until then; Resume() with its answer
-//   kSleep   sleep until then, or until the waker is called; Resume()
-//   kDone    the outcome is in waiter()
+//   phase         does                                            until
+//   subscribing   makes messages reach this client                they do, or half of the time is
+//   over competing     asks the server, sleeps, is woken               the waiter is decided
+//   confirming    has replicas confirm the grant, if asked to     they do: done; else gives it back
+//   pausing       sleeps, to ask for the lock again               its time comes
 //
-// A waker that is called with `through` says that the outcome is there: no Resume() is needed.
-//
-// All but ListenPatience(), send(), and waiter() once it is done, needs the machine's mutex. It is
-// to be driven until it is done.
-class AcquireOperation {
+// The outcome is in waiter().
+class AcquireOperation final : public Operation {
  public:
   struct Call {
     uint64_t thread = 0;
@@ -45,47 +42,38 @@ class AcquireOperation {
     FencingToken write_token;  // as a Waiter's
     base::Instant began;
     absl::Duration wait = absl::InfiniteDuration();
-    Silence met;  // so far, where the wait began elsewhere
+    Silence met;  // what the wait has met before, elsewhere
     absl::Duration command_timeout;
     absl::Duration unreachable_after;
     Waker* waker = nullptr;
   };
   explicit AcquireOperation(Call call);
-  AcquireOperation(const AcquireOperation&) = delete;
-  AcquireOperation& operator=(const AcquireOperation&) = delete;
 
-  // For how long at most a subscription may be waited for: half of the time, since the rest is for
-  // asking, which can succeed without.
-  absl::Duration ListenPatience(base::Instant now) const;
-  // There is no subscription, for that reason. False: the call has failed.
-  bool GoOnUnsubscribed(absl::Status why, base::Instant now, LockState& state);
+  Action Resume(const Event& event, base::Instant now, LockState& state, Effects& effects) override;
+  bool NeedsWake() override { return LockState::NeedsWake(waiter_); }
+  bool decided() const override { return waiter_.state != Waiter::State::kWaiting; }
+  void Park() override { LockState::Park(waiter_); }
+  bool Overslept() override;
 
-  struct Event {
-    const Result* result = nullptr;  // to send(), if that was run
-    bool stopped = false;            // its stop token fired
-    bool gone = false;               // its lock object is gone
-  };
-  struct Next {
-    enum class Kind : uint8_t { kRun, kSleep, kDone };
-    Kind kind = Kind::kDone;
-    base::Instant until;
-  };
-  Next Resume(const Event& event, base::Instant now, LockState& state, Effects& effects);
-  const Request& request() const { return *request_; }
-
-  // Something happened that Resume() is to see. False: it does not sleep, or is being woken.
-  bool NeedsWake();
-  // It is about to sleep without being told to. False: it is decided.
-  bool Park();
-  // It slept until the time was over. True: a call of the waker is on its way, and must be awaited.
-  bool Overslept();
-  bool granted() const { return waiter_.state == Waiter::State::kGranted; }
-
+  // Once it is done: gives the lock back, if it was granted.
+  void GiveBack(base::Instant now, LockState& state, Effects& effects);
   Waiter& waiter() { return waiter_; }
+  base::Instant began() const { return waiter_.began; }
 
  private:
+  enum class Phase : uint8_t { kBegins, kSubscribing, kCompeting, kConfirming, kPausing };
+
+  absl::Duration SubscribePatience(base::Instant now) const;
+  bool EndSubscribing(const absl::Status& status, LockState& state);
+  Action Compete(const Event& event, base::Instant now, LockState& state, Effects& effects);
+  Action Decided(base::Instant now, LockState& state, Effects& effects);
+  Action Confirm(base::Instant now, LockState& state, Effects& effects);
+  Action EndConfirming(const Result* result, base::Instant now, LockState& state, Effects& effects);
+  Action Fail(absl::Status why);
+  Action Sleep(base::Instant until);
+
   void Ask(const Event& event, base::Instant now, LockState& state, Effects& effects);
-  void TakeAnswer(const Result& result, base::Instant now, LockState& state, Effects& effects);
+  void TakeResult(const Result& result, base::Instant now, LockState& state, Effects& effects);
   void GiveUpInTime(const Event& event, base::Instant now, LockState& state, Effects& effects);
   void BoundSilence(base::Instant sent, const LockState& state) {
     gives_up_at_ = state.GivesUpAt(waiter_, sent);
@@ -93,14 +81,27 @@ class AcquireOperation {
 
   const absl::Duration command_timeout_;
   const absl::Duration unreachable_after_;
-  // Three moments end it: its wait is over; the server has had long enough to say why; and, of an
-  // endless one, the server was silent for too long.
+  // Three moments end it: its wait is over; the server has had long enough to say why; and, if the
+  // wait is endless, the server was silent for too long.
   const base::Instant deadline_;
-  base::Instant answered_by_;
+  const base::Instant ends_;  // with the time in which the server answers
+  base::Instant answered_by_ = ends_;
   base::Instant gives_up_at_ = base::Instant::Infinite();
+  base::Instant subscribing_since_;
   Waiter waiter_;
+  Phase phase_ = Phase::kBegins;
   bool asked_ = false;
-  std::optional<Request> request_;
+
+  // A grant that replicas must confirm is asked for again, for so long, if a server fails, or if
+  // too few replicas confirm it. They are set when the first grant is there.
+  struct Confirmation {
+    base::Instant faults_until;
+    base::Instant acks_until;
+    base::Instant again_at;
+    base::Backoff backoff{absl::Milliseconds(5), absl::Milliseconds(200)};
+    absl::Status why;  // the latest grant was given back
+  };
+  std::optional<Confirmation> confirmation_;
 };
 
 }  // namespace redlatch::internal

@@ -50,7 +50,6 @@ struct Notice {
 // What an event brings about, but for scripts: those are fetched with NextSend().
 struct Effects {
   absl::InlinedVector<Waiter*, 4> wakes;
-  absl::InlinedVector<Waiter*, 4> through;  // woken too: nothing is left for them to look at
   std::vector<Loss> losses;
   std::vector<Notice> notices;
   // Options of holds that ended: what a user's functions hold on to must not go under a mutex.

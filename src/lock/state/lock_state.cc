@@ -230,7 +230,7 @@ void LockState::LetAllThrough(base::Instant now, Effects& effects) {
     waiter->state = Waiter::State::kGranted;
     ++tally_.opened;
     if (config_.counts) tally_.waited.Add(waiter->began, now);
-    if (NeedsWake(*waiter)) effects.through.push_back(waiter);
+    Wake(*waiter, effects);
   }
 }
 

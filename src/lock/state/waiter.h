@@ -45,11 +45,10 @@ enum class Patience : uint8_t {
   kEndless,  // for as long as the server is not unreachable for too long
 };
 
-// Wakes whoever drives an acquisition. `through`: its outcome is there, and needs no look at the
-// machine; the waiter may be gone as soon as this is called.
+// Wakes the driver of a waiter's operation.
 class Waker {
  public:
-  virtual void Wake(bool through) = 0;
+  virtual void Wake() = 0;
 
  protected:
   ~Waker() = default;

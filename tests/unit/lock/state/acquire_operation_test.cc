@@ -5,12 +5,12 @@
 namespace redlatch::internal {
 namespace {
 
-using Step = AcquireOperation::Next;
+using Action = Operation::Action;
 
 constexpr absl::Duration kCommandTimeout = absl::Seconds(1);
 constexpr absl::Duration kUnreachableAfter = absl::Seconds(10);
 
-class AcquisitionTest : public LockStateTest {
+class AcquireOperationTest : public LockStateTest {
  protected:
   // A call, and who drives it.
   struct Thread final : Waker {
@@ -19,11 +19,10 @@ class AcquisitionTest : public LockStateTest {
             call.waker = this;
             return std::move(call);
           }()) {}
-    void Wake(bool through) override { ++(through ? woken_through : woken); }
+    void Wake() override { ++woken; }
     State state() { return operation.waiter().state; }
 
     int woken = 0;
-    int woken_through = 0;
     AcquireOperation operation;
   };
 
@@ -38,19 +37,20 @@ class AcquisitionTest : public LockStateTest {
         .command_timeout = kCommandTimeout,
         .unreachable_after = kUnreachableAfter});
   }
-  Step Resume(Thread& thread, const AcquireOperation::Event& event = {}) {
+  Action Resume(Thread& thread, Operation::Event event = {.subscribed = true}) {
     Effects effects;
-    const Step next = thread.operation.Resume(event, now(), state(), effects);
-    for (Waiter* waiter : effects.wakes) waiter->waker->Wake(/*through=*/false);
-    for (Waiter* waiter : effects.through) waiter->waker->Wake(/*through=*/true);
+    const Action next = thread.operation.Resume(event, now(), state(), effects);
+    for (Waiter* waiter : effects.wakes) waiter->waker->Wake();
     return next;
   }
-  Step Resume(Thread& thread, const Result& result) { return Resume(thread, {.result = &result}); }
+  Action Resume(Thread& thread, const Result& result) {
+    return Resume(thread, {.result = &result, .subscribed = true});
+  }
   // It asked, and stands in the server's queue.
   Thread& CallAndQueue(absl::Duration wait = absl::InfiniteDuration()) {
     Thread& thread = Call(wait);
-    EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);
-    EXPECT_EQ(Resume(thread, Queued()).kind, Step::Kind::kSleep);
+    EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
+    EXPECT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSleep);
     return thread;
   }
 
@@ -58,44 +58,44 @@ class AcquisitionTest : public LockStateTest {
   std::deque<Thread> threads_;
 };
 
-TEST_F(AcquisitionTest, WhoseWaitIsOverTakesItsBidBackItself) {
+TEST_F(AcquireOperationTest, WhoseWaitIsOverTakesItsBidBackItself) {
   Thread& thread = CallAndQueue(absl::Milliseconds(200));
   Pass(absl::Milliseconds(200));
-  const Step run = Resume(thread);
-  ASSERT_EQ(run.kind, Step::Kind::kRun);
+  const Action run = Resume(thread);
+  ASSERT_EQ(run.kind, Action::Kind::kRun);
   EXPECT_TRUE(std::holds_alternative<CancelRequest>(thread.operation.request().what));
   EXPECT_EQ(run.until, now() + kAnswerGrace);
-  EXPECT_EQ(Resume(thread, Cancelled()).kind, Step::Kind::kDone);
+  EXPECT_EQ(Resume(thread, Cancelled()).kind, Action::Kind::kDone);
   EXPECT_EQ(thread.state(), State::kBusy);
 }
 
-TEST_F(AcquisitionTest, SleepsNoLongerThanItsWait) {
+TEST_F(AcquireOperationTest, SleepsNoLongerThanItsWait) {
   Thread& thread = Call(absl::Milliseconds(200));
-  ASSERT_EQ(Resume(thread).kind, Step::Kind::kRun);
-  const Step sleep = Resume(thread, Queued());
-  ASSERT_EQ(sleep.kind, Step::Kind::kSleep);
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  const Action sleep = Resume(thread, Queued());
+  ASSERT_EQ(sleep.kind, Action::Kind::kSleep);
   EXPECT_EQ(sleep.until, now() + absl::Milliseconds(200));
 }
 
-TEST_F(AcquisitionTest, ThatSleptThroughItsHoldWaitsAnew) {
+TEST_F(AcquireOperationTest, ThatSleptThroughItsHoldWaitsAnew) {
   Thread& thread = CallAndQueue();
   HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(thread.state(), State::kGranted);
   Pass(kLease);
-  EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
   EXPECT_EQ(thread.state(), State::kWaiting);
 }
 
-TEST_F(AcquisitionTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
+TEST_F(AcquireOperationTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
   Thread& thread = Call();
   const base::Instant began = now();
-  Step next = Resume(thread);
-  while (next.kind != Step::Kind::kDone) {
+  Action next = Resume(thread);
+  while (next.kind != Action::Kind::kDone) {
     ASSERT_LE(now(), began + kUnreachableAfter + absl::Milliseconds(50));
-    const bool ran = next.kind == Step::Kind::kRun;
+    const bool ran = next.kind == Action::Kind::kRun;
     PassTo(std::max(now(), next.until));
     next = ran ? Resume(thread, Silence()) : Resume(thread);
-    if (next.kind == Step::Kind::kSleep && state().next_request_at() < next.until) {
+    if (next.kind == Action::Kind::kSleep && state().next_request_at() < next.until) {
       next.until = state().next_request_at();  // the renewer's, which finds nobody there either
       PassTo(std::max(now(), next.until));
       if (const auto request = state().NextRequest(now())) {
@@ -110,31 +110,79 @@ TEST_F(AcquisitionTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
   EXPECT_TRUE(absl::IsUnavailable(thread.operation.waiter().failure));
 }
 
-TEST_F(AcquisitionTest, WithoutASubscriptionGoesOnUnlessItIsRefusedForGood) {
+TEST_F(AcquireOperationTest, AsksTheServerWithoutMessagesUnlessSubscribingIsRefused) {
   Thread& thread = Call();
-  EXPECT_TRUE(thread.operation.GoOnUnsubscribed(absl::UnavailableError("silence"), now(), state()));
-  EXPECT_EQ(Resume(thread).kind, Step::Kind::kRun);
+  EXPECT_EQ(Resume(thread, Operation::Event{}).kind, Action::Kind::kSubscribe);
+  const absl::Status silent = absl::UnavailableError("silence");
+  EXPECT_EQ(Resume(thread, {.subscribed_as = &silent}).kind, Action::Kind::kRun);
 
   Thread& refused = Call();
-  EXPECT_FALSE(
-      refused.operation.GoOnUnsubscribed(absl::PermissionDeniedError("no"), now(), state()));
+  EXPECT_EQ(Resume(refused, Operation::Event{}).kind, Action::Kind::kSubscribe);
+  const absl::Status denied = absl::PermissionDeniedError("no");
+  EXPECT_EQ(Resume(refused, {.subscribed_as = &denied}).kind, Action::Kind::kDone);
   EXPECT_EQ(refused.state(), State::kFailed);
 }
 
-TEST_F(AcquisitionTest, GivesASubscriptionHalfOfItsTime) {
-  EXPECT_EQ(Call().operation.ListenPatience(now()), absl::Milliseconds(500));
-  EXPECT_EQ(Call(absl::Milliseconds(60)).operation.ListenPatience(now()),
-            (absl::Milliseconds(60) + kAnswerGrace) / 2);
-  EXPECT_EQ(Call(absl::ZeroDuration()).operation.ListenPatience(now()), kAnswerGrace / 2);
+TEST_F(AcquireOperationTest, SubscribesForHalfOfItsTime) {
+  const auto time = [&](Thread& thread) {
+    return Resume(thread, Operation::Event{}).until - now();
+  };
+  EXPECT_EQ(time(Call()), absl::Milliseconds(500));
+  EXPECT_EQ(time(Call(absl::Milliseconds(60))), (absl::Milliseconds(60) + kAnswerGrace) / 2);
+  EXPECT_EQ(time(Call(absl::ZeroDuration())), kAnswerGrace / 2);
 }
 
-TEST_F(AcquisitionTest, ThatOversleptAwaitsAWakeThatIsOnItsWay) {
+TEST_F(AcquireOperationTest, ThatOversleptAwaitsAWakeThatIsOnItsWay) {
   Thread& thread = CallAndQueue();
   EXPECT_FALSE(thread.operation.Overslept());
-  EXPECT_EQ(Resume(thread).kind, Step::Kind::kSleep);
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kSleep);
   EXPECT_TRUE(thread.operation.NeedsWake());
   EXPECT_TRUE(thread.operation.Overslept());
   EXPECT_FALSE(thread.operation.NeedsWake()) << "it runs";
+}
+
+// A grant that a replica must confirm.
+class ConfirmedAcquireTest : public AcquireOperationTest {
+ protected:
+  Thread& CallForAcks(absl::Duration wait = absl::InfiniteDuration()) {
+    Thread& thread = Call(wait);
+    thread.operation.waiter().terms.acks.replicas = 1;
+    EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
+    return thread;
+  }
+  static Result TooFew() {
+    return {.what = Failed{.why = absl::UnavailableError("0 of 1"), .too_few = true}};
+  }
+};
+
+TEST_F(ConfirmedAcquireTest, EndsWhenReplicasHaveConfirmedTheGrant) {
+  Thread& thread = CallForAcks();
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  EXPECT_TRUE(std::holds_alternative<RenewRequest>(thread.operation.request().what));
+  const Result confirmed{.what = StillHeld{.acked = true, .acked_by = 1}};
+  EXPECT_EQ(Resume(thread, confirmed).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kGranted);
+}
+
+TEST_F(ConfirmedAcquireTest, GivesTheGrantBackAndAsksAgainWhenTooFewConfirm) {
+  Thread& thread = CallForAcks();
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  const Action pause = Resume(thread, TooFew());
+  ASSERT_EQ(pause.kind, Action::Kind::kSleep);
+  const Request release = Fetch<ReleaseRequest>();
+  Hear(release, {.what = Freed()});
+  PassTo(pause.until);
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+}
+
+TEST_F(ConfirmedAcquireTest, FailsWithTheReasonWhenItsTimeIsOver) {
+  Thread& thread = CallForAcks(absl::Milliseconds(1));
+  ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
+  EXPECT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kFailed);
+  EXPECT_EQ(thread.operation.waiter().failure.message(), "given back: 0 of 1");
+  Fetch<ReleaseRequest>();
 }
 
 }  // namespace

@@ -70,9 +70,7 @@ class LockStateTest : public ::testing::Test {
   // What the last event brought about.
   const Effects& effects() const { return effects_; }
   bool Woken(const Waiter& waiter) const {
-    return std::count(effects_.wakes.begin(), effects_.wakes.end(), &waiter) +
-               std::count(effects_.through.begin(), effects_.through.end(), &waiter) ==
-           1;
+    return std::count(effects_.wakes.begin(), effects_.wakes.end(), &waiter) == 1;
   }
   std::vector<Notice::Kind> Notices() const {
     std::vector<Notice::Kind> kinds;

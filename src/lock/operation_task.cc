@@ -1,0 +1,197 @@
+#include "src/lock/operation_task.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "src/base/mutex.h"
+#include "src/lock/about.h"
+#include "src/lock/client_core.h"
+#include "src/lock/lock_table.h"
+#include "src/lock/state/timing.h"
+
+namespace redlatch::internal {
+
+OperationTask::~OperationTask() = default;
+
+bool OperationTask::Step(unsigned events, base::Instant now) {
+  if ((events & kStopped) != 0) {
+    gone_ = gone_ || !stop().stop_requested();
+    if (script_ != nullptr) script_->Hurry(now + kAnswerGrace);
+  }
+  // The client goes: an acquisition ends now, a release when it must.
+  const bool over = (events & kOver) != 0;
+  bool ends = over || ((events & kEnding) != 0 && operation().may_fail());
+  gone_ = gone_ || ends;
+  bool woken = (events & kWoken) != 0;
+  for (;;) {
+    Operation::Event event{.stopped = stop().stop_requested(), .gone = gone_};
+    if (!Execute(event, ends, now) && !ends) return true;
+    {
+      // If a call of the waker is on its way, it must find the task here.
+      const base::MutexLock lock(entry_->mu);
+      if (!std::exchange(woken, false) && operation().Overslept() && !over) {
+        action_ = kResume;
+        due_ = base::Instant::Infinite();
+        return true;
+      }
+    }
+    action_ = driver_.core().Resume(*entry_, operation(), event);
+    ends = false;  // what it asks for now is executed
+    script_.reset();
+    confirmation_.reset();
+    const bool sleeps = action_.kind == Operation::Action::Kind::kSleep;
+    if (action_.kind == Operation::Action::Kind::kDone || over) return End();
+    if (sleeps) {
+      due_ = action_.until;
+      return true;
+    }
+  }
+}
+
+// Returns false if the action is not over.
+bool OperationTask::Execute(Operation::Event& event, bool ends, base::Instant now) {
+  using Kind = Operation::Action::Kind;
+  switch (action_.kind) {
+    case Kind::kSubscribe:
+      return Subscribe(event, ends);
+    case Kind::kRun:
+      return Run(event, ends, now);
+    case Kind::kConfirm:
+      return Confirm(event, ends, now);
+    case Kind::kSleep:
+    case Kind::kDone:
+      return true;
+  }
+  return true;
+}
+
+bool OperationTask::Subscribe(Operation::Event& event, bool ends) {
+  subscribed_as_ = absl::OkStatus();
+  if (!ends && !event.stopped && !event.gone) {
+    base::Instant again;
+    subscribed_as_ = driver_.Listen(entry_->keys.main(), again);
+    if (absl::IsUnavailable(subscribed_as_) && base::Now() < action_.until) {
+      due_ = std::min(action_.until, again);
+      return false;
+    }
+  }
+  event.subscribed_as = &subscribed_as_;
+  return true;
+}
+
+bool OperationTask::Run(Operation::Event& event, bool ends, base::Instant now) {
+  if (script_ == nullptr) {
+    if (ends) return true;
+    script_ = std::make_unique<AsyncScript>(driver_, *this, *entry_, operation().request(),
+                                            action_.until);
+  }
+  // Usually it is sent here. A failure that is known at once is like one that is known later.
+  result_ = script_->Step(now);
+  if (!result_) {
+    due_ = script_->due();
+    return false;
+  }
+  event.result = &*result_;
+  return true;
+}
+
+bool OperationTask::Confirm(Operation::Event& event, bool ends, base::Instant now) {
+  if (confirmation_ == nullptr && !ends) {
+    due_ = action_.until;
+    confirmation_ = AsyncReplyPtr(new AsyncReply(driver_, *this));
+    driver_.core().acked_renewals().Post(
+        *entry_, operation().request(),
+        [reply = confirmation_.get()](Result result) {
+          reply->ran = std::move(result);
+          reply->Arrive();
+        },
+        due_);
+    return false;
+  }
+  if (!ends && !confirmation_->HasArrived() && now < action_.until) return false;
+  const bool arrived = confirmation_ != nullptr && confirmation_->HasArrived();
+  result_ = arrived ? std::move(confirmation_->ran) : NoResult();
+  event.result = &*result_;
+  return true;
+}
+
+AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandle::Finish finish,
+                         LockHandle::Elsewhere elsewhere, EventDriver::Whose whose)
+    : OperationTask(driver, entry),
+      want_(std::move(want)),
+      finish_(std::move(finish)),
+      elsewhere_(std::move(elsewhere)),
+      whose_(whose) {}
+
+// Made at the first step: the server's time to answer a call that does not wait begins then.
+Operation& AcquireTask::operation() {
+  if (!operation_) {
+    if (want_.wait <= absl::ZeroDuration()) want_.since = base::Now();
+    operation_.emplace(LockHandle::CallOf(driver_.core(), want_, thread_, *this));
+  }
+  return *operation_;
+}
+
+bool AcquireTask::End() {
+  ClientCore& core = driver_.core();
+  Waiter& waiter = operation_->waiter();
+  // These readers may not be joined: it goes on with others.
+  if (waiter.state == Waiter::State::kElsewhere && !gone()) {
+    want_.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+    auto next = elsewhere_(*entry_);
+    if (next.ok()) {
+      Entry& entry = const_cast<Entry&>((*next)->entry());
+      LockTable::Refer(entry);
+      core.machines().Unrefer(*std::exchange(entry_, &entry));
+      // It may be the last handle that keeps the client, so it goes where that may happen.
+      driver_.Complete([kept = *std::move(next)] {}, EventDriver::Whose::kOwn);
+      operation_.reset();
+      Wake();
+      return true;
+    }
+    waiter.state = Waiter::State::kFailed;
+    waiter.failure = next.status();
+  }
+  absl::StatusOr<OwnedHold> result;
+  if (waiter.state != Waiter::State::kGranted) {
+    result = About(core, *entry_, LockHandle::Failure(*entry_, waiter, want_.wait));
+  } else if (entry_->type->holds()) {
+    result = absl::CancelledError("its client is gone");
+    if (std::shared_ptr<ClientCore> kept = core.weak_from_this().lock()) {
+      std::shared_ptr<LockHandle> handle = LockHandle::To(std::move(kept), *entry_);
+      absl::StatusOr<HoldRef> hold = handle->Outcome(*operation_, want_.wait);
+      result = hold.ok() ? absl::StatusOr<OwnedHold>(OwnedHold{std::move(handle), *std::move(hold)})
+                         : hold.status();
+    } else {
+      core.Feed(*entry_, [&](LockState& state, Effects& effects) {
+        operation_->GiveBack(base::Now(), state, effects);
+      });
+      result = About(core, *entry_, result.status());
+    }
+  } else {
+    result = OwnedHold();
+  }
+  if (entry_->type->holds() && core.observed()) {
+    core.TellAcquiredLater(*entry_, result.ok() ? result->held.token : FencingToken(),
+                           base::Now() - operation_->began(), result.status());
+  }
+  driver_.Complete(std::move(finish_)(std::move(result)), whose_);
+  core.machines().Unrefer(*entry_);
+  return false;
+}
+
+bool ReleaseTask::End() {
+  ClientCore& core = driver_.core();
+  const Released& released = operation_.released();
+  if (released.kind == Released::Kind::kUnderWay) {
+    if (operation_.deadline() <= base::Now()) core.NoteSilence();
+    // No caller can ask for the outcome any more. The background repeats the release.
+    core.Feed(*entry_, [&](LockState& state, Effects&) { operation_.Forget(state); });
+  }
+  if (core.observed()) core.TellReleasedLater(*entry_, released);
+  if (then_) driver_.Complete(std::move(then_)(StatusOf(core, *entry_, released)));
+  core.machines().Unrefer(*entry_);
+  return false;
+}
+
+}  // namespace redlatch::internal

@@ -1,0 +1,99 @@
+#ifndef REDLATCH_SRC_LOCK_OPERATION_TASK_H_
+#define REDLATCH_SRC_LOCK_OPERATION_TASK_H_
+
+#include <memory>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/lock/async_script.h"
+#include "src/lock/entry.h"
+#include "src/lock/event_driver.h"
+#include "src/lock/lock_handle.h"
+#include "src/lock/state/acquire_operation.h"
+#include "src/lock/state/hold_owner.h"
+#include "src/lock/state/release_operation.h"
+
+namespace redlatch::internal {
+
+// An operation that the event driver executes: what ThreadDriver is for a thread.
+class OperationTask : public AsyncTask, public Waker {
+ public:
+  ~OperationTask() override;
+  void Wake() override { driver_.Push(*this, kWoken); }
+
+ protected:
+  // `entry` is referred to. `action`: what the operation has asked for already.
+  OperationTask(EventDriver& driver, Entry& entry, Operation::Action action = kResume)
+      : driver_(driver), entry_(&entry), action_(action) {}
+  static constexpr Operation::Action kResume{.kind = Operation::Action::Kind::kSleep, .until = {}};
+
+  virtual Operation& operation() = 0;
+  // The operation is done. Returns true if another one has taken its place.
+  virtual bool End() = 0;
+  bool gone() const { return gone_; }
+
+  EventDriver& driver_;
+  Entry* entry_;
+
+ private:
+  bool Step(unsigned events, base::Instant now) override;
+  base::Instant due() const override { return due_; }
+  bool Execute(Operation::Event& event, bool ends, base::Instant now);
+  bool Subscribe(Operation::Event& event, bool ends);
+  bool Run(Operation::Event& event, bool ends, base::Instant now);
+  bool Confirm(Operation::Event& event, bool ends, base::Instant now);
+
+  Operation::Action action_;
+  base::Instant due_;
+  bool gone_ = false;
+  std::unique_ptr<AsyncScript> script_;  // in flight, of kRun
+  AsyncReplyPtr confirmation_;           // in flight, of kConfirm
+  std::optional<Result> result_;
+  absl::Status subscribed_as_;
+};
+
+// An acquisition that no thread waits for. It is an owner of its own: even of a reentrant lock it
+// enters no hold of another, unless it names an Owner. It keeps neither the lock nor the client.
+class AcquireTask final : public OperationTask {
+ public:
+  AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandle::Finish finish,
+              LockHandle::Elsewhere elsewhere, EventDriver::Whose whose);
+
+  const void* object() const override { return want_.object; }
+  std::stop_token stop() const override { return want_.stop; }
+
+ private:
+  Operation& operation() override;
+  bool End() override;
+
+  Want want_;
+  LockHandle::Finish finish_;
+  const LockHandle::Elsewhere elsewhere_;
+  const EventDriver::Whose whose_;
+  const uint64_t thread_ = NextThreadNumber();
+  std::optional<AcquireOperation> operation_;
+};
+
+// A release that no thread waits for.
+class ReleaseTask final : public OperationTask {
+ public:
+  // No `then`: the outcome is not needed.
+  ReleaseTask(EventDriver& driver, Entry& entry, ReleaseOperation operation,
+              Operation::Action action, HoldOwner::Then then)
+      : OperationTask(driver, entry, action),
+        operation_(std::move(operation)),
+        then_(std::move(then)) {}
+
+ private:
+  Operation& operation() override { return operation_; }
+  bool End() override;
+
+  ReleaseOperation operation_;
+  HoldOwner::Then then_;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_OPERATION_TASK_H_

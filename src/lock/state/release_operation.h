@@ -1,0 +1,46 @@
+#ifndef REDLATCH_SRC_LOCK_STATE_RELEASE_OPERATION_H_
+#define REDLATCH_SRC_LOCK_STATE_RELEASE_OPERATION_H_
+
+#include <cstdint>
+
+#include "redlatch/fencing_token.h"
+#include "src/base/clock.h"
+#include "src/lock/state/operation.h"
+
+namespace redlatch::internal {
+
+// One call that ends a hold: from the call to the server's word that the hold has ended. If that
+// has not come by the deadline, the background repeats the release.
+class ReleaseOperation final : public Operation {
+ public:
+  struct Call {
+    uint64_t hold = 0;  // 0: what the thread has by lock()
+    uint64_t thread = 0;
+    FencingToken token;  // for the observer, if the hold was lost
+    base::Instant deadline;
+  };
+  explicit ReleaseOperation(const Call& call) : call_(call) {}
+
+  Action Resume(const Event& event, base::Instant now, LockState& state, Effects& effects) override;
+
+  bool may_fail() const override { return false; }
+
+  // request() is not sent now. The next Resume() fetches it again, unless an acquire request of
+  // this client takes it along before, so that it is not overtaken.
+  void Postpone(LockState& state);
+  // No caller asks for the outcome any more.
+  void Forget(LockState& state) { state.Forget(released_.hold); }
+  bool has_request() const { return request_.has_value(); }
+  const Released& released() const { return released_; }
+  base::Instant deadline() const { return call_.deadline; }
+
+ private:
+  const Call call_;
+  bool begun_ = false;
+  bool requests_ = false;  // this operation, and no other, has sent the release
+  Released released_;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_STATE_RELEASE_OPERATION_H_

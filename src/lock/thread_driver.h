@@ -1,0 +1,53 @@
+#ifndef REDLATCH_SRC_LOCK_THREAD_DRIVER_H_
+#define REDLATCH_SRC_LOCK_THREAD_DRIVER_H_
+
+#include <atomic>
+#include <cstdint>
+#include <stop_token>
+#include <utility>
+
+#include "src/base/clock.h"
+#include "src/base/parker.h"
+#include "src/lock/client_core.h"
+#include "src/lock/entry.h"
+#include "src/lock/state/operation.h"
+
+namespace redlatch::internal {
+
+// Drives an operation with the calling thread: the thread runs its requests, and sleeps. It decides
+// nothing.
+class ThreadDriver final : public Waker {
+ public:
+  // `gone`: set when the lock object is destroyed, or null.
+  ThreadDriver(ClientCore& core, Entry& entry, std::stop_token stop = {},
+               const std::atomic<bool>* gone = nullptr)
+      : core_(core), entry_(entry), stop_(std::move(stop)), gone_(gone) {}
+  ThreadDriver(const ThreadDriver&) = delete;
+  ThreadDriver& operator=(const ThreadDriver&) = delete;
+
+  // Drives it to its end.
+  void Drive(Operation& operation) noexcept;
+  // The same in two steps, for a caller that may hand the operation to another driver in between.
+  Operation::Action Begin(Operation& operation) noexcept { return Resume(operation, {}); }
+  void Finish(Operation& operation, Operation::Action action) noexcept;
+
+  void Wake() override { parker_.Set(kWoken); }
+
+ private:
+  static constexpr uint32_t kWoken = 1;
+
+  Operation::Action Resume(Operation& operation, Operation::Event event) noexcept;
+  Operation::Action Run(Operation& operation, base::Instant until) noexcept;
+  bool SleepWhileInFlight(Operation& operation, base::Instant until);
+  void Sleep(Operation& operation, base::Instant until);
+
+  ClientCore& core_;
+  Entry& entry_;
+  const std::stop_token stop_;
+  const std::atomic<bool>* const gone_;
+  base::Parker parker_;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_THREAD_DRIVER_H_

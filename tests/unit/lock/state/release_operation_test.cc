@@ -1,0 +1,61 @@
+#include "src/lock/state/release_operation.h"
+
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+using Action = Operation::Action;
+
+class ReleaseOperationTest : public LockStateTest {
+ protected:
+  ReleaseOperationTest() {
+    Waiter& waiter = Acquire();
+    Hear(Fetch<AcquireRequest>(), Granted());
+    operation_.emplace(
+        ReleaseOperation::Call{.hold = waiter.hold, .deadline = now() + absl::Seconds(1)});
+  }
+  Action Resume(const Result* result = nullptr) {
+    Effects effects;
+    return operation_->Resume({.result = result}, now(), state(), effects);
+  }
+  Action Resume(const Result& result) { return Resume(&result); }
+
+  std::optional<ReleaseOperation> operation_;
+};
+
+TEST_F(ReleaseOperationTest, RunsTheReleaseAndEndsWithTheServersWord) {
+  ASSERT_EQ(Resume().kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume({.what = Freed()}).kind, Action::Kind::kDone);
+  EXPECT_EQ(operation_->released().kind, Kind::kDone);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(ReleaseOperationTest, RepeatsTheReleaseAtOnceAfterItsFirstFailure) {
+  ASSERT_EQ(Resume().kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
+}
+
+TEST_F(ReleaseOperationTest, LeavesARepeatedFailureToTheBackground) {
+  ASSERT_EQ(Resume().kind, Action::Kind::kRun);
+  ASSERT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kDone);
+  EXPECT_EQ(operation_->released().kind, Kind::kUnderWay);
+  Pass(absl::Seconds(1));
+  Fetch<ReleaseRequest>();
+}
+
+TEST_F(ReleaseOperationTest, AwaitsTheResultOfAReleaseThatAnotherRequestTookAlong) {
+  ASSERT_EQ(Resume().kind, Action::Kind::kRun);
+  operation_->Postpone(state());
+  const Request taken = Fetch<ReleaseRequest>();
+  const Action sleep = Resume();
+  ASSERT_EQ(sleep.kind, Action::Kind::kSleep);
+  Hear(taken, {.what = Freed()});
+  PassTo(sleep.until);
+  EXPECT_EQ(Resume().kind, Action::Kind::kDone);
+  EXPECT_EQ(operation_->released().kind, Kind::kDone);
+}
+
+}  // namespace
+}  // namespace redlatch::internal
