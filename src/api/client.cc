@@ -10,6 +10,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/key_set.h"
 #include "src/lock/state/timing.h"
+#include "src/quorum/quorum.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -37,7 +38,7 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
   if (options.unreachable_after < absl::ZeroDuration()) {
     return absl::InvalidArgumentError("ClientOptions::unreachable_after must not be negative");
   }
-  Client client(internal::ClientCore::Make(*std::move(parsed), options));
+  Client client(internal::ClientCore::Make(*std::move(parsed), options, quorum::Quorum::Make));
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::ServerGroup& server_group = client.core_->server_group();
   const base::Instant deadline =

@@ -6,6 +6,7 @@
 #include "lua/scripts.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
+#include "src/quorum/quorum.h"
 
 namespace redlatch {
 
@@ -34,7 +35,7 @@ Client RedLock::OfQuorum(const std::vector<Client>& clients) {
   std::vector<std::shared_ptr<internal::ClientCore>> cores;
   cores.reserve(clients.size());
   for (const Client& client : clients) cores.push_back(client.core_);
-  return Client(internal::ClientCore::QuorumOf(cores));
+  return Client(internal::ClientCore::QuorumOf(cores, quorum::Quorum::Make));
 }
 
 }  // namespace redlatch

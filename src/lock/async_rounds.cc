@@ -19,8 +19,20 @@ constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
 }  // namespace
 
 void AsyncRounds::Run(Entry& entry, EncodedRequest request, base::Instant until, Then then) {
-  LockTable::Refer(entry);
-  Job job{.entry = &entry, .request = std::move(request), .until = until, .then = std::move(then)};
+  Add({.entry = &entry, .request = std::move(request), .until = until, .then = std::move(then)});
+}
+
+void AsyncRounds::Run(Entry& entry, const Request& request, base::Instant until,
+                      OnResult on_result) {
+  Add({.entry = &entry,
+       .request = request,
+       .until = until,
+       .then = nullptr,
+       .on_result = std::move(on_result)});
+}
+
+void AsyncRounds::Add(Job job) {
+  LockTable::Refer(*job.entry);
   {
     const base::MutexLock lock(mu_);
     if (!stopping_ && (thread_.joinable() ||
@@ -73,21 +85,38 @@ void AsyncRounds::RunTogether(Jobs jobs) {
   jobs.erase(late, jobs.end());
   if (jobs.empty()) return;
   base::Instant until = now;  // that of the most patient
-  std::vector<redis::ScriptCall> calls;
-  for (Job& job : jobs) {
-    calls.push_back(job.request.call());
-    calls.back().until = job.until;
-    until = std::max(until, job.until);
-  }
+  for (const Job& job : jobs) until = std::max(until, job.until);
+  if (core_.is_quorum()) return RunAtQuorum(jobs, until);
   if (core_.is_cluster()) until = std::min(until, now + kLongestInACluster);
-  if (!core_.is_quorum()) until = std::min(until, now + core_.command_timeout());
+  until = std::min(until, now + core_.command_timeout());
+  std::vector<redis::ScriptCall> calls;
+  for (Job& job : jobs) calls.push_back(std::get<EncodedRequest>(job.request).call());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
   core_.server_group().RunBatch(calls, until, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));
 }
 
+void AsyncRounds::RunAtQuorum(Jobs& jobs, base::Instant until) {
+  std::vector<RequestRunner::Item> items;
+  for (const Job& job : jobs) {
+    items.push_back({.subject = core_.SubjectOf(*job.entry),
+                     .request = std::get<Request>(job.request),
+                     .until = job.until});
+  }
+  std::vector<Result> results(jobs.size());
+  core_.runner().RunBatch(items, until, absl::MakeSpan(results));
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    jobs[i].on_result(std::move(results[i]));
+    core_.machines().Unrefer(*jobs[i].entry);
+  }
+}
+
 void AsyncRounds::Finish(Job& job, absl::StatusOr<redis::Reply> reply) {
-  job.then(std::move(reply));
+  if (const auto* const request = std::get_if<Request>(&job.request)) {
+    job.on_result(ReadResult(*request, reply));
+  } else {
+    job.then(std::move(reply));
+  }
   core_.machines().Unrefer(*job.entry);
 }
 

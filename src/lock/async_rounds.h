@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <thread>
+#include <variant>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -31,20 +32,26 @@ class AsyncRounds {
   // Calls `then`, which must not call the core: at once if no thread can be started, else soon
   // after the latest `until` of its round at the latest.
   void Run(Entry& entry, EncodedRequest request, base::Instant until, Then then);
+  // The same at a quorum.
+  using OnResult = std::function<void(Result)>;
+  void Run(Entry& entry, const Request& request, base::Instant until, OnResult on_result);
   // Ends the thread, when the round under way is over; the rest fails.
   void Stop();
 
  private:
   struct Job {
     Entry* entry;  // referred to
-    EncodedRequest request;
+    std::variant<EncodedRequest, Request> request;
     base::Instant until;
     Then then;
+    OnResult on_result = nullptr;  // of a Request, in place of the other
   };
   using Jobs = std::vector<Job>;
 
   void Work();
+  void Add(Job job);
   void RunTogether(Jobs jobs);
+  void RunAtQuorum(Jobs& jobs, base::Instant until);
   void Finish(Job& job, absl::StatusOr<redis::Reply> reply);
 
   ClientCore& core_;

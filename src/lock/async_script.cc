@@ -73,12 +73,15 @@ bool AsyncScript::Wanted() {
 }
 
 Result AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
-  return driver_.core().Hear(entry_, request_, reply);
+  return driver_.core().Hear(entry_, request_, ReadResult(request_, reply));
 }
 
 std::optional<Result> AsyncScript::Step(base::Instant now) {
   if (reply_ != nullptr && reply_->HasArrived()) {
     driver_.silent_ = false;
+    if (driver_.core().is_quorum()) {
+      return driver_.core().Hear(entry_, request_, std::move(reply_->ran));
+    }
     absl::StatusOr<redis::Reply> reply = std::move(reply_->answers[1]);
     reply_.reset();
     in_a_round_ = false;
@@ -100,7 +103,7 @@ std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
   const std::string server = driver_.core().server(entry_.keys.main());
   reply = unknown && !by_text_ ? redis::NoTimeForText(server)
                                : redis::Unrepeated(std::move(reply), server);
-  if (reply.ok() || until_ <= now || driver_.core().is_quorum()) return End(reply);
+  if (reply.ok() || until_ <= now) return End(reply);
   if (unknown && !by_text_) {
     by_text_ = true;
   } else if (redis::RedirectOf(reply.status())) {
@@ -168,8 +171,13 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
 
 void AsyncScript::RunInARound() {
   in_a_round_ = true;
-  EncodedRequest request(driver_.core().SubjectOf(entry_), request_);
-  reply_ = driver_.RunInARound(task_, entry_, std::move(request), until_);
+  ClientCore& core = driver_.core();
+  if (core.is_quorum()) {
+    reply_ = driver_.RunAtQuorum(task_, entry_, request_, until_);
+  } else {
+    reply_ = driver_.RunInARound(task_, entry_, EncodedRequest(core.SubjectOf(entry_), request_),
+                                 until_);
+  }
 }
 
 }  // namespace redlatch::internal

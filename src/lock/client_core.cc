@@ -21,7 +21,6 @@
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
-#include "src/quorum/quorum.h"
 #include "src/redis/server_group/cluster.h"
 #include "src/redis/server_group/single_server.h"
 #include "src/redis/wire/errors.h"
@@ -58,8 +57,8 @@ ClientCore::Inside::~Inside() {
   core.outbox_.Close();
 }
 
-ClientCore::ClientCore(redis::Url url, ClientOptions options, DescriptionPace pace,
-                       std::string url_problem)
+ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make make_quorum,
+                       DescriptionPace pace, std::string url_problem)
     : url_(std::move(url)),
       url_problem_(std::move(url_problem)),
       options_(std::move(options)),
@@ -69,7 +68,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, DescriptionPace pa
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
-      server_group_(MakeServerGroup()),
+      server_group_(MakeServerGroup(make_quorum)),
       server_(server_group_->server({})),
       description_remover_(*server_group_, identity_.client),
       inside_(std::make_unique<Inside>(*this)) {}
@@ -80,17 +79,19 @@ ClientCore::~ClientCore() { server_group_->Stop(); }
 void ClientCore::Abandon() { server_group_.reset(); }
 
 std::shared_ptr<ClientCore> ClientCore::Make(redis::Url url, ClientOptions options,
-                                             DescriptionPace pace, std::string url_problem) {
-  return {new ClientCore(std::move(url), std::move(options), pace, std::move(url_problem)),
-          [](ClientCore* core) {
-            // Whatever goes last: a client, a lock, a lease.
-            if (core->in_forked_child()) return core->Abandon();
-            delete core;
-          }};
+                                             QuorumRunner::Make make_quorum, DescriptionPace pace,
+                                             std::string url_problem) {
+  return {
+      new ClientCore(std::move(url), std::move(options), make_quorum, pace, std::move(url_problem)),
+      [](ClientCore* core) {
+        // Whatever goes last: a client, a lock, a lease.
+        if (core->in_forked_child()) return core->Abandon();
+        delete core;
+      }};
 }
 
 std::shared_ptr<ClientCore> ClientCore::QuorumOf(
-    const std::vector<std::shared_ptr<ClientCore>>& members) {
+    const std::vector<std::shared_ptr<ClientCore>>& members, QuorumRunner::Make make_quorum) {
   if (members.size() == 1 && members.front()->is_quorum()) return members.front();
   std::vector<redis::Url> urls;
   std::string name;
@@ -106,7 +107,7 @@ std::shared_ptr<ClientCore> ClientCore::QuorumOf(
   if (!url.ok()) problem = std::string(url.status().message());
   const auto make = [&] {
     return Make(url.ok() ? *std::move(url) : redis::Url{.kind = redis::Url::Kind::kQuorum},
-                members.empty() ? ClientOptions() : members.front()->options_, {},
+                members.empty() ? ClientOptions() : members.front()->options_, make_quorum, {},
                 std::move(problem));
   };
   if (members.empty() || members.front()->in_forked_child()) return make();
@@ -185,13 +186,11 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
 Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
   return OrNoMemory([&] {
     MakeReady(entry, request);
-    EncodedRequest encoded(SubjectOf(entry), request);
     const auto wanted = [&] {
       const base::MutexLock lock(entry.mu);
       return entry.state.IsWanted(request);
     };
-    const absl::StatusOr<redis::Reply> reply = server_group_->Run(encoded.call(), deadline, wanted);
-    return Hear(entry, request, reply);
+    return Hear(entry, request, runner().Run(SubjectOf(entry), request, deadline, wanted));
   });
 }
 
@@ -231,10 +230,8 @@ void ClientCore::MakeReady(const Entry& entry, Request& request) {
   }
 }
 
-Result ClientCore::Hear(const Entry& entry, const Request& request,
-                        const absl::StatusOr<redis::Reply>& reply) {
-  if (reply.ok()) round_trips_.Add(base::Now() - request.sent);
-  Result result = ReadResult(request, reply);
+Result ClientCore::Hear(const Entry& entry, const Request& request, Result result) {
+  if (result.failed() == nullptr) round_trips_.Add(base::Now() - request.sent);
   NoteAnswer(entry, request, result);
   return result;
 }
@@ -397,7 +394,7 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
 
 }  // namespace
 
-std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup() {
+std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Make make_quorum) {
   redis::ServerGroup::Events events{
       .on_message = [this](std::string_view message) { OnMessage(message); },
       .on_reconnected = [this] { inside_->renewer.Reconnected(); },
@@ -407,17 +404,17 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup() {
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
   // All nodes' messages come to one thread.
   const auto thread = std::make_shared<redis::SubscriberThread>();
-  return std::make_unique<quorum::Quorum>(
-      quorum::Quorum::Options{.name = url_.DebugString(),
-                              .restart_delay = url_.restart_delay,
-                              .problem = url_problem_,
-                              .nodes = url_.members.size(),
-                              .make =
-                                  [this, thread](size_t node, redis::ServerGroup::Events its) {
-                                    return MakeServerGroup(url_.members[node], std::move(its),
-                                                           {.thread = thread});
-                                  }},
-      std::move(events));
+  const auto make = [this, thread](size_t server, redis::ServerGroup::Events its) {
+    return MakeServerGroup(url_.members[server], std::move(its), {.thread = thread});
+  };
+  auto quorum = make_quorum({.name = url_.DebugString(),
+                             .restart_delay = url_.restart_delay,
+                             .problem = url_problem_,
+                             .servers = url_.members.size(),
+                             .make = make},
+                            std::move(events));
+  quorum_ = quorum.get();
+  return quorum;
 }
 
 std::string ClientCore::ChannelName(std::string_view tag) const {

@@ -32,6 +32,7 @@
 #include "src/lock/outbox.h"
 #include "src/lock/releases.h"
 #include "src/lock/renewer.h"
+#include "src/lock/request_runner.h"
 #include "src/lock/round_trips.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/operation.h"
@@ -53,12 +54,14 @@ class ReaderGroups;
 // by threads that are not there.
 class ClientCore : public std::enable_shared_from_this<ClientCore> {
  public:
+  // `make_quorum`: needed if the URL is of a quorum.
   static std::shared_ptr<ClientCore> Make(redis::Url url, ClientOptions options,
-                                          DescriptionPace pace = {}, std::string url_problem = {});
+                                          QuorumRunner::Make make_quorum, DescriptionPace pace = {},
+                                          std::string url_problem = {});
   // The quorum of these servers, whoever asks for it; one that is a quorum already, alone, is it
   // itself. What is wrong with them is told when it is used.
   static std::shared_ptr<ClientCore> QuorumOf(
-      const std::vector<std::shared_ptr<ClientCore>>& members);
+      const std::vector<std::shared_ptr<ClientCore>>& members, QuorumRunner::Make make_quorum);
   ClientCore(const ClientCore&) = delete;
   ClientCore& operator=(const ClientCore&) = delete;
 
@@ -82,6 +85,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
                : absl::InfiniteDuration();
   }
   redis::ServerGroup& server_group() { return *server_group_; }
+  RequestRunner& runner() {
+    return quorum_ == nullptr ? static_cast<RequestRunner&>(server_runner_) : *quorum_;
+  }
   bool is_cluster() const { return url_.kind == redis::Url::Kind::kCluster; }
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   LockTable& machines() { return inside_->machines; }
@@ -155,8 +161,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
                   base::Instant deadline, std::optional<Result>& result);
   // Before it is sent, in whatever way; and what was answered.
   void MakeReady(const Entry& entry, Request& request);
-  Result Hear(const Entry& entry, const Request& request,
-              const absl::StatusOr<redis::Reply>& reply);
+  Result Hear(const Entry& entry, const Request& request, Result result);
   // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
   // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
   // them together are held up once.
@@ -227,10 +232,10 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     LossNotifier notifier;
   };
 
-  ClientCore(redis::Url url, ClientOptions options, DescriptionPace pace,
-             std::string url_problem = {});
+  ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make make_quorum,
+             DescriptionPace pace, std::string url_problem);
   ~ClientCore();
-  std::unique_ptr<redis::ServerGroup> MakeServerGroup();
+  std::unique_ptr<redis::ServerGroup> MakeServerGroup(QuorumRunner::Make make_quorum);
   std::unique_ptr<redis::ServerGroup> MakeServerGroup(const redis::Url& url,
                                                       redis::ServerGroup::Events events,
                                                       redis::Membership node = {});
@@ -270,9 +275,11 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<size_t> attended_{0};      // entries that keep something, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;
+  QuorumRunner* quorum_ = nullptr;  // the server group, if it is one
   // Its threads use all of this object, and are stopped before; its descriptor wakes threads that
   // sleep, which those inside may just be doing.
   std::unique_ptr<redis::ServerGroup> server_group_;
+  ServerRunner server_runner_{*server_group_};
   const std::string server_;
   const DescriptionRemover description_remover_;  // behind whatever those below still send
   std::unique_ptr<Inside> inside_;

@@ -104,6 +104,16 @@ AsyncReplyPtr EventDriver::RunInARound(AsyncTask& task, Entry& entry, EncodedReq
   return letter;
 }
 
+AsyncReplyPtr EventDriver::RunAtQuorum(AsyncTask& task, Entry& entry, const Request& request,
+                                       base::Instant until) {
+  AsyncReplyPtr letter(new AsyncReply(*this, task));
+  rounds_.Run(entry, request, until, [its = letter.get()](Result result) {
+    its->ran = std::move(result);
+    its->Arrive();
+  });
+  return letter;
+}
+
 void EventDriver::StopObject(const void* object) {
   const base::MutexLock lock(mu_);
   for (AsyncTask* task = first_; task != nullptr; task = task->next_) {

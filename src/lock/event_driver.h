@@ -78,6 +78,10 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::unique_ptr<AsyncReply, AbandonReply> RunInARound(AsyncTask& task, Entry& entry,
                                                         EncodedRequest request,
                                                         base::Instant until);
+  // The same at a quorum; what arrives is what was `ran`.
+  std::unique_ptr<AsyncReply, AbandonReply> RunAtQuorum(AsyncTask& task, Entry& entry,
+                                                        const Request& request,
+                                                        base::Instant until);
   ClientCore& core() { return core_; }
   // Sees to it that messages about the key reach this client, in such a moment too; else when to
   // try again.

@@ -235,9 +235,9 @@ absl::StatusOr<redis::Reply> LockHandle::Run(const LuaScript& script,
                                              absl::Span<const std::string> args,
                                              base::Instant deadline, std::string_view own_key) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  EncodedRequest request(core_->SubjectOf(entry_), script, args, own_key);
-  absl::StatusOr<redis::Reply> reply = core_->server_group().Run(
-      request.call(), std::min(deadline, base::Now() + core_->command_timeout()));
+  absl::StatusOr<redis::Reply> reply =
+      core_->runner().RunScript(core_->SubjectOf(entry_), script, args, own_key,
+                                std::min(deadline, base::Now() + core_->command_timeout()));
   if (!reply.ok()) return About(reply.status());
   return reply;
 }

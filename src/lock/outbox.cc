@@ -32,7 +32,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 Outbox::Outbox(ClientCore& core) : core_(core) {}
 Outbox::~Outbox() = default;
 
-Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script, size_t answers) {
+Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script) {
   InFlight* letter = nullptr;
   {
     const base::MutexLock lock(mu_);
@@ -47,8 +47,8 @@ Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script, size_t answe
   letter->script = script;
   letter->hold = 0;
   // As new: the last use may have ended before it was sent.
-  redis::InFlight& in_flight = letter->in_flight;
-  in_flight.results = absl::MakeSpan(letter->answers).last(answers);
+  letter->posted.result.reset();
+  redis::InFlight& in_flight = letter->posted.in_flight;
   in_flight.done = nullptr;
   in_flight.away = false;
   in_flight.at = nullptr;
@@ -65,41 +65,38 @@ void Outbox::GoesAlone(InFlight& letter) {
 }
 
 void Outbox::GiveBack(InFlight& letter) {
-  letter.in_flight.keeps = nullptr;
+  letter.posted.in_flight.keeps = nullptr;
   const base::MutexLock lock(mu_);
   free_.push_back(&letter);
 }
 
 void Outbox::Send(Entry& entry, const Request& release, uint64_t hold) {
-  // A server writes first to those whom it has last had something to say. Behind a PING the word
-  // that the lock is free goes before the word that this was done.
-  const bool awaited = std::get<ReleaseRequest>(release.what).awaited;
   InFlight* letter = nullptr;
   absl::Status sent;
   try {
-    letter = &Take(entry, release, awaited ? 2 : 1);
+    letter = &Take(entry, release);
     letter->hold = hold;
-    letter->in_flight.done = [this, letter] { Answered(*letter); };
+    letter->posted.in_flight.done = [this, letter] { Answered(*letter); };
     GoesAlone(*letter);
-    EncodedRequest request(core_.SubjectOf(entry), letter->script);
-    sent = core_.server_group().Post(request.call(), letter->in_flight);
+    sent = core_.runner().Post(core_.SubjectOf(entry), letter->script, letter->posted);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();
   }
   if (sent.ok()) return SeeToReading();
   if (letter == nullptr) return Feed(entry, release, hold, {.what = Failed{.why = sent}});
-  letter->answers[1] = redis::MarkNotSent(std::move(sent));
+  letter->posted.replies[1] = redis::MarkNotSent(std::move(sent));
   Answered(*letter);
 }
 
 Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
-  InFlight& letter = Take(entry, acquire, 1);
+  InFlight& letter = Take(entry, acquire);
+  letter.posted.in_flight.results = absl::MakeSpan(letter.posted.replies).last(1);
   absl::Cleanup give_back = [&] { GiveBack(letter); };
   EncodedRequest request(core_.SubjectOf(entry), letter.script);
   const redis::ScriptCall call = request.call();
   redis::ServerGroup& server_group = core_.server_group();
   if (server_group.MayPost(entry.keys.main(), *call.script) &&
-      server_group.BeginRun(call, letter.in_flight)) {
+      server_group.BeginRun(call, letter.posted.in_flight)) {
     std::move(give_back).Cancel();
     return &letter;
   }
@@ -107,18 +104,18 @@ Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
 }
 
 absl::StatusOr<redis::Reply> Outbox::Finish(InFlight& letter, base::Instant deadline) {
-  redis::SharedConnection::Finish(letter.in_flight, deadline);
-  absl::StatusOr<redis::Reply> reply = std::exchange(letter.answers[1], redis::Reply());
+  redis::SharedConnection::Finish(letter.posted.in_flight, deadline);
+  absl::StatusOr<redis::Reply> reply = std::exchange(letter.posted.replies[1], redis::Reply());
   GiveBack(letter);
   return reply;
 }
 
 void Outbox::Leave(InFlight& letter) {
   // Answers of a forgotten server are not read: its letters fail when it is destroyed.
-  const std::shared_ptr<const void> keeps = std::move(letter.in_flight.keeps);
+  const std::shared_ptr<const void> keeps = std::move(letter.posted.in_flight.keeps);
   GoesAlone(letter);
   const auto done = [this, &letter] { Answered(letter); };
-  redis::SharedConnection::Leave(letter.in_flight, done) ? SeeToReading() : Answered(letter);
+  redis::SharedConnection::Leave(letter.posted.in_flight, done) ? SeeToReading() : Answered(letter);
 }
 
 // That the answer does not lie unread for long.

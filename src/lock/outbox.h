@@ -12,6 +12,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/entry.h"
+#include "src/lock/request_runner.h"
 #include "src/lock/state/request.h"
 #include "src/redis/link/pipeline.h"
 #include "src/redis/wire/reply.h"
@@ -28,9 +29,7 @@ class Outbox {
  public:
   // One script that is under way. Used again and again.
   struct InFlight {
-    redis::InFlight in_flight;
-    // To the PING before it, if there is one, and to itself.
-    absl::StatusOr<redis::Reply> answers[2];
+    PostedRequest posted;
     Entry* entry = nullptr;  // referred to, unless its sender is still there
     Request script;
     uint64_t hold = 0;  // that it releases
@@ -61,7 +60,7 @@ class Outbox {
   void Close() { closed_ = true; }
 
  private:
-  InFlight& Take(Entry& entry, const Request& script, size_t answers);
+  InFlight& Take(Entry& entry, const Request& script);
   void GoesAlone(InFlight& letter);
   void GiveBack(InFlight& letter);
   void SeeToReading();

@@ -16,11 +16,13 @@ void Outbox::Answered(InFlight& letter) {
   if (closed_) return;  // nothing is left that it could be told to
   Entry& entry = *letter.entry;
   Feed(entry, letter.script, letter.hold, OrNoMemory([&] {
+         PostedRequest& posted = letter.posted;
          const std::string node = core_.is_cluster() ? core_.server(entry.keys.main()) : "";
          const absl::StatusOr<redis::Reply> reply =
-             redis::Unrepeated(std::exchange(letter.answers[1], redis::Reply()),
+             redis::Unrepeated(std::exchange(posted.replies[1], redis::Reply()),
                                core_.is_cluster() ? std::string_view(node) : core_.server());
-         Result result = ReadResult(letter.script, reply);
+         Result result =
+             posted.result ? *std::move(posted.result) : ReadResult(letter.script, reply);
          core_.NoteAnswer(entry, letter.script, result);
          return result;
        }));

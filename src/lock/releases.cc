@@ -82,25 +82,26 @@ void Releases::Repeat() {
   std::vector<Kept> due = TakeDue(base::Now());
   if (due.empty()) return;
   std::vector<KeySet> keys;
-  std::vector<EncodedRequest> requests;
-  std::vector<redis::ScriptCall> calls;
-  keys.reserve(due.size());  // requests refer to them, and calls to these
+  std::vector<Request> requests;
+  std::vector<RequestRunner::Item> items;
+  keys.reserve(due.size());  // items refer to them
   requests.reserve(due.size());
   for (const Kept& kept : due) {
     const KeySet& its = keys.emplace_back(kept.key, kept.prefix_size);
-    Request request{.what = ReleaseRequest(), .grant = kept.grant, .lease = kept.lease};
-    requests.emplace_back(core_.SubjectOf(its, *kept.type, kept.owner), request);
-    calls.push_back(requests.back().call());
+    requests.push_back({.what = ReleaseRequest(), .grant = kept.grant, .lease = kept.lease});
+    items.push_back(
+        {.subject = core_.SubjectOf(its, *kept.type, kept.owner), .request = requests.back()});
   }
-  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.server_group().RunBatch(calls, base::Now() + kReleasesTimeout, absl::MakeSpan(replies));
+  std::vector<Result> results(items.size());
+  core_.runner().RunBatch(items, base::Now() + kReleasesTimeout, absl::MakeSpan(results));
   const base::MutexLock lock(mu_);
   for (size_t i = 0; i < due.size(); ++i) {
-    const absl::Status& status = replies[i].status();
+    const Failed* const failed = results[i].failed();
+    if (failed == nullptr) continue;
     // One that was sent a few times has arrived, though the answer takes longer.
-    const bool arrived = redis::MayHaveExecuted(status) && ++due[i].tries >= kMostTries;
-    const bool may_pass =
-        absl::IsUnavailable(status) || absl::IsResourceExhausted(status) || redis::NotSent(status);
+    const bool arrived = failed->may_have_executed && ++due[i].tries >= kMostTries;
+    const bool may_pass = absl::IsUnavailable(failed->why) ||
+                          absl::IsResourceExhausted(failed->why) || failed->not_sent;
     if (may_pass && !arrived) to_repeat_.push_back(std::move(due[i]));
   }
   if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kReleasesTimeout);

@@ -208,22 +208,21 @@ void Renewer::Run(std::vector<Job>& jobs) {
 void Renewer::RunBatch(absl::Span<const Job> jobs) {
   const base::Instant now = base::Now();
   base::Instant until = now + (core_.is_quorum() ? kShortestTimeout : core_.command_timeout());
-  std::vector<EncodedRequest> requests;
-  std::vector<redis::ScriptCall> calls;
-  requests.reserve(jobs.size());  // calls refer to them
+  std::vector<RequestRunner::Item> items;
   for (const Job& job : jobs) {
-    requests.emplace_back(core_.SubjectOf(*job.entry), job.request);
-    calls.push_back(requests.back().call());
     const base::Instant its = now + std::max(kShortestTimeout, job.request.lease / 3);
-    calls.back().until = std::min(its, now + core_.command_timeout());
-    // At a quorum each call has a deadline of its own: the shortest must not end the others' round.
-    until = core_.is_quorum() ? std::max(until, calls.back().until) : std::min(until, its);
+    items.push_back({.subject = core_.SubjectOf(*job.entry),
+                     .request = job.request,
+                     .until = std::min(its, now + core_.command_timeout())});
+    // At a quorum each request has a deadline of its own: the shortest must not end the others'
+    // round.
+    until = core_.is_quorum() ? std::max(until, items.back().until) : std::min(until, its);
   }
-  std::vector<absl::StatusOr<redis::Reply>> replies(jobs.size());
-  core_.server_group().RunBatch(calls, std::min(until, StopBy()), absl::MakeSpan(replies));
+  std::vector<Result> results(jobs.size());
+  core_.runner().RunBatch(items, std::min(until, StopBy()), absl::MakeSpan(results));
   for (size_t i = 0; i < jobs.size(); ++i) {
     const auto& [entry, request] = jobs[i];
-    const Result result = ReadResult(request, replies[i]);
+    const Result& result = results[i];
     core_.NoteAnswer(*entry, request, result);
     core_.Feed(*entry, [&request = request, &result](LockState& state, Effects& effects) {
       state.OnResult(request, result, base::Now(), effects);

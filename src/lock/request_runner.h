@@ -1,45 +1,106 @@
 #ifndef REDLATCH_SRC_LOCK_REQUEST_RUNNER_H_
 #define REDLATCH_SRC_LOCK_REQUEST_RUNNER_H_
 
+#include <cstddef>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "redlatch/lua_script.h"
 #include "src/base/clock.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/request.h"
+#include "src/redis/link/pipeline.h"
+#include "src/redis/link/script_call.h"
+#include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::internal {
 
+// A request in flight that no thread waits for.
+struct PostedRequest {
+  redis::InFlight in_flight;  // its `done` is called when the result is there
+  // To the PING before the script, if there is one, and to the script.
+  absl::StatusOr<redis::Reply> replies[2];
+  std::optional<Result> result;  // if it is known without these
+};
+
 // Runs requests where their locks are: at a server, or at a majority of servers. Thread-safe.
 class RequestRunner {
  public:
-  // All of it outlives the call.
+  // All that it refers to outlives the call.
   struct Item {
     Subject subject;
     const Request& request;
     // No caller waits for this result any more from then on, though the batch goes on.
     base::Instant until = base::Instant::Infinite();
   };
-  using OnResult = std::function<void(Result result)>;
 
   virtual ~RequestRunner() = default;
 
+  // `still_wanted` is asked before the request is sent again; false ends the call.
+  virtual Result Run(const Subject& subject, const Request& request, base::Instant deadline,
+                     redis::StillWanted still_wanted) = 0;
   virtual void RunBatch(absl::Span<const Item> items, base::Instant deadline,
                         absl::Span<Result> results) = 0;
-  // Sends a release and returns. `on_result` is called later, on any thread. If this fails, the
-  // release was not sent, and `on_result` is not called.
-  virtual absl::Status Post(const Subject& subject, const Request& release, OnResult on_result) = 0;
+  // Sends a release and returns. If this fails, it was not sent, and `done` is not called.
+  virtual absl::Status Post(const Subject& subject, const Request& release,
+                            PostedRequest& posted) = 0;
   // Runs a script that is not part of a hold. `own_key`: the suffix of a key of its own, or empty.
   virtual absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                                  absl::Span<const std::string> args,
                                                  std::string_view own_key,
                                                  base::Instant deadline) = 0;
+};
+
+// Runs requests as script calls at a server group.
+class ServerRunner final : public RequestRunner {
+ public:
+  explicit ServerRunner(redis::ServerGroup& group) : group_(group) {}
+
+  Result Run(const Subject& subject, const Request& request, base::Instant deadline,
+             redis::StillWanted still_wanted) override;
+  void RunBatch(absl::Span<const Item> items, base::Instant deadline,
+                absl::Span<Result> results) override;
+  absl::Status Post(const Subject& subject, const Request& release, PostedRequest& posted) override;
+  absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
+                                         absl::Span<const std::string> args,
+                                         std::string_view own_key, base::Instant deadline) override;
+
+ private:
+  redis::ServerGroup& group_;
+};
+
+// A quorum of servers, which runs requests itself and takes no script calls.
+class QuorumRunner : public redis::ServerGroup, public RequestRunner {
+ public:
+  struct Options {
+    std::string name;  // for messages
+    absl::Duration restart_delay = absl::ZeroDuration();
+    std::string problem;  // why it cannot be used, or empty
+    size_t servers = 0;
+    std::function<std::unique_ptr<redis::ServerGroup>(size_t server, Events events)> make;
+  };
+  using Make = std::unique_ptr<QuorumRunner> (*)(Options options, Events events);
+
+  using RequestRunner::Post;
+  using RequestRunner::Run;
+  using RequestRunner::RunBatch;
+  absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
+                                   redis::StillWanted still_wanted) final;
+  void RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
+                absl::Span<absl::StatusOr<redis::Reply>> results) final;
+  absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
+                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      base::Instant deadline,
+                                      absl::Span<absl::StatusOr<redis::Reply>> results) final;
+  absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) final;
 };
 
 }  // namespace redlatch::internal

@@ -83,9 +83,13 @@ NodeResult ReadEnding(bool cancelled, const absl::StatusOr<redis::Reply>& reply)
 
 // ---- Connections.
 
+std::unique_ptr<internal::QuorumRunner> Quorum::Make(Options options, Events events) {
+  return std::make_unique<Quorum>(std::move(options), std::move(events));
+}
+
 Quorum::Quorum(Options options, Events events)
     : options_(std::move(options)), events_(std::move(events)) {
-  for (size_t node = 0; node < options_.nodes; ++node) {
+  for (size_t node = 0; node < options_.servers; ++node) {
     // Grants must stand at a node that is back, and waiters must wait there.
     const auto on_up = [this] {
       if (!stopped_) events_.on_reconnected();
@@ -215,15 +219,6 @@ std::vector<std::string> Quorum::Get(absl::Span<const std::string> keys, base::I
     }
   }
   return texts;
-}
-
-absl::StatusOr<base::Acks> Quorum::RunAcked(absl::Span<const redis::ScriptCall>,
-                                            const base::AcksWanted&, absl::Duration, base::Instant,
-                                            absl::Span<absl::StatusOr<redis::Reply>> results) {
-  const absl::Status refused =
-      absl::InvalidArgumentError("a quorum has no replica acks; its servers are each other's");
-  std::fill(results.begin(), results.end(), refused);
-  return refused;
 }
 
 absl::Status Quorum::Send(std::string_view key, const redis::Command& command, Done done) {
@@ -526,6 +521,14 @@ void Quorum::AwaitAll(Round& round, std::deque<Running>& all, base::Instant dead
   }
 }
 
+Result Quorum::Run(const Subject& subject, const Request& request, base::Instant deadline,
+                   redis::StillWanted) noexcept {
+  const Item item{.subject = subject, .request = request};
+  Result result;
+  RunBatch(absl::MakeConstSpan(&item, 1), deadline, absl::MakeSpan(&result, 1));
+  return result;
+}
+
 void Quorum::RunBatch(absl::Span<const Item> items, base::Instant deadline,
                       absl::Span<Result> results) noexcept {
   if (const absl::Status problem = Problem(); !problem.ok()) {
@@ -759,12 +762,12 @@ void Quorum::EndForced(const Subject& subject,
 class Quorum::PostedRelease {
  public:
   PostedRelease(Quorum& quorum, std::shared_ptr<const NodeCalls::OnReply> on_reply,
-                NodeSet cancelled, OnResult on_result)
+                NodeSet cancelled, internal::PostedRequest& posted)
       : quorum_(quorum),
         on_reply_(std::move(on_reply)),
         cancelled_(cancelled),
         results_(quorum.nodes_.size()),
-        on_result_(std::move(on_result)) {}
+        posted_(&posted) {}
 
   // On any thread that reads; also while the nodes are being destroyed.
   void OnReply(size_t node, Node& its, const absl::StatusOr<redis::Reply>& reply) {
@@ -781,15 +784,14 @@ class Quorum::PostedRelease {
   }
 
   void EndIfDecided() {
-    OnResult on_result;
-    Result result;
+    internal::PostedRequest* posted = nullptr;
     {
       const base::MutexLock lock(mu_);
-      if (!Decided() || on_result_ == nullptr) return;
-      on_result = std::exchange(on_result_, nullptr);
-      result = ResultSoFar();
+      if (!Decided() || posted_ == nullptr) return;
+      posted = std::exchange(posted_, nullptr);
+      posted->result = ResultSoFar();
     }
-    on_result(std::move(result));
+    std::exchange(posted->in_flight.done, nullptr)();  // which may end it
     --quorum_.posted_;
   }
 
@@ -834,17 +836,16 @@ class Quorum::PostedRelease {
   const NodeSet cancelled_;
   mutable base::Mutex mu_;
   std::vector<NodeResult> results_ ABSL_GUARDED_BY(mu_);
-  OnResult on_result_ ABSL_GUARDED_BY(mu_);  // null: it was called
+  internal::PostedRequest* posted_ ABSL_GUARDED_BY(mu_);  // null: it has its result
 };
 
 absl::Status Quorum::Post(const Subject& subject, const Request& release,
-                          OnResult on_result) noexcept {
+                          internal::PostedRequest& posted) noexcept {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   Running one({.subject = subject, .request = release});
   Begin(one);
   const NodeSet cancelled = one.ending ? one.ending->uncertain : 0;
-  const auto posted =
-      std::make_shared<PostedRelease>(*this, OnReplyTo(one), cancelled, std::move(on_result));
+  const auto in_flight = std::make_shared<PostedRelease>(*this, OnReplyTo(one), cancelled, posted);
   ++posted_;
   std::optional<redis::Command> text;  // of all
   bool sent_any = false;
@@ -855,18 +856,18 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
     if (!text || !alike_ || cancelled != 0) {
       text = its.Encode(CallAt(one, node), /*by_text=*/false);
     }
-    absl::Status sent =
-        its.Send(one.key(), *text, [posted, node, &its](const absl::StatusOr<redis::Reply>& reply) {
-          posted->OnReply(node, its, reply);
+    absl::Status sent = its.Send(
+        one.key(), *text, [in_flight, node, &its](const absl::StatusOr<redis::Reply>& reply) {
+          in_flight->OnReply(node, its, reply);
         });
     sent_any = sent_any || sent.ok();
-    if (!sent.ok()) posted->NotSent(node, its, std::move(sent));
+    if (!sent.ok()) in_flight->NotSent(node, its, std::move(sent));
   }
   if (!sent_any) {
     --posted_;
-    return posted->Why();
+    return in_flight->Why();
   }
-  posted->EndIfDecided();  // the last reply may have come before NotSent()
+  in_flight->EndIfDecided();  // the last reply may have come before NotSent()
   return absl::OkStatus();
 }
 

@@ -41,15 +41,9 @@ using internal::Subject;
 //
 // No caller waits for a node once the others have decided, or for longer than half a second while
 // they have answered without deciding.
-class Quorum final : public redis::ServerGroup, public internal::RequestRunner {
+class Quorum final : public internal::QuorumRunner {
  public:
-  struct Options {
-    std::string name;  // for messages
-    absl::Duration restart_delay = absl::ZeroDuration();
-    std::string problem;  // why it cannot be used, or empty
-    size_t nodes = 0;
-    std::function<std::unique_ptr<redis::ServerGroup>(size_t node, Events events)> make;
-  };
+  static std::unique_ptr<internal::QuorumRunner> Make(Options options, Events events);
   Quorum(Options options, Events events);
   ~Quorum() override;
   // In a forked child, in place of destruction.
@@ -60,11 +54,16 @@ class Quorum final : public redis::ServerGroup, public internal::RequestRunner {
   // ---- Requests. A request is sent to all nodes or to none: if memory is lacking in between, the
   // process ends.
 
+  using QuorumRunner::Post;
+  using QuorumRunner::Run;
+  using QuorumRunner::RunBatch;
+  Result Run(const Subject& subject, const Request& request, base::Instant deadline,
+             redis::StillWanted still_wanted) noexcept override;
   void RunBatch(absl::Span<const Item> items, base::Instant deadline,
                 absl::Span<Result> results) noexcept override;
   // For a release without an acquire behind it.
   absl::Status Post(const Subject& subject, const Request& release,
-                    OnResult on_result) noexcept override;
+                    internal::PostedRequest& posted) noexcept override;
   absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                          absl::Span<const std::string> args,
                                          std::string_view own_key,
@@ -80,19 +79,10 @@ class Quorum final : public redis::ServerGroup, public internal::RequestRunner {
   absl::StatusOr<redis::Reply> Call(std::string_view key, const redis::Command& command,
                                     base::Instant deadline) override;
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
-  absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
-                                   redis::StillWanted still_wanted) override;
-  void RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-                absl::Span<absl::StatusOr<redis::Reply>> results) override;
-  absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration patience,
-                                      base::Instant deadline,
-                                      absl::Span<absl::StatusOr<redis::Reply>> results) override;
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
   bool Drain(std::string_view key, base::Instant until) override;
   // Each node was told the text of the scripts over each connection.
   bool MayPost(std::string_view, const LuaScript&) override { return Problem().ok(); }
-  absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override;
   // Until what was posted is decided.
   bool DrainAll(base::Instant until) override;
   redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }

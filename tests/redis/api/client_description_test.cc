@@ -161,7 +161,8 @@ class DescriptionRefresh : public ClientDescription {
     const auto url = redis::ParseUrl(server_->url());
     EXPECT_TRUE(url.ok()) << url.status();
     auto core = internal::ClientCore::Make(
-        *url, ClientOptions(), {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
+        *url, ClientOptions(), /*make_quorum=*/nullptr,
+        {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
     std::vector<std::string> warnings;
     EXPECT_TRUE(core->server_group().Connect(base::Now() + kPatience, warnings).ok());
     return core;

@@ -131,7 +131,7 @@ class QuorumAftermath : public ::testing::Test {
   std::array<Server, 3> servers_;
   Server& last_ = servers_[2];
   Quorum quorum_{{.name = "redlock:nowhere",
-                  .nodes = 3,
+                  .servers = 3,
                   .make =
                       [this](size_t node, const redis::ServerGroup::Events&) {
                         return std::make_unique<FakeNode>(servers_[node].Events());

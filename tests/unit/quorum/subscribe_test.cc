@@ -37,7 +37,7 @@ TEST(QuorumSubscribe, CallsForOneChannelShareAnAttempt) {
     events.listen = [&](std::string_view key) { return nowhere.Subscribe(key); };
     return std::make_unique<FakeNode>(std::move(events));
   };
-  Quorum quorum({.name = "redlock:nowhere", .nodes = kNodes, .make = make},
+  Quorum quorum({.name = "redlock:nowhere", .servers = kNodes, .make = make},
                 {.on_message = [](std::string_view) {},
                  .on_reconnected = [] {},
                  .on_subscribed = [](bool, std::string_view) {}});

@@ -1,0 +1,75 @@
+#include "src/lock/request_runner.h"
+
+#include <algorithm>
+#include <variant>
+#include <vector>
+
+namespace redlatch::internal {
+
+Result ServerRunner::Run(const Subject& subject, const Request& request, base::Instant deadline,
+                         redis::StillWanted still_wanted) {
+  EncodedRequest encoded(subject, request);
+  return ReadResult(request, group_.Run(encoded.call(), deadline, still_wanted));
+}
+
+void ServerRunner::RunBatch(absl::Span<const Item> items, base::Instant deadline,
+                            absl::Span<Result> results) {
+  std::vector<EncodedRequest> encoded;
+  std::vector<redis::ScriptCall> calls;
+  encoded.reserve(items.size());  // calls refer to them
+  for (const Item& item : items) {
+    calls.push_back(encoded.emplace_back(item.subject, item.request).call());
+  }
+  std::vector<absl::StatusOr<redis::Reply>> replies(items.size());
+  group_.RunBatch(calls, deadline, absl::MakeSpan(replies));
+  for (size_t i = 0; i < items.size(); ++i) results[i] = ReadResult(items[i].request, replies[i]);
+}
+
+// A server writes first to the clients to which it was last about to say something. Behind a PING,
+// the message that the lock is free goes before the reply to the release.
+absl::Status ServerRunner::Post(const Subject& subject, const Request& release,
+                                PostedRequest& posted) {
+  const bool awaited = std::get<ReleaseRequest>(release.what).awaited;
+  posted.in_flight.results = absl::MakeSpan(posted.replies).last(awaited ? 2 : 1);
+  EncodedRequest encoded(subject, release);
+  return group_.Post(encoded.call(), posted.in_flight);
+}
+
+absl::StatusOr<redis::Reply> ServerRunner::RunScript(const Subject& subject,
+                                                     const LuaScript& script,
+                                                     absl::Span<const std::string> args,
+                                                     std::string_view own_key,
+                                                     base::Instant deadline) {
+  return group_.Run(EncodedRequest(subject, script, args, own_key).call(), deadline);
+}
+
+namespace {
+
+absl::Status NoScriptCalls() {
+  return absl::UnimplementedError("a quorum runs requests, and takes no script calls");
+}
+
+}  // namespace
+
+absl::StatusOr<redis::Reply> QuorumRunner::Run(const redis::ScriptCall&, base::Instant,
+                                               redis::StillWanted) {
+  return NoScriptCalls();
+}
+
+void QuorumRunner::RunBatch(absl::Span<const redis::ScriptCall>, base::Instant,
+                            absl::Span<absl::StatusOr<redis::Reply>> results) {
+  std::fill(results.begin(), results.end(), NoScriptCalls());
+}
+
+absl::StatusOr<base::Acks> QuorumRunner::RunAcked(
+    absl::Span<const redis::ScriptCall>, const base::AcksWanted&, absl::Duration, base::Instant,
+    absl::Span<absl::StatusOr<redis::Reply>> results) {
+  std::fill(results.begin(), results.end(), NoScriptCalls());
+  return NoScriptCalls();
+}
+
+absl::Status QuorumRunner::Post(const redis::ScriptCall&, redis::InFlight&) {
+  return NoScriptCalls();
+}
+
+}  // namespace redlatch::internal
