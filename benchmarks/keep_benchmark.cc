@@ -1,5 +1,5 @@
-// LockOptions::keep and turn: what taking a lock again costs that its client has kept; calling it
-// back from another process; and what many processes get that all want it, or mostly read.
+// LockOptions::cache_for and turn: what taking a lock again costs that its client has kept; calling
+// it back from another process; and what many processes get that all want it, or mostly read.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -26,25 +26,25 @@ namespace {
 constexpr absl::Duration kKeep = absl::Seconds(5);
 
 void BM_Keep_SimpleLock(benchmark::State& state) {
-  SimpleLock lock(SharedClient(), "keep_simple", {.keep = kKeep});
+  SimpleLock lock(SharedClient(), "keep_simple", {.cache_for = kKeep});
   LockLoop(state, lock);
 }
 BENCHMARK(BM_Keep_SimpleLock)->UseRealTime();
 
 void BM_Keep_ReentrantLock(benchmark::State& state) {
-  ReentrantLock lock(SharedClient(), "keep_reentrant", {.keep = kKeep});
+  ReentrantLock lock(SharedClient(), "keep_reentrant", {.cache_for = kKeep});
   LockLoop(state, lock);
 }
 BENCHMARK(BM_Keep_ReentrantLock)->UseRealTime();
 
 void BM_Keep_Read(benchmark::State& state) {
-  ReentrantReadWriteLock lock(SharedClient(), "keep_read", {.keep = kKeep});
+  ReentrantReadWriteLock lock(SharedClient(), "keep_read", {.cache_for = kKeep});
   LockLoop(state, lock.read_lock());
 }
 BENCHMARK(BM_Keep_Read)->UseRealTime();
 
 void BM_Keep_Acquire(benchmark::State& state) {
-  SimpleLock lock(SharedClient(), "keep_acquire", {.keep = kKeep});
+  SimpleLock lock(SharedClient(), "keep_acquire", {.cache_for = kKeep});
   for (auto _ : state) {
     const absl::StatusOr<Lease> lease = lock.Acquire({});
     if (!lease.ok()) state.SkipWithError(lease.status().ToString().c_str());
@@ -59,7 +59,7 @@ REDLATCH_RACER(CalledBack) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   const bool keeps = racer.index() == 0;
-  SimpleLock lock(*client, "called_back", {.keep = keeps ? kKeep : absl::ZeroDuration()});
+  SimpleLock lock(*client, "called_back", {.cache_for = keeps ? kKeep : absl::ZeroDuration()});
   SimpleLock own(*client, "called_back_own");
   absl::StatusOr<RawLock> raw = RawLock::Open("called_back_raw", "id");
   if (!raw.ok()) return raw.status();
@@ -117,7 +117,7 @@ REDLATCH_RACER(KeepContended) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   LockOptions options;
-  if (racer.args().at(0) == "1") options.keep = kKeep;
+  if (racer.args().at(0) == "1") options.cache_for = kKeep;
   options.turn = absl::Milliseconds(std::stoi(racer.args().at(1)));
   SimpleLock lock(*client, "keep_contended", options);
   racer.AwaitStart();
@@ -151,7 +151,7 @@ REDLATCH_RACER(KeepReads) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   LockOptions options;
-  if (racer.args().at(0) == "1") options.keep = kKeep;
+  if (racer.args().at(0) == "1") options.cache_for = kKeep;
   ReentrantReadWriteLock lock(*client, "keep_reads", options);
   uint32_t chance = 12345U + static_cast<uint32_t>(racer.index());
   racer.AwaitStart();

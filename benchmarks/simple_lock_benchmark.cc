@@ -48,20 +48,12 @@ void BM_SimpleLock_ManyLocks(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_ManyLocks)->UseRealTime()->MinTime(kLongEnoughForShares)->Threads(64);
 
-// One lock, one client. The argument is LockOptions::local_retakes.
+// One lock, one client.
 void BM_SimpleLock_Threads(benchmark::State& state) {
-  SimpleLock lock(SharedClient(), "simple_threads",
-                  {.local_retakes = static_cast<int>(state.range(0))});
+  SimpleLock lock(SharedClient(), "simple_threads");
   LockLoop(state, lock);
 }
-BENCHMARK(BM_SimpleLock_Threads)
-    ->ArgName("retakes")
-    ->Arg(LockOptions().local_retakes)
-    ->Arg(0)
-    ->UseRealTime()
-    ->Threads(2)
-    ->Threads(4)
-    ->Threads(16);
+BENCHMARK(BM_SimpleLock_Threads)->UseRealTime()->Threads(2)->Threads(4)->Threads(16);
 
 // One lock, a client a process; stamped, so that it also tells how long a hand-over takes.
 REDLATCH_RACER(SimpleLock) {

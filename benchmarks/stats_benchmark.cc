@@ -20,7 +20,7 @@ namespace redlatch::bench {
 namespace {
 
 // So long that no loop ever asks the server whether it may go on.
-const LockOptions kLocal{.lease = absl::Hours(1), .local_window = absl::Hours(1)};
+const LockOptions kLocal{.lease = absl::Hours(1), .turn = absl::Hours(1)};
 
 const Client& ClientThat(bool counts) {
   static const auto* const clients = [] {

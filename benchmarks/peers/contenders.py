@@ -75,7 +75,7 @@ def redlatch():
             Contender("redlatch, turn 5 ms", "redlatch", program, frozenset({"quorum"}), sends,
                       "LockOptions::turn = 5 ms", ("--turn-ms=5",)),
             Contender("redlatch, keep", "redlatch", program, frozenset({"pair", "reads"}), sends,
-                      "LockOptions::keep = 5 s", ("--keep-ms=5000",))]
+                      "LockOptions::cache_for = 5 s", ("--keep-ms=5000",))]
 
 
 # ---- Peers.

@@ -91,12 +91,13 @@ int main(int argc, char** argv) {
   redlatch::LockOptions options;
   options.lease = absl::Milliseconds(contender.Number("lease-ms", 30000));
   options.turn = absl::Milliseconds(contender.Number("turn-ms", 0));
-  options.keep = absl::Milliseconds(contender.Number("keep-ms", 0));
+  options.cache_for = absl::Milliseconds(contender.Number("keep-ms", 0));
   const std::string kind = contender.kind();
   const bool reentry = contender.Number("reentry", 0) != 0;
   return contender.Run([&](const std::string& name) -> std::unique_ptr<Ours> {
     if (kind == "quorum") {
-      return std::make_unique<OurMutex<redlatch::RedLock>>(clients, name, options);
+      return std::make_unique<OurMutex<redlatch::RedLock>>(
+          clients, name, redlatch::RedLockOptions{.turn = options.turn});
     }
     if (kind == "read_write") {
       return std::make_unique<OurReadWriteLock>(clients[0], name, options);

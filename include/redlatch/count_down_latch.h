@@ -17,27 +17,28 @@
 #include "absl/time/time.h"
 #include "redlatch/awaitable.h"
 #include "redlatch/client.h"
+#include "redlatch/duration.h"
 #include "redlatch/export.h"
-#include "redlatch/from_std.h"
+#include "redlatch/internal/try_until.h"
 
 namespace redlatch {
 
 struct LatchOptions {
   // How long the latch is remembered after the last time that anybody touched it, open or not. Who
   // waits touches it. 1 s to one year; where objects differ, what is left is never shortened.
-  absl::Duration ttl = absl::Hours(24);
+  Duration ttl = absl::Hours(24);
 };
 
 struct LatchWaitOptions {
   // How long to wait; zero: only look.
-  absl::Duration wait = absl::InfiniteDuration();
+  Duration wait = absl::InfiniteDuration();
   // Ends the waiting with kCancelled.
   std::stop_token stop = {};
 };
 
 // See AcquireOptionsView.
 struct LatchWaitOptionsView {
-  absl::Duration wait = absl::InfiniteDuration();
+  Duration wait = absl::InfiniteDuration();
   internal::Given<std::stop_token> stop = {};
 
   operator LatchWaitOptions() const {  // NOLINT(google-explicit-constructor)
@@ -93,10 +94,10 @@ class REDLATCH_EXPORT CountDownLatch {
   bool try_wait() { return WaitFor(absl::ZeroDuration()); }
   template <class Rep, class Period>
   bool wait_for(const std::chrono::duration<Rep, Period>& wait) {
-    return WaitFor(internal::FromStd(wait));
+    return WaitFor(Duration(wait));
   }
-  template <class Clock, class Duration>
-  bool wait_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+  template <class Clock, class Span>
+  bool wait_until(const std::chrono::time_point<Clock, Span>& deadline) {
     return internal::TryUntil(deadline, [this](absl::Duration left) { return WaitFor(left); });
   }
   void arrive_and_wait(std::ptrdiff_t n = 1);

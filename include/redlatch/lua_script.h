@@ -35,10 +35,10 @@ struct LockTraits {
   bool reentrant = false;  // an owner that holds the lock may take it again
   // How often a waiter tells that it lives: each third of the lease, and at least so often.
   absl::Duration longest_heartbeat = absl::Seconds(10);
-  // Its scripts know of holds that stay with their client (LockOptions::keep): see lua/README.md.
-  bool keeps = false;
-  // AcquireOptions::owner may name the owner, though the lock is not reentrant. Each Owner has a
-  // request and a hold of its own; otherwise one request stands for all threads of a client.
+  // Its scripts know of grants that clients cache (LockOptions::cache_for): see lua/README.md.
+  bool cacheable = false;
+  // AcquireAs() is allowed, though the lock is not reentrant. Each Owner has a request and a hold
+  // of its own; otherwise one request stands for all threads of a client.
   bool owners = false;
 };
 

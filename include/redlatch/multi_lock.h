@@ -2,6 +2,7 @@
 #ifndef REDLATCH_MULTI_LOCK_H_
 #define REDLATCH_MULTI_LOCK_H_
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,6 +20,14 @@
 #include "redlatch/reentrant_read_write_lock.h"
 
 namespace redlatch {
+
+// As those of LockOptions; a MultiLock is not cached.
+struct MultiLockOptions {
+  Duration lease = absl::Seconds(30);
+  std::optional<Duration> turn = {};
+  ReplicaAcks acks = {};
+  std::function<void(const LostLease&)> on_lost = {};
+};
 
 // A lock of several names, for work that needs more than one thing at a time:
 //
@@ -80,14 +89,19 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
     bool reads_ = false;
   };
 
-  MultiLock(const Client& client, std::vector<std::string> names, LockOptions options = {});
+  MultiLock(const Client& client, std::vector<std::string> names, MultiLockOptions options = {});
   explicit MultiLock(std::vector<Part> locks);
   ~MultiLock() override;
 
   void lock() override;
   void unlock() noexcept override;
-  absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {}) override;
-  void AcquireAsync(const AcquireOptions& options, AcquireCallback callback) override;
+
+  // For work that crosses threads or processes: see Owner. kInvalidArgument unless all
+  // locks are reentrant and are taken one after the other.
+  using RedisLockBase::AcquireAs;
+  using RedisLockBase::AcquireAsyncAs;
+  using RedisLockBase::AcquireAwaitableAs;
+
   Hold current() const override;
   int hold_count() const override;
   absl::StatusOr<LockInfo> Inspect() const override;
@@ -96,6 +110,9 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
  private:
   class Apart;
 
+  absl::StatusOr<Lease> AcquireBy(const Caller& caller, const AcquireOptions& options) override;
+  void AcquireAsyncBy(const Caller& caller, const AcquireOptions& options,
+                      AcquireCallback callback) override;
   std::optional<bool> TryLockFor(absl::Duration wait) override;
   LockScripts Scripts() const override;
   LockTraits Traits() const override;
@@ -103,7 +120,7 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
   // What it is made of.
   struct Made;
   explicit MultiLock(Made made);
-  static Made Make(const Client& client, std::vector<std::string> names, LockOptions options);
+  static Made Make(const Client& client, std::vector<std::string> names, MultiLockOptions options);
   static Made Make(std::vector<Part> locks);
   static absl::Status Arrange(std::vector<Part>& locks);
 

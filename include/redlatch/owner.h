@@ -12,7 +12,7 @@ namespace redlatch {
 // that wait as this Owner enter when the first of them gets the lock: at once if their client is
 // among the first 64 in the queue, otherwise with its next heartbeat.
 //
-//   lock.Acquire({.owner = redlatch::Owner("job-42")})
+//   lock.AcquireAs(redlatch::Owner("job-42"), {.wait = 5s})
 //
 // A class of your own may have Owners without being reentrant: see LockTraits::owners.
 //

@@ -18,12 +18,14 @@
 #include "absl/time/time.h"
 #include "redlatch/awaitable.h"
 #include "redlatch/client.h"
+#include "redlatch/duration.h"
 #include "redlatch/export.h"
-#include "redlatch/from_std.h"
+#include "redlatch/internal/try_until.h"
 #include "redlatch/lease.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
 #include "redlatch/lua_script.h"
+#include "redlatch/owner.h"
 
 namespace redlatch {
 
@@ -67,11 +69,11 @@ namespace redlatch {
 // connection, and one that hands the lock to a waiting thread of the same client.
 //
 // When a client's last handle goes, it waits for the answers that are still to come, by the
-// `command_timeout`. So a process that ends normally leaves nothing locked. Kept locks
-// (LockOptions::keep) go back when the process exits, even if the client is never destroyed.
+// `command_timeout`. So a process that ends normally leaves nothing locked. Cached locks
+// (LockOptions::cache_for) go back when the process exits, even if the client is never destroyed.
 //
 // _exit(), exec() and fork() right after unlock() are safe too, with these exceptions. In a `turn`
-// the lock stays taken for two seconds. It stays taken until its lease expires if the client keeps
+// the lock stays taken for two seconds. It stays taken until its lease expires if the client caches
 // it; if the connection was so busy that the release could not be written at once; and if it was
 // one of the two kinds that wait, and the client has made asynchronous calls (one of its threads
 // then writes the release).
@@ -112,10 +114,10 @@ class REDLATCH_EXPORT RedisLockBase {
   bool try_lock();
   template <class Rep, class Period>
   bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
-    return TryLockFor(internal::FromStd(wait)).value_or(false);
+    return TryLockFor(Duration(wait)).value_or(false);
   }
-  template <class Clock, class Duration>
-  bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+  template <class Clock, class Span>
+  bool try_lock_until(const std::chrono::time_point<Clock, Span>& deadline) {
     return internal::TryUntil(deadline, [this](absl::Duration left) { return TryLockFor(left); });
   }
   // By a thread without a hold, or after a loss, it releases nothing and tells the observer.
@@ -130,7 +132,9 @@ class REDLATCH_EXPORT RedisLockBase {
   //   kPermissionDenied     the server does not permit a command or channel
   //   kResourceExhausted    the server's memory is full
   //   kInternal             the server answered what no redlatch script says
-  virtual absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {});
+  absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {}) {
+    return AcquireBy({}, options);
+  }
   // Acquire() that does not wait.
   absl::StatusOr<Lease> TryAcquire();
 
@@ -148,11 +152,13 @@ class REDLATCH_EXPORT RedisLockBase {
   // back. Those who wait come in turn, as threads do.
   //
   // The hold belongs to whoever has the Lease, and to no thread: each acquisition is an owner of
-  // its own, unless `options.owner` names one. If the system cannot start a thread for the client,
+  // its own. If the system cannot start a thread for the client,
   // the callback gets kResourceExhausted, inside the call or by `post`. In a forked child the call
   // is refused, on a thread of its own if there is no `post`.
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Lease>) &&>;
-  virtual void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
+  void AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
+    AcquireAsyncBy({}, options, std::move(callback));
+  }
   // The same for coroutines, of any type: see Awaitable.
   //   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable(options);
   template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
@@ -181,6 +187,33 @@ class REDLATCH_EXPORT RedisLockBase {
 
  protected:
   RedisLockBase(Client client, std::string_view name, LockOptions options);
+
+  // For whom a hold is acquired: the calling thread, or an Owner (see LockTraits). `args` stand at
+  // the end of this acquisition's ARGV, behind ExtraArgs(); a hold that is passed on inside the
+  // client goes to threads with the same ones only.
+  struct Caller {
+    Owner owner = {};
+    std::vector<std::string> args = {};
+  };
+  virtual absl::StatusOr<Lease> AcquireBy(const Caller& caller, const AcquireOptions& options);
+  virtual void AcquireAsyncBy(const Caller& caller, const AcquireOptions& options,
+                              AcquireCallback callback);
+
+  // Acquire() and its kin for an Owner. A class whose LockTraits allow owners makes them public.
+  absl::StatusOr<Lease> AcquireAs(const Owner& owner, const AcquireOptions& options = {}) {
+    return AcquireBy({.owner = owner}, options);
+  }
+  void AcquireAsyncAs(const Owner& owner, const AcquireOptions& options, AcquireCallback callback) {
+    AcquireAsyncBy({.owner = owner}, options, std::move(callback));
+  }
+  template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
+  Awaitable<absl::StatusOr<Lease>> AcquireAwaitableAs(const Owner& owner, Options&& options = {}) {
+    return {options.stop, [this, owner, its = AcquireOptions(options)](
+                              std::stop_token both, AcquireCallback told) mutable {
+              its.stop = std::move(both);
+              AcquireAsyncAs(owner, its, std::move(told));
+            }};
+  }
 
   // The shared side of a lock that has one (see SharedScripts()): as lock(), try_lock_for(),
   // unlock(), Acquire(), current() and hold_count() are for the exclusive side.

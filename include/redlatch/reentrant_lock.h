@@ -29,6 +29,11 @@ class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
  public:
   ReentrantLock(Client client, std::string_view name, LockOptions options = {});
 
+  // For work that crosses threads or processes: see Owner.
+  using RedisLockBase::AcquireAs;
+  using RedisLockBase::AcquireAsyncAs;
+  using RedisLockBase::AcquireAwaitableAs;
+
  private:
   LockScripts Scripts() const override;
   LockTraits Traits() const override;

@@ -8,8 +8,9 @@
 
 #include "absl/status/statusor.h"
 #include "redlatch/client.h"
+#include "redlatch/duration.h"
 #include "redlatch/export.h"
-#include "redlatch/from_std.h"
+#include "redlatch/internal/try_until.h"
 #include "redlatch/lease.h"
 #include "redlatch/lock_options.h"
 #include "redlatch/redis_lock_base.h"
@@ -37,8 +38,8 @@ namespace redlatch {
 // go on reading. A writer's release lets the next writer in, or else all readers that wait.
 //
 // The readers of one client share a hold at the server: a reader joins one that is held, without a
-// round trip, for `local_window` since the server said that no writer waits. Their leases are their
-// own, but end together where that hold is lost.
+// round trip, for its turn (5 ms by default) since the server said that no writer waits. Their
+// leases are their own, but end together where that hold is lost.
 //
 // The fencing token of a reader is that of the last write before it: a reader that finds a larger
 // one in the data has been overtaken. Several readers have the same.
@@ -60,16 +61,16 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
   bool try_lock_shared() { return TryLockSharedFor(absl::ZeroDuration()); }
   template <class Rep, class Period>
   bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& wait) {
-    return TryLockSharedFor(internal::FromStd(wait));
+    return TryLockSharedFor(Duration(wait));
   }
-  template <class Clock, class Duration>
-  bool try_lock_shared_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+  template <class Clock, class Span>
+  bool try_lock_shared_until(const std::chrono::time_point<Clock, Span>& deadline) {
     return internal::TryUntil(deadline,
                               [this](absl::Duration left) { return TryLockSharedFor(left); });
   }
   void unlock_shared() noexcept { UnlockShared(); }
 
-  // The status face. An Owner is for writers only.
+  // The status face.
   absl::StatusOr<Lease> AcquireRead(const AcquireOptions& options = {}) {
     return AcquireShared(options);
   }
@@ -97,6 +98,10 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     return AcquireAwaitable(options);
   }
 
+  // For work that crosses threads or processes: see Owner. Writers only.
+  using RedisLockBase::AcquireAs;
+  using RedisLockBase::AcquireAsyncAs;
+  using RedisLockBase::AcquireAwaitableAs;
   // The calling thread's read hold; see current() and hold_count() for its write hold.
   Hold current_read() const { return CurrentShared(); }
   int read_hold_count() const { return SharedHoldCount(); }
@@ -114,8 +119,8 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
       return lock_.try_lock_shared_for(wait);
     }
-    template <class Clock, class Duration>
-    bool try_lock_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+    template <class Clock, class Span>
+    bool try_lock_until(const std::chrono::time_point<Clock, Span>& deadline) {
       return lock_.try_lock_shared_until(deadline);
     }
     void unlock() noexcept { lock_.unlock_shared(); }

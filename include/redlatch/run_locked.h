@@ -14,6 +14,19 @@
 
 namespace redlatch {
 
+namespace internal {
+
+template <class Work>
+std::invoke_result_t<Work&, std::stop_token> RunUnder(absl::StatusOr<Lease> lease, Work& work) {
+  if (!lease.ok()) return lease.status();
+  auto result = std::invoke(work, lease->lost());
+  absl::Status released = lease->Release();
+  if (result.ok() && absl::IsAborted(released)) return released;
+  return result;
+}
+
+}  // namespace internal
+
 // Acquires, calls `work` with a stop token that fires when the hold is lost, and releases. Returns
 // what `work` returns: absl::Status, or absl::StatusOr<T>.
 //
@@ -26,12 +39,14 @@ namespace redlatch {
 template <class Work>
 std::invoke_result_t<Work&, std::stop_token> RunLocked(RedisLockBase& lock,
                                                        const AcquireOptions& options, Work&& work) {
-  absl::StatusOr<Lease> lease = lock.Acquire(options);
-  if (!lease.ok()) return lease.status();
-  auto result = std::invoke(work, lease->lost());
-  absl::Status released = lease->Release();
-  if (result.ok() && absl::IsAborted(released)) return released;
-  return result;
+  return internal::RunUnder(lock.Acquire(options), work);
+}
+// The same for an Owner, of a lock that allows them.
+template <class Lock, class Work>
+std::invoke_result_t<Work&, std::stop_token> RunLockedAs(Lock& lock, const Owner& owner,
+                                                         const AcquireOptions& options,
+                                                         Work&& work) {
+  return internal::RunUnder(lock.AcquireAs(owner, options), work);
 }
 
 }  // namespace redlatch

@@ -19,8 +19,9 @@
 #include "absl/time/time.h"
 #include "redlatch/awaitable.h"
 #include "redlatch/client.h"
+#include "redlatch/duration.h"
 #include "redlatch/export.h"
-#include "redlatch/from_std.h"
+#include "redlatch/internal/try_until.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/lock_options.h"
 #include "redlatch/permit.h"
@@ -30,7 +31,7 @@ namespace redlatch {
 struct SemaphoreOptions {
   // How long permits stay taken without being renewed, that is, after their process has died. They
   // are renewed each third. At least 10 ms.
-  absl::Duration lease = absl::Seconds(30);
+  Duration lease = absl::Seconds(30);
 
   // As LockOptions::on_lost.
   std::function<void(const LostLease&)> on_lost = {};
@@ -89,10 +90,10 @@ class REDLATCH_EXPORT Semaphore {
   bool try_acquire() { return TryAcquireFor(absl::ZeroDuration()); }
   template <class Rep, class Period>
   bool try_acquire_for(const std::chrono::duration<Rep, Period>& wait) {
-    return TryAcquireFor(internal::FromStd(wait));
+    return TryAcquireFor(Duration(wait));
   }
-  template <class Clock, class Duration>
-  bool try_acquire_until(const std::chrono::time_point<Clock, Duration>& deadline) {
+  template <class Clock, class Span>
+  bool try_acquire_until(const std::chrono::time_point<Clock, Span>& deadline) {
     return internal::TryUntil(deadline,
                               [this](absl::Duration left) { return TryAcquireFor(left); });
   }
@@ -104,7 +105,7 @@ class REDLATCH_EXPORT Semaphore {
 
   // The status face: errors as those of RedisLockBase::Acquire(), and
   //   kFailedPrecondition   more permits than there are; or another capacity than this object's
-  //   kInvalidArgument      less than one permit; an Owner
+  //   kInvalidArgument      less than one permit
   absl::StatusOr<Permit> Acquire(int64_t permits = 1, const AcquireOptions& options = {});
   // Acquire() that does not wait.
   absl::StatusOr<Permit> TryAcquire(int64_t permits = 1);

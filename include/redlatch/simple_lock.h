@@ -22,7 +22,7 @@ namespace redlatch {
 //   if (!lease.ok()) return lease.status();
 //   store.Write(row, lease->fencing_token());
 //
-// Waiters get it in their order, across all clients (LockOptions::local_window bends that within a
+// Waiters get it in their order, across all clients (LockOptions::turn bends that within a
 // client). Its key in Redis is a plain string: it excludes, and is excluded by, any other program
 // that locks the same key with `SET key value NX PX`; such a program tells nobody when it lets go,
 // so that waiting for it means asking again two to twenty times a second.

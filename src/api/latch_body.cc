@@ -142,7 +142,8 @@ absl::StatusOr<CountDownLatch::LatchBody::Latch> CountDownLatch::LatchBody::Find
 
 absl::Status CountDownLatch::LatchBody::Wait(const LatchWaitOptions& options) {
   const base::Instant began = base::Now();
-  const base::Instant answered_by = began + std::max(options.wait, absl::ZeroDuration()) +
+  const base::Instant answered_by = began +
+                                    std::max<absl::Duration>(options.wait, absl::ZeroDuration()) +
                                     PatienceForAnswer(options.wait, core_->command_timeout());
   if (options.wait <= absl::ZeroDuration()) {
     const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
@@ -270,7 +271,7 @@ void CountDownLatch::LatchBody::WaitAsync(const LatchWaitOptions& options, WaitC
   if (!bad.ok()) return Tell(std::move(wait), std::move(bad));
   wait.end = options.wait == absl::InfiniteDuration()
                  ? GiveUpBy()
-                 : wait.began + std::max(options.wait, absl::ZeroDuration()) +
+                 : wait.began + std::max<absl::Duration>(options.wait, absl::ZeroDuration()) +
                        internal::PatienceForAnswer(options.wait, core_->command_timeout());
   std::optional<Latch> known;
   {

@@ -32,7 +32,8 @@ absl::StatusOr<RedisLockBase::LockBody::Way> RedisLockBase::LockBody::WayTo(
     const absl::StatusOr<Side>& side, const AcquireOptions& options) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (!side.ok()) return side.status();
-  Way way{.handle = side->handle, .want = WantOf(*side->access, internal::Face::kStatus, options)};
+  Way way{.handle = side->handle,
+          .want = WantOf(*side->access, internal::Face::kStatus, side->caller, options)};
   if (!side->reads) return way;
   const std::shared_ptr<internal::ReaderGroups>& readers = side->access->readers;
   if (readers == nullptr) {
@@ -69,13 +70,14 @@ void RedisLockBase::LockBody::AcquireAsync(const absl::StatusOr<Side>& side,
                             whose);
 }
 
-void RedisLockBase::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
-  body_->AcquireAsync(body_->SideOf(*this, /*reads=*/false, options.owner), options,
+void RedisLockBase::AcquireAsyncBy(const Caller& caller, const AcquireOptions& options,
+                                   AcquireCallback callback) {
+  body_->AcquireAsync(body_->SideOf(*this, /*reads=*/false, caller), options,
                       internal::EventDriver::Whose::kUsers, std::move(callback));
 }
 
 void RedisLockBase::AcquireSharedAsync(const AcquireOptions& options, AcquireCallback callback) {
-  body_->AcquireAsync(body_->SideOf(*this, /*reads=*/true, options.owner), options,
+  body_->AcquireAsync(body_->SideOf(*this, /*reads=*/true, {}), options,
                       internal::EventDriver::Whose::kUsers, std::move(callback));
 }
 

@@ -59,7 +59,7 @@ absl::StatusOr<std::shared_ptr<internal::LockHandle>> RedisLockBase::LockBody::S
   if (owner.is_calling_thread()) return access.handle;
   if (!lock.Traits().reentrant && !lock.Traits().owners) {
     return absl::InvalidArgumentError("lock \"" + name_ +
-                                      "\": an Owner is for reentrant locks; leave it out");
+                                      "\": an Owner is for reentrant locks; use Acquire()");
   }
   const absl::StatusOr<internal::LockType> type = PlanOf(lock);
   if (!type.ok()) return type.status();
@@ -76,24 +76,24 @@ absl::Status RedisLockBase::LockBody::RefuseUpgrade(const Access& access) const 
                                        "itself; release the read lock before you write");
 }
 
-auto RedisLockBase::LockBody::SideOf(const RedisLockBase& lock, bool reads, const Owner& owner)
+auto RedisLockBase::LockBody::SideOf(const RedisLockBase& lock, bool reads, const Caller& caller)
     -> absl::StatusOr<Side> {
   const auto access = Attach(lock);
   if (!access.ok()) return access.status();
-  if (reads && !owner.is_calling_thread()) {
+  if (reads && !caller.owner.is_calling_thread()) {
     return absl::InvalidArgumentError("lock \"" + name_ +
-                                      "\": an Owner is for writers; leave it out");
+                                      "\": an Owner is for writers; use Acquire()");
   }
-  auto handle = SessionFor(lock, **access, owner);
+  auto handle = SessionFor(lock, **access, caller.owner);
   if (!handle.ok()) return handle.status();
-  return Side{shared_from_this(), *access, *std::move(handle), reads};
+  return Side{shared_from_this(), *access, *std::move(handle), reads, caller};
 }
 
 absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Side::Acquire(
     internal::Face face, const AcquireOptions& options) const {
   if (reads) return body->Read(*access, face, options);
   if (absl::Status refused = body->RefuseUpgrade(*access); !refused.ok()) return refused;
-  auto held = handle->Acquire(body->WriteWantOf(*access, face, options));
+  auto held = handle->Acquire(body->WriteWantOf(*access, face, caller, options));
   if (!held.ok()) return held.status();
   return internal::OwnedHold{handle, *std::move(held)};
 }
@@ -124,7 +124,7 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
   if (access.readers == nullptr) {
     return absl::FailedPreconditionError("lock \"" + name_ + "\" has no shared side");
   }
-  internal::Want want = WantOf(access, face, options);
+  internal::Want want = WantOf(access, face, {}, options);
   if (const auto writes = access.handle->Pin(); writes.depth > 0) {
     want.write_token = writes.token;
     want.write_grant = writes.grant;
@@ -145,23 +145,25 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
 }
 
 internal::Want RedisLockBase::LockBody::WriteWantOf(const Access& access, internal::Face face,
+                                                    const Caller& caller,
                                                     const AcquireOptions& options) const {
-  internal::Want want = WantOf(access, face, options);
+  internal::Want want = WantOf(access, face, caller, options);
   if (access.readers != nullptr) access.readers->GiveBack(want);
   return want;
 }
 
 internal::Want RedisLockBase::LockBody::WantOf(const Access& access, internal::Face face,
+                                               const Caller& caller,
                                                const AcquireOptions& options) const {
-  internal::Terms terms{
-      .lease = options.lease.value_or(options_->lease),
-      .manual = options.lease.has_value(),
-      .whole = options.whole_lease,
-      .acks = {.replicas = static_cast<int16_t>(options_->replica_acks), .fsync = options_->fsync}};
-  terms.cacheable = options_->keep > absl::ZeroDuration() && !terms.manual && !terms.acks.any() &&
-                    options.owner.is_calling_thread();
-  if (!options.args.empty()) {
-    terms.args = std::make_shared<const std::vector<std::string>>(options.args);
+  internal::Terms terms{.lease = options.lease.value_or(options_->lease),
+                        .manual = options.lease.has_value(),
+                        .whole = options.whole_lease,
+                        .acks = {.replicas = static_cast<int16_t>(options_->acks.replicas),
+                                 .fsync = options_->acks.fsync}};
+  terms.cacheable = options_->cache_for > absl::ZeroDuration() && !terms.manual &&
+                    !terms.acks.any() && caller.owner.is_calling_thread();
+  if (!caller.args.empty()) {
+    terms.args = std::make_shared<const std::vector<std::string>>(caller.args);
   }
   return {.face = face,
           .terms = std::move(terms),

@@ -54,7 +54,7 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
 
   // Null before the first use, where there is no shared side, and where it keeps nothing.
   internal::ReaderGroups* keeping_readers() const {
-    const bool keeps = options_->keep > absl::ZeroDuration();
+    const bool keeps = options_->cache_for > absl::ZeroDuration();
     return keeps && attached_.load(std::memory_order_acquire) ? access_->readers.get() : nullptr;
   }
   // lock_shared() of what the client keeps. False: the general way is to be gone. Cheap.
@@ -71,6 +71,7 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
     std::shared_ptr<Access> access;
     std::shared_ptr<internal::LockHandle> handle;  // of the owner's holds; a writer's
     bool reads = false;
+    Caller caller = {};
 
     // The calling thread's, as by Acquire() and lock().
     absl::StatusOr<internal::OwnedHold> Acquire(internal::Face face,
@@ -83,7 +84,7 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
    private:
     internal::HoldRef Ask(internal::HoldRef (internal::LockHandle::*question)() const) const;
   };
-  absl::StatusOr<Side> SideOf(const RedisLockBase& lock, bool reads, const Owner& owner);
+  absl::StatusOr<Side> SideOf(const RedisLockBase& lock, bool reads, const Caller& caller);
   static absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> held);
 
   void AcquireAsync(const absl::StatusOr<Side>& side, const AcquireOptions& options,
@@ -98,10 +99,10 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
   // kFailedPrecondition where the calling thread reads and would wait for itself.
   absl::Status RefuseUpgrade(const Access& access) const;
 
-  internal::Want WantOf(const Access& access, internal::Face face,
+  internal::Want WantOf(const Access& access, internal::Face face, const Caller& caller,
                         const AcquireOptions& options) const;
   // The same for the exclusive side, after this client has given back a read grant that it cached.
-  internal::Want WriteWantOf(const Access& access, internal::Face face,
+  internal::Want WriteWantOf(const Access& access, internal::Face face, const Caller& caller,
                              const AcquireOptions& options) const;
 
  private:

@@ -56,7 +56,7 @@ struct MultiLock::Made {
 MultiLock::MultiLock(Made made)
     : RedisLockBase(std::move(made.body)), apart_(std::move(made.apart)) {}
 
-MultiLock::MultiLock(const Client& client, std::vector<std::string> names, LockOptions options)
+MultiLock::MultiLock(const Client& client, std::vector<std::string> names, MultiLockOptions options)
     : MultiLock(Make(client, EachOnce(std::move(names)), std::move(options))) {}
 
 MultiLock::MultiLock(std::vector<Part> locks) : MultiLock(Make(std::move(locks))) {}
@@ -66,9 +66,13 @@ MultiLock::~MultiLock() {
 }
 
 MultiLock::Made MultiLock::Make(const Client& client, std::vector<std::string> names,
-                                LockOptions options) {
+                                MultiLockOptions options) {
   Made made;
-  const auto shared = std::make_shared<const LockOptions>(std::move(options));
+  const auto shared =
+      std::make_shared<const LockOptions>(LockOptions{.lease = options.lease,
+                                                      .turn = options.turn,
+                                                      .acks = options.acks,
+                                                      .on_lost = std::move(options.on_lost)});
   made.body = std::make_shared<LockBody>(CoreOf(client), names, shared);
   absl::Status bad = CheckCount(names.size());
   if (bad.ok() && InOneSlot(*CoreOf(client), names)) return made;
@@ -96,9 +100,11 @@ MultiLock::Made MultiLock::Make(std::vector<Part> locks) {
                part.lock_->body_->core() == first->core();
   }
   together = together && InOneSlot(*first->core(), names);
-  made.body = std::make_shared<LockBody>(
-      first != nullptr ? first->core() : nullptr, std::move(names),
-      first != nullptr ? first->options() : std::make_shared<const LockOptions>());
+  LockOptions options = first != nullptr ? *first->options() : LockOptions();
+  options.cache_for = absl::ZeroDuration();
+  made.body =
+      std::make_shared<LockBody>(first != nullptr ? first->core() : nullptr, std::move(names),
+                                 std::make_shared<const LockOptions>(std::move(options)));
   if (together) return made;
   made.apart = std::make_shared<Apart>(
       std::move(locks), std::vector<std::unique_ptr<RedisLockBase>>(), std::move(bad));
@@ -163,17 +169,20 @@ void MultiLock::unlock() noexcept {
   if (apart_->bad().ok()) apart_->Unlock();
 }
 
-absl::StatusOr<Lease> MultiLock::Acquire(const AcquireOptions& options) {
+absl::StatusOr<Lease> MultiLock::AcquireBy(const Caller& caller, const AcquireOptions& options) {
   const std::shared_ptr<Apart> apart = apart_;
-  if (apart == nullptr) return RedisLockBase::Acquire(options);
+  if (apart == nullptr) return RedisLockBase::AcquireBy(caller, options);
   if (!apart->bad().ok()) return apart->bad();
-  return apart->Acquire(options);
+  return apart->Acquire(caller, options);
 }
 
-void MultiLock::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
+void MultiLock::AcquireAsyncBy(const Caller& caller, const AcquireOptions& options,
+                               AcquireCallback callback) {
   const std::shared_ptr<Apart> apart = apart_;
-  if (apart == nullptr) return RedisLockBase::AcquireAsync(options, std::move(callback));
-  apart->AcquireAsync(options, internal::NotNull(std::move(callback)));
+  if (apart == nullptr) {
+    return RedisLockBase::AcquireAsyncBy(caller, options, std::move(callback));
+  }
+  apart->AcquireAsync(caller, options, internal::NotNull(std::move(callback)));
 }
 
 Hold MultiLock::current() const {
@@ -212,7 +221,8 @@ LockScripts MultiLock::Scripts() const {
 LockTraits MultiLock::Traits() const {
   // Of one name it is a simple lock, with which it shares its scripts and their traits.
   const bool several = body_->several();
-  return {.kind = several ? internal::kinds::kMulti : internal::kinds::kSimple, .keeps = !several};
+  return {.kind = several ? internal::kinds::kMulti : internal::kinds::kSimple,
+          .cacheable = !several};
 }
 
 }  // namespace redlatch

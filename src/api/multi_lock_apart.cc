@@ -92,10 +92,10 @@ absl::Status MultiLock::Apart::TakeAll(const Ways& ways, absl::Duration wait,
   }
 }
 
-auto MultiLock::Apart::SidesFor(const Owner& owner) const -> absl::StatusOr<Sides> {
+auto MultiLock::Apart::SidesFor(const Caller& caller) const -> absl::StatusOr<Sides> {
   Sides sides;
   for (const Part& part : parts_) {
-    auto side = part.lock_->body_->SideOf(*part.lock_, part.reads_, owner);
+    auto side = part.lock_->body_->SideOf(*part.lock_, part.reads_, caller);
     if (!side.ok()) return side.status();
     sides.push_back(*std::move(side));
   }
@@ -132,8 +132,9 @@ void MultiLock::Apart::Unlock() noexcept {
   }
 }
 
-absl::StatusOr<Lease> MultiLock::Apart::Acquire(const AcquireOptions& options) {
-  const absl::StatusOr<Sides> sides = SidesFor(options.owner);
+absl::StatusOr<Lease> MultiLock::Apart::Acquire(const Caller& caller,
+                                                const AcquireOptions& options) {
+  const absl::StatusOr<Sides> sides = SidesFor(caller);
   if (!sides.ok()) return sides.status();
   std::vector<Lease> leases(sides->size());
   const Ways ways = {
@@ -297,8 +298,9 @@ void MultiLock::Apart::End() {
   gone_.request_stop();
 }
 
-void MultiLock::Apart::AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
-  absl::StatusOr<Sides> sides = bad_.ok() ? SidesFor(options.owner) : absl::StatusOr<Sides>(bad_);
+void MultiLock::Apart::AcquireAsync(const Caller& caller, const AcquireOptions& options,
+                                    AcquireCallback callback) {
+  absl::StatusOr<Sides> sides = bad_.ok() ? SidesFor(caller) : absl::StatusOr<Sides>(bad_);
   if (sides.ok()) {
     const auto chain =
         std::make_shared<Chain>(*this, *std::move(sides), options, std::move(callback));

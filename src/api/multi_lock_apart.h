@@ -32,8 +32,8 @@ class MultiLock::Apart {
   // or reads what it wants to write.
   absl::Status Lock(absl::Duration wait, bool& deadlock);
   void Unlock() noexcept;
-  absl::StatusOr<Lease> Acquire(const AcquireOptions& options);
-  void AcquireAsync(const AcquireOptions& options, AcquireCallback callback);
+  absl::StatusOr<Lease> Acquire(const Caller& caller, const AcquireOptions& options);
+  void AcquireAsync(const Caller& caller, const AcquireOptions& options, AcquireCallback callback);
   Hold Current() const;
   int HoldCount() const;
   absl::StatusOr<LockInfo> Inspect() const;
@@ -49,7 +49,7 @@ class MultiLock::Apart {
   // What a call works with: while it waits, this object and the locks may be destroyed.
   using Sides = std::vector<LockBody::Side>;
 
-  absl::StatusOr<Sides> SidesFor(const Owner& owner) const;
+  absl::StatusOr<Sides> SidesFor(const Caller& caller) const;
   absl::Status TakeAll(const Ways& ways, absl::Duration wait, const std::stop_token& stop) const;
   // Answers which one was refused.
   size_t TakeFrom(const Ways& ways, size_t first, absl::Duration wait, const std::stop_token& stop,

@@ -10,10 +10,14 @@
 
 namespace redlatch {
 
-RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, LockOptions options)
-    : RedisLockBase(OfQuorum(clients), name, std::move(options), internal::kinds::kQuorum) {}
+RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, RedLockOptions options)
+    : RedisLockBase(
+          OfQuorum(clients), name,
+          LockOptions{
+              .lease = options.lease, .turn = options.turn, .on_lost = std::move(options.on_lost)},
+          internal::kinds::kQuorum) {}
 
-RedLock::RedLock(Client client, std::string_view name, LockOptions options)
+RedLock::RedLock(Client client, std::string_view name, RedLockOptions options)
     : RedLock(std::vector<Client>{std::move(client)}, name, std::move(options)) {}
 
 LockScripts RedLock::Scripts() const {

@@ -43,7 +43,7 @@ void RedisLockBase::lock() {
     ThrowDeadlock(refused);
   }
   internal::LockHandle& handle = *(*access)->handle;
-  const auto held = handle.Acquire(body_->WriteWantOf(**access, internal::Face::kStd, {}));
+  const auto held = handle.Acquire(body_->WriteWantOf(**access, internal::Face::kStd, {}, {}));
   if (held.ok()) return;
   if (absl::IsFailedPrecondition(held.status()) && handle.OfThisThread().depth > 0) {
     ThrowDeadlock(held.status());
@@ -63,7 +63,7 @@ std::optional<bool> RedisLockBase::TryLockFor(absl::Duration wait) {
   if (!body_->RefuseUpgrade(**access).ok()) return std::nullopt;
   internal::LockHandle& handle = *(*access)->handle;
   const auto held =
-      handle.Acquire(body_->WriteWantOf(**access, internal::Face::kStd, {.wait = wait}));
+      handle.Acquire(body_->WriteWantOf(**access, internal::Face::kStd, {}, {.wait = wait}));
   if (held.ok()) return true;
   if (IsBusy(held.status())) return false;
   if (absl::IsFailedPrecondition(held.status()) && handle.OfThisThread().depth > 0) return {};
@@ -79,8 +79,9 @@ void RedisLockBase::unlock() noexcept {
   });
 }
 
-absl::StatusOr<Lease> RedisLockBase::Acquire(const AcquireOptions& options) {
-  const auto side = body_->SideOf(*this, /*reads=*/false, options.owner);
+absl::StatusOr<Lease> RedisLockBase::AcquireBy(const Caller& caller,
+                                               const AcquireOptions& options) {
+  const auto side = body_->SideOf(*this, /*reads=*/false, caller);
   if (!side.ok()) return side.status();
   return LockBody::LeaseOf(side->Acquire(internal::Face::kStatus, options));
 }
@@ -134,7 +135,7 @@ void RedisLockBase::UnlockShared() noexcept {
 }
 
 absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options) {
-  const auto side = body_->SideOf(*this, /*reads=*/true, options.owner);
+  const auto side = body_->SideOf(*this, /*reads=*/true, {});
   if (!side.ok()) return side.status();
   return LockBody::LeaseOf(side->Acquire(internal::Face::kStatus, options));
 }

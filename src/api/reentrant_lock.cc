@@ -26,7 +26,7 @@ std::vector<std::string> ReentrantLock::ExtraKeys() const {
 }
 
 LockTraits ReentrantLock::Traits() const {
-  return {.kind = internal::kinds::kReentrant, .reentrant = true, .keeps = true};
+  return {.kind = internal::kinds::kReentrant, .reentrant = true, .cacheable = true};
 }
 
 }  // namespace redlatch

@@ -44,7 +44,7 @@ LockTraits ReentrantReadWriteLock::Traits() const {
   return {.kind = kinds::kReadWrite,
           .reentrant = true,
           .longest_heartbeat = absl::Seconds(2),
-          .keeps = true};
+          .cacheable = true};
 }
 
 std::vector<std::string> ReentrantReadWriteLock::ExtraKeys() const {

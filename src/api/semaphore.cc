@@ -101,9 +101,6 @@ class Semaphore::SemaphoreBody {
 
   absl::StatusOr<internal::Want> WantOf(int64_t count, const AcquireOptions& options) const {
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
-    if (!options.owner.is_calling_thread()) {
-      return Bad("an Owner is for reentrant locks; leave it out");
-    }
     return internal::Want{.terms = {.lease = options.lease.value_or(options_->lease),
                                     .manual = options.lease.has_value(),
                                     .whole = options.whole_lease,

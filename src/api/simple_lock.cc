@@ -12,6 +12,8 @@ SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options
 
 LockScripts SimpleLock::Scripts() const { return SimpleScripts(); }
 
-LockTraits SimpleLock::Traits() const { return {.kind = internal::kinds::kSimple, .keeps = true}; }
+LockTraits SimpleLock::Traits() const {
+  return {.kind = internal::kinds::kSimple, .cacheable = true};
+}
 
 }  // namespace redlatch

@@ -61,27 +61,28 @@ CachingClients* CachingClients::All() {
 // How long a grant may stay with the client, of which the server knows nothing.
 absl::Status LockHandle::CheckCaching(const LockOptions& options) const {
   const absl::Duration none = absl::ZeroDuration();
-  if (options.turn == none && options.keep == none) return absl::OkStatus();
-  if (options.turn < none || options.keep < none) {
-    return absl::InvalidArgumentError("LockOptions::turn and keep must not be negative");
+  const absl::Duration turn = ContendedTurn(options), cache_for = options.cache_for;
+  if (turn == none && cache_for == none) return absl::OkStatus();
+  if (turn < none || cache_for < none) {
+    return absl::InvalidArgumentError("LockOptions::turn and cache_for must not be negative");
   }
-  if (options.keep > options.lease) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "LockOptions::keep is ", absl::FormatDuration(options.keep), ", longer than the lease of ",
-        absl::FormatDuration(options.lease), "; make the lease longer, or keep it for less"));
-  }
-  if (options.keep > none && !entry_.type->traits.keeps) {
+  if (cache_for > options.lease) {
     return absl::InvalidArgumentError(
-        "LockOptions::keep is for SimpleLock, ReentrantLock and ReentrantReadWriteLock, and for "
-        "classes whose LockTraits say so");
+        absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
+                     ", longer than the lease of ", absl::FormatDuration(options.lease),
+                     "; make the lease longer, or cache it for less"));
   }
-  if (options.keep > none) core_->GiveBackAtExit();
+  if (cache_for > none && !entry_.type->traits.cacheable) {
+    return absl::InvalidArgumentError(
+        "LockOptions::cache_for is for classes whose LockTraits are `cacheable`");
+  }
+  if (cache_for > none) core_->GiveBackAtExit();
   return absl::OkStatus();
 }
 
 bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   const bool reentrant = entry_.type->traits.reentrant;
-  const bool kept = options->keep > absl::ZeroDuration();
+  const bool kept = options->cache_for > absl::ZeroDuration();
   if ((!reentrant && !kept) || core_->in_forked_child()) return false;
   if (entry_.recalled.load(std::memory_order_relaxed) != 0) return false;
   const base::Instant now = base::Now();
@@ -171,7 +172,7 @@ void ClientCore::GiveBackAtExit() {
 
 void ClientCore::Unsubscribed() {
   inside_->machines.VisitAll([this](Entry& entry) {
-    if (!entry.type->traits.keeps) return;
+    if (!entry.type->traits.cacheable) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnUnsubscribed(base::Now()); });
   });
 }

@@ -51,19 +51,15 @@ absl::Status LockHandle::CheckLease(absl::Duration lease) const {
 
 absl::Status LockHandle::CheckAcks(const LockOptions& options) const {
   constexpr int kMostReplicas = 1000;
-  if (core_->is_quorum() && (options.replica_acks != 0 || options.fsync)) {
-    return absl::InvalidArgumentError(
-        "replica_acks and fsync are not for a RedLock, whose servers are no replicas; leave them "
-        "out");
-  }
-  if (options.replica_acks < 0 || options.replica_acks > kMostReplicas) {
-    return absl::InvalidArgumentError(absl::StrCat("replica_acks is ", options.replica_acks,
+  const ReplicaAcks& acks = options.acks;
+  if (acks.replicas < 0 || acks.replicas > kMostReplicas) {
+    return absl::InvalidArgumentError(absl::StrCat("ReplicaAcks::replicas is ", acks.replicas,
                                                    "; it must be 0 to ", kMostReplicas));
   }
-  if (options.ack_timeout >= absl::Milliseconds(1)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("an ack_timeout of ",
-                                                 absl::FormatDuration(options.ack_timeout),
-                                                 " is not possible; it must be 1ms or more"));
+  if (acks.timeout >= absl::Milliseconds(1)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
+                   " is not possible; it must be 1ms or more"));
 }
 
 uint64_t NextThreadNumber() {

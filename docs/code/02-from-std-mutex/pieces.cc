@@ -55,7 +55,7 @@ bool Save(redlatch::SimpleLock& lock) {
 
 // Taken again without asking the server, until another process wants it.
 redlatch::SimpleLock Mostly(const redlatch::Client& client) {
-  return {client, "journal", {.lease = absl::Seconds(5), .keep = absl::Seconds(2)}};
+  return {client, "journal", {.lease = absl::Seconds(5), .cache_for = absl::Seconds(2)}};
 }
 // [/keep]
 

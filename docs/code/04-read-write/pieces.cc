@@ -92,8 +92,8 @@ void Report(const redlatch::Client& client) {
 #include "redlatch/reentrant_read_write_lock.h"
 
 void ServePrices(const redlatch::Client& client) {
-  redlatch::ReentrantReadWriteLock prices(client, "prices",
-                                          {.lease = absl::Seconds(5), .keep = absl::Seconds(5)});
+  redlatch::ReentrantReadWriteLock prices(
+      client, "prices", {.lease = absl::Seconds(5), .cache_for = absl::Seconds(5)});
   // ... reads cost no round trip until somebody writes
 }
 // [/keep]

@@ -15,7 +15,7 @@
 // A person waits for this one; reports can wait for both.
 void Refund(const redlatch::Client& client) {
   PriorityLock lock(client, "ledger");
-  absl::StatusOr<redlatch::Lease> lease = lock.Acquire(PriorityLock::WithPriority(9));
+  absl::StatusOr<redlatch::Lease> lease = lock.AcquireWithPriority(9);
   if (lease.ok()) std::puts("refunding");
 }
 // [/use]
@@ -48,7 +48,7 @@ int main() {
   for (int i = 0; i < 4; ++i) {
     waiters.emplace_back([&order, i, priority = priorities[i]] {
       PriorityLock lock(Connected(), "order");
-      absl::StatusOr<redlatch::Lease> lease = lock.Acquire(PriorityLock::WithPriority(priority));
+      absl::StatusOr<redlatch::Lease> lease = lock.AcquireWithPriority(priority);
       ExpectOk(lease.status());
       order.push_back(i);  // under the lock
     });

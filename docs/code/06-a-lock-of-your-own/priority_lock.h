@@ -30,11 +30,10 @@ class PriorityLock final : public redlatch::RedisLockBase {
   PriorityLock(redlatch::Client client, std::string_view name, redlatch::LockOptions options = {})
       : RedisLockBase(std::move(client), name, std::move(options)) {}
 
-  // 0 to 9; what does not say has 5.
-  static redlatch::AcquireOptions WithPriority(int priority) {
-    redlatch::AcquireOptions options;
-    options.args = {absl::StrCat(priority)};
-    return options;
+  // 0 to 9. Acquire() and lock() have priority 5.
+  absl::StatusOr<redlatch::Lease> AcquireWithPriority(
+      int priority, const redlatch::AcquireOptions& options = {}) {
+    return AcquireBy({.args = {absl::StrCat(priority)}}, options);
   }
 
  private:

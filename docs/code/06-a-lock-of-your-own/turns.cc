@@ -33,6 +33,8 @@ class TurnLock final : public redlatch::RedisLockBase {
   TurnLock(redlatch::Client client, std::string_view name, redlatch::LockOptions options = {})
       : RedisLockBase(std::move(client), name, std::move(options)) {}
 
+  using RedisLockBase::AcquireAs;
+
  private:
   redlatch::LockScripts Scripts() const override {
     static const std::string acquire = absl::StrCat(kInTurn, "-- include: simple/common/acquire\n");
@@ -56,7 +58,7 @@ int main() {
   TurnLock lock(client, "floor");
   const redlatch::Owner left("left"), right("right");
   const auto had = [&](const redlatch::Owner& owner, absl::Duration wait) {
-    absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = wait, .owner = owner});
+    absl::StatusOr<redlatch::Lease> lease = lock.AcquireAs(owner, {.wait = wait});
     return lease.ok() ? lease->Release() : lease.status();
   };
   ExpectOk(had(left, absl::Seconds(20)));

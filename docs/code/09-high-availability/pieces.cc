@@ -17,7 +17,7 @@ absl::StatusOr<redlatch::Lease> AcquireForGood(redlatch::SimpleLock& lock) {
 }
 
 absl::Status Bill(const redlatch::Client& client, int replicas) {
-  redlatch::SimpleLock lock(client, "billing", {.replica_acks = replicas});
+  redlatch::SimpleLock lock(client, "billing", {.acks = {.replicas = replicas}});
   return AcquireForGood(lock).status();
 }
 // [/acks]

@@ -216,7 +216,8 @@ class Measurement {
 
   std::unique_ptr<RedisLockBase> LockOf(const Client& client, const std::string& name) const {
     const LockOptions options = {.lease = kPatience};
-    if (!url_.members.empty()) return std::make_unique<RedLock>(client, name, options);
+    if (!url_.members.empty())
+      return std::make_unique<RedLock>(client, name, RedLockOptions{.lease = options.lease});
     return std::make_unique<SimpleLock>(client, name, options);
   }
 

@@ -188,7 +188,7 @@ auto AcquireOperation::Confirm(base::Instant now, LockState& state, Effects& eff
     confirmation_.emplace();
     confirmation_->faults_until =
         ends_.is_infinite() ? now + unreachable_after_ : ends_ - kAnswerGrace;
-    confirmation_->acks_until = std::min(ends_ - kAnswerGrace, now + waiter_.options->ack_timeout);
+    confirmation_->acks_until = std::min(ends_ - kAnswerGrace, now + waiter_.options->acks.timeout);
   }
   state.Expire(now, effects);
   request_ = state.Confirm(waiter_.hold, ends_ - kAnswerGrace / 2, now);

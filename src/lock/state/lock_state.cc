@@ -100,7 +100,7 @@ void LockState::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (grant_->others || waiter.terms != grant_->terms || waiter.terms.manual) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
-  if (MayCache() || now < grant_->asked + waiter.options->local_window) {
+  if (MayCache() || now < grant_->asked + FreeTurn(*waiter.options)) {
     return GiveTo(waiter, now, effects);
   }
   if (grant_->recalled) {  // that another client waits is all that the server could say
@@ -118,7 +118,7 @@ void LockState::LetJoin(base::Instant now, Effects& effects) {
     next = waiter->next;
     const bool open = grant_->failures == 0 && !grant_->others;
     if (open && grant_->asked < waiter->since &&
-        grant_->asked + waiter->options->local_window <= now) {
+        grant_->asked + FreeTurn(*waiter->options) <= now) {
       grant_->renew_due = now;  // the answer is older than the question
       continue;
     }
@@ -136,8 +136,8 @@ void LockState::LetJoin(base::Instant now, Effects& effects) {
 }
 
 bool LockState::CanPass(const Waiter& waiter, base::Instant now) const {
-  const bool in_window = !grant_->others && now < grant_->asked + waiter.options->local_window;
-  return (in_window || now < grant_->turn_ends || MayCache()) && !grant_->pinned &&
+  const bool in_free_turn = !grant_->others && now < grant_->asked + FreeTurn(*waiter.options);
+  return (in_free_turn || now < grant_->turn_ends || MayCache()) && !grant_->pinned &&
          waiter.terms == grant_->terms && !waiter.terms.manual && !config_.explicit_owner &&
          exclusive() && HasTokens();
 }
@@ -188,7 +188,7 @@ void LockState::GiveToHead(base::Instant now, Effects& effects) {
   }
   Waiter& head = *queue_.head();
   queue_.Remove(head);
-  grant_->retakes_left = head.options->local_retakes;
+  grant_->retakes_left = config_.retakes;
   GiveTo(head, now, effects);
   if (config_.explicit_owner) LetOwnerIn(now, effects);
 }
@@ -286,7 +286,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
-  const absl::Duration keep = hold.options->keep;
+  const absl::Duration keep = hold.options->cache_for;
   EndHold(hold, now, effects);
   if (held()) return released;
   Settle(released.hold, released.token, keep, now, effects);
@@ -425,7 +425,7 @@ constexpr uint64_t kFewTokens = 2048;
 // Threads that came back soon are expected to do so again.
 void LockState::ExpectReturn(const Waiter& waiter, base::Instant now) {
   may_cache_ = waiter.object != nullptr;
-  const absl::Duration turn = waiter.options->turn;
+  const absl::Duration turn = ContendedTurn(*waiter.options);
   if (turn > absl::ZeroDuration() && taken_at_ != base::Instant()) {
     comes_again_ = now - taken_at_ <= Scaled(turn, 1, kPartsOfATurn);
   }
@@ -441,7 +441,8 @@ bool LockState::MayCache() const {
 }
 
 // No thread waits here. False: it goes back to the server. In a turn it stays only as a claim,
-// which the server soon frees if this process ends; with `keep`, the user accepts a whole lease.
+// which the server soon frees if this process ends; with `cache_for`, the user accepts a whole
+// lease.
 bool LockState::Cache(absl::Duration keep, base::Instant now) {
   if (!shared()) taken_at_ = now;  // readers keep no reader out
   Grant& grant = *grant_;
@@ -523,8 +524,8 @@ bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockO
   Grant& grant = *grant_;
   const Terms& terms = grant.terms;
   if (!MayCache() || (!shared() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
-      terms.whole || terms.args || options->keep <= absl::ZeroDuration() ||
-      options->keep > terms.lease || options->replica_acks != 0 || options->fsync) {
+      terms.whole || terms.args || options->cache_for <= absl::ZeroDuration() ||
+      options->cache_for > terms.lease || options->acks.replicas != 0 || options->acks.fsync) {
     return false;
   }
   if (cached()) grant.at_risk = false;
@@ -551,7 +552,7 @@ bool LockState::LeaveCachedNow(uint64_t thread, base::Instant now,
     return false;
   }
   const bool last = grant_->holds.size() == 1;
-  if (last && !Cache(mine->options->keep, now)) return false;
+  if (last && !Cache(mine->options->cache_for, now)) return false;
   if (config_.counts) tally_.held_for.Add(mine->began, now);
   ended = std::move(mine->options);
   grant_->holds.erase(grant_->holds.begin() + (mine - grant_->holds.data()));
@@ -606,13 +607,13 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   if (pending.acquire.attempt == 0) {
     const absl::Duration none = absl::ZeroDuration();
     const bool passes_on =
-        ((contended && head.options->local_window > none) || head.options->turn > none) &&
+        ((contended && FreeTurn(*head.options) > none) || ContendedTurn(*head.options) > none) &&
         !head.terms.manual && !config_.explicit_owner && exclusive();
     pending.acquire.block = passes_on ? kBlock : head.terms.permits;
     // In its turn the client keeps a lock that no thread has, but as a claim, in case its process
     // ends.
-    pending.acquire.claims = passes_on && head.options->turn > none && !head.terms.whole &&
-                             !head.terms.cacheable && !head.terms.acks.any();
+    pending.acquire.claims = passes_on && ContendedTurn(*head.options) > none &&
+                             !head.terms.whole && !head.terms.cacheable && !head.terms.acks.any();
   }
   pending.acquire.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
@@ -894,7 +895,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .server_expires = now + news.lease,
       .asked = asked,
       .turn_ends = (pending.queued || news.others > 0) && exclusive() && !config_.explicit_owner
-                       ? now + queue_.head()->options->turn
+                       ? now + ContendedTurn(*queue_.head()->options)
                        : base::Instant(),
       // Tokens that are not handed out one by one are not given back either.
       .next_token = exclusive() ? news.token : last_token + 1,
@@ -1058,7 +1059,7 @@ std::optional<Request> LockState::Extend(uint64_t hold, absl::Duration lease, ba
 Request LockState::Renewal(absl::Duration lease, base::Instant now) const {
   RenewRequest what{
       .acks = grant_->terms.acks, .deadline = grant_->deadline, .last_token = grant_->last_token};
-  if (what.acks.any()) what.patience = grant_->holds.front().options->ack_timeout;
+  if (what.acks.any()) what.patience = grant_->holds.front().options->acks.timeout;
   return Request{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }
 

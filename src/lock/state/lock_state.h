@@ -51,9 +51,9 @@ enum class GrantUse : uint8_t {
 //   a grant                     the server named this client the owner   Release(), a loss
 //   a cached grant              no thread uses it, but one may again     a thread, a recall, time
 //
-// Under a grant, one hold follows another while the local window is open or the client's turn
-// lasts. In between, the lock is free for the thread that comes first, while the first waiter,
-// which has been woken, is on its way.
+// Under a grant, one hold follows another as long as the client's turn lasts. In between, the lock
+// is free for the thread that comes first, while the first waiter, which has been woken, is on its
+// way.
 //
 // Besides, there may be pending cleanups (grants to release and requests to cancel, each repeated
 // until it is answered or its lease must be over) and a handover check.
@@ -68,7 +68,9 @@ class LockState {
     bool reentrant = false;  // a shared grant is always so
     // All holds belong to one explicit Owner: no thread may be given another thread's hold.
     bool explicit_owner = false;
-    bool several = false;      // of several names: a release does not queue the client again
+    bool several = false;  // of several names: a release does not queue the client again
+    // How often a running thread may take the lock before the thread that has waited longest.
+    int retakes = 16;
     bool counts = false;       // keeps a tally
     bool tells_token = false;  // an observer is told the token of each hold
     absl::Duration longest_heartbeat = absl::Seconds(10);

@@ -21,7 +21,7 @@ struct Terms {
   absl::Duration lease = absl::ZeroDuration();
   bool manual = false;     // never renewed
   bool whole = false;      // a claim is not enough: the lease, before a thread gets it
-  bool cacheable = false;  // LockOptions::keep
+  bool cacheable = false;  // LockOptions::cache_for
   base::AcksWanted acks;   // it counts only when those have it
   // Of a semaphore: how many are wanted, of how many that there should be.
   uint32_t permits = 1;
@@ -35,6 +35,15 @@ struct Terms {
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }
 };
+
+// How long a client may serve itself: while no other client is known to wait, and after it has
+// waited or while others do.
+inline absl::Duration FreeTurn(const LockOptions& options) {
+  return options.turn.value_or(absl::Milliseconds(5));
+}
+inline absl::Duration ContendedTurn(const LockOptions& options) {
+  return options.turn.value_or(absl::ZeroDuration());
+}
 
 enum class Face : uint8_t { kStd, kStatus };
 

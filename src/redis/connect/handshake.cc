@@ -208,7 +208,7 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
         absl::StrCat(server_,
                      " does not let this user run INFO, by which a promotion is known: "
                      "quarantine= needs it (grant it: ACL SETUSER <user> +info; or use "
-                     "LockOptions::replica_acks instead)"));
+                     "LockOptions::acks instead)"));
   }
   if (reply.is_error()) return Refusal(reply);
   nature.role = Short(InfoField(reply.text, "role"));
@@ -217,7 +217,7 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
     return absl::FailedPreconditionError(absl::StrCat(
         server_,
         " does not tell its master_replid, by which a promotion is known: quarantine= needs it "
-        "(use LockOptions::replica_acks instead)"));
+        "(use LockOptions::acks instead)"));
   }
   nature.primary_host = Short(InfoField(reply.text, "master_host"));
   nature.primary_port = Short(InfoField(reply.text, "master_port"));

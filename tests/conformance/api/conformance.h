@@ -12,6 +12,7 @@
 #include <ostream>
 
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
+#include "tests/support/acquire_as.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
@@ -219,9 +220,17 @@ inline std::vector<std::string> ThreeNames(std::string_view name) {
   const std::string stem = plain ? "{" + first + "}" : first;
   return {first, stem + ".b", stem + ".c"};
 }
+inline std::unique_ptr<RedisLockBase> MakeQuorum(const Client& client, std::string_view name,
+                                                 LockOptions options) {
+  return std::make_unique<RedLock>(
+      client, name,
+      RedLockOptions{.lease = options.lease, .turn = options.turn, .on_lost = options.on_lost});
+}
 inline std::unique_ptr<RedisLockBase> MakeMulti(const Client& client, std::string_view name,
                                                 LockOptions options) {
-  return std::make_unique<MultiLock>(client, ThreeNames(name), std::move(options));
+  return std::make_unique<MultiLock>(
+      client, ThreeNames(name),
+      MultiLockOptions{.lease = options.lease, .turn = options.turn, .on_lost = options.on_lost});
 }
 
 // Of a semaphore each of whose holders takes them all.
@@ -234,7 +243,7 @@ inline std::vector<Kind> Kinds() {
       {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
       {.name = "multi", .reentrant = false, .make = MakeMulti},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
-      {.name = "quorum", .reentrant = false, .make = Make<RedLock>, .quorum = true},
+      {.name = "quorum", .reentrant = false, .make = MakeQuorum, .quorum = true},
   };
 }
 
@@ -249,7 +258,7 @@ struct ServerGroup {
   bool quorum = false;   // of five servers, each of which has what happens to the server
   // With a prefix, the user may do no more than docs/operations.md says that he must.
   std::string_view key_prefix = {};
-  absl::Duration local_window = LockOptions().local_window;
+  std::optional<Duration> turn = {};
 };
 
 inline std::vector<ServerGroup> ServerGroups() {
@@ -260,7 +269,7 @@ inline std::vector<ServerGroup> ServerGroups() {
       {.name = "sentinel", .smoke = true, .sentinel = true},
       {.name = "cluster", .smoke = true, .cluster = true},
       {.name = "acl_user", .key_prefix = "app:"},
-      {.name = "no_window", .smoke = true, .local_window = absl::ZeroDuration()},
+      {.name = "no_turn", .smoke = true, .turn = absl::ZeroDuration()},
       {.name = "quorum", .quorum = true},
   };
 }
@@ -290,7 +299,7 @@ inline std::vector<Case> LockCases() {
 inline std::vector<Case> CasesOf(std::string_view kind) {
   std::vector<Case> cases;
   for (const ServerGroup& server_group : ServerGroups()) {
-    if (server_group.name == "no_window" || server_group.quorum) continue;
+    if (server_group.name == "no_turn" || server_group.quorum) continue;
     cases.push_back({{.name = kind, .reentrant = false, .make = nullptr}, server_group});
   }
   return cases;
@@ -458,7 +467,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
 
   static LockOptions OptionsOf(const Case& which) {
-    return {.lease = kLease, .local_window = which.server_group.local_window};
+    return {.lease = kLease, .turn = which.server_group.turn};
   }
   LockOptions Options() const { return OptionsOf(GetParam()); }
   LockOptions LeaseOf(absl::Duration lease) const {

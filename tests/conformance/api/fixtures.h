@@ -262,10 +262,10 @@ class ReadWriteConformance : public Conformance {
   const std::unique_ptr<Lock> thirds_ = NewReadWrite(third_);
 };
 
-// With the local window and without; over TCP.
+// With turns and without; over TCP.
 inline std::vector<Case> ReadWriteCases() {
   return Where(LockCases(), [](const Case& each) {
-    const bool deployed = each.server_group.name == "tcp" || each.server_group.name == "no_window";
+    const bool deployed = each.server_group.name == "tcp" || each.server_group.name == "no_turn";
     return each.kind.name == "read_write" && deployed;
   });
 }

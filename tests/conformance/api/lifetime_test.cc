@@ -132,11 +132,11 @@ TEST_P(Lifetime, OfALockObjectEndsTheCallsOfOwnersThatWaitInIt) {
   Crew crew;
   crew.Start(2, [&lock = *lock](int i) {
     const Owner owner(absl::StrCat("job-", i));
-    EXPECT_EQ(CodeOf(lock.Acquire({.owner = owner})), kCancelled);
+    EXPECT_EQ(CodeOf(support::AcquireAs(lock, owner)), kCancelled);
   });
   Crew others;
   others.Start([&] {
-    EXPECT_EQ(CodeOf(same->Acquire({.wait = absl::Seconds(1), .owner = Owner("x")})), kBusy);
+    EXPECT_EQ(CodeOf(support::AcquireAs(*same, Owner("x"), {.wait = absl::Seconds(1)})), kBusy);
   });
   ASSERT_TRUE(AwaitQueued(3));
   lock.reset();

@@ -45,11 +45,6 @@ TEST_P(NoReentry, AcquireOfWhatThisThreadHoldsIsBusy) {
   EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(10)})), kBusy);
 }
 
-TEST_P(Reentry, AnOwnerIsForReentrantLocks) {
-  const auto lease = lock_->Acquire({.owner = Owner("job")});
-  EXPECT_EQ(CodeOf(lease), reentrant() ? kOk : kBadInput) << lease.status();
-}
-
 class Recursion : public Reentry {
  protected:
   // The holds of the lock as its hash counts them.
@@ -109,15 +104,15 @@ TEST_P(Recursion, ReentryWithoutLeaseTurnsAManualHoldIntoARenewedOne) {
 
 TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
   const Owner owner("job-42");
-  auto lease = lock_->Acquire({.owner = owner});
+  auto lease = support::AcquireAs(*lock_, owner);
   ASSERT_OK(lease);
   Crew().Start([&] {
-    const auto again = lock_->Acquire({.wait = absl::Milliseconds(100), .owner = owner});
+    const auto again = support::AcquireAs(*lock_, owner, {.wait = absl::Milliseconds(100)});
     EXPECT_OK(again);
   });
   std::optional<Lease> elsewhere;
   Crew().Start([&] {
-    auto again = NewLock(other_)->Acquire({.wait = absl::Milliseconds(100), .owner = owner});
+    auto again = support::AcquireAs(*NewLock(other_), owner, {.wait = absl::Milliseconds(100)});
     ASSERT_OK(again);
     if (GetParam().kind.name == "reentrant") {  // a store takes what either of them writes
       EXPECT_EQ(again->fencing_token(), lease->fencing_token());
@@ -134,9 +129,10 @@ TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
 }
 
 TEST_P(Recursion, OtherOwnersAndTheCallingThreadItselfAreOthers) {
-  const auto lease = lock_->Acquire({.owner = Owner("one")});
+  const auto lease = support::AcquireAs(*lock_, Owner("one"));
   ASSERT_OK(lease);
-  EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::ZeroDuration(), .owner = Owner("two")})), kBusy);
+  EXPECT_EQ(CodeOf(support::AcquireAs(*lock_, Owner("two"), {.wait = absl::ZeroDuration()})),
+            kBusy);
   EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
   EXPECT_FALSE(lock_->try_lock());
   EXPECT_EQ(lock_->hold_count(), 0);
@@ -154,7 +150,7 @@ TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfAnOwner) {
   for (const Client& client : clients) {
     crew.Start(4, [&](int) {
       const auto lock = NewLock(client, kName, hour);
-      auto lease = lock->Acquire({.wait = kPatience, .owner = owner});
+      auto lease = support::AcquireAs(*lock, owner, {.wait = kPatience});
       ASSERT_OK(lease);
       ++inside;
       EXPECT_TRUE(Await([&] { return inside == 8; }));

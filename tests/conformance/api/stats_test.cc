@@ -179,7 +179,7 @@ class ReadWriteStats : public ReadWriteConformance {
 };
 
 TEST_P(ReadWriteStats, EachReaderHasAHoldAndThoseWhoJoinDoNotAskTheServer) {
-  const auto lock = NewReadWrite(client_, {.lease = kLease, .local_window = absl::Seconds(10)});
+  const auto lock = NewReadWrite(client_, {.lease = kLease, .turn = absl::Seconds(10)});
   auto first = lock->AcquireRead();
   ASSERT_OK(first);
   Crew().Start([&] {

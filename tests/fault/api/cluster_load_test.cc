@@ -163,7 +163,7 @@ TEST_F(ClusterLoad, GoesOnWithoutErrorsWhileSlotsMoveAndPrimariesAreReplaced) {
 }
 
 TEST_F(ClusterLoad, ReplicasConfirmWhileSlotsMoveAndAPrimaryStepsDown) {
-  Begin({.replica_acks = 1, .ack_timeout = absl::Seconds(10)});
+  Begin({.acks = {.replicas = 1, .timeout = absl::Seconds(10)}});
   MoveSlotsAndBack();
   StepsDown(2);
   End();

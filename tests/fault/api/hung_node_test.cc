@@ -8,7 +8,8 @@ namespace {
 // A lease that the client renews, and the lock that it is of.
 template <class Lock>
 struct Held {
-  Held(const Client& client, const std::string& name, LockOptions options)
+  template <class Options>
+  Held(const Client& client, const std::string& name, Options options)
       : lock(std::make_unique<Lock>(client, name, options)), lease(lock->Acquire()) {
     EXPECT_TRUE(lease.ok()) << lease.status();
   }
@@ -42,7 +43,7 @@ ClusterGroup* HungClusterNode::group_ = nullptr;
 TEST_F(HungClusterNode, DelaysNoRenewalElsewhere) {
   const Client client = Connect(group_->url() + "?command_timeout=5s");
   const auto options = [](absl::Duration lease, int acks) {
-    return LockOptions{.lease = lease, .replica_acks = acks, .ack_timeout = absl::Seconds(1)};
+    return LockOptions{.lease = lease, .acks = {.replicas = acks, .timeout = absl::Seconds(1)}};
   };
   CountDownLatch latch(client, NameAt(0), 2, {.ttl = absl::Seconds(6)});
   ASSERT_TRUE(latch.CountDown().ok());
@@ -94,7 +95,7 @@ TEST(HungQuorumNode, LosesNoLease) {
   std::vector<Held<RedLock>> held;
   for (const int seconds : {4, 4, 15, 15}) {
     held.emplace_back(client, absl::StrCat("lock:", held.size()),
-                      LockOptions{.lease = absl::Seconds(seconds)});
+                      RedLockOptions{.lease = absl::Seconds(seconds)});
   }
   group[0].Stop();
   Sleep(absl::Seconds(support::FullBars() ? 60 : 8));

@@ -51,7 +51,7 @@ TEST_F(Quarantine, AllowsLeasesBeforeTheFirstConnection) {
   EXPECT_TRUE(first.ok() || IsBusy(first)) << first;
   SitOut(client);
   const Client another = lazy();
-  SimpleLock refused(another, "lock", {.lease = 1.1 * kLease, .keep = kLease / 2});
+  SimpleLock refused(another, "lock", {.lease = 1.1 * kLease, .cache_for = kLease / 2});
   for (int i = 0; i < 2; ++i) {
     EXPECT_EQ(refused.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
   }

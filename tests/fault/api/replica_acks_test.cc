@@ -28,7 +28,7 @@ class ReplicaAcks : public ::testing::Test {
     links_[replica]->Drop(Direction::kToClient);
   }
   static LockOptions Acked(int replicas, absl::Duration lease = absl::Seconds(30)) {
-    return {.lease = lease, .replica_acks = replicas, .ack_timeout = absl::Seconds(1)};
+    return {.lease = lease, .acks = {.replicas = replicas, .timeout = absl::Seconds(1)}};
   }
 
   const std::unique_ptr<RedisServer> primary_ = RedisServer::Start();
@@ -85,8 +85,8 @@ TEST_F(ReplicaAcks, WithoutEnoughOfThemTheLockIsGivenBack) {
 
 TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {
   for (const LockOptions& options :
-       {LockOptions{.replica_acks = -1},
-        LockOptions{.replica_acks = 1, .ack_timeout = absl::ZeroDuration()}}) {
+       {LockOptions{.acks = {.replicas = -1}},
+        LockOptions{.acks = {.replicas = 1, .timeout = absl::ZeroDuration()}}}) {
     SimpleLock lock(client_, "lock", options);
     EXPECT_EQ(lock.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
   }
@@ -95,7 +95,7 @@ TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {
 TEST(DiskAcks, AreOfTheServersThatHaveThem) {
   const auto server = RedisServer::Start({.append_only = true});
   const Client client = Connect(server->url());
-  SimpleLock lock(client, "lock", {.fsync = true});
+  SimpleLock lock(client, "lock", {.acks = {.fsync = true}});
   const absl::StatusOr<Lease> lease = lock.Acquire();
   if (server->Command({"COMMAND", "INFO", "WAITAOF"}).elements.at(0).elements.empty()) {
     EXPECT_THAT(lease.status(), IsError(absl::StatusCode::kFailedPrecondition,

@@ -32,7 +32,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
     for (std::thread& each : crew_) each.join();
   }
 
-  static bool excludes() { return GetParam().options.replica_acks > 0 || *GetParam().url != '\0'; }
+  static bool excludes() { return GetParam().options.acks.replicas > 0 || *GetParam().url != '\0'; }
 
   // Every client has locked once more, with a call that began after this one.
   void AwaitAll() {
@@ -118,7 +118,7 @@ TEST_P(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
 INSTANTIATE_TEST_SUITE_P(
     Promises, SentinelFailover,
     ::testing::Values(FailoverCase{"plain", {}},
-                      FailoverCase{"acks", {.replica_acks = 2, .ack_timeout = absl::Seconds(2)}},
+                      FailoverCase{"acks", {.acks = {.replicas = 2, .timeout = absl::Seconds(2)}}},
                       // A primary goes on alone for two seconds.
                       FailoverCase{"quarantine", {.lease = absl::Seconds(2)}, "?quarantine=4s"}),
     [](const auto& its) { return its.param.name; });

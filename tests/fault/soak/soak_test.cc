@@ -6,6 +6,7 @@
 //   REDLATCH_SOAK_SEED=...   the one that a failure printed
 //   REDLATCH_SOAK_LOG=1      print what was disturbed and when, also where nothing fails
 #include "src/base/random.h"
+#include "tests/support/acquire_as.h"
 #include "tests/support/history_check/history_checker.h"
 #include "tests/support/history_writer.h"
 #include "tests/support/live_testing.h"
@@ -148,12 +149,11 @@ class Worker {
     if (way == 2) options.wait = absl::ZeroDuration();
     // A thread of each process has the name.
     if (IsReentrant(object.number) && dice_.OneIn(4)) owner_ = Owner(absl::StrCat("job-", thread_));
-    options.owner = owner_;
     const int permits = 1 + dice_.Below(kCapacity);
     const uint32_t call =
         Invoke(object, /*waits=*/options.wait == absl::InfiniteDuration(), permits);
     if (object.lock != nullptr) {
-      Finish(call, object, options, object.lock->Acquire(options));
+      Finish(call, object, options, Acquire(*object.lock, options));
     } else {
       Finish(call, object, options, object.semaphore->Acquire(permits, options));
     }
@@ -182,6 +182,10 @@ class Worker {
     }
   }
 
+  absl::StatusOr<Lease> Acquire(RedisLockBase& lock, const AcquireOptions& options) const {
+    return owner_.is_calling_thread() ? lock.Acquire(options)
+                                      : support::AcquireAs(lock, owner_, options);
+  }
   uint32_t Invoke(const Object& object, bool waits, int permits = 1) {
     const history::Kind kind = IsSemaphore(object.number)   ? history::Kind::kPermits
                                : IsReentrant(object.number) ? history::Kind::kReentrant
@@ -207,8 +211,7 @@ class Worker {
   // that is another acquisition.
   void Reenter(Object& object) {
     const uint32_t call = Invoke(object, /*waits=*/false);
-    absl::StatusOr<Lease> again =
-        object.lock->Acquire({.wait = absl::ZeroDuration(), .owner = owner_});
+    absl::StatusOr<Lease> again = Acquire(*object.lock, {.wait = absl::ZeroDuration()});
     if (!again.ok()) {
       history_.Refused(call, IsBusy(again.status()));
       EXPECT_TRUE(IsBusy(again.status()) || absl::IsUnavailable(again.status())) << again.status();

@@ -573,10 +573,9 @@ TEST_F(AwaitableCalls, TakeOptionsWithinBraces) {
                         .status());
   };
   const auto write = [&]() -> Task {
-    ended.push_back(
-        (co_await read_write.AcquireWriteAwaitable(
-             {.lease = absl::Seconds(30), .stop = stop.get_token(), .owner = Owner(job)}))
-            .status());
+    ended.push_back((co_await read_write.AcquireAwaitableAs(
+                         Owner(job), {.lease = absl::Seconds(30), .stop = stop.get_token()}))
+                        .status());
   };
   const auto one = [&]() -> Task {
     const std::stop_token token = stop.get_token();

@@ -95,7 +95,7 @@ TEST_F(ClusterTest, AnEndedClientLeavesNoKeys) {
     const Client client = Connect(group_->url());
     for (int i = 0; i < 6; ++i) {
       SimpleLock lock(client, absl::StrCat("ends:", i),
-                      {.replica_acks = 1, .ack_timeout = absl::Milliseconds(10)});
+                      {.acks = {.replicas = 1, .timeout = absl::Milliseconds(10)}});
       EXPECT_EQ(lock.TryAcquire().status().code(), absl::StatusCode::kUnavailable);
     }
   }

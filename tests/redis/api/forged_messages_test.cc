@@ -45,7 +45,7 @@ class Victim {
  protected:
   Victim(const std::string& url, absl::Duration keep)
       : owner_(Connect(url)), client_(Connect(url)) {
-    options_.keep = keep;
+    options_.cache_for = keep;
   }
   static LockOptions Short() { return {.lease = absl::Seconds(1)}; }
   const Client& owner() const { return owner_; }
@@ -215,9 +215,9 @@ class VictimOfQuorum : public Victim {
       : Victim(url, keep), servers_(servers) {
     for (const char* name : {"simple", "whole", "manual"})
       OwnerHas(RedLock(owner(), name).Acquire());
-    OwnerHas(RedLock(owner(), "short", Short()).Acquire());
-    Holds(RedLock(client(), "shared", options()).Acquire());
-    Holds(RedLock(client(), "held first", options()).Acquire({.lease = absl::Minutes(5)}));
+    OwnerHas(RedLock(owner(), "short", {.lease = Short().lease}).Acquire());
+    Holds(RedLock(client(), "shared").Acquire());
+    Holds(RedLock(client(), "held first").Acquire({.lease = absl::Minutes(5)}));
     { const std::scoped_lock used(idle_); }
     simple_.AcquireAsync({.stop = stop()}, Waiter());
     whole_.AcquireAsync({.whole_lease = true, .stop = stop()}, Waiter());
@@ -248,11 +248,11 @@ class VictimOfQuorum : public Victim {
 
  private:
   QuorumGroup& servers_;
-  RedLock simple_{client(), "simple", options()};
-  RedLock whole_{client(), "whole", options()};
-  RedLock manual_{client(), "manual", options()};
-  RedLock short_{client(), "short", Short()};
-  RedLock idle_{client(), "idle", options()};
+  RedLock simple_{client(), "simple"};
+  RedLock whole_{client(), "whole"};
+  RedLock manual_{client(), "manual"};
+  RedLock short_{client(), "short", {.lease = Short().lease}};
+  RedLock idle_{client(), "idle"};
 };
 
 enum class ServerGroup { kServer, kCluster, kQuorum };

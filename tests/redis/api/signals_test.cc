@@ -302,8 +302,8 @@ class Cancellation : public ::testing::Test {
   Semaphore semaphore_{client_, "semaphore", 1};
   Semaphore their_semaphore_{other_, "semaphore", 1};
   CountDownLatch latch_{client_, "latch", 1};
-  SimpleLock kept_{client_, "kept", {.keep = absl::Seconds(20)}};
-  ReentrantReadWriteLock kept_read_write_{client_, "kept too", {.keep = absl::Seconds(20)}};
+  SimpleLock kept_{client_, "kept", {.cache_for = absl::Seconds(20)}};
+  ReentrantReadWriteLock kept_read_write_{client_, "kept too", {.cache_for = absl::Seconds(20)}};
   absl::StatusOr<Lease> lease_ = absl::UnknownError("");
   absl::StatusOr<Permit> permit_ = absl::UnknownError("");
 };

@@ -75,9 +75,10 @@ TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
   EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3))) << "its bytes were written";
 }
 
-// LockOptions::keep: a lock that stays with its client, idle, until another client asks for it.
+// LockOptions::cache_for: a lock that stays with its client, idle, until another client asks for
+// it.
 
-const LockOptions kKept{.keep = absl::Seconds(20)};
+const LockOptions kKept{.cache_for = absl::Seconds(20)};
 
 class Keep : public ::testing::Test {
  protected:
@@ -133,7 +134,7 @@ TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
 REDLATCH_CHILD(Leaker) {
   static const auto* const client = new Client(Connect(args.at(0)));
   static auto* const lock = new ReentrantReadWriteLock(
-      *client, "lock", {.lease = absl::Minutes(1), .keep = absl::Minutes(1)});
+      *client, "lock", {.lease = absl::Minutes(1), .cache_for = absl::Minutes(1)});
   if (args.at(1) == "reads") {
     const std::shared_lock reads(*lock);
   } else {
@@ -182,18 +183,18 @@ TEST_F(Keep, AClientKeepsOneThousandIdleLocks) {
   EXPECT_EQ(left.back(), locks.size() - 1);
 }
 
-// What LockOptions::keep and turn refuse, and for which locks.
+// What LockOptions::cache_for and turn refuse, and for which locks.
 
 class OfAUser : public RedisLockBase {
  public:
-  OfAUser(Client client, LockOptions options, bool keeps)
-      : RedisLockBase(std::move(client), "theirs", std::move(options)), keeps_(keeps) {}
+  OfAUser(Client client, LockOptions options, bool cacheable)
+      : RedisLockBase(std::move(client), "theirs", std::move(options)), cacheable_(cacheable) {}
 
  private:
   LockScripts Scripts() const override { return SimpleScripts(); }
-  LockTraits Traits() const override { return {.kind = "users", .keeps = keeps_}; }
+  LockTraits Traits() const override { return {.kind = "users", .cacheable = cacheable_}; }
 
-  const bool keeps_;
+  const bool cacheable_;
 };
 
 class KeepRefusals : public ::testing::Test {
@@ -213,36 +214,31 @@ class KeepRefusals : public ::testing::Test {
 };
 
 TEST_F(KeepRefusals, KeepIsNotLongerThanTheLease) {
-  const LockOptions options{.lease = absl::Seconds(3), .keep = absl::Seconds(4)};
-  ExpectRefused<SimpleLock>(options, "LockOptions::keep is 4s, longer than the lease of 3s");
+  const LockOptions options{.lease = absl::Seconds(3), .cache_for = absl::Seconds(4)};
+  ExpectRefused<SimpleLock>(options, "LockOptions::cache_for is 4s, longer than the lease of 3s");
   ReentrantReadWriteLock lock(client_, "lock", options);
   EXPECT_EQ(lock.AcquireRead().status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(server_->LockKeys().empty());
 }
 
 TEST_F(KeepRefusals, NeitherIsNegative) {
-  ExpectRefused<SimpleLock>({.keep = absl::Seconds(-1)}, "must not be negative");
+  ExpectRefused<SimpleLock>({.cache_for = absl::Seconds(-1)}, "must not be negative");
   ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
 }
 
-TEST_F(KeepRefusals, LocksOfSeveralNamesOrServersAreNotKept) {
-  const std::string why = "LockOptions::keep is for SimpleLock, ReentrantLock and";
-  MultiLock several(client_, {"a", "b"}, {.keep = absl::Seconds(1)});
-  ExpectRefused(several, why);
-  std::vector<std::unique_ptr<RedisServer>> servers;
-  std::vector<Client> clients;
-  for (int i = 0; i < 3; ++i) {
-    servers.push_back(RedisServer::Start());
-    clients.push_back(Connect(servers.back()->url()));
-  }
-  RedLock quorum(clients, "lock", {.keep = absl::Seconds(1)});
-  ExpectRefused(quorum, why);
+TEST_F(KeepRefusals, MultiLockOfCachedLocksIsNotCached) {
+  const LockOptions options{.cache_for = absl::Seconds(5)};
+  SimpleLock one(client_, "a", options), other(client_, "b", options);
+  MultiLock both({&one, &other});
+  both.lock();
+  both.unlock();
+  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "a", "b"}) == 0; }));
 }
 
 TEST_F(KeepRefusals, AUsersClassSaysWhetherItsScriptsKnowOfIt) {
-  OfAUser does_not(client_, {.keep = absl::Seconds(5)}, false);
-  ExpectRefused(does_not, "classes whose LockTraits say so");
-  OfAUser does(Connect(server_->url()), {.keep = absl::Seconds(5)}, true);
+  OfAUser does_not(client_, {.cache_for = absl::Seconds(5)}, false);
+  ExpectRefused(does_not, "classes whose LockTraits are `cacheable`");
+  OfAUser does(Connect(server_->url()), {.cache_for = absl::Seconds(5)}, true);
   does.lock();
   does.unlock();
   EXPECT_EQ(server_->Integer({"EXISTS", "theirs"}), 1) << "it is kept";

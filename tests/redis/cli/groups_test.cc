@@ -47,7 +47,7 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
   }
 
   QuorumGroup group_;
-  const LockOptions long_ = {.lease = absl::Hours(1)};
+  const RedLockOptions long_ = {.lease = absl::Hours(1)};
 };
 
 TEST_F(RedlatchQuorumLookTest, ListsALockOnceAndOnHowManyServersItIsHeld) {

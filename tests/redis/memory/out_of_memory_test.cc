@@ -34,7 +34,7 @@ struct Objects {
   MultiLock multi{client, {"{names}one", "{names}two"}};
   RedLock red{client, "red"}, their_red{other, "red"};
   CountDownLatch latch{client, "latch", 1000}, open{client, "open", 0};
-  const LockOptions keeps{.keep = absl::Seconds(10)};
+  const LockOptions keeps{.cache_for = absl::Seconds(10)};
   SimpleLock kept{client, "kept", keeps}, their_kept{other, "kept", keeps};
   ReentrantReadWriteLock kept_read_write{client, "kept_read_write", keeps};
   SimpleLock turn{client, "turn", {.turn = absl::Milliseconds(50)}};
@@ -193,9 +193,9 @@ const Call kCalls[] = {
          }},
     Call{"owner",
          [](Objects& o) {
-           const AcquireOptions as{.owner = Owner("an owner whose name is long")};
-           const auto once = o.reentrant.Acquire(as);
-           const auto again = o.reentrant.Acquire(as);
+           const Owner as("an owner whose name is long");
+           const auto once = o.reentrant.AcquireAs(as);
+           const auto again = o.reentrant.AcquireAs(as);
          }},
     Call{"extend",
          [](Objects& o) {

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/sim/trace.h"
+#include "tests/support/acquire_as.h"
 
 namespace redlatch::sim {
 namespace {
@@ -177,8 +178,8 @@ struct Actor::Objects {
     for (const SharedObject& each : plan.objects) {
       const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
                                 .turn = absl::Milliseconds(each.turn_ms),
-                                .keep = absl::Milliseconds(each.keep_ms),
-                                .replica_acks = each.replica_acks,
+                                .cache_for = absl::Milliseconds(each.keep_ms),
+                                .acks = {.replicas = each.replica_acks},
                                 .on_lost = on_lost};
       locks.emplace_back();
       semaphores.emplace_back();
@@ -187,7 +188,10 @@ struct Actor::Objects {
       switch (each.kind) {
         case Kind::kSimple:
           locks.back() = plan.group == Group::kQuorum
-                             ? Made<RedLock>(client, each.name, options)
+                             ? std::make_unique<RedLock>(client, each.name,
+                                                         RedLockOptions{.lease = options.lease,
+                                                                        .turn = options.turn,
+                                                                        .on_lost = on_lost})
                              : Made<SimpleLock>(client, each.name, options);
           break;
         case Kind::kReentrant:
@@ -407,8 +411,8 @@ std::unique_ptr<MultiLock> Actor::MultiOf(Objects& objects, const Operation& ope
     return std::make_unique<MultiLock>(std::move(parts));
   }
   return std::make_unique<MultiLock>(objects.client, Names(operation),
-                                     LockOptions{.lease = absl::Milliseconds(object.lease_ms),
-                                                 .replica_acks = object.replica_acks});
+                                     MultiLockOptions{.lease = absl::Milliseconds(object.lease_ms),
+                                                      .acks = {.replicas = object.replica_acks}});
 }
 
 std::vector<std::string> Actor::Names(const Operation& operation) const {
@@ -426,7 +430,6 @@ AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop
   if (operation.wait_ms >= 0) options.wait = absl::Milliseconds(operation.wait_ms);
   if (operation.lease_ms > 0) options.lease = absl::Milliseconds(operation.lease_ms);
   options.whole_lease = operation.whole_lease;
-  if (HasSharedOwner(operation)) options.owner = Owner("job");
   if (Tries(operation)) options.wait = absl::ZeroDuration();
   options.stop = std::move(stop);
   return options;
@@ -601,11 +604,14 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
       operation.face == Operation::Face::kAcquireAsync,
       [&] {
         return operation.shared ? static_cast<ReentrantReadWriteLock&>(lock).AcquireRead(options)
-                                : lock.Acquire(options);
+               : HasSharedOwner(operation) ? support::AcquireAs(lock, Owner("job"), options)
+                                           : lock.Acquire(options);
       },
       [&](auto told) {
         operation.shared
             ? static_cast<ReentrantReadWriteLock&>(lock).AcquireReadAsync(options, std::move(told))
+        : HasSharedOwner(operation)
+            ? support::AcquireAsyncAs(lock, Owner("job"), options, std::move(told))
             : lock.AcquireAsync(options, std::move(told));
       });
   Judge(lease.status(), operation, asking.since());

@@ -21,7 +21,7 @@ TEST(ReplicaAcks, GrantThatTooFewReplicasConfirmIsNotHeld) {
   });
   const absl::StatusOr<Client> client = Client::Connect(server.url());
   ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "lock", {.replica_acks = 2});
+  SimpleLock lock(*client, "lock", {.acks = {.replicas = 2}});
   const absl::Status status = lock.TryAcquire().status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("1 of 2 replicas have confirmed it"));

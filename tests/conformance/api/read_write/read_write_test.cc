@@ -251,11 +251,6 @@ TEST_P(ReadEnd, UnlockSharedWithoutAReadIsMisuseAndReleasesNothing) {
   EXPECT_EQ(heard_->Count("misuse"), 4);
 }
 
-TEST_P(ReadEnd, AnOwnerIsForWritersOnly) {
-  EXPECT_EQ(CodeOf(lock_->AcquireRead({.owner = Owner("job")})), kBadInput);
-  EXPECT_OK(lock_->AcquireWrite({.owner = Owner("job")}));
-}
-
 // The other way round it is seen on one client only: readers leave the key to writers.
 TEST_P(ReadEnd, AnotherClassOfLocksIsMisuseToReaders) {
   std::shared_lock reading(*lock_);

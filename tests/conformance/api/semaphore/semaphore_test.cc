@@ -590,7 +590,6 @@ TEST_P(SemaphoreCapacity, IsTheMostThatAnybodyMayAskFor) {
           (int64_t{1} << 32) + 1, std::numeric_limits<int64_t>::max()}) {
       EXPECT_EQ(CodeOf(semaphore_->Acquire(bad, {.wait = wait})), kBadInput) << bad;
     }
-    EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = wait, .owner = Owner("job")})), kBadInput);
   }
   EXPECT_EQ(Queued(), 0);
   EXPECT_TRUE(SoonGetsIn(*semaphore_, kCapacity));

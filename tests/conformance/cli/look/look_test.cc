@@ -369,7 +369,7 @@ TEST_F(RedlatchInspectTest, TellsReadersFromWriters) {
 
 TEST_F(RedlatchInspectTest, TellsOwnersOfAReentrantLock) {
   ReentrantLock lock(client_, "job");
-  const auto lease = lock.Acquire({.owner = Owner("night shift")});
+  const auto lease = lock.AcquireAs(Owner("night shift"));
   ASSERT_TRUE(lease.ok());
   EXPECT_THAT(Text("job"), HasSubstr(", owner night shift, since "));
   EXPECT_EQ(Of("job", "(r['kind'], r['holders'][0]['owner'])"),
@@ -567,7 +567,7 @@ TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
 
 // Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
 
-const LockOptions kKept{.keep = absl::Seconds(20)};
+const LockOptions kKept{.cache_for = absl::Seconds(20)};
 
 class RedlatchKeptTest : public RedlatchLookTest {
  protected:

@@ -216,7 +216,7 @@ TEST(DoctorFindings, SaysWhatIsPromisedAndLooksAtEachReplica) {
       {"promise",
        kNote,
        {[](auto& facts) { facts.quarantine = absl::ZeroDuration(); }},
-       {"replica_acks = 1"}},
+       {"acks.replicas = 1"}},
       {"promise", kOk, {}},
       {"quarantine",
        kWarn,

@@ -30,8 +30,7 @@ class AcquireOperationTest : public LockStateTest {
     return threads_.emplace_back(AcquireOperation::Call{
         .thread = thread,
         .terms = {.lease = kLease},
-        .options =
-            std::make_shared<LockOptions>(LockOptions{.local_window = absl::Milliseconds(5)}),
+        .options = std::make_shared<LockOptions>(LockOptions{.turn = absl::Milliseconds(5)}),
         .began = now(),
         .wait = wait,
         .command_timeout = kCommandTimeout,

@@ -13,10 +13,10 @@ class LockStateKeepTest : public LockStateTest {
   LockStateKeepTest() { state().OnSubscribed(); }
 
   static Want Kept(uint64_t thread = 1, Face face = Face::kStd) {
-    return {.thread = thread, .face = face, .local_window = absl::ZeroDuration(), .keep = kKeep};
+    return {.thread = thread, .face = face, .turn = absl::ZeroDuration(), .cache_for = kKeep};
   }
   static std::shared_ptr<const LockOptions> Options() {
-    return std::make_shared<LockOptions>(LockOptions{.lease = kLease, .keep = kKeep});
+    return std::make_shared<LockOptions>(LockOptions{.lease = kLease, .cache_for = kKeep});
   }
   // A lock() and its unlock(): now it rests.
   GrantId Cache() {
@@ -120,13 +120,13 @@ TEST_F(LockStateKeepTest, ShortWayIsForNoOtherTerms) {
   options.lease = 2 * kLease;
   EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
   options = *Options();
-  options.keep = absl::ZeroDuration();
+  options.cache_for = absl::ZeroDuration();
   EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
   options = *Options();
-  options.fsync = true;
+  options.acks.fsync = true;
   EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
   options = *Options();
-  options.replica_acks = 1;
+  options.acks.replicas = 1;
   EXPECT_FALSE(state().TakeCachedNow(1, std::make_shared<LockOptions>(options), now()));
   EXPECT_TRUE(TakeCachedNow());
 }
@@ -344,7 +344,7 @@ TEST_F(LockStateKeptReadsTest, AreTakenAgainWithoutTheServer) {
 // As many as without `keep`: who reads only briefly would else gain by not keeping anything.
 TEST_F(LockStateKeptReadsTest, AreJoinedWithinTheWindowThoughAWriterWantsThem) {
   Want in_window = Kept(2);
-  in_window.local_window = absl::Milliseconds(5);
+  in_window.turn = absl::Milliseconds(5);
   Hold(Kept(1));
   Pass(absl::Milliseconds(2));
   state().OnRecall(state().grant_id(), now());

@@ -141,7 +141,7 @@ TEST_F(LockStateClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
 TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
   const auto told = [&](const std::function<void(Effects&)>& event) {
     Make({});
-    Waiter& waiter = Queue({.keep = absl::Seconds(1)});
+    Waiter& waiter = Queue({.cache_for = absl::Seconds(1)});
     Effects effects;
     event(effects);
     HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kClaim});

@@ -1,4 +1,4 @@
-// Inside the client: the local window, retakes, pokes, token blocks, recursion.
+// Inside the client: turns, retakes, pokes, token blocks, recursion.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -27,11 +27,10 @@ TEST_F(LockStateLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOt
     uint32_t block = 1;
   };
   const absl::Duration none = absl::ZeroDuration();
-  for (const Case& c :
-       {Case{.later = kWindow, .block = 4096}, Case{.others = 1, .block = 4096},
-        Case{.first = {.local_window = none}, .second = {.thread = 2, .local_window = none}},
-        Case{.second = {.thread = 2, .lease = 2 * kLease}, .block = 4096},
-        Case{.first = {.manual = true}, .second = {.thread = 2, .manual = true}}}) {
+  for (const Case& c : {Case{.later = kWindow, .block = 4096}, Case{.others = 1, .block = 4096},
+                        Case{.first = {.turn = none}, .second = {.thread = 2, .turn = none}},
+                        Case{.second = {.thread = 2, .lease = 2 * kLease}, .block = 4096},
+                        Case{.first = {.manual = true}, .second = {.thread = 2, .manual = true}}}) {
     Make({});
     Waiter& holder = Acquire(c.first);
     Waiter& other = Acquire(c.second);
@@ -122,8 +121,8 @@ TEST_F(LockStateLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
 
 TEST_F(LockStateLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   const absl::Duration window = kLease;
-  Waiter& first = Acquire({.local_window = window});
-  Waiter* next = &Acquire({.thread = 2, .local_window = window});
+  Waiter& first = Acquire({.turn = window});
+  Waiter* next = &Acquire({.thread = 2, .turn = window});
   const Request request = Fetch<AcquireRequest>();
   EXPECT_EQ(BidOf(request).block, 4096U);
   Pass(absl::Milliseconds(1));
@@ -132,7 +131,7 @@ TEST_F(LockStateLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   EXPECT_EQ(first.not_before, heard);
   uint64_t hold = first.hold;
   for (uint64_t k = 1; k < 4096; ++k) {
-    Waiter& waiting = Acquire({.thread = k + 2, .local_window = window});
+    Waiter& waiting = Acquire({.thread = k + 2, .turn = window});
     ASSERT_EQ(Release(hold).kind, Kind::kDone) << k;
     ASSERT_EQ(next->token.value(), kToken + k);
     ASSERT_EQ(next->not_before, heard + absl::Microseconds(k));
@@ -147,7 +146,8 @@ TEST_F(LockStateLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
 }
 
 TEST_F(LockStateLocalTest, RetakesAreCountedThenTheHeadHasIt) {
-  auto [holder, head] = Contended({.local_retakes = 3}, {.thread = 2});
+  Make({}, /*retakes=*/3);
+  auto [holder, head] = Contended({}, {.thread = 2});
   uint64_t hold = holder->hold;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Release(hold).kind, Kind::kDone);
@@ -161,7 +161,8 @@ TEST_F(LockStateLocalTest, RetakesAreCountedThenTheHeadHasIt) {
 }
 
 TEST_F(LockStateLocalTest, PokedHeadThatComesSecondIsNext) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Make({}, /*retakes=*/16);
+  auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
   Waiter& again = Acquire();
   ASSERT_EQ(again.state, State::kGranted);
@@ -172,7 +173,8 @@ TEST_F(LockStateLocalTest, PokedHeadThatComesSecondIsNext) {
 }
 
 TEST_F(LockStateLocalTest, LatePokeAsksTheServer) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Make({}, /*retakes=*/16);
+  auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
   Pass(kWindow);
   Poke(*head);
@@ -182,7 +184,8 @@ TEST_F(LockStateLocalTest, LatePokeAsksTheServer) {
 
 // A free grant was once renewed for ever.
 TEST_F(LockStateLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
-  auto [holder, head] = Contended({.local_retakes = 16}, {.thread = 2});
+  Make({}, /*retakes=*/16);
+  auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
   PassTo(state().next_request_at());
   EXPECT_EQ(now(), state().next_expiry() + kLead - kValid + kThird);
@@ -193,8 +196,8 @@ TEST_F(LockStateLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
 }
 
 TEST_F(LockStateLocalTest, PokedHeadThatGivesUpPokesTheNext) {
-  auto [holder, head] =
-      Contended({.local_retakes = 16}, {.thread = 2, .patience = Patience::kBounded});
+  Make({}, /*retakes=*/16);
+  auto [holder, head] = Contended({}, {.thread = 2, .patience = Patience::kBounded});
   Waiter& behind = Acquire({.thread = 3});
   Release(holder->hold);
   GiveUp(*head);
@@ -250,7 +253,8 @@ TEST_F(LockStateLocalTest, ReenterAndLeaveCountLevels) {
 }
 
 TEST_F(LockStateLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
-  auto [holder, head] = Contended({.local_retakes = 1}, {.thread = 2});
+  Make({}, /*retakes=*/1);
+  auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
   ASSERT_TRUE(Woken(*head));
   Waiter& faster = Acquire({.thread = 3});

@@ -123,7 +123,7 @@ TEST_F(LockStateReleaseTest, ReleaseCrossesARenewal) {
 }
 
 TEST_F(LockStateReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
-  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_NE(release.acquire(), nullptr);
@@ -150,7 +150,7 @@ TEST_F(LockStateReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
 
 TEST_F(LockStateReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
   Make({.several = true});
-  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(release.acquire(), nullptr);
@@ -163,7 +163,7 @@ TEST_F(LockStateReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
 }
 
 TEST_F(LockStateReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
-  auto [holder, other] = Contended({.local_window = absl::ZeroDuration()}, {.thread = 2});
+  auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   GiveUp(*other);

@@ -68,11 +68,11 @@ TEST_F(SharedStateTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
 
 TEST_F(SharedStateTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
   Read(1);
-  Waiter& second = Acquire({.thread = 2, .local_window = absl::ZeroDuration()});
+  Waiter& second = Acquire({.thread = 2, .turn = absl::ZeroDuration()});
   EXPECT_EQ(second.state, State::kWaiting);
   const Request probe = Fetch<RenewRequest>();
   Pass(absl::Microseconds(50));
-  Waiter& third = Acquire({.thread = 3, .local_window = absl::ZeroDuration()});
+  Waiter& third = Acquire({.thread = 3, .turn = absl::ZeroDuration()});
   Hear(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_EQ(third.state, State::kWaiting);
@@ -136,7 +136,7 @@ TEST_F(SharedStateTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kAtRisk));
-  EXPECT_EQ(Acquire({.thread = 2, .local_window = kLease}).state, State::kGranted);
+  EXPECT_EQ(Acquire({.thread = 2, .turn = kLease}).state, State::kGranted);
   Pass(kThird / 2);
   Hear(Fetch<RenewRequest>(), HeldWith(0));
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));

@@ -30,10 +30,8 @@ struct Want {
   absl::Duration lease = absl::Seconds(3);
   bool manual = false;
   bool whole = false;
-  absl::Duration local_window = absl::Milliseconds(5);
-  int local_retakes = 0;
-  absl::Duration turn = absl::ZeroDuration();
-  absl::Duration keep = absl::ZeroDuration();
+  std::optional<Duration> turn = {};
+  absl::Duration cache_for = absl::ZeroDuration();
   uint32_t permits = 1;
   uint32_t capacity = 0;
 };
@@ -54,8 +52,10 @@ class LockStateTest : public ::testing::Test {
 
   LockStateTest() { Make({}); }
 
-  void Make(LockState::Config config) {
+  // A thread takes a lock that others wait for at most `retakes` times in a row.
+  void Make(LockState::Config config, int retakes = 0) {
     config.numbers = &numbers_;
+    config.retakes = retakes;
     state_ = std::make_unique<LockState>(config);
   }
   LockState& state() { return *state_; }
@@ -87,13 +87,11 @@ class LockStateTest : public ::testing::Test {
     waiter.terms = {.lease = want.lease,
                     .manual = want.manual,
                     .whole = want.whole,
-                    .cacheable = want.keep > absl::ZeroDuration() && !want.manual,
+                    .cacheable = want.cache_for > absl::ZeroDuration() && !want.manual,
                     .permits = want.permits,
                     .capacity = want.capacity};
-    waiter.options = std::make_shared<LockOptions>(LockOptions{.local_window = want.local_window,
-                                                               .local_retakes = want.local_retakes,
-                                                               .turn = want.turn,
-                                                               .keep = want.keep});
+    waiter.options =
+        std::make_shared<LockOptions>(LockOptions{.turn = want.turn, .cache_for = want.cache_for});
     waiter.object = this;
     state_->Acquire(waiter, now_, Fresh());
     waiter.parked = waiter.state == State::kWaiting;

@@ -116,7 +116,8 @@ TEST_F(TallyStateTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
 }
 
 TEST_F(TallyStateTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
-  auto [holder, other] = Contended({.local_retakes = 1}, {.thread = 2, .local_retakes = 1});
+  Make({.counts = true}, /*retakes=*/1);
+  auto [holder, other] = Contended({}, {.thread = 2});
   Release(holder->hold);
   EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
   GiveUp(*other);

@@ -12,7 +12,7 @@ constexpr absl::Duration kClaim = absl::Milliseconds(1500);
 class LockStateTurnTest : public LockStateTest {
  protected:
   static Want OfThread(uint64_t thread, absl::Duration turn = kTurn) {
-    return {.thread = thread, .local_window = absl::ZeroDuration(), .turn = turn};
+    return {.thread = thread, .turn = turn};
   }
 
   // Its first hold goes back to the server, and it comes again at once, to a lock that others have.

@@ -210,9 +210,9 @@ TEST_F(LockStateWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
 }
 
 TEST_F(LockStateWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
-  auto [holder, other] = Contended(
-      {.local_window = absl::ZeroDuration()},
-      {.thread = 2, .patience = Patience::kBounded, .local_window = absl::ZeroDuration()});
+  auto [holder, other] =
+      Contended({.turn = absl::ZeroDuration()},
+                {.thread = 2, .patience = Patience::kBounded, .turn = absl::ZeroDuration()});
   Pass(absl::Milliseconds(20));
   Release(holder->hold);
   Fetch<ReleaseRequest>();
