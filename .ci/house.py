@@ -16,7 +16,7 @@ LINK, SERVER_GROUP = "redis/link", "redis/server_group"
 QUORUM = "quorum"
 STATE, LOCK = "lock/state", "lock"
 TERM, LOOK = "cli/term", "cli/look"
-BELOW_TERM = [WIRE, URL, TRANSPORT, CONNECT, EMBEDDED, LINK, LOCK]
+BELOW_TERM = [WIRE, URL, TRANSPORT, CONNECT, EMBEDDED, LINK, SERVER_GROUP, LOCK]
 
 ARROWS = {
     "base": [],

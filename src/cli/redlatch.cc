@@ -10,11 +10,8 @@
 
 #include "absl/strings/escaping.h"
 #include "redlatch/version.h"
-#include "src/cli/term/commands.h"
-#include "src/cli/term/descriptors.h"
-#include "src/cli/term/manual.h"
-#include "src/cli/term/outcome.h"
-#include "src/cli/term/suggestion.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/output.h"
 
 namespace redlatch::cli {
 namespace {

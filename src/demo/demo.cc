@@ -13,6 +13,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <stdexcept>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
@@ -61,6 +62,7 @@ struct Seat {
   bool gone = false;
   const char* fate = nullptr;
 };
+
 void Tell(const std::string& line) {
   std::printf("%s\n", line.c_str());
   std::fflush(stdout);
@@ -131,76 +133,90 @@ class Worker : public Observer {
   std::atomic<int> told_ = 0;
 };
 
-std::string LockName(const std::string& directory) {  // of this run's own
-  return "redlatch-demo" + directory.substr(directory.rfind('.'));
-}
-
-// The whole life of a worker process.
-[[noreturn]] void RunWorker(Seat& seat, const std::string& url, const std::string& directory) {
-  prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the demo, even if it is frozen
-  alarm(60);
-  while (seat.order == Order::kWait) absl::SleepFor(absl::Milliseconds(1));
-  const auto worker = std::make_shared<Worker>(seat, directory + "/counter");
-  const absl::StatusOr<Client> client =
-      Client::Connect(url, {.observer = worker, .on_warning = [](std::string_view) {}});
-  absl::Status done = client.status();
-  if (client.ok()) {
-    SimpleLock lock(*client, LockName(directory), {.lease = kLease});
-    done = worker->Work(lock);
-  }
-  if (!done.ok()) Tell(absl::StrCat("worker ", seat.number, " fails: ", done.message()));
-  _exit(done.ok() ? 0 : 1);
-}
-
 volatile sig_atomic_t interrupted = 0;
 
-// The demo's own process: it starts the workers, orders the accidents, and shows what happens.
+// The demo's own process: it starts the workers, orders the accidents, and shows what happens. What
+// keeps it from going on is thrown.
 class Show {
  public:
-  explicit Show(std::string directory)
-      : directory_(std::move(directory)),
-        seats_(*new (mmap(nullptr, sizeof seats_, PROT_READ | PROT_WRITE,
-                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::array<Seat, 5>) {}
+  explicit Show(const std::string& url)
+      : seats_(*new (mmap(nullptr, sizeof seats_, PROT_READ | PROT_WRITE,
+                          MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::array<Seat, 5>) {
+    directory_ = std::filesystem::temp_directory_path() / "redlatch-demo.XXXXXX";
+    std::array<int, 2> ends = {-1, -1};
+    if (mkdtemp(directory_.data()) == nullptr || pipe2(ends.data(), O_CLOEXEC) != 0) {
+      throw std::runtime_error("no temporary directory, or no pipe");
+    }
+    lines_ = ends[0];
+    fcntl(lines_, F_SETFL, O_NONBLOCK);
+    for (Seat& each : seats_) {  // before this process has a thread or a connection
+      each.number = static_cast<int>(&each - seats_.data()) + 1;
+      each.pid = fork();
+      if (each.pid == 0) RunWorker(each, url, ends[1]);
+    }
+    close(ends[1]);
+  }
   ~Show() {
     for (const Seat& each : seats_) {
-      if (each.pid < 0 || each.gone) continue;
+      if (each.pid <= 0 || each.gone) continue;
       kill(each.pid, SIGKILL);
       waitpid(each.pid, nullptr, 0);
     }
+    std::filesystem::remove_all(directory_);
   }
 
-  // Before this process has a thread or a connection.
-  absl::Status Fork(const std::string& url) {
-    std::array<int, 2> ends = {-1, -1};
-    if (pipe2(ends.data(), O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe");
-    lines_ = ends[0];
-    fcntl(lines_, F_SETFL, O_NONBLOCK);
-    for (Seat& each : seats_) {
-      each.number = static_cast<int>(&each - seats_.data()) + 1;
-      const pid_t pid = fork();
-      if (pid < 0) return absl::ErrnoToStatus(errno, "fork");
-      if (pid == 0) {
-        dup2(ends[1], STDOUT_FILENO);
-        RunWorker(each, url, directory_);
-      }
-      each.pid = pid;
-    }
-    close(ends[1]);
-    return absl::OkStatus();
-  }
-
-  // An error: the demonstration could not go on, or found something wrong.
-  absl::Status Run(const Client& client) {
-    lock_.emplace(client, LockName(directory_));
-    absl::Status ran;
-    for (const auto act : {&Show::Begin, &Show::KillOne, &Show::FreezeOne, &Show::Finish}) {
-      if (ran.ok()) ran = (this->*act)();
-    }
+  void Run(const std::string& url) {
+    const absl::StatusOr<Client> client = Client::Connect(url);
+    if (!client.ok()) throw std::runtime_error(std::string(client.status().message()));
+    std::printf("redlatch at %s\n%s\n", client->server().c_str(), kPrologue);
+    lock_.emplace(*client, LockName());
+    for (Seat& each : seats_) each.order = Order::kGo;
+    Until("the workers to start", [&] {
+      return std::ranges::all_of(seats_, [](const Seat& it) { return it.doing != kStarting; });
+    });
+    Say(absl::StrFormat(
+        "%d workers have started; a lease lasts %.0f s and is renewed while its process lives",
+        seats_.size(), absl::ToDoubleSeconds(kLease)));
+    Watch(absl::Seconds(1.8));
+    Strike(victim_, Order::kDie, "killed while it held the lock");
+    Strike(sleeper_, Order::kFreeze, "frozen after reading the number and before writing");
+    Say(absl::StrFormat(
+        "worker %d carries on as if no time had passed: it has read %d, but the number is now %d",
+        sleeper_.number, sleeper_.count.load(), count_));
+    sleeper_.order = Order::kGo;
+    sleeper_.fate = nullptr;
+    kill(sleeper_.pid, SIGCONT);
+    Until("the late write", [&] { return sleeper_.rejected > 0; });
+    Watch(absl::Seconds(1));
+    for (Seat& each : seats_) each.order = each.gone ? Order::kDie : Order::kEnd;
+    Until("the workers to end", [&] { return std::ranges::all_of(seats_, &Seat::gone); });
     height_ = 0;  // the table stays as it is
-    return ran.ok() ? SumUp() : ran;
+    SumUp();
   }
 
  private:
+  std::string LockName() const {  // of this run's own
+    return "redlatch-demo" + directory_.substr(directory_.rfind('.'));
+  }
+
+  // The whole life of a worker process.
+  [[noreturn]] void RunWorker(Seat& seat, const std::string& url, int output) const {
+    dup2(output, STDOUT_FILENO);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the demo, even if it is frozen
+    alarm(60);
+    while (seat.order == Order::kWait) absl::SleepFor(absl::Milliseconds(1));
+    const auto worker = std::make_shared<Worker>(seat, directory_ + "/counter");
+    const absl::StatusOr<Client> client =
+        Client::Connect(url, {.observer = worker, .on_warning = [](std::string_view) {}});
+    absl::Status done = client.status();
+    if (client.ok()) {
+      SimpleLock lock(*client, LockName(), {.lease = kLease});
+      done = worker->Work(lock);
+    }
+    if (!done.ok()) Tell(absl::StrCat("worker ", seat.number, " fails: ", done.message()));
+    _exit(done.ok() ? 0 : 1);
+  }
+
   absl::Duration elapsed() const { return absl::Now() - began_; }
 
   // On a terminal a table stands below the lines, and is redrawn again and again.
@@ -217,7 +233,6 @@ class Show {
     const absl::StatusOr<LockInfo> info = lock_->Inspect();
     if (!info.ok()) return;
     std::string holder = "nobody";
-    count_ = 0;
     std::string rows = "\n    worker      pid  additions\n";
     for (const Seat& each : seats_) {
       count_ = std::max(count_, each.count.load());
@@ -241,7 +256,7 @@ class Show {
   }
 
   // Shows the workers' output, and notices what has become of them.
-  absl::Status Attend() {
+  void Attend() {
     pollfd ready = {.fd = lines_, .events = POLLIN, .revents = 0};
     poll(&ready, 1, /*timeout=*/50);
     char bytes[4096];
@@ -257,33 +272,28 @@ class Show {
       each.gone = !WIFSTOPPED(status);
       each.fate = WIFSTOPPED(status) ? "frozen" : status == 0 ? "done" : "killed";
       if (each.gone && status != 0 && each.order != Order::kDie) {
-        return absl::InternalError(absl::StrCat("worker ", each.number, " ended early"));
+        throw std::runtime_error(absl::StrCat("worker ", each.number, " ended early"));
       }
     }
-    return absl::OkStatus();
   }
 
-  absl::Status Until(const char* what, const std::function<bool()>& so) {
-    const absl::Duration end = elapsed() + absl::Seconds(15);
-    while (!so()) {
-      if (interrupted != 0) return absl::CancelledError("interrupted");
+  void Until(const char* what, const std::function<bool()>& so) {
+    for (const absl::Duration end = elapsed() + absl::Seconds(15); !so(); Look()) {
+      if (interrupted != 0) throw std::runtime_error("interrupted");
       if (end <= elapsed()) {
-        return absl::DeadlineExceededError(absl::StrCat("this did not happen in time: ", what));
+        throw std::runtime_error(absl::StrCat("this did not happen in time: ", what));
       }
-      if (absl::Status attended = Attend(); !attended.ok()) return attended;
-      Look();
+      Attend();
     }
-    return absl::OkStatus();
   }
-  absl::Status Watch(absl::Duration time) {
-    return Until("the time to pass", [&, end = elapsed() + time] { return end <= elapsed(); });
+  void Watch(absl::Duration time) {
+    Until("the time to pass", [&, end = elapsed() + time] { return end <= elapsed(); });
   }
 
   // Until the worker has met with the accident that is ordered, and another has the lock.
-  absl::Status Strike(Seat& seat, Order order, const char* news) {
+  void Strike(Seat& seat, Order order, const char* news) {
     seat.order = order;
-    absl::Status done = Until("an accident", [&] { return seat.fate != nullptr; });
-    if (!done.ok()) return done;
+    Until("an accident", [&] { return seat.fate != nullptr; });
     const absl::Duration struck = elapsed();
     const absl::StatusOr<LockInfo> info = lock_->Inspect();
     const bool held = info.ok() && !info->holders.empty();
@@ -291,57 +301,22 @@ class Show {
                         held ? absl::StrFormat("its lease expires in %.1f s, and nobody renews it",
                                                absl::ToDoubleSeconds(info->holders[0].remaining))
                              : "its lease has expired"));
-    const Seat* heir = nullptr;
-    done = Until("another worker to get the lock", [&] {
+    int heir = 0;
+    Until("another worker to get the lock", [&] {
       for (const Seat& each : seats_) {
-        if (each.token > seat.token && each.doing == kHolds) heir = &each;
+        if (each.token > seat.token && each.doing == kHolds) heir = each.number;
       }
-      return heir != nullptr;
+      return heir != 0;
     });
-    if (!done.ok()) return done;
     Say(absl::StrFormat(
-        "its lease has expired: worker %d holds the lock, with a newer token, %.1f s later",
-        heir->number, absl::ToDoubleSeconds(elapsed() - struck)));
-    return Watch(absl::Seconds(1));
-  }
-
-  absl::Status Begin() {
-    for (Seat& each : seats_) each.order = Order::kGo;
-    absl::Status started = Until("the workers to start", [&] {
-      return std::ranges::all_of(seats_, [](const Seat& it) { return it.doing != kStarting; });
-    });
-    if (!started.ok()) return started;
-    Say(
-        absl::StrFormat("%d workers have started; a lease lasts %.0f s and is renewed while its "
-                        "process lives",
-                        seats_.size(), absl::ToDoubleSeconds(kLease)));
-    return Watch(absl::Seconds(1.8));
-  }
-
-  absl::Status KillOne() { return Strike(victim_, Order::kDie, "killed while it held the lock"); }
-
-  absl::Status FreezeOne() {
-    absl::Status done =
-        Strike(sleeper_, Order::kFreeze, "frozen after reading the number and before writing");
-    if (!done.ok()) return done;
-    Say(absl::StrFormat(
-        "worker %d carries on as if no time had passed: it has read %d, but the number is now %d",
-        sleeper_.number, sleeper_.count.load(), count_));
-    sleeper_.order = Order::kGo;
-    sleeper_.fate = nullptr;
-    kill(sleeper_.pid, SIGCONT);
-    done = Until("the late write", [&] { return sleeper_.rejected > 0; });
-    return done.ok() ? Watch(absl::Seconds(1)) : done;
-  }
-
-  absl::Status Finish() {
-    for (Seat& each : seats_) each.order = each.gone ? Order::kDie : Order::kEnd;
-    return Until("the workers to end", [&] { return std::ranges::all_of(seats_, &Seat::gone); });
+        "its lease has expired: worker %d holds the lock, with a newer token, %.1f s later", heir,
+        absl::ToDoubleSeconds(elapsed() - struck)));
+    Watch(absl::Seconds(1));
   }
 
   // Compares the number with the additions in the store's journal, and those with the additions
   // that the workers have reported.
-  absl::Status SumUp() {
+  void SumUp() {
     std::ifstream file(directory_ + "/counter", std::ios::binary);
     std::array<int64_t, 6> made = {};  // by worker
     Record last;
@@ -355,30 +330,25 @@ class Show {
     for (const Seat& each : seats_) {
       const int64_t its = made[static_cast<size_t>(each.number)];
       expected += its;
-      absl::StrAppendFormat(&text, "  worker %d   %5d additions", each.number, its);
-      if (&each == &victim_) {
-        absl::StrAppendFormat(&text, ", %d of them reported before it was killed", each.added);
-      } else if (its != each.added) {
-        absl::StrAppendFormat(&text, " in the journal, but it reported %d: WRONG", each.added);
-        ++wrong;
-      }
-      text += "\n";
+      wrong += its == each.added || &each == &victim_ ? 0 : 1;
+      absl::StrAppendFormat(&text, "  worker %d   %5d additions, %d of them reported%s\n",
+                            each.number, its, each.added.load(),
+                            &each == &victim_ ? " before it was killed" : "");
     }
     Print(absl::StrFormat("%s  expected   %5d\n  the number %5d: %s\n", text, expected, last.count,
                           expected == last.count ? "equal" : "WRONG"));
     if (wrong > 0 || expected != last.count || sleeper_.rejected == 0) {
-      return absl::InternalError(
-          absl::StrCat("WRONG: ", wrong, " accesses came between those of another worker, and ",
+      throw std::runtime_error(
+          absl::StrCat("WRONG: ", wrong, " accesses or reports do not fit, and ",
                        sleeper_.rejected.load(), " late writes were rejected"));
     }
     Print(kEpilogue);
-    return absl::OkStatus();
   }
 
-  const std::string directory_;
   std::array<Seat, 5>& seats_;
   Seat& sleeper_ = seats_[1];
   Seat& victim_ = seats_[2];
+  std::string directory_;
   std::optional<SimpleLock> lock_;
   const absl::Time began_ = absl::Now();
   int lines_ = -1;  // the pipe that is all workers' standard output
@@ -387,26 +357,6 @@ class Show {
   int64_t count_ = 0;   // the number, as far as it is known
   ssize_t height_ = 0;  // of the table that is on the terminal
 };
-
-absl::Status RunShow(const std::string& url) {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    struct sigaction action = {};
-    action.sa_handler = [](int) { interrupted = 1; };
-    sigaction(signal, &action, nullptr);
-  }
-  std::error_code error;
-  std::string directory = std::filesystem::temp_directory_path(error) / "redlatch-demo.XXXXXX";
-  if (error || mkdtemp(directory.data()) == nullptr) {
-    return absl::UnavailableError("no temporary directory");
-  }
-  const absl::Cleanup removed = [&] { std::filesystem::remove_all(directory, error); };
-  Show show(directory);
-  if (absl::Status forked = show.Fork(url); !forked.ok()) return forked;
-  const absl::StatusOr<Client> client = Client::Connect(url);
-  if (!client.ok()) return client.status();
-  std::printf("redlatch at %s\n%s\n", client->server().c_str(), kPrologue);
-  return show.Run(*client);
-}
 
 }  // namespace
 }  // namespace redlatch::demo
@@ -419,7 +369,17 @@ int main(int argc, char** argv) {
         stderr);
     return 2;
   }
-  const absl::Status ran = redlatch::demo::RunShow(argc == 2 ? argv[1] : "embedded:");
-  if (!ran.ok()) std::fprintf(stderr, "redlatch-demo: %s\n", std::string(ran.message()).c_str());
-  return ran.ok() ? 0 : 1;
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    struct sigaction action = {};
+    action.sa_handler = [](int) { redlatch::demo::interrupted = 1; };
+    sigaction(signal, &action, nullptr);
+  }
+  try {
+    const std::string url = argc == 2 ? argv[1] : "embedded:";
+    redlatch::demo::Show(url).Run(url);
+    return 0;
+  } catch (const std::exception& failure) {
+    std::fprintf(stderr, "redlatch-demo: %s\n", failure.what());
+    return 1;
+  }
 }

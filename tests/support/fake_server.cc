@@ -121,6 +121,7 @@ FakeClusterNode::FakeClusterNode(FakeServer::Answer answer)
     : answer_(std::move(answer)),
       server_([this](const FakeServer::Asked& asked) { return Answer(asked); }) {
   port_ = std::stoi(server_.url().substr(server_.url().rfind(':') + 1));
+  owner_ = port_.load();
 }
 
 std::string FakeClusterNode::address() const { return absl::StrCat("127.0.0.1:", port_.load()); }
@@ -129,7 +130,7 @@ std::optional<std::string> FakeClusterNode::Answer(const FakeServer::Asked& aske
   const auto bulk = FakeServer::Bulk;
   const std::string& verb = asked.command[0];
   if (verb == "CLUSTER" && asked.command[1] == "SLOTS") {
-    return absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n", bulk("127.0.0.1"), ":", port_.load(),
+    return absl::StrCat("*1\r\n*3\r\n:0\r\n:16383\r\n*3\r\n", bulk("127.0.0.1"), ":", owner_.load(),
                         "\r\n", bulk("id"));
   }
   if (verb == "CLUSTER" && asked.command[1] == "INFO") {

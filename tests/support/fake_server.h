@@ -68,12 +68,15 @@ class FakeClusterNode {
  public:
   explicit FakeClusterNode(FakeServer::Answer answer);
   std::string address() const;  // "127.0.0.1:6379"
+  // From here on it says that the other one serves all slots.
+  void HandSlotsTo(const FakeClusterNode& other) { owner_ = other.port_.load(); }
 
  private:
   std::optional<std::string> Answer(const FakeServer::Asked& asked) const;
 
   const FakeServer::Answer answer_;
   std::atomic<int> port_{0};
+  std::atomic<int> owner_{0};  // the port of the node that serves all slots
   FakeServer server_;
 };
 

@@ -15,7 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "src/base/majority.h"
-#include "src/cli/term/measures.h"
+#include "src/cli/term/output.h"
 #include "src/cli/term/pages.h"
 #include "src/lock/key_set.h"
 

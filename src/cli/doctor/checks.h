@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "src/cli/doctor/facts.h"
+#include "src/cli/term/output.h"
 
 namespace redlatch::cli {
 
@@ -37,6 +38,14 @@ struct Finding {
 std::vector<Finding> Diagnose(const DoctorFacts& facts);
 std::vector<Finding> Diagnose(const ClusterFacts& facts);
 std::vector<Finding> Diagnose(const QuorumFacts& facts);
+
+// 0, kNeedsChange or kRefused, by the worst finding.
+int DoctorExitCode(const std::vector<Finding>& findings);
+
+std::string TextReport(const std::string& server, const std::vector<Finding>& findings, bool colour,
+                       size_t width = kPageWidth);
+// One object: server, verdict ("well", "change", "unusable"), checks.
+std::string JsonReport(const std::string& server, const std::vector<Finding>& findings);
 
 }  // namespace redlatch::cli
 

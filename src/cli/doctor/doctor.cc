@@ -1,5 +1,3 @@
-#include "src/cli/doctor/doctor.h"
-
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,11 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/base/clock.h"
+#include "src/cli/doctor/checks.h"
 #include "src/cli/doctor/gather.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/commands.h"
-#include "src/cli/term/outcome.h"
-#include "src/cli/term/terminal.h"
+#include "src/cli/term/output.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {

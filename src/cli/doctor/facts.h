@@ -17,7 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/time/time.h"
-#include "src/cli/term/cluster_nodes.h"
+#include "src/cli/term/server.h"
 
 namespace redlatch::cli {
 

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/cli/doctor/facts.h"
-#include "src/cli/term/shards.h"
+#include "src/cli/term/server.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/reply.h"
 

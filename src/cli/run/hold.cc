@@ -2,6 +2,12 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <cstdlib>
+#include <mutex>
+#include <stop_token>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -14,12 +20,111 @@
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
 #include "src/base/clock.h"
-#include "src/cli/run/wait.h"
-#include "src/cli/term/outcome.h"
-#include "src/cli/term/text.h"
+#include "src/cli/look/locks.h"
+#include "src/cli/run/job.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/output.h"
+#include "src/lock/description.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {
+namespace {
+
+constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
+constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // where none is given
+
+absl::Status CompleteKind(const CommandLine& line, RunOptions& options) {
+  const bool shared = line.given("--shared");
+  const bool write = line.given("--write");
+  if (shared && write) return WrongUsage("--shared and --write exclude each other", "say one");
+  if (shared) options.kind = RunKind::kShared;
+  if (write) options.kind = RunKind::kWrite;
+  if (!line.given("--permits") && !line.given("--capacity")) return absl::OkStatus();
+  if (shared || write) {
+    return WrongUsage(
+        "--shared and --write are for a read-write lock, --permits and --capacity "
+        "for a semaphore",
+        "a name can only be one of them");
+  }
+  if (!line.given("--capacity")) {
+    return WrongUsage("--permits needs --capacity",
+                      "say how many permits there are in all, as in --permits 1 --capacity 4");
+  }
+  if (options.permits > options.capacity) {
+    return WrongUsage("--permits is more than --capacity", "that many can never be free");
+  }
+  options.kind = RunKind::kPermits;
+  return absl::OkStatus();
+}
+
+// Which lock a quorum of servers has.
+absl::Status CompleteQuorum(const CommandLine& line, RunOptions& options) {
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
+  // Whoever connects says what is wrong with it.
+  if (!url.ok() || url->kind != redis::Url::Kind::kQuorum) return absl::OkStatus();
+  for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
+    if (!line.given(option)) continue;
+    return WrongUsage(absl::StrCat(option,
+                                   " is not for a quorum of servers, which has plain locks "
+                                   "only"),
+                      absl::StrCat("name one server for it, as in --server ",
+                                   url->members.front().DebugString()));
+  }
+  options.kind = RunKind::kQuorum;
+  return absl::OkStatus();
+}
+
+absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
+  if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
+    return WrongUsage("--lease is out of range", "say 100ms to 24h");
+  }
+  if (!line.given("--grace")) options.grace = std::min(options.lease / 3, kLongestGrace);
+  if (options.grace > options.lease / 2) {
+    return WrongUsage(
+        "--grace is more than half of the lease",
+        absl::StrCat("the command must be gone before the lease ends, so say at most ",
+                     absl::FormatDuration(options.lease / 2), ", or a longer --lease"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options) {
+  CommandLine line("run");
+  bool chosen = false;
+  int64_t busy_code = options->busy_code;
+  std::string on_lost = "kill";
+  line.Flag("--shared", &chosen);
+  line.Flag("--write", &chosen);
+  line.Number("--permits", 1, &options->permits);
+  line.Number("--capacity", 1, &options->capacity);
+  line.Time("--wait", &options->wait);
+  line.Time("--lease", &options->lease);
+  line.Time("--grace", &options->grace);
+  line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
+  line.Number("--busy-code", 0, &busy_code);
+  line.Operands(1, "put -- before the command: redlatch run NAME -- CMD ARGS");
+  line.NeedsName("lock", "say redlatch run NAME -- CMD ARGS");
+  line.CommandFollows();
+  if (const std::optional<int> over = line.Parse(words)) return over;
+  if (line.following().empty()) {
+    return Refuse(WrongUsage("the command is missing", "say redlatch run NAME -- CMD ARGS"));
+  }
+  if (busy_code > 255) {
+    return Refuse(WrongUsage("--busy-code is out of range", "say 0 to 255"));
+  }
+  options->name = line.operands()[0];
+  options->command = line.following();
+  options->kill_on_lost = on_lost == "kill";
+  options->busy_code = static_cast<int>(busy_code);
+  options->server = line.server();
+  absl::Status complete = CompleteKind(line, *options);
+  if (complete.ok()) complete = CompleteQuorum(line, *options);
+  if (complete.ok()) complete = CompleteTimes(line, *options);
+  return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
+}
+
 namespace {
 
 // A refusal for another capacity says what to do about it here.
@@ -163,6 +268,98 @@ int RunAttempt::ExplainRefusal() const {
 
 std::string Rounded(absl::Duration time) {
   return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
+}
+
+namespace {
+
+constexpr std::chrono::milliseconds kFirst(500);
+constexpr std::chrono::milliseconds kEvery(1000);
+
+// False: it was stopped.
+bool Sleep(const std::stop_token& stop, std::chrono::milliseconds time) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+}  // namespace
+
+std::string HoldersText(const LockInfo& info) {
+  if (info.holders.empty()) {
+    return info.waiting == 0 ? "" : absl::StrCat(info.waiting, " in line for it");
+  }
+  const LockInfo::Party& first = info.holders.front();
+  const auto others = std::max(info.holding, static_cast<int64_t>(info.holders.size())) - 1;
+  return absl::StrCat(
+      info.capacity == 0
+          ? "held by "
+          : absl::StrCat(info.used, " of ", Counted(info.capacity, "permit"), " taken, by "),
+      InProse(first.process, first.hold), others > 0 ? absl::StrCat(" and ", others, " more") : "");
+}
+
+std::string PlaceText(const LockInfo& info, const LockInfo::Process& self) {
+  const auto own = std::ranges::find_if(info.waiters, [&](const LockInfo::Party& waiter) {
+    return waiter.process.pid == self.pid && waiter.process.host == self.host;
+  });
+  if (own == info.waiters.end()) return absl::StrCat(info.waiting, " in line");
+  const auto ahead = own - info.waiters.begin();
+  return ahead == 0 ? "next in line" : absl::StrCat(ahead, " ahead in line");
+}
+
+const LockInfo::Party* HeldAbove(const LockInfo& info, const std::string& host,
+                                 const std::vector<pid_t>& ancestors, int64_t permits) {
+  const LockInfo::Party* found = nullptr;
+  int64_t held = 0;
+  for (const LockInfo::Party& holder : info.holders) {
+    if (holder.process.pid == 0 || holder.process.host != host) continue;
+    if (std::ranges::find(ancestors, holder.process.pid) == ancestors.end()) continue;
+    found = &holder;
+    held += holder.permits;
+  }
+  const bool enough_without = info.capacity > 0 && permits <= info.capacity - held;
+  return enough_without ? nullptr : found;
+}
+
+WaitReport::WaitReport(const RunOptions& options, const std::string& what, Look look)
+    : permits_(options.permits),
+      what_(what),
+      nested_(std::getenv("REDLATCH_LOCK") != nullptr),
+      self_(internal::ThisProcess("")),
+      line_(getpgid(getppid())) {  // the front's: the keeper has a group of its own
+  if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
+  thread_ = std::jthread(
+      [this, look = std::move(look)](const std::stop_token& stop) { Run(stop, look); });
+}
+
+void WaitReport::Run(const std::stop_token& stop, const Look& look) {
+  const base::Instant begun = base::Now();
+  bool warned = !nested_;
+  for (auto pause = kFirst; Sleep(stop, pause); pause = kEvery) {
+    const absl::StatusOr<LockInfo> info = look();
+    if (stop.stop_requested()) return;
+    if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
+    if (!line_.has_terminal()) return;
+    std::string text = absl::StrCat(
+        "redlatch: waiting ",
+        absl::FormatDuration(absl::Floor(base::Now() - begun, absl::Seconds(1))), " for ", what_);
+    if (info.ok()) {
+      const std::string holders = HoldersText(*info);
+      absl::StrAppend(&text, holders.empty() ? "" : ", ", holders, "; ", PlaceText(*info, self_));
+    }
+    line_.Show(text);
+  }
+}
+
+void WaitReport::WarnOfNesting(const LockInfo& info) {
+  const LockInfo::Party* const above = HeldAbove(info, self_.host, Ancestors(), permits_);
+  if (above == nullptr) return;
+  line_.Clear();
+  Complain(
+      {"warning: ", what_, " is held by ", InProse(above->process, above->hold),
+       absl::StrCat(", under which this command runs: it waits for itself; give the inner lock "
+                    "another name, or take the lock only once")});
 }
 
 }  // namespace redlatch::cli

@@ -1,6 +1,8 @@
-// The lock of `redlatch run`, of whichever kind.
+// What `redlatch run` was asked for, its lock, and what it says while it waits for that.
 #ifndef REDLATCH_SRC_CLI_RUN_HOLD_H_
 #define REDLATCH_SRC_CLI_RUN_HOLD_H_
+
+#include <sys/types.h>
 
 #include <atomic>
 #include <cstdint>
@@ -11,16 +13,44 @@
 #include <string>
 #include <thread>
 #include <variant>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "redlatch/client.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lease.h"
+#include "redlatch/lock_info.h"
 #include "redlatch/permit.h"
-#include "src/cli/run/options.h"
+#include "src/cli/term/output.h"
 
 namespace redlatch::cli {
+
+enum class RunKind : uint8_t {
+  kPlain,    // a SimpleLock
+  kShared,   // the readers' side of a ReentrantReadWriteLock
+  kWrite,    // its writer's side
+  kPermits,  // some permits of a Semaphore
+  kQuorum,   // a RedLock, of a URL that names a quorum of servers
+};
+
+struct RunOptions {
+  std::string name;
+  std::vector<std::string> command;
+  RunKind kind = RunKind::kPlain;
+  int64_t permits = 1;
+  int64_t capacity = 0;
+  absl::Duration wait = absl::InfiniteDuration();
+  absl::Duration lease = absl::Seconds(30);
+  // Between SIGTERM and SIGKILL.
+  absl::Duration grace = absl::Seconds(10);
+  bool kill_on_lost = true;
+  int busy_code = kBusy;
+  std::string server;  // a URL
+};
+
+// The exit code if that is all: see CommandLine::Parse().
+std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options);
 
 // What was acquired, a Lease or a Permit.
 class RunHold {
@@ -86,6 +116,44 @@ class RunAttempt {
 
 // "1.5s", without digits that nobody reads.
 std::string Rounded(absl::Duration time);
+
+// "held by redlatch run: make (web1, pid 4242) and 2 more"; "4 of 4 permits are taken, by ..."; how
+// many are in line if nobody holds it. Empty: there is nothing to tell.
+std::string HoldersText(const LockInfo& info);
+
+// "next in line", "3 ahead": the place of the waiter that `self` is. If it is not found there, how
+// many wait.
+std::string PlaceText(const LockInfo& info, const LockInfo::Process& self);
+
+// The holder on this host, if there is one among these processes, whose end this wait would have to
+// outlast: with it the lock can never be free, or never have so many permits.
+const LockInfo::Party* HeldAbove(const LockInfo& info, const std::string& host,
+                                 const std::vector<pid_t>& ancestors, int64_t permits);
+
+// While it lives: after half a second, who has the lock and how many are ahead, in a line on the
+// terminal that is kept up to date, and gone at the end. Nothing if stderr is no terminal, or
+// another job has it. And a warning, terminal or not, if the wait is for a process that this one
+// was started by.
+class WaitReport {
+ public:
+  using Look = std::function<absl::StatusOr<LockInfo>()>;
+  // `what`: "lock "x"". `look` is called on a thread of this object's own.
+  WaitReport(const RunOptions& options, const std::string& what, Look look);
+  ~WaitReport() = default;  // the thread is stopped and joined, then the line goes
+  WaitReport(const WaitReport&) = delete;
+  WaitReport& operator=(const WaitReport&) = delete;
+
+ private:
+  void Run(const std::stop_token& stop, const Look& look);
+  void WarnOfNesting(const LockInfo& info);
+
+  const int64_t permits_;
+  const std::string what_;
+  const bool nested_;  // within another redlatch run
+  const LockInfo::Process self_;
+  TerminalLine line_;
+  std::jthread thread_;
+};
 
 }  // namespace redlatch::cli
 

@@ -22,9 +22,7 @@
 #include "redlatch/status.h"
 #include "src/cli/run/hold.h"
 #include "src/cli/run/job.h"
-#include "src/cli/run/notices.h"
-#include "src/cli/term/descriptors.h"
-#include "src/cli/term/outcome.h"
+#include "src/cli/term/output.h"
 
 namespace redlatch::cli {
 namespace {

@@ -16,14 +16,11 @@
 #include <optional>
 
 #include "absl/strings/escaping.h"
-#include "src/cli/run/family.h"
+#include "src/cli/run/hold.h"
 #include "src/cli/run/job.h"
 #include "src/cli/run/keeper.h"
-#include "src/cli/run/options.h"
-#include "src/cli/run/watch.h"
-#include "src/cli/term/commands.h"
-#include "src/cli/term/descriptors.h"
-#include "src/cli/term/outcome.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/output.h"
 
 namespace redlatch::cli {
 namespace {

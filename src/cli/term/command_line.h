@@ -1,4 +1,4 @@
-// The words behind `redlatch COMMAND`: options, and operands between them.
+// The words behind `redlatch COMMAND`, and what `redlatch` tells of itself.
 #ifndef REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_
 #define REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_
 
@@ -8,6 +8,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -80,6 +81,27 @@ class CommandLine {
   std::vector<std::string> operands_;
   std::vector<std::string> following_;
 };
+
+// The one of `known` that somebody who typed `word` will have meant: it begins with `word`, or is
+// spelt almost like it. Empty if there is none, or if several are equally near.
+std::string Suggestion(std::string_view word, const std::vector<std::string>& known);
+
+// "; did you mean <it>?", or nothing.
+std::string DidYouMean(std::string_view word, const std::vector<std::string>& known);
+
+std::string Overview();  // redlatch --help
+// redlatch COMMAND --help, as wide as the terminal, and no wider than a page.
+// REQUIRES: there is that command.
+std::string Help(std::string_view command);
+std::string ManPage();  // redlatch --man: what docs/man/redlatch.1 holds
+
+int Bench(const std::vector<std::string>& words);
+int Break(const std::vector<std::string>& words);
+int Capacity(const std::vector<std::string>& words);
+int Doctor(const std::vector<std::string>& words);
+int Inspect(const std::vector<std::string>& words);
+int Ls(const std::vector<std::string>& words);
+int Run(const std::vector<std::string>& words);
 
 }  // namespace redlatch::cli
 

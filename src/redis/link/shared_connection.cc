@@ -21,7 +21,10 @@ SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions optio
       server_(url.DebugString()),
       reconnect_(options_.first_backoff, options_.longest_backoff),
       spin_(options_.spin),
-      connector_(url, Handshake::Purpose::kCommands, options_.open),
+      connector_(url,
+                 url.only_questions ? Handshake::Purpose::kQuestions
+                                    : Handshake::Purpose::kCommands,
+                 options_.open),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 SharedConnection::~SharedConnection() {

@@ -84,6 +84,7 @@ struct Url {
   std::vector<Url> members;  // kQuorum: the servers, none of which is a quorum
   absl::Duration restart_delay = absl::ZeroDuration();  // none; of a quorum its members'
   bool in_cluster = false;                              // kTcp: one of a cluster's nodes
+  bool only_questions = false;  // connections run no scripts, so any server and any user will do
   bool allow_eviction = false;
 
   // The server and its database, for messages and logs: never a user, a password or another

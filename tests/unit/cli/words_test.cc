@@ -1,6 +1,6 @@
 #include "src/cli/bench/bench.h"
-#include "src/cli/run/wait.h"
-#include "src/cli/term/suggestion.h"
+#include "src/cli/run/hold.h"
+#include "src/cli/term/command_line.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::cli {

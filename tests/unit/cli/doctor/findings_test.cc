@@ -4,11 +4,9 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "lua/scripts.h"
-#include "src/cli/doctor/doctor.h"
+#include "src/cli/doctor/checks.h"
 #include "src/cli/doctor/gather.h"
-#include "src/cli/term/measures.h"
-#include "src/cli/term/outcome.h"
-#include "src/cli/term/text.h"
+#include "src/cli/term/output.h"
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {

@@ -1,7 +1,5 @@
-#include "src/cli/look/list_columns.h"
-#include "src/cli/look/lock_keys.h"
-#include "src/cli/look/quorum_row.h"
-#include "src/cli/term/text.h"
+#include "src/cli/look/locks.h"
+#include "src/cli/term/output.h"
 #include "tests/unit/lock/random_names.h"
 
 namespace redlatch::cli {
