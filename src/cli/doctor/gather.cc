@@ -29,7 +29,7 @@
 #include "src/redis/embedded/directory.h"
 #include "src/redis/embedded/embedded.h"
 #include "src/redis/link/cluster_view.h"
-#include "src/redis/url/quorum_url.h"
+#include "src/redis/url/url.h"
 #include "src/redis/url/sentinels.h"
 #include "src/redis/wire/errors.h"
 

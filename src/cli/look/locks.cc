@@ -26,7 +26,7 @@
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
-#include "src/redis/url/quorum_url.h"
+#include "src/redis/url/url.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {

@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
-#include "src/redis/url/host_and_port.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/reply.h"
 #include "src/redis/wire/slot.h"

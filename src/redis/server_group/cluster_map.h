@@ -21,7 +21,6 @@
 #include "src/base/random.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/server_group/single_server.h"
-#include "src/redis/url/host_and_port.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 #include "src/redis/wire/slot.h"

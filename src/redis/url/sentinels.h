@@ -8,7 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "src/base/mutex.h"
-#include "src/redis/url/host_and_port.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::redis {
 

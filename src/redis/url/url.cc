@@ -1,11 +1,17 @@
 #include "src/redis/url/url.h"
 
+#include <arpa/inet.h>
+#include <netinet/in.h>
+
 #include <algorithm>
+#include <charconv>
+#include <initializer_list>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -13,13 +19,225 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "src/redis/transport/tls.h"
 #include "src/redis/url/sentinels.h"
-#include "src/redis/url/url_parts.h"
 
 namespace redlatch::redis {
 namespace {
+
+constexpr std::string_view kQuorumScheme = "redlock";
+
+absl::string_view Abseil(std::string_view text) { return {text.data(), text.size()}; }
+
+// ---- Characters and numbers.
+
+// The digit's value, or -1.
+int HexDigit(char c) {
+  if (!absl::ascii_isxdigit(static_cast<unsigned char>(c))) return -1;
+  return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
+}
+
+// kInvalidArgument with these pieces as its message. None may come from a part of the URL that can
+// hold a secret.
+absl::Status InvalidUrl(std::initializer_list<std::string_view> why) {
+  std::string message = "server URL: ";
+  for (const std::string_view piece : why) message.append(piece);
+  return absl::InvalidArgumentError(message);
+}
+
+bool IsNameChar(char c) {
+  return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_' || c == '.';
+}
+
+bool HasControlCharacter(std::string_view text) {
+  return std::any_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); });
+}
+
+absl::StatusOr<std::string> PercentDecode(std::string_view text, std::string_view part) {
+  std::string decoded;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      decoded.push_back(text[i]);
+      continue;
+    }
+    const bool whole = text.size() - i > 2;
+    const int high = whole ? HexDigit(text[i + 1]) : -1;
+    const int low = whole ? HexDigit(text[i + 2]) : -1;
+    if (high < 0 || low < 0) {
+      return InvalidUrl(
+          {part, " contains a '%' without two hexadecimal digits; write '%' itself as %25"});
+    }
+    decoded.push_back(static_cast<char>(high << 4 | low));
+    i += 2;
+  }
+  return decoded;
+}
+
+std::string PercentEncodePath(std::string_view path) {
+  constexpr char kHex[] = "0123456789ABCDEF";
+  std::string encoded;
+  for (const char c : path) {
+    if (IsNameChar(c) || c == '/' || c == '~') {
+      encoded.push_back(c);
+    } else {
+      const auto byte = static_cast<unsigned char>(c);
+      encoded.append({'%', kHex[byte >> 4], kHex[byte & 15]});
+    }
+  }
+  return encoded;
+}
+
+std::optional<int> ParseNumber(std::string_view text, int least, int most) {
+  if (text.empty() || text.front() == '-') return std::nullopt;
+  int number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || stop != end) return std::nullopt;
+  if (number < least || number > most) return std::nullopt;
+  return number;
+}
+
+// ---- Hosts and ports.
+
+constexpr size_t kMaxHost = 253;  // of a domain name
+constexpr size_t kMaxZone = 15;   // of an interface's name
+
+absl::Status ParsePort(std::string_view text, Url* url) {
+  const std::optional<int> port = ParseNumber(text, 1, 65535);
+  if (!port) {
+    return InvalidUrl(
+        {"the port is not a number from 1 to 65535 (if you meant a user and a password, end them "
+         "with '@': redis://user:password@host)"});
+  }
+  url->port = static_cast<uint16_t>(*port);
+  return absl::OkStatus();
+}
+
+absl::Status ParseIpv6(std::string_view text, Url* url) {
+  const size_t percent = text.find('%');
+  const std::string address(text.substr(0, percent));
+  in6_addr ignored;
+  if (inet_pton(AF_INET6, address.c_str(), &ignored) != 1) {
+    return InvalidUrl(
+        {"the brackets do not hold an IPv6 address; write, for example, redis://[::1]:6379"});
+  }
+  url->host = address;
+  if (percent == std::string_view::npos) return absl::OkStatus();
+  std::string_view zone = text.substr(percent);
+  const bool encoded = zone.starts_with("%25");
+  zone.remove_prefix(encoded ? 3 : 1);
+  if (!encoded || zone.empty() || zone.size() > kMaxZone ||
+      !std::all_of(zone.begin(), zone.end(), IsNameChar)) {
+    return InvalidUrl(
+        {"the zone of the IPv6 address is not %25 and the name of an interface; write, for "
+         "example, redis://[fe80::1%25eth0]:6379"});
+  }
+  url->host.append("%").append(zone);
+  return absl::OkStatus();
+}
+
+absl::Status ParseHostName(std::string_view text, Url* url) {
+  if (text.empty())
+    return InvalidUrl({"the host is empty; write, for example, redis://localhost:6379"});
+  if (text.size() > kMaxHost) return InvalidUrl({"the host is longer than 253 characters"});
+  if (text.find(',') != std::string_view::npos) {
+    return InvalidUrl(
+        {"the host contains a ','; redis:// names a single server (redis-sentinel:// several "
+         "sentinels, redis-cluster:// several nodes)"});
+  }
+  if (!std::all_of(text.begin(), text.end(), IsNameChar)) {
+    return InvalidUrl({"the host contains a character that is not allowed in a host name"});
+  }
+  url->host = text;
+  return absl::OkStatus();
+}
+
+// "host", "host:port", "[address]" or "[address]:port", into the URL.
+absl::Status ParseHostAndPort(std::string_view text, Url* url) {
+  size_t colon = std::string_view::npos;
+  if (!text.empty() && text.front() == '[') {
+    const size_t bracket = text.find(']');
+    if (bracket == std::string_view::npos)
+      return InvalidUrl({"the host contains a '[' without a ']'"});
+    if (absl::Status s = ParseIpv6(text.substr(1, bracket - 1), url); !s.ok()) return s;
+    text.remove_prefix(bracket + 1);
+    if (text.empty()) return absl::OkStatus();
+    if (text.front() != ':') return InvalidUrl({"only ':' and the port can follow the ']'"});
+    colon = 0;
+  } else {
+    colon = text.find(':');
+    if (colon != text.rfind(':')) {
+      return InvalidUrl(
+          {"there is more than one ':' in host and port; put an IPv6 address in brackets, as in "
+           "redis://[::1]:6379, and end a password with '@'"});
+    }
+    if (absl::Status s = ParseHostName(text.substr(0, colon), url); !s.ok()) return s;
+  }
+  if (colon == std::string_view::npos) return absl::OkStatus();
+  return ParsePort(text.substr(colon + 1), url);
+}
+
+// "host:port,host:port"; each with `port` where it names none.
+absl::StatusOr<std::vector<HostAndPort>> ParseHosts(std::string_view text, uint16_t port) {
+  std::vector<HostAndPort> hosts;
+  for (bool more = true; more;) {
+    const size_t comma = text.find(',');
+    more = comma != std::string_view::npos;
+    Url one;
+    one.port = port;
+    if (absl::Status s = ParseHostAndPort(text.substr(0, comma), &one); !s.ok()) return s;
+    hosts.push_back({.host = std::move(one.host), .port = one.port});
+    if (more) text.remove_prefix(comma + 1);
+  }
+  return hosts;
+}
+
+absl::Status ParseCluster(std::string_view hosts, std::string_view path, Url* url) {
+  if (path.size() > 1) {
+    return InvalidUrl(
+        {"there is something after the nodes; a cluster has no database but 0 (options come after "
+         "a '?')"});
+  }
+  absl::StatusOr<std::vector<HostAndPort>> parsed = ParseHosts(hosts, url->port);
+  if (!parsed.ok()) return parsed.status();
+  url->nodes = *std::move(parsed);
+  return absl::OkStatus();
+}
+
+absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* url) {
+  Sentinels::Options options;
+  absl::StatusOr<std::vector<HostAndPort>> parsed = ParseHosts(hosts, Sentinels::kPort);
+  if (!parsed.ok()) return parsed.status();
+  options.hosts = *std::move(parsed);
+  if (path.size() <= 1) {
+    return InvalidUrl(
+        {"the name of the primary is missing, as its sentinels call it; write, for example, "
+         "redis-sentinel://host1,host2,host3/mymaster"});
+  }
+  absl::StatusOr<std::string> name = PercentDecode(path.substr(1), "the primary's name");
+  if (!name.ok()) return name.status();
+  // What Sentinel itself accepts in the name of a primary.
+  if (!std::all_of(name->begin(), name->end(), IsNameChar)) {
+    return InvalidUrl(
+        {"the primary's name holds something else than letters, digits, '.', '-' and '_' (the "
+         "database is an option: db=2)"});
+  }
+  options.primary = *std::move(name);
+  url->sentinels = std::make_shared<Sentinels>(std::move(options));
+  return absl::OkStatus();
+}
+
+// ---- Paths, users and passwords.
+
+absl::Status ParseUrlDatabase(std::string_view text, std::string_view part, Url* url) {
+  const std::optional<int> db = ParseNumber(text, 0, std::numeric_limits<int>::max());
+  if (!db) return InvalidUrl({part, " is not a number from 0 to 2147483647"});
+  url->db = *db;
+  return absl::OkStatus();
+}
 
 constexpr size_t kMaxLength = 8192;
 
@@ -206,109 +424,7 @@ std::string HostsText(std::string text, const std::vector<HostAndPort>& hosts) {
   return text;
 }
 
-absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
-  const bool over_network = scheme.kind != Url::Kind::kUnix && scheme.kind != Url::Kind::kEmbedded;
-  if (over_network && !text.starts_with("//")) {
-    return InvalidUrl({"there is no '//' after ", scheme.name, ":; write, for example, ",
-                       scheme.name, "://localhost:6379"});
-  }
-  absl::StatusOr<Parts> parts = Split(text);
-  if (!parts.ok()) return parts.status();
-  Url url;
-  url.kind = scheme.kind;
-  if (absl::Status s = scheme.parse(*parts, &url); !s.ok()) return s;
-  if (absl::Status s = ParseUserAndPassword(parts->user_and_password, &url); !s.ok()) return s;
-  if (absl::Status s = ParseUrlOptions(parts->options, scheme.tls, &url); !s.ok()) return s;
-  return url;
-}
-
-}  // namespace
-
-bool BeginsWithScheme(std::string_view text) {
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return false;
-  const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
-  return name == kQuorumScheme ||
-         std::any_of(std::begin(kSchemes), std::end(kSchemes),
-                     [&](const Scheme& scheme) { return name == scheme.name; });
-}
-
-absl::StatusOr<Url> ParseUrl(std::string_view text) {
-  if (absl::Status s = CheckText(text); !s.ok()) return s;
-  const size_t colon = text.find(':');
-  if (colon == std::string_view::npos) return NoScheme(text);
-  const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
-  const std::string_view rest = text.substr(colon + 1);
-  if (name == kQuorumScheme) return ParseQuorum(rest);
-  for (const Scheme& scheme : kSchemes) {
-    if (name == scheme.name) return ParseRest(rest, scheme);
-  }
-  if (!rest.starts_with("//")) return NoScheme(text);
-  return InvalidUrl(
-      {"unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
-       "unix://, embedded: and redlock:"});
-}
-
-Url UrlTowards(Url url, const HostAndPort& server) {
-  url.kind = Url::Kind::kTcp;
-  url.host = server.host;
-  url.port = server.port;
-  url.db = 0;
-  url.sentinels = nullptr;
-  url.nodes.clear();
-  url.mapped.clear();
-  return url;
-}
-
-std::string Url::DebugString() const {
-  const std::string db_text = std::to_string(db);
-  switch (kind) {
-    case Kind::kTcp:
-      return (tls != nullptr ? "rediss://" : "redis://") + BracketedHost(host) + ":" +
-             std::to_string(port) + (db == 0 ? "" : "/" + db_text);
-    case Kind::kUnix:
-      return "unix://" + PercentEncodePath(path) + (db == 0 ? "" : "?db=" + db_text);
-    case Kind::kEmbedded:
-      return "embedded:" + PercentEncodePath(path);
-    case Kind::kSentinel:
-      return HostsText("redis-sentinel://", sentinels->options().hosts) + "/" +
-             sentinels->options().primary + (tls != nullptr ? "?tls=on" : "") +
-             (db == 0 ? "" : (tls != nullptr ? "&db=" : "?db=") + db_text);
-    case Kind::kCluster:
-      return HostsText("redis-cluster://", nodes) + (tls != nullptr ? "?tls=on" : "");
-    case Kind::kQuorum: {
-      std::string text;
-      for (const Url& member : members) {
-        text += (text.empty() ? "redlock:" : ",") + member.DebugString();
-      }
-      return text;
-    }
-  }
-  return {};
-}
-
-std::string WithoutPasswords(std::string text) {
-  constexpr std::string_view kEnds = " \"'";  // of what may be a URL
-  for (const std::string_view before : {"://", "password="}) {
-    const bool user = before == "://";
-    for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
-      at += before.size();
-      size_t end = std::min(text.find_first_of(kEnds, at), text.size());
-      if (user) {
-        end = text.rfind('@', end - 1);
-        const size_t colon = text.find(':', at);
-        if (end == std::string::npos || end < at || end < colon) continue;
-        at = colon + 1;
-      } else {
-        end = std::min(end, text.find('&', at));
-      }
-      text.replace(at, end - at, "***");
-    }
-  }
-  return text;
-}
-
-namespace {
+// ---- Options.
 
 constexpr size_t kMaxClientName = 128;
 constexpr size_t kMaxRepeatedName = 32;
@@ -516,15 +632,6 @@ absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& 
   return absl::NotFoundError("");
 }
 
-}  // namespace
-
-absl::Status ParseUrlDatabase(std::string_view text, std::string_view part, Url* url) {
-  const std::optional<int> db = ParseNumber(text, 0, std::numeric_limits<int>::max());
-  if (!db) return InvalidUrl({part, " is not a number from 0 to 2147483647"});
-  url->db = *db;
-  return absl::OkStatus();
-}
-
 absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url) {
   TlsDraft draft{.spoken = tls, .options = {}, .named = {}};
   std::vector<std::string_view> seen;
@@ -551,6 +658,191 @@ absl::Status ParseUrlOptions(std::string_view text, bool tls, Url* url) {
     seen.push_back(name);
   }
   return FinishTls(std::move(draft), url);
+}
+
+// ---- The whole.
+
+absl::StatusOr<Url> ParseRest(std::string_view text, const Scheme& scheme) {
+  const bool over_network = scheme.kind != Url::Kind::kUnix && scheme.kind != Url::Kind::kEmbedded;
+  if (over_network && !text.starts_with("//")) {
+    return InvalidUrl({"there is no '//' after ", scheme.name, ":; write, for example, ",
+                       scheme.name, "://localhost:6379"});
+  }
+  absl::StatusOr<Parts> parts = Split(text);
+  if (!parts.ok()) return parts.status();
+  Url url;
+  url.kind = scheme.kind;
+  if (absl::Status s = scheme.parse(*parts, &url); !s.ok()) return s;
+  if (absl::Status s = ParseUserAndPassword(parts->user_and_password, &url); !s.ok()) return s;
+  if (absl::Status s = ParseUrlOptions(parts->options, scheme.tls, &url); !s.ok()) return s;
+  return url;
+}
+
+bool BeginsWithScheme(std::string_view text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return false;
+  const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
+  return name == kQuorumScheme ||
+         std::any_of(std::begin(kSchemes), std::end(kSchemes),
+                     [&](const Scheme& scheme) { return name == scheme.name; });
+}
+
+// A comma is followed by a server's scheme, or is a URL's own.
+std::vector<std::string> SplitUrls(std::string_view text) {
+  std::vector<std::string> members;
+  while (!text.empty()) {
+    size_t end = text.find(',');
+    while (end != std::string_view::npos && !BeginsWithScheme(text.substr(end + 1))) {
+      end = text.find(',', end + 1);
+    }
+    members.emplace_back(text.substr(0, end));
+    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
+  }
+  return members;
+}
+
+absl::StatusOr<Url> ParseQuorum(std::string_view text) {
+  std::vector<Url> members;
+  for (const std::string& each : SplitUrls(text)) {
+    absl::StatusOr<Url> member = ParseUrl(each);
+    if (!member.ok()) return member.status();
+    members.push_back(*std::move(member));
+  }
+  return QuorumOf(std::move(members));
+}
+
+}  // namespace
+
+bool IsHost(std::string_view text) {
+  constexpr size_t kLongest = 255;
+  return !text.empty() && text.size() <= kLongest &&
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return IsNameChar(c) || c == ':' || c == '%'; });
+}
+
+std::string HostAndPort::text() const {
+  const bool v6 = host.find(':') != std::string::npos;
+  return (v6 ? "[" + host + "]" : host) + ":" + std::to_string(port);
+}
+
+absl::StatusOr<Url> ParseUrl(std::string_view text) {
+  if (absl::Status s = CheckText(text); !s.ok()) return s;
+  const size_t colon = text.find(':');
+  if (colon == std::string_view::npos) return NoScheme(text);
+  const std::string name = absl::AsciiStrToLower(Abseil(text.substr(0, colon)));
+  const std::string_view rest = text.substr(colon + 1);
+  if (name == kQuorumScheme) return ParseQuorum(rest);
+  for (const Scheme& scheme : kSchemes) {
+    if (name == scheme.name) return ParseRest(rest, scheme);
+  }
+  if (!rest.starts_with("//")) return NoScheme(text);
+  return InvalidUrl(
+      {"unknown scheme; known are redis://, rediss://, redis-sentinel://, redis-cluster://, "
+       "unix://, embedded: and redlock:"});
+}
+
+Url UrlTowards(Url url, const HostAndPort& server) {
+  url.kind = Url::Kind::kTcp;
+  url.host = server.host;
+  url.port = server.port;
+  url.db = 0;
+  url.sentinels = nullptr;
+  url.nodes.clear();
+  url.mapped.clear();
+  return url;
+}
+
+std::string Url::DebugString() const {
+  const std::string db_text = std::to_string(db);
+  switch (kind) {
+    case Kind::kTcp:
+      return (tls != nullptr ? "rediss://" : "redis://") + BracketedHost(host) + ":" +
+             std::to_string(port) + (db == 0 ? "" : "/" + db_text);
+    case Kind::kUnix:
+      return "unix://" + PercentEncodePath(path) + (db == 0 ? "" : "?db=" + db_text);
+    case Kind::kEmbedded:
+      return "embedded:" + PercentEncodePath(path);
+    case Kind::kSentinel:
+      return HostsText("redis-sentinel://", sentinels->options().hosts) + "/" +
+             sentinels->options().primary + (tls != nullptr ? "?tls=on" : "") +
+             (db == 0 ? "" : (tls != nullptr ? "&db=" : "?db=") + db_text);
+    case Kind::kCluster:
+      return HostsText("redis-cluster://", nodes) + (tls != nullptr ? "?tls=on" : "");
+    case Kind::kQuorum: {
+      std::string text;
+      for (const Url& member : members) {
+        text += (text.empty() ? "redlock:" : ",") + member.DebugString();
+      }
+      return text;
+    }
+  }
+  return {};
+}
+
+std::string WithoutPasswords(std::string text) {
+  constexpr std::string_view kEnds = " \"'";  // of what may be a URL
+  for (const std::string_view before : {"://", "password="}) {
+    const bool user = before == "://";
+    for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {
+      at += before.size();
+      size_t end = std::min(text.find_first_of(kEnds, at), text.size());
+      if (user) {
+        end = text.rfind('@', end - 1);
+        const size_t colon = text.find(':', at);
+        if (end == std::string::npos || end < at || end < colon) continue;
+        at = colon + 1;
+      } else {
+        end = std::min(end, text.find('&', at));
+      }
+      text.replace(at, end - at, "***");
+    }
+  }
+  return text;
+}
+
+std::vector<std::string> MembersOf(std::string_view quorum) {
+  return SplitUrls(quorum.substr(quorum.find(':') + 1));
+}
+
+std::string AsQuorum(std::string_view member) {
+  return std::string(kQuorumScheme).append(":").append(member);
+}
+
+absl::StatusOr<Url> QuorumOf(std::vector<Url> members) {
+  constexpr size_t kMostMembers = 64;
+  if (members.empty() || members.size() > kMostMembers) {
+    return InvalidUrl(
+        {"a quorum has 1 to 64 servers; write, for example, "
+         "redlock:redis://a,redis://b,redis://c"});
+  }
+  Url url;
+  url.kind = Url::Kind::kQuorum;
+  url.restart_delay = members.front().restart_delay;
+  url.client_name = members.front().client_name;
+  url.command_timeout = url.connect_timeout = absl::ZeroDuration();
+  for (const Url& member : members) {
+    if (member.kind == Url::Kind::kQuorum) {
+      return InvalidUrl({"a quorum's server is a quorum; name the servers themselves"});
+    }
+    if (member.restart_delay != url.restart_delay) {
+      return InvalidUrl(
+          {"the option restart_delay differs between servers of a quorum; say the "
+           "same for each"});
+    }
+    if (member.quarantine > absl::ZeroDuration()) {
+      return InvalidUrl({"the option quarantine is not for servers of a quorum; restart_delay is"});
+    }
+    const auto same = std::count_if(members.begin(), members.end(), [&](const Url& other) {
+      return other.DebugString() == member.DebugString();
+    });
+    if (same > 1) {
+      return InvalidUrl({member.DebugString(), " is in the quorum twice; name each server once"});
+    }
+    url.command_timeout = std::max(url.command_timeout, member.command_timeout);
+    url.connect_timeout = std::max(url.connect_timeout, member.connect_timeout);
+  }
+  url.members = std::move(members);
+  return url;
 }
 
 }  // namespace redlatch::redis

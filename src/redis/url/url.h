@@ -11,12 +11,24 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "src/redis/url/host_and_port.h"
 
 namespace redlatch::redis {
 
 class Sentinels;
 class Tls;
+
+struct HostAndPort {
+  std::string host;  // as getaddrinfo() takes it: no brackets, "fe80::1%eth0"
+  uint16_t port = 0;
+
+  // "127.0.0.1:6379", "[::1]:6379"
+  std::string text() const;
+  friend bool operator==(const HostAndPort&, const HostAndPort&) = default;
+  friend auto operator<=>(const HostAndPort&, const HostAndPort&) = default;
+};
+
+// True if a server's text can be a host: a name or an address, and nothing else.
+bool IsHost(std::string_view text);
 
 // A server's address, as a user writes it:
 //
@@ -104,6 +116,13 @@ inline constexpr size_t kMaxSocketPath = 107;
 // the password, nor any part of a URL that may hold one: of a URL that is refused, only the names
 // of its options are repeated, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);
+
+// The URLs of the servers that a quorum's URL names, each as it was written, secrets included; in
+// the order of Url::members.
+std::vector<std::string> MembersOf(std::string_view quorum);
+
+// The URL of a quorum that this server alone is.
+std::string AsQuorum(std::string_view member);
 
 // A quorum of those servers. kInvalidArgument where they cannot be one.
 absl::StatusOr<Url> QuorumOf(std::vector<Url> members);
