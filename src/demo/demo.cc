@@ -151,8 +151,10 @@ class Show {
     fcntl(lines_, F_SETFL, O_NONBLOCK);
     for (Seat& each : seats_) {  // before this process has a thread or a connection
       each.number = static_cast<int>(&each - seats_.data()) + 1;
-      each.pid = fork();
-      if (each.pid == 0) RunWorker(each, url, ends[1]);
+      const pid_t pid = fork();
+      if (pid == 0) RunWorker(each, url, ends[1]);
+      if (pid < 0) throw std::runtime_error("a worker cannot be started");
+      each.pid = pid;  // the child shares this memory
     }
     close(ends[1]);
   }
