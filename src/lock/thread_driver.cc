@@ -1,9 +1,11 @@
 #include "src/lock/thread_driver.h"
 
 #include <algorithm>
+#include <new>
 #include <optional>
 
 #include "src/base/mutex.h"
+#include "src/base/status.h"
 
 namespace redlatch::internal {
 
@@ -24,7 +26,12 @@ void ThreadDriver::Finish(Operation& operation, Operation::Action action) noexce
   while (action.kind != Kind::kDone) {
     switch (action.kind) {
       case Kind::kSubscribe: {
-        const absl::Status status = core_.server_group().Subscribe(key, action.until, stop_);
+        absl::Status status;
+        try {
+          status = core_.server_group().Subscribe(key, action.until, stop_);
+        } catch (const std::bad_alloc&) {
+          status = base::NoMemory();
+        }
         action = Resume(operation, {.subscribed_as = &status});
         break;
       }
