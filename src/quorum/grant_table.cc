@@ -16,9 +16,12 @@ bool IsMajority(NodeSet nodes, size_t majority) {
 
 }  // namespace
 
-GrantTable::Entry* GrantTable::Find(GrantId id) {
+template <class Change>
+auto GrantTable::With(GrantId id, Change change) {
+  const base::MutexLock lock(mu_);
   const auto found = entries_.find(id);
-  return found == entries_.end() ? nullptr : &found->second;
+  using Value = decltype(change(found->second));
+  return found == entries_.end() ? Value() : change(found->second);
 }
 
 // Forgets grants that were never ended, as their leases were over.
@@ -38,44 +41,35 @@ void GrantTable::OnAcquire(GrantId id, absl::Duration lease, base::Instant now) 
 }
 
 void GrantTable::OnRenew(GrantId id, absl::Duration lease, base::Instant now) {
-  const base::MutexLock lock(mu_);
-  if (Entry* const entry = Find(id)) entry->ends = std::max(entry->ends, now + lease);
+  With(id, [&](Entry& entry) { entry.ends = std::max(entry.ends, now + lease); });
 }
 
 void GrantTable::SetUncertain(GrantId id, size_t node) {
-  const base::MutexLock lock(mu_);
-  if (Entry* const entry = Find(id)) entry->grant.uncertain |= Only(node);
+  With(id, [&](Entry& entry) { entry.grant.uncertain |= Only(node); });
 }
 
 void GrantTable::OnGranted(GrantId id, uint32_t attempt, uint64_t last_token, base::Instant until) {
-  const base::MutexLock lock(mu_);
-  Entry* const entry = Find(id);
-  if (entry == nullptr) return;
-  entry->grant.last_token = last_token;
-  entry->grant.attempt = attempt;
-  entry->grant.splits = 0;
-  entry->stands = true;
-  entry->confirmed = std::max(entry->confirmed, until);
+  With(id, [&](Entry& entry) {
+    entry.grant.last_token = last_token;
+    entry.grant.attempt = attempt;
+    entry.stands = true;
+  });
+  OnRenewed(id, until);
 }
 
 void GrantTable::OnRenewed(GrantId id, base::Instant until) {
-  const base::MutexLock lock(mu_);
-  Entry* const entry = Find(id);
-  if (entry == nullptr) return;
-  entry->grant.splits = 0;
-  entry->confirmed = std::max(entry->confirmed, until);
+  With(id, [&](Entry& entry) {
+    entry.grant.splits = 0;
+    entry.confirmed = std::max(entry.confirmed, until);
+  });
 }
 
 int GrantTable::AddSplit(GrantId id) {
-  const base::MutexLock lock(mu_);
-  Entry* const entry = Find(id);
-  return entry == nullptr ? 0 : entry->grant.splits++;
+  return With(id, [](Entry& entry) { return entry.grant.splits++; });
 }
 
 int GrantTable::splits(GrantId id) {
-  const base::MutexLock lock(mu_);
-  const Entry* const entry = Find(id);
-  return entry == nullptr ? 0 : entry->grant.splits;
+  return With(id, [](Entry& entry) { return entry.grant.splits; });
 }
 
 std::optional<GrantTable::Grant> GrantTable::End(GrantId id) {
@@ -92,32 +86,28 @@ std::optional<GrantTable::Grant> GrantTable::End(GrantId id) {
 
 void GrantTable::WhileItStands(GrantId id, absl::FunctionRef<void(const Grant&)> heal) {
   const base::MutexLock ending(ending_mu_);
-  Grant grant;
-  {
-    const base::MutexLock lock(mu_);
-    Entry* const entry = Find(id);
-    if (entry == nullptr || !entry->stands) return;
-    grant = entry->grant;
-    grant.lease = std::max(entry->confirmed - base::Now(), absl::Milliseconds(1));
-  }
-  heal(grant);
+  const std::optional<Grant> grant = With(id, [](Entry& entry) -> std::optional<Grant> {
+    if (!entry.stands) return std::nullopt;
+    Grant known = entry.grant;
+    known.lease = std::max(entry.confirmed - base::Now(), absl::Milliseconds(1));
+    return known;
+  });
+  if (grant) heal(*grant);
 }
 
 bool GrantTable::AddFree(GrantId id, NodeSet nodes, size_t majority) {
-  const base::MutexLock lock(mu_);
-  Entry* const entry = Find(id);
-  if (entry == nullptr) return false;
-  entry->free |= nodes;
-  return IsMajority(entry->free, majority);
+  return With(id, [&](Entry& entry) {
+    entry.free |= nodes;
+    return IsMajority(entry.free, majority);
+  });
 }
 
 bool GrantTable::AddTurn(GrantId id, size_t node, size_t majority) {
-  const base::MutexLock lock(mu_);
-  Entry* const entry = Find(id);
-  if (entry == nullptr) return false;
-  const bool was_enough = IsMajority(entry->free, majority);
-  entry->free |= Only(node);
-  return !was_enough && IsMajority(entry->free, majority);
+  return With(id, [&](Entry& entry) {
+    const bool was_enough = IsMajority(entry.free, majority);
+    entry.free |= Only(node);
+    return !was_enough && IsMajority(entry.free, majority);
+  });
 }
 
 }  // namespace redlatch::quorum

@@ -60,7 +60,10 @@ class GrantTable {
     base::Instant confirmed;  // a majority has it until then
     base::Instant ends;       // at the latest, if all requests were executed at once
   };
-  Entry* Find(GrantId id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Calls `change` with the entry if there is one. Returns what it returns, or a value of that
+  // type.
+  template <class Change>
+  auto With(GrantId id, Change change);
   void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   base::Mutex ending_mu_;  // before the other

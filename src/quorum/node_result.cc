@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -27,38 +26,17 @@ size_t Count(NodeResults results, Kind kind) {
                                            [&](const NodeResult& r) { return r.kind == kind; }));
 }
 
-struct KindOf {
-  absl::Duration& wait;
-
-  Kind operator()(const internal::Failed&) const { return Kind::kFailed; }
-  Kind operator()(const internal::StillHeld&) const { return Kind::kYes; }
-  Kind operator()(const internal::Freed&) const { return Kind::kYes; }
-  Kind operator()(const internal::NotHeld&) const { return Kind::kNo; }
-  Kind operator()(const internal::Cancelled& cancelled) const {
-    return cancelled.was_held ? Kind::kYes : Kind::kNo;
+Kind KindOf(const Result& result) {
+  if (const auto* const acquire = std::get_if<internal::AcquireResult>(&result.what)) {
+    if (std::holds_alternative<internal::AcquireGranted>(*acquire)) return Kind::kYes;
+    if (std::holds_alternative<internal::AcquireQueued>(*acquire)) return Kind::kQueued;
+    const bool gone = std::holds_alternative<internal::AcquireCancelled>(*acquire);
+    return gone ? Kind::kGone : Kind::kNo;
   }
-  Kind operator()(const internal::AcquireResult& acquire) const {
-    return std::visit(*this, acquire);
+  if (const auto* const cancelled = std::get_if<internal::Cancelled>(&result.what)) {
+    return cancelled->was_held ? Kind::kYes : Kind::kNo;
   }
-  Kind operator()(const internal::AcquireNotMade&) const { return Kind::kForeign; }
-  Kind operator()(const internal::AcquireGranted&) const { return Kind::kYes; }
-  Kind operator()(const internal::AcquireQueued& queued) const {
-    wait = queued.retry_after;
-    return Kind::kQueued;
-  }
-  Kind operator()(const internal::AcquireBusy& busy) const {
-    wait = busy.retry_after;
-    return Kind::kNo;
-  }
-  Kind operator()(const internal::AcquireCancelled&) const { return Kind::kGone; }
-};
-
-std::optional<absl::Duration> ReadYoung(const absl::StatusOr<redis::Reply>& reply) {
-  if (!reply.ok()) return std::nullopt;
-  std::string_view text = reply->text;
-  int64_t millis = 0;
-  if (base::TakeWord(text) != "young" || !base::TakeNumber(text, millis)) return std::nullopt;
-  return absl::Milliseconds(millis);
+  return std::holds_alternative<internal::NotHeld>(result.what) ? Kind::kNo : Kind::kYes;
 }
 
 // The checks of handovers that any node asked for.
@@ -88,16 +66,22 @@ bool NamesHolder(const absl::StatusOr<redis::Reply>& reply) {
 
 }  // namespace
 
+absl::Duration NodeResult::wait() const {
+  if (queued() != nullptr) return queued()->retry_after;
+  const auto* const busy = std::get_if<internal::AcquireBusy>(&result.acquire());
+  return busy == nullptr ? absl::ZeroDuration() : busy->retry_after;
+}
+
 NodeResult ReadNodeResult(const Request& request, const absl::StatusOr<redis::Reply>& reply) {
-  NodeResult read;
-  if (const auto young = ReadYoung(reply)) {
-    read.kind = Kind::kYoung;
-    read.wait = *young;
-    return read;
+  std::string_view text = reply.ok() ? std::string_view(reply->text) : "";
+  int64_t young_ms = 0;
+  if (base::TakeWord(text) == "young" && base::TakeNumber(text, young_ms)) {
+    const internal::AcquireBusy busy{.retry_after = absl::Milliseconds(young_ms)};
+    return {.kind = Kind::kYoung, .result = {.what = internal::AcquireResult(busy)}};
   }
-  read.result = internal::ReadResult(request, reply);
-  read.kind = std::visit(KindOf{read.wait}, read.result.what);
-  if (read.kind == Kind::kFailed && reply.ok()) read.kind = Kind::kForeign;
+  NodeResult read{.result = internal::ReadResult(request, reply)};
+  const bool failed = read.result.failed() != nullptr;
+  read.kind = !failed ? KindOf(read.result) : reply.ok() ? Kind::kForeign : Kind::kFailed;
   return read;
 }
 
@@ -183,7 +167,7 @@ absl::Duration WaitForMajority(NodeResults results) {
     } else if (result.kind == Kind::kYes) {
       waits.push_back(absl::ZeroDuration());
     } else {
-      waits.push_back(result.wait < absl::ZeroDuration() ? kForeignPoll : result.wait);
+      waits.push_back(result.wait() < absl::ZeroDuration() ? kForeignPoll : result.wait());
     }
   }
   std::sort(waits.begin(), waits.end());

@@ -32,9 +32,7 @@ struct NodeResult {
   };
 
   Kind kind = Kind::kInFlight;
-  Result result = {};
-  // When the node could grant what it did not; negative: unknown.
-  absl::Duration wait = absl::ZeroDuration();
+  Result result = {};  // of kYoung: busy
 
   const internal::AcquireGranted* granted() const {
     return std::get_if<internal::AcquireGranted>(&result.acquire());
@@ -43,6 +41,8 @@ struct NodeResult {
   const internal::AcquireQueued* queued() const {
     return std::get_if<internal::AcquireQueued>(&result.acquire());
   }
+  // When the node could grant what it did not; negative: unknown.
+  absl::Duration wait() const;
   bool answered() const { return kind != Kind::kInFlight && kind != Kind::kFailed; }
   // Without an answer, the request may have been executed, or may still be.
   bool uncertain() const {

@@ -46,6 +46,8 @@ constexpr int kYieldsEach = 4;
 // Of a wait for the replies to posted releases.
 constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
 
+constexpr std::string_view kTake = "take";  // the usual mode of an acquire
+
 absl::Duration LeaseOf(const Subject& subject, const AcquireRequest& acquire) {
   return acquire.claims ? std::min(acquire.terms.lease, subject.claim) : acquire.terms.lease;
 }
@@ -374,7 +376,7 @@ void Quorum::Begin(Running& one) {
 // that is a key more, and how long the delay is, and which run of the node's server this client
 // knows.
 NodeCall Quorum::CallFor(Subject subject, const Request& request, int64_t proposed, size_t node,
-                         Mode mode) const {
+                         std::string_view mode) const {
   redis::ServerGroup& at = nodes_[node]->at();
   subject.server_group = &at;
   NodeCall call = EncodedCall(subject, request);
@@ -390,17 +392,14 @@ NodeCall Quorum::CallFor(Subject subject, const Request& request, int64_t propos
     if (!delay.empty()) call.args.push_back(std::move(delay));
     return call;
   }
-  constexpr absl::string_view kModes[] = {"take", "queue", "yield"};
   std::string& words = call.args.emplace_back(absl::StrCat(proposed));
-  if (!delay.empty() || mode != Mode::kTake) {
-    absl::StrAppend(&words, " ", kModes[static_cast<size_t>(mode)]);
-  }
-  if (!delay.empty()) absl::StrAppend(&words, " ", delay);
+  if (!delay.empty() || mode != kTake) words.append(" ").append(mode);
+  if (!delay.empty()) words.append(" ").append(delay);
   return call;
 }
 
 NodeCall Quorum::CallAt(const Running& one, size_t node) const {
-  if (!one.CancelledAt(node)) return CallFor(one.subject, one.request, one.proposed, node);
+  if (!one.CancelledAt(node)) return CallFor(one.subject, one.request, one.proposed, node, kTake);
   return EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
 }
 
@@ -651,7 +650,7 @@ void Quorum::GiveBack(const Running& one, bool yields) {
     if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
     std::optional<NodeCall> call;
     if (one.acquire->wait && !gone) {
-      call = CallFor(one.subject, queue, one.proposed, node, yields ? Mode::kYield : Mode::kQueue);
+      call = CallFor(one.subject, queue, one.proposed, node, yields ? "yield" : "queue");
     } else {
       const absl::Duration tombstone = uncertain ? one.lease : absl::ZeroDuration();
       call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));

@@ -116,10 +116,9 @@ class Quorum final : public internal::QuorumRunner {
   // Reads all connections until `enough` returns true. Returns false if it is `until` before.
   bool ReadAll(base::Instant until, absl::FunctionRef<bool()> enough);
 
-  // Of the calls that `one` consists of.
-  enum class Mode : uint8_t { kTake, kQueue, kYield };
+  // `mode`: of an acquire, see lua/quorum/acquire.lua.
   NodeCall CallFor(Subject subject, const Request& request, int64_t proposed, size_t node,
-                   Mode mode = Mode::kTake) const;
+                   std::string_view mode) const;
   void Begin(Running& one);
   NodeCall CallAt(const Running& one, size_t node) const;
   std::shared_ptr<const NodeCalls::OnReply> OnReplyTo(const Running& one) const;
