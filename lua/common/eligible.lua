@@ -1,4 +1,4 @@
--- eligible(bid, now): whether a request or a waiter may be given the lock if it is free. A lock of
+-- eligible(request, now): whether a request or a waiter may get the lock if it is free. A lock of
 -- your own may replace this piece: see docs/tutorials/06-a-lock-of-your-own.md.
 local function eligible()
   return true

@@ -1,11 +1,11 @@
--- extend_expiry(key, expiry, request, now): as extend_lease(), of a grant in a zset of expiries.
--- Answers the expiry, and how many ms are left.
+-- extend_expiry(key, expiry, request, now): as extend_lease(), for a grant in a zset of expiries.
+-- Returns the expiry and the ms that are left.
 local function extend_expiry(key, expiry, request, now)
   if not request.manual then
     expiry = math.max(expiry, now + 1000 * request.lease_ms)
   end
   local left_ms = math.floor((expiry - now) / 1000)
   redis.call('PEXPIRE', key, left_ms, 'GT')
-  redis.call('ZADD', key, expiry, request.hold)
+  redis.call('ZADD', key, expiry, request.grant)
   return expiry, left_ms
 end

@@ -1,9 +1,9 @@
 -- include: common/read_fence
 
--- reserve_tokens(fence, block, now, range): makes `block` tokens the lock's, and answers the first.
--- The key stays for 24 hours after the period of 100 s that the last of them is in; within it the
--- TTL is left alone, since writing it costs as much as the value. `range` is whose they are, of
--- those that a renewal reserves: see read_fence().
+-- reserve_tokens(fence, block, now, range): reserves `block` tokens for the grant and returns the
+-- first. The key lives for 24 hours after the period of 100 s that the last token is in. Within a
+-- period the TTL is left alone, since writing it costs as much as writing the value. `range` is for
+-- a renewal that reserves tokens: see read_fence().
 local function reserve_tokens(fence, block, now, range)
   local first = fence < now and now or fence + 1
   local last = first + block - 1
@@ -11,7 +11,7 @@ local function reserve_tokens(fence, block, now, range)
   local last_text = last == first and first_text or string.format('%.0f', last)
   local period = last - last % 100000000
   if range then
-    last_text = last_text .. string.format(' %.0f ', range.known) .. range.hold
+    last_text = last_text .. string.format(' %.0f ', range.known) .. range.grant
   end
   if period <= fence and fence < now then
     redis.call('SET', KEYS[4], last_text, 'KEEPTTL')

@@ -1,13 +1,12 @@
 -- include: common/read_waiter
 
--- find_place(request, now): sets request.queued, its ticket, the latest attempt, and whether it
--- `missed` that it left the queue, KEYS[2] or request.queue_key: only the caller knows if it was
--- ever there. A waiter keeps its ticket, returns to an older one that it was given before, or comes
--- last. Reads only.
+-- find_place(request, now): sets request.queued, its ticket, its latest attempt, and `missed`: it
+-- may have left the queue KEYS[2] or request.queue_key without knowing it. A waiter keeps its
+-- ticket, returns to an older one that it was given, or comes last. Reads only.
 local function find_place(request, now)
   local queue_key = request.queue_key or KEYS[2]
-  local ticket = redis.call('ZSCORE', queue_key, request.hold)
-  local recorded = read_waiter(request.hold)
+  local ticket = redis.call('ZSCORE', queue_key, request.grant)
+  local recorded = read_waiter(request.grant)
   request.queued = ticket and true or false
   request.missed = not ticket and request.attempt > 1
   if ticket and (request.ticket == 0 or tonumber(ticket) < request.ticket) then

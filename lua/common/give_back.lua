@@ -1,6 +1,5 @@
--- give_back_tokens(fence, used, reserved): where the block that ends with `reserved` was the last
--- one, the tokens behind `used` can be reserved anew. Answers the fence. Its TTL stays, which is
--- that of the larger value.
+-- give_back_tokens(fence, used, reserved): if the block that ends with `reserved` was the last one,
+-- its tokens after `used` can be reserved again. Returns the fence. The TTL stays as it is.
 local function give_back_tokens(fence, used, reserved)
   if fence ~= reserved or used < 0 or used >= reserved then
     return fence

@@ -1,17 +1,17 @@
 -- include: common/time
--- include: common/hold_id
+-- include: common/grant_id
 -- include: common/since
 -- include: common/read_fence
 -- include: common/list_waiters
 
--- inspection(kind, holder): what inspect replies of a lock that has one holder at most, nil if
--- there is none. Its owner is its client, '' where it is foreign; then since is '0'.
+-- inspection(kind, holder): inspect's reply for a lock with one holder at most (nil: none). The
+-- owner is the holder's client, or '' for a foreign holder, whose `since` is '0'.
 local function inspection(kind, holder)
   local holders = {}
   local fence, range = read_fence()
   if holder then
     local client = client_of(holder)
-    local token = range and range.hold == holder and range.known or fence
+    local token = range and range.grant == holder and range.known or fence
     holders[1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
       client and since(token, now_us()) or '0'}
   end

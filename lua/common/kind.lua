@@ -1,5 +1,5 @@
--- other_kind(found, kind): the error for a hash whose kind is `found`, or none, where `kind` is
--- expected: '<kind>/<version of the protocol>', which version 1 wrote without its number.
+-- other_kind(found, kind): the error for a hash of kind `found` (or none) in place of `kind`, which
+-- is '<kind>/<protocol version>'. Version 1 wrote no number.
 local function other_kind(found, kind)
   local name, version = string.match(kind, '^([%l_]+)/(%d+)$')
   local its_name, its_version = string.match((found or '') .. '/1', '^([%l_]+)/(%d+)')

@@ -1,2 +1,2 @@
--- inspect lists at most this many holders, so that it never delays others for long.
+-- inspect lists at most this many holders, so that it delays other clients only briefly.
 local most_holders = 100

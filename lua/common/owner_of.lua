@@ -1,5 +1,5 @@
--- owner_of(record): the owner that a record in KEYS[3] names, '' if there is none, and how many
--- tokens, or permits, that waiter wants: a few words of what parse_waiter() reads.
+-- owner_of(record): the owner in a waiter's record ('' for none), and how many tokens or permits
+-- the waiter asks for. It parses less than parse_waiter().
 local function owner_of(record)
   local block, size, rest = string.match(record or '',
     '^%d+ %d+ (%d+) %d+ [12] %d+ [01] %d+ %d+ [01] %S+ (%d+) (.*)$')

@@ -1,22 +1,21 @@
--- parse_waiter(hold, record): what a record in KEYS[3] says; nil if there is none. The owner's
--- length stands before it, so that words behind it, of a later version, are ignored.
--- One who waits for several names has 2 in the place of the 1, and a `tail` behind the owner: see
--- nudge().
-local function parse_waiter(hold, record)
+-- parse_waiter(grant, record): the fields of a record in KEYS[3], nil for none. The owner's length
+-- precedes the owner, so further words of a later version are ignored. A waiter for several names
+-- has a 2 in place of the 1 and a `tail` after the owner: see invite().
+local function parse_waiter(grant, record)
   local asked_us, lease_ms, block, attempt, wait, heartbeat_ms, manual, claim_ms, polls, channel,
     size, rest = string.match(record or '',
       '^(%d+) (%d+) (%d+) (%d+) ([12]) (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$')
   local tail = wait == '2' and string.sub(rest, size + 1) or nil
-  local nudged_us, first
+  local invited_us, first
   if tail then
-    nudged_us, first = string.match(tail, '^ (%d+) (.*)$')
+    invited_us, first = string.match(tail, '^ (%d+) (.*)$')
   end
   return asked_us and {
-    hold = hold,
+    grant = grant,
     asked_us = tonumber(asked_us),
     record = record,
     tail = tail,
-    nudged_us = tonumber(nudged_us),
+    invited_us = tonumber(invited_us),
     first = first,
     attempt = tonumber(attempt),
     lease_ms = tonumber(lease_ms),

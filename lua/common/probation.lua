@@ -1,18 +1,18 @@
--- probation(key, known, length_ms, ask, wanted, opens_the_way): for how many ms more a server
--- grants nothing, since it has become another, or has come back as another than it was: until all
--- that it can have granted, or lost, before is over. And an error, to be replied, where others
--- `wanted` another length; else nil, and until when, in ms.
+-- probation(key, known, length_ms, ask, setting, opens_the_way): for how many more ms a promoted or
+-- restarted server must not grant. By then, everything that its predecessor granted, or that it
+-- forgot, has expired. Then an error to reply with if other clients use another length, else nil
+-- and the end in ms.
 --
--- Which one it is the key remembers, '<id> <until_ms> <length_ms>', and the caller knows: where the
--- two differ, ask() tells the server's own. A script whose other writes must pass where memory is
--- full `opens_the_way`. A client's clock plays no part.
-local function probation(key, known, length_ms, ask, wanted, opens_the_way)
+-- The key stores which server it was: '<id> <until_ms> <length_ms>'. Only if the caller knows
+-- another id is the server itself asked, by ask(). A script whose later writes must succeed with
+-- full memory `opens_the_way`. No client's clock is involved.
+local function probation(key, known, length_ms, ask, setting, opens_the_way)
   local id, until_ms, stored_ms = string.match(redis.call('GET', key) or '',
     '^(%x+) (%d+) (%d+)$')
   if id and stored_ms ~= length_ms then
-    return 0, redis.error_reply('REFUSED this program asks for a ' .. wanted[1] .. ' of ' ..
+    return 0, redis.error_reply('REFUSED this program asks for a ' .. setting[1] .. ' of ' ..
       length_ms .. ' ms, and others that use this server for one of ' .. stored_ms ..
-      ' ms; say the same everywhere (' .. wanted[2] .. '= in the URL)')
+      ' ms; say the same everywhere (' .. setting[2] .. '= in the URL)')
   end
   local time = redis.call('TIME')
   local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -21,7 +21,7 @@ local function probation(key, known, length_ms, ask, wanted, opens_the_way)
     if id ~= true_id then
       until_ms = string.format('%.0f', now_ms + length_ms)
     end
-    -- 30 days, and again each day.
+    -- 30 days, renewed daily.
     if id ~= true_id or redis.call('PTTL', key) < 2505600000 then
       if opens_the_way then
         redis.call('PEXPIRE', key, '2592000000')

@@ -1,6 +1,6 @@
--- publish_grant(waiter, token, others): tells a waiter that it owns the lock for its claim. After
--- all else is written.
+-- publish_grant(waiter, token, others): tells a waiter that it owns the lock for its claim. Comes
+-- after all writes.
 local function publish_grant(waiter, token, others)
-  redis.call('PUBLISH', waiter.channel, 'grant ' .. waiter.hold .. ' ' .. waiter.attempt .. ' ' ..
+  redis.call('PUBLISH', waiter.channel, 'grant ' .. waiter.grant .. ' ' .. waiter.attempt .. ' ' ..
     token .. ' ' .. waiter.claim_ms .. ' ' .. others .. ' ' .. KEYS[1])
 end

@@ -1,10 +1,10 @@
 -- include: common/find_place
 -- include: common/notes
--- include: common/call_keeper
+-- include: common/recall
 -- include: common/window_size
 
--- lengthen_ttl(key, ttl_ms): never shortens it, and gives one to a key that has none. Answers what
--- it was.
+-- lengthen_ttl(key, ttl_ms): sets the TTL if the key has none or a shorter one. Returns the old
+-- one.
 local function lengthen_ttl(key, ttl_ms)
   local left_ms = redis.call('PTTL', key)
   if left_ms < ttl_ms then
@@ -13,19 +13,18 @@ local function lengthen_ttl(key, ttl_ms)
   return left_ms
 end
 
--- forget_crashed(queue_key, now): of a window of those who wait, somewhere in the queue, removes
--- those that have not asked for a whole lease, or for three heartbeats if they asked for a claim.
--- As long as others hold the lock, no other script may look at them, and those that wait keep the
--- keys.
+-- forget_crashed(queue_key, now): in one window of the queue, at a changing place, removes waiters
+-- that have not asked for a whole lease and three heartbeats. While the lock is held no other
+-- script looks for them, and live waiters prolong the keys.
 local function forget_crashed(queue_key, now)
   local behind = redis.call('ZCARD', queue_key) - window
   local first = behind > 0 and now % (behind + 1) or 0
-  local holds, crashed = redis.call('ZRANGE', queue_key, first, first + window - 1), {}
-  for i, record in ipairs(holds[1] and redis.call('HMGET', KEYS[3], unpack(holds)) or {}) do
+  local grants, crashed = redis.call('ZRANGE', queue_key, first, first + window - 1), {}
+  for i, record in ipairs(grants[1] and redis.call('HMGET', KEYS[3], unpack(grants)) or {}) do
     local asked_us, lease_ms, heartbeat_ms =
       string.match(record or '', '^(%d+) (%d+) %d+ %d+ %d (%d+) ')
     if not asked_us or asked_us + 1000 * math.max(lease_ms, 3 * heartbeat_ms) < now then
-      crashed[#crashed + 1] = holds[i]
+      crashed[#crashed + 1] = grants[i]
     end
   end
   if crashed[1] then
@@ -34,31 +33,31 @@ local function forget_crashed(queue_key, now)
   end
 end
 
--- record_of(request, now): what KEYS[3] says of it. If its channel has no subscriber, the record
--- says that it polls.
+-- record_of(request, now): the waiter's record for KEYS[3]. If its channel has no subscriber, the
+-- record says that it polls.
 local function record_of(request, now)
-  request.deaf = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
-  -- Joined by '..', since %s ends at a NUL.
+  request.unsubscribed = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
+  -- '..' joins the text, since %s ends at a NUL.
   return string.format('%.0f %.0f %.0f %.0f %d %.0f %d %.0f %.0f %d ', now, request.lease_ms,
     request.block, request.attempt, request.names and 2 or 1, request.heartbeat_ms,
-    request.manual and 1 or 0, request.ticket, request.claim_ms, request.deaf and 1 or 0) ..
+    request.manual and 1 or 0, request.ticket, request.claim_ms, request.unsubscribed and 1 or 0) ..
     request.channel .. ' ' .. #request.owner .. ' ' .. request.owner ..
     (request.names and ' 0 ' .. request.names or '')
 end
 
--- stand(request, record, now): puts the request at its ticket, or refreshes it. Answers its
--- position. The first in the queue calls the client that may keep request.holder, if that is known.
-local function stand(request, record, now)
+-- write_place(request, record, now): writes or refreshes the waiter at its ticket. Returns its
+-- position. The first waiter recalls request.holder, if that is known.
+local function write_place(request, record, now)
   local queue_key = request.queue_key or KEYS[2]
   local ttl_ms = 3 * request.heartbeat_ms
   if request.queued then
-    -- Opens the way for a heartbeat where memory is full.
+    -- If memory is full, this lets the commands that follow it pass.
     redis.call('PEXPIRE', queue_key, ttl_ms, 'GT')
   end
-  redis.call('ZADD', queue_key, request.ticket, request.hold)
-  redis.call('HSET', KEYS[3], request.hold, record)
-  -- No queue ends before the records of those in it, which may be in two; and a call that prolongs
-  -- these looks for crashed ones, so that it is often enough, and seldom.
+  redis.call('ZADD', queue_key, request.ticket, request.grant)
+  redis.call('HSET', KEYS[3], request.grant, record)
+  -- A queue must not expire before the records, which two queues may share. Whenever the records
+  -- are prolonged, crashed waiters are removed: that is often enough, and seldom.
   local left_ms, other = lengthen_ttl(KEYS[3], ttl_ms), request.other_queue
   if not request.queued or left_ms > ttl_ms then
     lengthen_ttl(queue_key, math.max(left_ms, ttl_ms))
@@ -72,17 +71,17 @@ local function stand(request, record, now)
       forget_crashed(other, now)
     end
   end
-  local position = redis.call('ZRANK', queue_key, request.hold)
+  local position = redis.call('ZRANK', queue_key, request.grant)
   if position == 0 and request.holder then
-    call_keeper(request.holder, request)
+    recall(request.holder, request)
   end
   return position
 end
 
--- enqueue(request, retry_after_ms, now, look_ms, unfinished): puts the request where find_place()
--- said, or refreshes it. Answers acquire's reply.
-local function enqueue(request, retry_after_ms, now, look_ms, unfinished)
-  local position = stand(request, record_of(request, now), now)
+-- enqueue(request, retry_after_ms, now, check_ms, unfinished): queues the request where
+-- find_place() said, or refreshes it. Returns acquire's reply.
+local function enqueue(request, retry_after_ms, now, check_ms, unfinished)
+  local position = write_place(request, record_of(request, now), now)
   return 'queued ' .. retry_after_ms .. ' ' .. position .. string.format(' %.0f', request.ticket) ..
-    look_note(look_ms, unfinished) .. caller_notes(request)
+    check_note(check_ms, unfinished) .. caller_notes(request)
 end

@@ -1,6 +1,6 @@
 -- include: common/parse_waiter
 
--- read_waiter(hold): the record of one waiter.
-local function read_waiter(hold)
-  return parse_waiter(hold, redis.call('HGET', KEYS[3], hold))
+-- read_waiter(grant): the record of one waiter.
+local function read_waiter(grant)
+  return parse_waiter(grant, redis.call('HGET', KEYS[3], grant))
 end

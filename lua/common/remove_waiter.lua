@@ -1,6 +1,6 @@
--- remove_waiter(hold): from queue and records. Neither command needs memory: see the README.
-local function remove_waiter(hold)
-  local was_queued = redis.call('ZREM', KEYS[2], hold) == 1
-  redis.call('HDEL', KEYS[3], hold)
+-- remove_waiter(grant): from the queue and the records. Needs no memory.
+local function remove_waiter(grant)
+  local was_queued = redis.call('ZREM', KEYS[2], grant) == 1
+  redis.call('HDEL', KEYS[3], grant)
   return was_queued
 end

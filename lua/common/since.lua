@@ -1,5 +1,5 @@
--- since(token, now): when a grant got its lock, as text, by the token that it was given then: that
--- was the server's time in us, but for some ms where a block was reserved. '0' where there is none.
+-- since(token, now): the time of a grant as text, taken from its first token, which is the server's
+-- time in us give or take some ms. '0' if there is no token.
 local function since(token, now)
   return string.format('%.0f', math.min(tonumber(token) or 0, now))
 end

@@ -2,20 +2,20 @@
 -- include: common/is_dead
 -- include: common/window_size
 
--- read_waiters(queue_key, first, last, now): those at these places of a queue, each with its
--- `ticket` and, if its record and a subscriber of its channel are there, what the record says and
--- whether it is `overdue`; else it is `dead`. PUBLISH would count pattern monitors as subscribers.
+-- read_waiters(queue_key, first, last, now): the waiters at these places of a queue, each with its
+-- `ticket`. A waiter without a record or a subscriber is `dead`; any other has the fields of its
+-- record, and may be `overdue`. PUBLISH would count pattern monitors as subscribers.
 local function read_waiters(queue_key, first, last, now)
   local entries = redis.call('ZRANGE', queue_key, first, last, 'WITHSCORES')
-  local waiters, holds, channels = {}, {}, {}
+  local waiters, grants, channels = {}, {}, {}
   for i = 1, #entries, 2 do
-    holds[#holds + 1] = entries[i]
+    grants[#grants + 1] = entries[i]
   end
-  if not holds[1] then
+  if not grants[1] then
     return waiters
   end
-  for i, record in ipairs(redis.call('HMGET', KEYS[3], unpack(holds))) do
-    waiters[i] = parse_waiter(holds[i], record) or {hold = holds[i], dead = true}
+  for i, record in ipairs(redis.call('HMGET', KEYS[3], unpack(grants))) do
+    waiters[i] = parse_waiter(grants[i], record) or {grant = grants[i], dead = true}
     waiters[i].ticket = tonumber(entries[2 * i])
     channels[i] = waiters[i].channel or ''
   end
@@ -27,18 +27,18 @@ local function read_waiters(queue_key, first, last, now)
   return waiters
 end
 
--- How many more this call looks at, in all queues together.
-local looks_left = window
+-- How many more waiters this call may read, in all queues together.
+local waiters_left = window
 
--- each_waiter(queue_key, now): iterates over the window of a queue, and reads no more of it than is
--- asked for: mostly the head will do. `seen.whole` is set once the queue has come to its end.
+-- each_waiter(queue_key, now, seen): iterates over the window and reads only as much as is needed,
+-- mostly the first waiter. Sets `seen.whole` when the queue ends.
 local function each_waiter(queue_key, now, seen)
   local page, page_begin, place = {}, 0, 0
   return function()
-    if place - page_begin == #page and looks_left > 0 and not seen.whole then
-      local most = math.min(place == 0 and 1 or place < 16 and 15 or window, looks_left)
+    if place - page_begin == #page and waiters_left > 0 and not seen.whole then
+      local most = math.min(place == 0 and 1 or place < 16 and 15 or window, waiters_left)
       page, page_begin = read_waiters(queue_key, place, place + most - 1, now), place
-      looks_left = looks_left - #page
+      waiters_left = waiters_left - #page
       seen.whole = #page < most
     end
     local waiter = page[place - page_begin + 1]

@@ -1,2 +1,2 @@
--- No call looks at more waiters than this: see the README.
+-- A script reads at most this many waiters: see the README.
 local window = 64

@@ -1,14 +1,14 @@
--- Lets the caller go on if the latch is open, and tells others who wait for it, a window of them;
--- queues the caller otherwise, or refuses it.
+-- If the latch is open, lets the caller and a window of other waiters through; else queues the
+-- caller, or refuses it.
 --
--- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 who has counted down
+-- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 as create's 5
 -- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'
---        4 'latch:<ttl_ms>:<incarnation>'  5 '<counts> <last>', if it was told before how many had
---        counted, and when the last did
+--        4 'latch:<ttl_ms>:<incarnation>'  5 '<counts> <last>', if the caller was told how many
+--        have counted, and when the last did
 -- reply  'granted 0 <lease_ms> 0': it is open. 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes, of which ' told <counts> <last>' comes last;
---        or the error GONE, and then it is not queued any more
+--        or the error GONE, and then the caller is not queued any more
 -- include: common/time
 -- include: common/request
 -- include: common/queue
@@ -24,7 +24,7 @@ local request = read_request(0)
 local now = now_us()
 local latch, vanished = find_latch(request.owner, now, ARGV[5])
 if vanished then
-  leave(request.hold, '0')
+  leave(request.grant, '0')
   return vanished
 end
 
@@ -32,13 +32,13 @@ find_place(request, now)
 if latch.count == 0 then
   touch(latch)
   if request.queued then
-    remove_waiter(request.hold)
+    remove_waiter(request.grant)
   end
   return 'granted 0 ' .. ARGV[2] .. ' 0' .. wake(latch) .. (request.missed and ' missed' or '')
 end
 local reply
 if request.wait then
-  -- First: if memory is full, a newcomer is refused here, and nothing is written.
+  -- Comes first: if memory is full, a new waiter is refused here, and nothing is written.
   local retry_after_ms = latch.lost_until_us and math.ceil((latch.lost_until_us - now) / 1000)
     or latch.ttl_ms
   reply = enqueue(request, string.format('%.0f', retry_after_ms), now)

@@ -1,5 +1,5 @@
--- Gives up waiting. There is nothing to pass on: a latch is opened for all at once. At an open
--- latch it goes on to tell those who wait.
+-- Stops waiting. There is nothing to hand over: a latch opens for all at once. At an open latch it
+-- goes on to tell the waiters.
 --
 -- KEYS   1 to 6 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 block

@@ -1,4 +1,4 @@
--- How many are still to arrive.
+-- Reads the count.
 --
 -- KEYS   1 to 5 as create's
 -- ARGV   1 'latch:<ttl_ms>:<incarnation>'

@@ -1,13 +1,13 @@
--- Counts down, once for each id. At zero it tells those who wait, a window of them: a repeat goes
--- on with that. Before, it lets the first that waits ask how many have counted, so that this is
--- known if the server is replaced by one that has not received it.
+-- Counts down, once per id. At zero it opens the latch for a window of waiters; a repeat goes on
+-- with the next. Above zero it invites the first waiter, which then learns how many have counted:
+-- so a promoted server that lacks a count is found out.
 --
 -- KEYS   1 to 5 as create's
--- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n  4 when it counted, in us, as an earlier
---        answer said: then it is a repeat, by which the latch does not live longer
--- reply  '<count> <when>': the count as it is now, and when this id counted; and the notes ' again'
---        (a repeat counted: the server did not know it) and ' look 1' (there are more to tell); or
---        the errors GONE, and REFUSED if the count is less than n
+-- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n  4 for a repeat: when it counted, in us, as an
+--        earlier reply said. A repeat does not prolong the latch
+-- reply  '<count> <when>': the count, and when this id counted; and the notes ' again' (the server
+--        did not know this repeated count) and ' look 1' (there are more waiters); or the errors
+--        GONE, and REFUSED if the count is less than n
 -- include: common/time
 -- include: latch/common/find
 -- include: latch/common/touch

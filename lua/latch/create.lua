@@ -1,9 +1,9 @@
--- Makes the latch if there is none, or joins it.
+-- Creates the latch, or joins an existing one.
 --
 -- KEYS   1 the latch: a hash, { kind = 'latch/2', incarnation, total, count }; 2 to 4 as in
---        lua/README.md; 5 who has counted down: a zset, id by when, in us
--- ARGV   1 total  2 ttl_ms  3 incarnation, for a new one
--- reply  '<incarnation> <count>', or the error REFUSED if it was made with another total
+--        lua/README.md; 5 a zset of the ids that have counted down, by when, in us
+-- ARGV   1 total  2 ttl_ms  3 the incarnation of a new latch
+-- reply  '<incarnation> <count>', or the error REFUSED if the latch has another total
 -- include: latch/common/state
 -- include: latch/common/touch
 
@@ -12,7 +12,7 @@ if not latch then
   redis.call('HSET', KEYS[1], 'kind', 'latch/2', 'incarnation', ARGV[3], 'total', ARGV[1], 'count',
     ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  -- That of an earlier incarnation, whose N was deleted.
+  -- Left over from an earlier incarnation whose N was deleted.
   redis.call('UNLINK', counted_key)
   return ARGV[3] .. ' ' .. ARGV[1]
 end

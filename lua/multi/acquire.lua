@@ -1,14 +1,14 @@
 -- Grants all names of the lock at once, or queues the request at all of them, or refuses it. It
--- gets them when all are free and it is first at each; as long as it waits it has none.
+-- gets them when all are free and it is first at each; while it waits it has none.
 --
 -- KEYS   1 to 5 as in lua/README.md, of a simple lock of the first name; then 1 to 4 of each other
--- ARGV   as simple/acquire's, but that wait is 2 for 1
--- reply  as simple/acquire's. The token is the same for all names; the position is the last it has
---        in any queue
+-- ARGV   as simple/acquire's, with a wait of 2 in place of 1
+-- reply  as simple/acquire's. The token is the same for all names; the position is its last in any
+--        queue
 local call, keys, me, terms = redis.call, KEYS, ARGV[1], ARGV[3]
 
--- The common case comes first, in line: all names are free, and no client waits. Names that were
--- free for long, or for which several tokens are wanted, take the way behind.
+-- The common case comes first, in line: all names are free, and no client waits. The general path
+-- serves names that were free for long, and requests for several tokens.
 if string.sub(terms, 1, 2) == '1 ' then
   local taken, fences = {keys[1], keys[2], keys[5]}, {keys[4]}
   for i = 6, #keys, 4 do
@@ -36,9 +36,9 @@ end
 
 -- include: common/time
 -- include: common/request
--- include: multi/common/bid
+-- include: multi/common/acquire
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
-return bid(read_request(0), now_us())
+return acquire(read_request(0), now_us())

@@ -1,5 +1,5 @@
--- Gives up a grant that is not wanted any more: takes it off all queues and, if it was granted
--- meanwhile, passes all names on. Names that are free are handed over as well.
+-- Gives up a grant: takes it off all queues and, if it was granted meanwhile, hands all names over.
+-- Names that are free are handed over as well.
 --
 -- KEYS   1 to 5 as acquire's; then 1 to 4 of each other name
 -- ARGV   1 grant  2 gone_ms  3 block
@@ -9,12 +9,12 @@
 -- include: multi/common/end_parts
 -- include: multi/common/pass_on
 
-local hold, block = ARGV[1], tonumber(ARGV[3])
-local all, held = survey(hold)
-local left = end_parts(all, hold)
+local grant, block = ARGV[1], tonumber(ARGV[3])
+local all, held = survey(grant)
+local left = end_parts(all, grant)
 for i, name in ipairs(all) do
   if name.ended and block > 1 then
-    turn_to(i)
+    select_name(i)
     name.fence = give_back_tokens(name.fence, name.fence - block, name.fence)
   end
 end

@@ -1,17 +1,17 @@
--- For people: ends whatever grants there are of any of the names, foreign ones too, tells their
--- clients, and hands each name to the next waiter.
+-- For people: ends every grant of any of the names, even foreign ones, tells their clients, and
+-- hands each name to its next waiter.
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
--- ARGV   1 what a grant channel begins with, before the client id  2 'more': only hand on
--- reply  { 'released', look_ms, grant ... }, { 'free', look_ms } or { 'told', look_ms }
+-- ARGV   as simple/force_release's
+-- reply  { 'released', check_ms, grant ... }, { 'free', check_ms } or { 'told', check_ms }
 -- include: common/time
--- include: common/hold_id
+-- include: common/grant_id
 -- include: multi/common/pass_on
 
 local all = survey('')
 local reply, told = {'free', 0}, {}
 for i, name in ipairs(all) do
-  turn_to(i)
+  select_name(i)
   if not name.free then
     reply[1] = ARGV[2] == 'more' and 'told' or 'released'
   end
@@ -29,5 +29,5 @@ for i, name in ipairs(all) do
   end
 end
 pass_on(all, now_us())
-reply[2] = unfinished and 1 or look_ms or 0
+reply[2] = unfinished and 1 or check_ms or 0
 return reply

@@ -5,7 +5,7 @@
 -- reply  as simple/inspect's, of kind 'multi': the largest fence, and each grant once. Of each name
 --        it lists as many of the first waiters as is its part
 -- include: common/time
--- include: common/hold_id
+-- include: common/grant_id
 -- include: common/since
 -- include: common/owner_of
 -- include: common/read_fence

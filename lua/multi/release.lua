@@ -1,9 +1,9 @@
--- Ends a grant at all names, and hands each to the next waiter there.
+-- Ends a grant at all names, and hands each to its next waiter.
 --
 -- KEYS   1 to 6 as simple/release's, of the first name; then 1 to 4 of each other
 -- ARGV   as simple/release's
--- reply  as simple/release's: 'not_held' if any name was not held; the others are released all the
---        same
+-- reply  as simple/release's: 'not_held' if the grant did not have every name; those that it had
+--        are released all the same
 local call, keys, me = redis.call, KEYS, ARGV[1]
 
 -- The common case: it has all names, and no client waits.
@@ -33,7 +33,7 @@ local ending = read_ending()
 end_parts(all, me)
 for i, name in ipairs(all) do
   if name.ended then
-    turn_to(i)
+    select_name(i)
     name.fence = give_back_tokens(name.fence, ending.used, ending.reserved)
   end
 end

@@ -1,13 +1,13 @@
--- Gives up a grant that is not wanted any more: takes it off the queue, or back where it was
--- granted, and tells the next live waiter to ask.
+-- Gives up a grant: takes it off the queue or, if it was granted, ends it, and tells the next live
+-- waiter to ask.
 --
 -- KEYS   as acquire's
--- ARGV   1 grant  2 gone_ms  3 block, which is not used: tokens that another node has are not less
---        4 the attempt that is given up, if it is one: what a later one has got it keeps
---        5 of a forced release: what a grant channel begins with; its client is told
+-- ARGV   1 grant  2 gone_ms  3 block, which is not used: other nodes may have used these tokens
+--        4 the attempt that is given up, if only one: a later attempt keeps what it got
+--        5 for a forced release: the grant channel's prefix; the grant's client is told
 -- reply  'left' (it was queued), 'passed_on' (it was granted) or 'unknown', and notes
 -- include: common/time
--- include: common/hold_id
+-- include: common/grant_id
 -- include: common/leave
 -- include: quorum/common/pass_on
 -- include: common/read_waiter

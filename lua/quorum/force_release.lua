@@ -1,21 +1,21 @@
--- For people: ends whatever grant this node has granted, a foreign one too, tells its client, and
--- the next live waiter to ask. The caller gives the grant up at all nodes, by `cancel`: it may yet
--- come to some, and is not to be healed.
+-- For people: ends any grant of this node, even a foreign one, tells its client, and tells the next
+-- live waiter to ask. The caller then sends `cancel` for that grant to all nodes: it may still
+-- reach some of them, and must not be healed.
 --
--- KEYS   1 to 4 as acquire's; 5 whose turn it is
--- ARGV   1 what a grant channel begins with, before the client id  2 'more': only pass on
--- reply  { 'released', look_ms, grant, for how many ms it had this node }, { 'free', look_ms } or
---        { 'told', look_ms }
+-- KEYS   1 to 4 as acquire's; 5 the reservation
+-- ARGV   1 the grant channel's prefix before the client id  2 'more': only hand over
+-- reply  { 'released', check_ms, grant, for how many ms it had this node }, { 'free', check_ms } or
+--        { 'told', check_ms }
 -- include: common/time
--- include: common/hold_id
--- include: common/look_of
+-- include: common/grant_id
+-- include: common/check_ms_of
 -- include: quorum/common/pass_on
 -- include: quorum/common/read_holder
 
 local holder = read_holder()
 local free = holder == ''
 if free or ARGV[2] == 'more' then
-  return {free and 'free' or 'told', free and look_of(pass_on(now_us())) or 0}
+  return {free and 'free' or 'told', free and check_ms_of(pass_on(now_us())) or 0}
 end
 local client = client_of(holder)
 local left_ms = redis.call('PTTL', KEYS[1])
@@ -24,4 +24,4 @@ if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
 local now = now_us()
-return {'released', look_of(pass_turn(choose(nil, now), now)), holder, left_ms}
+return {'released', check_ms_of(reserve_for_next(choose(nil, now), now)), holder, left_ms}

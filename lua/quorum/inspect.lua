@@ -1,6 +1,6 @@
 -- For people: who has this node's vote, and who waits. Writes nothing.
 --
--- KEYS   1 to 4 as acquire's; 5 whose turn it is
+-- KEYS   1 to 4 as acquire's; 5 the reservation
 -- ARGV   1 the most waiters to list
 -- reply  as the simple lock's, but 'quorum'
 -- include: common/inspection

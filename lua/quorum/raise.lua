@@ -1,23 +1,23 @@
--- Sees to it that no token up to the grant's last one is given again by this node, where that grant
--- stands; or heals a node that has lost a grant which a majority has.
+-- If the grant has this node, makes sure that the node never issues a token up to the grant's last
+-- one again; or heals a node that lost a grant which a majority has.
 --
--- KEYS   as acquire's, but for the node's run
+-- KEYS   as acquire's, except the node's run
 -- ARGV   1 grant  2 its last token  3 lease_ms of a grant to be healed, else '0'  4 its attempt
--- reply  'raised'; 'above' where this node has granted a larger one, which is still on its way; or
+-- reply  'raised'; 'above' if this node issued a larger token, which is still on its way; or
 --        'not_held'
 -- include: common/fence
 -- include: common/time
 -- include: common/remove_waiter
 -- include: quorum/common/is_held_by
--- include: quorum/common/turn_of
+-- include: quorum/common/reservation
 
 if not is_held_by(ARGV[1]) then
   if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
     return 'not_held'
   end
-  -- A node whose turn a waiter has is not healed.
-  local turn, left_ms = turn_of(now_us())
-  if turn and left_ms > 0 then
+  -- A node that is reserved for a waiter is not healed.
+  local reserved, left_ms = reservation(now_us())
+  if reserved and left_ms > 0 then
     return 'not_held'
   end
   remove_waiter(ARGV[1])

@@ -1,8 +1,8 @@
 -- Ends a grant at one node, and tells the next live waiter to ask all nodes. Queues the same client
--- again where it asks for that.
+-- again if it asks for that.
 --
--- KEYS   1 to 4 as acquire's; but for a plain release, 5 as acquire's and 6 as 5, of the fresh
---        grant; the last one whose turn it is
+-- KEYS   1 to 4 as acquire's; unless it is plain, 5 as acquire's and 6 as 5, for the fresh grant;
+--        the last one is the reservation
 -- ARGV   as in lua/README.md
 -- reply  'released', 'released ' and 'queued <retry_after_ms> <position> <ticket>' or 'gone' for
 --        the fresh grant, or 'not_held'; and notes
@@ -17,7 +17,7 @@ if plain and string.find(call('GETRANGE', lock, '0', '79'), me .. ' ', 1, true) 
     return 'released'
   end
   local head = call('ZRANGE', queue, '0', '0')[1]
-  -- The head of the queue is live, and another's: this one may have waited here, too, while others
+  -- The first waiter is live and is another grant: this one may have waited here while other nodes
   -- granted it.
   local asked_us, heartbeat_ms, channel
   if head ~= me then
@@ -54,7 +54,7 @@ end
 if held and plain then
   call('DEL', lock)
   local now = now_us()
-  return 'released' .. pass_turn(choose(nil, now), now)
+  return 'released' .. reserve_for_next(choose(nil, now), now)
 end
 
 local ending = read_ending()
@@ -79,4 +79,4 @@ if ARGV[4] then
     reply = ' ' .. enqueue(request, 0, now)
   end
 end
-return 'released' .. reply .. pass_turn(choose(nil, now), now)
+return 'released' .. reply .. reserve_for_next(choose(nil, now), now)

@@ -1,6 +1,6 @@
 -- Extends a grant at one node, and never shortens it.
 --
--- KEYS   1 to 4 as acquire's; 5 whose turn it is; 6 the node's run, if there is a restart delay
+-- KEYS   1 to 4 as acquire's; 5 the reservation; 6 the node's run, if there is a restart delay
 -- ARGV   1 grant  2 lease_ms  3 'delay_ms run_id', if there is a restart delay
 -- reply  'held'; 'young <ms>', which does not count; or 'not_held'
 -- include: quorum/common/young

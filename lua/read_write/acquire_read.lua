@@ -1,9 +1,9 @@
 -- Lets a reader in if no client writes and no writer waits, or if it reads under its own owner's
--- write; otherwise queues it, or refuses it.
+-- write; queues or refuses it otherwise.
 --
 -- KEYS   1 to 8 as acquire's
 -- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
---        listen channel'  4 'read:<number>:<owner>', or 'nest:<number>:<hold>' under that write
+--        listen channel'  4 'read:<number>:<owner>', or 'nest:<number>:<grant>' under that write
 -- reply  'granted <token> <lease_ms> <others>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes. The token is the last write's or, if none
 --        is known, a new one, which readers share; others is 1 if a writer waits or writes
@@ -21,8 +21,8 @@ if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
   if token then
     local time = call('TIME')
     local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-    local hold, lease_ms = args[1], args[2]
-    if call('ZADD', keys[6], 'NX', now + 1000 * lease_ms, hold) == 1 then
+    local grant, lease_ms = args[1], args[2]
+    if call('ZADD', keys[6], 'NX', now + 1000 * lease_ms, grant) == 1 then
       if existing == 0 then
         call('PEXPIRE', keys[6], lease_ms)
       else
@@ -37,9 +37,9 @@ if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
   end
 end
 
--- The first attempt of one that would wait, neither reads nor waits yet, and was not given up. It
--- has to wait, and comes last: a client writes, with one grant; or others read, and the first
--- writer that waits is live.
+-- The first attempt of a request that may wait, has not been granted or queued yet, and was not
+-- given up. It must wait, and comes last: a client writes with one grant, or others read and the
+-- first waiting writer is live.
 local first_heartbeat_ms = string.match(args[3], '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
 if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS', keys[5]) == 0 then
   local lock, queue, waiters, me = keys[1], keys[2], keys[3], args[1]
@@ -74,7 +74,7 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
     end
     local position = call('ZRANK', queue, me)
     for _, field in ipairs(position == 0 and held[2] and call('HKEYS', lock) or {}) do
-      if string.match(field, '^%x+():%d+k$') == 33 then  -- it may be kept: see call_keeper()
+      if string.match(field, '^%x+():%d+k$') == 33 then  -- its client may cache it
         call('PUBLISH', string.sub(string.match(args[3], '%S+$'), 1, -33) ..
           string.sub(field, 1, 32), 'wanted ' .. field .. ' ' .. lock)
       end
@@ -84,20 +84,20 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
 end
 
 -- include: common/time
--- include: read_write/common/read_bid
+-- include: read_write/common/request
 -- include: read_write/common/read_again
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
-local request = read_bid(0)
+local request = read_rw_request(0)
 local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
-local expiry = read_expiry(request.hold, now)
+local expiry = read_expiry(request.grant, now)
 if expiry then
   return read_again(request, expiry, state, fence, now)
 end
 local choice = choose(request, state, now)
-purge(state.holds)
+purge(state.grants)
 return (settle(choice, state, fence, now))

@@ -9,21 +9,21 @@
 -- include: common/time
 -- include: common/list_waiters
 -- include: common/read_fence
--- include: common/live_holds
+-- include: common/live_grants
 -- include: read_write/common/state
--- include: reentrant/common/list_holds
+-- include: reentrant/common/list_grants
 
 local now = now_us()
 local fence = read_fence()
 local state = read_state(now, nil, true)
-local holds = state.holds
-local holders, writing = list_holds(holds, now)
-local reading, readers = live_holds(readers_key, now, most_holders - #holders)
+local grants = state.grants
+local holders, writing = list_grants(grants, now)
+local reading, readers = live_grants(readers_key, now, most_holders - #holders)
 for _, reader in ipairs(readers) do
   holders[#holders + 1] = {reader[1], 'read', reader[2]}
 end
 
--- Writers go first, but for the readers whose turn it is, or will be when a phase-fair write ends.
+-- Writers go first, except before readers that a phase-fair write lets in when it ends.
 local most = tonumber(ARGV[1])
 local waiters = {}
 local function list(queue, from, to)
@@ -32,7 +32,7 @@ local function list(queue, from, to)
     waiters[#waiters + 1] = waiter
   end
 end
-local phase = holds.phase or holds.policy == 'phase_fair' and '+inf' or '0'
+local phase = grants.phase or grants.policy == 'phase_fair' and '+inf' or '0'
 list(KEYS[2], '-inf', phase)
 list(writers_key, '-inf', '+inf')
 list(KEYS[2], '(' .. phase, '+inf')

@@ -1,14 +1,12 @@
--- Ends a write grant; if it was its owner's last, the lock passes on, as does one that was free.
--- Queues the same client again if it asks for that: only here, where the old grant ends, so that a
--- repeat does not queue twice.
+-- Ends a write grant; if it was its owner's last, or the lock was free, hands the lock over. Queues
+-- the same client again if it asks for that, as simple/release does.
 --
--- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh grant; the last three as acquire's. A plain
---        release does without 5 and 6
--- ARGV   1 grant; if there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
---        4.. nothing, or all ARGV of acquire for a fresh grant
+-- KEYS   1 to 5 as acquire's; 6 as 5, for the fresh grant; the last three as acquire's. A plain
+--        release has neither 5 nor 6
+-- ARGV   as simple/release's
 -- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 
--- The only grant, which expires with the key, and nothing else to do. In line: see simple/acquire.
+-- The only grant, which expires with the key, and nothing else to do. In line, as simple/acquire.
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
   local lock, waiters, writers = keys[1], keys[3], keys[#keys - 1]
@@ -20,8 +18,8 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
     return 'released'
   end
 
-  -- No client reads, and writers come first. The first that waits is live, is its client's own, and
-  -- wants one token, which is the server's time.
+  -- No client reads, and writers come first. The first waiting writer is live, belongs to its
+  -- client, and wants one token: the server's time.
   local winner = alone and not held[4] and not held[5] and
     call('EXISTS', keys[#keys - 2]) == 0 and call('ZRANGE', writers, '0', '0')[1]
   if winner then
@@ -49,11 +47,11 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
 end
 
 -- include: common/time
--- include: common/give_back_kept
+-- include: common/give_back_cached
 -- include: common/ending
--- include: reentrant/common/end_hold
+-- include: reentrant/common/grants_without
 -- include: common/leave
--- include: read_write/common/read_bid
+-- include: read_write/common/request
 -- include: read_write/common/settle
 -- include: read_write/common/write_again
 
@@ -61,26 +59,26 @@ local now = now_us()
 local state = read_state(now)
 local fence, range = read_fence()
 local ending = read_ending()
-local mine = find_hold(ARGV[1], now)
+local mine = find_grant(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
-local request = again and not given_up and read_bid(3) or nil
+local request = again and not given_up and read_rw_request(3) or nil
 leave(ARGV[1], ending.gone_ms, writers_key)
 if mine then
-  state.holds = without(state.holds, mine, now)
+  state.grants = without(state.grants, mine, now)
 end
-local fresh = request and find_hold(request.hold, now)
+local fresh = request and find_grant(request.grant, now)
 local choice = not fresh and choose(request, state, now)
 
-purge(state.holds)
+purge(state.grants)
 if mine then
-  fence = give_back_kept(ARGV[1], fence, range, ending)
+  fence = give_back_cached(ARGV[1], fence, range, ending)
 end
-local reply, look
+local reply, check
 if fresh then
   reply = write_again(request, fresh, state, now)
 else
-  reply, look = settle(choice, state, fence, now)
+  reply, check = settle(choice, state, fence, now)
 end
 return (mine and 'released' or 'not_held') ..
-  (reply and ' ' .. reply or given_up and ' gone' .. look or look)
+  (reply and ' ' .. reply or given_up and ' gone' .. check or check)

@@ -1,14 +1,14 @@
--- Ends a read grant; if it was the last, the lock passes on. Queues the same client again if it
+-- Ends a read grant; if it was the last, hands the lock over. Queues the same client again if it
 -- asks for that, as release does.
 --
 -- KEYS   as release's
--- ARGV   1 grant; if there is more to do: 2 'last_used last_reserved gone_ms', of which a reader
---        has gone_ms only  3 owner  4.. nothing, or all ARGV of acquire_read for a fresh grant
+-- ARGV   1 grant; unless it is plain: 2 'last_used last_reserved gone_ms', of which readers use
+--        gone_ms only  3 owner  4.. nothing, or all ARGV of acquire_read for a fresh grant
 -- reply  'released', 'released ' and acquire_read's reply for the fresh grant, or 'not_held'; and
 --        notes
 
--- No reader's lease is over, there is nothing else to do, and no client waits; or a writer
--- does, and others read on, or it is next.
+-- No reader has expired, and there is nothing else to do. Either no client waits; or a writer
+-- waits, and others read on or it is next.
 local call, keys, me = redis.call, KEYS, ARGV[1]
 if not ARGV[2] then
   local lock, queue, readers, writers = keys[1], keys[2], keys[5], keys[6]
@@ -25,8 +25,8 @@ if not ARGV[2] then
       return 'released'
     end
 
-    -- It was the last that read. The first writer that waits is live, is its client's own, and
-    -- wants one token, which is the server's time.
+    -- This was the last reader. The first waiting writer is live, belongs to its client, and wants
+    -- one token: the server's time.
     local winner = reading == 1 and call('ZSCORE', readers, me) and
       call('ZRANGE', writers, '0', '0')[1]
     if winner then
@@ -59,13 +59,13 @@ end
 -- include: common/time
 -- include: common/ending
 -- include: read_write/common/end_read
--- include: read_write/common/read_bid
+-- include: read_write/common/request
 
 local now = now_us()
 local ending = read_ending()
 local again = ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
-local held, reply, look = end_read(ARGV[1], ending.gone_ms,
-  again and not given_up and read_bid(3) or nil, now)
+local held, reply, check = end_read(ARGV[1], ending.gone_ms,
+  again and not given_up and read_rw_request(3) or nil, now)
 return (held and 'released' or 'not_held') ..
-  (reply and ' ' .. reply or held and given_up and ' gone' .. look or look)
+  (reply and ' ' .. reply or held and given_up and ' gone' .. check or check)

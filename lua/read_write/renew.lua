@@ -1,8 +1,5 @@
--- Extends a write grant, and never shortens it. Makes a claim the lease.
+-- As simple/renew, for a write grant.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
--- ARGV   1 grant  2 lease_ms; of a grant that may be kept: 3 its client's channel  4 the last token
---        that is known to be its own
--- reply  'held', of one that may be kept 'held <waiters> <last token>', or 'not_held'; and notes
--- include: reentrant/common/renew_hold
-return renew_hold('read_write/2', KEYS[#KEYS - 1])
+-- include: reentrant/common/renew_grant
+return renew_grant('read_write/2', KEYS[#KEYS - 1])

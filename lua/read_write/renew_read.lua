@@ -1,16 +1,16 @@
--- Extends a read grant, and never shortens it. Makes a claim the lease.
+-- As simple/renew, for a read grant.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
--- ARGV   1 grant  2 lease_ms  3 of a grant that may be kept: its client's channel
+-- ARGV   1 grant  2 lease_ms  3 if the client may cache the grant: its channel
 -- reply  'held <others>' (1 if a writer waits or writes) or 'not_held'; and notes
 -- include: common/time
--- include: reentrant/common/holds
+-- include: reentrant/common/grants
 -- include: read_write/common/keys
 -- include: read_write/common/others
 -- include: read_write/common/expire_readers
 
 local now = now_us()
-local holds = read_holds(now, 'read_write/2')
+local grants = read_grants(now, 'read_write/2')
 local held = (tonumber(redis.call('ZSCORE', readers_key, ARGV[1])) or 0) > now
 redis.call('ZCARD', writers_key)  -- refuses another type before the first write
 if held then
@@ -22,5 +22,5 @@ expire_readers(now)
 if not held then
   return 'not_held'
 end
-local deaf = ARGV[3] and redis.call('PUBSUB', 'NUMSUB', ARGV[3])[2] == 0
-return 'held ' .. others(holds) .. (deaf and ' deaf' or '')
+local unsubscribed = ARGV[3] and redis.call('PUBSUB', 'NUMSUB', ARGV[3])[2] == 0
+return 'held ' .. others(grants) .. (unsubscribed and ' deaf' or '')

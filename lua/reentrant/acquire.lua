@@ -1,7 +1,7 @@
--- Grants the lock to an owner that has it already, or to the first that came; queues the request
--- otherwise, or refuses it.
+-- Grants the lock to an owner that has it already, or to the first that came; queues or refuses the
+-- others.
 --
--- KEYS   1 the lock: a hash, { kind = 'reentrant/2', owner, <hold> = 'its expiry in us of server
+-- KEYS   1 the lock: a hash, { kind = 'reentrant/2', owner, <grant> = 'its expiry in us of server
 --        time, its token', and once there are two: holds = how many, token = the latest }; 2 to 5
 --        as in lua/README.md; 6 the grants by their expiry, once there are two
 -- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
@@ -9,9 +9,7 @@
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- Free, no client waits, the grant was not given up, and one token is wanted: the server's time, as
--- the fence lies behind it in the same period (see reserve_tokens()). In line, since making a
--- function costs as much as a command.
+-- As simple/acquire: the lock is free, and the token is the server's time.
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[5]) == 0 and string.sub(ARGV[3], 1, 2) == '1 ' then
   local time = redis.call('TIME')
   local fence = redis.call('GET', KEYS[4])
@@ -29,7 +27,7 @@ end
 -- include: common/time
 -- include: common/fence
 -- include: common/request
--- include: reentrant/common/holds
+-- include: reentrant/common/grants
 -- include: reentrant/common/take
 -- include: reentrant/common/decide
 
@@ -38,7 +36,7 @@ if redis.call('EXISTS', KEYS[5]) == 1 then
 end
 local request = read_request(0)
 local now = now_us()
-local holds = read_holds(now, 'reentrant/2')
+local grants = read_grants(now, 'reentrant/2')
 local fence = read_fence()
-local choice = holds.count == 0 and choose(request, now) or find_place(request, now)
-return (decide(request, choice, holds, fence, now))
+local choice = grants.count == 0 and choose(request, now) or find_place(request, now)
+return (decide(request, choice, grants, fence, now))

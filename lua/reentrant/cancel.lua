@@ -1,6 +1,5 @@
--- Gives up a grant that is not wanted any more: takes it off the queue or, if it was granted
--- meanwhile, ends it and, if it was its owner's last, passes the lock on. A lock that is free is
--- handed over as well.
+-- Gives up a grant: takes it off the queue or, if it was granted meanwhile, ends it and, if it was
+-- its owner's last, hands the lock over. A free lock is handed over as well.
 --
 -- KEYS   1 to 5 as acquire's, and its last
 -- ARGV   1 grant  2 gone_ms  3 block
@@ -9,29 +8,29 @@
 -- include: common/fence
 -- include: common/give_back
 -- include: common/leave
--- include: reentrant/common/holds
--- include: reentrant/common/find_hold
--- include: reentrant/common/end_hold
+-- include: reentrant/common/grants
+-- include: reentrant/common/find_grant
+-- include: reentrant/common/grants_without
 -- include: reentrant/common/take
 -- include: common/settle
 
 local now = now_us()
-local holds = read_holds(now, 'reentrant/2')
+local grants = read_grants(now, 'reentrant/2')
 local fence = read_fence()
-local mine = find_hold(ARGV[1], now)
+local mine = find_grant(ARGV[1], now)
 local left = leave(ARGV[1], ARGV[2])
 if mine then
-  holds = without(holds, mine, now)
+  grants = without(grants, mine, now)
 end
-local choice = holds.count == 0 and choose(nil, now)
+local choice = grants.count == 0 and choose(nil, now)
 
-purge(holds)
+purge(grants)
 local block = tonumber(ARGV[3])
 if mine and block > 1 then
   fence = give_back_tokens(fence, mine.token - 1, mine.token + block - 1)
 end
-local look = ''
+local check = ''
 if choice then
-  look = select(2, settle(choice, fence, now))
+  check = select(2, settle(choice, fence, now))
 end
-return (mine and 'passed_on' or left and 'left' or 'unknown') .. look
+return (mine and 'passed_on' or left and 'left' or 'unknown') .. check

@@ -7,11 +7,11 @@
 -- include: common/time
 -- include: common/list_waiters
 -- include: common/read_fence
--- include: reentrant/common/list_holds
+-- include: reentrant/common/list_grants
 
 local now = now_us()
 local fence = read_fence()
-local listed, live = list_holds(read_holds(now, 'reentrant/2', true), now)
+local listed, live = list_grants(read_grants(now, 'reentrant/2', true), now)
 return {
   'reentrant',
   string.format('%.0f', fence),

@@ -1,4 +1,4 @@
--- Grants permits, or queues the request, or refuses it: the first that came gets them.
+-- Grants permits to the first client that came; queues or refuses the others.
 --
 -- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 semaphore.permits
 -- ARGV   1 grant  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket claim_ms
@@ -7,8 +7,8 @@
 -- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- The common cases come first, in line: see simple/acquire. The grant was not given up. Grants that
--- have expired are counted as well; the way further down removes them.
+-- The common cases come first, in line, as simple/acquire. The grant was not given up. Expired
+-- grants are counted as well; the general path removes them.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
 local existing = call('EXISTS', queue, keys[5], keys[5])
@@ -19,18 +19,19 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   local block, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  -- If a client waits, grants that have expired do not count: the one that is due looks for them.
+  -- If a client waits, expired grants are not counted; the waiter at the head removes them.
   local waiting = existing == 1
-  local holds = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)
-  local free = capacity - holds - (extra or 0)
-  -- Else `extra` is void, see read_state(); or those who wait come first; or there are not so many.
-  local plain = (holds > 0 or not extra) and (not waiting or free <= 0) and capacity - block >= 0
+  local grants = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)
+  local free = capacity - grants - (extra or 0)
+  -- Otherwise `extra` is void, see read_state(); or waiters come first; or more is wanted than the
+  -- capacity.
+  local plain = (grants > 0 or not extra) and (not waiting or free <= 0) and capacity - block >= 0
   local heartbeat_ms = free - block < 0 and string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
   if plain and free - block >= 0 then
-    -- No client waits. The semaphore is remembered for long enough.
+    -- No client waits, and the semaphore lives long enough.
     local expiry = now + 1000 * lease_ms
     if stored[3] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
-      if holds == 0 then
+      if grants == 0 then
         call('PEXPIRE', permits, lease_ms)
       else
         call('PEXPIRE', permits, lease_ms, 'GT')
@@ -42,7 +43,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       return 'granted 0 ' .. lease_ms .. ' 0'
     end
   elseif plain and heartbeat_ms then
-    -- This is the first attempt of one that would wait: it comes last.
+    -- The first attempt of a request that may wait comes last.
     local waiters = keys[3]
     local first_us = (not waiting or extra) and
       call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
@@ -56,7 +57,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
         return 'queued ' .. math.ceil(first_us / 1000) .. ' 0 ' .. now
       end
-      -- The records may be new: then they have no TTL.
+      -- New records have no TTL yet.
       if call('PTTL', waiters) < 2.5 * heartbeat_ms then
         call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
@@ -64,7 +65,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       return 'queued 0 ' .. call('ZRANK', queue, me) .. ' ' .. now
     end
   elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
-    -- Too few are free, and who asks would not wait.
+    -- Too few permits are free, and the request may not wait.
     local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
     if first_us > 0 and not call('ZSCORE', permits, me) then
       return 'busy ' .. math.ceil(first_us / 1000)
@@ -84,9 +85,10 @@ end
 local request = read_request(0)
 local now = now_us()
 local state = read_state(now)
-local expiry = tonumber(redis.call('ZSCORE', permits_key, request.hold) or 0)
+local expiry = tonumber(redis.call('ZSCORE', permits_key, request.grant) or 0)
 
--- A repeat, or a heartbeat that crossed the grant: one grant, whatever the capacity is by now.
+-- A repeated acquire, or a heartbeat that crossed the grant: it stays, whatever the
+-- capacity is by now.
 if expiry > now then
   find_place(request, now)
   local left_ms

@@ -1,5 +1,5 @@
--- Gives up a grant that is not wanted any more: takes it off the queue or, if it was granted
--- meanwhile, gives its permits back. Whatever is free is handed over as well.
+-- Gives up a grant: takes it off the queue or, if it was granted meanwhile, returns its permits.
+-- Free permits are handed over as well.
 --
 -- KEYS   1 to 6 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 its permits, which the server knows
@@ -7,5 +7,5 @@
 -- include: common/time
 -- include: semaphore/common/give_back
 
-local held, was_queued, look = give_back(ARGV[1], ARGV[2], false, now_us())
-return (held and 'passed_on' or was_queued and 'left' or 'unknown') .. look
+local held, was_queued, check = give_back(ARGV[1], ARGV[2], false, now_us())
+return (held and 'passed_on' or was_queued and 'left' or 'unknown') .. check

@@ -1,15 +1,14 @@
--- For people: ends all grants, tells their clients, and lets in those who wait. Of many holders a
--- call tells a window, those first whose permits would have lasted longest, and its caller goes on
--- at once.
+-- For people: ends all grants, tells their clients, and admits waiters. A call tells a window of
+-- holders, those first whose permits would have lasted longest; its caller repeats it at once.
 --
--- KEYS   1 to 4 as acquire's; 5 semaphore.forced: the grants that have ended, and whose clients are
---        still to be told; 6 semaphore.permits
--- ARGV   1 what a grant channel begins with, before the client id  2 'more': only go on
--- reply  { 'released', look_ms, grant ... } of those told, { 'free', look_ms } or
---        { 'told', look_ms }
+-- KEYS   1 to 4 as acquire's; 5 semaphore.forced: ended grants whose clients are still to be told;
+--        6 semaphore.permits
+-- ARGV   as simple/force_release's
+-- reply  { 'released', check_ms, grant ... } of those told, { 'free', check_ms } or
+--        { 'told', check_ms }
 -- include: common/time
--- include: common/hold_id
--- include: common/look_of
+-- include: common/grant_id
+-- include: common/check_ms_of
 -- include: semaphore/common/settle
 
 local now = now_us()
@@ -48,7 +47,7 @@ for i = 1, #told, 2 do
   end
 end
 if choice then
-  local _, look = settle(choice, state, now)
-  reply[2] = look_of(look)
+  local _, check = settle(choice, state, now)
+  reply[2] = check_ms_of(check)
 end
 return reply

@@ -6,9 +6,9 @@
 --          { { grant, client, ticket, permits } ... }, holding,
 --          capacity (0: not stored yet), used }
 -- include: common/time
--- include: common/hold_id
+-- include: common/grant_id
 -- include: common/list_waiters
--- include: common/live_holds
+-- include: common/live_grants
 -- include: common/most_holders
 -- include: semaphore/common/state
 
@@ -16,14 +16,14 @@ local now = now_us()
 local state = read_state(now, most_holders)
 local most = tonumber(ARGV[1])
 local holders = {}
-local holding, holds = live_holds(permits_key, now, most > 0 and most_holders or 0)
+local holding, grants = live_grants(permits_key, now, most > 0 and most_holders or 0)
 local names = {}
-for i, hold in ipairs(holds) do
-  names[i] = hold[1]
+for i, grant in ipairs(grants) do
+  names[i] = grant[1]
 end
 local weights = state.extra and names[1] and redis.call('HMGET', KEYS[1], unpack(names)) or {}
-for i, hold in ipairs(holds) do
-  holders[i] = {hold[1], client_of(hold[1]) or '', hold[2], tonumber(weights[i] or 1)}
+for i, grant in ipairs(grants) do
+  holders[i] = {grant[1], client_of(grant[1]) or '', grant[2], tonumber(weights[i] or 1)}
 end
 local waiters, permits = list_waiters(most)
 for i, waiter in ipairs(waiters) do

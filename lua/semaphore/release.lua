@@ -1,15 +1,15 @@
--- Gives a grant's permits back, and hands them to those who wait, in turn.
+-- Returns a grant's permits, and hands them to waiters in turn.
 --
 -- KEYS   1 to 4 as acquire's; unless it is plain, 5 as acquire's and 6 the same; last
 --        semaphore.permits
--- ARGV   1 grant; if there is more to do: 2 'last_used last_reserved gone_ms', of which permits
---        have gone_ms only  3 owner
+-- ARGV   1 grant; unless it is plain: 2 'last_used last_reserved gone_ms', of which permits use
+--        gone_ms only  3 owner
 -- reply  'released' or 'not_held', and notes
 local call, keys, me = redis.call, KEYS, ARGV[1]
 local permits = keys[#keys]
 local ended = false
 
--- The two common cases come first, in line: see simple/acquire. No client waits.
+-- The two common cases come first, in line, as simple/acquire. First: no client waits.
 if not ARGV[2] then
   local lock, queue, waiters = keys[1], keys[2], keys[3]
   local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)
@@ -27,7 +27,7 @@ if not ARGV[2] then
         return 'released'
       end
     elseif not weight then
-      -- The head of the queue is live and wants the one that comes back, and no other is free.
+      -- The first waiter is live and wants the one permit that comes back, and no other is free.
       local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
         call('HGET', waiters, winner) or '',
         '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
@@ -62,5 +62,5 @@ end
 -- include: common/ending
 -- include: semaphore/common/give_back
 
-local held, _, look = give_back(me, read_ending().gone_ms, ended, now_us())
-return (held and 'released' or 'not_held') .. look
+local held, _, check = give_back(me, read_ending().gone_ms, ended, now_us())
+return (held and 'released' or 'not_held') .. check

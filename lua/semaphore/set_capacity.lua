@@ -1,12 +1,12 @@
--- Changes how many permits there are, for all: those that wait for more than that are told to
--- ask again, and are refused then; those who wait for what is free now get it. Of many waiters a
--- call looks at a window, and its caller goes on at once.
+-- Changes the capacity for all. Waiters that want more than it leave the queue and are told to ask
+-- again, whereupon they are refused; others for which permits are free now get them. A call reads a
+-- window of waiters, and its caller repeats it at once.
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
--- ARGV   1 the capacity  2 'more <ticket>', as the call before replied: go on behind that ticket
--- reply  { 'set', look_ms } or { 'more <ticket>', 1 }
+-- ARGV   1 the capacity  2 'more <ticket>', as the last call replied: go on behind that ticket
+-- reply  { 'set', check_ms } or { 'more <ticket>', 1 }
 -- include: common/time
--- include: common/look_of
+-- include: common/check_ms_of
 -- include: semaphore/common/store
 -- include: semaphore/common/settle
 
@@ -20,7 +20,7 @@ elseif not before then
   return {'set', 0}
 end
 
--- Only those who asked while there were more can have asked for too many.
+-- Only waiters that asked while the capacity was larger can want too many.
 local refused, last = {}, '+inf'
 if behind or not before or state.capacity < before then
   local entries = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. (behind or '-inf'), '+inf',
@@ -39,13 +39,13 @@ local enough = last ~= '+inf' or #refused > 16
 local choice = enough and {admitted = {}, passed_over = {}, unfinished = true}
   or choose(nil, state, now)
 for _, waiter in ipairs(refused) do
-  choice.passed_over[#choice.passed_over + 1] = waiter.hold
+  choice.passed_over[#choice.passed_over + 1] = waiter.grant
 end
 if not behind then
   store(state, ARGV[1], 'set_capacity', now)
 end
-local _, look = settle(choice, state, now)
+local _, check = settle(choice, state, now)
 for _, waiter in ipairs(refused) do
-  redis.call('PUBLISH', waiter.channel, 'forced ' .. waiter.hold .. ' ' .. KEYS[1])
+  redis.call('PUBLISH', waiter.channel, 'forced ' .. waiter.grant .. ' ' .. KEYS[1])
 end
-return {choice.unfinished and 'more ' .. last or 'set', look_of(look)}
+return {choice.unfinished and 'more ' .. last or 'set', check_ms_of(check)}

@@ -1,4 +1,4 @@
--- Grants the lock, or queues the request, or refuses it: the first that came gets it.
+-- Grants the lock to the first client that came; queues or refuses the others.
 --
 -- KEYS   1 the lock: a string, the owner's grant id; 2 to 5 as in lua/README.md
 -- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
@@ -6,14 +6,14 @@
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- The two common cases come first, all of it text, and in line: writing a number as text costs as
--- much as a command, and so does making a function. Globals cost too, so they are looked up once.
+-- The two common cases come first, in line and with numbers as text: formatting a number costs as
+-- much as a command, as does creating a function. Each global is looked up once.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, me, terms = keys[1], keys[2], args[1], args[3]
 local existing = call('EXISTS', lock, queue, keys[5])
 
--- Free, no client waits, the grant was not given up, and one token is wanted: the server's time, as
--- the fence lies behind it in the same period (see reserve_tokens()).
+-- The lock is free, no client waits, the grant was not given up, and the one token wanted is the
+-- server's time, since the fence is behind it in the same period (see reserve_tokens()).
 if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
@@ -26,16 +26,17 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   end
 end
 
--- Another grant's, and the first attempt of one that would wait: it comes last.
+-- Another grant has the lock, and this is the first attempt of a request that may wait: it comes
+-- last.
 -- include: simple/common/holder
 local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
-local colon, kept = string.match(holder, '^%x+():%d+(k?)$')
+local colon, cacheable = string.match(holder, '^%x+():%d+(k?)$')
 if first_heartbeat_ms and holder ~= me and colon == 33 then
   local waiters = keys[3]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local owner = args[4] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-  -- Only the lock is there: no client waits, and the grant was not given up.
+  -- Only the lock exists: no client waits, and the grant was not given up.
   local alone = existing == 1
   if (alone or call('ZCOUNT', queue, now, '+inf') == 0) and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
@@ -46,7 +47,7 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-        if kept == 'k' then  -- its client is told: see call_keeper()
+        if cacheable == 'k' then  -- its client is told: see recall()
           call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
             string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
         end
@@ -57,7 +58,7 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
       local ttl_ms = position == '0' and call('PTTL', lock) or '0'  -- for the first alone
       return 'queued ' .. ttl_ms .. ' ' .. position .. ' ' .. now
     end
-    -- The grant was given up: what existed beside the lock and the queue says so.
+    -- The third key that exists is the tombstone: the grant was given up.
     call('ZREM', queue, me)
     call('HDEL', waiters, me)
   end

@@ -1,5 +1,5 @@
--- Gives up a grant that is not wanted any more: takes it off the queue or, if it was granted
--- meanwhile, passes the lock on. A lock that is free is handed over as well.
+-- Gives up a grant: takes it off the queue or, if it was granted meanwhile, hands the lock over. A
+-- free lock is handed over as well.
 --
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 block

@@ -1,12 +1,12 @@
--- For people: ends whatever grant there is, a foreign one too, tells its client, and hands the lock
--- to the next live waiter.
+-- For people: ends any grant, even a foreign one, tells its client, and hands the lock to the next
+-- live waiter.
 --
 -- KEYS   1 to 4 as acquire's
--- ARGV   1 what a grant channel begins with, before the client id  2 'more': only hand on
--- reply  { 'released', look_ms, grant }, { 'free', look_ms } or { 'told', look_ms }
+-- ARGV   1 the grant channel's prefix before the client id  2 'more': only hand over
+-- reply  { 'released', check_ms, grant }, { 'free', check_ms } or { 'told', check_ms }
 -- include: common/time
--- include: common/hold_id
--- include: common/look_of
+-- include: common/grant_id
+-- include: common/check_ms_of
 -- include: common/fence
 -- include: simple/common/take
 -- include: common/settle
@@ -25,5 +25,5 @@ redis.call('DEL', KEYS[1])
 if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
-local _, look = settle(choice, fence, now)
-return {free and 'free' or 'released', look_of(look), not free and holder or nil}
+local _, check = settle(choice, fence, now)
+return {free and 'free' or 'released', check_ms_of(check), not free and holder or nil}

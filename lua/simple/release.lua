@@ -1,15 +1,15 @@
--- Ends a grant and hands the lock to the next live waiter. Queues the same client again where it
--- asks for that: only here, where the old grant ends, so that a repeat does not queue twice.
+-- Ends a grant and hands the lock to the next live waiter. Queues the same client again if it asks
+-- for that, and only when the old grant ends: a repeated release does not queue twice.
 --
--- KEYS   1 to 5 as acquire's; 6 as 5, of the fresh grant. A plain release does without 5 and 6
--- ARGV   1 grant; where there is more to do: 2 'last_used last_reserved gone_ms'  3 owner
+-- KEYS   1 to 5 as acquire's; 6 as 5, for the fresh grant. A plain release has neither 5 nor 6
+-- ARGV   1 grant; unless it is plain: 2 'last_used last_reserved gone_ms'  3 owner
 --        4.. nothing, or all ARGV of acquire for a fresh grant
 -- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock = keys[1]
 -- include: simple/common/holder
 
--- The two common cases come first; they are in line for the reason that acquire gives.
+-- The two common cases come first, in line as in acquire.
 if holder == ARGV[1] and not ARGV[2] then
   local queue = keys[2]
   if call('EXISTS', queue) == 0 then
@@ -21,7 +21,7 @@ if holder == ARGV[1] and not ARGV[2] then
   local waiting = call('ZRANGE', queue, '0', '1')
   local winner = waiting[1]
 
-  -- The head of the queue is live, and wants one token, which is the server's time.
+  -- The first waiter is live and wants one token: the server's time.
   local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
     call('HGET', waiters, winner) or '', '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
   local time = call('TIME')

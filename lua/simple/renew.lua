@@ -1,9 +1,9 @@
--- Extends a grant, and never shortens it. Makes a claim the lease.
+-- Extends a grant, and never shortens it. Turns a claim into the lease.
 --
 -- KEYS   1 to 4 as acquire's
--- ARGV   1 grant  2 lease_ms; of a grant that may be kept: 3 its client's channel  4 the last token
---        that is known to be its own
--- reply  'held', of one that may be kept 'held <waiters> <last token>', or 'not_held'; and notes
+-- ARGV   1 grant  2 lease_ms; if the client may cache the grant: 3 its channel  4 the last token
+--        that it knows to be the grant's
+-- reply  'held' or 'not_held', or with a channel 'held <waiters> <last token>'; and notes
 if redis.call('GETRANGE', KEYS[1], '0', '63') ~= ARGV[1] then
   return 'not_held'
 end
@@ -15,6 +15,7 @@ if not ARGV[3] then
 end
 
 -- include: common/time
--- include: common/stays
+-- include: common/renew_cacheable
 local now = now_us()
-return stays(now + 1000 * redis.call('PTTL', KEYS[1]), redis.call('ZCARD', KEYS[2]), ARGV[3], now)
+local expiry_us = now + 1000 * redis.call('PTTL', KEYS[1])
+return renew_cacheable(expiry_us, redis.call('ZCARD', KEYS[2]), ARGV[3], now)

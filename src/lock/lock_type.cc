@@ -108,7 +108,7 @@ LockType Quarantined(LockType type) {
     script.body = type.texts.emplace_back(*std::move(first) + std::string(script.body));
     script.sha1 = type.texts.emplace_back(base::Sha1Hex(script.body));
   };
-  before(writers, "common/quarantine_bid", type.scripts.acquire);
+  before(writers, "common/quarantine_acquire", type.scripts.acquire);
   for (LuaScript* script :
        {&type.scripts.release, &type.scripts.cancel, &type.scripts.force_release}) {
     before(queues, "common/quarantine_end", *script);

@@ -18,13 +18,13 @@
 // Its last owner does not get it again, even if it is free. The key "last" names that owner.
 inline constexpr char kInTurn[] = R"lua(
 -- replaces: common/eligible
-local function eligible(bid)
-  return redis.call('GET', KEYS[#KEYS]) ~= bid.owner
+local function eligible(request)
+  return redis.call('GET', KEYS[#KEYS]) ~= request.owner
 end
 -- replaces: simple/common/take
-local function take(bid, lease_ms)
-  redis.call('SET', KEYS[1], bid.hold, 'PX', lease_ms)
-  redis.call('SET', KEYS[#KEYS], bid.owner, 'PX', '86400000')
+local function take(request, lease_ms)
+  redis.call('SET', KEYS[1], request.grant, 'PX', lease_ms)
+  redis.call('SET', KEYS[#KEYS], request.owner, 'PX', '86400000')
 end
 )lua";
 

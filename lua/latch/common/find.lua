@@ -1,8 +1,8 @@
 -- include: latch/common/missing
 
--- find_latch(asked, now, told): the latch that is meant by 'latch:<ttl_ms>:<incarnation>'; nil and
--- the error to answer if it has vanished, even if another of that name was made since, or if it can
--- never open, as has_lost() says or a key was deleted: then it vanishes here.
+-- find_latch(asked, now, told): the latch that 'latch:<ttl_ms>:<incarnation>' names. Returns nil
+-- and the error if it no longer exists, even if a new latch has its name. A latch that can never
+-- open, since has_lost() says so or a key was deleted, is deleted here.
 local function find_latch(asked, now, told)
   local ttl_ms, incarnation = string.match(asked, '^latch:(%d+):(.+)$')
   local latch = read_latch(tonumber(ttl_ms))
@@ -11,7 +11,7 @@ local function find_latch(asked, now, told)
       (latch and ', though another latch of that name does' or '') ..
       '; what had been counted is lost')
   end
-  -- Without the ids of those who counted, a repeat would count twice.
+  -- Without the ids that counted, a repeat would count twice.
   local forgotten = latch.counted == 0 and latch.count < latch.total
   if latch.count > 0 and (forgotten or has_lost(latch, told, now)) then
     redis.call('UNLINK', KEYS[1], counted_key)

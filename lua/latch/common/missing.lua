@@ -1,16 +1,16 @@
 -- include: latch/common/state
 
--- For so long at most those who counted may repeat what a server has lost.
+-- Clients have this long to repeat counts that a server has lost.
 local patience_ms = 30000
 
--- lacks(counts, last): whether fewer have counted until `last` than a waiter was told once.
+-- lacks(counts, last): whether fewer ids have counted until `last` than a waiter was once told.
 local function lacks(counts, last)
   return redis.call('ZCOUNT', counted_key, '-inf', last) < tonumber(counts)
 end
 
--- has_lost(latch, told, now): whether counts are missing that a waiter was told of, and have been
--- for too long: the server was replaced by one that had not received them. `told` is what a waiter
--- was told, '<counts> <last>', or nil. Remembers what is missing, and sets latch.lost_until_us.
+-- has_lost(latch, told, now): whether counts that a waiter was told of ('<counts> <last>', or nil)
+-- have been missing for too long, because a promoted server did not receive them. Stores what is
+-- missing and sets latch.lost_until_us.
 local function has_lost(latch, told, now)
   local counts, last, until_us = string.match(latch.missing or '', '^(%d+) (%d+) (%d+)$')
   local told_counts, told_last = string.match(told or '', '^(%d+) (%d+)$')

@@ -1,11 +1,10 @@
 -- include: common/kind
 
--- The key of its own comes last in every script.
+-- The primitive's own key is the last one in every script.
 local counted_key = KEYS[#KEYS]
 
--- read_latch(ttl_ms): what KEYS[1] says, how many have `counted`, and for how long it is to stay:
--- ttl_ms, or what it has left if that is more; nil if it is missing. Refuses other types. Reads
--- only.
+-- read_latch(ttl_ms): what KEYS[1] stores, how many have `counted`, and its TTL: ttl_ms, or what is
+-- left if that is more; nil if there is no latch. Refuses other types. Reads only.
 local function read_latch(ttl_ms)
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count', 'missing')
   local counted = redis.call('ZCARD', counted_key)

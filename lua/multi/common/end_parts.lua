@@ -1,8 +1,8 @@
 -- include: multi/common/names
 
--- end_parts(all, hold): the grant that was surveyed leaves all queues, and the names that it had
--- have `ended`, and are free. Answers whether it was queued. It comes before all that needs memory.
-local function end_parts(all, hold)
+-- end_parts(all, grant): removes the grant from all queues; the names that it had are `ended` and
+-- free. Returns whether it was queued. Comes before everything that needs memory.
+local function end_parts(all, grant)
   local locks, queued = {}, false
   for i, name in ipairs(all) do
     if name.mine then
@@ -11,8 +11,8 @@ local function end_parts(all, hold)
     end
     if name.record or i == 1 then
       queued = queued or name.rank ~= nil
-      name.waiting = name.waiting - redis.call('ZREM', names[i][2], hold)
-      redis.call('HDEL', names[i][3], hold)
+      name.waiting = name.waiting - redis.call('ZREM', names[i][2], grant)
+      redis.call('HDEL', names[i][3], grant)
     end
   end
   if locks[1] then

@@ -1,17 +1,17 @@
 -- include: common/remove_waiter
--- include: quorum/common/turn
+-- include: quorum/common/reserve
 
--- pass_on(now, leaver): passes the turn on, of a node that is free, unless it is a waiter's turn.
--- A waiter that did not come leaves the queue, and returns to its ticket when it asks again.
+-- pass_on(now, leaver): reserves a free node for the next waiter, unless it is reserved already. A
+-- waiter that did not come leaves the queue, and returns to its ticket when it asks again.
 local function pass_on(now, leaver)
-  local turn, left_ms = turn_of(now)
-  if turn and turn ~= leaver then
+  local reserved, left_ms = reservation(now)
+  if reserved and reserved ~= leaver then
     if left_ms > 0 then
       return ''
     end
-    remove_waiter(turn)
-  elseif not turn and redis.call('EXISTS', KEYS[2]) == 0 then
+    remove_waiter(reserved)
+  elseif not reserved and redis.call('EXISTS', KEYS[2]) == 0 then
     return ''
   end
-  return pass_turn(choose(nil, now), now)
+  return reserve_for_next(choose(nil, now), now)
 end

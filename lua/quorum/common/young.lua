@@ -1,13 +1,12 @@
 -- include: common/probation
 
--- young(run_id, delay_ms, opens_the_way): for how many ms more this node has no vote, since it
--- started lately: it may have lost what it granted before, or have brought back what was over. And
--- an error, to be replied, where others count another delay. A delay of '' is none.
+-- young(run_id, delay_ms, opens_the_way): for how many more ms this node has no vote, since it
+-- restarted: it may have lost grants, or restored some that are over. Then an error to reply with,
+-- if other clients use another delay. A delay of '' means none.
 --
--- Which run of the server it is is known by the run id. A clock that is stepped, or a client that
--- has just come, changes nothing.
+-- The run id tells which run of the server it is. A clock step or a new client changes nothing.
 --
--- KEYS   with a delay, the last one is taken away: '<run id> <until_ms> <delay_ms>'
+-- KEYS   with a delay, the last one is removed: '<run id> <until_ms> <delay_ms>'
 local function young(run_id, delay_ms, opens_the_way)
   if delay_ms == '' then
     return 0

@@ -1,130 +1,129 @@
 -- include: common/queue
 -- include: common/window
--- include: reentrant/common/find_hold
--- include: read_write/common/bid
+-- include: reentrant/common/find_grant
+-- include: read_write/common/role
 -- include: read_write/common/state
 
--- What else a call looks at once it has seen a window: so many at least, and it stops at more.
-local least = 16
+-- After a window of one side, a call reads at least this many readers.
+local least_readers = 16
 
--- stands(request): whether it is one of the waiters, and so live. Others come after all of them.
-local function stands(request)
+-- is_waiter(request): whether it stands in the queue, and so is live. Other requests come last.
+local function is_waiter(request)
   return request.wait or request.queued
 end
 
--- is_alone(holds, hold, now): whether the writer has that grant, and no other.
-local function is_alone(holds, hold, now)
-  return hold and find_hold(hold, now) and (holds.count == 1 or
-    redis.call('ZCOUNT', holds_key, string.format('(%.0f', now), '+inf') == 1)
+-- is_alone(grants, grant, now): whether that is the writer's only live grant.
+local function is_alone(grants, grant, now)
+  return grant and find_grant(grant, now) and (grants.count == 1 or
+    redis.call('ZCOUNT', grants_key, string.format('(%.0f', now), '+inf') == 1)
 end
 
--- look_at_writers(request, now): of a window of the writers that wait, the `first` that lives,
--- which may be the request, and the dead and the overdue before it; and whether that was the
--- `whole` queue.
-local function look_at_writers(request, now)
-  local line, seen = {dead = {}, overdue = {}, whole = true}, {}
-  local mine = request and not request.reader and stands(request) and request
+-- read_waiting_writers(request, now): in the window of waiting writers, the `first` live one (the
+-- request counts), the dead and the overdue before it, and whether this was the `whole` queue.
+local function read_waiting_writers(request, now)
+  local found, seen = {dead = {}, overdue = {}, whole = true}, {}
+  local mine = request and not request.reader and is_waiter(request) and request
   for waiter in each_waiter(writers_key, now, seen) do
-    if mine and (waiter.hold == mine.hold or waiter.ticket > mine.ticket) then
-      line.first = mine
-      return line
+    if mine and (waiter.grant == mine.grant or waiter.ticket > mine.ticket) then
+      found.first = mine
+      return found
     elseif waiter.dead then
-      line.dead[#line.dead + 1] = waiter
+      found.dead[#found.dead + 1] = waiter
     elseif waiter.overdue then
-      line.overdue[#line.overdue + 1] = waiter
+      found.overdue[#found.overdue + 1] = waiter
     else
-      line.first = waiter
-      return line
+      found.first = waiter
+      return found
     end
   end
-  line.whole = seen.whole
-  line.first = seen.whole and mine or nil
-  return line
+  found.whole = seen.whole
+  found.first = seen.whole and mine or nil
+  return found
 end
 
--- look_at_readers(request, most, last, now): likewise of the readers that wait, but the request:
--- so many of them, to the ticket `last`.
-local function look_at_readers(request, most, last, now)
-  local crowd = {live = {}, dead = {}, overdue = {}}
+-- read_waiting_readers(request, most, last, now): the same for `most` waiting readers up to the
+-- ticket `last`, without the request.
+local function read_waiting_readers(request, most, last, now)
+  local found = {live = {}, dead = {}, overdue = {}}
   local waiters = read_waiters(KEYS[2], 0, most - 1, now)
-  crowd.whole = #waiters < most or redis.call('ZCARD', KEYS[2]) == most
+  found.whole = #waiters < most or redis.call('ZCARD', KEYS[2]) == most
   for _, waiter in ipairs(waiters) do
     if waiter.ticket > last then
-      crowd.whole = true
+      found.whole = true
       break
-    elseif not request or waiter.hold ~= request.hold then
-      local list = waiter.dead and crowd.dead or waiter.overdue and crowd.overdue or crowd.live
+    elseif not request or waiter.grant ~= request.grant then
+      local list = waiter.dead and found.dead or waiter.overdue and found.overdue or found.live
       list[#list + 1] = waiter
     end
   end
-  return crowd
+  return found
 end
 
--- last_of_turn(request, holds): the ticket of the last reader whose turn it is since a phase-fair
--- write ended; nil if there is none.
-local function last_of_turn(request, holds)
-  if holds.policy ~= 'phase_fair' then
-    return tonumber(holds.phase)
+-- last_of_phase(request, grants): the ticket of the last reader that goes before writers since a
+-- phase-fair write ended; nil if there is none.
+local function last_of_phase(request, grants)
+  if grants.policy ~= 'phase_fair' then
+    return tonumber(grants.phase)
   end
   local last = tonumber(redis.call('ZRANGE', KEYS[2], '-1', '-1', 'WITHSCORES')[2])
-  if request and request.reader and stands(request) then
+  if request and request.reader and is_waiter(request) then
     return math.max(last or 0, request.ticket)
   end
   return last
 end
 
--- choose(request, state, now): which clients get in, as { request, joins (whether the request
--- does), writer, readers (others that do), dead_writers and dead_readers (that leave the queue),
--- first_writer (which keeps readers out), phase, unfinished }. Reads only.
+-- choose(request, state, now): which clients get in, as { request, joins (whether the request gets
+-- in), writer, readers (others that get in), dead_writers and dead_readers (they leave the queue),
+-- first_writer (it keeps readers out), phase, unfinished }. Reads only.
 --
--- While a client writes, a reader joins under its only grant, and a further grant of the writer if
--- no client reads: another thread of the client may ask for it, while one that was given up lives
--- on. Then it is the first live writer's turn, when the last reader has left; if none waits, that
--- of all live readers. After a phase-fair write the readers that wait come first. If none is live,
--- those that are merely overdue count: the server may have been paused.
+-- While a client writes, a reader joins under its owner's only write grant, and so does a further
+-- grant of the owner if no client reads: another thread of the client may ask for one while a
+-- cancelled one is still live. When the last reader has left, the first live writer gets in; if no
+-- live writer waits, all live readers do. After a phase-fair write, the readers that wait go first.
+-- If no waiter is live, overdue ones count, since the server may have been paused.
 --
--- Readers are let in by windows. If there are more than that, the work is `unfinished`, and the
--- `phase` is the last ticket whose turn it stays. A window in which none lives leaves, and no other
--- client gets in instead.
+-- Readers get in a window at a time. If more wait, the choice is `unfinished`, and readers up to
+-- the ticket `phase` go before writers. A window without a live waiter leaves the queue, and no
+-- other client gets in instead.
 --
--- A writer whose owner its user named gets in together with that owner's first waiter.
+-- A writer of a user-named owner gets in together with that owner's first waiter.
 local function choose(request, state, now)
   local choice = {request = request, readers = {}, dead_writers = {}, dead_readers = {}}
   local function pass_over(writers, readers)
     for _, waiter in ipairs(writers) do
-      choice.dead_writers[#choice.dead_writers + 1] = waiter.hold
+      choice.dead_writers[#choice.dead_writers + 1] = waiter.grant
     end
     for _, waiter in ipairs(readers) do
-      choice.dead_readers[#choice.dead_readers + 1] = waiter.hold
+      choice.dead_readers[#choice.dead_readers + 1] = waiter.grant
     end
   end
-  local holds = state.holds
+  local grants = state.grants
   if request then
     find_place(request, now)
   end
   local reads, free = request and request.reader, state.read_us <= now
-  if holds.count > 0 then
+  if grants.count > 0 then
     if reads then
-      choice.joins = is_alone(holds, request.under, now)
+      choice.joins = is_alone(grants, request.under, now)
     else
-      choice.joins = request and free and request.writer == holds.owner
+      choice.joins = request and free and request.writer == grants.owner
     end
     return choice
   end
 
   local seen = 0
-  local phase = last_of_turn(request, holds)
+  local phase = last_of_phase(request, grants)
   if phase then
-    local crowd = look_at_readers(request, window, phase, now)
-    local mine = reads and stands(request) and request.ticket <= phase
-    pass_over({}, crowd.dead)
-    seen = #crowd.dead + #crowd.overdue
-    if crowd.live[1] or mine or not crowd.whole or seen > least then
-      pass_over({}, crowd.overdue)
-      choice.readers = crowd.live
+    local readers = read_waiting_readers(request, window, phase, now)
+    local mine = reads and is_waiter(request) and request.ticket <= phase
+    pass_over({}, readers.dead)
+    seen = #readers.dead + #readers.overdue
+    if readers.live[1] or mine or not readers.whole or seen > least_readers then
+      pass_over({}, readers.overdue)
+      choice.readers = readers.live
       choice.joins = mine or reads and state.writers_waiting == 0
-      choice.unfinished = not crowd.whole or not crowd.live[1] and not mine
-      choice.phase = not crowd.whole and phase or nil
+      choice.unfinished = not readers.whole or not readers.live[1] and not mine
+      choice.phase = not readers.whole and phase or nil
       return choice
     end
   end
@@ -132,36 +131,37 @@ local function choose(request, state, now)
     return choice
   end
 
-  local line = look_at_writers(request, now)
-  pass_over(line.dead, {})
-  choice.first_writer = line.first
-  if line.first then
+  local writers = read_waiting_writers(request, now)
+  pass_over(writers.dead, {})
+  choice.first_writer = writers.first
+  if writers.first then
     if free then
-      pass_over(line.overdue, {})
-      choice.writer = identify(line.first)
+      pass_over(writers.overdue, {})
+      choice.writer = set_role(writers.first)
     end
-  elseif not line.whole then
-    pass_over(line.overdue, {})
+  elseif not writers.whole then
+    pass_over(writers.overdue, {})
     choice.unfinished = true
   else
-    seen = seen + #line.dead + #line.overdue
-    local crowd = look_at_readers(request, math.max(window - seen, least), math.huge, now)
-    local late = line.overdue[1]
-    pass_over({}, crowd.dead)
-    choice.unfinished = not crowd.whole
-    if crowd.live[1] or reads and stands(request) then
-      pass_over(line.overdue, crowd.overdue)
-      choice.readers, choice.joins = crowd.live, reads
-    elseif not crowd.whole then
-      pass_over({}, crowd.overdue)
+    seen = seen + #writers.dead + #writers.overdue
+    local most = math.max(window - seen, least_readers)
+    local readers = read_waiting_readers(request, most, math.huge, now)
+    local late = writers.overdue[1]
+    pass_over({}, readers.dead)
+    choice.unfinished = not readers.whole
+    if readers.live[1] or reads and is_waiter(request) then
+      pass_over(writers.overdue, readers.overdue)
+      choice.readers, choice.joins = readers.live, reads
+    elseif not readers.whole then
+      pass_over({}, readers.overdue)
       choice.joins = reads and not (late and free)
     elseif late and free then
-      choice.writer = identify(late)
+      choice.writer = set_role(late)
     elseif late then
       choice.joins = reads
     else
-      choice.readers = crowd.overdue
-      choice.joins = reads or request and free and not crowd.overdue[1]
+      choice.readers = readers.overdue
+      choice.joins = reads or request and free and not readers.overdue[1]
     end
   end
   if choice.writer and choice.writer == request then

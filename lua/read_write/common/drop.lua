@@ -1,6 +1,6 @@
 -- include: read_write/common/keys
 
--- drop(writers, readers): waiters leave the queue of their side: two windows of them at most.
+-- drop(writers, readers): removes waiters from their queues: two windows of them at most.
 local function drop(writers, readers)
   if writers[1] then
     redis.call('ZREM', writers_key, unpack(writers))

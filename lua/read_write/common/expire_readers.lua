@@ -1,6 +1,6 @@
 -- include: read_write/common/keys
 
--- expire_readers(now): removes those whose time is over: of many, the first.
+-- expire_readers(now): removes expired readers, 64 at most.
 local function expire_readers(now)
   local expired = redis.call('ZCOUNT', readers_key, '-inf', now)
   if expired > 0 then

@@ -1,6 +1,5 @@
--- raise_fence(until_ms): sees to it that no reader gets a token that is smaller than those that the
--- primary before this one may have granted. The fence may be older than its last, but they are all
--- over since the quarantine has ended.
+-- raise_fence(until_ms): after a quarantine, readers must not get a smaller token than those of the
+-- previous primary, whose last fence may not have arrived. All its grants are over by now.
 local function raise_fence(until_ms)
   local fence = tonumber(string.match(redis.call('GET', KEYS[4]) or '', '^%d+'))
   if fence and until_ms and fence < 1000 * until_ms then

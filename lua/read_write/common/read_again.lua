@@ -2,23 +2,23 @@
 -- include: reentrant/common/purge
 -- include: read_write/common/settle
 
--- read_expiry(hold, now): when a read ends, nil if there is none.
-local function read_expiry(hold, now)
-  local expiry = tonumber(redis.call('ZSCORE', readers_key, hold)) or 0
+-- read_expiry(grant, now): when a live read expires, else nil.
+local function read_expiry(grant, now)
+  local expiry = tonumber(redis.call('ZSCORE', readers_key, grant)) or 0
   return expiry > now and expiry or nil
 end
 
--- read_again(request, expiry, state, fence, now): acquire_read's reply for a grant that exists: a
--- repeat, or a heartbeat that crossed the grant. The write that it was under may have expired
--- meanwhile, or others may wait for their turn to be gone on with.
+-- read_again(request, expiry, state, fence, now): acquire_read's reply if the grant exists: this is
+-- a repeat, or a heartbeat that crossed the grant. Its write may have expired meanwhile, or an
+-- unfinished choice may have to be continued.
 local function read_again(request, expiry, state, fence, now)
   find_place(request, now)
   request.missed = request.attempt > 1
   local choice = choose(nil, state, now)
   local _, left_ms = extend_expiry(readers_key, expiry, request, now)
   expire_readers(now)
-  purge(state.holds)
+  purge(state.grants)
   settle(choice, state, fence, now)
-  return granted_read(request, fence, left_ms, state.holds,
-    look_note(nil, choice.unfinished))
+  return granted_read(request, fence, left_ms, state.grants,
+    check_note(nil, choice.unfinished))
 end

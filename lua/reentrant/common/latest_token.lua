@@ -1,9 +1,9 @@
--- include: common/hold_id
+-- include: common/grant_id
 
--- latest_token(holds): that of the owner's latest grant.
-local function latest_token(holds)
-  if holds.token then
-    return holds.token
+-- latest_token(grants): the token of the owner's latest grant.
+local function latest_token(grants)
+  if grants.token then
+    return grants.token
   end
   local fields = redis.call('HGETALL', KEYS[1])  -- of one grant
   for i = 1, #fields, 2 do

@@ -1,13 +1,12 @@
 -- include: common/window
 -- include: common/publish_grant
--- include: reentrant/common/holds
+-- include: reentrant/common/grants
 -- include: reentrant/common/latest_token
--- include: reentrant/common/add_hold
+-- include: reentrant/common/add_grant
 
--- let_owner_in(kind, owner, queue_key, now): the owner has the lock since now, or may have further
--- grants since now. If its user named it, those of its waiters that live and are in the window
--- enter as well, past the queue, each by a message and for its claim. Answers the longest of the
--- claims, nil if none enters.
+-- let_owner_in(kind, owner, queue_key, now): the owner has just got the lock, or may have further
+-- grants. If the user named the owner, its live waiters in the window get in too, past the queue,
+-- each by a message and for its claim. Returns the longest claim, nil if no waiter got in.
 local function let_owner_in(kind, owner, queue_key, now)
   if string.sub(owner, 1, 5) ~= 'user:' or redis.call('EXISTS', queue_key) == 0 then
     return nil
@@ -19,12 +18,12 @@ local function let_owner_in(kind, owner, queue_key, now)
       entering[#entering + 1] = waiter
     end
   end
-  local holds = read_holds(now, kind)
-  local token = entering[1] and latest_token(holds)
+  local grants = read_grants(now, kind)
+  local token = entering[1] and latest_token(grants)
   for _, waiter in ipairs(entering) do
-    redis.call('ZREM', queue_key, waiter.hold)
-    redis.call('HDEL', KEYS[3], waiter.hold)
-    add_hold(kind, owner, waiter.hold, now + 1000 * waiter.claim_ms, token, holds)
+    redis.call('ZREM', queue_key, waiter.grant)
+    redis.call('HDEL', KEYS[3], waiter.grant)
+    add_grant(kind, owner, waiter.grant, now + 1000 * waiter.claim_ms, token, grants)
     longest_ms = math.max(longest_ms or 0, waiter.claim_ms)
   end
   local waiting = redis.call('ZCARD', KEYS[2]) +

@@ -1,17 +1,17 @@
--- include: reentrant/common/holds_key
+-- include: reentrant/common/grants_key
 
--- prolong(holds, mine, expiry): lets a grant live until then, and never shortens it. A TTL comes
--- first, since it is no matter of memory, and opens the way for what is; and last, as it removes a
--- key whose time is over meanwhile, which the next write would make anew, to stay for ever.
-local function prolong(holds, mine, expiry)
+-- prolong(grants, mine, expiry): extends a grant to that expiry, and never shortens it. The TTL is
+-- set first, since that needs no memory and lets the writes pass; and last, so that a key that
+-- expires in between and is created again by the write does not stay for ever.
+local function prolong(grants, mine, expiry)
   mine.expiry = math.max(mine.expiry, expiry)
-  holds.latest = math.max(holds.count > 1 and holds.latest or 0, mine.expiry)
-  local ends = math.ceil(holds.latest / 1000)
+  grants.latest = math.max(grants.count > 1 and grants.latest or 0, mine.expiry)
+  local ends = math.ceil(grants.latest / 1000)
   redis.call('PEXPIREAT', KEYS[1], ends)
-  redis.call('HSET', KEYS[1], mine.hold, string.format('%.0f ', mine.expiry) .. mine.token)
+  redis.call('HSET', KEYS[1], mine.grant, string.format('%.0f ', mine.expiry) .. mine.token)
   redis.call('PEXPIREAT', KEYS[1], ends)
-  if holds.counted then
-    redis.call('ZADD', holds_key, mine.expiry, mine.hold)
-    redis.call('PEXPIREAT', holds_key, ends)
+  if grants.counted then
+    redis.call('ZADD', grants_key, mine.expiry, mine.grant)
+    redis.call('PEXPIREAT', grants_key, ends)
   end
 end

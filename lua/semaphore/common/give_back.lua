@@ -1,27 +1,26 @@
 -- include: common/leave
 -- include: semaphore/common/settle
 
--- give_back(hold, gone_ms, removed, now): ends a grant, which may have been `removed` just now, or
--- takes it off the queue, and lets in the waiters that this makes room for. Answers whether it was
--- there, whether it was queued, and the look that the caller is asked for. One that has expired,
--- and that no script has removed yet, is there.
-local function give_back(hold, gone_ms, removed, now)
+-- give_back(grant, gone_ms, removed, now): ends a grant, which may have been `removed` just now, or
+-- takes it off the queue, and admits the waiters for which this makes room. Returns whether it
+-- existed (even if it has expired), whether it was queued, and the handover check as a note.
+local function give_back(grant, gone_ms, removed, now)
   local state = read_state(now)
-  local expiry = redis.call('ZSCORE', permits_key, hold)
-  local held, was_queued = removed or expiry and true, leave(hold, gone_ms)
+  local expiry = redis.call('ZSCORE', permits_key, grant)
+  local held, was_queued = removed or expiry and true, leave(grant, gone_ms)
   if expiry and tonumber(expiry) > now then
-    state.used = state.used - 1 - (state.extra and weights_beyond_one({hold}) or 0)
+    state.used = state.used - 1 - (state.extra and weights_beyond_one({grant}) or 0)
   end
   local choice = state.capacity and choose(nil, state, now)
   if held then
-    redis.call('ZREM', permits_key, hold)
+    redis.call('ZREM', permits_key, grant)
     if state.extra then
-      forget_weights({hold})
+      forget_weights({grant})
     end
   end
-  local look = ''
+  local check = ''
   if choice then
-    look = select(2, settle(choice, state, now))
+    check = select(2, settle(choice, state, now))
   end
-  return held, was_queued, look
+  return held, was_queued, check
 end

@@ -1,6 +1,6 @@
--- touch(settings, expiry): the semaphore outlives a grant that ends then, by 24 hours and some
--- minutes, so that the TTL need not be written each time. A capacity that is lost stays so until
--- it is set again.
+-- touch(settings, expiry): the semaphore outlives a grant with that expiry by 24 hours and some
+-- minutes, so that the TTL is seldom written. A capacity that is lost stays lost until it is set
+-- again.
 local function touch(settings, expiry)
   if settings.capacity and settings.until_us < expiry + 86400000000 then
     settings.until_us = expiry + 87000000000

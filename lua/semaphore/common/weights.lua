@@ -1,18 +1,18 @@
 -- include: semaphore/common/state
 -- include: semaphore/common/touch
 
--- forget_weights(holds): they have more than one permit no longer.
-local function forget_weights(holds)
-  local beyond_one = weights_beyond_one(holds)
+-- forget_weights(grants): removes the stored permit counts of these grants.
+local function forget_weights(grants)
+  local beyond_one = weights_beyond_one(grants)
   if beyond_one > 0 then
-    redis.call('HDEL', KEYS[1], unpack(holds))
+    redis.call('HDEL', KEYS[1], unpack(grants))
     if redis.call('HINCRBY', KEYS[1], 'extra', -beyond_one) <= 0 then
       redis.call('HDEL', KEYS[1], 'extra')
     end
   end
 end
 
--- forget_all_weights(state): nor has any, however many there are: the hash is made anew.
+-- forget_all_weights(state): does this for all grants, however many, by creating the hash again.
 local function forget_all_weights(state)
   redis.call('UNLINK', KEYS[1])
   if state.capacity then
@@ -23,7 +23,7 @@ local function forget_all_weights(state)
   state.extra, state.void = nil, nil
 end
 
--- purge(state): removes grants that have expired: of many, the first.
+-- purge(state): removes expired grants, a window at a time.
 local function purge(state)
   if state.lapsed[1] then
     redis.call('ZREM', permits_key, unpack(state.lapsed))

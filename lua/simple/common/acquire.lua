@@ -1,8 +1,8 @@
--- What simple/acquire does, without its short cuts for the common cases.
+-- simple/acquire without its short cuts for the common cases.
 -- include: simple/common/holder
 -- include: common/time
 -- include: common/fence
--- include: common/hold_id
+-- include: common/grant_id
 -- include: common/request
 -- include: common/extend_lease
 -- include: simple/common/take
@@ -21,11 +21,11 @@ end
 
 find_place(request, now)
 
--- A repeat, or a heartbeat that crossed the grant: one acquisition, with the token that it has.
-if holder == request.hold then
+-- A repeated acquire, or a heartbeat that crossed the grant: the grant keeps its token.
+if holder == request.grant then
   local fence, range = read_fence()
   local left_ms = extend_lease(request)
-  local last = range and range.hold == holder and range.known or fence
+  local last = range and range.grant == holder and range.known or fence
   local token = last >= request.block and string.format('%.0f', last - request.block + 1)
     or reserve_tokens(fence, request.block, now)
   request.missed = request.attempt > 1
@@ -34,8 +34,8 @@ end
 
 -- A foreign owner publishes nothing.
 local retry_after_ms = client_of(holder) and redis.call('PTTL', KEYS[1]) or -1
-if request.calls then
-  call_keeper(holder, request)
+if request.recalls then
+  recall(holder, request)
 end
 if not request.wait then
   return 'busy ' .. retry_after_ms

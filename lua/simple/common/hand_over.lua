@@ -2,8 +2,8 @@
 -- include: simple/common/take
 -- include: common/settle
 
--- hand_over(now, fence): gives a lock that is free to the next waiter; the fence may be known.
--- Answers the look that the caller is asked for.
+-- hand_over(now, fence): gives a free lock to the next waiter. Returns the handover check as a
+-- note.
 local function hand_over(now, fence)
   if redis.call('EXISTS', KEYS[2]) == 0 then
     return ''

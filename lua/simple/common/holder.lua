@@ -1,3 +1,3 @@
--- The grant that has the lock, '' if none has it: a part of what is stored at most, since that may
--- be another program's, and large.
+-- The grant that has the lock, '' if it is free. Only a part is read, since another program's value
+-- may be large.
 local holder = redis.call('GETRANGE', KEYS[1], '0', '63')

@@ -1,7 +1,7 @@
--- What simple/release does, without its short cuts for the common cases.
+-- simple/release without its short cuts for the common cases.
 -- include: simple/common/holder
 -- include: common/time
--- include: common/give_back_kept
+-- include: common/give_back_cached
 -- include: common/ending
 -- include: common/request
 -- include: common/leave
@@ -25,6 +25,6 @@ end
 local choice = choose(request, now)
 
 redis.call('DEL', KEYS[1])
-fence = give_back_kept(ARGV[1], fence, range, ending)
-local reply, look = settle(choice, fence, now)
-return reply and 'released ' .. reply or given_up and 'released gone' .. look or 'released' .. look
+fence = give_back_cached(ARGV[1], fence, range, ending)
+local reply, check = settle(choice, fence, now)
+return 'released' .. (reply and ' ' .. reply or given_up and ' gone' .. check or check)

@@ -981,7 +981,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   const Grant& grant = *grant_;
   const absl::Duration lease = grant.terms.lease;
   const bool tombstone = grant.in_flight || grant.uncertain;
-  // See lua/common/give_back_kept.lua.
+  // See lua/common/give_back_cached.lua.
   const bool unheard =
       IsCacheable(grant.id) && exclusive() && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;

@@ -90,16 +90,16 @@ std::vector<LuaScript> MakeScripts() {
   for (const LuaScript& script : lua::kAll) {
     const std::string name(script.name);
     const std::string folder = name.substr(0, name.find('/'));
-    const bool bids = name.find("/acquire") != name.npos;
-    if (folder == "quorum" || folder == "latch" || folder == "reign" || folder == "semaphore" ||
+    const bool acquires = name.find("/acquire") != name.npos;
+    if (folder == "quorum" || folder == "latch" || folder == "primary_epoch" || folder == "semaphore" ||
         name.find("/renew") != name.npos || name.find("/inspect") != name.npos) {
       continue;
     }
-    const char* piece = bids ? "common/quarantine_bid" : "common/quarantine_end";
+    const char* piece = acquires ? "common/quarantine_acquire" : "common/quarantine_end";
     if (folder == "read_write") {
-      piece = bids ? "read_write/common/quarantine_bid" : "read_write/common/quarantine_end";
+      piece = acquires ? "read_write/common/quarantine_acquire" : "read_write/common/quarantine_end";
     }
-    if (folder == "multi" && !bids) piece = "multi/common/quarantine_end";
+    if (folder == "multi" && !acquires) piece = "multi/common/quarantine_end";
     scripts.push_back(Quarantined(script, piece));
   }
   const auto add = [&scripts](LuaScript script) {

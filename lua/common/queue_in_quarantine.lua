@@ -1,9 +1,9 @@
 -- include: common/time
 -- include: common/queue
 
--- sit_out(request, quarantined_ms): queues what is asked for during a quarantine, or refuses it.
--- Answers acquire's reply.
-local function sit_out(request, quarantined_ms)
+-- queue_in_quarantine(request, quarantined_ms): queues or refuses a request during a quarantine.
+-- Returns acquire's reply.
+local function queue_in_quarantine(request, quarantined_ms)
   if redis.call('EXISTS', KEYS[5]) == 1 then
     return 'gone'
   elseif not request.wait then

@@ -1,7 +1,7 @@
--- include: common/hold_id
+-- include: common/grant_id
 
--- only_hold(): of a lock that one grant has, that grant; nil if there are several, or none.
-local function only_hold()
+-- only_grant(): the grant of a lock that has exactly one, else nil.
+local function only_grant()
   if (redis.call('HGET', KEYS[1], 'holds') or '1') ~= '1' then
     return nil
   end
