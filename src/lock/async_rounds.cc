@@ -92,7 +92,7 @@ void AsyncRounds::RunTogether(Jobs jobs) {
   std::vector<redis::ScriptCall> calls;
   for (Job& job : jobs) calls.push_back(std::get<EncodedRequest>(job.request).call());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.server_group().RunBatch(calls, until, absl::MakeSpan(replies));
+  core_.server_group().Run(calls, until, absl::MakeSpan(replies));
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(replies[i]));
 }
 

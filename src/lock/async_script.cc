@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
@@ -98,22 +98,16 @@ std::optional<Result> AsyncScript::Step(base::Instant now) {
 
 std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
                                              base::Instant now) {
-  const bool unknown = reply.ok() && reply->is_error() &&
-                       redis::ClassifyError(reply->text) == redis::ErrorCode::kNoScript;
-  const std::string server = driver_.core().server(entry_.keys.main());
-  reply = unknown && !by_text_ ? redis::NoTimeForText(server)
-                               : redis::Unrepeated(std::move(reply), server);
+  reply = redis::ResultOfPosted(std::move(reply), driver_.core().server(entry_.keys.main()));
   if (reply.ok() || until_ <= now) return End(reply);
-  if (unknown && !by_text_) {
-    by_text_ = true;
-  } else if (redis::RedirectOf(reply.status())) {
+  if (redis::RedirectOf(reply.status())) {
     if (!Wanted()) return End(reply);
     RunInARound();
     return std::nullopt;
   } else if (redis::RefusedForNow(reply.status())) {
     try_at_ = now + backoff_.Next();
   } else if (absl::IsUnavailable(reply.status()) && redis::NotSent(reply.status())) {
-    try_at_ = now;  // its connection went before it was written
+    try_at_ = now;  // the connection went before it was written, or the script was not known
   } else {
     return End(reply);
   }
@@ -147,8 +141,7 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
   };
   letter->in_flight.unhurried = true;
   EncodedRequest request(core.SubjectOf(entry_), request_);
-  redis::ScriptCall call = request.call();
-  call.by_text = by_text_;
+  const redis::ScriptCall call = request.call();
   ++driver_.in_flight_count_;
   ++*letter->count_in_flight;
   absl::Status sent = core.server_group().Post(call, letter->in_flight);

@@ -77,7 +77,6 @@ class AsyncScript {
   absl::Status why_not_;  // sent yet
   base::Backoff backoff_;
   AsyncReplyPtr reply_;  // while it is on its way
-  bool by_text_ = false;
   bool in_a_round_ = false;
 };
 

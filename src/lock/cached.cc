@@ -118,7 +118,7 @@ bool LockHandle::LeaveCachedNow() {
   return true;
 }
 
-void LockHandle::GiveBackCached(base::Instant until) {
+void LockHandle::GiveBackCached() {
   const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
   if (!IsCacheable(grant)) return;
   std::optional<Request> release;
@@ -126,13 +126,7 @@ void LockHandle::GiveBackCached(base::Instant until) {
     state.OnRecall(grant, now);
     release = state.NextRelease(now);
   });
-  if (!release) return;
-  if (core_->MayPostReleaseOf(entry_)) return core_->outbox().Send(entry_, *release, 0);
-  // What this thread asks for next must not come before it.
-  const Result result = core_->Run(entry_, *release, std::min(core_->ReleaseBy(), until));
-  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-    state.OnResult(*release, result, base::Now(), effects);
-  });
+  if (release) core_->outbox().Send(entry_, *release, 0);
 }
 
 void LockHandle::CopyTriesFrom(const LockHandle& other) {
@@ -147,15 +141,12 @@ void LockHandle::CopyTriesFrom(const LockHandle& other) {
 
 // What goes back because another client waits for it is sent by the thread that hears of it.
 void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
-  const bool posts = MayPostReleaseOf(entry);  // else the renewer sends it
   if (tried) entry.tried = true;
   entry.recalled = grant;
   std::optional<Request> release;
   int tries = 0;
   do {
-    Feed(entry, [&](LockState& state, Effects&) {
-      if (posts) release = state.NextRelease(base::Now());
-    });
+    Feed(entry, [&](LockState& state, Effects&) { release = state.NextRelease(base::Now()); });
   } while (entry.recalled == grant && ++tries < 2);  // still there: it had no memory for it
   if (release) outbox_.Send(entry, *release, 0);
 }
@@ -178,7 +169,7 @@ void ClientCore::Unsubscribed() {
 }
 
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
-  server_group_->Attend(entry.keys.main(), begins);
+  server_group_->subscriptions().Attend(entry.keys.main(), begins);
   const size_t recallable_noted = begins ? ++attended_ : --attended_;
   if (begins && recallable_noted > kMostCached) inside_->renewer.TooManyCached();
 }

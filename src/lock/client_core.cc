@@ -171,8 +171,8 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   Operation::Action action;
   const auto resume = [&](LockState& state, base::Instant now, Effects& effects) {
     // Under the mutex of the state: if messages stop to arrive now, it is told later.
-    event.subscribed = server_group_->subscribed(entry.keys.main());
-    event.messages_arrive = server_group_->subscribed_now(entry.keys.main());
+    event.subscribed = server_group_->subscriptions().subscribed(entry.keys.main());
+    event.messages_arrive = server_group_->subscriptions().subscribed_now(entry.keys.main());
     action = operation.Resume(event, now, state, effects);
   };
   if (operation.may_fail()) {
@@ -226,7 +226,8 @@ bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<boo
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
   Prepare(entry, request);
   if (AcquireRequest* const acquire = request.acquire()) {
-    acquire->listen = acquire->listen || server_group_->asks_if_subscribed(entry.keys.main());
+    acquire->listen =
+        acquire->listen || server_group_->subscriptions().asks_if_subscribed(entry.keys.main());
   }
 }
 
@@ -240,7 +241,8 @@ void ClientCore::Prepare(const Entry& entry, const Request& request) {
   const AcquireRequest* const acquire = request.acquire();
   const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
   if (!heartbeat && !request.missed_since) return;
-  server_group_->CheckSubscription(entry.keys.main(), request.sent, request.missed_since);
+  server_group_->subscriptions().CheckSubscription(entry.keys.main(), request.sent,
+                                                   request.missed_since);
 }
 
 // Anyone who may publish can send any message. So each names the secret id of a bid or of a grant,

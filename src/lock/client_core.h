@@ -123,12 +123,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void WakeRenewer() { inside_->renewer.Wake(); }
   // What it is releasing, and nobody waits for.
   Outbox& outbox() { return outbox_; }
-  // Whether a release can be sent without waiting for what becomes of it.
-  bool MayPostReleaseOf(const Entry& entry) noexcept try {
-    return server_group_->MayPost(entry.keys.main(), entry.type->scripts.release);
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
   // An observer hears how a release ended, on a thread of the client's own.
   void TellReleasedLater(const Entry& entry, const Released& released);
   // So with what an acquisition came to.
@@ -174,10 +168,11 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     const AcquireRequest* const acquire = request.acquire();
     if (acquire != nullptr && acquire->listen &&
         std::holds_alternative<AcquireQueued>(result.acquire())) {
-      server_group_->NoteSubscribed(entry.keys.main(), !result.unsubscribed, request.sent);
+      server_group_->subscriptions().NoteSubscribed(entry.keys.main(), !result.unsubscribed,
+                                                    request.sent);
     }
     if (std::holds_alternative<RenewRequest>(request.what) && result.unsubscribed) {
-      server_group_->NoteSubscribed(entry.keys.main(), false, request.sent);
+      server_group_->subscriptions().NoteSubscribed(entry.keys.main(), false, request.sent);
     }
     if (const auto* const release = std::get_if<ReleaseRequest>(&request.what);
         release != nullptr && !result.failed()) {
@@ -209,7 +204,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     int64_t due = look_at_.load(std::memory_order_relaxed);
     if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach))
       return;
-    server_group_->Look(entry.keys.main());
+    server_group_->subscriptions().Look(entry.keys.main());
   }
 
   // By the client's own threads.

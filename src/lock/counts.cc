@@ -114,7 +114,7 @@ void Counts::Repeat() {
   }
   for (EncodedRequest& request : requests) calls.push_back(request.call());
   std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.server_group().RunBatch(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
+  core_.server_group().Run(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
 
   const base::MutexLock lock(mu_);
   const bool silent = std::any_of(replies.begin(), replies.end(), [](const auto& reply) {

@@ -155,7 +155,7 @@ void EventDriver::TakeTurn() {
   size_t stepped = 0;
   for (const auto& [task, events] : turn_) {
     if (++stepped % kSendEach == 0 && in_flight_count_ > 0)
-      core_.server_group().DrainAll(base::Instant());
+      core_.server_group().Drain(base::Instant());
     if (events == AsyncTask::kBegun) --*task->in_flight_;
     if (!task->over_) {
       StepOf(*task, events, now);
@@ -167,8 +167,8 @@ void EventDriver::TakeTurn() {
   turn_.clear();
   // Sends what was posted, and reads what is there.
   if (in_flight_count_ == 0) return;
-  core_.server_group().DrainAll(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
-                                                               : base::Instant());
+  core_.server_group().Drain(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
+                                                            : base::Instant());
 }
 
 // Tasks that have only begun are held back while too many scripts are in flight at their server,
@@ -251,7 +251,8 @@ absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
   const base::Instant now = base::Now();
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
-  absl::Status unsubscribed = core_.server_group().Subscribe(key, now + kListenFor, {});
+  absl::Status unsubscribed =
+      core_.server_group().subscriptions().Subscribe(key, now + kListenFor, {});
   if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
   listen_again_ = base::Now() + kListenEach;
   again = listen_again_ + kListenEach;
@@ -292,7 +293,7 @@ bool EventDriver::HasMore() const {
 bool EventDriver::LookForMore(base::Instant until) {
   do {
     mu_.Unlock();
-    core_.server_group().DrainAll(base::Instant());
+    core_.server_group().Drain(base::Instant());
     mu_.Lock();
     if (HasMore()) return true;
   } while (base::Now() < until);
@@ -303,7 +304,7 @@ void EventDriver::Poll(base::Instant until) {
   constexpr absl::Duration kLongestPoll = absl::Milliseconds(100);
   until = std::min(until, base::Now() + kLongestPoll);
   std::vector<redis::Transport::Polled> connections;
-  core_.server_group().BeginPollAll(connections);
+  core_.server_group().BeginPoll(connections);
   absl::InlinedVector<pollfd, 8> fds;
   {
     const base::MutexLock lock(mu_);
@@ -432,7 +433,7 @@ void EventDriver::Settle(base::Instant until) {
       if (!inbox_.empty()) continue;
     }
     // Where another thread reads, that brings the answers.
-    if (in_flight_count_ == 0 || !core_.server_group().DrainAll(base::Now() + kStopTurn)) {
+    if (in_flight_count_ == 0 || !core_.server_group().Drain(base::Now() + kStopTurn)) {
       base::Parker().ParkUntil(base::Now() + kStopTurn);
     }
   }

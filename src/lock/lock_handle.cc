@@ -57,9 +57,9 @@ absl::Status LockHandle::CheckAcks(const LockOptions& options) const {
                                                    "; it must be 0 to ", kMostReplicas));
   }
   if (acks.timeout >= absl::Milliseconds(1)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
-                   " is not possible; it must be 1ms or more"));
+  return absl::InvalidArgumentError(absl::StrCat("a ReplicaAcks::timeout of ",
+                                                 absl::FormatDuration(acks.timeout),
+                                                 " is not possible; it must be 1ms or more"));
 }
 
 uint64_t NextThreadNumber() {
@@ -449,7 +449,7 @@ void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noe
     return Misuse("unlock() by a thread that does not hold it; nothing was released");
   }
   if (operation.has_request()) {
-    if (operation.request().acquire() == nullptr && core_->MayPostReleaseOf(entry_)) {
+    if (operation.request().acquire() == nullptr) {
       return core_->outbox().Send(entry_, operation.request(), operation.released().hold);
     }
     if (leaves) return Leave(std::move(operation), action, nullptr);

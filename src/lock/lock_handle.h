@@ -129,7 +129,7 @@ class LockHandle final : public HoldOwner {
   HoldRef Pin();
 
   // What the client has and no thread goes back.
-  void GiveBackCached(base::Instant until = base::Instant::Infinite());
+  void GiveBackCached();
   // It follows that grant, which other clients may have tried to get.
   void CopyTriesFrom(const LockHandle& other);
 

@@ -12,7 +12,7 @@
 #include "src/base/status.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
@@ -94,13 +94,9 @@ Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
   absl::Cleanup give_back = [&] { GiveBack(letter); };
   EncodedRequest request(core_.SubjectOf(entry), letter.script);
   const redis::ScriptCall call = request.call();
-  redis::ServerGroup& server_group = core_.server_group();
-  if (server_group.MayPost(entry.keys.main(), *call.script) &&
-      server_group.BeginRun(call, letter.posted.in_flight)) {
-    std::move(give_back).Cancel();
-    return &letter;
-  }
-  return nullptr;
+  if (!core_.server_group().Post(call, letter.posted.in_flight).ok()) return nullptr;
+  std::move(give_back).Cancel();
+  return &letter;
 }
 
 absl::StatusOr<redis::Reply> Outbox::Finish(InFlight& letter, base::Instant deadline) {
@@ -136,7 +132,7 @@ void Outbox::Read() {
   // Answers that are overdue are waited for as a call does, which gives up a connection that
   // stalls.
   const bool overdue = now - waiting_since_ > core_.command_timeout();
-  if (under_way() > 0) core_.server_group().DrainAll(overdue ? now + kTurn : base::Instant());
+  if (under_way() > 0) core_.server_group().Drain(overdue ? now + kTurn : base::Instant());
   answered_before_ = answered_;
 
   const uint64_t sent = sent_;
@@ -155,7 +151,7 @@ void Outbox::Read() {
 void Outbox::Flush(base::Instant until) {
   while (under_way() > 0 && base::Now() < until) {
     // Where another thread reads, that brings the answers.
-    if (!core_.server_group().DrainAll(until)) base::Parker().ParkUntil(base::Now() + kTurn);
+    if (!core_.server_group().Drain(until)) base::Parker().ParkUntil(base::Now() + kTurn);
   }
 }
 

@@ -8,7 +8,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/outbox.h"
 #include "src/lock/script_codec.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 
 namespace redlatch::internal {
 
@@ -19,8 +19,8 @@ void Outbox::Answered(InFlight& letter) {
          PostedRequest& posted = letter.posted;
          const std::string node = core_.is_cluster() ? core_.server(entry.keys.main()) : "";
          const absl::StatusOr<redis::Reply> reply =
-             redis::Unrepeated(std::exchange(posted.replies[1], redis::Reply()),
-                               core_.is_cluster() ? std::string_view(node) : core_.server());
+             redis::ResultOfPosted(std::exchange(posted.replies[1], redis::Reply()),
+                                   core_.is_cluster() ? std::string_view(node) : core_.server());
          Result result =
              posted.result ? *std::move(posted.result) : ReadResult(letter.script, reply);
          core_.NoteAnswer(entry, letter.script, result);

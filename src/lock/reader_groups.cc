@@ -96,9 +96,7 @@ void ReaderGroups::GiveBack(Want& want) {
   const std::shared_ptr<LockHandle> group = latest();
   if (group == nullptr) return;
   want.since = base::Now();
-  // A try has the time of one command for this and for what it asks for then.
-  const bool tries = want.wait <= absl::ZeroDuration();
-  group->GiveBackCached(tries ? base::Instant::Infinite() : *want.since + want.wait);
+  group->GiveBackCached();
 }
 
 void ReaderGroups::AddObject() {

@@ -12,7 +12,7 @@
 #include "src/base/thread.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::internal {

@@ -21,7 +21,7 @@ void ServerRunner::RunBatch(absl::Span<const Item> items, base::Instant deadline
     calls.push_back(encoded.emplace_back(item.subject, item.request).call());
   }
   std::vector<absl::StatusOr<redis::Reply>> replies(items.size());
-  group_.RunBatch(calls, deadline, absl::MakeSpan(replies));
+  group_.Run(calls, deadline, absl::MakeSpan(replies));
   for (size_t i = 0; i < items.size(); ++i) results[i] = ReadResult(items[i].request, replies[i]);
 }
 
@@ -51,14 +51,13 @@ absl::Status NoScriptCalls() {
 
 }  // namespace
 
-absl::StatusOr<redis::Reply> QuorumRunner::Run(const redis::ScriptCall&, base::Instant,
-                                               redis::StillWanted) {
-  return NoScriptCalls();
-}
-
-void QuorumRunner::RunBatch(absl::Span<const redis::ScriptCall>, base::Instant,
-                            absl::Span<absl::StatusOr<redis::Reply>> results) {
-  std::fill(results.begin(), results.end(), NoScriptCalls());
+void QuorumRunner::Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
+                       absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted) {
+  for (size_t i = 0; i < calls.size(); ++i) {
+    results[i] = calls[i].command == nullptr
+                     ? NoScriptCalls()
+                     : RunCommand(calls[i].key(), *calls[i].command, deadline);
+  }
 }
 
 absl::StatusOr<base::Acks> QuorumRunner::RunAcked(

@@ -17,7 +17,7 @@
 #include "src/lock/script_codec.h"
 #include "src/lock/state/request.h"
 #include "src/redis/link/pipeline.h"
-#include "src/redis/link/script_call.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/reply.h"
 
@@ -91,11 +91,13 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
 
   using RequestRunner::Post;
   using RequestRunner::Run;
-  using RequestRunner::RunBatch;
-  absl::StatusOr<redis::Reply> Run(const redis::ScriptCall& call, base::Instant deadline,
-                                   redis::StillWanted still_wanted) final;
-  void RunBatch(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-                absl::Span<absl::StatusOr<redis::Reply>> results) final;
+  using ServerGroup::Run;
+  // What the first node of a majority says.
+  virtual absl::StatusOr<redis::Reply> RunCommand(std::string_view key,
+                                                  const redis::Command& command,
+                                                  base::Instant deadline) = 0;
+  void Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
+           absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted still_wanted) final;
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
                                       const base::AcksWanted& wanted, absl::Duration patience,
                                       base::Instant deadline,

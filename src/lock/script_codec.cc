@@ -96,7 +96,7 @@ void EncodedRequest::ExtraKeys(const Subject& subject, bool quarantined) {
 // The last words of a script that looks whether there is a quarantine.
 void EncodedRequest::PutPrimaryEpoch(const Subject& subject) {
   if (!subject.type.quarantined) return;
-  Put(subject.server_group->primary_epoch(subject.keys.main()));
+  Put(subject.server_group->ids(subject.keys.main()).primary_epoch);
   PutMillis(subject.quarantine);
 }
 

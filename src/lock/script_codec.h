@@ -16,7 +16,7 @@
 #include "src/base/short_text.h"
 #include "src/lock/lock_type.h"
 #include "src/lock/state/request.h"
-#include "src/redis/link/script_call.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/reply.h"
 

@@ -5,7 +5,7 @@
 #include "absl/types/span.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
@@ -245,7 +245,7 @@ void Node::Want(std::string_view key, base::Instant now, base::Instant until) {
 
 // Reading also finds out that a node hangs, as no caller waits for it.
 void Node::ReadReplies() {
-  if (in_flight_ > 0) at_->DrainAll(base::Now());
+  if (in_flight_ > 0) at_->Drain(base::Now());
   const base::MutexLock lock(mu_);
   read_at_ = base::Instant::Infinite();
   reads_ = false;
@@ -296,8 +296,8 @@ void Node::SubscribeNext() {
     next = std::move(its->second);
     attempts_.erase(its);
   }
-  if (!at_->subscribed(next->key)) {
-    next->outcome = at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {});
+  if (!at_->subscriptions().subscribed(next->key)) {
+    next->outcome = at_->subscriptions().Subscribe(next->key, base::Now() + kSubscribeTurn, {});
   }
   next->over = true;
   on_subscribed_();
@@ -316,10 +316,11 @@ absl::Status Node::TryConnect(absl::Duration& pause) {
   if (!connected.ok()) return connected;
   if (!key.empty()) {
     const absl::StatusOr<redis::Reply> pong = at_->Call(key, redis::Command({"PING"}), until);
-    if (!pong.ok()) return pong.status();
-    if (pong->is_error()) {
+    if (!pong.ok()) {
+      const bool refused = !redis::NotSent(pong.status()) && !redis::MayHaveExecuted(pong.status());
+      if (!refused) return pong.status();
       pause = kRefusedPause;
-      return redis::MarkNotSent(redis::ErrorStatus(pong->text, server()));
+      return redis::MarkNotSent(pong.status());
     }
   }
   const base::MutexLock lock(mu_);

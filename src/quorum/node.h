@@ -18,7 +18,7 @@
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/redis/link/script_call.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/codec.h"
 

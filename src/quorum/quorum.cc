@@ -13,7 +13,7 @@
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/words.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
@@ -192,8 +192,8 @@ NodeCalls Quorum::AskAll(std::string_view key, bool alike,
 }
 
 // Returns what the first node says, once a majority has answered.
-absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Command& command,
-                                          base::Instant deadline) {
+absl::StatusOr<redis::Reply> Quorum::RunCommand(std::string_view key, const redis::Command& command,
+                                                base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   NodeCalls calls = AskAll(
       key, /*alike=*/true, [&](size_t) { return NodeCall(command); }, deadline,
@@ -207,22 +207,6 @@ absl::StatusOr<redis::Reply> Quorum::Call(std::string_view key, const redis::Com
   return redis::Reply();
 }
 
-std::vector<std::string> Quorum::Get(absl::Span<const std::string> keys, base::Instant deadline) {
-  std::vector<std::string> texts(keys.size());
-  if (!Problem().ok()) return texts;
-  std::vector<std::string_view> words = {"MGET"};
-  words.insert(words.end(), keys.begin(), keys.end());
-  const NodeCalls calls = AskAll(
-      {}, /*alike=*/true, [&](size_t) { return NodeCall(redis::Command(words)); }, deadline,
-      [](const NodeCalls&) { return true; });
-  for (const absl::StatusOr<redis::Reply>& reply : calls.replies) {
-    for (size_t i = 0; reply.ok() && i < reply->elements.size() && i < texts.size(); ++i) {
-      if (texts[i].empty()) texts[i] = reply->elements[i].text;
-    }
-  }
-  return texts;
-}
-
 absl::Status Quorum::Send(std::string_view key, const redis::Command& command, Done done) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   absl::Status sent = absl::UnavailableError(absl::StrCat(options_.name, " is not connected"));
@@ -232,13 +216,7 @@ absl::Status Quorum::Send(std::string_view key, const redis::Command& command, D
   return sent;
 }
 
-bool Quorum::Drain(std::string_view key, base::Instant until) {
-  bool all = true;
-  for (const auto& node : nodes_) all = node->at().Drain(key, until) && all;
-  return all;
-}
-
-bool Quorum::DrainAll(base::Instant until) {
+bool Quorum::Drain(base::Instant until) {
   return ReadAll(until, [this] { return posted_ == 0; });
 }
 
@@ -248,21 +226,24 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
     const base::Instant now = base::Now();
     // A later time than at once gives up connections that stall.
     const base::Instant at_most = std::min(now, until);
-    for (const auto& node : nodes_) node->at().DrainAll(at_most);
+    for (const auto& node : nodes_) node->at().Drain(at_most);
     if (const bool all = enough(); all || until <= now) return all;
     absl::InlinedVector<pollfd, 8> fds;
     for (const auto& node : nodes_) {
-      const redis::Transport::Polled polled = node->at().BeginPoll({});
-      fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
+      std::vector<redis::Transport::Polled> polled;
+      node->at().BeginPoll(polled);
+      for (const auto& each : polled) {
+        fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
+      }
     }
-    // Briefly: a cluster's reply may come over another of its connections.
     base::Poll(fds.data(), fds.size(), std::min(until, now + kPostsTurn));
   }
 }
 
 bool Quorum::subscribed(std::string_view key) const {
-  const auto nodes = std::count_if(nodes_.begin(), nodes_.end(),
-                                   [&](const auto& node) { return node->at().subscribed(key); });
+  const auto nodes = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return node->at().subscriptions().subscribed(key);
+  });
   return static_cast<size_t>(nodes) >= majority();
 }
 
@@ -296,13 +277,15 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
 }
 
 bool Quorum::asks_if_subscribed(std::string_view key) const {
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const auto& node) { return node->at().asks_if_subscribed(key); });
+  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
+    return node->at().subscriptions().asks_if_subscribed(key);
+  });
 }
 
 void Quorum::CheckSubscription(std::string_view key, base::Instant now,
                                std::optional<base::Instant> missed_since) {
-  for (const auto& node : nodes_) node->at().CheckSubscription(key, now, missed_since);
+  for (const auto& node : nodes_)
+    node->at().subscriptions().CheckSubscription(key, now, missed_since);
 }
 
 redis::ServerGroup::Realigned Quorum::Realign() {
@@ -386,7 +369,8 @@ NodeCall Quorum::CallFor(Subject subject, const Request& request, int64_t propos
   std::string delay;
   if (options_.restart_delay > absl::ZeroDuration()) {
     call.keys.push_back(internal::QuorumKey(at.slot_tag(key)));
-    delay = absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.run_id(key));
+    delay =
+        absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.ids(key).run_id);
   }
   if (!acquires) {
     if (!delay.empty()) call.args.push_back(std::move(delay));
@@ -564,7 +548,8 @@ void Quorum::Note(const Running& one) {
       clocks.push_back(result.granted()->clock);
     }
     if (one.acquire != nullptr && one.acquire->listen && result.kind == NodeResult::Kind::kQueued) {
-      nodes_[node]->at().NoteSubscribed(one.key(), !result.result.unsubscribed, one.sent);
+      nodes_[node]->at().subscriptions().NoteSubscribed(one.key(), !result.result.unsubscribed,
+                                                        one.sent);
     }
   }
   const bool of_majority = clocks.size() >= majority();
@@ -817,7 +802,7 @@ class Quorum::PostedRelease {
   static absl::StatusOr<redis::Reply> WithoutErrors(const absl::StatusOr<redis::Reply>& reply,
                                                     const Node& its) {
     if (!reply.ok() || !reply->is_error()) return reply;
-    const absl::Status why = redis::Unrepeated(reply, its.server()).status();
+    const absl::Status why = redis::ResultOfPosted(reply, its.server()).status();
     return redis::NotSent(why) ? redis::MarkNotSent(absl::UnavailableError(why.message())) : why;
   }
 

@@ -41,7 +41,7 @@ using internal::Subject;
 //
 // No caller waits for a node once the others have decided, or for longer than half a second while
 // they have answered without deciding.
-class Quorum final : public internal::QuorumRunner {
+class Quorum final : public internal::QuorumRunner, private redis::Subscriptions {
  public:
   static std::unique_ptr<internal::QuorumRunner> Make(Options options, Events events);
   Quorum(Options options, Events events);
@@ -72,21 +72,16 @@ class Quorum final : public internal::QuorumRunner {
   // ---- Connections.
 
   std::string server(std::string_view) const override { return options_.name; }
-  std::string primary_epoch(std::string_view) override { return {}; }
-  std::string run_id(std::string_view) override { return {}; }
+  redis::ServerIds ids(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
-  absl::StatusOr<redis::Reply> Call(std::string_view key, const redis::Command& command,
-                                    base::Instant deadline) override;
-  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
+  absl::StatusOr<redis::Reply> RunCommand(std::string_view key, const redis::Command& command,
+                                          base::Instant deadline) override;
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
-  bool Drain(std::string_view key, base::Instant until) override;
-  // Each node was told the text of the scripts over each connection.
-  bool MayPost(std::string_view, const LuaScript&) override { return Problem().ok(); }
   // Until what was posted is decided.
-  bool DrainAll(base::Instant until) override;
-  redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
-  std::string slot_tag(std::string_view) const override { return {}; }
+  bool Drain(base::Instant until) override;
+  void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
+  redis::Subscriptions& subscriptions() override { return *this; }
   bool subscribed(std::string_view key) const override;
   absl::Status Subscribe(std::string_view key, base::Instant deadline,
                          const std::stop_token& stop) override;

@@ -180,7 +180,6 @@ void Round::Await(absl::FunctionRef<bool()> enough, base::Instant deadline) {
 void Round::ReadConnections(base::Instant until) {
   absl::InlinedVector<pollfd, 8> fds;
   absl::InlinedVector<size_t, 8> awaited;  // nodes
-  absl::InlinedVector<std::string_view, 8> keys;
   until = std::min(until, base::Now() + kLongestTurn);
   fds.push_back({.fd = inbox_->wake_fd(), .events = POLLIN, .revents = 0});
   bool ready = false;
@@ -190,20 +189,24 @@ void Round::ReadConnections(base::Instant until) {
     });
     if (calls == calls_.end()) continue;
     if (((*calls)->connecting & Only(node)) != 0) until = std::min(until, base::Now() + kTurn);
-    const redis::Transport::Polled polled = nodes_[node]->at().BeginPoll((*calls)->key);
-    if (polled.fd < 0) until = std::min(until, base::Now() + kTurn);
-    until = std::min(until, polled.until);
-    ready |= polled.already.readable;
-    fds.push_back({.fd = polled.fd, .events = polled.events, .revents = 0});
-    awaited.push_back(node);
-    keys.push_back((*calls)->key);
+    std::vector<redis::Transport::Polled> polled;
+    nodes_[node]->at().BeginPoll(polled);
+    bool any = false;
+    for (const auto& each : polled) {
+      any |= each.fd >= 0;
+      until = std::min(until, each.until);
+      ready |= each.already.readable;
+      fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
+      awaited.push_back(node);
+    }
+    if (!any) until = std::min(until, base::Now() + kTurn);
   }
   const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
   if (came > 0 && fds[0].revents != 0) WakeOfThisThread().Drain();
   for (size_t i = 0; i < awaited.size(); ++i) {
     const bool readable = came > 0 && fds[i + 1].revents != 0;
     if (readable || ready || came == 0) {
-      nodes_[awaited[i]]->at().Drain(keys[i], base::Instant());
+      nodes_[awaited[i]]->at().Drain(base::Instant());
     }
   }
 }

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "src/redis/link/scripts.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -43,53 +42,35 @@ absl::Status AckedConnection::Connect(base::Instant deadline) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<Reply>> AckedConnection::Ask(absl::Span<const ScriptCall> calls,
-                                                        const base::AcksWanted& wanted,
-                                                        absl::Duration patience, bool by_text,
-                                                        base::Instant deadline) {
-  std::vector<Command> commands;
-  for (const ScriptCall& call : calls) commands.push_back(EncodeCall(call, by_text));
-  commands.push_back(mark_(calls.empty() ? std::string_view() : calls.front().keys.front()));
-  const std::string millis =
-      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(patience), 1));
-  const std::string replicas = std::to_string(wanted.replicas);
-  commands.push_back(wanted.fsync ? Command({"WAITAOF", "1", replicas, millis})
-                                  : Command({"WAIT", replicas, millis}));
-  return connection_->CallAll(commands, deadline);
-}
-
-absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const ScriptCall> calls,
+absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const Command> commands,
+                                                std::string_view key,
                                                 const base::AcksWanted& wanted,
                                                 absl::Duration patience, base::Instant deadline,
-                                                absl::Span<absl::StatusOr<Reply>> results) {
+                                                absl::Span<absl::StatusOr<Reply>> replies) {
   const base::MutexLock lock(mu_);
-  absl::StatusOr<base::Acks> acks;
   const auto fail = [&](absl::Status why) {
-    std::fill(results.begin(), results.end(), why);
+    std::fill(replies.begin(), replies.end(), why);
     return why;
   };
   if (absl::Status connected = Connect(deadline); !connected.ok()) {
     return fail(MarkNotSent(std::move(connected)));
   }
-  for (const bool by_text : {false, true}) {
-    auto replies = Ask(calls, wanted, patience, by_text, deadline);
-    if (!replies.ok()) {
-      connection_.reset();
-      return fail(MarkMayHaveExecuted(replies.status()));
-    }
-    bool unknown = false;
-    for (size_t i = 0; i < calls.size(); ++i) {
-      Reply& reply = (*replies)[i];
-      unknown |= reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoScript;
-      results[i] = reply.is_error() ? absl::StatusOr<Reply>(ErrorStatus(reply.text, server_))
-                                    : std::move(reply);
-    }
-    const Reply& mark = (*replies)[calls.size()];
-    if (mark.is_error() && IsReplicas(ClassifyError(mark.text))) connection_.reset();
-    acks = Read(mark, (*replies)[calls.size() + 1], wanted.fsync);
-    if (!unknown || by_text || !connection_) break;
+  std::vector<Command> all(commands.begin(), commands.end());
+  all.push_back(mark_(key));
+  const std::string millis =
+      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(patience), 1));
+  const std::string replicas = std::to_string(wanted.replicas);
+  all.push_back(wanted.fsync ? Command({"WAITAOF", "1", replicas, millis})
+                             : Command({"WAIT", replicas, millis}));
+  absl::StatusOr<std::vector<Reply>> answers = connection_->CallAll(all, deadline);
+  if (!answers.ok()) {
+    connection_.reset();
+    return fail(MarkMayHaveExecuted(answers.status()));
   }
-  return acks;
+  std::move(answers->begin(), answers->end() - 2, replies.begin());
+  const Reply& mark = (*answers)[commands.size()];
+  if (mark.is_error()) connection_.reset();  // the primary may be elsewhere
+  return Read(mark, answers->back(), wanted.fsync);
 }
 
 absl::StatusOr<base::Acks> AckedConnection::Read(const Reply& mark, const Reply& answer,

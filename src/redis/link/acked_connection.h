@@ -6,7 +6,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -18,7 +17,6 @@
 #include "src/base/mutex.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
-#include "src/redis/link/script_call.h"
 #include "src/redis/transport/open.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
@@ -43,17 +41,15 @@ class AckedConnection {
   AckedConnection(const AckedConnection&) = delete;
   AckedConnection& operator=(const AckedConnection&) = delete;
 
-  // The answers to the calls, and who has them all, and with them whatever was written before: the
-  // replication stream keeps the order. An error where that is unknown: nothing may be concluded.
-  absl::StatusOr<base::Acks> Run(absl::Span<const ScriptCall> calls, const base::AcksWanted& wanted,
-                                 absl::Duration patience, base::Instant deadline,
-                                 absl::Span<absl::StatusOr<Reply>> results);
+  // The replies to the commands, and which replicas have them all, and with them whatever was
+  // written before: the replication stream keeps the order. `key`: of the first command. An error
+  // if that is unknown: nothing may be concluded.
+  absl::StatusOr<base::Acks> Run(absl::Span<const Command> commands, std::string_view key,
+                                 const base::AcksWanted& wanted, absl::Duration patience,
+                                 base::Instant deadline, absl::Span<absl::StatusOr<Reply>> replies);
 
  private:
   absl::Status Connect(base::Instant deadline);
-  absl::StatusOr<std::vector<Reply>> Ask(absl::Span<const ScriptCall> calls,
-                                         const base::AcksWanted& wanted, absl::Duration patience,
-                                         bool by_text, base::Instant deadline);
   absl::StatusOr<base::Acks> Read(const Reply& mark, const Reply& answer, bool fsync) const;
 
   const Url url_;

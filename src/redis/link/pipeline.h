@@ -33,9 +33,10 @@ struct InFlight {
   base::Parker parker;     // the word on which the thread sleeps
   // In place of the thread: called when all results are in. The exchange may go then.
   std::function<void()> done;
-  // Of Begin(): the thread is elsewhere, and comes in Finish(). Until then it does not lead.
+  // Of Post(), without `done`: the thread is elsewhere, and comes in Finish(). Until then it does
+  // not lead.
   bool away = false;
-  SharedConnection* at = nullptr;               // which has it; null: not begun that way
+  SharedConnection* at = nullptr;               // to which it was posted
   std::shared_ptr<const void> keeps = nullptr;  // keeps that connection's owner alive
   // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
   // posted by then.

@@ -21,10 +21,9 @@ SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions optio
       server_(url.DebugString()),
       reconnect_(options_.first_backoff, options_.longest_backoff),
       spin_(options_.spin),
-      connector_(url,
-                 url.only_questions ? Handshake::Purpose::kQuestions
-                                    : Handshake::Purpose::kCommands,
-                 options_.open),
+      connector_(
+          url, url.only_questions ? Handshake::Purpose::kQuestions : Handshake::Purpose::kCommands,
+          options_.open),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 SharedConnection::~SharedConnection() {
@@ -282,13 +281,8 @@ absl::Status SharedConnection::SendAll(absl::Span<const Command> commands, AllDo
 }
 
 absl::Status SharedConnection::Post(absl::Span<const Command> commands, InFlight& in_flight) {
+  in_flight.at = this;
   return PostFor(commands, &in_flight);
-}
-
-absl::Status SharedConnection::Begin(absl::Span<const Command> commands, InFlight& mine) {
-  mine.away = true;
-  mine.at = this;
-  return PostFor(commands, &mine);
 }
 
 void SharedConnection::FinishMine(InFlight& mine, base::Instant deadline) noexcept {
@@ -464,11 +458,8 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
   reconnect_.Heard(arrived_.size());
   for (Reply& reply : arrived_) {
-    const ErrorCode code = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
-    if (leaving_.empty() && IsOfReplica(code)) {
-      leaving_ =
-          code == ErrorCode::kNoReplicas ? "it has lost its replicas" : "it is a replica now";
-      if (options_.on_replica) options_.on_replica();
+    if (reply.is_error() && leaving_.empty() && options_.after_error) {
+      leaving_ = options_.after_error(reply.text, base::Now() - peer_->since);
     }
     if (!pipeline_.Deliver(std::move(reply), finished))
       broken = "it sent a reply that nothing had asked for";
@@ -479,13 +470,6 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
                                      [](const InFlight* each) { return each->waits(); });
   if (waiting > 0) spin_.Received(static_cast<size_t>(waiting));
   if (!broken.empty()) doomed_ = std::move(broken);
-}
-
-bool SharedConnection::IsOfReplica(ErrorCode code) const {
-  const bool cut_off = options_.no_replicas_is_replicas && code == ErrorCode::kNoReplicas &&
-                       peer_ && peer_->since + absl::Seconds(1) <= base::Now();
-  return cut_off || IsReplicas(code) ||
-         (options_.loading_is_replicas && code == ErrorCode::kLoading);
 }
 
 IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {

@@ -30,7 +30,6 @@
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/errors.h"
 #include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
@@ -53,14 +52,9 @@ struct SharedConnectionOptions {
   // Nobody leads any more, though answers are still to come that are functions' own. Called by the
   // last leader, at its end.
   std::function<void()> on_unread;
-  // A server that was asked has turned out to be a replica. Called as on_reconnected; the
-  // connection is given up, see MakeAnew().
-  std::function<void()> on_replica;
-  // One that answers LOADING is one, as it replaces its data by another's.
-  bool loading_is_replicas = false;
-  // So is one that answers NOREPLICAS: it may have been cut off, and the URL may lead to another
-  // server by now; once a second at most.
-  bool no_replicas_is_replicas = false;
+  // Told of each error reply, and for how long the connection has been there: why it is to be left,
+  // as MakeAnew() does; empty: it is not. Called as on_reconnected.
+  std::function<std::string(std::string_view error, absl::Duration connected_for)> after_error;
   // An attempt to connect that fails ends every call that waits for it, and one that was in vain a
   // moment ago those that come: another server may have what this one was asked for.
   bool fail_fast = false;
@@ -123,13 +117,12 @@ class SharedConnection {
   // The same for several, in one write; `done` is given their answers together.
   using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;
   absl::Status SendAll(absl::Span<const Command> commands, AllDone done);
-  // The same, of an exchange that has its results and `done`, and lives until that is called.
+  // The same; the commands in flight have their results and `done`, and live until that is called.
   absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight);
 
-  // A call in two parts, for who has something better to wait for: the first sends, and where it
-  // did, one of the others must follow. Finish() waits for the answers, as CallBatch() does;
-  // Leave() makes of it what Post() does, or is false: the answers are in. `mine` has its results.
-  absl::Status Begin(absl::Span<const Command> commands, InFlight& mine);
+  // One without `done` is a call in two parts, for a thread that has something better to wait for:
+  // if Post() is OK, one of the others must follow. Finish() waits for the answers, as CallBatch()
+  // does; Leave() gives it a `done`, or is false: the answers are in.
   static void Finish(InFlight& mine, base::Instant deadline) {
     mine.at->FinishMine(mine, deadline);
   }
@@ -206,7 +199,6 @@ class SharedConnection {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
   IoResult ReadOnce();
-  bool IsOfReplica(ErrorCode code) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void HoldWriters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -19,7 +19,6 @@
 #include "src/redis/server_group/cluster_map.h"
 #include "src/redis/server_group/cluster_quarantine.h"
 #include "src/redis/server_group/server_group.h"
-#include "src/redis/server_group/sharded_scripts.h"
 #include "src/redis/server_group/single_server.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/slot.h"
@@ -30,15 +29,9 @@ namespace redlatch::redis {
 // they are first needed. Messages come on one channel a slot, which lies in that slot, so that the
 // node which runs a script knows whether anybody is subscribed.
 //
-//   a node answers, or              follows
-//   MOVED                           that slot's owner is known anew, and asked
-//   ASK                             asked there, behind ASKING, this once
-//   TRYAGAIN, CLUSTERDOWN           asked again, soon, wherever the slot is then
-//   it cannot be reached            the cluster is asked who serves what, and that node then
-//   sunsubscribe                    subscribed at the new owner; whoever waits looks again
-//
-// All within the caller's deadline, and nothing is sent twice that may have been executed.
-class Cluster final : public ServerGroup {
+// If a node says that it serves a channel's slot no more, the channel is subscribed at the new
+// owner, and waiters look again.
+class Cluster final : public ServerGroup, private Subscriptions, private ScriptRouter {
  public:
   // What this client says of its own.
   struct Own {
@@ -59,58 +52,51 @@ class Cluster final : public ServerGroup {
 
   std::string server(std::string_view key) const override;
   // Nobody knows whose connection it will go over: the server that runs the script is asked.
-  std::string primary_epoch(std::string_view) override { return {}; }
-  std::string run_id(std::string_view) override { return {}; }
+  ServerIds ids(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
-  absl::StatusOr<Reply> Call(std::string_view key, const Command& command,
-                             base::Instant deadline) override;
-  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline) override;
-  ScriptCall WordingOf(const ScriptCall& call) override { return scripts_.Of(call); }
-  absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
-                            StillWanted still_wanted) override;
-  void RunBatch(absl::Span<const ScriptCall> calls, base::Instant deadline,
-                absl::Span<absl::StatusOr<Reply>> results) override;
+  using ServerGroup::Run;
+  void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
+           absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) override {
+    runner_.Run(calls, deadline, results, still_wanted);
+  }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                       const base::AcksWanted& wanted, absl::Duration patience,
                                       base::Instant deadline,
-                                      absl::Span<absl::StatusOr<Reply>> results) override;
+                                      absl::Span<absl::StatusOr<Reply>> results) override {
+    return runner_.RunAcked(calls, wanted, patience, deadline, results);
+  }
+  absl::Status Post(const ScriptCall& call, InFlight& in_flight) override {
+    return runner_.Post(call, in_flight);
+  }
   absl::Status Send(std::string_view key, const Command& command, Done done) override;
-  bool Drain(std::string_view key, base::Instant until) override;
-  bool MayPost(std::string_view key, const LuaScript& script) override;
-  absl::Status Post(const ScriptCall& call, InFlight& in_flight) override;
-  bool BeginRun(const ScriptCall& call, InFlight& in_flight) override;
-  bool DrainAll(base::Instant until) override;
-  Transport::Polled BeginPoll(std::string_view key) override;
-  void BeginPollAll(std::vector<Transport::Polled>& polled) override;
-  std::string slot_tag(std::string_view key) const override;
+  bool Drain(base::Instant until) override;
+  void BeginPoll(std::vector<Transport::Polled>& polled) override;
+  Subscriptions& subscriptions() override { return *this; }
+  Realigned Realign() override;
+  Stats stats() const override;
+  void Stop() override;
+
   bool subscribed(std::string_view key) const override;
   bool subscribed_now(std::string_view key) const override;
+  absl::Status Subscribe(std::string_view key, base::Instant deadline,
+                         const std::stop_token& stop) override {
+    return SubscribeTo(SlotOf(key), deadline, stop);
+  }
   void Attend(std::string_view key, bool begins) override;
   void Look(std::string_view key) override;
-  absl::Status Subscribe(std::string_view key, base::Instant deadline,
-                         const std::stop_token& stop) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
   bool asks_if_subscribed(std::string_view key) const override;
   void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;
   void CheckSubscription(std::string_view key, base::Instant now,
                          std::optional<base::Instant> missed_since) override;
-  Realigned Realign() override;
-  Stats stats() const override;
-  void Stop() override;
 
  private:
-  // One redirection leads to the owner, and a second one if it was on the move; then it is given
-  // time.
-  static constexpr int kRedirectsAtOnce = 3;
-
-  // Asks the owner of the slot, and whoever else it is then, as the table above says.
-  using Ask = absl::FunctionRef<absl::StatusOr<Reply>(const ClusterNodePtr& node, bool asking)>;
-  absl::StatusOr<Reply> AskOwner(Slot slot, base::Instant deadline, StillWanted still_wanted,
-                                 Ask ask);
-  // For a command that was redirected, if there is no time left to follow, or the redirection leads
-  // to an unknown node. It was not executed.
-  absl::Status StillMoves(const absl::Status& redirected, bool known = true) const;
+  absl::StatusOr<ScriptServerPtr> OwnerOf(std::string_view key, base::Instant deadline) override;
+  bool IsOwnerOf(std::string_view key, const ScriptServer* server) const override;
+  ScriptServerPtr Follow(const Redirect& redirect, const ScriptServer& from,
+                         base::Instant deadline) override;
+  bool Refresh(base::Instant deadline) override;
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
   absl::Status SubscribeTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
   absl::Status SubscribeOnce(Slot slot, base::Instant deadline, const std::stop_token& stop);
@@ -131,7 +117,7 @@ class Cluster final : public ServerGroup {
   const Events events_;
   const base::ForkGuard fork_guard_;
   const std::shared_ptr<SubscriberThread> subscriber_thread_ = std::make_shared<SubscriberThread>();
-  ShardedScripts scripts_;
+  const ScriptRunner runner_;
   std::atomic<bool> stopped_{false};
   std::atomic<bool> view_whole_{false};  // of the map, as a node has told it
 

@@ -272,10 +272,8 @@ ClusterNodePtr ClusterMap::Lead(const Redirect& redirect, const HostAndPort& whe
   return node;
 }
 
-ClusterNodePtr ClusterMap::Follow(const Redirect& redirect, const ClusterNode& from,
+ClusterNodePtr ClusterMap::Follow(const Redirect& redirect, const HostAndPort& where,
                                   base::Instant deadline) {
-  const HostAndPort where{.host = redirect.host.empty() ? from.where.host : redirect.host,
-                          .port = redirect.port};
   bool moved = false;
   ClusterNodePtr node = Lead(redirect, where, moved);
   if (node == nullptr && Refresh(deadline)) node = Lead(redirect, where, moved);

@@ -89,9 +89,9 @@ class ClusterMap {
   absl::Status AwaitSome(base::Instant deadline);
   // The same for the one that serves a slot.
   absl::StatusOr<ClusterNodePtr> AwaitOwner(Slot slot, base::Instant deadline);
-  // The node to which `from` redirects; null: none that the latest view names, nor a new view by
-  // the deadline.
-  ClusterNodePtr Follow(const Redirect& redirect, const ClusterNode& from, base::Instant deadline);
+  // The node at `where`, to which a node redirects. Null if neither the latest view names it, nor a
+  // new one that comes by the deadline.
+  ClusterNodePtr Follow(const Redirect& redirect, const HostAndPort& where, base::Instant deadline);
 
   // It may be out of date.
   void LookSoon();

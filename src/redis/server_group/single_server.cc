@@ -27,9 +27,16 @@ SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Comm
       events_(std::move(events)),
       node_(std::move(node)),
       commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, std::move(first)))),
-      scripts_(*commands_),
       acked_(std::make_unique<AckedConnection>(url, std::move(mark),
-                                               [this] { return commands_->peer(); })) {
+                                               [this] { return commands_->peer(); })),
+      scripts_({.on_replica =
+                    [this] {
+                      if (!stopped_) messages_->MakeAnew();
+                    },
+                .loading_is_replicas = url.sentinels != nullptr,
+                .no_replicas_is_replicas = url.sentinels != nullptr ||
+                                           (url.kind == Url::Kind::kTcp && !IsAddress(url.host))},
+               commands_.get(), acked_.get()) {
   if (url.sentinels != nullptr) {
     watch_ =
         std::make_unique<SentinelWatch>(url, [this](std::string_view address) { Moved(address); });
@@ -62,20 +69,16 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
 
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
                                                         std::vector<Command> first) {
-  SharedConnectionOptions options{
-      .on_reconnected = [this] { events_.on_reconnected(); },
-      .on_unread = events_.on_unread,
-      .on_replica =
-          [this] {
-            if (!stopped_) messages_->MakeAnew();
-          },
-      .no_replicas_is_replicas =
-          url.sentinels != nullptr || (url.kind == Url::Kind::kTcp && !IsAddress(url.host)),
-      .fail_fast = url.in_cluster,
-      .first = std::move(first)};
+  SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
+                                  .on_unread = events_.on_unread,
+                                  .after_error =
+                                      [this](std::string_view error, absl::Duration connected_for) {
+                                        return scripts_.AfterError(error, connected_for);
+                                      },
+                                  .fail_fast = url.in_cluster,
+                                  .first = std::move(first)};
   if (url.sentinels != nullptr) {
     options.longest_backoff = kSentinelsLongestBackoff;
-    options.loading_is_replicas = true;
   }
   return options;
 }
@@ -96,13 +99,14 @@ void SingleServer::Moved(std::string_view address) {
   events_.on_reconnected();
 }
 
-std::string SingleServer::primary_epoch(std::string_view) {
+ServerIds SingleServer::ids(std::string_view) {
   const base::Instant now = base::Now();
   if (epoch_due_.load(std::memory_order_relaxed) <= now.nanos()) {
     epoch_due_.store((now + kEpochAskedEvery).nanos(), std::memory_order_relaxed);
-    return {};
+    return {.run_id = commands_->server_info().run_id};
   }
-  return commands_->server_info().replication_id;
+  ServerInfo info = commands_->server_info();
+  return {.primary_epoch = std::move(info.replication_id), .run_id = std::move(info.run_id)};
 }
 
 std::optional<Target> SingleServer::Where() const {
@@ -118,47 +122,12 @@ void SingleServer::Stop() {
 }
 
 absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
-  Watch();
+  if (watch_ != nullptr) watch_->Begin();
   absl::Status connected = commands_->Connect(deadline);
   if (!connected.ok()) return connected;
   const ServerInfo info = commands_->server_info();
   warnings.insert(warnings.end(), info.warnings.begin(), info.warnings.end());
   return connected;
-}
-
-std::vector<std::string> SingleServer::Get(absl::Span<const std::string> keys,
-                                           base::Instant deadline) {
-  std::vector<std::string> texts(keys.size());
-  std::vector<std::string_view> words = {"MGET"};
-  words.insert(words.end(), keys.begin(), keys.end());
-  absl::StatusOr<Reply> reply = Call({}, Command(words), deadline);
-  for (size_t i = 0; reply.ok() && i < reply->elements.size() && i < texts.size(); ++i) {
-    texts[i] = std::move(reply->elements[i].text);
-  }
-  return texts;
-}
-
-bool SingleServer::MayPost(std::string_view, const LuaScript& script) {
-  const uint64_t made = commands_->made();
-  if (ran_over_.exchange(made) != made) {
-    for (auto& each : ran_) each.store(nullptr);
-  }
-  for (auto& each : ran_) {
-    const char* known = nullptr;
-    if (each.compare_exchange_strong(known, script.sha1.data())) return false;
-    if (known == script.sha1.data()) return true;
-  }
-  return true;
-}
-
-absl::Status SingleServer::Post(const ScriptCall& call, InFlight& in_flight) {
-  const Command commands[] = {Command{"PING"}, EncodeCall(call, call.by_text)};
-  return commands_->Post(absl::MakeConstSpan(commands).last(in_flight.results.size()), in_flight);
-}
-
-bool SingleServer::BeginRun(const ScriptCall& call, InFlight& in_flight) {
-  const Command command = EncodeCall(call, call.by_text);
-  return commands_->Begin(absl::MakeConstSpan(&command, 1), in_flight).ok();
 }
 
 absl::Status SingleServer::SubscribeTo(std::string_view channel, base::Instant deadline,

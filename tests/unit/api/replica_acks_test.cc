@@ -13,6 +13,9 @@ TEST(ReplicaAcks, GrantThatTooFewReplicasConfirmIsNotHeld) {
   std::atomic<int> replicas{1};
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
     if (asked.command[0] == "WAIT") return absl::StrCat(":", replicas.load(), "\r\n");
+    if (asked.command[0] == "EVAL" && asked.command[1] == lua::kSimpleRelease.body) {
+      return FakeServer::Bulk("released");
+    }
     if (asked.command[0] != "EVALSHA") return FakeServer::Polite(asked);
     if (asked.command[1] == lua::kSimpleAcquire.sha1) return FakeServer::Bulk("granted 7 30000 0");
     if (asked.command[1] == lua::kSimpleRenew.sha1) return FakeServer::Bulk("held");

@@ -25,30 +25,21 @@ struct FakeNodeEvents {
   bool has_slots = false;  // channels are one for each key
 };
 
-class FakeNode final : public redis::ServerGroup {
+class FakeNode final : public redis::ServerGroup, private redis::Subscriptions {
  public:
-  explicit FakeNode(FakeNodeEvents events) : on_(std::move(events)) {}
+  explicit FakeNode(FakeNodeEvents events)
+      : ServerGroup(/*sharded=*/events.has_slots), on_(std::move(events)) {}
 
   std::string server(std::string_view) const override { return "redis://nowhere"; }
-  std::string primary_epoch(std::string_view) override { return {}; }
-  std::string run_id(std::string_view) override { return {}; }
+  redis::ServerIds ids(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
   absl::Status Connect(base::Instant, std::vector<std::string>&) override { return on_.connect(); }
-  absl::StatusOr<redis::Reply> Call(std::string_view, const redis::Command&,
-                                    base::Instant) override {
-    if (absl::Status status = on_.connect(); !status.ok()) return status;
-    return redis::Reply();
-  }
-  std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant) override {
-    return std::vector<std::string>(keys.size());
-  }
-  absl::StatusOr<redis::Reply> Run(const redis::ScriptCall&, base::Instant,
-                                   redis::StillWanted) override {
-    return absl::UnimplementedError("Run");
-  }
-  void RunBatch(absl::Span<const redis::ScriptCall>, base::Instant,
-                absl::Span<absl::StatusOr<redis::Reply>> results) override {
-    std::fill(results.begin(), results.end(), absl::UnimplementedError("RunBatch"));
+  void Run(absl::Span<const redis::ScriptCall>, base::Instant,
+           absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted) override {
+    const absl::Status status = on_.connect();
+    for (auto& result : results) {
+      result = status.ok() ? absl::StatusOr<redis::Reply>(redis::Reply()) : status;
+    }
   }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall>, const base::AcksWanted&,
                                       absl::Duration, base::Instant,
@@ -58,16 +49,12 @@ class FakeNode final : public redis::ServerGroup {
   absl::Status Send(std::string_view, const redis::Command& command, Done done) override {
     return on_.send(command, std::move(done));
   }
-  bool Drain(std::string_view, base::Instant) override { return true; }
-  bool DrainAll(base::Instant) override { return true; }
-  bool MayPost(std::string_view, const LuaScript&) override { return false; }
+  bool Drain(base::Instant) override { return true; }
   absl::Status Post(const redis::ScriptCall&, redis::InFlight&) override {
     return absl::UnimplementedError("Post");
   }
-  redis::Transport::Polled BeginPoll(std::string_view) override { return {}; }
-  std::string slot_tag(std::string_view key) const override {
-    return on_.has_slots ? std::string(key) : "";
-  }
+  void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
+  redis::Subscriptions& subscriptions() override { return *this; }
   bool subscribed(std::string_view) const override { return false; }
   absl::Status Subscribe(std::string_view key, base::Instant, const std::stop_token&) override {
     return on_.listen(key);

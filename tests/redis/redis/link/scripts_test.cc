@@ -1,7 +1,7 @@
 // What the tests of the script runner share.
-#include "src/redis/link/scripts.h"
-
 #include "lua/scripts.h"
+
+#include "src/redis/link/script_runner.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/fake_server.h"
@@ -47,7 +47,8 @@ class ScriptsFixture : public ::testing::Test {
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   SharedConnection connection_{*ParseUrl(server_->url())};
-  Scripts scripts_{connection_};
+  ScriptServer known_{&connection_};
+  const ScriptRunner scripts_{known_};
 };
 
 }  // namespace redlatch::redis
@@ -84,7 +85,8 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
 TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
   server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "&*", "+@all"});
   SharedConnection connection(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
-  Scripts scripts(connection);
+  ScriptServer known(&connection);
+  const ScriptRunner scripts(known);
   const OwnScript count(*server_, kCount);
   const OwnScript set(*server_, "return redis.call('SET', KEYS[1], 1)");
   EXPECT_EQ(Text(scripts.Run(count.Call(kCounter), Soon())), "1");
@@ -127,7 +129,8 @@ TEST_F(ScriptsFault, AServerThatNeverLearnsAScriptIsNotTaughtForEver) {
     return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
   });
   SharedConnection connection(*ParseUrl(server.url()));
-  Scripts scripts(connection);
+  ScriptServer known(&connection);
+  const ScriptRunner scripts(known);
   const OwnScript any(*server_, "return 1");
   const std::string_view args[] = {"mine"};
   const absl::Status status = scripts.Run(any.Call({}, args), Soon()).status();
@@ -183,7 +186,8 @@ class ClientKill : public support::SubscriberTestFixture {
 
   static constexpr std::string_view kKeys[] = {"counter"};
   SharedConnection connection_{*ParseUrl(server_->url())};
-  Scripts scripts_{connection_};
+  ScriptServer known_{&connection_};
+  const ScriptRunner scripts_{known_};
   const OwnScript count_{*server_, "redis.call('INCR', KEYS[1]); return ARGV[1]"};
   std::atomic<bool> stop_{false};
   std::atomic<int64_t> answered_{0};

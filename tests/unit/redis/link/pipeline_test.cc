@@ -3,7 +3,7 @@
 #include "absl/types/span.h"
 #include "redlatch/lua_script.h"
 #include "src/base/clock.h"
-#include "src/redis/link/scripts.h"
+#include "src/redis/link/script_runner.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/spin_policy.h"
 #include "src/redis/url/url.h"
@@ -346,7 +346,8 @@ TEST(Scripts, SendsTheTextOfEachUnknownScriptOfABatch) {
   const LuaScript script{.name = "test/script", .body = "return 1", .sha1 = "e0e1f9fabfc9d4800c87"};
   const std::vector<ScriptCall> calls(3, ScriptCall{.script = &script, .keys = {}, .args = {}});
   std::vector<absl::StatusOr<Reply>> replies(calls.size());
-  Scripts(connection).RunBatch(calls, base::Now() + absl::Seconds(10), absl::MakeSpan(replies));
+  ScriptServer known(&connection);
+  ScriptRunner(known).Run(calls, base::Now() + absl::Seconds(10), absl::MakeSpan(replies));
   for (const auto& reply : replies) {
     ASSERT_TRUE(reply.ok()) << reply.status();
     EXPECT_EQ(reply->integer, 1);

@@ -123,8 +123,8 @@ TEST_F(ClusterTest, BatchIsRunAgainWhereTheSlotHasMoved) {
   const std::string_view key = "key";
   const ScriptCall call{.script = &kScript, .keys = absl::MakeConstSpan(&key, 1)};
   absl::StatusOr<Reply> result;
-  client_.RunBatch(absl::MakeConstSpan(&call, 1), base::Now() + absl::Seconds(10),
-                   absl::MakeSpan(&result, 1));
+  client_.Run(absl::MakeConstSpan(&call, 1), base::Now() + absl::Seconds(10),
+              absl::MakeSpan(&result, 1), AlwaysWanted);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(result->integer, 1);
 }

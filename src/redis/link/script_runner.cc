@@ -1,0 +1,461 @@
+#include "src/redis/link/script_runner.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "src/base/mutex.h"
+#include "src/base/parker.h"
+#include "src/base/random.h"
+#include "src/base/sha1.h"
+#include "src/redis/url/host_and_port.h"
+
+namespace redlatch::redis {
+namespace {
+
+// Before a call is sent again that was refused for a reason that passes.
+constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
+constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
+// One redirection leads to the owner, and a second one if it was on the move. Then a pause is due.
+constexpr int kRedirectsAtOnce = 3;
+// How long one server of a batch may take to be connected, and its calls to be sent again.
+constexpr absl::Duration kBriefly = absl::Milliseconds(50);
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+
+absl::Status NoTimeForText(std::string_view server) {
+  return MarkNotSent(absl::UnavailableError(absl::StrCat(
+      std::string(server), " does not know the script, and there was no time left to send it")));
+}
+
+// For a call that was redirected and not executed: no time is left to follow, or the redirection
+// leads to a server that `cluster`, unless empty, does not name.
+absl::Status StillMoves(const absl::Status& redirected, std::string_view cluster = {}) {
+  const Redirect redirect = RedirectOf(redirected).value_or(Redirect());
+  if (cluster.empty()) {
+    return absl::UnavailableError(absl::StrCat("its slot ", redirect.slot,
+                                               " is on the move, for longer than this could wait"));
+  }
+  return absl::UnavailableError(absl::StrCat(
+      "its slot ", redirect.slot, " is said to be at ",
+      HostAndPort{.host = redirect.host, .port = redirect.port}.text(), ", which ",
+      std::string(cluster),
+      " does not name (to learn of a node without slots, its user needs +cluster|shards)"));
+}
+
+}  // namespace
+
+const LuaScript& ShardedScript(const LuaScript& script) {
+  struct Sharded {
+    std::string plain_sha1, body, sha1;
+    LuaScript script;
+  };
+  static auto* const mu = new base::Mutex();
+  static auto* const known =
+      new std::unordered_map<std::string_view, std::unique_ptr<const Sharded>>();
+  const base::MutexLock lock(*mu);
+  const auto found = known->find(script.sha1);
+  if (found != known->end()) return found->second->script;
+  auto made = std::make_unique<Sharded>();
+  made->plain_sha1 = script.sha1;
+  made->body = absl::StrReplaceAll(absl::string_view(script.body.data(), script.body.size()),
+                                   {{"'PUBLISH'", "'SPUBLISH'"}, {"'NUMSUB'", "'SHARDNUMSUB'"}});
+  made->sha1 = base::Sha1Hex(made->body);
+  made->script = {.body = made->body, .sha1 = made->sha1};
+  const LuaScript& sharded = made->script;
+  const std::string_view plain = made->plain_sha1;
+  known->emplace(plain, std::move(made));
+  return sharded;
+}
+
+Command EncodeCall(const ScriptCall& call, bool by_text) {
+  if (call.command != nullptr) return *call.command;
+  absl::InlinedVector<std::string_view, 24> words;
+  const std::string key_count = std::to_string(call.keys.size());
+  words.push_back(by_text ? "EVAL" : "EVALSHA");
+  words.push_back(by_text ? call.script->body : call.script->sha1);
+  words.push_back(key_count);
+  words.insert(words.end(), call.keys.begin(), call.keys.end());
+  words.insert(words.end(), call.args.begin(), call.args.end());
+  return Command(words);
+}
+
+absl::StatusOr<Reply> ResultOfPosted(absl::StatusOr<Reply> answer, std::string_view server) {
+  if (!answer.ok() || !answer->is_error()) return answer;
+  if (ClassifyError(answer->text) == ErrorCode::kNoScript) return NoTimeForText(server);
+  absl::Status refused = ErrorStatus(answer->text, server);
+  return RedirectOf(refused) ? MarkNotSent(std::move(refused)) : refused;
+}
+
+// ---- What is known of one server.
+
+std::string ScriptServer::AfterError(std::string_view error, absl::Duration connected_for) {
+  const ErrorCode code = ClassifyError(error);
+  if (code == ErrorCode::kNoScript) known_over_ = 0;  // its scripts were flushed
+  const bool cut_off = options_.no_replicas_is_replicas && code == ErrorCode::kNoReplicas &&
+                       connected_for >= absl::Seconds(1);
+  const bool loads = options_.loading_is_replicas && code == ErrorCode::kLoading;
+  if (!cut_off && !loads && !IsReplicas(code)) return {};
+  if (options_.on_replica) options_.on_replica();
+  return cut_off ? "it has lost its replicas" : "it is a replica now";
+}
+
+bool ScriptServer::Knows(const LuaScript& script) {
+  if (known_over_.load(std::memory_order_relaxed) != commands_->made()) return false;
+  return std::any_of(known_.begin(), known_.end(),
+                     [&](const auto& each) { return each.load() == script.sha1.data(); });
+}
+
+void ScriptServer::Learns(const LuaScript& script) {
+  const uint64_t made = commands_->made();
+  if (known_over_.exchange(made) != made) {
+    for (auto& each : known_) each.store(nullptr);
+  }
+  for (auto& each : known_) {
+    const char* none = nullptr;
+    if (each.compare_exchange_strong(none, script.sha1.data())) return;
+  }
+}
+
+// ---- One batch of calls.
+
+class ScriptRunner::Batch {
+ public:
+  struct Acked {
+    const base::AcksWanted& wanted;
+    absl::Duration patience;
+    absl::StatusOr<base::Acks> acks =
+        base::Acks{.replicas = std::numeric_limits<int16_t>::max(), .synced = true};
+  };
+
+  Batch(const ScriptRunner& runner, absl::Span<const ScriptCall> calls, base::Instant deadline,
+        absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted, Acked* acked = nullptr)
+      : router_(runner.router_),
+        runner_(runner),
+        calls_(calls),
+        deadline_(deadline),
+        results_(results),
+        still_wanted_(still_wanted),
+        acked_(acked) {
+    for (size_t i = 0; i < calls.size(); ++i) open_.push_back({.index = i});
+  }
+
+  void Run() {
+    while (!open_.empty() || !sent_.empty()) {
+      const Shares shares = ShareOut();
+      const bool alone = shares.size() == 1 && sent_.empty() && open_.empty();
+      for (const auto& share : shares) {
+        if (alone || acked_ != nullptr) {
+          RunNow(*share, deadline_);
+        } else if (Send(share)) {
+          sent_.push_back(share);
+        } else {
+          RunNow(*share, std::min(deadline_, base::Now() + kBriefly));
+        }
+      }
+      sent_.empty() ? Pause() : TakeAnswers();
+    }
+  }
+
+ private:
+  // A call that has no final result yet.
+  struct Open {
+    size_t index;
+    base::Instant due = base::Instant();  // it is not sent before
+    ScriptServerPtr ask_at = nullptr;     // the server to be asked behind ASKING
+    int redirects = 0;
+    bool by_text = false;
+  };
+  // The open calls that one server is given together. The replies may come after the batch ended.
+  struct Share {
+    ScriptServerPtr server;
+    absl::InlinedVector<Open, 1> calls;
+    base::Mutex mu;
+    base::CondVar changed;
+    bool answered ABSL_GUARDED_BY(mu) = false;
+    std::vector<absl::StatusOr<Reply>> replies ABSL_GUARDED_BY(mu);
+  };
+  using Shares = absl::InlinedVector<std::shared_ptr<Share>, 1>;
+  using Commands = absl::InlinedVector<Command, 1>;
+  enum class Again : uint8_t { kNo, kNow, kLater };
+
+  // The calls that are due, by server, in the order of their first calls.
+  Shares ShareOut() {
+    Shares shares;
+    const base::Instant now = base::Now();
+    for (Open& call : std::exchange(open_, {})) {
+      if (now < call.due) {
+        open_.push_back(std::move(call));
+        continue;
+      }
+      absl::StatusOr<ScriptServerPtr> server = ServerOf(call);
+      if (!server.ok()) {
+        results_[call.index] = server.status();
+        Settle(std::move(call), Again::kLater);
+        continue;
+      }
+      auto its = std::find_if(shares.begin(), shares.end(),
+                              [&](const auto& share) { return share->server == *server; });
+      if (its == shares.end()) {
+        shares.push_back(std::make_shared<Share>());
+        its = shares.end() - 1;
+        (*its)->server = *std::move(server);
+      }
+      (*its)->calls.push_back(std::move(call));
+    }
+    return shares;
+  }
+
+  absl::StatusOr<ScriptServerPtr> ServerOf(const Open& call) {
+    if (router_ == nullptr) return runner_.server_;
+    if (call.ask_at != nullptr) return call.ask_at;
+    // Others of the batch do not wait for this one.
+    return router_->OwnerOf(calls_[call.index].key(),
+                            calls_.size() == 1 ? deadline_ : base::Instant());
+  }
+
+  Commands Encode(const Share& share) const {
+    Commands commands;
+    for (const Open& call : share.calls) {
+      if (call.ask_at != nullptr) commands.push_back(Command({"ASKING"}));
+      ScriptCall its = calls_[call.index];
+      if (router_ != nullptr && its.script != nullptr) its.script = &ShardedScript(*its.script);
+      commands.push_back(EncodeCall(its, call.by_text));
+    }
+    return commands;
+  }
+
+  bool Send(const std::shared_ptr<Share>& share) const {
+    const Commands commands = Encode(*share);
+    std::vector<absl::StatusOr<Reply>> room(commands.size());  // the reader needs no memory then
+    return share->server->commands()
+        .SendAll(
+            commands,
+            [share, room = std::move(room)](absl::Span<absl::StatusOr<Reply>> replies) mutable {
+              std::move(replies.begin(), replies.end(), room.begin());
+              const base::MutexLock lock(share->mu);
+              share->replies = std::move(room);
+              share->answered = true;
+              share->changed.SignalAll();
+            })
+        .ok();
+  }
+
+  void RunNow(Share& share, base::Instant until) {
+    const Commands commands = Encode(share);
+    absl::InlinedVector<absl::StatusOr<Reply>, 1> replies(commands.size());
+    if (acked_ == nullptr) {
+      share.server->commands().CallBatch(commands, until, absl::MakeSpan(replies));
+      return Judge(share, absl::MakeSpan(replies));
+    }
+    const absl::StatusOr<base::Acks> acks =
+        share.server->acked_->Run(commands, calls_[share.calls.front().index].key(), acked_->wanted,
+                                  acked_->patience, until, absl::MakeSpan(replies));
+    // The connection's mark lies in the first key's slot. If that moves, nothing is known of any.
+    if (router_ != nullptr && RedirectOf(acks.status())) {
+      std::fill(replies.begin(), replies.end(), acks.status());
+    } else if (!acks.ok()) {
+      acked_->acks = acks.status();
+    } else if (acked_->acks.ok()) {
+      acked_->acks->replicas = std::min(acked_->acks->replicas, acks->replicas);
+      acked_->acks->synced = acked_->acks->synced && acks->synced;
+    }
+    Judge(share, absl::MakeSpan(replies));
+  }
+
+  // Waits a moment for those that were sent. Where another thread reads a connection, that brings
+  // the answers, but it may leave before they have come.
+  void TakeAnswers() {
+    const base::Instant now = base::Now();
+    base::Instant turn = std::min(deadline_, now + kTurn);
+    for (const Open& call : open_) turn = std::min(turn, std::max(now, call.due));
+    for (const auto& share : std::exchange(sent_, {})) {
+      share->server->commands().Drain(turn);
+      std::vector<absl::StatusOr<Reply>> replies;
+      bool answered = false;
+      {
+        const base::MutexLock lock(share->mu);
+        if (!share->answered && base::Now() < turn) share->changed.WaitUntil(share->mu, turn);
+        answered = share->answered;
+        replies.swap(share->replies);
+      }
+      if (answered) {
+        Judge(*share, absl::MakeSpan(replies));
+      } else if (deadline_ <= base::Now()) {
+        for (const Open& call : share->calls) {
+          results_[call.index] = MarkMayHaveExecuted(absl::UnavailableError(
+              share->server->commands().server() + " did not answer in time"));
+        }
+      } else {
+        sent_.push_back(share);
+      }
+    }
+  }
+
+  void Pause() const {
+    base::Instant due = base::Instant::Infinite();
+    for (const Open& call : open_) due = std::min(due, call.due);
+    if (!open_.empty() && base::Now() < due) base::Parker().ParkUntil(due);
+  }
+
+  void Judge(Share& share, absl::Span<absl::StatusOr<Reply>> replies) {
+    later_.reset();
+    size_t at = 0;
+    for (Open& call : share.calls) {
+      const bool asked = std::exchange(call.ask_at, nullptr) != nullptr;
+      if (asked) ++at;
+      absl::StatusOr<Reply>& reply = replies[at++];
+      if (reply.ok() && !reply->is_error()) {
+        results_[call.index] = std::move(reply);
+        continue;
+      }
+      const Again again = AfterFailure(call, share.server, std::move(reply), asked);
+      Settle(std::move(call), again);
+    }
+  }
+
+  // Sets the call's result as it is if the call is not sent again.
+  Again AfterFailure(Open& call, const ScriptServerPtr& server, absl::StatusOr<Reply> reply,
+                     bool asked) {
+    absl::StatusOr<Reply>& result = results_[call.index];
+    const std::string& name = server->commands().server();
+    if (!reply.ok() && !RedirectOf(reply.status())) {
+      result = reply.status();
+      return AfterNoReply(call, *server, asked);
+    }
+    const ErrorCode code = reply.ok() ? ClassifyError(reply->text) : ErrorCode::kMoved;
+    result = reply.ok() ? ErrorStatus(reply->text, name) : reply.status();
+    if (code == ErrorCode::kNoScript && !call.by_text) {
+      result = NoTimeForText(name);
+      call.by_text = true;
+      return Again::kNow;
+    }
+    if (router_ != nullptr && RedirectOf(result.status())) return AfterRedirect(call, *server);
+    if (calls_[call.index].script == nullptr || !IsTransient(code)) return Again::kNo;
+    if (router_ == nullptr) return Again::kLater;
+    router_->Refresh(base::Instant());
+    return IsOwner(call, *server) ? Again::kLater : Again::kNow;
+  }
+
+  Again AfterRedirect(Open& call, const ScriptServer& server) {
+    const absl::Status redirected = results_[call.index].status();
+    results_[call.index] = StillMoves(redirected);
+    if (Limit() <= base::Now() || !still_wanted_()) return Again::kNo;
+    const Redirect redirect = *RedirectOf(redirected);
+    ScriptServerPtr next = router_->Follow(redirect, server, MayWaitUntil());
+    if (next == nullptr) {
+      results_[call.index] = StillMoves(redirected, runner_.name_);
+      return Again::kLater;
+    }
+    if (redirect.once) call.ask_at = std::move(next);
+    return ++call.redirects % kRedirectsAtOnce == 0 ? Again::kLater : Again::kNow;
+  }
+
+  // The call was not sent, or its reply is lost.
+  Again AfterNoReply(const Open& call, const ScriptServer& server, bool asked) {
+    if (router_ == nullptr) return Again::kNo;
+    const absl::Status& status = results_[call.index].status();
+    if (absl::IsUnavailable(status)) router_->Refresh(base::Instant());
+    if (acked_ != nullptr && !RefusedForNow(status)) return Again::kNo;
+    const bool elsewhere = !IsOwner(call, server);
+    const bool not_sent =
+        NotSent(status) && (absl::IsUnavailable(status) || absl::IsNotFound(status));
+    if (!not_sent && !(RefusedForNow(status) && (asked || elsewhere))) return Again::kNo;
+    if (elsewhere) return Again::kNow;
+    return not_sent && router_->Refresh(MayWaitUntil()) ? Again::kNow : Again::kLater;
+  }
+
+  bool IsOwner(const Open& call, const ScriptServer& server) const {
+    return router_->IsOwnerOf(calls_[call.index].key(), &server);
+  }
+
+  // The call keeps the result that it has, or becomes open again.
+  void Settle(Open call, Again again) {
+    if (again == Again::kNo) return;
+    const base::Instant now = base::Now();
+    const base::Instant limit = call.by_text ? deadline_ : Limit();
+    if (again == Again::kLater) {
+      if (!later_) later_ = now + backoff_.Next();
+      call.due = *later_;
+    }
+    if (limit <= std::max(now, call.due) || !still_wanted_()) return;
+    open_.push_back(std::move(call));
+  }
+
+  // Until when a call is sent again. The servers of a batch do not wait for each other for long.
+  base::Instant Limit() {
+    if (acked_ == nullptr && (router_ == nullptr || calls_.size() == 1)) return deadline_;
+    if (!limit_) limit_ = std::min(deadline_, base::Now() + kBriefly);
+    return *limit_;
+  }
+  base::Instant MayWaitUntil() { return calls_.size() == 1 ? Limit() : base::Instant(); }
+
+  ScriptRouter* const router_;
+  const ScriptRunner& runner_;
+  const absl::Span<const ScriptCall> calls_;
+  const base::Instant deadline_;
+  const absl::Span<absl::StatusOr<Reply>> results_;
+  const StillWanted still_wanted_;
+  Acked* const acked_;
+  absl::InlinedVector<Open, 1> open_;
+  Shares sent_;
+  base::Backoff backoff_{kFirstBackoff, kLongestBackoff};
+  std::optional<base::Instant> later_;  // when the calls are due that one answer has put off
+  std::optional<base::Instant> limit_;
+};
+
+// ---- The runner.
+
+void ScriptRunner::Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
+                       absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) const {
+  Batch(*this, calls, deadline, results, still_wanted).Run();
+}
+
+absl::StatusOr<Reply> ScriptRunner::Run(const ScriptCall& call, base::Instant deadline,
+                                        StillWanted still_wanted) const {
+  absl::StatusOr<Reply> result;
+  Run(absl::MakeConstSpan(&call, 1), deadline, absl::MakeSpan(&result, 1), still_wanted);
+  return result;
+}
+
+absl::StatusOr<base::Acks> ScriptRunner::RunAcked(absl::Span<const ScriptCall> calls,
+                                                  const base::AcksWanted& wanted,
+                                                  absl::Duration patience, base::Instant deadline,
+                                                  absl::Span<absl::StatusOr<Reply>> results) const {
+  Batch::Acked acked{.wanted = wanted, .patience = patience};
+  Batch(*this, calls, deadline, results, AlwaysWanted, &acked).Run();
+  return acked.acks;
+}
+
+absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) const {
+  ScriptServerPtr server = server_;
+  ScriptCall its = call;
+  if (router_ != nullptr) {
+    auto owner = router_->OwnerOf(call.key(), base::Instant());
+    if (!owner.ok()) return absl::UnavailableError(owner.status().message());
+    server = *std::move(owner);
+    its.script = &ShardedScript(*call.script);
+  }
+  in_flight.away = in_flight.done == nullptr;
+  if (in_flight.away) in_flight.keeps = server;
+  const bool known = server->Knows(*its.script);
+  const Command commands[] = {Command{"PING"}, EncodeCall(its, /*by_text=*/!known)};
+  absl::Status sent = server->commands().Post(
+      absl::MakeConstSpan(commands).last(in_flight.results.size()), in_flight);
+  if (sent.ok() && !known) server->Learns(*its.script);
+  return sent;
+}
+
+bool ScriptRunner::Follow(const Redirect& redirect, const ScriptServer& from,
+                          base::Instant deadline, int& redirects) const {
+  const bool known = router_->Follow(redirect, from, deadline) != nullptr;
+  return known && ++redirects % kRedirectsAtOnce != 0;
+}
+
+}  // namespace redlatch::redis

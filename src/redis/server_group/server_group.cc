@@ -1,0 +1,25 @@
+#include "src/redis/server_group/server_group.h"
+
+#include <utility>
+
+namespace redlatch::redis {
+
+std::vector<std::string> ServerGroup::Get(absl::Span<const std::string> keys,
+                                          base::Instant deadline) {
+  const std::vector<std::string_view> words(keys.begin(), keys.end());
+  std::vector<Command> commands;
+  for (const std::string& key : keys) commands.push_back(Command({"GET", key}));
+  std::vector<ScriptCall> calls;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    calls.push_back({.keys = absl::MakeConstSpan(&words[i], 1), .command = &commands[i]});
+  }
+  std::vector<absl::StatusOr<Reply>> replies(keys.size());
+  Run(calls, deadline, absl::MakeSpan(replies));
+  std::vector<std::string> texts;
+  for (absl::StatusOr<Reply>& reply : replies) {
+    texts.push_back(reply.ok() ? std::move(reply->text) : std::string());
+  }
+  return texts;
+}
+
+}  // namespace redlatch::redis
