@@ -15,7 +15,7 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/sha1.h"
-#include "src/redis/url/host_and_port.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::redis {
 namespace {
