@@ -38,11 +38,14 @@ base::Instant Soon() { return base::Now() + kPatience; }
 // what was done since the call before.
 struct Lap {
   bool Next() {
-    ++pairs;
+    ended = base::Now();
+    if (++pairs == 0) begun = ended;
     return !stop.stop_requested();
   }
   std::stop_token stop;
   int64_t pairs = -1;
+  base::Instant begun = {};
+  base::Instant ended = {};
   Times times = {};
 };
 using Work = std::function<absl::Status(int thread, Lap& lap)>;
@@ -154,14 +157,16 @@ class Measurement {
     }
     figures_.interrupted = signal_ != 0;
     if (figures_.interrupted) return absl::CancelledError("interrupted");
-    double pairs = 0;
+    double rate = 0;
     for (size_t i = 0; i < laps.size(); ++i) {
       if (!outcomes[i].ok()) return outcomes[i];
-      pairs += static_cast<double>(laps[i].pairs);
-      if (times != nullptr) times->insert(times->end(), laps[i].times.begin(), laps[i].times.end());
+      const Lap& lap = laps[i];
+      if (lap.pairs > 0) {
+        rate += static_cast<double>(lap.pairs) / absl::ToDoubleSeconds(lap.ended - lap.begun);
+      }
+      if (times != nullptr) times->insert(times->end(), lap.times.begin(), lap.times.end());
     }
     // None within the time, as on a machine that has none to spare, is no figure.
-    const double rate = pairs / absl::ToDoubleSeconds(base::Now() - begun);
     if (rates != nullptr && rate > 0) rates->push_back(rate);
     return absl::OkStatus();
   }
@@ -218,19 +223,26 @@ class Measurement {
     return std::make_unique<SimpleLock>(client, name, options);
   }
 
+  // Acquires and releases the lock; calls `held` in between.
+  absl::Status LockPairs(const Client& client, const std::string& name, Lap& lap,
+                         const std::function<void()>& held) const {
+    const auto lock = LockOf(client, name);
+    while (lap.Next()) {
+      absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
+      if (!lease.ok()) return lease.status();
+      held();
+      if (absl::Status released = lease->Release(); !released.ok()) return released;
+    }
+    return absl::OkStatus();
+  }
+
   absl::Status Locks(int threads, const Client& client,
                      const std::function<std::string(int thread)>& name, Compared<Rates>& rates) {
     const Work plain = [&](int thread, Lap& lap) {
       return PlainPairs(name(thread), absl::StrCat(thread), lap);
     };
-    const Work redlatch = [&](int thread, Lap& lap) -> absl::Status {
-      const auto lock = LockOf(client, name(thread));
-      while (lap.Next()) {
-        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
-        if (!lease.ok()) return lease.status();
-        if (absl::Status released = lease->Release(); !released.ok()) return released;
-      }
-      return absl::OkStatus();
+    const Work redlatch = [&](int thread, Lap& lap) {
+      return LockPairs(client, name(thread), lap, [] {});
     };
     absl::Status done = Run(threads, plain, &rates.plain, nullptr);
     return done.ok() ? Run(threads, redlatch, &rates.redlatch, nullptr) : done;
@@ -276,16 +288,11 @@ class Measurement {
     absl::Status done = Run(2, plain, nullptr, &figures_.hand_overs.plain);
     if (!done.ok()) return done;
     stamp = 0;
-    const Work redlatch = [&](int thread, Lap& lap) -> absl::Status {
-      const auto lock = LockOf(clients[static_cast<size_t>(thread)], handed_);
-      while (lap.Next()) {
-        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
-        if (!lease.ok()) return lease.status();
+    const Work redlatch = [&](int thread, Lap& lap) {
+      return LockPairs(clients[static_cast<size_t>(thread)], handed_, lap, [&] {
         take(thread, lap);
         send(thread);
-        if (absl::Status released = lease->Release(); !released.ok()) return released;
-      }
-      return absl::OkStatus();
+      });
     };
     return Run(2, redlatch, nullptr, &figures_.hand_overs.redlatch);
   }

@@ -230,8 +230,6 @@ Items Certificate(const DoctorFacts& f) {
               .Set("end", absl::FormatTime("%Y-%m-%d", *f.certificate_until, absl::UTCTimeZone()))};
 }
 
-// ---- What becomes of locks while a part of the cluster is down, by one node's settings.
-
 // ---- What monitors the server.
 
 Items EachSentinel(const DoctorFacts& f) {
@@ -393,11 +391,11 @@ Items Quarantine(const DoctorFacts& f) {
   v.Set("alone", absl::FormatDuration(alone)).Flag("too_short", f.quarantine <= alone);
   v.Set("records",
         f.place == Place::kAlone ? "redlatch:reign" : "all redlatch:{*}:reign* at each primary");
-  if (!f.reign) return {v};
-  return {v.Set("theirs", absl::FormatDuration(f.reign->quarantine))
-              .Set("left", ShortTime(f.reign->until - f.looked_at))
-              .Flag("differs", f.reign->quarantine != f.quarantine)
-              .Flag("held_back", f.reign->until > f.looked_at)};
+  if (!f.epoch) return {v};
+  return {v.Set("theirs", absl::FormatDuration(f.epoch->length))
+              .Set("left", ShortTime(f.epoch->until - f.looked_at))
+              .Flag("differs", f.epoch->length != f.quarantine)
+              .Flag("held_back", f.epoch->until > f.looked_at)};
 }
 
 Items RestartDelay(const DoctorFacts& f) {

@@ -86,12 +86,6 @@ struct PubSubBacklog {
   int64_t bytes = 0;
 };
 
-// What the clients that ask for a quarantine have left at the server.
-struct ReignFacts {
-  absl::Duration quarantine;  // as they ask for it
-  absl::Time until;           // by the server's clock
-};
-
 // Until when a server grants nothing, by its own clock, and for how long its clients ask for that
 // when it has started.
 struct Holdback {
@@ -127,9 +121,9 @@ struct DoctorFacts {
   bool over_network = false;      // neither a Unix socket nor this machine's loopback
   bool eviction_allowed = false;  // by the URL
   absl::Duration quarantine;      // by the URL
-  std::optional<ReignFacts> reign;
-  bool of_quorum = false;                                  // one of its servers
-  absl::Duration restart_delay;                            // by the URL
+  std::optional<Holdback> epoch;  // that clients with a quarantine have recorded
+  bool of_quorum = false;         // one of its servers
+  absl::Duration restart_delay;   // by the URL
   Told<Holdback> delay = absl::UnknownError("not asked");  // kNotFound: none
   absl::Time looked_at;
   std::optional<absl::Time> certificate_until;  // the server's, over TLS

@@ -438,7 +438,7 @@ class Gatherer {
     if (facts_.of_quorum) {
       facts_.delay = record;
     } else if (record.ok()) {
-      facts_.reign = ReignFacts{.quarantine = record->length, .until = record->until};
+      facts_.epoch = *record;
     }
     return absl::OkStatus();
   }

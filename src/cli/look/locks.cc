@@ -27,12 +27,21 @@
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
 #include "src/redis/url/url.h"
-#include "src/redis/url/url.h"
 
 namespace redlatch::cli {
 namespace {
 
 namespace kinds = internal::kinds;
+
+// Those that each lock has one key of, at most.
+struct PartSuffix {
+  std::string_view suffix;
+  Part part;
+};
+constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
+                                        {internal::kinds::kReadersSuffix, kReaders},
+                                        {internal::kinds::kPermitsSuffix, kPermits},
+                                        {internal::kinds::kWritersSuffix, kWriters}};
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
@@ -147,6 +156,9 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
   return redis::Command(words);
 }
 
+namespace {
+
+// As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
 bool MatchesGlob(std::string_view text, std::string_view pattern) {
   // Where the last '*' stood: it takes one byte more whenever what follows it did not fit.
   std::string_view behind_star;
@@ -171,8 +183,6 @@ bool MatchesGlob(std::string_view text, std::string_view pattern) {
   }
   return true;
 }
-
-namespace {
 
 // So few that a page takes the server a fraction of a millisecond.
 constexpr std::string_view kPage = "250";
@@ -293,24 +303,37 @@ absl::StatusOr<std::vector<FoundLock>> FindLocks(
   return finder.Result();
 }
 
-void Processes::Ask(Server& server, const std::vector<std::string>& holds) {
-  Questions questions;
-  for (const std::string& hold : holds) {
-    const std::string client(internal::ClientOf(hold));
-    if (client.empty() || !by_client_.try_emplace(client).second) continue;
-    questions.Add({"GET", absl::StrCat(std::string(internal::kDescriptionKeyPrefix), client)},
-                  [this, client](const redis::Reply& reply) {
-                    by_client_[client] =
-                        internal::ReadDescription(reply.text).value_or(LockInfo::Process());
-                  });
-  }
-  (void)questions.Ask(server, Unreachable::kIsNil);
-}
+namespace {
 
-LockInfo::Process Processes::Of(std::string_view hold) const {
-  const auto found = by_client_.find(std::string(internal::ClientOf(hold)));
-  return found == by_client_.end() ? LockInfo::Process() : found->second;
-}
+// Which process a client is of, as the clients have told the server. Each is asked for once.
+class Processes {
+ public:
+  // Asks about these holds' clients. If a server refuses that, or is not there, they stay unknown.
+  void Ask(Server& server, const std::vector<std::string>& holds) {
+    Questions questions;
+    for (const std::string& hold : holds) {
+      const std::string client(internal::ClientOf(hold));
+      if (client.empty() || !by_client_.try_emplace(client).second) continue;
+      questions.Add({"GET", absl::StrCat(std::string(internal::kDescriptionKeyPrefix), client)},
+                    [this, client](const redis::Reply& reply) {
+                      by_client_[client] =
+                          internal::ReadDescription(reply.text).value_or(LockInfo::Process());
+                    });
+    }
+    (void)questions.Ask(server, Unreachable::kIsNil);
+  }
+
+  // Has a pid of 0 if the process is not known.
+  LockInfo::Process Of(std::string_view hold) const {
+    const auto found = by_client_.find(std::string(internal::ClientOf(hold)));
+    return found == by_client_.end() ? LockInfo::Process() : found->second;
+  }
+
+ private:
+  absl::flat_hash_map<std::string, LockInfo::Process> by_client_;
+};
+
+}  // namespace
 
 std::string Described(const LockInfo::Process& process, std::string_view hold) {
   if (process.pid != 0) {
@@ -482,17 +505,7 @@ bool LockRow::in_use() const {
   return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
 }
 
-absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
-                       const std::function<void(std::vector<LockRow> rows)>& take) {
-  Processes processes;
-  for (size_t at = 0; at < locks.size(); at += kLookedAtTogether) {
-    absl::StatusOr<std::vector<LockRow>> rows =
-        LookAt(server, locks.subspan(at, kLookedAtTogether), processes);
-    if (!rows.ok()) return rows.status();
-    take(*std::move(rows));
-  }
-  return absl::OkStatus();
-}
+namespace {
 
 absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
                                             Processes& processes) {
@@ -525,6 +538,21 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   // What this user may not see.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
+}
+
+}  // namespace
+
+absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
+                       const std::function<void(std::vector<LockRow> rows)>& take) {
+  constexpr size_t kTogether = 100;  // so that no server is kept for long
+  Processes processes;
+  for (size_t at = 0; at < locks.size(); at += kTogether) {
+    absl::StatusOr<std::vector<LockRow>> rows =
+        LookAt(server, locks.subspan(at, kTogether), processes);
+    if (!rows.ok()) return rows.status();
+    take(*std::move(rows));
+  }
+  return absl::OkStatus();
 }
 
 bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quorum / 2; }
@@ -953,8 +981,7 @@ void AddWaiters(const LockInfo& from, LockInfo& to) {
   }
 }
 
-}  // namespace
-
+// What the servers' sights come to; `seen`: one for each server.
 Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& servers,
                     const std::vector<absl::StatusOr<Sight>>& seen) {
   std::vector<LockRow> rows;
@@ -1001,6 +1028,8 @@ Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& ser
   }
   return sight;
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Looker>> Looker::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);

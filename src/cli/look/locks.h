@@ -36,16 +36,6 @@ enum Part : uint8_t {
   kWriters = 32,
 };
 
-// Those that each lock has one key of, at most.
-struct PartSuffix {
-  std::string_view suffix;
-  Part part;
-};
-inline constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
-                                               {internal::kinds::kReadersSuffix, kReaders},
-                                               {internal::kinds::kPermitsSuffix, kPermits},
-                                               {internal::kinds::kWritersSuffix, kWriters}};
-
 struct LockKey {
   std::string_view name;  // of the lock; within the key
   Part part = kNoPart;
@@ -72,9 +62,6 @@ std::string_view QuorumHoldIn(std::string_view value);
 // Deletes whatever locks of these names, of any kind, have left but tombstones.
 redis::Command DeleteLocks(const std::vector<std::string>& names);
 
-// As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
-bool MatchesGlob(std::string_view text, std::string_view pattern);
-
 struct FoundLock {
   std::string name;
   uint8_t parts = 0;  // which of its keys there were; of Part
@@ -86,18 +73,6 @@ struct FoundLock {
 // time. `progress` hears now and then how many keys it has seen.
 absl::StatusOr<std::vector<FoundLock>> FindLocks(Server& server, std::string_view pattern,
                                                  const std::function<void(int64_t keys)>& progress);
-
-// Which process a client is of, as the clients have told the server. Each is asked for once.
-class Processes {
- public:
-  // Of these holds' clients. Where a server refuses that, or is not there, they stay unknown.
-  void Ask(Server& server, const std::vector<std::string>& holds);
-  // Nobody, with a pid of 0, where it is not known.
-  LockInfo::Process Of(std::string_view hold) const;
-
- private:
-  absl::flat_hash_map<std::string, LockInfo::Process> by_client_;
-};
 
 // "web1:4242 worker"; where it is not known, what the hold tells.
 std::string Described(const LockInfo::Process& process, std::string_view hold);
@@ -137,14 +112,8 @@ struct LockRow {
   bool in_use() const;
 };
 
-// Locks that are looked at together, so that no server is kept for long.
-inline constexpr size_t kLookedAtTogether = 100;
-
-// By a few short commands for each, all of which travel together.
-absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
-                                            Processes& processes);
-
-// The same for any number of locks: `take` is given the rows of some at a time.
+// By a few short commands for each; those of some locks travel together, and `take` is given their
+// rows.
 absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
                        const std::function<void(std::vector<LockRow> rows)>& take);
 
@@ -260,10 +229,6 @@ class Looker {
   std::unique_ptr<QuorumServers> quorum_;  // null: there is a server
   absl::Status undecided_;
 };
-
-// What the servers' sights come to; `seen`: one for each server. Pure.
-Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& servers,
-                    const std::vector<absl::StatusOr<Sight>>& seen);
 
 }  // namespace redlatch::cli
 

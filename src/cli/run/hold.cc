@@ -127,6 +127,75 @@ std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOpt
 
 namespace {
 
+constexpr std::chrono::milliseconds kFirst(500);
+constexpr std::chrono::milliseconds kEvery(1000);
+
+// False: it was stopped.
+bool Sleep(const std::stop_token& stop, std::chrono::milliseconds time) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+// While it lives: after half a second, who has the lock and how many are ahead, in a line on the
+// terminal that is kept up to date, and gone at the end. Nothing if stderr is no terminal, or
+// another job has it. And a warning, terminal or not, if the wait is for a process that this one
+// was started by.
+class WaitReport {
+ public:
+  using Look = std::function<absl::StatusOr<LockInfo>()>;
+  // `what`: "lock "x"". `look` is called on a thread of this object's own, which ends with it.
+  WaitReport(const RunOptions& options, const std::string& what, Look look)
+      : permits_(options.permits),
+        what_(what),
+        nested_(std::getenv("REDLATCH_LOCK") != nullptr),
+        self_(internal::ThisProcess("")),
+        line_(getpgid(getppid())) {  // the front's: the keeper has a group of its own
+    if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
+    thread_ = std::jthread(
+        [this, look = std::move(look)](const std::stop_token& stop) { Run(stop, look); });
+  }
+
+ private:
+  void Run(const std::stop_token& stop, const Look& look) {
+    const base::Instant begun = base::Now();
+    bool warned = !nested_;
+    for (auto pause = kFirst; Sleep(stop, pause); pause = kEvery) {
+      const absl::StatusOr<LockInfo> info = look();
+      if (stop.stop_requested()) return;
+      if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
+      if (!line_.has_terminal()) return;
+      std::string text = absl::StrCat(
+          "redlatch: waiting ",
+          absl::FormatDuration(absl::Floor(base::Now() - begun, absl::Seconds(1))), " for ", what_);
+      if (info.ok()) {
+        const std::string holders = HoldersText(*info);
+        absl::StrAppend(&text, holders.empty() ? "" : ", ", holders, "; ", PlaceText(*info, self_));
+      }
+      line_.Show(text);
+    }
+  }
+
+  void WarnOfNesting(const LockInfo& info) {
+    const LockInfo::Party* const above = HeldAbove(info, self_.host, Ancestors(), permits_);
+    if (above == nullptr) return;
+    line_.Clear();
+    Complain(
+        {"warning: ", what_, " is held by ", InProse(above->process, above->hold),
+         absl::StrCat(", under which this command runs: it waits for itself; give the inner lock "
+                      "another name, or take the lock only once")});
+  }
+
+  const int64_t permits_;
+  const std::string what_;
+  const bool nested_;  // within another redlatch run
+  const LockInfo::Process self_;
+  TerminalLine line_;
+  std::jthread thread_;
+};
+
 // A refusal for another capacity says what to do about it here.
 absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
                      const RunOptions& options) {
@@ -141,23 +210,6 @@ absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
 }
 
 }  // namespace
-
-absl::Duration RunHold::remaining() const {
-  return std::visit([](const auto& held) { return held.remaining(); }, held_);
-}
-
-std::stop_token RunHold::lost() const {
-  return std::visit([](const auto& held) { return held.lost(); }, held_);
-}
-
-absl::Status RunHold::Release() {
-  return std::visit([](auto& held) { return held.Release(); }, held_);
-}
-
-std::optional<FencingToken> RunHold::token() const {
-  const Lease* const lease = std::get_if<Lease>(&held_);
-  return lease != nullptr ? std::optional(lease->fencing_token()) : std::nullopt;
-}
 
 RunAttempt::RunAttempt(const RunOptions& options, std::shared_ptr<Observer> observer,
                        std::string what, std::function<void()> ended)
@@ -270,22 +322,6 @@ std::string Rounded(absl::Duration time) {
   return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
 }
 
-namespace {
-
-constexpr std::chrono::milliseconds kFirst(500);
-constexpr std::chrono::milliseconds kEvery(1000);
-
-// False: it was stopped.
-bool Sleep(const std::stop_token& stop, std::chrono::milliseconds time) {
-  std::mutex mutex;
-  std::condition_variable_any never;
-  std::unique_lock lock(mutex);
-  never.wait_for(lock, stop, time, [] { return false; });
-  return !stop.stop_requested();
-}
-
-}  // namespace
-
 std::string HoldersText(const LockInfo& info) {
   if (info.holders.empty()) {
     return info.waiting == 0 ? "" : absl::StrCat(info.waiting, " in line for it");
@@ -320,46 +356,6 @@ const LockInfo::Party* HeldAbove(const LockInfo& info, const std::string& host,
   }
   const bool enough_without = info.capacity > 0 && permits <= info.capacity - held;
   return enough_without ? nullptr : found;
-}
-
-WaitReport::WaitReport(const RunOptions& options, const std::string& what, Look look)
-    : permits_(options.permits),
-      what_(what),
-      nested_(std::getenv("REDLATCH_LOCK") != nullptr),
-      self_(internal::ThisProcess("")),
-      line_(getpgid(getppid())) {  // the front's: the keeper has a group of its own
-  if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
-  thread_ = std::jthread(
-      [this, look = std::move(look)](const std::stop_token& stop) { Run(stop, look); });
-}
-
-void WaitReport::Run(const std::stop_token& stop, const Look& look) {
-  const base::Instant begun = base::Now();
-  bool warned = !nested_;
-  for (auto pause = kFirst; Sleep(stop, pause); pause = kEvery) {
-    const absl::StatusOr<LockInfo> info = look();
-    if (stop.stop_requested()) return;
-    if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
-    if (!line_.has_terminal()) return;
-    std::string text = absl::StrCat(
-        "redlatch: waiting ",
-        absl::FormatDuration(absl::Floor(base::Now() - begun, absl::Seconds(1))), " for ", what_);
-    if (info.ok()) {
-      const std::string holders = HoldersText(*info);
-      absl::StrAppend(&text, holders.empty() ? "" : ", ", holders, "; ", PlaceText(*info, self_));
-    }
-    line_.Show(text);
-  }
-}
-
-void WaitReport::WarnOfNesting(const LockInfo& info) {
-  const LockInfo::Party* const above = HeldAbove(info, self_.host, Ancestors(), permits_);
-  if (above == nullptr) return;
-  line_.Clear();
-  Complain(
-      {"warning: ", what_, " is held by ", InProse(above->process, above->hold),
-       absl::StrCat(", under which this command runs: it waits for itself; give the inner lock "
-                    "another name, or take the lock only once")});
 }
 
 }  // namespace redlatch::cli

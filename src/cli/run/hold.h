@@ -59,12 +59,17 @@ class RunHold {
   RunHold(Permit permit, std::string server)
       : held_(std::move(permit)), server_(std::move(server)) {}
 
-  absl::Duration remaining() const;
-  std::stop_token lost() const;
-  absl::Status Release();
-
-  // None for permits.
-  std::optional<FencingToken> token() const;
+  absl::Duration remaining() const {
+    return std::visit([](const auto& held) { return held.remaining(); }, held_);
+  }
+  std::stop_token lost() const {
+    return std::visit([](const auto& held) { return held.lost(); }, held_);
+  }
+  absl::Status Release() {
+    return std::visit([](auto& held) { return held.Release(); }, held_);
+  }
+  // Null for permits.
+  const Lease* lease() const { return std::get_if<Lease>(&held_); }
   // Without user and password.
   const std::string& server() const { return server_; }
 
@@ -129,31 +134,6 @@ std::string PlaceText(const LockInfo& info, const LockInfo::Process& self);
 // outlast: with it the lock can never be free, or never have so many permits.
 const LockInfo::Party* HeldAbove(const LockInfo& info, const std::string& host,
                                  const std::vector<pid_t>& ancestors, int64_t permits);
-
-// While it lives: after half a second, who has the lock and how many are ahead, in a line on the
-// terminal that is kept up to date, and gone at the end. Nothing if stderr is no terminal, or
-// another job has it. And a warning, terminal or not, if the wait is for a process that this one
-// was started by.
-class WaitReport {
- public:
-  using Look = std::function<absl::StatusOr<LockInfo>()>;
-  // `what`: "lock "x"". `look` is called on a thread of this object's own.
-  WaitReport(const RunOptions& options, const std::string& what, Look look);
-  ~WaitReport() = default;  // the thread is stopped and joined, then the line goes
-  WaitReport(const WaitReport&) = delete;
-  WaitReport& operator=(const WaitReport&) = delete;
-
- private:
-  void Run(const std::stop_token& stop, const Look& look);
-  void WarnOfNesting(const LockInfo& info);
-
-  const int64_t permits_;
-  const std::string what_;
-  const bool nested_;  // within another redlatch run
-  const LockInfo::Process self_;
-  TerminalLine line_;
-  std::jthread thread_;
-};
 
 }  // namespace redlatch::cli
 

@@ -12,11 +12,14 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "src/base/uninterrupted.h"
 #include "src/cli/term/output.h"
 
@@ -48,17 +51,12 @@ bool WriteAll(const base::UniqueFd& to, std::string_view bytes) {
 int FindCommand(const std::string& command) {
   if (command.find('/') != std::string::npos) return LookFor(command);
   const char* const variable = std::getenv("PATH");
-  std::string_view rest = variable != nullptr ? variable : "/bin:/usr/bin";
   int found = kNotFound;
-  for (bool more = !command.empty(); more;) {
-    const size_t colon = rest.find(':');
-    const std::string_view directory = rest.substr(0, colon);
-    const int here =
-        LookFor((directory.empty() ? "." : std::string(directory)) + "/" + std::string(command));
-    if (here == 0) return 0;
-    if (here == kNotExecutable) found = here;
-    more = colon != std::string_view::npos;
-    if (more) rest.remove_prefix(colon + 1);
+  for (const absl::string_view directory :
+       absl::StrSplit(variable != nullptr ? variable : "/bin:/usr/bin", ':')) {
+    const int here = LookFor(absl::StrCat(directory.empty() ? "." : directory, "/", command));
+    if (here == 0 && !command.empty()) return 0;
+    if (here == kNotExecutable && !command.empty()) found = here;
   }
   return found;
 }
@@ -104,15 +102,10 @@ void Job::Become(const std::vector<std::string>& command, const sigset_t& mask) 
     told.append(bytes.data(), static_cast<size_t>(got));
   }
   if (told.empty()) _exit(0);  // called off
-  for (size_t begin = 0, end = 0; (end = told.find('\0', begin)) != std::string::npos;
-       begin = end + 1) {
-    const std::string variable = told.substr(begin, end - begin);
-    const size_t equals = variable.find('=');
-    if (equals == std::string::npos) {
-      unsetenv(variable.c_str());
-    } else {
-      setenv(variable.substr(0, equals).c_str(), variable.c_str() + equals + 1, /*overwrite=*/1);
-    }
+  for (const absl::string_view variable : absl::StrSplit(told, '\0', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(variable, absl::MaxSplits('=', 1));
+    unsetenv(parts[0].c_str());
+    if (parts.size() > 1) setenv(parts[0].c_str(), parts[1].c_str(), /*overwrite=*/1);
   }
   std::vector<char*> argv;
   for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
@@ -182,15 +175,11 @@ struct Process {
 };
 
 std::optional<Process> Read(const char* pid) {
-  const std::string path = std::string("/proc/") + pid + "/stat";
-  const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (file < 0) return std::nullopt;
-  std::array<char, 1024> text = {};
-  const ssize_t length = read(file, text.data(), text.size() - 1);
-  close(file);
-  if (length <= 0) return std::nullopt;
+  std::ifstream file(std::string("/proc/") + pid + "/stat");
+  std::string text;
+  std::getline(file, text, '\0');
   // The name before it, in parentheses, may contain anything.
-  const char* const behind_name = std::strrchr(text.data(), ')');
+  const char* const behind_name = std::strrchr(text.c_str(), ')');
   Process process;
   int group = 0;
   if (behind_name == nullptr || std::sscanf(behind_name + 1, " %c %d %d %d", &process.state,

@@ -122,8 +122,8 @@ class Keeper {
     told_.emplace(hold_->lost(), Nudger{notices_.get()});
     std::vector<std::string> environment = {"REDLATCH_LOCK=" + options_.name,
                                             "REDLATCH_SERVER=" + hold_->server(), "REDLATCH_TOKEN"};
-    if (const auto token = hold_->token()) {
-      environment.back() = absl::StrCat("REDLATCH_TOKEN=", token->value());
+    if (const Lease* const lease = hold_->lease()) {
+      environment.back() = absl::StrCat("REDLATCH_TOKEN=", lease->fencing_token().value());
     }
     watch_.command = job_.pid();
     Publish(hold_->remaining());
