@@ -9,25 +9,28 @@
 namespace redlatch {
 namespace {
 
-class LockForce : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockForce, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
+class LockForceRelease : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockForceRelease, ::testing::ValuesIn(ExclusiveKinds()),
+                         NameOfKind);
 
-TEST_P(LockForce, GoesOnWithoutEndingANewGrant) {
+TEST_P(LockForceRelease, ContinuesWithoutEndingNewGrant) {
   EXPECT_EQ(ForceRelease(), kFree);
   Take(Of('a'));
   EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
-  EXPECT_EQ(Owner(), Hold('a'));
+  EXPECT_EQ(Owner(), GrantId('a'));
 }
 
-class KeptLock : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, KeptLock, ::testing::ValuesIn(KindsWithTokens()), NameOfKind);
+class LockCachedTokens : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCachedTokens, ::testing::ValuesIn(KindsWithTokens()),
+                         NameOfKind);
 
-TEST_P(KeptLock, GivesNoMoreTokensToAClientThatKnowsFewerThanItHad) {
-  const Request kept = Kept(Of('a'));
-  const int64_t token = Token(kept);
+TEST_P(LockCachedTokens, ReservesNothingIfClientKnowsTooFew) {
+  const Request cached = Cacheable(Of('a'));
+  const int64_t token = Token(cached);
   const auto renew = [&](int64_t known) {
-    return Eval(scripts_.renew, {},
-                {kept.hold, absl::StrCat(kept.lease_ms), kept.channel(), absl::StrCat(known)});
+    return Eval(
+        scripts_.renew, {},
+        {cached.grant, absl::StrCat(cached.lease_ms), cached.channel(), absl::StrCat(known)});
   };
   EXPECT_GT(std::stoll(renew(token).elements.at(2).text), token);
   EXPECT_EQ(renew(token - 1).elements.at(2).integer, 0);
@@ -47,18 +50,18 @@ LockKind QuarantinedKind() {
   return kind;
 }
 
-class QuarantinedLock : public LockScriptsFixture {
+class Quarantine : public LockScriptsFixture {
  protected:
-  QuarantinedLock() : LockScriptsFixture(QuarantinedKind()) {}
+  Quarantine() : LockScriptsFixture(QuarantinedKind()) {}
 };
 
-TEST_F(QuarantinedLock, GrantsNothingAndForgetsWhatWasGivenUp) {
+TEST_F(Quarantine, GrantsNothingAndForgetsCancelled) {
   EXPECT_EQ(Acquire(Impatient(By('a'))), "[\"busy\", 4000]");
-  server_->Command({"SET", Gone(Hold('b')), "", "PX", "1000"});
+  server_->Command({"SET", Gone(GrantId('b')), "", "PX", "1000"});
   EXPECT_EQ(Acquire(By('b')), kGone);
 }
 
-TEST_F(QuarantinedLock, IsReleasedWithoutQueuingItsClientAgain) {
+TEST_F(Quarantine, ReleaseDoesNotQueueAgain) {
   Acquire(Impatient(By('a')));
   server_->Pass(4000);
   EXPECT_EQ(Outcome(By('a')), "granted");
@@ -67,28 +70,28 @@ TEST_F(QuarantinedLock, IsReleasedWithoutQueuingItsClientAgain) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-class SemaphoreCorners : public SemaphoreScriptsFixture {};
+class SemaphoreEdge : public SemaphoreScriptsFixture {};
 
-TEST_F(SemaphoreCorners, APermitThatHasExpiredIsFreeForTheFirstThatWouldWait) {
+TEST_F(SemaphoreEdge, ExpiredPermitIsFreeForFirstWaiter) {
   Ask(For(100, One('a')));
   Ask(One('b'));
   server_->Pass(200);
   EXPECT_EQ(Acquire(One('c')), Granted());
 }
 
-TEST_F(SemaphoreCorners, APermitThatIsGoneIsNotHeld) {
+TEST_F(SemaphoreEdge, GonePermitIsNotHeld) {
   Ask(One('a'));
   EXPECT_EQ(Release(One('a')), kReleased);
   EXPECT_EQ(Release(One('a')), kNotHeld);
 }
 
-TEST_F(SemaphoreCorners, ThoseWhosePermitsHaveExpiredAreNotTold) {
+TEST_F(SemaphoreEdge, ExpiredHoldersAreNotTold) {
   capacity_ = 200;
   Ask(One('a'));
   MakeHolds(100, 1'000'000);
   Request lasting = One('b');
   for (int i = 0; i < 64; ++i) {
-    lasting.hold = Hold('b', i);
+    lasting.grant = GrantId('b', i);
     Ask(lasting);
   }
   EXPECT_EQ(First(PartOfForce({"redlatch:"})), "released");
@@ -98,46 +101,46 @@ TEST_F(SemaphoreCorners, ThoseWhosePermitsHaveExpiredAreNotTold) {
   EXPECT_EQ(server_->Integer({"EXISTS", Untold()}), 0);
 }
 
-class ReadWriteCorners : public ReadWriteScriptsTest {};
+class ReadWriteEdge : public ReadWriteScripts {};
 
-TEST_F(ReadWriteCorners, AReaderThatWouldNotWaitJoinsOthersWhileTheOnlyWriterIsOverdue) {
+TEST_F(ReadWriteEdge, TryReadJoinsIfOnlyWriterIsOverdue) {
   EXPECT_EQ(Outcome(Reader('a')), "granted");
-  Ear ear(*server_, Channel('b'));
+  Inbox inbox(*server_, Channel('b'));
   EXPECT_EQ(Outcome(Writer('b')), "queued");
   EXPECT_EQ(Outcome(Impatient(Reader('c'))), "busy");
-  MakeOverdue(Hold('b'));
+  MakeOverdue(GrantId('b'));
   EXPECT_EQ(Outcome(Impatient(Reader('c'))), "granted");
 }
 
-TEST_F(ReadWriteCorners, AReaderHasItsTurnWhenFairWritesHaveExpired) {
+TEST_F(ReadWriteEdge, ReaderGetsInAfterExpiredFairWrites) {
   for (const int sequence : {1, 2}) {
     EXPECT_EQ(Outcome(For(1000, Fair('a', sequence))), "granted");
   }
-  Ear ear(*server_, Channel('b'));
+  Inbox inbox(*server_, Channel('b'));
   EXPECT_EQ(Outcome(Fair('b')), "queued");
   // The keys outlive their records, by 1 ms at most.
-  for (const std::string& key : {name_, Holds()}) server_->Command({"PEXPIRE", key, "5000"});
+  for (const std::string& key : {name_, GrantsKey()}) server_->Command({"PEXPIRE", key, "5000"});
   server_->Pass(1001);
   EXPECT_EQ(Outcome(Reader('c')), "granted");
 }
 
-TEST_F(ReadWriteCorners, ATokenTooLargeForOursIsRefused) {
+TEST_F(ReadWriteEdge, TooLargeTokenIsRefused) {
   server_->Command({"SET", Fence(), "9100000000000000", "PX", "30000"});
   ExpectRefused(Fence(), "no fencing token", {Acquire(Reader('a'))});
 }
 
-class MultiCorners : public MultiScriptsFixture {};
+class MultiEdge : public MultiScriptsFixture {};
 
-TEST_F(MultiCorners, ARepeatThatHasLostOneNameHandsTheOthersToTheirWaiters) {
+TEST_F(MultiEdge, RepeatWithLostNameHandsOthersOver) {
   const Names names = {"{m}1", "{m}2"};
   EXPECT_EQ(Word(Ask(names, By('a')), 0), "granted");
-  Ear ear(*server_, Channel('b'));
+  Inbox inbox(*server_, Channel('b'));
   EXPECT_EQ(Word(Ask({names[0]}, By('b')), 0), "queued");
   server_->Command({"DEL", names[1]});
   EXPECT_EQ(Word(Ask({names[1]}, By('c')), 0), "granted");
   EXPECT_EQ(Word(Ask(names, Again(By('a'))), 0), "queued");
-  EXPECT_EQ(Holder(names[0]), By('b').hold);
-  EXPECT_THAT(ear.Hear(), ::testing::StartsWith("grant " + By('b').hold));
+  EXPECT_EQ(Holder(names[0]), By('b').grant);
+  EXPECT_THAT(inbox.Next(), ::testing::StartsWith("grant " + By('b').grant));
 }
 
 }  // namespace

@@ -10,19 +10,19 @@
 
 namespace redlatch {
 
-// What the scripts of a kind are given besides what all are, and where they keep things.
+// A kind's scripts, and the keys and arguments that only this kind has.
 struct LockKind {
   std::string name;
   LockScripts scripts;
-  std::string stored = name;                 // as the main key says, if that is a hash
-  std::vector<std::string> own_keys = {};    // what their names end with: "holds"
-  std::vector<std::string> force_keys = {};  // those of a forced release alone
-  std::vector<std::string> more_args = {};   // ARGV of an acquire
-  std::string owner = "CLIENT";              // of a request of that client
-  int block = 1;                             // tokens to reserve, or permits
-  bool has_tokens = true;                    // and its grants tell how many wait
-  std::string held = "[\"held\"]";           // what a renewal answers
-  std::string leased = "";                   // the key that ends with its hold; else the main one
+  std::string stored = name;                    // as the main key says, if that is a hash
+  std::vector<std::string> own_keys = {};       // what their names end with: "holds"
+  std::vector<std::string> force_keys = {};     // those of a forced release alone
+  std::vector<std::string> more_args = {};      // ARGV of an acquire
+  std::string owner = "CLIENT";                 // of a request of that client
+  int block = 1;                                // tokens to reserve, or permits
+  bool has_tokens = true;                       // and its grants tell how many wait
+  std::string held = "[\"held\"]";              // what a renewal answers
+  std::string leased = "";                      // the key that expires with its grant; else N
   std::vector<std::string> queues = {"queue"};  // in the order in which they are served
 };
 
@@ -50,7 +50,7 @@ inline LockKind ReentrantKind() {
                       .force_release = lua::kReentrantForceRelease},
           .own_keys = {"holds"}};
 }
-// Those who write, and those who read.
+// Writers, and readers.
 inline LockKind WriteKind() {
   return {.name = "write",
           .scripts = {.acquire = lua::kReadWriteAcquire,
@@ -78,7 +78,7 @@ inline LockKind ReadKind() {
           .held = "[\"held\", 0]",
           .leased = "readers"};
 }
-// Each of whose holds has all of so many permits.
+// Each grant has all permits.
 inline LockKind SemaphoreKind(int permits = 1) {
   return {.name = permits == 1 ? "semaphore" : "permits",
           .scripts = {.acquire = lua::kSemaphoreAcquire,

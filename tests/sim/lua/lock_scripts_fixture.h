@@ -21,12 +21,12 @@ class LockScriptsFixture : public ::testing::Test {
     }
   }
 
-  // The hold `sequence` of client 'a', 'b', ...
-  static std::string Hold(char client, int sequence = 1) {
+  // The grant `sequence` of client 'a', 'b', ...
+  static std::string GrantId(char client, int sequence = 1) {
     return absl::StrCat(std::string(32, client), ":", sequence);
   }
   static Request Of(char client, int sequence = 1) {
-    return {.hold = Hold(client, sequence), .owner = std::string(32, client)};
+    return {.grant = GrantId(client, sequence), .owner = std::string(32, client)};
   }
   // The same, as this kind is asked.
   Request By(char client, int sequence = 1) const {
@@ -51,7 +51,7 @@ class LockScriptsFixture : public ::testing::Test {
   std::string Queue() const { return Auxiliary("queue"); }
   std::string Waiters() const { return Auxiliary("waiters"); }
   std::string Fence() const { return Auxiliary("fence"); }
-  std::string Gone(const std::string& hold) const { return Auxiliary("gone:" + hold); }
+  std::string Gone(const std::string& grant) const { return Auxiliary("gone:" + grant); }
 
   // The scripts that serve this request.
   virtual const LockScripts& ScriptsFor(const Request&) const { return scripts_; }
@@ -71,7 +71,7 @@ class LockScriptsFixture : public ::testing::Test {
     return WithoutNotes(Split(server_->Command(command)));
   }
 
-  // The reply alone; what it ends with is then in notes_, as in "look 2000 deaf".
+  // The reply without its notes, which are then in notes_, as in "look 2000 deaf".
   redis::Reply WithoutNotes(redis::Reply reply) {
     notes_.clear();
     auto& words = reply.elements;
@@ -111,7 +111,7 @@ class LockScriptsFixture : public ::testing::Test {
 
   // Each answers as text: `["granted", "17", 30000, 0]`, or the error.
   redis::Reply Ask(const Request& request) {
-    return Eval(ScriptsFor(request).acquire, {Gone(request.hold)}, request.Args());
+    return Eval(ScriptsFor(request).acquire, {Gone(request.grant)}, request.Args());
   }
   std::string Acquire(const Request& request) { return Ask(request).DebugString(); }
   // "granted", "queued", "busy" or "gone"
@@ -123,28 +123,28 @@ class LockScriptsFixture : public ::testing::Test {
   }
   std::string Release(const Request& held, int64_t used = 0, int64_t reserved = 0,
                       int gone_ms = 0) {
-    std::vector<std::string> args = {held.hold};
+    std::vector<std::string> args = {held.grant};
     const bool reads = held.owner.starts_with("read:") || held.owner.starts_with("nest:");
     if (used == reserved && gone_ms == 0 && (reads || held.owner == held.client())) {
       return Eval(ScriptsFor(held).release, {}, args).DebugString();
     }
     args.push_back(absl::StrCat(used, " ", reserved, " ", gone_ms));
     args.push_back(held.owner);
-    return Eval(ScriptsFor(held).release, {Gone(held.hold), Gone(held.hold)}, args).DebugString();
+    return Eval(ScriptsFor(held).release, {Gone(held.grant), Gone(held.grant)}, args).DebugString();
   }
   redis::Reply ReleaseAndQueue(const Request& held, const Request& fresh) {
-    std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
+    std::vector<std::string> args = {held.grant, "0 0 0", held.owner};
     for (std::string& arg : fresh.Args()) args.push_back(std::move(arg));
-    return Eval(ScriptsFor(held).release, {Gone(held.hold), Gone(fresh.hold)}, args);
+    return Eval(ScriptsFor(held).release, {Gone(held.grant), Gone(fresh.grant)}, args);
   }
   std::string Cancel(const Request& request, int gone_ms = 0) {
-    return Eval(ScriptsFor(request).cancel, {Gone(request.hold)},
-                {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)})
+    return Eval(ScriptsFor(request).cancel, {Gone(request.grant)},
+                {request.grant, absl::StrCat(gone_ms), absl::StrCat(request.block)})
         .DebugString();
   }
   std::string Renew(const Request& held) {
-    std::vector<std::string> args = {held.hold, absl::StrCat(held.lease_ms)};
-    if (held.hold.ends_with('k')) args.push_back(held.channel());
+    std::vector<std::string> args = {held.grant, absl::StrCat(held.lease_ms)};
+    if (held.grant.ends_with('k')) args.push_back(held.channel());
     return Eval(ScriptsFor(held).renew, {}, args).DebugString();
   }
   std::string Inspect(int most = 10) {
@@ -156,8 +156,8 @@ class LockScriptsFixture : public ::testing::Test {
     for (const std::string& key : kind_.force_keys) keys.push_back(Auxiliary(key));
     return PartOf(scripts_.force_release, args, keys);
   }
-  // The reply of a script whose work may take several calls; the look that it asks for is in
-  // notes_.
+  // The reply of a script whose work may take several calls; the handover check that it asks for is
+  // in notes_.
   redis::Reply PartOf(const LuaScript& script, const std::vector<std::string>& args,
                       const std::vector<std::string>& keys = {}) {
     redis::Reply reply = Eval(script, keys, args);
@@ -182,15 +182,15 @@ class LockScriptsFixture : public ::testing::Test {
   }
   // All that wait, in the order in which they will be served.
   std::vector<std::string> Waiting() {
-    std::vector<std::string> holds;
+    std::vector<std::string> grants;
     for (const std::string& queue : kind_.queues) {
-      for (std::string& hold : Members(Auxiliary(queue))) holds.push_back(std::move(hold));
+      for (std::string& grant : Members(Auxiliary(queue))) grants.push_back(std::move(grant));
     }
-    EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters()}));
-    return holds;
+    EXPECT_EQ(static_cast<int64_t>(grants.size()), server_->Integer({"HLEN", Waiters()}));
+    return grants;
   }
-  // Many waiters; those whose channel nobody hears are dead.
-  void MakeWaiters(int count, const std::string& channel = "redlatch:nobody", int permits = 1) {
+  // Many waiters; those without a subscriber are dead.
+  void MakeWaiters(int count, const std::string& channel = "redlatch:dead", int permits = 1) {
     Request like = By('x');
     like.block = permits;
     MakeWaitersIn(Auxiliary(kind_.queues.front()), like, count, channel);
@@ -198,26 +198,25 @@ class LockScriptsFixture : public ::testing::Test {
   void MakeWaitersIn(const std::string& queue, const Request& like, int count,
                      const std::string& channel) {
     server_->Command({"EVAL", kMakeWaiters, "2", queue, Waiters(), absl::StrCat(count), like.owner,
-                      channel, like.hold.substr(33), absl::StrCat(like.block)});
+                      channel, like.grant.substr(33), absl::StrCat(like.block)});
   }
-  std::string Record(const std::string& hold) { return server_->Text({"HGET", Waiters(), hold}); }
-  void SetRecord(const std::string& hold, const std::string& record) {
-    server_->Command({"HSET", Waiters(), hold, record});
+  std::string Record(const std::string& grant) { return server_->Text({"HGET", Waiters(), grant}); }
+  void SetRecord(const std::string& grant, const std::string& record) {
+    server_->Command({"HSET", Waiters(), grant, record});
   }
   // As if the waiter's last heartbeat were long ago.
-  void MakeOverdue(const std::string& hold) {
-    std::string record = Record(hold);
-    SetRecord(hold, record.replace(0, record.find(' '), "1000"));
+  void MakeOverdue(const std::string& grant) {
+    std::string record = Record(grant);
+    SetRecord(grant, record.replace(0, record.find(' '), "1000"));
   }
-  // As whoever looks does it.
-  std::string Look() { return Cancel(By('f', 99)); }
-  // What a client is told that is granted what it waits for.
+  // As a handover check does it.
+  std::string Check() { return Cancel(By('f', 99)); }
+  // The message that grants the request.
   std::string GrantOf(const Request& request, int64_t token = 0, int waiting = 0) const {
-    return absl::StrCat("grant ", request.hold, " ", request.attempt, " ", token, " ",
+    return absl::StrCat("grant ", request.grant, " ", request.attempt, " ", token, " ",
                         request.lease_ms, " ", waiting, " ", name_);
   }
-  // How many holds that owner has of a lock that is a hash; one that was always alone is not
-  // counted.
+  // How many grants the owner has, of a lock that is a hash; a single grant is not counted there.
   std::string Count(const std::string& owner) {
     if (server_->Text({"HGET", name_, "owner"}) != owner) return "";
     const std::string count = server_->Text({"HGET", name_, "holds"});
@@ -236,12 +235,12 @@ class LockScriptsFixture : public ::testing::Test {
     ASSERT_TRUE(server_->Await([&] { return server_->Integer({"EXISTS", key}) == 0; }));
   }
   // In how many ms of server time a member's expiry comes.
-  double Remaining(const std::string& key, const std::string& hold) {
-    const double ends = std::atof(server_->Text({"ZSCORE", key, hold}).c_str());
+  double Remaining(const std::string& key, const std::string& grant) {
+    const double ends = std::atof(server_->Text({"ZSCORE", key, grant}).c_str());
     return (ends - static_cast<double>(server_->clock())) / 1000;
   }
-  void AwaitEnd(const std::string& key, const std::string& hold) {
-    ASSERT_TRUE(server_->Await([&] { return Remaining(key, hold) <= 0; }));
+  void AwaitEnd(const std::string& key, const std::string& grant) {
+    ASSERT_TRUE(server_->Await([&] { return Remaining(key, grant) <= 0; }));
   }
 
   // A refusal with this text in it, by every script, that leaves the key as it is.

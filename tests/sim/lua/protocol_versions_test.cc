@@ -28,8 +28,8 @@ class TwoVersions : public LockScriptsFixture {
   }
   Request By(char client) const {
     Request request = LockScriptsFixture::By(client);
-    // Version 3 has another form of hold ids.
-    if (version_ == 3) request.hold = absl::StrCat(request.client(), ":3:1");
+    // Version 3 has another form of grant ids.
+    if (version_ == 3) request.grant = absl::StrCat(request.client(), ":3:1");
     return request;
   }
   // What each script answers.
@@ -74,13 +74,13 @@ INSTANTIATE_TEST_SUITE_P(OfEachKind, OtherVersion,
                                            SemaphoreKind(3)),
                          NameOfKind);
 
-TEST_P(OtherVersion, IsRefusedByNameOfBothVersionsAndLeftAsItIs) {
+TEST_P(OtherVersion, IsRefusedUntouchedNamingBoth) {
   for (const auto& [kind, version] : std::vector<std::pair<std::string, std::string>>{
            {"", "1"}, {"/1", "1"}, {"/3", "3"}, {"/10", "10"}}) {
     SCOPED_TRACE(GetParam().stored + kind);
     server_->Command({"FLUSHALL"});
     server_->Command({"HSET", name_, "kind", GetParam().stored + kind, "capacity", "3", "set_by",
-                      "constructor", By('a').owner, "1", Hold('a'), "9000000000000000 1"});
+                      "constructor", By('a').owner, "1", GrantId('a'), "9000000000000000 1"});
     server_->Command({"PEXPIRE", name_, "30000"});
     const auto before = Dump();
     EXPECT_THAT(Everything(By('a'), By('b')),
@@ -90,13 +90,13 @@ TEST_P(OtherVersion, IsRefusedByNameOfBothVersionsAndLeftAsItIs) {
   }
 }
 
-// Readers do not write the main key: see Readers.
-class OtherVersionThatHolds : public OtherVersion {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, OtherVersionThatHolds,
+// Readers do not write the main key: see ReadersOfVersions.
+class OtherVersionWithGrant : public OtherVersion {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, OtherVersionWithGrant,
                          ::testing::Values(ReentrantKind(), WriteKind(), SemaphoreKind(3)),
                          NameOfKind);
 
-TEST_P(OtherVersionThatHolds, RefusesWhatThisOneHoldsAndTheOtherWayRound) {
+TEST_P(OtherVersionWithGrant, EachRefusesTheOther) {
   for (const int holder : {2, 3}) {
     const int other = 5 - holder;
     SCOPED_TRACE(holder);
@@ -121,22 +121,22 @@ TEST_P(OtherVersionThatHolds, RefusesWhatThisOneHoldsAndTheOtherWayRound) {
 }
 
 // Readers are seen by every version; their main key does not exist.
-class Readers : public TwoVersions {
+class ReadersOfVersions : public TwoVersions {
  protected:
-  Readers() : TwoVersions(ReadKind()) {}
+  ReadersOfVersions() : TwoVersions(ReadKind()) {}
   std::string Write(int version, char client) {
     Speak(version);
     Request request = By(client);
     request.owner = request.client();
     request.wait = false;
     request.more = {"writer_first"};
-    return First(Eval(Of2Or3(writing_.acquire), {Gone(request.hold)}, request.Args()));
+    return First(Eval(Of2Or3(writing_.acquire), {Gone(request.grant)}, request.Args()));
   }
 
   const LockScripts writing_ = WriteKind().scripts;
 };
 
-TEST_F(Readers, OfEitherVersionHoldBackWritersOfBoth) {
+TEST_F(ReadersOfVersions, HoldBackWritersOfBothVersions) {
   for (const int reader : {2, 3}) {
     SCOPED_TRACE(reader);
     server_->Command({"FLUSHALL"});
@@ -163,7 +163,7 @@ class SimpleVersions : public TwoVersions {
   SimpleVersions() : TwoVersions(SimpleKind()) {}
 };
 
-TEST_F(SimpleVersions, EachIsAForeignOwnerToTheOtherAndPolled) {
+TEST_F(SimpleVersions, EachIsForeignToTheOtherAndPolled) {
   for (const int holder : {2, 3}) {
     SCOPED_TRACE(holder);
     server_->Command({"FLUSHALL"});
@@ -177,12 +177,12 @@ TEST_F(SimpleVersions, EachIsAForeignOwnerToTheOtherAndPolled) {
       EXPECT_EQ(First(reply), "queued");
       EXPECT_EQ(reply.elements[1].integer, -1) << "ask again soon";
     }
-    EXPECT_EQ(server_->Text({"GET", name_}), theirs.hold);
+    EXPECT_EQ(server_->Text({"GET", name_}), theirs.grant);
     EXPECT_THAT(Release(mine), HasSubstr("not_held"));
-    EXPECT_EQ(server_->Text({"GET", name_}), theirs.hold);
+    EXPECT_EQ(server_->Text({"GET", name_}), theirs.grant);
     Speak(holder);
     EXPECT_THAT(Release(theirs), HasSubstr("released"));
-    EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0) << "nobody of this version waits";
+    EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0) << "no client of this version waits";
     Speak(5 - holder);
     EXPECT_EQ(Outcome(mine), "granted");
   }
@@ -197,7 +197,7 @@ class LatchVersions : public TwoVersions {
 };
 
 TEST_F(LatchVersions, EachRefusesTheOthers) {
-  const std::string incarnation = Hold('a');
+  const std::string incarnation = GrantId('a');
   for (const int maker : {2, 3}) {
     SCOPED_TRACE(maker);
     server_->Command({"FLUSHALL"});
@@ -207,7 +207,7 @@ TEST_F(LatchVersions, EachRefusesTheOthers) {
     Speak(5 - maker);
     Request waiter = By('b');
     waiter.owner = "latch:60000:" + incarnation;
-    const std::vector<std::string> replies = {Say(lua::kLatchCreate, {"3", "60000", Hold('b')}),
+    const std::vector<std::string> replies = {Say(lua::kLatchCreate, {"3", "60000", GrantId('b')}),
                                               Say(lua::kLatchCountDown, {waiter.owner, "me", "1"}),
                                               Say(lua::kLatchCount, {waiter.owner}),
                                               Acquire(waiter)};
@@ -220,10 +220,10 @@ TEST_F(LatchVersions, EachRefusesTheOthers) {
 // A record that a later version has written for a waiter of ours, or ours of its own.
 class LaterRecords : public OtherVersion {
  protected:
-  void AddAWord(const std::string& hold) {
-    const std::string record = Record(hold);
+  void AddAWord(const std::string& grant) {
+    const std::string record = Record(grant);
     ASSERT_NE(record, "");
-    SetRecord(hold, record + " later:words 7");
+    SetRecord(grant, record + " later:words 7");
   }
 };
 // Readers do not hand over to readers.
@@ -232,19 +232,19 @@ INSTANTIATE_TEST_SUITE_P(OfEachKind, LaterRecords,
                                            SemaphoreKind(3)),
                          NameOfKind);
 
-TEST_P(LaterRecords, WithAWordMoreAreThoseOfALiveWaiter) {
+TEST_P(LaterRecords, ExtraWordsAreIgnored) {
   const Request one = By('a');
   ASSERT_EQ(Outcome(one), "granted");
-  Ear ear(*server_, Channel('b'));
+  Inbox inbox(*server_, Channel('b'));
   const Request waiter = By('b');
   ASSERT_EQ(Outcome(waiter), "queued");
-  AddAWord(waiter.hold);
+  AddAWord(waiter.grant);
   EXPECT_EQ(Outcome(waiter), "queued") << "its heartbeat";
-  AddAWord(waiter.hold);
+  AddAWord(waiter.grant);
   EXPECT_THAT(Eval(ScriptsFor(one).inspect, {}, {"10"}).DebugString(),
-              HasSubstr(waiter.hold + "\", \"" + waiter.owner + "\""));
+              HasSubstr(waiter.grant + "\", \"" + waiter.owner + "\""));
   EXPECT_THAT(Release(one), HasSubstr("released"));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + waiter.hold));
+  EXPECT_THAT(inbox.Next(), StartsWith("grant " + waiter.grant));
   EXPECT_THAT(Renew(waiter), HasSubstr("\"held"));
 }
 

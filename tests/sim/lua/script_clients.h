@@ -1,4 +1,4 @@
-// Clients that are only names: what they ask, are answered, and hear.
+// Simulated clients: their requests, replies and messages.
 #ifndef REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_
 #define REDLATCH_TESTS_REDIS_LUA_SCRIPT_CLIENTS_H_
 
@@ -18,14 +18,14 @@ inline constexpr char kFree[] = "[\"free\"]";
 // An owner that several clients share.
 inline constexpr char kJob[] = "user:job 7";
 
-// What acquire is asked for; everything has the value that a test most often wants.
+// Acquire's arguments, with the values that most tests need.
 struct Request {
-  std::string hold;
+  std::string grant;
   std::string owner;
   int lease_ms = 30000;
   int attempt = 1;
   bool wait = true;
-  bool calls = false;  // if it does not wait: whoever keeps it is told
+  bool recalls = false;  // if it does not wait: recall a cached grant
   int heartbeat_ms = 10000;
   int block = 1;
   bool manual = false;
@@ -35,12 +35,12 @@ struct Request {
   std::vector<std::string> more = {};  // ARGV that a primitive adds
   std::string tag = "";                // of its channel, in a cluster
 
-  std::string client() const { return hold.substr(0, 32); }
+  std::string client() const { return grant.substr(0, 32); }
   std::string channel() const { return "redlatch:" + tag + client(); }
-  std::string wait_word() const { return wait ? " 1 " : calls ? " 3 " : " 0 "; }
+  std::string wait_word() const { return wait ? " 1 " : recalls ? " 3 " : " 0 "; }
   std::vector<std::string> Args() const {
     std::vector<std::string> args = {
-        hold, absl::StrCat(lease_ms),
+        grant, absl::StrCat(lease_ms),
         absl::StrCat(block, " ", attempt, wait_word(), heartbeat_ms, manual ? " 1 " : " 0 ", ticket,
                      " ", claim_ms > 0 ? claim_ms : lease_ms, listen ? " 1 " : " 0 ", channel()),
         owner};
@@ -49,20 +49,20 @@ struct Request {
   }
 };
 
-// The same request, otherwise.
+// The request with a change.
 inline Request Impatient(Request request) {
   request.wait = false;
   return request;
 }
-// A try that tells whoever may keep the lock.
-inline Request Calling(Request request) {
+// A try that recalls a cached grant.
+inline Request Recalling(Request request) {
   request.wait = false;
-  request.calls = true;
+  request.recalls = true;
   return request;
 }
-// Of a hold that its client may keep.
-inline Request Kept(Request request) {
-  request.hold += "k";
+// For a grant that its client may cache.
+inline Request Cacheable(Request request) {
+  request.grant += "k";
   return request;
 }
 inline Request For(int lease_ms, Request request) {
@@ -81,7 +81,7 @@ inline Request Claiming(int claim_ms, Request request) {
   request.claim_ms = claim_ms;
   return request;
 }
-// As a client repeats it: at its ticket, if it has one.
+// The same request, repeated at its ticket if it has one.
 inline Request Again(Request request, const std::string& ticket = "") {
   ++request.attempt;
   if (!ticket.empty()) request.ticket = ticket;
@@ -89,14 +89,14 @@ inline Request Again(Request request, const std::string& ticket = "") {
 }
 
 // Makes ARGV[1] waiters of owner ARGV[2] whose grants go to ARGV[3], with the tickets 1, 2, ...:
-// they came before everybody else, and told a moment ago that they live. They want ARGV[5]; else 1.
+// they came first and have just sent a heartbeat. They want ARGV[5] permits; else 1.
 inline constexpr char kMakeWaiters[] = R"lua(
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:', i) .. ARGV[4]
-  redis.call('ZADD', KEYS[1], i, hold)
-  redis.call('HSET', KEYS[2], hold, now .. ' 30000 ' .. (ARGV[5] or 1) .. ' 1 1 10000 0 ' .. i ..
+  local grant = string.format('%032x:', i) .. ARGV[4]
+  redis.call('ZADD', KEYS[1], i, grant)
+  redis.call('HSET', KEYS[2], grant, now .. ' 30000 ' .. (ARGV[5] or 1) .. ' 1 1 10000 0 ' .. i ..
     ' 2000 0 ' .. ARGV[3] .. ' ' .. #ARGV[2] .. ' ' .. ARGV[2])
 end
 redis.call('PEXPIRE', KEYS[1], 30000)
@@ -104,39 +104,40 @@ redis.call('PEXPIRE', KEYS[2], 30000)
 )lua";
 
 // A client's subscription to its grant channel. It ends with this object.
-class Ear {
+class Inbox {
  public:
-  Ear(ScriptServer& server, const std::string& channel, const std::string& subscribe = "SUBSCRIBE")
+  Inbox(ScriptServer& server, const std::string& channel,
+        const std::string& subscribe = "SUBSCRIBE")
       : server_(&server), connection_(server.Subscribe(subscribe, channel)) {}
-  Ear(Ear&& other) noexcept
+  Inbox(Inbox&& other) noexcept
       : server_(std::exchange(other.server_, nullptr)),
         connection_(other.connection_),
-        heard_(std::move(other.heard_)) {}
-  Ear& operator=(Ear&& other) noexcept {
+        messages_(std::move(other.messages_)) {}
+  Inbox& operator=(Inbox&& other) noexcept {
     std::swap(server_, other.server_);
     std::swap(connection_, other.connection_);
-    std::swap(heard_, other.heard_);
+    std::swap(messages_, other.messages_);
     return *this;
   }
-  ~Ear() {
+  ~Inbox() {
     if (server_ != nullptr) server_->Disconnect(connection_);
   }
 
   // The next message; "" if there is none.
-  std::string Hear() {
+  std::string Next() {
     for (redis::Reply& message : server_->Take(connection_)) {
-      heard_.push_back(std::move(message.elements.back().text));
+      messages_.push_back(std::move(message.elements.back().text));
     }
-    if (heard_.empty()) return "";
-    std::string message = std::move(heard_.front());
-    heard_.pop_front();
+    if (messages_.empty()) return "";
+    std::string message = std::move(messages_.front());
+    messages_.pop_front();
     return message;
   }
 
  private:
   ScriptServer* server_;
   uint64_t connection_;
-  std::deque<std::string> heard_;
+  std::deque<std::string> messages_;
 };
 
 }  // namespace redlatch

@@ -1,4 +1,4 @@
-// How much work scripts are to a server, by how many wait or hold.
+// How much work a script causes, by the number of waiters and grants.
 #ifndef REDLATCH_TESTS_SIM_LUA_SCRIPT_COSTS_H_
 #define REDLATCH_TESTS_SIM_LUA_SCRIPT_COSTS_H_
 
@@ -6,17 +6,17 @@
 
 namespace redlatch {
 
-// KEYS 1 a zset of expiries, and 2, perhaps, the hash of a writer's holds. ARGV 1 how many, 2 in
+// KEYS 1 a zset of expiries, and 2, perhaps, the hash of a writer's grants. ARGV 1 how many, 2 in
 // how many us they end.
 inline constexpr char kMakeExpiries[] = R"lua(
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:3', i)
+  local grant = string.format('%032x:3', i)
   local expiry = string.format('%.0f', now + ARGV[2] + i)
-  redis.call('ZADD', KEYS[1], expiry, hold)
+  redis.call('ZADD', KEYS[1], expiry, grant)
   if KEYS[2] then
-    redis.call('HSET', KEYS[2], hold, expiry .. ' 17')
+    redis.call('HSET', KEYS[2], grant, expiry .. ' 17')
     redis.call('HINCRBY', KEYS[2], 'holds', 1)
   end
 end

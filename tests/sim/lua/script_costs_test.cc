@@ -5,7 +5,7 @@
 namespace redlatch {
 namespace {
 
-TEST(ScriptCosts, SeeWhatGrowsWithACrowd) {
+TEST(ScriptCosts, SeeGrowthWithManyWaiters) {
   ScriptServer server;
   ScriptCosts costs(server);
   const auto prepare = [&](int many) {

@@ -227,12 +227,12 @@ class FastPath : public ::testing::Test {
       case Step::Kind::kSleep:
         server.SetClock(server.clock() + step.sleep_us);
         break;
-      case Step::Kind::kListen:
+      case Step::Kind::kSubscribe:
         server.Connect(id);
         server.Receive(id,
                        redis::Command({"SUBSCRIBE", RandomCalls::Channel(step.client)}).bytes());
         break;
-      case Step::Kind::kDeafen:
+      case Step::Kind::kUnsubscribe:
         server.Disconnect(id);
     }
     return {};
@@ -286,7 +286,7 @@ class FastPath : public ::testing::Test {
   std::map<std::string, std::string> general_sha1s_;  // by that of the script with short cuts
 };
 
-TEST_F(FastPath, IsFoundInTheScriptsThatHaveOne) {
+TEST_F(FastPath, ExistsInListedScripts) {
   std::vector<std::string> names;
   for (const LuaScript& script : RandomCalls::Scripts()) {
     if (!WithoutShortCuts(script).empty()) names.emplace_back(script.name);
@@ -300,7 +300,7 @@ TEST_F(FastPath, IsFoundInTheScriptsThatHaveOne) {
   EXPECT_EQ(names, expected);
 }
 
-TEST_F(FastPath, DoesWhatTheGeneralPathDoes) {
+TEST_F(FastPath, EqualsGeneralPath) {
   // Other seeds find, about once in half a million calls, a difference that no client can cause: as
   // the release of a read by an id with which a writer waits.
   const bool any = support::FullBars() || std::getenv("REDLATCH_TEST_SEED") != nullptr;

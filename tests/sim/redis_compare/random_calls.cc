@@ -17,9 +17,9 @@ constexpr LuaScript kMakeWaiters{.name = "make waiters", .body = R"(
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
 for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:7', i)
-  redis.call('ZADD', KEYS[1], i, hold)
-  redis.call('HSET', KEYS[2], hold, now .. ' 30000 ' .. ARGV[4] .. ' 1 1 10000 0 ' .. i ..
+  local grant = string.format('%032x:7', i)
+  redis.call('ZADD', KEYS[1], i, grant)
+  redis.call('HSET', KEYS[2], grant, now .. ' 30000 ' .. ARGV[4] .. ' 1 1 10000 0 ' .. i ..
     ' 2000 0 ' .. ARGV[2] .. ' ' .. #ARGV[3] .. ' ' .. ARGV[3])
 end
 redis.call('PEXPIRE', KEYS[1], 30000)
@@ -91,13 +91,15 @@ std::vector<LuaScript> MakeScripts() {
     const std::string name(script.name);
     const std::string folder = name.substr(0, name.find('/'));
     const bool acquires = name.find("/acquire") != name.npos;
-    if (folder == "quorum" || folder == "latch" || folder == "primary_epoch" || folder == "semaphore" ||
-        name.find("/renew") != name.npos || name.find("/inspect") != name.npos) {
+    if (folder == "quorum" || folder == "latch" || folder == "primary_epoch" ||
+        folder == "semaphore" || name.find("/renew") != name.npos ||
+        name.find("/inspect") != name.npos) {
       continue;
     }
     const char* piece = acquires ? "common/quarantine_acquire" : "common/quarantine_end";
     if (folder == "read_write") {
-      piece = acquires ? "read_write/common/quarantine_acquire" : "read_write/common/quarantine_end";
+      piece =
+          acquires ? "read_write/common/quarantine_acquire" : "read_write/common/quarantine_end";
     }
     if (folder == "multi" && !acquires) piece = "multi/common/quarantine_end";
     scripts.push_back(Quarantined(script, piece));
@@ -155,14 +157,15 @@ RandomCalls::Party& RandomCalls::HolderOf(const Lock& lock) {
   return PartyOf(lock, client_);
 }
 
-std::string RandomCalls::Hold(char client, int sequence, bool kept) const {
-  return absl::StrCat(std::string(32, client), ":", sequence, kept ? "k" : "");
+std::string RandomCalls::GrantId(char client, int sequence, bool cacheable) const {
+  return absl::StrCat(std::string(32, client), ":", sequence, cacheable ? "k" : "");
 }
 
 // Mostly the client's latest grant; sometimes one from before, or another client's.
-std::string RandomCalls::SomeHold(const Party& party) {
-  if (Chance(5)) return Hold(kClients[static_cast<size_t>(Below(6))], Below(3), party.kept);
-  return Hold(client_, std::max(0, party.sequence - (Chance(8) ? Below(3) : 0)), party.kept);
+std::string RandomCalls::SomeGrantId(const Party& party) {
+  if (Chance(5)) return GrantId(kClients[static_cast<size_t>(Below(6))], Below(3), party.cacheable);
+  return GrantId(client_, std::max(0, party.sequence - (Chance(8) ? Below(3) : 0)),
+                 party.cacheable);
 }
 
 // A grant's owner stays the same.
@@ -178,8 +181,9 @@ std::string RandomCalls::NewOwner(const Lock& lock, const Party& party) {
       return absl::StrCat("latch:", Chance(90) ? 60000 : 500, ":", Incarnation());
     case kReadWrite:
       if (party.reads) {
-        return Chance(20) ? absl::StrCat("nest:1:", Hold(client_, party.sequence - 1, party.kept))
-                          : absl::StrCat("read:1:", client);
+        return Chance(20)
+                   ? absl::StrCat("nest:1:", GrantId(client_, party.sequence - 1, party.cacheable))
+                   : absl::StrCat("read:1:", client);
       }
       break;
     case kSemaphore:
@@ -190,11 +194,11 @@ std::string RandomCalls::NewOwner(const Lock& lock, const Party& party) {
   return Chance(25) ? "user:job 7" : client;
 }
 
-Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string& hold) {
+Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string& grant) {
   const char* const wait = !party.waits            ? Chance(30) ? "3" : "0"
                            : lock.family == kMulti ? "2"
                                                    : "1";
-  Words args = {hold, absl::StrCat(Pick<int>({30, 300, 3000, 3000, 30000, 30000})),
+  Words args = {grant, absl::StrCat(Pick<int>({30, 300, 3000, 3000, 30000, 30000})),
                 absl::StrCat(party.block, " ", party.attempt, " ", wait, " ",
                              Pick<int>({200, 1000, 10000, 10000}), Chance(8) ? " 1 " : " 0 ",
                              Chance(85) ? party.ticket : "0", " ", Pick<int>({50, 500, 2000, 2000}),
@@ -291,7 +295,7 @@ RandomCalls::Step RandomCalls::Acquire(const Lock& lock) {
     party.told = told;
     party.waits = Chance(75);
     party.reads = lock.family == kReadWrite && Chance(50);
-    party.kept = lock.family <= kReadWrite && Chance(20);
+    party.cacheable = lock.family <= kReadWrite && Chance(20);
     if (lock.family == kSemaphore) {
       party.block = 1 + (Chance(40) ? Below(lock.capacity + (Chance(5) ? 1 : 0)) : 0);
     } else if (lock.family != kLatch && Chance(12)) {
@@ -306,10 +310,11 @@ RandomCalls::Step RandomCalls::Acquire(const Lock& lock) {
   } else {
     ++party.attempt;
   }
-  const std::string hold = Chance(92) ? Hold(client_, party.sequence, party.kept) : SomeHold(party);
+  const std::string grant =
+      Chance(92) ? GrantId(client_, party.sequence, party.cacheable) : SomeGrantId(party);
   asked_ = &party;
-  Step step = Script(lock, party.reads ? "acquire_read" : "acquire", {"gone." + hold},
-                     AcquireArgs(lock, party, hold));
+  Step step = Script(lock, party.reads ? "acquire_read" : "acquire", {"gone." + grant},
+                     AcquireArgs(lock, party, grant));
   if (Chance(80)) party.last = step.words, party.last_script = step.script;
   return step;
 }
@@ -317,19 +322,20 @@ RandomCalls::Step RandomCalls::Acquire(const Lock& lock) {
 RandomCalls::Step RandomCalls::Release(const Lock& lock) {
   Party& party = HolderOf(lock);
   ending_ = &party;
-  const std::string hold = SomeHold(party);
+  const std::string grant = SomeGrantId(party);
   const char* const operation = party.reads ? "release_read" : "release";
-  if (Chance(60)) return Script(lock, operation, {}, {hold});
+  if (Chance(60)) return Script(lock, operation, {}, {grant});
   const int64_t first = party.token == "0" ? 0 : std::stoll(party.token);
   const int used = Below(party.block + 1);
-  Words args = {hold,
-                first == 0 || (party.kept && Chance(30))
-                    ? absl::StrCat("0 0 ", Chance(50) ? 0 : 5000)
-                    : absl::StrCat(first + used - (used > 0 ? 1 : 0), " ",
-                                   party.kept ? 0 : first + party.block - 1,  // it may be behind
-                                   Chance(50) ? " 0" : " 5000"),
-                OwnerOf(lock, party)};
-  std::string fresh = hold;
+  Words args = {
+      grant,
+      first == 0 || (party.cacheable && Chance(30))
+          ? absl::StrCat("0 0 ", Chance(50) ? 0 : 5000)
+          : absl::StrCat(first + used - (used > 0 ? 1 : 0), " ",
+                         party.cacheable ? 0 : first + party.block - 1,  // it may be behind
+                         Chance(50) ? " 0" : " 5000"),
+      OwnerOf(lock, party)};
+  std::string fresh = grant;
   const bool again = lock.family != kSemaphore && lock.family != kMulti && Chance(50);
   if (again) {
     ++party.sequence;
@@ -338,16 +344,16 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
     party.waits = true;
     party.ticket = "0";
     asked_ = &party;
-    fresh = Hold(client_, party.sequence, party.kept);
+    fresh = GrantId(client_, party.sequence, party.cacheable);
     for (std::string& arg : AcquireArgs(lock, party, fresh)) args.push_back(std::move(arg));
     if (lock.family == kQuorum) args.pop_back();  // proposes nothing
   }
-  return Script(lock, operation, {"gone." + hold, "gone." + fresh}, args);
+  return Script(lock, operation, {"gone." + grant, "gone." + fresh}, args);
 }
 
 RandomCalls::Step RandomCalls::Renew(const Lock& lock) {
   Party& party = HolderOf(lock);
-  Words args = {SomeHold(party), absl::StrCat(Pick<int>({30, 300, 3000, 30000}))};
+  Words args = {SomeGrantId(party), absl::StrCat(Pick<int>({30, 300, 3000, 30000}))};
   if (lock.family == kQuorum && lock.capacity == 3) {
     args.push_back("5000 " + (Chance(80) ? ids_.run : std::string()));
   } else if (args[0].ends_with('k') && lock.family != kSemaphore && lock.family != kMulti) {
@@ -362,13 +368,13 @@ RandomCalls::Step RandomCalls::Renew(const Lock& lock) {
 
 RandomCalls::Step RandomCalls::Cancel(const Lock& lock) {
   Party& party = PartyOf(lock, client_);
-  const std::string hold = SomeHold(party);
-  Words args = {hold, Chance(60) ? "0" : "5000", absl::StrCat(party.block)};
+  const std::string grant = SomeGrantId(party);
+  Words args = {grant, Chance(60) ? "0" : "5000", absl::StrCat(party.block)};
   if (lock.family == kQuorum && Chance(50)) {
     args.push_back(Chance(70) ? absl::StrCat(party.attempt) : "");
     if (Chance(40)) args.push_back("redlatch:");
   }
-  return Script(lock, party.reads ? "cancel_read" : "cancel", {"gone." + hold}, args);
+  return Script(lock, party.reads ? "cancel_read" : "cancel", {"gone." + grant}, args);
 }
 
 RandomCalls::Step RandomCalls::ForPeople(const Lock& lock) {
@@ -390,9 +396,9 @@ RandomCalls::Step RandomCalls::Special(const Lock& lock) {
   }
   if (lock.family == kQuorum) {
     const int64_t token = party.token == "0" ? now_us_ : std::stoll(party.token);
-    const std::string hold = SomeHold(party);
-    return Script(lock, "raise", {"gone." + hold},
-                  {hold, absl::StrCat(token + Below(3) - 1), Chance(50) ? "0" : "3000",
+    const std::string grant = SomeGrantId(party);
+    return Script(lock, "raise", {"gone." + grant},
+                  {grant, absl::StrCat(token + Below(3) - 1), Chance(50) ? "0" : "3000",
                    absl::StrCat(party.attempt)});
   }
   if (lock.family != kLatch) return Acquire(lock);
@@ -479,7 +485,8 @@ RandomCalls::Step RandomCalls::Next() {
   if (Chance(plain_percent_)) return Chance(70) ? PlainCommand() : SmallScript();
   if (Chance(30)) return Sleep();
   if (Chance(2)) {
-    return {.kind = Chance(65) ? Step::Kind::kListen : Step::Kind::kDeafen, .client = client_};
+    return {.kind = Chance(65) ? Step::Kind::kSubscribe : Step::Kind::kUnsubscribe,
+            .client = client_};
   }
   if (Below(1000) < (full_ ? 100 : 6)) return Accident();
   const Lock& lock = Pick(locks_);

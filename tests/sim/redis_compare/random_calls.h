@@ -16,7 +16,7 @@ namespace redlatch::sim {
 class RandomCalls {
  public:
   struct Step {
-    enum class Kind { kCommand, kSleep, kListen, kDeafen };
+    enum class Kind { kCommand, kSleep, kSubscribe, kUnsubscribe };
     Kind kind = Kind::kCommand;
     std::vector<std::string> words;  // of a command; "EVALSHA" of a script that `script` names
     const LuaScript* script = nullptr;
@@ -51,7 +51,7 @@ class RandomCalls {
   // What a client knows of its latest grant of a lock.
   struct Party {
     int sequence = 0, attempt = 1, block = 1;
-    bool kept = false, reads = false, waits = true, holds = false;
+    bool cacheable = false, reads = false, waits = true, holds = false;
     std::string ticket = "0", token = "0", told, owner;
     std::string when;               // of a latch's count
     std::vector<std::string> last;  // the words of its last acquire, and the script
@@ -68,12 +68,12 @@ class RandomCalls {
   Party& PartyOf(const Lock& lock, char client);
   // Mostly a client that has a grant, as far as it knows, makes the call.
   Party& HolderOf(const Lock& lock);
-  std::string Hold(char client, int sequence, bool kept) const;
-  std::string SomeHold(const Party& party);
+  std::string GrantId(char client, int sequence, bool cacheable) const;
+  std::string SomeGrantId(const Party& party);
   std::string OwnerOf(const Lock& lock, Party& party);
   std::string NewOwner(const Lock& lock, const Party& party);
   std::string Incarnation() const { return std::string(32, 'a') + ":1"; }
-  std::vector<std::string> AcquireArgs(const Lock& lock, Party& party, const std::string& hold);
+  std::vector<std::string> AcquireArgs(const Lock& lock, Party& party, const std::string& grant);
   std::vector<std::string> KeysOf(const Lock& lock, const std::vector<std::string>& own,
                                   bool with_extras = true);
   Step Script(const Lock& lock, const char* operation, const std::vector<std::string>& own_keys,

@@ -82,11 +82,11 @@ class RealServer : public ::testing::Test {
       ASSERT_EQ(real.DebugString(), sent_.front().second.DebugString()) << Said();
       ASSERT_EQ(real, sent_.front().second) << Said();
     }
-    for (auto& [client, ear] : ears_) {
-      ear.Send({"PING"});
+    for (auto& [client, inbox] : inboxes_) {
+      inbox.Send({"PING"});
       std::vector<Reply> heard;
       do {
-        heard.push_back(ear.Receive());
+        heard.push_back(inbox.Receive());
       } while (heard.back().elements.size() != 2);
       heard.pop_back();
       ASSERT_EQ(heard, outputs_.Take(client)) << "messages to " << client;
@@ -115,25 +115,25 @@ class RealServer : public ::testing::Test {
         Send({"DEBUG", "SLEEP", seconds}, {.type = Reply::Type::kStatus, .text = "OK"});
         break;
       }
-      case Step::Kind::kListen:
-      case Step::Kind::kDeafen:
+      case Step::Kind::kSubscribe:
+      case Step::Kind::kUnsubscribe:
         Synchronise();
-        Hear(step.client, step.kind == Step::Kind::kListen);
+        Subscribe(step.client, step.kind == Step::Kind::kSubscribe);
     }
   }
 
-  void Hear(char client, bool listens) {
+  void Subscribe(char client, bool subscribes) {
     const auto id = static_cast<uint64_t>(client);
-    if (!listens) {
-      ears_.erase(id);
+    if (!subscribes) {
+      inboxes_.erase(id);
       sim_->Disconnect(id);
       const Words count = {"PUBSUB", "NUMSUB", RandomCalls::Channel(client)};
       while (connection_.Command(count).elements[1].integer > 0) continue;  // it notices soon
-    } else if (!ears_.contains(id)) {
+    } else if (!inboxes_.contains(id)) {
       const Words words = {"SUBSCRIBE", RandomCalls::Channel(client)};
-      auto ear = support::RawConnection::ToSocket(real_->socket_path());
-      EXPECT_EQ(ear.Command(words).elements.size(), 3);
-      ears_.emplace(id, std::move(ear));
+      auto inbox = support::RawConnection::ToSocket(real_->socket_path());
+      EXPECT_EQ(inbox.Command(words).elements.size(), 3);
+      inboxes_.emplace(id, std::move(inbox));
       sim_->Connect(id);
       sim_->Receive(id, redis::Command({words[0], words[1]}).bytes());
       outputs_.Take(id);
@@ -207,7 +207,7 @@ class RealServer : public ::testing::Test {
   const std::unique_ptr<RedisServer> sim_ =
       std::make_unique<RedisServer>(OptionsAs(*real_), &outputs_);
   std::deque<std::pair<Words, Reply>> sent_;
-  std::map<uint64_t, support::RawConnection> ears_;
+  std::map<uint64_t, support::RawConnection> inboxes_;
   const uint32_t seed_ = support::Seed();
 };
 

@@ -89,7 +89,7 @@ const std::vector<Words>& Calls() {
   return *calls;
 }
 
-TEST(SimRefusals, OfAReplica) {
+TEST(SimRefusals, MatchReplica) {
   const auto primary = support::RedisServer::Start();
   const auto real = support::RedisServer::Start({.replica_of = primary->port()});
   ASSERT_TRUE(real->AwaitInfo("master_link_status", "up"));
@@ -99,7 +99,7 @@ TEST(SimRefusals, OfAReplica) {
   pair.ExpectSame({{"WAIT", "1", "10"}});
 }
 
-TEST(SimRefusals, WithTooFewReplicas) {
+TEST(SimRefusals, MatchTooFewReplicas) {
   const auto real = support::RedisServer::Start({.config = {"min-replicas-to-write 1"}});
   Pair pair(*real);
   pair.sim().conditions.few_replicas = true;
@@ -107,7 +107,7 @@ TEST(SimRefusals, WithTooFewReplicas) {
   pair.ExpectSame({{"WAIT", "0", "10"}});
 }
 
-TEST(SimRefusals, WithFullMemory) {
+TEST(SimRefusals, MatchFullMemory) {
   const auto real = support::RedisServer::Start();
   Pair pair(*real);
   for (const char* const maxmemory : {"1", "0", "1"}) {
@@ -117,13 +117,13 @@ TEST(SimRefusals, WithFullMemory) {
   }
 }
 
-TEST(SimRefusals, WithoutAPassword) {
+TEST(SimRefusals, MatchMissingPassword) {
   const auto real = support::RedisServer::Start({.password = "secret"});
   Pair pair(*real, {.password = "secret"});
   pair.ExpectSame(Calls());
   pair.ExpectSame({{"HELLO"},
                    {"AUTH", "wrong"},
-                   {"AUTH", "nobody", "secret"},
+                   {"AUTH", "unknown", "secret"},
                    {"INFO", "server"},
                    {"SUBSCRIBE", "c"},
                    {"AUTH", "default", "secret"},
@@ -131,14 +131,14 @@ TEST(SimRefusals, WithoutAPassword) {
                    {"PING"}});
 }
 
-TEST(SimRefusals, OfAnUnneededPassword) {
+TEST(SimRefusals, MatchUnneededPassword) {
   const auto real = support::RedisServer::Start();
   Pair pair(*real);
   pair.ExpectSame(
       {{"GET"}, {"AUTH", "any"}, {"SELECT", "99"}, {"SELECT", "x"}, {"SELECT", "3"}, {"DBSIZE"}});
 }
 
-TEST(SimRefusals, WhileSubscribed) {
+TEST(SimRefusals, MatchWhileSubscribed) {
   const auto real = support::RedisServer::Start();
   Pair pair(*real);
   pair.ExpectSame({{"SUBSCRIBE", "c"}});
@@ -152,7 +152,7 @@ TEST(SimRefusals, WhileSubscribed) {
                    {"GET", "a"}});
 }
 
-TEST(SimRefusals, OfWhatAUserMayNot) {
+TEST(SimRefusals, MatchForbiddenCommands) {
   struct Case {
     std::string rules;
     Permissions permissions;
@@ -183,7 +183,7 @@ TEST(SimRefusals, OfWhatAUserMayNot) {
   }
 }
 
-TEST(SimRefusals, WhileAScriptIsBusy) {
+TEST(SimRefusals, MatchBusyScript) {
   const auto real = support::RedisServer::Start({.config = {"busy-reply-threshold 1"}});
   auto looping = support::RawConnection::ToSocket(real->socket_path());
   Pair pair(*real);
@@ -233,7 +233,7 @@ class SimClusterRefusals : public ::testing::Test {
   std::vector<std::unique_ptr<Pair>> pairs_;
 };
 
-TEST_F(SimClusterRefusals, RedirectAsRealNodesDo) {
+TEST_F(SimClusterRefusals, RedirectLikeRealNodes) {
   if (!group_->server(0).Version().starts_with("7.0")) {
     GTEST_SKIP() << "later versions treat SELECT and SUNSUBSCRIBE in other ways";
   }

@@ -1,4 +1,4 @@
-// Claims, looks, windows and notes.
+// Claims, handover checks, windows and notes.
 
 #include "tests/sim/lua/contract/fixture.h"
 
@@ -7,24 +7,24 @@ namespace {
 
 constexpr int kClaim = 2000;
 
-class LockClaims : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockClaims, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
+class LockClaim : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockClaim, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
 
-TEST_P(LockClaims, AHandOverIsForTheClaimAndRenewMakesItTheLease) {
+TEST_P(LockClaim, RenewTurnsClaimIntoLease) {
   const Request b = Claiming(kClaim, Of('b'));
-  Ear ear(*server_, b.channel());
+  Inbox inbox(*server_, b.channel());
   Take(Of('a'));
   Ask(b);
   EXPECT_EQ(Said(Release(Of('a'))), Noted(kReleased, "look 2000"));
-  EXPECT_EQ(ear.Hear(), GrantOf(For(kClaim, b)));
+  EXPECT_EQ(inbox.Next(), GrantOf(For(kClaim, b)));
   ExpectLease(kClaim - 500, kClaim);
   EXPECT_EQ(Renew(b), kHeld);
   ExpectLease(29000, 30000);
 }
 
-TEST_P(LockClaims, AHeartbeatThatFindsItselfTheOwnerTurnsItsClaimIntoTheLease) {
+TEST_P(LockClaim, HeartbeatOfOwnerTurnsClaimIntoLease) {
   const Request b = Claiming(kClaim, Of('b'));
-  Ear ear(*server_, b.channel());
+  Inbox inbox(*server_, b.channel());
   Take(Of('a'));
   Ask(b);
   Release(Of('a'));
@@ -32,9 +32,9 @@ TEST_P(LockClaims, AHeartbeatThatFindsItselfTheOwnerTurnsItsClaimIntoTheLease) {
   ExpectLease(29000, 30000);
 }
 
-TEST_P(LockClaims, WhatIsLeftOfAManualClaimIsNotExtendedByARepeat) {
+TEST_P(LockClaim, RepeatDoesNotExtendManualClaim) {
   Request b = Claiming(kClaim, Of('b'));
-  Ear ear(*server_, b.channel());
+  Inbox inbox(*server_, b.channel());
   Take(Of('a'));
   Ask(Manual(b));
   Release(Of('a'));
@@ -43,8 +43,8 @@ TEST_P(LockClaims, WhatIsLeftOfAManualClaimIsNotExtendedByARepeat) {
   EXPECT_EQ(Ask(Again(b)).elements[2].integer, 30000);
 }
 
-TEST_P(LockClaims, WhoeverFindsTheLockFreeHandsItOver) {
-  Ear ear(*server_, Channel('b'));
+TEST_P(LockClaim, EveryScriptHandsOverFreeLock) {
+  Inbox inbox(*server_, Channel('b'));
   const Request brief = For(100, Of('a'));
   const auto queue_behind_a_brief_hold = [&] {
     Take(brief);
@@ -53,14 +53,14 @@ TEST_P(LockClaims, WhoeverFindsTheLockFreeHandsItOver) {
   };
   queue_behind_a_brief_hold();
   EXPECT_EQ(Said(Release(brief)), Noted(kNotHeld, "look 2000"));
-  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_EQ(Owner(), GrantId('b'));
   Release(Of('b'));
 
   queue_behind_a_brief_hold();
   EXPECT_EQ(Said(Release(brief, 0, 0, 5000)), Noted(kNotHeld, "look 2000"))
       << "one that leaves a tombstone";
   Release(Of('b'));
-  server_->Command({"DEL", Gone(brief.hold)});
+  server_->Command({"DEL", Gone(brief.grant)});
 
   queue_behind_a_brief_hold();
   EXPECT_EQ(Said(Cancel(brief)), Noted(kUnknown, "look 2000"));
@@ -69,18 +69,18 @@ TEST_P(LockClaims, WhoeverFindsTheLockFreeHandsItOver) {
   queue_behind_a_brief_hold();
   EXPECT_EQ(Said(Outcome(Claiming(kClaim, Of('c')))), Noted("queued", "look 2000"))
       << "also a newcomer";
-  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_EQ(Owner(), GrantId('b'));
   Release(Of('b'));
   Release(Of('c'));
 
   queue_behind_a_brief_hold();
   EXPECT_EQ(Said(Outcome(Impatient(Of('c', 2)))), Noted("busy", "look 2000"))
       << "and one that does not wait";
-  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_EQ(Owner(), GrantId('b'));
 }
 
-TEST_P(LockClaims, TheDeadLeaveByWindowsAndNobodyGetsInBeforeTheLive) {
-  Ear ear(*server_, Channel('b'));
+TEST_P(LockClaim, DeadWaitersLeaveBeforeLiveOne) {
+  Inbox inbox(*server_, Channel('b'));
   Take(Of('a'));
   MakeWaiters(200);
   Ask(Claiming(kClaim, Of('b')));
@@ -91,13 +91,13 @@ TEST_P(LockClaims, TheDeadLeaveByWindowsAndNobodyGetsInBeforeTheLive) {
   EXPECT_EQ(Said(Outcome(Claiming(kClaim, Of('d')))), Noted("queued", "look 1"));
   EXPECT_EQ(Owner(), "");
 
-  EXPECT_EQ(Said(Look()), Noted(kUnknown, "look 2000"));
-  EXPECT_EQ(Owner(), Hold('b'));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
+  EXPECT_EQ(Said(Check()), Noted(kUnknown, "look 2000"));
+  EXPECT_EQ(Owner(), GrantId('b'));
+  EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('d')));
 }
 
-TEST_P(LockClaims, WhoeverAsksHearsWhetherItsChannelHasASubscriberAndWhatItMissed) {
+TEST_P(LockClaim, RequestLearnsOfSubscriberAndMissedGrant) {
   Take(Of('a'));
   Request b = Claiming(kClaim, Of('b'));
   b.ticket = Ask(b).elements[3].text;
@@ -106,12 +106,12 @@ TEST_P(LockClaims, WhoeverAsksHearsWhetherItsChannelHasASubscriberAndWhatItMisse
   EXPECT_EQ(Said(Outcome(b)), Noted("queued", "deaf"));
   Cancel(b);
   EXPECT_EQ(Said(Outcome(Again(b))), Noted("queued", "deaf missed"));
-  const Ear ear(*server_, b.channel());
+  const Inbox inbox(*server_, b.channel());
   EXPECT_EQ(Said(Outcome(Again(b))), Noted("queued", ""));
 }
 
-TEST_P(LockClaims, AWaiterThatIsDeafAndPollsHasItsTurnOnceItHasWaitedLong) {
-  const Ear ear(*server_, Channel('c'));
+TEST_P(LockClaim, UnsubscribedWaiterWinsAfterLongWait) {
+  const Inbox inbox(*server_, Channel('c'));
   for (const bool long_ago : {false, true}) {
     Take(Of('a'));
     Request b = Claiming(kClaim, Of('b'));
@@ -126,7 +126,7 @@ TEST_P(LockClaims, AWaiterThatIsDeafAndPollsHasItsTurnOnceItHasWaitedLong) {
     EXPECT_EQ(Outcome(c), "queued");
     Release(Of('a'));
     const Request& next = long_ago ? b : c;
-    EXPECT_EQ(Owner(), next.hold);
+    EXPECT_EQ(Owner(), next.grant);
     EXPECT_EQ(Outcome(next), "granted");
     Release(next);
     Cancel(b);
@@ -134,8 +134,8 @@ TEST_P(LockClaims, AWaiterThatIsDeafAndPollsHasItsTurnOnceItHasWaitedLong) {
   }
 }
 
-TEST_P(LockClaims, AWaiterThatIsDeafAndPollsNoMoreIsDead) {
-  const Ear ear(*server_, Channel('c'));
+TEST_P(LockClaim, UnsubscribedWaiterDiesWithoutPolls) {
+  const Inbox inbox(*server_, Channel('c'));
   Take(Of('a'));
   Request b = Claiming(kClaim, Of('b'));
   b.listen = true;
@@ -144,14 +144,14 @@ TEST_P(LockClaims, AWaiterThatIsDeafAndPollsNoMoreIsDead) {
   const Request c = Claiming(kClaim, Of('c'));
   EXPECT_EQ(Outcome(c), "queued");
   // It asked long ago, as the record says that begins with the time.
-  SetRecord(b.hold, "1000000000000000" + Record(b.hold).substr(16));
+  SetRecord(b.grant, "1000000000000000" + Record(b.grant).substr(16));
   Release(Of('a'));
-  EXPECT_EQ(Owner(), c.hold);
+  EXPECT_EQ(Owner(), c.grant);
 }
 
 // The server's clock was set back since the other came.
-TEST_P(LockClaims, WhoeverComesWhenTheClockWentBackComesLastAllTheSame) {
-  Ear first(*server_, Channel('b')), second(*server_, Channel('c'));
+TEST_P(LockClaim, NewWaiterIsLastAfterClockStep) {
+  Inbox first(*server_, Channel('b')), second(*server_, Channel('c'));
   Take(Of('a'));
   Request b = Claiming(kClaim, Of('b'));
   b.ticket = "8000000000000000";
@@ -160,12 +160,12 @@ TEST_P(LockClaims, WhoeverComesWhenTheClockWentBackComesLastAllTheSame) {
   EXPECT_EQ(queued.elements[2].integer, 1);
   EXPECT_EQ(queued.elements[3].text, "8000000000000001");
   Ask(Of('d'));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c'), Hold('d')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('c'), GrantId('d')));
   Release(Of('a'));
-  EXPECT_EQ(Owner(), Hold('b'));
+  EXPECT_EQ(Owner(), GrantId('b'));
 }
 
-TEST_P(LockClaims, AKeyOfSomebodyElseIsNeverReadWhole) {
+TEST_P(LockClaim, ForeignValueIsNeverReadWhole) {
   if (GetParam().name == "simple") {
     server_->Command({"SETRANGE", name_, "1000000", "x"});
   } else {

@@ -1,5 +1,5 @@
 // A bar: no script of the simple and the reentrant lock takes the server longer because 10,000
-// wait, hold, or are dead; see script_costs.h.
+// wait, have grants, or are dead; see script_costs.h.
 
 #include "tests/sim/lua/contract/fixture.h"
 #include "tests/sim/lua/script_costs.h"
@@ -7,7 +7,7 @@
 namespace redlatch {
 namespace {
 
-class LockCosts : public LockContract {
+class LockCost : public LockContract {
  protected:
   Request After(char client, int sequence = 1) const {
     Request request = Claiming(2000, Of(client, sequence));
@@ -18,12 +18,12 @@ class LockCosts : public LockContract {
   void EndHold() { server_->Command({"DEL", Leased()}); }
 
   ScriptCosts costs_{*server_};
-  Ear ear_{*server_, Channel('b')};
+  Inbox ear_{*server_, Channel('b')};
 };
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCosts, ::testing::Values(SimpleKind(), ReentrantKind()),
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCost, ::testing::Values(SimpleKind(), ReentrantKind()),
                          NameOfKind);
 
-TEST_P(LockCosts, OfThoseWhoWait) {
+TEST_P(LockCost, DoesNotGrowWithWaiters) {
   const ScriptCosts::Call waiting = [&](int many) {
     Take(Of('a'));
     MakeWaiters(many, Channel('b'));
@@ -38,26 +38,26 @@ TEST_P(LockCosts, OfThoseWhoWait) {
   costs_.Compare("renewal before many", waiting, [&](int) { Renew(Of('a')); });
   costs_.Compare("hand-over to the first of many", waiting, [&](int) {
     EndHold();
-    Look();
+    Check();
   });
   costs_.Compare("inspect of many", waiting, [&](int) { Inspect(); });
   costs_.Compare("forced release before many", waiting, [&](int) { ForceRelease(); });
 }
 
-TEST_P(LockCosts, OfThoseWhoAreDead) {
+TEST_P(LockCost, DoesNotGrowWithDeadWaiters) {
   const ScriptCosts::Call dead = [&](int many) {
     Take(Of('a'));
-    MakeWaiters(many, "redlatch:nobody");
+    MakeWaiters(many, "redlatch:dead");
     EndHold();
   };
-  costs_.Compare("a look at the dead", dead, [&](int) { Look(); });
+  costs_.Compare("a check at the dead", dead, [&](int) { Check(); });
   costs_.Compare("release before the dead", dead, [&](int) { Release(Of('a')); });
   costs_.Compare("one asks behind the dead", dead, [&](int i) { Ask(After('d', i)); });
 }
 
-class ReentrantCostTest : public LockScriptsFixture {
+class ReentrantCost : public LockScriptsFixture {
  protected:
-  ReentrantCostTest() : LockScriptsFixture(ReentrantKind()) {}
+  ReentrantCost() : LockScriptsFixture(ReentrantKind()) {}
 
   Request Job(char client, int sequence = 1) const {
     return For(90000, LockScriptsFixture::Job(client, sequence));
@@ -72,18 +72,18 @@ class ReentrantCostTest : public LockScriptsFixture {
   ScriptCosts costs_{*server_};
 };
 
-TEST_F(ReentrantCostTest, OfTheHoldsOfOneOwner) {
-  const ScriptCosts::Call holds = [&](int many) { MakeHolds(many, 60'000'000); };
-  costs_.Compare("one hold more", holds, [&](int i) { Ask(Job('c', i)); });
-  costs_.Compare("one of many holds is renewed", holds, [&](int) { Renew(Job('a')); });
-  costs_.Compare("one of many holds ends", holds, [&](int i) {
+TEST_F(ReentrantCost, DoesNotGrowWithGrantsOfOwner) {
+  const ScriptCosts::Call grants = [&](int many) { MakeHolds(many, 60'000'000); };
+  costs_.Compare("one grant more", grants, [&](int i) { Ask(Job('c', i)); });
+  costs_.Compare("one of many grants is renewed", grants, [&](int) { Renew(Job('a')); });
+  costs_.Compare("one of many grants ends", grants, [&](int i) {
     Ask(Job('c', i));
     Release(Job('c', i));
   });
-  costs_.Compare("inspect of many holds", holds, [&](int) { Inspect(); });
-  costs_.Compare("forced release of many holds", holds, [&](int) { ForceRelease(); });
+  costs_.Compare("inspect of many grants", grants, [&](int) { Inspect(); });
+  costs_.Compare("forced release of many grants", grants, [&](int) { ForceRelease(); });
   const ScriptCosts::Call expired = [&](int many) { MakeHolds(many, -100'000'000); };
-  costs_.Compare("one hold is renewed, many expired", expired, [&](int) { Renew(Job('a')); });
+  costs_.Compare("one grant is renewed, many expired", expired, [&](int) { Renew(Job('a')); });
 }
 
 }  // namespace

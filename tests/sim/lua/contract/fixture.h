@@ -1,5 +1,4 @@
-// What the scripts of every kind promise that has one holder at a time: written once, and run by
-// each kind.
+// What the scripts of every kind with one holder at a time promise. Each kind runs these tests.
 #ifndef REDLATCH_TESTS_SIM_LUA_CONTRACT_FIXTURE_H_
 #define REDLATCH_TESTS_SIM_LUA_CONTRACT_FIXTURE_H_
 
@@ -25,19 +24,19 @@ class LockContract : public LockScriptsFixture, public ::testing::WithParamInter
     const redis::Reply reply = Ask(request);
     EXPECT_EQ(First(reply), "granted") << reply.DebugString();
   }
-  // The key that ends with the hold.
+  // The key that expires with the grant.
   std::string Leased() const { return kind_.leased.empty() ? name_ : Auxiliary(kind_.leased); }
-  // In how many ms the only hold ends, and its key with it.
+  // In how many ms the only grant expires, with its key.
   void ExpectLease(int64_t more_than, int64_t at_most) {
     const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
     ASSERT_EQ(reply.elements.at(2).elements.size(), 1) << reply.DebugString();
     for (const int64_t lease :
          {reply.elements[2].elements[0].elements.at(2).integer, Pttl(Leased())}) {
       EXPECT_GT(lease, more_than);
-      EXPECT_LE(lease, at_most + 1) << "which some round up";
+      EXPECT_LE(lease, at_most + 1) << "some round up";
     }
   }
-  // The hold that has it; "" if none does.
+  // The grant that has the lock; "" if none does.
   std::string Owner() {
     const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
     const auto& holders = reply.elements.at(2).elements;

@@ -1,4 +1,4 @@
-// Those who wait, and those who give up.
+// Waiters, and requests that give up.
 
 #include "tests/sim/lua/contract/fixture.h"
 
@@ -16,7 +16,7 @@ class LockQueue : public LockContract {
 };
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockQueue, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
 
-TEST_P(LockQueue, RefusesWhoDoesNotWaitAndTakesTheOthersInOrder) {
+TEST_P(LockQueue, RefusesTriesAndServesWaitersInOrder) {
   Take(Of('a'));
   const redis::Reply busy = Ask(Impatient(Of('d')));
   EXPECT_EQ(First(busy), "busy");
@@ -28,43 +28,43 @@ TEST_P(LockQueue, RefusesWhoDoesNotWaitAndTakesTheOthersInOrder) {
     EXPECT_EQ(queued.elements[2].integer, client == 'c' ? 0 : 1);
   }
   EXPECT_EQ(Outcome(Of('c')), "queued");
-  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy") << "it keeps its place";
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('b')));
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy") << "it has its place still";
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('c'), GrantId('b')));
 }
 
-TEST_P(LockQueue, HandsOverToTheFirstLiveWaiterAndTellsIt) {
+TEST_P(LockQueue, HandsOverToFirstLiveWaiter) {
   Take(Of('a'));
   Request b = For(12345, Of('b'));
   b.attempt = 7;
   if (kind_.has_tokens) b.block = 4;
-  Ear ear(*server_, b.channel()), other(*server_, Channel('c'));
+  Inbox inbox(*server_, b.channel()), other(*server_, Channel('c'));
   Ask(b);
   Ask(Of('c'));
   EXPECT_EQ(Release(Of('a')), kReleased);
-  EXPECT_EQ(Owner(), b.hold);
-  EXPECT_EQ(ear.Hear(), GrantOf(b, 1));
-  EXPECT_EQ(ear.Hear(), "");
-  EXPECT_EQ(other.Hear(), "");
+  EXPECT_EQ(Owner(), b.grant);
+  EXPECT_EQ(inbox.Next(), GrantOf(b, 1));
+  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(other.Next(), "");
   ExpectLease(11345, 12345);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('c')));
 }
 
-TEST_P(LockQueue, PassesTheDeadOverAndTakesThemBackAtTheirTickets) {
-  Ear monitor(*server_, "redlatch:*", "PSUBSCRIBE"), ear(*server_, Channel('c'));
+TEST_P(LockQueue, DeadWaitersReturnToTheirTickets) {
+  Inbox monitor(*server_, "redlatch:*", "PSUBSCRIBE"), inbox(*server_, Channel('c'));
   Take(Of('a'));
-  const std::string ticket = Ask(Of('b')).elements[3].text;                // nobody listens there
-  server_->Command({"ZADD", Auxiliary(kind_.queues[0]), "2", Hold('x')});  // no record
+  const std::string ticket = Ask(Of('b')).elements[3].text;  // without a subscriber
+  server_->Command({"ZADD", Auxiliary(kind_.queues[0]), "2", GrantId('x')});  // no record
   Ask(Of('c'));
   Ask(Of('d'));
   EXPECT_EQ(Release(Of('a')), kReleased);
-  EXPECT_EQ(Owner(), Hold('c'));
-  EXPECT_EQ(ear.Hear(), GrantOf(Of('c'), 1));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('d')));
+  EXPECT_EQ(Owner(), GrantId('c'));
+  EXPECT_EQ(inbox.Next(), GrantOf(Of('c'), 1));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('d')));
   EXPECT_EQ(Ask(Again(Of('b'), ticket)).elements[2].integer, 0);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('d')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('d')));
 }
 
-TEST_P(LockQueue, CrashedWaitersAreForgottenWhileTheLockIsHeld) {
+TEST_P(LockQueue, CrashedWaitersAreForgotten) {
   Take(Of('a'));
   Ask(Of('b'));
   for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Of('c', i))));
@@ -73,12 +73,12 @@ TEST_P(LockQueue, CrashedWaitersAreForgottenWhileTheLockIsHeld) {
     Ask(Again(Of('b')));
     return server_->Integer({"HLEN", Waiters()}) == 1;
   }));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
-  EXPECT_EQ(Owner(), Hold('a'));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b')));
+  EXPECT_EQ(Owner(), GrantId('a'));
 }
 
-TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
-  Ear ear(*server_, Channel('b'));
+TEST_P(LockQueue, ReleaseRemovesGrantFromQueue) {
+  Inbox inbox(*server_, Channel('b'));
   for (const std::string ticket : {"1", "9000000000000000"}) {
     for (const char* const how : kWaysToGiveUp) {
       SCOPED_TRACE(how + (" " + ticket));
@@ -86,17 +86,17 @@ TEST_P(LockQueue, ReleaseAlsoRemovesTheGrantFromTheQueue) {
       Take(Of('a'));
       Ask(Of('b'));
       // As if a duplicate of its request had come late.
-      server_->Command({"ZADD", Auxiliary(kind_.queues[0]), ticket, Hold('a')});
-      SetRecord(Hold('a'), Record(Hold('b')));
+      server_->Command({"ZADD", Auxiliary(kind_.queues[0]), ticket, GrantId('a')});
+      SetRecord(GrantId('a'), Record(GrantId('b')));
       EXPECT_THAT(GiveUp(how, Of('a')), AnyOf(kPassedOn, kReleased));
-      EXPECT_EQ(Owner(), Hold('b'));
-      EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+      EXPECT_EQ(Owner(), GrantId('b'));
+      EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b')));
       EXPECT_THAT(Waiting(), IsEmpty());
     }
   }
 }
 
-TEST_P(LockQueue, IsKeptForTheSlowestHeartbeat) {
+TEST_P(LockQueue, TtlFollowsSlowestHeartbeat) {
   Take(Of('a'));
   Ask(Beating(1000, Of('b')));
   EXPECT_LE(Pttl(Auxiliary(kind_.queues[0])), 3000);

@@ -10,21 +10,21 @@ namespace redlatch {
 inline constexpr char kGranted[] = "[\"granted\", 0, 30000, 0]";
 inline constexpr int kTtlMs = 60000;
 
-class LatchScriptsTest : public LockScriptsFixture {
+class LatchScripts : public LockScriptsFixture {
  protected:
-  LatchScriptsTest() : LockScriptsFixture(LatchKind()) {}
+  LatchScripts() : LockScriptsFixture(LatchKind()) {}
 
   std::string Counted() const { return "{" + name_ + "}:counted"; }
 
   // The latch that client `a` made as its first; another where `made` is another number.
-  static std::string Incarnation(int made = 1) { return Hold('a', made); }
+  static std::string Incarnation(int made = 1) { return GrantId('a', made); }
   static std::string Of(const std::string& incarnation, int ttl_ms = kTtlMs) {
     return absl::StrCat("latch:", ttl_ms, ":", incarnation);
   }
   // One that waits.
   static Request Waiter(char client, int sequence = 1,
                         const std::string& incarnation = Incarnation()) {
-    return {.hold = Hold(client, sequence), .owner = Of(incarnation)};
+    return {.grant = GrantId(client, sequence), .owner = Of(incarnation)};
   }
   // What a script answers, as it is.
   std::string Say(const LuaScript& script, const std::vector<std::string>& args) {
@@ -60,7 +60,7 @@ class LatchScriptsTest : public LockScriptsFixture {
   static std::string Made(int64_t count, const std::string& incarnation = Incarnation()) {
     return absl::StrCat(incarnation, " ", count);
   }
-  // What is stored of the latch and of who counted.
+  // What is stored of the latch and of the ids that counted.
   std::vector<std::string> Stored() {
     std::vector<std::string> stored;
     for (const std::string& key : {name_, Counted(), Queue(), Waiters()}) {
@@ -70,7 +70,7 @@ class LatchScriptsTest : public LockScriptsFixture {
   }
   int64_t Keys() { return server_->Integer({"DBSIZE"}); }
 
-  // So many who wait, who came before everybody else, and hear at that channel.
+  // Waiters that came first, subscribed to that channel.
   void MakeWaiters(int count, const std::string& channel,
                    const std::string& incarnation = Incarnation()) {
     MakeWaitersIn(Queue(), Waiter('x', 1, incarnation), count, channel);
@@ -78,15 +78,15 @@ class LatchScriptsTest : public LockScriptsFixture {
   std::string when_;  // of the last CountDown()
 
   // The next message, except those that report a count.
-  static std::string HearGrant(Ear& ear) {
-    std::string message = ear.Hear();
-    while (absl::StartsWith(message, "look ")) message = ear.Hear();
+  static std::string NextGrant(Inbox& inbox) {
+    std::string message = inbox.Next();
+    while (absl::StartsWith(message, "look ")) message = inbox.Next();
     return message;
   }
   // How many grants there are on that channel.
-  static int Grants(Ear& ear) {
+  static int Grants(Inbox& inbox) {
     int grants = 0;
-    while (absl::StartsWith(HearGrant(ear), "grant ")) ++grants;
+    while (absl::StartsWith(NextGrant(inbox), "grant ")) ++grants;
     return grants;
   }
 };

@@ -6,7 +6,7 @@
 namespace redlatch {
 namespace {
 
-class LatchLostCountsTest : public LatchScriptsTest {
+class LatchLostCounts : public LatchScripts {
  protected:
   // A heartbeat of one that was told so.
   static Request Knowing(const std::string& told, char client = 'b') {
@@ -41,21 +41,21 @@ class LatchLostCountsTest : public LatchScriptsTest {
   std::string first_, second_, told_;
 };
 
-TEST_F(LatchLostCountsTest, TheFirstWaiterIsMadeToAskAfterEachCount) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_F(LatchLostCounts, EachCountInvitesFirstWaiter) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   Create(3);
   Ask(Waiter('b'));
   Ask(Waiter('c'));
   CountDown("one");
-  EXPECT_EQ(b.Hear(), absl::StrCat("look ", Hold('b'), " ", name_));
+  EXPECT_EQ(b.Next(), absl::StrCat("look ", GrantId('b'), " ", name_));
   CountDown("two");
-  EXPECT_EQ(b.Hear(), absl::StrCat("look ", Hold('b'), " ", name_));
+  EXPECT_EQ(b.Next(), absl::StrCat("look ", GrantId('b'), " ", name_));
   CountDown("two");
-  EXPECT_EQ(b.Hear(), "") << "a repeat";
-  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(b.Next(), "") << "a repeat";
+  EXPECT_EQ(c.Next(), "");
 }
 
-TEST_F(LatchLostCountsTest, HeartbeatsTellHowManyHaveCounted) {
+TEST_F(LatchLostCounts, HeartbeatTellsHowManyCounted) {
   Create(3);
   Ask(Waiter('b'));
   EXPECT_EQ(notes_, "");
@@ -68,7 +68,7 @@ TEST_F(LatchLostCountsTest, HeartbeatsTellHowManyHaveCounted) {
   EXPECT_EQ(Missing(), "");
 }
 
-TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem) {
+TEST_F(LatchLostCounts, UnrepeatedMissingCountsEndLatch) {
   CountTwo();
   Lose("two");
   const redis::Reply reply = Ask(Knowing(told_));
@@ -82,7 +82,7 @@ TEST_F(LatchLostCountsTest, CountsThatAreMissingEndTheLatchWhenNobodyRepeatsThem
   EXPECT_THAT(Acquire(Knowing(told_)), HasSubstr("GONE"));
 }
 
-TEST_F(LatchLostCountsTest, NoIdCountsTwiceIfTheIdsOrTheLatchAreDeleted) {
+TEST_F(LatchLostCounts, NoIdCountsTwiceAfterDeletedKeys) {
   CountTwo();
   server_->Command({"DEL", Counted()});
   EXPECT_THAT(CountDown("one"), StartsWith("GONE it can never open"));
@@ -95,7 +95,7 @@ TEST_F(LatchLostCountsTest, NoIdCountsTwiceIfTheIdsOrTheLatchAreDeleted) {
   EXPECT_EQ(CountDown("one", 1, Incarnation(2)), "2");
 }
 
-TEST_F(LatchLostCountsTest, CountsThatAreRepeatedAreMissingNoLonger) {
+TEST_F(LatchLostCounts, RepeatedCountsAreNotMissing) {
   CountTwo();
   Lose("one");
   Lose("two");
@@ -106,7 +106,7 @@ TEST_F(LatchLostCountsTest, CountsThatAreRepeatedAreMissingNoLonger) {
   EXPECT_THAT(Repeat("one", first_), StartsWith("GONE it can never open"));
 }
 
-TEST_F(LatchLostCountsTest, WhenAllAreBackTheLatchLivesOn) {
+TEST_F(LatchLostCounts, LatchSurvivesIfAllCountsReturn) {
   CountTwo();
   Lose("one");
   Lose("two");
@@ -120,7 +120,7 @@ TEST_F(LatchLostCountsTest, WhenAllAreBackTheLatchLivesOn) {
 }
 
 // One that counts at the new server only.
-TEST_F(LatchLostCountsTest, ANewCountDoesNotStandForOneThatIsMissing) {
+TEST_F(LatchLostCounts, NewCountDoesNotReplaceMissingOne) {
   CountTwo();
   Lose("one");
   Lose("two");
@@ -132,7 +132,7 @@ TEST_F(LatchLostCountsTest, ANewCountDoesNotStandForOneThatIsMissing) {
   EXPECT_THAT(Missing(), StartsWith(told_)) << "who knows less changes nothing";
 }
 
-TEST_F(LatchLostCountsTest, AHeartbeatFindsLossesOutWhenMemoryIsFull) {
+TEST_F(LatchLostCounts, HeartbeatFindsLossWithFullMemory) {
   CountTwo();
   Lose("two");
   FillMemory();

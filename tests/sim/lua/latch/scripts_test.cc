@@ -6,7 +6,7 @@ namespace {
 
 // Making it.
 
-TEST_F(LatchScriptsTest, TheFirstMakesItAsAHashThatSaysWhatItIs) {
+TEST_F(LatchScripts, FirstCallCreatesHash) {
   EXPECT_EQ(Create(12), Made(12));
   EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "latch/2");
   EXPECT_EQ(server_->Text({"HGET", name_, "incarnation"}), Incarnation());
@@ -16,7 +16,7 @@ TEST_F(LatchScriptsTest, TheFirstMakesItAsAHashThatSaysWhatItIs) {
   EXPECT_EQ(Count(), "12");
 }
 
-TEST_F(LatchScriptsTest, AnotherTotalIsRefusedAndBothAreNamed) {
+TEST_F(LatchScripts, OtherTotalIsRefusedByName) {
   Create(12);
   const std::vector<std::string> before = Stored();
   const std::string reply = Create(13, Incarnation(2));
@@ -29,7 +29,7 @@ TEST_F(LatchScriptsTest, AnotherTotalIsRefusedAndBothAreNamed) {
   EXPECT_EQ(Count(), "0");
 }
 
-TEST_F(LatchScriptsTest, ALargeCountIsExact) {
+TEST_F(LatchScripts, LargeCountIsExact) {
   const int64_t large = (int64_t{1} << 53) - 1;
   EXPECT_EQ(Create(large), Made(large));
   EXPECT_EQ(CountDown("job"), absl::StrCat(large - 1));
@@ -43,7 +43,7 @@ TEST_F(LatchScriptsTest, ALargeCountIsExact) {
 
 // Counting.
 
-TEST_F(LatchScriptsTest, EachIdCountsOnce) {
+TEST_F(LatchScripts, EachIdCountsOnce) {
   Create(10);
   EXPECT_EQ(CountDown("a"), "9");
   EXPECT_EQ(CountDown("a"), "9");
@@ -56,7 +56,7 @@ TEST_F(LatchScriptsTest, EachIdCountsOnce) {
   EXPECT_EQ(CountDown("a"), "0");
 }
 
-TEST_F(LatchScriptsTest, MoreThanThereIsToGoIsRefusedAndCountsNothing) {
+TEST_F(LatchScripts, CountBelowZeroIsRefused) {
   Create(3);
   CountDown("a");
   const std::vector<std::string> before = Stored();
@@ -72,7 +72,7 @@ TEST_F(LatchScriptsTest, MoreThanThereIsToGoIsRefusedAndCountsNothing) {
 
 // Waiting.
 
-TEST_F(LatchScriptsTest, WhoComesWhereItIsClosedIsQueuedOrRefused) {
+TEST_F(LatchScripts, ClosedLatchQueuesOrRefuses) {
   Create(1);
   const redis::Reply queued = Ask(Waiter('b'));
   ASSERT_EQ(queued.elements.size(), 4) << queued.DebugString();
@@ -80,17 +80,17 @@ TEST_F(LatchScriptsTest, WhoComesWhereItIsClosedIsQueuedOrRefused) {
   EXPECT_GT(queued.elements[1].integer, kTtlMs - 1000);
   EXPECT_LE(queued.elements[1].integer, kTtlMs);
   EXPECT_EQ(queued.elements[2].integer, 0);
-  EXPECT_EQ(queued.elements[3].text, server_->Text({"ZSCORE", Queue(), Hold('b')}));
+  EXPECT_EQ(queued.elements[3].text, server_->Text({"ZSCORE", Queue(), GrantId('b')}));
   EXPECT_EQ(Ask(Waiter('c')).elements[2].integer, 1);
 
   const redis::Reply busy = Ask(Impatient(Waiter('d')));
   EXPECT_EQ(First(busy), "busy");
   EXPECT_GT(busy.elements[1].integer, kTtlMs - 1000);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('c')));
 }
 
-TEST_F(LatchScriptsTest, TheLastToArriveTellsAllWhoWaitOnceAndClearsTheQueue) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_F(LatchScripts, LastCountWakesAllOnce) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   Create(3);
   Request patient = Waiter('c');
   patient.lease_ms = 5000;
@@ -99,39 +99,39 @@ TEST_F(LatchScriptsTest, TheLastToArriveTellsAllWhoWaitOnceAndClearsTheQueue) {
   Ask(patient);
   Ask(Waiter('d'));  // without a subscriber
   CountDown("one");
-  EXPECT_EQ(HearGrant(b), "") << "it is not open yet";
+  EXPECT_EQ(NextGrant(b), "") << "it is not open yet";
   EXPECT_EQ(Waiting().size(), 3);
   EXPECT_EQ(CountDown("two", 2), "0");
-  EXPECT_EQ(b.Hear(), GrantOf(Waiter('b')));
-  EXPECT_EQ(c.Hear(), GrantOf(patient));
+  EXPECT_EQ(b.Next(), GrantOf(Waiter('b')));
+  EXPECT_EQ(c.Next(), GrantOf(patient));
   EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters()}), 0);
   EXPECT_EQ(CountDown("two", 2), "0");
   EXPECT_EQ(CountDown("two", 0), "0");
-  EXPECT_EQ(b.Hear(), "");
-  EXPECT_EQ(c.Hear(), "");
+  EXPECT_EQ(b.Next(), "");
+  EXPECT_EQ(c.Next(), "");
   EXPECT_THAT(server_->Text({"INFO", "commandstats"}), HasSubstr("cmdstat_publish:calls=4,"));
 }
 
-TEST_F(LatchScriptsTest, WhoGivesUpLeavesTheQueueAndIsNotTold) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(LatchScripts, CancelledWaiterIsNotTold) {
+  Inbox inbox(*server_, Channel('b'));
   Create(1);
   Ask(Waiter('b'));
   Ask(Waiter('c'));
   EXPECT_EQ(Cancel(Waiter('b')), kLeft);
   EXPECT_EQ(Cancel(Waiter('b')), kUnknown);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('c')));
   CountDown("job");
-  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(inbox.Next(), "");
   EXPECT_EQ(Cancel(Waiter('c')), kUnknown) << "it was let in meanwhile";
   EXPECT_EQ(Count(), "0");
 }
 
 // What has vanished.
 
-TEST_F(LatchScriptsTest, ALateRequestOfOneThatGaveUpQueuesNothing) {
+TEST_F(LatchScripts, LateRequestAfterCancelIsGone) {
   Create(1);
   EXPECT_EQ(Cancel(Waiter('b'), 5000), kUnknown) << "it came before what it cancels";
-  EXPECT_GT(Pttl(Gone(Hold('b'))), 4000);
+  EXPECT_GT(Pttl(Gone(GrantId('b'))), 4000);
   const std::vector<std::string> before = Stored();
   EXPECT_EQ(Acquire(Waiter('b')), kGone);
   EXPECT_EQ(Stored(), before);
@@ -143,7 +143,7 @@ TEST_F(LatchScriptsTest, ALateRequestOfOneThatGaveUpQueuesNothing) {
   EXPECT_EQ(Acquire(Waiter('b')), kGone) << "open or not";
 }
 
-TEST_F(LatchScriptsTest, OneThatHasVanishedIsNotMadeByItsUse) {
+TEST_F(LatchScripts, UseDoesNotCreateVanishedLatch) {
   Create(2);
   Ask(Waiter('b'));
   Ask(Waiter('c'));
@@ -153,13 +153,13 @@ TEST_F(LatchScriptsTest, OneThatHasVanishedIsNotMadeByItsUse) {
   EXPECT_THAT(Count(), StartsWith("GONE "));
   EXPECT_EQ(Waiting().size(), 2);
   EXPECT_THAT(Acquire(Waiter('b')), StartsWith("error GONE "));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'))) << "its own entry goes";
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('c'))) << "its own entry goes";
   EXPECT_THAT(Acquire(Impatient(Waiter('c'))), StartsWith("error GONE "));
   EXPECT_THAT(Acquire(Waiter('d')), StartsWith("error GONE "));
   EXPECT_EQ(Keys(), 0);
 }
 
-TEST_F(LatchScriptsTest, OneThatWasMadeAnewIsNotTheOld) {
+TEST_F(LatchScripts, NewIncarnationIsAnotherLatch) {
   Create(2);
   CountDown("job");
   Ask(Waiter('b'));
@@ -180,7 +180,7 @@ TEST_F(LatchScriptsTest, OneThatWasMadeAnewIsNotTheOld) {
 
 // TTLs.
 
-TEST_F(LatchScriptsTest, EveryTouchKeepsBothKeysForItsTtl) {
+TEST_F(LatchScripts, EveryUseRestartsBothTtls) {
   const std::string soon = "5000";
   const auto expect_refreshed = [&](const char* by) {
     EXPECT_GT(Pttl(name_), kTtlMs - 1000) << by;
@@ -198,7 +198,7 @@ TEST_F(LatchScriptsTest, EveryTouchKeepsBothKeysForItsTtl) {
   expect_refreshed("a count");
   CountDown("job");
   expect_refreshed("a repeated count");
-  CountDown("nobody", 0);
+  CountDown("no client", 0);
   expect_refreshed("no count");
   Create(5, Incarnation(2));
   expect_refreshed("joining");
@@ -209,14 +209,14 @@ TEST_F(LatchScriptsTest, EveryTouchKeepsBothKeysForItsTtl) {
   Acquire(Waiter('b'));
   expect_refreshed("a heartbeat");
   Acquire(Impatient(Waiter('c')));
-  expect_refreshed("looking");
+  expect_refreshed("reading");
   CountDown("rest", 3);
   expect_refreshed("the last count");
   Acquire(Waiter('d'));
   expect_refreshed("going on where it is open");
 }
 
-TEST_F(LatchScriptsTest, ItIsForgottenWhenNobodyTouchesItAndWithItWhoCounted) {
+TEST_F(LatchScripts, UnusedLatchExpiresWithItsIds) {
   Create(2, Incarnation(), 30);
   Say(lua::kLatchCountDown, {Of(Incarnation(), 30), "job", "1"});
   EXPECT_LE(Pttl(Counted()), 30);
@@ -228,7 +228,7 @@ TEST_F(LatchScriptsTest, ItIsForgottenWhenNobodyTouchesItAndWithItWhoCounted) {
 
 // Refusals.
 
-TEST_F(LatchScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+TEST_F(LatchScripts, ForeignKeysAreRefusedUntouched) {
   const auto all = [&] {
     return std::vector<std::string>{
         Create(1), CountDown("job"),     CountDown("job", 0),
@@ -240,7 +240,7 @@ TEST_F(LatchScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
     EXPECT_EQ(Keys(), keys);
     server_->Command({"FLUSHALL"});
   };
-  server_->Command({"SET", name_, Hold('a'), "PX", "30000"});
+  server_->Command({"SET", name_, GrantId('a'), "PX", "30000"});
   expect_all_refused(name_);
   server_->Command({"HSET", name_, "kind", "reentrant/2", "incarnation", Incarnation()});
   server_->Command({"PEXPIRE", name_, "30000"});
@@ -255,7 +255,7 @@ TEST_F(LatchScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
   EXPECT_EQ(server_->Text({"DUMP", name_}), latch);
 }
 
-TEST_F(LatchScriptsTest, AQueueOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
+TEST_F(LatchScripts, ForeignQueueIsRefusedBeforeWrites) {
   Create(2);
   CountDown("job");
   for (const std::string& key : {Queue(), Waiters()}) {
@@ -274,13 +274,13 @@ TEST_F(LatchScriptsTest, AQueueOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
   EXPECT_EQ(CountDown("last"), "0");
 }
 
-TEST_F(LatchScriptsTest, FullMemoryRefusesANewLatchAndANewWaiterAndNothingElse) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(LatchScripts, FullMemoryRefusesNewLatchAndWaiter) {
+  Inbox inbox(*server_, Channel('b'));
   Create(3);
   Ask(Waiter('b'));
   FillMemory();
   EXPECT_THAT(Acquire(Waiter('c')), HasSubstr("OOM"));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b')));
   EXPECT_EQ(server_->Integer({"HLEN", Waiters()}), 1);
   EXPECT_EQ(Outcome(Waiter('b')), "queued") << "a heartbeat";
   EXPECT_EQ(Outcome(Impatient(Waiter('c'))), "busy");
@@ -289,7 +289,7 @@ TEST_F(LatchScriptsTest, FullMemoryRefusesANewLatchAndANewWaiterAndNothingElse) 
   EXPECT_EQ(CountDown("one"), "2");
   EXPECT_EQ(CountDown("one"), "2");
   EXPECT_EQ(CountDown("two", 2), "0");
-  EXPECT_EQ(HearGrant(ear), GrantOf(Waiter('b')));
+  EXPECT_EQ(NextGrant(inbox), GrantOf(Waiter('b')));
   EXPECT_EQ(Acquire(Waiter('c')), kGranted);
   ExpectATtlOnEveryKey();
   server_->Command({"DEL", name_});
@@ -301,12 +301,12 @@ TEST_F(LatchScriptsTest, FullMemoryRefusesANewLatchAndANewWaiterAndNothingElse) 
 
 // Names and ids.
 
-TEST_F(LatchScriptsTest, NamesAndIdsMayContainAnything) {
+TEST_F(LatchScripts, NamesAndIdsMayContainAnything) {
   for (const std::string& name : {std::string("import: 7 \n{x"), std::string("{a} %s %d"),
                                   std::string("a\0b", 3), std::string("latch:1:x")}) {
     name_ = name;
     const std::string id = std::string("job \0 %s \n}{", 12);
-    Ear ear(*server_, Channel('b'));
+    Inbox inbox(*server_, Channel('b'));
     EXPECT_EQ(Create(3), Made(3));
     EXPECT_EQ(Outcome(Waiter('b')), "queued");
     EXPECT_EQ(CountDown(id), "2");
@@ -316,7 +316,7 @@ TEST_F(LatchScriptsTest, NamesAndIdsMayContainAnything) {
     EXPECT_THAT(CountDown("more", 2), StartsWith("REFUSED "));
     EXPECT_THAT(Create(4), StartsWith("REFUSED "));
     EXPECT_EQ(CountDown("kind"), "0");
-    EXPECT_EQ(HearGrant(ear), GrantOf(Waiter('b')));
+    EXPECT_EQ(NextGrant(inbox), GrantOf(Waiter('b')));
     EXPECT_NE(server_->Text({"ZSCORE", Counted(), id}), "");
   }
 }

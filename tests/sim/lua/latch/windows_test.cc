@@ -6,12 +6,12 @@
 namespace redlatch {
 namespace {
 
-class LatchWindowsTest : public LatchScriptsTest {
+class LatchWindow : public LatchScripts {
  protected:
-  Ear ear_{*server_, Channel('b')};
+  Inbox ear_{*server_, Channel('b')};
 };
 
-TEST_F(LatchWindowsTest, ManyAreToldByWindowsByWhoeverOpenedIt) {
+TEST_F(LatchWindow, LastCountWakesOneWindowPerCall) {
   Create(1);
   MakeWaiters(150, Channel('b'));
   EXPECT_EQ(CountDown("job"), "0 look 1");
@@ -22,7 +22,7 @@ TEST_F(LatchWindowsTest, ManyAreToldByWindowsByWhoeverOpenedIt) {
   EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters()}), 0);
 }
 
-TEST_F(LatchWindowsTest, AnyCallAtAnOpenLatchGoesOn) {
+TEST_F(LatchWindow, AnyCallAtOpenLatchWakesMore) {
   Create(1);
   MakeWaiters(300, Channel('b'));
   Ask(Waiter('b'));
@@ -34,21 +34,21 @@ TEST_F(LatchWindowsTest, AnyCallAtAnOpenLatchGoesOn) {
   EXPECT_EQ(Grants(ear_), 64);
   EXPECT_EQ(Said(Acquire(Waiter('c'))), Noted(kGranted, "look 1")) << "a newcomer";
   EXPECT_EQ(Said(Acquire(Impatient(Waiter('d')))), Noted(kGranted, "look 1"));
-  EXPECT_EQ(Said(Look()), Noted(kUnknown, ""));
+  EXPECT_EQ(Said(Check()), Noted(kUnknown, ""));
   EXPECT_EQ(Grants(ear_), 300 - 2 * 64);
 }
 
-TEST_F(LatchWindowsTest, WaitersForAnotherIncarnationLeaveWithTheirWindowAndAreNotLetIn) {
+TEST_F(LatchWindow, WaitersForOtherIncarnationOnlyLeave) {
   Create(1, Incarnation(2));
   MakeWaiters(100, Channel('b'));
   EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "0 look 1");
-  EXPECT_EQ(Said(Look()), Noted(kUnknown, ""));
-  EXPECT_EQ(ear_.Hear(), "");
+  EXPECT_EQ(Said(Check()), Noted(kUnknown, ""));
+  EXPECT_EQ(ear_.Next(), "");
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
 // A bar: see script_costs.h.
-TEST_F(LatchWindowsTest, NoCallCostsMoreBecauseManyWait) {
+TEST_F(LatchWindow, CostDoesNotGrowWithWaiters) {
   ScriptCosts costs(*server_);
   const auto waiting = [&](int many) {
     Create(1'000);
@@ -67,7 +67,7 @@ TEST_F(LatchWindowsTest, NoCallCostsMoreBecauseManyWait) {
     EXPECT_THAT(CountDown(absl::StrCat(i)), StartsWith("0"));
   });
   costs.Compare("a heartbeat at an open latch", open, [&](int i) { Ask(Waiter('c', i)); });
-  costs.Compare("a look at an open latch", open, [&](int) { Look(); });
+  costs.Compare("a check at an open latch", open, [&](int) { Check(); });
   server_->Command({"FLUSHALL"});
 }
 

@@ -82,11 +82,11 @@ class MultiCost : public MultiScriptsFixture {
   Names names_;
 };
 
-TEST_F(MultiCost, OfDeadWaitersIsOneWindowPerCall) {
+TEST_F(MultiCost, RemovesOneWindowOfDeadWaitersPerCall) {
   for (const int each : {1, kWindow}) {
     const Step held = [&] {
       Take();
-      MakeWaiters(each, "redlatch:nobody");
+      MakeWaiters(each, "redlatch:dead");
     };
     const Step expired = [&] {
       held();
@@ -99,7 +99,7 @@ TEST_F(MultiCost, OfDeadWaitersIsOneWindowPerCall) {
     const Call tries = [&] { return Ask(names_, Impatient(By('c'))); };
     std::printf("dead waiters at each name: %d\n", each);
     Removes("release before the dead", held, [&] { return Release(names_, By('a')); });
-    Removes("a look at the dead", expired, [&] { return Look(names_); });
+    Removes("a check at the dead", expired, [&] { return Check(names_); });
     Removes("acquire behind the dead", expired, [&] { return Queues('b'); });
     Removes("its repeat", queued, [&] {
       const std::string reply = Repeats('b');
@@ -113,20 +113,20 @@ TEST_F(MultiCost, OfDeadWaitersIsOneWindowPerCall) {
   }
 }
 
-TEST_F(MultiCost, OfDeadWaitersEndsAfterSoManyCalls) {
+TEST_F(MultiCost, RemovesAllDeadWaitersInBoundedCalls) {
   Take();
-  MakeWaiters(kWindow, "redlatch:nobody");
+  MakeWaiters(kWindow, "redlatch:dead");
   std::string reply = Release(names_, By('a'));
   int calls = 1;
-  for (; Unfinished(reply) && calls < 3 * kNames; ++calls) reply = Look(names_);
+  for (; Unfinished(reply) && calls < 3 * kNames; ++calls) reply = Check(names_);
   EXPECT_LE(calls, kNames + 1);
   EXPECT_EQ(CountWaiting(), 0);
   EXPECT_EQ(Word(Ask(names_, By('b')), 0), "granted");
 }
 
-TEST_F(MultiCost, OfDeadWaitersAcquireComesToAnEndByRepeats) {
+TEST_F(MultiCost, RepeatedAcquireRemovesAllDeadWaiters) {
   Take();
-  MakeWaiters(kWindow, "redlatch:nobody");
+  MakeWaiters(kWindow, "redlatch:dead");
   EndLeases();
   std::string reply = Queues('b');
   int calls = 1;
@@ -136,32 +136,32 @@ TEST_F(MultiCost, OfDeadWaitersAcquireComesToAnEndByRepeats) {
   EXPECT_EQ(CountWaiting(), 0);
 }
 
-TEST_F(MultiCost, OfNewOwnersIsSixteenPerCall) {
-  const Ear ear(*server_, "redlatch:live");
+TEST_F(MultiCost, HandsOverSixteenNamesPerCall) {
+  const Inbox inbox(*server_, "redlatch:live");
   const Step held = [&] {
     Take();
     MakeWaiters(2, "redlatch:live");
   };
   Costs(
-      "a look before the living",
+      "a check before the living",
       [&] {
         held();
         EndLeases();
       },
-      [&] { return Look(names_); });
+      [&] { return Check(names_); });
   std::string reply =
       Costs("release before the living", held, [&] { return Release(names_, By('a')); });
   for (int owned = kQueues; owned < kNames; owned += kQueues) {
     EXPECT_EQ(CountOwned(), owned);
     EXPECT_TRUE(Unfinished(reply)) << reply;
-    reply = Look(names_);
+    reply = Check(names_);
   }
   EXPECT_EQ(CountOwned(), kNames);
   EXPECT_EQ(Word(reply, 1) + Word(reply, 2), "look2000") << "the last: " << reply;
 }
 
-TEST_F(MultiCost, OfABidThatFindsNewOwnersIsBounded) {
-  const Ear ear(*server_, "redlatch:live");
+TEST_F(MultiCost, AcquireThatHandsOverIsBounded) {
+  const Inbox inbox(*server_, "redlatch:live");
   const Step expired = [&] {
     Take();
     MakeWaiters(1, "redlatch:live");
@@ -183,8 +183,8 @@ TEST_F(MultiCost, OfABidThatFindsNewOwnersIsBounded) {
   EXPECT_EQ(CountOwned(), kNames);
 }
 
-TEST_F(MultiCost, OfAWaiterForAllNamesIsOneMessage) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(MultiCost, InvitesWaiterForAllNamesOnce) {
+  Inbox inbox(*server_, Channel('b'));
   const Step queued = [&] {
     Take();
     Queues('b');
@@ -213,29 +213,29 @@ TEST_F(MultiCost, OfAWaiterForAllNamesIsOneMessage) {
       [&] { return Repeats('c'); });
   Costs("acquire that takes all", free, [&] { return Repeats('b'); });
   Costs("cancel", queued, [&] { return Cancel(names_, By('b')); });
-  while (!ear.Hear().empty()) {
+  while (!inbox.Next().empty()) {
   }
   EXPECT_EQ(Costs("release before it", queued, [&] { return Release(names_, By('a')); }),
             "released");
-  EXPECT_EQ(ear.Hear(), absl::StrCat("look ", By('b').hold, " ", names_.front()));
-  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(inbox.Next(), absl::StrCat("look ", By('b').grant, " ", names_.front()));
+  EXPECT_EQ(inbox.Next(), "");
 }
 
-TEST_F(MultiCost, OfWaitersForSeveralNamesEndsAfterSoManyCalls) {
-  const Ear ear(*server_, Channel('e'));
+TEST_F(MultiCost, InvitesSeveralWaitersInBoundedCalls) {
+  const Inbox inbox(*server_, Channel('e'));
   const Step held = [&] {
     Take();
     MakePairs();
   };
   const Step asked = [&] {
     held();
-    while (Unfinished(Release(names_, By('a'))) || Unfinished(Look(names_))) {
+    while (Unfinished(Release(names_, By('a'))) || Unfinished(Check(names_))) {
     }
   };
   std::string reply = Costs("release before one of several at each", held,
                             [&] { return Release(names_, By('a')); });
   int calls = 1;
-  for (; Unfinished(reply) && calls < kNames; ++calls) reply = Look(names_);
+  for (; Unfinished(reply) && calls < kNames; ++calls) reply = Check(names_);
   EXPECT_EQ(calls, kNames / kQueues);
 
   reply = Costs("acquire behind one of several at each", asked, [&] { return Queues('b'); });
@@ -261,12 +261,12 @@ TEST_F(MultiCost, OfWaitersForSeveralNamesEndsAfterSoManyCalls) {
   EXPECT_FALSE(Unfinished(reply)) << reply;
 }
 
-TEST_F(MultiCost, OfInspectIsAPartOfEachName) {
+TEST_F(MultiCost, InspectReadsPartOfEachName) {
   Costs(
       "inspect",
       [&] {
         Take();
-        MakeWaiters(1000, "redlatch:nobody");
+        MakeWaiters(1000, "redlatch:dead");
       },
       [&] {
         const redis::Reply seen = Inspect(names_);

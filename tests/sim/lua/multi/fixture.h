@@ -22,7 +22,7 @@ class MultiScriptsFixture : public ::testing::Test {
   }
 
   static Request By(char client, int sequence = 1) {
-    return {.hold = absl::StrCat(std::string(32, client), ":", sequence),
+    return {.grant = absl::StrCat(std::string(32, client), ":", sequence),
             .owner = std::string(32, client)};
   }
   static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
@@ -30,18 +30,18 @@ class MultiScriptsFixture : public ::testing::Test {
   // What several names are asked for; of one, what a simple lock is.
   std::string Ask(const Names& names, const Request& request) {
     return Run(names, names.size() > 1 ? lua::kMultiAcquire : lua::kSimpleAcquire,
-               {Gone(names, request.hold)}, ArgsOf(names, request));
+               {Gone(names, request.grant)}, ArgsOf(names, request));
   }
   std::string Release(const Names& names, const Request& held, int gone_ms = 0) {
     const LuaScript& script = names.size() > 1 ? lua::kMultiRelease : lua::kSimpleRelease;
-    if (gone_ms == 0) return Run(names, script, {}, {held.hold});
-    return Run(names, script, {Gone(names, held.hold), Gone(names, held.hold)},
-               {held.hold, absl::StrCat("0 0 ", gone_ms), held.owner});
+    if (gone_ms == 0) return Run(names, script, {}, {held.grant});
+    return Run(names, script, {Gone(names, held.grant), Gone(names, held.grant)},
+               {held.grant, absl::StrCat("0 0 ", gone_ms), held.owner});
   }
   std::string ReleaseUsing(const Names& names, const Request& held, int64_t used,
                            int64_t reserved) {
-    return Run(names, lua::kMultiRelease, {Gone(names, held.hold), Gone(names, held.hold)},
-               {held.hold, absl::StrCat(used, " ", reserved, " 0"), held.owner});
+    return Run(names, lua::kMultiRelease, {Gone(names, held.grant), Gone(names, held.grant)},
+               {held.grant, absl::StrCat(used, " ", reserved, " 0"), held.owner});
   }
   std::string ReleaseAndQueue(const Names& names, const Request& held, const Request& fresh) {
     if (names.size() > 1) {  // by two scripts; the notes of the first come last
@@ -49,20 +49,21 @@ class MultiScriptsFixture : public ::testing::Test {
       if (reply.rfind(released, 0) != 0) return reply;
       return absl::StrCat(released, " ", Ask(names, fresh), reply.substr(released.size()));
     }
-    std::vector<std::string> args = {held.hold, "0 0 0", held.owner};
+    std::vector<std::string> args = {held.grant, "0 0 0", held.owner};
     for (std::string& arg : ArgsOf(names, fresh)) args.push_back(std::move(arg));
-    return Run(names, lua::kSimpleRelease, {Gone(names, held.hold), Gone(names, fresh.hold)}, args);
+    return Run(names, lua::kSimpleRelease, {Gone(names, held.grant), Gone(names, fresh.grant)},
+               args);
   }
   std::string Cancel(const Names& names, const Request& request, int gone_ms = 0) {
     return Run(names, names.size() > 1 ? lua::kMultiCancel : lua::kSimpleCancel,
-               {Gone(names, request.hold)},
-               {request.hold, absl::StrCat(gone_ms), absl::StrCat(request.block)});
+               {Gone(names, request.grant)},
+               {request.grant, absl::StrCat(gone_ms), absl::StrCat(request.block)});
   }
-  // As whoever looks does it.
-  std::string Look(const Names& names) { return Cancel(names, By('f', 99)); }
+  // As a handover check does it.
+  std::string Check(const Names& names) { return Cancel(names, By('f', 99)); }
   std::string Renew(const Names& names, const Request& held) {
     return Run(names, names.size() > 1 ? lua::kMultiRenew : lua::kSimpleRenew, {},
-               {held.hold, absl::StrCat(held.lease_ms)});
+               {held.grant, absl::StrCat(held.lease_ms)});
   }
   redis::Reply Force(const Names& names) {
     return Eval(names, names.size() > 1 ? lua::kMultiForceRelease : lua::kSimpleForceRelease, {},
@@ -84,12 +85,12 @@ class MultiScriptsFixture : public ::testing::Test {
   }
   // All that wait for it, in their order.
   std::vector<std::string> Waiting(const std::string& name) {
-    std::vector<std::string> holds;
+    std::vector<std::string> grants;
     for (const redis::Reply& each : server_->Command({"ZRANGE", Queue(name), "0", "-1"}).elements) {
-      holds.push_back(each.text);
+      grants.push_back(each.text);
     }
-    EXPECT_EQ(static_cast<int64_t>(holds.size()), server_->Integer({"HLEN", Waiters(name)}));
-    return holds;
+    EXPECT_EQ(static_cast<int64_t>(grants.size()), server_->Integer({"HLEN", Waiters(name)}));
+    return grants;
   }
 
   static std::string Word(std::string_view text, int place) {
@@ -104,8 +105,8 @@ class MultiScriptsFixture : public ::testing::Test {
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
 
  private:
-  static std::string Gone(const Names& names, const std::string& hold) {
-    return support::AuxiliaryKey(names.front(), "simple.gone." + hold);
+  static std::string Gone(const Names& names, const std::string& grant) {
+    return support::AuxiliaryKey(names.front(), "simple.gone." + grant);
   }
   static std::vector<std::string> ArgsOf(const Names& names, const Request& request) {
     std::vector<std::string> args = request.Args();

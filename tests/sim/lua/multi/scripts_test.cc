@@ -1,4 +1,4 @@
-// The rules of lua/multi, and what the simple lock's scripts make of whoever waits for several
+// The rules of lua/multi, and what the simple lock's scripts do with a waiter for several
 // names.
 
 #include "tests/sim/lua/multi/fixture.h"
@@ -15,14 +15,14 @@ class MultiScripts : public MultiScriptsFixture {
   const Request multi_ = Claiming(2000, By('1'));
   const Request simple_ = Claiming(2000, By('2'));
   const Request other_ = Claiming(2000, By('3'));
-  const std::string look_ = absl::StrCat("look ", multi_.hold, " a");
+  const std::string look_ = absl::StrCat("look ", multi_.grant, " a");
 };
 
-TEST_F(MultiScripts, GrantsAllNamesWithOneTokenThatIsLargerThanAnyBefore) {
+TEST_F(MultiScripts, GrantsAllNamesWithOneLargerToken) {
   server_->Command({"SET", support::AuxiliaryKey("b", "fence"), "5000000000000000", "PX", "9999"});
   EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("granted 5000000000000001 30000 0"));
   for (const std::string& name : kAll) {
-    EXPECT_EQ(Holder(name), multi_.hold);
+    EXPECT_EQ(Holder(name), multi_.grant);
     EXPECT_EQ(Fence(name), 5000000000000001);
   }
   EXPECT_EQ(Release(kAll, multi_), "released");
@@ -34,87 +34,87 @@ TEST_F(MultiScripts, GrantsAllNamesWithOneTokenThatIsLargerThanAnyBefore) {
   EXPECT_LT(before, Word(again, 1));
   EXPECT_EQ(Word(again, 1), absl::StrCat(Fence("d")));
   EXPECT_EQ(Word(again, 1), absl::StrCat(Fence("e")));
-  EXPECT_EQ(Holder("e"), multi_.hold);
+  EXPECT_EQ(Holder("e"), multi_.grant);
 }
 
-TEST_F(MultiScripts, ARepeatIsOneAcquisitionWithItsToken) {
+TEST_F(MultiScripts, RepeatKeepsTheToken) {
   const std::string granted = Ask(kAll, multi_);
   server_->Command({"PEXPIRE", "b", "5000"});
   EXPECT_EQ(Ask(kAll, Again(multi_)), granted);
   EXPECT_GT(server_->Integer({"PTTL", "b"}), 29000);
 }
 
-TEST_F(MultiScripts, WhoeverWaitsHoldsNoneAndKeepsItsPlaceAtEach) {
+TEST_F(MultiScripts, WaiterHasNoNameAndKeepsItsPlaces) {
   Ask({"b"}, simple_);
   EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("queued [0-9]+ 0 [0-9]+"));
   EXPECT_EQ(Holder("a"), "");
-  for (const std::string& name : kAll) EXPECT_THAT(Waiting(name), ElementsAre(multi_.hold));
-  // A name that is free, but whose first waiter waits for another, is given to nobody else.
-  const Ear ear(*server_, Channel('1'));
+  for (const std::string& name : kAll) EXPECT_THAT(Waiting(name), ElementsAre(multi_.grant));
+  // A name that is free, but whose first waiter waits for another, is given to no other client.
+  const Inbox inbox(*server_, Channel('1'));
   EXPECT_THAT(Ask({"a"}, other_), MatchesRegex("queued [0-9]+ 1 [0-9]+ look [0-9]+"));
   EXPECT_THAT(Ask({"c"}, Impatient(other_)), StartsWith("busy "));
   EXPECT_EQ(Holder("a"), "");
 }
 
-TEST_F(MultiScripts, ASimpleReleaseTellsItToLookAndItTakesAll) {
-  Ear ear(*server_, Channel('1'));
+TEST_F(MultiScripts, SimpleReleaseInvitesTheWaiter) {
+  Inbox inbox(*server_, Channel('1'));
   Ask({"b"}, simple_);
   Ask(kAll, multi_);
-  EXPECT_EQ(Release({"b"}, simple_), "released") << "nobody else waits, so nobody needs to look";
-  EXPECT_EQ(ear.Hear(), look_);
+  EXPECT_EQ(Release({"b"}, simple_), "released") << "no other client waits, so no check is needed";
+  EXPECT_EQ(inbox.Next(), look_);
   EXPECT_EQ(Holder("b"), "");
   EXPECT_THAT(Ask(kAll, Again(multi_)), StartsWith("granted "));
   for (const std::string& name : kAll) {
-    EXPECT_EQ(Holder(name), multi_.hold);
+    EXPECT_EQ(Holder(name), multi_.grant);
     EXPECT_THAT(Waiting(name), IsEmpty());
   }
 }
 
-TEST_F(MultiScripts, OneThatDoesNotComeIsPassedOverOnceItsClaimIsOver) {
-  Ear ear(*server_, Channel('1'));
-  Ear next(*server_, Channel('3'));
+TEST_F(MultiScripts, InvitedWaiterIsPassedOverAfterClaim) {
+  Inbox inbox(*server_, Channel('1'));
+  Inbox next(*server_, Channel('3'));
   Ask({"b"}, simple_);
   Ask(kAll, Claiming(20, multi_));
   Ask({"b"}, other_);
   EXPECT_EQ(Release({"b"}, simple_), "released look 20");
-  EXPECT_TRUE(server_->Await([&] { return Look({"b"}) == "unknown look 2000"; }));
-  EXPECT_THAT(next.Hear(), StartsWith("grant " + other_.hold));
-  EXPECT_EQ(Holder("b"), other_.hold);
+  EXPECT_TRUE(server_->Await([&] { return Check({"b"}) == "unknown look 2000"; }));
+  EXPECT_THAT(next.Next(), StartsWith("grant " + other_.grant));
+  EXPECT_EQ(Holder("b"), other_.grant);
   EXPECT_THAT(Waiting("b"), IsEmpty());
-  EXPECT_THAT(Waiting("a"), ElementsAre(multi_.hold)) << "each name sees to its own queue";
+  EXPECT_THAT(Waiting("a"), ElementsAre(multi_.grant)) << "each name sees to its own queue";
   // It is told that it missed a message, and returns to its place.
   EXPECT_THAT(Ask(kAll, Again(Claiming(20, multi_))), HasSubstr(" missed"));
-  EXPECT_THAT(Waiting("b"), ElementsAre(multi_.hold));
+  EXPECT_THAT(Waiting("b"), ElementsAre(multi_.grant));
 }
 
-TEST_F(MultiScripts, AReleaseHandsEachNameToWhoeverIsNextThere) {
-  Ear first(*server_, Channel('2'));
-  Ear second(*server_, Channel('3'));
+TEST_F(MultiScripts, ReleaseHandsEachNameOver) {
+  Inbox first(*server_, Channel('2'));
+  Inbox second(*server_, Channel('3'));
   Ask(kAll, multi_);
   Ask({"a"}, simple_);
   const Request pair = Claiming(2000, By('3'));
   Ask({"b", "c"}, pair);
   EXPECT_EQ(Release(kAll, multi_), "released look 2000");
-  EXPECT_EQ(first.Hear(), absl::StrCat("grant ", simple_.hold, " 1 ", Fence("a"), " 2000 0 a"));
-  EXPECT_EQ(second.Hear(), absl::StrCat("look ", pair.hold, " b"));
+  EXPECT_EQ(first.Next(), absl::StrCat("grant ", simple_.grant, " 1 ", Fence("a"), " 2000 0 a"));
+  EXPECT_EQ(second.Next(), absl::StrCat("look ", pair.grant, " b"));
   EXPECT_THAT(Ask({"b", "c"}, Again(pair)), StartsWith("granted "));
 }
 
-TEST_F(MultiScripts, AReleaseQueuesItsClientAgainBehindTheOthers) {
-  const Ear ear(*server_, Channel('2'));
+TEST_F(MultiScripts, ReleaseQueuesClientBehindOthers) {
+  const Inbox inbox(*server_, Channel('2'));
   Ask(kAll, multi_);
   Ask({"b"}, simple_);
   const Request fresh = Claiming(2000, By('1', 2));
   EXPECT_THAT(ReleaseAndQueue(kAll, multi_, fresh), MatchesRegex("released queued .* look 2000"));
-  EXPECT_EQ(Holder("b"), simple_.hold);
+  EXPECT_EQ(Holder("b"), simple_.grant);
   EXPECT_EQ(Holder("a"), "");
-  EXPECT_THAT(Waiting("a"), ElementsAre(fresh.hold));
+  EXPECT_THAT(Waiting("a"), ElementsAre(fresh.grant));
   EXPECT_EQ(Release({"b"}, simple_), "released");
   EXPECT_THAT(Ask(kAll, Again(fresh)), StartsWith("granted "));
   EXPECT_THAT(ReleaseAndQueue(kAll, fresh, By('1', 3)), StartsWith("released granted "));
 }
 
-TEST_F(MultiScripts, WhatIsLostInPartIsNotHeldAndTheRestIsReleased) {
+TEST_F(MultiScripts, PartlyLostGrantIsReleased) {
   Ask(kAll, multi_);
   server_->Command({"DEL", "b"});
   EXPECT_EQ(Renew(kAll, multi_), "not_held");
@@ -122,26 +122,26 @@ TEST_F(MultiScripts, WhatIsLostInPartIsNotHeldAndTheRestIsReleased) {
   for (const std::string& name : kAll) EXPECT_EQ(Holder(name), "");
 
   Ask(kAll, multi_);
-  server_->Command({"SET", "b", "somebody else", "PX", "9999"});
+  server_->Command({"SET", "b", "another client", "PX", "9999"});
   EXPECT_THAT(Ask(kAll, Again(multi_)), MatchesRegex("queued -1 0 [0-9]+ missed"));
-  EXPECT_EQ(Holder("a"), "") << "whoever waits holds nothing";
+  EXPECT_EQ(Holder("a"), "") << "a waiter has no name";
   EXPECT_EQ(Cancel(kAll, multi_), "left");
-  EXPECT_EQ(Holder("b"), "somebody else");
+  EXPECT_EQ(Holder("b"), "another client");
   EXPECT_THAT(Waiting("c"), IsEmpty());
 }
 
-TEST_F(MultiScripts, AForcedReleaseOfOneNameTellsTheHolder) {
-  Ear ear(*server_, Channel('1'));
+TEST_F(MultiScripts, ForceReleaseOfOneNameTellsHolder) {
+  Inbox inbox(*server_, Channel('1'));
   Ask(kAll, multi_);
   Force({"b"});
-  EXPECT_EQ(ear.Hear(), absl::StrCat("forced ", multi_.hold, " b"));
+  EXPECT_EQ(inbox.Next(), absl::StrCat("forced ", multi_.grant, " b"));
   EXPECT_EQ(Renew(kAll, multi_), "not_held");
-  EXPECT_EQ(Force(kAll).elements.at(2).text, multi_.hold);
-  EXPECT_EQ(ear.Hear(), absl::StrCat("forced ", multi_.hold, " a"));
+  EXPECT_EQ(Force(kAll).elements.at(2).text, multi_.grant);
+  EXPECT_EQ(inbox.Next(), absl::StrCat("forced ", multi_.grant, " a"));
   EXPECT_EQ(Force(kAll).elements.at(0).text, "free");
 }
 
-TEST_F(MultiScripts, AnotherTypeInOneNameLeavesAllAsTheyAre) {
+TEST_F(MultiScripts, ForeignKeyIsRefusedUntouched) {
   server_->Command({"RPUSH", "c", "a list"});
   EXPECT_THAT(Ask(kAll, multi_), HasSubstr("WRONGTYPE"));
   EXPECT_THAT(Release(kAll, multi_), HasSubstr("WRONGTYPE"));
@@ -150,8 +150,8 @@ TEST_F(MultiScripts, AnotherTypeInOneNameLeavesAllAsTheyAre) {
   server_->Command({"DEL", "c"});
 }
 
-TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwnersOrANameThatStaysTaken) {
-  const Ear other(*server_, Channel('3'));
+TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwners) {
+  const Inbox other(*server_, Channel('3'));
   const Names two = {"a", "b"};
   for (const Names& asked : {two, Names{"a"}}) {
     std::vector<std::string> keys;
@@ -181,8 +181,8 @@ TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwnersOrANameThatStaysTaken) {
   }
 }
 
-TEST_F(MultiScripts, OnFullMemoryANewOneIsRefusedAndWhatIsThereGoesOn) {
-  Ear ear(*server_, Channel('1'));
+TEST_F(MultiScripts, FullMemoryRefusesOnlyNewRequests) {
+  Inbox inbox(*server_, Channel('1'));
   Ask({"b"}, simple_);
   Ask(kAll, multi_);
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
@@ -191,13 +191,13 @@ TEST_F(MultiScripts, OnFullMemoryANewOneIsRefusedAndWhatIsThereGoesOn) {
   EXPECT_EQ(server_->Integer({"EXISTS", "d", "e", Queue("d"), Queue("e")}), 0);
   EXPECT_THAT(Ask(kAll, Again(multi_)), StartsWith("queued "));
   EXPECT_EQ(Release({"b"}, simple_), "released");
-  EXPECT_EQ(ear.Hear(), look_);
+  EXPECT_EQ(inbox.Next(), look_);
   EXPECT_THAT(Ask(kAll, Again(Again(multi_))), StartsWith("granted "));
   EXPECT_EQ(Renew(kAll, multi_), "held");
   EXPECT_EQ(Release(kAll, multi_), "released");
 }
 
-TEST_F(MultiScripts, OnFullMemoryTokensComeBackAndTombstonesAreLeft) {
+TEST_F(MultiScripts, FullMemoryAllowsTokensAndTombstones) {
   Request many = multi_;
   many.block = 4096;
   for (const bool cancelled : {false, true}) {
@@ -223,46 +223,46 @@ TEST_F(MultiScripts, OnFullMemoryTokensComeBackAndTombstonesAreLeft) {
 }
 
 TEST_F(MultiScripts, InspectListsEachHolderAndWaiterOnce) {
-  const Ear ear(*server_, Channel('1'));
+  const Inbox inbox(*server_, Channel('1'));
   Ask({"b"}, simple_);
   Ask(kAll, multi_);
   Ask({"a"}, other_);
   const redis::Reply all = Inspect(kAll);
   EXPECT_EQ(all.elements.at(0).text, "multi");
   ASSERT_EQ(all.elements.at(2).elements.size(), 1);
-  EXPECT_EQ(all.elements[2].elements[0].elements.at(0).text, simple_.hold);
+  EXPECT_EQ(all.elements[2].elements[0].elements.at(0).text, simple_.grant);
   ASSERT_EQ(all.elements.at(4).elements.size(), 2);
-  EXPECT_EQ(all.elements[4].elements[0].elements.at(0).text, multi_.hold);
+  EXPECT_EQ(all.elements[4].elements[0].elements.at(0).text, multi_.grant);
   EXPECT_EQ(all.elements[4].elements[0].elements.at(1).text, multi_.owner);
-  EXPECT_EQ(all.elements[4].elements[1].elements.at(0).text, other_.hold);
+  EXPECT_EQ(all.elements[4].elements[1].elements.at(0).text, other_.grant);
   EXPECT_EQ(all.elements.at(3).integer, 2);
 }
 
-class MultiKeepersTest : public MultiScriptsFixture {};
+class MultiCached : public MultiScriptsFixture {};
 
-TEST_F(MultiKeepersTest, AreCalledForEachNameThatTheyKeepByTheFirstInItsQueue) {
-  Ear ear(*server_, Channel('a'));
-  const Request x = Kept(By('a', 1)), y = Kept(By('a', 2));
+TEST_F(MultiCached, FirstWaiterRecallsEachName) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request x = Cacheable(By('a', 1)), y = Cacheable(By('a', 2));
   EXPECT_THAT(Ask({"x"}, x), StartsWith("granted"));
   EXPECT_THAT(Ask({"y"}, y), StartsWith("granted"));
   EXPECT_THAT(Ask({"x", "y", "z"}, By('b')), StartsWith("queued"));
-  EXPECT_EQ(ear.Hear(), "wanted " + x.hold + " x");
-  EXPECT_EQ(ear.Hear(), "wanted " + y.hold + " y");
-  EXPECT_EQ(ear.Hear(), "");
+  EXPECT_EQ(inbox.Next(), "wanted " + x.grant + " x");
+  EXPECT_EQ(inbox.Next(), "wanted " + y.grant + " y");
+  EXPECT_EQ(inbox.Next(), "");
   EXPECT_THAT(Ask({"x", "y", "z"}, By('c')), StartsWith("queued"));
-  EXPECT_EQ(ear.Hear(), "") << "they have been called";
+  EXPECT_EQ(inbox.Next(), "") << "they have been called";
   EXPECT_THAT(Ask({"x", "y", "z"}, Again(By('b'))), StartsWith("queued"));
-  EXPECT_EQ(ear.Hear(), "wanted " + x.hold + " x");
+  EXPECT_EQ(inbox.Next(), "wanted " + x.grant + " x");
 }
 
-TEST_F(MultiKeepersTest, AreCalledByATryThatSaysSo) {
-  Ear ear(*server_, Channel('a'));
-  const Request y = Kept(By('a'));
+TEST_F(MultiCached, TryRecallsIfAskedTo) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request y = Cacheable(By('a'));
   EXPECT_THAT(Ask({"y"}, y), StartsWith("granted"));
   EXPECT_THAT(Ask({"x", "y"}, Impatient(By('b'))), StartsWith("busy"));
-  EXPECT_EQ(ear.Hear(), "");
-  EXPECT_THAT(Ask({"x", "y"}, Calling(By('b'))), StartsWith("busy"));
-  EXPECT_EQ(ear.Hear(), "tried " + y.hold + " y");
+  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_THAT(Ask({"x", "y"}, Recalling(By('b'))), StartsWith("busy"));
+  EXPECT_EQ(inbox.Next(), "tried " + y.grant + " y");
 }
 
 }  // namespace

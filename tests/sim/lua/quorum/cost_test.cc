@@ -9,11 +9,11 @@
 namespace redlatch {
 namespace {
 
-class QuorumCostTest : public ::testing::Test {
+class QuorumCost : public ::testing::Test {
  protected:
   static Request By(char client, int sequence = 1) {
     const std::string id(32, client);
-    return {.hold = absl::StrCat(id, ":", sequence), .owner = id, .ticket = "5000000000000000"};
+    return {.grant = absl::StrCat(id, ":", sequence), .owner = id, .ticket = "5000000000000000"};
   }
 
   std::string Ask(const Request& request) {
@@ -23,7 +23,7 @@ class QuorumCostTest : public ::testing::Test {
   }
   void Take() { EXPECT_EQ(Ask(By('a')).substr(0, 8), "granted "); }
   void Expire() { server_->Command({"DEL", "orders", "turn"}); }
-  void Look() { Run(lua::kQuorumCancel, {"gone"}, {By('f').hold, "0", "1"}); }
+  void Check() { Run(lua::kQuorumCancel, {"gone"}, {By('f').grant, "0", "1"}); }
   void MakeWaiters(int many, const std::string& channel) {
     server_->Command({"EVAL", kMakeWaiters, "2", "queue", "waiters", absl::StrCat(many),
                       std::string(32, 'd'), channel, "1", "1"});
@@ -43,10 +43,10 @@ class QuorumCostTest : public ::testing::Test {
 
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
   ScriptCosts costs_{*server_};
-  Ear ear_{*server_, "redlatch:live"};
+  Inbox ear_{*server_, "redlatch:live"};
 };
 
-TEST_F(QuorumCostTest, DoesNotGrowWithTheWaiters) {
+TEST_F(QuorumCost, DoesNotGrowWithWaiters) {
   const ScriptCosts::Call held = [&](int many) {
     Take();
     MakeWaiters(many, "redlatch:live");
@@ -54,28 +54,28 @@ TEST_F(QuorumCostTest, DoesNotGrowWithTheWaiters) {
   costs_.Compare("one more queues", held, [&](int i) { Ask(By('b', i)); });
   costs_.Compare("heartbeat among many", held, [&](int) { Ask(Again(By('b'))); });
   costs_.Compare("renewal before many", held, [&](int) {
-    Run(lua::kQuorumRenew, {}, {By('a').hold, "30000"});
+    Run(lua::kQuorumRenew, {}, {By('a').grant, "30000"});
   });
   costs_.Compare("inspect of many", held, [&](int) { Run(lua::kQuorumInspect, {}, {"50"}); });
-  costs_.Compare("a look tells the first of many", held, [&](int) {
+  costs_.Compare("a check tells the first of many", held, [&](int) {
     Expire();
-    Look();
+    Check();
   });
   costs_.Compare("forced release before many", held,
                  [&](int) { Run(lua::kQuorumForceRelease, {}, {"redlatch:"}); });
 }
 
-TEST_F(QuorumCostTest, DoesNotGrowWithTheDead) {
+TEST_F(QuorumCost, DoesNotGrowWithDeadWaiters) {
   const ScriptCosts::Call dead = [&](int many) {
     Take();
-    MakeWaiters(many, "redlatch:nobody");
+    MakeWaiters(many, "redlatch:dead");
     Expire();
   };
-  costs_.Compare("a look at the dead", dead, [&](int) { Look(); });
+  costs_.Compare("a check at the dead", dead, [&](int) { Check(); });
   costs_.Compare("one asks behind the dead", dead, [&](int i) { Ask(By('b', i)); });
   costs_.Compare("release before the dead", dead, [&](int) {
-    server_->Command({"SET", "orders", By('a').hold + " 1", "PX", "30000"});
-    Run(lua::kQuorumRelease, {}, {By('a').hold});
+    server_->Command({"SET", "orders", By('a').grant + " 1", "PX", "30000"});
+    Run(lua::kQuorumRelease, {}, {By('a').grant});
   });
 }
 

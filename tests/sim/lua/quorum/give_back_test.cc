@@ -7,17 +7,17 @@
 namespace redlatch {
 namespace {
 
-class GiveBackTest : public ::testing::Test {
+class QuorumVote : public ::testing::Test {
  protected:
   struct Client {
     Request request;
-    Ear ear;
+    Inbox inbox;
   };
   // Who came first has the smaller ticket.
   Client Made(char id, const std::string& ticket) {
     const std::string name(32, id);
-    return {.request = {.hold = name + ":1", .owner = name, .attempt = 0, .ticket = ticket},
-            .ear = Ear(*server_, "redlatch:" + name)};
+    return {.request = {.grant = name + ":1", .owner = name, .attempt = 0, .ticket = ticket},
+            .inbox = Inbox(*server_, "redlatch:" + name)};
   }
   // Its next attempt.
   std::string Takes(Client& client) {
@@ -50,7 +50,7 @@ class GiveBackTest : public ::testing::Test {
   std::string Cancels(const Client& client, int attempt) {
     return Cancel(client, {"0", "1", absl::StrCat(attempt)});
   }
-  // As a forced release does, which has met the hold elsewhere.
+  // As a forced release does that found the grant at another node.
   std::string CancelsByForce(const Client& client) {
     return Cancel(client, {"1000", "1", "", "redlatch:"});
   }
@@ -67,7 +67,7 @@ class GiveBackTest : public ::testing::Test {
                                         "6",     "orders",
                                         "queue", "waiters",
                                         "fence", "gone",
-                                        "turn",  client.request.hold};
+                                        "turn",  client.request.grant};
     command.insert(command.end(), words.begin(), words.end());
     return server_->Text(command);
   }
@@ -85,45 +85,45 @@ class GiveBackTest : public ::testing::Test {
 };
 
 // Two that have a part of the nodes each would else exchange them for ever.
-TEST_F(GiveBackTest, WhoCameFirstGetsWhatTheOtherGivesBack) {
+TEST_F(QuorumVote, GivenBackGoesToFirstWaiter) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
-  EXPECT_EQ(first_.ear.Hear(), absl::StrCat("look ", first_.request.hold, " orders"));
-  EXPECT_EQ(second_.ear.Hear(), "");
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(first_.inbox.Next(), absl::StrCat("look ", first_.request.grant, " orders"));
+  EXPECT_EQ(second_.inbox.Next(), "");
+  EXPECT_EQ(Turn(), first_.request.grant);
 }
 
-TEST_F(GiveBackTest, WhoCameFirstGetsBackWhatItGaveBack) {
+TEST_F(QuorumVote, GivenBackByFirstWaiterReturnsToIt) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
   EXPECT_EQ(Holder(), "");
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));  // again, as after a lost answer
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
-  EXPECT_EQ(second_.ear.Hear(), "");
+  EXPECT_EQ(second_.inbox.Next(), "");
 }
 
-// Otherwise each node would have its own order, and keep the lock for another waiter.
-TEST_F(GiveBackTest, AWaiterIsQueuedWhereItProposedEvenIfAskedLate) {
+// Otherwise each node would have its own order, and be reserved for another waiter.
+TEST_F(QuorumVote, LateWaiterIsQueuedAtItsProposal) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_EQ(TakesLate(first_, "900000").substr(0, 7), "queued ");
-  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.hold}),
+  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.grant}),
             server_->Text({"GET", "proposed"}));
 }
 
-TEST_F(GiveBackTest, AProposalFarFromTheNodesClockIsIgnored) {
+TEST_F(QuorumVote, ProposalFarFromClockIsIgnored) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_EQ(TakesLate(first_, "1000000").substr(0, 7), "queued ");
-  EXPECT_GT(server_->Text({"ZSCORE", "queue", first_.request.hold}),
+  EXPECT_GT(server_->Text({"ZSCORE", "queue", first_.request.grant}),
             server_->Text({"GET", "proposed"}));
 }
 
-// So that a hold which others have, and which this one lost, can be healed.
-TEST_F(GiveBackTest, ANodeKeepsItselfForNobodyWhoGivesItBackAlone) {
+// So that a grant that other nodes have, and this one lost, can be healed.
+TEST_F(QuorumVote, NodeIsNotReservedForLoneWaiter) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued 0 0 "));
   EXPECT_EQ(Turn(), "");
@@ -131,27 +131,27 @@ TEST_F(GiveBackTest, ANodeKeepsItselfForNobodyWhoGivesItBackAlone) {
 }
 
 // A node may execute the first attempt last, over a connection that was given up.
-TEST_F(GiveBackTest, LateFirstAttemptLeavesALaterAttemptsRecord) {
+TEST_F(QuorumVote, LateFirstAttemptKeepsLaterRecord) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   first_.request.attempt = 1;
   EXPECT_TRUE(Takes(first_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   first_.request.attempt = 0;
   EXPECT_TRUE(TakesAtOnce(first_).starts_with("queued "));
-  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.hold}), "1000");
+  EXPECT_EQ(server_->Text({"ZSCORE", "queue", first_.request.grant}), "1000");
   EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
   first_.request.attempt = 1;
   first_.request.ticket = "1000";
   EXPECT_TRUE(Takes(first_).starts_with("queued ")) << "it was given up";
   EXPECT_EQ(Holder(), "");
 }
 
-TEST_F(GiveBackTest, AnAttemptThatIsGivenUpTakesNothingFromALaterOne) {
+TEST_F(QuorumVote, CancelOfOldAttemptKeepsLaterVote) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_EQ(Cancels(first_, 1), "unknown");
-  EXPECT_EQ(Holder(), first_.request.hold + " 2");
+  EXPECT_EQ(Holder(), first_.request.grant + " 2");
   EXPECT_EQ(Cancels(first_, 2), "passed_on");
   EXPECT_EQ(Holder(), "");
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
@@ -160,63 +160,63 @@ TEST_F(GiveBackTest, AnAttemptThatIsGivenUpTakesNothingFromALaterOne) {
   EXPECT_EQ(Cancels(second_, 1), "left");
 }
 
-TEST_F(GiveBackTest, WhoIsReleasedIsNotNextWhereItWaitedBefore) {
+TEST_F(QuorumVote, ReleasedGrantIsNotNext) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
-  server_->Command({"SET", "orders", first_.request.hold + " 1", "PX", "30000"});  // healed
+  server_->Command({"SET", "orders", first_.request.grant + " 1", "PX", "30000"});  // healed
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
-                           "waiters", "fence", "turn", first_.request.hold}),
+                           "waiters", "fence", "turn", first_.request.grant}),
             "released look 100");
-  EXPECT_EQ(Turn(), second_.request.hold);
+  EXPECT_EQ(Turn(), second_.request.grant);
 }
 
-TEST_F(GiveBackTest, ReleaseRemovesTheGrantFromTheQueueBehindOthers) {
+TEST_F(QuorumVote, ReleaseRemovesOwnQueueEntry) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
-  server_->Command({"SET", "orders", second_.request.hold + " 1", "PX", "30000"});  // healed
+  server_->Command({"SET", "orders", second_.request.grant + " 1", "PX", "30000"});  // healed
   EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
-                           "waiters", "fence", "turn", second_.request.hold}),
+                           "waiters", "fence", "turn", second_.request.grant}),
             "released look 100");
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
   EXPECT_EQ(server_->Integer({"HLEN", "waiters"}), 1);
 }
 
-TEST_F(GiveBackTest, WhoYieldsLetsTheOtherGoFirstOnce) {
+TEST_F(QuorumVote, YieldLetsOtherGoFirstOnce) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
-  EXPECT_EQ(second_.ear.Hear(), absl::StrCat("look ", second_.request.hold, " orders"));
+  EXPECT_EQ(second_.inbox.Next(), absl::StrCat("look ", second_.request.grant, " orders"));
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_TRUE(GivesBack(second_).ends_with(" look 100"));
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
 }
 
-TEST_F(GiveBackTest, WhoYieldsItsTurnIsNotNextThere) {
+TEST_F(QuorumVote, YieldOfReservationIsNotNext) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_TRUE(Yields(first_).ends_with(" look 100"));
-  EXPECT_EQ(Turn(), second_.request.hold);
+  EXPECT_EQ(Turn(), second_.request.grant);
 }
 
 // It may have come here after the forced release had found the node free.
-TEST_F(GiveBackTest, WhoseHoldIsEndedByForceHearsOfIt) {
+TEST_F(QuorumVote, ForcedCancelTellsClient) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_EQ(CancelsByForce(first_), "passed_on");
-  EXPECT_EQ(first_.ear.Hear(), absl::StrCat("forced ", first_.request.hold, " orders"));
+  EXPECT_EQ(first_.inbox.Next(), absl::StrCat("forced ", first_.request.grant, " orders"));
   EXPECT_EQ(Holder(), "");
   EXPECT_EQ(Takes(first_), "gone");
   EXPECT_EQ(CancelsByForce(second_), "unknown");
-  EXPECT_EQ(second_.ear.Hear(), "");
+  EXPECT_EQ(second_.inbox.Next(), "");
 }
 
-TEST_F(GiveBackTest, QueueHasAnExpiryAfterItsOnlyWaiterYields) {
+TEST_F(QuorumVote, QueueHasTtlAfterOnlyWaiterYields) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("queued "));
   EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
@@ -224,7 +224,7 @@ TEST_F(GiveBackTest, QueueHasAnExpiryAfterItsOnlyWaiterYields) {
   EXPECT_GT(server_->Integer({"PTTL", "queue"}), 0);
 }
 
-TEST_F(GiveBackTest, RecordsThatWereDeletedGetAnExpiryAgain) {
+TEST_F(QuorumVote, DeletedRecordsGetTtlAgain) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("queued "));
   EXPECT_EQ(server_->Integer({"DEL", "waiters"}), 1);
@@ -233,18 +233,18 @@ TEST_F(GiveBackTest, RecordsThatWereDeletedGetAnExpiryAgain) {
   EXPECT_GT(server_->Integer({"PTTL", "waiters"}), 0);
 }
 
-TEST_F(GiveBackTest, NodeRefusesOthersDuringAWaitersTurn) {
+TEST_F(QuorumVote, ReservedNodeRefusesOthers) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_EQ(Cancels(first_, 1), "passed_on look 100");
   Client third = Made('3', "500");
   EXPECT_TRUE(Takes(third).starts_with("queued 100 "));
-  EXPECT_EQ(Turn(), second_.request.hold);
+  EXPECT_EQ(Turn(), second_.request.grant);
   server_->Pass(101);  // the waiter did not come
   EXPECT_TRUE(Takes(third).starts_with("granted "));
 }
 
-TEST_F(GiveBackTest, LateAttemptThatWasGivenBackIsNotGranted) {
+TEST_F(QuorumVote, GivenBackAttemptIsNotGrantedLate) {
   ++first_.request.attempt;
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   EXPECT_TRUE(Run(first_, "take").starts_with("queued "));
@@ -252,28 +252,28 @@ TEST_F(GiveBackTest, LateAttemptThatWasGivenBackIsNotGranted) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
 }
 
-TEST_F(GiveBackTest, LateAttemptIsNotGrantedDuringItsOwnTurn) {
+TEST_F(QuorumVote, LateAttemptIsNotGrantedWhileReserved) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));
   EXPECT_TRUE(Takes(first_).starts_with("queued "));
   ++first_.request.attempt;
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   EXPECT_EQ(Cancels(second_, 1), "passed_on look 100");
-  EXPECT_EQ(Turn(), first_.request.hold);
+  EXPECT_EQ(Turn(), first_.request.grant);
   --first_.request.attempt;
   EXPECT_TRUE(TakesAtOnce(first_).starts_with("queued "));
   EXPECT_EQ(Holder(), "");
   EXPECT_TRUE(TakesAtOnce(first_).starts_with("granted "));
 }
 
-class RaiseTest : public ::testing::Test {
+class QuorumRaise : public ::testing::Test {
  protected:
-  void Hold(const std::string& hold, int64_t fence) {
-    server_->Command({"SET", "orders", hold + " 1", "PX", "30000"});
+  void GrantId(const std::string& grant, int64_t fence) {
+    server_->Command({"SET", "orders", grant + " 1", "PX", "30000"});
     server_->Command({"SET", "fence", absl::StrCat(fence), "PX", "30000"});
   }
-  std::string Raise(const std::string& hold, int64_t last, int lease_ms = 0) {
+  std::string Raise(const std::string& grant, int64_t last, int lease_ms = 0) {
     return server_->Text({"EVAL", std::string(lua::kQuorumRaise.body), "6", "orders", "queue",
-                          "waiters", "fence", "gone", "turn", hold, absl::StrCat(last),
+                          "waiters", "fence", "gone", "turn", grant, absl::StrCat(last),
                           absl::StrCat(lease_ms), "1"});
   }
   std::string Fence() { return server_->Text({"GET", "fence"}); }
@@ -281,22 +281,22 @@ class RaiseTest : public ::testing::Test {
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
 };
 
-TEST_F(RaiseTest, CountsWhereTheHoldStands) {
-  Hold("a", 7);
+TEST_F(QuorumRaise, CountsIfGrantHasNode) {
+  GrantId("a", 7);
   EXPECT_EQ(Raise("a", 9), "raised");
   EXPECT_EQ(Raise("a", 9), "raised");  // again, since its answer was lost
   EXPECT_EQ(Raise("b", 11), "not_held");
   EXPECT_EQ(Fence(), "9");
 }
 
-TEST_F(RaiseTest, DoesNotCountWhereALargerTokenWasGiven) {
-  Hold("a", 12);
+TEST_F(QuorumRaise, DoesNotCountIfLargerTokenWasIssued) {
+  GrantId("a", 12);
   EXPECT_EQ(Raise("a", 9), "above");
   EXPECT_EQ(Fence(), "12");
 }
 
-TEST_F(RaiseTest, AHoldIsHealedWhateverTheFenceIs) {
-  Hold("b", 12);
+TEST_F(QuorumRaise, HealsGrantWithAnyFence) {
+  GrantId("b", 12);
   EXPECT_EQ(Raise("a", 9, 1000), "not_held");
   server_->Command({"DEL", "orders"});
   EXPECT_EQ(Raise("a", 9, 1000), "raised");
@@ -304,15 +304,15 @@ TEST_F(RaiseTest, AHoldIsHealedWhateverTheFenceIs) {
   EXPECT_EQ(Fence(), "12");
 }
 
-TEST_F(RaiseTest, ANodeThatKeepsItselfForSomebodyIsNotHealed) {
+TEST_F(QuorumRaise, DoesNotHealReservedNode) {
   server_->Command({"SET", "turn", "b 9999999999999999", "PX", "2000"});
   EXPECT_EQ(Raise("a", 9, 1000), "not_held");
   EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);
-  server_->Command({"SET", "turn", "b 1", "PX", "2000"});  // who did not come
+  server_->Command({"SET", "turn", "b 1", "PX", "2000"});  // that did not come
   EXPECT_EQ(Raise("a", 9, 1000), "raised");
 }
 
-TEST_F(RaiseTest, ReleasedHoldIsNotHealed) {
+TEST_F(QuorumRaise, DoesNotHealReleasedGrant) {
   server_->Command({"SET", "gone", "", "PX", "30000"});
   EXPECT_EQ(Raise("a", 9, 1000), "not_held");
   EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);

@@ -11,7 +11,7 @@
 namespace redlatch {
 namespace {
 
-class YoungNodeTest : public ::testing::Test {
+class YoungNode : public ::testing::Test {
  protected:
   std::string Take(const std::string& delay_ms) {
     std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumAcquire.body),
@@ -25,10 +25,10 @@ class YoungNodeTest : public ::testing::Test {
   }
 
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
-  Request request_ = Impatient({.hold = std::string(32, '1') + ":1"});
+  Request request_ = Impatient({.grant = std::string(32, '1') + ":1"});
 };
 
-TEST_F(YoungNodeTest, HasNoVoteUntilItsDelayIsOver) {
+TEST_F(YoungNode, HasNoVoteDuringRestartDelay) {
   EXPECT_EQ(Take("4000"), "young 4000");
   server_->Pass(3000);
   EXPECT_EQ(Take("4000").substr(0, 6), "young ");
@@ -37,12 +37,12 @@ TEST_F(YoungNodeTest, HasNoVoteUntilItsDelayIsOver) {
   EXPECT_EQ(Take("4000").substr(0, 8), "granted ");
 }
 
-TEST_F(YoungNodeTest, IsYoungAgainAfterARestartWithItsData) {
+TEST_F(YoungNode, IsYoungAgainAfterRestartWithData) {
   server_->Command({"SET", "node", "cd 1 4000", "PX", "2000000"});
   EXPECT_EQ(Take("4000"), "young 4000");
 }
 
-TEST_F(YoungNodeTest, RefusesClientsThatCountAnotherDelay) {
+TEST_F(YoungNode, RefusesClientsWithOtherDelay) {
   Take("4000");
   EXPECT_EQ(Take("5000").substr(0, 8), "REFUSED ");
 }

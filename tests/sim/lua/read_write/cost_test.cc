@@ -7,15 +7,15 @@
 namespace redlatch {
 namespace {
 
-class ReadWriteCostTest : public ReadWriteScriptsTest {
+class ReadWriteCost : public ReadWriteScripts {
  protected:
   void MakeReads(int count, int64_t ending_us) {
     server_->Command(
         {"EVAL", kMakeExpiries, "1", Readers(), absl::StrCat(count), absl::StrCat(ending_us)});
   }
   void MakeWrites(int count, int64_t ending_us) {
-    server_->Command(
-        {"EVAL", kMakeExpiries, "2", Holds(), name_, absl::StrCat(count), absl::StrCat(ending_us)});
+    server_->Command({"EVAL", kMakeExpiries, "2", GrantsKey(), name_, absl::StrCat(count),
+                      absl::StrCat(ending_us)});
   }
 
   using Call = ScriptCosts::Call;
@@ -24,10 +24,10 @@ class ReadWriteCostTest : public ReadWriteScriptsTest {
   }
 
   ScriptCosts costs_{*server_};
-  Ear ear_{*server_, Channel('b')};
+  Inbox ear_{*server_, Channel('b')};
 };
 
-TEST_F(ReadWriteCostTest, OfWritersThatWait) {
+TEST_F(ReadWriteCost, DoesNotGrowWithWaitingWriters) {
   const Call writers = [&](int many) {
     Ask(Reader('a'));
     MakeWriters(many, Channel('b'));
@@ -48,18 +48,18 @@ TEST_F(ReadWriteCostTest, OfWritersThatWait) {
   Costs("inspect", writers, [&](int) { Inspect(); });
 }
 
-TEST_F(ReadWriteCostTest, OfWritersThatAreDead) {
+TEST_F(ReadWriteCost, DoesNotGrowWithDeadWriters) {
   const Call writers = [&](int many) {
     Token(Writer('a'));
     MakeWriters(many);
     Release(Writer('a'));
   };
-  Costs("a look at dead writers", writers, [&](int) { Look(); });
+  Costs("a check at dead writers", writers, [&](int) { Check(); });
   Costs("a reader asks behind dead writers", writers, [&](int) { Ask(Reader('c')); });
   Costs("a try behind dead writers", writers, [&](int) { Ask(Impatient(Writer('c'))); });
 }
 
-TEST_F(ReadWriteCostTest, OfReadersThatWait) {
+TEST_F(ReadWriteCost, DoesNotGrowWithWaitingReaders) {
   const auto behind = [&](const Request& writer, const std::string& channel) -> Call {
     return [this, writer, channel](int many) {
       Token(writer);
@@ -69,15 +69,15 @@ TEST_F(ReadWriteCostTest, OfReadersThatWait) {
       Release(writer);
     };
   };
-  Costs("a look lets readers in", behind(Writer('a'), Channel('b')), [&](int) { Look(); });
+  Costs("a check lets readers in", behind(Writer('a'), Channel('b')), [&](int) { Check(); });
   Costs("a reader asks among many", behind(Writer('a'), Channel('b')),
         [&](int i) { Ask(Reader('d', i)); });
-  Costs("a look goes on with a turn", behind(Fair('a'), Channel('b')), [&](int) { Look(); });
-  Costs("a look at dead readers", behind(Writer('a'), "redlatch:nobody"), [&](int) { Look(); });
-  Costs("a look at a turn of the dead", behind(Fair('a'), "redlatch:nobody"), [&](int) { Look(); });
+  Costs("a check goes on with a turn", behind(Fair('a'), Channel('b')), [&](int) { Check(); });
+  Costs("a check at dead readers", behind(Writer('a'), "redlatch:dead"), [&](int) { Check(); });
+  Costs("a check at a turn of the dead", behind(Fair('a'), "redlatch:dead"), [&](int) { Check(); });
 }
 
-TEST_F(ReadWriteCostTest, OfThoseWhoRead) {
+TEST_F(ReadWriteCost, DoesNotGrowWithReaders) {
   const Call reads = [&](int many) {
     MakeReads(many, 60'000'000);
     Ask(For(70000, Reader('a')));
@@ -94,33 +94,33 @@ TEST_F(ReadWriteCostTest, OfThoseWhoRead) {
 
   const Call expired = [&](int many) {
     MakeReads(many, -100'000'000);
-    server_->Command({"ZADD", Readers(), "8000000000000000", Hold('a')});
+    server_->Command({"ZADD", Readers(), "8000000000000000", GrantId('a')});
   };
   Costs("one more reads, many expired", expired, [&](int i) { Ask(Reader('c', i)); });
   Costs("one renews, many expired", expired, [&](int) { Renew(Reader('a')); });
   Costs("one ends, many expired", expired, [&](int i) { Cancel(Reader('c', i)); });
 }
 
-TEST_F(ReadWriteCostTest, OfTheHoldsOfAWriter) {
-  const Call holds = [&](int many) {
+TEST_F(ReadWriteCost, DoesNotGrowWithGrantsOfWriter) {
+  const Call grants = [&](int many) {
     Token(For(90000, Job('a')));
     Token(For(90000, Job('b')));
     MakeWrites(many, 60'000'000);
   };
-  Costs("one more hold", holds, [&](int i) { Ask(Job('c', i)); });
-  Costs("a hold is renewed", holds, [&](int) { Renew(Job('a')); });
-  Costs("a hold ends", holds, [&](int i) {
+  Costs("one more grant", grants, [&](int i) { Ask(Job('c', i)); });
+  Costs("a grant is renewed", grants, [&](int) { Renew(Job('a')); });
+  Costs("a grant ends", grants, [&](int i) {
     Ask(Job('c', i));
     Release(Job('c', i));
   });
-  Costs("inspect of many holds", holds, [&](int) { Inspect(); });
-  Costs("forced release of many holds", holds, [&](int) { ForceRelease(); });
+  Costs("inspect of many grants", grants, [&](int) { Inspect(); });
+  Costs("forced release of many grants", grants, [&](int) { ForceRelease(); });
   const Call expired = [&](int many) {
     Token(For(90000, Job('a')));
     Token(For(90000, Job('b')));
     MakeWrites(many, -100'000'000);
   };
-  Costs("a hold is renewed, many expired", expired, [&](int) { Renew(Job('a')); });
+  Costs("a grant is renewed, many expired", expired, [&](int) { Renew(Job('a')); });
 }
 
 }  // namespace

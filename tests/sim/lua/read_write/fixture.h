@@ -12,9 +12,9 @@ inline constexpr char kLastReading[] = "[\"held\", 1]";
 // The token of a write by another client.
 inline constexpr int64_t kWritten = 1'500'000'000'000'000;
 
-class ReadWriteScriptsTest : public LockScriptsFixture {
+class ReadWriteScripts : public LockScriptsFixture {
  protected:
-  ReadWriteScriptsTest() : LockScriptsFixture(WriteKind()) {}
+  ReadWriteScripts() : LockScriptsFixture(WriteKind()) {}
 
   const LockScripts& ScriptsFor(const Request& request) const override {
     return request.owner.starts_with("read:") || request.owner.starts_with("nest:")
@@ -23,7 +23,7 @@ class ReadWriteScriptsTest : public LockScriptsFixture {
   }
   std::string Readers() const { return "{" + name_ + "}:readers"; }
   std::string Writers() const { return "{" + name_ + "}:writers"; }
-  std::string Holds() const { return "{" + name_ + "}:holds"; }
+  std::string GrantsKey() const { return "{" + name_ + "}:holds"; }
 
   static Request Writer(char client, int sequence = 1) {
     Request request = Of(client, sequence);
@@ -40,28 +40,30 @@ class ReadWriteScriptsTest : public LockScriptsFixture {
     request.owner = absl::StrCat("read:7:", request.owner);
     return request;
   }
-  // A reader under that write hold.
+  // A reader under that write grant.
   static Request Nest(const Request& writer, int sequence = 2) {
-    Request request = Reader(writer.hold[0], sequence);
-    request.owner = absl::StrCat("nest:7:", writer.hold);
+    Request request = Reader(writer.grant[0], sequence);
+    request.owner = absl::StrCat("nest:7:", writer.grant);
     return request;
   }
 
   std::vector<std::string> Reading() { return Members(Readers()); }
   std::vector<std::string> WaitingWriters() { return Members(Writers()); }
   std::vector<std::string> WaitingReaders() { return Members(Queue()); }
-  // Many that wait. Those whose channel nobody hears are dead.
-  void MakeReaders(int count, const std::string& channel = "redlatch:nobody") {
+  // Many waiters. Those without a subscriber are dead.
+  void MakeReaders(int count, const std::string& channel = "redlatch:dead") {
     MakeWaitersIn(Queue(), Reader('x'), count, channel);
   }
-  void MakeWriters(int count, const std::string& channel = "redlatch:nobody") {
+  void MakeWriters(int count, const std::string& channel = "redlatch:dead") {
     MakeWaitersIn(Writers(), Writer('x', 2), count, channel);
   }
-  // Who writes; "" if nobody does.
+  // The writer's owner; "" if there is none.
   std::string Owner() { return server_->Text({"HGET", name_, "owner"}); }
   void WriteOnce() { server_->Command({"SET", Fence(), absl::StrCat(kWritten), "PX", "30000"}); }
-  // As whoever looks does it.
-  std::string Look(bool reads = false) { return Cancel(reads ? Reader('f', 99) : Writer('f', 99)); }
+  // As a handover check does it.
+  std::string Check(bool reads = false) {
+    return Cancel(reads ? Reader('f', 99) : Writer('f', 99));
+  }
   // The `granted` that a lone reader gets, with this token.
   static std::string Granted(int64_t token, int others = 0, int lease_ms = 30000) {
     return absl::StrCat("[\"granted\", ", token == 0 ? "0" : absl::StrCat("\"", token, "\""), ", ",

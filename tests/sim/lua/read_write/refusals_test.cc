@@ -7,9 +7,9 @@ namespace {
 
 // Repeated and late requests.
 
-TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterItsCancelOrReleaseReadsAndQueuesNothing) {
+TEST_F(ReadWriteScripts, LateReadRequestIsGone) {
   EXPECT_EQ(Cancel(Reader('b'), 5000), kUnknown);
-  EXPECT_GT(Pttl(Gone(Hold('b'))), 4000);
+  EXPECT_GT(Pttl(Gone(GrantId('b'))), 4000);
   EXPECT_EQ(Outcome(Reader('b')), "gone");
   Token(Writer('c'));
   Ask(Reader('d'));
@@ -28,28 +28,28 @@ TEST_F(ReadWriteScriptsTest, AReaderThatComesAfterItsCancelOrReleaseReadsAndQueu
   EXPECT_EQ(server_->Integer({"EXISTS", name_, Readers(), Queue(), Writers()}), 0);
 }
 
-TEST_F(ReadWriteScriptsTest, AReaderIsQueuedAgainWhereAWriterWaits) {
-  Ear b(*server_, Channel('b'));
+TEST_F(ReadWriteScripts, ReaderIsQueuedAgainBehindWriter) {
+  Inbox b(*server_, Channel('b'));
   Ask(Reader('a'));
   redis::Reply reply = ReleaseAndQueue(Reader('a'), Reader('a', 2));
   EXPECT_EQ(reply.elements[1].text, "granted") << reply.DebugString();
-  EXPECT_THAT(Reading(), ElementsAre(Hold('a', 2)));
+  EXPECT_THAT(Reading(), ElementsAre(GrantId('a', 2)));
   Ask(Writer('b'));
   reply = ReleaseAndQueue(Reader('a', 2), Reader('a', 3));
   EXPECT_EQ(reply.elements[1].text, "queued") << reply.DebugString();
-  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_THAT(b.Next(), StartsWith("grant"));
   EXPECT_EQ(First(ReleaseAndQueue(Reader('a', 2), Reader('a', 4))), "not_held");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 3)));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('a', 3)));
   Cancel(Reader('a', 5), 5000);
   Ask(Nest(Writer('b'), 4));
   EXPECT_EQ(ReleaseAndQueue(Nest(Writer('b'), 4), Reader('a', 5)).DebugString(),
             "[\"released\", \"gone\"]");
 }
 
-TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseNewGrantExistsIsARepeat) {
+TEST_F(ReadWriteScripts, RepeatedReadRequeueCountsOnce) {
   for (const bool writer_waits : {false, true}) {
     SCOPED_TRACE(writer_waits);
-    Ear b(*server_, Channel('b'));
+    Inbox b(*server_, Channel('b'));
     Ask(Reader('a'));
     Ask(For(1000, Reader('a', 2)));
     if (writer_waits) Ask(Writer('b'));
@@ -58,14 +58,14 @@ TEST_F(ReadWriteScriptsTest, AReadersRequeueWhoseNewGrantExistsIsARepeat) {
     EXPECT_EQ(reply.elements[3].integer, 30000);
     EXPECT_EQ(reply.elements[4].integer, writer_waits ? 1 : 0);
     EXPECT_THAT(WaitingReaders(), IsEmpty());
-    EXPECT_THAT(Reading(), ElementsAre(Hold('a', 2)));
+    EXPECT_THAT(Reading(), ElementsAre(GrantId('a', 2)));
     EXPECT_EQ(Release(Reader('a', 2)), kReleased);
     EXPECT_EQ(Owner() == Of('b').owner, writer_waits);
   }
 }
 
-TEST_F(ReadWriteScriptsTest, ReleaseAlsoRemovesTheReadFromTheQueue) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_F(ReadWriteScripts, ReleaseRemovesReadFromQueue) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   for (const int others_read : {0, 1}) {
     for (const int gone_ms : {0, 5000}) {
       SCOPED_TRACE(absl::StrCat(others_read, " ", gone_ms));
@@ -75,10 +75,10 @@ TEST_F(ReadWriteScriptsTest, ReleaseAlsoRemovesTheReadFromTheQueue) {
       Ask(Writer('b'));
       Ask(Reader('c'));
       // As if a duplicate of its request had come late.
-      server_->Command({"ZADD", Queue(), "1", Hold('a')});
-      SetRecord(Hold('a'), Record(Hold('c')));
+      server_->Command({"ZADD", Queue(), "1", GrantId('a')});
+      SetRecord(GrantId('a'), Record(GrantId('c')));
       EXPECT_EQ(Release(Reader('a'), 0, 0, gone_ms), kReleased);
-      EXPECT_THAT(WaitingReaders(), ElementsAre(Hold('c')));
+      EXPECT_THAT(WaitingReaders(), ElementsAre(GrantId('c')));
       if (others_read == 1) {
         EXPECT_EQ(Release(Reader('d')), kReleased);
       }
@@ -89,9 +89,9 @@ TEST_F(ReadWriteScriptsTest, ReleaseAlsoRemovesTheReadFromTheQueue) {
 
 // Refusals.
 
-TEST_F(ReadWriteScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+TEST_F(ReadWriteScripts, ForeignKeysAreRefusedUntouched) {
   const std::vector<std::vector<std::string>> others = {
-      {"SET", name_, Hold('a')},
+      {"SET", name_, GrantId('a')},
       {"HSET", name_, "field", "value"},
       {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1"},
       {"SET", Readers(), "x"},
@@ -103,7 +103,7 @@ TEST_F(ReadWriteScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
     std::vector<std::string> replies = {
         Release(Reader('a')), Cancel(Reader('a')), Renew(Reader('a')), Release(Writer('a')),
         Cancel(Writer('a')),  Inspect(),           ForceRelease()};
-    if (other[1] != Writers()) {  // which the short ways need not look at
+    if (other[1] != Writers()) {  // which the fast paths need not read
       replies.push_back(Acquire(Writer('a')));
       replies.push_back(Acquire(Reader('a')));
     }
@@ -113,7 +113,7 @@ TEST_F(ReadWriteScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
   }
 }
 
-TEST_F(ReadWriteScriptsTest, AQueueOrFenceOfAnotherTypeIsRefusedBeforeAnythingIsWritten) {
+TEST_F(ReadWriteScripts, ForeignQueueIsRefusedBeforeWrites) {
   for (const std::string& key : {Queue(), Waiters(), Fence()}) {
     server_->Command({"FLUSHALL"});
     Token(Writer('a'));
@@ -131,8 +131,8 @@ TEST_F(ReadWriteScriptsTest, AQueueOrFenceOfAnotherTypeIsRefusedBeforeAnythingIs
   }
 }
 
-TEST_F(ReadWriteScriptsTest, FullMemoryRefusesAnAcquireAndNothingElse) {
-  Ear c(*server_, Channel('c')), d(*server_, Channel('d')), e(*server_, Channel('e'));
+TEST_F(ReadWriteScripts, FullMemoryRefusesOnlyAcquire) {
+  Inbox c(*server_, Channel('c')), d(*server_, Channel('d')), e(*server_, Channel('e'));
   Token(Job('a'));
   Ask(Nest(Job('a')));
   Ask(Reader('d'));
@@ -142,7 +142,7 @@ TEST_F(ReadWriteScriptsTest, FullMemoryRefusesAnAcquireAndNothingElse) {
   EXPECT_THAT(Acquire(Writer('f')), HasSubstr("OOM"));
   EXPECT_THAT(Acquire(Reader('f')), HasSubstr("OOM"));
   EXPECT_THAT(Acquire(Nest(Job('f'))), HasSubstr("OOM"));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c'), Hold('d'), Hold('e')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('c'), GrantId('d'), GrantId('e')));
   EXPECT_EQ(Outcome(Writer('c')), "queued") << "a heartbeat";
   EXPECT_EQ(Outcome(Reader('d')), "queued");
   EXPECT_EQ(Renew(Job('a')), kHeld);
@@ -150,10 +150,10 @@ TEST_F(ReadWriteScriptsTest, FullMemoryRefusesAnAcquireAndNothingElse) {
   EXPECT_EQ(Outcome(Nest(Job('a'))), "granted") << "a repeat";
   EXPECT_EQ(Cancel(Job('a'), 5000), kPassedOn);
   EXPECT_EQ(Release(Nest(Job('a')), 0, 0, 5000), kReleased);
-  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_THAT(c.Next(), StartsWith("grant"));
   EXPECT_EQ(Release(Writer('c'), 0, 0, 5000), kReleased);
-  EXPECT_THAT(d.Hear(), StartsWith("grant"));
-  EXPECT_THAT(e.Hear(), StartsWith("grant"));
+  EXPECT_THAT(d.Next(), StartsWith("grant"));
+  EXPECT_THAT(e.Next(), StartsWith("grant"));
   EXPECT_EQ(Renew(Reader('d')), kReading);
   EXPECT_EQ(Cancel(Reader('d'), 5000), kPassedOn);
   EXPECT_EQ(Release(Reader('e')), kReleased);
@@ -164,37 +164,38 @@ TEST_F(ReadWriteScriptsTest, FullMemoryRefusesAnAcquireAndNothingElse) {
 
 // For people.
 
-TEST_F(ReadWriteScriptsTest, AForcedReleaseTellsWriterAndReaders) {
-  Ear a(*server_, Channel('a'));
+TEST_F(ReadWriteScripts, ForceReleaseTellsWriterAndReaders) {
+  Inbox a(*server_, Channel('a'));
   Token(Job('a'));
   Ask(Nest(Job('a')));
-  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + Hold('a') + "\", \"" + Hold('a', 2) + "\"]");
-  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
-  EXPECT_EQ(a.Hear(), "forced " + Hold('a', 2) + " " + name_);
+  EXPECT_EQ(ForceRelease(),
+            "[\"released\", \"" + GrantId('a') + "\", \"" + GrantId('a', 2) + "\"]");
+  EXPECT_EQ(a.Next(), "forced " + GrantId('a') + " " + name_);
+  EXPECT_EQ(a.Next(), "forced " + GrantId('a', 2) + " " + name_);
   EXPECT_EQ(Renew(Nest(Job('a'))), kNotHeld);
   EXPECT_EQ(ForceRelease(), kFree);
   Ask(Reader('d'));
-  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + Hold('d') + "\"]");
+  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + GrantId('d') + "\"]");
 }
 
-TEST_F(ReadWriteScriptsTest, InspectShowsWriterReadersAndWaitersAndRemovesNothing) {
+TEST_F(ReadWriteScripts, InspectShowsAllAndRemovesNothing) {
   const int64_t token = Token(Job('a'));
   Ask(Nest(Job('a')));
   Ask(Fair('b'));
   Ask(Reader('c'));
   Ask(For(10, Nest(Job('a'), 3)));
-  AwaitEnd(Readers(), Hold('a', 3));
+  AwaitEnd(Readers(), GrantId('a', 3));
   const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
   EXPECT_EQ(reply.elements[0].text, "read_write");
   EXPECT_EQ(reply.elements[1].text, absl::StrCat(StoredFence()));
   const std::vector<redis::Reply>& holders = reply.elements[2].elements;
   ASSERT_EQ(holders.size(), 2);
-  EXPECT_EQ(holders[0].elements[0].text, Hold('a'));
+  EXPECT_EQ(holders[0].elements[0].text, GrantId('a'));
   EXPECT_EQ(holders[0].elements[1].text, kJob);
   EXPECT_GT(holders[0].elements[2].integer, 29000);
   EXPECT_EQ(holders[0].elements[4].text, absl::StrCat(token)) << "since then";
   EXPECT_EQ(reply.elements[5].integer, 2);
-  EXPECT_EQ(holders[1].elements[0].text, Hold('a', 2));
+  EXPECT_EQ(holders[1].elements[0].text, GrantId('a', 2));
   EXPECT_EQ(holders[1].elements[1].text, "read");
   EXPECT_GT(holders[1].elements[2].integer, 29000);
   EXPECT_EQ(reply.elements[3].integer, 2);

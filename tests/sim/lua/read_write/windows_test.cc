@@ -1,25 +1,25 @@
-// Many that wait, dead or alive: each call looks at a window of them, and nobody barges meanwhile.
+// Many waiters, dead or live: each call reads a window of them, and no request barges meanwhile.
 
 #include "tests/sim/lua/read_write/fixture.h"
 
 namespace redlatch {
 namespace {
 
-class ReadWriteWindowsTest : public ReadWriteScriptsTest {
+class ReadWriteWindow : public ReadWriteScripts {
  protected:
   std::string Phase() { return server_->Text({"HGET", name_, "phase"}); }
-  // As if all who read had left, by a release whose looker died.
+  // As if all readers had left, and the client that had to check the handover had died.
   void AllLeave() { server_->Command({"DEL", Readers()}); }
   // How many grants there are on that channel.
-  static int Grants(Ear& ear) {
+  static int Grants(Inbox& inbox) {
     int grants = 0;
-    while (absl::StartsWith(ear.Hear(), "grant ")) ++grants;
+    while (absl::StartsWith(inbox.Next(), "grant ")) ++grants;
     return grants;
   }
 };
 
-TEST_F(ReadWriteWindowsTest, DeadWritersLeaveByWindowsAndNobodyGetsInBeforeTheLive) {
-  Ear ear(*server_, Channel('b')), reader(*server_, Channel('e'));
+TEST_F(ReadWriteWindow, DeadWritersLeaveBeforeLiveWriter) {
+  Inbox inbox(*server_, Channel('b')), reader(*server_, Channel('e'));
   Token(Writer('a'));
   MakeWriters(260);
   Ask(Writer('b'));
@@ -32,14 +32,14 @@ TEST_F(ReadWriteWindowsTest, DeadWritersLeaveByWindowsAndNobodyGetsInBeforeTheLi
   EXPECT_EQ(Owner(), "");
   EXPECT_THAT(Reading(), IsEmpty());
 
-  EXPECT_EQ(Said(Look()), Noted(kUnknown, "look 30000"));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('e')));
-  EXPECT_EQ(reader.Hear(), "");
+  EXPECT_EQ(Said(Check()), Noted(kUnknown, "look 30000"));
+  EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('e')));
+  EXPECT_EQ(reader.Next(), "");
 }
 
-TEST_F(ReadWriteWindowsTest, DeadReadersLeaveByWindowsBeforeTheLive) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(ReadWriteWindow, DeadReadersLeaveBeforeLiveReader) {
+  Inbox inbox(*server_, Channel('b'));
   Token(Writer('a'));
   MakeReaders(260);
   Ask(Reader('b'));
@@ -47,26 +47,26 @@ TEST_F(ReadWriteWindowsTest, DeadReadersLeaveByWindowsBeforeTheLive) {
   EXPECT_EQ(Said(Outcome(Impatient(Writer('c')))), Noted("busy", "look 1"))
       << "it comes after all who have a subscriber";
   EXPECT_EQ(Said(Outcome(Impatient(Reader('d')))), Noted("granted", "look 1"))
-      << "it is in nobody's way";
-  EXPECT_EQ(Said(Look(/*reads=*/true)), Noted(kUnknown, "look 1"));
-  EXPECT_EQ(ear.Hear(), "");
-  EXPECT_EQ(Said(Look(/*reads=*/true)), Noted(kUnknown, "look 30000"));
-  EXPECT_THAT(ear.Hear(), StartsWith("grant " + Hold('b')));
+      << "it keeps no client out";
+  EXPECT_EQ(Said(Check(/*reads=*/true)), Noted(kUnknown, "look 1"));
+  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(Said(Check(/*reads=*/true)), Noted(kUnknown, "look 30000"));
+  EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b')));
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_F(ReadWriteWindowsTest, AReaderThatAsksWhileOnlyDeadWritersStandGetsInAfterTheyLeft) {
-  Ear e(*server_, Channel('e'));
+TEST_F(ReadWriteWindow, ReaderGetsInAfterDeadWritersLeave) {
+  Inbox e(*server_, Channel('e'));
   Ask(Reader('a'));
   MakeWriters(100);
   EXPECT_EQ(Said(Outcome(Reader('b'))), Noted("queued", "look 1"));
   EXPECT_THAT(WaitingWriters(), SizeIs(36));
   EXPECT_EQ(Said(Outcome(Again(Reader('b')))), Noted("granted", ""));
   EXPECT_THAT(Waiting(), IsEmpty());
-  EXPECT_THAT(Reading(), ElementsAre(Hold('a'), Hold('b')));
+  EXPECT_THAT(Reading(), ElementsAre(GrantId('a'), GrantId('b')));
 }
 
-TEST_F(ReadWriteWindowsTest, DeadWritersBeforeDeadReadersLeaveTheLockToWhoeverAsks) {
+TEST_F(ReadWriteWindow, RequestGetsInAfterAllDeadLeave) {
   Token(Writer('a'));
   MakeWriters(100);
   MakeReaders(100);
@@ -80,14 +80,14 @@ TEST_F(ReadWriteWindowsTest, DeadWritersBeforeDeadReadersLeaveTheLockToWhoeverAs
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_F(ReadWriteWindowsTest, WhoeverReadsGoesOnWithTheOthersTurn) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(ReadWriteWindow, ReaderAdmitsRemainingReaders) {
+  Inbox inbox(*server_, Channel('b'));
   Token(Writer('a'));
   MakeReaders(300, Channel('b'));
   Release(Writer('a'));
   const std::string last = absl::StrCat(std::string(30, '0'), "ff:1");
   Request heartbeat = Reader('b');
-  heartbeat.hold = last;
+  heartbeat.grant = last;
   EXPECT_EQ(Said(Outcome(heartbeat)), Noted("granted", "look 1")) << "by the reply";
   EXPECT_THAT(Reading(), SizeIs(64 + 64 + 1));
   EXPECT_EQ(Said(Outcome(Again(heartbeat))), Noted("granted", "look 1 missed"))
@@ -97,13 +97,13 @@ TEST_F(ReadWriteWindowsTest, WhoeverReadsGoesOnWithTheOthersTurn) {
   EXPECT_THAT(Reading(), SizeIs(64 + 192 + 2));
   EXPECT_EQ(Said(Release(Reader('c'))), Noted(kReleased, "look 2000"));
   EXPECT_THAT(Reading(), SizeIs(300));
-  EXPECT_EQ(Grants(ear), 299);
+  EXPECT_EQ(Grants(inbox), 299);
 }
 
 // After a phase-fair write, there may be more readers than one call lets in.
 
-TEST_F(ReadWriteWindowsTest, AfterAPhaseFairWriteTheTurnStaysTheReaders) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w')), late(*server_, Channel('e'));
+TEST_F(ReadWriteWindow, ReadersKeepPhaseOverSeveralCalls) {
+  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w')), late(*server_, Channel('e'));
   Token(Fair('a'));
   MakeReaders(150, Channel('b'));
   Ask(Writer('w'));
@@ -111,32 +111,32 @@ TEST_F(ReadWriteWindowsTest, AfterAPhaseFairWriteTheTurnStaysTheReaders) {
   EXPECT_THAT(Reading(), SizeIs(64));
   EXPECT_EQ(Phase(), "150");
   EXPECT_GT(Pttl(name_), 0);
-  EXPECT_LE(Pttl(name_), 30000) << "no longer than the readers are kept";
+  EXPECT_LE(Pttl(name_), 30000) << "no longer than the readers' queue lives";
 
   // It goes on with the turn, but gets in itself only with the writers' leave.
   EXPECT_EQ(Said(Outcome(Reader('e'))), Noted("queued", "look 1 look 2000"));
   EXPECT_THAT(Reading(), SizeIs(128));
   AllLeave();
   EXPECT_EQ(Said(Outcome(Again(Writer('w')))), Noted("queued", "look 2000"))
-      << "though nobody reads; these were the last";
+      << "though no client reads; these were the last";
   EXPECT_EQ(Phase(), "");
   EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
   EXPECT_THAT(Reading(), SizeIs(22));
-  EXPECT_EQ(Grants(ear), 150);
+  EXPECT_EQ(Grants(inbox), 150);
 
   EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
   EXPECT_EQ(Outcome(Impatient(Reader('d'))), "busy");
-  EXPECT_EQ(late.Hear(), "");
+  EXPECT_EQ(late.Next(), "");
   AllLeave();
-  Look();
-  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
-  EXPECT_EQ(late.Hear(), "");
+  Check();
+  EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
+  EXPECT_EQ(late.Next(), "");
   Release(Writer('w'));
-  EXPECT_THAT(late.Hear(), StartsWith("grant " + Hold('e')));
+  EXPECT_THAT(late.Next(), StartsWith("grant " + GrantId('e')));
 }
 
-TEST_F(ReadWriteWindowsTest, NobodyBargesWhileATurnGoesOnAndNobodyReads) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+TEST_F(ReadWriteWindow, NoRequestBargesDuringPhase) {
+  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
   const std::vector<Request> others = {
       Writer('c'),        Impatient(Writer('d')), Fair('e'), Reader('g'), Impatient(Reader('h')),
       Again(Writer('w')), Nest(Fair('a'), 9)};
@@ -155,8 +155,8 @@ TEST_F(ReadWriteWindowsTest, NobodyBargesWhileATurnGoesOnAndNobodyReads) {
   }
 }
 
-TEST_F(ReadWriteWindowsTest, AReaderThatReturnsToItsTicketBelongsToTheTurn) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+TEST_F(ReadWriteWindow, ReturningReaderBelongsToPhase) {
+  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
   Token(Fair('a'));
   MakeReaders(150, Channel('b'));
   Ask(Writer('w'));
@@ -168,8 +168,8 @@ TEST_F(ReadWriteWindowsTest, AReaderThatReturnsToItsTicketBelongsToTheTurn) {
   EXPECT_THAT(Reading(), SizeIs(64 + 64 + 1));
 }
 
-TEST_F(ReadWriteWindowsTest, ALateReaderJoinsATurnBehindWhichNoWriterWaits) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+TEST_F(ReadWriteWindow, LateReaderJoinsPhaseWithoutWriters) {
+  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
   Token(Fair('a'));
   MakeReaders(200, Channel('b'));
   Release(Fair('a'));
@@ -183,19 +183,19 @@ TEST_F(ReadWriteWindowsTest, ALateReaderJoinsATurnBehindWhichNoWriterWaits) {
   EXPECT_THAT(Reading(), SizeIs(200 + 1));
 }
 
-TEST_F(ReadWriteWindowsTest, ATurnOfTheDeadEndsAndTheWriterGetsIn) {
+TEST_F(ReadWriteWindow, PhaseOfDeadReadersEnds) {
   for (const int dead : {10, 20, 64, 150}) {
     SCOPED_TRACE(dead);
-    Ear w(*server_, Channel('w'));
+    Inbox w(*server_, Channel('w'));
     Token(Fair('a'));
     MakeReaders(dead);
     Ask(Writer('w'));
     EXPECT_EQ(Release(Fair('a')), kReleased);
     for (int call = 0; notes_ == "look 1" && call < 10; ++call) {
       EXPECT_EQ(Outcome(Impatient(Writer('c'))), "busy");
-      Look();
+      Check();
     }
-    EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+    EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
     EXPECT_EQ(Owner(), Writer('w').owner);
     EXPECT_EQ(Phase(), "");
     EXPECT_THAT(Waiting(), IsEmpty());
@@ -203,8 +203,8 @@ TEST_F(ReadWriteWindowsTest, ATurnOfTheDeadEndsAndTheWriterGetsIn) {
   }
 }
 
-TEST_F(ReadWriteWindowsTest, APhaseFairDowngradeBeginsATurn) {
-  Ear ear(*server_, Channel('b')), w(*server_, Channel('w'));
+TEST_F(ReadWriteWindow, PhaseFairDowngradeBeginsPhase) {
+  Inbox inbox(*server_, Channel('b')), w(*server_, Channel('w'));
   Token(Fair('a'));
   Ask(Nest(Fair('a')));
   MakeReaders(100, Channel('b'));
@@ -219,61 +219,62 @@ TEST_F(ReadWriteWindowsTest, APhaseFairDowngradeBeginsATurn) {
 
 // For people.
 
-TEST_F(ReadWriteWindowsTest, AForcedReleaseEndsAllReadsAndTellsAWindowOfThem) {
-  std::vector<Ear> ears;
+TEST_F(ReadWriteWindow, ForceReleaseTellsOneWindowOfReaders) {
+  std::vector<Inbox> ears;
   for (int i = 0; i < 100; ++i) {
     Request reader = For(30000 + 1000 * i, Reader('a'));
-    reader.hold = absl::StrCat(i < 50 ? std::string(32, 'a') : std::string(32, 'b'), ":", i);
+    reader.grant = absl::StrCat(i < 50 ? std::string(32, 'a') : std::string(32, 'b'), ":", i);
     EXPECT_EQ(Outcome(reader), "granted");
   }
-  Ear a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
+  Inbox a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
   Ask(Writer('w'));
   const redis::Reply reply = Eval(scripts_.force_release, {}, {"redlatch:"});
   EXPECT_EQ(reply.elements[0].text, "released");
   EXPECT_EQ(reply.elements[1].integer, 1) << "to be gone on with at once";
   EXPECT_THAT(reply.elements, SizeIs(2 + 64));
   EXPECT_THAT(Reading(), IsEmpty());
-  EXPECT_EQ(b.Hear(), absl::StrCat("forced ", Hold('b', 50), " ", name_));
-  EXPECT_EQ(a.Hear(), absl::StrCat("forced ", Hold('a', 36), " ", name_));
+  EXPECT_EQ(b.Next(), absl::StrCat("forced ", GrantId('b', 50), " ", name_));
+  EXPECT_EQ(a.Next(), absl::StrCat("forced ", GrantId('a', 36), " ", name_));
   const redis::Reply more = Eval(scripts_.force_release, {}, {"redlatch:", "more"});
   EXPECT_EQ(more.elements[0].text, "told");
   EXPECT_EQ(more.elements[1].integer, 30000);
-  EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+  EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
   Eval(scripts_.force_release, {}, {"redlatch:", "more"});
   EXPECT_EQ(Owner(), Writer('w').owner) << "which forces nothing";
 }
 
-TEST_F(ReadWriteWindowsTest, WaitersAreShownInTheOrderInWhichTheyWillBeServed) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(ReadWriteWindow, InspectListsWaitersInServingOrder) {
+  Inbox inbox(*server_, Channel('b'));
   const auto shown = [&] {
-    std::vector<std::string> holds;
+    std::vector<std::string> grants;
     const redis::Reply reply = Eval(scripts_.inspect, {}, {"10"});
     for (const redis::Reply& waiter : reply.elements[4].elements) {
-      holds.push_back(waiter.elements[0].text);
+      grants.push_back(waiter.elements[0].text);
       EXPECT_GT(waiter.elements[2].text.size(), 0) << "when it came";
     }
-    EXPECT_EQ(reply.elements[3].integer, static_cast<int64_t>(holds.size()));
-    return holds;
+    EXPECT_EQ(reply.elements[3].integer, static_cast<int64_t>(grants.size()));
+    return grants;
   };
   Token(Writer('a'));
   Ask(Reader('c'));
   Ask(Writer('d'));
   Ask(Reader('e'));
   Ask(Fair('g'));
-  EXPECT_THAT(shown(), ElementsAre(Hold('d'), Hold('g'), Hold('c'), Hold('e')));
+  EXPECT_THAT(shown(), ElementsAre(GrantId('d'), GrantId('g'), GrantId('c'), GrantId('e')));
   server_->Command({"FLUSHALL"});
   Token(Fair('a'));
   Ask(Writer('d'));
   Ask(Reader('e'));
-  EXPECT_THAT(shown(), ElementsAre(Hold('e'), Hold('d')));
+  EXPECT_THAT(shown(), ElementsAre(GrantId('e'), GrantId('d')));
   server_->Command({"FLUSHALL"});
   Token(Fair('a'));
   MakeReaders(66, Channel('b'));
   Ask(Writer('d'));
   Release(Fair('a'));
-  server_->Command({"ZADD", Queue(), "1000", Hold('e')});
-  server_->Command({"HSET", Waiters(), Hold('e'), "x"});
-  EXPECT_THAT(shown(), ElementsAre(StartsWith("0000"), StartsWith("0000"), Hold('d'), Hold('e')));
+  server_->Command({"ZADD", Queue(), "1000", GrantId('e')});
+  server_->Command({"HSET", Waiters(), GrantId('e'), "x"});
+  EXPECT_THAT(shown(),
+              ElementsAre(StartsWith("0000"), StartsWith("0000"), GrantId('d'), GrantId('e')));
 }
 
 }  // namespace

@@ -4,23 +4,23 @@
 namespace redlatch {
 namespace {
 
-class ReentrantScriptsTest : public LockScriptsFixture {
+class ReentrantScripts : public LockScriptsFixture {
  protected:
-  ReentrantScriptsTest() : LockScriptsFixture(ReentrantKind()) {}
+  ReentrantScripts() : LockScriptsFixture(ReentrantKind()) {}
 };
 
-TEST_F(ReentrantScriptsTest, AFreeLockIsGrantedAsAHashWithTheLeaseAsItsTtl) {
+TEST_F(ReentrantScripts, GrantIsHashWithLeaseAsTtl) {
   const int64_t token = Token(Of('a'));
   EXPECT_EQ(server_->Text({"HGET", name_, "kind"}), "reentrant/2");
   EXPECT_EQ(Count(Of('a').owner), "1");
-  EXPECT_THAT(server_->Text({"HGET", name_, Hold('a')}), HasSubstr(absl::StrCat(" ", token)));
+  EXPECT_THAT(server_->Text({"HGET", name_, GrantId('a')}), HasSubstr(absl::StrCat(" ", token)));
   EXPECT_GT(Pttl(name_), 29000);
   EXPECT_EQ(Release(Of('a')), kReleased);
   EXPECT_EQ(server_->Integer({"EXISTS", name_}), 0);
 }
 
-// A server may be kept from its processor between looking at the time and writing.
-TEST_F(ReentrantScriptsTest, WhatEndsWhileAScriptRunsLeavesNoKeyWithoutATtl) {
+// A server may be suspended between reading the time and writing.
+TEST_F(ReentrantScripts, ExpiryDuringScriptLeavesNoKeyWithoutTtl) {
   const auto late = [](const LuaScript& script) {
     constexpr std::string_view kNow = "local now = now_us()\n";
     std::string body(script.body);
@@ -37,7 +37,7 @@ end
   Ask(request);
   request.attempt = 2;
   const std::string acquire = late(scripts_.acquire);
-  Eval({.body = acquire}, {Gone(request.hold)}, request.Args());
+  Eval({.body = acquire}, {Gone(request.grant)}, request.Args());
   EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
 
   server_->Command({"DEL", name_});
@@ -46,16 +46,16 @@ end
   Ask(first);
   Ask(second);
   const std::string release = late(scripts_.release);
-  Eval({.body = release}, {}, {first.hold, "0 0 0", kJob});
+  Eval({.body = release}, {}, {first.grant, "0 0 0", kJob});
   EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
 }
 
-TEST_F(ReentrantScriptsTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+TEST_F(ReentrantScripts, ForeignKeysAreRefusedUntouched) {
   const std::vector<std::vector<std::string>> others = {
-      {"SET", name_, Hold('a')},
+      {"SET", name_, GrantId('a')},
       {"HSET", name_, "field", "value"},
       {"HSET", name_, "kind", "read-write", Of('a').owner, "1"},
-      {"HSET", name_, Hold('a'), "9000000000000000 1"}};
+      {"HSET", name_, GrantId('a'), "9000000000000000 1"}};
   for (const std::vector<std::string>& other : others) {
     server_->Command({"FLUSHALL"});
     server_->Command(other);

@@ -5,7 +5,7 @@
 namespace redlatch {
 namespace {
 
-class SemaphoreScriptsCapacityTest : public SemaphoreScriptsFixture {
+class SemaphoreCapacity : public SemaphoreScriptsFixture {
  protected:
   Request Expecting(int64_t capacity, Request request) {
     request.more = {absl::StrCat(capacity)};
@@ -13,7 +13,7 @@ class SemaphoreScriptsCapacityTest : public SemaphoreScriptsFixture {
   }
 };
 
-TEST_F(SemaphoreScriptsCapacityTest, AnotherCapacityThanTheStoredOneIsRefusedByEachUse) {
+TEST_F(SemaphoreCapacity, OtherCapacityIsRefused) {
   Ask(One('a'));
   const std::string before = server_->Text({"DUMP", name_});
   for (const Request& request :
@@ -27,7 +27,7 @@ TEST_F(SemaphoreScriptsCapacityTest, AnotherCapacityThanTheStoredOneIsRefusedByE
   EXPECT_THAT(Acquire(Expecting(1, One('a', 2))), HasSubstr("REFUSED"));
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, MorePermitsThanThereAreAreRefusedAndNothingIsStored) {
+TEST_F(SemaphoreCapacity, TooManyPermitsAreRefused) {
   EXPECT_THAT(Acquire(Many(3, 'a')), StartsWith("error REFUSED 3 permits are more than its "
                                                 "capacity, 2"));
   EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
@@ -36,7 +36,7 @@ TEST_F(SemaphoreScriptsCapacityTest, MorePermitsThanThereAreAreRefusedAndNothing
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, ACapacityThatIsSetCountsWhateverConstructorsSay) {
+TEST_F(SemaphoreCapacity, SetCapacityOverridesConstructors) {
   EXPECT_EQ(SetCapacity(1), kSet);
   EXPECT_EQ(Field("set_by"), "set_capacity");
   EXPECT_GT(Pttl(name_), 86'400'000);
@@ -46,11 +46,11 @@ TEST_F(SemaphoreScriptsCapacityTest, ACapacityThatIsSetCountsWhateverConstructor
               StartsWith("error REFUSED 2 permits are more than its capacity, 1"));
   Ask(One('b'));
   EXPECT_EQ(SetCapacity(1), kSet);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b')));
   EXPECT_EQ(Field("capacity"), "1");
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, TheLargestNumbersAreKept) {
+TEST_F(SemaphoreCapacity, LargestNumbersAreExact) {
   capacity_ = INT64_MAX;
   for (const char client : {'a', 'b'}) EXPECT_EQ(Acquire(One(client)), Granted());
   EXPECT_EQ(Field("capacity"), absl::StrCat(INT64_MAX));
@@ -65,11 +65,10 @@ TEST_F(SemaphoreScriptsCapacityTest, TheLargestNumbersAreKept) {
   EXPECT_EQ(Release(most), kReleased);
 }
 
-TEST_F(SemaphoreScriptsCapacityTest,
-       ShrinkingTakesPermitsFromNobodyAndLetsNobodyInUntilEnoughAreBack) {
+TEST_F(SemaphoreCapacity, ShrinkingWaitsForReturnedPermits) {
   for (const int weight : {1, 2}) {
     server_->Command({"FLUSHALL"});
-    Ear b(*server_, Channel('b'));
+    Inbox b(*server_, Channel('b'));
     SetCapacity(4 * weight);
     for (int i = 1; i <= 4; ++i) Ask(Many(weight, 'a', i));
     Ask(Many(weight, 'b'));
@@ -77,26 +76,26 @@ TEST_F(SemaphoreScriptsCapacityTest,
     for (int i = 1; i <= 2; ++i) {
       EXPECT_EQ(Renew(Many(weight, 'a', i)), kHeld);
       EXPECT_EQ(Release(Many(weight, 'a', i)), kReleased);
-      EXPECT_EQ(b.Hear(), "");
+      EXPECT_EQ(b.Next(), "");
       EXPECT_EQ(Outcome(Impatient(Many(weight, 'c'))), "busy");
     }
     EXPECT_EQ(Used(), 2 * weight);
     EXPECT_EQ(Release(Many(weight, 'a', 3)), kReleased);
-    EXPECT_EQ(b.Hear(), GrantOf(Many(weight, 'b')));
+    EXPECT_EQ(b.Next(), GrantOf(Many(weight, 'b')));
     ExpectConsistent();
   }
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForMoreThanThereWillBeIsToldToAskAndOthersGetIn) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_F(SemaphoreCapacity, ShrinkingRefusesTooLargeWaiters) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   SetCapacity(5);
   Ask(One('a'));
   Ask(Many(5, 'b'));
   Ask(One('c'));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('c')));
   SetCapacity(4);
-  EXPECT_EQ(b.Hear(), "forced " + Hold('b') + " " + name_);
-  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
+  EXPECT_EQ(b.Next(), "forced " + GrantId('b') + " " + name_);
+  EXPECT_EQ(c.Next(), GrantOf(One('c')));
   EXPECT_THAT(Waiting(), IsEmpty());
   EXPECT_THAT(Acquire(Again(Many(5, 'b'), "17")), HasSubstr("REFUSED"));
   EXPECT_EQ(Cancel(Many(5, 'b'), 5000), kUnknown);
@@ -104,11 +103,11 @@ TEST_F(SemaphoreScriptsCapacityTest, WhoWaitsForMoreThanThereWillBeIsToldToAskAn
 
 // Refusals.
 
-TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouched) {
+TEST_F(SemaphoreCapacity, ForeignKeysAreRefusedUntouched) {
   const std::vector<std::vector<std::string>> others = {
-      {"SET", name_, Hold('a')},
+      {"SET", name_, GrantId('a')},
       {"HSET", name_, "field", "value"},
-      {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1", Hold('a'), "9e15 1"},
+      {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1", GrantId('a'), "9e15 1"},
       {"HSET", name_, "kind", "other", "capacity", "2", "set_by", "constructor"},
       {"SET", Permits(), "x"}};
   for (const std::vector<std::string>& other : others) {
@@ -124,7 +123,7 @@ TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeOrKindAreRefusedAndUntouch
   }
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeAreRefusedBeforeAnythingIsWritten) {
+TEST_F(SemaphoreCapacity, ForeignKeysAreRefusedBeforeWrites) {
   for (const int waiting : {0, 1}) {
     for (const std::string& key : {Permits(), Queue(), Waiters()}) {
       SCOPED_TRACE(absl::StrCat(key, " ", waiting));
@@ -142,7 +141,7 @@ TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeAreRefusedBeforeAnythingIs
       const std::string before = dump();
       std::vector<std::string> replies = {Acquire(One('d')), Acquire(Many(2, 'd')),
                                           Cancel(One('x'))};
-      if (key != Waiters() || waiting == 1) {  // which is read only where somebody waits
+      if (key != Waiters() || waiting == 1) {  // which is read only if a client waits
         for (std::string reply : {Release(One('a')), Release(One('a'), 0, 0, 5000),
                                   Cancel(One('a')), SetCapacity(5), ForceRelease()}) {
           replies.push_back(std::move(reply));
@@ -154,7 +153,7 @@ TEST_F(SemaphoreScriptsCapacityTest, KeysOfAnotherTypeAreRefusedBeforeAnythingIs
   }
 }
 
-TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesANewSemaphore) {
+TEST_F(SemaphoreCapacity, FullMemoryRefusesNewSemaphore) {
   FillMemory();
   for (const Request& request : {One('f'), Impatient(One('f')), Many(2, 'f')}) {
     EXPECT_THAT(Acquire(request), HasSubstr("OOM"));
@@ -165,7 +164,7 @@ TEST_F(SemaphoreScriptsCapacityTest, FullMemoryRefusesANewSemaphore) {
 
 // For people.
 
-TEST_F(SemaphoreScriptsCapacityTest, InspectShowsHoldsAndWaitersAndWritesNothing) {
+TEST_F(SemaphoreCapacity, InspectShowsGrantsAndWritesNothing) {
   EXPECT_EQ(Inspect(), "[\"semaphore\", \"0\", [], 0, [], 0, 0, 0]");
   EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
   capacity_ = 4;
@@ -174,21 +173,21 @@ TEST_F(SemaphoreScriptsCapacityTest, InspectShowsHoldsAndWaitersAndWritesNothing
   Ask(One('x'));
   Ask(Many(3, 'c'));
   Ask(One('d'));
-  Expire(Hold('x'));
+  Expire(GrantId('x'));
   const redis::Reply reply = Eval(scripts_.inspect, {}, {"1"});
   EXPECT_EQ(reply.elements[0].text, "semaphore");
   const std::vector<redis::Reply>& holders = reply.elements[2].elements;
   ASSERT_EQ(holders.size(), 2) << "none that expired";
-  EXPECT_EQ(holders[0].elements[0].text, Hold('a'));
+  EXPECT_EQ(holders[0].elements[0].text, GrantId('a'));
   EXPECT_EQ(holders[0].elements[1].text, Of('a').client());
   EXPECT_NEAR(static_cast<double>(holders[0].elements[2].integer), 19500, 500);
   EXPECT_EQ(holders[0].elements[3].integer, 1);
-  EXPECT_EQ(holders[1].elements[0].text, Hold('b'));
+  EXPECT_EQ(holders[1].elements[0].text, GrantId('b'));
   EXPECT_EQ(holders[1].elements[3].integer, 2);
   EXPECT_EQ(reply.elements[3].integer, 2);
   const std::vector<redis::Reply>& waiters = reply.elements[4].elements;
   ASSERT_EQ(waiters.size(), 1);
-  EXPECT_EQ(waiters[0].elements[0].text, Hold('c'));
+  EXPECT_EQ(waiters[0].elements[0].text, GrantId('c'));
   EXPECT_EQ(waiters[0].elements[1].text, Of('c').owner);
   EXPECT_EQ(waiters[0].elements[3].integer, 3);
   EXPECT_EQ(reply.elements[5].integer, 2) << "holders";
@@ -196,7 +195,7 @@ TEST_F(SemaphoreScriptsCapacityTest, InspectShowsHoldsAndWaitersAndWritesNothing
   EXPECT_EQ(reply.elements[7].integer, 3);
   EXPECT_EQ(Eval(scripts_.inspect, {}, {"0"}).DebugString(),
             "[\"semaphore\", \"0\", [], 2, [], 2, 4, 3]");
-  EXPECT_THAT(Holding(), Contains(Hold('x')));
+  EXPECT_THAT(Holding(), Contains(GrantId('x')));
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// A bar: no script of the semaphore takes the server longer because 10,000 wait, hold permits, or
+// A bar: no script of the semaphore takes the server longer because 10,000 wait, have permits, or
 // are dead; see script_costs.h.
 
 #include "tests/sim/lua/script_costs.h"
@@ -7,7 +7,7 @@
 namespace redlatch {
 namespace {
 
-class SemaphoreCostTest : public SemaphoreScriptsFixture {
+class SemaphoreCost : public SemaphoreScriptsFixture {
  protected:
   using Call = ScriptCosts::Call;
   void Costs(const char* what, const Call& prepare, const Call& call) {
@@ -16,10 +16,10 @@ class SemaphoreCostTest : public SemaphoreScriptsFixture {
   void TearDown() override {}  // what is left of so many is another test's matter
 
   ScriptCosts costs_{*server_};
-  Ear ear_{*server_, Channel('b')};
+  Inbox ear_{*server_, Channel('b')};
 };
 
-TEST_F(SemaphoreCostTest, OfThoseWhoWait) {
+TEST_F(SemaphoreCost, DoesNotGrowWithWaiters) {
   const Call behind_one = [&](int many) {
     SetCapacity(2);
     Ask(Many(2, 'a'));
@@ -32,7 +32,7 @@ TEST_F(SemaphoreCostTest, OfThoseWhoWait) {
     Release(Many(2, 'a'));
     server_->Command({"DEL", Permits()});
   });
-  Costs("a hold is renewed", behind_one, [&](int) { Renew(Many(2, 'a')); });
+  Costs("a grant is renewed", behind_one, [&](int) { Renew(Many(2, 'a')); });
   Costs("one gives up", behind_one, [&](int i) {
     Ask(One('c', i));
     Cancel(One('c', i));
@@ -45,7 +45,7 @@ TEST_F(SemaphoreCostTest, OfThoseWhoWait) {
       MakeWaiters(many, Channel('b'), weight);
       server_->Command({"HSET", name_, "capacity", "1000000"});
     };
-    Costs("a look lets them in", many_may_enter, [&](int) { Look(); });
+    Costs("a check lets them in", many_may_enter, [&](int) { Check(); });
     Costs("the capacity grows", many_may_enter, [&](int) { SetCapacity(1'000'000); });
     Costs("the capacity shrinks", many_may_enter, [&](int) {
       server_->Command({"HSET", name_, "capacity", "1000000"});
@@ -54,17 +54,17 @@ TEST_F(SemaphoreCostTest, OfThoseWhoWait) {
   }
 }
 
-TEST_F(SemaphoreCostTest, OfTheDead) {
+TEST_F(SemaphoreCost, DoesNotGrowWithDeadWaiters) {
   const Call dead = [&](int many) {
     SetCapacity(2);
     MakeWaiters(many);
   };
-  Costs("a look at the dead", dead, [&](int) { Look(); });
+  Costs("a check at the dead", dead, [&](int) { Check(); });
   Costs("a request behind the dead", dead, [&](int) { Ask(Again(One('c'))); });
   Costs("a try behind the dead", dead, [&](int i) { Ask(Impatient(One('c', i))); });
 }
 
-TEST_F(SemaphoreCostTest, OfThoseWhoHold) {
+TEST_F(SemaphoreCost, DoesNotGrowWithGrants) {
   for (const int weight : {1, 3}) {
     const Call holding = [&](int many) {
       SetCapacity(weight * many + 5);
@@ -79,22 +79,22 @@ TEST_F(SemaphoreCostTest, OfThoseWhoHold) {
       Ask(One('a'));
     });
     Costs("inspect of many", holding, [&](int) { Inspect(); });
-    const Call kept = [&](int many) {
+    const Call cached = [&](int many) {
       holding(many);
       for (const std::string& key : {Permits(), name_}) {
-        server_->Command({"COPY", key, "kept " + key});
+        server_->Command({"COPY", key, "copy of " + key});
       }
     };
     const auto as_it_was = [&] {
       for (const std::string& key : {Permits(), name_}) {
-        server_->Command({"COPY", "kept " + key, key, "REPLACE"});
+        server_->Command({"COPY", "copy of " + key, key, "REPLACE"});
       }
     };
-    Costs("forced release of many", kept, [&](int) {
+    Costs("forced release of many", cached, [&](int) {
       as_it_was();
       ForceRelease();
     });
-    Costs("one gets in, all expired with their key", kept, [&](int i) {
+    Costs("one gets in, all expired with their key", cached, [&](int i) {
       as_it_was();
       server_->Command({"UNLINK", Permits()});
       Ask(One('c', i));
@@ -107,7 +107,7 @@ TEST_F(SemaphoreCostTest, OfThoseWhoHold) {
     };
     Costs("one gets in, many expired", expired, [&](int i) { Ask(Impatient(Many(3, 'c', i))); });
     Costs("one renews, many expired", expired, [&](int) { Renew(One('a')); });
-    Costs("a look, many expired", expired, [&](int) { Look(); });
+    Costs("a check, many expired", expired, [&](int) { Check(); });
     Costs("inspect, many expired", expired, [&](int) { Inspect(); });
   }
 }

@@ -11,10 +11,10 @@ inline constexpr char kMakeHolds[] = R"lua(
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 for i = 1, tonumber(ARGV[1]) do
-  local hold = string.format('%032x:3', i)
-  redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2] + i), hold)
+  local grant = string.format('%032x:3', i)
+  redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2] + i), grant)
   if ARGV[3] ~= '1' then
-    redis.call('HSET', KEYS[2], hold, ARGV[3])
+    redis.call('HSET', KEYS[2], grant, ARGV[3])
     redis.call('HINCRBY', KEYS[2], 'extra', ARGV[3] - 1)
   end
 end
@@ -66,16 +66,16 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
   std::string Field(const std::string& field) { return server_->Text({"HGET", name_, field}); }
   int64_t Used() { return Eval(scripts_.inspect, {}, {"0"}).elements.at(7).integer; }
 
-  double Remaining(const std::string& hold) {
-    return LockScriptsFixture::Remaining(Permits(), hold);
+  double Remaining(const std::string& grant) {
+    return LockScriptsFixture::Remaining(Permits(), grant);
   }
-  void AwaitEnd(const std::string& hold) { LockScriptsFixture::AwaitEnd(Permits(), hold); }
-  // As if the hold's lease had ended.
-  void Expire(const std::string& hold) {
-    server_->Command({"ZADD", Permits(), "XX", "1000", hold});
+  void AwaitEnd(const std::string& grant) { LockScriptsFixture::AwaitEnd(Permits(), grant); }
+  // As if the grant's lease had ended.
+  void Expire(const std::string& grant) {
+    server_->Command({"ZADD", Permits(), "XX", "1000", grant});
   }
 
-  // That the weights are those of holds that there are, and are summed up; and that the semaphore
+  // That the weights are those of existing grants, and are summed up; and that the semaphore
   // is remembered for 24 hours after each.
   void ExpectConsistent() {
     std::map<std::string, std::string> fields;
@@ -88,17 +88,17 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
     int64_t extra = 0;
     for (const auto& [field, value] : fields) {
       if (field.find(':') != 32) continue;
-      EXPECT_NE(server_->Text({"ZSCORE", Permits(), field}), "") << "no hold of " << field;
+      EXPECT_NE(server_->Text({"ZSCORE", Permits(), field}), "") << "no grant of " << field;
       EXPECT_GT(std::stoll(value), 1);
       extra += std::stoll(value) - 1;
     }
     EXPECT_EQ(fields["extra"], extra == 0 ? "" : absl::StrCat(extra));
     const int64_t key_ends = server_->Integer({"PEXPIRETIME", name_});
     const int64_t holds_end = server_->Integer({"PEXPIRETIME", Permits()});
-    for (const std::string& hold : Holding()) {
-      const auto ends = std::stoll(server_->Text({"ZSCORE", Permits(), hold})) / 1000;
-      EXPECT_GT(key_ends, ends + 86'400'000 - 5) << hold;
-      EXPECT_GE(holds_end, ends - 5) << hold;
+    for (const std::string& grant : Holding()) {
+      const auto ends = std::stoll(server_->Text({"ZSCORE", Permits(), grant})) / 1000;
+      EXPECT_GT(key_ends, ends + 86'400'000 - 5) << grant;
+      EXPECT_GE(holds_end, ends - 5) << grant;
     }
   }
 

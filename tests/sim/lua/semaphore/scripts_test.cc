@@ -1,4 +1,4 @@
-// Those who hold permits, and who gets them next.
+// Permits, and which waiter gets them next.
 
 #include <sstream>
 
@@ -7,9 +7,9 @@
 namespace redlatch {
 namespace {
 
-class SemaphoreScriptsTest : public SemaphoreScriptsFixture {};
+class SemaphoreScripts : public SemaphoreScriptsFixture {};
 
-TEST_F(SemaphoreScriptsTest, SoManyAsTheCapacityGetInAndTheNextIsRefusedOrQueued) {
+TEST_F(SemaphoreScripts, CapacityLimitsGrants) {
   EXPECT_EQ(Acquire(One('a')), Granted());
   EXPECT_EQ(Acquire(For(20000, One('b'))), Granted(20000));
   const redis::Reply busy = Ask(Impatient(One('c')));
@@ -23,11 +23,11 @@ TEST_F(SemaphoreScriptsTest, SoManyAsTheCapacityGetInAndTheNextIsRefusedOrQueued
     EXPECT_EQ(queued.elements[2].integer, client == 'd' ? 0 : 1);
     EXPECT_EQ(queued.elements[1].integer > 19000, client == 'd') << "told to the head only";
   }
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('d'), Hold('c')));
-  EXPECT_THAT(Holding(), UnorderedElementsAre(Hold('a'), Hold('b')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('d'), GrantId('c')));
+  EXPECT_THAT(Holding(), UnorderedElementsAre(GrantId('a'), GrantId('b')));
 }
 
-TEST_F(SemaphoreScriptsTest, ItIsAHashThatOutlivesItsHoldsByADay) {
+TEST_F(SemaphoreScripts, HashOutlivesGrantsByADay) {
   Ask(One('a'));
   EXPECT_EQ(Field("kind"), "semaphore/2");
   EXPECT_EQ(Field("capacity"), "2");
@@ -41,8 +41,8 @@ TEST_F(SemaphoreScriptsTest, ItIsAHashThatOutlivesItsHoldsByADay) {
   EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
 }
 
-TEST_F(SemaphoreScriptsTest, ADayThatIsNearlyOverIsMadeWholeByWhoeverHoldsNext) {
-  Ear c(*server_, Channel('c'));
+TEST_F(SemaphoreScripts, NextGrantProlongsHash) {
+  Inbox c(*server_, Channel('c'));
   Ask(One('a'));
   const auto age = [this] {
     const int64_t until = std::stoll(Field("until")) - 700'000'000;
@@ -63,7 +63,7 @@ TEST_F(SemaphoreScriptsTest, ADayThatIsNearlyOverIsMadeWholeByWhoeverHoldsNext) 
   Ask(One('c'));
   age();
   EXPECT_EQ(Release(One('a')), kReleased);
-  EXPECT_EQ(c.Hear(), GrantOf(One('c')));
+  EXPECT_EQ(c.Next(), GrantOf(One('c')));
   expect_whole();
   age();
   EXPECT_EQ(SetCapacity(2), kSet);
@@ -71,7 +71,7 @@ TEST_F(SemaphoreScriptsTest, ADayThatIsNearlyOverIsMadeWholeByWhoeverHoldsNext) 
   EXPECT_EQ(Release(One('b')), kReleased);
 }
 
-TEST_F(SemaphoreScriptsTest, AnythingLongerIsNotShortened) {
+TEST_F(SemaphoreScripts, LongerTtlIsNotShortened) {
   const int day = 86'400'000;
   Ask(For(2 * day, One('a')));
   const int64_t key = Pttl(name_), permits = Pttl(Permits());
@@ -85,11 +85,11 @@ TEST_F(SemaphoreScriptsTest, AnythingLongerIsNotShortened) {
   EXPECT_GT(Pttl(Permits()), permits - 10'000);
 }
 
-TEST_F(SemaphoreScriptsTest, AHoldMayHaveManyPermits) {
+TEST_F(SemaphoreScripts, GrantMayHaveManyPermits) {
   capacity_ = 5;
   EXPECT_EQ(Acquire(Many(3, 'a')), Granted());
   EXPECT_EQ(Acquire(Again(Many(3, 'a'))), Granted());
-  EXPECT_EQ(Field(Hold('a')), "3");
+  EXPECT_EQ(Field(GrantId('a')), "3");
   EXPECT_EQ(Field("extra"), "2");
   EXPECT_EQ(Outcome(Impatient(Many(3, 'b'))), "busy");
   EXPECT_EQ(Acquire(Impatient(One('c'))), Granted());
@@ -106,7 +106,7 @@ TEST_F(SemaphoreScriptsTest, AHoldMayHaveManyPermits) {
 
 // Expiry.
 
-TEST_F(SemaphoreScriptsTest, WeightsAreVoidWhenAllHoldsHaveExpiredWithTheirKey) {
+TEST_F(SemaphoreScripts, WeightsAreVoidAfterAllGrantsExpire) {
   capacity_ = 4;
   struct Way {
     std::function<std::string()> call;
@@ -137,10 +137,10 @@ TEST_F(SemaphoreScriptsTest, WeightsAreVoidWhenAllHoldsHaveExpiredWithTheirKey) 
 
 // Repeated and late requests.
 
-class SemaphoreScriptsQueueTest : public SemaphoreScriptsFixture {};
+class SemaphoreQueue : public SemaphoreScriptsFixture {};
 
-TEST_F(SemaphoreScriptsTest, ASemaphoreThatWasForgottenWhileHeldIsStoredAnew) {
-  Ear c(*server_, Channel('c'));
+TEST_F(SemaphoreScripts, ForgottenSemaphoreIsStoredAgain) {
+  Inbox c(*server_, Channel('c'));
   Ask(One('a'));
   Ask(One('b'));
   Ask(One('c'));
@@ -154,33 +154,33 @@ TEST_F(SemaphoreScriptsTest, ASemaphoreThatWasForgottenWhileHeldIsStoredAnew) {
   EXPECT_EQ(Outcome(Impatient(One('d'))), "busy");
 }
 
-TEST_F(SemaphoreScriptsQueueTest, AnOverdueWaiterStaysWhereTheLiveOneBehindItDoesNotFit) {
+TEST_F(SemaphoreQueue, OverdueWaiterStaysIfNextDoesNotFit) {
   capacity_ = 3;
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   Ask(Many(2, 'a'));
   Ask(One('a', 2));
   Ask(One('b'));
   Ask(Many(2, 'c'));
-  MakeOverdue(Hold('b'));
+  MakeOverdue(GrantId('b'));
   EXPECT_EQ(Release(One('a', 2)), kReleased);
-  EXPECT_EQ(b.Hear(), "");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c')));
+  EXPECT_EQ(b.Next(), "");
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('c')));
   EXPECT_EQ(Outcome(Again(One('b'))), "granted");
 }
 
-TEST_F(SemaphoreScriptsQueueTest, WhoDoesNotWaitComesAfterAllWhoDo) {
+TEST_F(SemaphoreQueue, TryComesAfterAllWaiters) {
   {
-    Ear b(*server_, Channel('b'));
+    Inbox b(*server_, Channel('b'));
     Ask(Many(2, 'a'));
     Ask(Many(2, 'b'));
-    Expire(Hold('a'));
+    Expire(GrantId('a'));
     EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
-    EXPECT_EQ(b.Hear(), GrantOf(Many(2, 'b')));
+    EXPECT_EQ(b.Next(), GrantOf(Many(2, 'b')));
     Ask(One('b', 2));
-    MakeOverdue(Hold('b', 2));
-    Expire(Hold('b'));
+    MakeOverdue(GrantId('b', 2));
+    Expire(GrantId('b'));
     EXPECT_EQ(Outcome(Impatient(One('c'))), "granted") << "two are free";
-    EXPECT_EQ(b.Hear(), GrantOf(One('b', 2)));
+    EXPECT_EQ(b.Next(), GrantOf(One('b', 2)));
     EXPECT_EQ(Used(), 2);
     Ask(Many(2, 'd'));
     Release(One('c'));
@@ -189,21 +189,21 @@ TEST_F(SemaphoreScriptsQueueTest, WhoDoesNotWaitComesAfterAllWhoDo) {
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 
-// The head knows nothing of a hold that has not ended when it asked, and may never ask again.
-TEST_F(SemaphoreScriptsQueueTest, PermitsThatACrashedHolderHadComeBackUnderSteadyTraffic) {
+// The first waiter knows nothing of a grant that was live when it asked, and may never ask again.
+TEST_F(SemaphoreQueue, CrashedHoldersPermitsComeBack) {
   for (const int weight : {1, 2}) {
-    for (const int others : {1, 2}) {  // that somebody else has
+    for (const int others : {1, 2}) {  // that another client has
       server_->Command({"FLUSHALL"});
-      Ear b(*server_, Channel('b'));
+      Inbox b(*server_, Channel('b'));
       capacity_ = 1 + weight + others;
       Ask(One('a'));
       Ask(Many(weight, 'x'));
       Ask(Many(others, 'y'));
       for (int i = 1; i <= 4; ++i) Ask(One('b', i));
-      Expire(Hold('x'));
+      Expire(GrantId('x'));
       EXPECT_EQ(Release(One('a')), kReleased);
-      for (int i = 1; i <= 1 + weight; ++i) EXPECT_EQ(b.Hear(), GrantOf(One('b', i)));
-      EXPECT_EQ(b.Hear(), "");
+      for (int i = 1; i <= 1 + weight; ++i) EXPECT_EQ(b.Next(), GrantOf(One('b', i)));
+      EXPECT_EQ(b.Next(), "");
       EXPECT_EQ(Used(), capacity_);
       ExpectConsistent();
     }
@@ -211,40 +211,40 @@ TEST_F(SemaphoreScriptsQueueTest, PermitsThatACrashedHolderHadComeBackUnderStead
 }
 
 // As many are free as one release makes, if an expired weight were counted.
-TEST_F(SemaphoreScriptsQueueTest, AnExpiredWeightDoesNotHideThatMoreThanOneIsFree) {
-  Ear b(*server_, Channel('b'));
+TEST_F(SemaphoreQueue, ExpiredWeightFreesAllItsPermits) {
+  Inbox b(*server_, Channel('b'));
   SetCapacity(5);
   Ask(One('a', 1));
   Ask(One('a', 2));
   Ask(Many(3, 'x'));
   for (int i = 1; i <= 4; ++i) Ask(One('b', i));
   SetCapacity(4);
-  Expire(Hold('x'));
+  Expire(GrantId('x'));
   EXPECT_EQ(Release(One('a', 1)), kReleased);
-  for (int i = 1; i <= 3; ++i) EXPECT_EQ(b.Hear(), GrantOf(One('b', i)));
-  EXPECT_EQ(b.Hear(), "");
+  for (int i = 1; i <= 3; ++i) EXPECT_EQ(b.Next(), GrantOf(One('b', i)));
+  EXPECT_EQ(b.Next(), "");
 }
 
-TEST_F(SemaphoreScriptsQueueTest, ALateReleaseOfAnExpiredHoldDoesNotLetOneTooManyIn) {
-  Ear b(*server_, Channel('b'));
+TEST_F(SemaphoreQueue, LateReleaseOfExpiredGrantAdmitsNone) {
+  Inbox b(*server_, Channel('b'));
   Ask(One('a'));
   Ask(One('x'));
   for (int i = 1; i <= 3; ++i) Ask(One('b', i));
-  Expire(Hold('x'));
+  Expire(GrantId('x'));
   EXPECT_EQ(Release(One('x')), kReleased);
-  EXPECT_EQ(b.Hear(), GrantOf(One('b', 1)));
-  EXPECT_EQ(b.Hear(), "");
-  Expire(Hold('a'));
-  server_->Command({"ZADD", Permits(), "99999999999999999", Hold('y')});  // and one more
+  EXPECT_EQ(b.Next(), GrantOf(One('b', 1)));
+  EXPECT_EQ(b.Next(), "");
+  Expire(GrantId('a'));
+  server_->Command({"ZADD", Permits(), "99999999999999999", GrantId('y')});  // and one more
   EXPECT_EQ(Release(One('a')), kReleased);
-  EXPECT_EQ(b.Hear(), "");
+  EXPECT_EQ(b.Next(), "");
   EXPECT_EQ(Used(), 2);
   EXPECT_EQ(Release(One('y')), kReleased);
-  EXPECT_EQ(b.Hear(), GrantOf(One('b', 2)));
+  EXPECT_EQ(b.Next(), GrantOf(One('b', 2)));
 }
 
 // Each costs about a microsecond of the server's only thread.
-TEST_F(SemaphoreScriptsQueueTest, TheCommonCasesCostFewCommands) {
+TEST_F(SemaphoreQueue, CommonCasesCostFewCommands) {
   const auto commands_of = [this](const Request& request, bool release) {
     server_->Command({"CONFIG", "RESETSTAT"});
     const std::string outcome = release ? Release(request) : First(Ask(request));
@@ -257,8 +257,8 @@ TEST_F(SemaphoreScriptsQueueTest, TheCommonCasesCostFewCommands) {
     }
     return absl::StrCat(outcome, " by ", commands);
   };
-  Ear b(*server_, Channel('b'));
-  for (const int beside : {0, 1}) {  // somebody who has many permits
+  Inbox b(*server_, Channel('b'));
+  for (const int beside : {0, 1}) {  // a grant with many permits
     server_->Command({"FLUSHALL"});
     capacity_ = beside == 0 ? 2 : 4;
     Ask(One('a', 0));

@@ -1,5 +1,5 @@
-// Permits that are handed over for a claim; and many that wait, hold, or are dead: each call looks
-// at a window of them, and nobody barges meanwhile.
+// Permits that are handed over for a claim; and many waiters and grants, dead or live: each call
+// reads a window of them, and no request barges meanwhile.
 
 #include "tests/sim/lua/semaphore/fixture.h"
 
@@ -8,67 +8,67 @@ namespace {
 
 constexpr int kPermitClaim = 2000;
 
-class SemaphoreWindowsTest : public SemaphoreScriptsFixture {
+class SemaphoreWindow : public SemaphoreScriptsFixture {
  protected:
   // How many messages of that kind there are on that channel.
-  static int Told(Ear& ear, const std::string& what) {
+  static int Told(Inbox& inbox, const std::string& what) {
     int told = 0;
-    while (absl::StartsWith(ear.Hear(), what)) ++told;
+    while (absl::StartsWith(inbox.Next(), what)) ++told;
     return told;
   }
 };
 
 // Claims.
 
-TEST_F(SemaphoreWindowsTest, AHandOverIsForTheClaimAndDoesNotShortenTheOthersKey) {
+TEST_F(SemaphoreWindow, HandoverKeepsTtlOfOtherGrants) {
   for (const int weight : {1, 2}) {
     server_->Command({"FLUSHALL"});
     capacity_ = weight + 1;
     Ask(Many(weight, 'a'));
     Ask(One('c'));
-    Ear ear(*server_, Channel('b'));
+    Inbox inbox(*server_, Channel('b'));
     const Request b = Claiming(kPermitClaim, Many(weight, 'b'));
     Ask(b);
     EXPECT_EQ(Said(Release(Many(weight, 'a'))), Noted(kReleased, "look 2000"));
-    EXPECT_EQ(ear.Hear(), GrantOf(For(kPermitClaim, b)));
-    EXPECT_LE(Remaining(b.hold), kPermitClaim);
-    EXPECT_GT(Remaining(b.hold), kPermitClaim - 500);
+    EXPECT_EQ(inbox.Next(), GrantOf(For(kPermitClaim, b)));
+    EXPECT_LE(Remaining(b.grant), kPermitClaim);
+    EXPECT_GT(Remaining(b.grant), kPermitClaim - 500);
     EXPECT_GT(Pttl(Permits()), kPermitClaim);
     EXPECT_EQ(Renew(b), kHeld);
-    EXPECT_GT(Remaining(b.hold), 29'000);
+    EXPECT_GT(Remaining(b.grant), 29'000);
     EXPECT_GT(Pttl(Permits()), 29'000);
     ExpectConsistent();
   }
 }
 
-TEST_F(SemaphoreWindowsTest, WhoeverGetsInByTheReplyLooksAfterTheOthers) {
+TEST_F(SemaphoreWindow, GrantByReplyChecksTheOthers) {
   capacity_ = 3;
-  Ear b(*server_, Channel('b'));
+  Inbox b(*server_, Channel('b'));
   Ask(Many(3, 'a'));
   Ask(Claiming(kPermitClaim, One('b')));
   const std::string ticket = Ask(Claiming(kPermitClaim, One('c'))).elements[3].text;
-  Expire(Hold('a'));
+  Expire(GrantId('a'));
   EXPECT_EQ(Said(Acquire(Again(Claiming(kPermitClaim, One('c')), ticket))),
             Noted(Granted(), "look 2000"));
 }
 
 // Windows.
 
-TEST_F(SemaphoreWindowsTest, TheOverdueBeforeManyLeaveByWindowsToo) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(SemaphoreWindow, OverdueWaitersLeaveByWindows) {
+  Inbox inbox(*server_, Channel('b'));
   capacity_ = 1;
   Ask(One('a'));
   MakeWaiters(100, Channel('b'));
-  for (const std::string& hold : Waiting()) MakeOverdue(hold);
+  for (const std::string& grant : Waiting()) MakeOverdue(grant);
   EXPECT_EQ(Said(Release(One('a'))), Noted(kReleased, "look 1"));
   EXPECT_THAT(Waiting(), SizeIs(36));
   EXPECT_EQ(Said(Outcome(Impatient(One('c')))), Noted("busy", "look 2000"))
       << "the others have a subscriber";
-  EXPECT_EQ(Told(ear, "grant "), 1);
+  EXPECT_EQ(Told(inbox, "grant "), 1);
 }
 
-TEST_F(SemaphoreWindowsTest, ManyGetInByWindowsAndTheClaimsOfEachAreLookedAfter) {
-  Ear ear(*server_, Channel('b'));
+TEST_F(SemaphoreWindow, ManyGetInByWindowsAndAreChecked) {
+  Inbox inbox(*server_, Channel('b'));
   SetCapacity(150);
   Ask(Many(150, 'a'));
   MakeWaiters(128, Channel('b'));
@@ -78,14 +78,14 @@ TEST_F(SemaphoreWindowsTest, ManyGetInByWindowsAndTheClaimsOfEachAreLookedAfter)
   EXPECT_EQ(Said(Outcome(Impatient(One('d')))), Noted("busy", "look 1 look 2000"))
       << "though there are enough; and it went on";
   EXPECT_THAT(Holding(), SizeIs(128));
-  EXPECT_EQ(Said(Look()), Noted(kUnknown, ""));
-  EXPECT_EQ(Told(ear, "grant "), 128);
-  EXPECT_THAT(Waiting(), IsEmpty()) << "nobody hears for c";
+  EXPECT_EQ(Said(Check()), Noted(kUnknown, ""));
+  EXPECT_EQ(Told(inbox, "grant "), 128);
+  EXPECT_THAT(Waiting(), IsEmpty()) << "c has no subscriber";
   EXPECT_EQ(Used(), 128);
 }
 
-TEST_F(SemaphoreWindowsTest, TheHeadWaitsUntilItFitsHoweverManyStandBehindIt) {
-  Ear ear(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_F(SemaphoreWindow, HeadWaitsUntilItFits) {
+  Inbox inbox(*server_, Channel('b')), c(*server_, Channel('c'));
   SetCapacity(10);
   Ask(Many(9, 'a'));
   Ask(One('a', 2));
@@ -97,11 +97,11 @@ TEST_F(SemaphoreWindowsTest, TheHeadWaitsUntilItFitsHoweverManyStandBehindIt) {
   EXPECT_EQ(Outcome(Impatient(One('d'))), "busy");
   EXPECT_THAT(Waiting(), SizeIs(101));
   EXPECT_EQ(Release(Many(9, 'a')), kReleased);
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
-  EXPECT_EQ(Told(ear, "grant "), 5);
+  EXPECT_THAT(c.Next(), StartsWith("grant " + GrantId('c')));
+  EXPECT_EQ(Told(inbox, "grant "), 5);
 }
 
-TEST_F(SemaphoreWindowsTest, ExpiredHoldsAreRemovedByWindowsAndCountNoLonger) {
+TEST_F(SemaphoreWindow, ExpiredGrantsAreRemovedByWindows) {
   SetCapacity(200);
   MakeHolds(200, -100'000'000);
   EXPECT_EQ(Used(), 0);
@@ -111,10 +111,10 @@ TEST_F(SemaphoreWindowsTest, ExpiredHoldsAreRemovedByWindowsAndCountNoLonger) {
   EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
   EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
   EXPECT_EQ(Outcome(Impatient(One('c'))), "busy");
-  EXPECT_THAT(Holding(), ElementsAre(Hold('b')));
+  EXPECT_THAT(Holding(), ElementsAre(GrantId('b')));
 }
 
-TEST_F(SemaphoreWindowsTest, WeightsOfExpiredHoldsComeBackByWindows) {
+TEST_F(SemaphoreWindow, ExpiredWeightsComeBackByWindows) {
   SetCapacity(400);
   MakeHolds(200, -100'000'000, 2);
   for (const size_t left : {136, 72, 8}) {
@@ -127,10 +127,10 @@ TEST_F(SemaphoreWindowsTest, WeightsOfExpiredHoldsComeBackByWindows) {
   EXPECT_EQ(Field("extra"), "399");
 }
 
-TEST_F(SemaphoreWindowsTest, SettingTheCapacityLetsManyInByWindows) {
+TEST_F(SemaphoreWindow, SetCapacityAdmitsByWindows) {
   for (const int weight : {1, 2}) {
     server_->Command({"FLUSHALL"});
-    Ear b(*server_, Channel('b'));
+    Inbox b(*server_, Channel('b'));
     SetCapacity(2);
     Ask(Many(2, 'a'));
     MakeWaiters(150, Channel('b'), weight);
@@ -150,8 +150,8 @@ TEST_F(SemaphoreWindowsTest, SettingTheCapacityLetsManyInByWindows) {
   }
 }
 
-TEST_F(SemaphoreWindowsTest, ManyWhoWaitForTooManyAreToldByWindows) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_F(SemaphoreWindow, TooLargeWaitersAreToldByWindows) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   SetCapacity(2);
   Ask(One('a'));
   MakeWaiters(150, Channel('b'), 2);
@@ -163,14 +163,14 @@ TEST_F(SemaphoreWindowsTest, ManyWhoWaitForTooManyAreToldByWindows) {
   }
   EXPECT_THAT(said, ElementsAre("[\"more 64\"]", "[\"more 128\"]", "[\"more +inf\"]", kSet));
   EXPECT_EQ(Told(b, "forced "), 150);
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('c')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('c')));
   EXPECT_EQ(Release(One('a')), kReleased);
-  EXPECT_THAT(c.Hear(), StartsWith("grant " + Hold('c')));
+  EXPECT_THAT(c.Next(), StartsWith("grant " + GrantId('c')));
 }
 
 // For people.
 
-TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindows) {
+TEST_F(SemaphoreWindow, ForceReleaseTellsByWindows) {
   for (const int weight : {1, 2}) {
     server_->Command({"FLUSHALL"});
     SetCapacity(150 * weight);
@@ -178,7 +178,7 @@ TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindo
       const Request request = For(30000 + 1000 * i, Many(weight, i < 75 ? 'a' : 'b', i));
       EXPECT_EQ(Outcome(request), "granted");
     }
-    Ear a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
+    Inbox a(*server_, Channel('a')), b(*server_, Channel('b')), w(*server_, Channel('w'));
     Ask(Claiming(kPermitClaim, One('w')));
     const redis::Reply reply = PartOfForce({"redlatch:"});
     EXPECT_EQ(reply.elements[0].text, "released");
@@ -193,7 +193,7 @@ TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindo
     ExpectConsistent();
 
     EXPECT_EQ(Outcome(One('c')), "granted") << "others need not wait till all are told";
-    EXPECT_THAT(w.Hear(), StartsWith("grant " + Hold('w')));
+    EXPECT_THAT(w.Next(), StartsWith("grant " + GrantId('w')));
     EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
     EXPECT_EQ(notes_, "look 1");
     EXPECT_EQ(PartOfForce({"redlatch:", "more"}).DebugString(), "[\"told\"]");
@@ -201,18 +201,19 @@ TEST_F(SemaphoreWindowsTest, AForcedReleaseEndsAllHoldsAtOnceAndTellsThemByWindo
     EXPECT_EQ(Told(a, "forced "), 75);
     EXPECT_EQ(Told(b, "forced "), 75);
     EXPECT_EQ(server_->Integer({"EXISTS", Untold()}), 0);
-    EXPECT_THAT(Holding(), UnorderedElementsAre(Hold('c'), Hold('w'))) << "it forces no others";
+    EXPECT_THAT(Holding(), UnorderedElementsAre(GrantId('c'), GrantId('w')))
+        << "it forces no others";
   }
 }
 
-TEST_F(SemaphoreWindowsTest, AForcedReleaseThatIsNotFinishedIsFollowedByAnother) {
+TEST_F(SemaphoreWindow, UnfinishedForceReleaseIsFollowedByAnother) {
   SetCapacity(200);
   MakeHolds(100, 60'000'000);
   MakeHolds(20, -100'000'000, 1);
   PartOfForce({"redlatch:"});
   EXPECT_EQ(Acquire(One('a')), Granted());
-  Ear a(*server_, Channel('a'));
-  EXPECT_EQ(ForceRelease(), absl::StrCat("[\"released\", \"", Hold('a'), "\"]"));
+  Inbox a(*server_, Channel('a'));
+  EXPECT_EQ(ForceRelease(), absl::StrCat("[\"released\", \"", GrantId('a'), "\"]"));
   EXPECT_EQ(Told(a, "forced "), 1);
   EXPECT_EQ(server_->Integer({"EXISTS", Untold(), Permits()}), 0);
   MakeHolds(100, -100'000'000);

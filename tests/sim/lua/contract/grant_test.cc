@@ -1,39 +1,38 @@
-// Those who hold, those who repeat themselves, and those who come late.
+// Grants, repeated requests, and late ones.
 
 #include "tests/sim/lua/contract/fixture.h"
 
 namespace redlatch {
 namespace {
 
-// Of those who read, too.
-class LockLeases : public LockContract {};
+// For readers, too.
+class LockLease : public LockContract {};
 std::vector<LockKind> KindsWithLeases() {
   std::vector<LockKind> kinds = ExclusiveKinds();
   kinds.push_back(ReadKind());
   return kinds;
 }
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLeases, ::testing::ValuesIn(KindsWithLeases()),
-                         NameOfKind);
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLease, ::testing::ValuesIn(KindsWithLeases()), NameOfKind);
 
-TEST_P(LockLeases, OfARepeatedAcquireAreOneThatIsReArmedAndNeverShortened) {
+TEST_P(LockLease, RepeatedAcquireRestartsLease) {
   Take(For(5000, Of('a')));
   EXPECT_EQ(Ask(Again(For(30000, Of('a')))).elements[2].integer, 30000);
   ExpectLease(29000, 30000);
   EXPECT_GT(Ask(For(1000, Of('a'))).elements[2].integer, 29000);
   ExpectLease(29000, 30000);
-  EXPECT_EQ(Owner(), Hold('a'));
+  EXPECT_EQ(Owner(), GrantId('a'));
   EXPECT_EQ(Release(Of('a')), kReleased);
   EXPECT_EQ(Release(Of('a')), kNotHeld);
   EXPECT_EQ(Owner(), "");
 }
 
-TEST_P(LockLeases, ThatTheirUsersExtendAreNotExtendedByARepeat) {
+TEST_P(LockLease, RepeatDoesNotExtendManualLease) {
   Take(Manual(For(5000, Of('a'))));
   EXPECT_LE(Ask(Again(Manual(For(60000, Of('a'))))).elements[2].integer, 5000);
   ExpectLease(4000, 5000);
 }
 
-TEST_P(LockLeases, AreExtendedByARenewalAndNeverShortened) {
+TEST_P(LockLease, RenewalNeverShortensLease) {
   Take(For(5000, Of('a')));
   EXPECT_EQ(Renew(For(30000, Of('a'))), kind_.held);
   ExpectLease(29000, 30000);
@@ -41,20 +40,20 @@ TEST_P(LockLeases, AreExtendedByARenewalAndNeverShortened) {
   ExpectLease(29000, 30000);
 }
 
-TEST_P(LockLeases, AreReleasedAndRenewedByTheirOwnerOnly) {
+TEST_P(LockLease, OnlyOwnerReleasesAndRenews) {
   Take(Of('a'));
   EXPECT_EQ(Release(Of('b')), kNotHeld);
   EXPECT_EQ(Renew(Of('b')), kNotHeld);
   EXPECT_EQ(Cancel(Of('b')), kUnknown);
-  EXPECT_EQ(Owner(), Hold('a'));
+  EXPECT_EQ(Owner(), GrantId('a'));
 }
 
-class LockHolds : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockHolds, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
+class LockGrant : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockGrant, ::testing::ValuesIn(ExclusiveKinds()), NameOfKind);
 
-TEST_P(LockHolds, AreNotMadeByAnAcquireThatComesAfterItsCancelOrRelease) {
+TEST_P(LockGrant, LateAcquireAfterCancelIsGone) {
   EXPECT_EQ(Cancel(Of('a'), 5000), kUnknown);
-  EXPECT_GT(Pttl(Gone(Hold('a'))), 4000);
+  EXPECT_GT(Pttl(Gone(GrantId('a'))), 4000);
   EXPECT_EQ(Acquire(Of('a')), kGone);
   Take(Of('b'));
   EXPECT_EQ(Release(Of('b'), 0, 0, 5000), kReleased);
@@ -75,29 +74,29 @@ TEST_P(LockHolds, AreNotMadeByAnAcquireThatComesAfterItsCancelOrRelease) {
   EXPECT_EQ(Cancel(Of('f'), 5000), kLeft);
   EXPECT_EQ(Outcome(Of('f')), "gone");
   EXPECT_THAT(Waiting(), IsEmpty());
-  EXPECT_EQ(Owner(), Hold('e'));
+  EXPECT_EQ(Owner(), GrantId('e'));
 }
 
-TEST_P(LockHolds, OfNamesAndOwnersThatMayContainAnything) {
+TEST_P(LockGrant, NamesAndOwnersMayContainAnything) {
   for (const std::string& name : {std::string("name with spaces"), std::string("a: 7 \n{x"),
                                   std::string("a\0b", 3), std::string("{a} %s 1 2")}) {
     name_ = name;
-    Ear ear(*server_, Channel('b')), other(*server_, Channel('c'));
+    Inbox inbox(*server_, Channel('b')), other(*server_, Channel('c'));
     Request b = Of('b');
     b.owner = std::string("user:read:1:\0 a\n%s b", 20);
     Take(Of('a'));
     Ask(b);
-    EXPECT_THAT(Record(b.hold), ::testing::EndsWith(" " + b.owner));
+    EXPECT_THAT(Record(b.grant), ::testing::EndsWith(" " + b.owner));
     EXPECT_EQ(Release(Of('a')), kReleased);
-    EXPECT_EQ(ear.Hear(), GrantOf(b));
+    EXPECT_EQ(inbox.Next(), GrantOf(b));
     Ask(Of('c'));
     EXPECT_EQ(Cancel(b), kPassedOn);
-    EXPECT_EQ(other.Hear(), GrantOf(Of('c')));
+    EXPECT_EQ(other.Next(), GrantOf(Of('c')));
   }
 }
 
-TEST_P(LockHolds, NeedMemoryToBeAcquiredAndForNothingElse) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
+TEST_P(LockGrant, OnlyAcquireNeedsMemory) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c')), d(*server_, Channel('d'));
   Take(Of('a'));
   const std::string ticket = Ask(Of('b')).elements[3].text;
   Ask(Of('c'));
@@ -106,15 +105,15 @@ TEST_P(LockHolds, NeedMemoryToBeAcquiredAndForNothingElse) {
   EXPECT_THAT(Acquire(Of('f')), HasSubstr("OOM"));
   EXPECT_EQ(Outcome(Again(Of('b'), ticket)), "queued") << "a heartbeat";
   EXPECT_EQ(Outcome(Again(Of('a'))), "granted") << "a repeat";
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('b'), Hold('c'), Hold('d')));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('c'), GrantId('d')));
   EXPECT_EQ(Renew(Of('a')), kHeld);
   EXPECT_EQ(Release(Of('a'), 0, 0, 5000), kReleased);
-  EXPECT_THAT(b.Hear(), StartsWith("grant"));
+  EXPECT_THAT(b.Next(), StartsWith("grant"));
   EXPECT_EQ(Cancel(Of('b'), 5000), kPassedOn);
-  EXPECT_THAT(c.Hear(), StartsWith("grant"));
+  EXPECT_THAT(c.Next(), StartsWith("grant"));
   EXPECT_EQ(Cancel(Of('e'), 5000), kUnknown);
   EXPECT_EQ(Release(Of('c')), kReleased) << "a plain one";
-  EXPECT_THAT(d.Hear(), StartsWith("grant"));
+  EXPECT_THAT(d.Next(), StartsWith("grant"));
   EXPECT_EQ(Release(Of('d')), kReleased);
   const int64_t keys = server_->Integer({"DBSIZE"});
   EXPECT_THAT(Acquire(Of('d')), HasSubstr("OOM"));
@@ -123,14 +122,14 @@ TEST_P(LockHolds, NeedMemoryToBeAcquiredAndForNothingElse) {
   EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
 }
 
-TEST_P(LockHolds, ThatAreForcedToEndAreToldAndHandOver) {
-  Ear a(*server_, Channel('a')), b(*server_, Channel('b'));
+TEST_P(LockGrant, ForceReleaseTellsClientAndHandsOver) {
+  Inbox a(*server_, Channel('a')), b(*server_, Channel('b'));
   EXPECT_EQ(ForceRelease(), kFree);
   Take(Of('a'));
   Ask(Of('b'));
-  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + Hold('a') + "\"]");
-  EXPECT_EQ(a.Hear(), "forced " + Hold('a') + " " + name_);
-  EXPECT_THAT(b.Hear(), StartsWith("grant " + Hold('b')));
+  EXPECT_EQ(ForceRelease(), "[\"released\", \"" + GrantId('a') + "\"]");
+  EXPECT_EQ(a.Next(), "forced " + GrantId('a') + " " + name_);
+  EXPECT_THAT(b.Next(), StartsWith("grant " + GrantId('b')));
   EXPECT_EQ(Renew(Of('a')), kNotHeld);
   EXPECT_EQ(Release(Of('a')), kNotHeld);
   EXPECT_EQ(Release(Of('b')), kReleased);
@@ -139,7 +138,7 @@ TEST_P(LockHolds, ThatAreForcedToEndAreToldAndHandOver) {
 
 // Whichever keys of a lock are deleted or evicted, it has one owner at a time and does not stay
 // taken.
-class LockLostKeys : public LockLeases {
+class LockLostKeys : public LockLease {
  protected:
   std::vector<std::string> Keys() {
     std::vector<std::string> keys;
@@ -161,8 +160,8 @@ class LockLostKeys : public LockLeases {
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockLostKeys, ::testing::ValuesIn(KindsWithLeases()),
                          NameOfKind);
 
-TEST_P(LockLostKeys, NeverAllowTwoOwnersOrALockThatStaysTaken) {
-  Ear b(*server_, Channel('b')), c(*server_, Channel('c'));
+TEST_P(LockLostKeys, DeletedKeysNeverAllowTwoOwners) {
+  Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   const bool shared = kind_.name == "read";
   const bool counts = kind_.name == "reentrant" || kind_.name == "write";
   const std::vector<Request> all = {Of('a'), Of('a', 2), Of('b'), Of('c')};
@@ -208,11 +207,10 @@ TEST_P(LockLostKeys, NeverAllowTwoOwnersOrALockThatStaysTaken) {
   }
 }
 
-class LockTokens : public LockContract {};
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockTokens, ::testing::ValuesIn(KindsWithTokens()),
-                         NameOfKind);
+class LockToken : public LockContract {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockToken, ::testing::ValuesIn(KindsWithTokens()), NameOfKind);
 
-TEST_P(LockTokens, GrowThroughFlushesAndAFenceInTheFuture) {
+TEST_P(LockToken, GrowsThroughFlushAndFutureFence) {
   int64_t last = 0;
   for (int i = 1; i <= 50; ++i) {
     const int64_t token = Token(Of('a', i));
@@ -227,7 +225,7 @@ TEST_P(LockTokens, GrowThroughFlushesAndAFenceInTheFuture) {
   EXPECT_GT(Pttl(Fence()), 25 * 3'600'000 - 60'000);
 }
 
-TEST_P(LockTokens, ThatABlockHasLeftAreGivenBackOnlyIfItWasTheLast) {
+TEST_P(LockToken, UnusedOnesOfLastBlockAreReturned) {
   Request request = Of('a');
   request.block = 4096;
   const int64_t token = Token(request);
@@ -240,7 +238,7 @@ TEST_P(LockTokens, ThatABlockHasLeftAreGivenBackOnlyIfItWasTheLast) {
   EXPECT_EQ(StoredFence(), next);
 }
 
-TEST_P(LockTokens, OfAWholeBlockAreGivenBackByItsCancel) {
+TEST_P(LockToken, CancelReturnsWholeBlock) {
   Request request = Of('a');
   request.block = 10;
   const int64_t token = Token(request);
@@ -249,7 +247,7 @@ TEST_P(LockTokens, OfAWholeBlockAreGivenBackByItsCancel) {
   EXPECT_EQ(StoredFence(), token - 1);
 }
 
-TEST_P(LockTokens, AreNotMadeFromAFenceThatIsNone) {
+TEST_P(LockToken, InvalidFenceIsRefused) {
   for (const char* nonsense : {"hello", "-1", "nan", "1.5", "99999999999999999", ""}) {
     server_->Command({"SET", Fence(), nonsense, "PX", "30000"});
     ExpectRefused(Fence(), "WRONGTYPE " + Fence(), {Acquire(Of('a'))});
@@ -259,8 +257,8 @@ TEST_P(LockTokens, AreNotMadeFromAFenceThatIsNone) {
 
 // A release by a client of which another thread wants the lock: that is queued behind the others.
 
-TEST_P(LockTokens, OfARequeueAreForThoseBeforeIt) {
-  Ear ear(*server_, Channel('b'));
+TEST_P(LockToken, RequeuedClientGetsLaterToken) {
+  Inbox inbox(*server_, Channel('b'));
   Take(Of('a'));
   Ask(Of('b'));
   const redis::Reply reply = ReleaseAndQueue(Of('a'), Of('a', 2));
@@ -268,11 +266,11 @@ TEST_P(LockTokens, OfARequeueAreForThoseBeforeIt) {
   EXPECT_EQ(reply.elements[1].text, "queued");
   EXPECT_EQ(reply.elements[2].integer, 30000);
   EXPECT_EQ(reply.elements[3].integer, 0);
-  EXPECT_EQ(Owner(), Hold('b'));
-  EXPECT_EQ(ear.Hear(), GrantOf(Of('b'), 1));
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 2)));
+  EXPECT_EQ(Owner(), GrantId('b'));
+  EXPECT_EQ(inbox.Next(), GrantOf(Of('b'), 1));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('a', 2)));
   EXPECT_EQ(First(ReleaseAndQueue(Of('a'), Of('a', 3))), "not_held");
-  EXPECT_THAT(Waiting(), ElementsAre(Hold('a', 2)));
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('a', 2)));
 }
 
 }  // namespace

@@ -1,0 +1,198 @@
+// Cached grants: when they are recalled, and what a renewal tells.
+
+#include "tests/sim/lua/contract/fixture.h"
+
+namespace redlatch {
+namespace {
+
+class LockCached : public LockContract {
+ protected:
+  std::string Recalled(const Request& cached) const {
+    return absl::StrCat("wanted ", cached.grant, " ", name_);
+  }
+  int64_t ServerMicros() {
+    const redis::Reply time = server_->Command({"TIME"});
+    return std::stoll(time.elements[0].text) * 1'000'000 + std::stoll(time.elements[1].text);
+  }
+  // The words of the answer to a renewal of a cacheable grant. Its client knows the grant's tokens
+  // up to `known`: by default, up to the last that anyone has.
+  std::vector<std::string> RenewWords(const Request& cached, int64_t known = 0) {
+    const redis::Reply reply = Eval(ScriptsFor(cached).renew, {},
+                                    {cached.grant, absl::StrCat(cached.lease_ms), cached.channel(),
+                                     absl::StrCat(known > 0 ? known : StoredFence())});
+    std::vector<std::string> words;
+    for (const redis::Reply& word : reply.elements) {
+      const bool number = word.type == redis::Reply::Type::kInteger;
+      words.push_back(number ? absl::StrCat(word.integer) : word.text);
+    }
+    return words;
+  }
+};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCached, ::testing::ValuesIn(KindsWithTokens()),
+                         NameOfKind);
+
+// An owner may have several grants of these.
+class LockCachedOfOwner : public LockCached {};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCachedOfOwner,
+                         ::testing::Values(ReentrantKind(), WriteKind()), NameOfKind);
+
+TEST_P(LockCached, FirstWaiterRecallsWithEachHeartbeat) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request cached = Cacheable(Of('a'));
+  Take(cached);
+  EXPECT_EQ(Outcome(Of('b')), "queued");
+  EXPECT_EQ(inbox.Next(), Recalled(cached));
+  EXPECT_EQ(inbox.Next(), "") << "once";
+  EXPECT_EQ(Outcome(Of('c')), "queued");
+  EXPECT_EQ(inbox.Next(), "") << "it has been recalled";
+  EXPECT_EQ(Outcome(Again(Of('c'))), "queued");
+  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(Outcome(Again(Of('b'))), "queued");
+  EXPECT_EQ(inbox.Next(), Recalled(cached));
+  EXPECT_EQ(inbox.Next(), "");
+}
+
+TEST_P(LockCached, RecallUsesChannelLikeTheCallers) {
+  Inbox inbox(*server_, "redlatch:{tag}:" + std::string(32, 'a'));
+  const Request cached = Cacheable(Of('a'));
+  Take(cached);
+  for (const int attempt : {1, 2}) {
+    Request tagged = Of('b');
+    tagged.tag = "{tag}:";
+    tagged.attempt = attempt;
+    EXPECT_EQ(Outcome(tagged), "queued");
+    EXPECT_EQ(inbox.Next(), Recalled(cached)) << attempt;
+  }
+}
+
+TEST_P(LockCached, TryRecallsIfAskedTo) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request cached = Cacheable(Of('a'));
+  Take(cached);
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy");
+  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(Outcome(Recalling(Of('b'))), "busy");
+  EXPECT_EQ(inbox.Next(), absl::StrCat("tried ", cached.grant, " ", name_));
+  EXPECT_EQ(Waiting().size(), 0);
+}
+
+TEST_P(LockCached, RenewalTellsHowManyWait) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request cached = Cacheable(Of('a'));
+  Take(cached);
+  EXPECT_EQ(RenewWords(cached).at(1), "0");
+  EXPECT_EQ(notes_, "");
+  Ask(Of('b'));
+  Ask(Of('c'));
+  EXPECT_EQ(RenewWords(cached).at(1), "2");
+}
+
+TEST_P(LockCached, RenewalReservesTokensUpToExpiry) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request cached = Cacheable(Of('a'));
+  const int64_t first = Token(cached);
+  const int64_t before = ServerMicros();
+  const std::vector<std::string> words = RenewWords(cached);
+  ASSERT_EQ(words.size(), 3);
+  EXPECT_EQ(words[0], "held");
+  const int64_t last = std::stoll(words[2]);
+  EXPECT_EQ(StoredFence(), last);
+  EXPECT_GE(last, before + 1000 * (cached.lease_ms - 1));
+  EXPECT_LE(last, ServerMicros() + 1000 * cached.lease_ms);
+  EXPECT_GE(std::stoll(RenewWords(cached)[2]), last) << "never fewer";
+
+  EXPECT_EQ(Release(cached, /*used=*/first, /*reserved=*/StoredFence()), kReleased);
+  EXPECT_EQ(StoredFence(), first);
+  EXPECT_GT(Token(Of('b')), first);
+  EXPECT_LE(StoredFence(), ServerMicros());
+}
+
+// After a forced release the tokens may still be in use; the next cached grant has none of
+// those.
+TEST_P(LockCached, ReleaseKeepsTokensOfOtherGrant) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request forced = Cacheable(For(60'000, Of('a')));
+  Take(forced);
+  RenewWords(forced);
+  const int64_t reserved = StoredFence();
+  ForceRelease();
+  const Request cached = Cacheable(Of('b'));
+  const int64_t token = Token(cached);
+  EXPECT_GT(token, reserved);
+  EXPECT_EQ(Release(cached, /*used=*/token, /*reserved=*/0), kReleased);
+  EXPECT_EQ(StoredFence(), token);
+}
+
+// Its client has heard of the first grant only: an acquire of it was unanswered, or a renewal.
+TEST_P(LockCached, ReleaseAfterSecondGrantKeepsOthersTokens) {
+  Inbox inbox(*server_, Channel('a'));
+  for (const bool acquire : {true, false}) {
+    const Request cached = For(60'000, Cacheable(Of('a')));
+    const int64_t first = Token(cached);
+    RenewWords(cached);
+    ForceRelease();
+    const int64_t others = Token(Of('b'));
+    EXPECT_EQ(Release(Of('b'), others, others), kReleased);
+    EXPECT_GT(Token(cached), others);
+    EXPECT_EQ(acquire ? Release(cached, first, first, /*gone_ms=*/1000)
+                      : Release(cached, first, /*reserved=*/0),
+              kReleased);
+    EXPECT_GT(StoredFence(), others);
+    server_->Command({"FLUSHALL"});
+  }
+}
+
+// Between the tokens that it knows and the last ones, another grant had some.
+TEST_P(LockCached, RenewalAfterSecondGrantReservesNothing) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request cached = Cacheable(Of('a'));
+  const int64_t first = Token(cached);
+  ForceRelease();
+  const int64_t others = Token(Of('b'));
+  EXPECT_EQ(Release(Of('b'), others, others), kReleased);
+  const int64_t second = Token(cached);
+  EXPECT_EQ(RenewWords(cached, first)[2], "0");
+  EXPECT_EQ(StoredFence(), second);
+}
+
+// The grant was renewed, and its acquire is repeated.
+TEST_P(LockCached, RepeatedAcquireGetsFirstToken) {
+  Inbox inbox(*server_, Channel('a'));
+  Request cached = Cacheable(Of('a'));
+  cached.block = 16;
+  const int64_t first = Token(cached);
+  RenewWords(cached);
+  EXPECT_EQ(Token(Again(cached)), first);
+}
+
+TEST_P(LockCached, SecondRenewalReservesUpToLaterExpiry) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request cached = Cacheable(Of('a'));
+  const int64_t first = Token(cached);
+  const int64_t heard = std::stoll(RenewWords(cached, first)[2]);
+  const int64_t unheard = std::stoll(RenewWords(For(60'000, cached), heard)[2]);
+  EXPECT_GT(unheard, heard);
+  const int64_t last = std::stoll(RenewWords(For(90'000, cached), heard)[2]);
+  EXPECT_GT(last, unheard);
+  EXPECT_EQ(StoredFence(), last);
+  EXPECT_EQ(Release(cached, /*used=*/first + 7, /*reserved=*/0), kReleased);
+  EXPECT_EQ(StoredFence(), first + 7);
+}
+
+// The older of two grants of one owner is released last: its renewal is unanswered, and was lost.
+TEST_P(LockCachedOfOwner, LateReleaseKeepsTokensOfLaterGrant) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request older = Cacheable(Of('a', 1));
+  const int64_t first = Token(older);
+  Request later = Of('a', 2);
+  later.block = 1'000'000;
+  const int64_t its_first = Token(later);
+  const int64_t its_last = its_first + later.block - 1;
+  EXPECT_EQ(RenewWords(older, first)[2], "0") << "those behind its own are the later grant's";
+  EXPECT_EQ(Release(later, /*used=*/its_last - 1, /*reserved=*/its_last), kReleased);
+  EXPECT_EQ(Release(older, first, /*reserved=*/0), kReleased);
+  EXPECT_GE(StoredFence(), its_last - 1);
+}
+
+}  // namespace
+}  // namespace redlatch
