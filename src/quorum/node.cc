@@ -146,11 +146,11 @@ bool Node::Do(std::function<void()> job) {
   return true;
 }
 
-std::shared_ptr<const Node::Attempt> Node::Subscribe(std::string_view key) {
-  auto made = std::make_shared<Attempt>(key);
+std::shared_ptr<const Node::Subscription> Node::Subscribe(std::string_view key) {
+  auto made = std::make_shared<Subscription>(key);
   const base::MutexLock lock(mu_);
   WakeThread();
-  return attempts_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
+  return subscriptions_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
 }
 
 // ---- Cleanups.
@@ -263,7 +263,7 @@ void Node::Work() {
       jobs_.pop_front();
       mu_.Unlock();
       job();
-    } else if (!attempts_.empty()) {
+    } else if (!subscriptions_.empty()) {
       mu_.Unlock();
       SubscribeNext();
     } else if (read_at_ <= now) {
@@ -287,14 +287,14 @@ void Node::Work() {
 
 // Channels take turns, as one that is wanted again at once would delay the others.
 void Node::SubscribeNext() {
-  std::shared_ptr<Attempt> next;
+  std::shared_ptr<Subscription> next;
   {
     const base::MutexLock lock(mu_);
-    auto its = attempts_.upper_bound(last_attempt_);
-    if (its == attempts_.end()) its = attempts_.begin();
-    last_attempt_ = its->first;
+    auto its = subscriptions_.upper_bound(last_subscribed_);
+    if (its == subscriptions_.end()) its = subscriptions_.begin();
+    last_subscribed_ = its->first;
     next = std::move(its->second);
-    attempts_.erase(its);
+    subscriptions_.erase(its);
   }
   if (!at_->subscriptions().subscribed(next->key)) {
     next->outcome = at_->subscriptions().Subscribe(next->key, base::Now() + kSubscribeTurn, {});

@@ -94,13 +94,13 @@ class Node {
 
   // One attempt of the node's thread to subscribe. All calls for the same channel share the one
   // that has not begun yet.
-  struct Attempt {
-    explicit Attempt(std::string_view its_key) : key(its_key) {}
+  struct Subscription {
+    explicit Subscription(std::string_view its_key) : key(its_key) {}
     const std::string key;
     absl::Status outcome;  // once it is over
     std::atomic<bool> over{false};
   };
-  std::shared_ptr<const Attempt> Subscribe(std::string_view key);
+  std::shared_ptr<const Subscription> Subscribe(std::string_view key);
   // What the server warned of when it was connected to.
   std::vector<std::string> TakeWarnings();
 
@@ -147,8 +147,9 @@ class Node {
   std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest command
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
   std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
-  std::map<std::string, std::shared_ptr<Attempt>> attempts_ ABSL_GUARDED_BY(mu_);  // by channel
-  std::string last_attempt_ ABSL_GUARDED_BY(mu_);
+  std::map<std::string, std::shared_ptr<Subscription>> subscriptions_
+      ABSL_GUARDED_BY(mu_);                           // to be made, by channel
+  std::string last_subscribed_ ABSL_GUARDED_BY(mu_);  // of these channels
   std::deque<Cleanup> cleanups_ ABSL_GUARDED_BY(mu_);
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);

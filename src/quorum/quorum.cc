@@ -81,6 +81,16 @@ NodeResult ReadEnding(bool cancelled, const absl::StatusOr<redis::Reply>& reply)
   return ReadNodeResult(cancelled ? kCancel : kRelease, reply);
 }
 
+// Reads a grant as the server knows it. Returns false if it is a foreign one's.
+bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& grant) {
+  const size_t colon = text.find(':');
+  if (colon != 32) return false;
+  const std::string_view client = text.substr(0, colon);
+  identity.client = client;
+  return client.find_first_not_of("0123456789abcdef") == client.npos &&
+         base::ReadNumber(text.substr(colon + 1), grant);
+}
+
 }  // namespace
 
 // ---- Connections.
@@ -149,15 +159,15 @@ absl::Status Quorum::Problem() const {
   return options_.problem.empty() ? absl::OkStatus() : absl::InvalidArgumentError(options_.problem);
 }
 
-// "look <hold> <name>" is one node's word. The client is told when a majority has said so. No node
-// grants by message.
+// "look <grant> <name>" says that it may be the grant's turn at one node. The client is told when a
+// majority has said so. No node grants by message.
 void Quorum::OnMessage(size_t node, std::string_view message) {
   if (stopped_ || message.starts_with("grant ")) return;
   std::string_view rest = message;
   if (base::TakeWord(rest) == "look") {
-    const std::string_view hold = base::TakeWord(rest);
+    internal::Identity client;
     GrantId grant = 0;
-    if (!base::ReadNumber(hold.substr(std::min(hold.find(':') + 1, hold.size())), grant) ||
+    if (!ReadGrant(base::TakeWord(rest), client, grant) ||
         !grants_->AddTurn(grant, node, majority())) {
       return;
     }
@@ -254,15 +264,15 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
     const base::MutexLock lock(mu_);
     subscribed_.SignalAll();
   });
-  std::vector<std::shared_ptr<const Node::Attempt>> attempts;
-  for (const auto& node : nodes_) attempts.push_back(node->Subscribe(key));
+  std::vector<std::shared_ptr<const Node::Subscription>> subscriptions;
+  for (const auto& node : nodes_) subscriptions.push_back(node->Subscribe(key));
   absl::Status why;
   const auto all_over = [&] {
     bool all = true;
-    for (const auto& attempt : attempts) {
-      all = all && attempt->over;
-      const bool failed = attempt->over && !attempt->outcome.ok();
-      if (failed && (why.ok() || absl::IsUnavailable(why))) why = base::Unshared(attempt->outcome);
+    for (const auto& each : subscriptions) {
+      all = all && each->over;
+      const bool failed = each->over && !each->outcome.ok();
+      if (failed && (why.ok() || absl::IsUnavailable(why))) why = base::Unshared(each->outcome);
     }
     return all;
   };
@@ -698,20 +708,6 @@ std::string Quorum::ChannelsAt(size_t node, std::string_view key) const {
   return std::string(internal::kChannelPrefix) + nodes_[node]->at().slot_tag(key);
 }
 
-namespace {
-
-// Reads a grant as the server knows it. Returns false if it is a foreign one's.
-bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& grant) {
-  const size_t colon = text.find(':');
-  if (colon != 32) return false;
-  const std::string_view client = text.substr(0, colon);
-  identity.client = client;
-  return client.find_first_not_of("0123456789abcdef") == client.npos &&
-         base::ReadNumber(text.substr(colon + 1), grant);
-}
-
-}  // namespace
-
 // Ends a grant at the nodes at which it has not come to be yet, is not known to have ended, or may
 // be healed, for as long as its client may believe that it has it.
 void Quorum::EndForced(const Subject& subject,
@@ -723,10 +719,10 @@ void Quorum::EndForced(const Subject& subject,
     int64_t& left_ms = ended[reply->elements[2].text];
     left_ms = std::max(left_ms, reply->elements[3].integer);
   }
-  for (const auto& [hold, left_ms] : ended) {
+  for (const auto& [text, left_ms] : ended) {
     internal::Identity identity;
     GrantId grant = 0;
-    if (!ReadGrant(hold, identity, grant)) continue;
+    if (!ReadGrant(text, identity, grant)) continue;
     const absl::Duration left = absl::Milliseconds(std::max<int64_t>(left_ms, 1));
     const Subject its{
         .identity = identity, .keys = subject.keys, .type = subject.type, .owner = identity.client};
