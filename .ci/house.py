@@ -15,7 +15,7 @@ CONNECT, EMBEDDED = "redis/connect", "redis/embedded"
 LINK, SERVER_GROUP = "redis/link", "redis/server_group"
 QUORUM = "quorum"
 STATE, LOCK = "lock/state", "lock"
-TERM, LOOK = "cli/term", "cli/look"
+TERM, INSPECT = "cli/term", "cli/inspect"
 BELOW_TERM = [WIRE, URL, TRANSPORT, CONNECT, EMBEDDED, LINK, SERVER_GROUP, LOCK]
 
 ARROWS = {
@@ -33,11 +33,11 @@ ARROWS = {
     "api": [WIRE, URL, SERVER_GROUP, STATE, LOCK, QUORUM],
     "demo": [],
     TERM: BELOW_TERM,
-    LOOK: [TERM, *BELOW_TERM],
-    "cli/bench": [LOOK, TERM, *BELOW_TERM],
-    "cli/doctor": [LOOK, TERM, *BELOW_TERM],
-    "cli/run": [LOOK, TERM, *BELOW_TERM],
-    "cli": ["cli/bench", "cli/doctor", "cli/run", LOOK, TERM],
+    INSPECT: [TERM, *BELOW_TERM],
+    "cli/bench": [INSPECT, TERM, *BELOW_TERM],
+    "cli/doctor": [INSPECT, TERM, *BELOW_TERM],
+    "cli/run": [INSPECT, TERM, *BELOW_TERM],
+    "cli": ["cli/bench", "cli/doctor", "cli/run", INSPECT, TERM],
 }
 
 

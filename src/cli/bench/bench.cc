@@ -16,7 +16,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/random.h"
 #include "src/base/sha1.h"
-#include "src/cli/look/locks.h"
+#include "src/cli/inspect/locks.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
 #include "src/cli/term/server.h"

@@ -19,7 +19,7 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/random.h"
-#include "src/cli/look/locks.h"
+#include "src/cli/inspect/locks.h"
 #include "src/cli/term/output.h"
 #include "src/cli/term/server.h"
 #include "src/lock/key_set.h"
@@ -29,8 +29,8 @@
 #include "src/redis/embedded/directory.h"
 #include "src/redis/embedded/embedded.h"
 #include "src/redis/link/cluster_view.h"
-#include "src/redis/url/url.h"
 #include "src/redis/url/sentinels.h"
+#include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {

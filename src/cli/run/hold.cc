@@ -20,7 +20,7 @@
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
 #include "src/base/clock.h"
-#include "src/cli/look/locks.h"
+#include "src/cli/inspect/locks.h"
 #include "src/cli/run/job.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"

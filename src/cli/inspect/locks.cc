@@ -1,4 +1,4 @@
-#include "src/cli/look/locks.h"
+#include "src/cli/inspect/locks.h"
 
 #include <algorithm>
 #include <functional>

@@ -11,7 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
-#include "src/cli/look/locks.h"
+#include "src/cli/inspect/locks.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
 #include "src/cli/term/server.h"

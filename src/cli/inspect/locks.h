@@ -1,6 +1,6 @@
 // What the keys of a server tell of its locks.
-#ifndef REDLATCH_SRC_CLI_LOOK_LOCKS_H_
-#define REDLATCH_SRC_CLI_LOOK_LOCKS_H_
+#ifndef REDLATCH_SRC_CLI_INSPECT_LOCKS_H_
+#define REDLATCH_SRC_CLI_INSPECT_LOCKS_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -232,4 +232,4 @@ class Looker {
 
 }  // namespace redlatch::cli
 
-#endif  // REDLATCH_SRC_CLI_LOOK_LOCKS_H_
+#endif  // REDLATCH_SRC_CLI_INSPECT_LOCKS_H_
