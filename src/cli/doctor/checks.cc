@@ -349,8 +349,6 @@ Items Persistence(const DoctorFacts& f) {
                         "and gives it to others")};
 }
 
-constexpr char kSeeLog[] = "see the server's log; is its disk full?";
-
 // ---- What a failover loses, and what is promised then.
 
 // For so many seconds a primary that is cut off from its replicas goes on, if it stops at all; a
