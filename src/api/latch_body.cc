@@ -318,7 +318,7 @@ void CountDownLatch::LatchBody::AskAsync(const std::shared_ptr<internal::LockHan
                                 .then = nullptr};
   call.attempt = [handle, &script, args = std::move(args),
                   until = wait.end](internal::AsyncTask& task) {
-    return handle->RunInARound(task, script, args(), until);
+    return handle->RunInBatch(task, script, args(), until);
   };
   call.then = [self = shared_from_this(), handle, wait = std::move(wait),
                next](absl::StatusOr<redis::Reply> reply) mutable {

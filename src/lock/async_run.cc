@@ -18,7 +18,14 @@ bool AsyncRun::Step(unsigned events, base::Instant now) {
     return End(absl::CancelledError("the wait was stopped"));
   }
   if (reply_ != nullptr && reply_->HasArrived()) {
-    absl::StatusOr<redis::Reply> reply = std::move(reply_->answers[1]);
+    const Failed* const failed = reply_->ran.failed();
+    absl::StatusOr<redis::Reply> reply;
+    if (failed != nullptr) {
+      reply = failed->why;
+    } else {
+      reply = redis::Reply{.type = redis::Reply::Type::kString,
+                           .text = std::move(std::get<ScriptText>(reply_->ran.what).text)};
+    }
     reply_.reset();
     try_at_ = now + backoff_.Next();
     if (!absl::IsUnavailable(reply.status()) || call_.until <= try_at_)

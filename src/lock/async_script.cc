@@ -18,7 +18,7 @@ constexpr absl::Duration kLongestRetry = absl::Milliseconds(100);
 // Between two looks for a connection: whoever was refused one comes after the others.
 constexpr absl::Duration kUnreachable = absl::Milliseconds(20);
 // A round that ends with its script's time says why; one that has not begun by then does not.
-constexpr absl::Duration kRoundsGrace = absl::Milliseconds(5);
+constexpr absl::Duration kBatchGrace = absl::Milliseconds(5);
 
 }  // namespace
 
@@ -64,7 +64,7 @@ AsyncScript::AsyncScript(EventDriver& driver, AsyncTask& task, Entry& entry, Req
 
 base::Instant AsyncScript::due() const {
   if (reply_ == nullptr) return std::min(until_, try_at_);
-  return in_a_round_ ? until_ + kRoundsGrace : until_;
+  return in_batch_ ? until_ + kBatchGrace : until_;
 }
 
 bool AsyncScript::Wanted() {
@@ -79,12 +79,9 @@ Result AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
 std::optional<Result> AsyncScript::Step(base::Instant now) {
   if (reply_ != nullptr && reply_->HasArrived()) {
     driver_.silent_ = false;
-    if (driver_.core().is_quorum()) {
-      return driver_.core().Hear(entry_, request_, std::move(reply_->ran));
-    }
+    if (in_batch_) return TakeResult(std::move(reply_->ran), now);
     absl::StatusOr<redis::Reply> reply = std::move(reply_->answers[1]);
     reply_.reset();
-    in_a_round_ = false;
     return TakeReply(std::move(reply), now);
   }
   if (reply_ == nullptr) return try_at_ <= now || until_ <= now ? Try(now) : std::nullopt;
@@ -102,7 +99,7 @@ std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
   if (reply.ok() || until_ <= now) return End(reply);
   if (redis::RedirectOf(reply.status())) {
     if (!Wanted()) return End(reply);
-    RunInARound();
+    RunInBatch();
     return std::nullopt;
   } else if (redis::RefusedForNow(reply.status())) {
     try_at_ = now + backoff_.Next();
@@ -126,7 +123,7 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
     return End(why_not_);
   }
   if (core.is_quorum()) {
-    RunInARound();
+    RunInBatch();
     return std::nullopt;
   }
   reply_ = AsyncReplyPtr(new AsyncReply(driver_, task_));
@@ -162,15 +159,23 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
   return std::nullopt;
 }
 
-void AsyncScript::RunInARound() {
-  in_a_round_ = true;
-  ClientCore& core = driver_.core();
-  if (core.is_quorum()) {
-    reply_ = driver_.RunAtQuorum(task_, entry_, request_, until_);
-  } else {
-    reply_ = driver_.RunInARound(task_, entry_, EncodedRequest(core.SubjectOf(entry_), request_),
-                                 until_);
+void AsyncScript::RunInBatch() {
+  in_batch_ = true;
+  reply_ = driver_.RunInBatch(task_, entry_, request_, until_);
+}
+
+std::optional<Result> AsyncScript::TakeResult(Result result, base::Instant now) {
+  in_batch_ = false;
+  reply_.reset();
+  const Failed* const failed = result.failed();
+  const bool may_pass = failed != nullptr && absl::IsUnavailable(failed->why) &&
+                        !failed->may_have_executed && !driver_.core().is_quorum();
+  if (!may_pass || until_ <= now || !Wanted()) {
+    return driver_.core().Hear(entry_, request_, std::move(result));
   }
+  why_not_ = redis::MarkNotSent(failed->why);
+  try_at_ = now + backoff_.Next();
+  return std::nullopt;
 }
 
 }  // namespace redlatch::internal

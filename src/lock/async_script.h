@@ -63,9 +63,10 @@ class AsyncScript {
  private:
   std::optional<Result> TakeReply(absl::StatusOr<redis::Reply> reply, base::Instant now);
   std::optional<Result> Try(base::Instant now);
+  std::optional<Result> TakeResult(Result result, base::Instant now);
   Result End(const absl::StatusOr<redis::Reply>& reply);
   // It needs several servers' votes, or a map of them: another thread waits for it.
-  void RunInARound();
+  void RunInBatch();
   bool Wanted();
 
   EventDriver& driver_;
@@ -77,7 +78,7 @@ class AsyncScript {
   absl::Status why_not_;  // sent yet
   base::Backoff backoff_;
   AsyncReplyPtr reply_;  // while it is on its way
-  bool in_a_round_ = false;
+  bool in_batch_ = false;
 };
 
 }  // namespace redlatch::internal

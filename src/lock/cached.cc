@@ -171,7 +171,7 @@ void ClientCore::Unsubscribed() {
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
   server_group_->subscriptions().Attend(entry.keys.main(), begins);
   const size_t recallable_noted = begins ? ++attended_ : --attended_;
-  if (begins && recallable_noted > kMostCached) inside_->renewer.TooManyCached();
+  if (begins && recallable_noted > kMostCached) inside_->background.TooManyCached();
 }
 
 void ClientCore::GiveBackSurplus() {

@@ -36,23 +36,23 @@ ClientCore::Inside::Inside(ClientCore& owner)
           static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
           owner.url_.quarantine > absl::ZeroDuration(),
           [this](size_t entries) {
-            renewer.MakeRoom(entries);
+            background.MakeRoom(entries);
             notifier.MakeRoom(entries);
           },
           [this](Entry& entry) {
-            renewer.Remove(entry);
+            background.Remove(entry);
             notifier.Remove(entry);
           }),
-      acked(owner),
-      renewer(owner, owner.pace_.refresh),
+      batches(owner),
+      background(owner, owner.pace_.refresh),
       notifier(owner) {}
 
 ClientCore::Inside::~Inside() {
   const base::Instant until = base::Now() + core.command_timeout();
   core.async_->Stop(until);
-  renewer.Stop(until);
+  background.Stop(until);
   core.outbox_.Flush(until);  // if there was no thread to do that
-  acked.Stop();
+  batches.Stop();
   notifier.Stop();
   core.outbox_.Close();
 }
@@ -161,7 +161,7 @@ std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", n
 
 absl::Status ClientCore::SeeToThreads() {
   if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  if (!inside_->renewer.Ready() || !inside_->notifier.Ready()) return base::NoThread();
+  if (!inside_->background.Ready() || !inside_->notifier.Ready()) return base::NoThread();
   has_threads_.store(true, std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -399,8 +399,8 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
 std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Make make_quorum) {
   redis::ServerGroup::Events events{
       .on_message = [this](std::string_view message) { OnMessage(message); },
-      .on_reconnected = [this] { inside_->renewer.Reconnected(); },
-      .on_down = [this] { inside_->renewer.Unsubscribed(); },
+      .on_reconnected = [this] { inside_->background.Reconnected(); },
+      .on_down = [this] { inside_->background.Unsubscribed(); },
       .on_subscribed = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); },
       .on_unread = [this] { async_->Nudge(); }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));

@@ -22,7 +22,7 @@
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
-#include "src/lock/acked_renewals.h"
+#include "src/lock/background.h"
 #include "src/lock/counts.h"
 #include "src/lock/description.h"
 #include "src/lock/entry.h"
@@ -31,9 +31,9 @@
 #include "src/lock/loss_notifier.h"
 #include "src/lock/outbox.h"
 #include "src/lock/releases.h"
-#include "src/lock/renewer.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/round_trips.h"
+#include "src/lock/script_batch.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/operation.h"
 #include "src/lock/users_code.h"
@@ -91,7 +91,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   bool is_cluster() const { return url_.kind == redis::Url::Kind::kCluster; }
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   LockTable& machines() { return inside_->machines; }
-  AckedRenewals& acked_renewals() { return inside_->acked; }
+  ScriptBatch& batches() { return inside_->batches; }
   // What waits without a thread.
   EventDriver& async() { return *async_; }
   bool observed() const { return options_.observer != nullptr; }
@@ -120,7 +120,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Counts& counts() { return counts_; }
   // What it has released.
   Releases& releases() { return releases_; }
-  void WakeRenewer() { inside_->renewer.Wake(); }
+  void WakeBackground() { inside_->background.Wake(); }
   // What it is releasing, and nobody waits for.
   Outbox& outbox() { return outbox_; }
   // An observer hears how a release ended, on a thread of the client's own.
@@ -144,7 +144,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   // The entry's machine has something to send then.
   void SeeTo(Entry& entry, base::Instant request_at) {
-    if (entry.request_timer.IsAfter(request_at)) inside_->renewer.Schedule(entry, request_at);
+    if (entry.request_timer.IsAfter(request_at)) inside_->background.Schedule(entry, request_at);
   }
 
   // Runs a script now, on this thread.
@@ -222,8 +222,8 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     ~Inside();  // ends the threads, which use all of it
     ClientCore& core;
     LockTable machines;
-    AckedRenewals acked;
-    Renewer renewer;
+    ScriptBatch batches;
+    Background background;
     LossNotifier notifier;
   };
 

@@ -5,11 +5,10 @@
 #include <set>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "src/lock/client_core.h"
-#include "src/lock/script_codec.h"
+#include "src/lock/request_runner.h"
 
 namespace redlatch::internal {
 namespace {
@@ -19,6 +18,12 @@ constexpr size_t kCountsAtOnce = 128;
 // The renewer has renewals to send meanwhile.
 constexpr absl::Duration kCountsTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kBackoff = absl::Seconds(1);
+
+bool IsSilence(const Result& result) {
+  const Failed* const failed = result.failed();
+  return failed != nullptr &&
+         (absl::IsUnavailable(failed->why) || absl::IsResourceExhausted(failed->why));
+}
 
 }  // namespace
 
@@ -45,7 +50,7 @@ void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
     pace_ = std::min(pace_, pace);
     due_ = missed ? base::Now() : std::min(due_, base::Now() + pace_);
   }
-  core_.WakeRenewer();
+  core_.WakeBackground();
 }
 
 void Counts::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
@@ -96,9 +101,9 @@ void Counts::Repeat() {
   const std::vector<Kept>& due = batch.kept;
   if (due.empty()) return;
   std::vector<KeySet> keys;
-  std::vector<EncodedRequest> requests;
-  std::vector<redis::ScriptCall> calls;
-  keys.reserve(due.size());  // requests and calls refer to them
+  std::vector<Request> requests;
+  std::vector<RequestRunner::Item> items;
+  keys.reserve(due.size());  // items refer to them
   requests.reserve(due.size());
   std::set<uint64_t> numbers;
   for (const Kept& kept : due) {
@@ -107,19 +112,17 @@ void Counts::Repeat() {
     absl::StatusOr<KeySet> set = KeySet::Make(core_.options().key_prefix, count.name);
     if (!set.ok()) return;  // it was one when it counted
     keys.push_back(*std::move(set));
-    const std::vector<std::string> args = {count.latch, count.id, absl::StrCat(count.n),
-                                           absl::StrCat(count.when)};
-    const Subject subject = core_.SubjectOf(keys.back(), *count.type, {});
-    requests.emplace_back(subject, *count.script, args);
+    requests.push_back({.what = ScriptRequest{.script = count.script,
+                                              .args = {count.latch, count.id, absl::StrCat(count.n),
+                                                       absl::StrCat(count.when)}}});
+    items.push_back(
+        {.subject = core_.SubjectOf(keys.back(), *count.type, {}), .request = requests.back()});
   }
-  for (EncodedRequest& request : requests) calls.push_back(request.call());
-  std::vector<absl::StatusOr<redis::Reply>> replies(calls.size());
-  core_.server_group().Run(calls, base::Now() + Timeout(), absl::MakeSpan(replies));
+  std::vector<Result> results(items.size());
+  core_.runner().RunBatch(items, base::Now() + Timeout(), absl::MakeSpan(results));
 
   const base::MutexLock lock(mu_);
-  const bool silent = std::any_of(replies.begin(), replies.end(), [](const auto& reply) {
-    return absl::IsUnavailable(reply.status()) || absl::IsResourceExhausted(reply.status());
-  });
+  const bool silent = std::any_of(results.begin(), results.end(), IsSilence);
   silent_ = silent ? silent_ + 1 : 0;
   more_to_tell_ = false;
   if (!silent && batch.era == era_) {
@@ -127,7 +130,7 @@ void Counts::Repeat() {
       if (numbers.contains(kept.number)) kept.repeat = false;
     }
   }
-  for (size_t i = 0; i < due.size(); ++i) Hear(due[i].count, replies[i]);
+  for (size_t i = 0; i < due.size(); ++i) Hear(due[i].count, results[i]);
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
   if ((more_to_tell_ || RepeatsAll()) && !silent) due_ = base::Now();
   if (counts_.empty()) {
@@ -136,20 +139,23 @@ void Counts::Repeat() {
   }
 }
 
-void Counts::Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply) {
-  if (absl::IsUnavailable(reply.status()) || absl::IsResourceExhausted(reply.status())) return;
-  const bool anew = reply.ok() && absl::StrContains(reply->text, " again");
+void Counts::Hear(const Count& count, const Result& result) {
+  if (IsSilence(result)) return;
+  const auto* const reply = std::get_if<ScriptText>(&result.what);
+  const bool aborted = result.failed() != nullptr && absl::IsAborted(result.failed()->why);
+  const std::string_view text = reply != nullptr ? std::string_view(reply->text) : "";
+  const bool anew = text.find(" again") != std::string_view::npos;
   // This server has not received it, and perhaps not those before either.
   if (anew && !RepeatsAll()) MarkAll();
-  const bool more = reply.ok() && absl::EndsWith(reply->text, " look 1");
+  const bool more = text.ends_with(" look 1");
   if (more && !RepeatsAll() && !counts_.empty() && count.id == counts_.back().count.id)
     more_to_tell_ = true;
-  const bool opened = reply.ok() && !anew && !more && reply->text.starts_with("0 ");
-  if (reply.ok() && !opened) return;
+  const bool opened = !anew && !more && text.starts_with("0 ");
+  if (reply != nullptr && !opened) return;
   for (size_t i = counts_.size(); i-- > 0;) {
     const Count& kept = counts_[i].count;
     if (kept.name != count.name || kept.latch != count.latch) continue;
-    if (!opened && !absl::IsAborted(reply.status()) && kept.id != count.id) continue;
+    if (!opened && !aborted && kept.id != count.id) continue;
     counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
   }
 }

@@ -14,8 +14,8 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_type.h"
+#include "src/lock/state/request.h"
 #include "src/redis/server_group/server_group.h"
-#include "src/redis/wire/reply.h"
 
 namespace redlatch::internal {
 
@@ -68,8 +68,7 @@ class Counts {
   bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkAll(const redis::ServerGroup::Concerned& concerned = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Hear(const Count& count, const absl::StatusOr<redis::Reply>& reply)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Hear(const Count& count, const Result& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ClientCore& core_;
   mutable base::Mutex mu_;

@@ -30,8 +30,7 @@ constexpr size_t kMostInFlight = 256;
 
 }  // namespace
 
-EventDriver::EventDriver(ClientCore& core)
-    : core_(core), post_(core.options().post), rounds_(core) {}
+EventDriver::EventDriver(ClientCore& core) : core_(core), post_(core.options().post) {}
 
 EventDriver::~EventDriver() = default;
 
@@ -94,24 +93,17 @@ void EventDriver::PushHeld(AsyncTask& task, unsigned events) {
   Signal();
 }
 
-AsyncReplyPtr EventDriver::RunInARound(AsyncTask& task, Entry& entry, EncodedRequest request,
-                                       base::Instant until) {
-  AsyncReplyPtr letter(new AsyncReply(*this, task));
-  rounds_.Run(entry, std::move(request), until, [its = letter.get()](auto reply) {
-    its->answers[1] = std::move(reply);
-    its->Arrive();
-  });
-  return letter;
-}
-
-AsyncReplyPtr EventDriver::RunAtQuorum(AsyncTask& task, Entry& entry, const Request& request,
-                                       base::Instant until) {
-  AsyncReplyPtr letter(new AsyncReply(*this, task));
-  rounds_.Run(entry, request, until, [its = letter.get()](Result result) {
-    its->ran = std::move(result);
-    its->Arrive();
-  });
-  return letter;
+AsyncReplyPtr EventDriver::RunInBatch(AsyncTask& task, Entry& entry, const Request& request,
+                                      base::Instant until) {
+  AsyncReplyPtr reply(new AsyncReply(*this, task));
+  core_.batches().Post(
+      entry, request,
+      [its = reply.get()](Result result) {
+        its->ran = std::move(result);
+        its->Arrive();
+      },
+      until);
+  return reply;
 }
 
 void EventDriver::StopObject(const void* object) {
@@ -387,9 +379,6 @@ void EventDriver::Stop(base::Instant until) {
     settling_ = false;
     changed_.SignalAll();
   }
-  mu_.Unlock();
-  rounds_.Stop();  // their answers are no longer waited for
-  mu_.Lock();
   if (!started_) {  // there was no thread to be had, or no need of one
     RunRest();
     ended_ = true;

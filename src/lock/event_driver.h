@@ -21,8 +21,9 @@
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
 #include "src/base/way_to_wait.h"
-#include "src/lock/async_rounds.h"
 #include "src/lock/async_task.h"
+#include "src/lock/entry.h"
+#include "src/lock/state/request.h"
 #include "src/lock/weak_map.h"
 
 namespace redlatch::internal {
@@ -74,14 +75,10 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // ---- For tasks.
 
   void Push(AsyncTask& task, unsigned events) noexcept;
-  // Another thread runs it, and the answer arrives as the letter's second.
-  std::unique_ptr<AsyncReply, AbandonReply> RunInARound(AsyncTask& task, Entry& entry,
-                                                        EncodedRequest request,
-                                                        base::Instant until);
-  // The same at a quorum; what arrives is what was `ran`.
-  std::unique_ptr<AsyncReply, AbandonReply> RunAtQuorum(AsyncTask& task, Entry& entry,
-                                                        const Request& request,
-                                                        base::Instant until);
+  // A thread of the client runs it: it needs the votes of several servers, a cluster redirects it,
+  // or it is no part of a grant.
+  std::unique_ptr<AsyncReply, AbandonReply> RunInBatch(AsyncTask& task, Entry& entry,
+                                                       const Request& request, base::Instant until);
   ClientCore& core() { return core_; }
   // Sees to it that messages about the key reach this client, in such a moment too; else when to
   // try again.
@@ -143,7 +140,6 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::atomic<std::thread::id> thread_id_{};
   std::atomic<size_t> in_flight_count_{0};  // posted, on their way
   WeakMap<std::atomic<size_t>> in_flight_;  // by server
-  AsyncRounds rounds_;
 
   // Of whoever takes turns at tasks.
   std::vector<std::pair<AsyncTask*, unsigned>> turn_;

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/thread.h"
 
@@ -17,7 +19,7 @@ namespace redlatch::internal {
 
 // Runs the jobs of a lane in batches, one after the other, and different lanes at the same time.
 // With a lane for each server, waiting for one server delays nothing that is due at another. A lane
-// has a thread for as long as it has jobs. Thread-safe.
+// has a thread while it has jobs, and for a moment after. Thread-safe.
 template <class Job>
 class Lanes {
  public:
@@ -45,6 +47,7 @@ class Lanes {
         lanes_.erase(lane);
       } else {
         std::move(jobs.begin(), jobs.end(), std::back_inserter(lane->second.waiting));
+        added_.SignalAll();
       }
     }
     for (std::thread& thread : ended) base::Join(thread);
@@ -56,6 +59,8 @@ class Lanes {
     std::vector<std::thread> ended;
     {
       const base::MutexLock lock(mu_);
+      finishing_ = true;
+      added_.SignalAll();
       while (!lanes_.empty()) ended_one_.Wait(mu_);
       ended.swap(ended_);
     }
@@ -76,7 +81,12 @@ class Lanes {
       Jobs& waiting = lane->second.waiting;
       std::move(waiting.begin(), waiting.end(), std::back_inserter(jobs));
       waiting.clear();
-      if (jobs.empty()) break;
+      if (jobs.empty()) {
+        const base::Instant until = base::Now() + kLinger;
+        while (waiting.empty() && !finishing_ && base::Now() < until) added_.WaitUntil(mu_, until);
+        if (waiting.empty()) break;
+        continue;
+      }
       mu_.Unlock();
       run_(jobs);
       mu_.Lock();
@@ -87,10 +97,15 @@ class Lanes {
     mu_.Unlock();
   }
 
+  // A thread that is kept for so long saves the next job the start of one.
+  static constexpr absl::Duration kLinger = absl::Seconds(1);
+
   const char* const thread_name_;
   const std::function<void(Jobs&)> run_;
   base::Mutex mu_;
   base::CondVar ended_one_;
+  base::CondVar added_;
+  bool finishing_ ABSL_GUARDED_BY(mu_) = false;
   std::map<std::string, Lane> lanes_ ABSL_GUARDED_BY(mu_);
   std::vector<std::thread> ended_ ABSL_GUARDED_BY(mu_);  // to be joined
 };

@@ -148,7 +148,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   if (!request) return About(absl::AbortedError("the hold has ended"));
   const RenewRequest& renewal = std::get<RenewRequest>(request->what);
   const base::Instant until = request->sent + renewal.patience + core_->command_timeout();
-  const Result result = renewal.acks.any() ? core_->acked_renewals().Run(entry_, *request, until)
+  const Result result = renewal.acks.any() ? core_->batches().Run(entry_, *request, until)
                                            : core_->Run(entry_, *request, until);
   bool valid = false;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
@@ -290,10 +290,10 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
   }
 }
 
-AsyncReplyPtr LockHandle::RunInARound(AsyncTask& task, const LuaScript& script,
-                                      absl::Span<const std::string> args, base::Instant deadline) {
-  return core_->async().RunInARound(
-      task, entry_, EncodedRequest(core_->SubjectOf(entry_), script, args), deadline);
+AsyncReplyPtr LockHandle::RunInBatch(AsyncTask& task, const LuaScript& script,
+                                     absl::Span<const std::string> args, base::Instant deadline) {
+  const ScriptRequest what{.script = &script, .args = {args.begin(), args.end()}};
+  return core_->async().RunInBatch(task, entry_, {.what = what}, deadline);
 }
 
 // ---- Acquisition.

@@ -156,8 +156,8 @@ class LockHandle final : public HoldOwner {
                                    base::Instant deadline = base::Instant::Infinite(),
                                    std::string_view own_key = {});
   // The same without a thread that waits: the answer is the letter's second.
-  AsyncReplyPtr RunInARound(AsyncTask& task, const LuaScript& script,
-                            absl::Span<const std::string> args, base::Instant deadline);
+  AsyncReplyPtr RunInBatch(AsyncTask& task, const LuaScript& script,
+                           absl::Span<const std::string> args, base::Instant deadline);
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
   // A script whose work may take several calls: each goes on where the last one stopped.

@@ -99,7 +99,7 @@ bool OperationTask::Confirm(Operation::Event& event, bool ends, base::Instant no
   if (confirmation_ == nullptr && !ends) {
     due_ = action_.until;
     confirmation_ = AsyncReplyPtr(new AsyncReply(driver_, *this));
-    driver_.core().acked_renewals().Post(
+    driver_.core().batches().Post(
         *entry_, operation().request(),
         [reply = confirmation_.get()](Result result) {
           reply->ran = std::move(result);

@@ -118,7 +118,7 @@ void Outbox::Leave(InFlight& letter) {
 void Outbox::SeeToReading() {
   if (!due().is_infinite()) return;
   read_at_ = (base::Now() + kSoon).nanos();
-  core_.WakeRenewer();
+  core_.WakeBackground();
 }
 
 void Outbox::Read() {

@@ -43,7 +43,7 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
     late = request.sent <= anew_;
     if (late) RepeatSoon(kept);
   }
-  if (late) core_.WakeRenewer();
+  if (late) core_.WakeBackground();
 }
 
 void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {

@@ -4,6 +4,8 @@
 #include <variant>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
+
 namespace redlatch::internal {
 
 Result ServerRunner::Run(const Subject& subject, const Request& request, base::Instant deadline,
@@ -12,17 +14,35 @@ Result ServerRunner::Run(const Subject& subject, const Request& request, base::I
   return ReadResult(request, group_.Run(encoded.call(), deadline, still_wanted));
 }
 
-void ServerRunner::RunBatch(absl::Span<const Item> items, base::Instant deadline,
-                            absl::Span<Result> results) {
+template <class Function>
+auto ServerRunner::RunAll(absl::Span<const Item> items, absl::Span<Result> results, Function run) {
   std::vector<EncodedRequest> encoded;
   std::vector<redis::ScriptCall> calls;
+  std::vector<absl::StatusOr<redis::Reply>> replies(items.size());
   encoded.reserve(items.size());  // calls refer to them
   for (const Item& item : items) {
     calls.push_back(encoded.emplace_back(item.subject, item.request).call());
   }
-  std::vector<absl::StatusOr<redis::Reply>> replies(items.size());
-  group_.Run(calls, deadline, absl::MakeSpan(replies));
-  for (size_t i = 0; i < items.size(); ++i) results[i] = ReadResult(items[i].request, replies[i]);
+  const absl::Cleanup hand_out = [&] {
+    for (size_t i = 0; i < items.size(); ++i) results[i] = ReadResult(items[i].request, replies[i]);
+  };
+  return run(calls, absl::MakeSpan(replies));
+}
+
+void ServerRunner::RunBatch(absl::Span<const Item> items, base::Instant deadline,
+                            absl::Span<Result> results) {
+  RunAll(items, results,
+         [&](const auto& calls, auto replies) { group_.Run(calls, deadline, replies); });
+}
+
+absl::StatusOr<base::Acks> ServerRunner::RunConfirmed(absl::Span<const Item> items,
+                                                      const base::AcksWanted& wanted,
+                                                      absl::Duration patience,
+                                                      base::Instant deadline,
+                                                      absl::Span<Result> results) {
+  return RunAll(items, results, [&](const auto& calls, auto replies) {
+    return group_.RunAcked(calls, wanted, patience, deadline, replies);
+  });
 }
 
 // A server writes first to the clients to which it was last about to say something. Behind a PING,
@@ -65,6 +85,12 @@ absl::StatusOr<base::Acks> QuorumRunner::RunAcked(
     absl::Span<absl::StatusOr<redis::Reply>> results) {
   std::fill(results.begin(), results.end(), NoScriptCalls());
   return NoScriptCalls();
+}
+
+absl::StatusOr<base::Acks> QuorumRunner::RunConfirmed(absl::Span<const Item>,
+                                                      const base::AcksWanted&, absl::Duration,
+                                                      base::Instant, absl::Span<Result>) {
+  return absl::UnimplementedError("the servers of a quorum have no replicas to confirm anything");
 }
 
 absl::Status QuorumRunner::Post(const redis::ScriptCall&, redis::InFlight&) {

@@ -49,6 +49,11 @@ class RequestRunner {
                      redis::StillWanted still_wanted) = 0;
   virtual void RunBatch(absl::Span<const Item> items, base::Instant deadline,
                         absl::Span<Result> results) = 0;
+  // The same for renewals at one server that replicas must confirm; see ServerGroup::RunAcked().
+  virtual absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
+                                                  const base::AcksWanted& wanted,
+                                                  absl::Duration patience, base::Instant deadline,
+                                                  absl::Span<Result> results) = 0;
   // Sends a release and returns. If this fails, it was not sent, and `done` is not called.
   virtual absl::Status Post(const Subject& subject, const Request& release,
                             PostedRequest& posted) = 0;
@@ -68,12 +73,20 @@ class ServerRunner final : public RequestRunner {
              redis::StillWanted still_wanted) override;
   void RunBatch(absl::Span<const Item> items, base::Instant deadline,
                 absl::Span<Result> results) override;
+  absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
+                                          const base::AcksWanted& wanted, absl::Duration patience,
+                                          base::Instant deadline,
+                                          absl::Span<Result> results) override;
   absl::Status Post(const Subject& subject, const Request& release, PostedRequest& posted) override;
   absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                          absl::Span<const std::string> args,
                                          std::string_view own_key, base::Instant deadline) override;
 
  private:
+  // Builds the calls, runs them with `run`, and hands out their results.
+  template <class Function>
+  static auto RunAll(absl::Span<const Item> items, absl::Span<Result> results, Function run);
+
   redis::ServerGroup& group_;
 };
 
@@ -103,6 +116,9 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<redis::Reply>> results) final;
   absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) final;
+  absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
+                                          const base::AcksWanted& wanted, absl::Duration patience,
+                                          base::Instant deadline, absl::Span<Result> results) final;
 };
 
 }  // namespace redlatch::internal

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -181,6 +182,12 @@ void EncodedRequest::Ask(const Subject& subject, const Request& request,
   PutPrimaryEpoch(subject);
 }
 
+void EncodedRequest::Ask(const Subject& subject, const Request&, const ScriptRequest& what) {
+  script_ = what.script;
+  ExtraKeys(subject, false);
+  for (const std::string& arg : what.args) Put(arg);
+}
+
 EncodedRequest::EncodedRequest(const Subject& subject, const LuaScript& script,
                                absl::Span<const std::string> args, std::string_view own_key)
     : script_(&script) {
@@ -309,6 +316,11 @@ bool ReadWords(const ReleaseRequest&, std::string_view& text, Result& result) {
   if (word != "released") return false;
   const bool acquire = !text.empty() && !text.starts_with("look ");
   return !acquire || ReadBid(text, freed.next);
+}
+
+bool ReadWords(const ScriptRequest&, std::string_view& text, Result& result) {
+  result.what = ScriptText{std::string(std::exchange(text, {}))};
+  return true;
 }
 
 bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {

@@ -63,6 +63,7 @@ class EncodedRequest {
   void Ask(const Subject& subject, const Request& request, const RenewRequest& what);
   void Ask(const Subject& subject, const Request& request, const ReleaseRequest& what);
   void Ask(const Subject& subject, const Request& request, const CancelRequest& what);
+  void Ask(const Subject& subject, const Request& request, const ScriptRequest& what);
   void Keys(const LockType& type, const KeySet& keys);
   void Gone(const Subject& subject, GrantId grant);
   void ExtraKeys(const Subject& subject, bool quarantined);

@@ -39,7 +39,7 @@ void ThreadDriver::Finish(Operation& operation, Operation::Action action) noexce
         action = Run(operation, action.until);
         break;
       case Kind::kConfirm: {
-        const Result result = core_.acked_renewals().Run(entry_, operation.request(), action.until);
+        const Result result = core_.batches().Run(entry_, operation.request(), action.until);
         action = Resume(operation, {.result = &result});
         break;
       }

@@ -5,11 +5,14 @@
 #include <cstdint>
 #include <new>
 #include <optional>
+#include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "redlatch/lua_script.h"
 #include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
@@ -68,9 +71,15 @@ struct CancelRequest {
   uint32_t block = 1;      // what it may have reserved
 };
 
+// A script that is no part of a grant, such as one of a latch.
+struct ScriptRequest {
+  const LuaScript* script = nullptr;
+  std::vector<std::string> args = {};
+};
+
 // A script to run. Deadlines of what it brings count from `sent`.
 struct Request {
-  std::variant<AcquireRequest, RenewRequest, ReleaseRequest, CancelRequest> what;
+  std::variant<AcquireRequest, RenewRequest, ReleaseRequest, CancelRequest, ScriptRequest> what;
   GrantId grant = 0;
   absl::Duration lease = absl::ZeroDuration();  // the grant's; of ToRenew the new one
   base::Instant sent;
@@ -101,7 +110,7 @@ struct AcquireGranted {
   uint64_t token = 0;                           // the first of the block
   absl::Duration lease = absl::ZeroDuration();  // what is left of it
   int64_t others = 0;                           // who wait
-  int64_t clock = 0;  // of a quorum's node, in microseconds; 0: not told
+  int64_t clock = 0;                            // of a quorum's node, in microseconds; 0: not told
 };
 struct AcquireQueued {
   // When what blocks could expire; negative: unknown, so ask now and then.
@@ -134,13 +143,17 @@ struct StillHeld {
 struct Freed {
   AcquireResult next = {};
 };
+// What a ScriptRequest returned.
+struct ScriptText {
+  std::string text;
+};
 struct NotHeld {};  // of ToRenew, ToRelease
 struct Cancelled {
   bool was_held = false;
 };
 
 struct Result {
-  std::variant<Failed, AcquireResult, StillHeld, Freed, NotHeld, Cancelled> what;
+  std::variant<Failed, AcquireResult, StillHeld, Freed, NotHeld, Cancelled, ScriptText> what;
   // The lock was handed over by message: so long after, somebody looks whether it was taken. 0: no.
   absl::Duration check_after = absl::ZeroDuration();
   // That after a look of a millisecond: of what the present script handed over. 0: nothing.
@@ -156,6 +169,10 @@ struct Result {
     if (const auto* const acquire = std::get_if<AcquireResult>(&what)) return *acquire;
     const auto* const freed = std::get_if<Freed>(&what);
     return freed != nullptr ? freed->next : kUnmade;
+  }
+  // The server refused it for now, and executed nothing.
+  bool refused_for_now() const {
+    return unreachable() && !failed()->may_have_executed && !failed()->not_sent;
   }
   bool unreachable() const { return failed() != nullptr && absl::IsUnavailable(failed()->why); }
 };

@@ -1,4 +1,4 @@
-#include "src/lock/renewer.h"
+#include "src/lock/background.h"
 
 #include <algorithm>
 #include <map>
@@ -20,46 +20,40 @@ namespace {
 
 // Renewals due within so long of each other travel together, where their lease allows it.
 constexpr absl::Duration kTogether = absl::Milliseconds(250);
-constexpr size_t kLargestBatch = 512;
-constexpr absl::Duration kShortestTimeout = absl::Milliseconds(50);
 
 }  // namespace
 
-void Renewer::Stop(base::Instant until) {
+void Background::Stop(base::Instant until) {
   std::thread thread;
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
     stop_by_ = until;
+    core_.batches().EndBy(until);
     thread = std::move(thread_);
   }
   changed_.SignalAll();
   base::Join(thread);
 }
 
-void Renewer::Start() {
+void Background::Start() {
   if (thread_.joinable() || stopping_) return;
   // If it cannot, Ready() says so when a lock is asked for.
   static_cast<void>(base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); }));
 }
 
-base::Instant Renewer::StopBy() {
-  const base::MutexLock lock(mu_);
-  return stop_by_;
-}
-
-bool Renewer::Ready() {
+bool Background::Ready() {
   const base::MutexLock lock(mu_);
   Start();
   return thread_.joinable() || stopping_;
 }
 
-void Renewer::Wake() {
+void Background::Wake() {
   Ready();
   changed_.SignalOne();
 }
 
-void Renewer::Schedule(Entry& entry, base::Instant moment) {
+void Background::Schedule(Entry& entry, base::Instant moment) {
   bool first = false;
   {
     const base::MutexLock lock(mu_);
@@ -69,17 +63,17 @@ void Renewer::Schedule(Entry& entry, base::Instant moment) {
   if (first) changed_.SignalOne();
 }
 
-void Renewer::MakeRoom(size_t entries) {
+void Background::MakeRoom(size_t entries) {
   const base::MutexLock lock(mu_);
   timers_.MakeRoom(entries);
 }
 
-void Renewer::Remove(Entry& entry) {
+void Background::Remove(Entry& entry) {
   const base::MutexLock lock(mu_);
   timers_.Remove(entry.request_timer);
 }
 
-void Renewer::Reconnected() {
+void Background::Reconnected() {
   {
     const base::MutexLock lock(mu_);
     Start();
@@ -88,7 +82,7 @@ void Renewer::Reconnected() {
   changed_.SignalOne();
 }
 
-void Renewer::Unsubscribed() {
+void Background::Unsubscribed() {
   {
     const base::MutexLock lock(mu_);
     unsubscribed_ = true;
@@ -97,7 +91,7 @@ void Renewer::Unsubscribed() {
   changed_.SignalOne();
 }
 
-void Renewer::TooManyCached() {
+void Background::TooManyCached() {
   {
     const base::MutexLock lock(mu_);
     Start();
@@ -106,7 +100,7 @@ void Renewer::TooManyCached() {
   changed_.SignalOne();
 }
 
-void Renewer::TakeDue(base::Instant now, std::vector<Entry*>& due) {
+void Background::TakeDue(base::Instant now, std::vector<Entry*>& due) {
   if (now < timers_.next()) return;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
     LockTable::Refer(*entry);
@@ -114,7 +108,7 @@ void Renewer::TakeDue(base::Instant now, std::vector<Entry*>& due) {
   }
 }
 
-void Renewer::Work() {
+void Background::Work() {
   std::vector<Entry*> due;
   bool last = false;
   mu_.Lock();
@@ -123,9 +117,10 @@ void Renewer::Work() {
     const bool reconnected = std::exchange(reconnected_, false);
     const bool deafened = std::exchange(unsubscribed_, false);
     const bool crowded = std::exchange(too_many_cached_, false);
+    const base::Instant stop_by = stop_by_;
     if (last) {  // what fails then is due below
       mu_.Unlock();
-      core_.outbox().Flush(StopBy());
+      core_.outbox().Flush(stop_by);
       mu_.Lock();
     }
     const base::Instant now = base::Now();
@@ -156,78 +151,42 @@ void Renewer::Work() {
     mu_.Lock();
   }
   mu_.Unlock();
-  lanes_.Finish();
 }
 
-void Renewer::Repeat() {
-  std::vector<Job> jobs{{.entry = nullptr, .request = {}}};
+// In a cluster, in a lane of its own: a node that hangs delays no renewal of others.
+void Background::Repeat() {
   repeating_ = true;
-  if (!core_.is_cluster() || !lanes_.Add("repeats", jobs)) Run(jobs);
+  ScriptBatch::Jobs jobs;
+  jobs.emplace_back().then = [this](const Result&) {
+    core_.releases().Repeat();
+    core_.counts().Repeat();
+    repeating_ = false;
+    Wake();
+  };
+  core_.batches().PostAll("repeats", std::move(jobs));
 }
 
-void Renewer::Serve(const std::vector<Entry*>& due) {
-  std::map<std::string, std::vector<Job>> jobs;  // by server
+void Background::Serve(const std::vector<Entry*>& due) {
+  std::map<std::string, ScriptBatch::Jobs> jobs;  // by server
   for (Entry* const entry : due) {
-    std::vector<Request> acked;
+    std::vector<Request> to_confirm;
     core_.Feed(*entry, [&](LockState& state, Effects& effects) {
       const base::Instant now = base::Now();
       state.Expire(now, effects);  // a hold that is over sends nothing
       while (const std::optional<Request> request = state.NextRequest(now, kTogether)) {
         const auto* const renewal = std::get_if<RenewRequest>(&request->what);
         if (renewal != nullptr && renewal->acks.any()) {
-          acked.push_back(*request);
+          to_confirm.push_back(*request);
           continue;
         }
         core_.Prepare(*entry, *request);
         LockTable::Refer(*entry);
-        jobs[core_.server(entry->keys.main())].push_back({entry, *request});
+        jobs[core_.server(entry->keys.main())].push_back({.entry = entry, .request = *request});
       }
     });
-    for (const Request& request : acked) core_.acked_renewals().Post(*entry, request);
+    for (const Request& request : to_confirm) core_.batches().Post(*entry, request);
   }
-  for (auto& [server, its] : jobs) {
-    if (!core_.is_cluster() || !lanes_.Add(server, its)) Run(its);
-  }
-}
-
-void Renewer::Run(std::vector<Job>& jobs) {
-  if (jobs.front().entry == nullptr) {
-    core_.releases().Repeat();
-    core_.counts().Repeat();
-    repeating_ = false;
-    Wake();
-  } else {
-    for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
-      RunBatch(absl::MakeConstSpan(jobs).subspan(begin, kLargestBatch));
-    }
-    for (const Job& job : jobs) core_.machines().Unrefer(*job.entry);
-  }
-  jobs.clear();
-}
-
-void Renewer::RunBatch(absl::Span<const Job> jobs) {
-  const base::Instant now = base::Now();
-  base::Instant until = now + (core_.is_quorum() ? kShortestTimeout : core_.command_timeout());
-  std::vector<RequestRunner::Item> items;
-  for (const Job& job : jobs) {
-    const base::Instant its = now + std::max(kShortestTimeout, job.request.lease / 3);
-    items.push_back({.subject = core_.SubjectOf(*job.entry),
-                     .request = job.request,
-                     .until = std::min(its, now + core_.command_timeout())});
-    // At a quorum each request has a deadline of its own: the shortest must not end the others'
-    // round.
-    until = core_.is_quorum() ? std::max(until, items.back().until) : std::min(until, its);
-  }
-  std::vector<Result> results(jobs.size());
-  core_.runner().RunBatch(items, std::min(until, StopBy()), absl::MakeSpan(results));
-  for (size_t i = 0; i < jobs.size(); ++i) {
-    const auto& [entry, request] = jobs[i];
-    const Result& result = results[i];
-    core_.NoteAnswer(*entry, request, result);
-    core_.Feed(*entry, [&request = request, &result](LockState& state, Effects& effects) {
-      state.OnResult(request, result, base::Now(), effects);
-    });
-  }
+  for (auto& [server, its] : jobs) core_.batches().PostAll(server, std::move(its));
 }
 
 }  // namespace redlatch::internal

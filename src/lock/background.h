@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_LOCK_RENEWER_H_
-#define REDLATCH_SRC_LOCK_RENEWER_H_
+#ifndef REDLATCH_SRC_LOCK_BACKGROUND_H_
+#define REDLATCH_SRC_LOCK_BACKGROUND_H_
 
 #include <atomic>
 #include <thread>
@@ -11,7 +11,7 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/entry.h"
-#include "src/lock/lanes.h"
+#include "src/lock/script_batch.h"
 #include "src/lock/state/request.h"
 #include "src/lock/timer_heap.h"
 
@@ -19,23 +19,18 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// The thread that runs those scripts of all locks for which no caller is there: renewals,
-// heartbeats, releases and cancels that went unanswered. What is due together at one server travels
-// in one pipelined write. In a cluster another thread waits for the answers of each node, so that a
-// hung node delays nothing that is due elsewhere. The renewer's thread starts when it is first
-// needed, and from then on also repeats who this client is. Thread-safe.
-class Renewer {
+// The client's own thread: it sends what is due and no caller's thread is there for, such as
+// renewals, heartbeats and pending cleanups, reacts to recalls and new connections, and describes
+// the client from time to time. It starts when it is first needed. Thread-safe.
+class Background {
  public:
   // `refresh`: how often the client describes itself.
-  Renewer(ClientCore& core, absl::Duration refresh)
-      : core_(core),
-        refresh_(refresh),
-        lanes_("redlatch-node", [this](Lanes<Job>::Jobs& jobs) { Run(jobs); }),
-        describe_at_(base::Now() + refresh) {}
+  Background(ClientCore& core, absl::Duration refresh)
+      : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
   // Ends the thread, after a last look at what is due, which takes no longer than `until`.
   void Stop(base::Instant until);
-  Renewer(const Renewer&) = delete;
-  Renewer& operator=(const Renewer&) = delete;
+  Background(const Background&) = delete;
+  Background& operator=(const Background&) = delete;
 
   // Starts the thread. False: it cannot be started.
   bool Ready();
@@ -53,23 +48,14 @@ class Renewer {
   void TooManyCached();
 
  private:
-  struct Job {
-    Entry* entry;  // referred to; null: repeats what this client has released and counted
-    Request request;
-  };
-
   void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Work();
   void TakeDue(base::Instant now, std::vector<Entry*>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Serve(const std::vector<Entry*>& due);
   void Repeat();
-  void Run(std::vector<Job>& jobs);
-  void RunBatch(absl::Span<const Job> jobs);
-  base::Instant StopBy();
 
   ClientCore& core_;
   const absl::Duration refresh_;
-  Lanes<Job> lanes_;  // of a cluster's nodes, by name
   std::atomic<bool> repeating_{false};
   base::Mutex mu_;
   base::CondVar changed_;
@@ -85,4 +71,4 @@ class Renewer {
 
 }  // namespace redlatch::internal
 
-#endif  // REDLATCH_SRC_LOCK_RENEWER_H_
+#endif  // REDLATCH_SRC_LOCK_BACKGROUND_H_

@@ -1,0 +1,237 @@
+#include "src/lock/script_batch.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <utility>
+#include <variant>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
+#include "src/base/parker.h"
+#include "src/base/status.h"
+#include "src/lock/client_core.h"
+#include "src/lock/request_runner.h"
+
+namespace redlatch::internal {
+namespace {
+
+constexpr size_t kLargestBatch = 512;
+constexpr absl::Duration kShortestTimeout = absl::Milliseconds(50);
+// In a cluster whose slots move, a request that does not settle keeps others waiting for so long.
+constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
+constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
+constexpr absl::Duration kLongestSlice = absl::Seconds(1);
+// Each try writes anew, and a server that syncs its disk every second would always be one try late.
+constexpr absl::Duration kSliceOfFsync = absl::Seconds(2);
+constexpr uint32_t kAnswered = 1;
+
+const RenewRequest* ToConfirm(const Request& request) {
+  const auto* const renewal = std::get_if<RenewRequest>(&request.what);
+  return renewal != nullptr && renewal->acks.any() ? renewal : nullptr;
+}
+
+Result NotRun(absl::Status why) {
+  return {.what = Failed{.why = std::move(why), .not_sent = true}};
+}
+
+std::string TooFew(const RenewRequest& renewal, const base::Acks& acks) {
+  const base::AcksWanted& wanted = renewal.acks;
+  const std::string synced =
+      wanted.fsync && !acks.synced ? "not on the server's disk yet, and " : "";
+  return absl::StrCat(synced, acks.replicas, " of ", wanted.replicas,
+                      wanted.replicas == 1 ? " replica has" : " replicas have",
+                      " confirmed it within ", absl::FormatDuration(renewal.patience),
+                      " (are they connected? see redlatch doctor)");
+}
+
+}  // namespace
+
+ScriptBatch::ScriptBatch(ClientCore& core)
+    : core_(core), lanes_("redlatch-batch", [this](Jobs& jobs) { RunLane(jobs); }) {}
+
+void ScriptBatch::Post(Entry& entry, const Request& request, Then then, base::Instant until) {
+  const RenewRequest* const renewal = ToConfirm(request);
+  // Each server has replicas of its own.
+  const std::string lane =
+      renewal != nullptr ? absl::StrCat("acks ", core_.server(entry.keys.main())) : "posted";
+  LockTable::Refer(entry);
+  Jobs jobs;
+  Job& job = jobs.emplace_back(
+      Job{.entry = &entry, .request = request, .then = std::move(then), .until = until});
+  if (renewal != nullptr && renewal->acks.fsync) job.slice = kSliceOfFsync;
+  if (!stopping_ && lanes_.Add(lane, jobs)) return;
+  Finish(job, NotRun(base::NoThread()));
+}
+
+void ScriptBatch::PostAll(const std::string& server, Jobs jobs) {
+  if (!core_.is_cluster() || !lanes_.Add(server, jobs)) RunLane(jobs);
+}
+
+Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant until) noexcept {
+  struct Caller {
+    Result result;
+    base::Parker parker;
+  };
+  const auto caller = std::make_shared<Caller>();
+  Post(
+      entry, request,
+      [caller](Result result) {
+        caller->result = std::move(result);
+        caller->parker.Set(kAnswered);
+      },
+      until);
+  if (caller->parker.ParkUntil(until) == kAnswered) return std::move(caller->result);
+  return NoResult();
+}
+
+void ScriptBatch::Stop() {
+  stopping_ = true;
+  lanes_.Finish();
+}
+
+void ScriptBatch::Finish(Job& job, Result result) {
+  if (job.then) {
+    job.then(std::move(result));
+  } else {
+    core_.NoteAnswer(*job.entry, job.request, result);
+    core_.Feed(*job.entry, [&](LockState& state, Effects& effects) {
+      state.OnResult(job.request, result, base::Now(), effects);
+    });
+  }
+  core_.machines().Unrefer(*job.entry);
+}
+
+void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
+  const base::Instant now = base::Now();
+  const auto late = std::stable_partition(jobs.begin(), jobs.end(), [&](const Job& job) {
+    return job.until == base::Instant() || now < job.until;
+  });
+  for (auto job = late; job != jobs.end(); ++job) {
+    Finish(*job, NotRun(absl::UnavailableError(why)));
+  }
+  jobs.erase(late, jobs.end());
+}
+
+void ScriptBatch::RunLane(Jobs& jobs) {
+  if (jobs.front().entry == nullptr) {  // the background's own work
+    for (Job& job : jobs) job.then({});
+    return jobs.clear();
+  }
+  if (ToConfirm(jobs.front().request) != nullptr) return RunConfirmed(jobs);
+  DropLate(jobs, "the command could not be sent in time: others were in the way");
+  for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
+    RunPlain(absl::MakeSpan(jobs).subspan(begin, kLargestBatch));
+  }
+  jobs.clear();
+}
+
+void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
+  const base::Instant now = base::Now();
+  const bool posted = jobs.front().until != base::Instant();
+  base::Instant least = base::Instant::Infinite();
+  base::Instant most = now;
+  std::vector<RequestRunner::Item> items;
+  for (const Job& job : jobs) {
+    const base::Instant its =
+        posted ? job.until : now + std::max(kShortestTimeout, job.request.lease / 3);
+    least = std::min(least, its);
+    items.push_back({.subject = core_.SubjectOf(*job.entry),
+                     .request = job.request,
+                     .until = posted ? its : std::min(its, now + core_.command_timeout())});
+    most = std::max(most, items.back().until);
+  }
+  // At a quorum each request has a deadline of its own: the shortest must not end the others'
+  // round.
+  base::Instant until = core_.is_quorum() || posted ? most : least;
+  if (!core_.is_quorum()) until = std::min(until, now + core_.command_timeout());
+  if (posted && core_.is_cluster()) until = std::min(until, now + kLongestInACluster);
+  if (!posted) until = std::min(until, base::Instant::FromNanos(end_by_));
+  std::vector<Result> results(jobs.size());
+  core_.runner().RunBatch(items, until, absl::MakeSpan(results));
+  for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(results[i]));
+}
+
+// ---- Renewals that count only when replicas have them. They wait for the same stream, so those of
+// one server with the same demands go together. A renewal that is not confirmed soon joins the next
+// batch with twice the time, until its own time is over: slow replicas delay others for a second.
+
+void ScriptBatch::RunConfirmed(Jobs& jobs) {
+  if (stopping_) {
+    for (Job& job : jobs) Finish(job, NotRun(absl::UnavailableError("the client ends")));
+    return jobs.clear();
+  }
+  DropLate(jobs, "it could not be confirmed in time: other holds were in the way");
+  const base::Instant now = base::Now();
+  for (Job& job : jobs) {
+    if (job.acks_until != base::Instant()) continue;
+    // It may use at most half of what is left of the hold when its first batch begins.
+    const RenewRequest& renewal = *ToConfirm(job.request);
+    job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
+                                      std::max(renewal.patience, kShortestPatience));
+  }
+  const auto demands = [](const Job& job) {
+    const base::AcksWanted& wanted = ToConfirm(job.request)->acks;
+    return std::pair(wanted.fsync, wanted.replicas);
+  };
+  std::stable_sort(jobs.begin(), jobs.end(),
+                   [&](const Job& a, const Job& b) { return demands(a) < demands(b); });
+  Jobs again;
+  for (auto begin = jobs.begin(); begin != jobs.end();) {
+    const auto end = std::find_if(begin, jobs.end(),
+                                  [&](const Job& job) { return demands(job) != demands(*begin); });
+    const auto batch_end =
+        begin + std::min<ptrdiff_t>(static_cast<ptrdiff_t>(kLargestBatch), end - begin);
+    // Those that have not had their turn come first in the next batch.
+    again.insert(again.end(), std::move_iterator(batch_end), std::move_iterator(end));
+    RunConfirmedGroup(absl::MakeSpan(&*begin, static_cast<size_t>(batch_end - begin)), again);
+    begin = end;
+  }
+  jobs = std::move(again);
+}
+
+// Those that must run again are sent again, since the connection may be another then. Their
+// deadlines count from the first time.
+void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
+  const base::AcksWanted wanted = ToConfirm(jobs.front().request)->acks;
+  const base::Instant now = base::Now();
+  absl::Duration patience = kShortestPatience;
+  std::vector<RequestRunner::Item> items;
+  for (const Job& job : jobs) {
+    patience = std::max(patience, std::min(job.slice, job.acks_until - now));
+    items.push_back({.subject = core_.SubjectOf(*job.entry), .request = job.request});
+  }
+  std::vector<Result> results(jobs.size());
+  const absl::StatusOr<base::Acks> acks = core_.runner().RunConfirmed(
+      items, wanted, patience, now + patience + core_.command_timeout(), absl::MakeSpan(results));
+  const base::Instant then = base::Now();
+  for (size_t i = 0; i < jobs.size(); ++i) {
+    Job& job = jobs[i];
+    Result result = std::move(results[i]);
+    auto* const held = std::get_if<StillHeld>(&result.what);
+    // As while a slot moves.
+    if (result.refused_for_now() && then < job.acks_until) {
+      again.push_back(std::move(job));
+      continue;
+    }
+    if (!acks.ok() && result.failed() == nullptr) {
+      // A hold that is said to be gone is not believed either: a replica may have said so.
+      result.what = Failed{.why = acks.status(), .may_have_executed = true};
+    } else if (held != nullptr && acks->enough(wanted)) {
+      held->acked_by = acks->replicas;
+      held->acked = true;
+    } else if (held != nullptr && then < job.acks_until) {
+      if (!wanted.fsync) job.slice = std::min(2 * patience, kLongestSlice);
+      again.push_back(std::move(job));
+      continue;
+    } else if (held != nullptr) {
+      result.what = Failed{.why = absl::UnavailableError(TooFew(*ToConfirm(job.request), *acks)),
+                           .may_have_executed = true,
+                           .too_few = true};
+    }
+    Finish(job, std::move(result));
+  }
+}
+
+}  // namespace redlatch::internal

@@ -1,0 +1,73 @@
+#ifndef REDLATCH_SRC_LOCK_SCRIPT_BATCH_H_
+#define REDLATCH_SRC_LOCK_SCRIPT_BATCH_H_
+
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "src/base/clock.h"
+#include "src/lock/entry.h"
+#include "src/lock/lanes.h"
+#include "src/lock/state/request.h"
+
+namespace redlatch::internal {
+
+class ClientCore;
+
+// Builds, runs and hands out the requests for which no caller's thread is there: those of one
+// server that are due together, in one batch. Each server has a lane, so that a server that hangs
+// delays no other. Renewals that replicas must confirm, and what the event driver cannot post, have
+// lanes of their own. Thread-safe.
+class ScriptBatch {
+ public:
+  // Gets the result. It must not wait.
+  using Then = std::function<void(Result)>;
+  struct Job {
+    Entry* entry = nullptr;  // referred to; null: `then` is work of the background, not a request
+    Request request;
+    Then then = nullptr;  // null: the entry's state gets the result
+    // No result is wanted from then on; Instant(): a part of the lease after it is sent.
+    base::Instant until = {};
+    // Of a renewal that replicas must confirm: their time, known from its first batch on, and how
+    // much of that they have the next time.
+    base::Instant acks_until = {};
+    absl::Duration slice = absl::Milliseconds(50);
+  };
+  using Jobs = std::vector<Job>;
+
+  explicit ScriptBatch(ClientCore& core);
+  ScriptBatch(const ScriptBatch&) = delete;
+  ScriptBatch& operator=(const ScriptBatch&) = delete;
+
+  // Runs the request in the next batch of its lane. `then` is called at once if there is no thread.
+  void Post(Entry& entry, const Request& request, Then then = nullptr, base::Instant until = {});
+  // The same for jobs of the background, whose server is given. Those that cannot wait for a lane
+  // run on the calling thread.
+  void PostAll(const std::string& server, Jobs jobs);
+  // Posts the request, and waits for its result until then; a later result is dropped.
+  Result Run(Entry& entry, const Request& request, base::Instant until) noexcept;
+  // Returns when all batches have run. No renewal waits for replicas any more.
+  void Stop();
+  // The latest time for a batch of the background, from here on.
+  void EndBy(base::Instant until) { end_by_ = until.nanos(); }
+
+ private:
+  void RunLane(Jobs& jobs);
+  void RunPlain(absl::Span<Job> jobs);
+  void RunConfirmed(Jobs& jobs);
+  void RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again);
+  void DropLate(Jobs& jobs, const char* why);
+  void Finish(Job& job, Result result);
+
+  ClientCore& core_;
+  std::atomic<bool> stopping_{false};
+  std::atomic<int64_t> end_by_{base::Instant::Infinite().nanos()};
+  Lanes<Job> lanes_;
+};
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_SCRIPT_BATCH_H_
