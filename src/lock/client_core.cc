@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
 #include <memory>
 #include <new>
 #include <optional>
@@ -21,6 +22,7 @@
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
+#include "src/lock/lock_handle.h"
 #include "src/redis/server_group/cluster.h"
 #include "src/redis/server_group/single_server.h"
 #include "src/redis/wire/errors.h"
@@ -338,15 +340,14 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
                  .server = server(entry.keys.main()),
                  .token = loss.hold.token,
                  .reason = std::move(loss.reason)};
-  inside_->notifier.Post(LossNotifier::Urgency::kCallback,
-                         [observer = observer_, options = std::move(loss.hold.options),
-                          lost = std::move(lost), view = std::move(view)] {
-                           // The thread that does it may not have come to it.
-                           if (view != nullptr) view->Fire();
-                           RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
-                           if (options->on_lost)
-                             RunUsersCode("on_lost", [&] { options->on_lost(lost); });
-                         });
+  auto tell = [observer = observer_, options = std::move(loss.hold.options), lost = std::move(lost),
+               view = std::move(view)] {
+    // The thread that fires the stop token may not have come to it.
+    if (view != nullptr) view->Fire();
+    RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
+    if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
+  };
+  inside_->notifier.Post(LossNotifier::Urgency::kCallback, std::move(tell));
 }
 
 void ClientCore::Post(const Entry& entry, Notice notice) {
@@ -463,6 +464,105 @@ void ClientCore::Reconnected() {
   });
   counts_.RepeatAll(concerned);
   releases_.RepeatAll(concerned);
+}
+
+// ---- Cached grants.
+
+namespace {
+
+// What no thread has and a client keeps all the same; and how many more than must go then go at
+// once, so that not each lock that comes has all of them looked at.
+constexpr size_t kMostCached = 1024;
+constexpr size_t kSpareCached = 64;
+
+// The clients that may keep something. Some are never destroyed.
+struct CachingClients {
+  const base::ForkGuard fork_guard;
+  base::Mutex mu;
+  std::vector<std::weak_ptr<ClientCore>> cores ABSL_GUARDED_BY(mu);
+
+  // Null in a forked child whose parent had a thread in here.
+  static CachingClients* All();
+};
+
+// When the process exits, what no thread has goes back.
+void GiveBackAll() {
+  std::vector<std::weak_ptr<ClientCore>> cores;
+  if (CachingClients* const all = CachingClients::All()) {
+    const base::MutexLock lock(all->mu);
+    cores.swap(all->cores);
+  }
+  for (const std::weak_ptr<ClientCore>& each : cores) {
+    const std::shared_ptr<ClientCore> core = each.lock();
+    if (core == nullptr || core->in_forked_child()) continue;
+    core->machines().VisitAll([&](Entry& entry) { LockHandle::To(core, entry)->GiveBackCached(); });
+    core->outbox().Flush(base::Now() + core->command_timeout());
+  }
+}
+
+CachingClients* CachingClients::All() {
+  static CachingClients* const all = [] {
+    std::atexit(GiveBackAll);
+    return new CachingClients;
+  }();
+  return all->fork_guard.InForkedChild() && !all->mu.IsFree() ? nullptr : all;
+}
+
+}  // namespace
+
+// The thread that reads the message sends the release itself: another client waits for it.
+void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
+  if (tried) entry.tried = true;
+  entry.recalled = grant;
+  std::optional<Request> release;
+  int tries = 0;
+  do {
+    Feed(entry, [&](LockState& state, Effects&) { release = state.NextRelease(base::Now()); });
+  } while (entry.recalled == grant && ++tries < 2);  // still there: it had no memory for it
+  if (release) outbox_.Send(entry, *release, 0);
+}
+
+void ClientCore::GiveBackAtExit() {
+  if (gives_back_.load(std::memory_order_relaxed)) return;
+  if (CachingClients* const all = CachingClients::All()) {
+    const base::MutexLock lock(all->mu);
+    std::erase_if(all->cores, [](const auto& core) { return core.expired(); });
+    all->cores.push_back(weak_from_this());
+  }
+  gives_back_ = true;
+}
+
+void ClientCore::Unsubscribed() {
+  inside_->machines.VisitAll([this](Entry& entry) {
+    if (!entry.type->traits.cacheable) return;
+    Feed(entry, [](LockState& state, Effects&) { state.OnUnsubscribed(base::Now()); });
+  });
+}
+
+void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
+  server_group_->subscriptions().Attend(entry.keys.main(), begins);
+  const size_t recallable_noted = begins ? ++attended_ : --attended_;
+  if (begins && recallable_noted > kMostCached) inside_->background.TooManyCached();
+}
+
+void ClientCore::GiveBackSurplus() {
+  if (attended_ <= kMostCached) return;
+  std::vector<std::pair<base::Instant, Entry*>> idle;
+  inside_->machines.VisitAll([&](Entry& entry) {
+    const base::MutexLock lock(entry.mu);
+    const base::Instant until = entry.state.cached_until();
+    if (until == base::Instant()) return;
+    LockTable::Refer(entry);
+    idle.emplace_back(until, &entry);
+  });
+  const size_t going = idle.size() <= kMostCached ? 0 : idle.size() - kMostCached + kSpareCached;
+  std::nth_element(idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(going), idle.end());
+  for (size_t i = 0; i < idle.size(); ++i) {
+    Entry& entry = *idle[i].second;
+    if (i < going)
+      Feed(entry, [](LockState& state, Effects&) { state.OnTooManyCached(base::Now()); });
+    inside_->machines.Unrefer(entry);
+  }
 }
 
 }  // namespace redlatch::internal

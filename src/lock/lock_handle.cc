@@ -495,4 +495,86 @@ void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {
   for (const OwnedHold& each : holds) each.handle->ReleaseQuietly(each.held.hold, each.held.token);
 }
 
+// ---- A grant that the client caches: taken again, left, and given back.
+
+absl::Status LockHandle::CheckCaching(const LockOptions& options) const {
+  const absl::Duration none = absl::ZeroDuration();
+  const absl::Duration turn = ContendedTurn(options), cache_for = options.cache_for;
+  if (turn == none && cache_for == none) return absl::OkStatus();
+  if (turn < none || cache_for < none) {
+    return absl::InvalidArgumentError("LockOptions::turn and cache_for must not be negative");
+  }
+  if (cache_for > options.lease) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
+                     ", longer than the lease of ", absl::FormatDuration(options.lease),
+                     "; make the lease longer, or cache it for less"));
+  }
+  if (cache_for > none && !entry_.type->traits.cacheable) {
+    return absl::InvalidArgumentError(
+        "LockOptions::cache_for is for classes whose LockTraits are `cacheable`");
+  }
+  if (cache_for > none) core_->GiveBackAtExit();
+  return absl::OkStatus();
+}
+
+bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
+  const bool reentrant = entry_.type->traits.reentrant;
+  const bool kept = options->cache_for > absl::ZeroDuration();
+  if ((!reentrant && !kept) || core_->in_forked_child()) return false;
+  if (entry_.recalled.load(std::memory_order_relaxed) != 0) return false;
+  const base::Instant now = base::Now();
+  if (kept) core_->PollMessages(entry_, now);
+  const uint64_t thread = ThreadNumber();
+  base::Instant request_at;
+  {
+    const base::MutexLock lock(entry_.mu);
+    LockState& state = entry_.state;
+    if (kept && state.TakeCachedNow(thread, options, now)) return true;
+    if (!reentrant || !state.Reenter(thread, Face::kStd, /*manual=*/false, now)) return false;
+    request_at = state.next_request_at();
+  }
+  core_->SeeTo(entry_, request_at);
+  return true;
+}
+
+bool LockHandle::LeaveCachedNow() {
+  if (!IsCacheable(entry_.grant.load(std::memory_order_relaxed)) ||
+      entry_.recalled.load(std::memory_order_relaxed) != 0) {
+    return false;
+  }
+  std::shared_ptr<const LockOptions> ended;
+  base::Instant request_at;
+  {
+    const base::Instant now = base::Now();
+    const base::MutexLock lock(entry_.mu);
+    if (!entry_.state.recallable_noted || !entry_.state.LeaveCachedNow(ThreadNumber(), now, ended))
+      return false;
+    request_at = entry_.state.next_request_at();
+  }
+  core_->SeeTo(entry_, request_at);
+  return true;
+}
+
+void LockHandle::GiveBackCached() {
+  const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
+  if (!IsCacheable(grant)) return;
+  std::optional<Request> release;
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects&) {
+    state.OnRecall(grant, now);
+    release = state.NextRelease(now);
+  });
+  if (release) core_->outbox().Send(entry_, *release, 0);
+}
+
+void LockHandle::CopyTriesFrom(const LockHandle& other) {
+  uint32_t tried_s = 0;
+  {
+    const base::MutexLock lock(other.entry_.mu);
+    tried_s = other.entry_.state.tried_s;
+  }
+  const base::MutexLock lock(entry_.mu);
+  entry_.state.tried_s = tried_s;
+}
+
 }  // namespace redlatch::internal

@@ -2,6 +2,8 @@
 
 #include <memory>
 #include <new>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 
@@ -153,6 +155,40 @@ void Outbox::Flush(base::Instant until) {
     // Where another thread reads, that brings the answers.
     if (!core_.server_group().Drain(until)) base::Parker().ParkUntil(base::Now() + kTurn);
   }
+}
+
+void Outbox::Answered(InFlight& letter) {
+  if (closed_) return;  // nothing is left that it could be told to
+  Entry& entry = *letter.entry;
+  Feed(entry, letter.script, letter.hold, OrNoMemory([&] {
+         PostedRequest& posted = letter.posted;
+         const std::string node = core_.is_cluster() ? core_.server(entry.keys.main()) : "";
+         const absl::StatusOr<redis::Reply> reply =
+             redis::ResultOfPosted(std::exchange(posted.replies[1], redis::Reply()),
+                                   core_.is_cluster() ? std::string_view(node) : core_.server());
+         Result result =
+             posted.result ? *std::move(posted.result) : ReadResult(letter.script, reply);
+         core_.NoteAnswer(entry, letter.script, result);
+         return result;
+       }));
+  const size_t batch = letter.batch;
+  GiveBack(letter);
+  core_.machines().Unrefer(entry);
+  ++answered_;
+  --under_way_[batch];
+}
+
+void Outbox::Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result) {
+  Released released;
+  core_.Feed(entry, [&](LockState& state, Effects& effects) {
+    state.OnResult(script, result, base::Now(), effects);
+    if (hold == 0) return;  // a bid, or the release of a cached grant
+    auto& lock = static_cast<LockState&>(state);
+    released = lock.Outcome(hold);
+    // The outcome is not asked for later.
+    if (released.kind == Released::Kind::kUnderWay) lock.Forget(hold);
+  });
+  if (hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
 }
 
 }  // namespace redlatch::internal
