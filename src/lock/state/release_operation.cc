@@ -16,7 +16,7 @@ auto ReleaseOperation::Resume(const Event& event, base::Instant now, LockState& 
     begun_ = true;
     released_ = call_.hold == 0 ? state.Unlock(call_.thread, now, effects)
                                 : state.Release(call_.hold, now, effects, call_.token);
-  } else {
+  } else if (released_.kind == Kind::kUnderWay) {
     if (event.result != nullptr) state.OnResult(*request_, *event.result, now, effects);
     released_ = state.Outcome(released_.hold);
   }
