@@ -4,65 +4,34 @@
 
 #include <atomic>
 #include <coroutine>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
-#include <type_traits>
 #include <utility>
 
 #include "absl/functional/any_invocable.h"
 
 namespace redlatch {
 
-namespace internal {
-
-// A reference to an option's value that is given within the braces of a call.
-template <class Value>
-class Given {
- public:
-  Given() = default;
-  Given(const Value& value) : value_(&value) {}  // NOLINT(google-explicit-constructor)
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  operator Value() const { return value_ == nullptr ? Value() : *value_; }
-
- private:
-  const Value* value_ = nullptr;
-};
-
-// An awaitable call takes its options as a variable, or as a view, which needs no destructor.
-template <class From, class Options>
-concept AwaitableAs = std::is_convertible_v<From, Options> &&
-    (std::is_lvalue_reference_v<From> || std::is_trivially_destructible_v<From>);
-
-}  // namespace internal
-
-// What AcquireAwaitable() and its kin return: an asynchronous call that begins when a coroutine
-// awaits it, once.
+// An asynchronous call that begins when a coroutine awaits it, once: the result of
+// AcquireAwaitable() and its kin.
 //
-//   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable(options);
+//   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable({.wait = 5s});
 //
-// The coroutine goes on where callbacks run: in what ClientOptions::post is given, else on the
-// client's own thread, which must not be kept for long. It needs nothing of the coroutine's type
-// but that this passes an awaitable on unchanged; where one does not (boost::asio::awaitable), use
-// the call with a callback.
+//   the coroutine                       the call
+//   awaits                              begins
+//   is destroyed while it is suspended  is cancelled; a result that comes all the same is given
+//   back is never resumed, because the       is never given its result, which is given back event
+//   loop has ended
 //
-// A coroutine may be destroyed while it is suspended here: then the call is cancelled, and what it
-// may still bring is given back. Destroy it where it would go on, or when nothing can make it go
-// on: as for any coroutine, not while another thread resumes it. If the completion is dropped
-// because the event loop has ended, it never goes on.
+// The coroutine continues where callbacks run: in ClientOptions::post, else on the client's own
+// thread, which it must not block for long. Any coroutine type will do that passes an awaitable on
+// unchanged; for others (boost::asio::awaitable), use the call with a callback. Destroy a coroutine
+// where it would continue, or when nothing can resume it, but not while another thread resumes it.
 //
-// Give the options in braces, or as a variable. A temporary AcquireOptions does not
-// compile, because GCC 12 destroys the members of a temporary aggregate in a co_await expression
-// twice.
-//
-//   co_await lock.AcquireAwaitable({.wait = absl::Seconds(5), .stop = source.get_token()});
-//
-//   const redlatch::AcquireOptions options = {.stop = source.get_token()};
-//   co_await lock.AcquireAwaitable(options);
-//
-// Neither the lock nor the client need outlive it once it is suspended; if they go, it goes on with
-// kCancelled. Awaited after they are gone, it is an error.
+// Options stand in braces or in a variable; a temporary AcquireOptions does not compile. Neither
+// the lock nor the client need outlive the suspended coroutine: if they go, it continues with
+// kCancelled. To await a call after they are gone is an error.
 template <class Result>
 class [[nodiscard]] Awaitable {
  public:
@@ -74,7 +43,7 @@ class [[nodiscard]] Awaitable {
   Awaitable(Awaitable&&) noexcept = default;
   Awaitable& operator=(Awaitable&&) = delete;
   ~Awaitable() {
-    if (call_ != nullptr && call_->phase.exchange(Phase::kDropped) == Phase::kWaits) {
+    if (call_ != nullptr && call_->phase.exchange(Phase::kDropped) == Phase::kWaiting) {
       call_->own.request_stop();
     }
   }
@@ -86,11 +55,11 @@ class [[nodiscard]] Awaitable {
     if (stop_.stop_possible()) call->by_caller.emplace(stop_, Stop{&call->own});
     call_ = call;
     Start start = std::move(start_);
-    // It may go on, and this be gone, before that returns.
+    // The coroutine may continue, and this object be gone, before that returns.
     std::move(start)(call->own.get_token(), [call](Result result) {
       call->by_caller.reset();
       call->result.emplace(std::move(result));
-      if (call->phase.exchange(Phase::kGoesOn) == Phase::kWaits) {
+      if (call->phase.exchange(Phase::kResumed) == Phase::kWaiting) {
         call->coroutine.resume();
       } else {
         call->result.reset();
@@ -100,13 +69,13 @@ class [[nodiscard]] Awaitable {
   Result await_resume() { return *std::move(call_->result); }
 
  private:
-  enum class Phase : unsigned char { kWaits, kGoesOn, kDropped };
+  enum class Phase : unsigned char { kWaiting, kResumed, kDropped };
   struct Stop {
     std::stop_source* own;
     void operator()() const { own->request_stop(); }
   };
   struct Call {
-    std::atomic<Phase> phase{Phase::kWaits};
+    std::atomic<Phase> phase{Phase::kWaiting};
     std::coroutine_handle<> coroutine;
     std::stop_source own;
     std::optional<std::stop_callback<Stop>> by_caller;

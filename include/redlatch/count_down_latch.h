@@ -1,4 +1,4 @@
-// A latch for threads, processes and hosts: it opens when so many have arrived, and stays open.
+// A latch for threads, processes and hosts: it opens at a number of arrivals, and stays open.
 #ifndef REDLATCH_COUNT_DOWN_LATCH_H_
 #define REDLATCH_COUNT_DOWN_LATCH_H_
 
@@ -19,13 +19,14 @@
 #include "redlatch/client.h"
 #include "redlatch/duration.h"
 #include "redlatch/export.h"
+#include "redlatch/internal/options_view.h"
 #include "redlatch/internal/try_until.h"
 
 namespace redlatch {
 
 struct LatchOptions {
-  // How long the latch is remembered after the last time that anybody touched it, open or not. Who
-  // waits touches it. 1 s to one year; where objects differ, what is left is never shortened.
+  // How long the server remembers the latch, open or not, after its last use; a wait is a use. 1 s
+  // to one year. If objects differ, the time that is left is never shortened.
   Duration ttl = absl::Hours(24);
 };
 
@@ -46,41 +47,33 @@ struct LatchWaitOptionsView {
   }
 };
 
-// Where std::latch stands, across processes:
+// As std::latch, across processes.
 //
 //   redlatch::CountDownLatch done(client, "import:2026-11-20", 12);
 //   done.count_down();   // each of twelve workers, when it has finished
-//   done.wait();         // whoever goes on from there
+//   done.wait();         // whichever process continues from there
 //
-//   the latch is           count_down(n)                 wait()          try_wait()
-//   not there yet          made by the first use of an object            false
-//   closed, n to go        counts; opens it at zero      waits           false
-//   open                   refused, unless n is 0        returns         true
-//   gone (see below)       kAborted                      kAborted        kAborted
+//   the latch is      count_down(n)                   wait()          try_wait()
+//   not there yet     the first use of an object makes it             false
+//   closed, m to go   counts; opens it at zero        waits           false
+//   open              refused, unless n is 0          returns         true
+//   gone              kAborted                        kAborted        kAborted
 //
-// The first object that uses a name makes the latch, with its constructor's count, 0 to 10^15;
-// further ones join it, and must have the same count (kFailedPrecondition, which names both). It
-// stays, open too, for `ttl` after it was last touched: who comes late does not wait.
+// The first object that uses a name makes the latch with its count, 0 to 10^15. Further objects
+// join it, and must have the same count (kFailedPrecondition, which names both).
 //
-// An object whose latch has vanished since its first use, because it was forgotten or the server
-// lost its data, gets kAborted from then on, also where another object has made it anew: what had
-// been counted is lost. Who waits hears of it at the next heartbeat (a third of `ttl`, 10 s at
-// most). A new object makes the latch anew.
+// The latch is gone for an object if it has vanished since the object's first use: it was forgotten
+// after its `ttl`, or the server lost its data. What had been counted is lost. Waiters learn this
+// at their next heartbeat (a third of `ttl`, 10 s at most). A new object makes the latch anew.
+// After a failover, clients repeat counts that the new server may not have received; if a client
+// with such counts is missing for longer than 30 s (or `ttl`), the latch is gone.
 //
-// After a failover the new server may not have received the latest counts. Clients that are still
-// there repeat theirs. If others are missing for longer than 30 s (or `ttl`, if that is less), the
-// latch is gone, as above.
+// A count_down() whose answer is lost is sent again, and counts once. It and wait() try to reach a
+// server for the client's `unreachable_after`. A latch is held by nobody: an Observer is told
+// nothing of it. Constructors do no I/O and never fail.
 //
-// A count_down() whose answer is lost is sent again, and counts once. It and wait() go on trying to
-// reach a server for the client's `unreachable_after`.
-//
-// The std face throws std::system_error, whose code is of redlatch::error_category(). Constructors
-// do no I/O and never fail. Waiting returns by its end + 50 ms; try_wait() as soon as the server
-// has answered, within the URL's `command_timeout` (1 s). Destroying an object ends calls that wait
-// in it with kCancelled. In a forked child every call is refused. A latch is held by nobody: an
-// Observer hears nothing of it.
-//
-// Thread-safe. Neither copied nor moved.
+// Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
+// calls end with kCancelled.
 class REDLATCH_EXPORT CountDownLatch {
  public:
   CountDownLatch(Client client, std::string_view name, int64_t count, LatchOptions options = {});
@@ -88,10 +81,12 @@ class REDLATCH_EXPORT CountDownLatch {
   CountDownLatch(const CountDownLatch&) = delete;
   CountDownLatch& operator=(const CountDownLatch&) = delete;
 
-  // The std face.
+  // As std::latch. Errors are thrown: std::system_error with a code of redlatch::error_category().
   void count_down(std::ptrdiff_t n = 1);
   void wait();
+  // The server has the `command_timeout` (1 s) to answer.
   bool try_wait() { return WaitFor(absl::ZeroDuration()); }
+  // Return by the end of the wait + 50 ms.
   template <class Rep, class Period>
   bool wait_for(const std::chrono::duration<Rep, Period>& wait) {
     return WaitFor(Duration(wait));
@@ -102,18 +97,18 @@ class REDLATCH_EXPORT CountDownLatch {
   }
   void arrive_and_wait(std::ptrdiff_t n = 1);
 
-  // The status face:
+  // Wait(), CountDown() and Count() return:
   //   kDeadlineExceeded     Wait: closed for as long as `wait`
-  //   kCancelled            Wait: `stop` fired
+  //   kCancelled            Wait: `stop` fired, or the object was destroyed
   //   kUnavailable          the server cannot be reached, or did not answer in time. A CountDown()
-  //                         may have counted: where that matters, give it an id and repeat it
+  //                         may have counted: if that matters, give it an id and repeat it
   //   kAborted              the latch is gone
-  //   kFailedPrecondition   it was made with another count, is something else than a latch, or has
-  //                         less than `n` to go (and the id has not counted already)
+  //   kFailedPrecondition   it has another count, is not a latch, or has less than `n` to go (and
+  //                         the id has not counted already)
   //   kInvalidArgument      a bad name, count or option
-  //   kPermissionDenied, kResourceExhausted, kInternal    as of RedisLockBase::Acquire()
+  //   kPermissionDenied, kResourceExhausted, kInternal    as RedisLockBase::Acquire()
   absl::Status Wait(const LatchWaitOptions& options = {});
-  // The asynchronous face; see RedisLockBase::AcquireAsync().
+  // As RedisLockBase::AcquireAsync().
   using WaitCallback = absl::AnyInvocable<void(absl::Status) &&>;
   void WaitAsync(const LatchWaitOptions& options, WaitCallback callback);
   template <internal::AwaitableAs<LatchWaitOptions> Options = LatchWaitOptionsView>
@@ -124,11 +119,10 @@ class REDLATCH_EXPORT CountDownLatch {
               WaitAsync(its, std::move(told));
             }};
   }
-  // `id` says who arrives, such as the name of a job that may be run again after a crash: all calls
-  // with the same one, on any object and from any process, count once. Where it is empty, each call
-  // counts.
+  // `id` says who arrives, such as the name of a job that may run again after a crash: all calls
+  // with one id, on any object and from any process, count once. Each call without one counts.
   absl::Status CountDown(int64_t n = 1, std::string_view id = {});
-  // How many are still to arrive; 0: open.
+  // Asks the server how many are still to arrive; 0: open.
   absl::StatusOr<int64_t> Count();
 
   const std::string& name() const;
@@ -136,8 +130,8 @@ class REDLATCH_EXPORT CountDownLatch {
  private:
   bool WaitFor(absl::Duration wait);
 
-  class LatchBody;
-  const std::shared_ptr<LatchBody> body_;
+  class Body;
+  const std::shared_ptr<Body> body_;
 };
 
 }  // namespace redlatch

@@ -7,16 +7,15 @@
 
 namespace redlatch {
 
-// No lock service can stop a process that is paused, loses its lock and wakes to write all the
-// same. Whoever is written to can: it remembers the largest token that it has seen and refuses a
-// smaller one.
+// A number that lets a store reject stale writers. No lock service can stop a process that is
+// paused, loses its lock and wakes to write. The store can: it remembers the largest token that it
+// has seen, and refuses a smaller one.
 //
 //   if (token < newest_seen) return Refused();
 //   newest_seen = token;
 //
-// Tokens of one lock grow strictly, also where Redis has lost its data, as long as its clock (after
-// a failover its successor's) is not behind the last grant. They are no sequence: most numbers
-// never appear.
+// Tokens of one lock grow strictly, even if Redis has lost its data, as long as its clock (after a
+// failover, its successor's) is not behind the last grant. Most numbers never appear.
 class FencingToken {
  public:
   constexpr FencingToken() = default;  // 0: no token

@@ -1,4 +1,4 @@
-// What Inspect() tells.
+// The result of Inspect().
 #ifndef REDLATCH_LOCK_INFO_H_
 #define REDLATCH_LOCK_INFO_H_
 
@@ -13,23 +13,23 @@ namespace redlatch {
 
 // What the server knows of a lock or semaphore, for people: it is out of date when it arrives.
 struct LockInfo {
-  // What a client has told of itself. UTF-8, but whatever the client chose to say: it may hold
-  // control characters, and it proves nothing.
+  // What a client says about itself: UTF-8, perhaps with control characters, and no proof of
+  // anything.
   struct Process {
     std::string host;
-    int64_t pid = 0;  // on that host; 0: not known, as of a foreign owner, or where the server's
-                      // rules withhold it, see docs/operations.md
+    int64_t pid = 0;  // on that host; 0: not known, as of a foreign owner, or withheld by the
+                      // server's rules, see docs/operations.md
     std::string program;
   };
   struct Party {
     std::string hold;   // <client>:<number>, or what a foreign owner has stored
     std::string owner;  // the client, or "user:" and an Owner's name; empty for a foreign one; of a
-                        // reader "read", and where it waits something that begins so
-    absl::Duration remaining;  // of a holder's lease; infinite where it has none; zero for waiters
+                        // reader "read", of a waiting reader a text that begins with that
+    absl::Duration remaining;  // of a holder's lease, or infinite without one; zero for waiters
     int64_t permits = 1;       // of a semaphore
-    // When a holder's client got it, when a waiter's came, by the server's clock, within some ms;
-    // infinite past: not known, as of foreign holders, of readers and of permits, for which nothing
-    // is written down that could tell, and after a day of a simple lock.
+    // When a holder's client got it, or a waiter's client came, by the server's clock, within some
+    // ms. Infinite past: not known, as of foreign holders, readers and permits, and after a day for
+    // a simple lock.
     absl::Time since = absl::InfinitePast();
     Process process;
   };
@@ -42,6 +42,9 @@ struct LockInfo {
   int64_t waiting = 0;         // all of them
   int64_t capacity = 0;        // of a semaphore: its permits
   int64_t used = 0;            // and how many of them are taken
+
+  // The permits that are free; 0 as long as more are taken than a smaller capacity allows.
+  int64_t available() const { return used < capacity ? capacity - used : 0; }
 };
 
 }  // namespace redlatch

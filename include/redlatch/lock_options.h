@@ -8,9 +8,9 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "redlatch/awaitable.h"
 #include "redlatch/duration.h"
 #include "redlatch/fencing_token.h"
+#include "redlatch/internal/options_view.h"
 
 namespace redlatch {
 

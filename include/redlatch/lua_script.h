@@ -6,19 +6,20 @@
 #include <string_view>
 
 #include "absl/time/time.h"
+#include "redlatch/duration.h"
 
 namespace redlatch {
 
-// All three refer to text that lives as long as the program.
+// A script. All three members refer to text that lives as long as the program.
 struct LuaScript {
   std::string_view name;  // for messages, such as "simple/acquire"
-  // What EVAL is given. Each line `-- include: <piece>` is replaced by that piece of redlatch's
+  // The text for EVAL. Each line `-- include: <piece>` is replaced by that piece of redlatch's
   // own, such as common/time or simple/release: lua/README.md lists them.
   std::string_view body;
   std::string_view sha1 = {};  // of a `body` that includes nothing; computed if it is empty
 };
 
-// One script an operation. What each is given, and what it must answer, stands in lua/README.md.
+// A script per operation. lua/README.md says what each is given, and what it must answer.
 struct LockScripts {
   LuaScript acquire;
   LuaScript release;
@@ -28,13 +29,14 @@ struct LockScripts {
   LuaScript force_release;
 };
 
+// What the scripts of a class can do.
 struct LockTraits {
   // "simple". Locks of one name on one client are of one kind, and it is a part of their keys: 1 to
   // 64 of a-z, 0-9, '_', '.' and '-'.
   std::string_view kind;
   bool reentrant = false;  // an owner that holds the lock may take it again
-  // How often a waiter tells that it lives: each third of the lease, and at least so often.
-  absl::Duration longest_heartbeat = absl::Seconds(10);
+  // A waiter sends a heartbeat each third of the lease, and at least this often.
+  Duration longest_heartbeat = absl::Seconds(10);
   // Its scripts know of grants that clients cache (LockOptions::cache_for): see lua/README.md.
   bool cacheable = false;
   // AcquireAs() is allowed, though the lock is not reentrant. Each Owner has a request and a hold

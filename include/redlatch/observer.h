@@ -1,4 +1,4 @@
-// What happens to a client's locks, as it happens: for metrics and logs.
+// Events of a client's locks, as they happen: for metrics and logs.
 #ifndef REDLATCH_OBSERVER_H_
 #define REDLATCH_OBSERVER_H_
 
@@ -12,17 +12,20 @@
 
 namespace redlatch {
 
-// Override what you want to hear of; the rest does nothing, except that losses, failed releases,
-// misuse and deafness go to stderr, at most one line per second.
+// Override the events that you need. Losses, failed releases, misuse and lost subscriptions go to
+// stderr by default, at most one line per second; the others do nothing.
 //
 //   auto observer = std::make_shared<MyObserver>();
 //   Client::Connect(url, {.observer = observer});
 //
-// OnAcquired, OnWaitEnded, OnMisuse, and OnReleased for a Release(), run on the thread that calls
-// the lock, in its way: be quick. The others run on a thread of the client's own; so does
-// OnReleased for unlock() and destructors, which do not wait. All may run at the same time on
-// several threads, and none may call the lock that it hears of. What one throws is told on stderr
-// and otherwise ignored.
+//   the event                                 runs on
+//   OnAcquired, OnWaitEnded, OnMisuse         the calling thread, which it delays
+//   OnReleased, of Release()                  the calling thread, which it delays
+//   OnReleased, of unlock() and destructors   a thread of the client's own
+//   all others                                a thread of the client's own
+//
+// Several may run at the same time, and none may call the lock that it is told of. An exception is
+// reported on stderr and otherwise ignored.
 class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;
@@ -33,7 +36,7 @@ class REDLATCH_EXPORT Observer {
   // A call ended without the lock.
   virtual void OnWaitEnded(std::string_view lock, absl::Duration waited, const absl::Status& why);
 
-  // What became of a release, as soon as that is known: OK, or why not.
+  // The result of a release, as soon as it is known.
   virtual void OnReleased(std::string_view lock, FencingToken token, const absl::Status& result);
 
   virtual void OnRenewed(std::string_view lock, FencingToken token);
@@ -48,9 +51,9 @@ class REDLATCH_EXPORT Observer {
   // After the stop token has fired, before LockOptions::on_lost.
   virtual void OnLost(const LostLease& lost);
 
-  // The server refused to release a hold, for good: the lock stays taken for up to `remaining`,
-  // when its lease ends. Once for each hold, also if the call that released it was unlock(), a
-  // destructor, or returned before this was known.
+  // The server refused to release a hold, and the client does not try again: the lock stays taken
+  // for up to `remaining`, until its lease ends. Called once for each hold, also if the call that
+  // released it was unlock(), a destructor, or returned before this was known.
   virtual void OnReleaseFailed(std::string_view lock, FencingToken token, absl::Duration remaining,
                                const absl::Status& why);
 
@@ -60,11 +63,11 @@ class REDLATCH_EXPORT Observer {
   // A connection to the server was lost and made again.
   virtual void OnReconnected(std::string_view server);
 
-  // Messages do not reach this client, for the reason given: those who wait for a lock ask for it
-  // several times per second instead of being told.
+  // Messages do not reach this client, for this reason: its waiters ask for their locks several
+  // times per second instead of being told.
   virtual void OnUnsubscribed(std::string_view server, std::string_view why);
 
-  // They do again.
+  // Messages reach it again.
   virtual void OnResubscribed(std::string_view server);
 };
 

@@ -1,4 +1,4 @@
-// Who holds a reentrant lock, where that is not a thread.
+// The owner of a reentrant lock's hold, if that is not a thread.
 #ifndef REDLATCH_OWNER_H_
 #define REDLATCH_OWNER_H_
 
@@ -7,10 +7,10 @@
 
 namespace redlatch {
 
-// A name for work that crosses threads or processes, such as a job or a request: an acquisition
-// with the same Owner enters a ReentrantLock that this Owner already holds, from any client. All
-// that wait as this Owner enter when the first of them gets the lock: at once if their client is
-// among the first 64 in the queue, otherwise with its next heartbeat.
+// A name for work that crosses threads or processes, such as a job or a request. An acquisition
+// for an Owner enters a ReentrantLock that this Owner already holds, from any client. All that wait
+// for the same Owner enter when the first of them gets the lock: at once if their client is among
+// the first 64 in the queue, otherwise with its next heartbeat.
 //
 //   lock.AcquireAs(redlatch::Owner("job-42"), {.wait = 5s})
 //

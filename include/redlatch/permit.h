@@ -9,27 +9,27 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/awaitable.h"
+#include "redlatch/duration.h"
 #include "redlatch/export.h"
 #include "redlatch/lease.h"
 
 namespace redlatch {
 
-// What Semaphore::Acquire() returns: so many permits, until it goes. It may outlive the semaphore
-// object and the client, and be moved and destroyed on any thread. Its methods may be called from
-// several threads at the same time, but for move and destruction.
+// Permits that end with this handle: the result of Semaphore::Acquire().
 //
-//   state       valid()   lost()           remaining()                count()
-//   held        true      not requested    until the local deadline   what was asked for
-//   released    false     not requested    zero                       the same
-//   lost        false     requested        zero                       the same
-//   empty       false     not requested    zero                       0
+//   the permits are   valid()   lost()           remaining()                count()
+//   held              true      not requested    until the local deadline   as requested
+//   released          false     not requested    zero                       the same
+//   lost              false     requested        zero                       the same
+//   empty             false     not requested    zero                       0
 //
-// All its permits are one hold: they are renewed, lost and given back together. Loss is told as it
-// is of a Lease. There is no fencing token: holders of permits are not one after another, so that
-// no order among them could tell a store whom to refuse.
+// They are one hold: renewed, lost and given back together, as a Lease is. There is no fencing
+// token, since holders of permits do not come one after another. A Permit may outlive the semaphore
+// object and the client, and may be moved and destroyed on any thread. All other methods may be
+// called by several threads at the same time.
 class REDLATCH_EXPORT Permit {
  public:
-  Permit() = default;
+  Permit() = default;  // empty
   Permit(Permit&& other) noexcept
       : lease_(std::move(other.lease_)), count_(std::exchange(other.count_, 0)) {}
   Permit& operator=(Permit&& other) noexcept {
@@ -43,29 +43,19 @@ class REDLATCH_EXPORT Permit {
 
   int64_t count() const { return count_; }
 
-  // True: the permits count as taken at this moment.
+  // As those of Hold and Lease.
   bool valid() const { return lease_.valid(); }
-  // Until the local deadline as it stands; renewal moves it.
   absl::Duration remaining() const { return lease_.remaining(); }
-  // Fires when the permits are lost, also while the network hangs; never on a release.
   std::stop_token lost() const { return lease_.lost(); }
-
-  // OK: they were held until now, and are free or already somebody else's; the same for every
-  // further call. kAborted: they were lost before. kUnavailable: the server did not answer; call
-  // again, or leave it to the background.
   absl::Status Release() { return lease_.Release(); }
-
-  // As those of Lease.
   void ReleaseAsync(Lease::ReleaseCallback callback) { lease_.ReleaseAsync(std::move(callback)); }
   Awaitable<absl::Status> ReleaseAwaitable() { return lease_.ReleaseAwaitable(); }
+  absl::Status Extend(Duration lease) { return lease_.Extend(lease); }
 
-  // Those acquired with a `lease` only: at least so long from now on.
-  absl::Status Extend(absl::Duration lease) { return lease_.Extend(lease); }
-
- private:
-  friend class Semaphore;
+  // For the library.
   Permit(Lease lease, int64_t count) : lease_(std::move(lease)), count_(count) {}
 
+ private:
   Lease lease_;
   int64_t count_ = 0;
 };

@@ -13,18 +13,16 @@
 
 namespace redlatch {
 
-// Where std::recursive_timed_mutex stands, across processes: its owner may take it again, and it is
-// free when each hold was released. Taking it again costs no round trip.
+// As std::recursive_timed_mutex, across processes: its owner, a thread or an Owner, may take it
+// again, which costs no round trip, and it is free when each hold was released. Its methods and its
+// state table are those of RedisLockBase.
 //
 //   redlatch::ReentrantLock lock(client, "ledger");
 //   std::scoped_lock outer(lock);
 //   Audit(lock);  // takes it too
 //
-// The owner is the calling thread, or an Owner of the caller's choice for work that crosses threads
-// or processes. A hold that is taken again is the same hold: it keeps the lease, the fencing token
-// and the stop token of the first; a `lease` in the options of a further Acquire() has no effect.
-//
-// Its methods, their errors, and when it may be destroyed: see RedisLockBase.
+// Taken again, it is the same hold: it keeps the lease, the fencing token and the stop token of the
+// first, and a `lease` in the options of a further Acquire() has no effect.
 class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
  public:
   ReentrantLock(Client client, std::string_view name, LockOptions options = {});

@@ -4,12 +4,14 @@
 
 #include <chrono>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "redlatch/client.h"
 #include "redlatch/duration.h"
 #include "redlatch/export.h"
+#include "redlatch/internal/thread_annotations.h"
 #include "redlatch/internal/try_until.h"
 #include "redlatch/lease.h"
 #include "redlatch/lock_options.h"
@@ -17,60 +19,61 @@
 
 namespace redlatch {
 
-// Where std::shared_timed_mutex stands, across processes. lock() is the writer's side, inherited;
-// lock_shared() the reader's.
+// As std::shared_timed_mutex, across processes. The writer's methods are those of RedisLockBase.
 //
 //   redlatch::ReentrantReadWriteLock lock(client, "prices");
 //   { std::shared_lock reading(lock); Print(prices); }
 //   { std::scoped_lock writing(lock); prices.Update(); }
 //
-//   the calling thread holds   lock()                          lock_shared()
-//   nothing                    waits for readers and writers   waits for writers, waiting ones too
-//   the write lock             holds once more                 holds both: then unlock() downgrades
-//   a read lock                refused: it would wait for      holds once more, whoever waits
-//                              itself
+//   this thread holds   lock()                            lock_shared()
+//   nothing             waits for readers and writers     waits for writers, and for their wait
+//                                                         markers
+//   the write lock      holds again                       holds both: then unlock() downgrades
+//   a read lock         refused: it would wait for        holds again, whoever waits
+//                       itself
 //
-// Refused is resource_deadlock_would_occur for lock(), false for try_lock(), kFailedPrecondition
+// "Refused" is resource_deadlock_would_occur for lock(), false for try_lock(), kFailedPrecondition
 // for Acquire().
 //
-// A writer that waits holds back whoever comes to read after it, as long as its heartbeats tell
-// that it lives. A reader that dies holds back nobody for longer than its own lease, though others
-// go on reading. A writer's release lets the next writer in, or else all readers that wait.
+// A writer that waits leaves a wait marker, which holds back readers that come after it, as long as
+// the writer's heartbeats say that it lives. A writer's release lets the next writer in, else all
+// readers that wait. A reader that dies holds back writers until its own lease ends, even if others
+// go on reading.
 //
-// The readers of one client share a hold at the server: a reader joins one that is held, without a
-// round trip, for its turn (5 ms by default) since the server said that no writer waits. Their
-// leases are their own, but end together where that hold is lost.
-//
-// The fencing token of a reader is that of the last write before it: a reader that finds a larger
-// one in the data has been overtaken. Several readers have the same.
+// The readers of one client share a grant: a reader joins one that is held without a round trip, in
+// the client's turn (LockOptions::turn). Their leases are lost together with that grant. A reader's
+// fencing token is that of the last write before it, so several readers have the same: a reader
+// that finds a larger one in the data has been overtaken.
 class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
  public:
   enum class Policy {
-    // Writers go before readers. A stream of writers without a gap starves readers.
-    kWriterFirst,
-    // Readers that waited through a write go before the next write.
-    kPhaseFair,
+    kWriterFirst,  // writers go before readers; writers without a pause starve readers
+    kPhaseFair,    // readers that waited through a write go before the next write
   };
 
   ReentrantReadWriteLock(Client client, std::string_view name, LockOptions options = {},
                          Policy policy = Policy::kWriterFirst);
   ~ReentrantReadWriteLock() override;
 
-  // The reader's std face; see RedisLockBase for the writer's, whose rules hold here too.
-  void lock_shared() { LockShared(); }
-  bool try_lock_shared() { return TryLockSharedFor(absl::ZeroDuration()); }
+  // The reader's side, as lock(), try_lock() and so on are the writer's.
+  void lock_shared() REDLATCH_LOCKS_SHARED() { LockShared(); }
+  bool try_lock_shared() REDLATCH_TRIES_TO_LOCK_SHARED() {
+    return TryLockSharedFor(absl::ZeroDuration());
+  }
   template <class Rep, class Period>
-  bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& wait) {
+  bool try_lock_shared_for(const std::chrono::duration<Rep, Period>& wait)
+      REDLATCH_TRIES_TO_LOCK_SHARED() {
     return TryLockSharedFor(Duration(wait));
   }
   template <class Clock, class Span>
-  bool try_lock_shared_until(const std::chrono::time_point<Clock, Span>& deadline) {
+  bool try_lock_shared_until(const std::chrono::time_point<Clock, Span>& deadline)
+      REDLATCH_TRIES_TO_LOCK_SHARED() {
     return internal::TryUntil(deadline,
                               [this](absl::Duration left) { return TryLockSharedFor(left); });
   }
-  void unlock_shared() noexcept { UnlockShared(); }
+  void unlock_shared() noexcept REDLATCH_UNLOCKS() { UnlockShared(); }
 
-  // The status face.
+  // As RedisLockBase::Acquire(), for either side.
   absl::StatusOr<Lease> AcquireRead(const AcquireOptions& options = {}) {
     return AcquireShared(options);
   }
@@ -78,7 +81,7 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     return Acquire(options);
   }
 
-  // The asynchronous face; see RedisLockBase::AcquireAsync(), which is the writer's.
+  // As RedisLockBase::AcquireAsync(), for either side.
   void AcquireReadAsync(const AcquireOptions& options, AcquireCallback callback) {
     AcquireSharedAsync(options, std::move(callback));
   }
@@ -98,38 +101,40 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     return AcquireAwaitable(options);
   }
 
-  // For work that crosses threads or processes: see Owner. Writers only.
+  // For writers whose work crosses threads or processes: see Owner.
   using RedisLockBase::AcquireAs;
   using RedisLockBase::AcquireAsyncAs;
   using RedisLockBase::AcquireAwaitableAs;
+
   // The calling thread's read hold; see current() and hold_count() for its write hold.
   Hold current_read() const { return CurrentShared(); }
   int read_hold_count() const { return SharedHoldCount(); }
 
   // Each side as a Lockable, for std::scoped_lock and std::unique_lock. std::shared_lock takes the
-  // lock itself.
-  class ReadView {
+  // lock itself. Thread-safe.
+  class REDLATCH_LOCKABLE ReadView {
    public:
+    explicit ReadView(ReentrantReadWriteLock& lock) : whole_(lock) {}
     ReadView(const ReadView&) = delete;
     ReadView& operator=(const ReadView&) = delete;
 
-    void lock() { lock_.lock_shared(); }
-    bool try_lock() { return lock_.try_lock_shared(); }
+    void lock() REDLATCH_LOCKS() { whole_.lock_shared(); }
+    bool try_lock() REDLATCH_TRIES_TO_LOCK() { return whole_.try_lock_shared(); }
     template <class Rep, class Period>
-    bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) {
-      return lock_.try_lock_shared_for(wait);
+    bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) REDLATCH_TRIES_TO_LOCK() {
+      return whole_.try_lock_shared_for(wait);
     }
     template <class Clock, class Span>
-    bool try_lock_until(const std::chrono::time_point<Clock, Span>& deadline) {
-      return lock_.try_lock_shared_until(deadline);
+    bool try_lock_until(const std::chrono::time_point<Clock, Span>& deadline)
+        REDLATCH_TRIES_TO_LOCK() {
+      return whole_.try_lock_shared_until(deadline);
     }
-    void unlock() noexcept { lock_.unlock_shared(); }
+    void unlock() noexcept REDLATCH_UNLOCKS() { whole_.unlock_shared(); }
+
+    ReentrantReadWriteLock& whole() const { return whole_; }
 
    private:
-    friend class MultiLock;
-    friend class ReentrantReadWriteLock;
-    explicit ReadView(ReentrantReadWriteLock& lock) : lock_(lock) {}
-    ReentrantReadWriteLock& lock_;
+    ReentrantReadWriteLock& whole_;
   };
   using WriteView = RedisLockBase;
 

@@ -30,12 +30,14 @@ std::invoke_result_t<Work&, std::stop_token> RunUnder(absl::StatusOr<Lease> leas
 // Acquires, calls `work` with a stop token that fires when the hold is lost, and releases. Returns
 // what `work` returns: absl::Status, or absl::StatusOr<T>.
 //
-//   absl::Status done = redlatch::RunLocked(lock, {.wait = absl::Seconds(5)},
+//   absl::Status done = redlatch::RunLocked(lock, {.wait = 5s},
 //                                           [&](std::stop_token lost) { return Settle(lost); });
 //
-// Where the lock is not acquired, `work` is not called and the reason is returned. Where `work`
-// succeeds but the hold was lost before it was released, the result is kAborted: something else may
-// have run at the same time. A failure of `work` is returned as it is, an exception passes.
+//   the lock         work     result
+//   not acquired     -        why not; `work` is not called
+//   acquired         OK       what `work` returned
+//   lost meanwhile   OK       kAborted: other work may have run at the same time
+//   either           failed   the failure of `work`; an exception passes
 template <class Work>
 std::invoke_result_t<Work&, std::stop_token> RunLocked(RedisLockBase& lock,
                                                        const AcquireOptions& options, Work&& work) {

@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
@@ -30,53 +29,39 @@ namespace redlatch {
 
 struct SemaphoreOptions {
   // How long permits stay taken without being renewed, that is, after their process has died. They
-  // are renewed each third. At least 10 ms.
+  // are renewed each third of that. At least 10 ms.
   Duration lease = absl::Seconds(30);
 
   // As LockOptions::on_lost.
   std::function<void(const LostLease&)> on_lost = {};
 };
 
-// At most so many at a time, wherever they run:
+// Limits how many callers may hold a permit at once, wherever they run.
 //
 //   redlatch::Semaphore slots(client, "transcoders", 8);
-//   absl::StatusOr<redlatch::Permit> slot = slots.Acquire(1, {.wait = absl::Minutes(5)});
+//   absl::StatusOr<redlatch::Permit> slot = slots.Acquire(1, {.wait = 5min});
 //   if (!slot.ok()) return slot.status();
 //   Transcode(video, slot->lost());
 //
-// Permits of a process that dies come back when its lease ends. Whoever waits gets them in turn,
-// across all clients, by a message: a request for many is not overtaken by requests for few, which
-// wait behind it while permits gather.
+//   permits free               acquire()   try_acquire()   Acquire(n)
+//   enough, and none waits     has one     true            Permit
+//   else                       waits       false           waits
+//   unreachable                throws after the client's `unreachable_after`    kUnavailable
+//                              (try_acquire: after the URL's `command_timeout`)
 //
-// Two faces:
+// Permits of a process that dies come back when its lease ends. Waiters get permits in the order in
+// which they came, across all clients: while permits gather for a request for many, requests for
+// few wait behind it.
 //
-//   std      acquire, try_acquire, try_acquire_for, try_acquire_until, release: as those of
-//            std::counting_semaphore, one permit at a time. Such permits are the client's: any
-//            thread may give back what another has taken.
-//   status   Acquire, TryAcquire: any number of permits, as a Permit, which alone gives them back.
-//
-//   permits free         acquire()   try_acquire()   Acquire(n)
-//   enough, nobody waits   has one     true            a Permit
-//   else                   waits       false           waits
-//   unreachable            throws after the client's `unreachable_after`    kUnavailable
-//                          (try_acquire: after the URL's `command_timeout`)
-//
-// Capacity, 1 to 10^9: the first that acquires by a name stores its constructor's. An object with
-// another one gets kFailedPrecondition, which names both, at each acquisition; unless SetCapacity()
-// has been called, whose value then counts, whatever constructors say. It is forgotten a day after
-// the last permit could have been held.
+// The first acquisition under a name stores its object's capacity, 1 to 10^9. An object with
+// another one gets kFailedPrecondition, which names both, at each acquisition, until SetCapacity()
+// is called: its value then counts for all. The capacity is forgotten a day after the last permit
+// could have been held.
 //
 // Constructors do no I/O and never fail: a bad name or capacity is kInvalidArgument at first use.
-// A call with a wait returns by its end + 50 ms. One without a wait, such as try_acquire(), returns
-// as soon as the server has answered, and gives it the URL's `command_timeout` (1 s) to do so.
-// release(), and the destructor of a Permit, do not wait for the server; see RedisLockBase.
-//
-// An object may be destroyed by any thread, also while others wait in it: their calls end with
-// kCancelled. Where it is the last one in use of that name on the client, what acquire() has taken
-// is given back, in the background. Permits are not touched. In a forked child every call is
-// refused.
-//
-// Thread-safe. Neither copied nor moved.
+// Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
+// calls end with kCancelled. When the last object of a name on a client goes, what acquire() took
+// is given back in the background; permits are not affected.
 class REDLATCH_EXPORT Semaphore {
  public:
   Semaphore(Client client, std::string_view name, int64_t capacity, SemaphoreOptions options = {});
@@ -84,10 +69,13 @@ class REDLATCH_EXPORT Semaphore {
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;
 
-  // The std face. Throws std::system_error whose code is of redlatch::error_category().
+  // As std::counting_semaphore, one permit at a time. Such a permit is the client's: any of its
+  // threads may release what another has acquired. Errors are thrown: std::system_error with a code
+  // of redlatch::error_category().
   void acquire() { TryAcquireFor(absl::InfiniteDuration()); }
-  // False for busy only; throws where the server cannot be asked.
+  // False only if it is busy. The server has the `command_timeout` (1 s) to answer.
   bool try_acquire() { return TryAcquireFor(absl::ZeroDuration()); }
+  // Return by the end of the wait + 50 ms.
   template <class Rep, class Period>
   bool try_acquire_for(const std::chrono::duration<Rep, Period>& wait) {
     return TryAcquireFor(Duration(wait));
@@ -97,20 +85,22 @@ class REDLATCH_EXPORT Semaphore {
     return internal::TryUntil(deadline,
                               [this](absl::Duration left) { return TryAcquireFor(left); });
   }
-  // Gives back so many of those that acquire() and its kin have taken by this client, first those
-  // that were lost meanwhile. Where it has not taken so many, it changes nothing and throws,
-  // kFailedPrecondition. A server that does not answer is no error: the client goes on trying in
-  // the background, until the lease would have ended by itself.
+  // Releases that many of the permits that this client's acquire() and its kin have taken, first
+  // those that were lost meanwhile. If the client has fewer, it changes nothing and throws
+  // kFailedPrecondition. It does not wait for the server: a release that fails is repeated in the
+  // background until the lease would have ended.
   void release(std::ptrdiff_t permits = 1);
 
-  // The status face: errors as those of RedisLockBase::Acquire(), and
-  //   kFailedPrecondition   more permits than there are; or another capacity than this object's
-  //   kInvalidArgument      less than one permit
+  // Any number of permits, which the Permit alone gives back. Errors as RedisLockBase::Acquire():
+  //   kFailedPrecondition   also for more permits than there are, or another capacity
+  //   kInvalidArgument      also for less than one permit
   absl::StatusOr<Permit> Acquire(int64_t permits = 1, const AcquireOptions& options = {});
-  // Acquire() that does not wait.
-  absl::StatusOr<Permit> TryAcquire(int64_t permits = 1);
+  // Acquire() without a wait.
+  absl::StatusOr<Permit> TryAcquire(int64_t permits = 1) {
+    return Acquire(permits, {.wait = absl::ZeroDuration()});
+  }
 
-  // The asynchronous face; see RedisLockBase::AcquireAsync().
+  // As RedisLockBase::AcquireAsync().
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Permit>) &&>;
   void AcquireAsync(int64_t permits, const AcquireOptions& options, AcquireCallback callback);
   template <internal::AwaitableAs<AcquireOptions> Options = AcquireOptionsView>
@@ -122,20 +112,15 @@ class REDLATCH_EXPORT Semaphore {
             }};
   }
 
-  // For all its users, at once. Growing lets waiters in. Shrinking takes permits from nobody: it
-  // lets nobody in until enough have come back; who waits for more than there will be ends with
+  // For all its users, at once. A larger capacity lets waiters in. A smaller one takes no permit
+  // away: nobody is let in until enough have come back, and waiters for more than there will be get
   // kFailedPrecondition.
   absl::Status SetCapacity(int64_t capacity);
 
-  // What the server knows: out of date when it arrives. `available` is 0 also while a smaller
-  // capacity is still exceeded. `holders` are 100 at most, those whose lease ends first.
-  absl::StatusOr<int64_t> capacity() const;
-  absl::StatusOr<int64_t> available() const;
-  absl::StatusOr<std::vector<LockInfo::Party>> holders() const;
+  // What the server knows of it, with `capacity` and available(): out of date when it arrives.
   absl::StatusOr<LockInfo> Inspect() const;
 
-  // Takes all permits from whoever holds them, and lets waiters in; see
-  // RedisLockBase::ForceRelease().
+  // Takes all permits from their holders, and lets waiters in: see RedisLockBase::ForceRelease().
   absl::Status ForceRelease();
 
   const std::string& name() const;
@@ -143,8 +128,8 @@ class REDLATCH_EXPORT Semaphore {
  private:
   bool TryAcquireFor(absl::Duration wait);
 
-  class SemaphoreBody;
-  const std::shared_ptr<SemaphoreBody> body_;
+  class Body;
+  const std::shared_ptr<Body> body_;
 };
 
 }  // namespace redlatch

@@ -11,23 +11,20 @@
 
 namespace redlatch {
 
-// Where std::timed_mutex stands, across processes:
+// As std::timed_mutex, across processes. Its methods and its state table are those of
+// RedisLockBase.
 //
 //   redlatch::SimpleLock lock(client, "orders:42");
 //   std::scoped_lock guard(lock);
 //
-// or with all that a distributed lock can say:
-//
-//   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
+//   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = 5s});
 //   if (!lease.ok()) return lease.status();
 //   store.Write(row, lease->fencing_token());
 //
-// Waiters get it in their order, across all clients (LockOptions::turn bends that within a
-// client). Its key in Redis is a plain string: it excludes, and is excluded by, any other program
-// that locks the same key with `SET key value NX PX`; such a program tells nobody when it lets go,
-// so that waiting for it means asking again two to twenty times a second.
-//
-// Its methods, their errors, and when it may be destroyed: see RedisLockBase.
+// All clients' waiters get it in the order in which they came (but see LockOptions::turn). Its key
+// in Redis is a plain string, so it excludes any other program that locks the key by `SET key value
+// NX PX`. Such a program does not announce its release: waiters then ask two to twenty times a
+// second.
 class REDLATCH_EXPORT SimpleLock final : public RedisLockBase {
  public:
   SimpleLock(Client client, std::string_view name, LockOptions options = {});

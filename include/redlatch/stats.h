@@ -1,4 +1,4 @@
-// What a client's locks have done so far, in numbers; and the same as text for Prometheus.
+// Counters of a client's locks, and their text for Prometheus.
 #ifndef REDLATCH_STATS_H_
 #define REDLATCH_STATS_H_
 
@@ -13,8 +13,8 @@
 
 namespace redlatch {
 
-// How many durations of which size there were. Bucket i has those of at most Bound(i) that the one
-// before it has not: 1 µs, 2 µs, 4 µs … 2^30 µs (18 minutes), and the rest.
+// How many durations of which size there were. Bucket i counts those of at most Bound(i) that the
+// bucket before it does not: 1 µs, 2 µs, 4 µs … 2^30 µs (18 minutes), and the rest.
 struct REDLATCH_EXPORT DurationHistogram {
   static constexpr int kBuckets = 32;
   static absl::Duration Bound(int bucket);  // of the last: infinite
@@ -23,39 +23,38 @@ struct REDLATCH_EXPORT DurationHistogram {
   absl::Duration sum = absl::ZeroDuration();
 
   uint64_t count() const;
-  absl::Duration Mean() const;  // zero where there is none
-  // The duration that so great a share of all, 0 to 1, does not exceed: 0.5 is the median. As
-  // coarse as the buckets: it lies in the right one, by its rank there. What lies behind the last
-  // bound is said to be as long as that.
+  absl::Duration Mean() const;  // zero if there are none
+  // The duration that this share of all, 0 to 1, does not exceed: 0.5 is the median. It is as
+  // coarse as the buckets; beyond the last bound, it is that bound.
   absl::Duration Quantile(double share) const;
 
   DurationHistogram& operator+=(const DurationHistogram& other);
 };
 
-// What was done by one name. Numbers without another remark only ever grow.
+// The counters of one name. They only ever grow, unless they say otherwise.
 //
-// A hold is what one call got and one release ends: a thread's hold of a lock, also where it joins
-// other readers or got the lock from another thread of its client; an acquisition of a semaphore,
-// of however many permits. Taking again what the thread has already (reentry) is no hold of its
-// own. Always, except for latches, of which nothing is held:
+// A hold begins with one call and ends with one release: a thread's hold of a lock, even if it
+// joins other readers or got the lock from another thread of its client; an acquisition of a
+// semaphore, whatever the number of its permits. Reentry is no hold of its own. Always, except for
+// latches, which are not held:
 //
 //   acquired == released + releases_failed + lost + held + releasing
 struct REDLATCH_EXPORT LockStats {
-  std::string name;  // kOtherNames: of all that have no place of their own
+  std::string name;  // kOtherNames: all names without a place of their own
 
   uint64_t acquired = 0;   // holds that began
   uint64_t passed_on = 0;  // of them: without the server, from a thread of this client to the next
   uint64_t opened = 0;     // waits for a latch that ended because it is open
 
-  // Calls that ended without what they wanted: it was still taken (the latch, still closed) when
-  // their wait was over; stopped; and for any other reason, as an unreachable server. Arguments
-  // that are refused at once, and looks at a latch, as try_wait() is one, count nowhere.
+  // Calls that ended without a hold: the lock was busy (or the latch closed) until their wait was
+  // over; they were stopped; or they failed, for example because of an unreachable server.
+  // Arguments that are refused at once, and looks at a latch such as try_wait(), are not counted.
   uint64_t busy = 0;
   uint64_t cancelled = 0;
   uint64_t failed = 0;
 
   uint64_t released = 0;  // holds that were released
-  // Those whose release the server refused or did not confirm in time, or which it had no more.
+  // Holds whose release the server refused, did not confirm in time, or no longer knew.
   uint64_t releases_failed = 0;
   uint64_t lost = 0;             // holds that ended otherwise: see LostLease
   uint64_t renewed = 0;          // renewals at the server: readers of a client share them
@@ -64,7 +63,7 @@ struct REDLATCH_EXPORT LockStats {
 
   // At this moment.
   uint64_t held = 0;       // holds
-  uint64_t permits = 0;    // of a semaphore, that they have
+  uint64_t permits = 0;    // of a semaphore, in these holds
   uint64_t releasing = 0;  // holds whose release the server has not confirmed yet
   uint64_t waiting = 0;    // calls that wait
 
@@ -75,13 +74,13 @@ struct REDLATCH_EXPORT LockStats {
   LockStats& operator+=(const LockStats& other);
 };
 
-// No lock has this name, or it is counted among the others.
+// A lock that has this name is counted among the others.
 inline constexpr char kOtherNames[] = "(other)";
 
 struct ClientStats {
   std::string server;  // as Client::server()
-  std::string name;    // the URL's `name`; empty where it has none
-  std::string id;      // stands in the server's keys; another one for each Client::Connect()
+  std::string name;    // the URL's `name`, or empty
+  std::string id;      // in the server's keys; a new one for each Client::Connect()
 
   uint64_t connects = 0;    // for commands
   uint64_t breaks = 0;      // connections lost or given up
@@ -89,16 +88,16 @@ struct ClientStats {
   uint64_t late = 0;        // commands that were not answered in time
 
   LockStats all;                 // without a name: the sum of `locks`
-  std::vector<LockStats> locks;  // by name, each that was used since the client was made
+  std::vector<LockStats> locks;  // by name, of all that were used since the client was made
 };
 
-// The text that a Prometheus server wants for these clients, version 0.0.4 of its format:
+// The text for a Prometheus server, in version 0.0.4 of its format:
 //
 //   Content-Type: text/plain; version=0.0.4; charset=utf-8
 //
-// All metrics begin with `redlatch_`. Their labels: `server`; `client`, the URL's `name`, where it
-// has one; `lock`. Texts of several calls cannot be joined: pass all clients of the program, and
-// give each a `name` in its URL. Those of one name and server are added up, and one that is
+// All metrics begin with `redlatch_`. Their labels are `server`, `lock` and, if the URL has a
+// `name`, `client`. Texts of several calls cannot be joined: pass all clients of the program, and
+// give each a `name` in its URL. Clients with one name and server are added up; a client that is
 // passed twice counts once.
 //
 // Names keep their UTF-8; other bytes and control characters are written as \xNN.

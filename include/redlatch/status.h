@@ -1,13 +1,12 @@
-// What the answers of a lock mean: predicates for the status face, an error category for the
-// exceptions of the std face.
+// What the errors of a lock mean: predicates for statuses, and the category of exceptions.
 //
-// Two more are absl's own: absl::IsCancelled(), the caller's stop token fired while it waited; and
-// absl::IsUnavailable(), the server could not be reached, or did not answer in time. Whether it has
-// executed what it was asked for is unknown then; redlatch sees to it that nothing is left of it.
+// Two predicates are absl's own: absl::IsCancelled(), the caller's stop token fired while it
+// waited; and absl::IsUnavailable(), the server could not be reached, or did not answer in time. It
+// may have executed the request all the same; the client then undoes that in the background.
 //
-// No predicate, since there is nothing that a program could do: kPermissionDenied (the server
-// permits too little), kResourceExhausted (its memory is full), kInternal (it answered what makes
-// no sense). The message says what to mend.
+// kPermissionDenied (the server permits too little), kResourceExhausted (its memory is full) and
+// kInternal (its answer makes no sense) have no predicate: a program can do nothing about them. The
+// message says how to fix the problem.
 #ifndef REDLATCH_STATUS_H_
 #define REDLATCH_STATUS_H_
 
@@ -18,12 +17,12 @@
 
 namespace redlatch {
 
-// Somebody else had the lock for as long as this call was willing to wait.
+// The lock was busy for as long as this call could wait.
 inline bool IsBusy(const absl::Status& status) {
   return status.code() == absl::StatusCode::kDeadlineExceeded;
 }
 
-// The hold was lost before it was released: its lease ended, or somebody forced its release.
+// The hold was lost before it was released: its lease ended, or its release was forced.
 inline bool IsLeaseLost(const absl::Status& status) {
   return status.code() == absl::StatusCode::kAborted;
 }

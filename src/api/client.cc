@@ -40,9 +40,9 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
   }
   Client client(internal::ClientCore::Make(*std::move(parsed), options, quorum::Quorum::Make));
   if (options.connect == ConnectPolicy::kLazy) return client;
-  redis::ServerGroup& server_group = client.core_->server_group();
+  redis::ServerGroup& server_group = client.core()->server_group();
   const base::Instant deadline =
-      base::Now() + std::min(client.core_->connect_timeout() + client.core_->command_timeout(),
+      base::Now() + std::min(client.core()->connect_timeout() + client.core_->command_timeout(),
                              options.unreachable_after + internal::kAnswerGrace);
   std::vector<std::string> warnings;
   absl::Status connected = server_group.Connect(deadline, warnings);

@@ -12,44 +12,43 @@
 
 namespace redlatch {
 
-Hold::Hold(std::shared_ptr<internal::HoldState> view, FencingToken token)
-    : view_(std::move(view)), token_(token) {}
+Hold::Hold(std::shared_ptr<internal::HoldState> state, FencingToken token)
+    : state_(std::move(state)), token_(token) {}
 
-// If another thread forks in the midst of it, the child that destroys it again finds nothing.
-Hold::~Hold() { view_.reset(); }
+// If another thread forks during this, the child that destroys the hold again finds nothing.
+Hold::~Hold() { state_.reset(); }
 
-bool Hold::valid() const { return view_ != nullptr && view_->Valid(base::Now()); }
+bool Hold::valid() const { return state_ != nullptr && state_->Valid(base::Now()); }
 
 absl::Duration Hold::remaining() const {
-  return view_ == nullptr ? absl::ZeroDuration() : base::Until(view_->Deadline());
+  return state_ == nullptr ? absl::ZeroDuration() : base::Until(state_->Deadline());
 }
 
-int Hold::acked_by() const { return view_ == nullptr ? 0 : view_->acked_by(); }
+int Hold::acked_by() const { return state_ == nullptr ? 0 : state_->acked_by(); }
 
 FencingToken Hold::fencing_token(std::string_view name) const {
-  const auto its = view_ == nullptr ? std::nullopt : view_->TokenOf(name);
+  const auto its = state_ == nullptr ? std::nullopt : state_->TokenOf(name);
   return its ? *its : token_;
 }
 
 std::stop_token Hold::lost() const {
-  return view_ == nullptr ? std::stop_token() : view_->Lost(base::Now());
+  return state_ == nullptr ? std::stop_token() : state_->Lost(base::Now());
 }
 
-Lease::Lease(std::shared_ptr<internal::HoldOwner> holder, uint64_t id,
-             std::shared_ptr<internal::HoldState> view, FencingToken token)
-    : Hold(std::move(view), token), holder_(std::move(holder)), id_(id), state_(State::kHeld) {}
+Lease::Lease(std::shared_ptr<internal::HoldOwner> owner, uint64_t id, Hold hold)
+    : hold_(std::move(hold)), owner_(std::move(owner)), id_(id), state_(State::kHeld) {}
 
 Lease::Lease(Lease&& other) noexcept
-    : Hold(std::exchange(static_cast<Hold&>(other), Hold())),
-      holder_(std::move(other.holder_)),
+    : hold_(std::exchange(other.hold_, Hold())),
+      owner_(std::move(other.owner_)),
       id_(other.id_),
       state_(other.state_.exchange(State::kReleased)) {}
 
 Lease& Lease::operator=(Lease&& other) noexcept {
   if (this == &other) return *this;
   End();
-  static_cast<Hold&>(*this) = std::exchange(static_cast<Hold&>(other), Hold());
-  holder_ = std::move(other.holder_);
+  hold_ = std::exchange(other.hold_, Hold());
+  owner_ = std::move(other.owner_);
   id_ = other.id_;
   state_ = other.state_.exchange(State::kReleased);
   return *this;
@@ -58,14 +57,20 @@ Lease& Lease::operator=(Lease&& other) noexcept {
 Lease::~Lease() { End(); }
 
 void Lease::End() noexcept {
-  if (holder_ != nullptr && state_ == State::kHeld) holder_->ReleaseQuietly(id_, fencing_token());
-  holder_.reset();
+  if (owner_ != nullptr && state_ == State::kHeld) owner_->ReleaseQuietly(id_, fencing_token());
+  owner_.reset();
+}
+
+Lease::State Lease::Take() {
+  State before = State::kHeld;
+  state_.compare_exchange_strong(before, State::kReleased);
+  return before;
 }
 
 absl::Status Lease::Release() {
-  // In a forked child, the thread that is at it may not be there.
-  if (holder_ != nullptr) {
-    if (absl::Status refused = holder_->Refusal(); !refused.ok()) return refused;
+  // In a forked child, the thread that is releasing it may not exist.
+  if (owner_ != nullptr) {
+    if (absl::Status refused = owner_->Refusal(); !refused.ok()) return refused;
   }
   State held = State::kHeld;
   while (!state_.compare_exchange_strong(held, State::kReleasing)) {
@@ -73,10 +78,10 @@ absl::Status Lease::Release() {
     if (held == State::kLost) {
       return absl::AbortedError("the hold was lost before it was released");
     }
-    state_.wait(State::kReleasing);  // another thread is at it
+    state_.wait(State::kReleasing);  // for the thread that is releasing it
     held = State::kHeld;
   }
-  absl::Status status = holder_->Release(id_, fencing_token());
+  absl::Status status = owner_->Release(id_, fencing_token());
   if (status.ok()) {
     state_ = State::kReleased;
   } else {
@@ -88,7 +93,7 @@ absl::Status Lease::Release() {
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
   callback = internal::NotNull(std::move(callback));
-  if (holder_ == nullptr) {  // there is no client to say where it runs
+  if (owner_ == nullptr) {  // no client says where callbacks run
     base::RunApart(
         "redlatch-async", [told = std::make_shared<ReleaseCallback>(std::move(callback))] {
           internal::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
@@ -100,35 +105,32 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
       std::move(told)(std::move(status));
     };
   };
-  const std::shared_ptr<internal::HoldOwner> holder =
-      holder_;  // the callback may destroy the lease
-  absl::Status known = holder->Refusal();
+  // The callback may destroy the lease.
+  const std::shared_ptr<internal::HoldOwner> owner = owner_;
+  absl::Status known = owner->Refusal();
   const State before = Take();
   if (known.ok() && before == State::kLost) {
     known = absl::AbortedError("the hold was lost before it was released");
   }
   if (!known.ok() || before != State::kHeld) {
-    return holder->Tell(tell(std::move(callback), std::move(known)));
+    return owner->Tell(tell(std::move(callback), std::move(known)));
   }
-  holder->ReleaseAsync(id_, fencing_token(),
-                       [tell, callback = std::move(callback)](absl::Status status) mutable {
-                         return tell(std::move(callback), std::move(status));
-                       });
+  owner->ReleaseAsync(id_, fencing_token(),
+                      [tell, callback = std::move(callback)](absl::Status status) mutable {
+                        return tell(std::move(callback), std::move(status));
+                      });
 }
 
 Lease Lease::GiveAway() {
   const State before = Take();
-  Lease its;
-  static_cast<Hold&>(its) = *this;
-  its.holder_ = holder_;
-  its.id_ = id_;
+  Lease its(owner_, id_, hold_);
   its.state_ = before == State::kReleasing ? State::kReleased : before;
   return its;
 }
 
-absl::Status Lease::Extend(absl::Duration lease) {
-  if (holder_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
-  return holder_->Extend(id_, lease);
+absl::Status Lease::Extend(Duration lease) {
+  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
+  return owner_->Extend(id_, lease);
 }
 
 }  // namespace redlatch

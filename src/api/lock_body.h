@@ -3,13 +3,15 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "lua/scripts.h"
 #include "redlatch/redis_lock_base.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_handle.h"
@@ -18,65 +20,56 @@
 
 namespace redlatch {
 
-// What a lock object is; a call that is under way keeps what it needs of it alive.
-class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBase::LockBody> {
+// What a lock object does. A call that is in progress keeps it, even if the object is destroyed.
+// `reads`: on the shared side.
+class RedisLockBase::Body {
  public:
-  LockBody(std::shared_ptr<internal::ClientCore> core, std::string_view name, LockOptions options,
-           std::string_view key_kind)
-      : core_(std::move(core)),
-        name_(name),
-        key_kind_(key_kind.data()),
-        options_(std::make_shared<const LockOptions>(std::move(options))) {}
-
-  // A simple lock of several names, each once and in their order; of one it is a SimpleLock.
-  LockBody(std::shared_ptr<internal::ClientCore> core, std::vector<std::string> names,
-           std::shared_ptr<const LockOptions> options);
-
-  // What a call works with, also when the object goes meanwhile.
-  struct Access {
-    std::shared_ptr<internal::LockHandle> handle;
-    std::shared_ptr<internal::ReaderGroups> readers;  // null: the lock has no shared side
-    std::atomic<bool> gone{false};
-  };
-
-  // The object goes: its calls that wait end.
-  void Close();
+  explicit Body(std::string name) : name_(std::move(name)) {}
+  virtual ~Body() = default;
 
   const std::string& name() const { return name_; }
-  bool several() const { return names_ != nullptr; }  // names, at one server
+  // Its object, of which the virtual functions are called at the first use.
+  virtual void SetObject(const RedisLockBase&) {}
+
+  // lock() and its kin. `deadlock` becomes true if this thread would wait for itself.
+  virtual absl::Status Lock(bool reads, absl::Duration wait, bool& deadlock) = 0;
+  virtual void Unlock(bool reads) noexcept = 0;
+  virtual absl::StatusOr<Lease> Acquire(bool reads, const Caller& caller,
+                                        const AcquireOptions& options) = 0;
+  virtual void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
+                            AcquireCallback callback) = 0;
+  virtual Hold Current(bool reads) = 0;
+  virtual int HoldCount(bool reads) = 0;
+  virtual absl::StatusOr<LockInfo> Inspect() = 0;
+  virtual absl::Status ForceRelease() = 0;
+  // The object is being destroyed: calls that wait in it end.
+  virtual void Close() = 0;
+
+ private:
+  const std::string name_;
+};
+
+// A lock of one lock state: of one name, or of several that one script takes.
+class RedisLockBase::LockBody final : public Body, public std::enable_shared_from_this<LockBody> {
+ public:
+  // `kind` is null for a user's class. Several `names` are each once and in their order.
+  LockBody(std::shared_ptr<internal::ClientCore> core, std::vector<std::string> names,
+           LockOptions options, const internal::LibraryKind* kind);
+
+  bool several() const { return names_.size() > 1; }
   const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
-  const std::shared_ptr<const LockOptions>& options() const { return options_; }
+  const LockOptions& options() const { return *options_; }
 
-  // Null before the first use.
-  internal::LockHandle* attached() const {
-    return attached_.load(std::memory_order_acquire) ? access_->handle.get() : nullptr;
-  }
-
-  // Null before the first use, where there is no shared side, and where it keeps nothing.
-  internal::ReaderGroups* keeping_readers() const {
-    const bool keeps = options_->cache_for > absl::ZeroDuration();
-    return keeps && attached_.load(std::memory_order_acquire) ? access_->readers.get() : nullptr;
-  }
-  // lock_shared() of what the client keeps. False: the general way is to be gone. Cheap.
-  bool ReadAgain() const {
-    internal::ReaderGroups* const readers = keeping_readers();
-    return readers != nullptr && readers->LockAgain(options_);
-  }
-
-  absl::StatusOr<std::shared_ptr<Access>> Attach(const RedisLockBase& lock);
-
-  // One side of a lock for an owner, with all that a call needs even after the object is gone.
-  struct Side {
+  // One side of the lock for one caller, with all that a call needs if the object goes meanwhile.
+  struct Access {
     std::shared_ptr<LockBody> body;
-    std::shared_ptr<Access> access;
-    std::shared_ptr<internal::LockHandle> handle;  // of the owner's holds; a writer's
+    std::shared_ptr<internal::LockHandle> handle;  // of the caller's holds on the exclusive side
     bool reads = false;
     Caller caller = {};
 
-    // The calling thread's, as by Acquire() and lock().
     absl::StatusOr<internal::OwnedHold> Acquire(internal::Face face,
                                                 const AcquireOptions& options) const;
-    // Gives back what the calling thread has by lock(), if it still has it.
+    // Releases what the calling thread has by lock(), if it still has it.
     void Unlock() const;
     internal::HoldRef OfThisThread() const { return Ask(&internal::LockHandle::OfThisThread); }
     internal::HoldRef Current() const { return Ask(&internal::LockHandle::Current); }
@@ -84,51 +77,62 @@ class RedisLockBase::LockBody : public std::enable_shared_from_this<RedisLockBas
    private:
     internal::HoldRef Ask(internal::HoldRef (internal::LockHandle::*question)() const) const;
   };
-  absl::StatusOr<Side> SideOf(const RedisLockBase& lock, bool reads, const Caller& caller);
-  static absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> held);
-
-  void AcquireAsync(const absl::StatusOr<Side>& side, const AcquireOptions& options,
+  absl::StatusOr<Access> AccessFor(bool reads, const Caller& caller);
+  void AcquireAsync(const absl::StatusOr<Access>& access, const AcquireOptions& options,
                     internal::EventDriver::Whose whose, AcquireCallback callback);
 
-  // Null where there is no shared side, or none for this process.
-  internal::ReaderGroups* ReadersOf(const RedisLockBase& lock) {
-    const bool there = Attach(lock).ok() && !core_->in_forked_child();
-    return there ? access_->readers.get() : nullptr;
-  }
-
-  // kFailedPrecondition where the calling thread reads and would wait for itself.
-  absl::Status RefuseUpgrade(const Access& access) const;
-
-  internal::Want WantOf(const Access& access, internal::Face face, const Caller& caller,
-                        const AcquireOptions& options) const;
-  // The same for the exclusive side, after this client has given back a read grant that it cached.
-  internal::Want WriteWantOf(const Access& access, internal::Face face, const Caller& caller,
-                             const AcquireOptions& options) const;
+  void SetObject(const RedisLockBase& object) override { object_ = &object; }
+  absl::Status Lock(bool reads, absl::Duration wait, bool& deadlock) override;
+  void Unlock(bool reads) noexcept override;
+  absl::StatusOr<Lease> Acquire(bool reads, const Caller& caller,
+                                const AcquireOptions& options) override;
+  void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
+                    AcquireCallback callback) override;
+  Hold Current(bool reads) override;
+  int HoldCount(bool reads) override;
+  absl::StatusOr<LockInfo> Inspect() override;
+  absl::Status ForceRelease() override;
+  void Close() override;
 
  private:
-  // What an asynchronous acquisition goes through, and where it goes on.
-  struct Way {
-    std::shared_ptr<internal::LockHandle> handle;
-    internal::LockHandle::Elsewhere elsewhere = nullptr;
-    internal::Want want = {};
-  };
-  absl::StatusOr<Way> WayTo(const absl::StatusOr<Side>& side, const AcquireOptions& options) const;
-  absl::StatusOr<std::shared_ptr<internal::LockHandle>> SessionFor(const RedisLockBase& lock,
-                                                                   const Access& access,
-                                                                   const Owner& owner) const;
-  absl::StatusOr<internal::OwnedHold> Read(const Access& access, internal::Face face,
+  // Makes `handle_` and `readers_` at the first use; they do not change from then on.
+  absl::Status Attach();
+  bool attached() const { return attached_.load(std::memory_order_acquire); }
+  absl::StatusOr<internal::LockType> TypeOf() const;
+  // Takes again what the calling thread has, or what the client caches. Returns false if the caller
+  // must take the slow path. Never blocks.
+  bool LockAgain(bool reads) const;
+  bool caches() const { return options_->cache_for > absl::ZeroDuration(); }
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> HandleFor(const Owner& owner) const;
+  // kFailedPrecondition if the calling thread reads, so that to write it would wait for itself.
+  absl::Status RefuseUpgrade() const;
+  internal::Want WantOf(internal::Face face, const Caller& caller,
+                        const AcquireOptions& options) const;
+  absl::StatusOr<internal::OwnedHold> Read(internal::Face face,
                                            const AcquireOptions& options) const;
-  absl::StatusOr<internal::LockType> PlanOf(const RedisLockBase& lock) const;
+  absl::Status Refuse(absl::StatusCode code, std::string_view why) const;
 
   const std::shared_ptr<internal::ClientCore> core_;
-  const std::string name_;
-  const std::unique_ptr<const std::vector<std::string>> names_;  // null: only that
-  const char* const key_kind_;  // a literal of the library's; null: a user's class
+  const std::vector<std::string> names_;
+  const internal::LibraryKind* const kind_;
   const std::shared_ptr<const LockOptions> options_;
+  const RedisLockBase* object_ = nullptr;
+  std::atomic<bool> gone_{false};
   base::Mutex mu_;
   std::atomic<bool> attached_{false};
-  std::shared_ptr<Access> access_;  // does not change once `attached_`
+  std::shared_ptr<internal::LockHandle> handle_;
+  std::shared_ptr<internal::ReaderGroups> readers_;  // null: the lock has no shared side
 };
+
+// Those of a SimpleLock, which a MultiLock of one name is, too.
+inline LockScripts SimpleScripts() {
+  return {.acquire = lua::kSimpleAcquire,
+          .release = lua::kSimpleRelease,
+          .renew = lua::kSimpleRenew,
+          .cancel = lua::kSimpleCancel,
+          .inspect = lua::kSimpleInspect,
+          .force_release = lua::kSimpleForceRelease};
+}
 
 }  // namespace redlatch
 

@@ -9,13 +9,23 @@
 #include "src/quorum/quorum.h"
 
 namespace redlatch {
+namespace {
+
+Client OfQuorum(const std::vector<Client>& clients) {
+  std::vector<std::shared_ptr<internal::ClientCore>> cores;
+  cores.reserve(clients.size());
+  for (const Client& client : clients) cores.push_back(client.core());
+  return Client(internal::ClientCore::QuorumOf(cores, quorum::Quorum::Make));
+}
+
+}  // namespace
 
 RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, RedLockOptions options)
     : RedisLockBase(
           OfQuorum(clients), name,
           LockOptions{
               .lease = options.lease, .turn = options.turn, .on_lost = std::move(options.on_lost)},
-          internal::kinds::kQuorum) {}
+          internal::kinds::kQuorumKeys) {}
 
 RedLock::RedLock(Client client, std::string_view name, RedLockOptions options)
     : RedLock(std::vector<Client>{std::move(client)}, name, std::move(options)) {}
@@ -33,13 +43,6 @@ LockTraits RedLock::Traits() const { return {.kind = internal::kinds::kQuorum}; 
 
 std::vector<std::string> RedLock::ExtraKeys() const {
   return {std::string(internal::kinds::kTurnSuffix)};
-}
-
-Client RedLock::OfQuorum(const std::vector<Client>& clients) {
-  std::vector<std::shared_ptr<internal::ClientCore>> cores;
-  cores.reserve(clients.size());
-  for (const Client& client : clients) cores.push_back(client.core_);
-  return Client(internal::ClientCore::QuorumOf(cores, quorum::Quorum::Make));
 }
 
 }  // namespace redlatch

@@ -1,14 +1,15 @@
 #include "redlatch/semaphore.h"
 
-#include <algorithm>
 #include <atomic>
+#include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "redlatch/status.h"
-#include "src/api/throw.h"
+#include "src/api/outcomes.h"
 #include "src/base/mutex.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
@@ -22,7 +23,7 @@ namespace kinds = internal::kinds;
 
 constexpr int64_t kMostPermits = 1'000'000'000;
 
-internal::LockType PlanOfSemaphores() {
+internal::LockType SemaphoreType() {
   return {.scripts = {.acquire = lua::kSemaphoreAcquire,
                       .release = lua::kSemaphoreRelease,
                       .renew = lua::kSemaphoreRenew,
@@ -37,20 +38,28 @@ internal::LockType PlanOfSemaphores() {
           .forced_key = kinds::kForcedSuffix};
 }
 
+absl::StatusOr<Permit> PermitOf(absl::StatusOr<internal::OwnedHold> owned, int64_t count) {
+  absl::StatusOr<Lease> lease = LeaseOf(std::move(owned));
+  if (!lease.ok()) return lease.status();
+  return Permit(*std::move(lease), count);
+}
+
 }  // namespace
 
-// What a semaphore object is; a call that is under way keeps it.
-class Semaphore::SemaphoreBody {
+// What a semaphore object does. A call that is in progress keeps it.
+class Semaphore::Body {
  public:
-  SemaphoreBody(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t capacity,
-                SemaphoreOptions options)
+  Body(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t capacity,
+       SemaphoreOptions options)
       : core_(std::move(core)),
         name_(name),
         capacity_(capacity),
         options_(std::make_shared<const LockOptions>(
             LockOptions{.lease = options.lease, .on_lost = std::move(options.on_lost)})) {}
 
-  // The object goes: its calls that wait end.
+  const std::string& name() const { return name_; }
+
+  // The object is being destroyed: calls that wait in it end.
   void Close() {
     if (core_->in_forked_child() && !mu_.IsFree()) return;
     gone_ = true;
@@ -62,96 +71,73 @@ class Semaphore::SemaphoreBody {
     if (permits != nullptr) permits->RemoveObject(this);
   }
 
-  const std::string& name() const { return name_; }
-
-  absl::StatusOr<std::shared_ptr<internal::PermitPool>> PermitPool() {
+  absl::StatusOr<std::shared_ptr<internal::PermitPool>> Permits() {
     if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
     if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
       permits_ = core_->permits().Of(name_, [&] {
-        return std::make_shared<internal::PermitPool>(core_, name_, PlanOfSemaphores());
+        return std::make_shared<internal::PermitPool>(core_, name_, SemaphoreType());
       });
       permits_->AddObject();
     }
     return permits_;
   }
 
-  absl::StatusOr<internal::OwnedHold> Acquire(int64_t count, const AcquireOptions& options) {
-    absl::StatusOr<internal::Want> want = WantOf(count, options);
-    if (!want.ok()) return want.status();
-    const auto permits = PermitPool();
-    if (!permits.ok()) return permits.status();
-    return (*permits)->Acquire(*want);
-  }
-
-  void AcquireAsync(int64_t count, const AcquireOptions& options,
-                    internal::LockHandle::Finish finish) {
-    const auto fail = [&](const absl::Status& why) {
-      core_->async().Complete(std::move(finish)(why));
-    };
-    absl::StatusOr<internal::Want> want = WantOf(count, options);
-    if (!want.ok()) return fail(want.status());
-    const auto permits = PermitPool();
-    if (!permits.ok()) return fail(permits.status());
-    const auto handle = (*permits)->Fresh();
-    if (!handle.ok()) return fail(handle.status());
-    (*handle)->AcquireAsync(*std::move(want), std::move(finish));
-  }
-
-  absl::StatusOr<internal::Want> WantOf(int64_t count, const AcquireOptions& options) const {
-    if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
-    return internal::Want{.terms = {.lease = options.lease.value_or(options_->lease),
-                                    .manual = options.lease.has_value(),
-                                    .whole = options.whole_lease,
-                                    .permits = static_cast<uint32_t>(count),
-                                    .capacity = static_cast<uint32_t>(capacity_)},
-                          .wait = options.wait,
-                          .stop = options.stop,
-                          .options = options_,
-                          .object = this,
-                          .gone = &gone_};
-  }
-
-  // With so many waiters; none: only the numbers.
-  absl::StatusOr<LockInfo> Inspect(int most_waiters) {
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    absl::StatusOr<LockInfo> info = (*handle)->Inspect(most_waiters);
-    if (info.ok() && info->capacity == 0) info->capacity = capacity_;  // nobody has used it yet
-    return info;
-  }
-
-  absl::Status ForceRelease() {
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    return (*handle)->ForceRelease();
-  }
-
-  absl::Status SetCapacity(int64_t capacity) {
-    if (absl::Status bad = Check(capacity, "a capacity"); !bad.ok()) return bad;
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
-  }
-
-  // A session for scripts that are no part of a hold.
+  // For scripts that are no part of a hold.
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Borrow() {
-    const auto permits = PermitPool();
+    const auto permits = Permits();
     if (!permits.ok()) return permits.status();
     return (*permits)->Borrow();
   }
 
+  absl::StatusOr<internal::OwnedHold> Acquire(int64_t count, const AcquireOptions& options) {
+    if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
+    const auto permits = Permits();
+    if (!permits.ok()) return permits.status();
+    return (*permits)->Acquire(WantOf(count, options));
+  }
+
+  void AcquireAsync(int64_t count, const AcquireOptions& options,
+                    internal::LockHandle::Finish finish) {
+    const auto fresh = [&]() -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
+      if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
+      const auto permits = Permits();
+      if (!permits.ok()) return permits.status();
+      return (*permits)->Fresh();
+    };
+    const auto handle = fresh();
+    if (!handle.ok()) return core_->async().Complete(std::move(finish)(handle.status()));
+    (*handle)->AcquireAsync(WantOf(count, options), std::move(finish));
+  }
+
+  absl::StatusOr<LockInfo> Inspect() {
+    const auto handle = Borrow();
+    if (!handle.ok()) return handle.status();
+    absl::StatusOr<LockInfo> info = (*handle)->Inspect();
+    if (info.ok() && info->capacity == 0) info->capacity = capacity_;  // it is not stored yet
+    return info;
+  }
+
   absl::Status Check(int64_t count, std::string_view what) const {
     if (1 <= count && count <= kMostPermits) return absl::OkStatus();
-    return Bad(absl::StrCat(std::string(what), " of ", count,
-                            " permits is not possible; it must be 1 to ", kMostPermits));
+    return absl::InvalidArgumentError(
+        absl::StrCat("semaphore \"", absl::CHexEscape(name_), "\": ", std::string(what), " of ",
+                     count, " permits is not possible; it must be 1 to ", kMostPermits));
   }
 
  private:
-  absl::Status Bad(std::string_view why) const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("semaphore \"", absl::CHexEscape(name_), "\": ", std::string(why)));
+  internal::Want WantOf(int64_t count, const AcquireOptions& options) const {
+    return {.terms = {.lease = options.lease.value_or(options_->lease),
+                      .manual = options.lease.has_value(),
+                      .whole = options.whole_lease,
+                      .permits = static_cast<uint32_t>(count),
+                      .capacity = static_cast<uint32_t>(capacity_)},
+            .wait = options.wait,
+            .stop = options.stop,
+            .options = options_,
+            .object = this,
+            .gone = &gone_};
   }
 
   const std::shared_ptr<internal::ClientCore> core_;
@@ -165,16 +151,15 @@ class Semaphore::SemaphoreBody {
 
 Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
                      SemaphoreOptions options)
-    : body_(std::make_shared<SemaphoreBody>(std::move(client.core_), name, capacity,
-                                            std::move(options))) {}
+    : body_(std::make_shared<Body>(client.core(), name, capacity, std::move(options))) {}
 
 Semaphore::~Semaphore() { body_->Close(); }
 
 const std::string& Semaphore::name() const { return body_->name(); }
 
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
-  const std::shared_ptr<SemaphoreBody> body = body_;
-  const auto permits = body->PermitPool();
+  const std::shared_ptr<Body> body = body_;
+  const auto permits = body->Permits();
   if (!permits.ok()) Throw(permits.status());
   auto held = body->Acquire(1, {.wait = wait});
   if (IsBusy(held.status())) return false;
@@ -185,19 +170,15 @@ bool Semaphore::TryAcquireFor(absl::Duration wait) {
 
 void Semaphore::release(std::ptrdiff_t permits) {
   if (permits == 0) return;
-  const std::shared_ptr<SemaphoreBody> body = body_;
-  const auto all = body->PermitPool();
+  const std::shared_ptr<Body> body = body_;
+  const auto all = body->Permits();
   if (!all.ok()) Throw(all.status());
   if (permits < 0) Throw(body->Check(permits, "a release"));
   if (absl::Status few = (*all)->Release(static_cast<size_t>(permits)); !few.ok()) Throw(few);
 }
 
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
-  auto taken = std::shared_ptr<SemaphoreBody>(body_)->Acquire(permits, options);
-  if (!taken.ok()) return taken.status();
-  return Permit(Lease(std::move(taken->handle), taken->held.hold, std::move(taken->held.view),
-                      FencingToken()),
-                permits);
+  return PermitOf(std::shared_ptr<Body>(body_)->Acquire(permits, options), permits);
 }
 
 void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
@@ -205,52 +186,30 @@ void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
   body_->AcquireAsync(permits, options,
                       [permits, told = internal::NotNull(std::move(callback))](
                           absl::StatusOr<internal::OwnedHold> taken) mutable {
-                        absl::StatusOr<Permit> permit;
-                        if (!taken.ok()) {
-                          permit = taken.status();
-                        } else {
-                          permit = Permit(Lease(std::move(taken->handle), taken->held.hold,
-                                                std::move(taken->held.view), FencingToken()),
-                                          permits);
-                        }
+                        auto permit = PermitOf(std::move(taken), permits);
                         return [told = std::move(told), permit = std::move(permit)]() mutable {
                           std::move(told)(std::move(permit));
                         };
                       });
 }
 
-absl::StatusOr<Permit> Semaphore::TryAcquire(int64_t permits) {
-  return Acquire(permits, {.wait = absl::ZeroDuration()});
-}
-
 absl::Status Semaphore::SetCapacity(int64_t capacity) {
-  return std::shared_ptr<SemaphoreBody>(body_)->SetCapacity(capacity);
+  const std::shared_ptr<Body> body = body_;
+  if (absl::Status bad = body->Check(capacity, "a capacity"); !bad.ok()) return bad;
+  const auto handle = body->Borrow();
+  if (!handle.ok()) return handle.status();
+  return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
 }
 
 absl::StatusOr<LockInfo> Semaphore::Inspect() const {
-  return std::shared_ptr<SemaphoreBody>(body_)->Inspect(internal::kWaitersListed);
-}
-
-absl::StatusOr<int64_t> Semaphore::capacity() const {
-  const absl::StatusOr<LockInfo> info = std::shared_ptr<SemaphoreBody>(body_)->Inspect(0);
-  if (!info.ok()) return info.status();
-  return info->capacity;
-}
-
-absl::StatusOr<int64_t> Semaphore::available() const {
-  const absl::StatusOr<LockInfo> info = std::shared_ptr<SemaphoreBody>(body_)->Inspect(0);
-  if (!info.ok()) return info.status();
-  return std::max<int64_t>(0, info->capacity - info->used);
-}
-
-absl::StatusOr<std::vector<LockInfo::Party>> Semaphore::holders() const {
-  absl::StatusOr<LockInfo> info = Inspect();
-  if (!info.ok()) return info.status();
-  return std::move(info->holders);
+  return std::shared_ptr<Body>(body_)->Inspect();
 }
 
 absl::Status Semaphore::ForceRelease() {
-  return std::shared_ptr<SemaphoreBody>(body_)->ForceRelease();
+  const std::shared_ptr<Body> body = body_;
+  const auto handle = body->Borrow();
+  if (!handle.ok()) return handle.status();
+  return (*handle)->ForceRelease();
 }
 
 }  // namespace redlatch

@@ -2,13 +2,12 @@
 
 #include <utility>
 
-#include "src/api/simple_scripts.h"
+#include "src/api/lock_body.h"
 #include "src/lock/kinds.h"
 
 namespace redlatch {
-
 SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kSimple) {}
+    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kSimpleKeys) {}
 
 LockScripts SimpleLock::Scripts() const { return SimpleScripts(); }
 

@@ -22,10 +22,27 @@ inline bool IsOurs(std::string_view kind) {
   return std::ranges::find(kAll, kind) != std::ranges::end(kAll);
 }
 
+}  // namespace redlatch::internal::kinds
+
+namespace redlatch::internal {
+
+// Says that a class is the library's own: how the suffixes of its keys begin, and ExtraKeys() are
+// whole ones. Users cannot make one.
+struct LibraryKind {
+  std::string_view in_keys;
+};
+
+}  // namespace redlatch::internal
+
+namespace redlatch::internal::kinds {
+
 // A kind as the suffixes of its keys begin.
 constexpr std::string_view InKeys(std::string_view kind) {
   return kind == kReadWrite ? "rw" : kind;
 }
+
+inline constexpr LibraryKind kSimpleKeys{kSimple}, kReentrantKeys{kReentrant},
+    kReadWriteKeys{InKeys(kReadWrite)}, kQuorumKeys{kQuorum};
 
 // What those of a program's own kind begin with.
 inline constexpr std::string_view kUsers = "x.";

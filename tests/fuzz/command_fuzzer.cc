@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 namespace {

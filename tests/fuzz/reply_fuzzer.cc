@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 namespace {

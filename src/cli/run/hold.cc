@@ -200,12 +200,12 @@ class WaitReport {
 absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
                      const RunOptions& options) {
   if (!absl::IsFailedPrecondition(why)) return why;
-  const absl::StatusOr<int64_t> capacity = semaphore.capacity();
-  if (!capacity.ok() || *capacity == 0 || *capacity == options.capacity) return why;
+  const absl::StatusOr<LockInfo> info = semaphore.Inspect();
+  if (!info.ok() || info->capacity == 0 || info->capacity == options.capacity) return why;
   const std::string name = Printable(options.name);
   return absl::FailedPreconditionError(
-      absl::StrCat("semaphore \"", name, "\" has ", Counted(*capacity, "permit"), " in all, not ",
-                   options.capacity, "; say --capacity ", *capacity,
+      absl::StrCat("semaphore \"", name, "\" has ", Counted(info->capacity, "permit"), " in all, not ",
+                   options.capacity, "; say --capacity ", info->capacity,
                    ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
 }
 

@@ -10,7 +10,8 @@
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/codec.h"
+#include "src/redis/wire/reply.h"
+#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 

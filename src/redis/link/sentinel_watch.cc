@@ -5,8 +5,9 @@
 
 #include "absl/strings/str_split.h"
 #include "src/base/clock.h"
-#include "src/redis/connect/sentinel.h"
-#include "src/redis/url/url.h"
+#include "src/redis/connect/sentinel_endpoint.h"
+#include "src/redis/connect/sentinel_questions.h"
+#include "src/redis/url/sentinels.h"
 
 namespace redlatch::redis {
 namespace {

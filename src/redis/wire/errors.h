@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "src/redis/wire/codec.h"
+#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 

@@ -307,17 +307,17 @@ class SemaphoreConformance : public Conformance {
   static int64_t Free(const Semaphore& semaphore, int64_t expected) {
     int64_t free = -1;
     Await([&] {
-      const absl::StatusOr<int64_t> available = semaphore.available();
-      EXPECT_OK(available);
-      free = available.value_or(-1);
-      return free == expected || !available.ok();
+      const absl::StatusOr<LockInfo> info = semaphore.Inspect();
+      EXPECT_OK(info);
+      free = info.ok() ? info->available() : -1;
+      return free == expected || !info.ok();
     });
     return free;
   }
   static bool AwaitFree(const Semaphore& semaphore, int64_t permits = kCapacity) {
     return Await([&] {
-      const absl::StatusOr<int64_t> available = semaphore.available();
-      return available.ok() && *available == permits;
+      const absl::StatusOr<LockInfo> info = semaphore.Inspect();
+      return info.ok() && info->available() == permits;
     });
   }
   // Each acquisition that waits has an entry of its own.

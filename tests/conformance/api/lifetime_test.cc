@@ -59,7 +59,7 @@ TEST_P(Lifetime, OfAHoldKeepsNothingHeld) {
   {
     const auto lock = NewLock(NewClient());
     const auto lease = lock->Acquire();
-    hold = *lease;
+    hold = lease->hold();
     EXPECT_TRUE(hold.valid());
   }
   EXPECT_FALSE(hold.valid());

@@ -214,7 +214,7 @@ TEST_P(LossOfLocks, IsAnsweredByAsManyUnlocksAsThereWereLocks) {
 
 TEST_P(LossOfLocks, IsToldToWhoAsksForTheTokenHoweverManyCameSince) {
   const Lease lease = *lock_->Acquire();
-  const Hold view = lease;
+  const Hold view = lease.hold();
   Force();
   EXPECT_TRUE(Await([&] { return !lease.valid(); }));
   for (int i = 0; i < 300; ++i) {

@@ -3,7 +3,7 @@
 #include <errno.h>
 
 #include "absl/strings/escaping.h"
-#include "src/api/simple_scripts.h"
+#include "src/api/lock_body.h"
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {

@@ -343,11 +343,11 @@ TEST_P(Exclusion, HoldsBetweenTheFaces) {
         } else if (face == 1) {
           const auto lease = lock->Acquire();
           ASSERT_OK(lease);
-          shared.Touch(*lease);
+          shared.Touch(lease->hold());
         } else if (face == 2) {
           auto lease = lock->Acquire({.lease = kLease});
           ASSERT_OK(lease);
-          shared.Touch(*lease);
+          shared.Touch(lease->hold());
           EXPECT_OK(lease->Release());
         } else {
           while (!lock->try_lock_for(std::chrono::milliseconds(20))) continue;

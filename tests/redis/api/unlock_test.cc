@@ -2,7 +2,7 @@
 #include <shared_mutex>
 
 #include "redlatch/redis_lock_base.h"
-#include "src/api/simple_scripts.h"
+#include "src/api/lock_body.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -55,7 +55,7 @@ TEST_F(Unlock, DoesNotWaitForAServerThatHangs) {
   for (const char* const key : {"lock", "reentrant", "other"}) {
     EXPECT_TRUE(Await([&] { return IsFree(key); })) << key;
   }
-  EXPECT_TRUE(Await([&] { return *semaphore.available() == 2; }));
+  EXPECT_TRUE(Await([&] { return semaphore.Inspect()->available() == 2; }));
   EXPECT_TRUE(read_write.try_lock_for(std::chrono::seconds(5)));
   read_write.unlock();
 }

@@ -1,5 +1,5 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of a quorum of servers and of one of them.
-#include "src/redis/wire/codec.h"
+#include "src/redis/wire/slot.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 
@@ -526,7 +526,7 @@ TEST_F(RedlatchClusterLookTest, ShowsAndSetsTheCapacityOfASemaphoreInAnySlot) {
     ASSERT_TRUE(Semaphore(client_, name, 3).Acquire().ok());
     EXPECT_EQ(AtCluster({"capacity", name}).output, "3\n");
     EXPECT_EQ(AtCluster({"capacity", name, "5"}).code, 0);
-    EXPECT_EQ(*Semaphore(client_, name, 3).available(), 5);
+    EXPECT_EQ(Semaphore(client_, name, 3).Inspect()->available(), 5);
   }
   EXPECT_EQ(AtCluster({"capacity", "nothing"}).code, 1);
 }

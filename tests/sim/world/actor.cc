@@ -616,7 +616,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
       });
   Judge(lease.status(), operation, asking.since());
   if (!lease.ok()) return;
-  const redlatch::Hold hold = *lease;
+  const redlatch::Hold hold = lease->hold();
   const auto ids =
       asking.Granted({.owner = HasSharedOwner(operation) ? Oracle::kSharedOwner : owner,
                       .acknowledged = object.replica_acks > 0,

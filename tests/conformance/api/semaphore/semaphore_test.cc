@@ -136,7 +136,6 @@ TEST_P(SemaphorePermit, AForkedChildIsRefusedAndItsParentUnharmed) {
     const bool refused =
         CodeOf(semaphore->TryAcquire()) == kMisuse && CodeOf(semaphore->Acquire()) == kMisuse &&
         CodeOf(untouched->TryAcquire()) == kMisuse && CodeOf(semaphore->Inspect()) == kMisuse &&
-        CodeOf(semaphore->capacity()) == kMisuse && CodeOf(semaphore->available()) == kMisuse &&
         CodeOf(semaphore->SetCapacity(1)) == kMisuse &&
         CodeOf(semaphore->ForceRelease()) == kMisuse && CodeOf(permit->Extend(kLease)) == kMisuse &&
         Thrown([&] { semaphore->acquire(); }) == kMisuse &&
@@ -255,7 +254,7 @@ TEST_P(SemaphoreUnreachable, ServerFailsWhoAsksAboutIt) {
   const auto semaphore =
       NewSemaphore(NewClient({.connect = ConnectPolicy::kLazy}), {.lease = kLease / 5});
   EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kUnreachable);
-  EXPECT_EQ(CodeOf(semaphore->available()), kUnreachable);
+  EXPECT_EQ(CodeOf(semaphore->Inspect()), kUnreachable);
   EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kUnreachable);
 }
 
@@ -416,9 +415,6 @@ class SemaphoreNaming : public SemaphoreOfThree {
     EXPECT_EQ(CodeOf(semaphore.Acquire()), kMisuse);
     EXPECT_EQ(Thrown([&] { semaphore.acquire(); }), kMisuse);
     EXPECT_EQ(CodeOf(semaphore.SetCapacity(5)), kMisuse);
-    EXPECT_EQ(CodeOf(semaphore.capacity()), kMisuse);
-    EXPECT_EQ(CodeOf(semaphore.available()), kMisuse);
-    EXPECT_EQ(CodeOf(semaphore.holders()), kMisuse);
     EXPECT_EQ(CodeOf(semaphore.Inspect()), kMisuse);
     EXPECT_EQ(CodeOf(semaphore.ForceRelease()), kMisuse);
   }
@@ -431,7 +427,6 @@ TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
     EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kBadInput);
     EXPECT_EQ(CodeOf(semaphore->Acquire()), kBadInput);
     EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kBadInput);
-    EXPECT_EQ(CodeOf(semaphore->capacity()), kBadInput);
     EXPECT_EQ(CodeOf(semaphore->Inspect()), kBadInput);
     EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kBadInput);
     EXPECT_NE(Thrown([&] { semaphore->release(); }), kOk);
@@ -525,9 +520,9 @@ INSTANTIATE_CONFORMANCE(SemaphoreNaming, WithoutSmoke(CasesOf("semaphore")));
 class SemaphoreCapacity : public SemaphoreOfThree {
  protected:
   void ExpectCapacity(int64_t capacity) {
-    const absl::StatusOr<int64_t> stored = semaphore_->capacity();
-    ASSERT_OK(stored);
-    EXPECT_EQ(*stored, capacity);
+    const absl::StatusOr<LockInfo> info = semaphore_->Inspect();
+    ASSERT_OK(info);
+    EXPECT_EQ(info->capacity, capacity);
   }
   // At each use, naming both.
   static void ExpectRefused(Semaphore& semaphore, int64_t own, int64_t stored) {
