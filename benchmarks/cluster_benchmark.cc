@@ -16,7 +16,7 @@
 #include "benchmarks/turns.h"
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/server_groups.h"

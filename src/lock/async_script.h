@@ -12,8 +12,8 @@
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/state/request.h"
-#include "src/redis/link/pipeline.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/link/shared_connection.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 

@@ -13,7 +13,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
 #include "src/redis/link/script_runner.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 namespace {

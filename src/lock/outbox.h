@@ -14,8 +14,8 @@
 #include "src/lock/entry.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/state/request.h"
-#include "src/redis/link/pipeline.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/link/shared_connection.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 

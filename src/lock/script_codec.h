@@ -18,7 +18,7 @@
 #include "src/lock/state/request.h"
 #include "src/redis/link/script_runner.h"
 #include "src/redis/server_group/server_group.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 

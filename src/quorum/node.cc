@@ -312,8 +312,7 @@ absl::Status Node::TryConnect(absl::Duration& pause) {
   }
   const base::Instant until = base::Now() + kConnectTurn;
   std::vector<std::string> warnings;
-  const absl::Status connected = at_->Connect(until, warnings);
-  if (!connected.ok()) return connected;
+  if (absl::Status failed = at_->Connect(until, warnings); !failed.ok()) return failed;
   if (!key.empty()) {
     const absl::StatusOr<redis::Reply> pong = at_->Call(key, redis::Command({"PING"}), until);
     if (!pong.ok()) {

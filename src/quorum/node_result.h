@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/lock/state/request.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::quorum {
 

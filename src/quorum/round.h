@@ -15,7 +15,6 @@
 #include "src/quorum/node.h"
 #include "src/quorum/node_result.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
 
 namespace redlatch::quorum {
 

@@ -11,7 +11,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 namespace {

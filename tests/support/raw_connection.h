@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 
 struct redisContext;
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "src/redis/wire/reply.h"
 #include "tests/support/await.h"
 #include "tests/support/fatal.h"
 #include "tests/support/raw_connection.h"

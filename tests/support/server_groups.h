@@ -14,7 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/redis_server.h"
 #include "tests/support/resources.h"
 #include "tests/support/tcp_proxy.h"

@@ -25,11 +25,9 @@
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
 #include "src/redis/connect/plain_connection.h"
-#include "src/redis/connect/sentinel_questions.h"
-#include "src/redis/embedded/directory.h"
+#include "src/redis/connect/sentinel.h"
 #include "src/redis/embedded/embedded.h"
 #include "src/redis/link/cluster_view.h"
-#include "src/redis/url/sentinels.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 

@@ -11,7 +11,7 @@
 #include "src/cli/doctor/facts.h"
 #include "src/cli/term/server.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::cli {
 

@@ -26,8 +26,6 @@
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
-#include "src/redis/wire/slot.h"
 
 namespace redlatch::cli {
 

@@ -1,22 +1,87 @@
 #ifndef REDLATCH_SRC_REDIS_CONNECT_CONNECTOR_H_
 #define REDLATCH_SRC_REDIS_CONNECT_CONNECTOR_H_
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
-#include "src/redis/connect/dialogue.h"
+#include "src/base/random.h"
 #include "src/redis/connect/endpoint.h"
 #include "src/redis/connect/handshake.h"
-#include "src/redis/transport/open.h"
+#include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::redis {
+
+// When to connect again. The first attempt after a connection is lost is made at once. Those that
+// follow are held back, longer each time, until a connection has been of use: it brought much, or
+// something and lived for a while. A server that accepts, answers and hangs up is not hurried.
+class ReconnectBackoff {
+ public:
+  ReconnectBackoff(absl::Duration first_backoff, absl::Duration longest_backoff)
+      : backoff_(first_backoff, longest_backoff) {}
+
+  base::Instant next_attempt() const { return next_attempt_; }
+
+  void Failed() { next_attempt_ = base::Now() + backoff_.Next(); }
+  void Made() {
+    made_ = base::Now();
+    heard_ = 0;
+  }
+  // So many answers or messages came.
+  void Heard(size_t count) { heard_ += count; }
+  void Lost() {
+    const base::Instant now = base::Now();
+    if (heard_ >= kMuch || (heard_ > 0 && made_ + kAWhile <= now)) {
+      backoff_.Reset();
+      held_back_ = false;
+    }
+    next_attempt_ = std::exchange(held_back_, true) ? now + backoff_.Next() : now;
+  }
+
+ private:
+  static constexpr size_t kMuch = 16;
+  static constexpr absl::Duration kAWhile = absl::Milliseconds(250);
+
+  base::Backoff backoff_;
+  base::Instant next_attempt_;
+  base::Instant made_;
+  size_t heard_ = 0;
+  bool held_back_ = false;  // the next attempt after a loss
+};
+
+// What is said over a transport that is connected, and what is heard. One thread at a time.
+struct Dialogue {
+  std::unique_ptr<Transport> transport;
+  std::string unwritten;
+  std::string unwritable;  // why a write failed
+  ReplyParser parser;
+  std::vector<Reply> replies;
+  Interest read_wants = Interest::kRead;
+  Interest write_wants = Interest::kNone;  // of the rest, when Write() was last called
+
+  // Both never block. An error is the bare reason, and the connection is of no more use:
+  // kFailedPrecondition where somebody must mend something first, else kUnavailable.
+
+  // What the rest wants, which is kNone where all is written. Where the server hangs up, nothing is
+  // left, since it may have said why before.
+  Interest Write();
+  // Whether anything came; what is whole of it is in `replies`, also where that is an error. To be
+  // called when what it wants has come.
+  absl::StatusOr<bool> Read();
+
+  // Writes all, and reads until there are so many replies. False where `deadline` came first, or
+  // `wake_fd` (or -1) became readable; the next call goes on.
+  absl::StatusOr<bool> GoOn(size_t count, base::Instant deadline, int wake_fd = -1);
+};
 
 // A connection that has been greeted and accepted, ready for commands.
 struct Connection {

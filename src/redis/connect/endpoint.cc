@@ -18,7 +18,7 @@
 #include "src/base/mutex.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/redis/connect/sentinel_endpoint.h"
+#include "src/redis/connect/sentinel.h"
 #include "src/redis/embedded/embedded.h"
 
 namespace redlatch::redis {

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
-#include "src/redis/transport/open.h"
+#include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::redis {

@@ -10,9 +10,23 @@
 #include "absl/types/span.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
+
+// What locks need of a server and of a user, and whether they have it.
+
+// The commands that locks need, as an ACL rule has them; `in_cluster`: of a cluster's node.
+std::vector<std::string> NeededCommands(bool in_cluster = false);
+
+// Asks in one round trip, and changes nothing, what of that this user may not. The keys of locks
+// are known when they are used: a user who may use some keys only is asked for the rest.
+Command NeedsProbe(bool in_cluster = false);
+
+// What the answer comes to; an error is that this user may not ask. kFailedPrecondition: the server
+// lacks commands; kPermissionDenied: the user, empty for the default one, lacks permissions, all of
+// which the message names, with the rule that grants them.
+absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user,
+                        bool in_cluster = false);
 
 // What a server said of itself when the connection was made.
 struct ServerInfo {

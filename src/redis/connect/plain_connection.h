@@ -12,10 +12,8 @@
 #include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/redis/connect/connector.h"
-#include "src/redis/connect/dialogue.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
 

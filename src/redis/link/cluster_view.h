@@ -10,8 +10,7 @@
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/reply.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::redis {
 

@@ -5,9 +5,8 @@
 
 #include "absl/strings/str_split.h"
 #include "src/base/clock.h"
-#include "src/redis/connect/sentinel_endpoint.h"
-#include "src/redis/connect/sentinel_questions.h"
-#include "src/redis/url/sentinels.h"
+#include "src/redis/connect/sentinel.h"
+#include "src/redis/url/url.h"
 
 namespace redlatch::redis {
 namespace {

@@ -7,8 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 

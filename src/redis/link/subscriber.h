@@ -25,14 +25,10 @@
 #include "src/base/poll_gate.h"
 #include "src/base/wake_event.h"
 #include "src/redis/connect/connector.h"
-#include "src/redis/connect/dialogue.h"
-#include "src/redis/connect/reconnect_backoff.h"
 #include "src/redis/link/subscriber_thread.h"
-#include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/reply.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::redis {
 

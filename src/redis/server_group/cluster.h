@@ -21,7 +21,7 @@
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/server_group/single_server.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::redis {
 

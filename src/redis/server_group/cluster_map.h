@@ -22,8 +22,8 @@
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/server_group/single_server.h"
 #include "src/redis/url/url.h"
+#include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
-#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 

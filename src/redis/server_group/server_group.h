@@ -15,12 +15,10 @@
 #include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
-#include "src/redis/link/pipeline.h"
 #include "src/redis/link/script_runner.h"
+#include "src/redis/link/shared_connection.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
-#include "src/redis/wire/reply.h"
-#include "src/redis/wire/slot.h"
 
 namespace redlatch::redis {
 

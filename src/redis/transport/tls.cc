@@ -2,19 +2,34 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/bio.h>
 #include <openssl/err.h>
+#include <openssl/ssl.h>
+#include <openssl/x509.h>
 #include <openssl/x509v3.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "src/redis/transport/tls_errors.h"
+#include "absl/strings/str_join.h"
+#include "absl/time/time.h"
+#include "src/base/fork_guard.h"
+#include "src/base/no_cancellation.h"
 
 namespace redlatch::redis {
 
@@ -187,6 +202,385 @@ int Tls::OnCertificate(int good, X509_STORE_CTX* chain) {
   auto* const peer = static_cast<TlsPeer*>(SSL_get_ex_data(ssl, 0));
   peer->fault = CertificateFault(chain, tls->options_, peer->name);
   return 0;
+}
+
+namespace {
+
+constexpr size_t kMostNames = 5;
+
+// Whoever is there wrote it, and it goes into logs.
+std::string Printable(std::string text) {
+  std::replace_if(
+      text.begin(), text.end(),
+      [](char c) { return !absl::ascii_isprint(static_cast<unsigned char>(c)); }, '?');
+  return text;
+}
+
+std::string CommonName(const X509_NAME* name) {
+  char text[256] = "";
+  X509_NAME_get_text_by_NID(name, NID_commonName, text, sizeof text);
+  return text[0] != '\0' ? Printable(text) : "somebody without a name";
+}
+
+std::string Day(const ASN1_TIME* time) {
+  std::tm parts = {};
+  char text[32] = "a day that cannot be read";
+  if (ASN1_TIME_to_tm(time, &parts) == 1) strftime(text, sizeof text, "%Y-%m-%d %H:%M UTC", &parts);
+  return text;
+}
+
+std::string NameOf(const GENERAL_NAME& name) {
+  if (name.type == GEN_DNS) {
+    const ASN1_STRING* const text = name.d.dNSName;
+    return Printable(std::string(reinterpret_cast<const char*>(ASN1_STRING_get0_data(text)),
+                                 static_cast<size_t>(ASN1_STRING_length(text))));
+  }
+  if (name.type != GEN_IPADD) return "";
+  const ASN1_OCTET_STRING* const address = name.d.iPAddress;
+  const int size = ASN1_STRING_length(address);
+  if (size != 4 && size != 16) return "";
+  char text[INET6_ADDRSTRLEN] = "";
+  inet_ntop(size == 4 ? AF_INET : AF_INET6, ASN1_STRING_get0_data(address), text, sizeof text);
+  return text;
+}
+
+// Whom a certificate is for.
+std::vector<std::string> NamesOf(const X509* certificate) {
+  std::vector<std::string> names;
+  auto* const found = static_cast<GENERAL_NAMES*>(
+      X509_get_ext_d2i(certificate, NID_subject_alt_name, nullptr, nullptr));
+  for (int i = 0; i < sk_GENERAL_NAME_num(found); ++i) {
+    std::string name = NameOf(*sk_GENERAL_NAME_value(found, i));
+    if (!name.empty()) names.push_back(std::move(name));
+  }
+  GENERAL_NAMES_free(found);
+  if (names.size() > kMostNames) {
+    names.resize(kMostNames);
+    names.emplace_back("...");
+  }
+  return names;
+}
+
+std::string Untrusted(const X509* certificate, const TlsOptions& options) {
+  const std::string issuer = CommonName(X509_get_issuer_name(certificate));
+  const std::string where = options.ca.empty() ? "nobody whom this system trusts"
+                                               : absl::StrCat("none of those in ca=", options.ca);
+  return absl::StrCat("its certificate is signed by '", issuer, "', ", where,
+                      " (name the file with that authority's certificate: ca=/path/to/ca.pem)");
+}
+
+// What the server says of this client's certificate.
+bool IsOfClientCertificate(int reason) {
+  switch (reason) {
+    case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
+    case SSL_R_SSLV3_ALERT_NO_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_BAD_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED:
+    case SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN:
+    case SSL_R_TLSV1_ALERT_UNKNOWN_CA:
+    case SSL_R_TLSV1_ALERT_ACCESS_DENIED:
+    case SSL_R_TLSV1_ALERT_DECRYPT_ERROR:
+    case SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED:
+      return true;
+    default:
+      return false;
+  }
+}
+
+bool IsNoTls(int reason) {
+  return reason == SSL_R_WRONG_VERSION_NUMBER || reason == SSL_R_PACKET_LENGTH_TOO_LONG ||
+         reason == SSL_R_HTTP_REQUEST || reason == SSL_R_ENCRYPTED_LENGTH_TOO_LONG;
+}
+
+bool IsOfVersion(int reason) {
+  return reason == SSL_R_TLSV1_ALERT_PROTOCOL_VERSION || reason == SSL_R_UNSUPPORTED_PROTOCOL;
+}
+
+std::string Text(unsigned long error) {  // NOLINT(google-runtime-int): OpenSSL's
+  const char* const reason = ERR_reason_error_string(error);
+  if (reason != nullptr) return reason;
+  return error == 0 ? "no reason is given" : absl::StrCat("error ", error);
+}
+
+}  // namespace
+
+std::string TakeTlsError() {
+  std::string text = Text(ERR_peek_last_error());
+  ERR_clear_error();
+  return text;
+}
+
+std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
+                             const std::string& name) {
+  const X509* const certificate = X509_STORE_CTX_get_current_cert(chain);
+  const int error = X509_STORE_CTX_get_error(chain);
+  const std::string whose = X509_STORE_CTX_get_error_depth(chain) == 0
+                                ? "its certificate"
+                                : "the certificate of its certificate's authority";
+  switch (error) {
+    case X509_V_ERR_CERT_HAS_EXPIRED:
+      return absl::StrCat(whose, " has expired, on ", Day(X509_get0_notAfter(certificate)),
+                          " (renew it)");
+    case X509_V_ERR_CERT_NOT_YET_VALID:
+      return absl::StrCat(whose, " is not valid before ", Day(X509_get0_notBefore(certificate)),
+                          " (is this machine's clock right?)");
+    case X509_V_ERR_HOSTNAME_MISMATCH:
+    case X509_V_ERR_IP_ADDRESS_MISMATCH:
+      if (NamesOf(certificate).empty()) {
+        return absl::StrCat("its certificate, of '", CommonName(X509_get_subject_name(certificate)),
+                            "', is for no host (issue one that names ", name,
+                            " as a subjectAltName: a common name does not count)");
+      }
+      if (const auto names = NamesOf(certificate);
+          std::find(names.begin(), names.end(), name) != names.end()) {
+        return absl::StrCat("its certificate names ", name,
+                            " as a host, not as an IP address (issue one with IP:", name,
+                            " as a subjectAltName)");
+      }
+      return absl::StrCat("its certificate is for ", absl::StrJoin(NamesOf(certificate), ", "),
+                          ", and not for ", name,
+                          " (connect to a name that it is for, or, where this is the right server, "
+                          "say which: servername=",
+                          NamesOf(certificate).front(), ")");
+    case X509_V_ERR_CERT_REVOKED:
+      return absl::StrCat("the authority has revoked ", whose, " (issue a new one)");
+    case X509_V_ERR_UNABLE_TO_GET_CRL:
+    case X509_V_ERR_CRL_HAS_EXPIRED:
+    case X509_V_ERR_CRL_NOT_YET_VALID:
+      return absl::StrCat(
+          "whether ", whose, " is revoked is not known: ", X509_verify_cert_error_string(error),
+          " (as ca=", options.ca, " has a CRL, it must have a valid one of each authority)");
+    case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
+    case X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT:
+    case X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY:
+    case X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE:
+      return Untrusted(certificate, options);
+    default:
+      return absl::StrCat(whose, " is not accepted: ", X509_verify_cert_error_string(error));
+  }
+}
+
+TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool greeting) {
+  const auto first = ERR_peek_error();
+  const int reason = ERR_GET_LIB(first) == ERR_LIB_SSL ? ERR_GET_REASON(first) : 0;
+  const std::string text = Text(first);
+  ERR_clear_error();
+  if (!fault.empty()) return {.why = fault, .lasting = true};
+  if (greeting && IsNoTls(reason)) {
+    return {.why =
+                "it does not speak TLS there (Redis does at the port that tls-port names; where "
+                "it has none, write redis://)",
+            .lasting = true};
+  }
+  if (greeting && IsOfVersion(reason)) {
+    return {.why = "it speaks neither TLS 1.2 nor 1.3, and older ones are not safe",
+            .lasting = true};
+  }
+  if (!IsOfClientCertificate(reason)) {
+    return {.why = absl::StrCat(greeting ? "the TLS handshake failed: " : "TLS: ", text)};
+  }
+  if (options.cert.empty()) {
+    return {.why =
+                "it wants to see a certificate of this client (name the files: "
+                "cert=/path/to/client.pem&key=/path/to/client.key)",
+            .lasting = true};
+  }
+  return {.why = absl::StrCat("it does not accept this client's certificate, cert=", options.cert,
+                              ": ", text),
+          .lasting = true};
+}
+
+namespace {
+
+// What OpenSSL reads and writes through: a transport, and how its last step ended.
+struct Below {
+  std::unique_ptr<Transport> socket;
+  IoResult last;
+};
+
+// What OpenSSL is told of a step that is not done.
+int NotDone(BIO* bio, const IoResult& result) {
+  if (result.kind == IoResult::Kind::kWantRead) BIO_set_retry_read(bio);
+  if (result.kind == IoResult::Kind::kWantWrite) BIO_set_retry_write(bio);
+  return -1;
+}
+
+int ReadBelow(BIO* bio, char* buffer, size_t size, size_t* got) {
+  auto& below = *static_cast<Below*>(BIO_get_data(bio));
+  BIO_clear_retry_flags(bio);
+  below.last = below.socket->Read(buffer, size);
+  if (below.last.kind != IoResult::Kind::kDone) return NotDone(bio, below.last);
+  *got = below.last.bytes;
+  return 1;
+}
+
+int WriteBelow(BIO* bio, const char* bytes, size_t size, size_t* put) {
+  auto& below = *static_cast<Below*>(BIO_get_data(bio));
+  BIO_clear_retry_flags(bio);
+  below.last = below.socket->Write({bytes, size});
+  if (below.last.kind != IoResult::Kind::kDone) return NotDone(bio, below.last);
+  *put = below.last.bytes;
+  return 1;
+}
+
+long ControlBelow(BIO*, int command, long, void*) {  // NOLINT(google-runtime-int): OpenSSL's
+  return command == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+const BIO_METHOD* Method() {
+  static const BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "redlatch");
+    BIO_meth_set_read_ex(made, &ReadBelow);
+    BIO_meth_set_write_ex(made, &WriteBelow);
+    BIO_meth_set_ctrl(made, &ControlBelow);
+    return made;
+  }();
+  return method;
+}
+
+class TlsTransport final : public Transport {
+ public:
+  TlsTransport(std::shared_ptr<Tls> tls, std::unique_ptr<Transport> socket)
+      : tls_(std::move(tls)), below_{.socket = std::move(socket), .last = {}} {}
+
+  // Says goodbye, if that can be said at once. In a forked child OpenSSL is left alone, since
+  // threads that are not there any more may have been in the midst of it.
+  ~TlsTransport() override {
+    if (fork_guard_.InForkedChild()) {
+      static_cast<void>(ssl_.release());
+      return;
+    }
+    if (ssl_ == nullptr) return;
+    ERR_clear_error();
+    if (!ended_ && SSL_is_init_finished(ssl_.get()) == 1) {
+      SSL_shutdown(ssl_.get());
+      ERR_clear_error();
+    }
+    // Else its session would be thought of as broken.
+    SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
+  }
+
+  absl::Status Begin(const std::string& host) {
+    absl::StatusOr<UniqueSsl> ssl = tls_->Begin(host, peer_);
+    if (!ssl.ok()) return ssl.status();
+    BIO* const bio = BIO_new(Method());
+    if (bio == nullptr) return absl::ResourceExhaustedError("TLS: no memory");
+    BIO_set_data(bio, &below_);
+    BIO_set_init(bio, 1);
+    SSL_set_bio(ssl->get(), bio, bio);
+    ssl_ = *std::move(ssl);
+    return absl::OkStatus();
+  }
+
+  IoResult Connect() override { return below_.socket->Connect(); }
+
+  IoResult Read(char* buffer, size_t size) override {
+    IoResult got = Step([&](size_t* done) { return SSL_read_ex(ssl_.get(), buffer, size, done); });
+    // What is left may be a part of a record only: then the next Read() wants more.
+    taken_in_.store(got.kind == IoResult::Kind::kDone && SSL_has_pending(ssl_.get()) == 1,
+                    std::memory_order_relaxed);
+    return got;
+  }
+
+  IoResult Write(std::string_view bytes) override {
+    IoResult put = Step(
+        [&](size_t* done) { return SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), done); });
+    // The handshake may have taken in more than its own.
+    if (put.kind == IoResult::Kind::kDone && SSL_has_pending(ssl_.get()) == 1) {
+      taken_in_.store(true, std::memory_order_relaxed);
+    }
+    return put;
+  }
+
+  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
+    const Readiness already = Already(interest);
+    return already.Meets(interest) ? already : below_.socket->Wait(interest, wake_fd, deadline);
+  }
+
+  Polled BeginPoll(Interest interest) override {
+    const Readiness already = Already(interest);
+    return already.Meets(interest) ? Polled{.already = already}
+                                   : below_.socket->BeginPoll(interest);
+  }
+
+  Readiness EndPoll(const Polled& polled, int16_t came) override {
+    return below_.socket->EndPoll(polled, came);
+  }
+
+  // Of a handshake that is over.
+  std::optional<absl::Time> certificate_until() const override {
+    const std::unique_ptr<X509, FreeBy<X509_free>> shown(SSL_get1_peer_certificate(ssl_.get()));
+    tm until = {};
+    if (shown == nullptr || ASN1_TIME_to_tm(X509_get0_notAfter(shown.get()), &until) != 1) {
+      return std::nullopt;
+    }
+    return absl::FromTM(until, absl::UTCTimeZone());
+  }
+
+  void DiscardUnsent() override {
+    ended_ = true;
+    below_.socket->DiscardUnsent();
+  }
+
+ private:
+  Readiness Already(Interest interest) const {
+    if (ended_.load(std::memory_order_relaxed)) return {.readable = true, .writable = true};
+    return {.readable =
+                Has(interest, Interest::kRead) && taken_in_.load(std::memory_order_relaxed)};
+  }
+
+  template <class SslStep>
+  IoResult Step(SslStep step) {
+    if (ended_) return end_;
+    const base::NoCancellation no_cancellation;
+    if (ERR_peek_error() != 0) ERR_clear_error();  // which takes longer
+    below_.last = {};
+    size_t bytes = 0;
+    const int outcome = step(&bytes);
+    if (outcome == 1) return {.kind = IoResult::Kind::kDone, .bytes = bytes};
+    const int error = SSL_get_error(ssl_.get(), outcome);
+    if (error == SSL_ERROR_WANT_READ) return {.kind = IoResult::Kind::kWantRead};
+    if (error == SSL_ERROR_WANT_WRITE) return {.kind = IoResult::Kind::kWantWrite};
+    if (error == SSL_ERROR_ZERO_RETURN) return {.kind = IoResult::Kind::kClosed};
+    return Failed();
+  }
+
+  // What failed below says nothing of what was received, and is no more than what follows where a
+  // certificate was not accepted. What TLS refuses is the end.
+  IoResult Failed() {
+    const bool greeting = SSL_is_init_finished(ssl_.get()) == 0;
+    TlsFault fault = TakeTlsFault(peer_.fault, tls_->options(), greeting);
+    const bool failed_below =
+        below_.last.kind == IoResult::Kind::kClosed || below_.last.kind == IoResult::Kind::kError;
+    if (failed_below && !fault.lasting) return below_.last;
+    why_ = std::move(fault.why);
+    end_ = {.kind = fault.lasting ? IoResult::Kind::kRefused : IoResult::Kind::kError, .why = why_};
+    ended_ = true;
+    return end_;
+  }
+
+  const base::ForkGuard fork_guard_;
+  const std::shared_ptr<Tls> tls_;
+  Below below_;
+  TlsPeer peer_;
+  UniqueSsl ssl_;
+  std::atomic<bool> taken_in_{false};  // OpenSSL has bytes that Read() has not returned
+  std::atomic<bool> ended_{false};
+  IoResult end_ = {.kind = IoResult::Kind::kClosed};
+  std::string why_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Transport>> OpenTls(std::shared_ptr<Tls> tls,
+                                                   const std::string& host,
+                                                   std::unique_ptr<Transport> socket) {
+  auto transport = std::make_unique<TlsTransport>(std::move(tls), std::move(socket));
+  if (absl::Status begun = transport->Begin(host); !begun.ok()) return begun;
+  return transport;
 }
 
 }  // namespace redlatch::redis

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_REDIS_TRANSPORT_TLS_H_
 
 #include <openssl/ssl.h>
+#include <openssl/x509_vfy.h>
 
 #include <cstdint>
 #include <functional>
@@ -14,9 +15,23 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
 #include "src/base/mutex.h"
-#include "src/redis/transport/tls_options.h"
+#include "src/redis/transport/transport.h"
 
 namespace redlatch::redis {
+
+// What a URL says of TLS. All files are PEM.
+struct TlsOptions {
+  // The authorities that may sign the server's certificate, none else: a file, or a directory as
+  // `openssl rehash` makes it. Empty: those that the system trusts.
+  std::string ca;
+  // This client's certificate, and those that lead from it to its authority. Empty: it has none.
+  std::string cert;
+  std::string key;          // of `cert`; empty: in the same file
+  std::string server_name;  // whom the certificate must be for; empty: the host of the URL
+  bool insecure = false;    // any certificate will do
+
+  friend bool operator==(const TlsOptions&, const TlsOptions&) = default;
+};
 
 // True if a host is a numeric address, which needs no lookup.
 bool IsAddress(const std::string& host);
@@ -72,6 +87,30 @@ class Tls {
   std::vector<Stamp> stamps_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, UniqueSslSession, std::less<>> sessions_ ABSL_GUARDED_BY(mu_);
 };
+
+// What went wrong with TLS, in words that say how to mend it.
+
+// What OpenSSL says of the last thing that failed on this thread, which it then forgets.
+std::string TakeTlsError();
+
+// Why the certificate at which the verification of a chain has stopped is not accepted.
+std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
+                             const std::string& name);
+
+struct TlsFault {
+  std::string why;
+  bool lasting = false;  // until somebody mends something
+};
+
+// Why a step failed, by what OpenSSL says on this thread. `fault`: of the server's certificate, if
+// there was one. `greeting`: in the handshake.
+TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool greeting);
+
+// TLS over `socket`, to a server that the URL calls `host`. Connect() connects the socket; the
+// first Read() or Write() shakes hands. So who connects knows which of the two takes time.
+absl::StatusOr<std::unique_ptr<Transport>> OpenTls(std::shared_ptr<Tls> tls,
+                                                   const std::string& host,
+                                                   std::unique_ptr<Transport> socket);
 
 }  // namespace redlatch::redis
 

@@ -1,18 +1,25 @@
-// The seam between redlatch and the operating system's sockets. TLS is a Transport around one;
-// tests put one between that counts system calls.
 #ifndef REDLATCH_SRC_REDIS_TRANSPORT_TRANSPORT_H_
 #define REDLATCH_SRC_REDIS_TRANSPORT_TRANSPORT_H_
 
+#include <sys/socket.h>
+
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 
 namespace redlatch::redis {
+
+// The seam between redlatch and the operating system's sockets. TLS is a Transport around one;
+// tests put one between that counts system calls.
 
 // What a Wait() waits for. Sets of it: `a | b`.
 enum class Interest : uint8_t { kNone = 0, kRead = 1, kWrite = 2, kReadAndWrite = 3 };
@@ -116,6 +123,35 @@ struct Awaited {
   base::Instant until = base::Instant::Infinite();
   int gate = -1;  // unless -1: polled for reading in place of the connection's descriptor
 };
+
+class Tls;
+
+struct SocketAddress {
+  sockaddr_storage storage = {};
+  socklen_t size = 0;
+  std::string text;  // for messages: "127.0.0.1:6379", "/run/redis.sock"
+
+  friend bool operator==(const SocketAddress& a, const SocketAddress& b) {
+    return a.size == b.size && memcmp(&a.storage, &b.storage, a.size) == 0;
+  }
+};
+
+// What a transport is opened to: one address of a server, and what the server is called, since it
+// shows a certificate of that name.
+struct Target {
+  SocketAddress address;
+  std::string host;          // as the URL names it; empty for a Unix socket
+  std::shared_ptr<Tls> tls;  // null: TLS is not spoken
+};
+
+// Opens a transport that has not begun to connect.
+using TransportFactory = std::function<absl::StatusOr<std::unique_ptr<Transport>>(const Target&)>;
+
+// The transport that the target asks for. The one place that chooses.
+absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target);
+
+// TCP (no delay, keepalive) and Unix sockets. The descriptor is closed on exec.
+absl::StatusOr<std::unique_ptr<Transport>> OpenSocket(const SocketAddress& address);
 
 }  // namespace redlatch::redis
 

@@ -3,8 +3,12 @@
 #include <hiredis/hiredis.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
 #include <charconv>
+#include <cstddef>
 #include <cstring>
+#include <memory>
 #include <new>
 #include <string>
 #include <utility>
@@ -12,6 +16,142 @@
 #include "absl/status/status.h"
 
 namespace redlatch::redis {
+
+namespace {
+
+// CRC-16/XMODEM, a byte at a time.
+constexpr std::array<uint16_t, 256> CrcTable() {
+  constexpr uint32_t kPolynomial = 0x1021;
+  std::array<uint16_t, 256> table{};
+  for (uint32_t byte = 0; byte < table.size(); ++byte) {
+    uint32_t crc = byte << 8U;
+    for (int bit = 0; bit < 8; ++bit) {
+      crc = (crc & 0x8000U) != 0 ? (crc << 1U) ^ kPolynomial : crc << 1U;
+    }
+    table[byte] = static_cast<uint16_t>(crc);
+  }
+  return table;
+}
+constexpr std::array<uint16_t, 256> kCrc = CrcTable();
+
+Slot Hash(std::string_view text) {
+  uint32_t crc = 0;
+  for (const char c : text) {
+    crc = ((crc << 8U) ^ kCrc[((crc >> 8U) ^ static_cast<unsigned char>(c)) & 0xFFU]) & 0xFFFFU;
+  }
+  return static_cast<Slot>(crc % kSlots);
+}
+
+std::string_view Digits(uint32_t number, std::array<char, 8>& room) {
+  const auto [end, error] = std::to_chars(room.data(), room.data() + room.size(), number, 16);
+  return {room.data(), static_cast<size_t>(end - room.data())};
+}
+
+// The least number, in hexadecimal digits, of each slot.
+std::unique_ptr<const std::array<uint32_t, kSlots>> MakeTags() {
+  auto tags = std::make_unique<std::array<uint32_t, kSlots>>();
+  std::array<char, 8> room{};
+  int missing = kSlots;
+  for (uint32_t number = 1; missing > 0; ++number) {
+    uint32_t& tag = (*tags)[Hash(Digits(number, room))];
+    if (tag != 0) continue;
+    tag = number;
+    --missing;
+  }
+  return tags;
+}
+
+}  // namespace
+
+Slot SlotOf(std::string_view key) {
+  const size_t open = key.find('{');
+  if (open == std::string_view::npos) return Hash(key);
+  const size_t close = key.find('}', open + 1);
+  if (close == std::string_view::npos || close == open + 1) return Hash(key);
+  return Hash(key.substr(open + 1, close - open - 1));
+}
+
+std::string TagOf(Slot slot) {
+  static const auto* const tags = MakeTags().release();
+  std::array<char, 8> room{};
+  std::string tag = "{";
+  return tag.append(Digits((*tags)[slot], room)).append("}");
+}
+
+namespace {
+
+constexpr size_t kLongestText = 80;
+constexpr size_t kMostElements = 8;
+constexpr size_t kLongestArray = 400;  // no further element after so much
+
+void AppendText(std::string_view text, std::string* out) {
+  constexpr char kHex[] = "0123456789abcdef";
+  for (const char c : text.substr(0, kLongestText)) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') {
+      out->append(1, '\\').append(1, c);
+    } else if (byte >= 0x20 && byte < 0x7f) {
+      out->append(1, c);
+    } else {
+      out->append("\\x").append(1, kHex[byte >> 4]).append(1, kHex[byte & 15]);
+    }
+  }
+  if (text.size() > kLongestText) out->append("...");
+}
+
+}  // namespace
+
+std::string Reply::DebugString() const {
+  std::string out;
+  switch (type) {
+    case Type::kNil:
+      return "nil";
+    case Type::kInteger:
+      return std::to_string(integer);
+    case Type::kString:
+      out.append(1, '"');
+      AppendText(text, &out);
+      return out.append(1, '"');
+    case Type::kStatus:
+    case Type::kError:
+      if (type == Type::kError) out.append("error ");
+      AppendText(text, &out);
+      return out;
+    case Type::kArray: {
+      out.append(1, '[');
+      size_t shown = 0;
+      for (; shown < elements.size() && shown < kMostElements; ++shown) {
+        if (out.size() > kLongestArray) break;
+        if (shown > 0) out.append(", ");
+        out.append(elements[shown].DebugString());
+      }
+      if (shown < elements.size()) out.append(", ...");
+      return out.append(1, ']');
+    }
+  }
+  return out;
+}
+
+std::string_view ValueOf(const Reply& list, std::string_view name) {
+  for (size_t i = 0; i + 1 < list.elements.size(); i += 2) {
+    if (list.elements[i].text == name) return list.elements[i + 1].text;
+  }
+  return {};
+}
+
+std::string_view InfoField(std::string_view info, std::string_view field) {
+  size_t at = 0;
+  while (at < info.size()) {
+    const size_t end = std::min(info.find("\r\n", at), info.size());
+    const std::string_view line = info.substr(at, end - at);
+    if (line.size() > field.size() && line.substr(0, field.size()) == field &&
+        line[field.size()] == ':') {
+      return line.substr(field.size() + 1);
+    }
+    at = end + 2;
+  }
+  return {};
+}
 
 // hiredis calls these while it reads. It hands back what they return as `task->parent->obj`, so
 // that a reply grows in place: the outermost is `root`, and a child is appended to its parent's

@@ -1,8 +1,8 @@
-// The wire format of Redis, RESP 2. hiredis reads it, and shows nowhere else.
 #ifndef REDLATCH_SRC_REDIS_WIRE_CODEC_H_
 #define REDLATCH_SRC_REDIS_WIRE_CODEC_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <initializer_list>
 #include <memory>
 #include <optional>
@@ -13,9 +13,49 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/short_text.h"
-#include "src/redis/wire/reply.h"
 
 namespace redlatch::redis {
+
+// Where a cluster keeps a key: one of 16,384 slots, each of which one primary serves.
+
+using Slot = uint16_t;
+inline constexpr int kSlots = 16384;
+
+// That of its hash tag, where it has one: what is between its first '{' and the next '}', unless
+// that is nothing.
+Slot SlotOf(std::string_view key);
+
+// A hash tag in that slot, "{3cf}": the same for everybody, for ever, and of no use in names, since
+// it is not known in advance. A channel that begins with it is where the keys of the slot are.
+std::string TagOf(Slot slot);
+
+// What a server answered, as a value. An error reply is a Reply too: `ErrorStatus()` in errors.h
+// makes a status of it.
+struct Reply {
+  enum class Type : uint8_t { kNil, kInteger, kString, kStatus, kError, kArray };
+
+  Type type = Type::kNil;
+  int64_t integer = 0;          // kInteger
+  std::string text;             // kString, kStatus, kError
+  std::vector<Reply> elements;  // kArray
+
+  bool is_error() const { return type == Type::kError; }
+  bool is_nil() const { return type == Type::kNil; }
+  bool is_array() const { return type == Type::kArray; }
+
+  // For messages and tests: `["message", "c", 3]`, cut where it gets long.
+  std::string DebugString() const;
+
+  friend bool operator==(const Reply&, const Reply&) = default;
+};
+
+// In a list of names and values; empty where the name is not there.
+std::string_view ValueOf(const Reply& list, std::string_view name);
+
+// Of a line "field:value" in the answer to INFO, or CLUSTER INFO; empty where there is none.
+std::string_view InfoField(std::string_view info, std::string_view field);
+
+// The wire format of Redis, RESP 2. hiredis reads it, and shows nowhere else.
 
 // One command, encoded once. Bytes of any kind may stand in its arguments.
 class Command {

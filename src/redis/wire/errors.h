@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "absl/status/status.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::redis {
 

@@ -1,6 +1,6 @@
 // Threads of several clients use every kind of lock on a real cluster while every slot (a sixth of
 // them unless REDLATCH_FULL_BARS=1) moves to another primary and back, and primaries are replaced.
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

@@ -1,5 +1,5 @@
 // Every kind of lock at every primary of a cluster, between two clients.
-#include "src/redis/connect/needs.h"
+#include "src/redis/connect/handshake.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
 

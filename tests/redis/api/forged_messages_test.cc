@@ -1,7 +1,7 @@
 // A neighbour is another user of the same server, who may publish on `redlatch:*`, perhaps listen
 // there too, and shares one lock with a client. It sends that client whatever it likes.
 
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

@@ -1,5 +1,5 @@
 // `redlatch ls`, `inspect`, `break` and `capacity`, of a quorum of servers and of one of them.
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 

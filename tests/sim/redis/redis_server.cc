@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "src/base/sha1.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/sim/redis/command.h"
 #include "tests/sim/redis/resp.h"
 

@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 #include "tests/sim/redis/command.h"
 #include "tests/sim/redis/keyspace.h"
 #include "tests/sim/redis/lua_engine.h"

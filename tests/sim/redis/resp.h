@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::sim {
 

@@ -5,7 +5,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/sim/redis/command.h"
 #include "tests/sim/redis/redis_server.h"
 

@@ -2,7 +2,7 @@
 #define REDLATCH_TESTS_SIM_REDIS_COMPARE_COMMON_WORDS_H_
 
 #include "absl/strings/str_replace.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::sim {

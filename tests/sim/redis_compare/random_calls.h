@@ -4,7 +4,7 @@
 #include <random>
 
 #include "redlatch/lua_script.h"
-#include "src/redis/wire/reply.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::sim {

@@ -2,7 +2,7 @@
 // condition: a replica, a user without permissions, full memory, a slot that moves, and the like.
 
 #include "absl/strings/str_join.h"
-#include "src/redis/connect/needs.h"
+#include "src/redis/connect/handshake.h"
 #include "src/redis/wire/errors.h"
 #include "tests/sim/redis/redis_server.h"
 #include "tests/sim/redis/resp.h"

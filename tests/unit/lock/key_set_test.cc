@@ -1,7 +1,7 @@
 #include "src/lock/key_set.h"
 
 #include "absl/container/flat_hash_map.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/test_scale.h"
 #include "tests/unit/lock/random_names.h"
 

@@ -9,7 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
-#include "src/redis/connect/needs.h"
+#include "src/redis/connect/handshake.h"
 #include "tests/support/testing.h"
 
 namespace redlatch {

@@ -1,6 +1,6 @@
 // A connection that takes any server for what it is.
+#include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
-#include "src/redis/connect/reconnect_backoff.h"
 #include "src/redis/link/subscriber.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"

@@ -6,8 +6,7 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
-#include "src/redis/connect/sentinel_endpoint.h"
-#include "src/redis/transport/open.h"
+#include "src/redis/connect/sentinel.h"
 #include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/fake_server.h"

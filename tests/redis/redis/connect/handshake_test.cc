@@ -2,7 +2,6 @@
 #include "src/redis/connect/handshake.h"
 
 #include "src/redis/connect/connector.h"
-#include "src/redis/connect/needs.h"
 #include "src/redis/url/url.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"

@@ -6,8 +6,6 @@
 #include <sys/resource.h>
 
 #include "absl/types/span.h"
-#include "src/redis/link/pipeline.h"
-#include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "src/redis/wire/codec.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"

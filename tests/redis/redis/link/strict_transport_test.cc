@@ -9,7 +9,6 @@
 #include <sched.h>
 
 #include "src/redis/connect/connector.h"
-#include "src/redis/transport/open.h"
 #include "src/redis/transport/transport.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/subscriber_test_fixture.h"

@@ -1,11 +1,10 @@
 // Servers that speak TLS, and connections to them.
-#include "src/redis/transport/tls_transport.h"
-
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include "src/redis/connect/connector.h"
 #include "src/redis/link/subscriber.h"
+#include "src/redis/transport/tls.h"
 #include "tests/redis/redis/link/shared_connection_fixture.h"
 #include "tests/support/authority.h"
 

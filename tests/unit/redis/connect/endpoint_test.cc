@@ -4,8 +4,7 @@
 #include <dlfcn.h>
 #include <netdb.h>
 
-#include "src/redis/connect/sentinel_endpoint.h"
-#include "src/redis/url/sentinels.h"
+#include "src/redis/connect/sentinel.h"
 #include "src/redis/url/url.h"
 #include "tests/support/await.h"
 #include "tests/support/testing.h"

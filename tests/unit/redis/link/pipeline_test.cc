@@ -1,11 +1,8 @@
-#include "src/redis/link/pipeline.h"
-
 #include "absl/types/span.h"
 #include "redlatch/lua_script.h"
 #include "src/base/clock.h"
 #include "src/redis/link/script_runner.h"
 #include "src/redis/link/shared_connection.h"
-#include "src/redis/link/spin_policy.h"
 #include "src/redis/url/url.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/testing.h"

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_join.h"
 #include "src/redis/url/url.h"
-#include "src/redis/wire/slot.h"
+#include "src/redis/wire/codec.h"
 #include "tests/support/await.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/testing.h"

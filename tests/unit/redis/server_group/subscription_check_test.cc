@@ -1,6 +1,5 @@
-#include "src/redis/server_group/subscription_check.h"
-
 #include "src/base/clock.h"
+#include "src/redis/server_group/single_server.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::redis {

@@ -1,7 +1,6 @@
 #include "src/redis/url/url.h"
 
 #include "src/redis/transport/tls.h"
-#include "src/redis/url/sentinels.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::redis {

@@ -1,7 +1,5 @@
 #include "src/redis/wire/codec.h"
 
-#include "src/redis/wire/reply.h"
-#include "src/redis/wire/slot.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::redis {

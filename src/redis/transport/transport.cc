@@ -1,4 +1,4 @@
-#include "src/redis/transport/socket_transport.h"
+#include "src/redis/transport/transport.h"
 
 #include <errno.h>
 #include <netinet/in.h>
@@ -17,8 +17,16 @@
 #include "src/base/fork_guard.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/unique_fd.h"
+#include "src/redis/transport/tls.h"
 
 namespace redlatch::redis {
+
+absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target) {
+  absl::StatusOr<std::unique_ptr<Transport>> socket = OpenSocket(target.address);
+  if (!socket.ok() || target.tls == nullptr) return socket;
+  return OpenTls(target.tls, target.host, *std::move(socket));
+}
+
 namespace {
 
 // `want`: what the step waits for where it is no failure.

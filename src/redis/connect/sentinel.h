@@ -1,11 +1,12 @@
-#ifndef REDLATCH_SRC_REDIS_CONNECT_SENTINEL_SURVEY_H_
-#define REDLATCH_SRC_REDIS_CONNECT_SENTINEL_SURVEY_H_
+#ifndef REDLATCH_SRC_REDIS_CONNECT_SENTINEL_H_
+#define REDLATCH_SRC_REDIS_CONNECT_SENTINEL_H_
 
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -14,11 +15,48 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/redis/connect/sentinel_questions.h"
-#include "src/redis/url/sentinels.h"
+#include "src/redis/connect/endpoint.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::redis {
+
+// To the primary of which the URL's sentinels know; see SentinelSurvey.
+std::unique_ptr<Endpoint> MakeSentinelEndpoint(const Url& url);
+
+// To the sentinels themselves, of which any will do, another one first each time.
+std::unique_ptr<Endpoint> MakeEndpointOfSentinels(const Url& url);
+
+// What sentinels, and the servers that they name, are asked; each question on a connection of its
+// own.
+
+// `url` is of Kind::kSentinel in both: with the user, password and transport for sentinels; and
+// what leads to one of them.
+Url AsToSentinels(const Url& url);
+Url UrlOfSentinel(const Url& url, const HostAndPort& sentinel);
+
+// As sentinels name them; nothing where that is no address.
+std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port);
+
+struct SentinelAnswer {
+  std::string id;  // of the sentinel; its address where it does not tell
+  HostAndPort primary;
+  int64_t epoch = 0;                // of that knowledge; 0 where it does not tell
+  std::vector<HostAndPort> others;  // further sentinels
+};
+
+// kFailedPrecondition where it does not know a primary of that name.
+absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& sentinel,
+                                           base::Instant deadline);
+
+struct ServerRole {
+  bool primary = false;
+  std::optional<HostAndPort> replica_of;
+};
+
+// What a server says that it is. One that refuses to be asked counts as a primary: whoever connects
+// to it then is told why.
+absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
+                                   base::Instant deadline);
 
 // One search for the primary of which a URL's sentinels know. They are asked all at once, each by a
 // thread of its own, since any of them may be dead, slow or wrong; and whoever they name is asked
@@ -86,4 +124,4 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
 
 }  // namespace redlatch::redis
 
-#endif  // REDLATCH_SRC_REDIS_CONNECT_SENTINEL_SURVEY_H_
+#endif  // REDLATCH_SRC_REDIS_CONNECT_SENTINEL_H_
