@@ -57,6 +57,7 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   const absl::StatusOr<redis::Reply> reply =
       core_->server_group().Call({}, ping, sent + core_->command_timeout());
   if (!reply.ok()) return base::WithoutPayloads(reply.status());
+  if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
   return base::Now() - sent;
 }
 

@@ -315,11 +315,10 @@ absl::Status Node::TryConnect(absl::Duration& pause) {
   if (absl::Status failed = at_->Connect(until, warnings); !failed.ok()) return failed;
   if (!key.empty()) {
     const absl::StatusOr<redis::Reply> pong = at_->Call(key, redis::Command({"PING"}), until);
-    if (!pong.ok()) {
-      const bool refused = !redis::NotSent(pong.status()) && !redis::MayHaveExecuted(pong.status());
-      if (!refused) return pong.status();
+    if (!pong.ok()) return pong.status();
+    if (pong->is_error()) {
       pause = kRefusedPause;
-      return redis::MarkNotSent(pong.status());
+      return redis::MarkNotSent(redis::ErrorStatus(pong->text, server()));
     }
   }
   const base::MutexLock lock(mu_);

@@ -418,13 +418,18 @@ class ScriptRunner::Batch {
     }
     const ErrorCode code = reply.ok() ? ClassifyError(reply->text) : ErrorCode::kMoved;
     result = reply.ok() ? ErrorStatus(reply->text, name) : reply.status();
+    if (calls_[call.index].script == nullptr && reply.ok() &&
+        (router_ == nullptr || !RedirectOf(result.status()))) {
+      result = std::move(reply);  // an error reply is an answer
+      return Again::kNo;
+    }
     if (code == ErrorCode::kNoScript && !call.by_text) {
       result = NoTimeForText(name);
       call.by_text = true;
       return Again::kNow;
     }
     if (router_ != nullptr && RedirectOf(result.status())) return AfterRedirect(call, *server);
-    if (calls_[call.index].script == nullptr || !IsTransient(code)) return Again::kNo;
+    if (!IsTransient(code)) return Again::kNo;
     if (router_ == nullptr) return Again::kLater;
     router_->Refresh(base::Instant());
     return IsOwner(call, *server) ? Again::kLater : Again::kNow;

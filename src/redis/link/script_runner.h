@@ -171,9 +171,11 @@ class ScriptRunner {
   // For a cluster, which is called `name`.
   ScriptRunner(ScriptRouter& router, std::string name) : router_(&router), name_(std::move(name)) {}
 
-  // Every call gets its own result, and an error reply is a status: ErrorStatus(). The calls of one
-  // batch have no order among each other. Those to one server travel in one write, and a server
-  // that delays its calls delays no other's.
+  // Every call gets its own result. An error reply is a status, ErrorStatus(), to a script, and an
+  // answer to a command, which is sent again only where a redirection leads. The calls of one
+  // batch have no order among each other. Those to one server travel in one write. A server
+  // that hangs does not delay the calls of another one, except that a lost connection to it may
+  // take 50 ms to be made again.
   void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<Reply>> results,
            StillWanted still_wanted = AlwaysWanted) const;

@@ -25,7 +25,7 @@ constexpr size_t kAtOnce = 256;
 constexpr size_t kLeastAtOnce = 16;
 
 bool Denied(const absl::StatusOr<Reply>& reply) {
-  return absl::IsPermissionDenied(reply.status()) && !NotSent(reply.status());
+  return reply.ok() && reply->is_error() && ClassifyError(reply->text) == ErrorCode::kNoPermission;
 }
 
 }  // namespace
@@ -121,7 +121,7 @@ void ClusterQuarantine::Find(SingleServer& server, const std::vector<Slot>& slot
     return server.Call({}, command, std::min(until, base::Now() + kQuarantinePatience));
   };
   const auto text = [](const absl::StatusOr<Reply>& reply) {
-    return reply.ok() ? reply->text : std::string();
+    return reply.ok() && !reply->is_error() ? reply->text : std::string();
   };
   round.id = InfoField(text(ask({"INFO", "replication"})), "master_replid");
   if (round.id.empty()) return;

@@ -17,7 +17,7 @@ std::vector<std::string> ServerGroup::Get(absl::Span<const std::string> keys,
   Run(calls, deadline, absl::MakeSpan(replies));
   std::vector<std::string> texts;
   for (absl::StatusOr<Reply>& reply : replies) {
-    texts.push_back(reply.ok() ? std::move(reply->text) : std::string());
+    texts.push_back(reply.ok() && !reply->is_error() ? std::move(reply->text) : std::string());
   }
   return texts;
 }
