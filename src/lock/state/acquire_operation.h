@@ -22,6 +22,16 @@ struct Silence {
   absl::Status why;
 };
 
+// A grant that replicas must confirm is asked for again, for so long, if a server fails, or if too
+// few replicas confirm it. The times are set when the first grant is there.
+struct Confirmation {
+  base::Instant faults_until;
+  base::Instant acks_until;
+  base::Instant again_at;
+  base::Backoff backoff{absl::Milliseconds(5), absl::Milliseconds(200)};
+  absl::Status why;  // the latest grant was given back
+};
+
 // One call that wants a lock, from its beginning to its outcome:
 //
 //   phase         does                                            until
@@ -92,15 +102,6 @@ class AcquireOperation final : public Operation {
   Phase phase_ = Phase::kBegins;
   bool asked_ = false;
 
-  // A grant that replicas must confirm is asked for again, for so long, if a server fails, or if
-  // too few replicas confirm it. They are set when the first grant is there.
-  struct Confirmation {
-    base::Instant faults_until;
-    base::Instant acks_until;
-    base::Instant again_at;
-    base::Backoff backoff{absl::Milliseconds(5), absl::Milliseconds(200)};
-    absl::Status why;  // the latest grant was given back
-  };
   std::optional<Confirmation> confirmation_;
 };
 
