@@ -1,5 +1,4 @@
 // redlatch-demo: what the lock is for, and what it does when a process dies or freezes.
-#include <poll.h>
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -11,14 +10,12 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <stdexcept>
 
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
-#include "redlatch/observer.h"
 #include "redlatch/run_locked.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
@@ -57,81 +54,65 @@ struct Seat {
   std::atomic<int64_t> count{0};     // that it read or wrote last
   std::atomic<int64_t> added{0};     // how many additions it has reported
   std::atomic<int64_t> rejected{0};  // how many of its writes the store rejected
+  std::array<char, 400> news = {};   // a line for the demo to print, if it has_news
+  std::atomic<bool> has_news{false};
   int number = 0;
   pid_t pid = -1;
   bool gone = false;
   const char* fate = nullptr;
 };
 
-void Tell(const std::string& line) {
-  std::printf("%s\n", line.c_str());
-  std::fflush(stdout);
+// Lets the demo print a line, and waits until it has.
+void Tell(Seat& seat, std::string line) {
+  line.resize(std::min(line.size(), seat.news.size() - 1));
+  std::ranges::copy(line + '\0', seat.news.begin());
+  for (seat.has_news = true; seat.has_news;) absl::SleepFor(absl::Milliseconds(1));
 }
 
-// One of the processes that share the number. It reports its losses itself.
-class Worker : public Observer {
- public:
-  Worker(Seat& seat, std::string file)
-      : seat_(seat), file_(std::move(file)), name_(absl::StrCat("worker ", seat.number)) {}
-
-  absl::Status Work(SimpleLock& lock) {
-    int losses = 0;
-    for (int round = 0; seat_.order != Order::kEnd; ++round) {
-      seat_.doing = "resting";
-      absl::SleepFor(absl::Milliseconds(30) * ((round * 7 + seat_.number * 3) % 5));
-      seat_.doing = "waiting for the lock";
-      absl::Status added = RunLocked(lock, {.wait = absl::Seconds(20)}, [&](std::stop_token) {
-        return AddOne(lock.current().fencing_token().value());
-      });
-      if (added.ok()) continue;
-      if (!IsLeaseLost(added)) return added;
-      ++losses;  // OnLost() runs on a thread of the client
-      for (int told = told_; told < losses; told = told_) told_.wait(told);
-      Tell(absl::StrCat("in ", name_, ", RunLocked() returns: ", added.message()));
-    }
-    return absl::OkStatus();
-  }
-
- private:
-  void OnLost(const LostLease& lost) override {
-    Tell(absl::StrCat("redlatch tells ", name_, " that it lost the lock: ", lost.reason));
-    ++told_;
-    told_.notify_one();
-  }
-
-  // Reads, thinks, writes: all of it under the lock.
-  absl::Status AddOne(uint64_t token) {
-    const auto read = Access(file_, {.token = token, .worker = seat_.number});
-    if (!read.ok()) return Report(read.status(), 0);
-    seat_.count = *read;
-    seat_.token = token;
-    seat_.doing = kHolds;
+// Reads the number, thinks, and writes the number plus one: all of it under the lock.
+absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token, std::stop_token lost) {
+  absl::StatusOr<int64_t> count = Access(file, {.token = token, .worker = seat.number});
+  if (count.ok()) {
+    seat.count = *count;
+    seat.token = token;
+    seat.doing = kHolds;
     absl::SleepFor(absl::Milliseconds(40));
-    if (seat_.order == Order::kFreeze) raise(SIGSTOP);
+    if (seat.order == Order::kFreeze) raise(SIGSTOP);
     // A careful program checks its stop token here. A process that is frozen right after the check
     // writes all the same: so this one does not check, and leaves it to the store.
-    const auto written =
-        Access(file_, {.count = *read + 1, .token = token, .worker = seat_.number, .written = 1});
-    if (!written.ok()) return Report(written.status(), *read + 1);
-    if (seat_.order == Order::kDie) raise(SIGKILL);
-    seat_.count = *read + 1;
-    ++seat_.added;
-    return absl::OkStatus();
+    count =
+        Access(file, {.count = *count + 1, .token = token, .worker = seat.number, .written = 1});
+    if (count.ok() && seat.order == Order::kDie) raise(SIGKILL);
   }
-
-  // A rejection is reported; any other failure is an error.
-  absl::Status Report(const absl::Status& why, int64_t count) {
-    if (!absl::IsFailedPrecondition(why)) return why;
-    Tell(absl::StrCat(name_, " writes ", count, ": REJECTED, because its ", why.message()));
-    ++seat_.rejected;
-    return absl::OkStatus();
+  if (count.ok()) {
+    seat.count = *count;
+    ++seat.added;
   }
+  if (!absl::IsFailedPrecondition(count.status())) return count.status();
+  Tell(seat, absl::StrCat("worker ", seat.number, " writes ", seat.count + 1,
+                          ": REJECTED, because its ", count.status().message()));
+  ++seat.rejected;
+  while (!lost.stop_requested()) absl::SleepFor(absl::Milliseconds(1));
+  Tell(seat, absl::StrCat("redlatch tells worker ", seat.number, " that it lost the lock"));
+  return absl::OkStatus();
+}
 
-  Seat& seat_;
-  const std::string file_;
-  const std::string name_;
-  std::atomic<int> told_ = 0;
-};
+// A worker's work, until it is ordered to end.
+absl::Status Work(Seat& seat, const std::string& file, SimpleLock& lock) {
+  for (int round = 0; seat.order != Order::kEnd; ++round) {
+    seat.doing = "resting";
+    absl::SleepFor(absl::Milliseconds(30) * ((round * 7 + seat.number * 3) % 5));
+    seat.doing = "waiting for the lock";
+    absl::Status added =
+        RunLocked(lock, {.wait = absl::Seconds(20)}, [&](const std::stop_token& lost) {
+          return AddOne(seat, file, lock.current().fencing_token().value(), lost);
+        });
+    if (!added.ok() && !IsLeaseLost(added)) return added;
+    if (added.ok()) continue;
+    Tell(seat, absl::StrCat("in worker ", seat.number, ", RunLocked() returns: ", added.message()));
+  }
+  return absl::OkStatus();
+}
 
 volatile sig_atomic_t interrupted = 0;
 
@@ -143,20 +124,14 @@ class Show {
       : seats_(*new (mmap(nullptr, sizeof seats_, PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS, -1, 0)) std::array<Seat, 5>) {
     directory_ = std::filesystem::temp_directory_path() / "redlatch-demo.XXXXXX";
-    std::array<int, 2> ends = {-1, -1};
-    if (mkdtemp(directory_.data()) == nullptr || pipe2(ends.data(), O_CLOEXEC) != 0) {
-      throw std::runtime_error("no temporary directory, or no pipe");
-    }
-    lines_ = ends[0];
-    fcntl(lines_, F_SETFL, O_NONBLOCK);
+    if (mkdtemp(directory_.data()) == nullptr) throw std::runtime_error("no temporary directory");
     for (Seat& each : seats_) {  // before this process has a thread or a connection
       each.number = static_cast<int>(&each - seats_.data()) + 1;
       const pid_t pid = fork();
-      if (pid == 0) RunWorker(each, url, ends[1]);
+      if (pid == 0) RunWorker(each, url);
       if (pid < 0) throw std::runtime_error("a worker cannot be started");
       each.pid = pid;  // the child shares this memory
     }
-    close(ends[1]);
   }
   ~Show() {
     for (const Seat& each : seats_) {
@@ -176,9 +151,10 @@ class Show {
     Until("the workers to start", [&] {
       return std::ranges::all_of(seats_, [](const Seat& it) { return it.doing != kStarting; });
     });
-    Say(absl::StrFormat(
-        "%d workers have started; a lease lasts %.0f s and is renewed while its process lives",
-        seats_.size(), absl::ToDoubleSeconds(kLease)));
+    Say(
+        absl::StrFormat("%d workers have started; a lease lasts %.0f s and is renewed while its "
+                        "process lives",
+                        seats_.size(), absl::ToDoubleSeconds(kLease)));
     Watch(absl::Seconds(1.8));
     Strike(victim_, Order::kDie, "killed while it held the lock");
     Strike(sleeper_, Order::kFreeze, "frozen after reading the number and before writing");
@@ -192,7 +168,6 @@ class Show {
     Watch(absl::Seconds(1));
     for (Seat& each : seats_) each.order = each.gone ? Order::kDie : Order::kEnd;
     Until("the workers to end", [&] { return std::ranges::all_of(seats_, &Seat::gone); });
-    height_ = 0;  // the table stays as it is
     SumUp();
   }
 
@@ -202,20 +177,17 @@ class Show {
   }
 
   // The whole life of a worker process.
-  [[noreturn]] void RunWorker(Seat& seat, const std::string& url, int output) const {
-    dup2(output, STDOUT_FILENO);
+  [[noreturn]] void RunWorker(Seat& seat, const std::string& url) const {
     prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the demo, even if it is frozen
     alarm(60);
     while (seat.order == Order::kWait) absl::SleepFor(absl::Milliseconds(1));
-    const auto worker = std::make_shared<Worker>(seat, directory_ + "/counter");
-    const absl::StatusOr<Client> client =
-        Client::Connect(url, {.observer = worker, .on_warning = [](std::string_view) {}});
+    const auto client = Client::Connect(url, {.on_warning = [](std::string_view) {}});
     absl::Status done = client.status();
     if (client.ok()) {
       SimpleLock lock(*client, LockName(), {.lease = kLease});
-      done = worker->Work(lock);
+      done = Work(seat, directory_ + "/counter", lock);
     }
-    if (!done.ok()) Tell(absl::StrCat("worker ", seat.number, " fails: ", done.message()));
+    if (!done.ok()) Tell(seat, absl::StrCat("worker ", seat.number, " fails: ", done.message()));
     _exit(done.ok() ? 0 : 1);
   }
 
@@ -257,25 +229,16 @@ class Show {
     }
   }
 
-  // Shows the workers' output, and notices what has become of them.
-  void Attend() {
-    pollfd ready = {.fd = lines_, .events = POLLIN, .revents = 0};
-    poll(&ready, 1, /*timeout=*/50);
-    char bytes[4096];
-    for (ssize_t got = 0; (got = read(lines_, bytes, sizeof bytes)) > 0;) {
-      said_.append(bytes, static_cast<size_t>(got));
-    }
-    for (size_t end = 0; (end = said_.find('\n')) != std::string::npos; said_.erase(0, end + 1)) {
-      Say(said_.substr(0, end));
-    }
-    for (Seat& each : seats_) {
-      int status = 0;
-      if (each.gone || waitpid(each.pid, &status, WNOHANG | WUNTRACED) != each.pid) continue;
-      each.gone = !WIFSTOPPED(status);
-      each.fate = WIFSTOPPED(status) ? "frozen" : status == 0 ? "done" : "killed";
-      if (each.gone && status != 0 && each.order != Order::kDie) {
-        throw std::runtime_error(absl::StrCat("worker ", each.number, " ended early"));
-      }
+  // Prints the workers' lines, and notices what has become of them.
+  void Attend(Seat& seat) {
+    if (seat.has_news) Say(seat.news.data());
+    seat.has_news = false;
+    int status = 0;
+    if (seat.gone || waitpid(seat.pid, &status, WNOHANG | WUNTRACED) != seat.pid) return;
+    seat.gone = !WIFSTOPPED(status);
+    seat.fate = WIFSTOPPED(status) ? "frozen" : status == 0 ? "done" : "killed";
+    if (seat.gone && status != 0 && seat.order != Order::kDie) {
+      throw std::runtime_error(absl::StrCat("worker ", seat.number, " ended early"));
     }
   }
 
@@ -285,7 +248,8 @@ class Show {
       if (end <= elapsed()) {
         throw std::runtime_error(absl::StrCat("this did not happen in time: ", what));
       }
-      Attend();
+      absl::SleepFor(absl::Milliseconds(20));
+      for (Seat& each : seats_) Attend(each);
     }
   }
   void Watch(absl::Duration time) {
@@ -297,12 +261,7 @@ class Show {
     seat.order = order;
     Until("an accident", [&] { return seat.fate != nullptr; });
     const absl::Duration struck = elapsed();
-    const absl::StatusOr<LockInfo> info = lock_->Inspect();
-    const bool held = info.ok() && !info->holders.empty();
-    Say(absl::StrFormat("worker %d was %s; %s", seat.number, news,
-                        held ? absl::StrFormat("its lease expires in %.1f s, and nobody renews it",
-                                               absl::ToDoubleSeconds(info->holders[0].remaining))
-                             : "its lease has expired"));
+    Say(absl::StrFormat("worker %d was %s; nobody renews its lease now", seat.number, news));
     int heir = 0;
     Until("another worker to get the lock", [&] {
       for (const Seat& each : seats_) {
@@ -317,32 +276,27 @@ class Show {
   }
 
   // Compares the number with the additions in the store's journal, and those with the additions
-  // that the workers have reported.
+  // that the workers have reported: all but the one after which a worker was killed.
   void SumUp() {
     std::ifstream file(directory_ + "/counter", std::ios::binary);
-    std::array<int64_t, 6> made = {};  // by worker
-    Record last;
+    int64_t made = 0;
     int64_t wrong = 0;  // a hold reads once and then writes, with a larger token than the last
+    Record last;
     for (Record each; file.read(reinterpret_cast<char*>(&each), sizeof each); last = each) {
-      made[static_cast<size_t>(each.worker)] += each.written;
+      made += each.written;
       wrong += (each.written != 0 ? each.token == last.token : last.token < each.token) ? 0 : 1;
     }
-    std::string text = "\n";
-    int64_t expected = 0;
-    for (const Seat& each : seats_) {
-      const int64_t its = made[static_cast<size_t>(each.number)];
-      expected += its;
-      wrong += its == each.added || &each == &victim_ ? 0 : 1;
-      absl::StrAppendFormat(&text, "  worker %d   %5d additions, %d of them reported%s\n",
-                            each.number, its, each.added.load(),
-                            &each == &victim_ ? " before it was killed" : "");
-    }
-    Print(absl::StrFormat("%s  expected   %5d\n  the number %5d: %s\n", text, expected, last.count,
-                          expected == last.count ? "equal" : "WRONG"));
-    if (wrong > 0 || expected != last.count || sleeper_.rejected == 0) {
-      throw std::runtime_error(
-          absl::StrCat("WRONG: ", wrong, " accesses or reports do not fit, and ",
-                       sleeper_.rejected.load(), " late writes were rejected"));
+    int64_t reported = 0;
+    for (const Seat& each : seats_) reported += each.added;
+    height_ = 0;  // the table stays as it is
+    Print(absl::StrFormat(
+        "\n  additions  %5d, of which worker %d was killed before it could report its last\n"
+        "  the number %5d: %s\n",
+        made, victim_.number, last.count, made == last.count ? "equal" : "WRONG"));
+    if (wrong > 0 || made != last.count || made != reported + 1 || sleeper_.rejected == 0) {
+      throw std::runtime_error(absl::StrCat(
+          "WRONG: ", wrong, " accesses do not fit, ", reported, " additions were reported, and ",
+          sleeper_.rejected.load(), " late writes were rejected"));
     }
     Print(kEpilogue);
   }
@@ -353,8 +307,6 @@ class Show {
   std::string directory_;
   std::optional<SimpleLock> lock_;
   const absl::Time began_ = absl::Now();
-  int lines_ = -1;  // the pipe that is all workers' standard output
-  std::string said_;
   absl::Duration next_line_;
   int64_t count_ = 0;   // the number, as far as it is known
   ssize_t height_ = 0;  // of the table that is on the terminal

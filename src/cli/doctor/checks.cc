@@ -104,23 +104,6 @@ std::string Filled(std::string_view text, const Values& v) {
   return out.append(text);
 }
 
-// What is to be seen of a server by itself.
-Values Whole(const DoctorFacts& f) {
-  Values v(&f);
-  v.Set("user", f.user)
-      .Set("prefix", f.prefix)
-      .Set("parameter", f.config.ok() ? "CONFIG SET " : "");
-  v.Set("where_to_set",
-        f.config.ok() ? "" : "in its configuration, or in the settings of the hosted service");
-  v.Flag("info", f.info.ok()).Flag("embedded", f.embedded.has_value());
-  v.Flag("is_primary", f.place == Place::kPrimary).Flag("is_replica", f.place == Place::kReplica);
-  v.Flag("in_cluster", f.place != Place::kAlone).Flag("of_quorum", f.of_quorum);
-  v.Flag("over_network", f.over_network).Flag("has_password", f.has_password);
-  v.Flag("eviction_allowed", f.eviction_allowed).Flag("probed", !f.probes.empty());
-  v.Flag("restart_delay", f.restart_delay > absl::ZeroDuration());
-  return v.Flag("quarantine", f.quarantine > absl::ZeroDuration());
-}
-
 struct Row {
   std::string condition;
   std::string level;  // "nothing" if the check finds nothing then
@@ -186,14 +169,11 @@ Finding FindingOf(const std::string& check, const Row& row, const Values& v) {
   return finding;
 }
 
-template <class Facts>
-using Probes = std::map<std::string, Items (*)(const Facts& facts)>;
+using Probe = std::function<Items(const std::string& name)>;
 
-template <class Facts>
-void Run(const char* section, const Probes<Facts>& probes, const Facts& facts,
-         std::vector<Finding>& findings) {
+void Run(const char* section, const Probe& probe, std::vector<Finding>& findings) {
   for (const Check& check : Table().at(section)) {
-    for (const Values& item : probes.at(check.probe)(facts)) {
+    for (const Values& item : probe(check.probe)) {
       const auto row = std::ranges::find_if(
           check.rows, [&](const Row& each) { return Holds(each.condition, item); });
       if (row == check.rows.end() || row->level == "nothing") continue;
@@ -202,49 +182,41 @@ void Run(const char* section, const Probes<Facts>& probes, const Facts& facts,
   }
 }
 
-// ---- The server itself, and how it is reached.
+// ---- What there is to say of one server, by its name in the table.
 
-Items Info(const DoctorFacts& f) {
+using Outcome = CommandProbe::Outcome;
+
+// The server itself, and how it is reached.
+void SetServer(const DoctorFacts& f, Values& v) {
   const absl::string_view why = f.info.status().message();
-  return {Whole(f).Set("why", why).Flag("renamed", absl::StrContains(why, "unknown command"))};
-}
-
-Items Embedded(const DoctorFacts& f) {
-  if (!f.embedded) return {};
-  return {Whole(f)
-              .Set("begun", f.embedded->started_by_us ? "started just now" : "running")
-              .Set("directory", f.embedded->directory)
-              .Set("server", f.embedded->server_pid)
-              .Set("keeper", f.embedded->keeper_pid)};
-}
-
-Items Role(const DoctorFacts& f) {
-  const bool up = TextIn(f.info, "master_link_status") == "up";
-  return {Whole(f).Set("cut_off", up ? "" : ", and not connected to it")};
-}
-
-Items Certificate(const DoctorFacts& f) {
-  if (!f.certificate_until) return {};
-  return {Whole(f)
-              .Set("days", absl::ToInt64Hours(*f.certificate_until - f.looked_at) / 24)
-              .Set("end", absl::FormatTime("%Y-%m-%d", *f.certificate_until, absl::UTCTimeZone()))};
-}
-
-// ---- What monitors the server.
-
-Items EachSentinel(const DoctorFacts& f) {
-  Items items;
-  for (const SentinelView& view : f.sentinels) {
-    items.push_back(Whole(f)
-                        .Set("address", view.address)
-                        .Set("flags", TextIn(view.master, "flags").value_or("master")));
-    if (!view.master.ok()) items.back().Set("why", view.master.status().message());
+  v.Set("user", f.user)
+      .Set("prefix", f.prefix)
+      .Set("parameter", f.config.ok() ? "CONFIG SET " : "");
+  v.Set("where_to_set",
+        f.config.ok() ? "" : "in its configuration, or in the settings of the hosted service");
+  v.Flag("info", f.info.ok()).Flag("embedded", f.embedded.has_value());
+  v.Flag("is_primary", f.place == Place::kPrimary).Flag("is_replica", f.place == Place::kReplica);
+  v.Flag("in_cluster", f.place != Place::kAlone).Flag("of_quorum", f.of_quorum);
+  v.Flag("over_network", f.over_network).Flag("has_password", f.has_password);
+  v.Flag("eviction_allowed", f.eviction_allowed).Flag("probed", !f.probes.empty());
+  v.Flag("restart_delay", f.restart_delay > absl::ZeroDuration());
+  v.Flag("quarantine", f.quarantine > absl::ZeroDuration());
+  v.Set("info_why", why).Flag("info_renamed", absl::StrContains(why, "unknown command"));
+  v.Set("cut_off", v.text("master_link_status") == "up" ? "" : ", and not connected to it");
+  if (f.embedded) {
+    v.Set("begun", f.embedded->started_by_us ? "started just now" : "running")
+        .Set("directory", f.embedded->directory)
+        .Set("server", f.embedded->server_pid)
+        .Set("keeper", f.embedded->keeper_pid);
   }
-  return items;
+  if (f.certificate_until) {
+    v.Set("days", absl::ToInt64Hours(*f.certificate_until - f.looked_at) / 24)
+        .Set("end", absl::FormatTime("%Y-%m-%d", *f.certificate_until, absl::UTCTimeZone()));
+  }
 }
 
-Items AllSentinels(const DoctorFacts& f) {
-  if (f.sentinels.empty()) return {};
+void SetSentinels(const DoctorFacts& f, Values& v) {
+  if (f.sentinels.empty()) return;
   std::map<std::string, std::vector<std::string>> named;
   std::set<std::string> quorums;
   size_t answered = 0;
@@ -261,24 +233,19 @@ Items AllSentinels(const DoctorFacts& f) {
     views.push_back(absl::StrCat(absl::StrJoin(who, " and "), " name ", primary));
   }
   const Told<Fields>& first = f.sentinels.front().master;
-  return {Whole(f)
-              .Set("all", f.sentinels.size())
-              .Set("answered", answered)
-              .Set("quorum", quorum)
-              .Set("views", absl::StrJoin(views, ", "))
-              .Set("named", named.size())
-              .Set("primary", named.empty() ? "" : named.begin()->first)
-              .Set("quorums", absl::StrJoin(quorums, ", "))
-              .Flag("differ", quorums.size() > 1)
-              .Set("silence", NumberIn(first, "down-after-milliseconds").value_or(0))};
+  v.Set("sentinels", f.sentinels.size())
+      .Set("answered", answered)
+      .Set("quorum", quorum)
+      .Set("views", absl::StrJoin(views, ", "))
+      .Set("named", named.size())
+      .Set("primary", named.empty() ? "" : named.begin()->first)
+      .Set("quorums", absl::StrJoin(quorums, ", "))
+      .Flag("quorums_differ", quorums.size() > 1)
+      .Set("silence", NumberIn(first, "down-after-milliseconds").value_or(0));
 }
 
-// ---- May this user do all that locks need, and do they then work? Is there memory for them, and
-// ---- what does a restart forget?
-
-using Outcome = CommandProbe::Outcome;
-
-Items Commands(const DoctorFacts& f) {
+// May this user do all that locks need?
+void SetPermissions(const DoctorFacts& f, Values& v) {
   std::map<Outcome, std::set<std::string>> commands;
   bool nameless = false;
   for (const CommandProbe& probe : f.probes) {
@@ -286,23 +253,189 @@ Items Commands(const DoctorFacts& f) {
     nameless = nameless || (probe.optional && probe.outcome != Outcome::kAllowed);
   }
   const auto [versioned, readers] = internal::KeyBeginnings(f.prefix);
-  return {
-      Whole(f)
-          .Set("denied", absl::StrJoin(commands[Outcome::kNoCommand], ", "))
-          .Set("to_grant", absl::StrJoin(commands[Outcome::kNoCommand], " +"))
-          .Set("unknown", absl::StrJoin(commands[Outcome::kUnknownToServer], ", "))
-          .Set("keys", commands[Outcome::kNoKey].size())
-          .Set("channels", commands[Outcome::kNoChannel].size())
-          .Set("versioned", versioned)
-          .Set("readers", readers)
-          .Flag("nameless", nameless)
-          .Set("all", f.MayDoAll() && !f.probes.empty() ? commands[Outcome::kAllowed].size() : 0)};
+  const bool all = f.MayDoAll() && !f.probes.empty();
+  v.Set("denied", absl::StrJoin(commands[Outcome::kNoCommand], ", "))
+      .Set("to_grant", absl::StrJoin(commands[Outcome::kNoCommand], " +"))
+      .Set("unknown", absl::StrJoin(commands[Outcome::kUnknownToServer], ", "))
+      .Set("keys", commands[Outcome::kNoKey].size())
+      .Set("channels", commands[Outcome::kNoChannel].size())
+      .Set("versioned", versioned)
+      .Set("readers", readers)
+      .Flag("nameless", nameless)
+      .Set("allowed", all ? commands[Outcome::kAllowed].size() : 0);
+}
+
+// Is there memory for locks, and what does a restart forget?
+void SetData(const DoctorFacts& f, Values& v) {
+  const auto used = static_cast<int64_t>(v.n("used_memory"));
+  const auto limit = static_cast<int64_t>(v.n("maxmemory"));
+  const int64_t room = limit != 0 ? limit : static_cast<int64_t>(v.n("total_system_memory"));
+  const double share = room == 0 ? 0 : static_cast<double>(used) / static_cast<double>(room);
+  const auto percent = static_cast<int64_t>(100 * share);
+  v.Set("room", room).Set("percent", percent).Set("twice", 2 * limit);
+  v.Set("use", absl::StrCat(ShortSize(used), " of ", ShortSize(room), " used, ", percent, " %",
+                            limit != 0 ? "" : "; the only limit is the machine's memory"));
+  const auto save = TextIn(f.config, "save");
+  v.Set("without_file",
+        !save ? "no append-only file: a restart forgets who holds what, or goes back to a snapshot"
+        : save->empty() ? "none: a restart forgets who holds what, and gives those locks to others"
+                        : "snapshots only: a restart forgets every lock taken since the last one, "
+                          "and gives it to others");
+}
+
+// What does a failover lose, and for how long does the server then grant nothing?
+void SetFailover(const DoctorFacts& f, Values& v) {
+  // For so many seconds a primary that is cut off from its replicas goes on, if it stops at all; a
+  // lag of 0 switches that off.
+  const int64_t lag = NumberIn(f.config, "min-replicas-max-lag").value_or(10);
+  const absl::Duration alone = absl::Seconds(lag + 1);
+  v.Set("lag", lag).Set("alone", absl::FormatDuration(alone));
+  v.Set("unconfirmed_why", f.confirmation.status().message());
+  if (f.confirmation.ok()) {
+    v.Set("confirmed", f.confirmation->replicas);
+    v.Set("confirmed_after", ShortTime(f.confirmation->took));
+  }
+  const absl::Duration wanted = f.of_quorum ? f.restart_delay : f.quarantine;
+  const bool none = f.of_quorum && wanted <= absl::ZeroDuration();
+  v.Set("wanted", none ? "none" : absl::FormatDuration(wanted));
+  v.Flag("too_short", wanted <= alone)
+      .Flag("forbidden", absl::IsPermissionDenied(f.delay.status()));
+  v.Set("records",
+        f.place == Place::kAlone ? "redlatch:reign" : "all redlatch:{*}:reign* at each primary");
+  const std::optional<Holdback> others = !f.of_quorum   ? f.epoch
+                                         : f.delay.ok() ? std::optional(*f.delay)
+                                                        : std::nullopt;
+  if (!others) return;
+  v.Set("theirs", absl::FormatDuration(others->length))
+      .Set("left", ShortTime(others->until - f.looked_at))
+      .Flag("differs", others->length != wanted)
+      .Flag("held_back", others->until > f.looked_at);
+}
+
+// Do messages reach waiters?
+void SetMessages(const DoctorFacts& f, Values& v) {
+  const absl::Status& status = f.message.status();
+  v.Set("message_why", status.message()).Flag("silent", absl::IsDeadlineExceeded(status));
+  v.Flag("message_denied", absl::IsPermissionDenied(status));
+  if (f.message.ok()) v.Set("message_took", ShortTime(*f.message));
+  // The hard limit of class "pubsub" in "normal 0 0 0 slave 1 2 3 pubsub 4 5 6".
+  const std::vector<std::string> words =
+      absl::StrSplit(v.text("client-output-buffer-limit"), ' ', absl::SkipEmpty());
+  for (size_t i = 0; i + 1 < words.size(); ++i) {
+    int64_t bytes = 0;
+    if (words[i] == "pubsub" && absl::SimpleAtoi(words[i + 1], &bytes)) v.Set("hard", bytes);
+  }
+  if (!f.pubsub_backlogs.ok()) v.Set("backlog_why", f.pubsub_backlogs.status().message());
+  constexpr int64_t kSmallBuffer = 1048576;
+  int64_t late = 0;
+  PubSubBacklog worst;
+  for (const PubSubBacklog& backlog : f.pubsub_backlogs.value_or(std::vector<PubSubBacklog>())) {
+    if (backlog.bytes < kSmallBuffer) continue;
+    ++late;
+    if (backlog.bytes > worst.bytes) worst = backlog;
+  }
+  v.Set("connected", f.pubsub_backlogs.ok() ? f.pubsub_backlogs->size() : 0)
+      .Set("late", late)
+      .Set("bytes", worst.bytes)
+      .Set("latest",
+           worst.name.empty() ? worst.address : absl::StrCat(worst.address, " (", worst.name, ")"));
+}
+
+// Sets the longest of the last 24 hours, whose length is zero if there was none, and returns that.
+absl::Duration SetWorst(const std::string& name, const Told<std::vector<Delay>>& delays,
+                        Values& v) {
+  Delay worst;
+  for (const Delay& delay : delays.value_or(std::vector<Delay>())) {
+    if (delay.ago < absl::Hours(24) && delay.took > worst.took) worst = delay;
+  }
+  v.Flag(name + "_told", delays.ok()).Flag(name + "_empty", delays.ok() && delays->empty());
+  v.Set(name, worst.what).Set(name + "_ms", absl::ToDoubleMilliseconds(worst.took));
+  v.Set(name + "_took", ShortTime(worst.took)).Set(name + "_ago", ShortTime(worst.ago));
+  return worst.took;
+}
+
+// How fast is the server, and which lease is recommended as the shortest, by the longest delay?
+void SetLatency(const DoctorFacts& f, Values& v) {
+  const absl::Duration slow = SetWorst("slow", f.slow_commands, v);
+  const absl::Duration stalled = SetWorst("stall", f.latency_spikes, v);
+  if (f.pings.empty()) return;
+  const Spread spread = SpreadOf(f.pings);
+  v.Set("worst_ping", absl::ToInt64Milliseconds(spread.worst))
+      .Set("p99", absl::ToInt64Milliseconds(spread.p99))
+      .Set("figures",
+           absl::StrCat("p50 ", ShortTime(spread.p50), ", p99 ", ShortTime(spread.p99), ", worst ",
+                        ShortTime(spread.worst), " of ", f.pings.size(), " PINGs"));
+  const absl::Duration worst = std::max({f.slowest_pair / 2, spread.worst, slow, stalled});
+  v.Set("least", ShortTime(ShortestLease(worst)))
+      .Set("seconds", absl::ToInt64Seconds(ShortestLease(worst)))
+      .Set("worst", ShortTime(worst));
+}
+
+// How far the server's clock went beyond what its neighbours in time, TIME's microseconds and a
+// scheduler can explain; negative: back.
+absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
+  const absl::Duration passed = later.server - earlier.server;
+  const absl::Duration least = later.sent - earlier.received;
+  const absl::Duration most = later.received - earlier.sent;
+  const absl::Duration slack = absl::Milliseconds(5) + most / 100;
+  if (passed < least - slack) return passed - least;
+  return passed > most + slack ? passed - most : absl::ZeroDuration();
+}
+
+void SetClock(const DoctorFacts& f, Values& v) {
+  if (f.clock.size() < 2) return;
+  const ClockReading& first = f.clock.front();
+  const ClockReading& last = f.clock.back();
+  absl::Duration step = Step(first, last);
+  for (size_t i = f.clock.size() - 1; i > 0; --i) {
+    const absl::Duration here = Step(f.clock[i - 1], f.clock[i]);
+    if (absl::AbsDuration(here) >= absl::AbsDuration(step)) step = here;
+  }
+  const absl::Duration skew = last.server - last.here;
+  v.Set("step", absl::ToDoubleSeconds(step))
+      .Set("jump", ShortTime(absl::AbsDuration(step)))
+      .Set("way", step > absl::ZeroDuration() ? "ahead" : "back")
+      .Set("watched", ShortTime(last.received - first.sent))
+      .Flag("skewed", absl::AbsDuration(skew) > absl::Seconds(1))
+      .Set("skew", ShortTime(absl::AbsDuration(skew)))
+      .Set("side", skew > absl::ZeroDuration() ? "ahead of" : "behind");
+}
+
+// What disconnects clients, or makes them wait?
+void SetLimits(const DoctorFacts& f, Values& v) {
+  const auto most = static_cast<int64_t>(v.n("maxclients"));
+  const double left = v.n("maxclients") - v.n("connected_clients");
+  // Eight clients of redlatch have sixteen connections.
+  v.Flag("few", left < 16 || left < static_cast<double>(most / 10));
+  v.Set("more", std::max<int64_t>(1000, 2 * most));
+  auto limit = NumberIn(f.config, "busy-reply-threshold");
+  if (!limit) limit = NumberIn(f.config, "lua-time-limit");
+  if (limit) v.Set("limit", *limit);
+}
+
+Values Whole(const DoctorFacts& f) {
+  Values v(&f);
+  for (const auto& set : {SetServer, SetSentinels, SetPermissions, SetData, SetFailover,
+                          SetMessages, SetLatency, SetClock, SetLimits}) {
+    set(f, v);
+  }
+  return v;
+}
+
+Items EachSentinel(const DoctorFacts& f) {
+  Items items;
+  for (const SentinelView& view : f.sentinels) {
+    items.push_back(Values().Set("address", view.address));
+    items.back().Set("flags", TextIn(view.master, "flags").value_or("master"));
+    if (!view.master.ok()) items.back().Set("why", view.master.status().message());
+  }
+  return items;
 }
 
 // Each lock that does not work, then those that were not tried, then those that work.
-Items Trials(const DoctorFacts& f) {
+Items Trials(const DoctorFacts& f, Values whole) {
   if (f.place == Place::kReplica) return {};
-  Values whole = Whole(f).Flag("elsewhere", f.locks_elsewhere).Flag("tried", !f.trials.empty());
+  whole.Flag("elsewhere", f.locks_elsewhere).Flag("tried", !f.trials.empty());
   if (!f.library.ok()) whole.Set("library", f.library.message());
   if (f.locks_elsewhere || !f.library.ok() || f.trials.empty()) return {whole};
   Items items;
@@ -324,233 +457,20 @@ Items Trials(const DoctorFacts& f) {
   return items;
 }
 
-Items Memory(const DoctorFacts& f) {
-  Values v = Whole(f);
-  const auto used = static_cast<int64_t>(v.n("used_memory"));
-  const auto limit = static_cast<int64_t>(v.n("maxmemory"));
-  const int64_t room = limit != 0 ? limit : static_cast<int64_t>(v.n("total_system_memory"));
-  const int64_t percent =
-      room == 0
-          ? 0
-          : static_cast<int64_t>(100.0 * static_cast<double>(used) / static_cast<double>(room));
-  v.Set("room", room).Set("percent", percent).Set("twice", 2 * limit);
-  v.Set("use", absl::StrCat(ShortSize(used), " of ", ShortSize(room), " used, ", percent, " %",
-                            limit != 0 ? "" : "; the only limit is the machine's memory"));
-  return {v};
-}
-
-Items Persistence(const DoctorFacts& f) {
-  const auto save = TextIn(f.config, "save");
-  return {Whole(f).Set(
-      "without_file",
-      !save ? "no append-only file: a restart forgets who holds what, or goes back to a snapshot"
-      : save->empty() ? "none: a restart forgets who holds what, and gives those locks to others"
-                      : "snapshots only: a restart forgets every lock taken since the last one, "
-                        "and gives it to others")};
-}
-
-// ---- What a failover loses, and what is promised then.
-
-// For so many seconds a primary that is cut off from its replicas goes on, if it stops at all; a
-// lag of 0 switches that off.
-int64_t LagOf(const DoctorFacts& f) {
-  return NumberIn(f.config, "min-replicas-max-lag").value_or(10);
-}
-
-// Nothing if the server's failure is the end of it anyway.
-Items Replicas(const DoctorFacts& f) {
-  if (f.embedded) return {};
-  Values v = Whole(f);
-  v.Set("lag", LagOf(f));
-  v.Set("why", f.confirmation.status().message());
-  if (f.confirmation.ok()) {
-    v.Set("confirmed", f.confirmation->replicas).Set("took", ShortTime(f.confirmation->took));
-  }
-  return {v};
-}
-
-Items EachReplica(const DoctorFacts& f) {
+Items EachReplica(const DoctorFacts& f, const Values& whole) {
   Items items;
-  if (f.embedded || Whole(f).n("connected_slaves") == 0) return {};
+  if (whole.n("connected_slaves") == 0) return {};
   for (const Replica& replica : f.replicas) {
-    items.push_back(Whole(f)
-                        .Set("address", replica.address)
-                        .Set("state", replica.state)
-                        .Set("lag", absl::ToInt64Seconds(replica.lag)));
+    items.push_back(Values().Set("address", replica.address).Set("state", replica.state));
+    items.back().Set("lag", absl::ToInt64Seconds(replica.lag));
   }
   return items;
-}
-
-Items Quarantine(const DoctorFacts& f) {
-  if (f.embedded) return {};
-  const absl::Duration alone = absl::Seconds(LagOf(f) + 1);
-  Values v = Whole(f);
-  v.Set("wanted", absl::FormatDuration(f.quarantine)).Set("lag", LagOf(f));
-  v.Set("alone", absl::FormatDuration(alone)).Flag("too_short", f.quarantine <= alone);
-  v.Set("records",
-        f.place == Place::kAlone ? "redlatch:reign" : "all redlatch:{*}:reign* at each primary");
-  if (!f.epoch) return {v};
-  return {v.Set("theirs", absl::FormatDuration(f.epoch->length))
-              .Set("left", ShortTime(f.epoch->until - f.looked_at))
-              .Flag("differs", f.epoch->length != f.quarantine)
-              .Flag("held_back", f.epoch->until > f.looked_at)};
-}
-
-Items RestartDelay(const DoctorFacts& f) {
-  Values v = Whole(f).Flag("forbidden", absl::IsPermissionDenied(f.delay.status()));
-  v.Set("wanted",
-        f.restart_delay > absl::ZeroDuration() ? absl::FormatDuration(f.restart_delay) : "none");
-  if (!f.delay.ok()) return {v};
-  return {v.Set("theirs", absl::FormatDuration(f.delay->length))
-              .Set("left", ShortTime(f.delay->until - f.looked_at))
-              .Flag("differs", f.delay->length != f.restart_delay)
-              .Flag("held_back", f.delay->until > f.looked_at)};
-}
-
-// ---- Do messages reach waiters, how fast is the server, and what does its clock do?
-
-constexpr int64_t kSmallBuffer = 1048576;
-
-Items Message(const DoctorFacts& f) {
-  const absl::Status& status = f.message.status();
-  Values v = Whole(f).Set("why", status.message());
-  if (f.message.ok()) v.Set("took", ShortTime(*f.message));
-  return {v.Flag("denied", absl::IsPermissionDenied(status))
-              .Flag("silent", absl::IsDeadlineExceeded(status))};
-}
-
-// The hard limit of class "pubsub" in "normal 0 0 0 slave 1 2 3 pubsub 4 5 6".
-Items BufferLimit(const DoctorFacts& f) {
-  Values v = Whole(f);
-  const std::vector<std::string> words =
-      absl::StrSplit(v.text("client-output-buffer-limit"), ' ', absl::SkipEmpty());
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    int64_t bytes = 0;
-    if (words[i] == "pubsub" && absl::SimpleAtoi(words[i + 1], &bytes)) v.Set("hard", bytes);
-  }
-  return {v};
-}
-
-Items Backlogs(const DoctorFacts& f) {
-  if (!f.pubsub_backlogs.ok()) {
-    return {Whole(f).Set("why", f.pubsub_backlogs.status().message())};
-  }
-  int64_t late = 0;
-  PubSubBacklog worst;
-  for (const PubSubBacklog& backlog : *f.pubsub_backlogs) {
-    if (backlog.bytes < kSmallBuffer) continue;
-    ++late;
-    if (backlog.bytes > worst.bytes) worst = backlog;
-  }
-  return {Whole(f)
-              .Set("connected", f.pubsub_backlogs->size())
-              .Set("late", late)
-              .Set("bytes", worst.bytes)
-              .Set("worst", worst.name.empty()
-                                ? worst.address
-                                : absl::StrCat(worst.address, " (", worst.name, ")"))};
-}
-
-// The longest of the last 24 hours; its length is zero if there was none.
-Delay WorstRecent(const Told<std::vector<Delay>>& delays) {
-  Delay worst;
-  for (const Delay& delay : delays.value_or(std::vector<Delay>())) {
-    if (delay.ago < absl::Hours(24) && delay.took > worst.took) worst = delay;
-  }
-  return worst;
-}
-
-Items RoundTrip(const DoctorFacts& f) {
-  if (f.pings.empty()) return {Whole(f)};
-  const Spread spread = SpreadOf(f.pings);
-  return {
-      Whole(f)
-          .Set("worst", absl::ToInt64Milliseconds(spread.worst))
-          .Set("p99", absl::ToInt64Milliseconds(spread.p99))
-          .Set("figures", absl::StrCat("p50 ", ShortTime(spread.p50), ", p99 ",
-                                       ShortTime(spread.p99), ", worst ", ShortTime(spread.worst),
-                                       " of ", f.pings.size(), " PINGs"))};
-}
-
-Items WorstOf(const DoctorFacts& f, const Told<std::vector<Delay>>& delays) {
-  const Delay worst = WorstRecent(delays);
-  return {Whole(f)
-              .Flag("told", delays.ok())
-              .Flag("empty", delays.ok() && delays->empty())
-              .Set("what", worst.what)
-              .Set("ms", absl::ToDoubleMilliseconds(worst.took))
-              .Set("took", ShortTime(worst.took))
-              .Set("ago", ShortTime(worst.ago))};
-}
-Items SlowCommands(const DoctorFacts& f) { return WorstOf(f, f.slow_commands); }
-Items Spikes(const DoctorFacts& f) { return WorstOf(f, f.latency_spikes); }
-
-// What redlatch recommends as the shortest lease, by the longest delay that was seen.
-Items RecommendedLease(const DoctorFacts& f) {
-  if (f.pings.empty()) return {};
-  const absl::Duration worst =
-      std::max({f.slowest_pair / 2, *std::ranges::max_element(f.pings),
-                WorstRecent(f.slow_commands).took, WorstRecent(f.latency_spikes).took});
-  return {Whole(f)
-              .Set("least", ShortTime(ShortestLease(worst)))
-              .Set("seconds", absl::ToInt64Seconds(ShortestLease(worst)))
-              .Set("worst", ShortTime(worst))};
-}
-
-// How far the server's clock went beyond what its neighbours in time, TIME's microseconds and a
-// scheduler can explain; negative: back.
-absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
-  const absl::Duration passed = later.server - earlier.server;
-  const absl::Duration least = later.sent - earlier.received;
-  const absl::Duration most = later.received - earlier.sent;
-  const absl::Duration slack = absl::Milliseconds(5) + most / 100;
-  if (passed < least - slack) return passed - least;
-  if (passed > most + slack) return passed - most;
-  return absl::ZeroDuration();
-}
-
-Items Clock(const DoctorFacts& f) {
-  if (f.clock.size() < 2) return {Whole(f)};
-  const ClockReading& first = f.clock.front();
-  const ClockReading& last = f.clock.back();
-  absl::Duration step = Step(first, last);
-  for (size_t i = f.clock.size() - 1; i > 0; --i) {
-    const absl::Duration here = Step(f.clock[i - 1], f.clock[i]);
-    if (absl::AbsDuration(here) >= absl::AbsDuration(step)) step = here;
-  }
-  const absl::Duration skew = last.server - last.here;
-  return {Whole(f)
-              .Set("step", absl::ToDoubleSeconds(step))
-              .Set("jump", ShortTime(absl::AbsDuration(step)))
-              .Set("way", step > absl::ZeroDuration() ? "ahead" : "back")
-              .Set("watched", ShortTime(last.received - first.sent))
-              .Flag("skewed", absl::AbsDuration(skew) > absl::Seconds(1))
-              .Set("skew", ShortTime(absl::AbsDuration(skew)))
-              .Set("side", skew > absl::ZeroDuration() ? "ahead of" : "behind")};
-}
-
-// ---- What disconnects clients, or makes them wait.
-
-Items Connections(const DoctorFacts& f) {
-  Values v = Whole(f);
-  const auto most = static_cast<int64_t>(v.n("maxclients"));
-  const double left = v.n("maxclients") - v.n("connected_clients");
-  // Eight clients of redlatch have sixteen connections.
-  return {v.Flag("few", left < 16 || left < static_cast<double>(most / 10))
-              .Set("more", std::max<int64_t>(1000, 2 * most))};
-}
-
-Items ScriptLimit(const DoctorFacts& f) {
-  auto limit = NumberIn(f.config, "busy-reply-threshold");
-  if (!limit) limit = NumberIn(f.config, "lua-time-limit");
-  Values v = Whole(f);
-  return {limit ? v.Set("limit", *limit) : v};
 }
 
 // ---- Do the nodes form one cluster, and serve all its slots?
 
 Values Of(const NodeFacts& node) {
-  return Whole(node.facts).Set("address", node.address).Set("why", node.reached.message());
+  return Values().Set("address", node.address).Set("why", node.reached.message());
 }
 
 Items EachSeed(const ClusterFacts& f) {
@@ -578,22 +498,6 @@ Items Seeds(const ClusterFacts& f) {
   seeds.erase(seeds.begin() + 1, seeds.end());
   seeds.front().Set("all", f.seeds.size());
   return seeds;
-}
-
-Items Slots(const ClusterFacts& f) {
-  return {Values()
-              .Set("primaries", std::ranges::count(f.nodes, false, &NodeFacts::is_replica))
-              .Set("unserved", f.unserved)
-              .Set("slots", f.unserved_slots)};
-}
-
-Items State(const ClusterFacts& f) {
-  std::set<std::string> unwell;
-  for (const NodeFacts& node : f.nodes) {
-    const auto state = TextIn(node.state, "cluster_state");
-    if (node.reached.ok() && state && *state != "ok") unwell.insert(node.address);
-  }
-  return {Values().Set("unwell", absl::StrJoin(unwell, ", "))};
 }
 
 // What leads to a node that is not where it says.
@@ -649,11 +553,11 @@ Items Nodes(const ClusterFacts& f) {
 }
 
 // A slot that one node gives away and the other takes is said once.
-Items Moves(const ClusterFacts& f) {
+void SetMoves(const ClusterFacts& f, Values& v) {
   std::map<std::string, std::string> addresses;
   std::map<int, std::string> ways;
   for (const NodeFacts& node : f.nodes) {
-    if (node.reached.ok() && !node.nodes.ok()) return {Of(node).Set("untold", "")};
+    if (node.reached.ok() && !node.nodes.ok()) v.Set("untold", "").Set("user", node.facts.user);
     for (const ClusterLine& line : node.nodes.value_or(std::vector<ClusterLine>())) {
       addresses[line.id] = line.address;
     }
@@ -675,10 +579,10 @@ Items Moves(const ClusterFacts& f) {
   if (ways.size() > named.size()) {
     named.push_back(absl::StrCat(ways.size() - named.size(), " more"));
   }
-  return {Values().Set("moves", absl::StrJoin(named, ", "))};
+  v.Set("moves", absl::StrJoin(named, ", "));
 }
 
-Items Versions(const std::vector<NodeFacts>& nodes) {
+void SetVersions(const std::vector<NodeFacts>& nodes, Values& v) {
   std::map<std::string, std::set<std::string>> versions;
   for (const NodeFacts& node : nodes) {
     const auto valkey = TextIn(node.facts.info, "valkey_version");
@@ -687,29 +591,31 @@ Items Versions(const std::vector<NodeFacts>& nodes) {
       versions[valkey ? "Valkey " + *valkey : "Redis " + *redis].insert(node.address);
     }
   }
-  if (versions.size() < 2) return {};
+  if (versions.size() < 2) return;
   std::vector<std::string> each;
   for (const auto& [version, who] : versions) {
     each.push_back(absl::StrCat(version, " at ", absl::StrJoin(who, ", ")));
   }
-  return {Values().Set("each", absl::StrJoin(each, "; "))};
+  v.Set("versions", absl::StrJoin(each, "; "));
 }
-Items VersionsInCluster(const ClusterFacts& f) { return Versions(f.nodes); }
-Items VersionsInQuorum(const QuorumFacts& f) { return Versions(f.nodes); }
+
+Values Whole(const ClusterFacts& f) {
+  std::set<std::string> unwell;
+  for (const NodeFacts& node : f.nodes) {
+    const auto state = TextIn(node.state, "cluster_state");
+    if (node.reached.ok() && state && *state != "ok") unwell.insert(node.address);
+  }
+  Values v;
+  v.Set("primaries", std::ranges::count(f.nodes, false, &NodeFacts::is_replica))
+      .Set("unserved", f.unserved)
+      .Set("slots", f.unserved_slots)
+      .Set("unwell", absl::StrJoin(unwell, ", "));
+  SetMoves(f, v);
+  SetVersions(f.nodes, v);
+  return v;
+}
 
 // ---- Are the servers of a quorum distinct, and enough?
-
-Items QuorumSize(const QuorumFacts& f) {
-  return {Values()
-              .Set("all", f.nodes.size())
-              .Set("less", f.nodes.size() - 1)
-              .Flag("even", f.nodes.size() % 2 == 0)
-              .Set("may_fail", (f.nodes.size() - 1) / 2)
-              .Set("needed", base::Majority(f.nodes.size()))
-              .Set("reached", std::ranges::count_if(f.nodes, [](const NodeFacts& node) {
-                     return node.reached.ok();
-                   }))};
-}
 
 Items EachUnreached(const QuorumFacts& f) {
   Items items;
@@ -745,28 +651,34 @@ Items Independence(const QuorumFacts& f) {
   return {Values().Flag("told", told).Set("those", all ? "" : "that answers ")};
 }
 
-// By how much a server's clock is ahead of this machine's.
-std::vector<std::pair<absl::Duration, std::string>> ClocksOf(const QuorumFacts& f) {
-  std::vector<std::pair<absl::Duration, std::string>> clocks;
+// How far the servers' clocks are apart.
+void SetClocks(const QuorumFacts& f, Values& v) {
+  std::map<absl::Duration, std::string> clocks;  // by how much they are ahead of this machine's
   for (const NodeFacts& node : f.nodes) {
     if (node.facts.clock.empty()) continue;
     const ClockReading& last = node.facts.clock.back();
-    clocks.emplace_back(last.server - (last.here - (last.received - last.sent) / 2), node.address);
+    clocks.emplace(last.server - (last.here - (last.received - last.sent) / 2), node.address);
   }
-  return clocks;
+  const auto told = std::ranges::count_if(
+      f.nodes, [](const NodeFacts& node) { return !node.facts.clock.empty(); });
+  if (told < 2) return;
+  const absl::Duration apart = clocks.rbegin()->first - clocks.begin()->first;
+  v.Set("ms", absl::ToDoubleMilliseconds(apart))
+      .Set("apart", ShortTime(apart))
+      .Set("ahead", clocks.rbegin()->second)
+      .Set("behind", clocks.begin()->second);
 }
 
-Items Clocks(const QuorumFacts& f) {
-  const auto clocks = ClocksOf(f);
-  if (clocks.size() < 2) return {};
-  const auto [behind, ahead] =
-      std::ranges::minmax_element(clocks, {}, [](const auto& clock) { return clock.first; });
-  const absl::Duration apart = ahead->first - behind->first;
-  return {Values()
-              .Set("ms", absl::ToDoubleMilliseconds(apart))
-              .Set("apart", ShortTime(apart))
-              .Set("ahead", ahead->second)
-              .Set("behind", behind->second)};
+Values Whole(const QuorumFacts& f) {
+  const size_t all = f.nodes.size();
+  Values v;
+  v.Set("all", all).Set("less", all - 1).Flag("even", all % 2 == 0).Set("may_fail", (all - 1) / 2);
+  v.Set("needed", base::Majority(all));
+  v.Set("reached",
+        std::ranges::count_if(f.nodes, [](const NodeFacts& node) { return node.reached.ok(); }));
+  SetClocks(f, v);
+  SetVersions(f.nodes, v);
+  return v;
 }
 
 // ---- Merges equal findings of several nodes or servers.
@@ -855,72 +767,53 @@ void AddNodes(const std::vector<NodeFacts>& nodes, std::string_view called,
   }
 }
 
-void RunAll(std::initializer_list<const char*> sections, const DoctorFacts& facts,
-            std::vector<Finding>& findings) {
-  static const Probes<DoctorFacts> probes = {
-      {"", [](const DoctorFacts& f) { return Items{Whole(f)}; }},
-      {"AllSentinels", AllSentinels},
-      {"Backlogs", Backlogs},
-      {"BufferLimit", BufferLimit},
-      {"Certificate", Certificate},
-      {"Clock", Clock},
-      {"Commands", Commands},
-      {"Connections", Connections},
-      {"EachReplica", EachReplica},
-      {"EachSentinel", EachSentinel},
-      {"Embedded", Embedded},
-      {"Info", Info},
-      {"Memory", Memory},
-      {"Message", Message},
-      {"Persistence", Persistence},
-      {"Quarantine", Quarantine},
-      {"RecommendedLease", RecommendedLease},
-      {"Replicas", Replicas},
-      {"RestartDelay", RestartDelay},
-      {"Role", Role},
-      {"RoundTrip", RoundTrip},
-      {"ScriptLimit", ScriptLimit},
-      {"SlowCommands", SlowCommands},
-      {"Spikes", Spikes},
-      {"Trials", Trials}};
-  for (const char* const section : sections) Run(section, probes, facts, findings);
-}
-
 }  // namespace
 
 std::vector<Finding> Diagnose(const DoctorFacts& facts) {
+  const Values whole = Whole(facts);
+  const Probe probe = [&](const std::string& name) -> Items {
+    if (name == "EachSentinel") return EachSentinel(facts);
+    if (name == "EachReplica") return EachReplica(facts, whole);
+    return name == "Trials" ? Trials(facts, whole) : Items{whole};
+  };
   std::vector<Finding> findings;
-  RunAll({"server"}, facts, findings);
-  if (facts.place != Place::kAlone) RunAll({"coverage"}, facts, findings);
+  const auto run = [&](std::initializer_list<const char*> sections) {
+    for (const char* const section : sections) Run(section, probe, findings);
+  };
+  run({"server"});
+  if (facts.place != Place::kAlone) run({"coverage"});
   const bool has_locks = facts.place != Place::kReplica;
-  if (has_locks) RunAll({"sentinels"}, facts, findings);
-  RunAll({"data"}, facts, findings);
-  if (has_locks) {
-    RunAll({"replicas", facts.of_quorum ? "restarts" : "promise", "messages", "latency"}, facts,
-           findings);
-  }
-  RunAll({"limits"}, facts, findings);
+  if (has_locks) run({"sentinels"});
+  run({"data"});
+  // An embedded server's failure is the end of it anyway.
+  if (has_locks && !facts.embedded) run({"replicas"});
+  if (has_locks && facts.of_quorum) run({"restarts"});
+  if (has_locks && !facts.of_quorum && !facts.embedded) run({"promise"});
+  if (has_locks) run({"messages", "latency"});
+  run({"limits"});
   return findings;
 }
 
 std::vector<Finding> Diagnose(const ClusterFacts& facts) {
-  static const Probes<ClusterFacts> probes = {
-      {"Moves", Moves}, {"Nodes", Nodes}, {"Seeds", Seeds},
-      {"Slots", Slots}, {"State", State}, {"VersionsInCluster", VersionsInCluster}};
+  const Values whole = Whole(facts);
   std::vector<Finding> findings;
-  Run("cluster", probes, facts, findings);
+  const auto probe = [&](const std::string& name) {
+    return name == "Seeds" ? Seeds(facts) : name == "Nodes" ? Nodes(facts) : Items{whole};
+  };
+  Run("cluster", probe, findings);
   AddNodes(facts.nodes, "primaries", findings);
   return findings;
 }
 
 std::vector<Finding> Diagnose(const QuorumFacts& facts) {
-  static const Probes<QuorumFacts> probes = {{"Clocks", Clocks},
-                                             {"EachUnreached", EachUnreached},
-                                             {"Independence", Independence},
-                                             {"QuorumSize", QuorumSize},
-                                             {"VersionsInQuorum", VersionsInQuorum}};
+  const Values whole = Whole(facts);
   std::vector<Finding> findings;
-  Run("quorum", probes, facts, findings);
+  const auto probe = [&](const std::string& name) {
+    return name == "EachUnreached"  ? EachUnreached(facts)
+           : name == "Independence" ? Independence(facts)
+                                    : Items{whole};
+  };
+  Run("quorum", probe, findings);
   AddNodes(facts.nodes, "servers", findings);
   return findings;
 }

@@ -88,7 +88,7 @@ bool NamesConfigSet(const std::vector<Finding>& findings) {
 std::string ListOf(const std::vector<std::string>& texts) {
   std::vector<std::string> list;
   for (const std::string& text : texts) list.push_back(JsonText(text));
-  return absl::StrCat("[", absl::StrJoin(list, ","), "]");
+  return JsonList(list);
 }
 
 bool WantsColour() {

@@ -32,6 +32,21 @@ void Print(const std::string& line) {
   std::fputc('\n', stdout);
 }
 
+// What a kind of lock has beside its holders and waiters.
+void AddFigures(const LockRow& row, JsonObject& json) {
+  if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
+  if (row.is_semaphore()) {
+    json.Number("used", row.used);
+    json.Number("capacity", row.capacity);
+  }
+  if (row.is_latch()) {
+    json.Number("to_go", row.to_go);
+    json.Number("total", row.total);
+  }
+  if (row.whole) json.Number("held_on", row.held_on);
+  if (row.token > 0) json.Number("token", row.token);
+}
+
 std::string JsonOf(const LockRow& row) {
   JsonObject json;
   json.Text("name", row.name);
@@ -49,22 +64,12 @@ std::string JsonOf(const LockRow& row) {
   json.Number("waiting", row.waiting);
   if (row.is_read_write()) {
     json.Text("mode", row.holding == 0 ? "free" : row.reading ? "read" : "write");
-    json.Number("waiting_writers", row.waiting_writers);
   }
-  if (row.is_semaphore()) {
-    json.Number("used", row.used);
-    json.Number("capacity", row.capacity);
-  }
-  if (row.is_latch()) {
-    json.Number("to_go", row.to_go);
-    json.Number("total", row.total);
-  }
+  AddFigures(row, json);
   if (row.whole) {
-    json.Number("held_on", row.held_on);
     json.Number("servers", row.quorum);
     json.Number("not_asked", row.unknown);
   }
-  if (row.token > 0) json.Number("token", row.token);
   return json.Finish();
 }
 
@@ -223,11 +228,9 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight
 }
 
 std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders, const Sight& sight) {
-  std::string list = "[";
-  for (const LockInfo::Party& party : parties) {
-    absl::StrAppend(&list, list.size() > 1 ? "," : "", JsonOf(party, holders, sight));
-  }
-  return list + "]";
+  std::vector<std::string> list;
+  for (const LockInfo::Party& party : parties) list.push_back(JsonOf(party, holders, sight));
+  return JsonList(list);
 }
 
 int64_t HoldingOf(const Sight& sight) {
@@ -238,7 +241,7 @@ int64_t HoldingOf(const Sight& sight) {
 
 // What each server of a quorum says.
 std::string ServersOf(const Sight& sight) {
-  std::string list = "[";
+  std::vector<std::string> list;
   for (const SaidByServer& each : sight.servers) {
     JsonObject json;
     json.Text("server", each.server);
@@ -251,9 +254,9 @@ std::string ServersOf(const Sight& sight) {
       json.Text("hold", each.hold);
       json.Millis("remaining_ms", each.remaining);
     }
-    absl::StrAppend(&list, list.size() > 1 ? "," : "", json.Finish());
+    list.push_back(json.Finish());
   }
-  return list + "]";
+  return JsonList(list);
 }
 
 std::string JsonOf(const Sight& sight, const std::string& server) {
@@ -267,21 +270,8 @@ std::string JsonOf(const Sight& sight, const std::string& server) {
   if (!row.is_latch()) json.Json("holders", ListOf(info.holders, true, sight));
   json.Number("waiting", info.waiting);
   json.Json("waiters", ListOf(info.waiters, false, sight));
-  if (info.last_token.value() > 0)
-    json.Number("token", static_cast<int64_t>(info.last_token.value()));
-  if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
-  if (row.is_semaphore()) {
-    json.Number("used", info.used);
-    json.Number("capacity", info.capacity);
-  }
-  if (row.is_latch()) {
-    json.Number("to_go", row.to_go);
-    json.Number("total", row.total);
-  }
-  if (row.whole) {
-    json.Number("held_on", row.held_on);
-    json.Json("servers", ServersOf(sight));
-  }
+  AddFigures(row, json);
+  if (row.whole) json.Json("servers", ServersOf(sight));
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
     json.Text("type", row.type);
     json.Millis("ttl_ms", row.remaining);
@@ -343,7 +333,7 @@ void Print(const Sight& sight, const std::string& server) {
   if (row.waiting_writers > 0) {
     Say("waiting writers", absl::StrCat(row.waiting_writers, ", keeping new readers out"));
   }
-  if (info.last_token.value() > 0) Say("last token", absl::StrCat(info.last_token.value()));
+  if (row.token > 0) Say("last token", absl::StrCat(row.token));
   if (row.is_latch()) Say("made for", absl::StrCat(row.total));
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
     if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
@@ -539,7 +529,7 @@ namespace {
 int Set(const Server& server, const Sight& seen, const std::string& name, int64_t capacity) {
   if (absl::Status set = SetCapacity(server, name, capacity); !set.ok()) return Refuse(set);
   const std::string before = !seen.exists ? "nobody has used that name lately"
-                                          : absl::StrCat(seen.info.capacity, " before");
+                                          : absl::StrCat(seen.row.capacity, " before");
   std::printf("semaphore \"%s\": %s in all, %s\n", Printable(name).c_str(),
               Counted(capacity, "permit").c_str(), before.c_str());
   return 0;
@@ -558,7 +548,7 @@ int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> ca
               "; redlatch ls --all lists what there is"});
     return kNo;
   }
-  std::printf("%s\n", absl::StrCat(seen->info.capacity).c_str());
+  std::printf("%s\n", absl::StrCat(seen->row.capacity).c_str());
   return 0;
 }
 

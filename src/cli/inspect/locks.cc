@@ -1,5 +1,7 @@
 #include "src/cli/inspect/locks.h"
 
+#include <fnmatch.h>
+
 #include <algorithm>
 #include <functional>
 #include <iterator>
@@ -32,6 +34,7 @@ namespace redlatch::cli {
 namespace {
 
 namespace kinds = internal::kinds;
+using redis::Reply;
 
 // Those that each lock has one key of, at most.
 struct PartSuffix {
@@ -58,40 +61,11 @@ Part PartOf(std::string_view suffix) {
   return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
-// Of the set that begins behind the '[' at `pattern[0]`; moves behind its ']'.
-bool InSet(char c, std::string_view& pattern) {
-  pattern.remove_prefix(1);
-  const bool inverted = pattern.starts_with('^');
-  if (inverted) pattern.remove_prefix(1);
-  bool found = false;
-  while (!pattern.empty() && pattern[0] != ']') {
-    if (pattern[0] == '\\' && pattern.size() > 1) pattern.remove_prefix(1);
-    const auto low = static_cast<unsigned char>(pattern[0]);
-    auto high = low;
-    if (pattern.size() > 2 && pattern[1] == '-' && pattern[2] != ']') {
-      high = static_cast<unsigned char>(pattern[2]);
-      pattern.remove_prefix(2);
-    }
-    const auto byte = static_cast<unsigned char>(c);
-    found = found || (std::min(low, high) <= byte && byte <= std::max(low, high));
-    pattern.remove_prefix(1);
-  }
-  if (!pattern.empty()) pattern.remove_prefix(1);
-  return found != inverted;
-}
-
-// Whether what stands first in `pattern`, which is no '*', takes `c`; moves behind it.
-bool Takes(char c, std::string_view& pattern) {
-  if (pattern[0] == '[') return InSet(c, pattern);
-  if (pattern[0] == '\\' && pattern.size() > 1) {
-    pattern.remove_prefix(1);
-  } else if (pattern[0] == '?') {
-    pattern.remove_prefix(1);
-    return true;
-  }
-  const bool same = pattern[0] == c;
-  pattern.remove_prefix(1);
-  return same;
+// As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
+bool MatchesGlob(std::string_view text, const std::string& pattern) {
+  std::string name(text);
+  std::ranges::replace(name, '\0', '\1');  // no pattern has one
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
 }  // namespace
@@ -158,32 +132,6 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
 
 namespace {
 
-// As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
-bool MatchesGlob(std::string_view text, std::string_view pattern) {
-  // Where the last '*' stood: it takes one byte more whenever what follows it did not fit.
-  std::string_view behind_star;
-  std::string_view retry;
-  bool starred = false;
-  while (!text.empty() || !pattern.empty()) {
-    if (!pattern.empty() && pattern[0] == '*') {
-      pattern.remove_prefix(1);
-      starred = true;
-      behind_star = pattern;
-      retry = text;
-      continue;
-    }
-    if (!text.empty() && !pattern.empty() && Takes(text[0], pattern)) {
-      text.remove_prefix(1);
-      continue;
-    }
-    if (!starred || retry.empty()) return false;
-    retry.remove_prefix(1);
-    text = retry;
-    pattern = behind_star;
-  }
-  return true;
-}
-
 // So few that a page takes the server a fraction of a millisecond.
 constexpr std::string_view kPage = "250";
 // Of a string, to see whether it is a hold: no more, since it may be anybody's and huge.
@@ -195,7 +143,7 @@ class Finder {
 
   // False: that was the last page of this part.
   absl::StatusOr<bool> TakePage(size_t part) {
-    const absl::StatusOr<redis::Reply> page =
+    const absl::StatusOr<Reply> page =
         server_.AskPart(part, redis::Command{"SCAN", cursor_, "COUNT", kPage});
     if (!page.ok()) {
       cursor_ = "0";
@@ -204,7 +152,7 @@ class Finder {
     }
     if (page->elements.size() != 2) return absl::InternalError("SCAN answered no page");
     std::vector<Candidate> candidates;
-    for (const redis::Reply& key : page->elements[1].elements) Sort(key.text, candidates);
+    for (const Reply& key : page->elements[1].elements) Sort(key.text, candidates);
     keys_ += static_cast<int64_t>(page->elements[1].elements.size());
     if (absl::Status sifted = Sift(candidates); !sifted.ok()) return sifted;
     cursor_ = page->elements[0].text;
@@ -254,20 +202,18 @@ class Finder {
   absl::Status Sift(std::vector<Candidate>& candidates) {
     Questions about_all;
     for (Candidate& each : candidates) {
-      about_all.Add({"TYPE", each.name},
-                    [&each](const redis::Reply& reply) { each.type = reply.text; });
+      about_all.Add({"TYPE", each.name}, [&each](const Reply& reply) { each.type = reply.text; });
     }
     if (absl::Status asked = about_all.Ask(server_); !asked.ok()) return asked;
     Questions about_contents;
     for (Candidate& each : candidates) {
       if (each.type == "string") {
-        about_contents.Add(
-            {"GETRANGE", each.name, "0", kLongestHold}, [&each](const redis::Reply& reply) {
-              each.is_lock =
-                  !internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
-            });
+        about_contents.Add({"GETRANGE", each.name, "0", kLongestHold}, [&each](const Reply& reply) {
+          each.is_lock =
+              !internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
+        });
       } else if (each.type == "hash") {
-        about_contents.Add({"HGET", each.name, "kind"}, [&each](const redis::Reply& reply) {
+        about_contents.Add({"HGET", each.name, "kind"}, [&each](const Reply& reply) {
           each.is_lock = !reply.is_nil() && IsKindOfOurs(reply.text);
         });
       }
@@ -305,33 +251,23 @@ absl::StatusOr<std::vector<FoundLock>> FindLocks(
 
 namespace {
 
-// Which process a client is of, as the clients have told the server. Each is asked for once.
-class Processes {
- public:
-  // Asks about these holds' clients. If a server refuses that, or is not there, they stay unknown.
-  void Ask(Server& server, const std::vector<std::string>& holds) {
-    Questions questions;
-    for (const std::string& hold : holds) {
-      const std::string client(internal::ClientOf(hold));
-      if (client.empty() || !by_client_.try_emplace(client).second) continue;
-      questions.Add({"GET", absl::StrCat(std::string(internal::kDescriptionKeyPrefix), client)},
-                    [this, client](const redis::Reply& reply) {
-                      by_client_[client] =
-                          internal::ReadDescription(reply.text).value_or(LockInfo::Process());
-                    });
-    }
-    (void)questions.Ask(server, Unreachable::kIsNil);
-  }
+// Which process a client is of, as the clients have told the server; by client, each asked for
+// once. If a server refuses that, or is not there, it stays unknown: a pid of 0.
+using Processes = std::map<std::string, LockInfo::Process>;
 
-  // Has a pid of 0 if the process is not known.
-  LockInfo::Process Of(std::string_view hold) const {
-    const auto found = by_client_.find(std::string(internal::ClientOf(hold)));
-    return found == by_client_.end() ? LockInfo::Process() : found->second;
+void AskProcesses(Server& server, const std::vector<std::string>& holds, Processes& processes) {
+  Questions questions;
+  for (const std::string& hold : holds) {
+    const auto [client, is_new] = processes.try_emplace(std::string(internal::ClientOf(hold)));
+    if (client->first.empty() || !is_new) continue;
+    questions.Add(
+        {"GET", absl::StrCat(std::string(internal::kDescriptionKeyPrefix), client->first)},
+        [process = &client->second](const Reply& reply) {
+          *process = internal::ReadDescription(reply.text).value_or(LockInfo::Process());
+        });
   }
-
- private:
-  absl::flat_hash_map<std::string, LockInfo::Process> by_client_;
-};
+  (void)questions.Ask(server, Unreachable::kIsNil);
+}
 
 }  // namespace
 
@@ -359,9 +295,6 @@ void AddProcess(const LockInfo::Process& process, JsonObject& json) {
 }
 
 namespace {
-
-namespace kinds = internal::kinds;
-using redis::Reply;
 
 // Of a row's holders who are kept in a zset, each by the end of its own lease: how many there are,
 // and the first. Readers do not count while somebody writes: they read under that write.
@@ -481,24 +414,6 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
-// What the clocks say of those parts where locks are, each of which is asked once.
-class Clocks {
- public:
-  explicit Clocks(Server& server) : server_(server) {}
-
-  absl::StatusOr<int64_t> Of(const std::string& key) {
-    const size_t part = server_.PartOf(key);
-    if (const auto known = now_.find(part); known != now_.end()) return known->second;
-    absl::StatusOr<int64_t> now = server_.NowMicros(key);
-    if (now.ok()) now_[part] = *now;
-    return now;
-  }
-
- private:
-  Server& server_;
-  absl::flat_hash_map<size_t, int64_t> now_;  // by part
-};
-
 }  // namespace
 
 bool LockRow::in_use() const {
@@ -509,7 +424,6 @@ namespace {
 
 absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
                                             Processes& processes) {
-  Clocks clocks(server);
   std::vector<LockRow> rows(locks.size());
   Questions of_keys;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -522,10 +436,15 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   }
   if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
   Questions of_contents;
+  std::map<size_t, int64_t> clocks;  // of each part, asked once
   for (size_t i = 0; i < rows.size(); ++i) {
-    const absl::StatusOr<int64_t> now = clocks.Of(rows[i].name);
-    if (!now.ok()) return now.status();
-    AskAll(of_contents, locks[i], *now, rows[i]);
+    const auto [clock, is_new] = clocks.try_emplace(server.PartOf(rows[i].name));
+    if (is_new) {
+      const absl::StatusOr<int64_t> now = server.NowMicros(rows[i].name);
+      if (!now.ok()) return now.status();
+      clock->second = *now;
+    }
+    AskAll(of_contents, locks[i], clock->second, rows[i]);
   }
   if (absl::Status asked = of_contents.Ask(server); !asked.ok()) return asked;
   std::vector<std::string> holds;
@@ -533,8 +452,8 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
     Complete(locks[i], rows[i]);
     holds.push_back(rows[i].hold);
   }
-  processes.Ask(server, holds);
-  for (LockRow& row : rows) row.process = processes.Of(row.hold);
+  AskProcesses(server, holds, processes);
+  for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
   // What this user may not see.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
@@ -569,14 +488,6 @@ std::string StateOf(const LockRow& row) {
   return row.is_read_write() ? "written" : "held";
 }
 
-namespace {
-
-namespace kinds = internal::kinds;
-
-using Leases = std::vector<absl::Duration>;
-
-}  // namespace
-
 bool MayBeOfQuorum(const LockRow& row) {
   if (row.type == "none") return row.kind.empty() || row.is_quorum();
   return row.is_quorum() || (row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty());
@@ -588,7 +499,7 @@ LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t u
                 .quorum = servers,
                 .unknown = unknown,
                 .whole = true};
-  std::map<std::string, Leases> holds;
+  std::map<std::string, std::vector<absl::Duration>> holds;
   for (const LockRow& row : rows) {
     whole.name = row.name;
     if (!MayBeOfQuorum(row)) continue;
@@ -601,7 +512,7 @@ LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t u
   if (most == holds.end()) return whole;
   whole.type = "string";
   whole.hold = most->first;
-  Leases& leases = most->second;
+  std::vector<absl::Duration>& leases = most->second;
   std::ranges::sort(leases, std::greater());
   const size_t majority = base::Majority(static_cast<size_t>(servers));
   whole.held_on = static_cast<int64_t>(leases.size());
@@ -614,9 +525,6 @@ LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t u
 }
 
 namespace {
-
-namespace kinds = internal::kinds;
-using redis::Reply;
 
 constexpr std::string_view kMostWaiters = "99";  // as an index: a hundred
 
@@ -721,8 +629,10 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   std::vector<std::string> holds;
   for (const LockInfo::Party& waiter : info.waiters) holds.push_back(waiter.hold);
   Processes processes;
-  processes.Ask(server, holds);
-  for (LockInfo::Party& waiter : info.waiters) waiter.process = processes.Of(waiter.hold);
+  AskProcesses(server, holds, processes);
+  for (LockInfo::Party& waiter : info.waiters) {
+    waiter.process = processes[std::string(internal::ClientOf(waiter.hold))];
+  }
   if (!row.is_latch() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold, .remaining = row.remaining, .process = row.process});
   }
@@ -761,26 +671,23 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name) {
   if (rows->empty()) return absl::InternalError("a key has no type");
   sight.row = std::move(rows->front());
   sight.may_be_data = MayBeData(sight.row, found->parts);
-  if (IsLibrarys(sight.row)) {  // of one moment
-    absl::StatusOr<LockInfo> info =
-        With(server, sight.row, [](auto& lock) { return lock.Inspect(); });
-    if (info.ok()) {
-      sight.info = *std::move(info);
-      sight.row.holding = sight.info.holding;
-      sight.row.used = sight.info.used;
-      sight.row.capacity = sight.info.capacity;
-      return sight;
-    }
-    if (!MayOnlyLook(server, info.status())) return info.status();
+  LockRow& row = sight.row;
+  absl::StatusOr<LockInfo> info = absl::UnimplementedError("not asked");
+  if (IsLibrarys(row)) {  // of one moment
+    info = With(server, row, [](auto& lock) { return lock.Inspect(); });
+    if (!info.ok() && !MayOnlyLook(server, info.status())) return info.status();
   }
-  absl::StatusOr<LockInfo> info = WaitersOf(server, *found, sight.row, *now);
-  if (!info.ok()) return info.status();
+  if (info.ok()) {
+    row.holding = info->holding;
+    row.used = info->used;
+    row.capacity = info->capacity;
+  } else {
+    info = WaitersOf(server, *found, row, *now);
+    if (!info.ok()) return info.status();
+    if (IsLibrarys(row)) info->holding = row.holding;
+  }
+  row.token = static_cast<int64_t>(info->last_token.value());
   sight.info = *std::move(info);
-  if (IsLibrarys(sight.row)) {
-    sight.info.holding = sight.row.holding;
-    sight.info.used = sight.row.used;
-    sight.info.capacity = sight.row.capacity;
-  }
   return sight;
 }
 
@@ -1005,7 +912,6 @@ Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& ser
     sight.servers.push_back(SaidBy(servers[i], seen[i], row.hold));
     if (!seen[i].ok() || !MayBeOfQuorum(seen[i]->row)) continue;
     const LockInfo& info = seen[i]->info;
-    sight.info.last_token = std::max(sight.info.last_token, info.last_token);
     AddWaiters(info, sight.info);
     if (row.held_on == 0 || !MayBeHeld(row) || !sight.info.holders.empty()) continue;
     for (const LockInfo::Party& holder : info.holders) {

@@ -16,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "src/base/utf8.h"
 #include "src/redis/url/url.h"
@@ -167,6 +168,10 @@ std::string Brief(absl::Duration time) {
 
 std::string Counted(int64_t count, std::string_view noun) {
   return absl::StrCat(count, " ", std::string(noun), count == 1 ? "" : "s");
+}
+
+std::string JsonList(const std::vector<std::string>& values) {
+  return absl::StrCat("[", absl::StrJoin(values, ","), "]");
 }
 
 void JsonObject::Text(std::string_view key, std::string_view bytes) {

@@ -62,6 +62,8 @@ std::string Counted(int64_t count, std::string_view noun);
 // A string of JSON, quotes included; of bytes that are not UTF-8 each one is U+FFFD.
 std::string JsonText(std::string_view bytes);
 
+std::string JsonList(const std::vector<std::string>& values);  // of JSON
+
 // One line of JSON.
 class JsonObject {
  public:
