@@ -19,9 +19,9 @@ local function read_waiters(queue_key, first, last, now)
     waiters[i].ticket = tonumber(entries[2 * i])
     channels[i] = waiters[i].channel or ''
   end
-  local heard = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
+  local subscribers = redis.call('PUBSUB', 'NUMSUB', unpack(channels))
   for i, waiter in ipairs(waiters) do
-    waiter.dead = waiter.dead or is_dead(waiter, waiter.ticket, heard[2 * i], now)
+    waiter.dead = waiter.dead or is_dead(waiter, waiter.ticket, subscribers[2 * i], now)
     waiter.overdue = not waiter.dead and waiter.overdue_us < now
   end
   return waiters

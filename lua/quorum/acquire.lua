@@ -184,7 +184,7 @@ else
       end
     elseif reserved then
       remove_waiter(request.grant)
-      request.queued = false  -- so that the queue, if this was all of it, gets its expiry anew
+      request.queued = false  -- so that the queue, if it is empty now, gets a TTL again
       check = reserve_for_next(choose(nil, now), now)
     end
   end

@@ -8,7 +8,7 @@
   --seeds N              how many seeds the simulator may try for each (default 1500)
 
 The copy is in build/mutants/tree, its build beside it. The results are in docs/mutants.md alone,
-which is written anew after each mutant.
+which is rewritten after each mutant.
 
 A file of mutants:
 
@@ -184,7 +184,7 @@ def first_failure(command, pattern, limit, environment, known=()):
     process.stdout.close()
     code = process.wait()
     try:
-        os.killpg(process.pid, signal.SIGKILL)  # runs that were under way
+        os.killpg(process.pid, signal.SIGKILL)  # runs in progress
     except ProcessLookupError:
         pass
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -298,7 +298,7 @@ def write_page(mutants, results):
     caught = [mutant for mutant in judged if results[mutant.name]['by']]
     lines = ['# Mutants', '',
              'Each mutant is a copy of redlatch with one fault planted. The table says which test finds it, and',
-             'for how many seconds of a processor the tests ran until then. `./dev mutants` makes it anew; the',
+             'for how many seconds of a processor the tests ran until then. `./dev mutants` rewrites it; the',
              'faults themselves are in `tests/mutants/`. A seed belongs to the simulator, which runs only if no',
              'unit test has found the mutant.', '',
              f'{len(caught)} of {len(judged)} mutants are found: '

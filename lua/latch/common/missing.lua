@@ -1,7 +1,7 @@
 -- include: latch/common/state
 
 -- Clients have this long to repeat counts that a server has lost.
-local patience_ms = 30000
+local repeat_ms = 30000
 
 -- lacks(counts, last): whether fewer ids have counted until `last` than a waiter was once told.
 local function lacks(counts, last)
@@ -17,7 +17,7 @@ local function has_lost(latch, told, now)
   if told_counts and tonumber(told_counts) > tonumber(counts or 0) and
       lacks(told_counts, told_last) then
     counts, last = told_counts, told_last
-    until_us = until_us or string.format('%.0f', now + 1000 * math.min(latch.ttl_ms, patience_ms))
+    until_us = until_us or string.format('%.0f', now + 1000 * math.min(latch.ttl_ms, repeat_ms))
     redis.call('HDEL', KEYS[1], 'missing')  -- needs no memory, and opens the way for what does
     redis.call('HSET', KEYS[1], 'missing', counts .. ' ' .. last .. ' ' .. until_us)
   elseif counts and not lacks(counts, last) then

@@ -36,7 +36,7 @@ class LockScriptsFixture : public ::testing::Test {
     request.block = kind_.block;
     return request;
   }
-  // Of the explicit owner that several share.
+  // A request of the explicit owner that several clients share.
   Request Job(char client, int sequence = 1) const {
     Request request = By(client, sequence);
     request.owner = kJob;

@@ -23,7 +23,7 @@ end
 for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, 90000) end
 )lua";
 
-// Expects that a crowd makes a script hardly dearer than a few: nothing that it does grows with
+// Expects that many make a script hardly dearer than a few: nothing that it does grows with
 // their number.
 class ScriptCosts {
  public:
@@ -31,7 +31,7 @@ class ScriptCosts {
 
   explicit ScriptCosts(ScriptServer& server) : server_(server) {}
 
-  // `prepare(n)` makes a crowd of n; `call(i)` runs the script once for the i-th time, by EVAL.
+  // `prepare(n)` makes n of them; `call(i)` runs the script once for the i-th time, by EVAL.
   void Compare(const char* what, const Call& prepare, const Call& call) {
     const uint64_t few = Most(640, prepare, call);
     const uint64_t many = Most(10'000, prepare, call);

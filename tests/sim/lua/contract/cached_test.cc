@@ -123,7 +123,7 @@ TEST_P(LockCached, ReleaseKeepsTokensOfOtherGrant) {
   EXPECT_EQ(StoredFence(), token);
 }
 
-// Its client has heard of the first grant only: an acquire of it was unanswered, or a renewal.
+// Its client knows of the first grant only: an acquire of it was unanswered, or a renewal.
 TEST_P(LockCached, ReleaseAfterSecondGrantKeepsOthersTokens) {
   Inbox inbox(*server_, Channel('a'));
   for (const bool acquire : {true, false}) {
@@ -169,11 +169,11 @@ TEST_P(LockCached, SecondRenewalReservesUpToLaterExpiry) {
   Inbox inbox(*server_, Channel('a'));
   const Request cached = Cacheable(Of('a'));
   const int64_t first = Token(cached);
-  const int64_t heard = std::stoll(RenewWords(cached, first)[2]);
-  const int64_t unheard = std::stoll(RenewWords(For(60'000, cached), heard)[2]);
-  EXPECT_GT(unheard, heard);
-  const int64_t last = std::stoll(RenewWords(For(90'000, cached), heard)[2]);
-  EXPECT_GT(last, unheard);
+  const int64_t known = std::stoll(RenewWords(cached, first)[2]);
+  const int64_t unknown = std::stoll(RenewWords(For(60'000, cached), known)[2]);
+  EXPECT_GT(unknown, known);
+  const int64_t last = std::stoll(RenewWords(For(90'000, cached), known)[2]);
+  EXPECT_GT(last, unknown);
   EXPECT_EQ(StoredFence(), last);
   EXPECT_EQ(Release(cached, /*used=*/first + 7, /*reserved=*/0), kReleased);
   EXPECT_EQ(StoredFence(), first + 7);

@@ -36,7 +36,7 @@ TEST_P(LockCost, DoesNotGrowWithWaiters) {
     Cancel(After('d', i));
   });
   costs_.Compare("renewal before many", waiting, [&](int) { Renew(Of('a')); });
-  costs_.Compare("hand-over to the first of many", waiting, [&](int) {
+  costs_.Compare("handover to the first of many", waiting, [&](int) {
     EndHold();
     Check();
   });

@@ -21,7 +21,7 @@ class LatchLostCounts : public LatchScripts {
     server_->Command({"HINCRBY", name_, "count", absl::StrCat(n)});
   }
   std::string Missing() { return server_->Text({"HGET", name_, "missing"}); }
-  // As if what is missing had been for so long.
+  // As if the counts had been missing for that long.
   void LetPatienceEnd() {
     std::string missing = Missing();
     missing.replace(missing.rfind(' '), missing.npos, " 1000");

@@ -63,7 +63,7 @@ class MultiCost : public MultiScriptsFixture {
     EXPECT_LE(server_->calls_in_scripts() - before, kNames * kCommandsPerName) << what;
     return reply;
   }
-  // The call is one of many by which a crowd of dead waiters goes: it removes some, not too many.
+  // The call is one of many that remove dead waiters: it removes some, not too many.
   void Removes(const char* what, const Step& prepare, const Call& call) {
     int64_t before = 0;
     const std::string reply = Costs(

@@ -23,10 +23,10 @@ class ReadWriteCached : public ReadWriteScripts {
   // The grants that are recalled on that channel.
   static std::multiset<std::string> Recalled(Inbox& inbox, const std::string& word = "wanted ") {
     std::multiset<std::string> grants;
-    for (std::string heard = inbox.Next(); !heard.empty(); heard = inbox.Next()) {
-      EXPECT_THAT(heard, StartsWith(word));
+    for (std::string message = inbox.Next(); !message.empty(); message = inbox.Next()) {
+      EXPECT_THAT(message, StartsWith(word));
       const size_t begin = word.size();
-      grants.insert(heard.substr(begin, heard.find(' ', begin) - begin));
+      grants.insert(message.substr(begin, message.find(' ', begin) - begin));
     }
     return grants;
   }
