@@ -263,8 +263,8 @@ std::vector<std::string> NamesOf(const X509* certificate) {
 
 std::string Untrusted(const X509* certificate, const TlsOptions& options) {
   const std::string issuer = CommonName(X509_get_issuer_name(certificate));
-  const std::string where = options.ca.empty() ? "nobody whom this system trusts"
-                                               : absl::StrCat("none of those in ca=", options.ca);
+  const std::string where = options.ca.empty() ? "which this system does not trust"
+                                               : absl::StrCat("which is not in ca=", options.ca);
   return absl::StrCat("its certificate is signed by '", issuer, "', ", where,
                       " (name the file with that authority's certificate: ca=/path/to/ca.pem)");
 }

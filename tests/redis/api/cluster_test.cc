@@ -236,7 +236,7 @@ TEST(ClusterOverTls, IsUsedLikeAnyOther) {
   EXPECT_TRUE(group->AwaitWell());
   ClusterTour(*group, group->tls_url()).Go();
   const std::string url = group->tls_url();
-  EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))), HasSubstr("nobody whom this system trusts"));
+  EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))), HasSubstr("which this system does not trust"));
   EXPECT_THAT(WhyNot(url.substr(0, url.find('?'))), HasSubstr("tls=on"));
 }
 

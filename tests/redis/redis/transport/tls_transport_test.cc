@@ -215,7 +215,7 @@ TEST_F(TlsRefusalTest, AnAuthorityThatNobodyKnows) {
                     HasSubstr("signed by 'redlatch test authority'"), HasSubstr("ca=")));
   const Authority other("another authority");
   EXPECT_THAT(WhyNot(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", other.file())),
-              AllOf(HasSubstr("none of those in ca=" + other.file())));
+              AllOf(HasSubstr("which is not in ca=" + other.file())));
 }
 
 TEST_F(TlsRefusalTest, ACertificateOfAnotherTime) {
