@@ -2,9 +2,15 @@
 -- include: common/choose
 -- include: common/remove_waiter
 -- include: common/remove_waiters
--- include: common/granted
+-- include: common/check_note
 -- include: common/publish_grant
 -- include: common/invite
+
+-- granted(request, token, lease_ms): acquire's reply for a grant that owns the lock.
+local function granted(request, token, lease_ms)
+  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. redis.call('ZCARD', KEYS[2]) ..
+    check_note(request.check_ms) .. (request.missed and ' missed' or '')
+end
 
 -- settle(choice, fence, now): carries out choose()'s choice for a free lock. Returns acquire's
 -- reply (nil without a request) and the handover check as a note. Calls take(), which each

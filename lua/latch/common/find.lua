@@ -1,4 +1,32 @@
--- include: latch/common/missing
+-- include: latch/common/state
+
+-- Clients have this long to repeat counts that a server has lost.
+local repeat_ms = 30000
+
+-- lacks(counts, last): whether fewer ids have counted until `last` than a waiter was once told.
+local function lacks(counts, last)
+  return redis.call('ZCOUNT', counted_key, '-inf', last) < tonumber(counts)
+end
+
+-- has_lost(latch, told, now): whether counts that a waiter was told of ('<counts> <last>', or nil)
+-- have been missing for too long, because a promoted server did not receive them. Stores what is
+-- missing and sets latch.lost_until_us.
+local function has_lost(latch, told, now)
+  local counts, last, until_us = string.match(latch.missing or '', '^(%d+) (%d+) (%d+)$')
+  local told_counts, told_last = string.match(told or '', '^(%d+) (%d+)$')
+  if told_counts and tonumber(told_counts) > tonumber(counts or 0) and
+      lacks(told_counts, told_last) then
+    counts, last = told_counts, told_last
+    until_us = until_us or string.format('%.0f', now + 1000 * math.min(latch.ttl_ms, repeat_ms))
+    redis.call('HDEL', KEYS[1], 'missing')  -- needs no memory, and opens the way for what does
+    redis.call('HSET', KEYS[1], 'missing', counts .. ' ' .. last .. ' ' .. until_us)
+  elseif counts and not lacks(counts, last) then
+    redis.call('HDEL', KEYS[1], 'missing')
+    return false
+  end
+  latch.lost_until_us = tonumber(until_us)
+  return until_us and tonumber(until_us) < now
+end
 
 -- find_latch(asked, now, told): the latch that 'latch:<ttl_ms>:<incarnation>' names. Returns nil
 -- and the error if it no longer exists, even if a new latch has its name. A latch that can never

@@ -1,7 +1,14 @@
 -- include: common/settle
 -- include: common/ignored_invitation
 -- include: multi/common/survey
--- include: multi/common/select_name
+-- include: multi/common/names
+
+-- select_name(i): makes KEYS 1 to 4 those of the i-th name, as the shared pieces expect.
+local present = KEYS
+local function select_name(i)
+  local its = names[i]
+  present[1], present[2], present[3], present[4] = its[1], its[2], its[3], its[4]
+end
 
 -- A call about 64 names reads few of their queues, and few waiters in each, so that it takes less
 -- than a millisecond. If something is left, it is `unfinished`: the caller repeats it at once.

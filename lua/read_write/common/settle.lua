@@ -4,11 +4,67 @@
 -- include: reentrant/common/let_owner_in
 -- include: read_write/common/state
 -- include: read_write/common/choose
--- include: read_write/common/drop
--- include: read_write/common/take
+-- include: read_write/common/keys
+-- include: common/queue
+-- include: reentrant/common/add_grant
 -- include: read_write/common/expire_readers
--- include: read_write/common/granted
+-- include: read_write/common/others
+-- include: common/check_note
 -- include: read_write/common/recall_grants
+
+-- granted_write(request, token, lease_ms, check_ms): acquire's reply for a write grant. Other
+-- waiters of its owner may have got in by a message.
+local function granted_write(request, token, lease_ms, check_ms)
+  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' ..
+    redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', writers_key) ..
+    check_note(check_ms) .. (request.missed and ' missed' or '')
+end
+
+-- granted_read(request, fence, lease_ms, grants, check): acquire_read's reply for a read grant,
+-- with the last write's token.
+local function granted_read(request, fence, lease_ms, grants, check)
+  return 'granted ' .. string.format('%.0f', fence) .. ' ' .. lease_ms .. ' ' .. others(grants) ..
+    check .. (request.missed and ' missed' or '')
+end
+
+-- take_write(request, lease_ms, token, now, grants): adds a grant to those of its owner, in
+-- `grants`.
+local function take_write(request, lease_ms, token, now, grants)
+  if grants.count == 0 and request.fair then
+    redis.call('HSET', KEYS[1], 'policy', 'phase_fair')
+  end
+  add_grant('read_write/2', request.writer, request.grant, now + 1000 * lease_ms, token, grants)
+end
+
+-- take_read(request, lease_ms, now): lets a reader in.
+local function take_read(request, lease_ms, now)
+  redis.call('ZADD', readers_key, now + 1000 * lease_ms, request.grant)
+  lengthen_ttl(readers_key, lease_ms)
+end
+
+-- take_reads(waiters, now): lets readers in, each for its claim. Returns the longest claim.
+local function take_reads(waiters, now)
+  local entries, longest_ms = {}, 0
+  for i, waiter in ipairs(waiters) do
+    entries[2 * i - 1], entries[2 * i] = now + 1000 * waiter.claim_ms, waiter.grant
+    longest_ms = math.max(longest_ms, waiter.claim_ms)
+  end
+  redis.call('ZADD', readers_key, unpack(entries))
+  lengthen_ttl(readers_key, longest_ms)
+  return longest_ms
+end
+
+-- drop(writers, readers): removes waiters from their queues: two windows of them at most.
+local function drop(writers, readers)
+  if writers[1] then
+    redis.call('ZREM', writers_key, unpack(writers))
+    redis.call('HDEL', KEYS[3], unpack(writers))
+  end
+  if readers[1] then
+    redis.call('ZREM', KEYS[2], unpack(readers))
+    redis.call('HDEL', KEYS[3], unpack(readers))
+  end
+end
 
 -- keep_phase(phase, grants): stores that waiting readers go first (up to the ticket `phase`), or
 -- that this is over. The hash then has no owner. It expires with the readers' queue if no client

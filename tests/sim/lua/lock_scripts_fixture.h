@@ -13,13 +13,7 @@ class LockScriptsFixture : public ::testing::Test {
  protected:
   explicit LockScriptsFixture(LockKind kind) : kind_(std::move(kind)) {}
 
-  void TearDown() override { ExpectATtlOnEveryKey(); }
-
-  void ExpectATtlOnEveryKey() {
-    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
-      EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
-    }
-  }
+  void TearDown() override { server_->ExpectATtlOnEveryKey(); }
 
   // The grant `sequence` of client 'a', 'b', ...
   static std::string GrantId(char client, int sequence = 1) {

@@ -36,6 +36,12 @@ class ScriptServer : private sim::Sink {
     return reply.integer;
   }
 
+  void ExpectATtlOnEveryKey() {
+    for (const redis::Reply& key : Command({"KEYS", "*"}).elements) {
+      EXPECT_NE(Integer({"PTTL", key.text}), -1) << key.text;
+    }
+  }
+
   // Time passes.
   void Pass(int ms) { server_.SetClock(server_.clock() + 1000 * ms); }
   // Lets it pass until that is so; false if it is not within two minutes.

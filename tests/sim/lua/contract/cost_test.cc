@@ -18,7 +18,7 @@ class LockCost : public LockContract {
   void EndHold() { server_->Command({"DEL", Leased()}); }
 
   ScriptCosts costs_{*server_};
-  Inbox ear_{*server_, Channel('b')};
+  Inbox inbox_{*server_, Channel('b')};
 };
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockCost, ::testing::Values(SimpleKind(), ReentrantKind()),
                          NameOfKind);

@@ -203,7 +203,7 @@ TEST_P(LockLostKeys, DeletedKeysNeverAllowTwoOwners) {
       EXPECT_EQ(Release(Of('d')), kReleased);
     }
     Take(Of('e'));
-    ExpectATtlOnEveryKey();
+    server_->ExpectATtlOnEveryKey();
   }
 }
 

@@ -291,7 +291,7 @@ TEST_F(LatchScripts, FullMemoryRefusesNewLatchAndWaiter) {
   EXPECT_EQ(CountDown("two", 2), "0");
   EXPECT_EQ(NextGrant(inbox), GrantOf(Waiter('b')));
   EXPECT_EQ(Acquire(Waiter('c')), kGranted);
-  ExpectATtlOnEveryKey();
+  server_->ExpectATtlOnEveryKey();
   server_->Command({"DEL", name_});
   const int64_t counted = server_->Integer({"ZCARD", Counted()});
   EXPECT_THAT(Create(3, Incarnation(2)), HasSubstr("OOM"));

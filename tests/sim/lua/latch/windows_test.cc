@@ -8,7 +8,7 @@ namespace {
 
 class LatchWindow : public LatchScripts {
  protected:
-  Inbox ear_{*server_, Channel('b')};
+  Inbox inbox_{*server_, Channel('b')};
 };
 
 TEST_F(LatchWindow, LastCountWakesOneWindowPerCall) {
@@ -18,7 +18,7 @@ TEST_F(LatchWindow, LastCountWakesOneWindowPerCall) {
   EXPECT_THAT(Waiting(), SizeIs(86));
   EXPECT_EQ(CountDown("job"), "0 look 1") << "a repeat";
   EXPECT_EQ(CountDown("job", 0), "0") << "and even one that counts nothing";
-  EXPECT_EQ(Grants(ear_), 150);
+  EXPECT_EQ(Grants(inbox_), 150);
   EXPECT_EQ(server_->Integer({"EXISTS", Queue(), Waiters()}), 0);
 }
 
@@ -27,15 +27,15 @@ TEST_F(LatchWindow, AnyCallAtOpenLatchWakesMore) {
   MakeWaiters(300, Channel('b'));
   Ask(Waiter('b'));
   CountDown("job");
-  EXPECT_EQ(Grants(ear_), 64);
+  EXPECT_EQ(Grants(inbox_), 64);
   Request heartbeat = Waiter('b');
   heartbeat.attempt = 2;
   EXPECT_EQ(Said(Acquire(heartbeat)), Noted(kGranted, "look 1")) << "it had its place still";
-  EXPECT_EQ(Grants(ear_), 64);
+  EXPECT_EQ(Grants(inbox_), 64);
   EXPECT_EQ(Said(Acquire(Waiter('c'))), Noted(kGranted, "look 1")) << "a newcomer";
   EXPECT_EQ(Said(Acquire(Impatient(Waiter('d')))), Noted(kGranted, "look 1"));
   EXPECT_EQ(Said(Check()), Noted(kUnknown, ""));
-  EXPECT_EQ(Grants(ear_), 300 - 2 * 64);
+  EXPECT_EQ(Grants(inbox_), 300 - 2 * 64);
 }
 
 TEST_F(LatchWindow, WaitersForOtherIncarnationOnlyLeave) {
@@ -43,7 +43,7 @@ TEST_F(LatchWindow, WaitersForOtherIncarnationOnlyLeave) {
   MakeWaiters(100, Channel('b'));
   EXPECT_EQ(CountDown("job", 1, Incarnation(2)), "0 look 1");
   EXPECT_EQ(Said(Check()), Noted(kUnknown, ""));
-  EXPECT_EQ(ear_.Next(), "");
+  EXPECT_EQ(inbox_.Next(), "");
   EXPECT_THAT(Waiting(), IsEmpty());
 }
 

@@ -13,13 +13,7 @@ using Names = std::vector<std::string>;
 
 class MultiScriptsFixture : public ::testing::Test {
  protected:
-  void TearDown() override { ExpectATtlOnEveryKey(); }
-
-  void ExpectATtlOnEveryKey() {
-    for (const redis::Reply& key : server_->Command({"KEYS", "*"}).elements) {
-      EXPECT_NE(server_->Integer({"PTTL", key.text}), -1) << key.text;
-    }
-  }
+  void TearDown() override { server_->ExpectATtlOnEveryKey(); }
 
   static Request By(char client, int sequence = 1) {
     return {.grant = absl::StrCat(std::string(32, client), ":", sequence),

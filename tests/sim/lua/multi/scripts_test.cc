@@ -176,7 +176,7 @@ TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwners) {
       EXPECT_EQ(Renew(asked, other_), "held") << "it waited, or finds the names free";
       EXPECT_EQ(Release(asked, other_), "released");
       EXPECT_THAT(Ask(two, simple_), StartsWith("granted "));
-      ExpectATtlOnEveryKey();
+      server_->ExpectATtlOnEveryKey();
     }
   }
 }

@@ -43,7 +43,7 @@ class QuorumCost : public ::testing::Test {
 
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
   ScriptCosts costs_{*server_};
-  Inbox ear_{*server_, "redlatch:live"};
+  Inbox inbox_{*server_, "redlatch:live"};
 };
 
 TEST_F(QuorumCost, DoesNotGrowWithWaiters) {

@@ -24,7 +24,7 @@ class ReadWriteCost : public ReadWriteScripts {
   }
 
   ScriptCosts costs_{*server_};
-  Inbox ear_{*server_, Channel('b')};
+  Inbox inbox_{*server_, Channel('b')};
 };
 
 TEST_F(ReadWriteCost, DoesNotGrowWithWaitingWriters) {

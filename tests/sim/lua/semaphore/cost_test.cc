@@ -16,7 +16,7 @@ class SemaphoreCost : public SemaphoreScriptsFixture {
   void TearDown() override {}  // what is left of so many is another test's matter
 
   ScriptCosts costs_{*server_};
-  Inbox ear_{*server_, Channel('b')};
+  Inbox inbox_{*server_, Channel('b')};
 };
 
 TEST_F(SemaphoreCost, DoesNotGrowWithWaiters) {

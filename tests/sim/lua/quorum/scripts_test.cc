@@ -1,8 +1,8 @@
-// One node of a quorum, in rounds that fail since others have the other nodes.
+// One node of a quorum: rounds that fail since others have the other nodes, healing, restarts.
 
 #include "lua/scripts.h"
+
 #include "tests/sim/lua/script_clients.h"
-#include "tests/sim/lua/script_server.h"
 
 namespace redlatch {
 namespace {
@@ -13,7 +13,7 @@ class QuorumVote : public ::testing::Test {
     Request request;
     Inbox inbox;
   };
-  // Who came first has the smaller ticket.
+  // The first client has the smaller ticket.
   Client Made(char id, const std::string& ticket) {
     const std::string name(32, id);
     return {.request = {.grant = name + ":1", .owner = name, .attempt = 0, .ticket = ticket},
@@ -316,6 +316,43 @@ TEST_F(QuorumRaise, DoesNotHealReleasedGrant) {
   server_->Command({"SET", "gone", "", "PX", "30000"});
   EXPECT_EQ(Raise("a", 9, 1000), "not_held");
   EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);
+}
+
+// A node that has restarted lately, and the restart delay.
+class YoungNode : public ::testing::Test {
+ protected:
+  std::string Take(const std::string& delay_ms) {
+    std::vector<std::string> command = {"EVAL",  std::string(lua::kQuorumAcquire.body),
+                                        "7",     "orders",
+                                        "queue", "waiters",
+                                        "fence", "gone",
+                                        "turn",  "node"};
+    for (std::string& arg : request_.Args()) command.push_back(std::move(arg));
+    command.push_back("0 take " + delay_ms + " ab");  // an earlier run of the server
+    return server_->Text(command);
+  }
+
+  const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
+  Request request_ = Impatient({.grant = std::string(32, '1') + ":1"});
+};
+
+TEST_F(YoungNode, HasNoVoteDuringRestartDelay) {
+  EXPECT_EQ(Take("4000"), "young 4000");
+  server_->Pass(3000);
+  EXPECT_EQ(Take("4000").substr(0, 6), "young ");
+  EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);
+  server_->Pass(1000);
+  EXPECT_EQ(Take("4000").substr(0, 8), "granted ");
+}
+
+TEST_F(YoungNode, IsYoungAgainAfterRestartWithData) {
+  server_->Command({"SET", "node", "cd 1 4000", "PX", "2000000"});
+  EXPECT_EQ(Take("4000"), "young 4000");
+}
+
+TEST_F(YoungNode, RefusesClientsWithOtherDelay) {
+  Take("4000");
+  EXPECT_EQ(Take("5000").substr(0, 8), "REFUSED ");
 }
 
 }  // namespace
