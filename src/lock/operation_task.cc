@@ -117,7 +117,9 @@ bool OperationTask::Confirm(Operation::Event& event, bool ends, base::Instant no
 
 AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandle::Finish finish,
                          LockHandle::Elsewhere elsewhere, EventDriver::Whose whose)
-    : OperationTask(driver, entry),
+    : OperationTask(
+          driver, entry, kResume,
+          want.wait > absl::ZeroDuration() ? *want.since + want.wait : base::Instant::Infinite()),
       want_(std::move(want)),
       finish_(std::move(finish)),
       elsewhere_(std::move(elsewhere)),

@@ -25,8 +25,10 @@ class OperationTask : public AsyncTask, public Waker {
 
  protected:
   // `entry` is referred to. `action`: what the operation has asked for already.
-  OperationTask(EventDriver& driver, Entry& entry, Operation::Action action = kResume)
-      : driver_(driver), entry_(&entry), action_(action) {}
+  // `due`: when it must be stepped even if too many requests are in flight.
+  OperationTask(EventDriver& driver, Entry& entry, Operation::Action action = kResume,
+                base::Instant due = base::Instant::Infinite())
+      : driver_(driver), entry_(&entry), action_(action), due_(due) {}
   static constexpr Operation::Action kResume{.kind = Operation::Action::Kind::kSleep, .until = {}};
 
   virtual Operation& operation() = 0;
