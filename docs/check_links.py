@@ -71,7 +71,7 @@ def check(root, pages, read):
         for line, target in content.links:
             url = urllib.parse.urlsplit(target)
             if url.scheme or url.netloc:
-                continue  # elsewhere: nobody asks the network
+                continue  # elsewhere: the check does not use the network
             path = urllib.parse.unquote(url.path)
             file = page if not path else (root if path.startswith("/") else page.parent).joinpath(
                 path.lstrip("/")).resolve()
@@ -87,7 +87,7 @@ def check(root, pages, read):
             elif url.fragment and file in known and url.fragment not in known[file].anchors:
                 what = "names no heading of that page"
             elif file.suffix == ".md" and file not in known:
-                what = "is a page that nobody checks; add it to PAGES"
+                what = "is a page that this check does not know; add it to PAGES"
             if what:
                 problems.append(f"{page.relative_to(root)}:{line}: {target} {what}")
             reached.add(file)
