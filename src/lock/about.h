@@ -1,4 +1,4 @@
-// What is said to people about one lock of a client.
+// Messages to users about one lock of a client.
 #ifndef REDLATCH_SRC_LOCK_ABOUT_H_
 #define REDLATCH_SRC_LOCK_ABOUT_H_
 
@@ -10,14 +10,15 @@
 
 namespace redlatch::internal {
 
-// The status, with the name of the lock and its server; if memory is lacking, its code alone.
+// Adds the name of the lock and its server to the status. If memory is lacking, only the code is
+// kept.
 absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
                    absl::string_view message, absl::string_view more = "") noexcept;
 inline absl::Status About(ClientCore& core, const Entry& entry, const absl::Status& status) {
   return About(core, entry, status.code(), status.message());
 }
 
-// What a release came to.
+// The outcome of a release as a status.
 absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept;
 
 }  // namespace redlatch::internal

@@ -17,16 +17,16 @@
 
 namespace redlatch::internal {
 
-// A script that is not part of a grant, repeated until it is answered: LockSession::Run() in steps.
-// Another thread waits for the server.
+// Runs a script that is not part of a grant, and repeats it until it is answered: LockHandle::Run()
+// without a thread. Another thread waits for the server.
 class AsyncRun final : public AsyncTask {
  public:
   struct Call {
-    const void* object;  // by which it was begun
+    const void* object;  // the lock object that began it
     std::stop_token stop;
     base::Instant until;
     std::function<AsyncReplyPtr(AsyncTask&)> attempt;
-    // The library's own; gets the result in the completion phase. It may keep the client alive.
+    // Called by the library with the result, as a completion. It may keep the client alive.
     absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&> then;
   };
   AsyncRun(EventDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}
@@ -43,10 +43,10 @@ class AsyncRun final : public AsyncTask {
   Call call_;
   base::Instant try_at_;
   base::Backoff backoff_{absl::Milliseconds(10), absl::Milliseconds(500)};
-  AsyncReplyPtr reply_;  // while it is on its way
+  AsyncReplyPtr reply_;  // while the request is in flight
 };
 
-// A completion of the library's own, at that time, or where the client ends before.
+// Runs a completion of the library at a given time, or when the client ends before.
 class AsyncTimer final : public AsyncTask {
  public:
   AsyncTimer(EventDriver& driver, base::Instant at, EventDriver::Completion completion)

@@ -17,25 +17,27 @@
 
 namespace redlatch::internal {
 
-// What is on its way for a task, which may be gone when it comes back.
+// A request in flight for a task. It may outlive the task.
 struct AsyncReply {
   AsyncReply(EventDriver& driver, AsyncTask& task);
 
-  // By whoever reads, or has the answer.
+  // Called by the thread that has read the reply.
   void Arrive();
-  // By the driver: its task wants it no more. Destroys it, now or when it arrives.
+  // Called by the driver when its task no longer needs the reply. Destroys it, now or when it
+  // arrives.
   static void Abandon(AsyncReply* letter);
   bool HasArrived();
 
   const std::shared_ptr<EventDriver> driver;
   redis::InFlight in_flight;
-  std::shared_ptr<std::atomic<size_t>> count_in_flight;  // counts it until it arrives
-  // To the PING before the script, if there is one, and to the script; or of what a thread has run.
+  std::shared_ptr<std::atomic<size_t>> count_in_flight;  // includes this one until it arrives
+  // The replies to the PING before the script, if there is one, and to the script; `ran` is the
+  // result if another thread ran the request.
   absl::StatusOr<redis::Reply> answers[2];
   Result ran;
 
  private:
-  AsyncTask* task_;  // guarded by the driver's mutex, as is this:
+  AsyncTask* task_;  // guarded by the driver's mutex, as is `arrived_`
   bool arrived_ = false;
 };
 
@@ -44,8 +46,8 @@ struct AbandonReply {
 };
 using AsyncReplyPtr = std::unique_ptr<AsyncReply, AbandonReply>;
 
-// One script of a task: as Core::Run(), in steps. It is sent again where the server does not know
-// it, or refuses it for now, and waits for a connection.
+// Runs one script of a task: ClientCore::Run() without a thread. It waits for a connection, and
+// sends the script again if the server does not know it or refuses it for now.
 class AsyncScript {
  public:
   AsyncScript(EventDriver& driver, AsyncTask& task, Entry& entry, Request request,
@@ -53,10 +55,10 @@ class AsyncScript {
   AsyncScript(const AsyncScript&) = delete;
   AsyncScript& operator=(const AsyncScript&) = delete;
 
-  // Goes on with it; the answer, as soon as it is there.
+  // Continues. Returns the result as soon as it is there.
   std::optional<Result> Step(base::Instant now);
   void Hurry(base::Instant until) { until_ = std::min(until_, until); }
-  // When it goes on by itself.
+  // When to call Step() if nothing happens before.
   base::Instant due() const;
   const Request& request() const { return request_; }
 
@@ -65,7 +67,7 @@ class AsyncScript {
   std::optional<Result> Try(base::Instant now);
   std::optional<Result> TakeResult(Result result, base::Instant now);
   Result End(const absl::StatusOr<redis::Reply>& reply);
-  // It needs several servers' votes, or a map of them: another thread waits for it.
+  // Lets another thread run it: it needs several servers, or a new map of a cluster.
   void RunInBatch();
   bool Wanted();
 
@@ -75,9 +77,9 @@ class AsyncScript {
   Request request_;
   base::Instant until_;
   base::Instant try_at_;
-  absl::Status why_not_;  // sent yet
+  absl::Status why_not_;  // why the request has not been sent yet
   base::Backoff backoff_;
-  AsyncReplyPtr reply_;  // while it is on its way
+  AsyncReplyPtr reply_;  // while the request is in flight
   bool in_batch_ = false;
 };
 

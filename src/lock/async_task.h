@@ -16,18 +16,18 @@ namespace redlatch::internal {
 
 class EventDriver;
 
-// Something that waits without a thread: an AsyncDriver has it, and tells it what happens.
+// An operation that waits without a thread. An EventDriver owns it and tells it what happens.
 class AsyncTask {
  public:
   enum Event : uint8_t {
     kBegun = 1,
-    kWoken = 2,    // by its machine
-    kThrough = 4,  // with that, the outcome is there
+    kWoken = 2,    // by its lock state
+    kThrough = 4,  // together with kWoken: the outcome is there
     kStopped = 8,  // its stop token fired, or its object is gone
     kAnswered = 16,
     kTime = 32,    // it is due()
-    kEnding = 64,  // the client goes: what can end, ends now
-    kOver = 128,   // and this is the last moment
+    kEnding = 64,  // the client ends: what can end must end now
+    kOver = 128,   // the last call
   };
 
   AsyncTask() = default;
@@ -35,23 +35,23 @@ class AsyncTask {
   AsyncTask& operator=(const AsyncTask&) = delete;
   virtual ~AsyncTask() = default;
 
-  // By which it was begun; null: none.
+  // The lock object that began it, or null.
   virtual const void* object() const { return nullptr; }
-  // What ends it, from Begin() on.
+  // Ends the task when it fires.
   virtual std::stop_token stop() const { return {}; }
 
  protected:
-  // One call at a time, with all that has happened since the last. False: it is over, nothing knows
-  // of it any more, and it is destroyed a little later. It must be by kOver.
+  // Called with all events since the last call; never concurrently. Returns false when the task is
+  // over; the driver destroys it a little later. It must return false at kOver.
   virtual bool Step(unsigned events, base::Instant now) = 0;
-  // When it is to be looked at, if nothing happens before; asked after Step().
+  // When Step() is due if no event happens before. Called after each Step().
   virtual base::Instant due() const = 0;
 
  private:
   friend class EventDriver;
   friend class AsyncScript;
 
-  // The driver's.
+  // Used by the driver only.
   AsyncTask* previous_ = nullptr;
   AsyncTask* next_ = nullptr;
   base::Instant timer_ = base::Instant::Infinite();

@@ -19,32 +19,32 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// The client's own thread: it sends what is due and no caller's thread is there for, such as
-// renewals, heartbeats and pending cleanups, reacts to recalls and new connections, and describes
-// the client from time to time. It starts when it is first needed. Thread-safe.
+// The client's own thread. It sends due requests that no caller drives, such as renewals,
+// heartbeats and pending cleanups. It reacts to recalls and new connections, and describes the
+// client from time to time. It starts when it is first needed. Thread-safe.
 class Background {
  public:
   // `refresh`: how often the client describes itself.
   Background(ClientCore& core, absl::Duration refresh)
       : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
-  // Ends the thread, after a last look at what is due, which takes no longer than `until`.
+  // Serves what is due, until `until` at most, and ends the thread.
   void Stop(base::Instant until);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
-  // Starts the thread. False: it cannot be started.
+  // Starts the thread if needed. Returns false if it cannot be started.
   bool Ready();
-  // There may be something else to do sooner than before.
+  // Something may be due sooner than before.
   void Wake();
   void Schedule(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
-  // For the timers of so many entries.
+  // Reserves memory for the timers of that many entries.
   void MakeRoom(size_t entries);
-  // A connection was lost and made again: everything is renewed, every waiter asks again.
+  // A connection was replaced: all grants are renewed and all waiters ask again.
   void Reconnected();
-  // No message arrives: nothing can be kept, as nobody can ask for it.
+  // Messages do not arrive: all cached grants are given back, since no client can recall them.
   void Unsubscribed();
-  // More is kept than may be.
+  // More grants are cached than allowed.
   void TooManyCached();
 
  private:

@@ -47,19 +47,19 @@ namespace redlatch::internal {
 class PermitPool;
 class ReaderGroups;
 
-// What a Client is a handle to: the connections, the machines of all its locks, and the threads
-// that drive them. It lives until the last client handle, lock object and lease is gone.
+// The object behind a Client: its connections, all its lock states, and the threads that drive
+// them. It lives until the last client handle, lock object and lease is gone.
 //
-// In a forked child, everything but the server group is left as it is for ever: mutexes may be held
-// by threads that are not there.
+// In a forked child, everything except the server group is leaked, since threads that do not exist
+// there may hold the mutexes.
 class ClientCore : public std::enable_shared_from_this<ClientCore> {
  public:
-  // `make_quorum`: needed if the URL is of a quorum.
+  // `make_quorum` is required if the URL names a quorum.
   static std::shared_ptr<ClientCore> Make(redis::Url url, ClientOptions options,
                                           QuorumRunner::Make make_quorum, DescriptionPace pace = {},
                                           std::string url_problem = {});
-  // The quorum of these servers, whoever asks for it; one that is a quorum already, alone, is it
-  // itself. What is wrong with them is told when it is used.
+  // Returns the quorum of these servers; equal sets share one. A single server that is a quorum
+  // itself is returned as it is. Problems with the servers are reported on use.
   static std::shared_ptr<ClientCore> QuorumOf(
       const std::vector<std::shared_ptr<ClientCore>>& members, QuorumRunner::Make make_quorum);
   ClientCore(const ClientCore&) = delete;
@@ -70,14 +70,14 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   absl::Status Refusal() const;
 
   const ClientOptions& options() const { return options_; }
-  // All of them, or the one that has the key; for messages.
+  // All servers, or the one that has the key; for messages.
   const std::string& server() const { return server_; }
   std::string server(std::string_view key) const { return server_group_->server(key); }
-  // As ACL SETUSER has it.
+  // The user's name in ACL SETUSER.
   std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
-  // So that none outlives the quarantine after a promotion, or a restart's delay.
+  // No lease may outlive the quarantine after a promotion, or the delay of a restart.
   absl::Duration longest_lease() const {
     if (url_.restart_delay > absl::ZeroDuration() && is_quorum()) return url_.restart_delay;
     return url_.quarantine > absl::ZeroDuration()
@@ -92,73 +92,72 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
   LockTable& machines() { return inside_->machines; }
   ScriptBatch& batches() { return inside_->batches; }
-  // What waits without a thread.
+  // Drives everything that waits without a thread.
   EventDriver& async() { return *async_; }
   bool observed() const { return options_.observer != nullptr; }
-  // Tells the observer, the default one if there is no other: a function of it.
+  // Calls `event` with the observer, or with the default one if none was set.
   template <class Event>
   void Tell(Event&& event) {
     RunUsersCode("an Observer", [&] { event(*observer_); });
   }
-  // How many holds were lost so far: who keeps holds looks through them when it grows.
+  // The number of holds lost so far. Owners of holds check them when it grows.
   uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
 
-  // Empty in a forked child, but for what does not change.
+  // In a forked child, only what never changes is filled in.
   ClientStats Stats();
 
   Subject SubjectOf(const Entry& entry) const;
   Subject SubjectOf(const KeySet& keys, const LockType& type, std::string_view owner) const;
-  // An owner for one grant of readers, "read:<a fresh number>:<client>", or, under that write
-  // grant, "nest:<a fresh number>:<the grant>": the server tells by it who reads from who writes.
+  // Returns an owner for one grant of readers: "read:<a fresh number>:<client>", or "nest:<a fresh
+  // number>:<the grant>" under a write grant. The server recognizes readers by it.
   std::string ReaderName(GrantId write_grant);
   // "<client>:<a fresh number>"
   std::string FreshId();
   WeakMap<ReaderGroups>& readers() { return readers_; }
   WeakMap<PermitPool>& permits() { return permits_; }
   const Identity& identity() const { return identity_; }
-  // What this client has counted down.
+  // The latch counts of this client.
   Counts& counts() { return counts_; }
-  // What it has released.
+  // The recent releases of this client.
   Releases& releases() { return releases_; }
   void WakeBackground() { inside_->background.Wake(); }
-  // What it is releasing, and nobody waits for.
+  // Releases that are in flight and that no thread waits for.
   Outbox& outbox() { return outbox_; }
-  // An observer hears how a release ended, on a thread of the client's own.
+  // Tells the observer how a release ended, on a thread of the client.
   void TellReleasedLater(const Entry& entry, const Released& released);
-  // So with what an acquisition came to.
+  // The same for the outcome of an acquisition.
   void TellAcquiredLater(const Entry& entry, FencingToken token, absl::Duration waited,
                          const absl::Status& status);
 
-  // Gives the entry's machine, a LockState& or a LockMachine&, an event, as a function of machine
-  // and effects, and sees to what follows of it. All of it or nothing: where memory is lacking
-  // here, the process ends.
+  // Calls `event` with the entry's state and effects, and acts on the effects. The process ends if
+  // memory is lacking, since a state must not change without its effects.
   template <class Event>
   void Feed(Entry& entry, Event&& event) noexcept;
-  // The same for an event that cannot fail, a function of state, time and effects: it waits for the
-  // memory that it may need, for as long as a command may take.
+  // The same for an event that cannot fail: a function of state, time and effects. It first waits
+  // up to the command timeout for the memory that the event may need.
   template <class Event>
   void FeedWithRoom(Entry& entry, Event&& event) noexcept;
   // Resumes an operation at the entry's state, with the event and what the client knows of
   // messages.
   Operation::Action Resume(Entry& entry, Operation& operation, Operation::Event event) noexcept;
 
-  // The entry's machine has something to send then.
+  // Schedules the entry's next request for that time.
   void SeeTo(Entry& entry, base::Instant request_at) {
     if (entry.request_timer.IsAfter(request_at)) inside_->background.Schedule(entry, request_at);
   }
 
-  // Runs a script now, on this thread.
+  // Runs a script on the calling thread.
   Result Run(Entry& entry, Request request, base::Instant deadline);
-  // Sends it, does something else, and then reads the answer, or, where `meanwhile` says that there
-  // is no need for it any more, leaves it to whoever reads next. False: it is to be run.
+  // Sends the request, calls `meanwhile`, and then reads the result. If `meanwhile` returns false,
+  // the result is left to the next thread that reads. Returns false if the caller must use Run().
   bool RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
                   base::Instant deadline, std::optional<Result>& result);
-  // Before it is sent, in whatever way; and what was answered.
+  // The steps before a request is sent and after its result is there, common to all drivers.
   void MakeReady(const Entry& entry, Request& request);
   Result Hear(const Entry& entry, const Request& request, Result result);
-  // By when a release must be confirmed of which nobody waits to hear: at once, so that the renewer
-  // sees to it, if one has gone unanswered and the server has not been heard of since. So all of
-  // them together are held up once.
+  // The deadline of a release that no caller waits for. It has already passed if a release went
+  // unanswered and the server has not answered since: the background repeats it. So a silent server
+  // delays a thread only once.
   base::Instant ReleaseBy() const {
     const bool silent = silent_.load(std::memory_order_relaxed);
     return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
@@ -181,24 +180,25 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     if (result.unreachable()) return;
     if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
   }
-  // Before it is sent: sees to a subscription that does not bring messages, or may not.
+  // Before a request is sent: renews a subscription that does not bring messages.
   void Prepare(const Entry& entry, const Request& request);
 
-  // An object of that name goes: its calls that wait end, at whichever machine they do.
+  // Ends the waiting calls of a lock object that is gone, in every lock state of the name.
   void StopAll(std::string_view name, const void* object);
 
-  // Starts the threads that renew a lock and watch its deadline, without which no lock is asked
-  // for. kResourceExhausted if they cannot be started.
+  // Starts the background and the loss notifier, which every lock requires. Returns
+  // kResourceExhausted if they cannot be started.
   absl::Status SeeToThreads();
 
-  // When the process exits, what no thread has goes back, even if this is never destroyed.
+  // Makes sure that cached grants are given back when the process exits, even if this object is
+  // never destroyed.
   void GiveBackAtExit();
 
-  // Somebody else wants what that grant has.
+  // Another client wants the lock of that grant.
   void OnRecall(Entry& entry, GrantId grant, bool tried);
 
-  // Threads that take again what this client keeps call nobody, and may keep the one that listens
-  // from a processor: now and then they look for messages themselves.
+  // Threads that use a cached grant all the time may keep the subscriber's thread from a processor,
+  // so they check for messages themselves from time to time.
   void PollMessages(const Entry& entry, base::Instant now) {
     constexpr int64_t kLookEach = 20'000;
     int64_t due = look_at_.load(std::memory_order_relaxed);
@@ -207,19 +207,19 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     server_group_->subscriptions().Look(entry.keys.main());
   }
 
-  // By the client's own threads.
+  // For the client's own threads.
   void Expire(Entry& entry);
-  // Tells people anew who this client is; waits for nobody.
+  // Publishes the client's description again, without waiting.
   void Describe();
   void Reconnected();
   void Unsubscribed();
-  // There is more that no thread has than a client may keep: what would go first goes now.
+  // Too many grants are cached: gives back those that are next to expire.
   void GiveBackSurplus();
 
  private:
   struct Inside {
     explicit Inside(ClientCore& owner);
-    ~Inside();  // ends the threads, which use all of it
+    ~Inside();  // ends the threads, which use all members
     ClientCore& core;
     LockTable machines;
     ScriptBatch batches;
@@ -238,7 +238,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void Abandon();
 
   void OnMessage(std::string_view text);
-  // The same as Tell(), as a notice of the notifier: see Notifier::Urgency.
+  // The same as Tell(), on the loss notifier's thread.
   void TellLater(std::function<void(Observer&)> event);
   void TellWhetherItHears(bool hears, std::string_view why);
   void ListenForRecalls(const Entry& entry, bool begins);
@@ -248,14 +248,14 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   const base::ForkGuard fork_guard_;
   const redis::Url url_;
-  const std::string url_problem_;  // why it is of no use, or empty
+  const std::string url_problem_;  // why the URL is unusable, or empty
   const ClientOptions options_;
   const std::shared_ptr<Observer> observer_;
   const Identity identity_;
   RoundTrips round_trips_;
   WeakMap<ReaderGroups> readers_;
   WeakMap<PermitPool> permits_;
-  WeakMap<ClientCore> quorums_;  // of which this one was named first
+  WeakMap<ClientCore> quorums_;  // quorums in which this server was named first
   Counts counts_{*this};
   Releases releases_{*this};
   Outbox outbox_{*this};
@@ -266,17 +266,18 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<bool> silent_{false};
   std::atomic<bool> has_threads_{false};
   std::atomic<int64_t> look_at_{0};      // in ns
-  std::atomic<bool> gives_back_{false};  // when the process exits
-  std::atomic<size_t> attended_{0};      // entries that keep something, or did lately
+  std::atomic<bool> gives_back_{false};  // a hook for the process's exit is set
+  std::atomic<size_t> attended_{0};      // entries that cache a grant, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;
   QuorumRunner* quorum_ = nullptr;  // the server group, if it is one
-  // Its threads use all of this object, and are stopped before; its descriptor wakes threads that
-  // sleep, which those inside may just be doing.
+  // Its threads use all of this object and are stopped first. Its descriptor wakes sleeping
+  // threads, which those of `inside_` may be doing.
   std::unique_ptr<redis::ServerGroup> server_group_;
   ServerRunner server_runner_{*server_group_};
   const std::string server_;
-  const DescriptionRemover description_remover_;  // behind whatever those below still send
+  // must run after everything that the members below send
+  const DescriptionRemover description_remover_;
   std::unique_ptr<Inside> inside_;
 };
 

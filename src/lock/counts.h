@@ -21,16 +21,16 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// What a client has counted down, and was told that it counted: repeated after a change of server,
-// since the present one may not have received it. Of many the latest are kept. Thread-safe.
+// The latest counts of latches that a server has confirmed to this client. They are repeated after
+// a failover, since the new server may lack them. Thread-safe.
 class Counts {
  public:
   struct Count {
-    std::string name;   // of the latch
+    std::string name;   // the latch's
     std::string latch;  // its incarnation, for the script
     std::string id;
     int64_t n = 0;
-    uint64_t when = 0;  // as the server said, in microseconds
+    uint64_t when = 0;  // by the server's clock, in microseconds
     const LockType* type = nullptr;
     const LuaScript* script = nullptr;
   };
@@ -39,24 +39,24 @@ class Counts {
   Counts(const Counts&) = delete;
   Counts& operator=(const Counts&) = delete;
 
-  // Of the connection: it changes with each new one.
+  // The number of the connection; every new connection has another one.
   uint64_t era() const;
-  // `count` was sent in `sent_in`, or later. From here on the latest is repeated each `pace`, to
-  // notice a change of server, until the latch is known to be open, or gone.
+  // Adds a count that was sent in era `sent_in` or later. From then on the latest count is repeated
+  // every `pace`, to notice a failover, until the latch is known to be open or gone.
   void Add(Count count, uint64_t sent_in, absl::Duration pace);
-  // A connection is new: all are repeated that it concerns.
+  // A connection is new: repeats all counts that it concerns.
   void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
-  // What is due, by the renewer's thread.
+  // Repeats what is due, on the background's thread.
   void Repeat();
 
  private:
   struct Kept {
     Count count;
-    uint64_t number = 0;  // of its own
+    uint64_t number = 0;  // identifies this record
     uint64_t era = 0;
-    bool repeat = false;  // as all are after a change of server
+    bool repeat = false;  // as all are after a failover
   };
   struct Batch {
     uint64_t era = 0;
@@ -74,9 +74,10 @@ class Counts {
   mutable base::Mutex mu_;
   uint64_t era_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Kept> counts_ ABSL_GUARDED_BY(mu_);    // by `era`, then by `when`
-  int silent_ ABSL_GUARDED_BY(mu_) = 0;             // batches in a row that went unanswered
-  bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;  // by a repeat of the latest
+  std::deque<Kept> counts_ ABSL_GUARDED_BY(mu_);  // by `era`, then by `when`
+  int silent_ ABSL_GUARDED_BY(mu_) = 0;           // batches in a row without an answer
+  // the repeat of the latest count has more to report
+  bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;
   absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
 };

@@ -1,4 +1,4 @@
-// What a client tells people of itself: redlatch:client:<client id>, a line of text.
+// How a client describes itself to people: a line of text at redlatch:client:<client id>.
 #ifndef REDLATCH_SRC_LOCK_DESCRIPTION_H_
 #define REDLATCH_SRC_LOCK_DESCRIPTION_H_
 
@@ -14,50 +14,50 @@
 
 namespace redlatch::internal {
 
-// How long a description stays, and when a client that lives writes it anew.
+// How long a description lives, and when a live client writes it again.
 struct DescriptionPace {
   absl::Duration lifetime = absl::Hours(1);
   absl::Duration refresh = absl::Minutes(20);
 };
 
-// Behind it the client id, and before it nothing: it is the same for all key prefixes.
+// The client id follows. No key prefix comes before it: all prefixes share these keys.
 inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 
-// The client in a hold id: <client>:<number>, and `k` where its holder may keep it. Empty where the
-// text is none of this version of the protocol.
+// The client in a grant id, which is <client>:<number>, and `k` if the grant is cacheable. Returns
+// an empty text if `hold` is not a grant id of this version of the protocol.
 std::string_view ClientOf(std::string_view hold);
-// Whether its client may keep it though no thread needs it, until somebody else asks.
+// Returns true if the grant's client may cache it.
 bool MayBeKept(std::string_view hold);
 
-// This process; `program` empty: the program's own name.
+// Describes this process; if `program` is empty, by its own name.
 LockInfo::Process ThisProcess(std::string_view program);
 
-// "<pid> <microseconds since when> <host> <program>": one line, where what is too long is cut, and
-// what is no text for a line replaced. A program may have spaces in its name.
+// Returns "<pid> <microseconds since when> <host> <program>" on one line. Long texts are cut, and
+// characters that do not belong on a line are replaced. The program's name may contain spaces.
 std::string WriteDescription(const LockInfo::Process& process, absl::Time since);
 
-// Nothing where it is no such line.
+// Returns nothing if the text is not a description.
 std::optional<LockInfo::Process> ReadDescription(std::string_view text);
 
-// Under which a client is described.
+// The key of the client's description.
 std::string DescriptionKey(std::string_view client);
 
 redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
                                absl::Time since, absl::Duration lifetime);
 
-// The same where memory is full, too: it always writes.
+// The same, but writes even if the server's memory is full.
 redis::Command DescribeAnewCommand(std::string_view client, const LockInfo::Process& process,
                                    absl::Time since, absl::Duration lifetime);
 
-// Fills in the processes of those holders and waiters whose clients have told of themselves. One
-// command, none where there is nobody; where it fails, nothing is known of anybody.
+// Fills in the processes of the holders and waiters whose clients have a description. Runs one
+// command, or none if there are no clients. If it fails, no process is filled in.
 void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info);
 
-// Takes a client's description away when it is destroyed. Waits for nobody: where the server is not
-// there, the description ends by itself.
+// Deletes the client's description when it is destroyed, without waiting. If the server is
+// unreachable, the description expires.
 class DescriptionRemover {
  public:
-  // The server group outlives this object.
+  // REQUIRES: the server group outlives this object.
   DescriptionRemover(redis::ServerGroup& server_group, std::string_view client);
   ~DescriptionRemover();
   DescriptionRemover(const DescriptionRemover&) = delete;

@@ -17,9 +17,9 @@
 
 namespace redlatch::internal {
 
-// One lock of one client: its machine, and all that running its scripts takes. An explicit Owner
-// has an entry of its own beside that of the client's threads, so that it waits for them, and they
-// for it, as for another client.
+// One lock of one client: its lock state, and what it takes to run its scripts. An explicit Owner
+// has an entry of its own, so that it and the client's threads wait for each other as separate
+// clients do.
 struct Entry {
   Entry(KeySet key_set, std::string holder, std::shared_ptr<const LockType> lock_type,
         const LockState::Config& config, LockStats* counted_in)
@@ -30,31 +30,31 @@ struct Entry {
         state(config) {}
 
   const KeySet keys;
-  const std::string owner;  // empty: the client's threads; of several names: Plan::OthersId()
+  const std::string owner;  // empty: the client's threads; of several names: LockType::OthersId()
   const std::shared_ptr<const LockType> type;
-  // What people call it.
+  // The name for messages.
   std::string_view name() const { return type->title.empty() ? keys.name() : type->title; }
-  // The table's: takes what the machine has counted when the entry goes; null: nothing is counted.
+  // Owned by the table: receives the counts when the entry is removed. Null if nothing is counted.
   LockStats* const account;
 
   base::Mutex mu;
   LockState state ABSL_GUARDED_BY(mu);
 
-  // The grant that the machine bids for, or has; 0: none. Who has a message about it finds its
-  // entry by this.
+  // The grant or pending acquire of the lock state; 0 if there is none. Messages are matched to
+  // entries by it.
   std::atomic<GrantId> grant{0};
 
-  // A grant that another client wants, as a message said; 0: none. Whoever feeds the machine next
-  // tells it: threads that take and leave a kept lock all the time would keep the listening one
-  // from it.
+  // A grant that another client wants; 0 if there is none. The next thread that feeds the lock
+  // state passes the recall on: threads that use a cached lock all the time could delay the
+  // subscriber's thread.
   std::atomic<GrantId> recalled{0};
-  std::atomic<bool> tried{false};  // by a client that does not wait for it
+  std::atomic<bool> tried{false};  // the other client does not wait
 
   std::atomic<int> objects{0};     // lock objects
-  std::atomic<int> references{0};  // sessions, and whoever works on the entry just now
+  std::atomic<int> references{0};  // handles, and threads that use the entry
 
-  Timer request_timer{*this};  // the renewer's
-  Timer expiry_timer{*this};   // the notifier's
+  Timer request_timer{*this};  // of the background
+  Timer expiry_timer{*this};   // of the loss notifier
 };
 
 }  // namespace redlatch::internal

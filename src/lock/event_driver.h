@@ -33,16 +33,16 @@ class ClientCore;
 struct AbandonReply;
 struct AsyncReply;
 
-// All that a client waits for without a thread of its own, and the one thread that drives it: it
-// sends their scripts, all that are due in one write, reads the answers where no other thread does,
-// and runs their completions where the user wants them. It starts when it is first needed.
+// Drives all operations that wait without a thread, on one thread that starts when it is first
+// needed. It sends all due scripts in one write, reads the replies if no other thread does, and
+// runs completions where the user wants them.
 //
-// It takes turns at two things: at tasks, with the core, and at completions, with nothing of the
-// core's, which may be destroyed by what a user's code does there. Thread-safe.
+// The thread alternates between tasks, which use the core, and completions, which do not: a user's
+// code may destroy the core. Thread-safe.
 class EventDriver : public std::enable_shared_from_this<EventDriver> {
  public:
-  // What a user's code is called by, and all that it is given. Where it is destroyed without having
-  // been called, that goes back by itself.
+  // Calls a user's code with a result. If it is destroyed without being called, a hold in it is
+  // released.
   using Completion = absl::AnyInvocable<void() &&>;
 
   explicit EventDriver(ClientCore& core);
@@ -50,38 +50,38 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   EventDriver(const EventDriver&) = delete;
   EventDriver& operator=(const EventDriver&) = delete;
 
-  // Ends all tasks, and from here on leaves the core alone; waits until `until` for what is being
-  // released, and a second for completions that run. They may be what calls this.
+  // Ends all tasks and stops using the core. Waits until `until` for releases in flight, and one
+  // second for running completions. May be called by a completion.
   void Stop(base::Instant until);
 
-  // Starts the thread if needed. False: it cannot be started, and a task would not begin.
+  // Starts the thread if needed. Returns false if it cannot be started; then no task would begin.
   bool Ready();
-  // `key`: of its requests.
+  // `key` is the key of the task's requests.
   void Begin(std::unique_ptr<AsyncTask> task, std::string_view key = {}) noexcept;
-  // Runs it where the user said or, if it is the library's own, on the driver's thread; at once
-  // only if no thread can be started.
+  // Runs the completion where the user said, or on the driver's thread if it is the library's own.
+  // Runs it at once only if no thread can be started.
   enum class Whose : uint8_t { kUsers, kOwn };
   void Complete(Completion completion, Whose whose = Whose::kUsers) noexcept;
-  // The tasks that were begun by that object end.
+  // Ends the tasks that the object began.
   void StopObject(const void* object);
-  // Answers are to come, and nobody reads them.
+  // Replies are expected and no thread reads them.
   void Nudge();
-  // The calling thread is this one's.
+  // Returns true on the driver's thread.
   bool OnItsThread() const { return thread_id_.load() == std::this_thread::get_id(); }
 
-  // There is a thread, so that it can be left to it what would be waited for.
+  // Returns true if a thread exists that can take over waiting.
   bool started() const { return thread_id_.load() != std::thread::id(); }
 
   // ---- For tasks.
 
   void Push(AsyncTask& task, unsigned events) noexcept;
-  // A thread of the client runs it: it needs the votes of several servers, a cluster redirects it,
-  // or it is no part of a grant.
+  // Lets a thread of the client run the request: it needs several servers, a cluster redirects it,
+  // or it is not part of a grant.
   std::unique_ptr<AsyncReply, AbandonReply> RunInBatch(AsyncTask& task, Entry& entry,
                                                        const Request& request, base::Instant until);
   ClientCore& core() { return core_; }
-  // Sees to it that messages about the key reach this client, in such a moment too; else when to
-  // try again.
+  // Ensures that messages about the key reach this client, in a bounded time. On failure, `again`
+  // says when to retry.
   absl::Status Listen(std::string_view key, base::Instant& again);
 
  private:
@@ -103,13 +103,12 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   void StepAll(unsigned events);
   void Settle(base::Instant until);
   void WaitForMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Looks for the answer again and again before it sleeps, where that has paid lately. True: there
-  // is something to be done.
+  // Spins before it sleeps, if that has paid lately. Returns true if there is work.
   bool LookForMore(base::Instant until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasMore() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Poll(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
-  // Sees to a connection to the server that has the key, in a moment that is bounded: so long as
-  // that takes, nobody else is served.
+  // Ensures a connection to the key's server, in a bounded time, since all other tasks wait
+  // meanwhile.
   absl::Status Reach(std::string_view key, base::Instant now);
 
   // Completions.
@@ -132,24 +131,24 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   bool polling_ ABSL_GUARDED_BY(mu_) = false;
   bool completing_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  bool settling_ ABSL_GUARDED_BY(mu_) = false;  // by whoever stops it
-  bool settled_ ABSL_GUARDED_BY(mu_) = false;   // its thread leaves the core alone
-  bool ended_ ABSL_GUARDED_BY(mu_) = false;     // and everything else
+  bool settling_ ABSL_GUARDED_BY(mu_) = false;  // Stop() waits for the releases
+  bool settled_ ABSL_GUARDED_BY(mu_) = false;   // its thread no longer uses the core
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;     // the thread has ended
   base::Instant stop_by_ ABSL_GUARDED_BY(mu_);
   base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
   std::atomic<std::thread::id> thread_id_{};
-  std::atomic<size_t> in_flight_count_{0};  // posted, on their way
+  std::atomic<size_t> in_flight_count_{0};  // scripts in flight
   WeakMap<std::atomic<size_t>> in_flight_;  // by server
 
-  // Of whoever takes turns at tasks.
+  // Used only by the thread that takes a turn at tasks.
   std::vector<std::pair<AsyncTask*, unsigned>> turn_;
   std::set<std::pair<base::Instant, AsyncTask*>> timers_;
-  base::Instant reach_again_;  // not before then
+  base::Instant reach_again_;  // the earliest time of the next attempt
   absl::Status unreachable_;
   base::Instant listen_again_;
   absl::Status unsubscribed_;
   bool stalled_ = false;  // a script went unanswered
-  bool silent_ = false;   // and none was answered since
+  bool silent_ = false;   // no script was answered since
   base::WayToWait way_{{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
 };
 

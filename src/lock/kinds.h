@@ -1,4 +1,4 @@
-// The library's own kinds of locks. docs/protocol.md tells what their keys hold.
+// The library's own kinds of locks. docs/protocol.md describes their keys.
 #ifndef REDLATCH_SRC_LOCK_KINDS_H_
 #define REDLATCH_SRC_LOCK_KINDS_H_
 
@@ -13,7 +13,7 @@ inline constexpr std::string_view kReadWrite = "read_write";
 inline constexpr std::string_view kSemaphore = "semaphore";
 inline constexpr std::string_view kLatch = "latch";
 inline constexpr std::string_view kQuorum = "quorum";
-// Of several names, each of which is a simple lock's.
+// The kind of a lock of several names, each of which is a simple lock.
 inline constexpr std::string_view kMulti = "multi";
 inline constexpr std::string_view kAll[] = {kSimple,    kReentrant, kReadWrite,
                                             kSemaphore, kLatch,     kQuorum};
@@ -26,8 +26,8 @@ inline bool IsOurs(std::string_view kind) {
 
 namespace redlatch::internal {
 
-// Says that a class is the library's own: how the suffixes of its keys begin, and ExtraKeys() are
-// whole ones. Users cannot make one.
+// Marks a lock type as the library's own: the beginning of its keys' suffixes. Its ExtraKeys() are
+// whole suffixes. Users cannot construct one.
 struct LibraryKind {
   std::string_view in_keys;
 };
@@ -36,7 +36,7 @@ struct LibraryKind {
 
 namespace redlatch::internal::kinds {
 
-// A kind as the suffixes of its keys begin.
+// The kind as it begins the suffixes of keys.
 constexpr std::string_view InKeys(std::string_view kind) {
   return kind == kReadWrite ? "rw" : kind;
 }
@@ -44,10 +44,10 @@ constexpr std::string_view InKeys(std::string_view kind) {
 inline constexpr LibraryKind kSimpleKeys{kSimple}, kReentrantKeys{kReentrant},
     kReadWriteKeys{InKeys(kReadWrite)}, kQuorumKeys{kQuorum};
 
-// What those of a program's own kind begin with.
+// The beginning of all suffixes of users' kinds.
 inline constexpr std::string_view kUsers = "x.";
 
-// The suffixes that a kind has beside its queue's.
+// Suffixes of further keys of a kind.
 inline constexpr std::string_view kHoldsSuffix = "reentrant.holds";
 inline constexpr std::string_view kWritersSuffix = "rw.writers";
 inline constexpr std::string_view kWriteHoldsSuffix = "rw.holds";
@@ -55,8 +55,7 @@ inline constexpr std::string_view kPermitsSuffix = "semaphore.permits";
 inline constexpr std::string_view kForcedSuffix = "semaphore.forced";
 inline constexpr std::string_view kCountedSuffix = "latch.counted";
 inline constexpr std::string_view kTurnSuffix = "quorum.turn";
-// The zset of readers has a suffix like the others', but no version in its key: writers of every
-// version obey it.
+// The sorted set of readers. Its key has no version, so that writers of all versions obey it.
 inline constexpr std::string_view kReadersSuffix = "rw.readers";
 
 }  // namespace redlatch::internal::kinds

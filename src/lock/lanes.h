@@ -97,7 +97,7 @@ class Lanes {
     mu_.Unlock();
   }
 
-  // A thread that is kept for so long saves the next job the start of one.
+  // A thread that stays this long saves the next job the start of a thread.
   static constexpr absl::Duration kLinger = absl::Seconds(1);
 
   const char* const thread_name_;

@@ -33,36 +33,37 @@ namespace redlatch::internal {
 
 inline constexpr int kWaitersListed = 50;
 
-// A number that no other thread of this process has, or ever had; and one that none will have.
+// A number that no other thread of this process has, or ever had; and one that no thread will have.
 uint64_t ThreadNumber();
 uint64_t NextThreadNumber();
 
-// What one acquisition wants beside its lock.
+// What one acquisition asks for.
 struct Want {
   Face face = Face::kStatus;
   Terms terms;
   absl::Duration wait = absl::InfiniteDuration();
-  std::optional<base::Instant> since;  // when the wait began; else it begins now
-  Silence silence;                     // what the wait has met so far
+  std::optional<base::Instant> since;  // when the wait began, if it began before the call
+  Silence silence;                     // silence of the server that the wait has met so far
   std::stop_token stop;
   std::shared_ptr<const LockOptions> options;
-  const void* object = nullptr;             // the lock object
-  const std::atomic<bool>* gone = nullptr;  // whether that is gone; null: there is none
-  FencingToken write_token;                 // as a Waiter's
-  GrantId write_grant = 0;                  // of a reader: the one that its thread has beside it
+  const void* object = nullptr;  // the lock object
+  // set when the lock object is gone; null if there is none
+  const std::atomic<bool>* gone = nullptr;
+  FencingToken write_token;  // as in Waiter
+  GrantId write_grant = 0;   // of a reader: the write grant that its thread also has
 };
 
 class LockHandle;
 
-// A hold, and the session through which it is released.
+// A hold, and the handle through which it is released.
 struct OwnedHold {
   std::shared_ptr<LockHandle> handle;
   HoldRef held;
 };
 
-// The runtime: a lock object's or a lease's way to its machine. It keeps the machine, and nothing
-// held. Calls run their scripts on the calling thread. Thread-safe; refuses, or does nothing, in a
-// forked child. A latch's holds nothing: it acquires, runs scripts, and goes on with them.
+// The way of a lock object or a lease to its lock state. A handle keeps the lock state alive, but
+// has no hold. Calls run their scripts on the calling thread. In a forked child, calls are refused
+// or do nothing. The handle of a latch only acquires and runs scripts. Thread-safe.
 class LockHandle final : public HoldOwner {
   class Key {
     friend class LockHandle;
@@ -70,11 +71,11 @@ class LockHandle final : public HoldOwner {
   };
 
  public:
-  // For Attach() and To(): a session and what counts its references are one piece of memory, since
-  // each lock and each lease has one.
+  // For Attach() and To() only. Public, so that std::make_shared can allocate the handle and its
+  // reference count together.
   LockHandle(Key, std::shared_ptr<ClientCore> core, Entry& entry)
       : core_(std::move(core)), entry_(entry) {}
-  // `owner`: as the server is to know it; empty: the client's threads.
+  // `owner` is the owner as the server knows it; empty for the client's threads.
   static absl::StatusOr<std::shared_ptr<LockHandle>> Attach(std::shared_ptr<ClientCore> core,
                                                             std::string_view name,
                                                             const std::string& owner,
@@ -84,24 +85,23 @@ class LockHandle final : public HoldOwner {
   LockHandle& operator=(const LockHandle&) = delete;
 
   absl::Status Refusal() const override { return core_->Refusal(); }
-  // Whether a lock may have this lease. Until the client has connected, a server that has a
-  // quarantine may allow less.
+  // Returns an error if a lock may not have this lease. Until the client has connected, a server
+  // with a quarantine may allow less than this accepts.
   absl::Status CheckLease(absl::Duration lease) const;
 
-  // What the calling thread has already, once more; nothing where it has nothing that it may.
-  // Cheap.
+  // Enters the calling thread's hold once more. Returns nothing if it has none that it may enter.
+  // Never blocks.
   std::optional<HoldRef> Reenter(Face face, bool manual);
-  // lock() of what the calling thread has already, or of what the client has and no thread. False:
-  // Acquire() it. Cheap.
+  // Enters the calling thread's hold once more, or takes a cached grant. Returns false if the
+  // caller must use Acquire(). Never blocks.
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
-  // A hold of 0: these are readers whom this one may not join, and `met` takes what the wait has
-  // met so far; or nothing is held here.
-  //
+  // Returns a hold of 0 for a latch, and for a reader that may not join these readers. In the
+  // latter case, `met` receives the silence that the wait has met so far.
   absl::StatusOr<HoldRef> Acquire(const Want& want, Silence* met = nullptr);
   absl::Status Release(uint64_t hold, FencingToken token) noexcept override;
   void ReleaseQuietly(uint64_t hold, FencingToken token) noexcept override;
-  // The same without a thread; see AsyncAcquisition and AsyncRelease. `elsewhere`: to whom a reader
-  // goes that may not join these.
+  // The same without a thread; see operation_task.h. `elsewhere` returns the handle for a reader
+  // that may not join these readers.
   using Elsewhere = std::function<absl::StatusOr<std::shared_ptr<LockHandle>>(const Entry& left)>;
   using Finish = absl::AnyInvocable<EventDriver::Completion(absl::StatusOr<OwnedHold>) &&>;
   void AcquireAsync(Want want, Finish finish, Elsewhere elsewhere = nullptr,
@@ -110,61 +110,63 @@ class LockHandle final : public HoldOwner {
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->async().Complete(std::move(completion));
   }
-  // Another way to that machine.
+  // Returns another handle to the same lock state.
   static std::shared_ptr<LockHandle> To(std::shared_ptr<ClientCore> core, Entry& entry);
-  // Several holds at several machines of one core.
+  // Releases holds of several lock states of one core.
   static void ReleaseAll(absl::Span<const OwnedHold> holds) noexcept;
-  // For the drivers of an acquisition: how to begin it, and its outcome.
+  // How a driver starts an acquire operation, and its outcome.
   static AcquireOperation::Call CallOf(ClientCore& core, const Want& want, uint64_t thread,
                                        Waker& waker);
   absl::StatusOr<HoldRef> Outcome(AcquireOperation& operation, absl::Duration wait) const;
   static absl::Status Failure(const Entry& entry, const Waiter& waiter, absl::Duration wait);
   void Unlock() noexcept;
-  // The same of what the client then keeps. False: it is to be unlocked. Cheap.
+  // The same as Unlock(), if the grant is then cached. Returns false if the caller must use
+  // Unlock(). Never blocks.
   bool LeaveCachedNow();
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
-  // The calling thread ends what it does not have: nothing happens, but that it is told.
+  // Reports that the calling thread tried to end a hold that it does not have.
   void Misuse(std::string_view what);
-  // The calling thread, which may have the lock, comes to read.
+  // The calling thread, which may have the lock, is about to read.
   HoldRef Pin();
 
-  // What the client has and no thread goes back.
+  // Gives back the grant, if it is cached.
   void GiveBackCached();
-  // It follows that grant, which other clients may have tried to get.
+  // Notes whether other clients have tried to get the other handle's grant.
   void CopyTriesFrom(const LockHandle& other);
 
-  // A lock object comes.
+  // Registers a lock object.
   void AddObject() { ++entry_.objects; }
-  // It goes: its calls that wait end, also those of an Owner; with the last object, what was taken
-  // by lock().
+  // Unregisters a lock object. Its waiting calls end, including those of an Owner. With the last
+  // object, holds by lock() end.
   void RemoveObject(const void* object);
-  // What was taken by lock() ends.
+  // Ends all holds by lock().
   void ReleaseStd();
 
   HoldRef OfThisThread() const;
-  // The same, to be shown to the user.
+  // The same, as the user sees it.
   HoldRef Current() const;
-  // Some thread has it, or may take it again, or is still to unlock what it lost.
+  // Returns true if a thread has the lock, may take it from the cache, or must still unlock a lost
+  // hold.
   bool in_use() const;
 
   const Entry& entry() const { return entry_; }
-  bool reusable() const;  // nothing is held here or awaited, and what is owed is on its way
+  bool reusable() const;  // nothing is held or awaited, and cleanups are in flight
 
-  // A script that is no part of anybody's hold, once, within the command timeout or until the
+  // Runs a script that is not part of a hold, once, within the command timeout or until the
   // deadline.
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
                                    base::Instant deadline = base::Instant::Infinite(),
                                    std::string_view own_key = {});
-  // The same without a thread that waits: the answer is the letter's second.
+  // The same without waiting. The reply is the second of AsyncReply::answers.
   AsyncReplyPtr RunInBatch(AsyncTask& task, const LuaScript& script,
                            absl::Span<const std::string> args, base::Instant deadline);
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
-  // A script whose work may take several calls: each goes on where the last one stopped.
+  // Runs a script repeatedly until all of its work is done; each call continues the last one.
   absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
-  // Another script of this lock has to be gone on with, in the background: see Answer::look.
+  // Lets the background continue a script of this lock. See Result::check_after.
   void GoOn();
-  // The status, with the name of the lock and its server.
+  // Adds the name of the lock and its server to the status.
   absl::Status About(const absl::Status& status) const;
 
  private:

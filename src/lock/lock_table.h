@@ -20,13 +20,13 @@
 
 namespace redlatch::internal {
 
-// All entries of a client, by main key and owner. An entry stays for as long as somebody refers to
-// it or its machine has something left to do. Thread-safe.
+// All entries of a client, by main key and owner. An entry lives as long as it is referenced or its
+// lock state has work left. Thread-safe.
 class LockTable {
  public:
-  // `make_room` sees to it that so many entries can have timers, and `leaving` takes one out of
-  // them, under the table's mutex. Statistics are kept apart for so many names.
-  // `quarantined`: locks grant nothing while there is a quarantine.
+  // `make_room` reserves timers for that many entries. `leaving` removes an entry's timers; it is
+  // called under the table's mutex. Statistics are kept separately for the first `stats_names`
+  // names. `quarantined`: locks grant nothing during a quarantine.
   LockTable(LockState::Config config, size_t stats_names, bool quarantined,
             std::function<void(size_t entries)> make_room, std::function<void(Entry&)> leaving)
       : config_(config),
@@ -35,27 +35,27 @@ class LockTable {
         make_room_(std::move(make_room)),
         leaving_(std::move(leaving)) {}
 
-  // The entry, made where there is none, referred to; then it is counted in that account.
-  // kFailedPrecondition where the name is in use by another class of locks.
+  // Returns the entry with a new reference; creates it if needed and counts it in that account.
+  // Returns kFailedPrecondition if the name is in use by another lock type.
   absl::StatusOr<Entry*> Attach(KeySet keys, const std::string& owner, const LockType& type,
                                 std::string_view account);
 
-  // By whoever refers to the entry already, or holds the mutex of a heap that its timer is in.
+  // REQUIRES: the caller refers to the entry already, or holds the mutex of a heap with its timer.
   static void Refer(Entry& entry) { entry.references.fetch_add(1, std::memory_order_relaxed); }
-  // Whoever referred to an entry is done with it.
+  // Ends a reference.
   void Unrefer(Entry& entry);
 
-  // The entry of a main key that bids for this grant, or has it, referred to; null where there is
-  // none.
+  // Returns the entry with that main key and that grant or pending acquire, with a new reference,
+  // or null.
   Entry* ReferTo(std::string_view key, GrantId grant);
-  // The same, whatever its main key is: looks at all entries of locks of several names.
+  // The same for any main key: searches the entries of locks of several names.
   Entry* ReferTo(GrantId grant);
-  // Calls `visit` with each entry of a main key (without asking for memory), or with all; the table
+  // Calls `visit` with each entry of a main key (without allocating memory), or with all. The table
   // is not locked meanwhile.
   void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);
   void VisitAll(absl::FunctionRef<void(Entry&)> visit);
 
-  // What the locks of each name have done, those that are gone too; by name.
+  // The statistics of all names, including those of removed entries; by name.
   std::vector<LockStats> Stats();
 
  private:
@@ -76,7 +76,7 @@ class LockTable {
   const std::function<void(size_t)> make_room_;
   const std::function<void(Entry&)> leaving_;
   base::Mutex mu_;
-  // By name; of the entries that are gone.
+  // Of removed entries, by name.
   std::map<std::string, LockStats, std::less<>> accounts_ ABSL_GUARDED_BY(mu_);
   std::map<Key, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<const LockType>> plans_ ABSL_GUARDED_BY(mu_);

@@ -12,45 +12,45 @@
 
 namespace redlatch::internal {
 
-// What a class of locks is made of, as its virtuals told at first use.
+// What defines a lock type, as its class's virtual functions told at first use.
 struct LockType {
   LockScripts scripts;  // assembled, each with its SHA-1
-  LockScripts told;     // as the class told them
+  LockScripts told;     // as the class returned them
   LockTraits traits;
   GrantUse use = GrantUse::kExclusive;
   bool holds() const { return use != GrantUse::kLatch; }
   std::string_view noun = "lock";  // for messages
   std::string_view busy = "someone else holds it";
   KeyNames keys;
-  std::string_view forced_key;  // the suffix of one that only force_release is given, or empty
+  std::string_view forced_key;  // the suffix of a key that only force_release gets, or empty
   std::vector<std::string> extra_args;
-  // Of a lock of several names: the keys of those behind the first, which is the entry's own.
+  // Of a lock of several names: the keys of all but the first, which is the entry's own.
   std::vector<KeySet> others;
-  std::string title;         // and what it is called; else by its name
-  bool quarantined = false;  // its scripts look whether there is a quarantine; see Quarantined()
-  std::vector<std::string> texts;  // what a user's own scripts and their SHA-1s refer to
+  std::string title;               // its name for messages; if empty, the lock's name
+  bool quarantined = false;        // its scripts check for a quarantine; see Quarantined()
+  std::vector<std::string> texts;  // owns the text of a user's scripts and their SHA-1s
 
-  // Of a plan that is complete: whether the class of `other`, which need not be, is the same.
+  // Returns true if `other`, which may be incomplete, is the same type. REQUIRES: this is complete.
   bool SameAs(const LockType& other) const;
-  // Whether locks of the two, though of one main key, know nothing of each other in this client: at
-  // the server they exclude each other, as those of two clients do.
+  // Returns true if locks of the two types with one main key are independent within this client.
+  // They exclude each other at the server, as locks of two clients do.
   bool ApartFrom(const LockType& other) const {
     return keys == other.keys && others != other.others;
   }
-  // What tells entries of one main key apart, as an owner does; empty without `others`.
+  // Distinguishes entries with the same main key, as an owner does; empty if `others` is empty.
   std::string OthersId() const;
 };
 
-// A user's script with each line `-- include: <piece>` replaced by that piece of redlatch's own
-// (lua/README.md), the first time it is asked for, as the build does with redlatch's scripts.
-// kInvalidArgument for a piece that there is not.
+// Returns a user's script with each line `-- include: <piece>` replaced by that piece
+// (lua/README.md) the first time it occurs, as the build does with redlatch's own scripts. Returns
+// kInvalidArgument if a piece does not exist.
 absl::StatusOr<std::string> Assemble(std::string_view script);
 
-// A complete plan whose scripts grant nothing while there is a quarantine, and take the words of a
-// primary epoch for that (lua/common/quarantine.lua).
+// Returns the type with scripts that grant nothing during a quarantine. They get the words of the
+// primary epoch for that (lua/common/quarantine.lua). REQUIRES: `type` is complete.
 LockType Quarantined(LockType type);
 
-// Assembles a user's own scripts, and fills in the SHA-1s that are missing.
+// Assembles a user's scripts and fills in missing SHA-1s.
 absl::StatusOr<LockType> Complete(LockType type);
 
 }  // namespace redlatch::internal

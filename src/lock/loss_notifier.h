@@ -18,35 +18,35 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// Watches over the local deadlines of all holds, and runs the user's code that hears of losses:
-// stop tokens, and callbacks after all of them, each kind in the order in which they came.
+// Watches the local deadlines of all holds, and runs the user's code that reacts to losses: stop
+// tokens first, then callbacks, each in the order in which they came.
 //
-// One thread leads: it waits for deadlines and for something to run. Before it runs it leaves the
-// lead to another thread, so that no deadline is ever late for what a user's code does. A stop
-// token has 1 ms to itself, a callback 10 ms; if it takes longer, its thread is left to it and the
-// rest goes on beside it, up to 64 tokens and eight callbacks at once. Threads start when they are
-// needed; one that leads and one that stands by remain. Thread-safe.
+// One thread leads: it waits for deadlines and for code to run. Before it runs code, it hands the
+// lead to another thread, so that a user's code never delays a deadline. If a stop token takes
+// longer than 1 ms, or a callback longer than 10 ms, the rest goes on in another thread, up to 64
+// tokens and eight callbacks at once. Threads start when they are needed; the leader and one spare
+// thread remain. Thread-safe.
 class LossNotifier {
  public:
   explicit LossNotifier(ClientCore& core);
-  // Ends the threads. Waits a second for what runs; what still runs then is left to itself.
+  // Ends the threads. Waits one second for running code; then it leaves the code to itself.
   void Stop();
   LossNotifier(const LossNotifier&) = delete;
   LossNotifier& operator=(const LossNotifier&) = delete;
 
-  // Starts the thread. False: it cannot be started.
+  // Starts the thread if needed. Returns false if it cannot be started.
   bool Ready();
   void Watch(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
-  // For the timers of so many entries.
+  // Reserves memory for the timers of that many entries.
   void MakeRoom(size_t entries);
 
-  // A notice stands behind callbacks, and is dropped where they do not keep up.
+  // A notice comes after callbacks, and is dropped if they do not keep up.
   enum class Urgency : uint8_t { kStopToken, kCallback, kNotice };
   void Post(Urgency urgency, std::function<void()> code);
 
  private:
-  struct State;  // outlives the notifier where a user's code does not return
+  struct State;  // outlives the notifier if a user's code does not return
   static void Work(const std::shared_ptr<State>& state);
 
   const std::shared_ptr<State> state_;

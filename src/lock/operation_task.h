@@ -17,14 +17,14 @@
 
 namespace redlatch::internal {
 
-// An operation that the event driver executes: what ThreadDriver is for a thread.
+// Executes an operation on the event driver, as ThreadDriver does on a thread.
 class OperationTask : public AsyncTask, public Waker {
  public:
   ~OperationTask() override;
   void Wake() override { driver_.Push(*this, kWoken); }
 
  protected:
-  // `entry` is referred to. `action`: what the operation has asked for already.
+  // `entry` has a reference for this object. `action` is what the operation has already asked for.
   // `due`: when it must be stepped even if too many requests are in flight.
   OperationTask(EventDriver& driver, Entry& entry, Operation::Action action = kResume,
                 base::Instant due = base::Instant::Infinite())
@@ -56,8 +56,8 @@ class OperationTask : public AsyncTask, public Waker {
   absl::Status subscribed_as_;
 };
 
-// An acquisition that no thread waits for. It is an owner of its own: even of a reentrant lock it
-// enters no hold of another, unless it names an Owner. It keeps neither the lock nor the client.
+// An acquisition without a thread. It is an owner of its own: even on a reentrant lock, it enters
+// no other hold unless it names an Owner. It keeps neither the lock object nor the client alive.
 class AcquireTask final : public OperationTask {
  public:
   AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandle::Finish finish,
@@ -78,10 +78,10 @@ class AcquireTask final : public OperationTask {
   std::optional<AcquireOperation> operation_;
 };
 
-// A release that no thread waits for.
+// A release without a thread.
 class ReleaseTask final : public OperationTask {
  public:
-  // No `then`: the outcome is not needed.
+  // `then` may be null if the outcome is not needed.
   ReleaseTask(EventDriver& driver, Entry& entry, ReleaseOperation operation,
               Operation::Action action, HoldOwner::Then then)
       : OperationTask(driver, entry, action),

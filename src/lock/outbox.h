@@ -21,18 +21,18 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// Scripts that are sent without waiting for the answer: releases, and bids whose grant came first.
-// The next thread that reads the connection gets the answer and gives it to the lock's machine; if
-// none comes, the renewer reads it a few milliseconds later. A release that failed is then a debt
-// like any other, which the renewer repeats. Thread-safe.
+// Sends scripts without waiting for their results: releases, and acquires whose grant came by
+// message. The next thread that reads the connection passes the result to the lock state; if there
+// is none, the background reads it a few milliseconds later. A release that failed becomes a
+// pending cleanup, which the background repeats. Thread-safe.
 class Outbox {
  public:
-  // One script that is under way. Used again and again.
+  // One script in flight. The objects are reused.
   struct InFlight {
     PostedRequest posted;
-    Entry* entry = nullptr;  // referred to, unless its sender is still there
+    Entry* entry = nullptr;  // counts as a reference, unless its sender is still there
     Request script;
-    uint64_t hold = 0;  // that it releases
+    uint64_t hold = 0;  // the hold that it releases, or 0
     size_t batch = 0;
   };
 
@@ -41,22 +41,23 @@ class Outbox {
   Outbox(const Outbox&) = delete;
   Outbox& operator=(const Outbox&) = delete;
 
-  // Sends the release of that hold, 0 if it was nobody's any more, and returns.
+  // Sends the release of that hold and returns. `hold` is 0 if no caller has it.
   void Send(Entry& entry, const Request& release, uint64_t hold);
 
-  // Sends a bid whose answer is to be read later, behind Finish(), or by whoever reads it, behind
-  // Leave(): one of them must follow. Null: it was not sent. The letter is gone with either.
+  // Sends an acquire whose result is read later. Returns null if it was not sent. Otherwise exactly
+  // one of Finish(), which reads the result, and Leave(), which leaves it to another thread, must
+  // follow. Either ends the use of the InFlight.
   InFlight* Begin(Entry& entry, const Request& acquire);
   absl::StatusOr<redis::Reply> Finish(InFlight& letter, base::Instant deadline);
   void Leave(InFlight& letter);
 
-  // For the renewer's thread: reads what has come, at the times that due() says.
+  // For the background's thread: reads the results that have come. due() says when.
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }
   void Read();
 
-  // Waits until all is answered, or it is `until`.
+  // Waits until all scripts are answered, or until `until`.
   void Flush(base::Instant until);
-  // Answers that come from here on are ignored: the machines are gone.
+  // Ignores all later results: the lock states are gone.
   void Close() { closed_ = true; }
 
  private:
@@ -65,29 +66,29 @@ class Outbox {
   void GiveBack(InFlight& letter);
   void SeeToReading();
   void Answered(InFlight& letter);
-  // The machine hears what became of a script, and of the hold that it released.
+  // Passes a result to the lock state, and the outcome to the hold that was released.
   void Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result);
 
   ClientCore& core_;
   size_t under_way() const { return under_way_[0] + under_way_[1]; }
 
-  // Of this batch and the one before. A batch ends when all of the one before are answered: so
-  // a server that hangs is noticed, however many others answer.
+  // Scripts in flight of this batch and the previous one. A batch ends when the previous one is
+  // answered completely. So a server that hangs is noticed even if others answer.
   std::atomic<size_t> under_way_[2] = {};
   std::atomic<size_t> batch_{0};
-  std::atomic<uint64_t> sent_{0};  // so far
+  std::atomic<uint64_t> sent_{0};  // in total
   std::atomic<uint64_t> answered_{0};
   std::atomic<bool> closed_{false};
-  // When to read next; Infinite(): nobody has sent anything for a while.
+  // When to read next. Infinite() if nothing was sent for a while.
   std::atomic<int64_t> read_at_{base::Instant::Infinite().nanos()};
-  // The renewer's: what was so when it read last.
+  // Used by the background only: the totals at the last read.
   uint64_t sent_before_ = 0;
   uint64_t answered_before_ = 0;
-  base::Instant waiting_since_;  // for the answers of the batch before
+  base::Instant waiting_since_;  // for the results of the previous batch
   int idle_reads_ = 0;           // in a row
 
   base::Mutex mu_;
-  std::vector<std::unique_ptr<InFlight>> in_flight_count_ ABSL_GUARDED_BY(mu_);  // all there are
+  std::vector<std::unique_ptr<InFlight>> in_flight_count_ ABSL_GUARDED_BY(mu_);  // all objects
   std::vector<InFlight*> free_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -18,11 +18,10 @@
 
 namespace redlatch::internal {
 
-// A semaphore on one client. Each acquisition has a session, an entry and a machine to itself for
-// as long as it waits or holds; those that are done are used again.
+// A semaphore of one client. Each acquisition has an entry and a handle of its own while it waits
+// or holds; they are reused afterwards.
 //
-// Thread-safe. Not to be called in a forked child, except that objects and what it handed out may
-// go there.
+// Thread-safe. Must not be called in a forked child, except to destroy objects and permits.
 class PermitPool : public std::enable_shared_from_this<PermitPool> {
  public:
   PermitPool(std::shared_ptr<ClientCore> core, std::string_view name, LockType type)
@@ -32,29 +31,29 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
 
   absl::StatusOr<OwnedHold> Acquire(const Want& want);
 
-  // Those that belong to the client's threads together, one permit each. kCancelled where no object
-  // is left, kResourceExhausted for lack of memory: it went back.
+  // Keeps a permit for the client's threads together. Returns kCancelled if no semaphore object is
+  // left, and kResourceExhausted if memory is lacking; the permit is then released.
   absl::Status Keep(OwnedHold hold);
-  // Gives so many of them back, first those that were lost: whoever lost one still works, or did,
-  // and as long as he has not given it back another's must not seem free. kFailedPrecondition, and
-  // nothing else, where there are fewer.
+  // Releases that many of them, lost ones first: a thread that lost its permit may still be
+  // working, so the permits of other threads must not be released in its place. Returns
+  // kFailedPrecondition and releases none if there are fewer.
   absl::Status Release(size_t count);
 
-  // A session for scripts that are no part of a hold.
+  // Returns a handle for scripts that are not part of a hold.
   absl::StatusOr<std::shared_ptr<LockHandle>> Borrow();
 
-  // The same, for nobody else afterwards: it keeps not this.
+  // The same, but the handle is not reused and does not keep the pool alive.
   absl::StatusOr<std::shared_ptr<LockHandle>> Fresh() const {
     return LockHandle::Attach(core_, name_, core_->FreshId(), plan_);
   }
 
-  // An object comes, or goes: its calls that wait end, and with the last object those that Keep()
-  // was given go back.
+  // Registers or unregisters an object. Its waiting calls end; with the last object, permits given
+  // to Keep() are released.
   void AddObject();
   void RemoveObject(const void* object);
 
  private:
-  // Of a session that was borrowed.
+  // Takes back a handle that was borrowed.
   void Reclaim(std::shared_ptr<LockHandle> handle);
   void SortOutLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -64,7 +63,7 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   base::Mutex mu_;
   std::deque<std::shared_ptr<LockHandle>> free_ ABSL_GUARDED_BY(mu_);
   std::vector<OwnedHold> kept_ ABSL_GUARDED_BY(mu_);
-  std::vector<OwnedHold> lost_ ABSL_GUARDED_BY(mu_);  // of them, as far as is known
+  std::vector<OwnedHold> lost_ ABSL_GUARDED_BY(mu_);  // the lost ones of them, as far as is known
   uint64_t losses_seen_ ABSL_GUARDED_BY(mu_) = 0;
   int objects_ ABSL_GUARDED_BY(mu_) = 0;
 };

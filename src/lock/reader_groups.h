@@ -15,17 +15,17 @@
 
 namespace redlatch::internal {
 
-// The shared side of one lock on one client: which grant a reading thread joins.
+// The readers of one read-write lock on one client. Decides which grant a reading thread joins.
 //
-// Each grant has a session, an entry and a machine of its own: a *group*. Readers join the latest
-// group. Where they may not, as a writer waits since that group was let in, whoever comes founds
-// the next one, which queues behind that writer, while the first group finishes. A group that is
-// over is used again.
+// Each grant has a handle, an entry and a lock state of its own: a *group*. A reader joins the
+// latest group. If it may not, because a writer has been waiting since that group was let in, the
+// reader starts the next group, which queues behind the writer while the first group finishes.
+// Groups that are over are reused.
 //
-// A thread that writes and comes to read has a group to itself: the server lets it in beside its
-// own write hold.
+// A thread that reads while it has the write lock gets its own group: the server lets it in beside
+// its write hold.
 //
-// Thread-safe. Not to be called in a forked child.
+// Thread-safe. Must not be called in a forked child.
 class ReaderGroups {
  public:
   ReaderGroups(std::shared_ptr<ClientCore> core, std::string_view name, LockType type)
@@ -34,28 +34,29 @@ class ReaderGroups {
   ReaderGroups& operator=(const ReaderGroups&) = delete;
 
   absl::StatusOr<OwnedHold> Acquire(Want want);
-  // lock_shared(), with options that keep, and unlock_shared() of what this client keeps. False:
-  // the general way is to be gone, as in a forked child. Cheap.
+  // lock_shared() with cached options, and unlock_shared() of a hold that is then cached. Return
+  // false if the caller must take the slow path, as in a forked child. Never block.
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
   bool LeaveCachedNow();
-  // Whom one is to join who writes nothing and may not join `left`; null: he has tried none.
+  // Returns the group for a reader that does not write and may not join `left`, or has tried none
+  // if that is null.
   absl::StatusOr<std::shared_ptr<LockHandle>> NextGroup(const Entry* left);
 
-  // The group in which the calling thread reads, or lost what it read by; null: none.
+  // The group in which the calling thread reads, or lost its hold; null if there is none.
   std::shared_ptr<LockHandle> OfThisThread() const;
-  // It reads, at this moment.
+  // Returns true if the calling thread reads now.
   bool ThisThreadReads() const;
 
-  // Gives back a cached read grant, for a thread of this client that wants to write. Its wait
-  // begins.
+  // Gives back a cached read grant if a thread of this client wants to write. Sets the beginning of
+  // its wait.
   void GiveBack(Want& want);
 
-  // A lock object comes, or goes: with the last one, the reads that have no lease end.
+  // Registers or unregisters a lock object. With the last one, holds by lock_shared() end.
   void AddObject();
   void RemoveObject();
 
  private:
-  // A new group, of one that has this write grant, or of all who come; 0.
+  // Creates a group for the thread with this write grant, or for all readers if it is 0.
   absl::StatusOr<std::shared_ptr<LockHandle>> Found(GrantId write_grant)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::shared_ptr<LockHandle> latest() const {
@@ -68,7 +69,8 @@ class ReaderGroups {
   const LockType plan_;
   mutable base::Mutex mu_;
   std::vector<std::shared_ptr<LockHandle>> groups_ ABSL_GUARDED_BY(mu_);
-  std::shared_ptr<LockHandle> latest_ ABSL_GUARDED_BY(mu_);  // among them; null before the first
+  // one of `groups_`; null before the first
+  std::shared_ptr<LockHandle> latest_ ABSL_GUARDED_BY(mu_);
   int objects_ ABSL_GUARDED_BY(mu_) = 0;
 };
 

@@ -19,22 +19,22 @@ namespace redlatch::internal {
 class ClientCore;
 struct Entry;
 
-// What a client has released, and was told so: repeated whenever a connection is new, since the
-// server may be another that has not received it, and would keep everybody out until the lease is
-// over. The latest are kept. Thread-safe.
+// The latest releases that a server has confirmed to this client. They are repeated after a new
+// connection: the server may be another one that has not received them, and would block the lock
+// until the lease ends. Thread-safe.
 class Releases {
  public:
   explicit Releases(ClientCore& core) : core_(core) {}
   Releases(const Releases&) = delete;
   Releases& operator=(const Releases&) = delete;
 
-  // The server's answer was that what `send` was to release has ended.
+  // The server has confirmed that the grant of the request has ended.
   void Add(const Entry& entry, const Request& request, const ReleaseRequest& what);
-  // A connection is new, and concerns some.
+  // A connection is new: repeats the releases that it concerns.
   void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
-  // What is due, by the renewer's thread.
+  // Repeats what is due, on the background's thread.
   void Repeat();
 
  private:
@@ -45,7 +45,7 @@ class Releases {
     std::shared_ptr<const LockType> type;
     GrantId grant = 0;
     absl::Duration lease;
-    base::Instant expires;  // no server has it from here on
+    base::Instant expires;  // the grant has expired at every server
     int tries = 0;
   };
   void RepeatSoon(const Kept& kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -54,8 +54,8 @@ class Releases {
   ClientCore& core_;
   mutable base::Mutex mu_;
   std::vector<Kept> latest_ ABSL_GUARDED_BY(mu_);  // a ring
-  size_t next_ ABSL_GUARDED_BY(mu_) = 0;           // the place of the next, once it is full
-  // What was sent before may have gone to another server than the present one.
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // the index of the next one, once the ring is full
+  // Releases that were sent before may have reached another server than the present one.
   base::Instant anew_ ABSL_GUARDED_BY(mu_);
   std::vector<Kept> to_repeat_ ABSL_GUARDED_BY(mu_);
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();

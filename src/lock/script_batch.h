@@ -17,10 +17,10 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// Builds, runs and hands out the requests for which no caller's thread is there: those of one
-// server that are due together, in one batch. Each server has a lane, so that a server that hangs
-// delays no other. Renewals that replicas must confirm, and what the event driver cannot post, have
-// lanes of their own. Thread-safe.
+// Builds and runs the requests that no caller drives, and hands out their results. Requests of one
+// server that are due together go in one batch. Each server has a lane, so a server that hangs
+// delays no other. Renewals that replicas must confirm, and requests that the event driver cannot
+// post, have lanes of their own. Thread-safe.
 class ScriptBatch {
  public:
   // Gets the result. It must not wait.

@@ -1,5 +1,5 @@
-// The contract of lua/README.md: what the machine asks, as keys and arguments of a script, and what
-// a script or a message says, as values.
+// The contract of lua/README.md: requests as keys and arguments of scripts, and replies and
+// messages as values.
 #ifndef REDLATCH_SRC_LOCK_SCRIPT_CODEC_H_
 #define REDLATCH_SRC_LOCK_SCRIPT_CODEC_H_
 
@@ -22,40 +22,41 @@
 
 namespace redlatch::internal {
 
-// Who asks: the part of arguments that is the same for all scripts of a client.
+// The client, as all of its scripts name it.
 struct Identity {
   std::string client;  // 32 hex digits
 };
 Identity NewIdentity();
-// Grants are published to a client on a channel that is called so, and then, perhaps with a tag
-// before it (ServerGroup::slot_tag()), as the client is.
+// Grants are published to a client on a channel of this prefix, then perhaps a tag (see
+// ServerGroup::slot_tag()), then the client.
 inline constexpr std::string_view kChannelPrefix = "redlatch:";
 
-// The lock that is asked for. All of it outlives the request.
+// The lock that a request is about. All of it outlives the request.
 struct Subject {
   const Identity& identity;
   const KeySet& keys;
   const LockType& type;
   std::string_view owner;  // of holds, as the server knows it
-  // For how long a hand-over by message makes it the owner, if its lease is longer.
+  // How long a handover by message makes it the owner, if its lease is longer.
   absl::Duration claim = absl::InfiniteDuration();
-  // Knows where channels are, and whose server this is; null: channels have no place of their own.
+  // Tells where channels are, and whose server this is. Null if channels do not depend on the
+  // server.
   redis::ServerGroup* server_group = nullptr;
-  // Of a plan that is Quarantined(), so that nothing is granted too soon after a promotion: see
+  // If the lock type is Quarantined(): how long nothing is granted after a promotion. See
   // lua/common/quarantine.lua.
   absl::Duration quarantine = absl::ZeroDuration();
 };
 
-// One script call with the text of its keys and arguments.
+// The keys and arguments of one script call as text.
 class EncodedRequest {
  public:
   EncodedRequest(const Subject& subject, const Request& request);
-  // Of a script that is no part of anybody's hold, and that may have a key of its own. It outlives
-  // the request.
+  // For a script that is not part of a hold, and that may have a key of its own. `script` outlives
+  // this object.
   EncodedRequest(const Subject& subject, const LuaScript& script,
                  absl::Span<const std::string> args, std::string_view own_key = {});
 
-  // Valid as long as this object is neither moved nor destroyed.
+  // The result is valid until this object is moved or destroyed.
   redis::ScriptCall call();
 
  private:
@@ -70,7 +71,7 @@ class EncodedRequest {
   void PutPrimaryEpoch(const Subject& subject);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
   void Begin() { starts_.push_back(static_cast<uint32_t>(text_.size())); }
-  // To the word that is begun.
+  // Appends to the current word.
   template <class... Pieces>
   void Add(const Pieces&... pieces);
   void Put(std::string_view value);
@@ -83,28 +84,28 @@ class EncodedRequest {
   const LuaScript* script_ = nullptr;
   size_t key_count_ = 0;
   base::ShortText<1024> text_;                // all words, one after the other
-  absl::InlinedVector<uint32_t, 24> starts_;  // of each word in it
+  absl::InlinedVector<uint32_t, 24> starts_;  // of each word in `text_`
   absl::InlinedVector<std::string_view, 24> words_;
 };
 
 Result ReadResult(const Request& request, const absl::StatusOr<redis::Reply>& reply);
 absl::StatusOr<LockInfo> ReadInspection(const redis::Reply& reply);
-// Of a forced release, or of another script for people whose work may take several calls: the look
-// that it asks for, a millisecond to be called again at once, and what to say then.
+// The reply of a script that may need several calls: when the handover check is due (after 1 ms:
+// call again at once), and the argument of the next call.
 struct Part {
   absl::Duration check_after = absl::ZeroDuration();
   std::string next = "more";
 };
 Part ReadPart(const redis::Reply& reply);
 
-// A message on the client's channel, for the lock whose main key is `key`.
+// A message on the client's channel, about the lock whose main key is `key`.
 struct Message {
   enum class Kind : uint8_t { kGrant, kForced, kAskAgain, kWanted, kTried };
   Kind kind = Kind::kGrant;
-  NewGrant news;  // but for kGrant, its `grant` alone
+  NewGrant news;  // for other kinds than kGrant, only `grant` is set
   std::string_view key;
 };
-// Nothing where the message is none of ours.
+// Returns nothing if the message is not one of redlatch.
 std::optional<Message> ReadMessage(const Identity& identity, std::string_view text);
 
 }  // namespace redlatch::internal

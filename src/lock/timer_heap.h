@@ -13,13 +13,13 @@ namespace redlatch::internal {
 
 struct Entry;
 
-// One moment at which an Entry wants to be looked at. Its heap's mutex guards it, but for `at`,
-// which anybody may read.
+// The time at which an Entry is due. Guarded by its heap's mutex, except `at`, which any thread may
+// read.
 struct Timer {
   explicit Timer(Entry& owner) : entry(owner) {}
 
-  // False: it is set to that moment or an earlier one. An entry that is looked at too early
-  // only sets its timer again, so that those are never moved later.
+  // Returns false if the timer is set to that moment or an earlier one. Timers are never moved
+  // later: an entry that is served too early sets its timer again.
   bool IsAfter(base::Instant moment) const {
     return moment.nanos() < at.load(std::memory_order_relaxed);
   }
@@ -31,19 +31,19 @@ struct Timer {
   static constexpr size_t kNowhere = ~size_t{0};
 };
 
-// The timers of any number of entries, the earliest on top. Guarded by its owner's mutex.
+// Timers of entries, the earliest on top. Guarded by its owner's mutex.
 class TimerHeap {
  public:
   base::Instant next() const {
     return heap_.empty() ? base::Instant::Infinite() : At(*heap_.front());
   }
 
-  // For so many timers: SetEarlier() asks for no memory then.
+  // Reserves memory for that many timers, so that SetEarlier() needs none.
   void MakeRoom(size_t timers) {
     if (heap_.capacity() < timers) heap_.reserve(2 * timers);
   }
 
-  // Moves a timer to an earlier moment. True: it is the next one now.
+  // Moves a timer to an earlier moment. Returns true if it is now the first one.
   bool SetEarlier(Timer& timer, base::Instant moment) {
     if (!timer.IsAfter(moment)) return false;
     if (timer.index == Timer::kNowhere) {
@@ -55,7 +55,7 @@ class TimerHeap {
     return heap_.front() == &timer;
   }
 
-  // Takes the first timer off, where it is due by `moment`.
+  // Removes the first timer and returns its entry if it is due by `moment`; otherwise returns null.
   Entry* PopDue(base::Instant moment) {
     if (heap_.empty() || moment < At(*heap_.front())) return nullptr;
     Timer& first = *heap_.front();

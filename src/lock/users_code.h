@@ -8,11 +8,11 @@
 
 namespace redlatch::internal {
 
-// Calls a function that the user gave us, which is called `name`. What it throws is told on stderr
-// and goes no further.
+// Calls a user's function. `name` is its name for messages. An exception is reported on stderr and
+// goes no further.
 void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
 
-// The user's callback; one that does nothing if it is null.
+// Returns the user's callback, or one that does nothing if it is null.
 template <class Callback>
 Callback NotNull(Callback callback) {
   return callback ? std::move(callback) : Callback([](const auto&) {});

@@ -14,7 +14,7 @@
 
 namespace redlatch::internal {
 
-// What all objects of one name share on a client, for as long as somebody has it. Thread-safe.
+// Objects that all users of a name share for as long as one of them exists. Thread-safe.
 template <class T>
 class WeakMap {
  public:
@@ -29,7 +29,7 @@ class WeakMap {
     if (shared == nullptr) known = shared = make();
     return shared;
   }
-  // How many it remembers: at most twice as many as there are, or a few.
+  // The number of remembered names: at most twice the live ones, or kFew.
   size_t size() {
     const base::MutexLock lock(mu_);
     return known_.size();

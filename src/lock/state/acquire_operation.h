@@ -16,7 +16,7 @@
 
 namespace redlatch::internal {
 
-// A server that does not answer: since when, and why.
+// Since when, and why, a server has not answered.
 struct Silence {
   base::Instant since = base::Instant::Infinite();
   absl::Status why;
@@ -52,7 +52,7 @@ class AcquireOperation final : public Operation {
     FencingToken write_token;  // as a Waiter's
     base::Instant began;
     absl::Duration wait = absl::InfiniteDuration();
-    Silence met;  // what the wait has met before, elsewhere
+    Silence met;  // silence that the wait has met before, at another lock state
     absl::Duration command_timeout;
     absl::Duration unreachable_after;
     Waker* waker = nullptr;
@@ -65,7 +65,7 @@ class AcquireOperation final : public Operation {
   void Park() override { LockState::Park(waiter_); }
   bool Overslept() override;
 
-  // Once it is done: gives the lock back, if it was granted.
+  // After the end: gives the lock back if it was granted.
   void GiveBack(base::Instant now, LockState& state, Effects& effects);
   Waiter& waiter() { return waiter_; }
   base::Instant began() const { return waiter_.began; }
@@ -91,10 +91,10 @@ class AcquireOperation final : public Operation {
 
   const absl::Duration command_timeout_;
   const absl::Duration unreachable_after_;
-  // Three moments end it: its wait is over; the server has had long enough to say why; and, if the
-  // wait is endless, the server was silent for too long.
+  // Three deadlines can end it: its wait is over; the server has had enough time to say why; or an
+  // endless wait has met too much silence.
   const base::Instant deadline_;
-  const base::Instant ends_;  // with the time in which the server answers
+  const base::Instant ends_;  // the deadline, plus time for the server's answer
   base::Instant answered_by_ = ends_;
   base::Instant gives_up_at_ = base::Instant::Infinite();
   base::Instant subscribing_since_;

@@ -1,4 +1,4 @@
-// What an event at a machine brings about.
+// The consequences of an event at a lock state.
 #ifndef REDLATCH_SRC_LOCK_STATE_EFFECTS_H_
 #define REDLATCH_SRC_LOCK_STATE_EFFECTS_H_
 
@@ -18,21 +18,21 @@
 
 namespace redlatch::internal {
 
-// One local ownership of the lock, from a grant to the release or loss. Recursion is counted here;
-// Redis knows of the grant only.
+// A thread's hold, from the grant to the release or loss. It counts reentry, which the server does
+// not see.
 struct LocalHold {
   uint64_t id = 0;
   uint64_t thread = 0;
-  uint32_t depth = 0;        // in all
-  uint32_t std_depth = 0;    // of them, by lock()
-  bool unconfirmed = false;  // Confirm() asks for it; if it is lost now, its thread never had it
+  uint32_t depth = 0;        // of all levels
+  uint32_t std_depth = 0;    // levels by lock()
+  bool unconfirmed = false;  // Confirm() asks for it; if it is lost before, its thread never had it
   FencingToken token;
   base::Instant began;
   std::shared_ptr<const LockOptions> options;
-  std::shared_ptr<HoldState> view;  // made for the first who looks
+  std::shared_ptr<HoldState> view;  // created on first access
 };
 
-// A hold that was lost, for the notifier.
+// A hold that was lost, for the loss notifier.
 struct Loss {
   LocalHold hold;
   std::string reason;
@@ -47,23 +47,24 @@ struct Notice {
   absl::Status why;
 };
 
-// What an event brings about, but for scripts: those are fetched with NextSend().
+// The consequences of an event, except requests, which NextRequest() returns.
 struct Effects {
   absl::InlinedVector<Waiter*, 4> wakes;
   std::vector<Loss> losses;
   std::vector<Notice> notices;
-  // Options of holds that ended: what a user's functions hold on to must not go under a mutex.
+  // The options of holds that ended. They are destroyed outside the mutex, since they may own a
+  // user's functions.
   absl::InlinedVector<std::shared_ptr<const LockOptions>, 1> ended;
 };
 
-// What became of a release, as far as it is known.
+// The known outcome of a release.
 struct Released {
   enum class Kind : uint8_t {
-    kDone,      // nothing is left to do: nested, passed on inside the client, or confirmed
-    kUnderWay,  // the server has not confirmed it; `failure` is the last reason why not
+    kDone,      // nothing is left to do: an inner level, passed on inside the client, or confirmed
+    kUnderWay,  // the server has not confirmed it; `failure` says why
     kLost,      // the hold was lost before
-    kNotHeld,   // by a thread that has no hold
-    kRefused,   // the server refused; `failure` tells why
+    kNotHeld,   // the thread has no hold
+    kRefused,   // the server refused it; `failure` says why
   };
   Kind kind = Kind::kDone;
   uint64_t hold = 0;

@@ -1,4 +1,4 @@
-// What a client has to do with a lock at the server: it pursues it, or has a grant.
+// What a client has of a lock at the server: a pending acquire or a grant.
 #ifndef REDLATCH_SRC_LOCK_STATE_GRANT_H_
 #define REDLATCH_SRC_LOCK_STATE_GRANT_H_
 
@@ -19,61 +19,62 @@ struct Attempt {
   base::Instant sent;
 };
 
-// A bid is being made, is queued, or must be repeated.
+// An acquire that is being made, is queued, or must be repeated.
 struct PendingAcquire {
   AcquireRequest acquire;
   bool in_flight = false;
-  bool uncertain = false;  // an attempt went unanswered: it may be executed at any time
+  bool uncertain = false;  // an attempt went unanswered, and may be executed at any time
   bool queued = false;
-  bool again = false;      // what is in flight may have been sent too early to tell what is so
-  bool ask_again = false;  // to be repeated by the first thread that runs: it may be our turn
-  bool claimed = false;    // a grant was heard that is not enough to work under
-  bool forced = false;     // what is in flight may have been granted, and was ended by force since
-  bool recalled = false;   // it was granted, as another client asks for what it has
-  bool exposed = false;    // others may know its id: no message is believed, the server is asked
-  absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may echo
+  // the request in flight may have been sent too early to see the present state
+  bool again = false;
+  bool ask_again = false;  // the first thread that runs repeats it: it may be its turn
+  bool claimed = false;    // a grant came by message whose claim is too short to work under
+  bool forced = false;     // the request in flight may have been granted and ended by force since
+  bool recalled = false;   // it was granted, and another client asks for it
+  bool exposed = false;    // others may know the id: messages are not believed, the server is asked
+  absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may name
   base::Instant due;
-  base::Instant began;  // to wait
+  base::Instant began;  // the start of the wait
   uint32_t failures = 0;
-  uint32_t polls = 0;  // of a foreign owner, or without messages
+  uint32_t polls = 0;  // because of a foreign owner, or without messages
 };
 
-// What the server granted, and the holds of threads under it.
-struct Grant {  // its order leaves no gaps: a client may have very many
+// What the server granted, and the holds under it.
+struct Grant {  // members are ordered to leave no gaps: a client may have very many
   GrantId id = 0;
   Terms terms;
-  uint32_t attempt = 0;  // that was granted
+  uint32_t attempt = 0;  // the attempt that was granted
   int retakes_left = 0;
-  bool claimed = false;         // for less than the lease, so far: for `claim`
-  bool others : 1 = false;      // waited when it was asked
-  bool queued : 1 = false;      // it came after others, who may come again
-  bool recalled : 1 = false;    // another client has asked for it
-  bool tried : 1 = false;       // lately another client's try found the lock kept
-  bool recallable : 1 = false;  // it has rested: another client that asks is to be heard at once
-  bool extends : 1 = false;     // Extend() may be called: it was a manual hold
-  bool pinned = false;          // never passes on inside the client
-  bool in_flight = false;       // an attempt of the bid that won; its answer is still to come
+  bool claimed = false;       // granted for `claim` so far, not for the lease
+  bool others : 1 = false;    // other clients waited when the server was last asked
+  bool queued : 1 = false;    // it was granted after a wait, so other clients may come again
+  bool recalled : 1 = false;  // another client has asked for it
+  bool tried : 1 = false;     // another client has lately tried to get the lock and found it cached
+  bool recallable : 1 = false;  // it has been cached, so recalls must arrive at once
+  bool extends : 1 = false;     // it was a manual hold: Extend() may be called
+  bool pinned = false;          // not passed on inside the client
+  bool in_flight = false;       // an attempt of its acquire is in flight
   bool uncertain = false;
-  bool acked = false;            // by all that its terms want
-  int16_t acked_by = 0;          // replicas, the last time that it counted
-  absl::Duration claim;          // zero: it was the lease from the first
-  base::Instant deadline;        // from here on another may be the owner
-  base::Instant lost_at;         // from here on it is lost to us: somewhat before
-  base::Instant server_expires;  // from here on the server has forgotten us
-  base::Instant asked;           // when what told of `others` was sent
-  base::Instant turn_ends;       // until then it stays with this client, though others wait
-  base::Instant cached_until;    // no thread has it, and one may take it; Instant(): it does not
+  bool acked = false;      // by all that its terms require
+  int16_t acked_by = 0;    // replicas, at the last confirmation
+  absl::Duration claim;    // zero if it had the lease from the start
+  base::Instant deadline;  // another client may be the owner from then on
+  base::Instant lost_at;   // this client considers it lost from then on; somewhat before `deadline`
+  base::Instant server_expires;  // the server has forgotten it from then on
+  base::Instant asked;           // when the request that reported `others` was sent
+  base::Instant turn_ends;       // this client may keep it until then although others wait
+  base::Instant cached_until;    // cached until then; Instant() if it is not cached
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;
-  base::Instant reserved;                   // when the command that reserved them was sent
-  absl::InlinedVector<LocalHold, 1> holds;  // several where they are shared
+  base::Instant reserved;                   // when the request that reserved the tokens was sent
+  absl::InlinedVector<LocalHold, 1> holds;  // several if the grant is shared
   base::Instant renew_due;
   bool renewing = false;
-  bool again = false;     // as in Pursuit
-  bool forced = false;    // so it was told; the server's answer tells whether it is gone
-  bool at_risk = false;   // its thread was told so
-  uint32_t failures = 0;  // of renewals, since the last that succeeded
+  bool again = false;     // as in PendingAcquire
+  bool forced = false;    // a message said so; the server's result will tell
+  bool at_risk = false;   // its thread was told
+  uint32_t failures = 0;  // of renewals, since the last success
   absl::Status last_failure;
 };
 

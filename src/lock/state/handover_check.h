@@ -10,32 +10,33 @@
 
 namespace redlatch::internal {
 
-// Looks: whether a lock that was handed over by message was taken. A look is a cancel of a bid that
-// nobody made: it changes nothing but a lock whose new owner is frozen or deaf, which it passes on.
-// One is asked at a time; of those to come, the latest is kept, since by then all claims are over.
+// Checks whether a lock that was handed over by message was taken. A check is a cancel of an
+// acquire that was never made: it changes nothing, unless the new owner is frozen or unsubscribed;
+// then it passes the lock on. One check is in flight at a time. Of later ones only the latest is
+// kept, since all claims are over by then.
 //
-// Each look is asked under a number of its own, `fresh`. Not thread-safe.
+// Each check has a grant id of its own, from `fresh`. Not thread-safe.
 class HandoverCheck {
  public:
   using Fresh = absl::FunctionRef<GrantId()>;
 
   bool none() const { return grant_ == 0; }
-  // One is due then.
+  // Schedules a check.
   void Add(base::Instant due, Fresh fresh);
-  // One is due now, which no other stands for, and perhaps another one `then`.
+  // Schedules a check for now that no other replaces, and perhaps another one at `then`.
   void AddAtOnce(base::Instant now, base::Instant then, Fresh fresh);
   void Clear() { grant_ = 0; }
 
   std::optional<Request> Next(base::Instant now);
-  // When Next() has one, if nothing happens before.
+  // When Next() returns a request, if nothing happens before.
   base::Instant due() const;
-  // Whether that was the answer to a look.
+  // Returns true if the request was a check.
   bool OnResult(const Request& request, const Result& result, base::Instant now, Fresh fresh);
 
  private:
-  GrantId grant_ = 0;  // 0: there is none
+  GrantId grant_ = 0;  // 0 if there is none
   base::Instant due_;
-  base::Instant then_ = base::Instant::Infinite();  // when the next one is due
+  base::Instant then_ = base::Instant::Infinite();  // when the following one is due
   bool in_flight_ = false;
   uint32_t failures_ = 0;
 };

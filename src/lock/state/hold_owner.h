@@ -10,25 +10,25 @@
 
 namespace redlatch::internal {
 
-// Whom a lease has its hold from, and through whom that ends: a lock of one server group, or of
-// several. Thread-safe; refuses, or does nothing, in a forked child.
+// Releases and extends the hold of a lease: a lock of one server group, or of several. Thread-safe.
+// In a forked child, calls are refused or do nothing.
 class HoldOwner {
  public:
   virtual ~HoldOwner() = default;
 
   // kFailedPrecondition in a forked child.
   virtual absl::Status Refusal() const = 0;
-  // As Lease::Release() and Lease::Extend() say. `token`: for the observer, if the hold was lost.
+  // As Lease::Release() and Lease::Extend(). `token` is for the observer, if the hold was lost.
   virtual absl::Status Release(uint64_t hold, FencingToken token) = 0;
   virtual absl::Status Extend(uint64_t hold, absl::Duration lease) = 0;
-  // Release(), where nobody waits to hear of it.
+  // Release() without a caller that waits for the outcome.
   virtual void ReleaseQuietly(uint64_t hold, FencingToken token) = 0;
 
-  // Release() that does not wait: begins it, and has `then` make a completion of what it came to,
-  // which is run where the user wants completions to run. It keeps nothing of this.
+  // Starts Release() and returns. `then` turns the outcome into a completion, which runs where the
+  // user wants. The operation does not keep this object alive.
   using Then = absl::AnyInvocable<absl::AnyInvocable<void() &&>(absl::Status) &&>;
   virtual void ReleaseAsync(uint64_t hold, FencingToken token, Then then) = 0;
-  // Runs it there.
+  // Runs the completion there.
   virtual void Tell(absl::AnyInvocable<void() &&> completion) = 0;
 };
 

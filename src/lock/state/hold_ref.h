@@ -11,16 +11,15 @@
 
 namespace redlatch::internal {
 
-// What a thread has of a lock: a hold, under one of its client's grants.
+// A thread's hold, under a grant of its client.
 struct HoldRef {
-  uint64_t hold = 0;  // 0: nothing
+  uint64_t hold = 0;  // 0 if there is no hold
   FencingToken token;
-  // What a thread has already, where it is looked up: how often. 0: it was lost, and unlock() is
-  // still to come.
+  // When a hold is looked up: its depth. 0 if it was lost and is not yet unlocked.
   uint32_t depth = 0;
-  GrantId grant = 0;                     // the same, unless it was lost
-  std::shared_ptr<HoldState> view = {};  // where it is to be shown to the user
-  base::Instant not_before = {};         // the token must not be used sooner
+  GrantId grant = 0;                     // 0 if it was lost
+  std::shared_ptr<HoldState> view = {};  // set if the user can see the hold
+  base::Instant not_before = {};         // when the token may first be used
 };
 
 }  // namespace redlatch::internal

@@ -18,8 +18,8 @@
 
 namespace redlatch::internal {
 
-// What a redlatch::Hold shows of a thread's hold. It outlives the hold, its lock and its client,
-// and keeps none of them. Thread-safe; in a forked child it is over.
+// The state of a hold that a redlatch::Hold shows. It may outlive the hold, its lock and its
+// client, and keeps none of them alive. In a forked child, the hold is over. Thread-safe.
 class HoldState {
  public:
   explicit HoldState(base::Instant deadline = base::Instant()) : deadline_(deadline.nanos()) {}
@@ -29,22 +29,22 @@ class HoldState {
 
   bool Valid(base::Instant now) const { return now < Deadline(); }
   virtual base::Instant Deadline() const;  // Instant() if it is over
-  // One that is requested already, if the hold is lost, or about to be.
+  // If the hold is lost or about to be, returns a token whose stop is already requested.
   virtual std::stop_token Lost(base::Instant now);
   virtual int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
-  // Where it is one of several locks: the token of that one.
+  // The token of one lock, if the hold consists of several.
   virtual std::optional<FencingToken> TokenOf(std::string_view) const { return std::nullopt; }
 
-  // For its machine.
+  // For the hold's lock state.
   void SetAckedBy(int16_t replicas) { acked_by_.store(replicas, std::memory_order_relaxed); }
   void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
   void Release() { Prolong(base::Instant()); }
   void Lose();
-  // Requests the stop of those who asked before the loss. Runs their code.
+  // Requests the stop of all tokens that were handed out before the loss. Runs users' code.
   void Fire();
 
-  // Also requests the token of a joint hold that this one is part of. Nothing waits for what runs
-  // then, so that a JointView may be destroyed at any time.
+  // Also requests the stop of a joint hold that contains this one. It waits for no code, so a
+  // JointHoldState may be destroyed at any time.
   void FireToo(const std::shared_ptr<std::stop_source>& joint);
 
  private:
@@ -59,7 +59,7 @@ class HoldState {
   base::Mutex mu_;
   std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
-  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // made when first asked for
+  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // created on first access
 };
 
 }  // namespace redlatch::internal

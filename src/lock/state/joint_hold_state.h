@@ -14,8 +14,8 @@
 
 namespace redlatch::internal {
 
-// The view of a hold that is made of several: it lasts until the first of them ends, and is lost
-// with the first that is. Thread-safe.
+// The state of a hold that consists of several. It is valid until the first of them ends, and lost
+// when the first of them is lost. Thread-safe.
 class JointHoldState final : public HoldState {
  public:
   struct Part {
@@ -28,8 +28,8 @@ class JointHoldState final : public HoldState {
 
   base::Instant Deadline() const override;
   std::stop_token Lost(base::Instant now) override;
-  int acked_by() const override;  // the fewest
-  // None of a name that no part has, or several have.
+  int acked_by() const override;  // the fewest of all parts
+  // Returns nothing if no part has that name, or several have.
   std::optional<FencingToken> TokenOf(std::string_view name) const override;
 
  private:

@@ -884,7 +884,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .claimed = is_claim,
       .others = news.others > 0,
       .queued = pending.queued,
-      .tried = SecondOf(now) - tried_s <= kNotKeptSeconds,
+      .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
       .extends = terms.manual,
       // The attempt that the grant echoes was executed, whenever its own answer comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,

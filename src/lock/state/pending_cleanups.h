@@ -15,37 +15,37 @@
 
 namespace redlatch::internal {
 
-// What a client owes the server for one lock: grants to be released, bids to be cancelled. Each is
-// repeated until the server has answered, or until nothing of it can be left there.
+// The pending cleanups of one client for one lock: grants to release and acquires to cancel. Each
+// is repeated until the server has answered, or until nothing of it can be left there.
 //
-//   a debt is     and                                  then
-//   due           Next() gives its script              in flight
+//   a cleanup is  and                                  then
+//   due           Next() returns its request           in flight
 //   in flight     is postponed before it is sent       due
 //   in flight     is answered                          settled
 //   in flight     is refused for good                  settled: kRefused
 //   in flight     goes unanswered, or must wait        due, after a back-off
 //   due again     is over at the server                settled: kLost
-//   settled       is the release of a thread's hold    kept until Outcome(), or Forget()
-//   settled       is nobody's                          gone
+//   settled       belongs to a hold                    kept until Outcome(), or Forget()
+//   settled       belongs to no hold                   gone
 //
 // Not thread-safe.
 class PendingCleanups {
  public:
   struct PendingCleanup {
-    Request request;         // ToRelease or ToCancel
-    uint64_t hold = 0;       // whose release it is, while somebody may ask for its outcome
+    Request request;         // a ReleaseRequest or a CancelRequest
+    uint64_t hold = 0;       // the hold whose release it is, while a caller may ask for the outcome
     base::Instant deadline;  // the grant's, when it was released
-    base::Instant expires;   // from here on the server has forgotten it
+    base::Instant expires;   // the server has forgotten the grant from then on
     base::Instant due;
-    bool releases = false;  // what a thread had: it is counted how that ends
+    bool releases = false;  // it ends a thread's hold, so its outcome is counted
     Released outcome = {};
 
-    // The rest is for Debts.
+    // The rest is for PendingCleanups.
     bool in_flight = false;
-    bool postponed = false;  // a driver comes for it
+    bool postponed = false;  // a driver will ask for it
     bool tried_once = false;
-    bool uncertain = false;  // a try went unanswered: it may have been executed
-    bool silent = false;     // the latest one did
+    bool uncertain = false;  // an attempt went unanswered, and may have been executed
+    bool silent = false;     // the latest attempt went unanswered
     bool settled = false;
     uint32_t failures = 0;
   };
@@ -55,10 +55,10 @@ class PendingCleanups {
   PendingCleanups& operator=(const PendingCleanups&) = delete;
 
   bool empty() const { return cleanups_.empty(); }
-  // Each is under way for the first time: the server is about to answer, it seems.
+  // Returns true if all are in flight for the first time, so that results should come soon.
   bool fresh() const;
   void Add(PendingCleanup cleanup) { cleanups_.push_back(std::move(cleanup)); }
-  // One more is added then without asking for memory, of which there may be none (false).
+  // Reserves memory for one more. Returns false if there is none.
   bool MakeRoom() noexcept try {
     cleanups_.reserve(cleanups_.size() + 1);
     return true;
@@ -68,42 +68,41 @@ class PendingCleanups {
   void DropRoom() {
     if (cleanups_.empty()) std::vector<PendingCleanup>().swap(cleanups_);
   }
-  // Whether anything is owed for that grant.
+  // Returns true if a cleanup of that grant is pending.
   bool Has(GrantId grant) { return Find(grant) != nullptr; }
-  // The grant has its lease anew: it is at the server until then.
+  // The grant's lease was renewed: it stays at the server until then.
   void Prolong(GrantId grant, base::Instant expires);
 
   struct Due {
     Request request;
-    bool first;  // it was not tried before
+    bool first;  // it is the first attempt
   };
-  // The next script that is due.
+  // The next request that is due.
   std::optional<Due> Next(base::Instant now);
-  // The first that is due of the releases that no hold asks for.
+  // The next release that is due and belongs to no hold.
   std::optional<Due> NextUnasked(base::Instant now);
-  // The release of that hold, where it is due.
+  // The release of that hold, if it is due.
   std::optional<Due> NextOf(uint64_t hold, base::Instant now);
-  // The release of that hold was fetched, and is not sent: NextOf() gives it again, for a driver
-  // that comes later. Until then due() does not count it, but Next() has it, so that no acquire
-  // request overtakes it.
+  // The fetched release of that hold is not sent now. NextOf() returns it again for a later driver.
+  // Until then, due() ignores it, but Next() returns it, so that no acquire overtakes it.
   void Postpone(uint64_t hold);
-  // When Next() has something, if nothing happens before.
+  // When Next() returns a request, if nothing happens before.
   base::Instant due() const;
   void OnResult(const Request& request, const Result& result, base::Instant now, Effects& effects);
-  // The server answers: what went unanswered is repeated now. Whether anything is on its way.
+  // The server answers: unanswered requests become due. Returns true if any request is in flight.
   bool Hurry(base::Instant now);
-  // Whatever was under way may be lost: all are due then.
+  // Requests in flight may be lost: all become due at that time.
   void RepeatAll(base::Instant due);
 
-  // A call that releases this hold again: what is known, and it is due now unless it is under way.
-  // Nothing where no release of it is known.
+  // A caller releases the hold again: the release becomes due unless it is in flight. Returns what
+  // is known, or nothing if no release of the hold is.
   std::optional<Released> Repeat(uint64_t hold, base::Instant now);
-  // What became of the release; forgets it unless it is under way.
+  // The outcome of a release. It is forgotten unless it is still in flight.
   Released Outcome(uint64_t hold);
-  // Nobody will ask for that any more.
+  // No caller will ask for the outcome.
   void Forget(uint64_t hold);
 
-  // Releases of what threads had: under way, and failed.
+  // Releases of holds: those in flight, and those that failed.
   uint64_t releasing() const;
   uint64_t failed() const { return failed_; }
 

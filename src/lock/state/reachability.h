@@ -9,10 +9,10 @@
 
 namespace redlatch::internal {
 
-// Whether the server answers: since when it does not, and why.
+// Since when, and why, the server has not answered.
 class Reachability {
  public:
-  // A bid went unanswered, and none has been answered since.
+  // Returns true if a request went unanswered and none has been answered since.
   bool silent() const { return !since_.is_infinite(); }
   // REQUIRES: silent().
   base::Instant since() const { return since_; }
@@ -26,10 +26,10 @@ class Reachability {
     why_ = base::Unshared(why);
     if (!silent()) since_ = since;
   }
-  // Nobody wants to know.
+  // No caller waits for the server any more.
   void Forget() { since_ = base::Instant::Infinite(); }
 
-  // What a waiter met elsewhere: Infinite() where the server has answered here since.
+  // A silence that a waiter met elsewhere, or Infinite() if the server has answered here since.
   base::Instant Since(base::Instant met) const {
     return heard_at_ < met ? met : base::Instant::Infinite();
   }

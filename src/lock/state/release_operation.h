@@ -9,12 +9,12 @@
 
 namespace redlatch::internal {
 
-// One call that ends a hold: from the call to the server's word that the hold has ended. If that
-// has not come by the deadline, the background repeats the release.
+// One call that ends a hold, until the server has confirmed it. If there is no confirmation by the
+// deadline, the background repeats the release.
 class ReleaseOperation final : public Operation {
  public:
   struct Call {
-    uint64_t hold = 0;  // 0: what the thread has by lock()
+    uint64_t hold = 0;  // 0: the thread's hold by lock()
     uint64_t thread = 0;
     FencingToken token;  // for the observer, if the hold was lost
     base::Instant deadline;
@@ -25,10 +25,10 @@ class ReleaseOperation final : public Operation {
 
   bool may_fail() const override { return false; }
 
-  // request() is not sent now. The next Resume() fetches it again, unless an acquire request of
-  // this client takes it along before, so that it is not overtaken.
+  // request() is not sent now. The next Resume() fetches it again, unless an acquire of this client
+  // takes it along first; an acquire must not overtake it.
   void Postpone(LockState& state);
-  // No caller asks for the outcome any more.
+  // No caller will ask for the outcome.
   void Forget(LockState& state) { state.Forget(released_.hold); }
   bool has_request() const { return request_.has_value(); }
   const Released& released() const { return released_; }

@@ -1,4 +1,4 @@
-// What the machine asks of the server, and what it hears: values, free of the wire.
+// The requests that a lock state makes and their results, as values without a wire format.
 #ifndef REDLATCH_SRC_LOCK_STATE_REQUEST_H_
 #define REDLATCH_SRC_LOCK_STATE_REQUEST_H_
 
@@ -20,75 +20,75 @@
 
 namespace redlatch::internal {
 
-// A grant, and the bid that it answers: the server's hold id without the client's own part. Fresh
-// for every acquisition at the server, and secret until then: see base::Numbers. 0: none.
+// Identifies a grant and the pending acquire that it answers: the server's grant id without the
+// client's part. It is fresh for every acquire and secret until it is granted; see base::Numbers. 0
+// means none.
 using GrantId = uint64_t;
 
-// Of a grant that its client may keep though no thread has it, until another client asks: scripts
-// tell its client when one does.
+// Set in the id of a grant that its client may cache. The scripts then recall it when another
+// client asks for the lock.
 inline constexpr GrantId kCacheable = GrantId{1} << 63U;
 inline bool IsCacheable(GrantId grant) { return (grant & kCacheable) != 0; }
 
-// How many have counted a latch down, and when the last of them did, in microseconds of the
-// server's clock. A waiter tells it back, so that a server that has not received all of them is
-// found out.
+// The number of counts of a latch, and the time of the last one in microseconds of the server's
+// clock. A waiter reports them to the server, so that a server that lacks some of them is detected.
 struct LatchCounts {
   uint64_t counts = 0;
   uint64_t last = 0;
 };
 
-// One acquisition at the server, as `acquire` and a re-queueing `release` are given it.
+// The arguments of `acquire`, and of a `release` that queues the client again.
 struct AcquireRequest {
   GrantId grant = 0;
   Terms terms;
   uint32_t attempt = 0;
-  bool wait = false;         // be queued where it is not free
-  bool calls = false;        // if it does not wait: whoever keeps it, and may not need it, is told
+  bool wait = false;         // the client is queued if the lock is not free
+  bool calls = false;        // if it does not wait: recall a cached grant that stands in the way
   bool claims = false;       // a grant by reply is a claim, too
-  bool listen = false;       // be told whether messages reach this client
-  uint32_t block = 1;        // tokens to reserve; never changes for a hold
-  uint64_t ticket = 0;       // the place in the queue it once had
-  LatchCounts counted = {};  // of a latch: what this client knows
+  bool listen = false;       // the reply says whether messages reach this client
+  uint32_t block = 1;        // tokens to reserve; never changes for a grant
+  uint64_t ticket = 0;       // the place in the queue that the client had before
+  LatchCounts counted = {};  // of a latch: the counts that this client knows
 };
 
 struct RenewRequest {
-  base::AcksWanted acks = {};                      // it fails where not all of them have it in time
-  absl::Duration patience = absl::ZeroDuration();  // for them
-  base::Instant deadline = {};                     // the grant's, where acks are wanted
-  uint64_t last_token = 0;  // that the client knows to be this grant's, if it may be kept
+  base::AcksWanted acks = {};                      // fails unless all of them have it in time
+  absl::Duration patience = absl::ZeroDuration();  // how long to wait for them
+  base::Instant deadline = {};                     // the grant's, if acks are wanted
+  uint64_t last_token = 0;  // of this grant, as far as the client knows; set if it may be cached
 };
 struct ReleaseRequest {
-  base::Instant expires = {};  // from here on the server has forgotten what is released
+  base::Instant expires = {};  // the server has forgotten the grant from then on
   bool tombstone = false;      // an acquire is unanswered
-  bool awaited = false;        // others may wait, and are to hear of it before this client does
-  uint64_t last_used = 0;      // tokens, to give back the rest
-  // 0: not known, as a renewal is unanswered that reserved tokens up to the end of the grant.
+  bool awaited = false;        // other clients may wait; the reply comes after they have been told
+  uint64_t last_used = 0;      // the last token used, so that the rest can be given back
+  // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;
-  std::optional<AcquireRequest> next = std::nullopt;  // made behind it
+  std::optional<AcquireRequest> next = std::nullopt;  // an acquire to be made after the release
 };
 struct CancelRequest {
-  bool tombstone = false;  // as of ToRelease
-  uint32_t block = 1;      // what it may have reserved
+  bool tombstone = false;  // as in ReleaseRequest
+  uint32_t block = 1;      // the number of tokens that the acquire may have reserved
 };
 
-// A script that is no part of a grant, such as one of a latch.
+// A script that is not part of a grant, such as one of a latch.
 struct ScriptRequest {
   const LuaScript* script = nullptr;
   std::vector<std::string> args = {};
 };
 
-// A script to run. Deadlines of what it brings count from `sent`.
+// A script to run. Deadlines in its result count from `sent`.
 struct Request {
   std::variant<AcquireRequest, RenewRequest, ReleaseRequest, CancelRequest, ScriptRequest> what;
   GrantId grant = 0;
-  absl::Duration lease = absl::ZeroDuration();  // the grant's; of ToRenew the new one
+  absl::Duration lease = absl::ZeroDuration();  // of the grant; in a RenewRequest, the new one
   base::Instant sent;
-  // It is run over a new subscription, unless that is new already: the present one may be deaf, as
-  // the wait that began then ended without a message.
+  // If set, the request needs a subscription newer than this time: a wait that began then ended
+  // without a message, so messages may not reach this client.
   std::optional<base::Instant> missed_since = std::nullopt;
-  // Of a first bid, made the moment after this client has handed the lock to another: it will be
-  // queued, so that the next that matters is a message. For so long the answer may lie unread;
-  // zero: it is to be read at once.
+  // Set in a first acquire that follows a release to another client: it will be queued, and the
+  // next thing of interest is a message. The reply may stay unread for that long; zero means that
+  // it is read at once.
   absl::Duration unread_for = absl::ZeroDuration();
 
   bool leaves_tombstone() const {
@@ -96,7 +96,7 @@ struct Request {
     const auto* const release = std::get_if<ReleaseRequest>(&what);
     return release != nullptr && release->tombstone;
   }
-  // The bid that it makes; null: none.
+  // The acquire that it makes, or null.
   AcquireRequest* acquire() { return const_cast<AcquireRequest*>(std::as_const(*this).acquire()); }
   const AcquireRequest* acquire() const {
     if (const auto* acquire = std::get_if<AcquireRequest>(&what)) return acquire;
@@ -105,86 +105,88 @@ struct Request {
   }
 };
 
-// What became of a bid.
+// The outcomes of an acquire.
 struct AcquireGranted {
-  uint64_t token = 0;                           // the first of the block
-  absl::Duration lease = absl::ZeroDuration();  // what is left of it
-  int64_t others = 0;                           // who wait
-  int64_t clock = 0;                            // of a quorum's node, in microseconds; 0: not told
+  uint64_t token = 0;                           // the first one of the block
+  absl::Duration lease = absl::ZeroDuration();  // the remaining time
+  int64_t others = 0;                           // waiters of other clients
+  int64_t clock = 0;  // of a quorum's node, in microseconds; 0 if it was not reported
 };
 struct AcquireQueued {
-  // When what blocks could expire; negative: unknown, so ask now and then.
+  // When the present grants could expire. Negative if that is unknown; then the client asks from
+  // time to time.
   absl::Duration retry_after = absl::ZeroDuration();
-  int64_t position = 0;  // 0: the head
+  int64_t position = 0;  // 0 is the head
   uint64_t ticket = 0;
-  LatchCounts counted = {};  // at a latch
+  LatchCounts counted = {};  // of a latch
 };
 struct AcquireBusy {
-  absl::Duration retry_after = absl::ZeroDuration();  // as of AcquireQueued
+  absl::Duration retry_after = absl::ZeroDuration();  // as in AcquireQueued
 };
-struct AcquireCancelled {};  // it was cancelled
-struct AcquireNotMade {};    // there was nothing to be released, so nothing was queued behind it
+struct AcquireCancelled {};  // it had been cancelled before
+struct AcquireNotMade {};    // there was nothing to release, so nothing was queued
 using AcquireResult =
     std::variant<AcquireNotMade, AcquireGranted, AcquireQueued, AcquireBusy, AcquireCancelled>;
 
-// What became of a script.
+// The outcomes of a script.
 struct Failed {
   absl::Status why;
   bool may_have_executed = false;
-  bool not_sent = false;  // no connection, or a server that refused it: it said nothing to this
-  bool too_few = false;   // have confirmed it who were asked to
+  bool not_sent = false;  // there was no connection, or the server refused this client
+  bool too_few = false;   // fewer replicas acknowledged than requested
 };
 struct StillHeld {
-  int64_t others = 0;       // who wait, of a grant that is shared or may stay
-  uint64_t last_token = 0;  // of its own, if it may be kept; 0: as before
-  bool acked = false;       // by all that were wanted
-  int16_t acked_by = 0;     // replicas
+  int64_t others = 0;       // waiters of other clients, if the grant is shared or cacheable
+  uint64_t last_token = 0;  // that the grant has reserved, if it is cacheable; 0 if unchanged
+  bool acked = false;       // by all that were requested
+  int16_t acked_by = 0;     // the number of replicas
 };
 struct Freed {
   AcquireResult next = {};
 };
-// What a ScriptRequest returned.
+// The text that a ScriptRequest returned.
 struct ScriptText {
   std::string text;
 };
-struct NotHeld {};  // of ToRenew, ToRelease
+struct NotHeld {};  // the reply to a renewal or release of a grant that is over
 struct Cancelled {
   bool was_held = false;
 };
 
 struct Result {
   std::variant<Failed, AcquireResult, StillHeld, Freed, NotHeld, Cancelled, ScriptText> what;
-  // The lock was handed over by message: so long after, somebody looks whether it was taken. 0: no.
+  // If positive, the lock was handed over by message, and a handover check is due after this time.
   absl::Duration check_after = absl::ZeroDuration();
-  // That after a look of a millisecond: of what the present script handed over. 0: nothing.
+  // If `check_after` is 1 ms: the time after which to check the handover by the present script, or
+  // 0.
   absl::Duration check_later = absl::ZeroDuration();
   bool unsubscribed = false;  // the server has no subscription of this client
-  bool missed = false;  // the hold was granted, or left the queue, and this client was not told
+  bool missed = false;  // the client was not told of a grant, or left the queue without being told
 
-  // Null: it did not fail.
+  // The failure, or null.
   const Failed* failed() const { return std::get_if<Failed>(&what); }
-  // What became of the bid, where one was made.
+  // The outcome of the acquire, if one was made.
   const AcquireResult& acquire() const {
     static constexpr AcquireResult kUnmade;
     if (const auto* const acquire = std::get_if<AcquireResult>(&what)) return *acquire;
     const auto* const freed = std::get_if<Freed>(&what);
     return freed != nullptr ? freed->next : kUnmade;
   }
-  // The server refused it for now, and executed nothing.
+  // Returns true if the server refused the script for now and did not execute it.
   bool refused_for_now() const {
     return unreachable() && !failed()->may_have_executed && !failed()->not_sent;
   }
   bool unreachable() const { return failed() != nullptr && absl::IsUnavailable(failed()->why); }
 };
 
-// Its deadline came first.
+// The result of a request whose deadline came before the reply.
 inline Result NoResult() {
   return {.what = Failed{.why = absl::UnavailableError("the server did not answer in time"),
                          .may_have_executed = true}};
 }
 
-// What a function makes of a script. If memory is lacking for that, the script may have been
-// executed all the same, as when its answer is lost.
+// Runs the function. If it runs out of memory, the result says that the script may have been
+// executed.
 template <class Function>
 Result OrNoMemory(Function run) {
   try {
@@ -194,13 +196,12 @@ Result OrNoMemory(Function run) {
   }
 }
 
-// The message by which a lock is handed over. It is no more than a claim: only a reply makes a
-// lease.
+// The message that hands a lock over. It carries a claim only: a lease requires a reply.
 struct NewGrant {
   GrantId grant = 0;
   uint32_t attempt = 0;
   uint64_t token = 0;
-  absl::Duration lease = absl::ZeroDuration();  // what is left of it; of a message, the claim
+  absl::Duration lease = absl::ZeroDuration();  // the remaining time; in a message, of the claim
   int64_t others = 0;
 };
 

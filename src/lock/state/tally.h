@@ -15,18 +15,18 @@
 
 namespace redlatch::internal {
 
-// What a machine has counted: no more than what cannot be told from the rest. Adding to it costs a
-// few instructions: it is done on the way of every acquisition.
+// The counts of a lock state that cannot be derived from others. Each acquisition updates them, so
+// an update costs only a few instructions.
 struct Tally {
-  // A full bucket starts again from zero, and the number of times is counted apart: a client may
-  // have very many locks, few of which are taken that often.
+  // A full bucket restarts from zero and is counted separately, which keeps buckets small: a client
+  // may have very many locks, and few are taken that often.
   template <class Count>
   class Durations {
    public:
     void Add(base::Instant from, base::Instant to) {
       const auto nanos = static_cast<uint64_t>(std::max<int64_t>(to.nanos() - from.nanos(), 0));
       nanos_ += nanos;
-      // The last nanosecond that a bucket has is its bound.
+      // A bucket includes its bound.
       const auto bucket = static_cast<size_t>(std::bit_width((nanos - (nanos > 0)) / 1000));
       Increment(std::min(bucket, buckets_.size() - 1));
     }
@@ -46,7 +46,7 @@ struct Tally {
       if (++buckets_[bucket] == 0) [[unlikely]]
         NoteFull(bucket);
     }
-    // Apart, so that what comes before is inlined.
+    // Not inline, so that its caller is.
     [[gnu::noinline]] void NoteFull(size_t bucket) {
       if (full_ == nullptr) full_ = std::make_unique<std::array<uint64_t, kBuckets>>();
       ++(*full_)[bucket];
@@ -54,10 +54,10 @@ struct Tally {
 
     uint64_t nanos_ = 0;
     std::array<Count, kBuckets> buckets_ = {};
-    std::unique_ptr<std::array<uint64_t, kBuckets>> full_;  // null: none was
+    std::unique_ptr<std::array<uint64_t, kBuckets>> full_;  // null if no bucket was ever full
   };
 
-  Durations<uint16_t> waited;    // of grants to a thread, and of waits for a latch that opened
+  Durations<uint16_t> waited;    // for grants to threads, and for latches that opened
   Durations<uint16_t> held_for;  // of all holds that ended
   uint64_t granted = 0;          // by the server
   uint64_t opened = 0;
@@ -69,9 +69,9 @@ struct Tally {
   uint64_t renewals_failed = 0;
   uint64_t misused = 0;
 
-  // A call ended so.
+  // Counts the end of a call.
   void CountEnd(Waiter::State state);
-  // Counts come to what they mean, and are added. What is being released counts as released.
+  // Adds the counts to `stats`. Holds that are being released count as released.
   void AddTo(LockStats& stats, uint64_t releases_failed) const;
 };
 

@@ -1,4 +1,4 @@
-// The durations by which the machine paces itself.
+// The durations that pace a lock state.
 #ifndef REDLATCH_SRC_LOCK_STATE_TIMING_H_
 #define REDLATCH_SRC_LOCK_STATE_TIMING_H_
 
@@ -14,76 +14,77 @@ namespace redlatch::internal {
 inline constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 inline constexpr absl::Duration kLongestBackoff = absl::Seconds(1);
 
-// A call returns by its wait + 50 ms: this is for the server's answer, the rest for getting there.
+// A call returns by its wait + 50 ms: this part is for the server's reply, the rest for scheduling.
 inline constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
 
-// How much longer than its wait a call may take until the server has answered. One that does not
-// wait for the lock waits for the answer all the same: std::lock() needs to know.
+// How much longer than its wait a call may wait for the server. A call with no wait also waits for
+// the reply, since std::lock() must know the outcome.
 inline absl::Duration PatienceForAnswer(absl::Duration wait, absl::Duration command_timeout) {
   return wait > absl::ZeroDuration() ? kAnswerGrace : std::max(command_timeout, kAnswerGrace);
 }
 
-// In whole nanoseconds of 64 bits, as absl multiplies and divides numbers of 128. For small factors
-// and what may be a lease.
+// Computes in 64-bit nanoseconds, since absl uses 128 bits. For small factors and durations of
+// leases.
 inline absl::Duration Scaled(absl::Duration whole, int64_t times, int64_t parts) {
   return absl::Nanoseconds(absl::ToInt64Nanoseconds(whole) * times / parts);
 }
 
-// How much sooner than the server a client considers a lease to be over.
+// How much earlier than the server a client considers a lease over.
 inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);
 }
 
-// How much sooner than its local deadline a hold is lost, so that its holder has been told by then
-// though threads do not run at once.
+// How much earlier than its local deadline a hold is reported lost, so that its thread knows in
+// time even if threads do not run at once.
 inline absl::Duration ExpiryLead(absl::Duration lease) {
   return std::min(Scaled(lease, 1, 20), absl::Milliseconds(10));
 }
 
-// Seconds, as coarse as some intervals may be.
+// The time in seconds, for intervals that may be coarse.
 inline uint32_t SecondOf(base::Instant now) {
   return static_cast<uint32_t>(now.nanos() / 1'000'000'000);
 }
 
-// If another client has tried to get a lock and found it kept, the lock is not kept for so long, or
-// for up to a second more. So later tries, once a second, find it free if no thread has it.
-inline constexpr uint32_t kNotKeptSeconds = 2;
+// If another client has tried to get a lock and found it cached, the client does not cache it for
+// this time or up to a second more. So later tries, once per second, find it free if no thread has
+// it.
+inline constexpr uint32_t kNotCachedSeconds = 2;
 
-// How often a waiter repeats its bid: what tells the server that it lives.
+// How often a waiter repeats its acquire to tell the server that it is alive.
 inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration longest) {
   return std::min(Scaled(lease, 1, 3), longest);
 }
 
-// A wait so much longer than usual is looked into.
+// A wait that is this long, compared with the usual one, makes the client ask the server.
 inline absl::Duration LongWait(absl::Duration usual) {
   return std::max(absl::Seconds(1), Scaled(usual, 4, 1));
 }
 
-// After a hand-over by message: when its owner asks for the whole lease, if the section lasts.
+// After a handover by message: when its owner asks for the whole lease, if the hold lasts.
 inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), Scaled(claim, 1, 20));
 }
 
-// A claim is so long, or longer if the server is far away, but no longer than the lease.
+// The length of a claim. It is longer if the server is far away, but never longer than the lease.
 inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
-// How much later than the end of a claim somebody looks whether it was taken.
+// How long after the end of a claim the handover check is due.
 inline constexpr absl::Duration kCheckGrace = absl::Milliseconds(5);
 
-// How long a bid that nobody wants any more can live at the server: in the queue, then holding.
+// How long an unwanted acquire can live at the server: in the queue, then as a grant.
 inline absl::Duration LongestAbandoned(absl::Duration lease, absl::Duration longest_heartbeat) {
   return Scaled(HeartbeatInterval(lease, longest_heartbeat), 3, 1) + lease;
 }
 
-// A renewal never shortens a lease: with this one, it only tells whether the grant is there.
+// A renewal never shortens a lease, so one with this lease only checks whether the grant exists.
 inline constexpr absl::Duration kCheckOnly = absl::Milliseconds(1);
 
 inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {
   return terms.manual ? base::Instant::Infinite() : sent + Scaled(terms.lease, 1, 3);
 }
 
-// Doubles from `first` to `longest`, spread over the upper half by `salt`: a machine draws no
-// random numbers.
+// A back-off from `first` to `longest` that doubles, spread over its upper half by `salt`, since a
+// lock state draws no random numbers.
 inline absl::Duration Spread(absl::Duration first, absl::Duration longest, uint32_t times,
                              uint64_t salt) {
   const absl::Duration whole = std::min(longest, first * (1 << std::min(times, 10U)));

@@ -16,17 +16,17 @@
 
 namespace redlatch::internal {
 
-// What an acquisition asks of the server. A grant serves waiters of equal terms only.
+// What a waiter asks the server for. A grant serves only waiters with equal terms.
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();
   bool manual = false;     // never renewed
-  bool whole = false;      // a claim is not enough: the lease, before a thread gets it
+  bool whole = false;      // a claim is not enough: the thread needs the whole lease
   bool cacheable = false;  // LockOptions::cache_for
-  base::AcksWanted acks;   // it counts only when those have it
-  // Of a semaphore: how many are wanted, of how many that there should be.
+  base::AcksWanted acks;   // the grant counts only once these have it
+  // Of a semaphore: the permits wanted, and its capacity.
   uint32_t permits = 1;
   uint32_t capacity = 0;
-  std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own class
+  std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
 
   friend bool operator==(const Terms& a, const Terms& b) {
     return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole &&
@@ -36,8 +36,8 @@ struct Terms {
   }
 };
 
-// How long a client may serve itself: while no other client is known to wait, and after it has
-// waited or while others do.
+// How long a client may serve its own threads: while no other client is known to wait, and after
+// this client has waited or while others wait.
 inline absl::Duration FreeTurn(const LockOptions& options) {
   return options.turn.value_or(absl::Milliseconds(5));
 }
@@ -49,9 +49,9 @@ enum class Face : uint8_t { kStd, kStatus };
 
 // How long a waiter waits.
 enum class Patience : uint8_t {
-  kNone,     // takes what there is, or is refused, as soon as the server says which
-  kBounded,  // until a deadline that its thread watches over
-  kEndless,  // for as long as the server is not unreachable for too long
+  kNone,     // takes the lock or is refused, as soon as the server has answered
+  kBounded,  // until a deadline, which its thread observes
+  kEndless,  // until the server has been unreachable for too long
 };
 
 // Wakes the driver of a waiter's operation.
@@ -63,29 +63,29 @@ class Waker {
   ~Waker() = default;
 };
 
-// One call that wants the lock, of an Acquisition. The machine links those that wait.
+// A call that wants the lock. LockState links the waiters of its queue.
 struct Waiter {
   enum class State : uint8_t {
     kWaiting,
-    kGranted,    // `hold`, `token`, `not_before` are set; of a Face::kStatus, `view` too
-    kBusy,       // out of time; or not patient, and the lock is somebody else's
-    kDeadlock,   // its thread holds the lock already
-    kElsewhere,  // a grant of its own is needed: this one may not be joined
+    kGranted,    // `hold`, `token` and `not_before` are set, and `view` if `face` is kStatus
+    kBusy,       // out of time, or impatient and the lock is taken
+    kDeadlock,   // its thread has the lock already
+    kElsewhere,  // it needs a grant of its own, since it may not join this one
     kStopped,    // its stop token fired, or its lock object is gone
     kFailed,     // `failure` is set
   };
 
-  // The request.
+  // What the call asks for.
   uint64_t thread = 0;
   const void* object = nullptr;
   Face face = Face::kStatus;
   Patience patience = Patience::kEndless;
   Terms terms;
   std::shared_ptr<const LockOptions> options;
-  FencingToken write_token;  // of a reader that writes too: its own write is the last before it
-  base::Instant began;       // when the call did
+  FencingToken write_token;  // of a reader that also writes: the token of its write hold
+  base::Instant began;       // when the call began
 
-  // Since when, as far as the call has seen, the server has not answered it; `failure` tells why.
+  // Since when the server has not answered this call; `failure` says why.
   base::Instant silent_since = base::Instant::Infinite();
 
   // The outcome.
@@ -93,22 +93,22 @@ struct Waiter {
   uint64_t hold = 0;
   FencingToken token;
   std::shared_ptr<HoldState> view;
-  base::Instant not_before;  // the token must not be used sooner
-  absl::Status failure;      // before: what is wrong with the server, where that is known
+  base::Instant not_before;  // when the token may first be used
+  absl::Status failure;      // while it waits: the server's problem, if one is known
 
-  // One that is parked is woken when there is something for it to see.
+  // The waker is called only if the waiter is parked and there is news for it.
   Waker* waker = nullptr;
   bool parked = false;
   bool wake_pending = false;
 
-  // The machine's own.
+  // Used by LockState only.
   base::Instant since;
   Waiter* previous = nullptr;
   Waiter* next = nullptr;
   bool awaits_wake = false;
 };
 
-// The local queue: waiters linked in their order.
+// The local queue: waiters in the order in which they came.
 class WaiterQueue {
  public:
   bool empty() const { return head_ == nullptr; }
