@@ -23,12 +23,12 @@ std::string TitleOf(const ClientCore& core, const Entry& entry) {
 absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
                    absl::string_view message, absl::string_view more) noexcept try {
   if (code == absl::StatusCode::kOk) return absl::OkStatus();
-  // The title names the server.
+  // The title names the server already.
   const bool of_server =
       absl::ConsumePrefix(&message, absl::StrCat(core.server(entry.keys.main()), " "));
   std::string text = absl::StrCat(TitleOf(core, entry), ": ", of_server ? "the server " : "",
                                   message, more.empty() ? "" : ": ", more);
-  // What keys a lock has is not known before it is used: here is where they are named.
+  // Users learn a lock's keys here, since they are not known before the lock is used.
   if (code == absl::StatusCode::kPermissionDenied &&
       redis::DeniesKey({message.data(), message.size()})) {
     std::string rules = KeyRules(entry.keys.main());
@@ -40,7 +40,7 @@ absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
   }
   return absl::Status(code, text);
 } catch (const std::bad_alloc&) {
-  return {code, ""};  // for which none is needed
+  return {code, ""};  // needs no memory
 }
 
 absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept {

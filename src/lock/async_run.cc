@@ -8,7 +8,7 @@
 namespace redlatch::internal {
 namespace {
 
-// For a script that was sent in time, it waits for the answer as long as a thread would.
+// Waits this much longer for the reply to a script that was sent in time.
 constexpr absl::Duration kGrace = absl::Milliseconds(5);
 
 }  // namespace

@@ -15,9 +15,9 @@ namespace {
 
 constexpr absl::Duration kFirstRetry = absl::Milliseconds(2);
 constexpr absl::Duration kLongestRetry = absl::Milliseconds(100);
-// Between two looks for a connection: whoever was refused one comes after the others.
+// The time between two checks for a connection. A task that was refused goes behind the others.
 constexpr absl::Duration kUnreachable = absl::Milliseconds(20);
-// A round that ends with its script's time says why; one that has not begun by then does not.
+// A batch that ends with its script's deadline says why; one that has not begun by then does not.
 constexpr absl::Duration kBatchGrace = absl::Milliseconds(5);
 
 }  // namespace
@@ -37,13 +37,13 @@ void AsyncReply::Arrive() {
   if (task == nullptr) delete this;
 }
 
-void AsyncReply::Abandon(AsyncReply* letter) {
+void AsyncReply::Abandon(AsyncReply* reply) {
   {
-    const base::MutexLock lock(letter->driver->mu_);
-    letter->task_ = nullptr;
-    if (!letter->arrived_) return;
+    const base::MutexLock lock(reply->driver->mu_);
+    reply->task_ = nullptr;
+    if (!reply->arrived_) return;
   }
-  delete letter;
+  delete reply;
 }
 
 bool AsyncReply::HasArrived() {
@@ -73,7 +73,7 @@ bool AsyncScript::Wanted() {
 }
 
 Result AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
-  return driver_.core().Hear(entry_, request_, ReadResult(request_, reply));
+  return driver_.core().TakeResult(entry_, request_, ReadResult(request_, reply));
 }
 
 std::optional<Result> AsyncScript::Step(base::Instant now) {
@@ -104,7 +104,7 @@ std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
   } else if (redis::RefusedForNow(reply.status())) {
     try_at_ = now + backoff_.Next();
   } else if (absl::IsUnavailable(reply.status()) && redis::NotSent(reply.status())) {
-    try_at_ = now;  // the connection went before it was written, or the script was not known
+    try_at_ = now;  // it was not written, or the server did not know the script
   } else {
     return End(reply);
   }
@@ -127,25 +127,25 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
     return std::nullopt;
   }
   reply_ = AsyncReplyPtr(new AsyncReply(driver_, task_));
-  AsyncReply* const letter = reply_.get();
+  AsyncReply* const reply = reply_.get();
   const auto* const release = std::get_if<ReleaseRequest>(&request_.what);
-  letter->in_flight.results =
-      absl::MakeSpan(letter->answers).last(release != nullptr && release->awaited ? 2 : 1);
-  letter->count_in_flight = task_.in_flight_;
-  letter->in_flight.done = [letter] {
-    --letter->driver->in_flight_count_;
-    letter->Arrive();
+  reply->in_flight.results =
+      absl::MakeSpan(reply->answers).last(release != nullptr && release->awaited ? 2 : 1);
+  reply->count_in_flight = task_.in_flight_;
+  reply->in_flight.done = [reply] {
+    --reply->driver->in_flight_count_;
+    reply->Arrive();
   };
-  letter->in_flight.unhurried = true;
+  reply->in_flight.unhurried = true;
   EncodedRequest request(core.SubjectOf(entry_), request_);
   const redis::ScriptCall call = request.call();
   ++driver_.in_flight_count_;
-  ++*letter->count_in_flight;
-  absl::Status sent = core.server_group().Post(call, letter->in_flight);
+  ++*reply->count_in_flight;
+  absl::Status sent = core.server_group().Post(call, reply->in_flight);
   if (sent.ok()) return std::nullopt;
   --driver_.in_flight_count_;
-  --*letter->count_in_flight;
-  delete reply_.release();  // it was never on its way
+  --*reply->count_in_flight;
+  delete reply_.release();  // it was not sent
   if (!absl::IsUnavailable(sent)) return End(redis::MarkNotSent(std::move(sent)));
   why_not_ = core.in_forked_child() ? sent : driver_.Reach(entry_.keys.main(), now);
   if (why_not_.ok()) {
@@ -171,7 +171,7 @@ std::optional<Result> AsyncScript::TakeResult(Result result, base::Instant now) 
   const bool may_pass = failed != nullptr && absl::IsUnavailable(failed->why) &&
                         !failed->may_have_executed && !driver_.core().is_quorum();
   if (!may_pass || until_ <= now || !Wanted()) {
-    return driver_.core().Hear(entry_, request_, std::move(result));
+    return driver_.core().TakeResult(entry_, request_, std::move(result));
   }
   why_not_ = redis::MarkNotSent(failed->why);
   try_at_ = now + backoff_.Next();

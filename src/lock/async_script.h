@@ -25,7 +25,7 @@ struct AsyncReply {
   void Arrive();
   // Called by the driver when its task no longer needs the reply. Destroys it, now or when it
   // arrives.
-  static void Abandon(AsyncReply* letter);
+  static void Abandon(AsyncReply* reply);
   bool HasArrived();
 
   const std::shared_ptr<EventDriver> driver;
@@ -42,7 +42,7 @@ struct AsyncReply {
 };
 
 struct AbandonReply {
-  void operator()(AsyncReply* letter) const { AsyncReply::Abandon(letter); }
+  void operator()(AsyncReply* reply) const { AsyncReply::Abandon(reply); }
 };
 using AsyncReplyPtr = std::unique_ptr<AsyncReply, AbandonReply>;
 

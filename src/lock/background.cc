@@ -18,7 +18,7 @@
 namespace redlatch::internal {
 namespace {
 
-// Renewals due within so long of each other travel together, where their lease allows it.
+// Renewals that are due within this time of each other are sent together if their leases allow it.
 constexpr absl::Duration kTogether = absl::Milliseconds(250);
 
 }  // namespace
@@ -38,7 +38,7 @@ void Background::Stop(base::Instant until) {
 
 void Background::Start() {
   if (thread_.joinable() || stopping_) return;
-  // If it cannot, Ready() says so when a lock is asked for.
+  // If this fails, Ready() reports it when a lock is asked for.
   static_cast<void>(base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); }));
 }
 
@@ -86,7 +86,7 @@ void Background::Unsubscribed() {
   {
     const base::MutexLock lock(mu_);
     unsubscribed_ = true;
-    if (!thread_.joinable()) return;  // nothing has been due so far: it is told when it starts
+    if (!thread_.joinable()) return;  // the thread checks this when it starts
   }
   changed_.SignalOne();
 }
@@ -115,8 +115,8 @@ void Background::Work() {
   while (!last) {
     last = stopping_;
     const bool reconnected = std::exchange(reconnected_, false);
-    const bool deafened = std::exchange(unsubscribed_, false);
-    const bool crowded = std::exchange(too_many_cached_, false);
+    const bool unsubscribed = std::exchange(unsubscribed_, false);
+    const bool too_many_cached = std::exchange(too_many_cached_, false);
     const base::Instant stop_by = stop_by_;
     if (last) {  // what fails then is due below
       mu_.Unlock();
@@ -133,27 +133,27 @@ void Background::Work() {
     const base::Instant read_at = core_.outbox().due();
     const bool read = read_at <= now && !last;
     TakeDue(now, due);
-    const bool told = reconnected || deafened || crowded;
+    const bool told = reconnected || unsubscribed || too_many_cached;
     if (due.empty() && !told && !describe && !repeat && !read && !last) {
       changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at, read_at}));
       continue;
     }
     mu_.Unlock();
     if (read) core_.outbox().Read();
-    if (deafened) core_.Unsubscribed();
-    if (crowded) core_.GiveBackSurplus();
+    if (unsubscribed) core_.Unsubscribed();
+    if (too_many_cached) core_.GiveBackSurplus();
     if (reconnected) core_.Reconnected();
     if (describe) core_.Describe();
     Serve(due);
     if (repeat) Repeat();
-    for (Entry* const entry : due) core_.machines().Unrefer(*entry);
+    for (Entry* const entry : due) core_.lock_table().Unrefer(*entry);
     due.clear();
     mu_.Lock();
   }
   mu_.Unlock();
 }
 
-// In a cluster, in a lane of its own: a node that hangs delays no renewal of others.
+// In a cluster, each server has a lane: one that hangs delays no renewals at others.
 void Background::Repeat() {
   repeating_ = true;
   ScriptBatch::Jobs jobs;

@@ -31,7 +31,7 @@ namespace redlatch::internal {
 
 ClientCore::Inside::Inside(ClientCore& owner)
     : core(owner),
-      machines(
+      lock_table(
           {.tells_token = owner.observed(),
            .unreachable_after = owner.options_.unreachable_after,
            .numbers = &owner.numbers_},
@@ -53,7 +53,7 @@ ClientCore::Inside::~Inside() {
   const base::Instant until = base::Now() + core.command_timeout();
   core.async_->Stop(until);
   background.Stop(until);
-  core.outbox_.Flush(until);  // if there was no thread to do that
+  core.outbox_.Flush(until);  // if there was no thread for that
   batches.Stop();
   notifier.Stop();
   core.outbox_.Close();
@@ -77,7 +77,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
 
 ClientCore::~ClientCore() { server_group_->Stop(); }
 
-// In a forked child, in place of destruction.
+// Replaces destruction in a forked child.
 void ClientCore::Abandon() { server_group_.reset(); }
 
 std::shared_ptr<ClientCore> ClientCore::Make(redis::Url url, ClientOptions options,
@@ -86,7 +86,7 @@ std::shared_ptr<ClientCore> ClientCore::Make(redis::Url url, ClientOptions optio
   return {
       new ClientCore(std::move(url), std::move(options), make_quorum, pace, std::move(url_problem)),
       [](ClientCore* core) {
-        // Whatever goes last: a client, a lock, a lease.
+        // Called when the last client, lock or lease is gone.
         if (core->in_forked_child()) return core->Abandon();
         delete core;
       }};
@@ -131,7 +131,7 @@ ClientStats ClientCore::Stats() {
   stats.breaks = connections.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
   stats.late = connections.late;
-  stats.locks = machines().Stats();
+  stats.locks = lock_table().Stats();
   for (const LockStats& lock : stats.locks) stats.all += lock;
   return stats;
 }
@@ -172,7 +172,7 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
                                      Operation::Event event) noexcept {
   Operation::Action action;
   const auto resume = [&](LockState& state, base::Instant now, Effects& effects) {
-    // Under the mutex of the state: if messages stop to arrive now, it is told later.
+    // Under the state's mutex: if messages stop arriving now, the state is told later.
     event.subscribed = server_group_->subscriptions().subscribed(entry.keys.main());
     event.messages_arrive = server_group_->subscriptions().subscribed_now(entry.keys.main());
     action = operation.Resume(event, now, state, effects);
@@ -192,30 +192,30 @@ Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
       const base::MutexLock lock(entry.mu);
       return entry.state.IsWanted(request);
     };
-    return Hear(entry, request, runner().Run(SubjectOf(entry), request, deadline, wanted));
+    return TakeResult(entry, request, runner().Run(SubjectOf(entry), request, deadline, wanted));
   });
 }
 
 bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
                             base::Instant deadline, std::optional<Result>& result) {
-  Outbox::InFlight* letter = nullptr;
+  Outbox::InFlight* command = nullptr;
   try {
     MakeReady(entry, request);
-    // A server runs all that it has read before it writes anything: a bid that it reads together
-    // with the release before it delays the message to the lock's next owner. A yield is mostly
-    // enough for the server to begin, and leaves the processor to it, or to that owner.
+    // A server runs everything that it has read before it writes. If it reads the acquire together
+    // with the release before it, the message to the lock's next owner is late. A yield usually
+    // lets the server begin first.
     std::this_thread::yield();
-    letter = outbox_.Begin(entry, request);
+    command = outbox_.Begin(entry, request);
   } catch (const std::bad_alloc&) {
-    letter = nullptr;
+    command = nullptr;
   }
-  if (letter == nullptr) return false;
+  if (command == nullptr) return false;
   if (meanwhile()) {
-    outbox_.Leave(*letter);
+    outbox_.Leave(*command);
     return true;
   }
-  const absl::StatusOr<redis::Reply> reply = outbox_.Finish(*letter, deadline);
-  // Whatever it was that the server did not do, Run() knows what to make of it.
+  const absl::StatusOr<redis::Reply> reply = outbox_.Finish(*command, deadline);
+  // Run() handles everything that the server did not execute.
   if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return false;
   result = OrNoMemory([&] {
     Result its = ReadResult(request, reply);
@@ -233,7 +233,7 @@ void ClientCore::MakeReady(const Entry& entry, Request& request) {
   }
 }
 
-Result ClientCore::Hear(const Entry& entry, const Request& request, Result result) {
+Result ClientCore::TakeResult(const Entry& entry, const Request& request, Result result) {
   if (result.failed() == nullptr) round_trips_.Add(base::Now() - request.sent);
   NoteAnswer(entry, request, result);
   return result;
@@ -247,18 +247,18 @@ void ClientCore::Prepare(const Entry& entry, const Request& request) {
                                                    request.missed_since);
 }
 
-// Anyone who may publish can send any message. So each names the secret id of a bid or of a grant,
-// and only a grant makes this client do more than ask the server, or give back what no thread has.
+// Any client that may publish can send any message. So each message names the secret id of a grant,
+// and only a grant makes this client do more than ask the server or give back a cached grant.
 void ClientCore::OnMessage(std::string_view text) {
   std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
   using Kind = Message::Kind;
   NewGrant& news = message->news;
-  LockTable& machines = inside_->machines;
-  Entry* its = machines.ReferTo(message->key, news.grant);
-  // Of a lock of several names it is perhaps not the first.
-  if (its == nullptr && message->kind == Kind::kForced) its = machines.ReferTo(news.grant);
-  if (its == nullptr) return;  // it is over, or was never ours
+  LockTable& lock_table = inside_->lock_table;
+  Entry* its = lock_table.ReferTo(message->key, news.grant);
+  // The key may not be the first one of a lock of several names.
+  if (its == nullptr && message->kind == Kind::kForced) its = lock_table.ReferTo(news.grant);
+  if (its == nullptr) return;  // the grant is over, or was never this client's
   if (message->kind == Kind::kWanted || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
   } else {
@@ -269,16 +269,16 @@ void ClientCore::OnMessage(std::string_view text) {
       state.OnForced(news.grant, base::Now());
     });
   }
-  machines.Unrefer(*its);
+  lock_table.Unrefer(*its);
 }
 
 void ClientCore::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
   async().StopObject(object);
-  base::ShortText<256> key;  // as a destructor cannot fail
+  base::ShortText<256> key;  // a destructor must not fail
   key.append(options_.key_prefix);
   key.append(name);
-  machines().Visit(key.view(), [&](Entry& entry) {
+  lock_table().Visit(key.view(), [&](Entry& entry) {
     Feed(entry,
          [&](LockState& state, Effects& effects) { state.StopAll(object, base::Now(), effects); });
   });
@@ -286,11 +286,11 @@ void ClientCore::StopAll(std::string_view name, const void* object) {
 
 void ClientCore::Expire(Entry& entry) {
   Feed(entry, [](LockState& state, Effects& effects) { state.Expire(base::Now(), effects); });
-  inside_->machines.Unrefer(entry);
+  inside_->lock_table.Unrefer(entry);
 }
 
 void ClientCore::Describe() {
-  // Where there is no connection, the next one begins with it.
+  // If there is no connection, the next one begins with it.
   server_group_->Send(DescriptionKey(identity_.client), description_).IgnoreError();
 }
 
@@ -300,7 +300,7 @@ void ClientCore::Finish(Entry& entry, Effects& effects) {
   for (Notice& notice : effects.notices) Post(entry, std::move(notice));
 }
 
-// ---- What a client reports to its user, on threads of its own.
+// ---- Reports to users, on the client's own threads.
 
 void ClientCore::TellLater(std::function<void(Observer&)> event) {
   inside_->notifier.Post(LossNotifier::Urgency::kNotice,
@@ -324,9 +324,9 @@ void ClientCore::TellAcquiredLater(const Entry& entry, FencingToken token, absl:
   });
 }
 
-void ClientCore::TellWhetherItHears(bool hears, std::string_view why) {
-  TellLater([hears, why = std::string(why), server = server()](Observer& observer) {
-    hears ? observer.OnResubscribed(server) : observer.OnUnsubscribed(server, why);
+void ClientCore::TellSubscribed(bool subscribed, std::string_view why) {
+  TellLater([subscribed, why = std::string(why), server = server()](Observer& observer) {
+    subscribed ? observer.OnResubscribed(server) : observer.OnUnsubscribed(server, why);
   });
 }
 
@@ -342,7 +342,7 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
                  .reason = std::move(loss.reason)};
   auto tell = [observer = observer_, options = std::move(loss.hold.options), lost = std::move(lost),
                view = std::move(view)] {
-    // The thread that fires the stop token may not have come to it.
+    // The thread that fires the stop token may not have reached it yet.
     if (view != nullptr) view->Fire();
     RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
     if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
@@ -366,19 +366,19 @@ void ClientCore::Post(const Entry& entry, Notice notice) {
   });
 }
 
-// ---- Where a client's locks are, and what it says of its own there.
+// ---- The server group, and what a client says of itself there.
 
 namespace {
 
-// Of a mark in a cluster, which is never read: writing it is what counts.
+// The lifetime of a mark in a cluster, which is written but never read.
 constexpr absl::Duration kMarkLifetime = absl::Seconds(1);
 
 std::string QuarantineMs(const redis::Url& url) {
   return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
 }
 
-// What is sent first over each connection. A node of a quorum gets the scripts of a round: no round
-// waits to send one again with its text.
+// The first commands on each connection. A quorum's node gets its scripts, so that no request waits
+// to send one as text.
 std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description,
                                     bool of_quorum) {
   if (of_quorum) {
@@ -402,10 +402,11 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Ma
       .on_message = [this](std::string_view message) { OnMessage(message); },
       .on_reconnected = [this] { inside_->background.Reconnected(); },
       .on_down = [this] { inside_->background.Unsubscribed(); },
-      .on_subscribed = [this](bool hears, std::string_view why) { TellWhetherItHears(hears, why); },
-      .on_unread = [this] { async_->Nudge(); }};
+      .on_subscribed = [this](bool subscribed,
+                              std::string_view why) { TellSubscribed(subscribed, why); },
+      .on_unread = [this] { async_->ReadReplies(); }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
-  // All nodes' messages come to one thread.
+  // One thread reads the messages of all nodes.
   const auto thread = std::make_shared<redis::SubscriberThread>();
   const auto make = [this, thread](size_t server, redis::ServerGroup::Events its) {
     return MakeServerGroup(url_.members[server], std::move(its), {.thread = thread});
@@ -458,7 +459,7 @@ void ClientCore::Reconnected() {
     reconnects_.fetch_add(1, std::memory_order_relaxed);
     TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
   }
-  inside_->machines.VisitAll([this, &concerned = concerned](Entry& entry) {
+  inside_->lock_table.VisitAll([this, &concerned = concerned](Entry& entry) {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
@@ -470,22 +471,22 @@ void ClientCore::Reconnected() {
 
 namespace {
 
-// What no thread has and a client keeps all the same; and how many more than must go then go at
-// once, so that not each lock that comes has all of them looked at.
+// How many grants a client may cache. If there are more, kSpareCached more are given back at once,
+// so that not every new lock needs a scan.
 constexpr size_t kMostCached = 1024;
 constexpr size_t kSpareCached = 64;
 
-// The clients that may keep something. Some are never destroyed.
+// The clients that may cache grants. Some are never destroyed.
 struct CachingClients {
   const base::ForkGuard fork_guard;
   base::Mutex mu;
   std::vector<std::weak_ptr<ClientCore>> cores ABSL_GUARDED_BY(mu);
 
-  // Null in a forked child whose parent had a thread in here.
+  // Null in a forked child if a thread of the parent was in here.
   static CachingClients* All();
 };
 
-// When the process exits, what no thread has goes back.
+// Gives back all cached grants when the process exits.
 void GiveBackAll() {
   std::vector<std::weak_ptr<ClientCore>> cores;
   if (CachingClients* const all = CachingClients::All()) {
@@ -495,7 +496,8 @@ void GiveBackAll() {
   for (const std::weak_ptr<ClientCore>& each : cores) {
     const std::shared_ptr<ClientCore> core = each.lock();
     if (core == nullptr || core->in_forked_child()) continue;
-    core->machines().VisitAll([&](Entry& entry) { LockHandle::To(core, entry)->GiveBackCached(); });
+    core->lock_table().VisitAll(
+        [&](Entry& entry) { LockHandle::To(core, entry)->GiveBackCached(); });
     core->outbox().Flush(base::Now() + core->command_timeout());
   }
 }
@@ -510,7 +512,7 @@ CachingClients* CachingClients::All() {
 
 }  // namespace
 
-// The thread that reads the message sends the release itself: another client waits for it.
+// The thread that reads the message also sends the release, since another client waits for it.
 void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
   if (tried) entry.tried = true;
   entry.recalled = grant;
@@ -518,7 +520,7 @@ void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
   int tries = 0;
   do {
     Feed(entry, [&](LockState& state, Effects&) { release = state.NextRelease(base::Now()); });
-  } while (entry.recalled == grant && ++tries < 2);  // still there: it had no memory for it
+  } while (entry.recalled == grant && ++tries < 2);  // a recall remains if memory was lacking
   if (release) outbox_.Send(entry, *release, 0);
 }
 
@@ -533,7 +535,7 @@ void ClientCore::GiveBackAtExit() {
 }
 
 void ClientCore::Unsubscribed() {
-  inside_->machines.VisitAll([this](Entry& entry) {
+  inside_->lock_table.VisitAll([this](Entry& entry) {
     if (!entry.type->traits.cacheable) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnUnsubscribed(base::Now()); });
   });
@@ -548,7 +550,7 @@ void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
 void ClientCore::GiveBackSurplus() {
   if (attended_ <= kMostCached) return;
   std::vector<std::pair<base::Instant, Entry*>> idle;
-  inside_->machines.VisitAll([&](Entry& entry) {
+  inside_->lock_table.VisitAll([&](Entry& entry) {
     const base::MutexLock lock(entry.mu);
     const base::Instant until = entry.state.cached_until();
     if (until == base::Instant()) return;
@@ -561,7 +563,7 @@ void ClientCore::GiveBackSurplus() {
     Entry& entry = *idle[i].second;
     if (i < going)
       Feed(entry, [](LockState& state, Effects&) { state.OnTooManyCached(base::Now()); });
-    inside_->machines.Unrefer(entry);
+    inside_->lock_table.Unrefer(entry);
   }
 }
 

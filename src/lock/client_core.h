@@ -90,7 +90,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   }
   bool is_cluster() const { return url_.kind == redis::Url::Kind::kCluster; }
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
-  LockTable& machines() { return inside_->machines; }
+  LockTable& lock_table() { return inside_->lock_table; }
   ScriptBatch& batches() { return inside_->batches; }
   // Drives everything that waits without a thread.
   EventDriver& async() { return *async_; }
@@ -154,7 +154,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
                   base::Instant deadline, std::optional<Result>& result);
   // The steps before a request is sent and after its result is there, common to all drivers.
   void MakeReady(const Entry& entry, Request& request);
-  Result Hear(const Entry& entry, const Request& request, Result result);
+  Result TakeResult(const Entry& entry, const Request& request, Result result);
   // The deadline of a release that no caller waits for. It has already passed if a release went
   // unanswered and the server has not answered since: the background repeats it. So a silent server
   // delays a thread only once.
@@ -200,9 +200,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // Threads that use a cached grant all the time may keep the subscriber's thread from a processor,
   // so they check for messages themselves from time to time.
   void PollMessages(const Entry& entry, base::Instant now) {
-    constexpr int64_t kLookEach = 20'000;
-    int64_t due = look_at_.load(std::memory_order_relaxed);
-    if (now.nanos() < due || !look_at_.compare_exchange_strong(due, now.nanos() + kLookEach))
+    constexpr int64_t kPollEach = 20'000;
+    int64_t due = poll_at_.load(std::memory_order_relaxed);
+    if (now.nanos() < due || !poll_at_.compare_exchange_strong(due, now.nanos() + kPollEach))
       return;
     server_group_->subscriptions().Look(entry.keys.main());
   }
@@ -221,7 +221,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     explicit Inside(ClientCore& owner);
     ~Inside();  // ends the threads, which use all members
     ClientCore& core;
-    LockTable machines;
+    LockTable lock_table;
     ScriptBatch batches;
     Background background;
     LossNotifier notifier;
@@ -240,7 +240,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void OnMessage(std::string_view text);
   // The same as Tell(), on the loss notifier's thread.
   void TellLater(std::function<void(Observer&)> event);
-  void TellWhetherItHears(bool hears, std::string_view why);
+  void TellSubscribed(bool subscribed, std::string_view why);
   void ListenForRecalls(const Entry& entry, bool begins);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
@@ -265,7 +265,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
   std::atomic<bool> has_threads_{false};
-  std::atomic<int64_t> look_at_{0};      // in ns
+  std::atomic<int64_t> poll_at_{0};      // in ns
   std::atomic<bool> gives_back_{false};  // a hook for the process's exit is set
   std::atomic<size_t> attended_{0};      // entries that cache a grant, or did lately
   const DescriptionPace pace_;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr size_t kMostCounts = 4096;
 constexpr size_t kCountsAtOnce = 128;
-// The renewer has renewals to send meanwhile.
+// Short, since renewals wait meanwhile.
 constexpr absl::Duration kCountsTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kBackoff = absl::Seconds(1);
 
@@ -32,13 +32,12 @@ uint64_t Counts::era() const {
   return era_;
 }
 
-// Threads come here in another order than the server answered them, and later than a new
-// connection.
+// Threads may come here in another order than the server answered them, and after a new connection.
 void Counts::Add(Count count, uint64_t sent_in, absl::Duration pace) {
   {
     const base::MutexLock lock(mu_);
-    const auto later = [&](const Kept& kept) {
-      return kept.era != sent_in ? kept.era > sent_in : kept.count.when > count.when;
+    const auto later = [&](const Record& record) {
+      return record.era != sent_in ? record.era > sent_in : record.count.when > count.when;
     };
     auto place = counts_.end();
     while (place != counts_.begin() && later(*std::prev(place))) --place;
@@ -61,13 +60,13 @@ void Counts::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
 }
 
 bool Counts::RepeatsAll() const {
-  return std::any_of(counts_.begin(), counts_.end(), [](auto& kept) { return kept.repeat; });
+  return std::any_of(counts_.begin(), counts_.end(), [](auto& record) { return record.repeat; });
 }
 
 void Counts::MarkAll(const redis::ServerGroup::Concerned& concerned) {
-  for (Kept& kept : counts_) {
-    kept.repeat = kept.repeat || !concerned ||
-                  concerned(absl::StrCat(core_.options().key_prefix, kept.count.name));
+  for (Record& record : counts_) {
+    record.repeat = record.repeat || !concerned ||
+                    concerned(absl::StrCat(core_.options().key_prefix, record.count.name));
   }
 }
 
@@ -76,21 +75,21 @@ base::Instant Counts::due() const {
   return due_;
 }
 
-// Some of those that are all to be repeated, the latest first; else the latest. If the server has
-// received that, it has all that came before.
+// Returns the latest of those that must all be repeated, or else the latest count: if the server
+// has received that one, it has all earlier ones.
 Counts::Batch Counts::TakeDue(base::Instant now) {
   const base::MutexLock lock(mu_);
   Batch batch{.era = era_};
   if (now < due_ || counts_.empty()) return batch;
-  for (size_t i = counts_.size(); i-- > 0 && batch.kept.size() < kCountsAtOnce;) {
-    if (counts_[i].repeat) batch.kept.push_back(counts_[i]);
+  for (size_t i = counts_.size(); i-- > 0 && batch.records.size() < kCountsAtOnce;) {
+    if (counts_[i].repeat) batch.records.push_back(counts_[i]);
   }
-  if (batch.kept.empty()) batch.kept.push_back(counts_.back());
-  std::reverse(batch.kept.begin(), batch.kept.end());
+  if (batch.records.empty()) batch.records.push_back(counts_.back());
+  std::reverse(batch.records.begin(), batch.records.end());
   return batch;
 }
 
-// Longer each time that it was too short, as over a long way.
+// Doubles each time it was too short, for slow links.
 absl::Duration Counts::Timeout() const {
   const base::MutexLock lock(mu_);
   return std::min(kCountsTimeout * (1 << std::min(silent_, 8)), core_.command_timeout());
@@ -98,7 +97,7 @@ absl::Duration Counts::Timeout() const {
 
 void Counts::Repeat() {
   const Batch batch = TakeDue(base::Now());
-  const std::vector<Kept>& due = batch.kept;
+  const std::vector<Record>& due = batch.records;
   if (due.empty()) return;
   std::vector<KeySet> keys;
   std::vector<Request> requests;
@@ -106,11 +105,11 @@ void Counts::Repeat() {
   keys.reserve(due.size());  // items refer to them
   requests.reserve(due.size());
   std::set<uint64_t> numbers;
-  for (const Kept& kept : due) {
-    const Count& count = kept.count;
-    numbers.insert(kept.number);
+  for (const Record& record : due) {
+    const Count& count = record.count;
+    numbers.insert(record.number);
     absl::StatusOr<KeySet> set = KeySet::Make(core_.options().key_prefix, count.name);
-    if (!set.ok()) return;  // it was one when it counted
+    if (!set.ok()) return;  // cannot happen: the name was valid before
     keys.push_back(*std::move(set));
     requests.push_back({.what = ScriptRequest{.script = count.script,
                                               .args = {count.latch, count.id, absl::StrCat(count.n),
@@ -126,11 +125,11 @@ void Counts::Repeat() {
   silent_ = silent ? silent_ + 1 : 0;
   more_to_tell_ = false;
   if (!silent && batch.era == era_) {
-    for (Kept& kept : counts_) {
-      if (numbers.contains(kept.number)) kept.repeat = false;
+    for (Record& record : counts_) {
+      if (numbers.contains(record.number)) record.repeat = false;
     }
   }
-  for (size_t i = 0; i < due.size(); ++i) Hear(due[i].count, results[i]);
+  for (size_t i = 0; i < due.size(); ++i) TakeResult(due[i].count, results[i]);
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
   if ((more_to_tell_ || RepeatsAll()) && !silent) due_ = base::Now();
   if (counts_.empty()) {
@@ -139,13 +138,13 @@ void Counts::Repeat() {
   }
 }
 
-void Counts::Hear(const Count& count, const Result& result) {
+void Counts::TakeResult(const Count& count, const Result& result) {
   if (IsSilence(result)) return;
   const auto* const reply = std::get_if<ScriptText>(&result.what);
   const bool aborted = result.failed() != nullptr && absl::IsAborted(result.failed()->why);
   const std::string_view text = reply != nullptr ? std::string_view(reply->text) : "";
   const bool anew = text.find(" again") != std::string_view::npos;
-  // This server has not received it, and perhaps not those before either.
+  // This server has not received the count, and perhaps earlier ones neither.
   if (anew && !RepeatsAll()) MarkAll();
   const bool more = text.ends_with(" look 1");
   if (more && !RepeatsAll() && !counts_.empty() && count.id == counts_.back().count.id)
@@ -153,9 +152,9 @@ void Counts::Hear(const Count& count, const Result& result) {
   const bool opened = !anew && !more && text.starts_with("0 ");
   if (reply != nullptr && !opened) return;
   for (size_t i = counts_.size(); i-- > 0;) {
-    const Count& kept = counts_[i].count;
-    if (kept.name != count.name || kept.latch != count.latch) continue;
-    if (!opened && !aborted && kept.id != count.id) continue;
+    const Count& record = counts_[i].count;
+    if (record.name != count.name || record.latch != count.latch) continue;
+    if (!opened && !aborted && record.id != count.id) continue;
     counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
   }
 }

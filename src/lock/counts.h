@@ -52,7 +52,7 @@ class Counts {
   void Repeat();
 
  private:
-  struct Kept {
+  struct Record {
     Count count;
     uint64_t number = 0;  // identifies this record
     uint64_t era = 0;
@@ -60,7 +60,7 @@ class Counts {
   };
   struct Batch {
     uint64_t era = 0;
-    std::vector<Kept> kept;
+    std::vector<Record> records;
   };
 
   Batch TakeDue(base::Instant now);
@@ -68,14 +68,14 @@ class Counts {
   bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkAll(const redis::ServerGroup::Concerned& concerned = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Hear(const Count& count, const Result& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void TakeResult(const Count& count, const Result& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ClientCore& core_;
   mutable base::Mutex mu_;
   uint64_t era_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
-  std::deque<Kept> counts_ ABSL_GUARDED_BY(mu_);  // by `era`, then by `when`
-  int silent_ ABSL_GUARDED_BY(mu_) = 0;           // batches in a row without an answer
+  std::deque<Record> counts_ ABSL_GUARDED_BY(mu_);  // by `era`, then by `when`
+  int silent_ ABSL_GUARDED_BY(mu_) = 0;             // batches in a row without an answer
   // the repeat of the latest count has more to report
   bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;
   absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kLongestPart = 255;
 
-// On one line, with no control characters, and not cut within a character.
+// Makes the text fit one line: without control characters, and not cut within a character.
 std::string Tidy(std::string_view text) {
   size_t size = std::min(text.size(), kLongestPart);
   while (size > 0 && size < text.size() &&
@@ -86,7 +86,7 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
 
 redis::Command DescribeAnewCommand(std::string_view client, const LockInfo::Process& process,
                                    absl::Time since, absl::Duration lifetime) {
-  // DEL needs no memory, and opens the way.
+  // DEL needs no memory and lets SET through.
   constexpr std::string_view kScript =
       "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
   const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(lifetime));

@@ -1,4 +1,3 @@
-// The driver's thread, what it does in turn, and how it ends.
 #include "src/lock/event_driver.h"
 
 #include <algorithm>
@@ -13,19 +12,19 @@ namespace redlatch::internal {
 namespace {
 
 constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
-// An attempt to connect goes on where the last one stopped: see SharedConnection.
+// An attempt to connect continues the last one; see SharedConnection.
 constexpr absl::Duration kReachFor = absl::Milliseconds(10);
 constexpr absl::Duration kReachEach = absl::Milliseconds(20);
-// So is a subscription that is asked for.
+// A subscription does so as well.
 constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
-// As long as a thread that waits for its own answer looks for it: see SharedConnectionOptions.
+// As long as a thread spins for its own reply; see SharedConnectionOptions.
 constexpr absl::Duration kAskAgain = absl::Microseconds(80);
 constexpr size_t kFew = 2;
-// The server works on the first messages of a turn while the others are being written.
+// The server works on the first scripts of a turn while the others are written.
 constexpr size_t kSendEach = 32;
-// Scripts in flight beyond which no task begins: a server that takes 2 ms for each answers so many
-// within half of the usual command_timeout.
+// No task begins while more scripts than this are in flight: a server that takes 2 ms for each
+// answers that many within half of the usual command timeout.
 constexpr size_t kMostInFlight = 256;
 
 }  // namespace
@@ -39,7 +38,7 @@ void EventDriver::Start() {
   std::thread thread;
   started_ =
       base::TryStartThread(thread, "redlatch-async", [self = shared_from_this()] { self->Work(); });
-  if (started_) thread.detach();  // Stop() waits for it, for as long as that is wise
+  if (started_) thread.detach();  // Stop() waits for the thread, with a limit
 }
 
 void EventDriver::Signal() {
@@ -50,7 +49,7 @@ void EventDriver::Signal() {
   }
 }
 
-void EventDriver::Nudge() {
+void EventDriver::ReadReplies() {
   const base::MutexLock lock(mu_);
   if (polling_) Signal();
 }
@@ -67,7 +66,8 @@ void EventDriver::Begin(std::unique_ptr<AsyncTask> task, std::string_view key) n
                                   [] { return std::make_shared<std::atomic<size_t>>(0); });
   its->events_ = AsyncTask::kBegun;
   its->queued_ = true;
-  // Its driver knows it only after this, so that it can be stopped while it is held back, too.
+  // The driver learns of the task only after this, so that it can also be stopped while it is held
+  // back.
   its->on_stop_.emplace(its->stop(), [this, its] {
     if (!core_.in_forked_child()) Push(*its, AsyncTask::kStopped);
   });
@@ -157,15 +157,15 @@ void EventDriver::TakeTurn() {
     }
   }
   turn_.clear();
-  // Sends what was posted, and reads what is there.
+  // Sends what was posted, and reads the replies that have come.
   if (in_flight_count_ == 0) return;
   core_.server_group().Drain(std::exchange(stalled_, false) ? base::Now() + kDriversTurn
                                                             : base::Instant());
 }
 
-// Tasks that have only begun are held back while too many scripts are in flight at their server,
-// unless one is silent, so that all hear of that. One that is taken counts as a script until it is
-// stepped, and may send none.
+// New tasks are held back while too many scripts are in flight at their server, unless one is
+// silent, so that all tasks learn of that. Until it is stepped, a task that was let in counts as a
+// script, even if it sends none.
 void EventDriver::TakeInbox(base::Instant now) {
   const base::MutexLock lock(mu_);
   for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
@@ -217,7 +217,7 @@ void EventDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
   if (due != task.timer_) {
     SetTimer(task, due);
   } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
-    SetTimer(task, now + kDriversTurn);  // not in an endless loop
+    SetTimer(task, now + kDriversTurn);  // prevents an endless loop
   }
   if (goes_on) return;
   task.on_stop_.reset();
@@ -225,7 +225,7 @@ void EventDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
   (task.previous_ == nullptr ? first_ : task.previous_->next_) = task.next_;
   if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
   task.over_ = true;
-  if (!task.queued_) buried_.emplace_back(&task);  // else when it is found in the inbox
+  if (!task.queued_) buried_.emplace_back(&task);  // otherwise TakeInbox() does
 }
 
 absl::Status EventDriver::Reach(std::string_view key, base::Instant now) {
@@ -238,7 +238,7 @@ absl::Status EventDriver::Reach(std::string_view key, base::Instant now) {
   return unreachable_;
 }
 
-// Those that were not looked after come before those that were.
+// Keys without a subscription attempt come before those with one.
 absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
   const base::Instant now = base::Now();
   again = listen_again_;
@@ -256,10 +256,10 @@ void EventDriver::WaitForMore() {
   const base::Instant until = timers_.empty() ? base::Instant::Infinite() : timers_.begin()->first;
   if (in_flight_count_ == 0) return changed_.WaitUntil(mu_, until);
   const base::Instant began = base::Now();
-  // Several are answered together, the later the more of them.
+  // Several scripts are answered together, later the more there are.
   const bool alone = in_flight_count_ <= kFew;
   if (alone && way_.way() == base::WayToWait::kEager &&
-      LookForMore(std::min(until, began + kAskAgain))) {
+      SpinForMore(std::min(until, began + kAskAgain))) {
     if (inbox_.size() == 1) way_.Record(base::Now() - began);
     return;
   }
@@ -282,7 +282,7 @@ bool EventDriver::HasMore() const {
   return !inbox_.empty() || !completions_.empty() || !buried_.empty() || stopping_;
 }
 
-bool EventDriver::LookForMore(base::Instant until) {
+bool EventDriver::SpinForMore(base::Instant until) {
   do {
     mu_.Unlock();
     core_.server_group().Drain(base::Instant());
@@ -313,7 +313,7 @@ void EventDriver::Poll(base::Instant until) {
 
 void EventDriver::Complete(Completion completion, Whose whose) noexcept {
   if (core_.in_forked_child()) {
-    // Nothing of this client's is to be touched there, and its thread is none.
+    // The client must not be touched there, and its thread does not exist.
     auto shared = std::make_shared<Completion>(std::move(completion));
     const auto run = [self = shared_from_this(), shared] {
       self->Run(std::move(*shared), Whose::kUsers);
@@ -335,7 +335,7 @@ void EventDriver::RunCompletions() {
   mu_.Unlock();
   for (auto& [completion, whose] : completions) Run(std::move(completion), whose);
   completions.clear();
-  buried.clear();  // what a user's options hold on to goes with them
+  buried.clear();  // destroys users' options as well
   mu_.Lock();
   completing_ = false;
 }
@@ -344,7 +344,7 @@ void EventDriver::Run(Completion completion, Whose whose) {
   if (!post_ || whose == Whose::kOwn) {
     return RunUsersCode("a callback", [&] { std::move(completion)(); });
   }
-  // It may be copied there, and is run once.
+  // The executor may copy the function, but runs it once.
   auto shared = std::make_shared<Completion>(std::move(completion));
   RunUsersCode("ClientOptions::post", [&] {
     post_([shared] {
@@ -354,8 +354,8 @@ void EventDriver::Run(Completion completion, Whose whose) {
   });
 }
 
-// ---- How a driver ends: by its own thread or, while that runs completions, by the one that stops
-// it.
+// ---- The end: by the driver's own thread, or by the one that stops it if that thread runs
+// completions.
 
 namespace {
 
@@ -379,7 +379,7 @@ void EventDriver::Stop(base::Instant until) {
     settling_ = false;
     changed_.SignalAll();
   }
-  if (!started_) {  // there was no thread to be had, or no need of one
+  if (!started_) {  // no thread could be started, or none was needed
     RunRest();
     ended_ = true;
   }
@@ -388,7 +388,7 @@ void EventDriver::Stop(base::Instant until) {
   mu_.Unlock();
 }
 
-// Nothing of the core's is left.
+// The core may be gone.
 void EventDriver::RunRest() {
   for (;;) {
     if (!completions_.empty() || !buried_.empty()) {
@@ -407,7 +407,7 @@ void EventDriver::StepAll(unsigned events) {
     const base::MutexLock lock(mu_);
     for (AsyncTask* task = first_; task != nullptr; task = task->next_) all.push_back(task);
   }
-  // In the order in which they came.
+  // In the order in which they began.
   for (auto task = all.rbegin(); task != all.rend(); ++task) StepOf(**task, events, base::Now());
 }
 
@@ -421,13 +421,13 @@ void EventDriver::Settle(base::Instant until) {
       if (first_ == nullptr || until <= base::Now()) break;
       if (!inbox_.empty()) continue;
     }
-    // Where another thread reads, that brings the answers.
+    // If another thread reads, it brings the replies.
     if (in_flight_count_ == 0 || !core_.server_group().Drain(base::Now() + kStopTurn)) {
       base::Parker().ParkUntil(base::Now() + kStopTurn);
     }
   }
   StepAll(AsyncTask::kOver);
-  TakeTurn();  // what is over and in the inbox
+  TakeTurn();  // tasks that are over and still in the inbox
 }
 
 }  // namespace redlatch::internal

@@ -65,7 +65,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // Ends the tasks that the object began.
   void StopObject(const void* object);
   // Replies are expected and no thread reads them.
-  void Nudge();
+  void ReadReplies();
   // Returns true on the driver's thread.
   bool OnItsThread() const { return thread_id_.load() == std::this_thread::get_id(); }
 
@@ -104,7 +104,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   void Settle(base::Instant until);
   void WaitForMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Spins before it sleeps, if that has paid lately. Returns true if there is work.
-  bool LookForMore(base::Instant until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool SpinForMore(base::Instant until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasMore() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Poll(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
   // Ensures a connection to the key's server, in a bounded time, since all other tasks wait

@@ -35,8 +35,8 @@ absl::Status CheckUsersPart(std::string_view what, std::string_view text) {
   return absl::OkStatus();
 }
 
-// Whether a cluster hashes a part of the key alone: what stands between its first { and the next },
-// if that is not empty.
+// Returns true if a cluster hashes only a part of the key: the text between its first { and the
+// next }, if it is not empty.
 bool HasTag(std::string_view key) {
   const size_t open = key.find('{');
   if (open == std::string_view::npos) return false;
@@ -44,8 +44,7 @@ bool HasTag(std::string_view key) {
   return close != std::string_view::npos && close > open + 1;
 }
 
-// What stands between the version and the main key: a hash tag's beginning, unless the main key has
-// a tag of its own.
+// The text between the version and the main key. It begins a hash tag unless the main key has one.
 std::string_view Opening(std::string_view main) { return HasTag(main) ? ".tag:" : ":{"; }
 
 }  // namespace
@@ -96,7 +95,8 @@ absl::Status CheckMainKey(std::string_view main) {
 
 absl::Status CheckKeyPrefix(std::string_view prefix) {
   if (prefix.empty()) return absl::OkStatus();
-  // One that brings no brace, a tag, or the end of one: if all are refused, so is every other.
+  // Stand for a name without braces, one with a tag, and one that ends a tag. If all of them are
+  // refused, every name is.
   absl::Status first;
   for (const std::string_view name : {"x", "{x}", "x}"}) {
     absl::Status refused = CheckMainKey(std::string(prefix).append(name));
@@ -145,7 +145,7 @@ std::string QuorumKey(std::string_view slot_tag) {
 std::string KeyRules(std::string_view main) {
   std::string pattern;
   for (const char c : main) {
-    // No rule can have a space, and nobody types the others.
+    // Rules cannot contain spaces, and other such characters cannot be typed.
     const bool types = absl::ascii_isgraph(static_cast<unsigned char>(c));
     if (types && std::string_view("*?[\\").find(c) != std::string_view::npos) pattern += '\\';
     pattern += types ? c : '?';

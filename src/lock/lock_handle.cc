@@ -29,7 +29,7 @@ constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 }  // namespace
 
 absl::Status LockHandle::CheckLease(absl::Duration lease) const {
-  // A latch, which holds nothing, has no quarantine.
+  // A latch is never held, so no quarantine applies.
   const absl::Duration longest =
       entry_.type->holds() ? core_->longest_lease() : absl::InfiniteDuration();
   if (kShortestLease <= lease && lease <= std::min(longest, kLongestLease)) return absl::OkStatus();
@@ -94,10 +94,10 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
                    "RedLock, or a client of one server");
   }
   const absl::StatusOr<Entry*> entry =
-      core->machines().Attach(*std::move(keys), type.others.empty() ? owner : type.OthersId(), type,
-                              label ? given : called);
+      core->lock_table().Attach(*std::move(keys), type.others.empty() ? owner : type.OthersId(),
+                                type, label ? given : called);
   if (!entry.ok()) return failure(entry.status().code(), entry.status().message());
-  const absl::Cleanup unrefer = [&] { core->machines().Unrefer(**entry); };
+  const absl::Cleanup unrefer = [&] { core->lock_table().Unrefer(**entry); };
   return To(core, **entry);
 }
 
@@ -108,7 +108,7 @@ std::shared_ptr<LockHandle> LockHandle::To(std::shared_ptr<ClientCore> core, Ent
 }
 
 LockHandle::~LockHandle() {
-  if (!core_->in_forked_child()) core_->machines().Unrefer(entry_);
+  if (!core_->in_forked_child()) core_->lock_table().Unrefer(entry_);
 }
 
 absl::Status LockHandle::About(const absl::Status& status) const {
@@ -183,7 +183,8 @@ void LockHandle::RemoveObject(const void* object) {
   if (core_->in_forked_child()) return;
   core_->StopAll(entry_.keys.name(), object);
   core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
-    // Under the machine's lock: whoever comes meanwhile takes nothing before this is done.
+    // Under the state's mutex, so that a thread that comes meanwhile takes nothing before this is
+    // done.
     if (--entry_.objects == 0) state.ReleaseStd(now, effects);
   });
 }
@@ -264,7 +265,7 @@ absl::Status LockHandle::ForceRelease() {
 
 absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
                                 std::string_view own_key) {
-  // Each call may take what a command may; there are as many as there are windows.
+  // Each call may take the command timeout; there is one per window of waiters.
   const base::Instant deadline = base::Now() + 10 * core_->command_timeout();
   std::vector<std::string> args = {std::move(arg)};
   while (true) {
@@ -277,7 +278,7 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
       args = {args[0], std::move(part.next)};
       continue;
     }
-    // Earlier calls may have handed something over as well.
+    // Earlier calls may have handed a lock over as well.
     if (!more && args.size() > 1) {
       part.check_after = std::max(part.check_after, core_->SubjectOf(entry_).claim);
     }
@@ -353,7 +354,7 @@ absl::StatusOr<HoldRef> LockHandle::Outcome(AcquireOperation& operation,
                                             absl::Duration wait) const {
   Waiter& waiter = operation.waiter();
   if (waiter.state != Waiter::State::kGranted) return About(Failure(entry_, waiter, wait));
-  // Only a client that has connected knows for certain which leases the server allows.
+  // Only a client that has connected knows which leases the server allows.
   if (absl::Status bad = CheckLease(waiter.terms.lease); !bad.ok()) {
     core_->Feed(entry_, [&](LockState& state, Effects& effects) {
       operation.GiveBack(base::Now(), state, effects);
@@ -390,7 +391,7 @@ void LockHandle::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
   if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
   if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
   if (!want.since) want.since = base::Now();
-  want.gone = nullptr;  // EventDriver::StopObject() tells of that
+  want.gone = nullptr;  // EventDriver::StopObject() does this
   LockTable::Refer(entry_);
   driver.Begin(std::make_unique<AcquireTask>(driver, entry_, std::move(want), std::move(finish),
                                              std::move(elsewhere), whose),
@@ -409,7 +410,7 @@ absl::Status LockHandle::Release(uint64_t hold, FencingToken token) noexcept {
 
 absl::Status LockHandle::EndRelease(const ReleaseOperation& operation) const {
   const Released& released = operation.released();
-  // A release that failed sooner says nothing about the next one.
+  // A release that failed earlier says nothing about the next one.
   if (released.kind == Released::Kind::kUnderWay && base::Now() >= operation.deadline()) {
     core_->NoteSilence();
   }
@@ -438,8 +439,8 @@ void LockHandle::Unlock() noexcept {
   EndQuietly({.thread = ThreadNumber(), .deadline = core_->ReleaseBy()}, /*leaves=*/false);
 }
 
-// No caller asks for the outcome. The release is waited for only if threads of this client wait for
-// the acquire request that travels with it. The background repeats a release that is not confirmed.
+// For callers that do not need the outcome. It waits for the release only if threads of this client
+// wait for the acquire that travels with it. The background repeats an unconfirmed release.
 // `leaves`: the event driver waits, since the thread of a user's event loop must not.
 void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept {
   ReleaseOperation operation(call);
@@ -470,11 +471,11 @@ void LockHandle::ReleaseAsync(uint64_t hold, FencingToken token, Then then) noex
   Leave(std::move(operation), action, std::move(then));
 }
 
-// To the event driver. An acquire request that this client sends before the driver comes to the
-// release must not overtake it.
+// Hands the release to the event driver. An acquire that this client sends before the driver gets
+// there must not overtake the release.
 void LockHandle::Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept {
   EventDriver& driver = core_->async();
-  if (!driver.Ready()) {  // there is no thread to be had: this one waits
+  if (!driver.Ready()) {  // no thread can be started: this one waits
     ThreadDriver(*core_, entry_).Finish(operation, action);
     absl::Status status = EndRelease(operation);
     if (then) driver.Complete(std::move(then)(std::move(status)));
@@ -495,7 +496,7 @@ void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {
   for (const OwnedHold& each : holds) each.handle->ReleaseQuietly(each.held.hold, each.held.token);
 }
 
-// ---- A grant that the client caches: taken again, left, and given back.
+// ---- Cached grants.
 
 absl::Status LockHandle::CheckCaching(const LockOptions& options) const {
   const absl::Duration none = absl::ZeroDuration();
@@ -520,17 +521,17 @@ absl::Status LockHandle::CheckCaching(const LockOptions& options) const {
 
 bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   const bool reentrant = entry_.type->traits.reentrant;
-  const bool kept = options->cache_for > absl::ZeroDuration();
-  if ((!reentrant && !kept) || core_->in_forked_child()) return false;
+  const bool caches = options->cache_for > absl::ZeroDuration();
+  if ((!reentrant && !caches) || core_->in_forked_child()) return false;
   if (entry_.recalled.load(std::memory_order_relaxed) != 0) return false;
   const base::Instant now = base::Now();
-  if (kept) core_->PollMessages(entry_, now);
+  if (caches) core_->PollMessages(entry_, now);
   const uint64_t thread = ThreadNumber();
   base::Instant request_at;
   {
     const base::MutexLock lock(entry_.mu);
     LockState& state = entry_.state;
-    if (kept && state.TakeCachedNow(thread, options, now)) return true;
+    if (caches && state.TakeCachedNow(thread, options, now)) return true;
     if (!reentrant || !state.Reenter(thread, Face::kStd, /*manual=*/false, now)) return false;
     request_at = state.next_request_at();
   }

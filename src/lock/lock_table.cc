@@ -6,14 +6,14 @@
 namespace redlatch::internal {
 namespace {
 
-// Most programs have one plan a class; where extra arguments differ from lock to lock, or names
-// belong together, sharing them is not worth a search.
-constexpr size_t kPlansKept = 8;
+// Most programs have one type per class. If extra arguments or names differ from lock to lock,
+// sharing their types is not worth a search.
+constexpr size_t kMostTypes = 8;
 
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<const LockType>> LockTable::Intern(const LockType& type) {
-  for (const auto& known : plans_) {
+  for (const auto& known : types_) {
     if (known->SameAs(type)) return known;
   }
   absl::StatusOr<LockType> complete = Complete(type);
@@ -21,11 +21,11 @@ absl::StatusOr<std::shared_ptr<const LockType>> LockTable::Intern(const LockType
   const bool guard = quarantined_ && complete->holds();
   auto made = std::make_shared<const LockType>(guard ? Quarantined(*std::move(complete))
                                                      : *std::move(complete));
-  if (made->others.empty() && plans_.size() < kPlansKept) plans_.push_back(made);
+  if (made->others.empty() && types_.size() < kMostTypes) types_.push_back(made);
   return made;
 }
 
-// A plan in use for that key by which locks of this one cannot work; null where there is none.
+// Returns a type in use for that key that excludes `type`, or null.
 const LockType* LockTable::Conflict(std::string_view key, const LockType& type) const {
   for (auto at = entries_.lower_bound(Key(key, std::string_view()));
        at != entries_.end() && at->first.first == key; ++at) {
@@ -86,13 +86,12 @@ void LockTable::Forget(Entry& entry) {
     if (!entry.state.idle()) return;
   }
   leaving_(entry);
-  if (entry.references != 0)
-    return;  // a timer had just been taken: whoever did that is still to unrefer it
+  if (entry.references != 0) return;  // a timer had just been taken; its thread will call Unrefer()
   if (entry.account != nullptr) {
     const base::MutexLock lock(entry.mu);
     entry.state.AddCountsTo(*entry.account);
   }
-  // `erase(key)` would compare with a key that lies in the entry.
+  // `erase(key)` would compare with a key inside the entry.
   entries_.erase(entries_.find(Key(entry.keys.main(), entry.owner)));
 }
 
@@ -152,8 +151,8 @@ void LockTable::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
   VisitReferred(found, visit);
 }
 
-// Whoever comes when all places are taken is counted among the others, for ever: numbers that only
-// grow stay where they are.
+// Once every slot is taken, further names are counted as kOtherNames, for good: counters must never
+// decrease.
 LockStats* LockTable::AccountOf(std::string_view name) {
   if (name.empty()) name = kOtherNames;
   auto found = accounts_.find(name);
@@ -172,7 +171,7 @@ std::vector<LockStats> LockTable::Stats() {
   std::map<const LockStats*, size_t> places;
   std::vector<Entry*> found;
   {
-    // Entries that are referred to stay: they are in no account yet.
+    // The references keep the entries: an entry that is removed moves its counts to its account.
     const base::MutexLock lock(mu_);
     stats.reserve(accounts_.size());
     for (const auto& [name, account] : accounts_) {

@@ -79,7 +79,7 @@ class LockTable {
   // Of removed entries, by name.
   std::map<std::string, LockStats, std::less<>> accounts_ ABSL_GUARDED_BY(mu_);
   std::map<Key, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::shared_ptr<const LockType>> plans_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::shared_ptr<const LockType>> types_ ABSL_GUARDED_BY(mu_);
 };
 
 }  // namespace redlatch::internal

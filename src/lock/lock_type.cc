@@ -28,7 +28,7 @@ const lua::Piece* Find(std::string_view name) {
   return nullptr;
 }
 
-// Pieces do not include one another in a circle: the build has seen to that.
+// Pieces never include each other in a cycle; the build checks that.
 absl::Status Append(std::string_view text, std::vector<std::string_view>& included,
                     std::string& assembled) {
   while (!text.empty()) {
@@ -85,7 +85,7 @@ absl::StatusOr<std::string> Assemble(std::string_view script) {
 
 absl::StatusOr<LockType> Complete(LockType type) {
   type.told = type.scripts;
-  type.texts.reserve(24);  // what refers to them must not move, here or in Quarantined()
+  type.texts.reserve(24);  // references into it must stay valid, here and in Quarantined()
   for (LuaScript* script :
        {&type.scripts.acquire, &type.scripts.release, &type.scripts.renew, &type.scripts.cancel,
         &type.scripts.inspect, &type.scripts.force_release}) {

@@ -12,11 +12,11 @@ namespace redlatch::internal {
 namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(1);
-constexpr absl::Duration kBetweenLooks = absl::Milliseconds(10);
-// Beyond so many that wait, notices are dropped: their observer does not keep up.
+constexpr absl::Duration kCheckEach = absl::Milliseconds(10);
+// If more than this wait, notices are dropped: their observer does not keep up.
 constexpr size_t kMostWaiting = 10000;
 
-// Whose user's code this thread runs.
+// The notifier whose user's code this thread runs.
 thread_local const void* running_for = nullptr;
 
 }  // namespace
@@ -24,18 +24,18 @@ thread_local const void* running_for = nullptr;
 struct LossNotifier::State {
   explicit State(ClientCore& owner) : core(owner) {}
 
-  struct Lane {  // what is run in turn
-    // How long the latest has to itself; then the next one runs beside it.
+  struct Lane {  // pieces of code that run in order
+    // How long the latest piece runs alone; then the next one runs beside it.
     const absl::Duration to_itself;
-    const int most;  // that run at the same time, where a user's code does not return
+    const int most;  // pieces that run at the same time if a user's code does not return
     std::deque<std::function<void()>> waiting = {};
     int running = 0;
-    uint64_t latest = 0;  // counts those that began
+    uint64_t latest = 0;  // the number of pieces that began
     bool latest_runs = false;
     base::Instant latest_began = {};
 
     bool open() const { return !waiting.empty() && running < most; }
-    // When the first that waits may run.
+    // When the first waiting piece may run.
     base::Instant Due() const {
       if (!open()) return base::Instant::Infinite();
       return latest_runs ? latest_began + to_itself : base::Instant();
@@ -49,11 +49,11 @@ struct LossNotifier::State {
     return stop_tokens.running + callbacks.running;
   }
 
-  // A thread, if all there are run a user's code.
+  // Starts a thread if all existing ones run users' code.
   void SeeToALeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (threads > running() || stopping) return;
     std::thread thread;
-    // If none can be started, the existing ones do what they can.
+    // If no thread can be started, the existing ones do what they can.
     if (!base::TryStartThread(thread, "redlatch-notify", [self] { Work(self); })) return;
     thread.detach();
     ++threads;
@@ -61,10 +61,11 @@ struct LossNotifier::State {
 
   ClientCore& core;
   base::Mutex mu;
-  base::CondVar changed;  // for the one that leads, and Stop()
+  base::CondVar changed;  // for the leader, and Stop()
   base::CondVar led_by_none;
   TimerHeap timers ABSL_GUARDED_BY(mu);
-  // Many, and soon: as long as one has not begun, not even a thread that polls is told.
+  // Stop tokens are many and urgent: until one is requested, even a thread that polls it is not
+  // told.
   Lane stop_tokens ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(1), .most = 64};
   Lane callbacks ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(10), .most = 8};
   int threads ABSL_GUARDED_BY(mu) = 0;
@@ -81,10 +82,10 @@ void LossNotifier::Stop() {
   state_->changed.SignalAll();
   state_->led_by_none.SignalAll();
   const base::Instant until = base::Now() + kPatience;
-  // The user's code may have dropped the last handle of the client, and wait for this.
+  // The user's code may have dropped the last handle of the client, and be waiting for this.
   const int own = running_for == state_.get() ? 1 : 0;
   while (state_->threads > state_->running() || (state_->running() > own && base::Now() < until)) {
-    state_->changed.WaitUntil(state_->mu, base::Now() + kBetweenLooks);
+    state_->changed.WaitUntil(state_->mu, base::Now() + kCheckEach);
   }
 }
 
@@ -124,7 +125,7 @@ void LossNotifier::Work(const std::shared_ptr<State>& shared) {
   state.mu.Lock();
   while (!state.stopping) {
     if (state.led) {
-      if (state.stood_by) break;  // one is enough
+      if (state.stood_by) break;  // one spare thread is enough
       state.stood_by = true;
       state.led_by_none.Wait(state.mu);
       state.stood_by = false;
@@ -163,7 +164,7 @@ void LossNotifier::Work(const std::shared_ptr<State>& shared) {
     state.mu.Lock();
     --lane.running;
     if (lane.latest == number) lane.latest_runs = false;
-    state.changed.SignalAll();  // a place is free
+    state.changed.SignalAll();  // a slot is free
   }
   --state.threads;
   state.changed.SignalAll();

@@ -18,7 +18,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
     gone_ = gone_ || !stop().stop_requested();
     if (script_ != nullptr) script_->Hurry(now + kAnswerGrace);
   }
-  // The client goes: an acquisition ends now, a release when it must.
+  // The client ends: an acquisition ends now, a release at its deadline.
   const bool over = (events & kOver) != 0;
   bool ends = over || ((events & kEnding) != 0 && operation().may_fail());
   gone_ = gone_ || ends;
@@ -27,7 +27,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
     Operation::Event event{.stopped = stop().stop_requested(), .gone = gone_};
     if (!Execute(event, ends, now) && !ends) return true;
     {
-      // If a call of the waker is on its way, it must find the task here.
+      // A Wake() that is under way must still find the task.
       const base::MutexLock lock(entry_->mu);
       if (!std::exchange(woken, false) && operation().Overslept() && !over) {
         action_ = kResume;
@@ -36,7 +36,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
       }
     }
     action_ = driver_.core().Resume(*entry_, operation(), event);
-    ends = false;  // what it asks for now is executed
+    ends = false;  // the next action is still executed
     script_.reset();
     confirmation_.reset();
     const bool sleeps = action_.kind == Operation::Action::Kind::kSleep;
@@ -48,7 +48,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
   }
 }
 
-// Returns false if the action is not over.
+// Returns false if the action is still under way.
 bool OperationTask::Execute(Operation::Event& event, bool ends, base::Instant now) {
   using Kind = Operation::Action::Kind;
   switch (action_.kind) {
@@ -85,7 +85,7 @@ bool OperationTask::Run(Operation::Event& event, bool ends, base::Instant now) {
     script_ = std::make_unique<AsyncScript>(driver_, *this, *entry_, operation().request(),
                                             action_.until);
   }
-  // Usually it is sent here. A failure that is known at once is like one that is known later.
+  // Usually this sends the request. An immediate failure is handled like a later one.
   result_ = script_->Step(now);
   if (!result_) {
     due_ = script_->due();
@@ -125,7 +125,7 @@ AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandl
       elsewhere_(std::move(elsewhere)),
       whose_(whose) {}
 
-// Made at the first step: the server's time to answer a call that does not wait begins then.
+// Created at the first step: a call that does not wait gives the server its time from then on.
 Operation& AcquireTask::operation() {
   if (!operation_) {
     if (want_.wait <= absl::ZeroDuration()) want_.since = base::Now();
@@ -137,16 +137,16 @@ Operation& AcquireTask::operation() {
 bool AcquireTask::End() {
   ClientCore& core = driver_.core();
   Waiter& waiter = operation_->waiter();
-  // These readers may not be joined: it goes on with others.
+  // These readers may not be joined, so the call continues with others.
   if (waiter.state == Waiter::State::kElsewhere && !gone()) {
     want_.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
     auto next = elsewhere_(*entry_);
     if (next.ok()) {
       Entry& entry = const_cast<Entry&>((*next)->entry());
       LockTable::Refer(entry);
-      core.machines().Unrefer(*std::exchange(entry_, &entry));
-      // It may be the last handle that keeps the client, so it goes where that may happen.
-      driver_.Complete([kept = *std::move(next)] {}, EventDriver::Whose::kOwn);
+      core.lock_table().Unrefer(*std::exchange(entry_, &entry));
+      // This may be the last reference to the client, so it is dropped where that may be destroyed.
+      driver_.Complete([handle = *std::move(next)] {}, EventDriver::Whose::kOwn);
       operation_.reset();
       Wake();
       return true;
@@ -159,8 +159,8 @@ bool AcquireTask::End() {
     result = About(core, *entry_, LockHandle::Failure(*entry_, waiter, want_.wait));
   } else if (entry_->type->holds()) {
     result = absl::CancelledError("its client is gone");
-    if (std::shared_ptr<ClientCore> kept = core.weak_from_this().lock()) {
-      std::shared_ptr<LockHandle> handle = LockHandle::To(std::move(kept), *entry_);
+    if (std::shared_ptr<ClientCore> alive = core.weak_from_this().lock()) {
+      std::shared_ptr<LockHandle> handle = LockHandle::To(std::move(alive), *entry_);
       absl::StatusOr<HoldRef> hold = handle->Outcome(*operation_, want_.wait);
       result = hold.ok() ? absl::StatusOr<OwnedHold>(OwnedHold{std::move(handle), *std::move(hold)})
                          : hold.status();
@@ -178,7 +178,7 @@ bool AcquireTask::End() {
                            base::Now() - operation_->began(), result.status());
   }
   driver_.Complete(std::move(finish_)(std::move(result)), whose_);
-  core.machines().Unrefer(*entry_);
+  core.lock_table().Unrefer(*entry_);
   return false;
 }
 
@@ -187,12 +187,12 @@ bool ReleaseTask::End() {
   const Released& released = operation_.released();
   if (released.kind == Released::Kind::kUnderWay) {
     if (operation_.deadline() <= base::Now()) core.NoteSilence();
-    // No caller can ask for the outcome any more. The background repeats the release.
+    // No caller will ask for the outcome. The background repeats the release.
     core.Feed(*entry_, [&](LockState& state, Effects&) { operation_.Forget(state); });
   }
   if (core.observed()) core.TellReleasedLater(*entry_, released);
   if (then_) driver_.Complete(std::move(then_)(StatusOf(core, *entry_, released)));
-  core.machines().Unrefer(*entry_);
+  core.lock_table().Unrefer(*entry_);
   return false;
 }
 

@@ -48,8 +48,8 @@ class Outbox {
   // one of Finish(), which reads the result, and Leave(), which leaves it to another thread, must
   // follow. Either ends the use of the InFlight.
   InFlight* Begin(Entry& entry, const Request& acquire);
-  absl::StatusOr<redis::Reply> Finish(InFlight& letter, base::Instant deadline);
-  void Leave(InFlight& letter);
+  absl::StatusOr<redis::Reply> Finish(InFlight& command, base::Instant deadline);
+  void Leave(InFlight& command);
 
   // For the background's thread: reads the results that have come. due() says when.
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }
@@ -62,10 +62,10 @@ class Outbox {
 
  private:
   InFlight& Take(Entry& entry, const Request& script);
-  void GoesAlone(InFlight& letter);
-  void GiveBack(InFlight& letter);
+  void GoesAlone(InFlight& command);
+  void GiveBack(InFlight& command);
   void SeeToReading();
-  void Answered(InFlight& letter);
+  void Answered(InFlight& command);
   // Passes a result to the lock state, and the outcome to the hold that was released.
   void Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result);
 

@@ -20,12 +20,12 @@ absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Borrow() {
   {
     const base::MutexLock lock(mu_);
     if (!free_.empty()) {
-      handle = std::move(free_.front());  // the server has answered it, most likely
+      handle = std::move(free_.front());  // the server has most likely answered its release
       free_.pop_front();
     }
   }
   if (handle == nullptr) {
-    auto made = LockHandle::Attach(core_, name_, core_->FreshId(), plan_);
+    auto made = LockHandle::Attach(core_, name_, core_->FreshId(), type_);
     if (!made.ok()) return made.status();
     handle = *std::move(made);
   }
@@ -38,11 +38,11 @@ absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Borrow() {
 
 void PermitPool::Reclaim(std::shared_ptr<LockHandle> handle) {
   if (core_->in_forked_child() || !handle->reusable())
-    return;  // what it owes ends without a session
+    return;  // pending cleanups do not need the handle
   const base::MutexLock lock(mu_);
   try {
     if (free_.size() < kMostFree) free_.push_back(std::move(handle));
-  } catch (const std::bad_alloc&) {  // the next one is made
+  } catch (const std::bad_alloc&) {  // the next one is created
   }
 }
 
@@ -60,7 +60,7 @@ absl::Status PermitPool::Keep(OwnedHold hold) {
     const base::MutexLock lock(mu_);
     try {
       if (objects_ > 0) {
-        kept_.push_back(std::move(hold));
+        permits_.push_back(std::move(hold));
         return absl::OkStatus();
       }
     } catch (const std::bad_alloc&) {
@@ -77,7 +77,7 @@ absl::Status PermitPool::Release(size_t count) {
   absl::InlinedVector<OwnedHold, 4> going;
   {
     const base::MutexLock lock(mu_);
-    const size_t all = kept_.size() + lost_.size();
+    const size_t all = permits_.size() + lost_.size();
     if (all < count) {
       return absl::FailedPreconditionError(absl::StrCat(
           "semaphore \"", name_, "\": ", count, " permits cannot be released, because only ", all,
@@ -85,7 +85,7 @@ absl::Status PermitPool::Release(size_t count) {
     }
     going.reserve(count);
     SortOutLost();
-    for (std::vector<OwnedHold>* from : {&lost_, &kept_}) {
+    for (std::vector<OwnedHold>* from : {&lost_, &permits_}) {
       while (going.size() < count && !from->empty()) {
         going.push_back(std::move(from->back()));
         from->pop_back();
@@ -100,12 +100,12 @@ void PermitPool::SortOutLost() {
   const uint64_t losses = core_->losses();
   if (losses == losses_seen_) return;
   const base::Instant now = base::Now();
-  const auto first_lost = std::partition(kept_.begin(), kept_.end(), [now](const OwnedHold& hold) {
-    return hold.held.view->Valid(now);
-  });
+  const auto first_lost =
+      std::partition(permits_.begin(), permits_.end(),
+                     [now](const OwnedHold& hold) { return hold.held.view->Valid(now); });
   lost_.insert(lost_.end(), std::make_move_iterator(first_lost),
-               std::make_move_iterator(kept_.end()));
-  kept_.erase(first_lost, kept_.end());
+               std::make_move_iterator(permits_.end()));
+  permits_.erase(first_lost, permits_.end());
   losses_seen_ = losses;
 }
 
@@ -115,14 +115,14 @@ void PermitPool::AddObject() {
 }
 
 void PermitPool::RemoveObject(const void* object) {
-  // There nothing is stopped or released; but what was kept, and this, keep each other.
+  // In the child nothing is released. The kept permits and this object keep each other alive.
   if (core_->in_forked_child() && !mu_.IsFree()) return;
   core_->StopAll(name_, object);
   std::vector<OwnedHold> going;
   {
     const base::MutexLock lock(mu_);
     if (--objects_ > 0) return;
-    going.swap(kept_);
+    going.swap(permits_);
     std::move(lost_.begin(), lost_.end(), std::back_inserter(going));
     lost_.clear();
   }

@@ -25,7 +25,7 @@ namespace redlatch::internal {
 class PermitPool : public std::enable_shared_from_this<PermitPool> {
  public:
   PermitPool(std::shared_ptr<ClientCore> core, std::string_view name, LockType type)
-      : core_(std::move(core)), name_(name), plan_(std::move(type)) {}
+      : core_(std::move(core)), name_(name), type_(std::move(type)) {}
   PermitPool(const PermitPool&) = delete;
   PermitPool& operator=(const PermitPool&) = delete;
 
@@ -44,7 +44,7 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
 
   // The same, but the handle is not reused and does not keep the pool alive.
   absl::StatusOr<std::shared_ptr<LockHandle>> Fresh() const {
-    return LockHandle::Attach(core_, name_, core_->FreshId(), plan_);
+    return LockHandle::Attach(core_, name_, core_->FreshId(), type_);
   }
 
   // Registers or unregisters an object. Its waiting calls end; with the last object, permits given
@@ -59,10 +59,10 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
 
   const std::shared_ptr<ClientCore> core_;
   const std::string name_;
-  const LockType plan_;
+  const LockType type_;
   base::Mutex mu_;
   std::deque<std::shared_ptr<LockHandle>> free_ ABSL_GUARDED_BY(mu_);
-  std::vector<OwnedHold> kept_ ABSL_GUARDED_BY(mu_);
+  std::vector<OwnedHold> permits_ ABSL_GUARDED_BY(mu_);
   std::vector<OwnedHold> lost_ ABSL_GUARDED_BY(mu_);  // the lost ones of them, as far as is known
   uint64_t losses_seen_ ABSL_GUARDED_BY(mu_) = 0;
   int objects_ ABSL_GUARDED_BY(mu_) = 0;

@@ -8,10 +8,10 @@
 namespace redlatch::internal {
 
 absl::StatusOr<std::shared_ptr<LockHandle>> ReaderGroups::Found(GrantId write_grant) {
-  // Nobody but this list knows of them, nobody reads there, and nothing is kept there.
+  // Removes groups that only this list refers to, and that no thread uses or caches.
   std::erase_if(groups_,
                 [](const auto& group) { return group.use_count() == 1 && !group->in_use(); });
-  auto group = LockHandle::Attach(core_, name_, core_->ReaderName(write_grant), plan_);
+  auto group = LockHandle::Attach(core_, name_, core_->ReaderName(write_grant), type_);
   if (group.ok()) groups_.push_back(*group);
   return group;
 }
@@ -105,13 +105,13 @@ void ReaderGroups::AddObject() {
 }
 
 void ReaderGroups::RemoveObject() {
-  absl::InlinedVector<std::shared_ptr<LockHandle>, 8> groups;  // mostly without an allocation
+  absl::InlinedVector<std::shared_ptr<LockHandle>, 8> groups;  // usually without an allocation
   {
     const base::MutexLock lock(mu_);
     if (--objects_ > 0) return;
     latest_.reset();
     groups.assign(groups_.begin(), groups_.end());
-    // Whoever has a lease there may come again by another object.
+    // A reader with a lease in the group may come again through another object.
     std::erase_if(groups_, [](const auto& group) { return group.use_count() == 2; });
   }
   for (const auto& each : groups) each->ReleaseStd();

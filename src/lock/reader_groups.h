@@ -29,7 +29,7 @@ namespace redlatch::internal {
 class ReaderGroups {
  public:
   ReaderGroups(std::shared_ptr<ClientCore> core, std::string_view name, LockType type)
-      : core_(std::move(core)), name_(name), plan_(std::move(type)) {}
+      : core_(std::move(core)), name_(name), type_(std::move(type)) {}
   ReaderGroups(const ReaderGroups&) = delete;
   ReaderGroups& operator=(const ReaderGroups&) = delete;
 
@@ -66,7 +66,7 @@ class ReaderGroups {
 
   const std::shared_ptr<ClientCore> core_;
   const std::string name_;
-  const LockType plan_;
+  const LockType type_;
   mutable base::Mutex mu_;
   std::vector<std::shared_ptr<LockHandle>> groups_ ABSL_GUARDED_BY(mu_);
   // one of `groups_`; null before the first

@@ -14,15 +14,15 @@
 namespace redlatch::internal {
 namespace {
 
-// What a replica is behind by is mostly the last millisecond.
+// A replica usually lags by the last millisecond.
 constexpr size_t kMostReleases = 256;
 constexpr int kMostTries = 3;
-// The renewer has renewals to send meanwhile.
+// Short, since renewals wait meanwhile.
 constexpr absl::Duration kReleasesTimeout = absl::Milliseconds(250);
 
 }  // namespace
 
-// A full ring takes the room of the oldest, text and all: nothing is allocated then.
+// A full ring reuses the memory of the oldest entry, so nothing is allocated.
 void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequest& what) {
   bool late = false;
   {
@@ -31,17 +31,17 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
       latest_.emplace_back();
       next_ = latest_.size() - 1;
     }
-    Kept& kept = latest_[next_];
+    Record& record = latest_[next_];
     next_ = (next_ + 1) % kMostReleases;
-    kept.key = entry.keys.main();
-    kept.prefix_size = entry.keys.main().size() - entry.keys.name().size();
-    kept.owner = entry.owner;
-    kept.type = entry.type;
-    kept.grant = request.grant;
-    kept.lease = request.lease;
-    kept.expires = what.expires;
+    record.key = entry.keys.main();
+    record.prefix_size = entry.keys.main().size() - entry.keys.name().size();
+    record.owner = entry.owner;
+    record.type = entry.type;
+    record.grant = request.grant;
+    record.lease = request.lease;
+    record.expires = what.expires;
     late = request.sent <= anew_;
-    if (late) RepeatSoon(kept);
+    if (late) RepeatSoon(record);
   }
   if (late) core_.WakeBackground();
 }
@@ -49,16 +49,17 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
 void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   anew_ = base::Now();
-  for (const Kept& kept : latest_) {
-    if (concerned && !concerned(kept.key)) continue;
-    const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(),
-                                   [&](const Kept& other) { return other.grant == kept.grant; });
-    if (!known) RepeatSoon(kept);
+  for (const Record& record : latest_) {
+    if (concerned && !concerned(record.key)) continue;
+    const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(), [&](const Record& other) {
+      return other.grant == record.grant;
+    });
+    if (!known) RepeatSoon(record);
   }
 }
 
-void Releases::RepeatSoon(const Kept& kept) {
-  to_repeat_.push_back(kept);
+void Releases::RepeatSoon(const Record& record) {
+  to_repeat_.push_back(record);
   due_ = std::min(due_, base::Now());
 }
 
@@ -67,30 +68,30 @@ base::Instant Releases::due() const {
   return due_;
 }
 
-std::vector<Releases::Kept> Releases::TakeDue(base::Instant now) {
+std::vector<Releases::Record> Releases::TakeDue(base::Instant now) {
   const base::MutexLock lock(mu_);
   if (now < due_) return {};
   due_ = base::Instant::Infinite();
-  std::vector<Kept> due = std::exchange(to_repeat_, {});
-  due.erase(
-      std::remove_if(due.begin(), due.end(), [&](const Kept& kept) { return kept.expires <= now; }),
-      due.end());
+  std::vector<Record> due = std::exchange(to_repeat_, {});
+  due.erase(std::remove_if(due.begin(), due.end(),
+                           [&](const Record& record) { return record.expires <= now; }),
+            due.end());
   return due;
 }
 
 void Releases::Repeat() {
-  std::vector<Kept> due = TakeDue(base::Now());
+  std::vector<Record> due = TakeDue(base::Now());
   if (due.empty()) return;
   std::vector<KeySet> keys;
   std::vector<Request> requests;
   std::vector<RequestRunner::Item> items;
   keys.reserve(due.size());  // items refer to them
   requests.reserve(due.size());
-  for (const Kept& kept : due) {
-    const KeySet& its = keys.emplace_back(kept.key, kept.prefix_size);
-    requests.push_back({.what = ReleaseRequest(), .grant = kept.grant, .lease = kept.lease});
+  for (const Record& record : due) {
+    const KeySet& its = keys.emplace_back(record.key, record.prefix_size);
+    requests.push_back({.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease});
     items.push_back(
-        {.subject = core_.SubjectOf(its, *kept.type, kept.owner), .request = requests.back()});
+        {.subject = core_.SubjectOf(its, *record.type, record.owner), .request = requests.back()});
   }
   std::vector<Result> results(items.size());
   core_.runner().RunBatch(items, base::Now() + kReleasesTimeout, absl::MakeSpan(results));
@@ -98,7 +99,7 @@ void Releases::Repeat() {
   for (size_t i = 0; i < due.size(); ++i) {
     const Failed* const failed = results[i].failed();
     if (failed == nullptr) continue;
-    // One that was sent a few times has arrived, though the answer takes longer.
+    // After several attempts a release has arrived, even if no reply has.
     const bool arrived = failed->may_have_executed && ++due[i].tries >= kMostTries;
     const bool may_pass = absl::IsUnavailable(failed->why) ||
                           absl::IsResourceExhausted(failed->why) || failed->not_sent;

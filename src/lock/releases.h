@@ -38,7 +38,7 @@ class Releases {
   void Repeat();
 
  private:
-  struct Kept {
+  struct Record {
     std::string key;
     size_t prefix_size = 0;
     std::string owner;
@@ -48,16 +48,16 @@ class Releases {
     base::Instant expires;  // the grant has expired at every server
     int tries = 0;
   };
-  void RepeatSoon(const Kept& kept) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<Kept> TakeDue(base::Instant now);
+  void RepeatSoon(const Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::vector<Record> TakeDue(base::Instant now);
 
   ClientCore& core_;
   mutable base::Mutex mu_;
-  std::vector<Kept> latest_ ABSL_GUARDED_BY(mu_);  // a ring
+  std::vector<Record> latest_ ABSL_GUARDED_BY(mu_);  // a ring
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // the index of the next one, once the ring is full
   // Releases that were sent before may have reached another server than the present one.
   base::Instant anew_ ABSL_GUARDED_BY(mu_);
-  std::vector<Kept> to_repeat_ ABSL_GUARDED_BY(mu_);
+  std::vector<Record> to_repeat_ ABSL_GUARDED_BY(mu_);
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
 };
 

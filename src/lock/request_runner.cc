@@ -45,8 +45,8 @@ absl::StatusOr<base::Acks> ServerRunner::RunConfirmed(absl::Span<const Item> ite
   });
 }
 
-// A server writes first to the clients to which it was last about to say something. Behind a PING,
-// the message that the lock is free goes before the reply to the release.
+// A server writes first to the client that it was last about to write to. Because of the PING, the
+// message that the lock is free goes out before the reply to the release.
 absl::Status ServerRunner::Post(const Subject& subject, const Request& release,
                                 PostedRequest& posted) {
   const bool awaited = std::get<ReleaseRequest>(release.what).awaited;

@@ -26,19 +26,19 @@ namespace redlatch::internal {
 // A request in flight that no thread waits for.
 struct PostedRequest {
   redis::InFlight in_flight;  // its `done` is called when the result is there
-  // To the PING before the script, if there is one, and to the script.
+  // The replies to the PING before the script, if there is one, and to the script.
   absl::StatusOr<redis::Reply> replies[2];
-  std::optional<Result> result;  // if it is known without these
+  std::optional<Result> result;  // set if it is known without a reply
 };
 
 // Runs requests where their locks are: at a server, or at a majority of servers. Thread-safe.
 class RequestRunner {
  public:
-  // All that it refers to outlives the call.
+  // REQUIRES: everything that it refers to outlives the call.
   struct Item {
     Subject subject;
     const Request& request;
-    // No caller waits for this result any more from then on, though the batch goes on.
+    // No caller waits for the result after this, though the batch continues.
     base::Instant until = base::Instant::Infinite();
   };
 
@@ -105,7 +105,7 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
   using RequestRunner::Post;
   using RequestRunner::Run;
   using ServerGroup::Run;
-  // What the first node of a majority says.
+  // Returns the first reply of a majority's nodes.
   virtual absl::StatusOr<redis::Reply> RunCommand(std::string_view key,
                                                   const redis::Command& command,
                                                   base::Instant deadline) = 0;

@@ -12,8 +12,8 @@
 
 namespace redlatch::internal {
 
-// The latest round trips of a client, and what follows of them for its claims. Thread-safe; a round
-// trip that is forgotten a little early or late does no harm.
+// The latest round trips of a client, from which it derives the length of its claims. Thread-safe;
+// a lost update does no harm.
 class RoundTrips {
  public:
   void Add(absl::Duration round_trip) {
@@ -21,8 +21,8 @@ class RoundTrips {
     latest_[at].store(absl::ToInt64Milliseconds(round_trip), std::memory_order_relaxed);
   }
 
-  // For how long a hand-over by message makes this client the owner: long enough for it to confirm
-  // that, also over a slow link.
+  // How long a handover by message makes this client the owner: long enough to confirm it, even
+  // over a slow link.
   absl::Duration Claim() const {
     int64_t longest = 0;
     for (const auto& each : latest_) {

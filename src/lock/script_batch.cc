@@ -19,11 +19,12 @@ namespace {
 
 constexpr size_t kLargestBatch = 512;
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(50);
-// In a cluster whose slots move, a request that does not settle keeps others waiting for so long.
+// In a cluster, a request to a moving slot delays others for at most this long.
 constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
 constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
 constexpr absl::Duration kLongestSlice = absl::Seconds(1);
-// Each try writes anew, and a server that syncs its disk every second would always be one try late.
+// Each attempt writes again, and a server that syncs its disk every second would always be one
+// attempt late.
 constexpr absl::Duration kSliceOfFsync = absl::Seconds(2);
 constexpr uint32_t kAnswered = 1;
 
@@ -100,7 +101,7 @@ void ScriptBatch::Finish(Job& job, Result result) {
       state.OnResult(job.request, result, base::Now(), effects);
     });
   }
-  core_.machines().Unrefer(*job.entry);
+  core_.lock_table().Unrefer(*job.entry);
 }
 
 void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
@@ -115,7 +116,7 @@ void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
 }
 
 void ScriptBatch::RunLane(Jobs& jobs) {
-  if (jobs.front().entry == nullptr) {  // the background's own work
+  if (jobs.front().entry == nullptr) {  // work of the background
     for (Job& job : jobs) job.then({});
     return jobs.clear();
   }
@@ -142,8 +143,8 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
                      .until = posted ? its : std::min(its, now + core_.command_timeout())});
     most = std::max(most, items.back().until);
   }
-  // At a quorum each request has a deadline of its own: the shortest must not end the others'
-  // round.
+  // At a quorum, each request has its own deadline: the shortest one must not end the batch for the
+  // others.
   base::Instant until = core_.is_quorum() || posted ? most : least;
   if (!core_.is_quorum()) until = std::min(until, now + core_.command_timeout());
   if (posted && core_.is_cluster()) until = std::min(until, now + kLongestInACluster);
@@ -153,9 +154,9 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(results[i]));
 }
 
-// ---- Renewals that count only when replicas have them. They wait for the same stream, so those of
-// one server with the same demands go together. A renewal that is not confirmed soon joins the next
-// batch with twice the time, until its own time is over: slow replicas delay others for a second.
+// ---- Renewals that count only once replicas have them. Those of one server with the same demands
+// wait together. A renewal that is not confirmed soon joins the next batch with twice the time,
+// until its own time is over. So slow replicas delay others for at most one second.
 
 void ScriptBatch::RunConfirmed(Jobs& jobs) {
   if (stopping_) {
@@ -166,7 +167,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
   const base::Instant now = base::Now();
   for (Job& job : jobs) {
     if (job.acks_until != base::Instant()) continue;
-    // It may use at most half of what is left of the hold when its first batch begins.
+    // It may use at most half of the hold's remaining time when its first batch begins.
     const RenewRequest& renewal = *ToConfirm(job.request);
     job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
                                       std::max(renewal.patience, kShortestPatience));
@@ -183,7 +184,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
                                   [&](const Job& job) { return demands(job) != demands(*begin); });
     const auto batch_end =
         begin + std::min<ptrdiff_t>(static_cast<ptrdiff_t>(kLargestBatch), end - begin);
-    // Those that have not had their turn come first in the next batch.
+    // Those that have not had their turn go first in the next batch.
     again.insert(again.end(), std::move_iterator(batch_end), std::move_iterator(end));
     RunConfirmedGroup(absl::MakeSpan(&*begin, static_cast<size_t>(batch_end - begin)), again);
     begin = end;
@@ -191,8 +192,8 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
   jobs = std::move(again);
 }
 
-// Those that must run again are sent again, since the connection may be another then. Their
-// deadlines count from the first time.
+// Renewals that run again are sent again, since the connection may have changed. Their deadlines
+// count from the first time.
 void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
   const base::AcksWanted wanted = ToConfirm(jobs.front().request)->acks;
   const base::Instant now = base::Now();
@@ -210,13 +211,13 @@ void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
     Job& job = jobs[i];
     Result result = std::move(results[i]);
     auto* const held = std::get_if<StillHeld>(&result.what);
-    // As while a slot moves.
+    // For example while a slot moves.
     if (result.refused_for_now() && then < job.acks_until) {
       again.push_back(std::move(job));
       continue;
     }
     if (!acks.ok() && result.failed() == nullptr) {
-      // A hold that is said to be gone is not believed either: a replica may have said so.
+      // A reply that the grant is gone is not believed either: a replica may have sent it.
       result.what = Failed{.why = acks.status(), .may_have_executed = true};
     } else if (held != nullptr && acks->enough(wanted)) {
       held->acked_by = acks->replicas;

@@ -23,16 +23,17 @@ class ClientCore;
 // post, have lanes of their own. Thread-safe.
 class ScriptBatch {
  public:
-  // Gets the result. It must not wait.
+  // Receives the result. It must not block.
   using Then = std::function<void(Result)>;
   struct Job {
-    Entry* entry = nullptr;  // referred to; null: `then` is work of the background, not a request
+    // with a reference; null: `then` is work of the background, not a request
+    Entry* entry = nullptr;
     Request request;
     Then then = nullptr;  // null: the entry's state gets the result
     // No result is wanted from then on; Instant(): a part of the lease after it is sent.
     base::Instant until = {};
-    // Of a renewal that replicas must confirm: their time, known from its first batch on, and how
-    // much of that they have the next time.
+    // Of a renewal that replicas must confirm: until when, known from its first batch on, and how
+    // long its next batch waits for them.
     base::Instant acks_until = {};
     absl::Duration slice = absl::Milliseconds(50);
   };

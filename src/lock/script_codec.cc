@@ -16,14 +16,14 @@
 namespace redlatch::internal {
 namespace {
 
-// Whole milliseconds, rounded up: a lease is never shorter at the server than here.
+// Rounds up to whole milliseconds: a lease is never shorter at the server than here.
 int64_t Millis(absl::Duration value) {
   constexpr int64_t kNanos = 1'000'000;
   const int64_t nanos = absl::ToInt64Nanoseconds(value);
   return nanos / kNanos + (nanos % kNanos > 0 ? 1 : 0);
 }
 
-// An owner that is not the client itself.
+// Returns true if the owner is not the client itself.
 bool IsExplicit(const Subject& subject) { return subject.owner != subject.identity.client; }
 
 }  // namespace
@@ -94,7 +94,7 @@ void EncodedRequest::ExtraKeys(const Subject& subject, bool quarantined) {
   key_count_ = starts_.size();
 }
 
-// The last words of a script that looks whether there is a quarantine.
+// The last arguments of a script that checks for a quarantine.
 void EncodedRequest::PutPrimaryEpoch(const Subject& subject) {
   if (!subject.type.quarantined) return;
   Put(subject.server_group->ids(subject.keys.main()).primary_epoch);
@@ -228,7 +228,7 @@ bool ReadMillis(std::string_view text, absl::Duration& duration) {
   return true;
 }
 
-// Takes the next word if it begins as a number does; else there is none to be taken.
+// Takes the next word if it begins like a number.
 template <class Number>
 bool TakeAnyNumber(std::string_view& text, Number& number) {
   const char first = text.empty() ? ' ' : text.front();
@@ -262,7 +262,8 @@ bool ReadTold(std::string_view& text, LatchCounts& told) {
   return TakeNumber(text, told.counts) && TakeNumber(text, told.last);
 }
 
-// What a reply ends with. Unknown words are a later version's, and told to those who ask for them.
+// Reads the end of a reply. Unknown words come from a later version, and are only for those who ask
+// for them.
 bool ReadNotes(std::string_view text, Result& result) {
   while (!text.empty()) {
     const std::string_view word = TakeWord(text);
@@ -284,7 +285,7 @@ bool ReadNotes(std::string_view text, Result& result) {
   return true;
 }
 
-// What a script says, by what it is for; then come the notes.
+// Reads the part of a reply before the notes; it depends on the request.
 bool ReadWords(const AcquireRequest&, std::string_view& text, Result& result) {
   return ReadBid(text, result.what.emplace<AcquireResult>());
 }
@@ -334,18 +335,19 @@ bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) 
   return good;
 }
 
-// When that was, in microseconds of the server's clock; what is no such number tells nothing.
+// Reads a time in microseconds of the server's clock; other texts give the infinite past.
 absl::Time ReadSince(std::string_view text) {
   int64_t micros = 0;
   return ReadNumber(text, micros) && micros > 0 ? absl::FromUnixMicros(micros)
                                                 : absl::InfinitePast();
 }
 
-// When a waiter came, which its ticket tells: the time, or, where a lock of one's own puts some in
-// front of others, a number that is the time modulo 10^15 us.
+// When a waiter came, read from its ticket. The ticket is the time or, if the lock reorders its
+// waiters, a number that is equal to the time modulo 10^15 us.
 absl::Time ReadArrival(std::string_view ticket, absl::Time now) {
   constexpr int64_t kModulus = 1'000'000'000'000'000;
-  const int64_t latest = absl::ToUnixMicros(now + absl::Hours(24));  // its clock is not ours
+  // the server's clock may differ
+  const int64_t latest = absl::ToUnixMicros(now + absl::Hours(24));
   int64_t micros = 0;
   if (!ReadNumber(ticket, micros) || micros <= 0) return absl::InfinitePast();
   const int64_t back = (latest - micros) % kModulus;

@@ -62,8 +62,8 @@ Operation::Action ThreadDriver::Resume(Operation& operation, Operation::Event ev
 
 Operation::Action ThreadDriver::Run(Operation& operation, base::Instant until) noexcept {
   const Request& request = operation.request();
-  // A request that will be queued: its result would wake this thread for nothing, so it is read
-  // only if no grant comes soon.
+  // The request will be queued, so its result would only wake this thread. It is read only if no
+  // grant comes soon.
   if (request.unread_for > absl::ZeroDuration() &&
       core_.server_group().subscriptions().subscribed_now(entry_.keys.main())) {
     const auto decided_meanwhile = [&] {

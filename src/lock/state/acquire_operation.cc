@@ -116,7 +116,7 @@ void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockS
     state.GiveUp(waiter_, Waiter::State::kStopped, now, effects);
   } else if (gives_up_at_ <= now) {
     state.GiveUp(waiter_, Waiter::State::kBusy, now, effects);
-    answered_by_ = now;  // telling a silent server now would only take time
+    answered_by_ = now;  // waiting for a silent server would only take time
   } else if (answered_by_ <= now || waited) {
     state.GiveUp(waiter_, Waiter::State::kBusy, now, effects);
   }
@@ -135,7 +135,7 @@ auto AcquireOperation::Compete(const Event& event, base::Instant now, LockState&
     state.OnWoken(waiter_, now, effects);
   }
   if (waiter_.state == State::kGranted && waiter_.hold != 0 && !state.Valid(waiter_.hold, now)) {
-    // The thread did not run for longer than the lease: as if it had never been granted.
+    // The thread did not run for longer than the lease, so the grant counts as never made.
     state.Expire(now, effects);
     waiter_.view.reset();
     waiter_.state = State::kWaiting;
@@ -146,11 +146,11 @@ auto AcquireOperation::Compete(const Event& event, base::Instant now, LockState&
   const bool due = state.next_request_at() <= now;
   BoundSilence(due ? now : base::Instant::Infinite(), state);
   GiveUpInTime(event, now, state, effects);
-  // If the call would end before a slow server answers, the background sends the request: it waits
-  // for as long as a command may take.
+  // If the call would end before a slow server answers, the background sends the request, since it
+  // can wait for the whole command timeout.
   const bool hasty = answered_by_ < now + command_timeout_ && state.IsInTheWay(waiter_);
   if (now < answered_by_ && !hasty) request_ = state.NextRequest(now);
-  if (due || request_) {  // else nothing has changed since
+  if (due || request_) {  // otherwise nothing has changed
     BoundSilence(request_ ? request_->sent : base::Instant::Infinite(), state);
   }
   if (request_) {
@@ -216,7 +216,7 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
       (too_few ? confirmation.acks_until : confirmation.faults_until) <= confirmation.again_at) {
     return Fail(std::move(confirmation.why));
   }
-  // It asks anew, as if it had never been granted.
+  // It asks again, as if it had not been granted.
   waiter_.state = Waiter::State::kWaiting;
   waiter_.silent_since = base::Instant::Infinite();
   waiter_.failure = absl::OkStatus();

@@ -22,14 +22,14 @@ struct Silence {
   absl::Status why;
 };
 
-// A grant that replicas must confirm is asked for again, for so long, if a server fails, or if too
-// few replicas confirm it. The times are set when the first grant is there.
+// If a server fails, or too few replicas confirm a grant, the operation asks for a new grant until
+// these times. They are set when the first grant is there.
 struct Confirmation {
   base::Instant faults_until;
   base::Instant acks_until;
   base::Instant again_at;
   base::Backoff backoff{absl::Milliseconds(5), absl::Milliseconds(200)};
-  absl::Status why;  // the latest grant was given back
+  absl::Status why;  // why the latest grant was given back
 };
 
 // One call that wants a lock, from its beginning to its outcome:
@@ -49,7 +49,7 @@ class AcquireOperation final : public Operation {
     Face face = Face::kStatus;
     Terms terms;
     std::shared_ptr<const LockOptions> options;
-    FencingToken write_token;  // as a Waiter's
+    FencingToken write_token;  // as in Waiter
     base::Instant began;
     absl::Duration wait = absl::InfiniteDuration();
     Silence met;  // silence that the wait has met before, at another lock state

@@ -7,7 +7,7 @@
 namespace redlatch::internal {
 namespace {
 
-constexpr uint32_t kMostFailures = 4;  // then it is left to the next heartbeat of whoever waits
+constexpr uint32_t kMostFailures = 4;  // then a waiter's next heartbeat takes over
 
 }  // namespace
 

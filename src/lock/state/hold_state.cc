@@ -34,7 +34,7 @@ std::stop_token HoldState::Lost(base::Instant now) {
 
 void HoldState::Lose() {
   const base::MutexLock lock(mu_);
-  Release();  // first: a hold that is lost is not valid
+  Release();  // first: a lost hold must not be valid
   is_lost_ = true;
 }
 
@@ -44,8 +44,7 @@ void HoldState::Fire() {
     const base::MutexLock lock(mu_);
     if (listeners_ == nullptr) return;
     told.source = listeners_->source;
-    // Not taken away: if another thread is doing this too, neither returns before all are
-    // requested.
+    // Not removed: if another thread does this too, both return only after all stops are requested.
     told.joint = listeners_->joint;
   }
   told.source.request_stop();

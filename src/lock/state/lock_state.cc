@@ -14,10 +14,10 @@ namespace redlatch::internal {
 namespace {
 
 constexpr uint32_t kBlock = 4096;
-// So soon nobody has taken a lock that was handed over, and released it.
+// Within this time, no client has taken a lock that was handed over and released it again.
 constexpr absl::Duration kHandingOver = absl::Microseconds(50);
-// How long the answer may lie unread to a bid that will be queued: until the grant has mostly come.
-// If the bid was granted at once, others wait for so long.
+// How long the result of an acquire that will be queued may stay unread: until the grant has
+// usually come. If the acquire was granted at once, other clients wait that much longer.
 constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
 constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
@@ -30,7 +30,7 @@ bool MayPass(const absl::Status& failure, bool queued) {
 
 }  // namespace
 
-// ---- Between threads: who has the lock, who waits, and what a release means.
+// ---- Between threads: which one has the lock, which ones wait, and what a release means.
 
 bool LockState::MakeRoomForWaiter() noexcept try {
   if (held() && shared()) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
@@ -63,14 +63,14 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (shared() && pending_ &&
       (pending_->acquire.attempt > 0 || pending_->acquire.terms != waiter.terms ||
        waiter.terms.manual)) {
-    // What was asked for before this waiter came does not let it in, and a manual hold is one's
-    // own.
+    // Requests from before this waiter came do not let it in, and a manual hold is never shared.
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   Enqueue(waiter, now);
 }
 
-// The waiter enters the hold of its thread, or of its Owner; not a claim if it wants a whole lease.
+// The waiter enters the hold of its thread or of its Owner. A waiter that needs a whole lease does
+// not enter a claim.
 bool LockState::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
   if (config_.explicit_owner && grant_->claimed && waiter.patience != Patience::kNone &&
       (waiter.terms.whole || waiter.terms.manual)) {
@@ -95,7 +95,7 @@ void LockState::LetOwnerIn(base::Instant now, Effects& effects) {
   }
 }
 
-// A grant is there, and its threads share it.
+// The waiter joins the holds under a shared grant.
 void LockState::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (grant_->others || waiter.terms != grant_->terms || waiter.terms.manual) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
@@ -103,7 +103,7 @@ void LockState::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   if (MayCache() || now < grant_->asked + FreeTurn(*waiter.options)) {
     return GiveTo(waiter, now, effects);
   }
-  if (grant_->recalled) {  // that another client waits is all that the server could say
+  if (grant_->recalled) {  // the server could only say again that another client waits
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   waiter.since = now;
@@ -111,7 +111,7 @@ void LockState::Join(Waiter& waiter, base::Instant now, Effects& effects) {
   RenewNow(now);
 }
 
-// The server was asked whether readers may join, or could not be.
+// The server has been asked whether readers may join, or did not answer.
 void LockState::LetJoin(base::Instant now, Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
@@ -119,7 +119,7 @@ void LockState::LetJoin(base::Instant now, Effects& effects) {
     const bool open = grant_->failures == 0 && !grant_->others;
     if (open && grant_->asked < waiter->since &&
         grant_->asked + FreeTurn(*waiter->options) <= now) {
-      grant_->renew_due = now;  // the answer is older than the question
+      grant_->renew_due = now;  // the result is older than the question
       continue;
     }
     queue_.Remove(*waiter);
@@ -159,7 +159,7 @@ void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
     waiter.not_before = drawn.not_before;
   }
   waiter.hold = NextHold();
-  waiter.awaits_wake = false;  // it may have to wait again, where it sleeps through its hold
+  waiter.awaits_wake = false;  // it may wait again if it sleeps through its hold
   if (shared() && served_ < kOfUse) ++served_;
   if (!held()) grant_->at_risk = false;
   grant_->cached_until = base::Instant();
@@ -193,11 +193,11 @@ void LockState::GiveToHead(base::Instant now, Effects& effects) {
   if (config_.explicit_owner) LetOwnerIn(now, effects);
 }
 
-// The grant is free: it passes on inside the client, rests, or goes back to the server.
-void LockState::Settle(uint64_t ended, FencingToken token, absl::Duration keep, base::Instant now,
-                       Effects& effects) {
+// No thread uses the grant: it passes on inside the client, is cached, or goes back to the server.
+void LockState::Settle(uint64_t ended, FencingToken token, absl::Duration cache_for,
+                       base::Instant now, Effects& effects) {
   Waiter* const head = queue_.head();
-  if (head == nullptr && Cache(keep, now)) return;
+  if (head == nullptr && Cache(cache_for, now)) return;
   if (head == nullptr || !CanPass(*head, now)) {
     ReleaseGrant(ended, token, now);
     return UpdatePending(now);
@@ -214,7 +214,7 @@ void LockState::OnWoken(Waiter& waiter, base::Instant now, Effects& effects) {
   Expire(now, effects);
   if (waiter.state != Waiter::State::kWaiting || !grant_) return;
   if (held()) {
-    grant_->retakes_left = 0;  // another thread was faster: this one is next
+    grant_->retakes_left = 0;  // another thread was faster, so this one is next
   } else if (queue_.head() == &waiter && CanPass(waiter, now)) {
     GiveToHead(now, effects);
   } else {
@@ -234,7 +234,7 @@ void LockState::LetAllThrough(base::Instant now, Effects& effects) {
   }
 }
 
-// ---- What threads have: how a hold is entered again, ends, and is found.
+// ---- Holds: how one is entered again, ends, and is found.
 
 std::optional<HoldRef> LockState::Reenter(uint64_t thread, Face face, bool manual,
                                           base::Instant now) {
@@ -242,7 +242,7 @@ std::optional<HoldRef> LockState::Reenter(uint64_t thread, Face face, bool manua
   LocalHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
   if (mine == nullptr) return std::nullopt;
   LocalHold& hold = *mine;
-  if (grant_->terms.manual && !manual) {  // it must no longer end with the manual lease
+  if (grant_->terms.manual && !manual) {  // the hold must not end with the manual lease
     grant_->terms.manual = false;
     RenewNow(now);
   }
@@ -286,10 +286,10 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
-  const absl::Duration keep = hold.options->cache_for;
+  const absl::Duration cache_for = hold.options->cache_for;
   EndHold(hold, now, effects);
   if (held()) return released;
-  Settle(released.hold, released.token, keep, now, effects);
+  Settle(released.hold, released.token, cache_for, now, effects);
   if (!grant_) released.kind = Released::Kind::kUnderWay;
   return released;
 }
@@ -298,7 +298,7 @@ Released LockState::Release(uint64_t hold, base::Instant now, Effects& effects,
                             FencingToken token) {
   Expire(now, effects);
   if (LocalHold* const current = Find(hold)) {
-    // What is left of it is unlock()'s to end.
+    // The remaining levels must be ended by unlock().
     if (current->depth == current->std_depth) return {.kind = Released::Kind::kNotHeld};
     return ReleaseLevel(*current, Face::kStatus, now, effects);
   }
@@ -411,13 +411,13 @@ HoldRef LockState::OfThread(uint64_t thread) const {
   return {};
 }
 
-// ---- A grant that no thread has, and that stays with the client.
+// ---- Cached grants.
 
 namespace {
 
-// Threads that are away for no more than this part of a turn are worth waiting for.
+// Threads that are away for at most this part of a turn are worth waiting for.
 constexpr int kPartsOfATurn = 16;
-// With fewer tokens than that, a grant that stays is renewed, and so gets more.
+// A cached grant with fewer tokens than this is renewed to get more.
 constexpr uint64_t kFewTokens = 2048;
 
 }  // namespace
@@ -431,20 +431,20 @@ void LockState::ExpectReturn(const Waiter& waiter, base::Instant now) {
   }
 }
 
-// Whether no other client has asked for it: then it stays as long as it is renewed. A lock that
-// came by message, from a client that may want it back, stays once the server has confirmed it.
-// Reads that writers call back again and again stay if they are of use in between.
+// Returns true if no other client has asked for the grant. A lock that came by message from a
+// client that may want it back can be cached once the server has confirmed it. A read grant that
+// writers recall again and again is cached only if it serves readers in between.
 bool LockState::MayCache() const {
   return IsCacheable(grant_->id) && subscribed_ && !grant_->others && !grant_->recalled &&
          !grant_->tried && !grant_->forced &&
          (shared() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
-// No thread waits here. False: it goes back to the server. In a turn it stays only as a claim,
-// which the server soon frees if this process ends; with `cache_for`, the user accepts a whole
-// lease.
-bool LockState::Cache(absl::Duration keep, base::Instant now) {
-  if (!shared()) taken_at_ = now;  // readers keep no reader out
+// No thread waits here. Returns false if the grant goes back to the server. Within a turn it is
+// cached as a claim, which the server soon frees if this process ends; with `cache_for`, the user
+// accepts a whole lease.
+bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
+  if (!shared()) taken_at_ = now;  // readers do not block readers
   Grant& grant = *grant_;
   const bool cacheable = MayCache();
   const bool brief = grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
@@ -454,7 +454,7 @@ bool LockState::Cache(absl::Duration keep, base::Instant now) {
       config_.use == GrantUse::kPermit) {
     return false;
   }
-  grant.cached_until = cacheable ? now + keep : grant.turn_ends;
+  grant.cached_until = cacheable ? now + cache_for : grant.turn_ends;
   grant.recallable |= cacheable;
   const bool draws = exclusive() && grant.next_token > grant.first_token;
   if (cacheable && draws && grant.last_token < grant.next_token + kFewTokens && !grant.renewing &&
@@ -464,7 +464,7 @@ bool LockState::Cache(absl::Duration keep, base::Instant now) {
   return true;
 }
 
-// True: there is nothing left to be asked of the server for it.
+// Returns true if the server need not be asked.
 bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) {
   const bool joins = shared() && MayCache() && waiter.terms == grant_->terms;
   if (joins || CanPass(waiter, now)) {
@@ -489,7 +489,8 @@ void LockState::GiveBackCached(base::Instant now) {
 
 void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
   if (tried) tried_s = SecondOf(now);
-  if (pending_ && pending_->acquire.grant == grant) {  // heard before its answer
+  // the recall came before the result of the acquire
+  if (pending_ && pending_->acquire.grant == grant) {
     pending_->recalled = pending_->exposed = true;
   }
   if (!Has(grant) || grant_->recalled) return;
@@ -498,7 +499,7 @@ void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
     serves_ = served_ >= kOfUse;
     served_ = 0;
   } else {
-    grant_->asked = now;  // a last window for the threads that are here
+    grant_->asked = now;  // a last window for threads of this client
   }
   if (!cached()) return;
   if (grant_->turn_ends <= now) return GiveBackCached(now);
@@ -519,7 +520,7 @@ void LockState::OnTooManyCached(base::Instant now) {
 bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
                               base::Instant now) {
   if (!grant_ || !queue_.empty() || grant_->lost_at <= now || config_.tells_token) return false;
-  // Readers come beside others that read.
+  // Readers may join other readers.
   if (!cached() && (!shared() || !held() || FindOf(thread) != nullptr)) return false;
   Grant& grant = *grant_;
   const Terms& terms = grant.terms;
@@ -577,7 +578,7 @@ void LockState::UpdatePending(base::Instant now) {
   const Waiter* const head = queue_.head();
   if (head == nullptr) server_.Forget();
   if (pending_ && (head == nullptr || pending_->acquire.terms != head->terms)) CancelPending(now);
-  if (pending_ && pending_->ask_again) AskNow(now);  // whoever was to do so may have left
+  if (pending_ && pending_->ask_again) AskNow(now);  // the waiter that was to ask may have left
   if (pending_ || head == nullptr) return;
   pending_.emplace();
   pending_->acquire.grant = NextGrant() | (head->terms.cacheable ? kCacheable : 0);
@@ -610,8 +611,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
         ((contended && FreeTurn(*head.options) > none) || ContendedTurn(*head.options) > none) &&
         !head.terms.manual && !config_.explicit_owner && exclusive();
     pending.acquire.block = passes_on ? kBlock : head.terms.permits;
-    // In its turn the client keeps a lock that no thread has, but as a claim, in case its process
-    // ends.
+    // Within its turn the client caches a lock as a claim, in case its process ends.
     pending.acquire.claims = passes_on && ContendedTurn(*head.options) > none &&
                              !head.terms.whole && !head.terms.cacheable && !head.terms.acks.any();
   }
@@ -630,11 +630,11 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   pending.attempts.push_back({.number = pending.acquire.attempt, .sent = now});
   pending.in_flight = true;
   AcquireRequest acquire = pending.acquire;
-  // Whoever misses message after message comes last, and so keeps nobody waiting for its claims.
+  // A client that misses message after message queues last, so its claims delay no other client.
   if (misses_) acquire.ticket = 0;
-  // What is left of a claim must become the whole lease, even of a manual hold.
+  // A claim must become the whole lease, even that of a manual hold.
   if (pending.claimed) acquire.terms.manual = false;
-  // A server that has lost some of a latch's counts is found by this.
+  // Lets the server detect that it lacks some of a latch's counts.
   acquire.counted = latch_counts_;
   return acquire;
 }
@@ -648,7 +648,7 @@ void LockState::Enqueue(Waiter& waiter, base::Instant now) {
   waiter.since = now;
   queue_.Append(waiter);
   UpdatePending(now);
-  // Whoever does not wait is not kept until a retry is due.
+  // A waiter that does not wait is answered before a retry is due.
   if (waiter.patience == Patience::kNone && pending_ && now < pending_->due) pending_->due = now;
 }
 
@@ -657,11 +657,11 @@ void LockState::AskNow(base::Instant now) {
   pending_->again = pending_->in_flight;
 }
 
-// By the head's own thread, which is woken for it: nobody is as near.
+// The head's thread is woken to ask, since it is the fastest.
 void LockState::OnAskAgain(GrantId grant, Effects& effects) {
   Waiter* const head = queue_.head();
   if (!IsPending(grant) || head == nullptr) return;
-  misses_ = false;  // it hears
+  misses_ = false;  // messages do arrive
   if (grant == missed_) missed_ = 0;
   pending_->ask_again = pending_->exposed = true;
   pending_->again |= pending_->in_flight;
@@ -680,7 +680,7 @@ Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
   if (release != nullptr && due.first && pending_ && pending_->acquire.attempt == 0 &&
       exclusive() && !config_.several) {
-    release->next = NextAcquire(now, true);  // whoever released is likely to come again
+    release->next = NextAcquire(now, true);  // the thread that released is likely to come again
     due.request.missed_since = TakeMissed();
   }
   return std::move(due.request);
@@ -733,7 +733,7 @@ void LockState::OnPendingResult(const Request& request, const AcquireResult& res
 void LockState::OnAcquireGranted(const Request& request, const AcquireGranted& result,
                                  base::Instant now, Effects& effects) {
   const AcquireRequest& acquire = *request.acquire();
-  // What is left of a claim is not the lease that was asked for.
+  // The rest of a claim is not the lease that was asked for.
   if (acquire.terms.manual && pending_->queued && result.lease < acquire.terms.lease / 10 * 9) {
     return ConfirmFirst(now, effects);
   }
@@ -747,7 +747,7 @@ void LockState::OnAcquireGranted(const Request& request, const AcquireGranted& r
 
 void LockState::OnBusy(base::Instant now, Effects& effects) {
   taken_at_ = now;
-  // It may be a grant of ours that keeps us out, whose release was overtaken: ask behind that.
+  // A grant of this client whose release was overtaken may block the lock: ask after that release.
   if (cleanups_.Hurry(now)) {
     pending_->due = now + kBehindARelease;
     return;
@@ -806,7 +806,7 @@ void LockState::OnAcquireFailed(const Request& request, const Failed& failed, ba
   UpdatePending(now);
 }
 
-// The server says that the bid was granted, or left the queue, and no message said so.
+// The server reports that the acquire was granted or left the queue, but no message said so.
 void LockState::OnMissed(GrantId grant) {
   if (!IsPending(grant) || !pending_->queued || pending_->claimed) return;
   misses_ = true;
@@ -815,7 +815,7 @@ void LockState::OnMissed(GrantId grant) {
   missed_since_ = pending_->began;
 }
 
-// No message will tell when it is this waiter's turn.
+// No message will tell this waiter that it is its turn.
 void LockState::PollSoon(GrantId grant, base::Instant now) {
   if (!IsPending(grant)) return;
   const absl::Duration poll =
@@ -824,23 +824,24 @@ void LockState::PollSoon(GrantId grant, base::Instant now) {
 }
 
 void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
-  if (news.grant == missed_) missed_ = 0;  // it was only slower than the server's answer
+  if (news.grant == missed_) missed_ = 0;  // the message was only slower than the server's reply
   if (!IsPending(news.grant)) return;
   misses_ = false;
   server_.Heard(now);
-  pending_->queued = true;  // a message is sent only for a bid that was queued
+  pending_->queued = true;  // messages are sent only for queued requests
   const bool exposed = std::exchange(pending_->exposed, true);
   for (const Attempt& attempt : pending_->attempts) {
     if (attempt.number != news.attempt || exposed) continue;
     return OnGrantMessage(news, attempt.sent, now, effects);
   }
-  // Others may know its id, or the attempt is too old to be remembered and its deadline has passed.
+  // Other clients may know the id, or the attempt is too old to be remembered and its deadline has
+  // passed.
   ConfirmFirst(now, effects);
 }
 
-// A grant that is not enough to work under: the server is asked for the lease before a thread gets
-// it. It answers with the token of the present grant, which need not be this one. The head's thread
-// asks, if it is there.
+// The claim is too short to work under: the server is asked for the lease before a thread gets the
+// lock. The reply has the token of the present grant, which may be another one. The head's thread
+// asks, if it is awake.
 void LockState::ConfirmFirst(base::Instant now, Effects& effects) {
   pending_->claimed = true;
   AskNow(now);
@@ -868,7 +869,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   if (latch()) return LetAllThrough(now, effects);
   PendingAcquire& pending = *pending_;
   const base::Instant deadline = asked + (news.lease - DriftMargin(news.lease));
-  if (deadline <= now) {  // too late to be used; asking again gives the grant its lease anew
+  if (deadline <= now) {  // too late to use; asking again renews the lease
     pending.queued = true;
     pending.due = now + Spread(kFirstBackoff / 10, kLongestBackoff, pending.failures++,
                                pending.acquire.grant);
@@ -886,7 +887,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
       .extends = terms.manual,
-      // The attempt that the grant echoes was executed, whenever its own answer comes.
+      // The attempt that the grant names was executed, whenever its own result comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,
       .uncertain = pending.uncertain,
       .claim = is_claim ? news.lease : absl::ZeroDuration(),
@@ -901,8 +902,8 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .next_token = exclusive() ? news.token : last_token + 1,
       .last_token = last_token,
       .first_token = news.token,
-      // They were reserved by now, by whichever command: counting from the sending of one would let
-      // them run ahead of the server's clock.
+      // They have been reserved by now, by an unknown command. Counting from the time when one was
+      // sent would let the tokens run ahead of the server's clock.
       .reserved = now,
       .renew_due = is_claim ? now + ConfirmAfter(news.lease) : RenewDue(terms, asked),
   });
@@ -919,11 +920,11 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   ++tally_.granted;
   GiveToHead(now, effects);
   RefuseImpatient(effects);
-  // A client may hold very many locks, and release none of them for long.
+  // A client may have very many locks and release none of them for long.
   if (queue_.empty() && !released_once_) cleanups_.DropRoom();
 }
 
-// The answer to a bid that a message has granted meanwhile.
+// The result of an acquire that a message has granted meanwhile.
 bool LockState::OnLateResult(const Request& request, const Result& result, base::Instant now,
                              Effects& effects) {
   if (latch()) return std::holds_alternative<AcquireGranted>(result.acquire());
@@ -942,8 +943,8 @@ bool LockState::OnLateResult(const Request& request, const Result& result, base:
     }
   } else if (std::holds_alternative<AcquireQueued>(result.acquire()) &&
              request.acquire()->attempt > grant.attempt) {
-    // AcquireQueued after a grant that echoes an earlier attempt: the grant was over by then.
-    // The release takes it from the queue, or ends a hold whose tokens are not known here.
+    // AcquireQueued after a grant that names an earlier attempt: the grant was over by then. The
+    // release takes the client from the queue, or ends a grant whose tokens are unknown here.
     grant.uncertain = true;
     Lose("the server no longer had it: its lease had expired there, or its release was forced", now,
          now, effects);
@@ -951,11 +952,11 @@ bool LockState::OnLateResult(const Request& request, const Result& result, base:
   return true;
 }
 
-// ---- What the client has at the server: kept, given back, or lost.
+// ---- The grant: cached, given back, or lost.
 
 namespace {
 
-// In so long others may have come.
+// Other clients may have come within this time.
 constexpr absl::Duration kLongSection = absl::Milliseconds(1);
 
 constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
@@ -975,7 +976,7 @@ void LockState::ReleaseGrant(uint64_t hold, FencingToken token, base::Instant no
              now);
 }
 
-// `debt` tells why; the rest is the grant's.
+// `cleanup` says why; everything else comes from the grant.
 void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instant now) {
   released_once_ = true;
   const Grant& grant = *grant_;
@@ -985,13 +986,13 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   const bool unheard =
       IsCacheable(grant.id) && exclusive() && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
-  // To give back one unused token is not worth more than a plain release.
+  // Giving back one unused token is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
   const bool waited_for =
       grant.others || grant.queued || grant.recalled || now - grant.reserved > kLongSection;
   cleanup.request = {
       .what = ReleaseRequest{.tombstone = tombstone,
-                             // Not where it asks again and again: that is load enough.
+                             // Not if it asks at once again and again, which is enough load.
                              .awaited = waited_for && !asks_at_once_,
                              .last_used = last_used,
                              .last_reserved = unheard ? 0 : grant.last_token},
@@ -999,7 +1000,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
       .lease = lease};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
   cleanup.deadline = grant.deadline;
-  // What is on its way may still be executed: a renewal, or a bid, which brings the grant back.
+  // A request in flight may still be executed: a renewal, or an acquire that restores the grant.
   cleanup.expires = grant.server_expires;
   if (grant.renewing || grant.terms.acks.any()) {
     cleanup.expires = std::max(cleanup.expires, now + lease);
@@ -1010,11 +1011,11 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   }
   cleanups_.Add(std::move(cleanup));
   grant_.reset();
-  if (!shared()) taken_at_ = now;  // readers keep no reader out
+  if (!shared()) taken_at_ = now;  // readers do not block readers
 }
 
-// It is released in any case: where the server says that the grant is gone, a bid that was on its
-// way may have brought it back since.
+// The grant is released in any case: if the server says that it is gone, an acquire in flight may
+// have restored it since.
 void LockState::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
                      Effects& effects) {
   auto holds = std::move(grant_->holds);
@@ -1022,7 +1023,7 @@ void LockState::Lose(const std::string& reason, base::Instant release_at, base::
   for (LocalHold& hold : holds) {
     ++tally_.lost;
     if (config_.counts) tally_.held_for.Add(hold.began, now);
-    // current() shows it until unlock().
+    // current() shows the hold until unlock().
     if (hold.std_depth > 0 && hold.view == nullptr) hold.view = std::make_shared<HoldState>();
     if (hold.view != nullptr) hold.view->Lose();
     if (hold.std_depth > 0) {
@@ -1111,7 +1112,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   if (grant.again) grant.renew_due = now;
   grant.failures = 0;
   if (IsCacheable(grant.id) && result.others > 0) OnRecall(grant.id, now);
-  if (cached() && !queue_.empty()) {  // it may have tokens now
+  if (cached() && !queue_.empty()) {  // it may have new tokens
     return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : GiveBackCached(now);
   }
   if (config_.explicit_owner && held()) LetOwnerIn(now, effects);
@@ -1127,7 +1128,7 @@ void LockState::OnRenewal(const Request& request, const Result& result, base::In
   const Failed* const failed = result.failed();
   const bool may_have_executed = failed != nullptr && failed->may_have_executed;
   if (!Has(request.grant)) {
-    // It was released meanwhile, and then or later the server gave it its lease anew.
+    // It was released meanwhile, and the server renewed the lease then or later.
     if (held != nullptr || may_have_executed) {
       cleanups_.Prolong(request.grant, now + request.lease);
     }
@@ -1203,7 +1204,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
       grant_->claimed ? absl::ZeroDuration() : std::min(early, Scaled(grant_->terms.lease, 1, 32));
   if (grant_->renewing || grant_->deadline <= now || now + sooner < grant_->renew_due)
     return std::nullopt;
-  if (!held() && !cached()) {  // no waiter has come: other clients are not kept waiting
+  if (!held() && !cached()) {  // no waiter has come: other clients must not wait
     ReleaseGrant(0, FencingToken(), now);
     UpdatePending(now);
     return NextRequest(now, early);
@@ -1267,7 +1268,8 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
 
 void LockState::CheckHandoverAfter(absl::Duration check_after, base::Instant now,
                                    absl::Duration later) {
-  // The current owner proves what was before; an Owner does not, because it may have other holds.
+  // The present grant proves that the lock was taken. An Owner's does not, because it may have
+  // other holds.
   if (grant_ && exclusive() && !config_.explicit_owner) return;
   const auto fresh = [this] { return NextGrant(); };
   const bool at_once = check_after <= absl::Milliseconds(1);
@@ -1349,7 +1351,7 @@ void LockState::Wake(Waiter& waiter, Effects& effects) {
 
 void LockState::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   waiter.state = state;
-  // What the server has answered since is no silence to be taken along.
+  // Silence that the server has broken since does not follow the waiter.
   if (state == Waiter::State::kElsewhere) waiter.silent_since = server_.Since(waiter.silent_since);
   if (state != Waiter::State::kGranted) tally_.CountEnd(state);
   Wake(waiter, effects);
@@ -1377,14 +1379,14 @@ void LockState::RefuseImpatient(Effects& effects) {
   FailIf(Patience::kNone, base::Instant::Infinite(), absl::OkStatus(), effects);
 }
 
-// A bid, sent then, went unanswered.
+// An acquire that was sent at `sent` went unanswered.
 void LockState::OnUnreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                               Effects& effects) {
   base::Instant since = sent;
   if (!server_.silent()) {
     for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
       since = std::min(since, server_.Since(waiter->silent_since));
-      // From here on it must see to it that it does not wait for too long.
+      // From now on the waiter must limit its wait.
       if (waiter->patience == Patience::kEndless) Wake(*waiter, effects);
     }
   }
@@ -1399,7 +1401,7 @@ bool LockState::KnowsWhy(const Waiter& waiter) const {
          waiter.since <= taken_at_;
 }
 
-// Since when the server owes this waiter an answer, or Infinite().
+// Since when the server has owed this waiter an answer, or Infinite().
 base::Instant LockState::AskedAt(const Waiter& waiter) const {
   if (grant_) return shared() ? waiter.since : base::Instant::Infinite();  // whether it may join
   const bool asked = pending_ && pending_->in_flight && !pending_->attempts.empty();
@@ -1423,7 +1425,7 @@ base::Instant LockState::GivesUpAt(const Waiter& waiter, base::Instant sent) con
   if (server_.silent()) return after(std::min(server_.since(), met));
   const base::Instant asked = std::min(sent, AskedAt(waiter));
   if (asked == base::Instant::Infinite()) return asked;
-  // Where nothing went unanswered yet, a healthy server is given a moment.
+  // If no request has gone unanswered yet, a healthy server gets some extra time.
   return std::min(after(asked) + kAnswerGrace, after(met));
 }
 

@@ -84,29 +84,30 @@ class LockState {
 
   // ---- Calls of threads.
 
-  // Reserves memory for what may follow from the end of a hold, or from a new waiter. Returns false
-  // if there is none.
+  // Reserves memory for the consequences of the end of a hold, or of a new waiter. Returns false if
+  // there is none.
   bool MakeRoom() noexcept { return cleanups_.MakeRoom(); }
   bool MakeRoomForWaiter() noexcept;
 
   // Decides the waiter at once (its state says so), or queues it.
   void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
-  // The waiter's time is over, or it was stopped. If it was decided in the meantime, that stands.
-  // `as` kBusy becomes kFailed if it is not known that the lock is taken: the server does not
-  // answer, or has not answered since the waiter came.
+  // The waiter's time is over, or it was stopped. If it has been decided in the meantime, that
+  // stands. `as` kBusy becomes kFailed unless the lock is known to be taken, that is, if the server
+  // has not answered since the waiter came.
   void GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects);
-  // Whether, since the waiter came, the lock is known to be taken or unreachable. Before that, a
-  // waiter that gives up would have no reason.
+  // Returns true if, since the waiter came, the lock is known to be taken or unreachable. Before
+  // that, a waiter that gives up could not give a reason.
   bool KnowsWhy(const Waiter& waiter) const;
   // When an endless waiter has waited long enough for a server that does not answer, or Infinite().
   // `sent`: when the waiter's thread sent the request that is not answered yet.
   base::Instant GivesUpAt(const Waiter& waiter, base::Instant sent) const;
-  // Whether the server is silent and another waiter, which is not refused at once, waits too. An
-  // attempt that ends with this waiter's call would not tell the other one about a slow server.
+  // Returns true if the server is silent and another waiter that does not need an answer at once
+  // waits too. An attempt that ends with this waiter's call would not tell the other one about a
+  // slow server.
   bool IsInTheWay(const Waiter& waiter) const;
   // A waiter's thread was woken undecided: it checks whether the lock is free.
   void OnWoken(Waiter& waiter, base::Instant now, Effects& effects);
-  // The lock object by which they wait is gone: they end as kStopped.
+  // The waiters of a lock object that is gone end as kStopped.
   void StopAll(const void* object, base::Instant now, Effects& effects);
   // A call ended before it could become a waiter.
   void OnRefused(Waiter::State as) { tally_.CountEnd(as); }
@@ -114,34 +115,34 @@ class LockState {
   // A waiter whose thread is about to sleep, and one whose thread runs again.
   static void Park(Waiter& waiter) { waiter.parked = true; }
   static void Unpark(Waiter& waiter) { waiter.parked = waiter.wake_pending = false; }
-  // Whether its thread must be woken: it sleeps, and no other thread is waking it.
+  // Returns true if its thread must be woken: it sleeps, and no other thread is waking it.
   static bool NeedsWake(Waiter& waiter) {
     return waiter.parked && !std::exchange(waiter.wake_pending, true);
   }
 
-  // Takes once more what the thread has already, or returns nothing. A manual hold that is entered
-  // without a lease (`manual` is false) is renewed from then on.
+  // Enters the thread's hold once more. Returns nothing if there is none. A manual hold that is
+  // entered without a lease (`manual` is false) is renewed from then on.
   std::optional<HoldRef> Reenter(uint64_t thread, Face face, bool manual, base::Instant now);
   // Ends what Reenter() began. Returns false at the last level.
   bool ReleaseInner(uint64_t thread, Face face);
 
-  // Takes a cached grant for a thread, and leaves it again, cached. Returns false if the caller
-  // must take the slow path. Cheap.
+  // Takes a cached grant for a thread, and leaves it cached. Return false if the caller must take
+  // the slow path. Never block.
   bool TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
                      base::Instant now);
   bool LeaveCachedNow(uint64_t thread, base::Instant now,
                       std::shared_ptr<const LockOptions>& ended);
 
-  // Ends one level of a hold. A repeated call for a release that is not confirmed asks the server
-  // again. The outcome is kept until Outcome() or Forget(). `token`: for the observer, if the hold
-  // was lost.
+  // Ends one level of a hold. A repeated call for an unconfirmed release asks the server again. The
+  // outcome is remembered until Outcome() or Forget(). `token`: for the observer, if the hold was
+  // lost.
   Released Release(uint64_t hold, base::Instant now, Effects& effects, FencingToken token = {});
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
   // The outcome of a release; it is forgotten unless the release is not confirmed.
   Released Outcome(uint64_t hold) { return cleanups_.Outcome(hold); }
   // No caller will ask for the hold's outcome.
   void Forget(uint64_t hold) { cleanups_.Forget(hold); }
-  // No lock object is left by which a thread could unlock: holds by lock() end.
+  // No lock object is left through which a thread could unlock: holds by lock() end.
   void ReleaseStd(base::Instant now, Effects& effects);
   // The thread is about to read: its hold goes back to the server and is never passed on inside the
   // client, since the thread may continue to read.
@@ -151,10 +152,10 @@ class LockState {
   // The renewal that replicas must confirm by `by` before a hold with acks counts; nothing if its
   // grant is confirmed, or over.
   std::optional<Request> Confirm(uint64_t hold, base::Instant by, base::Instant now);
-  // A thread ended a hold that it does not have, and was told so.
+  // A thread tried to end a hold that it does not have.
   void OnMisuse() { ++tally_.misused; }
 
-  // The thread's token, if none was drawn for its hold so far.
+  // The thread's token, if none has been drawn for its hold.
   struct Drawn {
     FencingToken token;
     base::Instant not_before;
@@ -171,11 +172,11 @@ class LockState {
   std::optional<Request> NextRequestOf(uint64_t hold, base::Instant now);
   // A release that no caller asks about, if it is due and no acquire follows it.
   std::optional<Request> NextRelease(base::Instant now);
-  // The release of that hold is not sent now, but when its driver asks for it again, or before the
-  // next acquire request.
+  // The release of that hold is not sent now. It is sent when its driver asks for it again, or
+  // before the next acquire.
   void Postpone(uint64_t hold) { cleanups_.Postpone(hold); }
   void OnResult(const Request& request, const Result& result, base::Instant now, Effects& effects);
-  // Whether the request must still be sent again if it failed.
+  // Returns true if the request must be sent again after a failure.
   bool IsWanted(const Request& request) const;
 
   // ---- Other events.
@@ -184,9 +185,9 @@ class LockState {
   // the secret grant id of the pending acquire and an attempt that was made. Otherwise the server
   // is asked.
   void OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
-  // An acquire request that no waiter here wants any more was granted or queued: it is cancelled.
+  // An acquire that no waiter needs any more was granted or queued: it is cancelled.
   void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
-  // Someone forced the release of that grant.
+  // Another client forced the release of that grant.
   void OnForced(GrantId grant, base::Instant now);
   // It may be this request's turn, which only the server can tell.
   void OnAskAgain(GrantId grant, Effects& effects);
@@ -197,8 +198,8 @@ class LockState {
   void OnUnsubscribed(base::Instant now);
   // The client caches too many grants: this one goes back.
   void OnTooManyCached(base::Instant now);
-  // A script handed the lock over by message, or, with 1 ms, must be continued at once; `later` is
-  // then the time after which to check its own handover.
+  // A script handed the lock over by message or, if `check_after` is 1 ms, must be continued at
+  // once; `later` is then the time after which to check its own handover.
   void CheckHandoverAfter(absl::Duration check_after, base::Instant now,
                           absl::Duration later = absl::ZeroDuration());
   // Connections are new: any command in flight may be lost.
@@ -206,16 +207,16 @@ class LockState {
   // Loses a hold whose local deadline has come, or is about to.
   void Expire(base::Instant now, Effects& effects);
 
-  // When NextRequest() has something next, unless an event happens or the grant expires before.
+  // When NextRequest() returns a request, unless an event happens or the grant expires before.
   base::Instant next_request_at() const;
   base::Instant next_expiry() const { return grant_ ? grant_->lost_at : base::Instant::Infinite(); }
 
   // ---- Queries.
 
-  // Nothing is held, awaited or to be cleaned up: another use may have this state.
+  // Nothing is held, awaited or to be cleaned up.
   bool vacant() const { return !grant_ && queue_.empty() && !pending_ && cleanups_.empty(); }
   bool idle() const { return vacant() && handover_check_.none(); }
-  // The same, except that cleanups may be in flight for the first time.
+  // The same, but cleanups may be in flight for the first time.
   bool reusable() const { return !grant_ && queue_.empty() && !pending_ && cleanups_.fresh(); }
   // The id of the grant, or of the pending acquire; 0 if there is neither.
   GrantId grant_id() const {
@@ -225,7 +226,7 @@ class LockState {
   bool recallable() const { return grant_ && grant_->recallable; }
   // Until when the grant is cached; Instant() if it is not.
   base::Instant cached_until() const { return grant_ ? grant_->cached_until : base::Instant(); }
-  // A thread has it, or may take it again, or is still to unlock a hold that was lost.
+  // A thread has the grant, may take it from the cache, or must still unlock a lost hold.
   bool in_use() const { return held() || cached() || lost_std_ != nullptr; }
   absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
   bool Valid(uint64_t hold, base::Instant now) const;
@@ -243,7 +244,7 @@ class LockState {
   uint32_t permits() const { return held() ? grant_->terms.permits : 0; }
 
  private:
-  struct LostStd {  // a hold by lock() that was lost: its unlock() is still to come
+  struct LostStd {  // a hold by lock() that was lost and is not yet unlocked
     uint64_t thread;
     uint64_t hold;
     FencingToken token;
@@ -283,14 +284,14 @@ class LockState {
   bool Enter(Waiter& waiter, base::Instant now, Effects& effects);
   void LetOwnerIn(base::Instant now, Effects& effects);
   void LetAllThrough(base::Instant now, Effects& effects);
-  void Settle(uint64_t ended, FencingToken token, absl::Duration keep, base::Instant now,
+  void Settle(uint64_t ended, FencingToken token, absl::Duration cache_for, base::Instant now,
               Effects& effects);
 
   // The cache.
   void ExpectReturn(const Waiter& waiter, base::Instant now);
   bool MayCache() const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
-  bool Cache(absl::Duration keep, base::Instant now);
+  bool Cache(absl::Duration cache_for, base::Instant now);
   bool TakeCached(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveBackCached(base::Instant now);
 
@@ -345,7 +346,7 @@ class LockState {
                        base::Instant now, Effects& effects);
   void OnHeld(const Request& request, const StillHeld& result, bool extension, base::Instant now,
               Effects& effects);
-  // Whether the observer is told of renewals: a confirmation is part of the acquisition.
+  // Returns true if the observer is told of renewals. A confirmation is part of the acquisition.
   bool TellsOfRenewals() const { return held() && !grant_->terms.manual && !grant_->claimed; }
   void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
   void AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instant now);
@@ -360,40 +361,40 @@ class LockState {
   HandoverCheck handover_check_;
   Reachability server_;
   Tally tally_;
-  uint64_t last_token_ = 0;                         // the first one of the latest grant
+  uint64_t last_token_ = 0;                         // the first token of the latest grant
   std::unique_ptr<std::vector<LostStd>> lost_std_;  // null if there is none, as is usual
   LatchCounts latch_counts_;                        // the most that the server has reported
 
-  // How long this client usually waits for the lock. A much longer wait may mean that the server
-  // changed, so the client asks before its heartbeat is due.
+  // How long this client usually waits for the lock. A much longer wait may mean that messages were
+  // lost, so the client asks before its heartbeat is due.
   absl::Duration usual_wait_;
-  // A grant that ran out is reported lost somewhat before its deadline, so that its thread can
+  // A grant that expires is reported lost somewhat before its deadline, so that its thread can
   // stop. Until that deadline, this client lets no other thread in.
   base::Instant blocked_until_;
   base::Instant handed_at_;  // when this client last released the lock while others waited
   base::Instant taken_at_;   // when the lock was last known to be taken, by any client
-  // The latest grant of which no message told this client, until the subscription that failed is
-  // made anew; and when its wait began.
+  // The latest grant whose message did not reach this client, until it subscribes again; and when
+  // the wait for it began.
   GrantId missed_ = 0;
   base::Instant missed_since_;
-  bool misses_ = false;  // no message has reached it since
+  bool misses_ = false;  // no message has reached this client since
 
-  bool subscribed_ : 1 = false;     // if another client recalls the grant, this one hears of it
-  bool may_cache_ : 1 = false;      // there is a lock object by which a thread may come again
+  bool subscribed_ : 1 = false;     // messages reach this client, so it learns of recalls
+  bool may_cache_ : 1 = false;      // a lock object exists through which a thread may come again
   bool comes_again_ : 1 = false;    // the last thread did soon
   bool asks_at_once_ : 1 = false;   // the last request followed a release to other clients
-  bool released_once_ : 1 = false;  // memory for the next release is kept
-  // If at least so many acquisitions happen between two recalls, a read grant is worth caching.
+  bool released_once_ : 1 = false;  // the memory for the next release is reserved
+  // A read grant is worth caching if at least this many acquisitions happen between two recalls.
   static constexpr unsigned kOfUse = 2;
-  unsigned served_ : 2 = kOfUse;  // acquisitions since the last recall, up to kOfUse
+  unsigned served_ : 2 = kOfUse;  // acquisitions since the last recall, at most kOfUse
   bool serves_ : 1 = true;        // there were as many between the last two recalls
 
  public:
-  bool recallable_noted : 1 = false;  // the runtime's: it has acted on recallable()
-  uint32_t tried_s = 0;  // the second in which another client last tried and found it cached
+  bool recallable_noted : 1 = false;  // used by ClientCore: it has acted on recallable()
+  uint32_t tried_s = 0;               // when another client last tried and found the lock cached
 
  private:
-  uint32_t called_s_ = 0;  // the second in which a try last recalled the grant of another client
+  uint32_t called_s_ = 0;  // when a try last recalled the grant of another client
 };
 
 }  // namespace redlatch::internal

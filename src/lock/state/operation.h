@@ -43,16 +43,17 @@ class Operation {
                         Effects& effects) = 0;
   const Request& request() const { return *request_; }
 
-  // Whether Resume() copes with a lack of memory. If not, the driver waits for memory first.
+  // Returns true if Resume() copes with a lack of memory. Otherwise the driver waits for memory
+  // first.
   virtual bool may_fail() const { return true; }
-  // Something happened that Resume() must see. Returns whether the driver must be woken for it.
+  // Something has happened that Resume() must see. Returns true if the driver must be woken for it.
   virtual bool NeedsWake() { return false; }
-  // Whether the outcome is there, so that Resume() returns kDone.
+  // Returns true if the outcome is there, so that Resume() returns kDone.
   virtual bool decided() const { return false; }
-  // The driver is about to sleep, though it was not told to.
+  // The driver is about to sleep although the action was not kSleep.
   virtual void Park() {}
-  // The driver slept until the time was over. Returns true if a call of the waker is on its way,
-  // which the driver must wait for.
+  // The driver slept until the end of its time. Returns true if a call of the waker is under way;
+  // the driver must wait for it.
   virtual bool Overslept() { return false; }
 
  protected:

@@ -11,7 +11,7 @@
 namespace redlatch::internal {
 namespace {
 
-// So many are taken back beyond their time.
+// Cleanups of unanswered requests beyond this number end with their lease.
 constexpr size_t kMostAbandoned = 64;
 
 }  // namespace
@@ -97,7 +97,7 @@ base::Instant PendingCleanups::due() const {
   return due;
 }
 
-// Forgets the debt, unless somebody may still ask what became of it.
+// Forgets the cleanup, unless a caller may ask for its outcome.
 void PendingCleanups::Settle(PendingCleanup& cleanup, Released::Kind kind, absl::Status failure) {
   if (std::exchange(cleanup.releases, false) && kind != Released::Kind::kDone) ++failed_;
   if (cleanup.hold == 0) return Erase(cleanup);
@@ -113,8 +113,8 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
   if (cleanup == nullptr) return;
   cleanup->in_flight = false;
   if (std::holds_alternative<NotHeld>(result.what)) {
-    // An earlier try was executed, as nothing else ends a grant before its deadline; else it had
-    // been lost.
+    // If an earlier attempt went unanswered, it was executed: nothing else ends a grant before its
+    // deadline. Otherwise the grant was lost.
     const bool by_us = cleanup->uncertain && now < cleanup->deadline;
     return Settle(*cleanup, by_us ? Released::Kind::kDone : Released::Kind::kLost);
   }
@@ -138,7 +138,7 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
   cleanup->outcome.failure = base::Unshared(failed->why);
   const absl::Duration backoff =
       cleanup->failures == 0
-          ? absl::ZeroDuration()  // a connection that broke: at once, on the next
+          ? absl::ZeroDuration()  // the connection broke: repeat at once on the next one
           : Spread(kFirstBackoff, kLongestBackoff / 2, cleanup->failures, request.grant);
   ++cleanup->failures;
   cleanup->due = now + backoff;
@@ -159,8 +159,8 @@ void PendingCleanups::RepeatAll(base::Instant due) {
   for (PendingCleanup& cleanup : cleanups_) cleanup.due = due;
 }
 
-// Whether nothing is left of it at the server. A server that was only stopped still has the request
-// that the debt takes back, and executes it when it goes on, however late.
+// Returns true if nothing of it can be left at the server. A server that was only stopped executes
+// an unanswered request when it continues, however late, so the cleanup must follow.
 bool PendingCleanups::IsOver(const PendingCleanup& cleanup, base::Instant now) const {
   return cleanup.expires <= now && !(cleanup.request.leaves_tombstone() && cleanup.silent &&
                                      cleanups_.size() <= kMostAbandoned);

@@ -5,7 +5,7 @@
 namespace redlatch::internal {
 namespace {
 
-constexpr absl::Duration kLookAgain = absl::Milliseconds(1);
+constexpr absl::Duration kCheckAgain = absl::Milliseconds(1);
 
 }  // namespace
 
@@ -28,8 +28,8 @@ auto ReleaseOperation::Resume(const Event& event, base::Instant now, LockState& 
     return {.kind = Action::Kind::kRun, .until = call_.deadline};
   }
   if (requests_) return {};  // it failed and is due later: the background repeats it
-  // An acquire request took it along: the thread that sent that request gets the result.
-  return {.kind = Action::Kind::kSleep, .until = std::min(now + kLookAgain, call_.deadline)};
+  // An acquire took the release along: the thread that sent it gets the result.
+  return {.kind = Action::Kind::kSleep, .until = std::min(now + kCheckAgain, call_.deadline)};
 }
 
 void ReleaseOperation::Postpone(LockState& state) {
