@@ -15,7 +15,7 @@ std::unique_ptr<Entry> MakeEntry() {
                                  LockState::Config{.numbers = &numbers}, nullptr);
 }
 
-TEST(TimerHeap, ATimerMovesToEarlierMomentsOnly) {
+TEST(TimerHeap, MovesTimersOnlyEarlier) {
   TimerHeap heap;
   const auto entry = MakeEntry();
   EXPECT_TRUE(heap.SetEarlier(entry->request_timer, At(50)));
@@ -29,7 +29,7 @@ TEST(TimerHeap, ATimerMovesToEarlierMomentsOnly) {
   EXPECT_TRUE(entry->request_timer.IsAfter(At(1000)));
 }
 
-TEST(TimerHeap, ComesOutInOrderThroughRandomMovesAndRemovals) {
+TEST(TimerHeap, PopsInOrderAfterRandomMovesAndRemovals) {
   const uint32_t seed = support::Seed();
   SCOPED_TRACE(seed);
   std::mt19937 random(seed);

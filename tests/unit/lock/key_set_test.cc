@@ -36,7 +36,7 @@ TEST(KeyNames, BeginWithTheKind) {
   EXPECT_THAT(names.extras, ElementsAre("rw.readers", "rw.writers"));
 }
 
-TEST(KeySet, KeysOfAPlainNameShareItsSlot) {
+TEST(KeySet, PlainNameKeysShareOneSlot) {
   const KeySet keys = *KeySet::Make("", "orders:42");
   EXPECT_EQ(keys.main(), "orders:42");
   EXPECT_EQ(keys.name(), "orders:42");
@@ -45,14 +45,14 @@ TEST(KeySet, KeysOfAPlainNameShareItsSlot) {
   EXPECT_EQ(KeyOf("orders:42", "rw.readers"), "redlatch:rw:{orders:42}:readers") << "no version";
 }
 
-TEST(KeySet, ANameWithAHashTagKeepsIt) {
+TEST(KeySet, NameKeepsItsHashTag) {
   EXPECT_EQ(KeySet::Make("", "a{b}c")->main(), "a{b}c");
   EXPECT_EQ(KeyOf("a{b}c", "rw.queue"), "redlatch:2.tag:a{b}c:rw.queue");
   EXPECT_EQ(KeyOf("a{b}c", "rw.readers"), "redlatch:rw.tag:a{b}c:readers");
 }
 
 // The table of examples in docs/protocol.md.
-TEST(KeySet, QueuesOfSomeNames) {
+TEST(KeySet, QueueKeysMatchProtocolExamples) {
   EXPECT_EQ(QueueOf("x"), "redlatch:2:{x}:simple.queue");
   EXPECT_EQ(QueueOf("{x}"), "redlatch:2.tag:{x}:simple.queue");
   EXPECT_EQ(QueueOf("x}{y}"), "redlatch:2.tag:x}{y}:simple.queue");
@@ -63,14 +63,14 @@ TEST(KeySet, QueuesOfSomeNames) {
   EXPECT_EQ(QueueOf("redlatch:x", "app:"), "redlatch:2:{app:redlatch:x}:simple.queue");
 }
 
-TEST(KeySet, RefusesBracesThatWouldScatterTheKeys) {
+TEST(KeySet, RefusesBracesThatScatterKeys) {
   for (const char* name : {"a}", "}", "a{}b", "{}", "}a{b", "{}{x}", "}{", "{}x", "a{}{b}"}) {
     EXPECT_THAT(Refused(name), AllOf(HasSubstr(name), HasSubstr("braces"))) << name;
   }
   EXPECT_NE(Refused("x", "app}"), "");
 }
 
-TEST(KeySet, RefusesNamesOfItsOwnKeys) {
+TEST(KeySet, RefusesNamesOfRedlatchKeys) {
   for (const char* name : {"redlatch:", "redlatch:x", "redlatch:2:{x}:fence", "redlatch:{x}"}) {
     EXPECT_THAT(Refused(name), HasSubstr("begins with \"redlatch:\"")) << name;
   }
@@ -79,7 +79,7 @@ TEST(KeySet, RefusesNamesOfItsOwnKeys) {
   EXPECT_EQ(Refused("redlatch"), "");
 }
 
-TEST(KeySet, RefusesNoNameAndTooLongOnes) {
+TEST(KeySet, RefusesEmptyAndTooLongNames) {
   EXPECT_THAT(Refused(""), HasSubstr("empty"));
   EXPECT_THAT(Refused("", "app:"), HasSubstr("empty"));
   EXPECT_EQ(Refused(std::string(4096, 'x')), "");
@@ -87,13 +87,13 @@ TEST(KeySet, RefusesNoNameAndTooLongOnes) {
   EXPECT_THAT(Refused(std::string(4093, 'x'), "app:"), HasSubstr("4097"));
 }
 
-TEST(KeySet, MovedIsTheSame) {
+TEST(KeySet, SurvivesMove) {
   KeySet keys("short");
   const KeySet moved = std::move(keys);
   EXPECT_EQ(moved.main(), "short");
 }
 
-TEST(KeyPrefix, IsRefusedOnlyIfEveryNameWouldBe) {
+TEST(KeyPrefix, IsRefusedOnlyIfEveryNameIs) {
   for (const char* prefix : {"", "app:", "{app}:", "app{", "}", "}{", "redlatch", "redlatch-"}) {
     EXPECT_TRUE(CheckKeyPrefix(prefix).ok()) << CheckKeyPrefix(prefix);
   }
@@ -112,7 +112,7 @@ TEST(UsersKeyNames, BeginWithX) {
   EXPECT_THAT(names->extras, ElementsAre("x.cooling", "x.queue", "x.a", "x.a.tag"));
 }
 
-TEST(UsersKeyNames, RefuseWhatCannotBePartOfAKey) {
+TEST(UsersKeyNames, RefuseTextThatCannotBePartOfKey) {
   for (const std::string& bad : std::vector<std::string>{"", "a:b", "A", "a b", "a{b}", "\xff",
                                                          "a\n", std::string(65, 'a')}) {
     EXPECT_EQ(UsersKeyNames(bad, {}).status().code(), absl::StatusCode::kInvalidArgument) << bad;
@@ -121,7 +121,7 @@ TEST(UsersKeyNames, RefuseWhatCannotBePartOfAKey) {
   EXPECT_TRUE(UsersKeyNames(std::string(64, 'a'), {std::string(64, 'b')}).ok());
 }
 
-TEST(UsersKeyNames, CannotBeThoseOfAQueueOrATombstone) {
+TEST(UsersKeyNames, RefuseSuffixesOfQueueAndTombstone) {
   for (const char* bad : {"k.queue", "k.waiters", "k.gone.0123456789abcdef0123456789abcdef.7"}) {
     EXPECT_EQ(UsersKeyNames("k", {bad}).status().code(), absl::StatusCode::kInvalidArgument) << bad;
     EXPECT_EQ(UsersKeyNames("other", {bad}).status().code(), absl::StatusCode::kInvalidArgument);
@@ -132,7 +132,7 @@ TEST(UsersKeyNames, CannotBeThoseOfAQueueOrATombstone) {
 
 constexpr size_t kNames = 5'000;  // 12 million pairs
 
-TEST(KeyNames, NoTwoNamesShareAKeyAndThoseOfOneShareASlot) {
+TEST(KeyNames, AreUniquePerNameAndShareItsSlot) {
   const uint32_t seed = support::Seed();
   SCOPED_TRACE(seed);
   const std::vector<std::string> names = RandomMainKeys(kNames, seed);

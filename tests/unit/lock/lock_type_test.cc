@@ -10,13 +10,13 @@
 namespace redlatch::internal {
 namespace {
 
-TEST(Assemble, AScriptWithoutIncludesIsLeftAsItIs) {
+TEST(Assemble, LeavesScriptWithoutIncludesUnchanged) {
   for (const std::string script : {"return 1", "return 1\n", "", "\n\n", "--include: x\n"}) {
     EXPECT_EQ(*Assemble(script), script);
   }
 }
 
-TEST(Assemble, APieceBringsWhatItNeedsOnceAndInOrder) {
+TEST(Assemble, IncludesDependenciesOnceInOrder) {
   const std::string script = *Assemble(
       "local function take() end\n-- include: common/settle\n-- include: common/queue\nreturn 1");
   EXPECT_THAT(script, Not(HasSubstr("-- include")));
@@ -29,18 +29,18 @@ TEST(Assemble, APieceBringsWhatItNeedsOnceAndInOrder) {
   EXPECT_TRUE(script.ends_with("\nreturn 1"));
 }
 
-TEST(Assemble, AWholeScriptIsAPieceToo) {
+TEST(Assemble, IncludesWholeScripts) {
   EXPECT_EQ(*Assemble("-- include: simple/renew\n"), lua::kSimpleRenew.body);
   EXPECT_EQ(*Assemble("-- include: reentrant/release\r\n"), lua::kReentrantRelease.body);
 }
 
-TEST(Assemble, APieceThatThereIsNotIsNamed) {
+TEST(Assemble, NamesUnknownPieces) {
   const auto script = Assemble("-- include: common/tmie\n");
   EXPECT_TRUE(absl::IsInvalidArgument(script.status()));
   EXPECT_THAT(script.status().message(), HasSubstr("\"common/tmie\""));
 }
 
-TEST(LockType, OfSeveralNamesIsApartFromThatOfOneAndOfOthers) {
+TEST(LockType, SeveralNamesAreApartFromOneAndFromOthers) {
   const LockType one{.keys = KeyNames("simple")};
   LockType two = one;
   two.others = {KeySet("b"), KeySet("c")};
@@ -55,7 +55,7 @@ TEST(LockType, OfSeveralNamesIsApartFromThatOfOneAndOfOthers) {
   EXPECT_NE(two.OthersId(), three.OthersId());
 }
 
-TEST(LockType, IsTheSameByScriptsTraitsKeysAndArguments) {
+TEST(LockType, ComparesScriptsTraitsKeysAndArguments) {
   const LockType type{.scripts = {.acquire = {.body = "a"}}, .traits = {.kind = "k"}};
   const LockType complete = *Complete(type);
   EXPECT_TRUE(complete.SameAs(type));
@@ -73,7 +73,7 @@ TEST(LockType, IsTheSameByScriptsTraitsKeysAndArguments) {
   EXPECT_FALSE(complete.SameAs(other));
 }
 
-TEST(LockType, AUsersScriptIsAssembledAndComparedAsTold) {
+TEST(LockType, AssemblesUserScriptsAndComparesOriginals) {
   const LockType told{
       .scripts = {.acquire = {.name = "my/acquire", .body = "-- include: simple/acquire\n"}}};
   const LockType type = *Complete(told);
@@ -99,7 +99,7 @@ std::string Read(const std::string& line) {
   return process ? process->program : "?";
 }
 
-TEST(ClientOf, ReadsHoldIdsOfThisVersionAlone) {
+TEST(ClientOf, ReadsGrantIdsOfThisVersionOnly) {
   const std::string client = "0123456789abcdef0123456789abcdef";
   for (const char* rest : {":1", ":18446744073709551615", ":1k"}) {
     EXPECT_EQ(ClientOf(client + rest), client) << rest;
@@ -114,7 +114,7 @@ TEST(Description, IsOneLineOfText) {
   EXPECT_EQ(Line("nightly report"), "4711 1795227594499240 db-1 nightly report");
 }
 
-TEST(Description, SurvivesWhateverAProgramIsCalled) {
+TEST(Description, SurvivesOddProgramNames) {
   for (const std::string& name :
        {std::string(), std::string(" two  spaces "), std::string("\"quoted\\\""),
         std::string("gr\xC3\xBC\xC3\x9F \xE2\x82\xAC"), std::string("no \xFF utf-8")}) {
@@ -127,7 +127,7 @@ TEST(Description, HasNoControlCharacters) {
   EXPECT_EQ(Read(Line(std::string("nul\0inside", 10))), "nul?inside");
 }
 
-TEST(Description, AHostIsOneWord) {
+TEST(Description, WritesHostAsOneWord) {
   const auto process = ReadDescription(
       WriteDescription({.host = "my host", .pid = 1, .program = "nightly"}, kStart));
   ASSERT_TRUE(process.has_value());
@@ -135,7 +135,7 @@ TEST(Description, AHostIsOneWord) {
   EXPECT_EQ(process->program, "nightly");
 }
 
-TEST(Description, IsShortWhateverAProgramIsCalled) {
+TEST(Description, CutsLongProgramNames) {
   EXPECT_LT(Line(std::string(1 << 20, 'x')).size(), 600U);
   // Nothing is cut within a character.
   std::string euros;
@@ -146,7 +146,7 @@ TEST(Description, IsShortWhateverAProgramIsCalled) {
   EXPECT_EQ(read.size() % 3, 0U);
 }
 
-TEST(Description, AnythingElseIsNone) {
+TEST(Description, RefusesOtherText) {
   for (const std::string_view text :
        {"", " ", "7", "7 1", "7 1 host", "x 1 host program", "0 1 host program",
         "-1 1 host program", "7.5 1 host program", "7 x host program",

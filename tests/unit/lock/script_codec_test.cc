@@ -20,7 +20,7 @@ constexpr char kMore[] = "redlatch:2:{N}:simple.more";
 const std::string kGone7 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".7";
 const std::string kGone8 = "redlatch:2:{N}:simple.gone." + kIdentity.client + ".8";
 
-class WireRequest : public ::testing::Test {
+class EncodedRequestTest : public ::testing::Test {
  protected:
   std::vector<std::string> Words(const Request& send) {
     EncodedRequest request({.identity = kIdentity, .keys = keys_, .type = plan_, .owner = owner_},
@@ -59,14 +59,14 @@ AcquireRequest SomeBid(GrantId grant) {
           .ticket = 1795227594499240};
 }
 
-TEST_F(WireRequest, Acquire) {
+TEST_F(EncodedRequestTest, Acquire) {
   EXPECT_THAT(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
                           "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
   EXPECT_EQ(script_, "acquire");
 }
 
-TEST_F(WireRequest, AsksForAClaimThatIsShorterThanTheLease) {
+TEST_F(EncodedRequestTest, ClaimIsShorterThanLease) {
   EncodedRequest request({.identity = kIdentity,
                           .keys = keys_,
                           .type = plan_,
@@ -76,7 +76,7 @@ TEST_F(WireRequest, AsksForAClaimThatIsShorterThanTheLease) {
   EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 2000 0 " + kChannel));
 }
 
-TEST_F(WireRequest, LeasesAreRoundedUp) {
+TEST_F(EncodedRequestTest, RoundsLeasesUp) {
   AcquireRequest acquire = SomeBid(7);
   acquire.terms = {.lease = absl::Microseconds(1500001), .manual = true};
   acquire.wait = false;
@@ -86,7 +86,7 @@ TEST_F(WireRequest, LeasesAreRoundedUp) {
                           "64 3 0 501 1 0 1501 0 " + kChannel, "me"));
 }
 
-TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
+TEST_F(EncodedRequestTest, ThreadRequestsOmitOwner) {
   owner_ = kIdentity.client;
   EXPECT_THAT(Words({.what = AcquireRequest{SomeBid(7)}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "30000",
@@ -98,7 +98,7 @@ TEST_F(WireRequest, AThreadsOwnRequestsLeaveTheOwnerOut) {
   EXPECT_EQ(script_, "release");
 }
 
-TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
+TEST_F(EncodedRequestTest, ExplicitOwnersReleaseNamesOwner) {
   EXPECT_THAT(
       Words({.what = ReleaseRequest{.last_used = 9, .last_reserved = 9},
              .grant = 7,
@@ -106,7 +106,7 @@ TEST_F(WireRequest, AReleaseOfAnExplicitOwnerNamesIt) {
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7, "9 9 0", "me"));
 }
 
-TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
+TEST_F(EncodedRequestTest, ReleaseGivesTokensBackAndLeavesTombstone) {
   owner_ = kIdentity.client;
   EXPECT_THAT(Words({.what = ReleaseRequest{.tombstone = true, .last_used = 9, .last_reserved = 72},
                      .grant = 7,
@@ -115,7 +115,7 @@ TEST_F(WireRequest, AReleaseGivesTokensBackAndLeavesATombstone) {
                           kIdentity.client));
 }
 
-TEST_F(WireRequest, OfSeveralNamesTheKeysOfTheOthersStandLastAndWaitIsTwo) {
+TEST_F(EncodedRequestTest, SeveralNamesPutOtherKeysLastAndWaitAsTwo) {
   plan_.others = {*KeySet::Make("", "O"), *KeySet::Make("", "P")};
   const auto with_others = [](std::vector<std::string> words) {
     for (const std::string name : {"O", "P"}) {
@@ -140,7 +140,7 @@ TEST_F(WireRequest, OfSeveralNamesTheKeysOfTheOthersStandLastAndWaitIsTwo) {
   EXPECT_EQ(Words({.what = ReleaseRequest(), .grant = 7, .lease = kLease}), expected);
 }
 
-TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
+TEST_F(EncodedRequestTest, ExtraKeysAndArgumentsComeLast) {
   owner_ = kIdentity.client;
   plan_.keys = KeyNames("simple", {"simple.more"});
   plan_.extra_args = {"x", "y"};
@@ -153,13 +153,13 @@ TEST_F(WireRequest, FurtherKeysAndArgumentsStandLast) {
               ElementsAre("N", kQueue, kWaiters, kFence, kMore, "|", kHold7));
 }
 
-TEST_F(WireRequest, AReadersReleaseNeedNotNameIt) {
+TEST_F(EncodedRequestTest, ReadersReleaseOmitsOwner) {
   plan_.use = GrantUse::kShared;
   EXPECT_THAT(Words({.what = ReleaseRequest(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
 }
 
-TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
+TEST_F(EncodedRequestTest, AcquireOfPermitsNamesCapacity) {
   plan_.use = GrantUse::kPermit;
   owner_ = kIdentity.client;
   AcquireRequest acquire = SomeBid(7);
@@ -171,7 +171,7 @@ TEST_F(WireRequest, ABidForPermitsTellsWhatCapacityIsExpected) {
                   "3 3 1 10000 0 1795227594499240 30000 0 " + kChannel, kIdentity.client, "8"));
 }
 
-TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
+TEST_F(EncodedRequestTest, LatchWaiterReportsKnownCounts) {
   plan_.use = GrantUse::kLatch;
   owner_ = "latch:1000:x";
   AcquireRequest acquire = SomeBid(7);
@@ -182,7 +182,7 @@ TEST_F(WireRequest, AWaiterTellsALatchBackWhatItWasTold) {
   EXPECT_EQ(told.back(), "2 1795227594499240");
 }
 
-TEST_F(WireRequest, RenewAndCancel) {
+TEST_F(EncodedRequestTest, RenewAndCancel) {
   EXPECT_THAT(Words({.what = RenewRequest(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
   EXPECT_EQ(script_, "renew");
@@ -191,7 +191,7 @@ TEST_F(WireRequest, RenewAndCancel) {
   EXPECT_EQ(script_, "cancel");
 }
 
-TEST_F(WireRequest, AHoldThatMayBeKeptSaysSoAndItsTombstoneDoesNot) {
+TEST_F(EncodedRequestTest, CacheableGrantIsMarkedButItsTombstoneIsNot) {
   const std::string kept = kHold7 + "k";
   AcquireRequest acquire = SomeBid(7 | kCacheable);
   EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
@@ -209,7 +209,7 @@ TEST_F(WireRequest, AHoldThatMayBeKeptSaysSoAndItsTombstoneDoesNot) {
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "0", "64"));
 }
 
-TEST_F(WireRequest, ATryThatCallsWhoeverKeepsTheLockSaysThree) {
+TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {
   AcquireRequest acquire = SomeBid(7);
   acquire.wait = false;
   acquire.calls = true;
@@ -217,7 +217,7 @@ TEST_F(WireRequest, ATryThatCallsWhoeverKeepsTheLockSaysThree) {
               Contains("64 3 3 10000 0 1795227594499240 30000 0 " + kChannel));
 }
 
-TEST_F(WireRequest, ForPeople) {
+TEST_F(EncodedRequestTest, ToolScriptsHaveOwnKeysAndArguments) {
   const Subject subject{.identity = kIdentity, .keys = keys_, .type = plan_, .owner = "me"};
   EncodedRequest inspect(subject, plan_.scripts.inspect, {"100"});
   EXPECT_THAT(Words(inspect), ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
@@ -236,7 +236,7 @@ Result Read(std::string text) {
   return ReadResult({.what = What()}, Text(std::move(text)));
 }
 
-TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
+TEST(ReadResult, ReadsQueuedAndReleasedWithNextAcquire) {
   const Result result = Read<ReleaseRequest>("released queued -1 3 1795227594499241");
   const auto* const queued = std::get_if<AcquireQueued>(&std::get<Freed>(result.what).next);
   ASSERT_NE(queued, nullptr);
@@ -253,7 +253,7 @@ TEST(WireAnswer, QueuedAndReleasedWithWhatWasQueued) {
   EXPECT_TRUE(std::holds_alternative<Cancelled>(Read<CancelRequest>("left").what));
 }
 
-TEST(WireAnswer, ARenewalOfAKeptHoldTellsHowManyWaitAndWhichTokensAreItsOwn) {
+TEST(ReadResult, RenewalOfCachedGrantReportsWaitersAndTokens) {
   const Result result = Read<RenewRequest>("held 2 1795227594499240 deaf");
   const auto* const held = std::get_if<StillHeld>(&result.what);
   ASSERT_NE(held, nullptr);
@@ -269,7 +269,7 @@ TEST(WireAnswer, ARenewalOfAKeptHoldTellsHowManyWaitAndWhichTokensAreItsOwn) {
   EXPECT_NE(Read<RenewRequest>("held 1 17x").failed(), nullptr);
 }
 
-TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
+TEST(ReadResult, ReadsImmediateAndLaterHandoverChecks) {
   const Result busy = Read<AcquireRequest>("busy 17 look 1 look 2000 missed");
   EXPECT_EQ(busy.check_after, absl::Milliseconds(1));
   EXPECT_EQ(busy.check_later, absl::Seconds(2));
@@ -279,7 +279,7 @@ TEST(WireAnswer, LooksThatAreDueAtOnceAndLater) {
   EXPECT_EQ(released.check_later, absl::ZeroDuration());
 }
 
-TEST(WireAnswer, APartOfAScriptForPeopleTellsHowToGoOn) {
+TEST(ReadResult, PartialToolScriptSaysHowToContinue) {
   const auto part = [](std::string said, int64_t check_after) {
     return ReadPart(List({Text(std::move(said)), Number(check_after)}));
   };
@@ -289,7 +289,7 @@ TEST(WireAnswer, APartOfAScriptForPeopleTellsHowToGoOn) {
   EXPECT_EQ(ReadPart(Text("set")).check_after, absl::ZeroDuration());
 }
 
-TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
+TEST(ReadResult, ReplyOutsideContractIsFailure) {
   for (const Request& send :
        {Request{.what = AcquireRequest()}, Request{.what = RenewRequest()},
         Request{.what = ReleaseRequest()}, Request{.what = CancelRequest()}}) {
@@ -304,7 +304,7 @@ TEST(WireAnswer, WhatTheContractDoesNotAllowIsAFailure) {
   }
 }
 
-TEST(WireAnswer, AFailureSaysWhetherItMayHaveBeenExecuted) {
+TEST(ReadResult, FailureSaysIfItMayHaveExecuted) {
   const absl::Status sent = redis::MarkMayHaveExecuted(absl::UnavailableError("x"));
   EXPECT_TRUE(ReadResult({}, sent).failed()->may_have_executed);
   EXPECT_FALSE(ReadResult({}, absl::UnavailableError("x")).failed()->may_have_executed);
@@ -313,7 +313,7 @@ TEST(WireAnswer, AFailureSaysWhetherItMayHaveBeenExecuted) {
       ReadResult({}, redis::MarkNotSent(absl::PermissionDeniedError("x"))).failed()->not_sent);
 }
 
-TEST(WireMessage, GrantWithANameThatHasSpaces) {
+TEST(ReadMessage, ReadsGrantWithSpacesInName) {
   const std::string text = absl::StrCat("grant ", kHold7, " 3 1795227594499240 30000 5 a b ");
   const auto message = ReadMessage(kIdentity, text);
   ASSERT_TRUE(message.has_value());
@@ -326,7 +326,7 @@ TEST(WireMessage, GrantWithANameThatHasSpaces) {
   EXPECT_EQ(message->key, "a b ");
 }
 
-TEST(WireMessage, WantedAndTried) {
+TEST(ReadMessage, ReadsRecallAndTry) {
   for (const bool tried : {false, true}) {
     const std::string text = absl::StrCat(tried ? "tried " : "wanted ", kHold7, "k a b");
     const auto message = ReadMessage(kIdentity, text);
@@ -337,7 +337,7 @@ TEST(WireMessage, WantedAndTried) {
   }
 }
 
-TEST(WireMessage, TokenTooLargeForAFenceIsIgnored) {
+TEST(ReadMessage, IgnoresTokenTooLargeForFence) {
   EXPECT_TRUE(ReadMessage(kIdentity, absl::StrCat("grant ", kHold7, " 3 9000000000000000 5 6 N")));
   for (const char* token : {"9000000000000001", "18446744073709551616", "18446744073709551615",
                             "-1", "+5", "0x10", "1e3", "5.0", ""}) {
@@ -346,14 +346,14 @@ TEST(WireMessage, TokenTooLargeForAFenceIsIgnored) {
   }
 }
 
-TEST(WireAnswer, HowManyHaveCountedALatchDown) {
+TEST(ReadResult, ReadsLatchCounts) {
   const Result result = Read<AcquireRequest>("queued 1000 0 17 deaf told 2 1795227594499240");
   EXPECT_TRUE(result.unsubscribed);
   EXPECT_EQ(std::get<AcquireQueued>(result.acquire()).counted.counts, 2U);
   EXPECT_EQ(std::get<AcquireQueued>(result.acquire()).counted.last, 1795227594499240U);
 }
 
-TEST(WireMessage, AnythingElseIsIgnored) {
+TEST(ReadMessage, IgnoresOtherText) {
   const std::string other(32, 'f');
   for (const std::string& text :
        {std::string(), std::string("grant"), std::string("hello world"),
@@ -367,7 +367,7 @@ TEST(WireMessage, AnythingElseIsIgnored) {
   }
 }
 
-TEST(WireInspection, TellsHoldersAndWaiters) {
+TEST(ReadInspection, ReadsHoldersAndWaiters) {
   const auto info = ReadInspection(
       List({Text("simple"), Text("99"), List({List({Text("h"), Text("o"), Number(1500)})}),
             Number(2), List({List({Text("w"), Text("p"), Text("1795227594499240")})})}));
@@ -384,7 +384,7 @@ TEST(WireInspection, TellsHoldersAndWaiters) {
   EXPECT_FALSE(ReadInspection(Number(1)).ok());
 }
 
-TEST(WireInspection, KnowsWhatAScriptNeedNotSay) {
+TEST(ReadInspection, FillsInOmittedFields) {
   const auto info = ReadInspection(
       List({Text("cooldown"), Text("99"), List({List({Text("h"), Text("o"), Number(-1)})}),
             Number(1), List({List({Text("w"), Text("p"), Text("0")})})}));
@@ -396,7 +396,7 @@ TEST(WireInspection, KnowsWhatAScriptNeedNotSay) {
   EXPECT_EQ(info->capacity, 0);
 }
 
-TEST(WireInspection, ReadsTheArrivalFromATicketThatPutsSomeFirst) {
+TEST(ReadInspection, ReadsArrivalFromReorderingTicket) {
   for (const char* ticket : {"795227594499240", "1795227594499240", "4795227594499240"}) {
     const auto info = ReadInspection(List({Text("priority"), Text("99"), List({}), Number(1),
                                            List({List({Text("w"), Text("p"), Text(ticket)})})}));
@@ -405,7 +405,7 @@ TEST(WireInspection, ReadsTheArrivalFromATicketThatPutsSomeFirst) {
   }
 }
 
-TEST(WireInspection, TellsSinceWhenAndHowManyMore) {
+TEST(ReadInspection, ReadsTimesAndNumberOfFurtherWaiters) {
   const auto info = ReadInspection(
       List({Text("semaphore"), Text("0"),
             List({List({Text("a"), Text("o"), Number(9), Number(3), Text("1795227594499240")}),

@@ -57,7 +57,7 @@ class AcquireOperationTest : public LockStateTest {
   std::deque<Thread> threads_;
 };
 
-TEST_F(AcquireOperationTest, WhoseWaitIsOverTakesItsBidBackItself) {
+TEST_F(AcquireOperationTest, CancelsItsRequestWhenItsWaitIsOver) {
   Thread& thread = CallAndQueue(absl::Milliseconds(200));
   Pass(absl::Milliseconds(200));
   const Action run = Resume(thread);
@@ -76,7 +76,7 @@ TEST_F(AcquireOperationTest, SleepsNoLongerThanItsWait) {
   EXPECT_EQ(sleep.until, now() + absl::Milliseconds(200));
 }
 
-TEST_F(AcquireOperationTest, ThatSleptThroughItsHoldWaitsAnew) {
+TEST_F(AcquireOperationTest, WaitsAgainAfterSleepingThroughItsHold) {
   Thread& thread = CallAndQueue();
   HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(thread.state(), State::kGranted);
@@ -85,7 +85,7 @@ TEST_F(AcquireOperationTest, ThatSleptThroughItsHoldWaitsAnew) {
   EXPECT_EQ(thread.state(), State::kWaiting);
 }
 
-TEST_F(AcquireOperationTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
+TEST_F(AcquireOperationTest, EndlessWaitGivesUpOnSilentServer) {
   Thread& thread = Call();
   const base::Instant began = now();
   Action next = Resume(thread);
@@ -109,7 +109,7 @@ TEST_F(AcquireOperationTest, WithoutAnEndGivesUpAServerThatStaysSilent) {
   EXPECT_TRUE(absl::IsUnavailable(thread.operation.waiter().failure));
 }
 
-TEST_F(AcquireOperationTest, AsksTheServerWithoutMessagesUnlessSubscribingIsRefused) {
+TEST_F(AcquireOperationTest, AsksWithoutMessagesUnlessSubscribeIsRefused) {
   Thread& thread = Call();
   EXPECT_EQ(Resume(thread, Operation::Event{}).kind, Action::Kind::kSubscribe);
   const absl::Status silent = absl::UnavailableError("silence");
@@ -122,7 +122,7 @@ TEST_F(AcquireOperationTest, AsksTheServerWithoutMessagesUnlessSubscribingIsRefu
   EXPECT_EQ(refused.state(), State::kFailed);
 }
 
-TEST_F(AcquireOperationTest, SubscribesForHalfOfItsTime) {
+TEST_F(AcquireOperationTest, SubscribesForAtMostHalfItsTime) {
   const auto time = [&](Thread& thread) {
     return Resume(thread, Operation::Event{}).until - now();
   };
@@ -131,7 +131,7 @@ TEST_F(AcquireOperationTest, SubscribesForHalfOfItsTime) {
   EXPECT_EQ(time(Call(absl::ZeroDuration())), kAnswerGrace / 2);
 }
 
-TEST_F(AcquireOperationTest, ThatOversleptAwaitsAWakeThatIsOnItsWay) {
+TEST_F(AcquireOperationTest, AwaitsPendingWakeAfterOversleeping) {
   Thread& thread = CallAndQueue();
   EXPECT_FALSE(thread.operation.Overslept());
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kSleep);
@@ -154,7 +154,7 @@ class ConfirmedAcquireTest : public AcquireOperationTest {
   }
 };
 
-TEST_F(ConfirmedAcquireTest, EndsWhenReplicasHaveConfirmedTheGrant) {
+TEST_F(ConfirmedAcquireTest, EndsWhenReplicasConfirmGrant) {
   Thread& thread = CallForAcks();
   ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
   EXPECT_TRUE(std::holds_alternative<RenewRequest>(thread.operation.request().what));
@@ -163,7 +163,7 @@ TEST_F(ConfirmedAcquireTest, EndsWhenReplicasHaveConfirmedTheGrant) {
   EXPECT_EQ(thread.state(), State::kGranted);
 }
 
-TEST_F(ConfirmedAcquireTest, GivesTheGrantBackAndAsksAgainWhenTooFewConfirm) {
+TEST_F(ConfirmedAcquireTest, GivesGrantBackAndAsksAgainIfTooFewConfirm) {
   Thread& thread = CallForAcks();
   ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
   const Action pause = Resume(thread, TooFew());
@@ -175,7 +175,7 @@ TEST_F(ConfirmedAcquireTest, GivesTheGrantBackAndAsksAgainWhenTooFewConfirm) {
   EXPECT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
 }
 
-TEST_F(ConfirmedAcquireTest, FailsWithTheReasonWhenItsTimeIsOver) {
+TEST_F(ConfirmedAcquireTest, FailsWithReasonWhenItsTimeIsOver) {
   Thread& thread = CallForAcks(absl::Milliseconds(1));
   ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
   EXPECT_EQ(Resume(thread, TooFew()).kind, Action::Kind::kDone);

@@ -8,9 +8,9 @@ namespace {
 constexpr absl::Duration kKeep = absl::Seconds(2);
 constexpr absl::Duration kTick = absl::Nanoseconds(1);
 
-class LockStateKeepTest : public LockStateTest {
+class LockStateCachedTest : public LockStateTest {
  protected:
-  LockStateKeepTest() { state().OnSubscribed(); }
+  LockStateCachedTest() { state().OnSubscribed(); }
 
   static Want Kept(uint64_t thread = 1, Face face = Face::kStd) {
     return {.thread = thread, .face = face, .turn = absl::ZeroDuration(), .cache_for = kKeep};
@@ -45,7 +45,7 @@ class LockStateKeepTest : public LockStateTest {
   }
 };
 
-TEST_F(LockStateKeepTest, IsTakenAgainWithoutTheServer) {
+TEST_F(LockStateCachedTest, IsTakenAgainWithoutServer) {
   Cache();
   for (int i = 0; i < 100; ++i) {
     const uint64_t thread = 1 + i % 2;
@@ -57,7 +57,7 @@ TEST_F(LockStateKeepTest, IsTakenAgainWithoutTheServer) {
   }
 }
 
-TEST_F(LockStateKeepTest, GoesBackWhenItHasBeenIdleForSoLong) {
+TEST_F(LockStateCachedTest, GoesBackAfterCacheFor) {
   Cache();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), HeldWith(0));
@@ -75,7 +75,7 @@ TEST_F(LockStateKeepTest, GoesBackWhenItHasBeenIdleForSoLong) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
+TEST_F(LockStateCachedTest, UnusedGrantGoesBackAtRecall) {
   const GrantId grant = Cache();
   state().OnRecall(grant, now());
   const std::optional<Request> release = state().NextRelease(now());
@@ -85,20 +85,20 @@ TEST_F(LockStateKeepTest, IdleGrantGoesBackAtOnceWhenItIsWanted) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateKeepTest, IdleGrantGoesBackWhenNoMessageArrives) {
+TEST_F(LockStateCachedTest, UnusedGrantGoesBackIfUnsubscribed) {
   Cache();
   state().OnUnsubscribed(now());
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(LockStateKeepTest, BusyGrantOfADeafClientGoesBackAtItsRelease) {
+TEST_F(LockStateCachedTest, UsedGrantGoesBackAtReleaseIfUnsubscribed) {
   Hold(Kept());
   state().OnUnsubscribed(now());
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockStateKeepTest, ClaimStaysOnceItIsConfirmed) {
+TEST_F(LockStateCachedTest, ClaimIsCachedOnceConfirmed) {
   const Want want = Kept();
   Queue(want);
   Pass(absl::Milliseconds(1));
@@ -114,7 +114,7 @@ TEST_F(LockStateKeepTest, ClaimStaysOnceItIsConfirmed) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockStateKeepTest, ShortWayIsForNoOtherTerms) {
+TEST_F(LockStateCachedTest, FastTakeRefusesOtherTerms) {
   Cache();
   LockOptions options = *Options();
   options.lease = 2 * kLease;
@@ -131,7 +131,7 @@ TEST_F(LockStateKeepTest, ShortWayIsForNoOtherTerms) {
   EXPECT_TRUE(TakeCachedNow());
 }
 
-TEST_F(LockStateKeepTest, ShortWayIsClosedFromTheMomentOfLossOn) {
+TEST_F(LockStateCachedTest, FastTakeRefusesLostGrant) {
   Cache();
   PassTo(state().next_expiry());
   EXPECT_FALSE(TakeCachedNow());
@@ -146,7 +146,7 @@ TEST_F(LockStateKeepTest, ShortWayIsClosedFromTheMomentOfLossOn) {
   EXPECT_FALSE(LeaveCachedNow());
 }
 
-TEST_F(LockStateKeepTest, ShortWayOutIsForAPlainHold) {
+TEST_F(LockStateCachedTest, FastLeaveRequiresPlainHold) {
   Hold(Kept(1, Face::kStatus));
   EXPECT_FALSE(LeaveCachedNow()) << "a lease";
   Make({.reentrant = true});
@@ -159,7 +159,7 @@ TEST_F(LockStateKeepTest, ShortWayOutIsForAPlainHold) {
   EXPECT_FALSE(LeaveCachedNow()) << "somebody looks at it";
 }
 
-TEST_F(LockStateKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
+TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
   Hold(Kept());
   EXPECT_FALSE(state().Draw(2, now()).has_value()) << "it has no hold";
   const auto drawn = state().Draw(1, now());
@@ -177,7 +177,7 @@ TEST_F(LockStateKeepTest, TokenIsDrawnOnceForAHoldAndNeverAfterItsEnd) {
   EXPECT_FALSE(state().Draw(1, now()).has_value()) << "its lease is over";
 }
 
-TEST_F(LockStateKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesThem) {
+TEST_F(LockStateCachedTest, LaterTokensAreValidOnlyOnceClockReachesThem) {
   const base::Instant reserved = now();
   Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
   for (int i = 1; i <= 10; ++i) {
@@ -190,7 +190,7 @@ TEST_F(LockStateKeepTest, TokensBehindTheFirstAreNoSoonerThanTheClockReachesThem
 }
 
 // The server may have reserved tokens for it, up to its end, of which nobody has heard.
-TEST_F(LockStateKeepTest, ReleaseDoesNotNameTheLastTokenWhileARenewalIsUnanswered) {
+TEST_F(LockStateCachedTest, ReleaseOmitsLastTokenIfRenewalIsUnanswered) {
   const auto released = [&] {
     state().OnRecall(state().grant_id(), now());
     const ReleaseRequest release = As<ReleaseRequest>(Fetch<ReleaseRequest>());
@@ -209,7 +209,7 @@ TEST_F(LockStateKeepTest, ReleaseDoesNotNameTheLastTokenWhileARenewalIsUnanswere
   EXPECT_EQ(released(), kToken + 1'000'000);
 }
 
-TEST_F(LockStateKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
+TEST_F(LockStateCachedTest, ThreadWaitsForTokensInFlight) {
   const Request renewal = RestWithoutTokens();
   Waiter& lease = Acquire(Kept(1, Face::kStatus));
   EXPECT_EQ(lease.state, State::kWaiting);
@@ -219,7 +219,7 @@ TEST_F(LockStateKeepTest, ThreadWaitsForTokensThatAreUnderWay) {
   EXPECT_EQ(lease.token, FencingToken(kToken + 1));
 }
 
-TEST_F(LockStateKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
+TEST_F(LockStateCachedTest, ThreadAsksServerIfNoTokensCome) {
   for (const Result& result : {HeldWith(0), Silence(), NotHeld()}) {
     Make({});
     state().OnSubscribed();
@@ -234,7 +234,7 @@ TEST_F(LockStateKeepTest, ThreadThatWaitsForTokensAsksTheServerIfNoneCome) {
   }
 }
 
-TEST_F(LockStateKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
+TEST_F(LockStateCachedTest, RequestsTokensBeforeTheyRunOut) {
   Hear(RestWithoutTokens(), HeldWith(kToken + 2050));
   Release(Acquire(Kept(1, Face::kStatus)).hold);
   EXPECT_TRUE(Quiet());
@@ -243,7 +243,7 @@ TEST_F(LockStateKeepTest, TokensAreAskedForAgainBeforeTheyRunOut) {
   Fetch<RenewRequest>();
 }
 
-TEST_F(LockStateKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
+TEST_F(LockStateCachedTest, TriesRecallCachedGrantOncePerSecond) {
   Want tries = Kept();
   tries.patience = Patience::kNone;
   const auto calls = [&] {
@@ -261,7 +261,7 @@ TEST_F(LockStateKeepTest, TriesCallWhoeverKeepsItOnceASecond) {
   EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).calls) << "who is queued calls by that";
 }
 
-TEST_F(LockStateKeepTest, IsNotKeptForAWhileAfterATry) {
+TEST_F(LockStateCachedTest, IsNotCachedSoonAfterTry) {
   state().OnRecall(Cache(), now(), /*tried=*/true);
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
   const base::Instant tried = now();
@@ -276,7 +276,7 @@ TEST_F(LockStateKeepTest, IsNotKeptForAWhileAfterATry) {
 }
 
 // A turn, in which a client keeps what others want.
-class LockStateKeptTurnTest : public LockStateKeepTest {
+class LockStateCachedTurnTest : public LockStateCachedTest {
  protected:
   static constexpr absl::Duration kTurn = absl::Milliseconds(16);
 
@@ -297,7 +297,7 @@ class LockStateKeptTurnTest : public LockStateKeepTest {
   }
 };
 
-TEST_F(LockStateKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
+TEST_F(LockStateCachedTurnTest, RecallWaitsForEndOfTurn) {
   RestInTurn();
   const base::Instant end = now() + kTurn;
   state().OnRecall(state().grant_id(), now());
@@ -308,15 +308,15 @@ TEST_F(LockStateKeptTurnTest, WishWaitsForTheEndOfTheTurn) {
 }
 
 // Readers share what stays.
-class LockStateKeptReadsTest : public LockStateKeepTest {
+class LockStateCachedReadsTest : public LockStateCachedTest {
  protected:
-  LockStateKeptReadsTest() {
+  LockStateCachedReadsTest() {
     Make({.use = GrantUse::kShared, .reentrant = true});
     state().OnSubscribed();
   }
 };
 
-TEST_F(LockStateKeptReadsTest, AreTakenAgainWithoutTheServer) {
+TEST_F(LockStateCachedReadsTest, AreTakenAgainWithoutServer) {
   Cache();
   for (uint64_t thread = 1; thread <= 3; ++thread) {
     EXPECT_EQ(Acquire(Kept(thread)).state, State::kGranted) << "the window is zero";
@@ -342,7 +342,7 @@ TEST_F(LockStateKeptReadsTest, AreTakenAgainWithoutTheServer) {
 }
 
 // As many as without `keep`: who reads only briefly would else gain by not keeping anything.
-TEST_F(LockStateKeptReadsTest, AreJoinedWithinTheWindowThoughAWriterWantsThem) {
+TEST_F(LockStateCachedReadsTest, AreJoinedWithinTurnDespiteWritersRecall) {
   Want in_window = Kept(2);
   in_window.turn = absl::Milliseconds(5);
   Hold(Kept(1));

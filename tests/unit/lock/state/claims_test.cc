@@ -39,7 +39,7 @@ class LockStateClaimsTest : public LockStateTest {
   }
 };
 
-TEST_F(LockStateClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
+TEST_F(LockStateClaimsTest, HandoverLastsForClaimUntilConfirmed) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
   EXPECT_EQ(state().Deadline(waiter.hold), asked + kClaimValid);
@@ -54,7 +54,7 @@ TEST_F(LockStateClaimsTest, AHandOverIsForItsClaimUntilItIsConfirmed) {
   EXPECT_TRUE(Notices().empty()) << "it is part of the acquisition";
 }
 
-TEST_F(LockStateClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClaimIsLostAtItsEnd) {
+TEST_F(LockStateClaimsTest, RepeatsConfirmationAndLosesClaimAtItsEnd) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter);
@@ -68,7 +68,7 @@ TEST_F(LockStateClaimsTest, AConfirmationThatIsNotAnsweredIsRepeatedAndTheClaimI
   EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("was not confirmed in time"));
 }
 
-TEST_F(LockStateClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
+TEST_F(LockStateClaimsTest, HeartbeatThatCrossesGrantConfirmsIt) {
   Waiter& waiter = Queue();
   Pass(kThird);
   const Request heartbeat = Fetch<AcquireRequest>();
@@ -79,7 +79,7 @@ TEST_F(LockStateClaimsTest, AHeartbeatThatCrossesTheGrantConfirmsItAsWell) {
   EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
 
-TEST_F(LockStateClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGetsIt) {
+TEST_F(LockStateClaimsTest, ShortClaimIsConfirmedBeforeUse) {
   Waiter& waiter = Queue();
   Pass(kClaimValid - kClaim / 4 + absl::Milliseconds(1));
   HearGrant(Claim());
@@ -93,7 +93,7 @@ TEST_F(LockStateClaimsTest, AClaimOfWhichLittleIsLeftIsConfirmedBeforeAThreadGet
   EXPECT_EQ(state().Deadline(waiter.hold), ask.sent + kValid);
 }
 
-TEST_F(LockStateClaimsTest, MessageWithALongClaimIsAClaimForTheLease) {
+TEST_F(LockStateClaimsTest, LongClaimInMessageCountsAsLease) {
   const base::Instant asked = now();
   Waiter& waiter = Queue();
   NewGrant news = Claim();
@@ -117,7 +117,7 @@ TEST_F(LockStateClaimsTest, WholeLeaseIsAlwaysConfirmed) {
   }
 }
 
-TEST_F(LockStateClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
+TEST_F(LockStateClaimsTest, OddTokenOrAttemptMakesItAsk) {
   Waiter& before = Hold();
   EXPECT_EQ(before.token.value(), kToken);
   Release(before.hold);
@@ -138,7 +138,7 @@ TEST_F(LockStateClaimsTest, MessageWithAnOddTokenOrAttemptMakesItAsk) {
 }
 
 // Others may have read the id in a message, and can then forge a grant.
-TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
+TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasPublished) {
   const auto told = [&](const std::function<void(Effects&)>& event) {
     Make({});
     Waiter& waiter = Queue({.cache_for = absl::Seconds(1)});
@@ -163,7 +163,7 @@ TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasInAMessage) {
   });
 }
 
-TEST_F(LockStateClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
+TEST_F(LockStateClaimsTest, ManualHoldGetsWholeLeaseBeforeUse) {
   Waiter& waiter = Queue({.manual = true});
   HearGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
@@ -175,7 +175,7 @@ TEST_F(LockStateClaimsTest, AManualHoldGetsItsWholeLeaseBeforeAThreadGetsIt) {
   EXPECT_TRUE(state().next_request_at().is_infinite()) << "from here on it is manual";
 }
 
-TEST_F(LockStateClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
+TEST_F(LockStateClaimsTest, RestOfManualClaimIsNotItsLease) {
   Waiter& waiter = Queue({.manual = true});
   Pass(kThird);
   Hear(Fetch<AcquireRequest>(), Granted(0, kClaim));  // the message is lost
@@ -183,7 +183,7 @@ TEST_F(LockStateClaimsTest, WhatIsLeftOfAManualClaimIsNotTakenForItsLease) {
   EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).terms.manual);
 }
 
-TEST_F(LockStateClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
+TEST_F(LockStateClaimsTest, ChecksHandoverAfterRelease) {
   HandOver();
   EXPECT_FALSE(state().idle());
   EXPECT_TRUE(state().vacant());
@@ -198,7 +198,7 @@ TEST_F(LockStateClaimsTest, WhoeverHandedOverLooksWhetherTheLockWasTaken) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
+TEST_F(LockStateClaimsTest, RepeatsUnansweredHandoverCheckAFewTimes) {
   HandOver();
   int ask_again = 0;
   for (; !state().idle() && ask_again < 100; ++ask_again) {
@@ -208,7 +208,7 @@ TEST_F(LockStateClaimsTest, ALookThatIsNotAnsweredIsRepeatedAFewTimes) {
   EXPECT_EQ(ask_again, 4);
 }
 
-TEST_F(LockStateClaimsTest, WhoeverDropsAWindowOfDeadWaitersGoesOnAtOnce) {
+TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Waiter& holder = Hold();
   Release(holder.hold);
   Hear(Fetch<ReleaseRequest>(), With(ReleasedThen(), absl::Milliseconds(1)));
@@ -233,7 +233,7 @@ class LockStatePermitClaimsTest : public LockStateClaimsTest {
   }
 };
 
-TEST_F(LockStatePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatIsDone) {
+TEST_F(LockStatePermitClaimsTest, ChecksHandoversOfUnfinishedScriptAfterIt) {
   Waiter& holder = Hold();
   Release(holder.hold);
   Hear(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen(), kAskAgain));
@@ -249,7 +249,7 @@ TEST_F(LockStatePermitClaimsTest, WhatIsHandedOverOnTheWayIsLookedAfterWhenThatI
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStatePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOthersToo) {
+TEST_F(LockStatePermitClaimsTest, HeartbeatContinuesScriptAndKeepsCheck) {
   Acquire();
   Hear(Fetch<AcquireRequest>(), ToGoOn(Queued(), absl::Milliseconds(500)));
   const base::Instant due = now() + absl::Milliseconds(505);
@@ -259,7 +259,7 @@ TEST_F(LockStatePermitClaimsTest, AWaiterThatGoesOnByItsHeartbeatLooksAfterTheOt
   Fetch<CancelRequest>();
 }
 
-TEST_F(LockStateClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
+TEST_F(LockStateClaimsTest, MessageAfterReplyIsNotMissed) {
   Waiter& waiter = Queue();
   Pass(kThird);
   Hear(Fetch<AcquireRequest>(), Missed(Granted()));
@@ -269,7 +269,7 @@ TEST_F(LockStateClaimsTest, AMessageThatComesLaterThanTheReplyWasNotMissed) {
   EXPECT_FALSE(Fetch<ReleaseRequest>().missed_since.has_value());
 }
 
-TEST_F(LockStateClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
+TEST_F(LockStateClaimsTest, QueuesLastAfterMissUntilMessageArrives) {
   Queue();
   Pass(kThird);
   Hear(Fetch<AcquireRequest>(), Missed(Queued()));
@@ -284,7 +284,7 @@ TEST_F(LockStateClaimsTest, WhoeverMissedOneComesLastUntilAMessageReachesIt) {
   EXPECT_EQ(next.state, State::kWaiting);
 }
 
-TEST_F(LockStateClaimsTest, ALookReachesItTooAndItAsksAtOnceAtItsPlace) {
+TEST_F(LockStateClaimsTest, AsksAtOnceAtItsPlaceWhenToldToAskAgain) {
   Waiter& waiter = Queue();
   Pass(kThird);
   Hear(Fetch<AcquireRequest>(), Missed(Queued()));
@@ -299,7 +299,7 @@ TEST_F(LockStateClaimsTest, ALookReachesItTooAndItAsksAtOnceAtItsPlace) {
   EXPECT_EQ(BidOf(next).ticket, 77U);
 }
 
-TEST_F(LockStateClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
+TEST_F(LockStateClaimsTest, PollsIfServerHasNoSubscriptionForIt) {
   Acquire();
   Result unsubscribed = Queued();
   unsubscribed.unsubscribed = true;
@@ -314,7 +314,7 @@ TEST_F(LockStateClaimsTest, OneWhoseChannelHasNoSubscriberAtTheServerPolls) {
   EXPECT_GE(state().next_request_at() - now(), absl::Seconds(1));
 }
 
-TEST_F(LockStateClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
+TEST_F(LockStateClaimsTest, LaterAttemptsAskIfMessagesArrive) {
   Acquire();
   const Request first = Fetch<AcquireRequest>();
   EXPECT_FALSE(BidOf(first).listen);
@@ -324,7 +324,7 @@ TEST_F(LockStateClaimsTest, AttemptsAfterTheFirstAskWhetherMessagesArrive) {
 }
 
 // The server is stopped, and executes the request when it goes on, however much later.
-TEST_F(LockStateClaimsTest, AnAbandonedRequestToASilentServerIsTakenBackHoweverLate) {
+TEST_F(LockStateClaimsTest, CancelsAbandonedRequestHoweverLate) {
   Waiter& waiter = Acquire();
   Hear(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter, State::kStopped);

@@ -6,7 +6,7 @@ namespace {
 
 using LockStateGrantTest = LockStateTest;
 
-TEST_F(LockStateGrantTest, ReplyGrantsFromTheSending) {
+TEST_F(LockStateGrantTest, ReplyGrantsFromSendTime) {
   Waiter& waiter = Acquire();
   const Request request = Fetch<AcquireRequest>();
   EXPECT_TRUE(BidOf(request).wait);
@@ -23,7 +23,7 @@ TEST_F(LockStateGrantTest, ReplyGrantsFromTheSending) {
   EXPECT_EQ(state().next_request_at(), request.sent + kThird);
 }
 
-TEST_F(LockStateGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
+TEST_F(LockStateGrantTest, LaterAttemptsReplyProlongsGrantByMessage) {
   Waiter& waiter = Queue();
   const NewGrant early{.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease};
   const base::Instant first_sent = now();
@@ -39,7 +39,7 @@ TEST_F(LockStateGrantTest, ReplyOfALaterAttemptProlongsAHoldByMessage) {
   EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
 
-TEST_F(LockStateGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
+TEST_F(LockStateGrantTest, DeadlineCountsFromAttemptNamedInGrant) {
   Waiter& waiter = Acquire();
   const Request first = Fetch<AcquireRequest>();
   Hear(first, Silence());
@@ -56,7 +56,7 @@ TEST_F(LockStateGrantTest, DeadlineCountsFromTheAttemptThatTheGrantEchoes) {
   EXPECT_EQ(state().Deadline(waiter.hold), now() + kValid);
 }
 
-TEST_F(LockStateGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
+TEST_F(LockStateGrantTest, ReplyAfterDeadlineGrantsNothing) {
   Waiter& waiter = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Pass(kValid);
@@ -73,7 +73,7 @@ TEST_F(LockStateGrantTest, ReplyAfterItsDeadlineGrantsNothing) {
 }
 
 // An attempt that nobody remembers once counted from the boot of the machine.
-TEST_F(LockStateGrantTest, ForgottenAttemptIsOverThoughTheLeaseIsLongerThanTheUptime) {
+TEST_F(LockStateGrantTest, ForgottenAttemptIsOverIfLeaseExceedsUptime) {
   const absl::Duration day = absl::Hours(24);
   Waiter& waiter = Queue({.lease = day});
   HearGrant({.grant = kFirst, .attempt = 9, .token = kToken, .lease = day});
@@ -96,7 +96,7 @@ TEST_F(LockStateGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
   EXPECT_EQ(Fetch<CancelRequest>().grant, BidOf(first).grant);
 }
 
-TEST_F(LockStateGrantTest, QueuedUnwantedIsCancelledToo) {
+TEST_F(LockStateGrantTest, UnwantedQueuedRequestIsCancelled) {
   Waiter& waiter = Acquire();
   const Request request = Fetch<AcquireRequest>();
   GiveUp(waiter, State::kStopped);
@@ -108,7 +108,7 @@ TEST_F(LockStateGrantTest, QueuedUnwantedIsCancelledToo) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
+TEST_F(LockStateGrantTest, StaleGrantMessageChangesNothing) {
   Waiter& first = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Hear(request, Granted());
@@ -124,7 +124,7 @@ TEST_F(LockStateGrantTest, StaleGrantOfAnEarlierHoldChangesNothing) {
 }
 
 // The entry in the queue was once left behind, a ghost that could become the owner.
-TEST_F(LockStateGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIsOver) {
+TEST_F(LockStateGrantTest, QueuedAfterGrantOfEarlierAttemptEndsHold) {
   Waiter& waiter = Queue();
   Pass(kThird);
   const Request heartbeat = Fetch<AcquireRequest>();
@@ -139,7 +139,7 @@ TEST_F(LockStateGrantTest, QueuedAfterTheGrantOfAnEarlierAttemptMeansTheHoldIsOv
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateGrantTest, GoneStartsAFreshHold) {
+TEST_F(LockStateGrantTest, TombstoneMakesItAskUnderNewId) {
   Waiter& waiter = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Hear(request, {.what = AcquireCancelled()});
@@ -147,7 +147,7 @@ TEST_F(LockStateGrantTest, GoneStartsAFreshHold) {
   EXPECT_NE(BidOf(Fetch<AcquireRequest>()).grant, BidOf(request).grant);
 }
 
-TEST_F(LockStateGrantTest, ManualGrantLastsWhatIsLeftOfIt) {
+TEST_F(LockStateGrantTest, ManualGrantLastsForRemainingTime) {
   Waiter& waiter = Acquire({.manual = true});
   const Request request = Fetch<AcquireRequest>();
   Hear(request, Granted(0, absl::Seconds(1)));

@@ -6,7 +6,7 @@ namespace {
 
 using LockStateHoldTest = LockStateTest;
 
-TEST_F(LockStateHoldTest, RenewalMovesTheDeadlineFromItsSending) {
+TEST_F(LockStateHoldTest, RenewalExtendsDeadlineFromSendTime) {
   Waiter& waiter = Hold();
   const base::Instant granted = now();
   EXPECT_EQ(state().next_request_at(), granted + kThird);
@@ -25,7 +25,7 @@ TEST_F(LockStateHoldTest, RenewalMovesTheDeadlineFromItsSending) {
   EXPECT_EQ(state().next_request_at(), renewal.sent + kThird);
 }
 
-TEST_F(LockStateHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
+TEST_F(LockStateHoldTest, ReportsAtRiskAndRecoveredOnceEach) {
   Waiter& waiter = Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());
@@ -46,7 +46,7 @@ TEST_F(LockStateHoldTest, AtRiskAndRecoveredAreToldOnceEach) {
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
 }
 
-TEST_F(LockStateHoldTest, LostAtTheDeadlineWhileIoHangs) {
+TEST_F(LockStateHoldTest, IsLostAtDeadlineWhileIoHangs) {
   Waiter& waiter = Hold();
   const std::stop_token lost = waiter.view->Lost(now());
   Pass(kThird);
@@ -74,7 +74,7 @@ TEST_F(LockStateHoldTest, LostAtTheDeadlineWhileIoHangs) {
 
 // Two holders were seen in the soak: the release of a hold that was about to end let the next one
 // in while this one's thread was still to be told.
-TEST_F(LockStateHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
+TEST_F(LockStateHoldTest, NoThreadEntersBeforeDeadlineOfLostHold) {
   for (const bool reentrant : {false, true}) {
     Make({.reentrant = reentrant});
     Waiter& waiter = Hold();
@@ -95,7 +95,7 @@ TEST_F(LockStateHoldTest, NobodyIsLetInBeforeTheDeadlineOfALostHold) {
   }
 }
 
-TEST_F(LockStateHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
+TEST_F(LockStateHoldTest, IsInvalidFromDeadlineWithoutAnyEvent) {
   Waiter& waiter = Hold();
   Pass(kValid - absl::Nanoseconds(1));
   EXPECT_TRUE(Valid(waiter));
@@ -103,7 +103,7 @@ TEST_F(LockStateHoldTest, InvalidFromTheDeadlineThoughNobodyNotices) {
   EXPECT_FALSE(Valid(waiter));
 }
 
-TEST_F(LockStateHoldTest, ReasonOfALossNamesTheLastFailure) {
+TEST_F(LockStateHoldTest, LossNamesLastFailure) {
   Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());
@@ -113,7 +113,7 @@ TEST_F(LockStateHoldTest, ReasonOfALossNamesTheLastFailure) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("no answer"));
 }
 
-TEST_F(LockStateHoldTest, HoldThatIsGoneIsLostAtOnce) {
+TEST_F(LockStateHoldTest, IsLostAtOnceIfServerHasNoGrant) {
   Waiter& waiter = Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), NotHeld());
@@ -124,7 +124,7 @@ TEST_F(LockStateHoldTest, HoldThatIsGoneIsLostAtOnce) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateHoldTest, OverwrittenKeyIsALoss) {
+TEST_F(LockStateHoldTest, IsLostIfKeyIsOverwritten) {
   Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
@@ -132,7 +132,7 @@ TEST_F(LockStateHoldTest, OverwrittenKeyIsALoss) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
 }
 
-TEST_F(LockStateHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
+TEST_F(LockStateHoldTest, AcquireInFlightMayRestoreLostGrant) {
   Queue();
   Pass(kThird);
   const Request heartbeat = Fetch<AcquireRequest>();
@@ -145,7 +145,7 @@ TEST_F(LockStateHoldTest, BidUnderWayMayHaveTakenALostHoldAnew) {
   EXPECT_EQ(Fetch<ReleaseRequest>().grant, kFirst);
 }
 
-TEST_F(LockStateHoldTest, UnlockAfterALossReleasesNothing) {
+TEST_F(LockStateHoldTest, UnlockAfterLossReleasesNothing) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   Acquire({.face = Face::kStd});
@@ -176,7 +176,7 @@ TEST_F(LockStateHoldTest, ManualLeaseIsNeverRenewed) {
   EXPECT_EQ(effects().losses[0].reason, "its lease expired");
 }
 
-TEST_F(LockStateHoldTest, ExtendMovesAManualDeadline) {
+TEST_F(LockStateHoldTest, ExtendMovesManualDeadline) {
   Waiter& waiter = Hold({.manual = true});
   Pass(kThird);
   const std::optional<Request> extend = state().Extend(waiter.hold, 2 * kLease, now());
@@ -189,7 +189,7 @@ TEST_F(LockStateHoldTest, ExtendMovesAManualDeadline) {
   EXPECT_TRUE(state().next_request_at().is_infinite());
 }
 
-TEST_F(LockStateHoldTest, ForcedIsLookedAtAtOnce) {
+TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAtOnce) {
   Waiter& waiter = Hold();
   state().OnForced(99, now());
   EXPECT_TRUE(Quiet());
@@ -201,7 +201,7 @@ TEST_F(LockStateHoldTest, ForcedIsLookedAtAtOnce) {
 }
 
 // The message may come sooner than the grant's own answer.
-TEST_F(LockStateHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) {
+TEST_F(LockStateHoldTest, ForcedReleaseBeforeGrantIsCheckedAtGrant) {
   Waiter& waiter = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
   state().OnForced(acquire.grant, now());
@@ -213,7 +213,7 @@ TEST_F(LockStateHoldTest, ForcedBeforeItIsKnownToBeGrantedIsLookedAtWhenItIs) {
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
 }
 
-TEST_F(LockStateHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
+TEST_F(LockStateHoldTest, ForcedReleaseDuringRenewalIsCheckedAfterIt) {
   Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
@@ -224,7 +224,7 @@ TEST_F(LockStateHoldTest, ForcedWhileARenewalIsUnderWayIsLookedAtAfterIt) {
   EXPECT_EQ(effects().losses.size(), 1U);
 }
 
-TEST_F(LockStateHoldTest, LookAtAManualHoldDoesNotExtendIt) {
+TEST_F(LockStateHoldTest, CheckOfManualHoldDoesNotExtendIt) {
   Waiter& waiter = Hold({.manual = true});
   const base::Instant deadline = state().Deadline(waiter.hold);
   Pass(kThird);
@@ -237,14 +237,14 @@ TEST_F(LockStateHoldTest, LookAtAManualHoldDoesNotExtendIt) {
   EXPECT_TRUE(state().next_request_at().is_infinite());
 }
 
-TEST_F(LockStateHoldTest, ReconnectedHoldIsRenewedAtOnce) {
+TEST_F(LockStateHoldTest, IsRenewedAtOnceAfterReconnect) {
   Hold();
   state().OnReconnected(now());
   Hear(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
-TEST_F(LockStateHoldTest, RenewalIsNotAnnouncedBeyondTheDeadline) {
+TEST_F(LockStateHoldTest, NextRequestTimeIsNotAfterDeadline) {
   Hold();
   PassTo(state().next_expiry() - absl::Nanoseconds(1));
   Hear(Fetch<RenewRequest>(), Silence());

@@ -8,7 +8,7 @@
 namespace redlatch::internal {
 namespace {
 
-class JointViewTest : public ::testing::Test {
+class JointHoldStateTest : public ::testing::Test {
  protected:
   static base::Instant At(int seconds) {
     return base::Instant::FromNanos(absl::ToInt64Nanoseconds(absl::Seconds(seconds)));
@@ -21,7 +21,7 @@ class JointViewTest : public ::testing::Test {
       std::vector<JointHoldState::Part>{{"a", FencingToken(1), a_}, {"b", FencingToken(2), b_}}};
 };
 
-TEST_F(JointViewTest, LastsUntilTheFirstOfItsPartsEnds) {
+TEST_F(JointHoldStateTest, LastsUntilFirstPartEnds) {
   EXPECT_EQ(both_->Deadline(), At(10));
   a_->Prolong(At(30));
   EXPECT_EQ(both_->Deadline(), At(20));
@@ -29,7 +29,7 @@ TEST_F(JointViewTest, LastsUntilTheFirstOfItsPartsEnds) {
   EXPECT_FALSE(both_->Valid(At(20)));
 }
 
-TEST_F(JointViewTest, IsLostWithTheFirstPartThatIs) {
+TEST_F(JointHoldStateTest, IsLostWithFirstLostPart) {
   const std::stop_token lost = both_->Lost(At(1));
   EXPECT_FALSE(lost.stop_requested());
   b_->Lose();
@@ -40,7 +40,7 @@ TEST_F(JointViewTest, IsLostWithTheFirstPartThatIs) {
   EXPECT_TRUE(lost.stop_requested());
 }
 
-TEST_F(JointViewTest, HasATokenForEachNameThatOnePartAloneHas) {
+TEST_F(JointHoldStateTest, HasTokenPerUniqueName) {
   EXPECT_EQ(both_->TokenOf("b"), FencingToken(2));
   EXPECT_EQ(both_->TokenOf("c"), FencingToken());
   const JointHoldState same(
@@ -48,7 +48,7 @@ TEST_F(JointViewTest, HasATokenForEachNameThatOnePartAloneHas) {
   EXPECT_EQ(same.TokenOf("a"), FencingToken());
 }
 
-TEST_F(JointViewTest, IsConfirmedByThoseThatConfirmedAll) {
+TEST_F(JointHoldStateTest, CountsReplicasThatConfirmedAllParts) {
   a_->SetAckedBy(3);
   EXPECT_EQ(both_->acked_by(), 0);
   b_->SetAckedBy(2);

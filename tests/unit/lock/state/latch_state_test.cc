@@ -31,14 +31,14 @@ class LatchQueueTest : public LockStateTest {
   std::vector<Waiter*> waiting_;
 };
 
-TEST_F(LatchQueueTest, AMessageLetsAllThroughAndNothingIsHeld) {
+TEST_F(LatchQueueTest, MessageReleasesAllWaitersWithoutHold) {
   HearGrant(GrantOf(QueueAll(), 0));
   ExpectAllThrough();
 }
 
-class LatchToldTest : public LockStateTest {
+class LatchCountsTest : public LockStateTest {
  protected:
-  LatchToldTest() { Make({.use = GrantUse::kLatch}); }
+  LatchCountsTest() { Make({.use = GrantUse::kLatch}); }
 
   static Result Telling(uint64_t counts, uint64_t last) {
     Result result = Queued();
@@ -48,7 +48,7 @@ class LatchToldTest : public LockStateTest {
   }
 };
 
-TEST_F(LatchToldTest, MessageOpensItOnlyWithTheSecretIdAndARealAttempt) {
+TEST_F(LatchCountsTest, MessageNeedsSecretIdAndRealAttempt) {
   Waiter& waiter = Acquire();
   const Request first = Fetch<AcquireRequest>();
   Hear(first, Queued());
@@ -70,7 +70,7 @@ TEST_F(LatchToldTest, MessageOpensItOnlyWithTheSecretIdAndARealAttempt) {
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
-TEST_F(LatchToldTest, WhoeverWaitsForALatchTellsBackTheMostThatItWasTold) {
+TEST_F(LatchCountsTest, WaiterReportsHighestKnownCounts) {
   Acquire();
   const Request first = Fetch<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(first).counted.counts, 0U);

@@ -7,7 +7,7 @@ namespace {
 using LockStateLocalTest = LockStateTest;
 constexpr absl::Duration kWindow = absl::Milliseconds(5);
 
-TEST_F(LockStateLocalTest, PassesOnInsideTheWindow) {
+TEST_F(LockStateLocalTest, PassesOnWithinTurn) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow - absl::Nanoseconds(1));
   EXPECT_EQ(Release(holder->hold).kind, Kind::kDone);
@@ -19,7 +19,7 @@ TEST_F(LockStateLocalTest, PassesOnInsideTheWindow) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockStateLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOthers) {
+TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTermsInOrder) {
   struct Case {
     Want first, second = {.thread = 2};
     int64_t others = 0;
@@ -44,7 +44,7 @@ TEST_F(LockStateLocalTest, IsNotPassedOnAfterTheWindowNorToOtherTermsNorBeforeOt
   }
 }
 
-TEST_F(LockStateLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) {
+TEST_F(LockStateLocalTest, RequeueStartsNewTurnForAlternatingThreads) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
   Release(holder->hold);
@@ -59,7 +59,7 @@ TEST_F(LockStateLocalTest, RequeueOpensTheWindowAnewForTwoThreadsThatTakeTurns) 
   EXPECT_EQ(again.token.value(), kToken + 9001);
 }
 
-TEST_F(LockStateLocalTest, ExplicitOwnerIsReleasedRemotely) {
+TEST_F(LockStateLocalTest, ExplicitOwnersHoldGoesBackToServer) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Hold();
   Waiter& same = Acquire({.thread = 2});
@@ -90,7 +90,7 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
   EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
-TEST_F(LockStateLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
+TEST_F(LockStateLocalTest, ThreadThatJoinsClaimCanRequireWholeLease) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Queue();
   HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease / 2});
@@ -106,7 +106,7 @@ TEST_F(LockStateLocalTest, ThreadThatJoinsAClaimWaitsForTheWholeLeaseIfAsked) {
   EXPECT_EQ(manual.hold, first.hold);
 }
 
-TEST_F(LockStateLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
+TEST_F(LockStateLocalTest, OwnerChecksHandoverDespiteItsHold) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Acquire();
   Result granted = Granted();
@@ -119,7 +119,7 @@ TEST_F(LockStateLocalTest, OwnerChecksTheHandoverAlthoughItHasTheLock) {
   Fetch<CancelRequest>();
 }
 
-TEST_F(LockStateLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
+TEST_F(LockStateLocalTest, BlockTokensGrowWithClock) {
   const absl::Duration window = kLease;
   Waiter& first = Acquire({.turn = window});
   Waiter* next = &Acquire({.thread = 2, .turn = window});
@@ -145,7 +145,7 @@ TEST_F(LockStateLocalTest, TokensOfABlockGrowAndKeepThePaceOfTheClock) {
   EXPECT_EQ(As<ReleaseRequest>(release).last_reserved, kToken + 4095);
 }
 
-TEST_F(LockStateLocalTest, RetakesAreCountedThenTheHeadHasIt) {
+TEST_F(LockStateLocalTest, HeadGetsLockAfterRetakes) {
   Make({}, /*retakes=*/3);
   auto [holder, head] = Contended({}, {.thread = 2});
   uint64_t hold = holder->hold;
@@ -160,7 +160,7 @@ TEST_F(LockStateLocalTest, RetakesAreCountedThenTheHeadHasIt) {
   EXPECT_EQ(head->state, State::kGranted);
 }
 
-TEST_F(LockStateLocalTest, PokedHeadThatComesSecondIsNext) {
+TEST_F(LockStateLocalTest, WokenHeadThatIsLateIsNext) {
   Make({}, /*retakes=*/16);
   auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
@@ -172,7 +172,7 @@ TEST_F(LockStateLocalTest, PokedHeadThatComesSecondIsNext) {
   EXPECT_EQ(head->state, State::kGranted) << "no further retakes";
 }
 
-TEST_F(LockStateLocalTest, LatePokeAsksTheServer) {
+TEST_F(LockStateLocalTest, LateWakeAsksServer) {
   Make({}, /*retakes=*/16);
   auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
@@ -183,7 +183,7 @@ TEST_F(LockStateLocalTest, LatePokeAsksTheServer) {
 }
 
 // A free grant was once renewed for ever.
-TEST_F(LockStateLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
+TEST_F(LockStateLocalTest, LostWakeKeepsLockUntilRenewalAtMost) {
   Make({}, /*retakes=*/16);
   auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
@@ -195,7 +195,7 @@ TEST_F(LockStateLocalTest, LostPokeHoldsTheLockNoLongerThanTheRenewalInterval) {
   EXPECT_EQ(head->state, State::kGranted);
 }
 
-TEST_F(LockStateLocalTest, PokedHeadThatGivesUpPokesTheNext) {
+TEST_F(LockStateLocalTest, WokenHeadThatGivesUpWakesNext) {
   Make({}, /*retakes=*/16);
   auto [holder, head] = Contended({}, {.thread = 2, .patience = Patience::kBounded});
   Waiter& behind = Acquire({.thread = 3});
@@ -207,7 +207,7 @@ TEST_F(LockStateLocalTest, PokedHeadThatGivesUpPokesTheNext) {
   EXPECT_EQ(behind.state, State::kGranted);
 }
 
-TEST_F(LockStateLocalTest, ReleaseNeverEndsALevelOfLock) {
+TEST_F(LockStateLocalTest, ReleaseNeverEndsLevelByLock) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   Acquire({.face = Face::kStatus});
@@ -217,14 +217,14 @@ TEST_F(LockStateLocalTest, ReleaseNeverEndsALevelOfLock) {
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockStateLocalTest, LockingTwiceByLockIsADeadlock) {
+TEST_F(LockStateLocalTest, LockingTwiceIsDeadlock) {
   Hold({.face = Face::kStd});
   EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
   EXPECT_EQ(Acquire({.face = Face::kStd, .patience = Patience::kNone}).state, State::kDeadlock);
   EXPECT_EQ(Acquire({.thread = 2, .face = Face::kStd}).state, State::kWaiting);
 }
 
-TEST_F(LockStateLocalTest, UnlockElsewhereReleasesNothing) {
+TEST_F(LockStateLocalTest, UnlockByOtherThreadReleasesNothing) {
   Waiter& waiter = Hold({.face = Face::kStd});
   EXPECT_EQ(Unlock(2).kind, Kind::kNotHeld);
   EXPECT_TRUE(Valid(waiter));
@@ -252,7 +252,7 @@ TEST_F(LockStateLocalTest, ReenterAndLeaveCountLevels) {
   EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value());
 }
 
-TEST_F(LockStateLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
+TEST_F(LockStateLocalTest, HeadThatOversleptIsWokenAgain) {
   Make({}, /*retakes=*/1);
   auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
@@ -270,7 +270,7 @@ TEST_F(LockStateLocalTest, AHeadThatSleptThroughItsHoldIsWokenAnewForTheNext) {
   EXPECT_FALSE(head->awaits_wake) << "nobody would wake it";
 }
 
-TEST_F(LockStateLocalTest, AHoldWhoseThreadReadsAsWellDoesNotPassOn) {
+TEST_F(LockStateLocalTest, PinnedHoldDoesNotPassOn) {
   const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
   EXPECT_EQ(state().Pin(2).depth, 0);
   EXPECT_EQ(state().Pin(1).hold, first->hold);

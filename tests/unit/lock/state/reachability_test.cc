@@ -8,7 +8,7 @@ namespace {
 
 base::Instant At(int64_t nanos) { return base::Instant::FromNanos(nanos); }
 
-TEST(Reachability, IsSilentFromTheFirstThatWentUnanswered) {
+TEST(Reachability, IsSilentSinceFirstUnansweredRequest) {
   Reachability server;
   EXPECT_FALSE(server.silent());
   server.Unheard(At(10), absl::UnavailableError("first"));
@@ -19,7 +19,7 @@ TEST(Reachability, IsSilentFromTheFirstThatWentUnanswered) {
   EXPECT_FALSE(server.silent());
 }
 
-TEST(Reachability, ForgetsWhatAWaiterMetOnceItIsHeardOf) {
+TEST(Reachability, ForgetsWaitersSilenceOnceServerAnswers) {
   Reachability server;
   EXPECT_EQ(server.Since(At(10)), At(10));
   server.Heard(At(20));

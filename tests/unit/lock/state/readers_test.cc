@@ -24,7 +24,7 @@ TEST_F(PermitStateTest, GivesNoTokensBack) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(PermitStateTest, AWaiterThatIsToldOfAChangeAsksAtOnce) {
+TEST_F(PermitStateTest, WaiterAsksAtOnceWhenToldToAskAgain) {
   const Waiter& waiter = Queue({.permits = 3});
   ASSERT_TRUE(Quiet());
   state().OnForced(state().grant_id(), now());

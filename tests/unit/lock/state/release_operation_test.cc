@@ -24,19 +24,19 @@ class ReleaseOperationTest : public LockStateTest {
   std::optional<ReleaseOperation> operation_;
 };
 
-TEST_F(ReleaseOperationTest, RunsTheReleaseAndEndsWithTheServersWord) {
+TEST_F(ReleaseOperationTest, RunsReleaseAndEndsWithServersReply) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   EXPECT_EQ(Resume({.what = Freed()}).kind, Action::Kind::kDone);
   EXPECT_EQ(operation_->released().kind, Kind::kDone);
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(ReleaseOperationTest, RepeatsTheReleaseAtOnceAfterItsFirstFailure) {
+TEST_F(ReleaseOperationTest, RepeatsReleaseAtOnceAfterFirstFailure) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
 }
 
-TEST_F(ReleaseOperationTest, LeavesARepeatedFailureToTheBackground) {
+TEST_F(ReleaseOperationTest, LeavesRepeatedFailureToBackground) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   ASSERT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
   EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kDone);
@@ -45,7 +45,7 @@ TEST_F(ReleaseOperationTest, LeavesARepeatedFailureToTheBackground) {
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(ReleaseOperationTest, AwaitsTheResultOfAReleaseThatAnotherRequestTookAlong) {
+TEST_F(ReleaseOperationTest, AwaitsReleaseThatAnotherRequestTookAlong) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   operation_->Postpone(state());
   const Request taken = Fetch<ReleaseRequest>();

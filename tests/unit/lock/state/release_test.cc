@@ -22,7 +22,7 @@ TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
+TEST_F(LockStateReleaseTest, RepeatFindsFirstReleaseExecutedInTime) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   Hear(Fetch<ReleaseRequest>(), Silence());
@@ -35,7 +35,7 @@ TEST_F(LockStateReleaseTest, RepeatedReleaseFindsTheFirstExecutedInTime) {
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
-TEST_F(LockStateReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
+TEST_F(LockStateReleaseTest, RepeatAnsweredAfterDeadlineIsLost) {
   Waiter& waiter = Hold();
   const base::Instant deadline = state().Deadline(waiter.hold);
   Release(waiter.hold);
@@ -47,7 +47,7 @@ TEST_F(LockStateReleaseTest, RepeatedReleaseAnsweredAfterTheDeadlineIsLost) {
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
-TEST_F(LockStateReleaseTest, RefusedReleaseTellsWhy) {
+TEST_F(LockStateReleaseTest, RefusedReleaseSaysWhy) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
@@ -58,7 +58,7 @@ TEST_F(LockStateReleaseTest, RefusedReleaseTellsWhy) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
+TEST_F(LockStateReleaseTest, RepeatsUnsentCancelForAnyReason) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
   Hear(Fetch<CancelRequest>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
@@ -67,7 +67,7 @@ TEST_F(LockStateReleaseTest, CancelThatWasNotSentIsRepeatedWhateverTheReason) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
+TEST_F(LockStateReleaseTest, RepeatsReleaseUntilLeaseIsOver) {
   Waiter& waiter = Hold();
   const base::Instant over = now() + kLease;
   Release(waiter.hold);
@@ -85,7 +85,7 @@ TEST_F(LockStateReleaseTest, ReleaseIsRepeatedUntilTheLeaseIsOver) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook) {
+TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
   Release(Hold().hold);
   for (int i = 0; i < 4; ++i) {  // so that it is repeated late
     PassTo(state().next_request_at());
@@ -103,7 +103,7 @@ TEST_F(LockStateReleaseTest, ATryIsNotRefusedByAHoldOfOursWhoseReleaseItOvertook
   EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
 }
 
-TEST_F(LockStateReleaseTest, ReleaseCrossesARenewal) {
+TEST_F(LockStateReleaseTest, ReleaseCrossesRenewal) {
   Waiter& waiter = Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
@@ -122,7 +122,7 @@ TEST_F(LockStateReleaseTest, ReleaseCrossesARenewal) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
+TEST_F(LockStateReleaseTest, NextAcquireTravelsWithReleaseOnce) {
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
@@ -148,7 +148,7 @@ TEST_F(LockStateReleaseTest, BidOfTheNextTravelsWithTheReleaseOnce) {
   EXPECT_EQ(other->state, State::kGranted);
 }
 
-TEST_F(LockStateReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
+TEST_F(LockStateReleaseTest, NextAcquireFollowsReleaseOfSeveralNames) {
   Make({.several = true});
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
@@ -162,7 +162,7 @@ TEST_F(LockStateReleaseTest, BidOfTheNextFollowsTheReleaseOfSeveralNames) {
   EXPECT_EQ(other->state, State::kGranted);
 }
 
-TEST_F(LockStateReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutIt) {
+TEST_F(LockStateReleaseTest, RepeatOmitsAcquireThatIsNoLongerWanted) {
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
@@ -177,7 +177,7 @@ TEST_F(LockStateReleaseTest, ReleaseWhoseBidIsNotWantedAnyMoreIsRepeatedWithoutI
   EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
-TEST_F(LockStateReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
+TEST_F(LockStateReleaseTest, RepeatsCleanupsAtOnceAfterReconnect) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
   Hear(Fetch<ReleaseRequest>(), Silence());
@@ -187,7 +187,7 @@ TEST_F(LockStateReleaseTest, ReconnectedDebtsAreTriedAtOnce) {
   Hear(Fetch<ReleaseRequest>(), ReleasedThen());
 }
 
-TEST_F(LockStateReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
+TEST_F(LockStateReleaseTest, LeaseSurvivesReleaseOfHoldsByLock) {
   Make({.reentrant = true});
   Waiter& lease = Hold();
   Acquire({.face = Face::kStd});
@@ -201,7 +201,7 @@ TEST_F(LockStateReleaseTest, LeaseStaysWhereItsThreadCannotUnlockAnyMore) {
   EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
 }
 
-TEST_F(LockStateReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
+TEST_F(LockStateReleaseTest, LossIsForgottenIfThreadCannotUnlock) {
   Hold({.face = Face::kStd});
   Pass(kLease);
   Expire();
@@ -211,7 +211,7 @@ TEST_F(LockStateReleaseTest, LossIsForgottenWhereItsThreadCannotUnlockAnyMore) {
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
 }
 
-TEST_F(LockStateReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
+TEST_F(LockStateReleaseTest, OptionsOutliveEventThatEndsHold) {
   std::weak_ptr<const LockOptions> options;
   Waiter& waiter = Hold();
   options = waiter.options;
@@ -220,7 +220,7 @@ TEST_F(LockStateReleaseTest, OptionsOutliveTheEventThatEndsTheirHold) {
   EXPECT_FALSE(options.expired()) << "a user's destructor would run under the entry's mutex";
 }
 
-TEST_F(LockStateReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
+TEST_F(LockStateReleaseTest, LateRenewalProlongsCleanup) {
   Waiter& waiter = Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
@@ -236,7 +236,7 @@ TEST_F(LockStateReleaseTest, RenewalThatWasExecutedLateKeepsTheReleaseAlive) {
   EXPECT_EQ(now(), renewed + kLease);
 }
 
-TEST_F(LockStateReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
+TEST_F(LockStateReleaseTest, UnansweredAcquireProlongsCleanup) {
   Waiter& waiter = Acquire();
   Hear(Fetch<AcquireRequest>(), Silence());  // may be executed at any time
   PassTo(state().next_request_at());
@@ -252,7 +252,7 @@ TEST_F(LockStateReleaseTest, UnansweredBidKeepsTheReleaseAlive) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateReleaseTest, AcquireTakesAPostponedReleaseAlong) {
+TEST_F(LockStateReleaseTest, AcquireTakesPostponedReleaseAlong) {
   Waiter& first = Hold();
   Release(first.hold);
   ASSERT_TRUE(state().NextRequestOf(first.hold, now()).has_value());

@@ -20,7 +20,7 @@ class SharedStateTest : public LockStateTest {
   }
 };
 
-TEST_F(SharedStateTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip) {
+TEST_F(SharedStateTest, ReaderJoinsWithinTurnWithoutRoundTrip) {
   const Waiter& first = Read(1);
   Pass(kWindow - absl::Milliseconds(1));
   const Waiter& second = Acquire({.thread = 2});
@@ -32,13 +32,13 @@ TEST_F(SharedStateTest, AReaderJoinsAHeldLeaseWithinTheWindowWithoutARoundTrip) 
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(SharedStateTest, NobodyJoinsWhereAWriterIsKnownToWait) {
+TEST_F(SharedStateTest, NoReaderJoinsIfWriterIsKnownToWait) {
   Read(1, 1);
   EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(SharedStateTest, AReaderReentersThoughAWriterWaits) {
+TEST_F(SharedStateTest, ReaderReentersDespiteWaitingWriter) {
   Waiter& first = Read(1, 1);
   Pass(2 * kWindow);
   const Waiter& again = Acquire({.thread = 1});
@@ -49,7 +49,7 @@ TEST_F(SharedStateTest, AReaderReentersThoughAWriterWaits) {
   EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
 }
 
-TEST_F(SharedStateTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
+TEST_F(SharedStateTest, AsksServerAfterTurnIfReadersMayJoin) {
   Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
@@ -66,7 +66,7 @@ TEST_F(SharedStateTest, AfterTheWindowTheServerIsAskedWhetherReadersMayJoin) {
   EXPECT_EQ(Acquire({.thread = 4}).state, State::kWaiting);
 }
 
-TEST_F(SharedStateTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
+TEST_F(SharedStateTest, WithoutTurnReplyCountsForEarlierReaders) {
   Read(1);
   Waiter& second = Acquire({.thread = 2, .turn = absl::ZeroDuration()});
   EXPECT_EQ(second.state, State::kWaiting);
@@ -80,7 +80,7 @@ TEST_F(SharedStateTest, WithoutAWindowAnAnswerCountsForThoseWhoAskedBeforeIt) {
   EXPECT_EQ(third.state, State::kGranted);
 }
 
-TEST_F(SharedStateTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver) {
+TEST_F(SharedStateTest, ReaderSentElsewhereForgetsEndedSilence) {
   Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
@@ -91,7 +91,7 @@ TEST_F(SharedStateTest, AReaderThatIsSentElsewhereTakesNoSilenceAlongThatIsOver)
   EXPECT_EQ(second.silent_since, base::Instant::Infinite());
 }
 
-TEST_F(SharedStateTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
+TEST_F(SharedStateTest, ReadersGoElsewhereIfServerIsUnreachable) {
   Waiter& first = Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
@@ -100,7 +100,7 @@ TEST_F(SharedStateTest, WhereTheServerCannotBeAskedReadersGoElsewhere) {
   EXPECT_TRUE(Valid(first));
 }
 
-TEST_F(SharedStateTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
+TEST_F(SharedStateTest, GrantThatIsGoneIsLostByAllReaders) {
   Waiter& first = Read(1);
   Waiter& second = Acquire({.thread = 2, .face = Face::kStd});
   Pass(kWindow);
@@ -118,7 +118,7 @@ TEST_F(SharedStateTest, AHoldThatIsGoneIsLostByAllWhoShareIt) {
   EXPECT_EQ(third.state, State::kGranted);
 }
 
-TEST_F(SharedStateTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
+TEST_F(SharedStateTest, GrantLetsInReadersFromBeforeRequest) {
   Waiter& first = Acquire({.thread = 1});
   Waiter& second = Acquire({.thread = 2});
   const Request acquire = Fetch<AcquireRequest>();
@@ -131,7 +131,7 @@ TEST_F(SharedStateTest, AGrantLetsInAllWhoHadComeBeforeItWasAskedFor) {
   EXPECT_NE(first.hold, second.hold);
 }
 
-TEST_F(SharedStateTest, WhoJoinsAHoldAtRiskDoesNotHideItsRecovery) {
+TEST_F(SharedStateTest, JoiningHoldAtRiskDoesNotHideRecovery) {
   Read(1);
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), Silence());

@@ -25,7 +25,7 @@ class TallyStateTest : public LockStateTest {
   }
 };
 
-TEST_F(TallyStateTest, AHoldIsCountedWithItsWaitAndItsTime) {
+TEST_F(TallyStateTest, CountsHoldWithWaitAndDuration) {
   Waiter& holder = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
   Hear(acquire, Queued());
@@ -44,7 +44,7 @@ TEST_F(TallyStateTest, AHoldIsCountedWithItsWaitAndItsTime) {
   EXPECT_EQ(Counted().held_for.sum, absl::Milliseconds(7));
 }
 
-TEST_F(TallyStateTest, ReadersOfAHoldAreAHoldEach) {
+TEST_F(TallyStateTest, CountsEachReaderAsHold) {
   Make({.use = GrantUse::kShared, .reentrant = true, .counts = true});
   Waiter& first = Hold();
   Waiter& second = Acquire({.thread = 2});
@@ -58,7 +58,7 @@ TEST_F(TallyStateTest, ReadersOfAHoldAreAHoldEach) {
   EXPECT_EQ(Counted().held, 0);
 }
 
-TEST_F(TallyStateTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
+TEST_F(TallyStateTest, CountsCallsWithoutLockByReason) {
   Hold();
   EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
   EXPECT_EQ(Counted().busy, 1);
@@ -72,7 +72,7 @@ TEST_F(TallyStateTest, CallsThatEndWithoutTheLockAreCountedByTheirReason) {
   EXPECT_EQ(Counted().waited.count(), 1);
 }
 
-TEST_F(TallyStateTest, ALossIsNoReleaseAndEndsAHold) {
+TEST_F(TallyStateTest, LossEndsHoldButIsNoRelease) {
   Waiter& holder = Hold();
   Pass(kValid);
   Expire();
@@ -87,7 +87,7 @@ TEST_F(TallyStateTest, ALossIsNoReleaseAndEndsAHold) {
   EXPECT_EQ(Counted().releases_failed, 0) << "there was nothing to be released";
 }
 
-TEST_F(TallyStateTest, RenewalsAreCountedAndTheirFailures) {
+TEST_F(TallyStateTest, CountsRenewalsAndFailures) {
   Hold();
   Pass(kThird);
   Hear(Fetch<RenewRequest>(), HoldRef());
@@ -101,7 +101,7 @@ TEST_F(TallyStateTest, RenewalsAreCountedAndTheirFailures) {
   EXPECT_EQ(Counted().lost, 0);
 }
 
-TEST_F(TallyStateTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
+TEST_F(TallyStateTest, RefusedReleaseIsCountedAndReportedOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
   EXPECT_EQ(Counted().releasing, 1);
@@ -115,7 +115,7 @@ TEST_F(TallyStateTest, AReleaseThatIsRefusedIsCountedOnceAndToldOnce) {
   EXPECT_EQ(Counted().releases_failed, 1);
 }
 
-TEST_F(TallyStateTest, WhatIsReleasedLaterThanItsThreadReleasedItIsReleasedThen) {
+TEST_F(TallyStateTest, CountsReleaseWhenServerConfirmsIt) {
   Make({.counts = true}, /*retakes=*/1);
   auto [holder, other] = Contended({}, {.thread = 2});
   Release(holder->hold);

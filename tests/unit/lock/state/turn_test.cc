@@ -30,7 +30,7 @@ class LockStateTurnTest : public LockStateTest {
   }
 };
 
-TEST_F(LockStateTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
+TEST_F(LockStateTurnTest, ReturningThreadNeedsNoServer) {
   uint64_t hold = ComesAgain().hold;
   FencingToken token = state().OfThread(1).token;
   for (int i = 0; i < 100; ++i) {
@@ -44,7 +44,7 @@ TEST_F(LockStateTurnTest, ThreadThatComesBackAtOnceTakesItWithoutTheServer) {
   }
 }
 
-TEST_F(LockStateTurnTest, RestEndsWithTheTurn) {
+TEST_F(LockStateTurnTest, CachingEndsWithTurn) {
   Waiter& holder = ComesAgain();
   const base::Instant end = now() + kTurn;
   EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
@@ -56,7 +56,7 @@ TEST_F(LockStateTurnTest, RestEndsWithTheTurn) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateTurnTest, TurnIsNotPassedOnAfterItsEnd) {
+TEST_F(LockStateTurnTest, DoesNotPassOnAfterEnd) {
   Waiter& holder = ComesAgain();
   Waiter& other = Acquire(OfThread(2));
   Pass(kTurn - kTurnTick);
@@ -68,7 +68,7 @@ TEST_F(LockStateTurnTest, TurnIsNotPassedOnAfterItsEnd) {
   EXPECT_EQ(third.state, State::kWaiting);
 }
 
-TEST_F(LockStateTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
+TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadsStayAway) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
   Pass(kSoon + kTurnTick);
@@ -77,7 +77,7 @@ TEST_F(LockStateTurnTest, ClientThatStaysAwayHandsOverAtOnce) {
   EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
 }
 
-TEST_F(LockStateTurnTest, TryOfOtherTermsAsksTheServer) {
+TEST_F(LockStateTurnTest, TryOnOtherTermsAsksServer) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
   Want other = OfThread(1);
@@ -90,7 +90,7 @@ TEST_F(LockStateTurnTest, TryOfOtherTermsAsksTheServer) {
 }
 
 // Otherwise it would stay taken for a lease if this process ends.
-TEST_F(LockStateTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
+TEST_F(LockStateTurnTest, HoldWithWholeLeaseIsNotCached) {
   const uint64_t hold = ComesAgain().hold;
   Pass(ConfirmAfter(kClaim));
   const Request renewal = Fetch<RenewRequest>();
@@ -99,7 +99,7 @@ TEST_F(LockStateTurnTest, HoldWithTheWholeLeaseDoesNotRest) {
   EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
 }
 
-TEST_F(LockStateTurnTest, StaysAClaimWhileSectionsAreShort) {
+TEST_F(LockStateTurnTest, StaysClaimWhileHoldsAreShort) {
   uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
   for (int i = 0; i < 5; ++i) {
     const base::Instant due = state().next_request_at();
@@ -115,7 +115,7 @@ TEST_F(LockStateTurnTest, StaysAClaimWhileSectionsAreShort) {
   EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is longer";
 }
 
-TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromTheStart) {
+TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromStart) {
   Want whole = OfThread(1), manual = OfThread(1), none = OfThread(1);
   whole.whole = manual.manual = true;
   none.turn = absl::ZeroDuration();

@@ -6,7 +6,7 @@ namespace {
 
 using LockStateWaitingTest = LockStateTest;
 
-TEST_F(LockStateWaitingTest, TryOfAServerThatStaysSilentFails) {
+TEST_F(LockStateWaitingTest, TryFailsIfServerStaysSilent) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
   Hear(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter);
@@ -31,7 +31,7 @@ TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
   EXPECT_EQ(waiter.state, State::kFailed);
 }
 
-TEST_F(LockStateWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
+TEST_F(LockStateWaitingTest, TryIsRefusedWhenPatientWaiterIsQueued) {
   Waiter& patient = Acquire();
   Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
   const Request request = Fetch<AcquireRequest>();
@@ -41,7 +41,7 @@ TEST_F(LockStateWaitingTest, TryBesideAPatientWaiterIsRefusedWhenThatIsQueued) {
   EXPECT_EQ(patient.state, State::kWaiting);
 }
 
-TEST_F(LockStateWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
+TEST_F(LockStateWaitingTest, HeadAsksWhenHolderCouldExpire) {
   Acquire();
   Hear(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201));
@@ -50,7 +50,7 @@ TEST_F(LockStateWaitingTest, HeadOfTheQueueActsWhenTheHolderCouldExpire) {
   EXPECT_EQ(state().next_request_at(), now() + kThird) << "only the head";
 }
 
-TEST_F(LockStateWaitingTest, HeadPollsAForeignOwner) {
+TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
   Acquire();
   for (int i = 0; i < 20; ++i) {
     Hear(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
@@ -61,14 +61,14 @@ TEST_F(LockStateWaitingTest, HeadPollsAForeignOwner) {
   }
 }
 
-TEST_F(LockStateWaitingTest, ReconnectedWaiterSendsAHeartbeatAtOnce) {
+TEST_F(LockStateWaitingTest, SendsHeartbeatAtOnceAfterReconnect) {
   Queue();
   state().OnReconnected(now());
   Hear(Fetch<AcquireRequest>(), Queued());
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
-TEST_F(LockStateWaitingTest, ReconnectedDuringABidSendsAnother) {
+TEST_F(LockStateWaitingTest, ReconnectDuringAcquireSendsAnother) {
   Acquire();
   const Request request = Fetch<AcquireRequest>();
   state().OnReconnected(now());
@@ -78,7 +78,7 @@ TEST_F(LockStateWaitingTest, ReconnectedDuringABidSendsAnother) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockStateWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
+TEST_F(LockStateWaitingTest, RepeatsUnansweredAcquireWithBackoff) {
   Waiter& waiter = Acquire();
   absl::Duration last = absl::ZeroDuration();
   for (uint32_t attempt = 1; attempt <= 5; ++attempt) {
@@ -95,7 +95,7 @@ TEST_F(LockStateWaitingTest, UnansweredBidIsRepeatedWithBackoff) {
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
-TEST_F(LockStateWaitingTest, RefusalFailsAllWhoWait) {
+TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
   Hear(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
@@ -107,7 +107,7 @@ TEST_F(LockStateWaitingTest, RefusalFailsAllWhoWait) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateWaitingTest, FullMemoryFailsABidAndSparesAHeartbeat) {
+TEST_F(LockStateWaitingTest, FullMemoryFailsAcquireButNotHeartbeat) {
   Waiter& queued = Queue({.patience = Patience::kBounded});
   Pass(kThird);
   Hear(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
@@ -142,7 +142,7 @@ TEST_F(LockStateWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
   EXPECT_TRUE(absl::IsUnavailable(bounded.failure));
 }
 
-TEST_F(LockStateWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
+TEST_F(LockStateWaitingTest, NewWaiterHasItsOwnUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
   Acquire({.patience = Patience::kBounded});
   base::Instant until = now() + absl::Seconds(5);
@@ -158,7 +158,7 @@ TEST_F(LockStateWaitingTest, NewcomerWaitsForItsOwnUnreachableAfter) {
   EXPECT_EQ(late.state, State::kFailed);
 }
 
-TEST_F(LockStateWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
+TEST_F(LockStateWaitingTest, OutageBeginsWithFirstUnansweredCommand) {
   constexpr base::Instant kNever = base::Instant::Infinite();
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
@@ -178,7 +178,7 @@ TEST_F(LockStateWaitingTest, OutageBeginsWithTheFirstCommandThatIsNotAnswered) {
   EXPECT_EQ(endless.state, State::kFailed);
 }
 
-TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverToldThatTheLockIsBusy) {
+TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverRefusedAsBusy) {
   Waiter& waiter = Queue();
   Pass(kThird);
   Fetch<AcquireRequest>();
@@ -200,7 +200,7 @@ TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStateWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
+TEST_F(LockStateWaitingTest, TimeoutBeforeAnyReplyIsNotBusy) {
   Waiter& waiter = Acquire({.patience = Patience::kBounded});
   Fetch<AcquireRequest>();
   Pass(absl::Milliseconds(20));
@@ -209,7 +209,7 @@ TEST_F(LockStateWaitingTest, OutOfTimeBeforeAnyAnswerIsNotBusy) {
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
 }
 
-TEST_F(LockStateWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
+TEST_F(LockStateWaitingTest, TimeoutAfterLockWasSeenTakenIsBusy) {
   auto [holder, other] =
       Contended({.turn = absl::ZeroDuration()},
                 {.thread = 2, .patience = Patience::kBounded, .turn = absl::ZeroDuration()});
@@ -220,7 +220,7 @@ TEST_F(LockStateWaitingTest, OutOfTimeAfterTheLockWasSeenTakenIsBusy) {
   EXPECT_EQ(other->state, State::kBusy);
 }
 
-TEST_F(LockStateWaitingTest, WaitersOfALockObjectThatIsGoneAreStopped) {
+TEST_F(LockStateWaitingTest, WaitersOfDestroyedLockAreStopped) {
   const int object = 0;
   Waiter& gone = Queue();
   gone.object = &object;

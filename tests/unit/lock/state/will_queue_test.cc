@@ -16,7 +16,7 @@ class WillQueueTest : public LockStateTest {
   }
 };
 
-TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
+TEST_F(WillQueueTest, ReplyMayStayUnreadForTwiceUsualWait) {
   Waiter& waiter = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
   Hear(acquire, Queued());
@@ -30,7 +30,7 @@ TEST_F(WillQueueTest, ForTwiceTheUsualWait) {
   EXPECT_EQ(Fetch<AcquireRequest>().unread_for, absl::Microseconds(800));
 }
 
-TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
+TEST_F(WillQueueTest, OnlyFirstRequestSoonAfterHandover) {
   struct Case {
     int64_t others = 1;
     absl::Duration later = absl::ZeroDuration();
@@ -54,7 +54,7 @@ TEST_F(WillQueueTest, OnlyTheFirstRequestOfAWaiterSoonAfterAHandOver) {
 }
 
 // The grant comes first, and the answer is read afterwards.
-TEST_F(WillQueueTest, TheAnswerMayComeBehindTheGrant) {
+TEST_F(WillQueueTest, ReplyMayComeAfterGrant) {
   HandOver(1);
   Waiter& waiter = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
@@ -66,7 +66,7 @@ TEST_F(WillQueueTest, TheAnswerMayComeBehindTheGrant) {
 }
 
 // Though nothing else has said that it came after others, who may come again: its turn begins.
-TEST_F(WillQueueTest, AGrantByMessageCameAfterOthers) {
+TEST_F(WillQueueTest, GrantByMessageStartsTurn) {
   constexpr absl::Duration kTurn = absl::Milliseconds(5);
   HandOver(1);
   Waiter& waiter = Acquire({.turn = kTurn});
@@ -79,7 +79,7 @@ TEST_F(WillQueueTest, AGrantByMessageCameAfterOthers) {
 
 // Others are to hear of a release before this client does, which takes a command more: not where
 // each acquisition would cost it, since this client bids again at once.
-TEST_F(WillQueueTest, OnlyWhoeverDoesNotBidAtOnceHasOthersToldFirst) {
+TEST_F(WillQueueTest, OthersAreToldFirstUnlessItAsksAtOnce) {
   const auto take_and_release = [&] {
     Waiter& waiter = Acquire();
     NewGrant news = GrantOf(Fetch<AcquireRequest>());
