@@ -66,11 +66,11 @@ TEST(WeakMap, SizeFollowsLiveObjects) {
   };
   for (int name = 0; name < 1000; ++name) made(name);
   EXPECT_LE(map.size(), 16);
-  std::vector<std::shared_ptr<int>> kept;
-  for (int name = 0; name < 100; ++name) kept.push_back(made(name));
+  std::vector<std::shared_ptr<int>> alive;
+  for (int name = 0; name < 100; ++name) alive.push_back(made(name));
   for (int name = 100; name < 2000; ++name) made(name);
   EXPECT_LE(map.size(), 200);
-  for (int name = 0; name < 100; ++name) EXPECT_EQ(made(name), kept[static_cast<size_t>(name)]);
+  for (int name = 0; name < 100; ++name) EXPECT_EQ(made(name), alive[static_cast<size_t>(name)]);
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace redlatch::internal {
 namespace {
 
-// The key of a lock, with a prefix, that has that suffix.
+// The key of a lock with that prefix and suffix.
 std::string KeyOf(std::string_view name, std::string_view suffix, std::string_view prefix = "") {
   const absl::StatusOr<KeySet> keys = KeySet::Make(prefix, name);
   EXPECT_TRUE(keys.ok()) << keys.status();
@@ -20,7 +20,7 @@ std::string QueueOf(std::string_view name, std::string_view prefix = "") {
   return KeyOf(name, KeyNames("simple").queue, prefix);
 }
 
-// Why a name is refused; "" if it is not.
+// Why a name is refused, or "".
 std::string Refused(std::string_view name, std::string_view prefix = "") {
   const absl::Status status = KeySet::Make(prefix, name).status();
   if (status.ok()) return "";
@@ -51,7 +51,7 @@ TEST(KeySet, NameKeepsItsHashTag) {
   EXPECT_EQ(KeyOf("a{b}c", "rw.readers"), "redlatch:rw.tag:a{b}c:readers");
 }
 
-// The table of examples in docs/protocol.md.
+// The examples in docs/protocol.md.
 TEST(KeySet, QueueKeysMatchProtocolExamples) {
   EXPECT_EQ(QueueOf("x"), "redlatch:2:{x}:simple.queue");
   EXPECT_EQ(QueueOf("{x}"), "redlatch:2.tag:{x}:simple.queue");
@@ -128,7 +128,7 @@ TEST(UsersKeyNames, RefuseSuffixesOfQueueAndTombstone) {
   }
 }
 
-// No two names share a key, whatever classes of locks have them: see random_names.h.
+// No two names share a key, whatever their lock types; see random_names.h.
 
 constexpr size_t kNames = 5'000;  // 12 million pairs
 
@@ -151,7 +151,8 @@ TEST(KeyNames, AreUniquePerNameAndShareItsSlot) {
         const std::string& key = keys[i];
         EXPECT_EQ(redis::SlotOf(key), slot) << key << " of " << main;
         const auto [found, fresh] = owners.emplace(key, Owner{main, each.queue});
-        // The fence is all classes' own, and users' classes may share what they themselves name.
+        // All types share the fence, and users' types may share the suffixes that they name
+        // themselves.
         const bool shared = key.ends_with(":fence") ||
                             (i >= keys.size() - each.extras.size() &&
                              each.queue.starts_with("x.") && found->second.queue.starts_with("x."));

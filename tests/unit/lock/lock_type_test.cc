@@ -93,7 +93,7 @@ std::string Line(const std::string& program) {
   return WriteDescription({.host = "db-1", .pid = 4711, .program = program}, kStart);
 }
 
-// What a reader makes of a program's name; "?" where it makes nothing of the line.
+// The program's name as it is read back, or "?" if the line is not a description.
 std::string Read(const std::string& line) {
   const auto process = ReadDescription(line);
   return process ? process->program : "?";
@@ -137,7 +137,7 @@ TEST(Description, WritesHostAsOneWord) {
 
 TEST(Description, CutsLongProgramNames) {
   EXPECT_LT(Line(std::string(1 << 20, 'x')).size(), 600U);
-  // Nothing is cut within a character.
+  // No character is cut in two.
   std::string euros;
   for (int i = 0; i < 200; ++i) euros += "\xE2\x82\xAC";
   const std::string read = Read(Line(euros));

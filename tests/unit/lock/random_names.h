@@ -1,4 +1,4 @@
-// Names that are as likely as can be to share a key, and all keys of the locks that they name.
+// Names that are chosen to collide, if any can, and all keys of their locks.
 #ifndef REDLATCH_TESTS_UNIT_LOCK_RANDOM_NAMES_H_
 #define REDLATCH_TESTS_UNIT_LOCK_RANDOM_NAMES_H_
 
@@ -9,7 +9,7 @@
 
 namespace redlatch::internal {
 
-// What keys and names are made of.
+// The pieces of keys and names.
 inline const std::vector<std::string> kPieces = absl::StrSplit(
     "{ } { } : a b x \\ {} {a} {x}: :{ }: 2 2.tag rw rw.tag .tag redlatch redlatch: "
     "redlatch:2: redlatch:2.tag: redlatch:rw:{ fence :fence queue :queue :simple.queue "
@@ -17,7 +17,7 @@ inline const std::vector<std::string> kPieces = absl::StrSplit(
     "{app}: jobs client reign quorum",
     ' ');
 
-// The classes of locks that there are, and some users' own.
+// The library's own lock types and some users' types.
 inline std::vector<KeyNames> AllKeyNames() {
   std::vector<KeyNames> all = {KeyNames("simple"), KeyNames("reentrant", {"reentrant.holds"}),
                                KeyNames("rw", {"rw.readers", "rw.writers", "rw.holds"}),
@@ -31,8 +31,8 @@ inline std::vector<KeyNames> AllKeyNames() {
   return all;
 }
 
-// All main keys that a prefix and a name make, short ones of braces and colons among them; each
-// once, and only those that are accepted.
+// All accepted main keys that a prefix and a name make, each once. They include short ones of
+// braces and colons.
 inline std::vector<std::string> RandomMainKeys(size_t count, unsigned seed) {
   std::set<std::string> keys;
   const auto take = [&keys](std::string key) {
@@ -55,7 +55,7 @@ inline std::vector<std::string> RandomMainKeys(size_t count, unsigned seed) {
   return {keys.begin(), keys.end()};
 }
 
-// Every key of a class of locks of that name but its main key, a tombstone among them.
+// All keys of a lock except its main key. They include a tombstone.
 inline std::vector<std::string> OtherKeysOf(const std::string& main, const KeyNames& names) {
   std::vector<std::string> suffixes = {names.queue, names.waiters, std::string(kFenceSuffix),
                                        names.gone + "0123456789abcdef0123456789abcdef.7"};

@@ -1,4 +1,4 @@
-// The contract of lua/README.md, from this side.
+// The contract of lua/README.md, from the client's side.
 #include "src/lock/script_codec.h"
 
 #include "src/redis/wire/errors.h"
@@ -191,22 +191,22 @@ TEST_F(EncodedRequestTest, RenewAndCancel) {
   EXPECT_EQ(script_, "cancel");
 }
 
-TEST_F(EncodedRequestTest, CacheableGrantIsMarkedButItsTombstoneIsNot) {
-  const std::string kept = kHold7 + "k";
+TEST_F(EncodedRequestTest, MarksCacheableGrantButNotItsTombstone) {
+  const std::string cacheable = kHold7 + "k";
   AcquireRequest acquire = SomeBid(7 | kCacheable);
   EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "30000",
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", cacheable, "30000",
                           "64 3 1 10000 0 1795227594499240 30000 0 " + kChannel, "me"));
   EXPECT_THAT(
       Words({.what = RenewRequest{.last_token = 72}, .grant = acquire.grant, .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, "|", kept, "30000", kChannel, "72"));
-  EXPECT_THAT(
-      Words({.what = ReleaseRequest{.tombstone = true, .last_used = 9, .last_reserved = 72},
-             .grant = acquire.grant,
-             .lease = kLease}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kept, "9 72 30000", "me"));
+      ElementsAre("N", kQueue, kWaiters, kFence, "|", cacheable, "30000", kChannel, "72"));
+  EXPECT_THAT(Words({.what = ReleaseRequest{.tombstone = true, .last_used = 9, .last_reserved = 72},
+                     .grant = acquire.grant,
+                     .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", cacheable,
+                          "9 72 30000", "me"));
   EXPECT_THAT(Words({.what = CancelRequest{.block = 64}, .grant = acquire.grant, .lease = kLease}),
-              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kept, "0", "64"));
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", cacheable, "0", "64"));
 }
 
 TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {

@@ -12,7 +12,7 @@ constexpr absl::Duration kUnreachableAfter = absl::Seconds(10);
 
 class AcquireOperationTest : public LockStateTest {
  protected:
-  // A call, and who drives it.
+  // A call and its driver.
   struct Thread final : Waker {
     explicit Thread(AcquireOperation::Call call)
         : operation([&] {
@@ -45,7 +45,7 @@ class AcquireOperationTest : public LockStateTest {
   Action Resume(Thread& thread, const Result& result) {
     return Resume(thread, {.result = &result, .subscribed = true});
   }
-  // It asked, and stands in the server's queue.
+  // Calls, and is queued at the server.
   Thread& CallAndQueue(absl::Duration wait = absl::InfiniteDuration()) {
     Thread& thread = Call(wait);
     EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
@@ -78,7 +78,7 @@ TEST_F(AcquireOperationTest, SleepsNoLongerThanItsWait) {
 
 TEST_F(AcquireOperationTest, WaitsAgainAfterSleepingThroughItsHold) {
   Thread& thread = CallAndQueue();
-  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
+  DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
   EXPECT_EQ(thread.state(), State::kGranted);
   Pass(kLease);
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
@@ -95,11 +95,11 @@ TEST_F(AcquireOperationTest, EndlessWaitGivesUpOnSilentServer) {
     PassTo(std::max(now(), next.until));
     next = ran ? Resume(thread, Silence()) : Resume(thread);
     if (next.kind == Action::Kind::kSleep && state().next_request_at() < next.until) {
-      next.until = state().next_request_at();  // the renewer's, which finds nobody there either
+      next.until = state().next_request_at();  // the background runs it
       PassTo(std::max(now(), next.until));
       if (const auto request = state().NextRequest(now())) {
         PassTo(now() + kCommandTimeout);
-        Hear(*request, Silence());
+        Deliver(*request, Silence());
       }
       next = Resume(thread);
     }
@@ -109,7 +109,7 @@ TEST_F(AcquireOperationTest, EndlessWaitGivesUpOnSilentServer) {
   EXPECT_TRUE(absl::IsUnavailable(thread.operation.waiter().failure));
 }
 
-TEST_F(AcquireOperationTest, AsksWithoutMessagesUnlessSubscribeIsRefused) {
+TEST_F(AcquireOperationTest, AsksWithoutMessagesUnlessRefused) {
   Thread& thread = Call();
   EXPECT_EQ(Resume(thread, Operation::Event{}).kind, Action::Kind::kSubscribe);
   const absl::Status silent = absl::UnavailableError("silence");
@@ -140,7 +140,7 @@ TEST_F(AcquireOperationTest, AwaitsPendingWakeAfterOversleeping) {
   EXPECT_FALSE(thread.operation.NeedsWake()) << "it runs";
 }
 
-// A grant that a replica must confirm.
+// A grant that one replica must confirm.
 class ConfirmedAcquireTest : public AcquireOperationTest {
  protected:
   Thread& CallForAcks(absl::Duration wait = absl::InfiniteDuration()) {
@@ -163,13 +163,13 @@ TEST_F(ConfirmedAcquireTest, EndsWhenReplicasConfirmGrant) {
   EXPECT_EQ(thread.state(), State::kGranted);
 }
 
-TEST_F(ConfirmedAcquireTest, GivesGrantBackAndAsksAgainIfTooFewConfirm) {
+TEST_F(ConfirmedAcquireTest, AsksAgainIfTooFewReplicasConfirm) {
   Thread& thread = CallForAcks();
   ASSERT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);
   const Action pause = Resume(thread, TooFew());
   ASSERT_EQ(pause.kind, Action::Kind::kSleep);
   const Request release = Fetch<ReleaseRequest>();
-  Hear(release, {.what = Freed()});
+  Deliver(release, {.what = Freed()});
   PassTo(pause.until);
   EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
   EXPECT_EQ(Resume(thread, Granted()).kind, Action::Kind::kConfirm);

@@ -1,4 +1,4 @@
-// A grant that stays with its client although no thread has it, until another client asks for it.
+// Cached grants: taken again, recalled, given back.
 
 #include "tests/unit/lock/state/state_fixture.h"
 
@@ -12,23 +12,23 @@ class LockStateCachedTest : public LockStateTest {
  protected:
   LockStateCachedTest() { state().OnSubscribed(); }
 
-  static Want Kept(uint64_t thread = 1, Face face = Face::kStd) {
+  static Want Cacheable(uint64_t thread = 1, Face face = Face::kStd) {
     return {.thread = thread, .face = face, .turn = absl::ZeroDuration(), .cache_for = kKeep};
   }
   static std::shared_ptr<const LockOptions> Options() {
     return std::make_shared<LockOptions>(LockOptions{.lease = kLease, .cache_for = kKeep});
   }
-  // A lock() and its unlock(): now it rests.
+  // lock() and unlock(); then the grant is cached.
   GrantId Cache() {
-    Hold(Kept());
+    Hold(Cacheable());
     const GrantId grant = state().grant_id();
     EXPECT_EQ(Unlock(1).kind, Kind::kDone);
     EXPECT_TRUE(state().recallable());
     return grant;
   }
-  // The same, of a lease: it drew the only token there was, and more are asked for.
-  Request RestWithoutTokens() {
-    EXPECT_EQ(Release(Hold(Kept(1, Face::kStatus)).hold).kind, Kind::kDone);
+  // The same with a lease that used the only token, so that more are requested.
+  Request CacheWithoutTokens() {
+    EXPECT_EQ(Release(Hold(Cacheable(1, Face::kStatus)).hold).kind, Kind::kDone);
     return Fetch<RenewRequest>();
   }
   static Result HeldWith(uint64_t last_token, int64_t waiters = 0) {
@@ -49,9 +49,9 @@ TEST_F(LockStateCachedTest, IsTakenAgainWithoutServer) {
   Cache();
   for (int i = 0; i < 100; ++i) {
     const uint64_t thread = 1 + i % 2;
-    const Waiter& again = Acquire(Kept(thread));
+    const Waiter& again = Acquire(Cacheable(thread));
     ASSERT_EQ(again.state, State::kGranted);
-    EXPECT_EQ(again.token, FencingToken()) << "nobody has asked for it";
+    EXPECT_EQ(again.token, FencingToken()) << "no thread has asked for it";
     EXPECT_EQ(Unlock(thread).kind, Kind::kDone);
     EXPECT_TRUE(Quiet());
   }
@@ -60,17 +60,17 @@ TEST_F(LockStateCachedTest, IsTakenAgainWithoutServer) {
 TEST_F(LockStateCachedTest, GoesBackAfterCacheFor) {
   Cache();
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), HeldWith(0));
-  Acquire(Kept());
+  Deliver(Fetch<RenewRequest>(), HeldWith(0));
+  Acquire(Cacheable());
   Unlock(1);
   const base::Instant end = now() + kKeep;
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), HeldWith(0));
+  Deliver(Fetch<RenewRequest>(), HeldWith(0));
   PassTo(end - kTick);
   EXPECT_TRUE(state().recallable());
   PassTo(end);
   EXPECT_LE(state().next_request_at(), end);
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   EXPECT_FALSE(state().recallable());
   EXPECT_TRUE(state().idle());
 }
@@ -81,7 +81,7 @@ TEST_F(LockStateCachedTest, UnusedGrantGoesBackAtRecall) {
   const std::optional<Request> release = state().NextRelease(now());
   ASSERT_TRUE(release.has_value());
   EXPECT_EQ(release->grant, grant);
-  Hear(*release, ReleasedThen());
+  Deliver(*release, ReleasedThen());
   EXPECT_TRUE(state().idle());
 }
 
@@ -91,25 +91,25 @@ TEST_F(LockStateCachedTest, UnusedGrantGoesBackIfUnsubscribed) {
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(LockStateCachedTest, UsedGrantGoesBackAtReleaseIfUnsubscribed) {
-  Hold(Kept());
+TEST_F(LockStateCachedTest, UsedGrantGoesBackIfUnsubscribed) {
+  Hold(Cacheable());
   state().OnUnsubscribed(now());
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
 }
 
 TEST_F(LockStateCachedTest, ClaimIsCachedOnceConfirmed) {
-  const Want want = Kept();
+  const Want want = Cacheable();
   Queue(want);
   Pass(absl::Milliseconds(1));
-  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << "whoever gave it may want it back";
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << "the previous owner may want it back";
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
 
   Queue(want);
-  HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
+  DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
   Pass(absl::Milliseconds(100));
-  Hear(Fetch<RenewRequest>(), HeldWith(0));
+  Deliver(Fetch<RenewRequest>(), HeldWith(0));
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   EXPECT_TRUE(Quiet());
 }
@@ -147,20 +147,20 @@ TEST_F(LockStateCachedTest, FastTakeRefusesLostGrant) {
 }
 
 TEST_F(LockStateCachedTest, FastLeaveRequiresPlainHold) {
-  Hold(Kept(1, Face::kStatus));
+  Hold(Cacheable(1, Face::kStatus));
   EXPECT_FALSE(LeaveCachedNow()) << "a lease";
   Make({.reentrant = true});
   state().OnSubscribed();
-  Hold(Kept());
+  Hold(Cacheable());
   ASSERT_TRUE(state().Reenter(1, Face::kStd, false, now()).has_value());
   EXPECT_FALSE(LeaveCachedNow()) << "it is entered twice";
   EXPECT_TRUE(state().ReleaseInner(1, Face::kStd));
   state().ViewOf(1);
-  EXPECT_FALSE(LeaveCachedNow()) << "somebody looks at it";
+  EXPECT_FALSE(LeaveCachedNow()) << "the user has a view of it";
 }
 
 TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
-  Hold(Kept());
+  Hold(Cacheable());
   EXPECT_FALSE(state().Draw(2, now()).has_value()) << "it has no hold";
   const auto drawn = state().Draw(1, now());
   ASSERT_TRUE(drawn.has_value());
@@ -172,16 +172,16 @@ TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
 
   Make({});
   state().OnSubscribed();
-  Hold(Kept());
+  Hold(Cacheable());
   Pass(kValid);
   EXPECT_FALSE(state().Draw(1, now()).has_value()) << "its lease is over";
 }
 
-TEST_F(LockStateCachedTest, LaterTokensAreValidOnlyOnceClockReachesThem) {
+TEST_F(LockStateCachedTest, LaterTokensWaitForTheClock) {
   const base::Instant reserved = now();
-  Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
+  Deliver(CacheWithoutTokens(), HeldWith(kToken + 1'000'000));
   for (int i = 1; i <= 10; ++i) {
-    const Waiter& again = Acquire(Kept(1, Face::kStatus));
+    const Waiter& again = Acquire(Cacheable(1, Face::kStatus));
     EXPECT_EQ(again.token, FencingToken(kToken + i));
     EXPECT_EQ(again.not_before, reserved + absl::Microseconds(i));
     EXPECT_EQ(Release(again.hold).kind, Kind::kDone);
@@ -189,32 +189,32 @@ TEST_F(LockStateCachedTest, LaterTokensAreValidOnlyOnceClockReachesThem) {
   EXPECT_TRUE(Quiet());
 }
 
-// The server may have reserved tokens for it, up to its end, of which nobody has heard.
-TEST_F(LockStateCachedTest, ReleaseOmitsLastTokenIfRenewalIsUnanswered) {
+// The server may have reserved tokens up to the end of the grant, and the client does not know.
+TEST_F(LockStateCachedTest, UnansweredRenewalHidesLastToken) {
   const auto released = [&] {
     state().OnRecall(state().grant_id(), now());
     const ReleaseRequest release = As<ReleaseRequest>(Fetch<ReleaseRequest>());
     EXPECT_EQ(release.last_used, kToken);
     return release.last_reserved;
   };
-  RestWithoutTokens();
+  CacheWithoutTokens();
   EXPECT_EQ(released(), 0);
   Make({});
   state().OnSubscribed();
-  Hear(RestWithoutTokens(), Silence());
+  Deliver(CacheWithoutTokens(), Silence());
   EXPECT_EQ(released(), 0);
   Make({});
   state().OnSubscribed();
-  Hear(RestWithoutTokens(), HeldWith(kToken + 1'000'000));
+  Deliver(CacheWithoutTokens(), HeldWith(kToken + 1'000'000));
   EXPECT_EQ(released(), kToken + 1'000'000);
 }
 
 TEST_F(LockStateCachedTest, ThreadWaitsForTokensInFlight) {
-  const Request renewal = RestWithoutTokens();
-  Waiter& lease = Acquire(Kept(1, Face::kStatus));
+  const Request renewal = CacheWithoutTokens();
+  Waiter& lease = Acquire(Cacheable(1, Face::kStatus));
   EXPECT_EQ(lease.state, State::kWaiting);
-  EXPECT_FALSE(TakeCachedNow()) << "others are before it";
-  Hear(renewal, HeldWith(kToken + 1'000'000));
+  EXPECT_FALSE(TakeCachedNow()) << "other waiters are first";
+  Deliver(renewal, HeldWith(kToken + 1'000'000));
   EXPECT_EQ(lease.state, State::kGranted);
   EXPECT_EQ(lease.token, FencingToken(kToken + 1));
 }
@@ -223,82 +223,84 @@ TEST_F(LockStateCachedTest, ThreadAsksServerIfNoTokensCome) {
   for (const Result& result : {HeldWith(0), Silence(), NotHeld()}) {
     Make({});
     state().OnSubscribed();
-    const Request renewal = RestWithoutTokens();
-    Waiter& lease = Acquire(Kept(1, Face::kStatus));
-    Hear(renewal, result);
+    const Request renewal = CacheWithoutTokens();
+    Waiter& lease = Acquire(Cacheable(1, Face::kStatus));
+    Deliver(renewal, result);
     EXPECT_EQ(lease.state, State::kWaiting);
     const Request release = Fetch<ReleaseRequest>();
     ASSERT_NE(release.acquire(), nullptr);
-    Hear(release, ReleasedThen(AcquireGranted{.token = kToken + 9, .lease = kLease}));
+    Deliver(release, ReleasedThen(AcquireGranted{.token = kToken + 9, .lease = kLease}));
     EXPECT_EQ(lease.state, State::kGranted);
   }
 }
 
 TEST_F(LockStateCachedTest, RequestsTokensBeforeTheyRunOut) {
-  Hear(RestWithoutTokens(), HeldWith(kToken + 2050));
-  Release(Acquire(Kept(1, Face::kStatus)).hold);
+  Deliver(CacheWithoutTokens(), HeldWith(kToken + 2050));
+  Release(Acquire(Cacheable(1, Face::kStatus)).hold);
   EXPECT_TRUE(Quiet());
-  Release(Acquire(Kept(1, Face::kStatus)).hold);
-  Release(Acquire(Kept(1, Face::kStatus)).hold);
+  Release(Acquire(Cacheable(1, Face::kStatus)).hold);
+  Release(Acquire(Cacheable(1, Face::kStatus)).hold);
   Fetch<RenewRequest>();
 }
 
 TEST_F(LockStateCachedTest, TriesRecallCachedGrantOncePerSecond) {
-  Want tries = Kept();
+  Want tries = Cacheable();
   tries.patience = Patience::kNone;
   const auto calls = [&] {
     Acquire(tries);
     const Request acquire = Fetch<AcquireRequest>();
-    Hear(acquire, Busy());
-    EXPECT_FALSE(BidOf(acquire).wait);
-    return BidOf(acquire).calls;
+    Deliver(acquire, Busy());
+    EXPECT_FALSE(AcquireOf(acquire).wait);
+    return AcquireOf(acquire).calls;
   };
   EXPECT_TRUE(calls());
   EXPECT_FALSE(calls());
   Pass(absl::Seconds(1));
   EXPECT_TRUE(calls());
-  Acquire(Kept());
-  EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).calls) << "who is queued calls by that";
+  Acquire(Cacheable());
+  EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).calls)
+      << "a queued waiter recalls by its place in the queue";
 }
 
 TEST_F(LockStateCachedTest, IsNotCachedSoonAfterTry) {
   state().OnRecall(Cache(), now(), /*tried=*/true);
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   const base::Instant tried = now();
   for (; now() < tried + absl::Seconds(2); Pass(absl::Milliseconds(500))) {
-    Hold(Kept());
+    Hold(Cacheable());
     EXPECT_FALSE(LeaveCachedNow());
     EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << now() - tried;
-    Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+    Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   }
   Pass(absl::Seconds(1));
   Cache();
 }
 
-// A turn, in which a client keeps what others want.
+// A turn, in which a client caches a lock that others want.
 class LockStateCachedTurnTest : public LockStateCachedTest {
  protected:
   static constexpr absl::Duration kTurn = absl::Milliseconds(16);
 
   static Want WithTurn() {
-    Want want = Kept();
+    Want want = Cacheable();
     want.turn = kTurn;
     return want;
   }
-  // It comes again at once, to a lock that it had to wait for; and it rests.
-  void RestInTurn() {
+  // A thread waits, gets the lock, and comes again soon; then the grant is cached.
+  void CacheInTurn() {
     Acquire(WithTurn());
-    Hear(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+    Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
     Unlock(1);
     Acquire(WithTurn());
-    Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
-    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
+    Deliver(Fetch<ReleaseRequest>(),
+            ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
+    DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
     EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   }
 };
 
 TEST_F(LockStateCachedTurnTest, RecallWaitsForEndOfTurn) {
-  RestInTurn();
+  CacheInTurn();
   const base::Instant end = now() + kTurn;
   state().OnRecall(state().grant_id(), now());
   EXPECT_TRUE(Quiet());
@@ -307,7 +309,7 @@ TEST_F(LockStateCachedTurnTest, RecallWaitsForEndOfTurn) {
   Fetch<ReleaseRequest>();
 }
 
-// Readers share what stays.
+// Readers share a cached grant.
 class LockStateCachedReadsTest : public LockStateCachedTest {
  protected:
   LockStateCachedReadsTest() {
@@ -319,10 +321,10 @@ class LockStateCachedReadsTest : public LockStateCachedTest {
 TEST_F(LockStateCachedReadsTest, AreTakenAgainWithoutServer) {
   Cache();
   for (uint64_t thread = 1; thread <= 3; ++thread) {
-    EXPECT_EQ(Acquire(Kept(thread)).state, State::kGranted) << "the window is zero";
+    EXPECT_EQ(Acquire(Cacheable(thread)).state, State::kGranted) << "the turn is zero";
   }
   Pass(absl::Milliseconds(100));
-  EXPECT_EQ(Acquire(Kept(4)).state, State::kGranted);
+  EXPECT_EQ(Acquire(Cacheable(4)).state, State::kGranted);
   for (uint64_t thread = 1; thread <= 4; ++thread) {
     EXPECT_EQ(Unlock(thread).kind, Kind::kDone);
   }
@@ -341,18 +343,18 @@ TEST_F(LockStateCachedReadsTest, AreTakenAgainWithoutServer) {
   EXPECT_TRUE(Quiet());
 }
 
-// As many as without `keep`: who reads only briefly would else gain by not keeping anything.
-TEST_F(LockStateCachedReadsTest, AreJoinedWithinTurnDespiteWritersRecall) {
-  Want in_window = Kept(2);
+// As long as without caching: otherwise short reads would be better off without it.
+TEST_F(LockStateCachedReadsTest, AreJoinedInTurnDespiteRecall) {
+  Want in_window = Cacheable(2);
   in_window.turn = absl::Milliseconds(5);
-  Hold(Kept(1));
+  Hold(Cacheable(1));
   Pass(absl::Milliseconds(2));
   state().OnRecall(state().grant_id(), now());
   EXPECT_EQ(Acquire(in_window).state, State::kGranted);
   Pass(absl::Milliseconds(3));
   in_window.thread = 3;
   EXPECT_EQ(Acquire(in_window).state, State::kElsewhere);
-  EXPECT_TRUE(Quiet()) << "nobody has to ask whether somebody waits";
+  EXPECT_TRUE(Quiet()) << "the client need not ask if others wait";
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
   EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
 }

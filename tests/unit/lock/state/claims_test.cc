@@ -1,4 +1,4 @@
-// Hand-overs by message: claims, their confirmation, looks, and messages that do not arrive.
+// Handovers by message: claims, confirmations, handover checks, and messages that do not arrive.
 
 #include "tests/unit/lock/state/state_fixture.h"
 
@@ -15,10 +15,10 @@ class LockStateClaimsTest : public LockStateTest {
   NewGrant Claim(uint32_t attempt = 1) const {
     return {.grant = kFirst, .attempt = attempt, .token = kToken, .lease = kClaim};
   }
-  // A thread that has the lock by a message.
+  // A thread that got the lock by message.
   Waiter& Claimed(const Want& want = {}) {
     Waiter& waiter = Queue(want);
-    HearGrant(Claim());
+    DeliverGrant(Claim());
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
@@ -30,11 +30,11 @@ class LockStateClaimsTest : public LockStateTest {
     result.missed = true;
     return result;
   }
-  // A client that has released, and by that handed the lock to another.
+  // The client releases, which hands the lock to another client.
   void HandOver() {
     Waiter& holder = Hold();
     Release(holder.hold);
-    Hear(Fetch<ReleaseRequest>(), With(ReleasedThen(), kAskAgain));
+    Deliver(Fetch<ReleaseRequest>(), With(ReleasedThen(), kAskAgain));
     state().Outcome(holder.hold);
   }
 };
@@ -48,17 +48,17 @@ TEST_F(LockStateClaimsTest, HandoverLastsForClaimUntilConfirmed) {
   const Request confirmation = Fetch<RenewRequest>();
   EXPECT_EQ(confirmation.lease, kLease);
   Pass(absl::Milliseconds(1));
-  Hear(confirmation, HoldRef());
+  Deliver(confirmation, HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), confirmation.sent + kValid);
   EXPECT_EQ(state().next_request_at(), confirmation.sent + kThird);
   EXPECT_TRUE(Notices().empty()) << "it is part of the acquisition";
 }
 
-TEST_F(LockStateClaimsTest, RepeatsConfirmationAndLosesClaimAtItsEnd) {
+TEST_F(LockStateClaimsTest, RepeatsConfirmationUntilClaimEnds) {
   const base::Instant asked = now();
   Waiter& waiter = Claimed();
   Pass(kConfirmAfter);
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   EXPECT_LT(state().next_request_at(), now() + absl::Milliseconds(20));
   EXPECT_TRUE(Valid(waiter));
   PassTo(asked + kClaimValid - kLead);
@@ -72,9 +72,9 @@ TEST_F(LockStateClaimsTest, HeartbeatThatCrossesGrantConfirmsIt) {
   Waiter& waiter = Queue();
   Pass(kThird);
   const Request heartbeat = Fetch<AcquireRequest>();
-  HearGrant(Claim(2));
+  DeliverGrant(Claim(2));
   ASSERT_EQ(waiter.state, State::kGranted);
-  Hear(heartbeat, Granted());
+  Deliver(heartbeat, Granted());
   EXPECT_EQ(state().next_request_at(), heartbeat.sent + kThird) << "nothing is left to confirm";
   EXPECT_EQ(state().Deadline(waiter.hold), heartbeat.sent + kValid);
 }
@@ -82,12 +82,12 @@ TEST_F(LockStateClaimsTest, HeartbeatThatCrossesGrantConfirmsIt) {
 TEST_F(LockStateClaimsTest, ShortClaimIsConfirmedBeforeUse) {
   Waiter& waiter = Queue();
   Pass(kClaimValid - kClaim / 4 + absl::Milliseconds(1));
-  HearGrant(Claim());
+  DeliverGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_TRUE(Woken(waiter)) << "its thread is to ask";
+  EXPECT_TRUE(Woken(waiter)) << "its thread must ask";
   const Request ask = Fetch<AcquireRequest>();  // at once
   Pass(absl::Milliseconds(3));
-  Hear(ask, Granted(0, kLease, kToken + 7));
+  Deliver(ask, Granted(0, kLease, kToken + 7));
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(waiter.token.value(), kToken + 7) << "of the present grant, which may be a later one";
   EXPECT_EQ(state().Deadline(waiter.hold), ask.sent + kValid);
@@ -98,7 +98,7 @@ TEST_F(LockStateClaimsTest, LongClaimInMessageCountsAsLease) {
   Waiter& waiter = Queue();
   NewGrant news = Claim();
   news.lease = absl::InfiniteDuration();
-  HearGrant(news);
+  DeliverGrant(news);
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(state().Deadline(waiter.hold), asked + kValid);
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(100)) << "it is confirmed soon";
@@ -111,7 +111,7 @@ TEST_F(LockStateClaimsTest, WholeLeaseIsAlwaysConfirmed) {
     NewGrant news = Claim();
     news.grant = state().grant_id();
     news.lease = absl::Hours(24);
-    HearGrant(news);
+    DeliverGrant(news);
     EXPECT_EQ(waiter.state, State::kWaiting);
     Fetch<AcquireRequest>();
   }
@@ -121,7 +121,7 @@ TEST_F(LockStateClaimsTest, OddTokenOrAttemptMakesItAsk) {
   Waiter& before = Hold();
   EXPECT_EQ(before.token.value(), kToken);
   Release(before.hold);
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   state().Forget(before.hold);
   for (const auto& [attempt, token] : {std::pair<uint32_t, uint64_t>{1, 0},
                                        {1, kToken - 1},
@@ -129,47 +129,48 @@ TEST_F(LockStateClaimsTest, OddTokenOrAttemptMakesItAsk) {
                                        {2, kToken + 1},
                                        {UINT32_MAX, kToken + 1}}) {
     Waiter& waiter = Queue();
-    HearGrant({.grant = state().grant_id(), .attempt = attempt, .token = token, .lease = kClaim});
+    DeliverGrant(
+        {.grant = state().grant_id(), .attempt = attempt, .token = token, .lease = kClaim});
     EXPECT_EQ(waiter.state, State::kWaiting) << attempt << " " << token;
-    Hear(Fetch<AcquireRequest>(), Queued());
+    Deliver(Fetch<AcquireRequest>(), Queued());
     GiveUp(waiter);
-    Hear(Fetch<CancelRequest>(), Cancelled());
+    Deliver(Fetch<CancelRequest>(), Cancelled());
   }
 }
 
-// Others may have read the id in a message, and can then forge a grant.
+// Other clients may have read the id in a message, and can then forge a grant.
 TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasPublished) {
   const auto told = [&](const std::function<void(Effects&)>& event) {
     Make({});
     Waiter& waiter = Queue({.cache_for = absl::Seconds(1)});
     Effects effects;
     event(effects);
-    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kClaim});
+    DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kClaim});
     EXPECT_EQ(waiter.state, State::kWaiting);
-    Hear(Fetch<AcquireRequest>(), Queued());
+    Deliver(Fetch<AcquireRequest>(), Queued());
     EXPECT_EQ(waiter.state, State::kWaiting);
   };
   told([&](Effects& effects) { state().OnAskAgain(state().grant_id(), effects); });
   told([&](Effects&) { state().OnForced(state().grant_id(), now()); });
   told([&](Effects&) { state().OnRecall(state().grant_id(), now()); });
   told([&](Effects&) { state().OnReconnected(now()); });
-  told([&](Effects&) {  // a grant that was too late
-    HearGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken});
-    Hear(Fetch<AcquireRequest>(), Queued());
+  told([&](Effects&) {  // a grant that came too late
+    DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken});
+    Deliver(Fetch<AcquireRequest>(), Queued());
   });
-  told([&](Effects&) {  // one that was not heard
+  told([&](Effects&) {  // a grant that did not arrive
     Pass(kThird);
-    Hear(Fetch<AcquireRequest>(), Missed(Queued()));
+    Deliver(Fetch<AcquireRequest>(), Missed(Queued()));
   });
 }
 
 TEST_F(LockStateClaimsTest, ManualHoldGetsWholeLeaseBeforeUse) {
   Waiter& waiter = Queue({.manual = true});
-  HearGrant(Claim());
+  DeliverGrant(Claim());
   EXPECT_EQ(waiter.state, State::kWaiting);
   const Request ask = Fetch<AcquireRequest>();
-  EXPECT_FALSE(BidOf(ask).terms.manual) << "a repeat of a manual one would not extend it";
-  Hear(ask, Granted());
+  EXPECT_FALSE(AcquireOf(ask).terms.manual) << "a repeat of a manual one would not extend it";
+  Deliver(ask, Granted());
   ASSERT_EQ(waiter.state, State::kGranted);
   EXPECT_EQ(state().Deadline(waiter.hold), ask.sent + kValid);
   EXPECT_TRUE(state().next_request_at().is_infinite()) << "from here on it is manual";
@@ -178,9 +179,9 @@ TEST_F(LockStateClaimsTest, ManualHoldGetsWholeLeaseBeforeUse) {
 TEST_F(LockStateClaimsTest, RestOfManualClaimIsNotItsLease) {
   Waiter& waiter = Queue({.manual = true});
   Pass(kThird);
-  Hear(Fetch<AcquireRequest>(), Granted(0, kClaim));  // the message is lost
+  Deliver(Fetch<AcquireRequest>(), Granted(0, kClaim));  // the message is lost
   EXPECT_EQ(waiter.state, State::kWaiting);
-  EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).terms.manual);
+  EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).terms.manual);
 }
 
 TEST_F(LockStateClaimsTest, ChecksHandoverAfterRelease) {
@@ -192,9 +193,9 @@ TEST_F(LockStateClaimsTest, ChecksHandoverAfterRelease) {
   const Request check_after = Fetch<CancelRequest>();
   EXPECT_FALSE(check_after.leaves_tombstone());
   EXPECT_NE(check_after.grant, kFirst) << "a grant that no client has";
-  Hear(check_after, With(Cancelled(), kAskAgain));  // it had to be handed on
+  Deliver(check_after, With(Cancelled(), kAskAgain));  // it passed the lock on
   PassTo(state().next_request_at());
-  Hear(Fetch<CancelRequest>(), Cancelled());
+  Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(state().idle());
 }
 
@@ -203,7 +204,7 @@ TEST_F(LockStateClaimsTest, RepeatsUnansweredHandoverCheckAFewTimes) {
   int ask_again = 0;
   for (; !state().idle() && ask_again < 100; ++ask_again) {
     PassTo(state().next_request_at());
-    Hear(Fetch<CancelRequest>(), Silence());
+    Deliver(Fetch<CancelRequest>(), Silence());
   }
   EXPECT_EQ(ask_again, 4);
 }
@@ -211,13 +212,13 @@ TEST_F(LockStateClaimsTest, RepeatsUnansweredHandoverCheckAFewTimes) {
 TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Hear(Fetch<ReleaseRequest>(), With(ReleasedThen(), absl::Milliseconds(1)));
-  Hear(Fetch<CancelRequest>(), With(Cancelled(), absl::Milliseconds(1)));
-  Hear(Fetch<CancelRequest>(), Cancelled());
+  Deliver(Fetch<ReleaseRequest>(), With(ReleasedThen(), absl::Milliseconds(1)));
+  Deliver(Fetch<CancelRequest>(), With(Cancelled(), absl::Milliseconds(1)));
+  Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(Quiet());
 
   Acquire({.patience = Patience::kNone});
-  Hear(Fetch<AcquireRequest>(), With(Busy(), absl::Milliseconds(1)));
+  Deliver(Fetch<AcquireRequest>(), With(Busy(), absl::Milliseconds(1)));
   Fetch<CancelRequest>();
 }
 
@@ -225,7 +226,7 @@ class LockStatePermitClaimsTest : public LockStateClaimsTest {
  protected:
   LockStatePermitClaimsTest() { Make({.use = GrantUse::kPermit}); }
 
-  // It let a window of waiters in for their claims, and is to go on.
+  // The script let in a window of waiters for their claims, and must be continued.
   static Result ToGoOn(Result result, absl::Duration later = absl::ZeroDuration()) {
     result.check_after = absl::Milliseconds(1);
     result.check_later = later;
@@ -233,27 +234,27 @@ class LockStatePermitClaimsTest : public LockStateClaimsTest {
   }
 };
 
-TEST_F(LockStatePermitClaimsTest, ChecksHandoversOfUnfinishedScriptAfterIt) {
+TEST_F(LockStatePermitClaimsTest, ChecksHandoversOfUnfinishedScript) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Hear(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen(), kAskAgain));
+  Deliver(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen(), kAskAgain));
   state().Outcome(holder.hold);
   const base::Instant due = now() + kAskAgain + absl::Milliseconds(5);
   for (int i = 0; i < 3; ++i) {
     Pass(absl::Milliseconds(1));
-    Hear(Fetch<CancelRequest>(), i < 2 ? ToGoOn(Cancelled()) : Cancelled());
+    Deliver(Fetch<CancelRequest>(), i < 2 ? ToGoOn(Cancelled()) : Cancelled());
   }
   EXPECT_EQ(state().next_request_at(), due);
   PassTo(due);
-  Hear(Fetch<CancelRequest>(), Cancelled());
+  Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(state().idle());
 }
 
-TEST_F(LockStatePermitClaimsTest, HeartbeatContinuesScriptAndKeepsCheck) {
+TEST_F(LockStatePermitClaimsTest, HeartbeatDoesNotReplaceCheck) {
   Acquire();
-  Hear(Fetch<AcquireRequest>(), ToGoOn(Queued(), absl::Milliseconds(500)));
+  Deliver(Fetch<AcquireRequest>(), ToGoOn(Queued(), absl::Milliseconds(500)));
   const base::Instant due = now() + absl::Milliseconds(505);
-  Hear(Fetch<AcquireRequest>(), Queued());
+  Deliver(Fetch<AcquireRequest>(), Queued());
   EXPECT_EQ(state().next_request_at(), due);
   PassTo(due);
   Fetch<CancelRequest>();
@@ -262,8 +263,8 @@ TEST_F(LockStatePermitClaimsTest, HeartbeatContinuesScriptAndKeepsCheck) {
 TEST_F(LockStateClaimsTest, MessageAfterReplyIsNotMissed) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch<AcquireRequest>(), Missed(Granted()));
-  HearGrant(Claim());
+  Deliver(Fetch<AcquireRequest>(), Missed(Granted()));
+  DeliverGrant(Claim());
   Release(waiter.hold);
   Acquire();
   EXPECT_FALSE(Fetch<ReleaseRequest>().missed_since.has_value());
@@ -272,13 +273,13 @@ TEST_F(LockStateClaimsTest, MessageAfterReplyIsNotMissed) {
 TEST_F(LockStateClaimsTest, QueuesLastAfterMissUntilMessageArrives) {
   Queue();
   Pass(kThird);
-  Hear(Fetch<AcquireRequest>(), Missed(Queued()));
+  Deliver(Fetch<AcquireRequest>(), Missed(Queued()));
   Pass(kThird);
   const Request again = Fetch<AcquireRequest>();
   EXPECT_TRUE(again.missed_since.has_value());
-  EXPECT_EQ(BidOf(again).ticket, 0U) << "the place that the server still knows, else the last";
-  Hear(again, Queued());
-  HearGrant(Claim(BidOf(again).attempt));
+  EXPECT_EQ(AcquireOf(again).ticket, 0U) << "the place that the server still knows, else the last";
+  Deliver(again, Queued());
+  DeliverGrant(Claim(AcquireOf(again).attempt));
   Waiter& next = Acquire({.thread = 2});
   Release(1);
   EXPECT_EQ(next.state, State::kWaiting);
@@ -287,7 +288,7 @@ TEST_F(LockStateClaimsTest, QueuesLastAfterMissUntilMessageArrives) {
 TEST_F(LockStateClaimsTest, AsksAtOnceAtItsPlaceWhenToldToAskAgain) {
   Waiter& waiter = Queue();
   Pass(kThird);
-  Hear(Fetch<AcquireRequest>(), Missed(Queued()));
+  Deliver(Fetch<AcquireRequest>(), Missed(Queued()));
   LockState::Park(waiter);
   Effects effects;
   state().OnAskAgain(kFirst, effects);
@@ -296,7 +297,7 @@ TEST_F(LockStateClaimsTest, AsksAtOnceAtItsPlaceWhenToldToAskAgain) {
   state().OnWoken(waiter, now(), effects);
   const Request next = Fetch<AcquireRequest>();
   EXPECT_FALSE(next.missed_since.has_value());
-  EXPECT_EQ(BidOf(next).ticket, 77U);
+  EXPECT_EQ(AcquireOf(next).ticket, 77U);
 }
 
 TEST_F(LockStateClaimsTest, PollsIfServerHasNoSubscriptionForIt) {
@@ -304,41 +305,41 @@ TEST_F(LockStateClaimsTest, PollsIfServerHasNoSubscriptionForIt) {
   Result unsubscribed = Queued();
   unsubscribed.unsubscribed = true;
   for (int i = 0; i < 10; ++i) {
-    Hear(Fetch<AcquireRequest>(), unsubscribed);
+    Deliver(Fetch<AcquireRequest>(), unsubscribed);
     const absl::Duration poll = state().next_request_at() - now();
     EXPECT_GE(poll, absl::Milliseconds(50));
     EXPECT_LE(poll, absl::Milliseconds(i == 0 ? 100 : 500));
     Pass(poll);
   }
-  Hear(Fetch<AcquireRequest>(), Queued());
+  Deliver(Fetch<AcquireRequest>(), Queued());
   EXPECT_GE(state().next_request_at() - now(), absl::Seconds(1));
 }
 
 TEST_F(LockStateClaimsTest, LaterAttemptsAskIfMessagesArrive) {
   Acquire();
   const Request first = Fetch<AcquireRequest>();
-  EXPECT_FALSE(BidOf(first).listen);
-  Hear(first, Queued());
+  EXPECT_FALSE(AcquireOf(first).listen);
+  Deliver(first, Queued());
   Pass(kThird);
-  EXPECT_TRUE(BidOf(Fetch<AcquireRequest>()).listen);
+  EXPECT_TRUE(AcquireOf(Fetch<AcquireRequest>()).listen);
 }
 
-// The server is stopped, and executes the request when it goes on, however much later.
+// The server is stopped, and executes the request when it continues, however much later.
 TEST_F(LockStateClaimsTest, CancelsAbandonedRequestHoweverLate) {
   Waiter& waiter = Acquire();
-  Hear(Fetch<AcquireRequest>(), Silence());
+  Deliver(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter, State::kStopped);
   const base::Instant late = now() + absl::Minutes(2);
   int tries = 0;
   while (now() < late) {
     PassTo(state().next_request_at());
-    Hear(Fetch<CancelRequest>(), Silence());
+    Deliver(Fetch<CancelRequest>(), Silence());
     ASSERT_LT(++tries, 1000);
   }
   PassTo(state().next_request_at());
   const Request cancel = Fetch<CancelRequest>();
   EXPECT_TRUE(cancel.leaves_tombstone());
-  Hear(cancel, Cancelled());
+  Deliver(cancel, Cancelled());
   EXPECT_TRUE(state().idle());
 }
 

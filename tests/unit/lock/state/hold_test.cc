@@ -18,7 +18,7 @@ TEST_F(LockStateHoldTest, RenewalExtendsDeadlineFromSendTime) {
   EXPECT_TRUE(Quiet());
   EXPECT_TRUE(state().next_request_at().is_infinite());
   Pass(absl::Milliseconds(300));
-  Hear(renewal, HoldRef());
+  Deliver(renewal, HoldRef());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
   EXPECT_EQ(state().Deadline(waiter.hold), renewal.sent + kValid);
   EXPECT_EQ(state().next_expiry(), renewal.sent + kValid - kLead);
@@ -28,21 +28,21 @@ TEST_F(LockStateHoldTest, RenewalExtendsDeadlineFromSendTime) {
 TEST_F(LockStateHoldTest, ReportsAtRiskAndRecoveredOnceEach) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   ASSERT_THAT(Notices(), ElementsAre(Notice::Kind::kAtRisk));
   EXPECT_EQ(effects().notices[0].token, waiter.token);
   EXPECT_EQ(effects().notices[0].remaining, kValid - kThird);
   EXPECT_TRUE(absl::IsUnavailable(effects().notices[0].why));
   for (int i = 0; i < 3; ++i) {
     PassTo(state().next_request_at());
-    Hear(Fetch<RenewRequest>(), Silence());
+    Deliver(Fetch<RenewRequest>(), Silence());
     EXPECT_THAT(Notices(), IsEmpty());
   }
   PassTo(state().next_request_at());
-  Hear(Fetch<RenewRequest>(), HoldRef());
+  Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
   PassTo(state().next_request_at());
-  Hear(Fetch<RenewRequest>(), HoldRef());
+  Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
 }
 
@@ -61,19 +61,19 @@ TEST_F(LockStateHoldTest, IsLostAtDeadlineWhileIoHangs) {
   EXPECT_EQ(effects().losses[0].hold.id, waiter.hold);
   EXPECT_EQ(effects().losses[0].hold.token, waiter.token);
   EXPECT_FALSE(lost.stop_requested()) << "the notifier fires it";
-  EXPECT_TRUE(waiter.view->Lost(now()).stop_requested()) << "for those who ask late";
+  EXPECT_TRUE(waiter.view->Lost(now()).stop_requested()) << "for waiters that ask late";
   effects().losses[0].hold.view->Fire();
   EXPECT_TRUE(lost.stop_requested());
   EXPECT_EQ(state().Deadline(waiter.hold), base::Instant());
-  Hear(hanging, HoldRef());
+  Deliver(hanging, HoldRef());
   EXPECT_FALSE(Valid(waiter));
   PassTo(state().next_request_at());
-  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
 }
 
-// Two holders were seen in the soak: the release of a hold that was about to end let the next one
-// in while this one's thread was still to be told.
+// The release of a hold that is about to end must not let in the next thread before this one has
+// been told.
 TEST_F(LockStateHoldTest, NoThreadEntersBeforeDeadlineOfLostHold) {
   for (const bool reentrant : {false, true}) {
     Make({.reentrant = reentrant});
@@ -106,7 +106,7 @@ TEST_F(LockStateHoldTest, IsInvalidFromDeadlineWithoutAnyEvent) {
 TEST_F(LockStateHoldTest, LossNamesLastFailure) {
   Hold();
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   PassTo(state().next_expiry());
   Expire();
   ASSERT_EQ(effects().losses.size(), 1U);
@@ -116,18 +116,18 @@ TEST_F(LockStateHoldTest, LossNamesLastFailure) {
 TEST_F(LockStateHoldTest, IsLostAtOnceIfServerHasNoGrant) {
   Waiter& waiter = Hold();
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), NotHeld());
+  Deliver(Fetch<RenewRequest>(), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, Not(HasSubstr("forced")));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kLost);
-  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
 }
 
 TEST_F(LockStateHoldTest, IsLostIfKeyIsOverwritten) {
   Hold();
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
+  Deliver(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
 }
@@ -136,11 +136,11 @@ TEST_F(LockStateHoldTest, AcquireInFlightMayRestoreLostGrant) {
   Queue();
   Pass(kThird);
   const Request heartbeat = Fetch<AcquireRequest>();
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease});
+  DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease});
   state().OnForced(kFirst, now());
   const Request renewal = Fetch<RenewRequest>();
-  Hear(heartbeat, Granted());  // executed after the renewal, heard before
-  Hear(renewal, NotHeld());
+  Deliver(heartbeat, Granted());  // executed after the renewal, but received before it
+  Deliver(renewal, NotHeld());
   EXPECT_EQ(effects().losses.size(), 1U);
   EXPECT_EQ(Fetch<ReleaseRequest>().grant, kFirst);
 }
@@ -154,7 +154,7 @@ TEST_F(LockStateHoldTest, UnlockAfterLossReleasesNothing) {
   EXPECT_EQ(state().OfThread(1).hold, waiter.hold);
   EXPECT_EQ(state().OfThread(1).depth, 0U);
   PassTo(state().next_request_at());
-  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
   for (int level = 0; level < 2; ++level) {
     const Released released = Unlock(1);
     EXPECT_EQ(released.kind, Kind::kLost);
@@ -183,7 +183,7 @@ TEST_F(LockStateHoldTest, ExtendMovesManualDeadline) {
   ASSERT_TRUE(extend.has_value());
   EXPECT_TRUE(std::holds_alternative<RenewRequest>(extend->what));
   EXPECT_TRUE(state().IsWanted(*extend));
-  Hear(*extend, HoldRef());
+  Deliver(*extend, HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), extend->sent + absl::Milliseconds(5938));
   EXPECT_THAT(Notices(), IsEmpty());
   EXPECT_TRUE(state().next_request_at().is_infinite());
@@ -194,33 +194,33 @@ TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAtOnce) {
   state().OnForced(99, now());
   EXPECT_TRUE(Quiet());
   state().OnForced(kFirst, now());
-  EXPECT_TRUE(Valid(waiter)) << "the answer tells";
-  Hear(Fetch<RenewRequest>(), NotHeld());
+  EXPECT_TRUE(Valid(waiter)) << "the result will tell";
+  Deliver(Fetch<RenewRequest>(), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
 }
 
-// The message may come sooner than the grant's own answer.
+// The message may come before the reply to the acquire.
 TEST_F(LockStateHoldTest, ForcedReleaseBeforeGrantIsCheckedAtGrant) {
   Waiter& waiter = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
   state().OnForced(acquire.grant, now());
   EXPECT_TRUE(Quiet());
-  Hear(acquire, Granted());
+  Deliver(acquire, Granted());
   EXPECT_TRUE(Valid(waiter));
-  Hear(Fetch<RenewRequest>(), NotHeld());
+  Deliver(Fetch<RenewRequest>(), NotHeld());
   ASSERT_EQ(effects().losses.size(), 1U);
   EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
 }
 
-TEST_F(LockStateHoldTest, ForcedReleaseDuringRenewalIsCheckedAfterIt) {
+TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAfterRenewal) {
   Hold();
   Pass(kThird);
   const Request renewal = Fetch<RenewRequest>();
   state().OnForced(kFirst, now());
   EXPECT_TRUE(Quiet());
-  Hear(renewal, HoldRef());  // it was executed before
-  Hear(Fetch<RenewRequest>(), NotHeld());
+  Deliver(renewal, HoldRef());  // it was executed before
+  Deliver(Fetch<RenewRequest>(), NotHeld());
   EXPECT_EQ(effects().losses.size(), 1U);
 }
 
@@ -231,7 +231,7 @@ TEST_F(LockStateHoldTest, CheckOfManualHoldDoesNotExtendIt) {
   state().OnForced(kFirst, now());
   const Request check_after = Fetch<RenewRequest>();
   EXPECT_EQ(check_after.lease, absl::Milliseconds(1));
-  Hear(check_after, HoldRef());
+  Deliver(check_after, HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), deadline);
   EXPECT_THAT(Notices(), IsEmpty());
   EXPECT_TRUE(state().next_request_at().is_infinite());
@@ -240,14 +240,14 @@ TEST_F(LockStateHoldTest, CheckOfManualHoldDoesNotExtendIt) {
 TEST_F(LockStateHoldTest, IsRenewedAtOnceAfterReconnect) {
   Hold();
   state().OnReconnected(now());
-  Hear(Fetch<RenewRequest>(), HoldRef());
+  Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
 TEST_F(LockStateHoldTest, NextRequestTimeIsNotAfterDeadline) {
   Hold();
   PassTo(state().next_expiry() - absl::Nanoseconds(1));
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   EXPECT_TRUE(state().next_request_at().is_infinite());
   PassTo(state().next_expiry());
   EXPECT_TRUE(Quiet());

@@ -1,4 +1,4 @@
-// Those who wait for a latch, where nothing is held.
+// Waiters of a latch, which have no hold.
 
 #include "tests/unit/lock/state/state_fixture.h"
 
@@ -14,8 +14,8 @@ class LatchQueueTest : public LockStateTest {
       waiting_.push_back(&Acquire({.thread = thread}));
     }
     const Request request = Fetch<AcquireRequest>();
-    EXPECT_TRUE(Quiet());  // one bid for all
-    Hear(request, Queued());
+    EXPECT_TRUE(Quiet());  // one acquire for all
+    Deliver(request, Queued());
     return request;
   }
   void ExpectAllThrough() {
@@ -32,7 +32,7 @@ class LatchQueueTest : public LockStateTest {
 };
 
 TEST_F(LatchQueueTest, MessageReleasesAllWaitersWithoutHold) {
-  HearGrant(GrantOf(QueueAll(), 0));
+  DeliverGrant(GrantOf(QueueAll(), 0));
   ExpectAllThrough();
 }
 
@@ -51,22 +51,22 @@ class LatchCountsTest : public LockStateTest {
 TEST_F(LatchCountsTest, MessageNeedsSecretIdAndRealAttempt) {
   Waiter& waiter = Acquire();
   const Request first = Fetch<AcquireRequest>();
-  Hear(first, Queued());
+  Deliver(first, Queued());
   NewGrant news = GrantOf(first, 0);
   ++news.grant;
-  HearGrant(news);
+  DeliverGrant(news);
   EXPECT_TRUE(Quiet());
   Effects effects;
   state().OnAskAgain(news.grant, effects);
   EXPECT_TRUE(effects.wakes.empty());
   news = GrantOf(first, 0);
   ++news.attempt;
-  HearGrant(news);
+  DeliverGrant(news);
   EXPECT_EQ(waiter.state, State::kWaiting);
-  Hear(Fetch<AcquireRequest>(), Queued());
-  HearGrant(GrantOf(first, 0));
+  Deliver(Fetch<AcquireRequest>(), Queued());
+  DeliverGrant(GrantOf(first, 0));
   EXPECT_EQ(waiter.state, State::kWaiting) << "its id was in a message before";
-  Hear(Fetch<AcquireRequest>(), Granted());
+  Deliver(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
@@ -74,14 +74,14 @@ TEST_F(LatchCountsTest, WaiterReportsHighestKnownCounts) {
   Acquire();
   const Request first = Fetch<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(first).counted.counts, 0U);
-  Hear(first, Telling(2, 20));
+  Deliver(first, Telling(2, 20));
   Pass(kThird);
   const Request second = Fetch<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(second).counted.counts, 2U);
   EXPECT_EQ(As<AcquireRequest>(second).counted.last, 20U);
-  Hear(second, Telling(3, 30));
+  Deliver(second, Telling(3, 30));
   Pass(kThird);
-  Hear(Fetch<AcquireRequest>(), Telling(1, 10));  // another server, which has received fewer
+  Deliver(Fetch<AcquireRequest>(), Telling(1, 10));  // another server, which has received fewer
   Pass(kThird);
   const Request third = Fetch<AcquireRequest>();
   EXPECT_EQ(As<AcquireRequest>(third).counted.counts, 3U);

@@ -1,4 +1,4 @@
-// Inside the client: turns, retakes, pokes, token blocks, recursion.
+// Between threads of a client: turns, retakes, wakes, blocks of tokens, reentry.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -19,7 +19,7 @@ TEST_F(LockStateLocalTest, PassesOnWithinTurn) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTermsInOrder) {
+TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTerms) {
   struct Case {
     Want first, second = {.thread = 2};
     int64_t others = 0;
@@ -34,24 +34,24 @@ TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTermsInOrder) {
     Make({});
     Waiter& holder = Acquire(c.first);
     Waiter& other = Acquire(c.second);
-    Hear(Fetch<AcquireRequest>(), Granted(c.others));
+    Deliver(Fetch<AcquireRequest>(), Granted(c.others));
     Pass(c.later);
     EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
     EXPECT_EQ(other.state, State::kWaiting);
     const Request release = Fetch<ReleaseRequest>();
-    EXPECT_EQ(BidOf(release).terms.lease, c.second.lease);
-    EXPECT_EQ(BidOf(release).block, c.block);
+    EXPECT_EQ(AcquireOf(release).terms.lease, c.second.lease);
+    EXPECT_EQ(AcquireOf(release).block, c.block);
   }
 }
 
-TEST_F(LockStateLocalTest, RequeueStartsNewTurnForAlternatingThreads) {
+TEST_F(LockStateLocalTest, RequeueStartsNewTurn) {
   auto [holder, other] = Contended({}, {.thread = 2});
   Pass(kWindow);
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
-  EXPECT_EQ(BidOf(release).block, 4096U) << "the thread that releases will come again";
+  EXPECT_EQ(AcquireOf(release).block, 4096U) << "the thread that releases will come again";
   Waiter& again = Acquire();
-  Hear(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
+  Deliver(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
   ASSERT_EQ(other->state, State::kGranted);
   Pass(kWindow - absl::Nanoseconds(1));
   EXPECT_EQ(Release(other->hold).kind, Kind::kDone);
@@ -63,7 +63,7 @@ TEST_F(LockStateLocalTest, ExplicitOwnersHoldGoesBackToServer) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Hold();
   Waiter& same = Acquire({.thread = 2});
-  EXPECT_EQ(same.state, State::kGranted) << "whoever presents the owner enters";
+  EXPECT_EQ(same.state, State::kGranted) << "every call with this owner enters";
   EXPECT_EQ(same.hold, holder.hold);
   EXPECT_EQ(Release(same.hold).kind, Kind::kDone);
   EXPECT_TRUE(Valid(holder));
@@ -76,7 +76,7 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2});
   Waiter& impatient = Acquire({.thread = 3, .patience = Patience::kNone});
-  Hear(Fetch<AcquireRequest>(), Granted());
+  Deliver(Fetch<AcquireRequest>(), Granted());
   for (Waiter* each : {&first, &second, &impatient}) {
     EXPECT_EQ(each->state, State::kGranted);
     EXPECT_TRUE(Woken(*each));
@@ -93,7 +93,7 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
 TEST_F(LockStateLocalTest, ThreadThatJoinsClaimCanRequireWholeLease) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Queue();
-  HearGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease / 2});
+  DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = kLease / 2});
   ASSERT_EQ(first.state, State::kGranted);
   const Waiter& whole = Acquire({.thread = 2, .whole = true});
   const Waiter& manual = Acquire({.thread = 3, .manual = true});
@@ -101,7 +101,7 @@ TEST_F(LockStateLocalTest, ThreadThatJoinsClaimCanRequireWholeLease) {
   EXPECT_EQ(manual.state, State::kWaiting);
   EXPECT_EQ(Acquire({.thread = 4}).hold, first.hold);
   EXPECT_EQ(Acquire({.thread = 5, .patience = Patience::kNone, .whole = true}).hold, first.hold);
-  Hear(Fetch<RenewRequest>(), HoldRef());
+  Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(whole.hold, first.hold);
   EXPECT_EQ(manual.hold, first.hold);
 }
@@ -110,10 +110,10 @@ TEST_F(LockStateLocalTest, OwnerChecksHandoverDespiteItsHold) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& holder = Acquire();
   Result granted = Granted();
-  granted.check_after = absl::Seconds(1);  // others of its owner have claims
-  Hear(Fetch<AcquireRequest>(), granted);
+  granted.check_after = absl::Seconds(1);  // other locks of its owner have claims
+  Deliver(Fetch<AcquireRequest>(), granted);
   Release(holder.hold);
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   EXPECT_FALSE(state().idle());
   Pass(absl::Seconds(1) + kCheckGrace);
   Fetch<CancelRequest>();
@@ -124,10 +124,10 @@ TEST_F(LockStateLocalTest, BlockTokensGrowWithClock) {
   Waiter& first = Acquire({.turn = window});
   Waiter* next = &Acquire({.thread = 2, .turn = window});
   const Request request = Fetch<AcquireRequest>();
-  EXPECT_EQ(BidOf(request).block, 4096U);
+  EXPECT_EQ(AcquireOf(request).block, 4096U);
   Pass(absl::Milliseconds(1));
-  Hear(request, Granted());
-  const base::Instant heard = now();  // the tokens were reserved by then, and perhaps only then
+  Deliver(request, Granted());
+  const base::Instant heard = now();  // the tokens were reserved by then, perhaps just then
   EXPECT_EQ(first.not_before, heard);
   uint64_t hold = first.hold;
   for (uint64_t k = 1; k < 4096; ++k) {
@@ -151,7 +151,7 @@ TEST_F(LockStateLocalTest, HeadGetsLockAfterRetakes) {
   uint64_t hold = holder->hold;
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Release(hold).kind, Kind::kDone);
-    EXPECT_EQ(Woken(*head), i == 0) << "poked once";
+    EXPECT_EQ(Woken(*head), i == 0) << "woken once";
     Waiter& again = Acquire({.patience = Patience::kNone});
     ASSERT_EQ(again.state, State::kGranted) << i;
     hold = again.hold;
@@ -182,7 +182,7 @@ TEST_F(LockStateLocalTest, LateWakeAsksServer) {
   EXPECT_NE(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
-// A free grant was once renewed for ever.
+// A grant that no thread uses must not be renewed for ever.
 TEST_F(LockStateLocalTest, LostWakeKeepsLockUntilRenewalAtMost) {
   Make({}, /*retakes=*/16);
   auto [holder, head] = Contended({}, {.thread = 2});
@@ -191,7 +191,7 @@ TEST_F(LockStateLocalTest, LostWakeKeepsLockUntilRenewalAtMost) {
   EXPECT_EQ(now(), state().next_expiry() + kLead - kValid + kThird);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_NE(release.acquire(), nullptr);
-  Hear(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
+  Deliver(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
   EXPECT_EQ(head->state, State::kGranted);
 }
 
@@ -267,7 +267,7 @@ TEST_F(LockStateLocalTest, HeadThatOversleptIsWokenAgain) {
   head->state = State::kWaiting;
   Effects effects;
   state().Acquire(*head, now(), effects);
-  EXPECT_FALSE(head->awaits_wake) << "nobody would wake it";
+  EXPECT_FALSE(head->awaits_wake) << "no event would wake it";
 }
 
 TEST_F(LockStateLocalTest, PinnedHoldDoesNotPassOn) {
@@ -277,10 +277,10 @@ TEST_F(LockStateLocalTest, PinnedHoldDoesNotPassOn) {
   EXPECT_EQ(Release(first->hold).kind, Kind::kUnderWay);
   EXPECT_EQ(second->state, State::kWaiting);
   const Request release = Fetch<ReleaseRequest>();
-  Hear(release, ReleasedThen(AcquireQueued{.ticket = 5}));
+  Deliver(release, ReleasedThen(AcquireQueued{.ticket = 5}));
   EXPECT_EQ(second->state, State::kWaiting);
-  // The next hold is as any other.
-  HearGrant(GrantOf(release));
+  // The next hold is not pinned.
+  DeliverGrant(GrantOf(release));
   EXPECT_EQ(second->state, State::kGranted);
 }
 

@@ -1,4 +1,4 @@
-// Machines of semaphores, where each hold stands for itself.
+// Lock states of semaphores, which have one hold each.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -13,13 +13,13 @@ class PermitStateTest : public LockStateTest {
 
 TEST_F(PermitStateTest, GivesNoTokensBack) {
   Waiter& waiter = Acquire({.permits = 3});
-  Hear(Fetch<AcquireRequest>(), Permitted());
+  Deliver(Fetch<AcquireRequest>(), Permitted());
   EXPECT_EQ(waiter.token, FencingToken());
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(As<ReleaseRequest>(release).last_used, As<ReleaseRequest>(release).last_reserved);
   EXPECT_FALSE(release.leaves_tombstone());
-  Hear(release, ReleasedThen());
+  Deliver(release, ReleasedThen());
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(state().idle());
 }
@@ -29,7 +29,7 @@ TEST_F(PermitStateTest, WaiterAsksAtOnceWhenToldToAskAgain) {
   ASSERT_TRUE(Quiet());
   state().OnForced(state().grant_id(), now());
   const Request request = Fetch<AcquireRequest>();
-  Hear(request, Refusal(absl::FailedPreconditionError("too many")));
+  Deliver(request, Refusal(absl::FailedPreconditionError("too many")));
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_EQ(waiter.failure.code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Fetch<CancelRequest>().grant, request.grant);  // it may be queued again

@@ -11,7 +11,7 @@ class ReleaseOperationTest : public LockStateTest {
  protected:
   ReleaseOperationTest() {
     Waiter& waiter = Acquire();
-    Hear(Fetch<AcquireRequest>(), Granted());
+    Deliver(Fetch<AcquireRequest>(), Granted());
     operation_.emplace(
         ReleaseOperation::Call{.hold = waiter.hold, .deadline = now() + absl::Seconds(1)});
   }
@@ -45,13 +45,13 @@ TEST_F(ReleaseOperationTest, LeavesRepeatedFailureToBackground) {
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(ReleaseOperationTest, AwaitsReleaseThatAnotherRequestTookAlong) {
+TEST_F(ReleaseOperationTest, AwaitsReleaseSentWithAcquire) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   operation_->Postpone(state());
   const Request taken = Fetch<ReleaseRequest>();
   const Action sleep = Resume();
   ASSERT_EQ(sleep.kind, Action::Kind::kSleep);
-  Hear(taken, {.what = Freed()});
+  Deliver(taken, {.what = Freed()});
   PassTo(sleep.until);
   EXPECT_EQ(Resume().kind, Action::Kind::kDone);
   EXPECT_EQ(operation_->released().kind, Kind::kDone);

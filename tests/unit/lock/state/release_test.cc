@@ -1,4 +1,4 @@
-// What a client owes the server: releases and cancels, repeated until they are answered.
+// Pending cleanups: releases and cancels, repeated until they are answered.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -15,7 +15,7 @@ TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_FALSE(release.leaves_tombstone());
   EXPECT_EQ(release.acquire(), nullptr);
-  Hear(release, ReleasedThen());
+  Deliver(release, ReleasedThen());
   const Released outcome = state().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kDone);
   EXPECT_EQ(outcome.token.value(), kToken);
@@ -25,13 +25,13 @@ TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
 TEST_F(LockStateReleaseTest, RepeatFindsFirstReleaseExecutedInTime) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch<ReleaseRequest>(), Silence());
+  Deliver(Fetch<ReleaseRequest>(), Silence());
   const Released outcome = state().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kUnderWay);
   EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
   Pass(absl::Milliseconds(1));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
-  Hear(Fetch<ReleaseRequest>(), NotHeld());  // at once, not after the backoff
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());  // at once, not after the back-off
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
 }
 
@@ -39,18 +39,18 @@ TEST_F(LockStateReleaseTest, RepeatAnsweredAfterDeadlineIsLost) {
   Waiter& waiter = Hold();
   const base::Instant deadline = state().Deadline(waiter.hold);
   Release(waiter.hold);
-  Hear(Fetch<ReleaseRequest>(), Silence());
+  Deliver(Fetch<ReleaseRequest>(), Silence());
   PassTo(state().next_request_at());
   const Request again = Fetch<ReleaseRequest>();
   PassTo(deadline);
-  Hear(again, NotHeld());
+  Deliver(again, NotHeld());
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
 }
 
 TEST_F(LockStateReleaseTest, RefusedReleaseSaysWhy) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   EXPECT_TRUE(Quiet());
   const Released outcome = state().Outcome(waiter.hold);
   EXPECT_EQ(outcome.kind, Kind::kRefused);
@@ -61,9 +61,9 @@ TEST_F(LockStateReleaseTest, RefusedReleaseSaysWhy) {
 TEST_F(LockStateReleaseTest, RepeatsUnsentCancelForAnyReason) {
   Waiter& waiter = Queue();
   GiveUp(waiter);
-  Hear(Fetch<CancelRequest>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
+  Deliver(Fetch<CancelRequest>(), NotSent(absl::PermissionDeniedError("NOAUTH")));
   PassTo(state().next_request_at());
-  Hear(Fetch<CancelRequest>(), Cancelled());
+  Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(state().idle());
 }
 
@@ -77,7 +77,7 @@ TEST_F(LockStateReleaseTest, RepeatsReleaseUntilLeaseIsOver) {
     std::optional<Request> request = Next();
     if (!request) break;
     ++tries;
-    Hear(*request, Silence());
+    Deliver(*request, Silence());
   }
   EXPECT_EQ(now(), over);
   EXPECT_THAT(tries, ::testing::AllOf(::testing::Ge(6), ::testing::Le(30)));
@@ -87,20 +87,20 @@ TEST_F(LockStateReleaseTest, RepeatsReleaseUntilLeaseIsOver) {
 
 TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
   Release(Hold().hold);
-  for (int i = 0; i < 4; ++i) {  // so that it is repeated late
+  for (int i = 0; i < 4; ++i) {  // its next repeat is far away
     PassTo(state().next_request_at());
-    Hear(Fetch<ReleaseRequest>(), Silence());
+    Deliver(Fetch<ReleaseRequest>(), Silence());
   }
   ASSERT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<AcquireRequest>(), Busy());
+  Deliver(Fetch<AcquireRequest>(), Busy());
   EXPECT_EQ(waiter.state, State::kWaiting);
   const Request again = Fetch<ReleaseRequest>();  // at once, since the server answers
   Pass(absl::Milliseconds(1));
   const Request behind = Fetch<AcquireRequest>();
-  Hear(again, ReleasedThen());
-  Hear(behind, Busy());
-  EXPECT_EQ(waiter.state, State::kBusy) << "somebody else has it";
+  Deliver(again, ReleasedThen());
+  Deliver(behind, Busy());
+  EXPECT_EQ(waiter.state, State::kBusy) << "another client has it";
 }
 
 TEST_F(LockStateReleaseTest, ReleaseCrossesRenewal) {
@@ -112,8 +112,8 @@ TEST_F(LockStateReleaseTest, ReleaseCrossesRenewal) {
   EXPECT_FALSE(state().IsWanted(renewal));
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_TRUE(Quiet());
-  Hear(release, ReleasedThen());
-  Hear(renewal, HoldRef());
+  Deliver(release, ReleasedThen());
+  Deliver(renewal, HoldRef());
   EXPECT_TRUE(effects().notices.empty());
   EXPECT_FALSE(Valid(waiter));
   Pass(kLease);
@@ -127,10 +127,10 @@ TEST_F(LockStateReleaseTest, NextAcquireTravelsWithReleaseOnce) {
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_NE(release.acquire(), nullptr);
-  EXPECT_EQ(BidOf(release).attempt, 1U);
+  EXPECT_EQ(AcquireOf(release).attempt, 1U);
   EXPECT_TRUE(state().IsWanted(release));
   EXPECT_TRUE(Quiet());
-  Hear(release, Silence());
+  Deliver(release, Silence());
   EXPECT_EQ(other->state, State::kWaiting);
   PassTo(state().next_request_at());
   std::vector<Request> sends;
@@ -142,23 +142,23 @@ TEST_F(LockStateReleaseTest, NextAcquireTravelsWithReleaseOnce) {
   if (!std::holds_alternative<ReleaseRequest>(sends[0].what)) std::swap(sends[0], sends[1]);
   EXPECT_EQ(sends[0].acquire(), nullptr);
   EXPECT_TRUE(std::holds_alternative<AcquireRequest>(sends[1].what));
-  EXPECT_EQ(BidOf(sends[1]).grant, BidOf(release).grant);
-  EXPECT_EQ(BidOf(sends[1]).attempt, 2U);
-  Hear(sends[1], Granted());
+  EXPECT_EQ(AcquireOf(sends[1]).grant, AcquireOf(release).grant);
+  EXPECT_EQ(AcquireOf(sends[1]).attempt, 2U);
+  Deliver(sends[1], Granted());
   EXPECT_EQ(other->state, State::kGranted);
 }
 
-TEST_F(LockStateReleaseTest, NextAcquireFollowsReleaseOfSeveralNames) {
+TEST_F(LockStateReleaseTest, AcquireFollowsReleaseOfSeveralNames) {
   Make({.several = true});
   auto [holder, other] = Contended({.turn = absl::ZeroDuration()}, {.thread = 2});
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(release.acquire(), nullptr);
-  const Request acquire = Fetch<AcquireRequest>();  // it does not wait for the release's answer
-  EXPECT_EQ(BidOf(acquire).attempt, 1U);
+  const Request acquire = Fetch<AcquireRequest>();  // it does not wait for the reply to the release
+  EXPECT_EQ(AcquireOf(acquire).attempt, 1U);
   EXPECT_TRUE(Quiet());
-  Hear(release, ReleasedThen());
-  Hear(acquire, Granted());
+  Deliver(release, ReleasedThen());
+  Deliver(acquire, Granted());
   EXPECT_EQ(other->state, State::kGranted);
 }
 
@@ -167,12 +167,12 @@ TEST_F(LockStateReleaseTest, RepeatOmitsAcquireThatIsNoLongerWanted) {
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
   GiveUp(*other);
-  EXPECT_TRUE(state().IsWanted(release)) << "the tombstone sees to its bid";
+  EXPECT_TRUE(state().IsWanted(release)) << "the tombstone refuses its acquire";
   const Request cancel = Fetch<CancelRequest>();
-  EXPECT_EQ(cancel.grant, BidOf(release).grant);
+  EXPECT_EQ(cancel.grant, AcquireOf(release).grant);
   EXPECT_TRUE(cancel.leaves_tombstone());
-  Hear(release, Silence(/*may_have_executed=*/false));
-  Hear(cancel, Cancelled());
+  Deliver(release, Silence(/*may_have_executed=*/false));
+  Deliver(cancel, Cancelled());
   PassTo(state().next_request_at());
   EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
@@ -180,11 +180,11 @@ TEST_F(LockStateReleaseTest, RepeatOmitsAcquireThatIsNoLongerWanted) {
 TEST_F(LockStateReleaseTest, RepeatsCleanupsAtOnceAfterReconnect) {
   Waiter& waiter = Hold();
   Release(waiter.hold);
-  Hear(Fetch<ReleaseRequest>(), Silence());
-  Hear(Fetch<ReleaseRequest>(), Silence());  // once more at once, on a new connection
+  Deliver(Fetch<ReleaseRequest>(), Silence());
+  Deliver(Fetch<ReleaseRequest>(), Silence());  // repeated once at once, on a new connection
   EXPECT_TRUE(Quiet());
   state().OnReconnected(now());
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
 }
 
 TEST_F(LockStateReleaseTest, LeaseSurvivesReleaseOfHoldsByLock) {
@@ -197,7 +197,7 @@ TEST_F(LockStateReleaseTest, LeaseSurvivesReleaseOfHoldsByLock) {
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(state().OfThread(1).depth, 1U);
   EXPECT_EQ(Release(lease.hold).kind, Kind::kUnderWay);
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
 }
 
@@ -226,29 +226,29 @@ TEST_F(LockStateReleaseTest, LateRenewalProlongsCleanup) {
   const Request renewal = Fetch<RenewRequest>();
   Release(waiter.hold);
   Pass(kThird);
-  Hear(renewal, HoldRef());
+  Deliver(renewal, HoldRef());
   const base::Instant renewed = now();
-  Hear(Fetch<ReleaseRequest>(), Silence());
+  Deliver(Fetch<ReleaseRequest>(), Silence());
   while (!state().next_request_at().is_infinite()) {
     PassTo(state().next_request_at());
-    if (std::optional<Request> request = Next()) Hear(*request, Silence());
+    if (std::optional<Request> request = Next()) Deliver(*request, Silence());
   }
   EXPECT_EQ(now(), renewed + kLease);
 }
 
 TEST_F(LockStateReleaseTest, UnansweredAcquireProlongsCleanup) {
   Waiter& waiter = Acquire();
-  Hear(Fetch<AcquireRequest>(), Silence());  // may be executed at any time
+  Deliver(Fetch<AcquireRequest>(), Silence());  // may be executed at any time
   PassTo(state().next_request_at());
-  Hear(Fetch<AcquireRequest>(), Granted());
+  Deliver(Fetch<AcquireRequest>(), Granted());
   Pass(kLease);
   Expire();
   EXPECT_FALSE(Valid(waiter));
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_TRUE(release.leaves_tombstone());
-  Hear(release, Silence(/*may_have_executed=*/false));
-  // The server has forgotten the hold, but knows of no tombstone yet.
-  Hear(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(release, Silence(/*may_have_executed=*/false));
+  // The server has forgotten the grant, but has no tombstone yet.
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
 }
 
@@ -261,14 +261,14 @@ TEST_F(LockStateReleaseTest, AcquireTakesPostponedReleaseAlong) {
   Acquire({.thread = 2});
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_NE(release.acquire(), nullptr);
-  EXPECT_FALSE(state().NextRequestOf(first.hold, now()).has_value()) << "it is under way";
+  EXPECT_FALSE(state().NextRequestOf(first.hold, now()).has_value()) << "it is in flight";
   EXPECT_FALSE(Next().has_value()) << "so is the acquire request";
 }
 
 TEST_F(LockStateReleaseTest, PostponedRetryTakesNoAcquireAlong) {
   Waiter& first = Hold();
   Release(first.hold);
-  Hear(*state().NextRequestOf(first.hold, now()), Silence());
+  Deliver(*state().NextRequestOf(first.hold, now()), Silence());
   ASSERT_TRUE(state().NextRequestOf(first.hold, now()).has_value());
   state().Postpone(first.hold);
   Acquire({.thread = 2});

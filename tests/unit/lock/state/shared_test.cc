@@ -11,10 +11,10 @@ class SharedStateTest : public LockStateTest {
   SharedStateTest() { Make({.use = GrantUse::kShared, .reentrant = true}); }
 
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
-  // Who reads, and knows since when.
+  // A reader whose grant says how many others wait.
   Waiter& Read(uint64_t thread, int64_t others = 0) {
     Waiter& waiter = Acquire({.thread = thread});
-    Hear(Fetch<AcquireRequest>(), Granted(others));
+    Deliver(Fetch<AcquireRequest>(), Granted(others));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
@@ -56,10 +56,10 @@ TEST_F(SharedStateTest, AsksServerAfterTurnIfReadersMayJoin) {
   EXPECT_EQ(second.state, State::kWaiting);
   const Request probe = Fetch<RenewRequest>();
   Pass(absl::Milliseconds(1));
-  Hear(probe, HeldWith(0));
+  Deliver(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_TRUE(Woken(second));
-  // The window counts from the question.
+  // The turn counts from the request.
   Pass(kWindow - absl::Milliseconds(2));
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kGranted);
   Pass(absl::Milliseconds(1));
@@ -73,10 +73,10 @@ TEST_F(SharedStateTest, WithoutTurnReplyCountsForEarlierReaders) {
   const Request probe = Fetch<RenewRequest>();
   Pass(absl::Microseconds(50));
   Waiter& third = Acquire({.thread = 3, .turn = absl::ZeroDuration()});
-  Hear(probe, HeldWith(0));
+  Deliver(probe, HeldWith(0));
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_EQ(third.state, State::kWaiting);
-  Hear(Fetch<RenewRequest>(), HeldWith(0));
+  Deliver(Fetch<RenewRequest>(), HeldWith(0));
   EXPECT_EQ(third.state, State::kGranted);
 }
 
@@ -86,7 +86,7 @@ TEST_F(SharedStateTest, ReaderSentElsewhereForgetsEndedSilence) {
   Waiter& second = Acquire({.thread = 2});
   second.silent_since = now();
   Pass(absl::Milliseconds(1));
-  Hear(Fetch<RenewRequest>(), HeldWith(1));
+  Deliver(Fetch<RenewRequest>(), HeldWith(1));
   EXPECT_EQ(second.state, State::kElsewhere);
   EXPECT_EQ(second.silent_since, base::Instant::Infinite());
 }
@@ -95,7 +95,7 @@ TEST_F(SharedStateTest, ReadersGoElsewhereIfServerIsUnreachable) {
   Waiter& first = Read(1);
   Pass(kWindow);
   Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   EXPECT_EQ(second.state, State::kElsewhere);
   EXPECT_TRUE(Valid(first));
 }
@@ -105,16 +105,16 @@ TEST_F(SharedStateTest, GrantThatIsGoneIsLostByAllReaders) {
   Waiter& second = Acquire({.thread = 2, .face = Face::kStd});
   Pass(kWindow);
   Waiter& third = Acquire({.thread = 3});
-  Hear(Fetch<RenewRequest>(), NotHeld());
+  Deliver(Fetch<RenewRequest>(), NotHeld());
   EXPECT_EQ(effects().losses.size(), 2);
   EXPECT_FALSE(Valid(first));
   EXPECT_FALSE(Valid(second));
   EXPECT_TRUE(first.view->Lost(now()).stop_requested());
   EXPECT_EQ(Unlock(2).kind, Kind::kLost);
-  // Who had come to join asks for a hold of its own.
+  // The thread that wanted to join asks for a grant of its own.
   EXPECT_EQ(third.state, State::kWaiting);
-  Hear(Fetch<ReleaseRequest>(), NotHeld());
-  Hear(Fetch<AcquireRequest>(), Granted());
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(third.state, State::kGranted);
 }
 
@@ -125,7 +125,7 @@ TEST_F(SharedStateTest, GrantLetsInReadersFromBeforeRequest) {
   Pass(absl::Microseconds(10));
   // A writer may be queued between the two.
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
-  Hear(acquire, Granted(1));
+  Deliver(acquire, Granted(1));
   EXPECT_EQ(first.state, State::kGranted);
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_NE(first.hold, second.hold);
@@ -134,11 +134,11 @@ TEST_F(SharedStateTest, GrantLetsInReadersFromBeforeRequest) {
 TEST_F(SharedStateTest, JoiningHoldAtRiskDoesNotHideRecovery) {
   Read(1);
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kAtRisk));
   EXPECT_EQ(Acquire({.thread = 2, .turn = kLease}).state, State::kGranted);
   Pass(kThird / 2);
-  Hear(Fetch<RenewRequest>(), HeldWith(0));
+  Deliver(Fetch<RenewRequest>(), HeldWith(0));
   EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
 }
 

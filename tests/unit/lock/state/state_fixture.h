@@ -9,20 +9,20 @@
 
 namespace redlatch::internal {
 
-// What a script is for, where it must be for this.
+// The request's content, which must be of this kind.
 template <class What>
 const What& As(const Request& request) {
   return std::get<What>(request.what);
 }
 
-// The bid that a script makes, where it must make one.
-inline const AcquireRequest& BidOf(const Request& request) {
+// The request's acquire, which must exist.
+inline const AcquireRequest& AcquireOf(const Request& request) {
   const AcquireRequest* const acquire = request.acquire();
   if (acquire == nullptr) throw std::bad_variant_access();
   return *acquire;
 }
 
-// An acquisition, as a test wants it.
+// What a test's acquisition asks for.
 struct Want {
   uint64_t thread = 1;
   Face face = Face::kStatus;
@@ -36,15 +36,16 @@ struct Want {
   uint32_t capacity = 0;
 };
 
-// A lock state at a time of the test's making. A lease of 3 s has a margin of 32 ms and is renewed,
-// as waiters send their heartbeats, each second.
+// A lock state with a clock that the test moves. A lease of 3 s has a margin of 32 ms; its renewals
+// and heartbeats are due every second.
 class LockStateTest : public ::testing::Test {
  protected:
   using State = Waiter::State;
   using Kind = Released::Kind;
   static constexpr absl::Duration kLease = absl::Seconds(3);
   static constexpr absl::Duration kValid = absl::Milliseconds(2968);
-  static constexpr absl::Duration kLead = absl::Milliseconds(10);  // lost so much sooner
+  // reported lost this much earlier
+  static constexpr absl::Duration kLead = absl::Milliseconds(10);
   static constexpr absl::Duration kThird = absl::Seconds(1);
   static constexpr uint64_t kToken = 1000;
   static constexpr base::Numbers::Key kKey = {1, 2};
@@ -52,7 +53,7 @@ class LockStateTest : public ::testing::Test {
 
   LockStateTest() { Make({}); }
 
-  // A thread takes a lock that others wait for at most `retakes` times in a row.
+  // Makes a lock that a thread may take at most `retakes` times in a row while others wait.
   void Make(LockState::Config config, int retakes = 0) {
     config.numbers = &numbers_;
     config.retakes = retakes;
@@ -67,7 +68,7 @@ class LockStateTest : public ::testing::Test {
     now_ = at;
   }
 
-  // What the last event brought about.
+  // The consequences of the last event.
   const Effects& effects() const { return effects_; }
   bool Woken(const Waiter& waiter) const {
     return std::count(effects_.wakes.begin(), effects_.wakes.end(), &waiter) == 1;
@@ -111,7 +112,7 @@ class LockStateTest : public ::testing::Test {
   bool Valid(const Waiter& waiter) const { return state_->Valid(waiter.hold, now_); }
 
   std::optional<Request> Next() { return state_->NextRequest(now_); }
-  // The next script, which must be of this kind.
+  // The next request, which must be of this kind.
   template <class What>
   Request Fetch() {
     std::optional<Request> request = Next();
@@ -126,10 +127,10 @@ class LockStateTest : public ::testing::Test {
   }
   bool Quiet() { return !Next().has_value(); }
 
-  void Hear(const Request& request, const Result& result) {
+  void Deliver(const Request& request, const Result& result) {
     state_->OnResult(request, result, now_, Fresh());
   }
-  void HearGrant(const NewGrant& news) { state_->OnGrant(news, now_, Fresh()); }
+  void DeliverGrant(const NewGrant& news) { state_->OnGrant(news, now_, Fresh()); }
 
   static Result Granted(int64_t others = 0, absl::Duration lease = kLease,
                         uint64_t token = kToken) {
@@ -154,31 +155,31 @@ class LockStateTest : public ::testing::Test {
     return {.what = Failed{.why = std::move(why), .not_sent = true}};
   }
   static NewGrant GrantOf(const Request& request, uint64_t token = kToken) {
-    return {.grant = BidOf(request).grant,
-            .attempt = BidOf(request).attempt,
+    return {.grant = AcquireOf(request).grant,
+            .attempt = AcquireOf(request).attempt,
             .token = token,
-            .lease = BidOf(request).terms.lease};
+            .lease = AcquireOf(request).terms.lease};
   }
 
   // A thread that has the lock.
   Waiter& Hold(const Want& want = {}) {
     Waiter& waiter = Acquire(want);
-    Hear(Fetch<AcquireRequest>(), Granted(0, want.lease));
+    Deliver(Fetch<AcquireRequest>(), Granted(0, want.lease));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }
   // A thread that waits in the server's queue.
   Waiter& Queue(Want want = {}) {
     Waiter& waiter = Acquire(want);
-    Hear(Fetch<AcquireRequest>(), Queued());
+    Deliver(Fetch<AcquireRequest>(), Queued());
     EXPECT_EQ(waiter.state, State::kWaiting);
     return waiter;
   }
-  // Two threads: the first has a hold with tokens for all, the second waits for it.
+  // Two threads: the first has a hold with tokens for both, and the second waits for it.
   std::pair<Waiter*, Waiter*> Contended(const Want& first, const Want& second) {
     Waiter& holder = Acquire(first);
     Waiter& other = Acquire(second);
-    Hear(Fetch<AcquireRequest>(), Granted());
+    Deliver(Fetch<AcquireRequest>(), Granted());
     EXPECT_EQ(holder.state, State::kGranted);
     EXPECT_EQ(other.state, State::kWaiting);
     return {&holder, &other};

@@ -1,4 +1,4 @@
-// What a machine counts of what happens to it.
+// The counts of a lock state.
 #include "src/lock/state/tally.h"
 
 #include "tests/unit/lock/state/state_fixture.h"
@@ -20,7 +20,7 @@ class TallyStateTest : public LockStateTest {
   }
   void ReleaseAtServer(const Waiter& holder) {
     Release(holder.hold);
-    Hear(Fetch<ReleaseRequest>(), ReleasedThen());
+    Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
     EXPECT_EQ(state().Outcome(holder.hold).kind, Kind::kDone);
   }
 };
@@ -28,10 +28,10 @@ class TallyStateTest : public LockStateTest {
 TEST_F(TallyStateTest, CountsHoldWithWaitAndDuration) {
   Waiter& holder = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
-  Hear(acquire, Queued());
+  Deliver(acquire, Queued());
   EXPECT_EQ(Counted().waiting, 1);
   Pass(absl::Milliseconds(100));
-  HearGrant(GrantOf(acquire));
+  DeliverGrant(GrantOf(acquire));
   EXPECT_EQ(Counted().acquired, 1);
   EXPECT_EQ(Counted().passed_on, 0);
   EXPECT_EQ(Counted().held, 1);
@@ -82,7 +82,7 @@ TEST_F(TallyStateTest, LossEndsHoldButIsNoRelease) {
   EXPECT_EQ(Counted().held, 0);
   EXPECT_EQ(Counted().held_for.sum, kValid);
   Pass(absl::Seconds(1));
-  while (const auto request = Next()) Hear(*request, NotHeld());
+  while (const auto request = Next()) Deliver(*request, NotHeld());
   EXPECT_EQ(Release(holder.hold).kind, Kind::kLost);
   EXPECT_EQ(Counted().releases_failed, 0) << "there was nothing to be released";
 }
@@ -90,12 +90,12 @@ TEST_F(TallyStateTest, LossEndsHoldButIsNoRelease) {
 TEST_F(TallyStateTest, CountsRenewalsAndFailures) {
   Hold();
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), HoldRef());
+  Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(Counted().renewed, 1);
   Pass(kThird);
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   Pass(absl::Seconds(1));
-  Hear(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<RenewRequest>(), Silence());
   EXPECT_EQ(Counted().renewed, 1);
   EXPECT_EQ(Counted().renewals_failed, 2);
   EXPECT_EQ(Counted().lost, 0);
@@ -105,7 +105,7 @@ TEST_F(TallyStateTest, RefusedReleaseIsCountedAndReportedOnce) {
   Waiter& holder = Hold();
   Release(holder.hold);
   EXPECT_EQ(Counted().releasing, 1);
-  Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   ASSERT_EQ(effects().notices.size(), 1U);
   EXPECT_EQ(effects().notices[0].kind, Notice::Kind::kReleaseFailed);
   EXPECT_EQ(effects().notices[0].token, holder.token);
@@ -122,7 +122,7 @@ TEST_F(TallyStateTest, CountsReleaseWhenServerConfirmsIt) {
   EXPECT_EQ(Counted().releasing, 1) << "it is between two threads";
   GiveUp(*other);
   EXPECT_EQ(Counted().releasing, 1);
-  Hear(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   ASSERT_EQ(effects().notices.size(), 1U);
   EXPECT_EQ(effects().notices[0].token, holder->token);
   EXPECT_EQ(Counted().releases_failed, 1);

@@ -1,4 +1,5 @@
-// A client's turn with a lock that others wait for: how long it keeps it, and for whom.
+// A client's turn with a lock that others wait for: how long the grant is cached, and for which
+// threads.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -15,15 +16,17 @@ class LockStateTurnTest : public LockStateTest {
     return {.thread = thread, .turn = turn};
   }
 
-  // Its first hold goes back to the server, and it comes again at once, to a lock that others have.
+  // The first hold goes back to the server, and the thread comes again at once while others have
+  // the lock.
   Waiter& ComesAgain(absl::Duration turn = kTurn) {
     Waiter& first = Acquire(OfThread(1, turn));
-    Hear(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+    Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
     EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
     state().Forget(first.hold);
     Waiter& again = Acquire(OfThread(1, turn));
-    Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
-    HearGrant(
+    Deliver(Fetch<ReleaseRequest>(),
+            ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
+    DeliverGrant(
         {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .lease = kClaim});
     if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
     return again;
@@ -52,7 +55,7 @@ TEST_F(LockStateTurnTest, CachingEndsWithTurn) {
   PassTo(end);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(std::get<ReleaseRequest>(release.what).last_used, kToken);
-  Hear(release, ReleasedThen());
+  Deliver(release, ReleasedThen());
   EXPECT_TRUE(state().idle());
 }
 
@@ -85,17 +88,17 @@ TEST_F(LockStateTurnTest, TryOnOtherTermsAsksServer) {
   other.patience = Patience::kNone;
   Waiter& tried = Acquire(other);
   EXPECT_EQ(tried.state, State::kWaiting) << "the lock is this client's own";
-  Hear(Fetch<ReleaseRequest>(), ReleasedThen(AcquireBusy()));
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen(AcquireBusy()));
   EXPECT_EQ(tried.state, State::kBusy);
 }
 
-// Otherwise it would stay taken for a lease if this process ends.
+// Otherwise the lock would stay taken for a whole lease if this process ends.
 TEST_F(LockStateTurnTest, HoldWithWholeLeaseIsNotCached) {
   const uint64_t hold = ComesAgain().hold;
   Pass(ConfirmAfter(kClaim));
   const Request renewal = Fetch<RenewRequest>();
   EXPECT_EQ(renewal.lease, kLease) << "the turn is over";
-  Hear(renewal, HoldRef());
+  Deliver(renewal, HoldRef());
   EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
 }
 
@@ -109,7 +112,7 @@ TEST_F(LockStateTurnTest, StaysClaimWhileHoldsAreShort) {
     hold = Acquire(OfThread(1, absl::Seconds(10))).hold;
     const Request renewal = Fetch<RenewRequest>();
     EXPECT_EQ(renewal.lease, kClaim) << i;
-    Hear(renewal, HoldRef());
+    Deliver(renewal, HoldRef());
   }
   PassTo(state().next_request_at());
   EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is longer";
@@ -122,7 +125,7 @@ TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromStart) {
   for (const Want& want : {whole, manual, none}) {
     Make({});
     Acquire(want);
-    EXPECT_FALSE(BidOf(Fetch<AcquireRequest>()).claims);
+    EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).claims);
   }
 }
 

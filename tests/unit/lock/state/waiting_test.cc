@@ -8,7 +8,7 @@ using LockStateWaitingTest = LockStateTest;
 
 TEST_F(LockStateWaitingTest, TryFailsIfServerStaysSilent) {
   Waiter& waiter = Acquire({.patience = Patience::kNone});
-  Hear(Fetch<AcquireRequest>(), Silence());
+  Deliver(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
@@ -18,14 +18,14 @@ TEST_F(LockStateWaitingTest, TryFailsIfServerStaysSilent) {
 TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
   Queue();
   Pass(kThird);
-  for (int i = 0; i < 5; ++i) {  // well into the backoff
+  for (int i = 0; i < 5; ++i) {  // until the back-off is long
     PassTo(state().next_request_at());
-    Hear(Fetch<AcquireRequest>(), Silence());
+    Deliver(Fetch<AcquireRequest>(), Silence());
   }
   EXPECT_TRUE(Quiet());
   Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
   EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
-  Hear(Fetch<AcquireRequest>(), Silence());
+  Deliver(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(waiter.state, State::kWaiting);
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
@@ -35,25 +35,25 @@ TEST_F(LockStateWaitingTest, TryIsRefusedWhenPatientWaiterIsQueued) {
   Waiter& patient = Acquire();
   Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
   const Request request = Fetch<AcquireRequest>();
-  EXPECT_TRUE(BidOf(request).wait);
-  Hear(request, Queued());
+  EXPECT_TRUE(AcquireOf(request).wait);
+  Deliver(request, Queued());
   EXPECT_EQ(impatient.state, State::kBusy);
   EXPECT_EQ(patient.state, State::kWaiting);
 }
 
 TEST_F(LockStateWaitingTest, HeadAsksWhenHolderCouldExpire) {
   Acquire();
-  Hear(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(200)));
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201));
   PassTo(state().next_request_at());
-  Hear(Fetch<AcquireRequest>(), Queued(/*position=*/1, absl::Milliseconds(200)));
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/1, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + kThird) << "only the head";
 }
 
 TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
   Acquire();
   for (int i = 0; i < 20; ++i) {
-    Hear(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
+    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(-1)));
     const absl::Duration pause = state().next_request_at() - now();
     EXPECT_GE(pause, absl::Milliseconds(50));
     EXPECT_LE(pause, absl::Milliseconds(500));
@@ -64,7 +64,7 @@ TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
 TEST_F(LockStateWaitingTest, SendsHeartbeatAtOnceAfterReconnect) {
   Queue();
   state().OnReconnected(now());
-  Hear(Fetch<AcquireRequest>(), Queued());
+  Deliver(Fetch<AcquireRequest>(), Queued());
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
@@ -73,8 +73,8 @@ TEST_F(LockStateWaitingTest, ReconnectDuringAcquireSendsAnother) {
   const Request request = Fetch<AcquireRequest>();
   state().OnReconnected(now());
   EXPECT_TRUE(Quiet());
-  Hear(request, Queued());  // its grant may have been lost with the old connection
-  Hear(Fetch<AcquireRequest>(), Queued());
+  Deliver(request, Queued());  // the grant may have been lost with the old connection
+  Deliver(Fetch<AcquireRequest>(), Queued());
   EXPECT_TRUE(Quiet());
 }
 
@@ -83,22 +83,22 @@ TEST_F(LockStateWaitingTest, RepeatsUnansweredAcquireWithBackoff) {
   absl::Duration last = absl::ZeroDuration();
   for (uint32_t attempt = 1; attempt <= 5; ++attempt) {
     const Request request = Fetch<AcquireRequest>();
-    EXPECT_EQ(BidOf(request).attempt, attempt);
-    Hear(request, Silence());
+    EXPECT_EQ(AcquireOf(request).attempt, attempt);
+    Deliver(request, Silence());
     const absl::Duration pause = state().next_request_at() - now();
     EXPECT_GE(pause, last);
     last = pause;
     PassTo(state().next_request_at());
   }
   EXPECT_LE(last, absl::Seconds(1));
-  Hear(Fetch<AcquireRequest>(), Granted());
+  Deliver(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
 TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Hear(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  Deliver(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   for (const Waiter* waiter : {&first, &second}) {
     EXPECT_EQ(waiter->state, State::kFailed);
     EXPECT_TRUE(absl::IsPermissionDenied(waiter->failure));
@@ -110,15 +110,15 @@ TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
 TEST_F(LockStateWaitingTest, FullMemoryFailsAcquireButNotHeartbeat) {
   Waiter& queued = Queue({.patience = Patience::kBounded});
   Pass(kThird);
-  Hear(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  Deliver(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(queued.state, State::kWaiting);
   PassTo(state().next_request_at());
-  Hear(Fetch<AcquireRequest>(), Queued());
+  Deliver(Fetch<AcquireRequest>(), Queued());
   GiveUp(queued);
   EXPECT_EQ(queued.state, State::kBusy);
-  Hear(Fetch<CancelRequest>(), Cancelled());
+  Deliver(Fetch<CancelRequest>(), Cancelled());
   Waiter& fresh = Acquire();
-  Hear(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
+  Deliver(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(fresh.state, State::kFailed);
 }
 
@@ -126,11 +126,11 @@ TEST_F(LockStateWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
   Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
-  Hear(Fetch<AcquireRequest>(), Silence());
+  Deliver(Fetch<AcquireRequest>(), Silence());
   const base::Instant since = now();
   while (endless.state == State::kWaiting) {
     PassTo(state().next_request_at());
-    Hear(Fetch<AcquireRequest>(), Silence());
+    Deliver(Fetch<AcquireRequest>(), Silence());
   }
   EXPECT_EQ(endless.state, State::kFailed);
   EXPECT_TRUE(absl::IsUnavailable(endless.failure));
@@ -147,14 +147,14 @@ TEST_F(LockStateWaitingTest, NewWaiterHasItsOwnUnreachableAfter) {
   Acquire({.patience = Patience::kBounded});
   base::Instant until = now() + absl::Seconds(5);
   while (now() < until) {
-    Hear(Fetch<AcquireRequest>(), Silence());
+    Deliver(Fetch<AcquireRequest>(), Silence());
     PassTo(state().next_request_at());
   }
   Waiter& late = Acquire({.thread = 2});
-  Hear(Fetch<AcquireRequest>(), Silence());
+  Deliver(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(late.state, State::kWaiting);
   Pass(absl::Seconds(2));
-  Hear(Fetch<AcquireRequest>(), Silence());
+  Deliver(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(late.state, State::kFailed);
 }
 
@@ -168,7 +168,7 @@ TEST_F(LockStateWaitingTest, OutageBeginsWithFirstUnansweredCommand) {
   const Request acquire = Fetch<AcquireRequest>();
   EXPECT_EQ(state().GivesUpAt(endless, kNever), sent + absl::Seconds(2) + kAnswerGrace);
   Pass(absl::Seconds(1));
-  Hear(acquire, Silence());
+  Deliver(acquire, Silence());
   EXPECT_TRUE(Woken(endless)) << "so as to see when it must give up";
   EXPECT_FALSE(Woken(bounded));
   EXPECT_EQ(state().GivesUpAt(endless, kNever), sent + absl::Seconds(2));
@@ -191,11 +191,11 @@ TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
   Waiter& second = Acquire({.thread = 2});
-  Hear(Fetch<AcquireRequest>(), Silence(false));
+  Deliver(Fetch<AcquireRequest>(), Silence(false));
   Pass(absl::Seconds(2));
   GiveUp(first);
   EXPECT_EQ(first.state, State::kFailed);
-  Hear(Fetch<AcquireRequest>(), Silence(false));
+  Deliver(Fetch<AcquireRequest>(), Silence(false));
   EXPECT_EQ(second.state, State::kFailed);
   EXPECT_TRUE(state().idle());
 }
@@ -230,7 +230,7 @@ TEST_F(LockStateWaitingTest, WaitersOfDestroyedLockAreStopped) {
   EXPECT_EQ(gone.state, State::kStopped);
   EXPECT_THAT(effects.wakes, ::testing::ElementsAre(&gone));
   EXPECT_EQ(other.state, State::kWaiting);
-  EXPECT_TRUE(Quiet()) << "the other has inherited the bid";
+  EXPECT_TRUE(Quiet()) << "the other waiter keeps the pending acquire";
 }
 
 }  // namespace

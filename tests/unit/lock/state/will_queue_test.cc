@@ -1,4 +1,4 @@
-// Bids that are known to be queued before the server says so.
+// Acquires that are known to be queued before the server says so.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -6,10 +6,10 @@ namespace {
 
 class WillQueueTest : public LockStateTest {
  protected:
-  // The lock goes back, and so many of other clients waited for it.
+  // The lock is released while that many waiters of other clients wait.
   void HandOver(int64_t others) {
     Waiter& waiter = Acquire();
-    Hear(Fetch<AcquireRequest>(), Granted(others));
+    Deliver(Fetch<AcquireRequest>(), Granted(others));
     ASSERT_EQ(waiter.state, State::kGranted);
     Release(waiter.hold);
     Fetch<ReleaseRequest>();
@@ -19,11 +19,11 @@ class WillQueueTest : public LockStateTest {
 TEST_F(WillQueueTest, ReplyMayStayUnreadForTwiceUsualWait) {
   Waiter& waiter = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
-  Hear(acquire, Queued());
+  Deliver(acquire, Queued());
   Pass(absl::Microseconds(400));
   NewGrant news = GrantOf(acquire);
   news.others = 1;
-  HearGrant(news);
+  DeliverGrant(news);
   Release(waiter.hold);
   Fetch<ReleaseRequest>();
   Acquire();
@@ -46,45 +46,45 @@ TEST_F(WillQueueTest, OnlyFirstRequestSoonAfterHandover) {
     Pass(c.later);
     Acquire({.patience = c.patience});
     if (c.repeats) {
-      Hear(Fetch<AcquireRequest>(), Silence());
+      Deliver(Fetch<AcquireRequest>(), Silence());
       PassTo(state().next_request_at());
     }
     EXPECT_EQ(Fetch<AcquireRequest>().unread_for, c.unread_for);
   }
 }
 
-// The grant comes first, and the answer is read afterwards.
+// The grant comes first; the reply is read afterwards.
 TEST_F(WillQueueTest, ReplyMayComeAfterGrant) {
   HandOver(1);
   Waiter& waiter = Acquire();
   const Request acquire = Fetch<AcquireRequest>();
-  HearGrant(GrantOf(acquire));
+  DeliverGrant(GrantOf(acquire));
   ASSERT_EQ(waiter.state, State::kGranted);
-  Hear(acquire, Queued());
+  Deliver(acquire, Queued());
   EXPECT_TRUE(Valid(waiter));
   EXPECT_EQ(state().grant_id(), acquire.grant);
 }
 
-// Though nothing else has said that it came after others, who may come again: its turn begins.
+// The client does not know of the others, but its turn begins as if it did.
 TEST_F(WillQueueTest, GrantByMessageStartsTurn) {
   constexpr absl::Duration kTurn = absl::Milliseconds(5);
   HandOver(1);
   Waiter& waiter = Acquire({.turn = kTurn});
-  HearGrant(GrantOf(Fetch<AcquireRequest>()));
+  DeliverGrant(GrantOf(Fetch<AcquireRequest>()));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
   EXPECT_TRUE(Quiet()) << "the turn is not over";
   Pass(kTurn);
   Fetch<ReleaseRequest>();
 }
 
-// Others are to hear of a release before this client does, which takes a command more: not where
-// each acquisition would cost it, since this client bids again at once.
+// A release whose message must precede its reply costs one more command. It is not worth that for a
+// client that asks again at once.
 TEST_F(WillQueueTest, OthersAreToldFirstUnlessItAsksAtOnce) {
   const auto take_and_release = [&] {
     Waiter& waiter = Acquire();
     NewGrant news = GrantOf(Fetch<AcquireRequest>());
     news.others = 1;
-    HearGrant(news);
+    DeliverGrant(news);
     Release(waiter.hold);
     return std::get<ReleaseRequest>(Fetch<ReleaseRequest>().what).awaited;
   };
