@@ -259,7 +259,7 @@ void ClientCore::OnMessage(std::string_view text) {
   // The key may not be the first one of a lock of several names.
   if (its == nullptr && message->kind == Kind::kForced) its = lock_table.ReferTo(news.grant);
   if (its == nullptr) return;  // the grant is over, or was never this client's
-  if (message->kind == Kind::kWanted || message->kind == Kind::kTried) {
+  if (message->kind == Kind::kRecall || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
   } else {
     news.lease = std::min(news.lease, round_trips_.Claim());
@@ -543,12 +543,12 @@ void ClientCore::Unsubscribed() {
 
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
   server_group_->subscriptions().Attend(entry.keys.main(), begins);
-  const size_t recallable_noted = begins ? ++attended_ : --attended_;
+  const size_t recallable_noted = begins ? ++caching_entries_ : --caching_entries_;
   if (begins && recallable_noted > kMostCached) inside_->background.TooManyCached();
 }
 
 void ClientCore::GiveBackSurplus() {
-  if (attended_ <= kMostCached) return;
+  if (caching_entries_ <= kMostCached) return;
   std::vector<std::pair<base::Instant, Entry*>> idle;
   inside_->lock_table.VisitAll([&](Entry& entry) {
     const base::MutexLock lock(entry.mu);

@@ -207,7 +207,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     server_group_->subscriptions().Look(entry.keys.main());
   }
 
-  // For the client's own threads.
+  // Called by the client's own threads only.
   void Expire(Entry& entry);
   // Publishes the client's description again, without waiting.
   void Describe();
@@ -265,9 +265,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
   std::atomic<bool> has_threads_{false};
-  std::atomic<int64_t> poll_at_{0};      // in ns
-  std::atomic<bool> gives_back_{false};  // a hook for the process's exit is set
-  std::atomic<size_t> attended_{0};      // entries that cache a grant, or did lately
+  std::atomic<int64_t> poll_at_{0};         // in ns
+  std::atomic<bool> gives_back_{false};     // a hook for the process's exit is set
+  std::atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;
   QuorumRunner* quorum_ = nullptr;  // the server group, if it is one
@@ -301,7 +301,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   Effects effects;
   base::Instant request_at;
   base::Instant expiry_at;
-  bool turns_attention = false;
+  bool recallable_changed = false;
   bool recallable = false;
   {
     const base::MutexLock lock(entry.mu);
@@ -313,10 +313,11 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
     request_at = entry.state.next_request_at();
     expiry_at = entry.state.next_expiry();
     entry.grant.store(entry.state.grant_id(), std::memory_order_relaxed);
-    turns_attention = entry.state.recallable() != entry.state.recallable_noted;
-    if (turns_attention) recallable = entry.state.recallable_noted = !entry.state.recallable_noted;
+    recallable_changed = entry.state.recallable() != entry.state.recallable_noted;
+    if (recallable_changed)
+      recallable = entry.state.recallable_noted = !entry.state.recallable_noted;
   }
-  if (turns_attention) ListenForRecalls(entry, recallable);
+  if (recallable_changed) ListenForRecalls(entry, recallable);
   if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
     Finish(entry, effects);
   }

@@ -15,10 +15,10 @@ constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
 // An attempt to connect continues the last one; see SharedConnection.
 constexpr absl::Duration kReachFor = absl::Milliseconds(10);
 constexpr absl::Duration kReachEach = absl::Milliseconds(20);
-// A subscription does so as well.
+// An attempt to subscribe also continues the last one.
 constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
-// As long as a thread spins for its own reply; see SharedConnectionOptions.
+// A thread spins equally long for its own reply; see SharedConnectionOptions.
 constexpr absl::Duration kAskAgain = absl::Microseconds(80);
 constexpr size_t kFew = 2;
 // The server works on the first scripts of a turn while the others are written.

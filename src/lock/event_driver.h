@@ -64,7 +64,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   void Complete(Completion completion, Whose whose = Whose::kUsers) noexcept;
   // Ends the tasks that the object began.
   void StopObject(const void* object);
-  // Replies are expected and no thread reads them.
+  // Lets the driver's thread read replies that no other thread reads.
   void ReadReplies();
   // Returns true on the driver's thread.
   bool OnItsThread() const { return thread_id_.load() == std::this_thread::get_id(); }

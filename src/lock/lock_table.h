@@ -76,7 +76,7 @@ class LockTable {
   const std::function<void(size_t)> make_room_;
   const std::function<void(Entry&)> leaving_;
   base::Mutex mu_;
-  // Of removed entries, by name.
+  // The statistics of removed entries, by name.
   std::map<std::string, LockStats, std::less<>> accounts_ ABSL_GUARDED_BY(mu_);
   std::map<Key, std::unique_ptr<Entry>> entries_ ABSL_GUARDED_BY(mu_);
   std::vector<std::shared_ptr<const LockType>> types_ ABSL_GUARDED_BY(mu_);

@@ -61,10 +61,10 @@ absl::Status Append(std::string_view text, std::vector<std::string_view>& includ
 bool LockType::SameAs(const LockType& other) const {
   return traits.kind == other.traits.kind && use == other.use &&
          traits.reentrant == other.traits.reentrant &&
-         SameScript(told.acquire, other.scripts.acquire) &&
-         SameScript(told.release, other.scripts.release) &&
-         SameScript(told.renew, other.scripts.renew) &&
-         SameScript(told.cancel, other.scripts.cancel) && keys == other.keys &&
+         SameScript(original.acquire, other.scripts.acquire) &&
+         SameScript(original.release, other.scripts.release) &&
+         SameScript(original.renew, other.scripts.renew) &&
+         SameScript(original.cancel, other.scripts.cancel) && keys == other.keys &&
          extra_args == other.extra_args && others == other.others;
 }
 
@@ -84,7 +84,7 @@ absl::StatusOr<std::string> Assemble(std::string_view script) {
 }
 
 absl::StatusOr<LockType> Complete(LockType type) {
-  type.told = type.scripts;
+  type.original = type.scripts;
   type.texts.reserve(24);  // references into it must stay valid, here and in Quarantined()
   for (LuaScript* script :
        {&type.scripts.acquire, &type.scripts.release, &type.scripts.renew, &type.scripts.cancel,

@@ -14,8 +14,8 @@ namespace redlatch::internal {
 
 // What defines a lock type, as its class's virtual functions told at first use.
 struct LockType {
-  LockScripts scripts;  // assembled, each with its SHA-1
-  LockScripts told;     // as the class returned them
+  LockScripts scripts;   // assembled, each with its SHA-1
+  LockScripts original;  // as the class returned them
   LockTraits traits;
   GrantUse use = GrantUse::kExclusive;
   bool holds() const { return use != GrantUse::kLatch; }
@@ -24,7 +24,7 @@ struct LockType {
   KeyNames keys;
   std::string_view forced_key;  // the suffix of a key that only force_release gets, or empty
   std::vector<std::string> extra_args;
-  // Of a lock of several names: the keys of all but the first, which is the entry's own.
+  // If the lock has several names: the keys of all but the first, which is the entry's own.
   std::vector<KeySet> others;
   std::string title;               // its name for messages; if empty, the lock's name
   bool quarantined = false;        // its scripts check for a quarantine; see Quarantined()

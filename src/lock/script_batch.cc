@@ -184,7 +184,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
                                   [&](const Job& job) { return demands(job) != demands(*begin); });
     const auto batch_end =
         begin + std::min<ptrdiff_t>(static_cast<ptrdiff_t>(kLargestBatch), end - begin);
-    // Those that have not had their turn go first in the next batch.
+    // Renewals that have not had their turn go first in the next batch.
     again.insert(again.end(), std::move_iterator(batch_end), std::move_iterator(end));
     RunConfirmedGroup(absl::MakeSpan(&*begin, static_cast<size_t>(batch_end - begin)), again);
     begin = end;
@@ -211,7 +211,7 @@ void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
     Job& job = jobs[i];
     Result result = std::move(results[i]);
     auto* const held = std::get_if<StillHeld>(&result.what);
-    // For example while a slot moves.
+    // This happens while a slot moves, for example.
     if (result.refused_for_now() && then < job.acks_until) {
       again.push_back(std::move(job));
       continue;

@@ -32,7 +32,7 @@ class ScriptBatch {
     Then then = nullptr;  // null: the entry's state gets the result
     // No result is wanted from then on; Instant(): a part of the lease after it is sent.
     base::Instant until = {};
-    // Of a renewal that replicas must confirm: until when, known from its first batch on, and how
+    // For a renewal that replicas must confirm: until when, known from its first batch on, and how
     // long its next batch waits for them.
     base::Instant acks_until = {};
     absl::Duration slice = absl::Milliseconds(50);

@@ -107,7 +107,7 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
   PutMillis(acquire.claims ? claim : acquire.terms.lease);
   Begin();
   const absl::string_view waits = subject.type.others.empty() ? " 1 " : " 2 ";
-  const absl::string_view tries = acquire.calls ? " 3 " : " 0 ";
+  const absl::string_view tries = acquire.recalls ? " 3 " : " 0 ";
   Add(acquire.block, " ", acquire.attempt, acquire.wait ? waits : tries,
       Millis(HeartbeatInterval(acquire.terms.lease, subject.type.traits.longest_heartbeat)),
       acquire.terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
@@ -236,7 +236,7 @@ bool TakeAnyNumber(std::string_view& text, Number& number) {
   return !any || TakeNumber(text, number);
 }
 
-bool ReadBid(std::string_view& text, AcquireResult& acquire) {
+bool ReadAcquire(std::string_view& text, AcquireResult& acquire) {
   const std::string_view word = TakeWord(text);
   if (word == "granted") {
     auto& granted = acquire.emplace<AcquireGranted>();
@@ -258,7 +258,7 @@ bool ReadBid(std::string_view& text, AcquireResult& acquire) {
   return word == "gone";
 }
 
-bool ReadTold(std::string_view& text, LatchCounts& told) {
+bool ReadCounts(std::string_view& text, LatchCounts& told) {
   return TakeNumber(text, told.counts) && TakeNumber(text, told.last);
 }
 
@@ -274,7 +274,7 @@ bool ReadNotes(std::string_view text, Result& result) {
     }
     if (word == "told") {
       LatchCounts told;
-      if (!ReadTold(text, told)) return false;
+      if (!ReadCounts(text, told)) return false;
       auto* const acquire = std::get_if<AcquireResult>(&result.what);
       auto* const queued = acquire != nullptr ? std::get_if<AcquireQueued>(acquire) : nullptr;
       if (queued != nullptr) queued->counted = told;
@@ -287,7 +287,7 @@ bool ReadNotes(std::string_view text, Result& result) {
 
 // Reads the part of a reply before the notes; it depends on the request.
 bool ReadWords(const AcquireRequest&, std::string_view& text, Result& result) {
-  return ReadBid(text, result.what.emplace<AcquireResult>());
+  return ReadAcquire(text, result.what.emplace<AcquireResult>());
 }
 
 bool ReadWords(const CancelRequest&, std::string_view& text, Result& result) {
@@ -316,7 +316,7 @@ bool ReadWords(const ReleaseRequest&, std::string_view& text, Result& result) {
   auto& freed = result.what.emplace<Freed>();
   if (word != "released") return false;
   const bool acquire = !text.empty() && !text.starts_with("look ");
-  return !acquire || ReadBid(text, freed.next);
+  return !acquire || ReadAcquire(text, freed.next);
 }
 
 bool ReadWords(const ScriptRequest&, std::string_view& text, Result& result) {
@@ -441,8 +441,8 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
     message.kind = word == "forced"  ? Kind::kForced
                    : word == "look"  ? Kind::kAskAgain
                    : word == "tried" ? Kind::kTried
-                                     : Kind::kWanted;
-    if (message.kind == Kind::kWanted && word != "wanted") return std::nullopt;
+                                     : Kind::kRecall;
+    if (message.kind == Kind::kRecall && word != "wanted") return std::nullopt;
   }
   message.key = text;
   return message;

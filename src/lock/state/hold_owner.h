@@ -18,7 +18,8 @@ class HoldOwner {
 
   // kFailedPrecondition in a forked child.
   virtual absl::Status Refusal() const = 0;
-  // As Lease::Release() and Lease::Extend(). `token` is for the observer, if the hold was lost.
+  // Implement Lease::Release() and Lease::Extend(). `token` is for the observer, if the hold was
+  // lost.
   virtual absl::Status Release(uint64_t hold, FencingToken token) = 0;
   virtual absl::Status Extend(uint64_t hold, absl::Duration lease) = 0;
   // Release() without a caller that waits for the outcome.

@@ -35,7 +35,7 @@ class HoldState {
   // The token of one lock, if the hold consists of several.
   virtual std::optional<FencingToken> TokenOf(std::string_view) const { return std::nullopt; }
 
-  // For the hold's lock state.
+  // Called by the hold's lock state only.
   void SetAckedBy(int16_t replicas) { acked_by_.store(replicas, std::memory_order_relaxed); }
   void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
   void Release() { Prolong(base::Instant()); }

@@ -622,8 +622,8 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
     break;
   }
   const uint32_t second = SecondOf(now);
-  pending.acquire.calls = !pending.acquire.wait && called_s_ != second;
-  if (pending.acquire.calls) called_s_ = second;
+  pending.acquire.recalls = !pending.acquire.wait && recalled_s_ != second;
+  if (pending.acquire.recalls) recalled_s_ = second;
   ++pending.acquire.attempt;
   pending.acquire.listen = pending.acquire.attempt > 1;
   pending.again = pending.ask_again = pending.forced = false;

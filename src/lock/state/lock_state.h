@@ -394,7 +394,7 @@ class LockState {
   uint32_t tried_s = 0;               // when another client last tried and found the lock cached
 
  private:
-  uint32_t called_s_ = 0;  // when a try last recalled the grant of another client
+  uint32_t recalled_s_ = 0;  // when a try last recalled the grant of another client
 };
 
 }  // namespace redlatch::internal

@@ -43,7 +43,7 @@ struct AcquireRequest {
   Terms terms;
   uint32_t attempt = 0;
   bool wait = false;         // the client is queued if the lock is not free
-  bool calls = false;        // if it does not wait: recall a cached grant that stands in the way
+  bool recalls = false;      // if it does not wait: recall a cached grant that stands in the way
   bool claims = false;       // a grant by reply is a claim, too
   bool listen = false;       // the reply says whether messages reach this client
   uint32_t block = 1;        // tokens to reserve; never changes for a grant

@@ -212,7 +212,7 @@ TEST_F(EncodedRequestTest, MarksCacheableGrantButNotItsTombstone) {
 TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {
   AcquireRequest acquire = SomeBid(7);
   acquire.wait = false;
-  acquire.calls = true;
+  acquire.recalls = true;
   EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}),
               Contains("64 3 3 10000 0 1795227594499240 30000 0 " + kChannel));
 }
@@ -331,7 +331,7 @@ TEST(ReadMessage, ReadsRecallAndTry) {
     const std::string text = absl::StrCat(tried ? "tried " : "wanted ", kHold7, "k a b");
     const auto message = ReadMessage(kIdentity, text);
     ASSERT_TRUE(message.has_value());
-    EXPECT_EQ(message->kind, tried ? Message::Kind::kTried : Message::Kind::kWanted);
+    EXPECT_EQ(message->kind, tried ? Message::Kind::kTried : Message::Kind::kRecall);
     EXPECT_EQ(message->news.grant, 7U | kCacheable);
     EXPECT_EQ(message->key, "a b");
   }

@@ -251,14 +251,14 @@ TEST_F(LockStateCachedTest, TriesRecallCachedGrantOncePerSecond) {
     const Request acquire = Fetch<AcquireRequest>();
     Deliver(acquire, Busy());
     EXPECT_FALSE(AcquireOf(acquire).wait);
-    return AcquireOf(acquire).calls;
+    return AcquireOf(acquire).recalls;
   };
   EXPECT_TRUE(calls());
   EXPECT_FALSE(calls());
   Pass(absl::Seconds(1));
   EXPECT_TRUE(calls());
   Acquire(Cacheable());
-  EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).calls)
+  EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).recalls)
       << "a queued waiter recalls by its place in the queue";
 }
 
