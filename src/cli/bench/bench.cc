@@ -20,6 +20,7 @@
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
 #include "src/cli/term/server.h"
+#include "src/lock/key_set.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/errors.h"
 

@@ -1,5 +1,3 @@
-#include "src/cli/doctor/checks.h"
-
 #include <algorithm>
 #include <cstdlib>
 #include <initializer_list>
@@ -15,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "src/base/majority.h"
-#include "src/cli/term/output.h"
+#include "src/cli/doctor/doctor.h"
 #include "src/cli/term/pages.h"
 #include "src/lock/key_set.h"
 

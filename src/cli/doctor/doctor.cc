@@ -1,19 +1,13 @@
+#include "src/cli/doctor/doctor.h"
+
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "src/base/clock.h"
-#include "src/cli/doctor/checks.h"
-#include "src/cli/doctor/gather.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/output.h"
-#include "src/redis/url/url.h"
 
 namespace redlatch::cli {
 namespace {

@@ -1,5 +1,3 @@
-#include "src/cli/doctor/gather.h"
-
 #include <algorithm>
 #include <bitset>
 #include <fstream>
@@ -19,9 +17,9 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/random.h"
+#include "src/cli/doctor/doctor.h"
 #include "src/cli/inspect/locks.h"
 #include "src/cli/term/output.h"
-#include "src/cli/term/server.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
 #include "src/redis/connect/plain_connection.h"
@@ -315,7 +313,8 @@ std::string Without(std::string_view option, std::string url) {
   return url;
 }
 
-// The parent of a process; 0 if that can't be seen, or if the parent has died and left it to init.
+// The parent of a process; 0 if that can't be seen, or if the parent has died and left it to
+// init.
 int64_t KeeperOf(int64_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string stat;
@@ -374,7 +373,8 @@ class Gatherer {
  private:
   base::Instant Soon() const { return std::min(deadline_, base::Now() + kPatience); }
 
-  // The same, or with something behind it that makes it one of this shard, if there is such a name.
+  // The same, or with something behind it that makes it one of this shard, if there is such a
+  // name.
   std::string Here(const std::string& name) const {
     return shard_ == nullptr ? name : NameIn(*shard_, name).value_or(name);
   }
@@ -588,8 +588,8 @@ class Gatherer {
     }
   }
 
-  // It is known without trying that redlatch does not take such a server, or that this user lacks a
-  // permission; and a trial that stops halfway leaves something behind.
+  // It is known without trying that redlatch does not take such a server, or that this user lacks
+  // a permission; and a trial that stops halfway leaves something behind.
   bool WorthATrial() const {
     const auto is = [this](std::string_view field, std::string_view value) {
       return TextIn(facts_.info, field) == value;

@@ -10,7 +10,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "src/cli/inspect/locks.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
@@ -182,33 +181,6 @@ int ShowQuorum(QuorumServers& servers, const LsOptions& options) {
   return 0;
 }
 
-}  // namespace
-
-int Ls(const std::vector<std::string>& words) {
-  LsOptions options;
-  CommandLine line("ls");
-  line.Flag("--all", &options.all);
-  line.Flag("--json", &options.json);
-  line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
-  if (const std::optional<int> over = line.Parse(words)) return *over;
-  if (!line.operands().empty()) options.pattern = line.operands()[0];
-  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
-  if (!url.ok()) return Refuse(url.status());
-  if (url->kind == redis::Url::Kind::kQuorum) {
-    QuorumServers servers(*url, line.server());
-    return ShowQuorum(servers, options);
-  }
-  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
-  if (absl::IsNotFound(server.status())) {
-    if (!options.json) std::fprintf(stderr, "%s\n", std::string(server.status().message()).c_str());
-    return 0;
-  }
-  if (!server.ok()) return Refuse(server.status());
-  return Show(**server, options);
-}
-
-namespace {
-
 std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight) {
   JsonObject json;
   json.Text("hold", party.hold);
@@ -375,22 +347,6 @@ int Show(Looker& looker, const std::string& name, bool as_json) {
   return undecided.ok() ? 0 : Refuse(undecided);
 }
 
-}  // namespace
-
-int Inspect(const std::vector<std::string>& words) {
-  bool as_json = false;
-  CommandLine line("inspect");
-  line.Flag("--json", &as_json);
-  line.Operands(1, "say one name: redlatch inspect NAME");
-  line.NeedsName("lock", "say redlatch inspect NAME; redlatch ls lists them");
-  if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
-  if (!looker.ok()) return Refuse(looker.status());
-  return Show(**looker, line.operands()[0], as_json);
-}
-
-namespace {
-
 constexpr size_t kMostHoldersNamed = 10;
 
 void SayHolders(std::string_view intro, const Sight& sight) {
@@ -510,22 +466,6 @@ int AskAndBreak(Looker& looker, const std::string& name, bool yes) {
   return BreakIt(looker, *seen);
 }
 
-}  // namespace
-
-int Break(const std::vector<std::string>& words) {
-  bool yes = false;
-  CommandLine line("break");
-  line.Flag("--yes", &yes);
-  line.Operands(1, "say one name: redlatch break NAME");
-  line.NeedsName("lock", "say redlatch break NAME; redlatch ls lists them");
-  if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
-  if (!looker.ok()) return Refuse(looker.status());
-  return AskAndBreak(**looker, line.operands()[0], yes);
-}
-
-namespace {
-
 int Set(const Server& server, const Sight& seen, const std::string& name, int64_t capacity) {
   if (absl::Status set = SetCapacity(server, name, capacity); !set.ok()) return Refuse(set);
   const std::string before = !seen.exists ? "nobody has used that name lately"
@@ -553,6 +493,53 @@ int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> ca
 }
 
 }  // namespace
+
+int Ls(const std::vector<std::string>& words) {
+  LsOptions options;
+  CommandLine line("ls");
+  line.Flag("--all", &options.all);
+  line.Flag("--json", &options.json);
+  line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  if (!line.operands().empty()) options.pattern = line.operands()[0];
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
+  if (!url.ok()) return Refuse(url.status());
+  if (url->kind == redis::Url::Kind::kQuorum) {
+    QuorumServers servers(*url, line.server());
+    return ShowQuorum(servers, options);
+  }
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
+  if (absl::IsNotFound(server.status())) {
+    if (!options.json) std::fprintf(stderr, "%s\n", std::string(server.status().message()).c_str());
+    return 0;
+  }
+  if (!server.ok()) return Refuse(server.status());
+  return Show(**server, options);
+}
+
+int Inspect(const std::vector<std::string>& words) {
+  bool as_json = false;
+  CommandLine line("inspect");
+  line.Flag("--json", &as_json);
+  line.Operands(1, "say one name: redlatch inspect NAME");
+  line.NeedsName("lock", "say redlatch inspect NAME; redlatch ls lists them");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
+  if (!looker.ok()) return Refuse(looker.status());
+  return Show(**looker, line.operands()[0], as_json);
+}
+
+int Break(const std::vector<std::string>& words) {
+  bool yes = false;
+  CommandLine line("break");
+  line.Flag("--yes", &yes);
+  line.Operands(1, "say one name: redlatch break NAME");
+  line.NeedsName("lock", "say redlatch break NAME; redlatch ls lists them");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
+  if (!looker.ok()) return Refuse(looker.status());
+  return AskAndBreak(**looker, line.operands()[0], yes);
+}
 
 int Capacity(const std::vector<std::string>& words) {
   CommandLine line("capacity");

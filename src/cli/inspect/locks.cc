@@ -3,19 +3,14 @@
 #include <fnmatch.h>
 
 #include <algorithm>
-#include <functional>
 #include <iterator>
 #include <map>
 #include <optional>
-#include <string>
-#include <string_view>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "redlatch/client.h"
 #include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
@@ -23,11 +18,8 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/majority.h"
-#include "src/cli/term/output.h"
-#include "src/cli/term/server.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
-#include "src/lock/kinds.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {
@@ -67,70 +59,6 @@ bool MatchesGlob(std::string_view text, const std::string& pattern) {
   std::ranges::replace(name, '\0', '\1');  // no pattern has one
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
-
-}  // namespace
-
-LockKey ReadLockKey(std::string_view key) {
-  if (internal::CheckMainKey(key).ok()) return {.name = key, .part = kMain};
-  const std::optional<internal::KeyParts> other = internal::ReadAuxiliaryKey(key);
-  if (!other) return {};
-  return {.name = other->main, .part = PartOf(other->suffix), .suffix = other->suffix};
-}
-
-std::string QueueSuffix(std::string_view kind) { return InKeys(kind).append(kQueueEnd); }
-
-std::string WaitersSuffix(std::string_view kind) { return InKeys(kind) + ".waiters"; }
-
-std::string KindOfQueue(std::string_view suffix) {
-  std::string_view kind = suffix.substr(0, suffix.size() - kQueueEnd.size());
-  if (kind == kinds::InKeys(kinds::kReadWrite)) return std::string(kinds::kReadWrite);
-  if (kind.starts_with(kinds::kUsers)) kind.remove_prefix(kinds::kUsers.size());
-  return std::string(kind);
-}
-
-std::string_view KindIn(std::string_view text) {
-  const bool ours = text.ends_with(kVersion) && IsKindOfOurs(text);
-  return ours ? text.substr(0, text.size() - kVersion.size()) : text;
-}
-
-bool IsKindOfOurs(std::string_view text) {
-  const std::string_view kind = text.substr(0, text.find('/'));
-  return kind != kinds::kSimple && kinds::IsOurs(kind);
-}
-
-std::string_view QuorumHoldIn(std::string_view value) {
-  const size_t space = value.find(' ');
-  if (space == value.npos) return {};
-  const std::string_view attempt = value.substr(space + 1);
-  const bool is_number = !attempt.empty() && attempt.find_first_not_of("0123456789") == value.npos;
-  const std::string_view hold = value.substr(0, space);
-  return is_number && !internal::ClientOf(hold).empty() ? hold : std::string_view();
-}
-
-redis::Command DeleteLocks(const std::vector<std::string>& names) {
-  std::vector<std::string> keys;
-  for (const std::string& name : names) {
-    keys.push_back(name);
-    const auto add = [&](std::string_view suffix) {
-      keys.push_back(internal::AuxiliaryKey(name, suffix));
-    };
-    for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
-    for (const std::string_view suffix :
-         {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix,
-          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix}) {
-      add(suffix);
-    }
-    for (const std::string_view kind : kinds::kAll) {
-      add(QueueSuffix(kind));
-      add(WaitersSuffix(kind));
-    }
-  }
-  std::vector<std::string_view> words = {"DEL"};
-  words.insert(words.end(), keys.begin(), keys.end());
-  return redis::Command(words);
-}
-
-namespace {
 
 // So few that a page takes the server a fraction of a millisecond.
 constexpr std::string_view kPage = "250";
@@ -232,25 +160,6 @@ class Finder {
   absl::flat_hash_map<std::string, FoundLock> found_;  // by name
 };
 
-}  // namespace
-
-absl::StatusOr<std::vector<FoundLock>> FindLocks(
-    Server& server, std::string_view pattern, const std::function<void(int64_t keys)>& progress) {
-  Finder finder(server, pattern);
-  server.FindAllParts();
-  for (size_t part = 0; part < server.parts(); ++part) {  // more may show on the way
-    for (;;) {
-      const absl::StatusOr<bool> more = finder.TakePage(part);
-      if (!more.ok()) return more.status();
-      if (!*more) break;
-      progress(finder.keys());
-    }
-  }
-  return finder.Result();
-}
-
-namespace {
-
 // Which process a client is of, as the clients have told the server; by client, each asked for
 // once. If a server refuses that, or is not there, it stays unknown: a pid of 0.
 using Processes = std::map<std::string, LockInfo::Process>;
@@ -268,33 +177,6 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
   }
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
-
-}  // namespace
-
-std::string Described(const LockInfo::Process& process, std::string_view hold) {
-  if (process.pid != 0) {
-    return Printable(absl::StrCat(process.host, ":", process.pid, " ", process.program));
-  }
-  const std::string_view client = internal::ClientOf(hold);
-  if (client.empty()) {
-    return absl::StrCat("\"", Cut(Printable(hold), 40), "\", not by redlatch");
-  }
-  return absl::StrCat("client ", std::string(client.substr(0, 8)), ", process unknown");
-}
-
-std::string InProse(const LockInfo::Process& process, std::string_view hold) {
-  if (process.pid == 0) return Described(process, hold);
-  return Printable(absl::StrCat(process.program, " (", process.host, ", pid ", process.pid, ")"));
-}
-
-void AddProcess(const LockInfo::Process& process, JsonObject& json) {
-  if (process.pid == 0) return;
-  json.Text("host", process.host);
-  json.Number("pid", process.pid);
-  json.Text("program", process.program);
-}
-
-namespace {
 
 // Of a row's holders who are kept in a zset, each by the end of its own lease: how many there are,
 // and the first. Readers do not count while somebody writes: they read under that write.
@@ -414,14 +296,6 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
-}  // namespace
-
-bool LockRow::in_use() const {
-  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
-}
-
-namespace {
-
 absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
                                             Processes& processes) {
   std::vector<LockRow> rows(locks.size());
@@ -458,73 +332,6 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
 }
-
-}  // namespace
-
-absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
-                       const std::function<void(std::vector<LockRow> rows)>& take) {
-  constexpr size_t kTogether = 100;  // so that no server is kept for long
-  Processes processes;
-  for (size_t at = 0; at < locks.size(); at += kTogether) {
-    absl::StatusOr<std::vector<LockRow>> rows =
-        LookAt(server, locks.subspan(at, kTogether), processes);
-    if (!rows.ok()) return rows.status();
-    take(*std::move(rows));
-  }
-  return absl::OkStatus();
-}
-
-bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quorum / 2; }
-
-std::string StateOf(const LockRow& row) {
-  if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
-  if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
-  if (row.whole && row.held_on > 0) {
-    const char* const word = row.holding > 0 ? "held " : MayBeHeld(row) ? "maybe " : "part ";
-    return absl::StrCat(word, row.held_on, "/", row.quorum);
-  }
-  if (row.holding == 0) return "free";
-  if (row.reading) return absl::StrCat("read by ", row.holding);
-  return row.is_read_write() ? "written" : "held";
-}
-
-bool MayBeOfQuorum(const LockRow& row) {
-  if (row.type == "none") return row.kind.empty() || row.is_quorum();
-  return row.is_quorum() || (row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty());
-}
-
-LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t unknown) {
-  LockRow whole{.type = "none",
-                .kind = std::string(kinds::kQuorum),
-                .quorum = servers,
-                .unknown = unknown,
-                .whole = true};
-  std::map<std::string, std::vector<absl::Duration>> holds;
-  for (const LockRow& row : rows) {
-    whole.name = row.name;
-    if (!MayBeOfQuorum(row)) continue;
-    whole.waiting = std::max(whole.waiting, row.waiting);
-    whole.token = std::max(whole.token, row.token);
-    if (row.holding > 0) holds[row.hold].push_back(row.remaining);
-  }
-  const auto most =
-      std::ranges::max_element(holds, {}, [](const auto& hold) { return hold.second.size(); });
-  if (most == holds.end()) return whole;
-  whole.type = "string";
-  whole.hold = most->first;
-  std::vector<absl::Duration>& leases = most->second;
-  std::ranges::sort(leases, std::greater());
-  const size_t majority = base::Majority(static_cast<size_t>(servers));
-  whole.held_on = static_cast<int64_t>(leases.size());
-  whole.holding = leases.size() >= majority ? 1 : 0;
-  whole.remaining = leases[std::min(leases.size(), majority) - 1];
-  for (const LockRow& row : rows) {
-    if (row.hold == whole.hold && row.process.pid != 0) whole.process = row.process;
-  }
-  return whole;
-}
-
-namespace {
 
 constexpr std::string_view kMostWaiters = "99";  // as an index: a hundred
 
@@ -655,7 +462,289 @@ bool MayOnlyLook(const Server& server, const absl::Status& refused) {
 
 bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }
 
+constexpr size_t kGap = 2;
+constexpr size_t kState = 10;
+constexpr size_t kKindColumn = 10;
+constexpr size_t kLeaseColumn = 6;
+constexpr size_t kWaitingColumn = 7;
+// In the order in which they are left out.
+constexpr size_t kDispensable[] = {kKindColumn, kLeaseColumn, kWaitingColumn};
+
+constexpr size_t kEnoughOfName = 20;
+constexpr size_t kEnoughOfHolder = 16;
+constexpr size_t kAllOfHolder = 32;
+// In a pipe: longer names push the other columns to the right.
+constexpr size_t kLongestName = 60;
+
+// What the columns before the holder's take, without the name's.
+size_t Taken(size_t left_out) {
+  size_t taken = kGap + kState + kGap;
+  for (size_t i = left_out; i < std::size(kDispensable); ++i) taken += kDispensable[i] + kGap;
+  return taken;
+}
+
+absl::Status RowsAt(Server& server, std::string_view pattern, std::vector<LockRow>& rows) {
+  server.PassOverWhatIsForbidden();
+  const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(server, pattern, [](int64_t) {});
+  if (!found.ok()) return found.status();
+  return LookAtAll(server, *found, [&](std::vector<LockRow> some) {
+    std::ranges::move(some, std::back_inserter(rows));
+  });
+}
+
+// Waiters, by each server: if it lists fewer, it lists all.
+constexpr size_t kMostQuorumListed = 100;
+
+SaidByServer SaidBy(const std::string& server, const absl::StatusOr<Sight>& seen,
+                    const std::string& main_hold) {
+  SaidByServer said{.server = server, .failure = seen.status(), .hold = {}, .text = {}};
+  if (!seen.ok()) {
+    said.text = absl::StrCat("not asked: ", seen.status().message());
+    return said;
+  }
+  const LockRow& row = seen->row;
+  if (!seen->exists || (MayBeOfQuorum(row) && seen->info.holders.empty())) {
+    said.text = "free";
+  } else if (seen->may_be_data || !MayBeOfQuorum(row)) {
+    said.text = absl::StrCat("another kind of lock, or no lock: ",
+                             row.kind.empty() ? absl::StrCat("a ", row.type) : Printable(row.kind));
+  } else {
+    const LockInfo::Party& holder = seen->info.holders.front();
+    said.hold = holder.hold;
+    said.remaining = holder.remaining;
+    said.text = absl::StrCat(
+        "held", said.hold == main_hold ? "" : " by " + Described(holder.process, holder.hold),
+        holder.remaining == absl::InfiniteDuration() ? ", without end"
+                                                     : ", lease " + Brief(holder.remaining));
+  }
+  return said;
+}
+
+void AddWaiters(const LockInfo& from, LockInfo& to) {
+  to.waiting = std::max(to.waiting, from.waiting);
+  for (const LockInfo::Party& waiter : from.waiters) {
+    const auto known = std::ranges::find(to.waiters, waiter.hold, &LockInfo::Party::hold);
+    if (known == to.waiters.end()) {
+      to.waiters.push_back(waiter);
+    } else if (known->process.pid == 0) {
+      known->process = waiter.process;
+    }
+  }
+}
+
+// What the servers' sights come to; `seen`: one for each server.
+Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& servers,
+                    const std::vector<absl::StatusOr<Sight>>& seen) {
+  std::vector<LockRow> rows;
+  int64_t unknown = 0;
+  Sight sight;
+  for (const absl::StatusOr<Sight>& each : seen) {
+    if (!each.ok()) {
+      ++unknown;
+    } else if (each->exists && !each->may_be_data) {
+      rows.push_back(each->row);
+      sight.exists = true;
+      if (sight.now_us == 0) sight.now_us = each->now_us;
+    } else if (each->may_be_data) {
+      sight.exists = true;
+    }
+  }
+  sight.row = RowOfQuorum(rows, static_cast<int64_t>(servers.size()), unknown);
+  sight.row.name = name;
+  const LockRow& row = sight.row;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    sight.servers.push_back(SaidBy(servers[i], seen[i], row.hold));
+    if (!seen[i].ok() || !MayBeOfQuorum(seen[i]->row)) continue;
+    const LockInfo& info = seen[i]->info;
+    AddWaiters(info, sight.info);
+    if (row.held_on == 0 || !MayBeHeld(row) || !sight.info.holders.empty()) continue;
+    for (const LockInfo::Party& holder : info.holders) {
+      if (holder.hold == row.hold) sight.info.holders.push_back(holder);
+    }
+  }
+  for (LockInfo::Party& holder : sight.info.holders) {
+    holder.remaining = row.remaining;
+    holder.process = row.process;
+  }
+  sight.info.holding = row.holding;
+  auto& waiters = sight.info.waiters;
+  // Where a server has not heard that it has a majority.
+  std::erase_if(waiters, [&](const LockInfo::Party& each) {
+    return row.holding > 0 && each.hold == row.hold;
+  });
+  std::ranges::sort(waiters, {}, &LockInfo::Party::since);
+  if (waiters.size() < kMostQuorumListed) {
+    sight.info.waiting = static_cast<int64_t>(waiters.size());
+  }
+  return sight;
+}
+
 }  // namespace
+
+LockKey ReadLockKey(std::string_view key) {
+  if (internal::CheckMainKey(key).ok()) return {.name = key, .part = kMain};
+  const std::optional<internal::KeyParts> other = internal::ReadAuxiliaryKey(key);
+  if (!other) return {};
+  return {.name = other->main, .part = PartOf(other->suffix), .suffix = other->suffix};
+}
+
+std::string QueueSuffix(std::string_view kind) { return InKeys(kind).append(kQueueEnd); }
+
+std::string WaitersSuffix(std::string_view kind) { return InKeys(kind) + ".waiters"; }
+
+std::string KindOfQueue(std::string_view suffix) {
+  std::string_view kind = suffix.substr(0, suffix.size() - kQueueEnd.size());
+  if (kind == kinds::InKeys(kinds::kReadWrite)) return std::string(kinds::kReadWrite);
+  if (kind.starts_with(kinds::kUsers)) kind.remove_prefix(kinds::kUsers.size());
+  return std::string(kind);
+}
+
+std::string_view KindIn(std::string_view text) {
+  const bool ours = text.ends_with(kVersion) && IsKindOfOurs(text);
+  return ours ? text.substr(0, text.size() - kVersion.size()) : text;
+}
+
+bool IsKindOfOurs(std::string_view text) {
+  const std::string_view kind = text.substr(0, text.find('/'));
+  return kind != kinds::kSimple && kinds::IsOurs(kind);
+}
+
+std::string_view QuorumHoldIn(std::string_view value) {
+  const size_t space = value.find(' ');
+  if (space == value.npos) return {};
+  const std::string_view attempt = value.substr(space + 1);
+  const bool is_number = !attempt.empty() && attempt.find_first_not_of("0123456789") == value.npos;
+  const std::string_view hold = value.substr(0, space);
+  return is_number && !internal::ClientOf(hold).empty() ? hold : std::string_view();
+}
+
+redis::Command DeleteLocks(const std::vector<std::string>& names) {
+  std::vector<std::string> keys;
+  for (const std::string& name : names) {
+    keys.push_back(name);
+    const auto add = [&](std::string_view suffix) {
+      keys.push_back(internal::AuxiliaryKey(name, suffix));
+    };
+    for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
+    for (const std::string_view suffix :
+         {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix,
+          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix}) {
+      add(suffix);
+    }
+    for (const std::string_view kind : kinds::kAll) {
+      add(QueueSuffix(kind));
+      add(WaitersSuffix(kind));
+    }
+  }
+  std::vector<std::string_view> words = {"DEL"};
+  words.insert(words.end(), keys.begin(), keys.end());
+  return redis::Command(words);
+}
+
+absl::StatusOr<std::vector<FoundLock>> FindLocks(
+    Server& server, std::string_view pattern, const std::function<void(int64_t keys)>& progress) {
+  Finder finder(server, pattern);
+  server.FindAllParts();
+  for (size_t part = 0; part < server.parts(); ++part) {  // more may show on the way
+    for (;;) {
+      const absl::StatusOr<bool> more = finder.TakePage(part);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      progress(finder.keys());
+    }
+  }
+  return finder.Result();
+}
+
+std::string Described(const LockInfo::Process& process, std::string_view hold) {
+  if (process.pid != 0) {
+    return Printable(absl::StrCat(process.host, ":", process.pid, " ", process.program));
+  }
+  const std::string_view client = internal::ClientOf(hold);
+  if (client.empty()) {
+    return absl::StrCat("\"", Cut(Printable(hold), 40), "\", not by redlatch");
+  }
+  return absl::StrCat("client ", std::string(client.substr(0, 8)), ", process unknown");
+}
+
+std::string InProse(const LockInfo::Process& process, std::string_view hold) {
+  if (process.pid == 0) return Described(process, hold);
+  return Printable(absl::StrCat(process.program, " (", process.host, ", pid ", process.pid, ")"));
+}
+
+void AddProcess(const LockInfo::Process& process, JsonObject& json) {
+  if (process.pid == 0) return;
+  json.Text("host", process.host);
+  json.Number("pid", process.pid);
+  json.Text("program", process.program);
+}
+
+bool LockRow::in_use() const {
+  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
+}
+
+absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
+                       const std::function<void(std::vector<LockRow> rows)>& take) {
+  constexpr size_t kTogether = 100;  // so that no server is kept for long
+  Processes processes;
+  for (size_t at = 0; at < locks.size(); at += kTogether) {
+    absl::StatusOr<std::vector<LockRow>> rows =
+        LookAt(server, locks.subspan(at, kTogether), processes);
+    if (!rows.ok()) return rows.status();
+    take(*std::move(rows));
+  }
+  return absl::OkStatus();
+}
+
+bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quorum / 2; }
+
+std::string StateOf(const LockRow& row) {
+  if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
+  if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
+  if (row.whole && row.held_on > 0) {
+    const char* const word = row.holding > 0 ? "held " : MayBeHeld(row) ? "maybe " : "part ";
+    return absl::StrCat(word, row.held_on, "/", row.quorum);
+  }
+  if (row.holding == 0) return "free";
+  if (row.reading) return absl::StrCat("read by ", row.holding);
+  return row.is_read_write() ? "written" : "held";
+}
+
+bool MayBeOfQuorum(const LockRow& row) {
+  if (row.type == "none") return row.kind.empty() || row.is_quorum();
+  return row.is_quorum() || (row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty());
+}
+
+LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t unknown) {
+  LockRow whole{.type = "none",
+                .kind = std::string(kinds::kQuorum),
+                .quorum = servers,
+                .unknown = unknown,
+                .whole = true};
+  std::map<std::string, std::vector<absl::Duration>> holds;
+  for (const LockRow& row : rows) {
+    whole.name = row.name;
+    if (!MayBeOfQuorum(row)) continue;
+    whole.waiting = std::max(whole.waiting, row.waiting);
+    whole.token = std::max(whole.token, row.token);
+    if (row.holding > 0) holds[row.hold].push_back(row.remaining);
+  }
+  const auto most =
+      std::ranges::max_element(holds, {}, [](const auto& hold) { return hold.second.size(); });
+  if (most == holds.end()) return whole;
+  whole.type = "string";
+  whole.hold = most->first;
+  std::vector<absl::Duration>& leases = most->second;
+  std::ranges::sort(leases, std::greater());
+  const size_t majority = base::Majority(static_cast<size_t>(servers));
+  whole.held_on = static_cast<int64_t>(leases.size());
+  whole.holding = leases.size() >= majority ? 1 : 0;
+  whole.remaining = leases[std::min(leases.size(), majority) - 1];
+  for (const LockRow& row : rows) {
+    if (row.hold == whole.hold && row.process.pid != 0) whole.process = row.process;
+  }
+  return whole;
+}
 
 absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name) {
   if (absl::Status bad = CheckName(name); !bad.ok()) return bad;
@@ -752,31 +841,6 @@ std::string LineOf(const LockInfo::Party& party, const Sight& sight) {
   return line;
 }
 
-namespace {
-
-constexpr size_t kGap = 2;
-constexpr size_t kState = 10;
-constexpr size_t kKindColumn = 10;
-constexpr size_t kLeaseColumn = 6;
-constexpr size_t kWaitingColumn = 7;
-// In the order in which they are left out.
-constexpr size_t kDispensable[] = {kKindColumn, kLeaseColumn, kWaitingColumn};
-
-constexpr size_t kEnoughOfName = 20;
-constexpr size_t kEnoughOfHolder = 16;
-constexpr size_t kAllOfHolder = 32;
-// In a pipe: longer names push the other columns to the right.
-constexpr size_t kLongestName = 60;
-
-// What the columns before the holder's take, without the name's.
-size_t Taken(size_t left_out) {
-  size_t taken = kGap + kState + kGap;
-  for (size_t i = left_out; i < std::size(kDispensable); ++i) taken += kDispensable[i] + kGap;
-  return taken;
-}
-
-}  // namespace
-
 ListColumns::ListColumns(size_t width, size_t longest_name) : width_(width) {
   if (width == 0) {
     name_ = std::min(longest_name, kLongestName);
@@ -809,19 +873,6 @@ std::string ListColumns::Line(const ListCells& cells) const {
   return line;
 }
 
-namespace {
-
-absl::Status RowsAt(Server& server, std::string_view pattern, std::vector<LockRow>& rows) {
-  server.PassOverWhatIsForbidden();
-  const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(server, pattern, [](int64_t) {});
-  if (!found.ok()) return found.status();
-  return LookAtAll(server, *found, [&](std::vector<LockRow> some) {
-    std::ranges::move(some, std::back_inserter(rows));
-  });
-}
-
-}  // namespace
-
 QuorumList ListQuorum(QuorumServers& servers, std::string_view pattern) {
   std::vector<std::vector<LockRow>> seen(servers.size());
   QuorumList list;
@@ -845,97 +896,6 @@ QuorumList ListQuorum(QuorumServers& servers, std::string_view pattern) {
   }
   return list;
 }
-
-namespace {
-
-// Waiters, by each server: if it lists fewer, it lists all.
-constexpr size_t kMostQuorumListed = 100;
-
-SaidByServer SaidBy(const std::string& server, const absl::StatusOr<Sight>& seen,
-                    const std::string& main_hold) {
-  SaidByServer said{.server = server, .failure = seen.status(), .hold = {}, .text = {}};
-  if (!seen.ok()) {
-    said.text = absl::StrCat("not asked: ", seen.status().message());
-    return said;
-  }
-  const LockRow& row = seen->row;
-  if (!seen->exists || (MayBeOfQuorum(row) && seen->info.holders.empty())) {
-    said.text = "free";
-  } else if (seen->may_be_data || !MayBeOfQuorum(row)) {
-    said.text = absl::StrCat("another kind of lock, or no lock: ",
-                             row.kind.empty() ? absl::StrCat("a ", row.type) : Printable(row.kind));
-  } else {
-    const LockInfo::Party& holder = seen->info.holders.front();
-    said.hold = holder.hold;
-    said.remaining = holder.remaining;
-    said.text = absl::StrCat(
-        "held", said.hold == main_hold ? "" : " by " + Described(holder.process, holder.hold),
-        holder.remaining == absl::InfiniteDuration() ? ", without end"
-                                                     : ", lease " + Brief(holder.remaining));
-  }
-  return said;
-}
-
-void AddWaiters(const LockInfo& from, LockInfo& to) {
-  to.waiting = std::max(to.waiting, from.waiting);
-  for (const LockInfo::Party& waiter : from.waiters) {
-    const auto known = std::ranges::find(to.waiters, waiter.hold, &LockInfo::Party::hold);
-    if (known == to.waiters.end()) {
-      to.waiters.push_back(waiter);
-    } else if (known->process.pid == 0) {
-      known->process = waiter.process;
-    }
-  }
-}
-
-// What the servers' sights come to; `seen`: one for each server.
-Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& servers,
-                    const std::vector<absl::StatusOr<Sight>>& seen) {
-  std::vector<LockRow> rows;
-  int64_t unknown = 0;
-  Sight sight;
-  for (const absl::StatusOr<Sight>& each : seen) {
-    if (!each.ok()) {
-      ++unknown;
-    } else if (each->exists && !each->may_be_data) {
-      rows.push_back(each->row);
-      sight.exists = true;
-      if (sight.now_us == 0) sight.now_us = each->now_us;
-    } else if (each->may_be_data) {
-      sight.exists = true;
-    }
-  }
-  sight.row = RowOfQuorum(rows, static_cast<int64_t>(servers.size()), unknown);
-  sight.row.name = name;
-  const LockRow& row = sight.row;
-  for (size_t i = 0; i < servers.size(); ++i) {
-    sight.servers.push_back(SaidBy(servers[i], seen[i], row.hold));
-    if (!seen[i].ok() || !MayBeOfQuorum(seen[i]->row)) continue;
-    const LockInfo& info = seen[i]->info;
-    AddWaiters(info, sight.info);
-    if (row.held_on == 0 || !MayBeHeld(row) || !sight.info.holders.empty()) continue;
-    for (const LockInfo::Party& holder : info.holders) {
-      if (holder.hold == row.hold) sight.info.holders.push_back(holder);
-    }
-  }
-  for (LockInfo::Party& holder : sight.info.holders) {
-    holder.remaining = row.remaining;
-    holder.process = row.process;
-  }
-  sight.info.holding = row.holding;
-  auto& waiters = sight.info.waiters;
-  // Where a server has not heard that it has a majority.
-  std::erase_if(waiters, [&](const LockInfo::Party& each) {
-    return row.holding > 0 && each.hold == row.hold;
-  });
-  std::ranges::sort(waiters, {}, &LockInfo::Party::since);
-  if (waiters.size() < kMostQuorumListed) {
-    sight.info.waiting = static_cast<int64_t>(waiters.size());
-  }
-  return sight;
-}
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<Looker>> Looker::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);

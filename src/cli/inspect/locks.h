@@ -10,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -18,9 +17,7 @@
 #include "redlatch/lock_info.h"
 #include "src/cli/term/output.h"
 #include "src/cli/term/server.h"
-#include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
-#include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 
 namespace redlatch::cli {

@@ -7,10 +7,8 @@
 #include <condition_variable>
 #include <cstdlib>
 #include <mutex>
-#include <stop_token>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "absl/strings/str_cat.h"
 #include "redlatch/observer.h"
@@ -23,7 +21,6 @@
 #include "src/cli/inspect/locks.h"
 #include "src/cli/run/job.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/output.h"
 #include "src/lock/description.h"
 #include "src/redis/url/url.h"
 
@@ -33,59 +30,49 @@ namespace {
 constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
 constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // where none is given
 
-absl::Status CompleteKind(const CommandLine& line, RunOptions& options) {
+// Sets what follows from the options together, and refuses those that do not fit.
+absl::Status Complete(const CommandLine& line, RunOptions& options) {
   const bool shared = line.given("--shared");
   const bool write = line.given("--write");
+  const bool permits = line.given("--permits") || line.given("--capacity");
   if (shared && write) return WrongUsage("--shared and --write exclude each other", "say one");
-  if (shared) options.kind = RunKind::kShared;
-  if (write) options.kind = RunKind::kWrite;
-  if (!line.given("--permits") && !line.given("--capacity")) return absl::OkStatus();
-  if (shared || write) {
+  if (permits && (shared || write)) {
     return WrongUsage(
         "--shared and --write are for a read-write lock, --permits and --capacity "
         "for a semaphore",
         "a name can only be one of them");
   }
-  if (!line.given("--capacity")) {
+  if (permits && !line.given("--capacity")) {
     return WrongUsage("--permits needs --capacity",
                       "say how many permits there are in all, as in --permits 1 --capacity 4");
   }
-  if (options.permits > options.capacity) {
+  if (permits && options.permits > options.capacity) {
     return WrongUsage("--permits is more than --capacity", "that many can never be free");
   }
-  options.kind = RunKind::kPermits;
-  return absl::OkStatus();
-}
-
-// Which lock a quorum of servers has.
-absl::Status CompleteQuorum(const CommandLine& line, RunOptions& options) {
+  options.kind = permits  ? RunKind::kPermits
+                 : shared ? RunKind::kShared
+                 : write  ? RunKind::kWrite
+                          : RunKind::kPlain;
+  // If the URL is wrong, connecting says why.
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
-  // Whoever connects says what is wrong with it.
-  if (!url.ok() || url->kind != redis::Url::Kind::kQuorum) return absl::OkStatus();
-  for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
-    if (!line.given(option)) continue;
-    return WrongUsage(absl::StrCat(option,
-                                   " is not for a quorum of servers, which has plain locks "
-                                   "only"),
-                      absl::StrCat("name one server for it, as in --server ",
-                                   url->members.front().DebugString()));
+  if (url.ok() && url->kind == redis::Url::Kind::kQuorum) {
+    for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
+      if (!line.given(option)) continue;
+      return WrongUsage(
+          absl::StrCat(option, " is not for a quorum of servers, which has plain locks only"),
+          absl::StrCat("name one server for it, as in --server ",
+                       url->members.front().DebugString()));
+    }
+    options.kind = RunKind::kQuorum;
   }
-  options.kind = RunKind::kQuorum;
-  return absl::OkStatus();
-}
-
-absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
   if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
     return WrongUsage("--lease is out of range", "say 100ms to 24h");
   }
   if (!line.given("--grace")) options.grace = std::min(options.lease / 3, kLongestGrace);
-  if (options.grace > options.lease / 2) {
-    return WrongUsage(
-        "--grace is more than half of the lease",
-        absl::StrCat("the command must be gone before the lease ends, so say at most ",
-                     absl::FormatDuration(options.lease / 2), ", or a longer --lease"));
-  }
-  return absl::OkStatus();
+  if (options.grace <= options.lease / 2) return absl::OkStatus();
+  return WrongUsage("--grace is more than half of the lease",
+                    absl::StrCat("the command must be gone before the lease ends, so say at most ",
+                                 absl::FormatDuration(options.lease / 2), ", or a longer --lease"));
 }
 
 }  // namespace
@@ -119,9 +106,7 @@ std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOpt
   options->kill_on_lost = on_lost == "kill";
   options->busy_code = static_cast<int>(busy_code);
   options->server = line.server();
-  absl::Status complete = CompleteKind(line, *options);
-  if (complete.ok()) complete = CompleteQuorum(line, *options);
-  if (complete.ok()) complete = CompleteTimes(line, *options);
+  const absl::Status complete = Complete(line, *options);
   return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
 }
 
@@ -204,8 +189,8 @@ absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
   if (!info.ok() || info->capacity == 0 || info->capacity == options.capacity) return why;
   const std::string name = Printable(options.name);
   return absl::FailedPreconditionError(
-      absl::StrCat("semaphore \"", name, "\" has ", Counted(info->capacity, "permit"), " in all, not ",
-                   options.capacity, "; say --capacity ", info->capacity,
+      absl::StrCat("semaphore \"", name, "\" has ", Counted(info->capacity, "permit"),
+                   " in all, not ", options.capacity, "; say --capacity ", info->capacity,
                    ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
 }
 

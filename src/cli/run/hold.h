@@ -18,7 +18,6 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "redlatch/client.h"
-#include "redlatch/fencing_token.h"
 #include "redlatch/lease.h"
 #include "redlatch/lock_info.h"
 #include "redlatch/permit.h"

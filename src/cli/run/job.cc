@@ -7,14 +7,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <optional>
-#include <string>
 #include <string_view>
 #include <unordered_map>
 
@@ -44,6 +41,49 @@ bool WriteAll(const base::UniqueFd& to, std::string_view bytes) {
     bytes.remove_prefix(static_cast<size_t>(put));
   }
   return true;
+}
+
+struct Process {
+  char state = 0;
+  pid_t parent = 0;
+  pid_t session = 0;
+  bool ended() const { return state == 'Z' || state == 'X'; }
+};
+
+std::optional<Process> Read(const char* pid) {
+  std::ifstream file(std::string("/proc/") + pid + "/stat");
+  std::string text;
+  std::getline(file, text, '\0');
+  // The name before it, in parentheses, may contain anything.
+  const char* const behind_name = std::strrchr(text.c_str(), ')');
+  Process process;
+  int group = 0;
+  if (behind_name == nullptr || std::sscanf(behind_name + 1, " %c %d %d %d", &process.state,
+                                            &process.parent, &group, &process.session) != 4) {
+    return std::nullopt;
+  }
+  return process;
+}
+
+// In a PID namespace with the /proc of another, the numbers there are not ours.
+bool NumbersAreOurs() {
+  std::array<char, 32> self = {};
+  return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
+         std::atoi(self.data()) == getpid();
+}
+
+std::unordered_map<pid_t, Process> AllProcesses() {
+  std::unordered_map<pid_t, Process> all;
+  if (!NumbersAreOurs()) return all;
+  DIR* const directory = opendir("/proc");
+  if (directory == nullptr) return all;
+  while (const dirent* entry = readdir(directory)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    if (pid <= 0) continue;
+    if (const std::optional<Process> process = Read(entry->d_name)) all.emplace(pid, *process);
+  }
+  closedir(directory);
+  return all;
 }
 
 }  // namespace
@@ -164,53 +204,6 @@ bool Job::Lives() const {
   if (waitid(P_ALL, 0, &ignored, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return false;
   return !Family(0, 0).empty();
 }
-
-namespace {
-
-struct Process {
-  char state = 0;
-  pid_t parent = 0;
-  pid_t session = 0;
-  bool ended() const { return state == 'Z' || state == 'X'; }
-};
-
-std::optional<Process> Read(const char* pid) {
-  std::ifstream file(std::string("/proc/") + pid + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  // The name before it, in parentheses, may contain anything.
-  const char* const behind_name = std::strrchr(text.c_str(), ')');
-  Process process;
-  int group = 0;
-  if (behind_name == nullptr || std::sscanf(behind_name + 1, " %c %d %d %d", &process.state,
-                                            &process.parent, &group, &process.session) != 4) {
-    return std::nullopt;
-  }
-  return process;
-}
-
-// In a PID namespace with the /proc of another, the numbers there are not ours.
-bool NumbersAreOurs() {
-  std::array<char, 32> self = {};
-  return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
-         std::atoi(self.data()) == getpid();
-}
-
-std::unordered_map<pid_t, Process> AllProcesses() {
-  std::unordered_map<pid_t, Process> all;
-  if (!NumbersAreOurs()) return all;
-  DIR* const directory = opendir("/proc");
-  if (directory == nullptr) return all;
-  while (const dirent* entry = readdir(directory)) {
-    const pid_t pid = std::atoi(entry->d_name);
-    if (pid <= 0) continue;
-    if (const std::optional<Process> process = Read(entry->d_name)) all.emplace(pid, *process);
-  }
-  closedir(directory);
-  return all;
-}
-
-}  // namespace
 
 std::vector<pid_t> Family(pid_t command, pid_t keeper) {
   const pid_t self = getpid();

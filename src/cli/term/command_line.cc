@@ -6,7 +6,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -55,46 +54,41 @@ CommandLine::CommandLine(std::string command) : command_(std::move(command)) {
 }
 
 void CommandLine::Flag(const std::string& option, bool* flag) {
-  options_[option] = {.what = "", .take = [flag](const std::string&) {
-                        *flag = true;
-                        return absl::OkStatus();
-                      }};
+  options_[option] = {.take = [flag](const std::string&) { return *flag = true; }};
 }
 
 void CommandLine::Text(const std::string& option, const std::string& what, std::string* text) {
   options_[option] = {.what = what, .take = [text](const std::string& value) {
                         *text = value;
-                        return absl::OkStatus();
+                        return true;
                       }};
 }
 
 void CommandLine::Time(const std::string& option, absl::Duration* time) {
-  options_[option] = {
-      .what = "a time, as in 10s", .take = [option, time](const std::string& value) {
-        if (ParseTime(value, time)) return absl::OkStatus();
-        return WrongUsage(absl::StrCat(option, " ", Quoted(value), " is not a length of time"),
-                          "say 500ms, 10s, 1m30s, 2h, or a number of seconds");
-      }};
+  options_[option] = {.what = "a time, as in 10s",
+                      .wrong = "is not a length of time",
+                      .mend = "say 500ms, 10s, 1m30s, 2h, or a number of seconds",
+                      .take = [time](const std::string& value) { return ParseTime(value, time); }};
 }
 
 void CommandLine::Number(const std::string& option, int64_t least, int64_t* number) {
-  options_[option] = {
-      .what = "a number", .take = [option, least, number](const std::string& value) {
-        if (absl::SimpleAtoi(value, number) && *number >= least) return absl::OkStatus();
-        return WrongUsage(absl::StrCat(option, " ", Quoted(value), " is not a number it can be"),
-                          absl::StrCat("say a whole number, ", least, " or more"));
-      }};
+  options_[option] = {.what = "a number",
+                      .wrong = "is not a number it can be",
+                      .mend = absl::StrCat("say a whole number, ", least, " or more"),
+                      .take = [least, number](const std::string& value) {
+                        return absl::SimpleAtoi(value, number) && *number >= least;
+                      }};
 }
 
 void CommandLine::Choice(const std::string& option, const std::vector<std::string>& words,
                          std::string* word) {
   const std::string what = absl::StrJoin(words, " or ");
-  options_[option] = {.what = what, .take = [option, words, word, what](const std::string& value) {
+  options_[option] = {.what = what,
+                      .wrong = "is not one of its values",
+                      .mend = "say " + what,
+                      .take = [words, word](const std::string& value) {
                         *word = value;
-                        if (std::ranges::find(words, value) != words.end()) return absl::OkStatus();
-                        return WrongUsage(
-                            absl::StrCat(option, " ", Quoted(value), " is not one of its values"),
-                            absl::StrCat("say ", what));
+                        return std::ranges::find(words, value) != words.end();
                       }};
 }
 
@@ -163,16 +157,18 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   }
   const Option& option = found->second;
   given_.insert(name);
-  if (option.what.empty()) {
-    return equals == std::string::npos
-               ? option.take("")
-               : absl::InvalidArgumentError(absl::StrCat(name, " takes no value"));
+  std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
+  if (option.what.empty() && equals != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat(name, " takes no value"));
   }
-  if (equals != std::string::npos) return option.take(word.substr(equals + 1));
-  if (*at == words.size() || words[*at] == "--") {
-    return WrongUsage(absl::StrCat(name, " needs a value"), absl::StrCat("give it ", option.what));
+  if (!option.what.empty() && equals == std::string::npos) {
+    if (*at == words.size() || words[*at] == "--") {
+      return WrongUsage(absl::StrCat(name, " needs a value"), "give it " + option.what);
+    }
+    value = words[(*at)++];
   }
-  return option.take(words[(*at)++]);
+  if (option.take(value)) return absl::OkStatus();
+  return WrongUsage(absl::StrCat(name, " ", Quoted(value), " ", option.wrong), option.mend);
 }
 
 std::vector<std::string> CommandLine::OptionNames() const {

@@ -55,10 +55,10 @@ class CommandLine {
   const std::string& server() const { return server_; }
 
  private:
-  using Take = std::function<absl::Status(const std::string& value)>;
   struct Option {
-    std::string what;  // its value is; empty: it has none
-    Take take;
+    std::string what = {};              // its value is; empty: it has none
+    std::string wrong = {}, mend = {};  // of a value that it does not take
+    std::function<bool(const std::string& value)> take;
   };
 
   absl::Status TakeAll(const std::vector<std::string>& words);

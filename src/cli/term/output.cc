@@ -3,14 +3,11 @@
 #include <fcntl.h>
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstddef>
 #include <iterator>
-#include <string>
 #include <utility>
 
 #include "absl/strings/escaping.h"
@@ -18,40 +15,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "src/base/utf8.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {
 namespace {
 
 constexpr size_t kLongestLine = 8000;
-
-}  // namespace
-
-void Complain(std::initializer_list<std::string_view> parts) {
-  std::string line = "redlatch: ";
-  for (const std::string_view part : parts) line += part;
-  for (char& byte : line) {
-    if (byte == '\n' || byte == '\r') byte = ' ';
-  }
-  line = base::Shown(redis::WithoutPasswords(std::move(line)), kLongestLine) + '\n';
-  (void)!write(STDERR_FILENO, line.data(), line.size());
-}
-
-int Refuse(const absl::Status& why) {
-  const std::string message(why.message());
-  if (absl::IsUnavailable(why)) {
-    Complain({message, message.ends_with('?') ? " " : "; ",
-              "set the server with --server or $REDLATCH_URL"});
-    return kUnreachable;
-  }
-  Complain({message});
-  if (absl::IsNotFound(why)) return kNo;
-  const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
-  return wrong_usage ? kFailure : kRefused;
-}
-
-namespace {
 
 template <size_t n>
 bool IsIn(const std::array<std::array<uint32_t, 2>, n>& ranges, uint32_t code) {
@@ -87,7 +56,61 @@ bool IsUtf8(std::string_view bytes) {
   return true;
 }
 
+struct Unit {
+  double size;
+  const char* name;
+};
+
+// "54", "1.25", "12.5": three digits, and no zeros that say nothing.
+std::string ThreeDigits(double value) {
+  const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
+  std::string text = absl::StrFormat("%.*f", decimals, value);
+  if (decimals == 0) return text;
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
+template <size_t n>
+std::string InUnits(double value, const Unit (&units)[n]) {
+  const Unit* unit = std::begin(units);
+  // Rounding must not give "1000 ms".
+  while (std::next(unit) != std::end(units) && value >= 0.9995 * std::next(unit)->size) ++unit;
+  return absl::StrCat(ThreeDigits(value / unit->size), " ", unit->name);
+}
+
+constexpr size_t kNarrowest = 30;
+
+void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last) {
+#ifdef SYS_close_range  // Linux 5.9; without it they stay open for a while
+  syscall(SYS_close_range, first, last, 0);
+#endif
+}
+
 }  // namespace
+
+void Complain(std::initializer_list<std::string_view> parts) {
+  std::string line = "redlatch: ";
+  for (const std::string_view part : parts) line += part;
+  for (char& byte : line) {
+    if (byte == '\n' || byte == '\r') byte = ' ';
+  }
+  line = base::Shown(redis::WithoutPasswords(std::move(line)), kLongestLine) + '\n';
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+}
+
+int Refuse(const absl::Status& why) {
+  const std::string message(why.message());
+  if (absl::IsUnavailable(why)) {
+    Complain({message, message.ends_with('?') ? " " : "; ",
+              "set the server with --server or $REDLATCH_URL"});
+    return kUnreachable;
+  }
+  Complain({message});
+  if (absl::IsNotFound(why)) return kNo;
+  const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
+  return wrong_usage ? kFailure : kRefused;
+}
 
 std::string JsonText(std::string_view bytes) {
   std::string out = "\"";
@@ -190,33 +213,6 @@ void JsonObject::Millis(std::string_view key, absl::Duration time) {
   Number(key, absl::ToInt64Milliseconds(time));
 }
 
-namespace {
-
-struct Unit {
-  double size;
-  const char* name;
-};
-
-// "54", "1.25", "12.5": three digits, and no zeros that say nothing.
-std::string ThreeDigits(double value) {
-  const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
-  std::string text = absl::StrFormat("%.*f", decimals, value);
-  if (decimals == 0) return text;
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.ends_with('.')) text.pop_back();
-  return text;
-}
-
-template <size_t n>
-std::string InUnits(double value, const Unit (&units)[n]) {
-  const Unit* unit = std::begin(units);
-  // Rounding must not give "1000 ms".
-  while (std::next(unit) != std::end(units) && value >= 0.9995 * std::next(unit)->size) ++unit;
-  return absl::StrCat(ThreeDigits(value / unit->size), " ", unit->name);
-}
-
-}  // namespace
-
 std::string ShortTime(absl::Duration time) {
   static constexpr Unit kUnits[] = {{1e-6, "µs"}, {1e-3, "ms"}, {1, "s"},
                                     {60, "min"},  {3600, "h"},  {86400, "days"}};
@@ -247,12 +243,6 @@ absl::Duration ShortestLease(absl::Duration worst) {
   }
   return absl::Ceil(20 * worst, absl::Minutes(1));
 }
-
-namespace {
-
-constexpr size_t kNarrowest = 30;
-
-}  // namespace
 
 size_t TerminalWidth(int descriptor) {
   winsize size = {};
@@ -304,16 +294,6 @@ void Progress::Show(std::string_view what, int64_t count) {
   next_ = base::Now() + kEvery;
   line_.Show(absl::StrCat(std::string(what), ": ", count));
 }
-
-namespace {
-
-void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last) {
-#ifdef SYS_close_range  // Linux 5.9; without it they stay open for a while
-  syscall(SYS_close_range, first, last, 0);
-#endif
-}
-
-}  // namespace
 
 void OccupyStandardDescriptors() {
   int descriptor = 0;

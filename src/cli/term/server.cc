@@ -16,7 +16,6 @@
 #include "src/redis/embedded/embedded.h"
 #include "src/redis/server_group/cluster.h"
 #include "src/redis/transport/tls.h"
-#include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {

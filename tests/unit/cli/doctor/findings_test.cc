@@ -4,8 +4,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
 #include "lua/scripts.h"
-#include "src/cli/doctor/checks.h"
-#include "src/cli/doctor/gather.h"
+#include "src/cli/doctor/doctor.h"
 #include "src/cli/term/output.h"
 #include "tests/unit/cli/doctor/fixture.h"
 

@@ -2,8 +2,7 @@
 #ifndef REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 #define REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 
-#include "src/cli/doctor/facts.h"
-#include "src/cli/doctor/checks.h"
+#include "src/cli/doctor/doctor.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::cli {
