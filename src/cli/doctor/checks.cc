@@ -10,6 +10,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "src/base/majority.h"
@@ -120,29 +121,26 @@ const std::map<std::string, std::vector<Check>>& Table() {
   static const auto* const table = [] {
     auto* const read = new std::map<std::string, std::vector<Check>>;
     std::vector<Check>* section = nullptr;
-    std::string* text = nullptr;  // that the next line may continue
-    for (absl::string_view line : absl::StrSplit(kDoctorTable, '\n', absl::SkipEmpty())) {
+    // A line that is indented by six spaces continues the one before.
+    const std::string text = absl::StrReplaceAll(kDoctorTable, {{"\n      ", " "}});
+    for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
       if (line[0] == '#') continue;
       if (absl::ConsumePrefix(&line, "== ")) {
         section = &(*read)[std::string(line)];
       } else if (line[0] != ' ') {
         const std::vector<std::string> words = absl::StrSplit(line, ": ");
         section->push_back({.name = words[0], .probe = words.size() > 1 ? words[1] : ""});
-      } else if (absl::ConsumePrefix(&line, "      ")) {
-        absl::StrAppend(text, " ", line);
       } else if (absl::ConsumePrefix(&line, "    $ ")) {
         section->back().rows.back().commands.emplace_back(line);
       } else if (absl::ConsumePrefix(&line, "    fix: ")) {
-        text = &section->back().rows.back().mend;
-        *text = std::string(line);
+        section->back().rows.back().mend = std::string(line);
       } else {
         const std::pair<std::string, std::string> parts =
             absl::StrSplit(line.substr(2), absl::MaxSplits(": ", 1));
         const std::pair<std::string, std::string> level =
             absl::StrSplit(parts.first, absl::MaxSplits(" if ", 1));
-        section->back().rows.push_back({.condition = level.second, .level = level.first});
-        text = &section->back().rows.back().found;
-        *text = parts.second;
+        section->back().rows.push_back(
+            {.condition = level.second, .level = level.first, .found = parts.second});
       }
     }
     return read;
@@ -180,7 +178,7 @@ void Run(const char* section, const Probe& probe, std::vector<Finding>& findings
   }
 }
 
-// ---- What there is to say of one server, by its name in the table.
+// ---- The values of one server, by their names in the table.
 
 using Outcome = CommandProbe::Outcome;
 
@@ -242,7 +240,7 @@ void SetSentinels(const DoctorFacts& f, Values& v) {
       .Set("silence", NumberIn(first, "down-after-milliseconds").value_or(0));
 }
 
-// May this user do all that locks need?
+// Whether this user may run every command that locks need.
 void SetPermissions(const DoctorFacts& f, Values& v) {
   std::map<Outcome, std::set<std::string>> commands;
   bool nameless = false;
@@ -263,7 +261,7 @@ void SetPermissions(const DoctorFacts& f, Values& v) {
       .Set("allowed", all ? commands[Outcome::kAllowed].size() : 0);
 }
 
-// Is there memory for locks, and what does a restart forget?
+// The memory for locks, and what a restart forgets.
 void SetData(const DoctorFacts& f, Values& v) {
   const auto used = static_cast<int64_t>(v.n("used_memory"));
   const auto limit = static_cast<int64_t>(v.n("maxmemory"));
@@ -281,7 +279,7 @@ void SetData(const DoctorFacts& f, Values& v) {
                           "and gives it to others");
 }
 
-// What does a failover lose, and for how long does the server then grant nothing?
+// What a failover loses, and for how long the server then grants nothing.
 void SetFailover(const DoctorFacts& f, Values& v) {
   // For so many seconds a primary that is cut off from its replicas goes on, if it stops at all; a
   // lag of 0 switches that off.
@@ -310,7 +308,7 @@ void SetFailover(const DoctorFacts& f, Values& v) {
       .Flag("held_back", others->until > f.looked_at);
 }
 
-// Do messages reach waiters?
+// Whether messages reach waiters.
 void SetMessages(const DoctorFacts& f, Values& v) {
   const absl::Status& status = f.message.status();
   v.Set("message_why", status.message()).Flag("silent", absl::IsDeadlineExceeded(status));
@@ -339,7 +337,7 @@ void SetMessages(const DoctorFacts& f, Values& v) {
            worst.name.empty() ? worst.address : absl::StrCat(worst.address, " (", worst.name, ")"));
 }
 
-// Sets the longest of the last 24 hours, whose length is zero if there was none, and returns that.
+// Sets the longest delay of the last 24 hours, and returns its length: zero if there was none.
 absl::Duration SetWorst(const std::string& name, const Told<std::vector<Delay>>& delays,
                         Values& v) {
   Delay worst;
@@ -352,7 +350,7 @@ absl::Duration SetWorst(const std::string& name, const Told<std::vector<Delay>>&
   return worst.took;
 }
 
-// How fast is the server, and which lease is recommended as the shortest, by the longest delay?
+// How fast the server is, and the shortest lease that fits the longest delay.
 void SetLatency(const DoctorFacts& f, Values& v) {
   const absl::Duration slow = SetWorst("slow", f.slow_commands, v);
   const absl::Duration stalled = SetWorst("stall", f.latency_spikes, v);
@@ -399,7 +397,7 @@ void SetClock(const DoctorFacts& f, Values& v) {
       .Set("side", skew > absl::ZeroDuration() ? "ahead of" : "behind");
 }
 
-// What disconnects clients, or makes them wait?
+// What disconnects clients, or makes them wait.
 void SetLimits(const DoctorFacts& f, Values& v) {
   const auto most = static_cast<int64_t>(v.n("maxclients"));
   const double left = v.n("maxclients") - v.n("connected_clients");

@@ -31,7 +31,7 @@ void Print(const std::string& line) {
   std::fputc('\n', stdout);
 }
 
-// What a kind of lock has beside its holders and waiters.
+// The figures that only some kinds of locks have.
 void AddFigures(const LockRow& row, JsonObject& json) {
   if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
   if (row.is_semaphore()) {

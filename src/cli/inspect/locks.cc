@@ -53,7 +53,7 @@ Part PartOf(std::string_view suffix) {
   return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
-// As Redis matches: * ? [a-z] [^a-z], and \ before what is meant as it stands.
+// Patterns are those of Redis: * ? [a-z] [^a-z], and \ before a character that stands for itself.
 bool MatchesGlob(std::string_view text, const std::string& pattern) {
   std::string name(text);
   std::ranges::replace(name, '\0', '\1');  // no pattern has one
@@ -160,8 +160,8 @@ class Finder {
   absl::flat_hash_map<std::string, FoundLock> found_;  // by name
 };
 
-// Which process a client is of, as the clients have told the server; by client, each asked for
-// once. If a server refuses that, or is not there, it stays unknown: a pid of 0.
+// The process of each client, as the client has told the server. Each client is asked for once. Its
+// process stays unknown, with a pid of 0, if the server refuses to tell or is not there.
 using Processes = std::map<std::string, LockInfo::Process>;
 
 void AskProcesses(Server& server, const std::vector<std::string>& holds, Processes& processes) {
