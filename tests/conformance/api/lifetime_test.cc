@@ -106,7 +106,7 @@ TEST_P(Lifetime, OfTheLastObjectEndsAThreadsHoldBesideALeaseOfThatThread) {
   const auto same = NewLock(client);
   EXPECT_EQ(same->hold_count(), 1);
   lease.reset();
-  EXPECT_FALSE(IsHeld());
+  EXPECT_TRUE(AwaitHeld(false));
 }
 
 TEST_P(Lifetime, OfALockObjectEndsTheCallsThatWaitInIt) {

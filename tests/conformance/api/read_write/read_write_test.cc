@@ -26,11 +26,13 @@ TEST_P(ReadWrite, ReadersOfSeveralClientsAndThreadsShare) {
   EXPECT_EQ(lock_->hold_count(), 0);
   EXPECT_FALSE(lock_->current().valid());
   EXPECT_TRUE(ReadersSoonGetIn(*thirds_));
-  const auto info = lock_->Inspect();
-  ASSERT_OK(info);
+  absl::StatusOr<LockInfo> info;
+  ASSERT_TRUE(Await([&] {  // the third client's release is in flight
+    info = lock_->Inspect();
+    return info.ok() && info->holding == 2;
+  }));
   EXPECT_EQ(info->kind, "read_write");
   EXPECT_EQ(info->holders.size(), 2);
-  EXPECT_EQ(info->holding, 2);
   for (const LockInfo::Party& reader : info->holders) EXPECT_EQ(reader.process.pid, getpid());
 }
 
@@ -368,8 +370,11 @@ TEST_P(ReadWriteReentry, DowngradeGoesOnReadingWithOtherReadersAndWithoutWriters
   EXPECT_EQ(lock_->read_hold_count(), 1);
   EXPECT_TRUE(lock_->current_read().valid());
   EXPECT_EQ(lock_->current_read().fencing_token(), written);
-  const auto theirs = TryRead(*theirs_);
-  ASSERT_OK(theirs);
+  absl::StatusOr<Lease> theirs;
+  ASSERT_TRUE(Await([&] {  // the write hold's release is in flight
+    theirs = TryRead(*theirs_);
+    return theirs.ok();
+  }));
   EXPECT_EQ(theirs->fencing_token(), written);
   Crew().Start([&] { EXPECT_TRUE(ReadersSoonGetIn(*lock_)); });
   EXPECT_FALSE(WritersGetIn(*thirds_));
