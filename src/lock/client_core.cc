@@ -161,7 +161,7 @@ std::string ClientCore::ReaderName(GrantId write_grant) {
 
 std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", numbers_.Next()); }
 
-absl::Status ClientCore::SeeToThreads() {
+absl::Status ClientCore::EnsureThreads() {
   if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
   if (!inside_->background.Ready() || !inside_->notifier.Ready()) return base::NoThread();
   has_threads_.store(true, std::memory_order_relaxed);

@@ -142,7 +142,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Operation::Action Resume(Entry& entry, Operation& operation, Operation::Event event) noexcept;
 
   // Schedules the entry's next request for that time.
-  void SeeTo(Entry& entry, base::Instant request_at) {
+  void ScheduleRequest(Entry& entry, base::Instant request_at) {
     if (entry.request_timer.IsAfter(request_at)) inside_->background.Schedule(entry, request_at);
   }
 
@@ -188,7 +188,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   // Starts the background and the loss notifier, which every lock requires. Returns
   // kResourceExhausted if they cannot be started.
-  absl::Status SeeToThreads();
+  absl::Status EnsureThreads();
 
   // Makes sure that cached grants are given back when the process exits, even if this object is
   // never destroyed.
@@ -321,7 +321,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
     Finish(entry, effects);
   }
-  SeeTo(entry, request_at);
+  ScheduleRequest(entry, request_at);
   if (entry.expiry_timer.IsAfter(expiry_at)) inside_->notifier.Watch(entry, expiry_at);
 }
 

@@ -45,7 +45,7 @@ std::string_view ClientOf(std::string_view hold) {
   return ours ? hold.substr(0, kSize) : std::string_view();
 }
 
-bool MayBeKept(std::string_view hold) { return hold.ends_with('k') && !ClientOf(hold).empty(); }
+bool MayBeCached(std::string_view hold) { return hold.ends_with('k') && !ClientOf(hold).empty(); }
 
 LockInfo::Process ThisProcess(std::string_view program) {
   LockInfo::Process process;

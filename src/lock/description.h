@@ -27,7 +27,7 @@ inline constexpr std::string_view kDescriptionKeyPrefix = "redlatch:client:";
 // an empty text if `hold` is not a grant id of this version of the protocol.
 std::string_view ClientOf(std::string_view hold);
 // Returns true if the grant's client may cache it.
-bool MayBeKept(std::string_view hold);
+bool MayBeCached(std::string_view hold);
 
 // Describes this process; if `program` is empty, by its own name.
 LockInfo::Process ThisProcess(std::string_view program);

@@ -129,13 +129,13 @@ void EventDriver::Work() {
     mu_.Unlock();
     TakeTurn();
     mu_.Lock();
-    if (!completions_.empty() || !buried_.empty()) {
+    if (!completions_.empty() || !ended_tasks_.empty()) {
       RunCompletions();
     } else if (!HasMore()) {
       WaitForMore();
     }
   }
-  RunRest();
+  RunRemaining();
   ended_ = true;
   changed_.SignalAll();
   mu_.Unlock();
@@ -153,7 +153,7 @@ void EventDriver::TakeTurn() {
       StepOf(*task, events, now);
     } else {
       const base::MutexLock lock(mu_);
-      buried_.emplace_back(task);
+      ended_tasks_.emplace_back(task);
     }
   }
   turn_.clear();
@@ -225,7 +225,7 @@ void EventDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
   (task.previous_ == nullptr ? first_ : task.previous_->next_) = task.next_;
   if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
   task.over_ = true;
-  if (!task.queued_) buried_.emplace_back(&task);  // otherwise TakeInbox() does
+  if (!task.queued_) ended_tasks_.emplace_back(&task);  // otherwise TakeInbox() does
 }
 
 absl::Status EventDriver::Reach(std::string_view key, base::Instant now) {
@@ -279,7 +279,7 @@ bool EventDriver::HasMore() const {
   for (const auto& [server, tasks] : held_back_) {
     if (!tasks.empty() && HasRoom(*tasks.front())) return true;
   }
-  return !inbox_.empty() || !completions_.empty() || !buried_.empty() || stopping_;
+  return !inbox_.empty() || !completions_.empty() || !ended_tasks_.empty() || stopping_;
 }
 
 bool EventDriver::SpinForMore(base::Instant until) {
@@ -329,13 +329,13 @@ void EventDriver::Complete(Completion completion, Whose whose) noexcept {
 
 void EventDriver::RunCompletions() {
   auto completions = std::exchange(completions_, {});
-  auto buried = std::exchange(buried_, {});
+  auto ended_tasks = std::exchange(ended_tasks_, {});
   completing_ = true;
   changed_.SignalAll();
   mu_.Unlock();
   for (auto& [completion, whose] : completions) Run(std::move(completion), whose);
   completions.clear();
-  buried.clear();  // destroys users' options as well
+  ended_tasks.clear();  // destroys users' options as well
   mu_.Lock();
   completing_ = false;
 }
@@ -380,7 +380,7 @@ void EventDriver::Stop(base::Instant until) {
     changed_.SignalAll();
   }
   if (!started_) {  // no thread could be started, or none was needed
-    RunRest();
+    RunRemaining();
     ended_ = true;
   }
   const base::Instant end = base::Now() + kStopPatience;
@@ -389,9 +389,9 @@ void EventDriver::Stop(base::Instant until) {
 }
 
 // The core may be gone.
-void EventDriver::RunRest() {
+void EventDriver::RunRemaining() {
   for (;;) {
-    if (!completions_.empty() || !buried_.empty()) {
+    if (!completions_.empty() || !ended_tasks_.empty()) {
       RunCompletions();
     } else if (settling_) {
       changed_.Wait(mu_);

@@ -113,7 +113,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   // Completions.
   void RunCompletions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void RunRest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void RunRemaining() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Run(Completion completion, Whose whose);
 
   ClientCore& core_;
@@ -125,7 +125,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
   // Tasks that wait until fewer scripts are in flight at their server, by server.
   std::map<const void*, std::list<AsyncTask*>> held_back_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::unique_ptr<AsyncTask>> buried_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<AsyncTask>> ended_tasks_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool polling_ ABSL_GUARDED_BY(mu_) = false;

@@ -125,7 +125,7 @@ std::optional<HoldRef> LockHandle::Reenter(Face face, bool manual) {
     held = entry_.state.Reenter(ThreadNumber(), face, manual, now);
     request_at = entry_.state.next_request_at();
   }
-  if (held) core_->SeeTo(entry_, request_at);
+  if (held) core_->ScheduleRequest(entry_, request_at);
   return held;
 }
 
@@ -320,7 +320,7 @@ absl::Status LockHandle::Check(const Want& want) const {
   if (bad.ok()) bad = About(CheckLease(want.terms.lease));
   if (bad.ok() && want.options != nullptr) bad = About(CheckAcks(*want.options));
   if (bad.ok() && want.options != nullptr) bad = About(CheckCaching(*want.options));
-  if (bad.ok()) bad = About(core_->SeeToThreads());
+  if (bad.ok()) bad = About(core_->EnsureThreads());
   return bad;
 }
 
@@ -535,7 +535,7 @@ bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
     if (!reentrant || !state.Reenter(thread, Face::kStd, /*manual=*/false, now)) return false;
     request_at = state.next_request_at();
   }
-  core_->SeeTo(entry_, request_at);
+  core_->ScheduleRequest(entry_, request_at);
   return true;
 }
 
@@ -553,7 +553,7 @@ bool LockHandle::LeaveCachedNow() {
       return false;
     request_at = entry_.state.next_request_at();
   }
-  core_->SeeTo(entry_, request_at);
+  core_->ScheduleRequest(entry_, request_at);
   return true;
 }
 

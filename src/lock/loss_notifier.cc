@@ -50,7 +50,7 @@ struct LossNotifier::State {
   }
 
   // Starts a thread if all existing ones run users' code.
-  void SeeToALeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  void EnsureLeader(const std::shared_ptr<State>& self) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     if (threads > running() || stopping) return;
     std::thread thread;
     // If no thread can be started, the existing ones do what they can.
@@ -69,7 +69,7 @@ struct LossNotifier::State {
   Lane stop_tokens ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(1), .most = 64};
   Lane callbacks ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(10), .most = 8};
   int threads ABSL_GUARDED_BY(mu) = 0;
-  bool stood_by ABSL_GUARDED_BY(mu) = false;  // a thread waits to lead
+  bool has_spare ABSL_GUARDED_BY(mu) = false;  // a thread waits to lead
   bool led ABSL_GUARDED_BY(mu) = false;
   bool stopping ABSL_GUARDED_BY(mu) = false;
 };
@@ -91,13 +91,13 @@ void LossNotifier::Stop() {
 
 bool LossNotifier::Ready() {
   const base::MutexLock lock(state_->mu);
-  state_->SeeToALeader(state_);
+  state_->EnsureLeader(state_);
   return state_->threads > 0 || state_->stopping;
 }
 
 void LossNotifier::Watch(Entry& entry, base::Instant moment) {
   const base::MutexLock lock(state_->mu);
-  state_->SeeToALeader(state_);
+  state_->EnsureLeader(state_);
   if (state_->timers.SetEarlier(entry.expiry_timer, moment)) state_->changed.SignalAll();
 }
 
@@ -113,7 +113,7 @@ void LossNotifier::Remove(Entry& entry) {
 
 void LossNotifier::Post(Urgency urgency, std::function<void()> code) {
   const base::MutexLock lock(state_->mu);
-  state_->SeeToALeader(state_);
+  state_->EnsureLeader(state_);
   State::Lane& lane = urgency == Urgency::kStopToken ? state_->stop_tokens : state_->callbacks;
   if (urgency == Urgency::kNotice && lane.waiting.size() >= kMostWaiting) return;
   lane.waiting.push_back(std::move(code));
@@ -125,10 +125,10 @@ void LossNotifier::Work(const std::shared_ptr<State>& shared) {
   state.mu.Lock();
   while (!state.stopping) {
     if (state.led) {
-      if (state.stood_by) break;  // one spare thread is enough
-      state.stood_by = true;
+      if (state.has_spare) break;  // one spare thread is enough
+      state.has_spare = true;
       state.led_by_none.Wait(state.mu);
-      state.stood_by = false;
+      state.has_spare = false;
       continue;
     }
     const base::Instant now = base::Now();
@@ -154,7 +154,7 @@ void LossNotifier::Work(const std::shared_ptr<State>& shared) {
     lane.latest_runs = true;
     lane.latest_began = now;
     const uint64_t number = ++lane.latest;
-    state.SeeToALeader(shared);
+    state.EnsureLeader(shared);
     state.led_by_none.SignalOne();
     state.mu.Unlock();
     running_for = &state;

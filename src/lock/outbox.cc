@@ -39,8 +39,8 @@ Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script) {
   {
     const base::MutexLock lock(mu_);
     if (free_.empty()) {
-      free_.reserve(in_flight_count_.size() + 1);
-      free_.push_back(in_flight_count_.emplace_back(std::make_unique<InFlight>()).get());
+      free_.reserve(commands_.size() + 1);
+      free_.push_back(commands_.emplace_back(std::make_unique<InFlight>()).get());
     }
     command = free_.back();
     free_.pop_back();
@@ -59,10 +59,10 @@ Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script) {
 }
 
 // No thread waits for it: its result goes to Answered().
-void Outbox::GoesAlone(InFlight& command) {
+void Outbox::StartUnattended(InFlight& command) {
   LockTable::Refer(*command.entry);
   command.batch = batch_;
-  ++under_way_[command.batch];
+  ++in_flight_[command.batch];
   ++sent_;
 }
 
@@ -79,12 +79,12 @@ void Outbox::Send(Entry& entry, const Request& release, uint64_t hold) {
     command = &Take(entry, release);
     command->hold = hold;
     command->posted.in_flight.done = [this, command] { Answered(*command); };
-    GoesAlone(*command);
+    StartUnattended(*command);
     sent = core_.runner().Post(core_.SubjectOf(entry), command->script, command->posted);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();
   }
-  if (sent.ok()) return SeeToReading();
+  if (sent.ok()) return ScheduleRead();
   if (command == nullptr) return Feed(entry, release, hold, {.what = Failed{.why = sent}});
   command->posted.replies[1] = redis::MarkNotSent(std::move(sent));
   Answered(*command);
@@ -111,14 +111,14 @@ absl::StatusOr<redis::Reply> Outbox::Finish(InFlight& command, base::Instant dea
 void Outbox::Leave(InFlight& command) {
   // Replies from a server that was forgotten are not read; they fail when it is destroyed.
   const std::shared_ptr<const void> keeps = std::move(command.posted.in_flight.keeps);
-  GoesAlone(command);
+  StartUnattended(command);
   const auto done = [this, &command] { Answered(command); };
-  redis::SharedConnection::Leave(command.posted.in_flight, done) ? SeeToReading()
+  redis::SharedConnection::Leave(command.posted.in_flight, done) ? ScheduleRead()
                                                                  : Answered(command);
 }
 
 // Ensures that results do not stay unread for long.
-void Outbox::SeeToReading() {
+void Outbox::ScheduleRead() {
   if (!due().is_infinite()) return;
   read_at_ = (base::Now() + kSoon).nanos();
   core_.WakeBackground();
@@ -128,17 +128,17 @@ void Outbox::Read() {
   const base::Instant now = base::Now();
   const uint64_t answered = answered_;
   const bool others_read = answered != answered_before_;
-  if (const size_t before = 1 - batch_; under_way_[before] == 0) {
+  if (const size_t before = 1 - batch_; in_flight_[before] == 0) {
     batch_ = before;
     waiting_since_ = now;
   }
   // An overdue result is waited for as in a call, which replaces a stalled connection.
   const bool overdue = now - waiting_since_ > core_.command_timeout();
-  if (under_way() > 0) core_.server_group().Drain(overdue ? now + kTurn : base::Instant());
+  if (count_in_flight() > 0) core_.server_group().Drain(overdue ? now + kTurn : base::Instant());
   answered_before_ = answered_;
 
   const uint64_t sent = sent_;
-  const bool idle = under_way() == 0 && sent == sent_before_;
+  const bool idle = count_in_flight() == 0 && sent == sent_before_;
   sent_before_ = sent;
   idle_reads_ = idle ? idle_reads_ + 1 : 0;
   if (idle_reads_ < kIdleReads) {
@@ -151,7 +151,7 @@ void Outbox::Read() {
 }
 
 void Outbox::Flush(base::Instant until) {
-  while (under_way() > 0 && base::Now() < until) {
+  while (count_in_flight() > 0 && base::Now() < until) {
     // If another thread reads, it brings the replies.
     if (!core_.server_group().Drain(until)) base::Parker().ParkUntil(base::Now() + kTurn);
   }
@@ -175,7 +175,7 @@ void Outbox::Answered(InFlight& command) {
   GiveBack(command);
   core_.lock_table().Unrefer(entry);
   ++answered_;
-  --under_way_[batch];
+  --in_flight_[batch];
 }
 
 void Outbox::Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result) {

@@ -62,19 +62,19 @@ class Outbox {
 
  private:
   InFlight& Take(Entry& entry, const Request& script);
-  void GoesAlone(InFlight& command);
+  void StartUnattended(InFlight& command);
   void GiveBack(InFlight& command);
-  void SeeToReading();
+  void ScheduleRead();
   void Answered(InFlight& command);
   // Passes a result to the lock state, and the outcome to the hold that was released.
   void Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result);
 
   ClientCore& core_;
-  size_t under_way() const { return under_way_[0] + under_way_[1]; }
+  size_t count_in_flight() const { return in_flight_[0] + in_flight_[1]; }
 
   // Scripts in flight of this batch and the previous one. A batch ends when the previous one is
   // answered completely. So a server that hangs is noticed even if others answer.
-  std::atomic<size_t> under_way_[2] = {};
+  std::atomic<size_t> in_flight_[2] = {};
   std::atomic<size_t> batch_{0};
   std::atomic<uint64_t> sent_{0};  // in total
   std::atomic<uint64_t> answered_{0};
@@ -88,7 +88,7 @@ class Outbox {
   int idle_reads_ = 0;           // in a row
 
   base::Mutex mu_;
-  std::vector<std::unique_ptr<InFlight>> in_flight_count_ ABSL_GUARDED_BY(mu_);  // all objects
+  std::vector<std::unique_ptr<InFlight>> commands_ ABSL_GUARDED_BY(mu_);  // all objects
   std::vector<InFlight*> free_ ABSL_GUARDED_BY(mu_);
 };
 

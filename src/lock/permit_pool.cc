@@ -84,7 +84,7 @@ absl::Status PermitPool::Release(size_t count) {
           " are held by this client"));
     }
     going.reserve(count);
-    SortOutLost();
+    CollectLost();
     for (std::vector<OwnedHold>* from : {&lost_, &permits_}) {
       while (going.size() < count && !from->empty()) {
         going.push_back(std::move(from->back()));
@@ -96,7 +96,7 @@ absl::Status PermitPool::Release(size_t count) {
   return absl::OkStatus();
 }
 
-void PermitPool::SortOutLost() {
+void PermitPool::CollectLost() {
   const uint64_t losses = core_->losses();
   if (losses == losses_seen_) return;
   const base::Instant now = base::Now();

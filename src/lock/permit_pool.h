@@ -55,7 +55,7 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
  private:
   // Takes back a handle that was borrowed.
   void Reclaim(std::shared_ptr<LockHandle> handle);
-  void SortOutLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void CollectLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<ClientCore> core_;
   const std::string name_;

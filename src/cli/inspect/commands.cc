@@ -57,7 +57,7 @@ std::string JsonOf(const LockRow& row) {
     if (!row.hold.empty()) holder.Text("hold", row.hold);
     AddProcess(row.process, holder);
     holder.Millis("remaining_ms", row.remaining);
-    holder.Bool("kept", internal::MayBeKept(row.hold));
+    holder.Bool("kept", internal::MayBeCached(row.hold));
     json.Json("holder", holder.Finish());
   }
   json.Number("waiting", row.waiting);
@@ -91,7 +91,7 @@ class List {
     ++shown_;
     const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
     std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
-    if (has_lease && internal::MayBeKept(row.hold)) holder += ", kept";
+    if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
     if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
     Print(columns_.Line({.name = Printable(row.name),
                          .kind = row.kind.empty() ? "-" : Printable(row.kind),
@@ -191,7 +191,7 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight
     json.Millis(holder ? "held_ms" : "waited_ms", sight.now() - party.since);
   }
   if (holder) json.Millis("remaining_ms", party.remaining);
-  if (holder) json.Bool("kept", internal::MayBeKept(party.hold));
+  if (holder) json.Bool("kept", internal::MayBeCached(party.hold));
   if (sight.row.is_semaphore()) json.Number("permits", party.permits);
   if (sight.row.is_read_write()) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");

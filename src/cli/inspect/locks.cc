@@ -827,7 +827,7 @@ std::string LineOf(const LockInfo::Party& party, const Sight& sight) {
     absl::StrAppend(&line, ", owner ", Printable(party.owner.substr(5)));
   }
   const bool holds = party.remaining > absl::ZeroDuration();
-  if (holds && internal::MayBeKept(party.hold)) line += ", kept";
+  if (holds && internal::MayBeCached(party.hold)) line += ", kept";
   if (party.since != absl::InfinitePast()) {
     absl::StrAppend(&line, ", since ",
                     absl::FormatTime("%Y-%m-%d %H:%M:%S", party.since, absl::LocalTimeZone()), " (",

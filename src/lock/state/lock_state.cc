@@ -22,7 +22,7 @@ constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
 constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
-constexpr absl::Duration kBehindARelease = absl::Milliseconds(1);
+constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
 
 bool MayPass(const absl::Status& failure, bool queued) {
   return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
@@ -749,7 +749,7 @@ void LockState::OnBusy(base::Instant now, Effects& effects) {
   taken_at_ = now;
   // A grant of this client whose release was overtaken may block the lock: ask after that release.
   if (cleanups_.Hurry(now)) {
-    pending_->due = now + kBehindARelease;
+    pending_->due = now + kAfterOwnRelease;
     return;
   }
   RefuseImpatient(effects);

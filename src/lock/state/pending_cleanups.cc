@@ -146,13 +146,13 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
 }
 
 bool PendingCleanups::Hurry(base::Instant now) {
-  bool under_way = false;
+  bool any_in_flight = false;
   for (PendingCleanup& cleanup : cleanups_) {
     if (cleanup.settled) continue;
     if (absl::IsUnavailable(cleanup.outcome.failure)) cleanup.due = std::min(cleanup.due, now);
-    under_way |= cleanup.in_flight || cleanup.due <= now;
+    any_in_flight |= cleanup.in_flight || cleanup.due <= now;
   }
-  return under_way;
+  return any_in_flight;
 }
 
 void PendingCleanups::RepeatAll(base::Instant due) {
