@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Checks which folder of src/ includes which.
+"""Checks the shape of the code: which folder of src/ includes which, that each class is in one source, that
+functions fit a screen, and that no word is used which the glossary has replaced.
 
 Each line of ARROWS names a folder of src/ and those that it may include besides src/base and the
 public headers. The demo includes nothing but those headers.
@@ -41,9 +42,17 @@ ARROWS = {
 }
 
 
-def faults(path):
+# Where the old words are searched for so far: src/redis, src/cli, src/lock and most tests still have some.
+WORDS_IN = {"include": ["*.h"], "src/api": ["*.h", "*.cc"], "src/base": ["*.h", "*.cc"], "src/demo": ["*.h", "*.cc"],
+            "src/quorum": ["*.h", "*.cc"], "lua": ["*.lua", "*.md"]}
+LONGEST_FUNCTION = 60
+DEEPEST_NESTING = 5  # of conditions and loops in a function
+NESTS = re.compile(r" *(if|for|while|switch|do)\b.*[^;]$")
+METHOD = re.compile(r"^[A-Za-z_][^\n;=]*?\b(\w+)(?:<[^>]*>)?::~?(?:\w+|operator[^(]*)\(", re.M)
+
+
+def arrow_faults(path, lines):
     folder = path.parent.relative_to(ROOT / "src").as_posix()
-    lines = path.read_text().splitlines()
     if folder not in ARROWS:
         yield "is in a folder that .ci/house.py does not know"
         return
@@ -55,9 +64,68 @@ def faults(path):
             yield f"line {number}: {folder} may not include {included[1]}"
 
 
+def function_faults(lines):
+    """Functions that begin in the first column, or inside a class: too long, or nested too deeply."""
+    start = None
+    for number, line in enumerate(lines, 1):
+        if re.match(r"[A-Za-z_~]", line) and not re.match(r"(namespace|public|private|protected)\b", line):
+            start = number
+        if not line.startswith("}") or start is None:
+            continue
+        head = " ".join(lines[start - 1:start + 3]).split("{")[0]
+        if "(" in head and not re.match(r"(class|struct|enum|constexpr|const|inline constexpr)\b", head):
+            if number - start + 1 > LONGEST_FUNCTION:
+                yield f"line {start}: a function of {number - start + 1} lines; {LONGEST_FUNCTION} are enough"
+            depth = max((len(each) - len(each.lstrip())) // 2 for each in lines[start - 1:number]
+                        if NESTS.match(each) or each is lines[start - 1])
+            if depth > DEEPEST_NESTING:
+                yield f"line {start}: a function nests {depth} levels deep; {DEEPEST_NESTING} are enough"
+        start = None
+
+
+def class_faults(sources):
+    """Classes whose methods are defined in more than one source."""
+    where = {}
+    for path, text in sources.items():
+        if path.suffix != ".cc":
+            continue
+        namespace = re.search(r"^namespace (redlatch[\w:]*)", text, re.M)
+        for name in set(METHOD.findall(text)):
+            if name not in ("absl", "std"):
+                where.setdefault((namespace and namespace[1], name), []).append(path)
+    for (_, name), paths in sorted(where.items(), key=str):
+        if len(paths) > 1:
+            names = ", ".join(str(path.relative_to(ROOT)) for path in paths)
+            yield f"{name} is in more than one source: {names}"
+
+
+def old_words():
+    """The words that the glossary replaced, each with what to say instead."""
+    for line in (ROOT / ".ci/old_words.txt").read_text().splitlines():
+        if line and not line.startswith("#"):
+            pattern, _, instead = line.partition("\t")
+            yield re.compile(pattern), instead
+
+
+def word_faults(text, words):
+    for number, line in enumerate(text.splitlines(), 1):
+        for pattern, instead in words:
+            found = pattern.search(line)
+            if found:
+                yield f'line {number}: "{found[0]}"; say {instead}'
+
+
 def main():
-    found = [f"{path.relative_to(ROOT)}: {fault}"
-             for path in sorted((ROOT / "src").rglob("*.[ch]*")) for fault in faults(path)]
+    sources = {path: path.read_text() for path in sorted((ROOT / "src").rglob("*.[ch]*"))}
+    found = list(class_faults(sources))
+    for path, text in sources.items():
+        lines = text.splitlines()
+        for fault in [*arrow_faults(path, lines), *function_faults(lines)]:
+            found.append(f"{path.relative_to(ROOT)}: {fault}")
+    words = list(old_words())
+    for folder, names in WORDS_IN.items():
+        for path in sorted(found_path for name in names for found_path in (ROOT / folder).rglob(name)):
+            found += [f"{path.relative_to(ROOT)}: {fault}" for fault in word_faults(path.read_text(), words)]
     print("\n".join(found), end="\n" if found else "")
     sys.exit(1 if found else 0)
 

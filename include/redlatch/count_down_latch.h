@@ -64,12 +64,12 @@ struct LatchWaitOptionsView {
 //
 // The latch is gone for an object if it has vanished since the object's first use: it was forgotten
 // after its `ttl`, or the server lost its data. What had been counted is lost. Waiters learn this
-// at their next heartbeat (a third of `ttl`, 10 s at most). A new object makes the latch anew.
+// at their next heartbeat (a third of `ttl`, 10 s at most). A new object makes the latch again.
 // After a failover, clients repeat counts that the new server may not have received; if a client
 // with such counts is missing for longer than 30 s (or `ttl`), the latch is gone.
 //
 // A count_down() whose answer is lost is sent again, and counts once. It and wait() try to reach a
-// server for the client's `unreachable_after`. A latch is held by nobody: an Observer is told
+// server for the client's `unreachable_after`. No thread holds a latch: an Observer is told
 // nothing of it. Constructors do no I/O and never fail.
 //
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their

@@ -35,7 +35,7 @@ struct ReplicaAcks {
 
   // How long to wait for them. If too few confirm an acquisition within this time, or before the
   // call's wait is over, Acquire() gives the lock back and fails with kUnavailable; a renewal does
-  // not count. A hold that is not confirmed within half its lease is given back and acquired anew,
+  // not count. A hold that is not confirmed within half its lease is given back and acquired again,
   // until the timeout is over. A call that does not wait for the lock, such as try_lock(), still
   // waits for the acks, by the URL's `command_timeout` (1 s) at most.
   Duration timeout = absl::Seconds(2);

@@ -29,7 +29,7 @@ namespace redlatch {
 //   nothing             waits for readers and writers     waits for writers, and for their wait
 //                                                         markers
 //   the write lock      holds again                       holds both: then unlock() downgrades
-//   a read lock         refused: it would wait for        holds again, whoever waits
+//   a read lock         refused: it would wait for        holds again, in any case
 //                       itself
 //
 // "Refused" is resource_deadlock_would_occur for lock(), false for try_lock(), kFailedPrecondition

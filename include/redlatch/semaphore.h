@@ -113,8 +113,8 @@ class REDLATCH_EXPORT Semaphore {
   }
 
   // For all its users, at once. A larger capacity lets waiters in. A smaller one takes no permit
-  // away: nobody is let in until enough have come back, and waiters for more than there will be get
-  // kFailedPrecondition.
+  // away: no caller is let in until enough have come back, and waiters for more than there will be
+  // get kFailedPrecondition.
   absl::Status SetCapacity(int64_t capacity);
 
   // What the server knows of it, with `capacity` and available(): out of date when it arrives.

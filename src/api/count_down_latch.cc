@@ -42,7 +42,8 @@ constexpr absl::Duration kShortestTtl = absl::Seconds(1);
 constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
-// For so long whoever opens a latch tells the others itself, as its process may end then.
+// The thread that opens a latch tells the waiters itself for that long, as its process may end
+// then.
 constexpr absl::Duration kTelling = absl::Milliseconds(500);
 
 internal::LockType LatchType() {
@@ -61,7 +62,7 @@ absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
   return absl::InternalError("a script's reply is not a count: " + reply->DebugString());
 }
 
-// Whether there are more who wait than the script has told that the latch is open.
+// True if more waiters remain than the script has told that the latch is open.
 bool HasMoreToTell(const absl::StatusOr<redis::Reply>& reply) {
   return reply.ok() && absl::EndsWith(reply->text, " look 1");
 }
@@ -102,7 +103,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   struct AsyncWait {
     LatchWaitOptions options;
     base::Instant began;
-    base::Instant end;  // of its first use, and of a look
+    base::Instant end;  // of its first use, and of a check
     WaitCallback told;
   };
   using Next = void (Body::*)(AsyncWait wait, const redis::Reply& reply);
@@ -268,8 +269,8 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
       latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
   const auto count_down = [&] {
     auto reply = latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
-    // It may have counted, and somebody have been told so, when the server was lost: then it counts
-    // among the first, so that nothing is thought to be missing.
+    // It may have counted, and a waiter may have been told so, when the server was lost: then it
+    // counts among the first, so that nothing is thought to be missing.
     if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
     return reply;
   };

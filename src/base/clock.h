@@ -27,7 +27,7 @@ class Instant {
 
   friend constexpr auto operator<=>(Instant, Instant) = default;
 
-  // These saturate: anything plus absl::InfiniteDuration() is Infinite(). In line, as a hand-over
+  // These saturate: anything plus absl::InfiniteDuration() is Infinite(). In line, as a handover
   // between threads does some thirty of them.
   friend Instant operator+(Instant at, absl::Duration d) {
     int64_t sum = 0;

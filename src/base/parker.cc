@@ -58,7 +58,7 @@ void Parker::Set(uint32_t value) {
   const uint32_t before = word_.exchange(value, std::memory_order_acq_rel);
   if (before < kPolling) return;
   if (before == kSleeping) {
-    // By address only: the owner may be gone already, and then this wakes nobody.
+    // By address only: the owner may be gone already, and then this wakes no thread.
     syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   } else {
     WakeEvent::Signal(static_cast<int>(before - kPolling));

@@ -6,13 +6,14 @@
 namespace redlatch::base {
 
 // Through which a thread polls a descriptor, while another can have it sleep on although something
-// comes: an epoll instance. Shutting and opening the gate wakes nobody, unless something is there
-// when it is opened. That the other side has hung up, or a failure, comes through a shut one too.
+// comes: an epoll instance. Shutting and opening the gate wakes no thread, unless something is
+// there when it is opened. That the other side has hung up, or a failure, comes through a shut one
+// too.
 //
 // Any thread may call Open() and Shut(), one at a time.
 class PollGate {
  public:
-  // Makes it, open, for the reading of that descriptor; false where that is not possible. Nobody
+  // Makes it, open, for the reading of that descriptor; false if that is not possible. No thread
   // polls the one before. Where a connection follows another it is to be left before the first is
   // closed, of which a forked child may have a copy.
   bool Make(int watched);

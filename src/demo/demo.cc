@@ -206,7 +206,7 @@ class Show {
   void Look() {
     const absl::StatusOr<LockInfo> info = lock_->Inspect();
     if (!info.ok()) return;
-    std::string holder = "nobody";
+    std::string holder = "no worker";
     std::string rows = "\n    worker      pid  additions\n";
     for (const Seat& each : seats_) {
       count_ = std::max(count_, each.count.load());
@@ -261,7 +261,7 @@ class Show {
     seat.order = order;
     Until("an accident", [&] { return seat.fate != nullptr; });
     const absl::Duration struck = elapsed();
-    Say(absl::StrFormat("worker %d was %s; nobody renews its lease now", seat.number, news));
+    Say(absl::StrFormat("worker %d was %s; its lease is no longer renewed", seat.number, news));
     int heir = 0;
     Until("another worker to get the lock", [&] {
       for (const Seat& each : seats_) {

@@ -16,7 +16,7 @@ namespace {
 using base::Majority;
 using Kind = NodeResult::Kind;
 
-// How often to ask a foreign owner's node, which tells nobody when the lock is free.
+// How often to ask a foreign owner's node, which tells no client when the lock is free.
 constexpr absl::Duration kForeignPoll = absl::Milliseconds(100);
 // The heartbeat of a waiter that a release queued. A message tells it earlier when it is its turn.
 constexpr absl::Duration kHeartbeatBehindRelease = absl::Milliseconds(200);

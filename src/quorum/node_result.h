@@ -51,7 +51,7 @@ struct NodeResult {
 };
 using NodeResults = absl::Span<const NodeResult>;
 
-// Of a script of lua/quorum/ that runs that request.
+// For the script of lua/quorum/ that runs that request.
 NodeResult ReadNodeResult(const Request& request, const absl::StatusOr<redis::Reply>& reply);
 // Of `raise`.
 NodeResult ReadRaised(const absl::StatusOr<redis::Reply>& reply);
@@ -73,9 +73,9 @@ struct Decision {
   Kind kind = Kind::kOpen;
   uint64_t token = 0;  // of kYes, kRaise
 };
-// Of an acquire or a raise.
+// For an acquire or a raise.
 Decision DecideAcquire(NodeResults results);
-// Of a renewal or a release of a grant that stands somewhere: a node that does not answer may have
+// For a renewal or a release of a grant that stands somewhere: a node that does not answer may have
 // it, and so may one that is young.
 Decision DecideHeld(NodeResults results);
 

@@ -33,17 +33,17 @@ constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
 // A round in which a majority has answered, but not granted, waits for the others for this many
-// times what that majority took, but at least kShortestPatience, and twice as long after each round
+// times what that majority took, but at least kShortestTimeout, and twice as long after each round
 // that failed in this way.
-constexpr int kPatience = 4;
-constexpr absl::Duration kShortestPatience = absl::Milliseconds(2);
+constexpr int kTimeoutFactor = 4;
+constexpr absl::Duration kShortestTimeout = absl::Milliseconds(2);
 constexpr int kMostDoublingsOfPatience = 10;
-constexpr absl::Duration kLongestPatience = absl::Milliseconds(500);
-// Of a renewal, which is repeated: others wait behind it.
-constexpr absl::Duration kPatienceOfRenewals = absl::Milliseconds(50);
-// Of the rounds in a row that failed so, one in this many lets others go first.
+constexpr absl::Duration kLongestTimeout = absl::Milliseconds(500);
+// For a renewal, which is repeated: others wait behind it.
+constexpr absl::Duration kRenewalTimeout = absl::Milliseconds(50);
+// Among the rounds in a row that failed so, one in this many lets others go first.
 constexpr int kYieldsEach = 4;
-// Of a wait for the replies to posted releases.
+// For a wait for the replies to posted releases.
 constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
 
 constexpr std::string_view kTake = "take";  // the usual mode of an acquire
@@ -341,8 +341,8 @@ struct Quorum::Running {
   base::Instant sent;
   NodeCalls calls;
   std::optional<NodeCalls> raise;
-  base::Instant patience = base::Instant::Infinite();  // of an acquire or a renewal: ends then
-  uint64_t token = 0;                                  // that is granted
+  base::Instant ends_at = base::Instant::Infinite();  // of an acquire or a renewal: ends then
+  uint64_t token = 0;                                 // that is granted
   bool granted = false;
   bool decided = false;
 };
@@ -434,7 +434,7 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
     const NodeResult::Kind kind = one.calls.results[node].kind;
     if (kind == NodeResult::Kind::kYes || kind == NodeResult::Kind::kInFlight) to |= Only(node);
   }
-  one.patience = base::Instant::Infinite();
+  one.ends_at = base::Instant::Infinite();
   one.token = token;
   one.raise =
       NodeCalls{.key = one.key(),
@@ -455,15 +455,15 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
 bool Quorum::OutOfPatience(Running& one) {
   if (CountAnswered(one.calls.results) < majority()) return false;
   const base::Instant now = base::Now();
-  if (one.patience == base::Instant::Infinite()) {
-    absl::Duration least = one.acquire == nullptr ? kPatienceOfRenewals : kShortestPatience;
+  if (one.ends_at == base::Instant::Infinite()) {
+    absl::Duration least = one.acquire == nullptr ? kRenewalTimeout : kShortestTimeout;
     // A majority that is asked to raise has answered just before.
-    if (one.raise) least = kLongestPatience;
-    const absl::Duration patience = std::max(least, kPatience * (now - one.sent));
+    if (one.raise) least = kLongestTimeout;
+    const absl::Duration timeout = std::max(least, kTimeoutFactor * (now - one.sent));
     const int splits = std::min(grants_->splits(one.grant()), kMostDoublingsOfPatience);
-    one.patience = now + std::max(patience, std::min(kLongestPatience, patience * (1 << splits)));
+    one.ends_at = now + std::max(timeout, std::min(kLongestTimeout, timeout * (1 << splits)));
   }
-  return one.patience <= now;
+  return one.ends_at <= now;
 }
 
 bool Quorum::AcquireDecided(Round& round, Running& one) {
@@ -500,17 +500,17 @@ void Quorum::AwaitAll(Round& round, std::deque<Running>& all, base::Instant dead
     for (Running& one : all) decided = (one.until <= now || Decided(round, one)) && decided;
     return decided;
   };
-  const auto patience = [&] {
+  const auto first_end = [&] {
     base::Instant first = deadline;
     const base::Instant now = base::Now();
     for (const Running& one : all) {
-      if (!one.decided && now < one.until) first = std::min({first, one.patience, one.until});
+      if (!one.decided && now < one.until) first = std::min({first, one.ends_at, one.until});
     }
     return first;
   };
   while (!all_decided() && base::Now() < deadline) {
-    const base::Instant until = patience();
-    round.Await([&] { return all_decided() || patience() < until; }, until);
+    const base::Instant until = first_end();
+    round.Await([&] { return all_decided() || first_end() < until; }, until);
   }
 }
 
@@ -595,7 +595,7 @@ Result Quorum::Renewed(const Running& one) {
     Heal(one);
     return {.what = internal::StillHeld()};
   }
-  grants_->AddSplit(one.grant());  // the next renewal has more patience
+  grants_->AddSplit(one.grant());  // the next renewal has more time
   return {.what = WhyNoMajority(one.calls.results, /*stands=*/true)};
 }
 
@@ -633,7 +633,7 @@ Result Quorum::NotGranted(Running& one) {
 void Quorum::GiveBack(const Running& one, bool yields) {
   using Kind = NodeResult::Kind;
   const std::vector<NodeResult>& results = one.calls.results;
-  // A grant that was given up begins anew with the next request for it.
+  // A grant that was given up begins again with the next request for it.
   const bool gone = std::any_of(results.begin(), results.end(),
                                 [](const NodeResult& r) { return r.kind == Kind::kGone; });
   Request queue = one.request;
@@ -736,7 +736,7 @@ void Quorum::EndForced(const Subject& subject,
   }
 }
 
-// ---- Posted releases: sent to all nodes at once, and their results counted as they come.
+// ---- Releases in flight: sent to all nodes at once, and their results counted as they come.
 
 // A release in flight. It lives until the last node has answered, or cannot any more.
 class Quorum::PostedRelease {
