@@ -54,6 +54,8 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
       break;
     case Phase::kConfirming:
       return EndConfirming(event.result, now, state, effects);
+    case Phase::kGivingBack:
+      return EndGivingBack(event.result, now, state, effects);
     case Phase::kPausing:
       if (event.stopped || event.gone) return Fail(confirmation_->why);
       if (now < confirmation_->again_at) return Sleep(confirmation_->again_at);
@@ -203,7 +205,6 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   if (result != nullptr && failed == nullptr) state.OnResult(*request_, *result, now, effects);
   request_.reset();
   if (state.Valid(waiter_.hold, now) && failed == nullptr) return {};
-  GiveBack(now, state, effects);
   Confirmation& confirmation = *confirmation_;
   confirmation.why =
       failed == nullptr
@@ -212,11 +213,26 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   confirmation.again_at = now + confirmation.backoff.Next();
   const bool passes = failed == nullptr || absl::IsUnavailable(failed->why);
   const bool too_few = failed != nullptr && failed->too_few;
-  if (!passes ||
-      (too_few ? confirmation.acks_until : confirmation.faults_until) <= confirmation.again_at) {
-    return Fail(std::move(confirmation.why));
-  }
-  // It asks again, as if it had not been granted.
+  confirmation.again = passes && confirmation.again_at < (too_few ? confirmation.acks_until
+                                                                  : confirmation.faults_until);
+  // The lock is free when the call returns, unless the server does not answer.
+  confirmation.given = std::exchange(waiter_.hold, 0);
+  waiter_.face == Face::kStd ? state.Unlock(waiter_.thread, now, effects)
+                             : state.Release(confirmation.given, now, effects);
+  request_ = state.NextRequestOf(confirmation.given, now);
+  if (!request_ || ends_ <= now) return EndGivingBack(nullptr, now, state, effects);
+  phase_ = Phase::kGivingBack;
+  return {.kind = Action::Kind::kRun, .until = std::min(ends_, now + command_timeout_)};
+}
+
+auto AcquireOperation::EndGivingBack(const Result* result, base::Instant now, LockState& state,
+                                     Effects& effects) -> Action {
+  Confirmation& confirmation = *confirmation_;
+  if (result != nullptr) state.OnResult(*request_, *result, now, effects);
+  request_.reset();
+  state.Forget(confirmation.given);  // the background repeats a release that is not confirmed
+  if (!confirmation.again) return Fail(std::move(confirmation.why));
+  // It asks again, as if it had never been granted.
   waiter_.state = Waiter::State::kWaiting;
   waiter_.silent_since = base::Instant::Infinite();
   waiter_.failure = absl::OkStatus();
@@ -225,7 +241,7 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   gives_up_at_ = base::Instant::Infinite();
   asked_ = false;
   phase_ = Phase::kPausing;
-  return Sleep(confirmation.again_at);
+  return Sleep(std::max(now, confirmation.again_at));
 }
 
 void AcquireOperation::GiveBack(base::Instant now, LockState& state, Effects& effects) {

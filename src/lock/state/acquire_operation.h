@@ -29,7 +29,9 @@ struct Confirmation {
   base::Instant acks_until;
   base::Instant again_at;
   base::Backoff backoff{absl::Milliseconds(5), absl::Milliseconds(200)};
-  absl::Status why;  // why the latest grant was given back
+  absl::Status why;    // why the latest grant was given back
+  bool again = false;  // the lock may be asked for again
+  uint64_t given = 0;  // the hold that is being given back
 };
 
 // One call that wants a lock, from its beginning to its outcome:
@@ -71,7 +73,14 @@ class AcquireOperation final : public Operation {
   base::Instant began() const { return waiter_.began; }
 
  private:
-  enum class Phase : uint8_t { kBegins, kSubscribing, kCompeting, kConfirming, kPausing };
+  enum class Phase : uint8_t {
+    kBegins,
+    kSubscribing,
+    kCompeting,
+    kConfirming,
+    kGivingBack,
+    kPausing
+  };
 
   absl::Duration SubscribePatience(base::Instant now) const;
   bool EndSubscribing(const absl::Status& status, LockState& state);
@@ -79,6 +88,7 @@ class AcquireOperation final : public Operation {
   Action Decided(base::Instant now, LockState& state, Effects& effects);
   Action Confirm(base::Instant now, LockState& state, Effects& effects);
   Action EndConfirming(const Result* result, base::Instant now, LockState& state, Effects& effects);
+  Action EndGivingBack(const Result* result, base::Instant now, LockState& state, Effects& effects);
   Action Fail(absl::Status why);
   Action Sleep(base::Instant until);
 

@@ -168,7 +168,6 @@ TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfAnOwner) {
   for (const Client& client : clients) EXPECT_EQ(client.Stats().all.acquired, 1);
 }
 
-INSTANTIATE_CONFORMANCE(Reentry, WithoutSmoke(LockCases()));
 INSTANTIATE_CONFORMANCE(NoReentry, Where(WithoutSmoke(LockCases()),
                                          [](const Case& each) { return !each.kind.reentrant; }));
 INSTANTIATE_CONFORMANCE(Recursion, Where(WithoutSmoke(LockCases()),

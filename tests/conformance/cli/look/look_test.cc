@@ -529,8 +529,8 @@ class OnlookerTest : public RedlatchLookTest {
 };
 
 TEST_F(OnlookerTest, MayBeAUserOfTheRuleThatTheDocumentHas) {
-  EXPECT_EQ(server_->Text(RuleOf("looker")), "OK");
-  ExpectToSeeAll(absl::StrCat("redis://looker:secret@127.0.0.1:", server_->port()));
+  EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
+  ExpectToSeeAll(absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port()));
 }
 
 TEST_F(OnlookerTest, MayAskAReplica) {
