@@ -272,6 +272,12 @@ class ScriptRunner::Batch {
   using Commands = absl::InlinedVector<Command, 1>;
   enum class Again : uint8_t { kNo, kNow, kLater };
 
+  // The share of a batch of one call, which is over before the batch ends: it needs no memory.
+  std::shared_ptr<Share> Single() {
+    single_.calls.clear();
+    return {std::shared_ptr<void>(), &single_};
+  }
+
   // The calls that are due, by server, in the order of their first calls.
   Shares ShareOut() {
     Shares shares;
@@ -290,7 +296,7 @@ class ScriptRunner::Batch {
       auto its = std::find_if(shares.begin(), shares.end(),
                               [&](const auto& share) { return share->server == *server; });
       if (its == shares.end()) {
-        shares.push_back(std::make_shared<Share>());
+        shares.push_back(calls_.size() == 1 ? Single() : std::make_shared<Share>());
         its = shares.end() - 1;
         (*its)->server = *std::move(server);
       }
@@ -496,6 +502,7 @@ class ScriptRunner::Batch {
   const StillWanted still_wanted_;
   Acked* const acked_;
   absl::InlinedVector<Open, 1> open_;
+  Share single_;
   Shares sent_;
   base::Backoff backoff_{kFirstBackoff, kLongestBackoff};
   std::optional<base::Instant> later_;  // when the calls are due that one answer has put off
