@@ -170,14 +170,19 @@ internal::Want RedisLockBase::LockBody::WantOf(internal::Face face, const Caller
 
 namespace {
 
-// A group of readers that keeps its ReaderGroups, so that a thread with a lease may reenter through
+// A group of readers and its ReaderGroups, so that a thread with a lease may reenter through
 // another lock object.
-std::shared_ptr<internal::LockHandle> WithReaders(std::shared_ptr<internal::ReaderGroups> readers,
+struct GroupAndReaders {
+  std::shared_ptr<internal::ReaderGroups> readers;
+  std::shared_ptr<internal::LockHandle> group;
+};
+
+// The group, which keeps both.
+std::shared_ptr<internal::LockHandle> WithReaders(std::shared_ptr<GroupAndReaders> both,
+                                                  std::shared_ptr<internal::ReaderGroups> readers,
                                                   std::shared_ptr<internal::LockHandle> group) {
   internal::LockHandle* const handle = group.get();
-  auto both = std::make_shared<
-      std::pair<std::shared_ptr<internal::ReaderGroups>, std::shared_ptr<internal::LockHandle>>>(
-      std::move(readers), std::move(group));
+  *both = {.readers = std::move(readers), .group = std::move(group)};
   return std::shared_ptr<internal::LockHandle>(std::move(both), handle);
 }
 
@@ -185,7 +190,7 @@ absl::StatusOr<std::shared_ptr<internal::LockHandle>> NextGroup(
     std::shared_ptr<internal::ReaderGroups> readers, const internal::Entry* left) {
   auto group = readers->NextGroup(left);
   if (!group.ok()) return group;
-  return WithReaders(std::move(readers), *std::move(group));
+  return WithReaders(std::make_shared<GroupAndReaders>(), std::move(readers), *std::move(group));
 }
 
 }  // namespace
@@ -198,9 +203,11 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
     want.write_token = writes.token;
     want.write_grant = writes.grant;
   }
+  // Made before the grant is there: if memory is lacking, nothing must be given back.
+  auto both = face == internal::Face::kStatus ? std::make_shared<GroupAndReaders>() : nullptr;
   auto entered = readers_->Acquire(std::move(want));
-  if (entered.ok() && face == internal::Face::kStatus) {
-    entered->handle = WithReaders(readers_, std::move(entered->handle));
+  if (entered.ok() && both != nullptr) {
+    entered->handle = WithReaders(std::move(both), readers_, std::move(entered->handle));
   }
   return entered;
 }
