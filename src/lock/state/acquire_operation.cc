@@ -219,8 +219,8 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   confirmation.given = std::exchange(waiter_.hold, 0);
   waiter_.face == Face::kStd ? state.Unlock(waiter_.thread, now, effects)
                              : state.Release(confirmation.given, now, effects);
-  request_ = state.NextRequestOf(confirmation.given, now);
-  if (!request_ || ends_ <= now) return EndGivingBack(nullptr, now, state, effects);
+  if (now < ends_) request_ = state.NextRequestOf(confirmation.given, now);
+  if (!request_) return EndGivingBack(nullptr, now, state, effects);
   phase_ = Phase::kGivingBack;
   return {.kind = Action::Kind::kRun, .until = std::min(ends_, now + command_timeout_)};
 }
@@ -228,7 +228,7 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
 auto AcquireOperation::EndGivingBack(const Result* result, base::Instant now, LockState& state,
                                      Effects& effects) -> Action {
   Confirmation& confirmation = *confirmation_;
-  if (result != nullptr) state.OnResult(*request_, *result, now, effects);
+  if (request_) state.OnResult(*request_, result != nullptr ? *result : NoResult(), now, effects);
   request_.reset();
   state.Forget(confirmation.given);  // the background repeats a release that is not confirmed
   if (!confirmation.again) return Fail(std::move(confirmation.why));
