@@ -22,10 +22,10 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
-#include "src/lock/async_run.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/lock_handle.h"
+#include "src/lock/repeated_script.h"
 #include "src/lock/state/timing.h"
 #include "src/lock/users_code.h"
 
@@ -33,9 +33,9 @@ namespace redlatch {
 namespace {
 
 namespace kinds = internal::kinds;
+using internal::AnswerTimeout;
 using internal::EventDriver;
 using internal::kAnswerGrace;
-using internal::PatienceForAnswer;
 
 constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
 constexpr absl::Duration kShortestTtl = absl::Seconds(1);
@@ -123,7 +123,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   void AskAsync(const std::shared_ptr<internal::LockHandle>& handle, AsyncWait wait,
                 const LuaScript& script, std::function<std::vector<std::string>()> args, Next next);
   void Tell(AsyncWait wait, absl::Status status);
-  internal::Want WantOf(const LatchWaitOptions& options, base::Instant began) const;
+  internal::AcquireCall CallOf(const LatchWaitOptions& options, base::Instant began) const;
   absl::Status WhenLookedAt(int64_t count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
@@ -222,7 +222,7 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
   const base::Instant began = base::Now();
   const base::Instant answered_by = began +
                                     std::max<absl::Duration>(options.wait, absl::ZeroDuration()) +
-                                    PatienceForAnswer(options.wait, core_->command_timeout());
+                                    AnswerTimeout(options.wait, core_->command_timeout());
   if (options.wait <= absl::ZeroDuration()) {
     const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
     return count.ok() ? WhenLookedAt(*count) : count.status();
@@ -232,7 +232,7 @@ absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
       options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
   const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
   if (!latch.ok()) return latch.status();
-  return latch->handle->Acquire(WantOf(options, began)).status();
+  return latch->handle->Acquire(CallOf(options, began)).status();
 }
 
 absl::Status CountDownLatch::Body::WhenLookedAt(int64_t count) const {
@@ -241,8 +241,8 @@ absl::Status CountDownLatch::Body::WhenLookedAt(int64_t count) const {
                             absl::StrCat("it has not opened; its count is still ", count));
 }
 
-internal::Want CountDownLatch::Body::WantOf(const LatchWaitOptions& options,
-                                            base::Instant began) const {
+internal::AcquireCall CountDownLatch::Body::CallOf(const LatchWaitOptions& options,
+                                                   base::Instant began) const {
   static const auto* const lock_options =
       new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
   return {
@@ -338,19 +338,19 @@ EventDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status 
 }  // namespace
 
 void CountDownLatch::Body::Tell(AsyncWait wait, absl::Status status) {
-  core_->async().Complete(Telling(std::move(wait.told), std::move(status)));
+  core_->event_driver().Complete(Telling(std::move(wait.told), std::move(status)));
 }
 
 // The first use of a latch looks it up at the server.
 void CountDownLatch::Body::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
   AsyncWait wait{.options = options, .began = base::Now(), .end = {}, .told = std::move(told)};
   absl::Status bad = Check();
-  if (bad.ok() && !core_->async().Ready()) bad = base::NoThread();
+  if (bad.ok() && !core_->event_driver().Ready()) bad = base::NoThread();
   if (!bad.ok()) return Tell(std::move(wait), std::move(bad));
   wait.end = options.wait == absl::InfiniteDuration()
                  ? GiveUpBy()
                  : wait.began + std::max<absl::Duration>(options.wait, absl::ZeroDuration()) +
-                       internal::PatienceForAnswer(options.wait, core_->command_timeout());
+                       internal::AnswerTimeout(options.wait, core_->command_timeout());
   std::optional<Latch> known;
   {
     const base::MutexLock lock(mu_);
@@ -377,24 +377,24 @@ void CountDownLatch::Body::AwaitAt(const Latch& latch, AsyncWait wait) {
         [name = latch.name] { return std::vector<std::string>{name}; }, &Body::AfterCount);
   }
   latch.handle->AcquireAsync(
-      WantOf(wait.options, wait.began),
+      CallOf(wait.options, wait.began),
       [told = std::move(wait.told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
         return Telling(std::move(told), open.status());
       });
-  if (gone_) core_->async().StopObject(this);  // it went while the latch was looked for
+  if (gone_) core_->event_driver().StopObject(this);  // it went while the latch was looked for
 }
 
 // The task keeps this alive until it is answered or the object is destroyed.
 void CountDownLatch::Body::AskAsync(const std::shared_ptr<internal::LockHandle>& handle,
                                     AsyncWait wait, const LuaScript& script,
                                     std::function<std::vector<std::string>()> args, Next next) {
-  internal::AsyncRun::Call call{.object = this,
-                                .stop = wait.options.stop,
-                                .until = wait.end,
-                                .attempt = nullptr,
-                                .then = nullptr};
+  internal::RepeatedScript::Call call{.object = this,
+                                      .stop = wait.options.stop,
+                                      .until = wait.end,
+                                      .attempt = nullptr,
+                                      .then = nullptr};
   call.attempt = [handle, &script, args = std::move(args),
-                  until = wait.end](internal::AsyncTask& task) {
+                  until = wait.end](internal::EventTask& task) {
     return handle->RunInBatch(task, script, args(), until);
   };
   call.then = [self = shared_from_this(), handle, wait = std::move(wait),
@@ -402,8 +402,8 @@ void CountDownLatch::Body::AskAsync(const std::shared_ptr<internal::LockHandle>&
     if (!reply.ok()) return self->Tell(std::move(wait), handle->About(reply.status()));
     (*self.*next)(std::move(wait), *reply);
   };
-  EventDriver& driver = core_->async();
-  driver.Begin(std::make_unique<internal::AsyncRun>(driver, std::move(call)));
+  EventDriver& driver = core_->event_driver();
+  driver.Begin(std::make_unique<internal::RepeatedScript>(driver, std::move(call)));
   if (gone_) driver.StopObject(this);
 }
 

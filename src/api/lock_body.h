@@ -106,8 +106,8 @@ class RedisLockBase::LockBody final : public Body, public std::enable_shared_fro
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> HandleFor(const Owner& owner) const;
   // kFailedPrecondition if the calling thread reads, so that to write it would wait for itself.
   absl::Status RefuseUpgrade() const;
-  internal::Want WantOf(internal::Face face, const Caller& caller,
-                        const AcquireOptions& options) const;
+  internal::AcquireCall CallOf(internal::Face face, const Caller& caller,
+                               const AcquireOptions& options) const;
   absl::StatusOr<internal::OwnedHold> Read(internal::Face face,
                                            const AcquireOptions& options) const;
   absl::Status Refuse(absl::StatusCode code, std::string_view why) const;

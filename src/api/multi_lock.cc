@@ -26,8 +26,8 @@
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/lock/async_run.h"
 #include "src/lock/kinds.h"
+#include "src/lock/repeated_script.h"
 #include "src/lock/state/hold_owner.h"
 #include "src/lock/state/joint_hold_state.h"
 #include "src/lock/users_code.h"
@@ -124,7 +124,7 @@ class JointHoldOwner final : public internal::HoldOwner {
   }
 
   void Tell(absl::AnyInvocable<void() &&> completion) override {
-    core_->async().Complete(std::move(completion));
+    core_->event_driver().Complete(std::move(completion));
   }
 
  private:
@@ -401,7 +401,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
  private:
   size_t At(size_t i) const { return (first_ + i) % leases_.size(); }
   // The first client's, which says where callbacks run.
-  EventDriver& driver() const { return accesses_.front().body->core()->async(); }
+  EventDriver& driver() const { return accesses_.front().body->core()->event_driver(); }
 
   void OnTaken(absl::StatusOr<Lease> lease) {
     if (!lease.ok()) return OnRefused(At(taken_), lease.status());
@@ -420,7 +420,7 @@ class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
     if (stopped_.stop_requested()) return Finish(Stopped());
     if (!of_one_client_) first_ = refused;
     EventDriver& driver = this->driver();
-    driver.Begin(std::make_unique<internal::AsyncTimer>(
+    driver.Begin(std::make_unique<internal::EventTimer>(
         driver, next, [self = shared_from_this()] { self->TakeNext(); }));
   }
 
@@ -455,7 +455,7 @@ void MultiLock::Apart::AcquireAsync(bool, const Caller& caller, const AcquireOpt
         ->TakeNext();
   }
   if (!parts_.empty()) {
-    return parts_.front().body->core()->async().Complete(
+    return parts_.front().body->core()->event_driver().Complete(
         [callback = std::move(callback), bad = base::Unshared(accesses.status())]() mutable {
           std::move(callback)(std::move(bad));
         });

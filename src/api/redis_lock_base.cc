@@ -130,9 +130,9 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Access::Acquire(
     internal::Face face, const AcquireOptions& options) const {
   if (reads) return body->Read(face, options);
   if (absl::Status refused = body->RefuseUpgrade(); !refused.ok()) return refused;
-  internal::Want want = body->WantOf(face, caller, options);
-  if (body->readers_ != nullptr) body->readers_->GiveBack(want);
-  auto held = handle->Acquire(want);
+  internal::AcquireCall call = body->CallOf(face, caller, options);
+  if (body->readers_ != nullptr) body->readers_->GiveBack(call);
+  auto held = handle->Acquire(call);
   if (!held.ok()) return held.status();
   return internal::OwnedHold{handle, *std::move(held)};
 }
@@ -147,8 +147,8 @@ absl::Status RedisLockBase::LockBody::RefuseUpgrade() const {
                 "lock before you write");
 }
 
-internal::Want RedisLockBase::LockBody::WantOf(internal::Face face, const Caller& caller,
-                                               const AcquireOptions& options) const {
+internal::AcquireCall RedisLockBase::LockBody::CallOf(internal::Face face, const Caller& caller,
+                                                      const AcquireOptions& options) const {
   internal::Terms terms{.lease = options.lease.value_or(options_->lease),
                         .manual = options.lease.has_value(),
                         .whole = options.whole_lease,
@@ -198,14 +198,14 @@ absl::StatusOr<std::shared_ptr<internal::LockHandle>> NextGroup(
 absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
     internal::Face face, const AcquireOptions& options) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  internal::Want want = WantOf(face, {}, options);
+  internal::AcquireCall call = CallOf(face, {}, options);
   if (const auto writes = handle_->Pin(); writes.depth > 0) {
-    want.write_token = writes.token;
-    want.write_grant = writes.grant;
+    call.write_token = writes.token;
+    call.write_grant = writes.grant;
   }
   // Made before the grant is there: if memory is lacking, nothing must be given back.
   auto both = face == internal::Face::kStatus ? std::make_shared<GroupAndReaders>() : nullptr;
-  auto entered = readers_->Acquire(std::move(want));
+  auto entered = readers_->Acquire(std::move(call));
   if (entered.ok() && both != nullptr) {
     entered->handle = WithReaders(std::move(both), readers_, std::move(entered->handle));
   }
@@ -270,13 +270,13 @@ void RedisLockBase::LockBody::AcquireAsync(const absl::StatusOr<Access>& access,
     };
   };
   const auto refuse = [&](const absl::Status& why) {
-    core_->async().Complete(std::move(finish)(why), whose);
+    core_->event_driver().Complete(std::move(finish)(why), whose);
   };
   if (const absl::Status refused = core_->Refusal(); !refused.ok()) return refuse(refused);
   if (!access.ok()) return refuse(access.status());
-  internal::Want want = WantOf(internal::Face::kStatus, access->caller, options);
+  internal::AcquireCall call = CallOf(internal::Face::kStatus, access->caller, options);
   if (!access->reads) {
-    return access->handle->AcquireAsync(std::move(want), std::move(finish), nullptr, whose);
+    return access->handle->AcquireAsync(std::move(call), std::move(finish), nullptr, whose);
   }
   const auto group = NextGroup(readers_, nullptr);
   if (!group.ok()) return refuse(group.status());
@@ -287,7 +287,7 @@ void RedisLockBase::LockBody::AcquireAsync(const absl::StatusOr<Access>& access,
     if (readers == nullptr) return absl::CancelledError("its lock is gone");
     return NextGroup(std::move(readers), &left);
   };
-  (*group)->AcquireAsync(std::move(want), std::move(finish), std::move(elsewhere), whose);
+  (*group)->AcquireAsync(std::move(call), std::move(finish), std::move(elsewhere), whose);
 }
 
 Hold RedisLockBase::LockBody::Current(bool reads) {

@@ -11,7 +11,8 @@ namespace kinds = internal::kinds;
 
 ReentrantReadWriteLock::ReentrantReadWriteLock(Client client, std::string_view name,
                                                LockOptions options, Policy policy)
-    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kReadWriteKeys), policy_(policy) {}
+    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kReadWriteKeys),
+      policy_(policy) {}
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;
 

@@ -95,7 +95,7 @@ class Semaphore::Body {
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     const auto permits = Permits();
     if (!permits.ok()) return permits.status();
-    return (*permits)->Acquire(WantOf(count, options));
+    return (*permits)->Acquire(CallOf(count, options));
   }
 
   void AcquireAsync(int64_t count, const AcquireOptions& options,
@@ -107,8 +107,8 @@ class Semaphore::Body {
       return (*permits)->Fresh();
     };
     const auto handle = fresh();
-    if (!handle.ok()) return core_->async().Complete(std::move(finish)(handle.status()));
-    (*handle)->AcquireAsync(WantOf(count, options), std::move(finish));
+    if (!handle.ok()) return core_->event_driver().Complete(std::move(finish)(handle.status()));
+    (*handle)->AcquireAsync(CallOf(count, options), std::move(finish));
   }
 
   absl::StatusOr<LockInfo> Inspect() {
@@ -127,7 +127,7 @@ class Semaphore::Body {
   }
 
  private:
-  internal::Want WantOf(int64_t count, const AcquireOptions& options) const {
+  internal::AcquireCall CallOf(int64_t count, const AcquireOptions& options) const {
     return {.terms = {.lease = options.lease.value_or(options_->lease),
                       .manual = options.lease.has_value(),
                       .whole = options.whole_lease,

@@ -1,5 +1,7 @@
 // The text format of Prometheus, version 0.0.4: each metric once, with all of its samples behind
 // its HELP and TYPE.
+#include "redlatch/stats.h"
+
 #include <array>
 #include <charconv>
 #include <cstddef>
@@ -10,7 +12,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "redlatch/stats.h"
 #include "redlatch/version.h"
 #include "src/base/utf8.h"
 

@@ -52,7 +52,7 @@ absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& rele
   switch (released.kind) {
     case Released::Kind::kDone:
       return absl::OkStatus();
-    case Released::Kind::kUnderWay:
+    case Released::Kind::kUnconfirmed:
       return about(absl::StatusCode::kUnavailable,
                    "the release is not confirmed yet; it is being repeated in the background", why);
     case Released::Kind::kLost:

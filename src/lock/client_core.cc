@@ -51,7 +51,7 @@ ClientCore::Inside::Inside(ClientCore& owner)
 
 ClientCore::Inside::~Inside() {
   const base::Instant until = base::Now() + core.command_timeout();
-  core.async_->Stop(until);
+  core.event_driver_->Stop(until);
   background.Stop(until);
   core.outbox_.Flush(until);  // if there was no thread for that
   batches.Stop();
@@ -66,7 +66,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
       options_(std::move(options)),
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       identity_(NewIdentity()),
-      async_(std::make_shared<EventDriver>(*this)),
+      event_driver_(std::make_shared<EventDriver>(*this)),
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
@@ -274,7 +274,7 @@ void ClientCore::OnMessage(std::string_view text) {
 
 void ClientCore::StopAll(std::string_view name, const void* object) {
   if (in_forked_child()) return;
-  async().StopObject(object);
+  event_driver().StopObject(object);
   base::ShortText<256> key;  // a destructor must not fail
   key.append(options_.key_prefix);
   key.append(name);
@@ -404,7 +404,7 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Ma
       .on_down = [this] { inside_->background.Unsubscribed(); },
       .on_subscribed = [this](bool subscribed,
                               std::string_view why) { TellSubscribed(subscribed, why); },
-      .on_unread = [this] { async_->ReadReplies(); }};
+      .on_unread = [this] { event_driver_->ReadReplies(); }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
   // One thread reads the messages of all nodes.
   const auto thread = std::make_shared<redis::SubscriberThread>();

@@ -93,7 +93,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   LockTable& lock_table() { return inside_->lock_table; }
   ScriptBatch& batches() { return inside_->batches; }
   // Drives everything that waits without a thread.
-  EventDriver& async() { return *async_; }
+  EventDriver& event_driver() { return *event_driver_; }
   bool observed() const { return options_.observer != nullptr; }
   // Calls `event` with the observer, or with the default one if none was set.
   template <class Event>
@@ -259,7 +259,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Counts counts_{*this};
   Releases releases_{*this};
   Outbox outbox_{*this};
-  const std::shared_ptr<EventDriver> async_;
+  const std::shared_ptr<EventDriver> event_driver_;
   base::Numbers numbers_;
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};

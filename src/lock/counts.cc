@@ -6,9 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/types/span.h"
 #include "src/lock/client_core.h"
-#include "src/lock/request_runner.h"
+#include "src/lock/script_batch.h"
 
 namespace redlatch::internal {
 namespace {
@@ -99,26 +98,22 @@ void Counts::Repeat() {
   const Batch batch = TakeDue(base::Now());
   const std::vector<Record>& due = batch.records;
   if (due.empty()) return;
-  std::vector<KeySet> keys;
-  std::vector<Request> requests;
-  std::vector<RequestRunner::Item> items;
-  keys.reserve(due.size());  // items refer to them
-  requests.reserve(due.size());
+  std::vector<ScriptBatch::Bare> requests;
   std::set<uint64_t> numbers;
   for (const Record& record : due) {
     const Count& count = record.count;
     numbers.insert(record.number);
-    absl::StatusOr<KeySet> set = KeySet::Make(core_.options().key_prefix, count.name);
-    if (!set.ok()) return;  // cannot happen: the name was valid before
-    keys.push_back(*std::move(set));
-    requests.push_back({.what = ScriptRequest{.script = count.script,
-                                              .args = {count.latch, count.id, absl::StrCat(count.n),
-                                                       absl::StrCat(count.when)}}});
-    items.push_back(
-        {.subject = core_.SubjectOf(keys.back(), *count.type, {}), .request = requests.back()});
+    absl::StatusOr<KeySet> keys = KeySet::Make(core_.options().key_prefix, count.name);
+    if (!keys.ok()) return;  // cannot happen: the name was valid before
+    ScriptRequest what{
+        .script = count.script,
+        .args = {count.latch, count.id, absl::StrCat(count.n), absl::StrCat(count.when)}};
+    requests.push_back({.keys = *std::move(keys),
+                        .type = *count.type,
+                        .owner = {},
+                        .request = {.what = std::move(what)}});
   }
-  std::vector<Result> results(items.size());
-  core_.runner().RunBatch(items, base::Now() + Timeout(), absl::MakeSpan(results));
+  const std::vector<Result> results = core_.batches().RunHere(requests, base::Now() + Timeout());
 
   const base::MutexLock lock(mu_);
   const bool silent = std::any_of(results.begin(), results.end(), IsSilence);

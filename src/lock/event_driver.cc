@@ -5,8 +5,8 @@
 
 #include "absl/container/inlined_vector.h"
 #include "src/base/thread.h"
-#include "src/lock/async_script.h"
 #include "src/lock/client_core.h"
+#include "src/lock/event_script.h"
 
 namespace redlatch::internal {
 namespace {
@@ -60,16 +60,16 @@ bool EventDriver::Ready() {
   return started_ || stopping_;
 }
 
-void EventDriver::Begin(std::unique_ptr<AsyncTask> task, std::string_view key) noexcept {
-  AsyncTask* const its = task.release();
+void EventDriver::Begin(std::unique_ptr<EventTask> task, std::string_view key) noexcept {
+  EventTask* const its = task.release();
   its->in_flight_ = in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
                                   [] { return std::make_shared<std::atomic<size_t>>(0); });
-  its->events_ = AsyncTask::kBegun;
+  its->events_ = EventTask::kBegun;
   its->queued_ = true;
   // The driver learns of the task only after this, so that it can also be stopped while it is held
   // back.
   its->on_stop_.emplace(its->stop(), [this, its] {
-    if (!core_.in_forked_child()) Push(*its, AsyncTask::kStopped);
+    if (!core_.in_forked_child()) Push(*its, EventTask::kStopped);
   });
   const base::MutexLock lock(mu_);
   its->next_ = first_;
@@ -80,12 +80,12 @@ void EventDriver::Begin(std::unique_ptr<AsyncTask> task, std::string_view key) n
   Signal();
 }
 
-void EventDriver::Push(AsyncTask& task, unsigned events) noexcept {
+void EventDriver::Push(EventTask& task, unsigned events) noexcept {
   const base::MutexLock lock(mu_);
   PushHeld(task, events);
 }
 
-void EventDriver::PushHeld(AsyncTask& task, unsigned events) {
+void EventDriver::PushHeld(EventTask& task, unsigned events) {
   task.events_ = static_cast<uint8_t>(task.events_ | events);
   if (std::exchange(task.queued_, true) && !task.held_back_) return;
   TakeBack(task);
@@ -93,9 +93,9 @@ void EventDriver::PushHeld(AsyncTask& task, unsigned events) {
   Signal();
 }
 
-AsyncReplyPtr EventDriver::RunInBatch(AsyncTask& task, Entry& entry, const Request& request,
+EventReplyPtr EventDriver::RunInBatch(EventTask& task, Entry& entry, const Request& request,
                                       base::Instant until) {
-  AsyncReplyPtr reply(new AsyncReply(*this, task));
+  EventReplyPtr reply(new EventReply(*this, task));
   core_.batches().Post(
       entry, request,
       [its = reply.get()](Result result) {
@@ -108,8 +108,8 @@ AsyncReplyPtr EventDriver::RunInBatch(AsyncTask& task, Entry& entry, const Reque
 
 void EventDriver::StopObject(const void* object) {
   const base::MutexLock lock(mu_);
-  for (AsyncTask* task = first_; task != nullptr; task = task->next_) {
-    if (task->object() == object) PushHeld(*task, AsyncTask::kStopped);
+  for (EventTask* task = first_; task != nullptr; task = task->next_) {
+    if (task->object() == object) PushHeld(*task, EventTask::kStopped);
   }
 }
 
@@ -148,7 +148,7 @@ void EventDriver::TakeTurn() {
   for (const auto& [task, events] : turn_) {
     if (++stepped % kSendEach == 0 && in_flight_count_ > 0)
       core_.server_group().Drain(base::Instant());
-    if (events == AsyncTask::kBegun) --*task->in_flight_;
+    if (events == EventTask::kBegun) --*task->in_flight_;
     if (!task->over_) {
       StepOf(*task, events, now);
     } else {
@@ -169,10 +169,10 @@ void EventDriver::TakeTurn() {
 void EventDriver::TakeInbox(base::Instant now) {
   const base::MutexLock lock(mu_);
   for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
-    PushHeld(*due->second, AsyncTask::kTime);
+    PushHeld(*due->second, EventTask::kTime);
   }
-  const auto take = [&](AsyncTask* task) {
-    if (task->events_ == AsyncTask::kBegun) ++*task->in_flight_;
+  const auto take = [&](EventTask* task) {
+    if (task->events_ == EventTask::kBegun) ++*task->in_flight_;
     task->queued_ = false;
     turn_.emplace_back(task, std::exchange(task->events_, uint8_t{0}));
   };
@@ -183,8 +183,8 @@ void EventDriver::TakeInbox(base::Instant now) {
     }
   }
   std::erase_if(held_back_, [](const auto& each) { return each.second.empty(); });
-  for (AsyncTask* const task : inbox_) {
-    if (task->events_ != AsyncTask::kBegun || HasRoom(*task)) {
+  for (EventTask* const task : inbox_) {
+    if (task->events_ != EventTask::kBegun || HasRoom(*task)) {
       take(task);
       continue;
     }
@@ -196,27 +196,27 @@ void EventDriver::TakeInbox(base::Instant now) {
   inbox_.clear();
 }
 
-void EventDriver::TakeBack(AsyncTask& task) {
+void EventDriver::TakeBack(EventTask& task) {
   if (!std::exchange(task.held_back_, false)) return;
   held_back_.at(task.in_flight_.get()).erase(task.held_at_);
 }
 
-bool EventDriver::HasRoom(const AsyncTask& task) const {
+bool EventDriver::HasRoom(const EventTask& task) const {
   return stopping_ || silent_ || *task.in_flight_ < kMostInFlight;
 }
 
-void EventDriver::SetTimer(AsyncTask& task, base::Instant due) {
+void EventDriver::SetTimer(EventTask& task, base::Instant due) {
   if (!task.timer_.is_infinite()) timers_.erase({task.timer_, &task});
   task.timer_ = due;
   if (!due.is_infinite()) timers_.emplace(due, &task);
 }
 
-void EventDriver::StepOf(AsyncTask& task, unsigned events, base::Instant now) {
+void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
   const bool goes_on = task.Step(events, now);
   const base::Instant due = goes_on ? task.due() : base::Instant::Infinite();
   if (due != task.timer_) {
     SetTimer(task, due);
-  } else if ((events & AsyncTask::kTime) != 0 && due <= now) {
+  } else if ((events & EventTask::kTime) != 0 && due <= now) {
     SetTimer(task, now + kDriversTurn);  // prevents an endless loop
   }
   if (goes_on) return;
@@ -360,7 +360,7 @@ void EventDriver::Run(Completion completion, Whose whose) {
 namespace {
 
 constexpr absl::Duration kStopTurn = absl::Milliseconds(1);
-constexpr absl::Duration kStopPatience = absl::Seconds(1);  // for completions
+constexpr absl::Duration kStopTimeout = absl::Seconds(1);  // for completions
 
 }  // namespace
 
@@ -383,7 +383,7 @@ void EventDriver::Stop(base::Instant until) {
     RunRemaining();
     ended_ = true;
   }
-  const base::Instant end = base::Now() + kStopPatience;
+  const base::Instant end = base::Now() + kStopTimeout;
   while (!ended_ && !OnItsThread() && base::Now() < end) changed_.WaitUntil(mu_, end);
   mu_.Unlock();
 }
@@ -402,10 +402,10 @@ void EventDriver::RunRemaining() {
 }
 
 void EventDriver::StepAll(unsigned events) {
-  std::vector<AsyncTask*> all;
+  std::vector<EventTask*> all;
   {
     const base::MutexLock lock(mu_);
-    for (AsyncTask* task = first_; task != nullptr; task = task->next_) all.push_back(task);
+    for (EventTask* task = first_; task != nullptr; task = task->next_) all.push_back(task);
   }
   // In the order in which they began.
   for (auto task = all.rbegin(); task != all.rend(); ++task) StepOf(**task, events, base::Now());
@@ -413,7 +413,7 @@ void EventDriver::StepAll(unsigned events) {
 
 void EventDriver::Settle(base::Instant until) {
   TakeTurn();
-  StepAll(AsyncTask::kEnding);
+  StepAll(EventTask::kEnding);
   for (;;) {
     TakeTurn();
     {
@@ -426,7 +426,7 @@ void EventDriver::Settle(base::Instant until) {
       base::Parker().ParkUntil(base::Now() + kStopTurn);
     }
   }
-  StepAll(AsyncTask::kOver);
+  StepAll(EventTask::kOver);
   TakeTurn();  // tasks that are over and still in the inbox
 }
 

@@ -21,17 +21,17 @@
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
 #include "src/base/way_to_wait.h"
-#include "src/lock/async_task.h"
 #include "src/lock/entry.h"
+#include "src/lock/event_task.h"
 #include "src/lock/state/request.h"
 #include "src/lock/weak_map.h"
 
 namespace redlatch::internal {
 
-class AsyncScript;
+class EventScript;
 class ClientCore;
-struct AbandonReply;
-struct AsyncReply;
+struct AbandonEventReply;
+struct EventReply;
 
 // Drives all operations that wait without a thread, on one thread that starts when it is first
 // needed. It sends all due scripts in one write, reads the replies if no other thread does, and
@@ -57,7 +57,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // Starts the thread if needed. Returns false if it cannot be started; then no task would begin.
   bool Ready();
   // `key` is the key of the task's requests.
-  void Begin(std::unique_ptr<AsyncTask> task, std::string_view key = {}) noexcept;
+  void Begin(std::unique_ptr<EventTask> task, std::string_view key = {}) noexcept;
   // Runs the completion where the user said, or on the driver's thread if it is the library's own.
   // Runs it at once only if no thread can be started.
   enum class Whose : uint8_t { kUsers, kOwn };
@@ -74,32 +74,33 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   // ---- For tasks.
 
-  void Push(AsyncTask& task, unsigned events) noexcept;
+  void Push(EventTask& task, unsigned events) noexcept;
   // Lets a thread of the client run the request: it needs several servers, a cluster redirects it,
   // or it is not part of a grant.
-  std::unique_ptr<AsyncReply, AbandonReply> RunInBatch(AsyncTask& task, Entry& entry,
-                                                       const Request& request, base::Instant until);
+  std::unique_ptr<EventReply, AbandonEventReply> RunInBatch(EventTask& task, Entry& entry,
+                                                            const Request& request,
+                                                            base::Instant until);
   ClientCore& core() { return core_; }
   // Ensures that messages about the key reach this client, in a bounded time. On failure, `again`
   // says when to retry.
   absl::Status Listen(std::string_view key, base::Instant& again);
 
  private:
-  friend class AsyncScript;
-  friend struct AsyncReply;
+  friend class EventScript;
+  friend struct EventReply;
 
   void Work();
-  void PushHeld(AsyncTask& task, unsigned events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void PushHeld(EventTask& task, unsigned events) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Signal() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Tasks.
   void TakeTurn();
   void TakeInbox(base::Instant now) ABSL_LOCKS_EXCLUDED(mu_);
-  void TakeBack(AsyncTask& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool HasRoom(const AsyncTask& task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SetTimer(AsyncTask& task, base::Instant due);
-  void StepOf(AsyncTask& task, unsigned events, base::Instant now);
+  void TakeBack(EventTask& task) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool HasRoom(const EventTask& task) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SetTimer(EventTask& task, base::Instant due);
+  void StepOf(EventTask& task, unsigned events, base::Instant now);
   void StepAll(unsigned events);
   void Settle(base::Instant until);
   void WaitForMore() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -121,11 +122,11 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   base::Mutex mu_;
   base::CondVar changed_;
-  AsyncTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
-  std::deque<AsyncTask*> inbox_ ABSL_GUARDED_BY(mu_);
+  EventTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
+  std::deque<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);
   // Tasks that wait until fewer scripts are in flight at their server, by server.
-  std::map<const void*, std::list<AsyncTask*>> held_back_ ABSL_GUARDED_BY(mu_);
-  std::vector<std::unique_ptr<AsyncTask>> ended_tasks_ ABSL_GUARDED_BY(mu_);
+  std::map<const void*, std::list<EventTask*>> held_back_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::unique_ptr<EventTask>> ended_tasks_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool polling_ ABSL_GUARDED_BY(mu_) = false;
@@ -141,8 +142,8 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   WeakMap<std::atomic<size_t>> in_flight_;  // by server
 
   // Used only by the thread that takes a turn at tasks.
-  std::vector<std::pair<AsyncTask*, unsigned>> turn_;
-  std::set<std::pair<base::Instant, AsyncTask*>> timers_;
+  std::vector<std::pair<EventTask*, unsigned>> turn_;
+  std::set<std::pair<base::Instant, EventTask*>> timers_;
   base::Instant reach_again_;  // the earliest time of the next attempt
   absl::Status unreachable_;
   base::Instant listen_again_;

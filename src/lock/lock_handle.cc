@@ -147,7 +147,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   }
   if (!request) return About(absl::AbortedError("the hold has ended"));
   const RenewRequest& renewal = std::get<RenewRequest>(request->what);
-  const base::Instant until = request->sent + renewal.patience + core_->command_timeout();
+  const base::Instant until = request->sent + renewal.ack_timeout + core_->command_timeout();
   const Result result = renewal.acks.any() ? core_->batches().Run(entry_, *request, until)
                                            : core_->Run(entry_, *request, until);
   bool valid = false;
@@ -291,52 +291,45 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
   }
 }
 
-AsyncReplyPtr LockHandle::RunInBatch(AsyncTask& task, const LuaScript& script,
+EventReplyPtr LockHandle::RunInBatch(EventTask& task, const LuaScript& script,
                                      absl::Span<const std::string> args, base::Instant deadline) {
   const ScriptRequest what{.script = &script, .args = {args.begin(), args.end()}};
-  return core_->async().RunInBatch(task, entry_, {.what = what}, deadline);
+  return core_->event_driver().RunInBatch(task, entry_, {.what = what}, deadline);
 }
 
 // ---- Acquisition.
 
-AcquireOperation::Call LockHandle::CallOf(ClientCore& core, const Want& want, uint64_t thread,
-                                          Waker& waker) {
+AcquireOperation::Environment LockHandle::EnvironmentOf(const ClientCore& core, uint64_t thread,
+                                                        Waker& waker) {
   return {.thread = thread,
-          .object = want.object,
-          .face = want.face,
-          .terms = want.terms,
-          .options = want.options,
-          .write_token = want.write_token,
-          .began = want.since ? *want.since : base::Now(),
-          .wait = want.wait,
-          .met = want.silence,
+          .now = base::Now(),
           .command_timeout = core.command_timeout(),
           .unreachable_after = core.options().unreachable_after,
           .waker = &waker};
 }
 
-absl::Status LockHandle::Check(const Want& want) const {
+absl::Status LockHandle::Check(const AcquireCall& call) const {
   absl::Status bad = core_->Refusal();
-  if (bad.ok()) bad = About(CheckLease(want.terms.lease));
-  if (bad.ok() && want.options != nullptr) bad = About(CheckAcks(*want.options));
-  if (bad.ok() && want.options != nullptr) bad = About(CheckCaching(*want.options));
+  if (bad.ok()) bad = About(CheckLease(call.terms.lease));
+  if (bad.ok() && call.options != nullptr) bad = About(CheckAcks(*call.options));
+  if (bad.ok() && call.options != nullptr) bad = About(CheckCaching(*call.options));
   if (bad.ok()) bad = About(core_->EnsureThreads());
   return bad;
 }
 
-absl::StatusOr<HoldRef> LockHandle::Acquire(const Want& want, Silence* met) {
-  if (absl::Status bad = Check(want); !bad.ok()) return bad;
-  if (want.terms.cacheable) core_->PollMessages(entry_, base::Now());
-  ThreadDriver driver(*core_, entry_, want.stop, want.gone);
-  AcquireOperation operation(CallOf(*core_, want, ThreadNumber(), driver));
+absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* met) {
+  if (absl::Status bad = Check(call); !bad.ok()) return bad;
+  if (call.terms.cacheable) core_->PollMessages(entry_, base::Now());
+  ThreadDriver driver(*core_, entry_, call.stop, call.gone);
+  AcquireOperation operation(call, EnvironmentOf(*core_, ThreadNumber(), driver));
   Waiter& waiter = operation.waiter();
-  if (want.face == Face::kStatus) waiter.view = std::make_shared<HoldState>();
+  if (call.face == Face::kStatus) waiter.view = std::make_shared<HoldState>();
   driver.Drive(operation);
   if (waiter.state == Waiter::State::kElsewhere) {
     if (met != nullptr) *met = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
     return HoldRef();
   }
-  absl::StatusOr<HoldRef> result = Outcome(operation, want.wait);
+  absl::StatusOr<HoldRef> result = Outcome(operation, call.wait);
   if (entry_.type->holds() && core_->observed()) {
     const absl::Duration waited = base::Now() - operation.began();
     core_->Tell([&](Observer& observer) {
@@ -384,16 +377,16 @@ absl::Status LockHandle::Failure(const Entry& entry, const Waiter& waiter, absl:
   }
 }
 
-void LockHandle::AcquireAsync(Want want, Finish finish, Elsewhere elsewhere,
+void LockHandle::AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhere,
                               EventDriver::Whose whose) noexcept {
-  EventDriver& driver = core_->async();
-  absl::Status bad = Check(want);
+  EventDriver& driver = core_->event_driver();
+  absl::Status bad = Check(call);
   if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
   if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
-  if (!want.since) want.since = base::Now();
-  want.gone = nullptr;  // EventDriver::StopObject() does this
+  if (!call.since) call.since = base::Now();
+  call.gone = nullptr;  // EventDriver::StopObject() does this
   LockTable::Refer(entry_);
-  driver.Begin(std::make_unique<AcquireTask>(driver, entry_, std::move(want), std::move(finish),
+  driver.Begin(std::make_unique<AcquireTask>(driver, entry_, std::move(call), std::move(finish),
                                              std::move(elsewhere), whose),
                entry_.keys.main());
 }
@@ -411,7 +404,7 @@ absl::Status LockHandle::Release(uint64_t hold, FencingToken token) noexcept {
 absl::Status LockHandle::EndRelease(const ReleaseOperation& operation) const {
   const Released& released = operation.released();
   // A release that failed earlier says nothing about the next one.
-  if (released.kind == Released::Kind::kUnderWay && base::Now() >= operation.deadline()) {
+  if (released.kind == Released::Kind::kUnconfirmed && base::Now() >= operation.deadline()) {
     core_->NoteSilence();
   }
   absl::Status status = StatusOf(*core_, entry_, released);
@@ -424,9 +417,10 @@ absl::Status LockHandle::EndRelease(const ReleaseOperation& operation) const {
 
 void LockHandle::ReleaseQuietly(uint64_t hold, FencingToken token) noexcept {
   if (core_->in_forked_child()) return;
-  if (core_->async().OnItsThread()) return ReleaseAsync(hold, token, nullptr);  // without waiting
+  if (core_->event_driver().OnItsThread())
+    return ReleaseAsync(hold, token, nullptr);  // without waiting
   EndQuietly({.hold = hold, .token = token, .deadline = core_->ReleaseBy()},
-             /*leaves=*/core_->async().started());
+             /*leaves=*/core_->event_driver().started());
 }
 
 void LockHandle::Unlock() noexcept {
@@ -462,7 +456,7 @@ void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noe
 
 void LockHandle::ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) {
-    if (then) core_->async().Complete(std::move(then)(std::move(refused)));
+    if (then) core_->event_driver().Complete(std::move(then)(std::move(refused)));
     return;
   }
   ReleaseOperation operation(
@@ -474,7 +468,7 @@ void LockHandle::ReleaseAsync(uint64_t hold, FencingToken token, Then then) noex
 // Hands the release to the event driver. An acquire that this client sends before the driver gets
 // there must not overtake the release.
 void LockHandle::Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept {
-  EventDriver& driver = core_->async();
+  EventDriver& driver = core_->event_driver();
   if (!driver.Ready()) {  // no thread can be started: this one waits
     ThreadDriver(*core_, entry_).Finish(operation, action);
     absl::Status status = EndRelease(operation);

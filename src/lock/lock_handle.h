@@ -20,10 +20,10 @@
 #include "redlatch/lock_options.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
-#include "src/lock/async_script.h"
 #include "src/lock/client_core.h"
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
+#include "src/lock/event_script.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_owner.h"
 #include "src/lock/state/hold_ref.h"
@@ -36,22 +36,6 @@ inline constexpr int kWaitersListed = 50;
 // A number that no other thread of this process has, or ever had; and one that no thread will have.
 uint64_t ThreadNumber();
 uint64_t NextThreadNumber();
-
-// What one acquisition asks for.
-struct Want {
-  Face face = Face::kStatus;
-  Terms terms;
-  absl::Duration wait = absl::InfiniteDuration();
-  std::optional<base::Instant> since;  // when the wait began, if it began before the call
-  Silence silence;                     // silence of the server that the wait has met so far
-  std::stop_token stop;
-  std::shared_ptr<const LockOptions> options;
-  const void* object = nullptr;  // the lock object
-  // set when the lock object is gone; null if there is none
-  const std::atomic<bool>* gone = nullptr;
-  FencingToken write_token;  // as in Waiter
-  GrantId write_grant = 0;   // of a reader: the write grant that its thread also has
-};
 
 class LockHandle;
 
@@ -97,26 +81,26 @@ class LockHandle final : public HoldOwner {
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
   // Returns a hold of 0 for a latch, and for a reader that may not join these readers. In the
   // latter case, `met` receives the silence that the wait has met so far.
-  absl::StatusOr<HoldRef> Acquire(const Want& want, Silence* met = nullptr);
+  absl::StatusOr<HoldRef> Acquire(const AcquireCall& call, Silence* met = nullptr);
   absl::Status Release(uint64_t hold, FencingToken token) noexcept override;
   void ReleaseQuietly(uint64_t hold, FencingToken token) noexcept override;
   // The same without a thread; see operation_task.h. `elsewhere` returns the handle for a reader
   // that may not join these readers.
   using Elsewhere = std::function<absl::StatusOr<std::shared_ptr<LockHandle>>(const Entry& left)>;
   using Finish = absl::AnyInvocable<EventDriver::Completion(absl::StatusOr<OwnedHold>) &&>;
-  void AcquireAsync(Want want, Finish finish, Elsewhere elsewhere = nullptr,
+  void AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhere = nullptr,
                     EventDriver::Whose whose = EventDriver::Whose::kUsers) noexcept;
   void ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept override;
   void Tell(absl::AnyInvocable<void() &&> completion) override {
-    core_->async().Complete(std::move(completion));
+    core_->event_driver().Complete(std::move(completion));
   }
   // Returns another handle to the same lock state.
   static std::shared_ptr<LockHandle> To(std::shared_ptr<ClientCore> core, Entry& entry);
   // Releases holds of several lock states of one core.
   static void ReleaseAll(absl::Span<const OwnedHold> holds) noexcept;
   // How a driver starts an acquire operation, and its outcome.
-  static AcquireOperation::Call CallOf(ClientCore& core, const Want& want, uint64_t thread,
-                                       Waker& waker);
+  static AcquireOperation::Environment EnvironmentOf(const ClientCore& core, uint64_t thread,
+                                                     Waker& waker);
   absl::StatusOr<HoldRef> Outcome(AcquireOperation& operation, absl::Duration wait) const;
   static absl::Status Failure(const Entry& entry, const Waiter& waiter, absl::Duration wait);
   void Unlock() noexcept;
@@ -157,8 +141,8 @@ class LockHandle final : public HoldOwner {
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
                                    base::Instant deadline = base::Instant::Infinite(),
                                    std::string_view own_key = {});
-  // The same without waiting. The reply is the second of AsyncReply::answers.
-  AsyncReplyPtr RunInBatch(AsyncTask& task, const LuaScript& script,
+  // The same without waiting. The reply is the second of EventReply::answers.
+  EventReplyPtr RunInBatch(EventTask& task, const LuaScript& script,
                            absl::Span<const std::string> args, base::Instant deadline);
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
@@ -172,7 +156,7 @@ class LockHandle final : public HoldOwner {
  private:
   absl::Status CheckAcks(const LockOptions& options) const;
   absl::Status CheckCaching(const LockOptions& options) const;
-  absl::Status Check(const Want& want) const;
+  absl::Status Check(const AcquireCall& call) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;
   void EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept;
   void Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept;

@@ -11,7 +11,7 @@
 namespace redlatch::internal {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(1);
+constexpr absl::Duration kStopTimeout = absl::Seconds(1);
 constexpr absl::Duration kCheckEach = absl::Milliseconds(10);
 // If more than this wait, notices are dropped: their observer does not keep up.
 constexpr size_t kMostWaiting = 10000;
@@ -81,7 +81,7 @@ void LossNotifier::Stop() {
   state_->stopping = true;
   state_->changed.SignalAll();
   state_->led_by_none.SignalAll();
-  const base::Instant until = base::Now() + kPatience;
+  const base::Instant until = base::Now() + kStopTimeout;
   // The user's code may have dropped the last handle of the client, and be waiting for this.
   const int own = running_for == state_.get() ? 1 : 0;
   while (state_->threads > state_->running() || (state_->running() > own && base::Now() < until)) {

@@ -27,7 +27,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
     Operation::Event event{.stopped = stop().stop_requested(), .gone = gone_};
     if (!Execute(event, ends, now) && !ends) return true;
     {
-      // A Wake() that is under way must still find the task.
+      // A Wake() that has begun must still find the task.
       const base::MutexLock lock(entry_->mu);
       if (!std::exchange(woken, false) && operation().Overslept() && !over) {
         action_ = kResume;
@@ -48,7 +48,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
   }
 }
 
-// Returns false if the action is still under way.
+// Returns false if the action is not over.
 bool OperationTask::Execute(Operation::Event& event, bool ends, base::Instant now) {
   using Kind = Operation::Action::Kind;
   switch (action_.kind) {
@@ -82,7 +82,7 @@ bool OperationTask::Subscribe(Operation::Event& event, bool ends) {
 bool OperationTask::Run(Operation::Event& event, bool ends, base::Instant now) {
   if (script_ == nullptr) {
     if (ends) return true;
-    script_ = std::make_unique<AsyncScript>(driver_, *this, *entry_, operation().request(),
+    script_ = std::make_unique<EventScript>(driver_, *this, *entry_, operation().request(),
                                             action_.until);
   }
   // Usually this sends the request. An immediate failure is handled like a later one.
@@ -98,14 +98,7 @@ bool OperationTask::Run(Operation::Event& event, bool ends, base::Instant now) {
 bool OperationTask::Confirm(Operation::Event& event, bool ends, base::Instant now) {
   if (confirmation_ == nullptr && !ends) {
     due_ = action_.until;
-    confirmation_ = AsyncReplyPtr(new AsyncReply(driver_, *this));
-    driver_.core().batches().Post(
-        *entry_, operation().request(),
-        [reply = confirmation_.get()](Result result) {
-          reply->ran = std::move(result);
-          reply->Arrive();
-        },
-        due_);
+    confirmation_ = driver_.RunInBatch(*this, *entry_, operation().request(), due_);
     return false;
   }
   if (!ends && !confirmation_->HasArrived() && now < action_.until) return false;
@@ -115,12 +108,13 @@ bool OperationTask::Confirm(Operation::Event& event, bool ends, base::Instant no
   return true;
 }
 
-AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandle::Finish finish,
-                         LockHandle::Elsewhere elsewhere, EventDriver::Whose whose)
+AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, AcquireCall call,
+                         LockHandle::Finish finish, LockHandle::Elsewhere elsewhere,
+                         EventDriver::Whose whose)
     : OperationTask(
           driver, entry, kResume,
-          want.wait > absl::ZeroDuration() ? *want.since + want.wait : base::Instant::Infinite()),
-      want_(std::move(want)),
+          call.wait > absl::ZeroDuration() ? *call.since + call.wait : base::Instant::Infinite()),
+      call_(std::move(call)),
       finish_(std::move(finish)),
       elsewhere_(std::move(elsewhere)),
       whose_(whose) {}
@@ -128,8 +122,8 @@ AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandl
 // Created at the first step: a call that does not wait gives the server its time from then on.
 Operation& AcquireTask::operation() {
   if (!operation_) {
-    if (want_.wait <= absl::ZeroDuration()) want_.since = base::Now();
-    operation_.emplace(LockHandle::CallOf(driver_.core(), want_, thread_, *this));
+    if (call_.wait <= absl::ZeroDuration()) call_.since = base::Now();
+    operation_.emplace(call_, LockHandle::EnvironmentOf(driver_.core(), thread_, *this));
   }
   return *operation_;
 }
@@ -139,7 +133,7 @@ bool AcquireTask::End() {
   Waiter& waiter = operation_->waiter();
   // These readers may not be joined, so the call continues with others.
   if (waiter.state == Waiter::State::kElsewhere && !gone()) {
-    want_.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
+    call_.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
     auto next = elsewhere_(*entry_);
     if (next.ok()) {
       Entry& entry = const_cast<Entry&>((*next)->entry());
@@ -156,12 +150,12 @@ bool AcquireTask::End() {
   }
   absl::StatusOr<OwnedHold> result;
   if (waiter.state != Waiter::State::kGranted) {
-    result = About(core, *entry_, LockHandle::Failure(*entry_, waiter, want_.wait));
+    result = About(core, *entry_, LockHandle::Failure(*entry_, waiter, call_.wait));
   } else if (entry_->type->holds()) {
     result = absl::CancelledError("its client is gone");
     if (std::shared_ptr<ClientCore> alive = core.weak_from_this().lock()) {
       std::shared_ptr<LockHandle> handle = LockHandle::To(std::move(alive), *entry_);
-      absl::StatusOr<HoldRef> hold = handle->Outcome(*operation_, want_.wait);
+      absl::StatusOr<HoldRef> hold = handle->Outcome(*operation_, call_.wait);
       result = hold.ok() ? absl::StatusOr<OwnedHold>(OwnedHold{std::move(handle), *std::move(hold)})
                          : hold.status();
     } else {
@@ -185,7 +179,7 @@ bool AcquireTask::End() {
 bool ReleaseTask::End() {
   ClientCore& core = driver_.core();
   const Released& released = operation_.released();
-  if (released.kind == Released::Kind::kUnderWay) {
+  if (released.kind == Released::Kind::kUnconfirmed) {
     if (operation_.deadline() <= base::Now()) core.NoteSilence();
     // No caller will ask for the outcome. The background repeats the release.
     core.Feed(*entry_, [&](LockState& state, Effects&) { operation_.Forget(state); });

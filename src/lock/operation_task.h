@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "src/base/clock.h"
-#include "src/lock/async_script.h"
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
+#include "src/lock/event_script.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_owner.h"
@@ -18,7 +18,7 @@
 namespace redlatch::internal {
 
 // Executes an operation on the event driver, as ThreadDriver does on a thread.
-class OperationTask : public AsyncTask, public Waker {
+class OperationTask : public EventTask, public Waker {
  public:
   ~OperationTask() override;
   void Wake() override { driver_.Push(*this, kWoken); }
@@ -50,8 +50,8 @@ class OperationTask : public AsyncTask, public Waker {
   Operation::Action action_;
   base::Instant due_;
   bool gone_ = false;
-  std::unique_ptr<AsyncScript> script_;  // in flight, of kRun
-  AsyncReplyPtr confirmation_;           // in flight, of kConfirm
+  std::unique_ptr<EventScript> script_;  // in flight, of kRun
+  EventReplyPtr confirmation_;           // in flight, of kConfirm
   std::optional<Result> result_;
   absl::Status subscribed_as_;
 };
@@ -60,17 +60,17 @@ class OperationTask : public AsyncTask, public Waker {
 // no other hold unless it names an Owner. It keeps neither the lock object nor the client alive.
 class AcquireTask final : public OperationTask {
  public:
-  AcquireTask(EventDriver& driver, Entry& entry, Want want, LockHandle::Finish finish,
+  AcquireTask(EventDriver& driver, Entry& entry, AcquireCall call, LockHandle::Finish finish,
               LockHandle::Elsewhere elsewhere, EventDriver::Whose whose);
 
-  const void* object() const override { return want_.object; }
-  std::stop_token stop() const override { return want_.stop; }
+  const void* object() const override { return call_.object; }
+  std::stop_token stop() const override { return call_.stop; }
 
  private:
   Operation& operation() override;
   bool End() override;
 
-  Want want_;
+  AcquireCall call_;
   LockHandle::Finish finish_;
   const LockHandle::Elsewhere elsewhere_;
   const EventDriver::Whose whose_;

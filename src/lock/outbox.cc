@@ -186,7 +186,7 @@ void Outbox::Feed(Entry& entry, const Request& script, uint64_t hold, const Resu
     auto& lock = static_cast<LockState&>(state);
     released = lock.Outcome(hold);
     // No caller will ask for the outcome later.
-    if (released.kind == Released::Kind::kUnderWay) lock.Forget(hold);
+    if (released.kind == Released::Kind::kUnconfirmed) lock.Forget(hold);
   });
   if (hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
 }

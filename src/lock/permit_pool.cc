@@ -46,10 +46,10 @@ void PermitPool::Reclaim(std::shared_ptr<LockHandle> handle) {
   }
 }
 
-absl::StatusOr<OwnedHold> PermitPool::Acquire(const Want& want) {
+absl::StatusOr<OwnedHold> PermitPool::Acquire(const AcquireCall& call) {
   auto handle = Borrow();
   if (!handle.ok()) return handle.status();
-  absl::StatusOr<HoldRef> held = (*handle)->Acquire(want);
+  absl::StatusOr<HoldRef> held = (*handle)->Acquire(call);
   if (!held.ok()) return held.status();
   return OwnedHold{.handle = *std::move(handle), .held = *std::move(held)};
 }

@@ -29,7 +29,7 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   PermitPool(const PermitPool&) = delete;
   PermitPool& operator=(const PermitPool&) = delete;
 
-  absl::StatusOr<OwnedHold> Acquire(const Want& want);
+  absl::StatusOr<OwnedHold> Acquire(const AcquireCall& call);
 
   // Keeps a permit for the client's threads together. Returns kCancelled if no semaphore object is
   // left, and kResourceExhausted if memory is lacking; the permit is then released.

@@ -16,18 +16,18 @@ absl::StatusOr<std::shared_ptr<LockHandle>> ReaderGroups::Found(GrantId write_gr
   return group;
 }
 
-absl::StatusOr<OwnedHold> ReaderGroups::Acquire(Want want) {
-  want.since = base::Now();
-  const bool writes = want.write_grant != 0;
+absl::StatusOr<OwnedHold> ReaderGroups::Acquire(AcquireCall call) {
+  call.since = base::Now();
+  const bool writes = call.write_grant != 0;
   std::shared_ptr<LockHandle> group;
   {
     const base::MutexLock lock(mu_);
     for (const auto& each : groups_) {
-      if (auto held = each->Reenter(want.face, want.terms.manual))
+      if (auto held = each->Reenter(call.face, call.terms.manual))
         return OwnedHold{each, *std::move(held)};
     }
     if (writes) {
-      auto own = Found(want.write_grant);
+      auto own = Found(call.write_grant);
       if (!own.ok()) return own.status();
       group = *std::move(own);
     }
@@ -39,10 +39,10 @@ absl::StatusOr<OwnedHold> ReaderGroups::Acquire(Want want) {
       group = *std::move(next);
     }
     Silence met;
-    absl::StatusOr<HoldRef> held = group->Acquire(want, &met);
+    absl::StatusOr<HoldRef> held = group->Acquire(call, &met);
     if (!held.ok()) return held.status();
     if (held->hold != 0) return OwnedHold{std::move(group), *std::move(held)};
-    want.silence = std::move(met);
+    call.silence = std::move(met);
   }
 }
 
@@ -92,10 +92,10 @@ bool ReaderGroups::ThisThreadReads() const {
   return group != nullptr && group->OfThisThread().depth > 0;
 }
 
-void ReaderGroups::GiveBack(Want& want) {
+void ReaderGroups::GiveBack(AcquireCall& call) {
   const std::shared_ptr<LockHandle> group = latest();
   if (group == nullptr) return;
-  want.since = base::Now();
+  call.since = base::Now();
   group->GiveBackCached();
 }
 

@@ -33,7 +33,7 @@ class ReaderGroups {
   ReaderGroups(const ReaderGroups&) = delete;
   ReaderGroups& operator=(const ReaderGroups&) = delete;
 
-  absl::StatusOr<OwnedHold> Acquire(Want want);
+  absl::StatusOr<OwnedHold> Acquire(AcquireCall call);
   // lock_shared() with cached options, and unlock_shared() of a hold that is then cached. Return
   // false if the caller must take the slow path, as in a forked child. Never block.
   bool LockAgain(const std::shared_ptr<const LockOptions>& options);
@@ -49,7 +49,7 @@ class ReaderGroups {
 
   // Gives back a cached read grant if a thread of this client wants to write. Sets the beginning of
   // its wait.
-  void GiveBack(Want& want);
+  void GiveBack(AcquireCall& call);
 
   // Registers or unregisters a lock object. With the last one, holds by lock_shared() end.
   void AddObject();

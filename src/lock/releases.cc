@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "src/lock/client_core.h"
 #include "src/lock/entry.h"
+#include "src/lock/script_batch.h"
 #include "src/lock/script_codec.h"
 #include "src/redis/wire/errors.h"
 
@@ -82,19 +82,16 @@ std::vector<Releases::Record> Releases::TakeDue(base::Instant now) {
 void Releases::Repeat() {
   std::vector<Record> due = TakeDue(base::Now());
   if (due.empty()) return;
-  std::vector<KeySet> keys;
-  std::vector<Request> requests;
-  std::vector<RequestRunner::Item> items;
-  keys.reserve(due.size());  // items refer to them
-  requests.reserve(due.size());
+  std::vector<ScriptBatch::Bare> requests;
   for (const Record& record : due) {
-    const KeySet& its = keys.emplace_back(record.key, record.prefix_size);
-    requests.push_back({.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease});
-    items.push_back(
-        {.subject = core_.SubjectOf(its, *record.type, record.owner), .request = requests.back()});
+    requests.push_back(
+        {.keys = KeySet(record.key, record.prefix_size),
+         .type = *record.type,
+         .owner = record.owner,
+         .request = {.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease}});
   }
-  std::vector<Result> results(items.size());
-  core_.runner().RunBatch(items, base::Now() + kReleasesTimeout, absl::MakeSpan(results));
+  const std::vector<Result> results =
+      core_.batches().RunHere(requests, base::Now() + kReleasesTimeout);
   const base::MutexLock lock(mu_);
   for (size_t i = 0; i < due.size(); ++i) {
     const Failed* const failed = results[i].failed();

@@ -37,11 +37,11 @@ void ServerRunner::RunBatch(absl::Span<const Item> items, base::Instant deadline
 
 absl::StatusOr<base::Acks> ServerRunner::RunConfirmed(absl::Span<const Item> items,
                                                       const base::AcksWanted& wanted,
-                                                      absl::Duration patience,
+                                                      absl::Duration ack_timeout,
                                                       base::Instant deadline,
                                                       absl::Span<Result> results) {
   return RunAll(items, results, [&](const auto& calls, auto replies) {
-    return group_.RunAcked(calls, wanted, patience, deadline, replies);
+    return group_.RunAcked(calls, wanted, ack_timeout, deadline, replies);
   });
 }
 

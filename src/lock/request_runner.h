@@ -52,7 +52,8 @@ class RequestRunner {
   // The same for renewals at one server that replicas must confirm; see ServerGroup::RunAcked().
   virtual absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
                                                   const base::AcksWanted& wanted,
-                                                  absl::Duration patience, base::Instant deadline,
+                                                  absl::Duration ack_timeout,
+                                                  base::Instant deadline,
                                                   absl::Span<Result> results) = 0;
   // Sends a release and returns. If this fails, it was not sent, and `done` is not called.
   virtual absl::Status Post(const Subject& subject, const Request& release,
@@ -74,8 +75,8 @@ class ServerRunner final : public RequestRunner {
   void RunBatch(absl::Span<const Item> items, base::Instant deadline,
                 absl::Span<Result> results) override;
   absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
-                                          const base::AcksWanted& wanted, absl::Duration patience,
-                                          base::Instant deadline,
+                                          const base::AcksWanted& wanted,
+                                          absl::Duration ack_timeout, base::Instant deadline,
                                           absl::Span<Result> results) override;
   absl::Status Post(const Subject& subject, const Request& release, PostedRequest& posted) override;
   absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
@@ -112,13 +113,14 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
   void Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted still_wanted) final;
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<redis::Reply>> results) final;
   absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) final;
   absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
-                                          const base::AcksWanted& wanted, absl::Duration patience,
-                                          base::Instant deadline, absl::Span<Result> results) final;
+                                          const base::AcksWanted& wanted,
+                                          absl::Duration ack_timeout, base::Instant deadline,
+                                          absl::Span<Result> results) final;
 };
 
 }  // namespace redlatch::internal

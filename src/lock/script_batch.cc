@@ -21,7 +21,7 @@ constexpr size_t kLargestBatch = 512;
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(50);
 // In a cluster, a request to a moving slot delays others for at most this long.
 constexpr absl::Duration kLongestInACluster = absl::Milliseconds(250);
-constexpr absl::Duration kShortestPatience = absl::Milliseconds(1);
+constexpr absl::Duration kShortestAckTimeout = absl::Milliseconds(1);
 constexpr absl::Duration kLongestSlice = absl::Seconds(1);
 // Each attempt writes again, and a server that syncs its disk every second would always be one
 // attempt late.
@@ -43,7 +43,7 @@ std::string TooFew(const RenewRequest& renewal, const base::Acks& acks) {
       wanted.fsync && !acks.synced ? "not on the server's disk yet, and " : "";
   return absl::StrCat(synced, acks.replicas, " of ", wanted.replicas,
                       wanted.replicas == 1 ? " replica has" : " replicas have",
-                      " confirmed it within ", absl::FormatDuration(renewal.patience),
+                      " confirmed it within ", absl::FormatDuration(renewal.ack_timeout),
                       " (are they connected? see redlatch doctor)");
 }
 
@@ -85,6 +85,17 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
       until);
   if (caller->parker.ParkUntil(until) == kAnswered) return std::move(caller->result);
   return NoResult();
+}
+
+std::vector<Result> ScriptBatch::RunHere(absl::Span<const Bare> requests, base::Instant until) {
+  std::vector<RequestRunner::Item> items;
+  for (const Bare& each : requests) {
+    items.push_back(
+        {.subject = core_.SubjectOf(each.keys, each.type, each.owner), .request = each.request});
+  }
+  std::vector<Result> results(items.size());
+  core_.runner().RunBatch(items, until, absl::MakeSpan(results));
+  return results;
 }
 
 void ScriptBatch::Stop() {
@@ -169,8 +180,8 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
     if (job.acks_until != base::Instant()) continue;
     // It may use at most half of the hold's remaining time when its first batch begins.
     const RenewRequest& renewal = *ToConfirm(job.request);
-    job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestPatience,
-                                      std::max(renewal.patience, kShortestPatience));
+    job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestAckTimeout,
+                                      std::max(renewal.ack_timeout, kShortestAckTimeout));
   }
   const auto demands = [](const Job& job) {
     const base::AcksWanted& wanted = ToConfirm(job.request)->acks;
@@ -197,15 +208,16 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
 void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
   const base::AcksWanted wanted = ToConfirm(jobs.front().request)->acks;
   const base::Instant now = base::Now();
-  absl::Duration patience = kShortestPatience;
+  absl::Duration ack_timeout = kShortestAckTimeout;
   std::vector<RequestRunner::Item> items;
   for (const Job& job : jobs) {
-    patience = std::max(patience, std::min(job.slice, job.acks_until - now));
+    ack_timeout = std::max(ack_timeout, std::min(job.slice, job.acks_until - now));
     items.push_back({.subject = core_.SubjectOf(*job.entry), .request = job.request});
   }
   std::vector<Result> results(jobs.size());
   const absl::StatusOr<base::Acks> acks = core_.runner().RunConfirmed(
-      items, wanted, patience, now + patience + core_.command_timeout(), absl::MakeSpan(results));
+      items, wanted, ack_timeout, now + ack_timeout + core_.command_timeout(),
+      absl::MakeSpan(results));
   const base::Instant then = base::Now();
   for (size_t i = 0; i < jobs.size(); ++i) {
     Job& job = jobs[i];
@@ -223,7 +235,7 @@ void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
       held->acked_by = acks->replicas;
       held->acked = true;
     } else if (held != nullptr && then < job.acks_until) {
-      if (!wanted.fsync) job.slice = std::min(2 * patience, kLongestSlice);
+      if (!wanted.fsync) job.slice = std::min(2 * ack_timeout, kLongestSlice);
       again.push_back(std::move(job));
       continue;
     } else if (held != nullptr) {

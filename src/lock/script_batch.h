@@ -4,6 +4,7 @@
 #include <atomic>
 #include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -38,6 +39,13 @@ class ScriptBatch {
     absl::Duration slice = absl::Milliseconds(50);
   };
   using Jobs = std::vector<Job>;
+  // A request of a lock that may have no entry any more. It refers to type and owner.
+  struct Bare {
+    KeySet keys;
+    const LockType& type;
+    std::string_view owner;
+    Request request;
+  };
 
   explicit ScriptBatch(ClientCore& core);
   ScriptBatch(const ScriptBatch&) = delete;
@@ -50,6 +58,8 @@ class ScriptBatch {
   void PostAll(const std::string& server, Jobs jobs);
   // Posts the request, and waits for its result until then; a later result is dropped.
   Result Run(Entry& entry, const Request& request, base::Instant until) noexcept;
+  // Runs the requests in one batch on the calling thread, and returns their results.
+  std::vector<Result> RunHere(absl::Span<const Bare> requests, base::Instant until);
   // Returns when all batches have run. No renewal waits for replicas any more.
   void Stop();
   // The latest time for a batch of the background, from here on.

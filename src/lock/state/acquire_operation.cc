@@ -12,29 +12,29 @@ namespace {
 
 constexpr absl::Duration kSubscribeTimeout = absl::Milliseconds(500);
 
-Patience PatienceOf(absl::Duration wait) {
-  if (wait <= absl::ZeroDuration()) return Patience::kNone;
-  return wait < absl::InfiniteDuration() ? Patience::kBounded : Patience::kEndless;
+WaitLimit LimitOf(absl::Duration wait) {
+  if (wait <= absl::ZeroDuration()) return WaitLimit::kNone;
+  return wait < absl::InfiniteDuration() ? WaitLimit::kBounded : WaitLimit::kEndless;
 }
 
 }  // namespace
 
-AcquireOperation::AcquireOperation(Call call)
-    : command_timeout_(call.command_timeout),
-      unreachable_after_(call.unreachable_after),
-      deadline_(call.began + std::max(call.wait, absl::ZeroDuration())),
-      ends_(deadline_ + PatienceForAnswer(call.wait, call.command_timeout)) {
-  waiter_.thread = call.thread;
+AcquireOperation::AcquireOperation(const AcquireCall& call, const Environment& environment)
+    : command_timeout_(environment.command_timeout),
+      unreachable_after_(environment.unreachable_after),
+      deadline_(call.since.value_or(environment.now) + std::max(call.wait, absl::ZeroDuration())),
+      ends_(deadline_ + AnswerTimeout(call.wait, command_timeout_)) {
+  waiter_.thread = environment.thread;
   waiter_.object = call.object;
   waiter_.face = call.face;
-  waiter_.patience = PatienceOf(call.wait);
-  waiter_.terms = std::move(call.terms);
-  waiter_.options = std::move(call.options);
+  waiter_.wait_limit = LimitOf(call.wait);
+  waiter_.terms = call.terms;
+  waiter_.options = call.options;
   waiter_.write_token = call.write_token;
-  waiter_.began = call.began;
-  waiter_.silent_since = call.met.since;
-  waiter_.failure = std::move(call.met.why);
-  waiter_.waker = call.waker;
+  waiter_.began = call.since.value_or(environment.now);
+  waiter_.silent_since = call.silence.since;
+  waiter_.failure = base::Unshared(call.silence.why);
+  waiter_.waker = environment.waker;
 }
 
 auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& state,
@@ -46,7 +46,7 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
       subscribing_since_ = now;
       if (!event.subscribed) {
         phase_ = Phase::kSubscribing;
-        return {.kind = Action::Kind::kSubscribe, .until = now + SubscribePatience(now)};
+        return {.kind = Action::Kind::kSubscribe, .until = now + SubscribeTimeout(now)};
       }
       break;
     case Phase::kSubscribing:
@@ -68,12 +68,12 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
 }
 
 // Half of the time at most: the rest is for asking, which can succeed without messages.
-absl::Duration AcquireOperation::SubscribePatience(base::Instant now) const {
+absl::Duration AcquireOperation::SubscribeTimeout(base::Instant now) const {
   base::Instant end = answered_by_;
-  if (waiter_.patience == Patience::kEndless) {
+  if (waiter_.wait_limit == WaitLimit::kEndless) {
     const base::Instant silent = std::max(std::min(waiter_.silent_since, now), waiter_.began);
     end = std::min(end, silent + unreachable_after_ + kAnswerGrace);
-  } else if (waiter_.patience == Patience::kNone) {
+  } else if (waiter_.wait_limit == WaitLimit::kNone) {
     end = std::min(end, now + kAnswerGrace);  // a call that does not wait gets no message
   }
   return std::min(kSubscribeTimeout, (end - now) / 2);
@@ -113,7 +113,7 @@ void AcquireOperation::TakeResult(const Result& result, base::Instant now, LockS
 void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockState& state,
                                     Effects& effects) {
   const bool waited =
-      deadline_ <= now && waiter_.patience != Patience::kNone && state.KnowsWhy(waiter_);
+      deadline_ <= now && waiter_.wait_limit != WaitLimit::kNone && state.KnowsWhy(waiter_);
   if (event.stopped || event.gone) {
     state.GiveUp(waiter_, Waiter::State::kStopped, now, effects);
   } else if (gives_up_at_ <= now) {

@@ -1,9 +1,11 @@
 #ifndef REDLATCH_SRC_LOCK_STATE_ACQUIRE_OPERATION_H_
 #define REDLATCH_SRC_LOCK_STATE_ACQUIRE_OPERATION_H_
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -22,6 +24,22 @@ struct Silence {
   absl::Status why;
 };
 
+// One call that wants a lock: what it asks for, and how it can be ended early.
+struct AcquireCall {
+  Face face = Face::kStatus;
+  Terms terms;
+  absl::Duration wait = absl::InfiniteDuration();
+  std::optional<base::Instant> since;  // when the wait began, if that was before the operation
+  Silence silence;                     // that the wait has met before, at another lock state
+  std::stop_token stop;
+  std::shared_ptr<const LockOptions> options;
+  const void* object = nullptr;  // the lock object, or null
+  const std::atomic<bool>* gone =
+      nullptr;               // set when the lock object is gone; null if there is none
+  FencingToken write_token;  // as in Waiter
+  GrantId write_grant = 0;   // of a reader: the write grant that its thread also has
+};
+
 // If a server fails, or too few replicas confirm a grant, the operation asks for a new grant until
 // these times. They are set when the first grant is there.
 struct Confirmation {
@@ -36,30 +54,25 @@ struct Confirmation {
 
 // One call that wants a lock, from its beginning to its outcome:
 //
-//   phase         does                                            until
-//   subscribing   makes messages reach this client                they do, or half of the time is
-//   over competing     asks the server, sleeps, is woken               the waiter is decided
-//   confirming    has replicas confirm the grant, if asked to     they do: done; else gives it back
-//   pausing       sleeps, to ask for the lock again               its time comes
+//   phase         does                                      until
+//   subscribing   makes messages reach this client          they do, or half of its time is over
+//   competing     asks the server, sleeps, is woken         the waiter is decided
+//   confirming    has replicas confirm the grant            they do (done), or too few do
+//   giving back   releases the grant                        the server answers
+//   pausing       sleeps, to ask for the lock again         its time comes
 //
 // The outcome is in waiter().
 class AcquireOperation final : public Operation {
  public:
-  struct Call {
+  // What its driver has besides.
+  struct Environment {
     uint64_t thread = 0;
-    const void* object = nullptr;  // the lock object, or null
-    Face face = Face::kStatus;
-    Terms terms;
-    std::shared_ptr<const LockOptions> options;
-    FencingToken write_token;  // as in Waiter
-    base::Instant began;
-    absl::Duration wait = absl::InfiniteDuration();
-    Silence met;  // silence that the wait has met before, at another lock state
+    base::Instant now;
     absl::Duration command_timeout;
     absl::Duration unreachable_after;
     Waker* waker = nullptr;
   };
-  explicit AcquireOperation(Call call);
+  AcquireOperation(const AcquireCall& call, const Environment& environment);
 
   Action Resume(const Event& event, base::Instant now, LockState& state, Effects& effects) override;
   bool NeedsWake() override { return LockState::NeedsWake(waiter_); }
@@ -82,7 +95,7 @@ class AcquireOperation final : public Operation {
     kPausing
   };
 
-  absl::Duration SubscribePatience(base::Instant now) const;
+  absl::Duration SubscribeTimeout(base::Instant now) const;
   bool EndSubscribing(const absl::Status& status, LockState& state);
   Action Compete(const Event& event, base::Instant now, LockState& state, Effects& effects);
   Action Decided(base::Instant now, LockState& state, Effects& effects);

@@ -60,11 +60,11 @@ struct Effects {
 // The known outcome of a release.
 struct Released {
   enum class Kind : uint8_t {
-    kDone,      // nothing is left to do: an inner level, passed on inside the client, or confirmed
-    kUnderWay,  // the server has not confirmed it; `failure` says why
-    kLost,      // the hold was lost before
-    kNotHeld,   // the thread has no hold
-    kRefused,   // the server refused it; `failure` says why
+    kDone,  // nothing is left to do: an inner level, passed on inside the client, or confirmed
+    kUnconfirmed,  // the server has not confirmed it; `failure` says why
+    kLost,         // the hold was lost before
+    kNotHeld,      // the thread has no hold
+    kRefused,      // the server refused it; `failure` says why
   };
   Kind kind = Kind::kDone;
   uint64_t hold = 0;

@@ -57,7 +57,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     return GiveTo(waiter, now, effects);
   }
   const bool taken = grant_ || (pending_ && pending_->queued && !server_.silent());
-  if (taken && waiter.patience == Patience::kNone) {
+  if (taken && waiter.wait_limit == WaitLimit::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
   if (shared() && pending_ &&
@@ -72,7 +72,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
 // The waiter enters the hold of its thread or of its Owner. A waiter that needs a whole lease does
 // not enter a claim.
 bool LockState::Enter(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (config_.explicit_owner && grant_->claimed && waiter.patience != Patience::kNone &&
+  if (config_.explicit_owner && grant_->claimed && waiter.wait_limit != WaitLimit::kNone &&
       (waiter.terms.whole || waiter.terms.manual)) {
     RenewNow(now);
     return false;
@@ -290,7 +290,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   EndHold(hold, now, effects);
   if (held()) return released;
   Settle(released.hold, released.token, cache_for, now, effects);
-  if (!grant_) released.kind = Released::Kind::kUnderWay;
+  if (!grant_) released.kind = Released::Kind::kUnconfirmed;
   return released;
 }
 
@@ -617,7 +617,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   }
   pending.acquire.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
-    if (waiter->patience == Patience::kNone) continue;
+    if (waiter->wait_limit == WaitLimit::kNone) continue;
     pending.acquire.wait = true;
     break;
   }
@@ -649,7 +649,7 @@ void LockState::Enqueue(Waiter& waiter, base::Instant now) {
   queue_.Append(waiter);
   UpdatePending(now);
   // A waiter that does not wait is answered before a retry is due.
-  if (waiter.patience == Patience::kNone && pending_ && now < pending_->due) pending_->due = now;
+  if (waiter.wait_limit == WaitLimit::kNone && pending_ && now < pending_->due) pending_->due = now;
 }
 
 void LockState::AskNow(base::Instant now) {
@@ -797,7 +797,7 @@ void LockState::OnAcquireFailed(const Request& request, const Failed& failed, ba
   if (absl::IsUnavailable(failed.why)) {
     OnUnreachable(request.sent, failed.why, now, effects);
   } else {
-    FailIf(Patience::kNone, base::Instant::Infinite(), failed.why, effects);
+    FailIf(WaitLimit::kNone, base::Instant::Infinite(), failed.why, effects);
     server_.Heard(now);
   }
   pending.due =
@@ -970,7 +970,7 @@ void LockState::ReleaseGrant(uint64_t hold, FencingToken token, base::Instant no
   AddCleanup({.hold = hold,
               .due = now,
               .releases = true,
-              .outcome = {.kind = Released::Kind::kUnderWay,
+              .outcome = {.kind = Released::Kind::kUnconfirmed,
                           .hold = hold,
                           .token = hold != 0 ? token : FencingToken(grant_->next_token - 1)}},
              now);
@@ -1060,7 +1060,7 @@ std::optional<Request> LockState::Extend(uint64_t hold, absl::Duration lease, ba
 Request LockState::Renewal(absl::Duration lease, base::Instant now) const {
   RenewRequest what{
       .acks = grant_->terms.acks, .deadline = grant_->deadline, .last_token = grant_->last_token};
-  if (what.acks.any()) what.patience = grant_->holds.front().options->acks.timeout;
+  if (what.acks.any()) what.ack_timeout = grant_->holds.front().options->acks.timeout;
   return Request{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }
 
@@ -1068,8 +1068,8 @@ std::optional<Request> LockState::Confirm(uint64_t hold, base::Instant by, base:
   if (!Valid(hold, now) || grant_->acked) return std::nullopt;
   for (LocalHold& each : grant_->holds) each.unconfirmed = each.unconfirmed || each.id == hold;
   Request request = Renewal(grant_->terms.lease, now);
-  absl::Duration& patience = std::get<RenewRequest>(request.what).patience;
-  patience = std::min(patience, std::max(by - now, absl::Milliseconds(1)));
+  absl::Duration& ack_timeout = std::get<RenewRequest>(request.what).ack_timeout;
+  ack_timeout = std::min(ack_timeout, std::max(by - now, absl::Milliseconds(1)));
   return request;
 }
 
@@ -1357,12 +1357,12 @@ void LockState::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   Wake(waiter, effects);
 }
 
-void LockState::FailIf(Patience patience, base::Instant begun_by, const absl::Status& why,
+void LockState::FailIf(WaitLimit wait_limit, base::Instant begun_by, const absl::Status& why,
                        Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
     next = waiter->next;
-    if (waiter->patience != patience || begun_by < waiter->began) continue;
+    if (waiter->wait_limit != wait_limit || begun_by < waiter->began) continue;
     queue_.Remove(*waiter);
     waiter->failure = base::Unshared(why);
     Decide(*waiter, why.ok() ? Waiter::State::kBusy : Waiter::State::kFailed, effects);
@@ -1370,13 +1370,13 @@ void LockState::FailIf(Patience patience, base::Instant begun_by, const absl::St
 }
 
 void LockState::FailAll(const absl::Status& why, Effects& effects) {
-  for (Patience each : {Patience::kNone, Patience::kBounded, Patience::kEndless}) {
+  for (WaitLimit each : {WaitLimit::kNone, WaitLimit::kBounded, WaitLimit::kEndless}) {
     FailIf(each, base::Instant::Infinite(), why, effects);
   }
 }
 
 void LockState::RefuseImpatient(Effects& effects) {
-  FailIf(Patience::kNone, base::Instant::Infinite(), absl::OkStatus(), effects);
+  FailIf(WaitLimit::kNone, base::Instant::Infinite(), absl::OkStatus(), effects);
 }
 
 // An acquire that was sent at `sent` went unanswered.
@@ -1387,12 +1387,12 @@ void LockState::OnUnreachable(base::Instant sent, const absl::Status& why, base:
     for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
       since = std::min(since, server_.Since(waiter->silent_since));
       // From now on the waiter must limit its wait.
-      if (waiter->patience == Patience::kEndless) Wake(*waiter, effects);
+      if (waiter->wait_limit == WaitLimit::kEndless) Wake(*waiter, effects);
     }
   }
   server_.Unheard(since, why);
   if (config_.unreachable_after <= now - server_.since()) {
-    FailIf(Patience::kEndless, now - config_.unreachable_after, server_.why(), effects);
+    FailIf(WaitLimit::kEndless, now - config_.unreachable_after, server_.why(), effects);
   }
 }
 
@@ -1411,13 +1411,13 @@ base::Instant LockState::AskedAt(const Waiter& waiter) const {
 bool LockState::IsInTheWay(const Waiter& waiter) const {
   if (!server_.silent()) return false;
   for (const Waiter* other = queue_.head(); other != nullptr; other = other->next) {
-    if (other != &waiter && other->patience != Patience::kNone) return true;
+    if (other != &waiter && other->wait_limit != WaitLimit::kNone) return true;
   }
   return false;
 }
 
 base::Instant LockState::GivesUpAt(const Waiter& waiter, base::Instant sent) const {
-  if (waiter.patience != Patience::kEndless) return base::Instant::Infinite();
+  if (waiter.wait_limit != WaitLimit::kEndless) return base::Instant::Infinite();
   const auto after = [&](base::Instant silent) {
     return std::max(silent, waiter.began) + config_.unreachable_after;
   };
@@ -1434,7 +1434,7 @@ void LockState::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effe
   queue_.Remove(waiter);
   waiter.state = as;
   if (as == Waiter::State::kBusy &&
-      (server_.silent() || !KnowsWhy(waiter) || waiter.patience == Patience::kEndless)) {
+      (server_.silent() || !KnowsWhy(waiter) || waiter.wait_limit == WaitLimit::kEndless)) {
     waiter.state = Waiter::State::kFailed;
     if (server_.silent()) waiter.failure = base::Unshared(server_.why());
     if (waiter.failure.ok()) {

@@ -267,7 +267,8 @@ class LockState {
   void Enqueue(Waiter& waiter, base::Instant now);
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
-  void FailIf(Patience patience, base::Instant begun_by, const absl::Status& why, Effects& effects);
+  void FailIf(WaitLimit wait_limit, base::Instant begun_by, const absl::Status& why,
+              Effects& effects);
   void FailAll(const absl::Status& why, Effects& effects);
   void RefuseImpatient(Effects& effects);
   void OnUnreachable(base::Instant sent, const absl::Status& why, base::Instant now,

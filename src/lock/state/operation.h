@@ -52,7 +52,7 @@ class Operation {
   virtual bool decided() const { return false; }
   // The driver is about to sleep although the action was not kSleep.
   virtual void Park() {}
-  // The driver slept until the end of its time. Returns true if a call of the waker is under way;
+  // The driver slept until the end of its time. Returns true if a call of the waker has begun;
   // the driver must wait for it.
   virtual bool Overslept() { return false; }
 

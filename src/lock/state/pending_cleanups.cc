@@ -171,7 +171,8 @@ std::optional<Released> PendingCleanups::Repeat(uint64_t hold, base::Instant now
   if (cleanup == nullptr) return std::nullopt;
   if (cleanup->settled) return Outcome(hold);
   if (!cleanup->in_flight) cleanup->due = now;
-  return Released{.kind = Released::Kind::kUnderWay, .hold = hold, .token = cleanup->outcome.token};
+  return Released{
+      .kind = Released::Kind::kUnconfirmed, .hold = hold, .token = cleanup->outcome.token};
 }
 
 Released PendingCleanups::Outcome(uint64_t hold) {

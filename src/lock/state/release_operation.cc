@@ -16,12 +16,12 @@ auto ReleaseOperation::Resume(const Event& event, base::Instant now, LockState& 
     begun_ = true;
     released_ = call_.hold == 0 ? state.Unlock(call_.thread, now, effects)
                                 : state.Release(call_.hold, now, effects, call_.token);
-  } else if (released_.kind == Kind::kUnderWay) {
+  } else if (released_.kind == Kind::kUnconfirmed) {
     if (event.result != nullptr) state.OnResult(*request_, *event.result, now, effects);
     released_ = state.Outcome(released_.hold);
   }
   request_.reset();
-  if (released_.kind != Kind::kUnderWay || call_.deadline <= now) return {};
+  if (released_.kind != Kind::kUnconfirmed || call_.deadline <= now) return {};
   request_ = state.NextRequestOf(released_.hold, now);
   if (request_) {
     requests_ = true;

@@ -52,9 +52,9 @@ struct AcquireRequest {
 };
 
 struct RenewRequest {
-  base::AcksWanted acks = {};                      // fails unless all of them have it in time
-  absl::Duration patience = absl::ZeroDuration();  // how long to wait for them
-  base::Instant deadline = {};                     // the grant's, if acks are wanted
+  base::AcksWanted acks = {};                         // fails unless all of them have it in time
+  absl::Duration ack_timeout = absl::ZeroDuration();  // how long to wait for them
+  base::Instant deadline = {};                        // the grant's, if acks are wanted
   uint64_t last_token = 0;  // of this grant, as far as the client knows; set if it may be cached
 };
 struct ReleaseRequest {

@@ -19,7 +19,7 @@ inline constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
 
 // How much longer than its wait a call may wait for the server. A call with no wait also waits for
 // the reply, since std::lock() must know the outcome.
-inline absl::Duration PatienceForAnswer(absl::Duration wait, absl::Duration command_timeout) {
+inline absl::Duration AnswerTimeout(absl::Duration wait, absl::Duration command_timeout) {
   return wait > absl::ZeroDuration() ? kAnswerGrace : std::max(command_timeout, kAnswerGrace);
 }
 

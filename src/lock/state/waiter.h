@@ -48,7 +48,7 @@ inline absl::Duration ContendedTurn(const LockOptions& options) {
 enum class Face : uint8_t { kStd, kStatus };
 
 // How long a waiter waits.
-enum class Patience : uint8_t {
+enum class WaitLimit : uint8_t {
   kNone,     // takes the lock or is refused, as soon as the server has answered
   kBounded,  // until a deadline, which its thread observes
   kEndless,  // until the server has been unreachable for too long
@@ -79,7 +79,7 @@ struct Waiter {
   uint64_t thread = 0;
   const void* object = nullptr;
   Face face = Face::kStatus;
-  Patience patience = Patience::kEndless;
+  WaitLimit wait_limit = WaitLimit::kEndless;
   Terms terms;
   std::shared_ptr<const LockOptions> options;
   FencingToken write_token;  // of a reader that also writes: the token of its write hold

@@ -182,7 +182,7 @@ class DescriptionRefresh : public ClientDescription {
     EXPECT_TRUE(session.ok()) << session.status();
     return *session;
   }
-  static internal::Want WantOf(internal::Terms terms) {
+  static internal::AcquireCall CallOf(internal::Terms terms) {
     return {.terms = terms, .options = std::make_shared<LockOptions>()};
   }
   // Nothing else brings it back: no lease is due for hours.
@@ -195,7 +195,7 @@ class DescriptionRefresh : public ClientDescription {
 TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
   const auto core = NewCore();
   const auto session = NewSession(core);
-  const auto held = session->Acquire(WantOf({.lease = absl::Hours(24)}));
+  const auto held = session->Acquire(CallOf({.lease = absl::Hours(24)}));
   ASSERT_TRUE(held.ok()) << held.status();
   EXPECT_TRUE(ComesBack());
   EXPECT_TRUE(ComesBack()) << "again and again";

@@ -14,10 +14,10 @@ class AcquireOperationTest : public LockStateTest {
  protected:
   // A call and its driver.
   struct Thread final : Waker {
-    explicit Thread(AcquireOperation::Call call)
-        : operation([&] {
-            call.waker = this;
-            return std::move(call);
+    Thread(const AcquireCall& call, AcquireOperation::Environment environment)
+        : operation(call, [&] {
+            environment.waker = this;
+            return environment;
           }()) {}
     void Wake() override { ++woken; }
     State state() { return operation.waiter().state; }
@@ -27,14 +27,15 @@ class AcquireOperationTest : public LockStateTest {
   };
 
   Thread& Call(absl::Duration wait = absl::InfiniteDuration(), uint64_t thread = 1) {
-    return threads_.emplace_back(AcquireOperation::Call{
-        .thread = thread,
-        .terms = {.lease = kLease},
-        .options = std::make_shared<LockOptions>(LockOptions{.turn = absl::Milliseconds(5)}),
-        .began = now(),
-        .wait = wait,
-        .command_timeout = kCommandTimeout,
-        .unreachable_after = kUnreachableAfter});
+    return threads_.emplace_back(
+        AcquireCall{
+            .terms = {.lease = kLease},
+            .wait = wait,
+            .options = std::make_shared<LockOptions>(LockOptions{.turn = absl::Milliseconds(5)})},
+        AcquireOperation::Environment{.thread = thread,
+                                      .now = now(),
+                                      .command_timeout = kCommandTimeout,
+                                      .unreachable_after = kUnreachableAfter});
   }
   Action Resume(Thread& thread, Operation::Event event = {.subscribed = true}) {
     Effects effects;

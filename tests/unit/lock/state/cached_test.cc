@@ -95,7 +95,7 @@ TEST_F(LockStateCachedTest, UsedGrantGoesBackIfUnsubscribed) {
   Hold(Cacheable());
   state().OnUnsubscribed(now());
   EXPECT_TRUE(Quiet());
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
 }
 
 TEST_F(LockStateCachedTest, ClaimIsCachedOnceConfirmed) {
@@ -103,7 +103,7 @@ TEST_F(LockStateCachedTest, ClaimIsCachedOnceConfirmed) {
   Queue(want);
   Pass(absl::Milliseconds(1));
   DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease / 2});
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << "the previous owner may want it back";
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed) << "the previous owner may want it back";
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
 
   Queue(want);
@@ -245,7 +245,7 @@ TEST_F(LockStateCachedTest, RequestsTokensBeforeTheyRunOut) {
 
 TEST_F(LockStateCachedTest, TriesRecallCachedGrantOncePerSecond) {
   Want tries = Cacheable();
-  tries.patience = Patience::kNone;
+  tries.wait_limit = WaitLimit::kNone;
   const auto calls = [&] {
     Acquire(tries);
     const Request acquire = Fetch<AcquireRequest>();
@@ -269,7 +269,7 @@ TEST_F(LockStateCachedTest, IsNotCachedSoonAfterTry) {
   for (; now() < tried + absl::Seconds(2); Pass(absl::Milliseconds(500))) {
     Hold(Cacheable());
     EXPECT_FALSE(LeaveCachedNow());
-    EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay) << now() - tried;
+    EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed) << now() - tried;
     Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   }
   Pass(absl::Seconds(1));
@@ -356,7 +356,7 @@ TEST_F(LockStateCachedReadsTest, AreJoinedInTurnDespiteRecall) {
   EXPECT_EQ(Acquire(in_window).state, State::kElsewhere);
   EXPECT_TRUE(Quiet()) << "the client need not ask if others wait";
   EXPECT_EQ(Unlock(1).kind, Kind::kDone);
-  EXPECT_EQ(Unlock(2).kind, Kind::kUnderWay);
+  EXPECT_EQ(Unlock(2).kind, Kind::kUnconfirmed);
 }
 
 }  // namespace

@@ -217,7 +217,7 @@ TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(Quiet());
 
-  Acquire({.patience = Patience::kNone});
+  Acquire({.wait_limit = WaitLimit::kNone});
   Deliver(Fetch<AcquireRequest>(), With(Busy(), absl::Milliseconds(1)));
   Fetch<CancelRequest>();
 }

@@ -85,7 +85,7 @@ TEST_F(LockStateHoldTest, NoThreadEntersBeforeDeadlineOfLostHold) {
     ASSERT_EQ(effects().losses.size(), 1U);
     EXPECT_EQ(state().next_request_at(), deadline);
     // The server would let another thread of this client into a reentrant lock at once.
-    Acquire({.thread = 2, .patience = Patience::kNone});
+    Acquire({.thread = 2, .wait_limit = WaitLimit::kNone});
     EXPECT_TRUE(Quiet());
     state().OnReconnected(now());
     EXPECT_TRUE(Quiet());

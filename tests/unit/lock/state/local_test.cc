@@ -36,7 +36,7 @@ TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTerms) {
     Waiter& other = Acquire(c.second);
     Deliver(Fetch<AcquireRequest>(), Granted(c.others));
     Pass(c.later);
-    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnconfirmed);
     EXPECT_EQ(other.state, State::kWaiting);
     const Request release = Fetch<ReleaseRequest>();
     EXPECT_EQ(AcquireOf(release).terms.lease, c.second.lease);
@@ -67,7 +67,7 @@ TEST_F(LockStateLocalTest, ExplicitOwnersHoldGoesBackToServer) {
   EXPECT_EQ(same.hold, holder.hold);
   EXPECT_EQ(Release(same.hold).kind, Kind::kDone);
   EXPECT_TRUE(Valid(holder));
-  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(holder.hold).kind, Kind::kUnconfirmed);
   Fetch<ReleaseRequest>();
 }
 
@@ -75,7 +75,7 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Acquire();
   Waiter& second = Acquire({.thread = 2});
-  Waiter& impatient = Acquire({.thread = 3, .patience = Patience::kNone});
+  Waiter& impatient = Acquire({.thread = 3, .wait_limit = WaitLimit::kNone});
   Deliver(Fetch<AcquireRequest>(), Granted());
   for (Waiter* each : {&first, &second, &impatient}) {
     EXPECT_EQ(each->state, State::kGranted);
@@ -86,7 +86,7 @@ TEST_F(LockStateLocalTest, ThreadsOfOneOwnerEnterTogether) {
   }
   EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
   EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
-  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnconfirmed);
   EXPECT_EQ(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
 
@@ -100,7 +100,7 @@ TEST_F(LockStateLocalTest, ThreadThatJoinsClaimCanRequireWholeLease) {
   EXPECT_EQ(whole.state, State::kWaiting);
   EXPECT_EQ(manual.state, State::kWaiting);
   EXPECT_EQ(Acquire({.thread = 4}).hold, first.hold);
-  EXPECT_EQ(Acquire({.thread = 5, .patience = Patience::kNone, .whole = true}).hold, first.hold);
+  EXPECT_EQ(Acquire({.thread = 5, .wait_limit = WaitLimit::kNone, .whole = true}).hold, first.hold);
   Deliver(Fetch<RenewRequest>(), HoldRef());
   EXPECT_EQ(whole.hold, first.hold);
   EXPECT_EQ(manual.hold, first.hold);
@@ -138,7 +138,7 @@ TEST_F(LockStateLocalTest, BlockTokensGrowWithClock) {
     hold = next->hold;
     next = &waiting;
   }
-  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay) << "the block is exhausted";
+  EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed) << "the block is exhausted";
   EXPECT_EQ(next->state, State::kWaiting);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(As<ReleaseRequest>(release).last_used, kToken + 4095);
@@ -152,7 +152,7 @@ TEST_F(LockStateLocalTest, HeadGetsLockAfterRetakes) {
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(Release(hold).kind, Kind::kDone);
     EXPECT_EQ(Woken(*head), i == 0) << "woken once";
-    Waiter& again = Acquire({.patience = Patience::kNone});
+    Waiter& again = Acquire({.wait_limit = WaitLimit::kNone});
     ASSERT_EQ(again.state, State::kGranted) << i;
     hold = again.hold;
   }
@@ -197,7 +197,7 @@ TEST_F(LockStateLocalTest, LostWakeKeepsLockUntilRenewalAtMost) {
 
 TEST_F(LockStateLocalTest, WokenHeadThatGivesUpWakesNext) {
   Make({}, /*retakes=*/16);
-  auto [holder, head] = Contended({}, {.thread = 2, .patience = Patience::kBounded});
+  auto [holder, head] = Contended({}, {.thread = 2, .wait_limit = WaitLimit::kBounded});
   Waiter& behind = Acquire({.thread = 3});
   Release(holder->hold);
   GiveUp(*head);
@@ -214,13 +214,13 @@ TEST_F(LockStateLocalTest, ReleaseNeverEndsLevelByLock) {
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kNotHeld);
   EXPECT_EQ(state().OfThread(1).depth, 1U);
-  EXPECT_EQ(Unlock(1).kind, Kind::kUnderWay);
+  EXPECT_EQ(Unlock(1).kind, Kind::kUnconfirmed);
 }
 
 TEST_F(LockStateLocalTest, LockingTwiceIsDeadlock) {
   Hold({.face = Face::kStd});
   EXPECT_EQ(Acquire({.face = Face::kStd}).state, State::kDeadlock);
-  EXPECT_EQ(Acquire({.face = Face::kStd, .patience = Patience::kNone}).state, State::kDeadlock);
+  EXPECT_EQ(Acquire({.face = Face::kStd, .wait_limit = WaitLimit::kNone}).state, State::kDeadlock);
   EXPECT_EQ(Acquire({.thread = 2, .face = Face::kStd}).state, State::kWaiting);
 }
 
@@ -274,7 +274,7 @@ TEST_F(LockStateLocalTest, PinnedHoldDoesNotPassOn) {
   const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
   EXPECT_EQ(state().Pin(2).depth, 0);
   EXPECT_EQ(state().Pin(1).hold, first->hold);
-  EXPECT_EQ(Release(first->hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(first->hold).kind, Kind::kUnconfirmed);
   EXPECT_EQ(second->state, State::kWaiting);
   const Request release = Fetch<ReleaseRequest>();
   Deliver(release, ReleasedThen(AcquireQueued{.ticket = 5}));

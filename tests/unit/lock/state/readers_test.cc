@@ -15,7 +15,7 @@ TEST_F(PermitStateTest, GivesNoTokensBack) {
   Waiter& waiter = Acquire({.permits = 3});
   Deliver(Fetch<AcquireRequest>(), Permitted());
   EXPECT_EQ(waiter.token, FencingToken());
-  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnconfirmed);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(As<ReleaseRequest>(release).last_used, As<ReleaseRequest>(release).last_reserved);
   EXPECT_FALSE(release.leaves_tombstone());

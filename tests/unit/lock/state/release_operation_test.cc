@@ -40,7 +40,7 @@ TEST_F(ReleaseOperationTest, LeavesRepeatedFailureToBackground) {
   ASSERT_EQ(Resume().kind, Action::Kind::kRun);
   ASSERT_EQ(Resume(NoResult()).kind, Action::Kind::kRun);
   EXPECT_EQ(Resume(NoResult()).kind, Action::Kind::kDone);
-  EXPECT_EQ(operation_->released().kind, Kind::kUnderWay);
+  EXPECT_EQ(operation_->released().kind, Kind::kUnconfirmed);
   Pass(absl::Seconds(1));
   Fetch<ReleaseRequest>();
 }

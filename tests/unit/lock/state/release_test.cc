@@ -9,7 +9,7 @@ using LockStateReleaseTest = LockStateTest;
 TEST_F(LockStateReleaseTest, ConfirmedReleaseIsDone) {
   Waiter& waiter = Hold();
   const Released released = Release(waiter.hold);
-  EXPECT_EQ(released.kind, Kind::kUnderWay);
+  EXPECT_EQ(released.kind, Kind::kUnconfirmed);
   EXPECT_EQ(released.token.value(), kToken);
   EXPECT_FALSE(Valid(waiter));
   const Request release = Fetch<ReleaseRequest>();
@@ -27,10 +27,10 @@ TEST_F(LockStateReleaseTest, RepeatFindsFirstReleaseExecutedInTime) {
   Release(waiter.hold);
   Deliver(Fetch<ReleaseRequest>(), Silence());
   const Released outcome = state().Outcome(waiter.hold);
-  EXPECT_EQ(outcome.kind, Kind::kUnderWay);
+  EXPECT_EQ(outcome.kind, Kind::kUnconfirmed);
   EXPECT_TRUE(absl::IsUnavailable(outcome.failure));
   Pass(absl::Milliseconds(1));
-  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kUnconfirmed);
   Deliver(Fetch<ReleaseRequest>(), NotHeld());  // at once, not after the back-off
   EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
 }
@@ -92,7 +92,7 @@ TEST_F(LockStateReleaseTest, TryIsNotRefusedByOwnOvertakenRelease) {
     Deliver(Fetch<ReleaseRequest>(), Silence());
   }
   ASSERT_GT(state().next_request_at(), now() + absl::Milliseconds(10));
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kNone});
   Deliver(Fetch<AcquireRequest>(), Busy());
   EXPECT_EQ(waiter.state, State::kWaiting);
   const Request again = Fetch<ReleaseRequest>();  // at once, since the server answers
@@ -196,7 +196,7 @@ TEST_F(LockStateReleaseTest, LeaseSurvivesReleaseOfHoldsByLock) {
   EXPECT_TRUE(Valid(lease));
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(state().OfThread(1).depth, 1U);
-  EXPECT_EQ(Release(lease.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(lease.hold).kind, Kind::kUnconfirmed);
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   EXPECT_EQ(Release(lease.hold).kind, Kind::kDone);
 }

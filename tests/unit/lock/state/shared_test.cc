@@ -46,7 +46,7 @@ TEST_F(SharedStateTest, ReaderReentersDespiteWaitingWriter) {
   EXPECT_EQ(again.hold, first.hold);
   EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
   EXPECT_TRUE(Valid(first));
-  EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(first.hold).kind, Kind::kUnconfirmed);
 }
 
 TEST_F(SharedStateTest, AsksServerAfterTurnIfReadersMayJoin) {

@@ -26,7 +26,7 @@ inline const AcquireRequest& AcquireOf(const Request& request) {
 struct Want {
   uint64_t thread = 1;
   Face face = Face::kStatus;
-  Patience patience = Patience::kEndless;
+  WaitLimit wait_limit = WaitLimit::kEndless;
   absl::Duration lease = absl::Seconds(3);
   bool manual = false;
   bool whole = false;
@@ -83,7 +83,7 @@ class LockStateTest : public ::testing::Test {
     Waiter& waiter = waiters_.emplace_back();
     waiter.thread = want.thread;
     waiter.face = want.face;
-    waiter.patience = want.patience;
+    waiter.wait_limit = want.wait_limit;
     waiter.began = now_;
     waiter.terms = {.lease = want.lease,
                     .manual = want.manual,

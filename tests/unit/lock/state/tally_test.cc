@@ -60,9 +60,9 @@ TEST_F(TallyStateTest, CountsEachReaderAsHold) {
 
 TEST_F(TallyStateTest, CountsCallsWithoutLockByReason) {
   Hold();
-  EXPECT_EQ(Acquire({.thread = 2, .patience = Patience::kNone}).state, State::kBusy);
+  EXPECT_EQ(Acquire({.thread = 2, .wait_limit = WaitLimit::kNone}).state, State::kBusy);
   EXPECT_EQ(Counted().busy, 1);
-  GiveUp(Acquire({.thread = 2, .patience = Patience::kBounded}));
+  GiveUp(Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded}));
   EXPECT_EQ(Counted().busy, 2);
   GiveUp(Acquire({.thread = 2}), State::kStopped);
   EXPECT_EQ(Counted().cancelled, 1);

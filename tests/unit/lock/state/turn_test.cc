@@ -21,7 +21,7 @@ class LockStateTurnTest : public LockStateTest {
   Waiter& ComesAgain(absl::Duration turn = kTurn) {
     Waiter& first = Acquire(OfThread(1, turn));
     Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
-    EXPECT_EQ(Release(first.hold).kind, Kind::kUnderWay);
+    EXPECT_EQ(Release(first.hold).kind, Kind::kUnconfirmed);
     state().Forget(first.hold);
     Waiter& again = Acquire(OfThread(1, turn));
     Deliver(Fetch<ReleaseRequest>(),
@@ -67,7 +67,7 @@ TEST_F(LockStateTurnTest, DoesNotPassOnAfterEnd) {
   EXPECT_EQ(other.state, State::kGranted) << "threads of the client take turns within its turn";
   Waiter& third = Acquire(OfThread(3));
   Pass(kTurnTick);
-  EXPECT_EQ(Release(other.hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(other.hold).kind, Kind::kUnconfirmed);
   EXPECT_EQ(third.state, State::kWaiting);
 }
 
@@ -77,7 +77,7 @@ TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadsStayAway) {
   Pass(kSoon + kTurnTick);
   Waiter& late = Acquire(OfThread(1));
   EXPECT_EQ(late.state, State::kGranted) << "its turn is not over";
-  EXPECT_EQ(Release(late.hold).kind, Kind::kUnderWay) << "it does not come back soon";
+  EXPECT_EQ(Release(late.hold).kind, Kind::kUnconfirmed) << "it does not come back soon";
 }
 
 TEST_F(LockStateTurnTest, TryOnOtherTermsAsksServer) {
@@ -85,7 +85,7 @@ TEST_F(LockStateTurnTest, TryOnOtherTermsAsksServer) {
   Release(holder.hold);
   Want other = OfThread(1);
   other.lease = 2 * kLease;
-  other.patience = Patience::kNone;
+  other.wait_limit = WaitLimit::kNone;
   Waiter& tried = Acquire(other);
   EXPECT_EQ(tried.state, State::kWaiting) << "the lock is this client's own";
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen(AcquireBusy()));
@@ -99,7 +99,7 @@ TEST_F(LockStateTurnTest, HoldWithWholeLeaseIsNotCached) {
   const Request renewal = Fetch<RenewRequest>();
   EXPECT_EQ(renewal.lease, kLease) << "the turn is over";
   Deliver(renewal, HoldRef());
-  EXPECT_EQ(Release(hold).kind, Kind::kUnderWay);
+  EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
 }
 
 TEST_F(LockStateTurnTest, StaysClaimWhileHoldsAreShort) {

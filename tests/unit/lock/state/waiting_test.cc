@@ -7,7 +7,7 @@ namespace {
 using LockStateWaitingTest = LockStateTest;
 
 TEST_F(LockStateWaitingTest, TryFailsIfServerStaysSilent) {
-  Waiter& waiter = Acquire({.patience = Patience::kNone});
+  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kNone});
   Deliver(Fetch<AcquireRequest>(), Silence());
   GiveUp(waiter);
   EXPECT_EQ(waiter.state, State::kFailed);
@@ -23,7 +23,7 @@ TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
     Deliver(Fetch<AcquireRequest>(), Silence());
   }
   EXPECT_TRUE(Quiet());
-  Waiter& waiter = Acquire({.thread = 2, .patience = Patience::kNone});
+  Waiter& waiter = Acquire({.thread = 2, .wait_limit = WaitLimit::kNone});
   EXPECT_EQ(waiter.state, State::kWaiting) << "neither busy nor unreachable is known";
   Deliver(Fetch<AcquireRequest>(), Silence());
   EXPECT_EQ(waiter.state, State::kWaiting);
@@ -33,7 +33,7 @@ TEST_F(LockStateWaitingTest, TryWhileQueuedAndUnreachableAsksAtOnce) {
 
 TEST_F(LockStateWaitingTest, TryIsRefusedWhenPatientWaiterIsQueued) {
   Waiter& patient = Acquire();
-  Waiter& impatient = Acquire({.thread = 2, .patience = Patience::kNone});
+  Waiter& impatient = Acquire({.thread = 2, .wait_limit = WaitLimit::kNone});
   const Request request = Fetch<AcquireRequest>();
   EXPECT_TRUE(AcquireOf(request).wait);
   Deliver(request, Queued());
@@ -97,7 +97,7 @@ TEST_F(LockStateWaitingTest, RepeatsUnansweredAcquireWithBackoff) {
 
 TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
   Waiter& first = Acquire();
-  Waiter& second = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Waiter& second = Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded});
   Deliver(Fetch<AcquireRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
   for (const Waiter* waiter : {&first, &second}) {
     EXPECT_EQ(waiter->state, State::kFailed);
@@ -108,7 +108,7 @@ TEST_F(LockStateWaitingTest, RefusalFailsAllWaiters) {
 }
 
 TEST_F(LockStateWaitingTest, FullMemoryFailsAcquireButNotHeartbeat) {
-  Waiter& queued = Queue({.patience = Patience::kBounded});
+  Waiter& queued = Queue({.wait_limit = WaitLimit::kBounded});
   Pass(kThird);
   Deliver(Fetch<AcquireRequest>(), Refusal(absl::ResourceExhaustedError("OOM")));
   EXPECT_EQ(queued.state, State::kWaiting);
@@ -125,7 +125,7 @@ TEST_F(LockStateWaitingTest, FullMemoryFailsAcquireButNotHeartbeat) {
 TEST_F(LockStateWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
-  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Waiter& bounded = Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded});
   Deliver(Fetch<AcquireRequest>(), Silence());
   const base::Instant since = now();
   while (endless.state == State::kWaiting) {
@@ -144,7 +144,7 @@ TEST_F(LockStateWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
 
 TEST_F(LockStateWaitingTest, NewWaiterHasItsOwnUnreachableAfter) {
   Make({.unreachable_after = absl::Seconds(2)});
-  Acquire({.patience = Patience::kBounded});
+  Acquire({.wait_limit = WaitLimit::kBounded});
   base::Instant until = now() + absl::Seconds(5);
   while (now() < until) {
     Deliver(Fetch<AcquireRequest>(), Silence());
@@ -162,7 +162,7 @@ TEST_F(LockStateWaitingTest, OutageBeginsWithFirstUnansweredCommand) {
   constexpr base::Instant kNever = base::Instant::Infinite();
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
-  Waiter& bounded = Acquire({.thread = 2, .patience = Patience::kBounded});
+  Waiter& bounded = Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded});
   EXPECT_EQ(state().GivesUpAt(endless, kNever), kNever) << "the server was not asked yet";
   const base::Instant sent = now();
   const Request acquire = Fetch<AcquireRequest>();
@@ -189,7 +189,7 @@ TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverRefusedAsBusy) {
 
 TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
-  Waiter& first = Acquire({.patience = Patience::kBounded, .manual = true});
+  Waiter& first = Acquire({.wait_limit = WaitLimit::kBounded, .manual = true});
   Waiter& second = Acquire({.thread = 2});
   Deliver(Fetch<AcquireRequest>(), Silence(false));
   Pass(absl::Seconds(2));
@@ -201,7 +201,7 @@ TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
 }
 
 TEST_F(LockStateWaitingTest, TimeoutBeforeAnyReplyIsNotBusy) {
-  Waiter& waiter = Acquire({.patience = Patience::kBounded});
+  Waiter& waiter = Acquire({.wait_limit = WaitLimit::kBounded});
   Fetch<AcquireRequest>();
   Pass(absl::Milliseconds(20));
   GiveUp(waiter);
@@ -212,7 +212,7 @@ TEST_F(LockStateWaitingTest, TimeoutBeforeAnyReplyIsNotBusy) {
 TEST_F(LockStateWaitingTest, TimeoutAfterLockWasSeenTakenIsBusy) {
   auto [holder, other] =
       Contended({.turn = absl::ZeroDuration()},
-                {.thread = 2, .patience = Patience::kBounded, .turn = absl::ZeroDuration()});
+                {.thread = 2, .wait_limit = WaitLimit::kBounded, .turn = absl::ZeroDuration()});
   Pass(absl::Milliseconds(20));
   Release(holder->hold);
   Fetch<ReleaseRequest>();

@@ -34,17 +34,17 @@ TEST_F(WillQueueTest, OnlyFirstRequestSoonAfterHandover) {
   struct Case {
     int64_t others = 1;
     absl::Duration later = absl::ZeroDuration();
-    Patience patience = Patience::kEndless;
+    WaitLimit wait_limit = WaitLimit::kEndless;
     bool repeats = false;
     absl::Duration unread_for = absl::ZeroDuration();
   };
   for (const Case& c : {Case{.unread_for = absl::Microseconds(200)}, Case{.others = 0},
-                        Case{.later = absl::Microseconds(60)}, Case{.patience = Patience::kNone},
+                        Case{.later = absl::Microseconds(60)}, Case{.wait_limit = WaitLimit::kNone},
                         Case{.repeats = true}}) {
     Make({});
     HandOver(c.others);
     Pass(c.later);
-    Acquire({.patience = c.patience});
+    Acquire({.wait_limit = c.wait_limit});
     if (c.repeats) {
       Deliver(Fetch<AcquireRequest>(), Silence());
       PassTo(state().next_request_at());

@@ -1,4 +1,4 @@
-#include "src/lock/async_script.h"
+#include "src/lock/event_script.h"
 
 #include <utility>
 #include <variant>
@@ -22,22 +22,22 @@ constexpr absl::Duration kBatchGrace = absl::Milliseconds(5);
 
 }  // namespace
 
-AsyncReply::AsyncReply(EventDriver& its_driver, AsyncTask& task)
+EventReply::EventReply(EventDriver& its_driver, EventTask& task)
     : driver(its_driver.shared_from_this()), task_(&task) {}
 
-void AsyncReply::Arrive() {
-  AsyncTask* task = nullptr;
+void EventReply::Arrive() {
+  EventTask* task = nullptr;
   {
     const base::MutexLock lock(driver->mu_);
     arrived_ = true;
     if (count_in_flight != nullptr) --*count_in_flight;
     task = task_;
-    task != nullptr ? driver->PushHeld(*task, AsyncTask::kAnswered) : driver->Signal();
+    task != nullptr ? driver->PushHeld(*task, EventTask::kAnswered) : driver->Signal();
   }
   if (task == nullptr) delete this;
 }
 
-void AsyncReply::Abandon(AsyncReply* reply) {
+void EventReply::Abandon(EventReply* reply) {
   {
     const base::MutexLock lock(reply->driver->mu_);
     reply->task_ = nullptr;
@@ -46,12 +46,12 @@ void AsyncReply::Abandon(AsyncReply* reply) {
   delete reply;
 }
 
-bool AsyncReply::HasArrived() {
+bool EventReply::HasArrived() {
   const base::MutexLock lock(driver->mu_);
   return arrived_;
 }
 
-AsyncScript::AsyncScript(EventDriver& driver, AsyncTask& task, Entry& entry, Request request,
+EventScript::EventScript(EventDriver& driver, EventTask& task, Entry& entry, Request request,
                          base::Instant until)
     : driver_(driver),
       task_(task),
@@ -62,21 +62,21 @@ AsyncScript::AsyncScript(EventDriver& driver, AsyncTask& task, Entry& entry, Req
   driver_.core().MakeReady(entry_, request_);
 }
 
-base::Instant AsyncScript::due() const {
+base::Instant EventScript::due() const {
   if (reply_ == nullptr) return std::min(until_, try_at_);
   return in_batch_ ? until_ + kBatchGrace : until_;
 }
 
-bool AsyncScript::Wanted() {
+bool EventScript::Wanted() {
   const base::MutexLock lock(entry_.mu);
   return entry_.state.IsWanted(request_);
 }
 
-Result AsyncScript::End(const absl::StatusOr<redis::Reply>& reply) {
+Result EventScript::End(const absl::StatusOr<redis::Reply>& reply) {
   return driver_.core().TakeResult(entry_, request_, ReadResult(request_, reply));
 }
 
-std::optional<Result> AsyncScript::Step(base::Instant now) {
+std::optional<Result> EventScript::Step(base::Instant now) {
   if (reply_ != nullptr && reply_->HasArrived()) {
     driver_.silent_ = false;
     if (in_batch_) return TakeResult(std::move(reply_->ran), now);
@@ -93,7 +93,7 @@ std::optional<Result> AsyncScript::Step(base::Instant now) {
                    " did not answer in time (the command was sent and may have been executed)"))));
 }
 
-std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
+std::optional<Result> EventScript::TakeReply(absl::StatusOr<redis::Reply> reply,
                                              base::Instant now) {
   reply = redis::ResultOfPosted(std::move(reply), driver_.core().server(entry_.keys.main()));
   if (reply.ok() || until_ <= now) return End(reply);
@@ -113,7 +113,7 @@ std::optional<Result> AsyncScript::TakeReply(absl::StatusOr<redis::Reply> reply,
   return try_at_ <= now ? Try(now) : std::nullopt;
 }
 
-std::optional<Result> AsyncScript::Try(base::Instant now) {
+std::optional<Result> EventScript::Try(base::Instant now) {
   ClientCore& core = driver_.core();
   if (until_ <= now) {
     if (why_not_.ok()) {
@@ -126,8 +126,8 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
     RunInBatch();
     return std::nullopt;
   }
-  reply_ = AsyncReplyPtr(new AsyncReply(driver_, task_));
-  AsyncReply* const reply = reply_.get();
+  reply_ = EventReplyPtr(new EventReply(driver_, task_));
+  EventReply* const reply = reply_.get();
   const auto* const release = std::get_if<ReleaseRequest>(&request_.what);
   reply->in_flight.results =
       absl::MakeSpan(reply->answers).last(release != nullptr && release->awaited ? 2 : 1);
@@ -159,12 +159,12 @@ std::optional<Result> AsyncScript::Try(base::Instant now) {
   return std::nullopt;
 }
 
-void AsyncScript::RunInBatch() {
+void EventScript::RunInBatch() {
   in_batch_ = true;
   reply_ = driver_.RunInBatch(task_, entry_, request_, until_);
 }
 
-std::optional<Result> AsyncScript::TakeResult(Result result, base::Instant now) {
+std::optional<Result> EventScript::TakeResult(Result result, base::Instant now) {
   in_batch_ = false;
   reply_.reset();
   const Failed* const failed = result.failed();

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_LOCK_ASYNC_TASK_H_
-#define REDLATCH_SRC_LOCK_ASYNC_TASK_H_
+#ifndef REDLATCH_SRC_LOCK_EVENT_TASK_H_
+#define REDLATCH_SRC_LOCK_EVENT_TASK_H_
 
 #include <atomic>
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace redlatch::internal {
 class EventDriver;
 
 // An operation that waits without a thread. An EventDriver owns it and tells it what happens.
-class AsyncTask {
+class EventTask {
  public:
   enum Event : uint8_t {
     kBegun = 1,
@@ -30,10 +30,10 @@ class AsyncTask {
     kOver = 128,   // the last call
   };
 
-  AsyncTask() = default;
-  AsyncTask(const AsyncTask&) = delete;
-  AsyncTask& operator=(const AsyncTask&) = delete;
-  virtual ~AsyncTask() = default;
+  EventTask() = default;
+  EventTask(const EventTask&) = delete;
+  EventTask& operator=(const EventTask&) = delete;
+  virtual ~EventTask() = default;
 
   // The lock object that began it, or null.
   virtual const void* object() const { return nullptr; }
@@ -49,21 +49,21 @@ class AsyncTask {
 
  private:
   friend class EventDriver;
-  friend class AsyncScript;
+  friend class EventScript;
 
   // Used by the driver only.
-  AsyncTask* previous_ = nullptr;
-  AsyncTask* next_ = nullptr;
+  EventTask* previous_ = nullptr;
+  EventTask* next_ = nullptr;
   base::Instant timer_ = base::Instant::Infinite();
   uint8_t events_ = 0;
   bool queued_ = false;
   bool over_ = false;
   bool held_back_ = false;
-  std::list<AsyncTask*>::iterator held_at_;  // if it is held back
+  std::list<EventTask*>::iterator held_at_;  // if it is held back
   std::optional<std::stop_callback<std::function<void()>>> on_stop_;
   std::shared_ptr<std::atomic<size_t>> in_flight_;  // at its server
 };
 
 }  // namespace redlatch::internal
 
-#endif  // REDLATCH_SRC_LOCK_ASYNC_TASK_H_
+#endif  // REDLATCH_SRC_LOCK_EVENT_TASK_H_

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_LOCK_ASYNC_SCRIPT_H_
-#define REDLATCH_SRC_LOCK_ASYNC_SCRIPT_H_
+#ifndef REDLATCH_SRC_LOCK_EVENT_SCRIPT_H_
+#define REDLATCH_SRC_LOCK_EVENT_SCRIPT_H_
 
 #include <algorithm>
 #include <memory>
@@ -18,14 +18,14 @@
 namespace redlatch::internal {
 
 // A request in flight for a task. It may outlive the task.
-struct AsyncReply {
-  AsyncReply(EventDriver& driver, AsyncTask& task);
+struct EventReply {
+  EventReply(EventDriver& driver, EventTask& task);
 
   // Called by the thread that has read the reply.
   void Arrive();
   // Called by the driver when its task no longer needs the reply. Destroys it, now or when it
   // arrives.
-  static void Abandon(AsyncReply* reply);
+  static void Abandon(EventReply* reply);
   bool HasArrived();
 
   const std::shared_ptr<EventDriver> driver;
@@ -37,23 +37,23 @@ struct AsyncReply {
   Result ran;
 
  private:
-  AsyncTask* task_;  // guarded by the driver's mutex, as is `arrived_`
+  EventTask* task_;  // guarded by the driver's mutex, as is `arrived_`
   bool arrived_ = false;
 };
 
-struct AbandonReply {
-  void operator()(AsyncReply* reply) const { AsyncReply::Abandon(reply); }
+struct AbandonEventReply {
+  void operator()(EventReply* reply) const { EventReply::Abandon(reply); }
 };
-using AsyncReplyPtr = std::unique_ptr<AsyncReply, AbandonReply>;
+using EventReplyPtr = std::unique_ptr<EventReply, AbandonEventReply>;
 
 // Runs one script of a task: ClientCore::Run() without a thread. It waits for a connection, and
 // sends the script again if the server does not know it or refuses it for now.
-class AsyncScript {
+class EventScript {
  public:
-  AsyncScript(EventDriver& driver, AsyncTask& task, Entry& entry, Request request,
+  EventScript(EventDriver& driver, EventTask& task, Entry& entry, Request request,
               base::Instant until);
-  AsyncScript(const AsyncScript&) = delete;
-  AsyncScript& operator=(const AsyncScript&) = delete;
+  EventScript(const EventScript&) = delete;
+  EventScript& operator=(const EventScript&) = delete;
 
   // Continues. Returns the result as soon as it is there.
   std::optional<Result> Step(base::Instant now);
@@ -72,17 +72,17 @@ class AsyncScript {
   bool Wanted();
 
   EventDriver& driver_;
-  AsyncTask& task_;
+  EventTask& task_;
   Entry& entry_;
   Request request_;
   base::Instant until_;
   base::Instant try_at_;
   absl::Status why_not_;  // why the request has not been sent yet
   base::Backoff backoff_;
-  AsyncReplyPtr reply_;  // while the request is in flight
+  EventReplyPtr reply_;  // while the request is in flight
   bool in_batch_ = false;
 };
 
 }  // namespace redlatch::internal
 
-#endif  // REDLATCH_SRC_LOCK_ASYNC_SCRIPT_H_
+#endif  // REDLATCH_SRC_LOCK_EVENT_SCRIPT_H_

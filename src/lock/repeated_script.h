@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_LOCK_ASYNC_RUN_H_
-#define REDLATCH_SRC_LOCK_ASYNC_RUN_H_
+#ifndef REDLATCH_SRC_LOCK_REPEATED_SCRIPT_H_
+#define REDLATCH_SRC_LOCK_REPEATED_SCRIPT_H_
 
 #include <functional>
 #include <memory>
@@ -12,24 +12,24 @@
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/random.h"
-#include "src/lock/async_script.h"
 #include "src/lock/event_driver.h"
+#include "src/lock/event_script.h"
 
 namespace redlatch::internal {
 
 // Runs a script that is not part of a grant, and repeats it until it is answered: LockHandle::Run()
 // without a thread. Another thread waits for the server.
-class AsyncRun final : public AsyncTask {
+class RepeatedScript final : public EventTask {
  public:
   struct Call {
     const void* object;  // the lock object that began it
     std::stop_token stop;
     base::Instant until;
-    std::function<AsyncReplyPtr(AsyncTask&)> attempt;
+    std::function<EventReplyPtr(EventTask&)> attempt;
     // Called by the library with the result, as a completion. It may keep the client alive.
     absl::AnyInvocable<void(absl::StatusOr<redis::Reply>) &&> then;
   };
-  AsyncRun(EventDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}
+  RepeatedScript(EventDriver& driver, Call call) : driver_(driver), call_(std::move(call)) {}
 
   const void* object() const override { return call_.object; }
   std::stop_token stop() const override { return call_.stop; }
@@ -43,13 +43,13 @@ class AsyncRun final : public AsyncTask {
   Call call_;
   base::Instant try_at_;
   base::Backoff backoff_{absl::Milliseconds(10), absl::Milliseconds(500)};
-  AsyncReplyPtr reply_;  // while the request is in flight
+  EventReplyPtr reply_;  // while the request is in flight
 };
 
 // Runs a completion of the library at a given time, or when the client ends before.
-class AsyncTimer final : public AsyncTask {
+class EventTimer final : public EventTask {
  public:
-  AsyncTimer(EventDriver& driver, base::Instant at, EventDriver::Completion completion)
+  EventTimer(EventDriver& driver, base::Instant at, EventDriver::Completion completion)
       : driver_(driver), at_(at), completion_(std::move(completion)) {}
 
  private:
@@ -67,4 +67,4 @@ class AsyncTimer final : public AsyncTask {
 
 }  // namespace redlatch::internal
 
-#endif  // REDLATCH_SRC_LOCK_ASYNC_RUN_H_
+#endif  // REDLATCH_SRC_LOCK_REPEATED_SCRIPT_H_

@@ -1,4 +1,4 @@
-#include "src/lock/async_run.h"
+#include "src/lock/repeated_script.h"
 
 #include <algorithm>
 
@@ -13,7 +13,7 @@ constexpr absl::Duration kGrace = absl::Milliseconds(5);
 
 }  // namespace
 
-bool AsyncRun::Step(unsigned events, base::Instant now) {
+bool RepeatedScript::Step(unsigned events, base::Instant now) {
   if ((events & (kStopped | kEnding | kOver)) != 0) {
     return End(absl::CancelledError("the wait was stopped"));
   }
@@ -40,9 +40,11 @@ bool AsyncRun::Step(unsigned events, base::Instant now) {
   return true;
 }
 
-base::Instant AsyncRun::due() const { return reply_ == nullptr ? try_at_ : call_.until + kGrace; }
+base::Instant RepeatedScript::due() const {
+  return reply_ == nullptr ? try_at_ : call_.until + kGrace;
+}
 
-bool AsyncRun::End(absl::StatusOr<redis::Reply> reply) {
+bool RepeatedScript::End(absl::StatusOr<redis::Reply> reply) {
   reply_.reset();
   auto tell = [then = std::move(call_.then), reply = std::move(reply)]() mutable {
     std::move(then)(std::move(reply));
