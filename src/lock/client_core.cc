@@ -542,7 +542,7 @@ void ClientCore::Unsubscribed() {
 }
 
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
-  server_group_->subscriptions().Attend(entry.keys.main(), begins);
+  server_group_->subscriptions().KeepReading(entry.keys.main(), begins);
   const size_t recallable_noted = begins ? ++caching_entries_ : --caching_entries_;
   if (begins && recallable_noted > kMostCached) inside_->background.TooManyCached();
 }

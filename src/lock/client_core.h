@@ -204,7 +204,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     int64_t due = poll_at_.load(std::memory_order_relaxed);
     if (now.nanos() < due || !poll_at_.compare_exchange_strong(due, now.nanos() + kPollEach))
       return;
-    server_group_->subscriptions().Look(entry.keys.main());
+    server_group_->subscriptions().ReadNow(entry.keys.main());
   }
 
   // Called by the client's own threads only.

@@ -46,7 +46,7 @@ absl::StatusOr<bool> Dialogue::GoOn(size_t count, base::Instant deadline, int wa
     if (over) return false;
     const Readiness ready = transport->Wait(read_wants | write_wants, wake_fd, deadline);
     if (ready.Meets(read_wants)) {
-      if (auto heard = Read(); !heard.ok()) return heard;
+      if (auto got = Read(); !got.ok()) return got;
     }
     over = ready.woken || deadline <= base::Now();
   }
@@ -54,15 +54,16 @@ absl::StatusOr<bool> Dialogue::GoOn(size_t count, base::Instant deadline, int wa
 
 namespace {
 
-// The kernel repeats the first packet of a connection only after a second, by which time most calls
-// are over. A new socket sends one of its own sooner; each is given longer than the last.
-constexpr absl::Duration kFirstPatience = absl::Milliseconds(250);
-constexpr int kPatienceGrows = 3;
-// The second connection to a server may take so many times as long as the first, and at least this.
+// The kernel repeats a lost first packet of a connection only after a second, by which time most
+// calls are over. A new socket sends another one sooner. Each gets a longer timeout than the last.
+constexpr absl::Duration kFirstTimeout = absl::Milliseconds(250);
+constexpr int kTimeoutGrowth = 3;
+// The second connection to a server may take this many times as long as the first, and at least
+// kSecondTimeout.
 constexpr int kSecondTakes = 4;
-constexpr absl::Duration kSecondPatience = absl::Milliseconds(250);
+constexpr absl::Duration kSecondTimeout = absl::Milliseconds(250);
 
-// Before Poll() is called again while a name is looked up.
+// The pause between calls of Poll() while a name is looked up.
 constexpr absl::Duration kLookUpPause = absl::Milliseconds(5);
 
 }  // namespace
@@ -90,7 +91,7 @@ absl::Status Connector::Unreachable(const Attempt& attempt, const std::string& w
 absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broken) const {
   const std::string why(broken.message());
   if (attempt.dialogue.replies.empty() || !attempt.dialogue.replies.back().is_error()) {
-    // Any other error says what is wrong.
+    // With any other error, the server has said what is wrong.
     const bool silent = attempt.dialogue.replies.empty() && absl::IsUnavailable(broken);
     const std::string hint = silent ? Hint() : "";
     return {broken.code(), Unreachable(attempt, absl::StrCat(why, hint)).message()};
@@ -100,7 +101,7 @@ absl::Status Connector::HungUp(const Attempt& attempt, const absl::Status& broke
   return absl::UnavailableError(absl::StrCat(std::string(last_words.message()), "; ", why));
 }
 
-// What may be wrong where the server ends the conversation before it has said a word.
+// Says what may be wrong if the server hangs up before it has said anything.
 std::string Connector::Hint() const {
   if (url_.kind != Url::Kind::kTcp && url_.kind != Url::Kind::kSentinel) return "";
   if (url_.tls == nullptr) {
@@ -152,7 +153,7 @@ std::string Connector::TwoServers(const Connection& first, const Connection& sec
       "it)");
 }
 
-// A server that has restarted meanwhile does not answer over the first connection any more.
+// If the first server has restarted meanwhile, it no longer answers over the first connection.
 void Connector::Attempt::AskFirst(std::string what) {
   two = std::move(what);
   dialogue = std::move(made->dialogue);
@@ -162,7 +163,7 @@ void Connector::Attempt::AskFirst(std::string what) {
 
 void Connector::Attempt::BeginSecond(Connection first) {
   const base::Instant now = base::Now();
-  deadline = std::min(deadline, now + std::max(kSecondPatience, kSecondTakes * (now - began)));
+  deadline = std::min(deadline, now + std::max(kSecondTimeout, kSecondTakes * (now - began)));
   std::rotate(targets.begin(), targets.begin() + static_cast<ptrdiff_t>(next_target),
               targets.end());
   next_target = 0;
@@ -175,7 +176,7 @@ absl::Status Connector::Restarted(const Attempt& attempt) const {
   return Unreachable(attempt, "it restarted meanwhile");
 }
 
-// Whether `where` names another address by now than that of the attempt.
+// True if `where` now gives another address than that of the attempt.
 bool Connector::Moved() const {
   if (!attempt_.has_value() || !attempt_->told_where) return false;
   const std::optional<Target> target = where_();
@@ -183,7 +184,7 @@ bool Connector::Moved() const {
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
-  // What ended while nobody worked on it tells nothing of the server.
+  // An attempt that ran out of time between two calls says nothing about the server.
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
   if (over && attempt_->made) return Made(*std::move(attempt_->made));
   if (!attempt_.has_value() || over || Moved()) BeginAttempt();
@@ -205,7 +206,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
   } else {
     *awaited = {.transport = dialogue.transport.get(),
                 .interest = Interest::kWrite,
-                .until = attempt.patient_until};
+                .until = attempt.socket_deadline};
   }
   awaited->until = std::min(awaited->until, attempt.deadline);
   return made;
@@ -272,7 +273,7 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int
       attempt.refusal = absl::UnavailableError(targets.status().message());
       return Progress::kOutOfTime;
     }
-    // Of what is asked of several, or started.
+    // A search by sentinels or the start of an embedded server goes on after `limit`.
     const bool looked_up = url_.kind == Url::Kind::kTcp;
     if (!targets.ok() && !looked_up && limit <= base::Now()) return Progress::kOutOfTime;
     if (!targets.ok()) return targets.status();
@@ -295,22 +296,22 @@ absl::Status Connector::OpenNext(Attempt& attempt) {
         absl::StrCat(attempt.last_error, denied ? "; is this user allowed to connect there?"
                                                 : "; is it running, and is the address right?"));
   }
-  // An address that swallows everything must not use up the time of those behind it.
+  // An address that never answers must not use up the time of those after it.
   const base::Instant now = base::Now();
   attempt.target_deadline = now + (attempt.deadline - now) / static_cast<int64_t>(left);
   ++attempt.next_target;
-  return Open(attempt, kFirstPatience);
+  return Open(attempt, kFirstTimeout);
 }
 
-absl::Status Connector::Open(Attempt& attempt, absl::Duration patience) {
+absl::Status Connector::Open(Attempt& attempt, absl::Duration socket_timeout) {
   absl::StatusOr<std::unique_ptr<Transport>> opened = open_(attempt.target());
   if (!opened.ok()) return opened.status();
   attempt.dialogue.transport = *std::move(opened);
-  attempt.patience = patience;
-  attempt.patient_until = base::Now() + patience;
-  // The next one is to have more.
-  const base::Instant enough = attempt.patient_until + 2 * patience;
-  if (attempt.target_deadline < enough) attempt.patient_until = attempt.target_deadline;
+  attempt.socket_timeout = socket_timeout;
+  attempt.socket_deadline = base::Now() + socket_timeout;
+  // Leaves time for a next socket with a longer timeout.
+  const base::Instant enough = attempt.socket_deadline + 2 * socket_timeout;
+  if (attempt.target_deadline < enough) attempt.socket_deadline = attempt.target_deadline;
   return absl::OkStatus();
 }
 
@@ -327,7 +328,7 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
       return Progress::kReady;
     }
     if (result.blocked()) {
-      const base::Instant until = std::min(limit, attempt.patient_until);
+      const base::Instant until = std::min(limit, attempt.socket_deadline);
       const Readiness ready = transport->Wait(result.wants(), wake_fd, until);
       if (ready.Meets(result.wants())) {
         if (limit <= base::Now()) return Progress::kOutOfTime;
@@ -335,12 +336,12 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
       }
       const base::Instant now = base::Now();
       if (ready.woken || attempt.deadline <= now) return Progress::kOutOfTime;
-      if (now < attempt.patient_until) {
+      if (now < attempt.socket_deadline) {
         if (limit <= now) return Progress::kOutOfTime;
         continue;
       }
-      if (attempt.patient_until < attempt.target_deadline) {
-        absl::Status opened = Open(attempt, kPatienceGrows * attempt.patience);
+      if (attempt.socket_deadline < attempt.target_deadline) {
+        absl::Status opened = Open(attempt, kTimeoutGrowth * attempt.socket_timeout);
         if (!opened.ok()) return opened;
         continue;
       }

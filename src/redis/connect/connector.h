@@ -21,9 +21,10 @@
 
 namespace redlatch::redis {
 
-// When to connect again. The first attempt after a connection is lost is made at once. Those that
-// follow are held back, longer each time, until a connection has been of use: it brought much, or
-// something and lived for a while. A server that accepts, answers and hangs up is not hurried.
+// Decides when to connect again. The first attempt after a loss is made at once. Those that follow
+// are delayed, longer each time, until a connection was useful: it brought many replies or
+// messages, or some and lived for a while. So a server that accepts, answers and hangs up is not
+// flooded with attempts.
 class ReconnectBackoff {
  public:
   ReconnectBackoff(absl::Duration first_backoff, absl::Duration longest_backoff)
@@ -34,13 +35,13 @@ class ReconnectBackoff {
   void Failed() { next_attempt_ = base::Now() + backoff_.Next(); }
   void Made() {
     made_ = base::Now();
-    heard_ = 0;
+    received_ = 0;
   }
-  // So many answers or messages came.
-  void Heard(size_t count) { heard_ += count; }
+  // `count` replies or messages came.
+  void Received(size_t count) { received_ += count; }
   void Lost() {
     const base::Instant now = base::Now();
-    if (heard_ >= kMuch || (heard_ > 0 && made_ + kAWhile <= now)) {
+    if (received_ >= kMuch || (received_ > 0 && made_ + kAWhile <= now)) {
       backoff_.Reset();
       held_back_ = false;
     }
@@ -54,11 +55,12 @@ class ReconnectBackoff {
   base::Backoff backoff_;
   base::Instant next_attempt_;
   base::Instant made_;
-  size_t heard_ = 0;
+  size_t received_ = 0;
   bool held_back_ = false;  // the next attempt after a loss
 };
 
-// What is said over a transport that is connected, and what is heard. One thread at a time.
+// A connected transport, with the bytes still to be written and the replies that came. One thread
+// at a time.
 struct Dialogue {
   std::unique_ptr<Transport> transport;
   std::string unwritten;
@@ -68,42 +70,42 @@ struct Dialogue {
   Interest read_wants = Interest::kRead;
   Interest write_wants = Interest::kNone;  // of the rest, when Write() was last called
 
-  // Both never block. An error is the bare reason, and the connection is of no more use:
-  // kFailedPrecondition where somebody must mend something first, else kUnavailable.
+  // Neither blocks. After an error the connection is unusable. Its message is the bare reason; its
+  // code is kFailedPrecondition if the user must fix something first, otherwise kUnavailable.
 
-  // What the rest wants, which is kNone where all is written. Where the server hangs up, nothing is
-  // left, since it may have said why before.
+  // Returns what the unwritten rest waits for, kNone if all is written. If the server hangs up, the
+  // rest is dropped, since the server may have said why before.
   Interest Write();
-  // Whether anything came; what is whole of it is in `replies`, also where that is an error. To be
-  // called when what it wants has come.
+  // Returns true if anything came; whole replies are in `replies`, also after an error. Call it
+  // when the transport is ready for read_wants.
   absl::StatusOr<bool> Read();
 
-  // Writes all, and reads until there are so many replies. False where `deadline` came first, or
-  // `wake_fd` (or -1) became readable; the next call goes on.
+  // Writes everything, and reads until there are `count` replies. False: `deadline` came first, or
+  // `wake_fd` (or -1) became readable; the next call continues.
   absl::StatusOr<bool> GoOn(size_t count, base::Instant deadline, int wake_fd = -1);
 };
 
-// A connection that has been greeted and accepted, ready for commands.
+// A connection that the handshake has accepted, ready for commands.
 struct Connection {
   Dialogue dialogue;
   ServerInfo info;
   Target target;
 };
 
-// Whom a connection leads to, and since when.
+// The server of a connection, and since when it has been connected.
 struct Peer {
   Target target;
   base::Instant since;
 };
 
-// Where to connect to, whatever the URL leads to by now; nothing: where the URL leads.
+// Returns the address to connect to, in place of the URL's; nothing: use the URL.
 using Whereabouts = std::function<std::optional<Target>()>;
 
-// Makes connections: finds the addresses, connects to one, shakes hands. An address that cannot be
-// reached, or whose server cannot serve now, as a replica can't, leaves the turn to the next. The
-// thread that calls does the work, and where its deadline comes first, the attempt stays as it is
-// and the next call goes on with it; so callers of little patience get connected too, together. One
-// attempt takes no longer than the URL's connect_timeout. Not thread-safe.
+// Makes connections: finds the addresses, connects to one, does the handshake. If an address cannot
+// be reached, or its server cannot serve now (a replica, for example), the next one is tried. The
+// calling thread does the work. If its deadline comes first, the next call continues the attempt,
+// so several short calls together can connect. One attempt takes no longer than the URL's
+// connect_timeout. Not thread-safe.
 //
 // A connection for commands that reaches another server, or a restarted one, is made twice, the
 // second time to another address if the host has several. If two primaries answer, as behind a load
@@ -111,21 +113,20 @@ using Whereabouts = std::function<std::optional<Target>()>;
 // connection cannot be made soon, or if the user may not run INFO.
 class Connector {
  public:
-  // No `open`: OpenTransport(). No `endpoint`: where the URL leads. `where`, if given, is asked
-  // first; after an attempt there has failed, the next one goes where the URL leads.
+  // Default `open`: OpenTransport(). Default `endpoint`: the URL's. `where`, if given, is asked
+  // first; after an attempt there has failed, the next one uses the URL.
   Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = nullptr,
             std::unique_ptr<Endpoint> endpoint = nullptr, Whereabouts where = nullptr);
 
-  // A connection; nothing where `deadline` came first; an error where the attempt has failed:
-  // kUnavailable where another may succeed. The call after an error begins a new attempt.
-  // `wake_fd` (or -1) becoming readable ends the call like the deadline does.
+  // Returns a connection, or nothing if `deadline` came first or `wake_fd` (or -1) became readable.
+  // An error ends the attempt; kUnavailable: another attempt may succeed. The next call begins a
+  // new one.
   absl::StatusOr<std::optional<Connection>> Step(base::Instant deadline, int wake_fd = -1);
 
-  // The same for who must not block, and calls again when what it awaits has come, which it is told
-  // where there is nothing yet.
+  // The same without blocking. If it returns nothing, call it again when `awaited` has come.
   absl::StatusOr<std::optional<Connection>> Poll(Awaited* awaited);
 
-  // Drops the attempt under way, its socket with it.
+  // Drops the attempt in progress and its socket.
   void Abandon() { attempt_.reset(); }
   // In a forked child: closes its socket, and touches nothing else.
   void CloseInForkedChild() {
@@ -138,22 +139,22 @@ class Connector {
   struct Attempt {
     base::Instant began;
     base::Instant deadline;
-    bool told_where = false;  // `where` has named the target
+    bool told_where = false;  // `where` gave the target
     std::vector<Target> targets;
     size_t next_target = 0;
     base::Instant target_deadline;
-    absl::Duration patience;  // of the present socket, for the server's first word
-    base::Instant patient_until;
+    absl::Duration socket_timeout;  // for the present socket to be connected
+    base::Instant socket_deadline;
     Dialogue dialogue;
     bool connected = false;
     std::string last_error;
     int last_errno = 0;
     absl::Status refusal;  // by the last server that was reached, or why no targets are known
-    std::optional<Connection> made;  // the first of the two
-    std::string two;  // if the servers differ: what that means if the first is still there
+    std::optional<Connection> made;  // the first of two connections
+    std::string two;  // the error if the two servers differ and the first is still there
 
     const Target& target() const { return targets[next_target - 1]; }
-    void GoOn(absl::Status why);  // from a server that was reached to the next target
+    void GoOn(absl::Status why);  // tries the next target after a server that was reached
     void BeginSecond(Connection first);
     void AskFirst(std::string what);
   };
@@ -171,7 +172,7 @@ class Connector {
   Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
   Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
   absl::Status OpenNext(Attempt& attempt);
-  absl::Status Open(Attempt& attempt, absl::Duration patience);
+  absl::Status Open(Attempt& attempt, absl::Duration socket_timeout);
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
   absl::Status HungUp(const Attempt& attempt, const absl::Status& broken) const;
   absl::Status Restarted(const Attempt& attempt) const;
@@ -185,7 +186,7 @@ class Connector {
   const Whereabouts where_;
   bool trust_where_ = true;
   const bool compares_run_ids_;  // each node of a cluster serves only its own slots
-  std::string run_id_;           // of the server that it connected to last
+  std::string run_id_;           // of the last server that it connected to
   std::optional<Attempt> attempt_;
 };
 

@@ -52,8 +52,8 @@ Addresses LookUp(const HostAndPort& named, int flags) {
   return addresses;
 }
 
-// getaddrinfo() has no deadline, so a thread looks the name up. It may outlive the calls that wait
-// for it, and touches nothing but this and Lookups.
+// getaddrinfo() has no deadline, so a thread looks the name up. The thread may outlive the calls
+// that wait for it, and uses only this object and Lookups.
 struct Lookup {
   base::Mutex mu;
   base::CondVar changed;
@@ -61,8 +61,8 @@ struct Lookup {
   Addresses result ABSL_GUARDED_BY(mu);
 };
 
-// The lookups in progress in this process: one for each host and port, shared by all endpoints, so
-// that hung name servers do not cost a thread for each attempt to connect.
+// The lookups in progress in this process, one per host and port. All endpoints share them, so that
+// a hung name server does not cost a thread per attempt to connect.
 class Lookups {
  public:
   static Lookups& Here() {
@@ -77,7 +77,7 @@ class Lookups {
 
   absl::StatusOr<std::shared_ptr<Lookup>> Of(const HostAndPort& named) {
     const base::MutexLock lock(mu_);
-    std::shared_ptr<Lookup>& known = under_way_[named];
+    std::shared_ptr<Lookup>& known = in_progress_[named];
     if (known != nullptr) return known;
     known = std::make_shared<Lookup>();
     std::thread thread;
@@ -90,7 +90,7 @@ class Lookups {
       lookup->changed.SignalAll();
     });
     if (!started) {
-      under_way_.erase(named);
+      in_progress_.erase(named);
       return base::NoThread();
     }
     thread.detach();
@@ -100,17 +100,17 @@ class Lookups {
  private:
   void End(const HostAndPort& named) {
     const base::MutexLock lock(mu_);
-    under_way_.erase(named);
+    in_progress_.erase(named);
   }
 
   const base::ForkGuard fork_guard_;
   base::Mutex mu_;
-  std::map<HostAndPort, std::shared_ptr<Lookup>> under_way_ ABSL_GUARDED_BY(mu_);
+  std::map<HostAndPort, std::shared_ptr<Lookup>> in_progress_ ABSL_GUARDED_BY(mu_);
 };
 
 class TcpEndpoint final : public Endpoint {
  public:
-  // `named`: all but the address.
+  // `named`: the target without its address.
   TcpEndpoint(Target named, uint16_t port) : named_(std::move(named)), port_(port) {}
 
   absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
@@ -144,7 +144,7 @@ class TcpEndpoint final : public Endpoint {
 
   const Target named_;
   const uint16_t port_;
-  std::shared_ptr<Lookup> lookup_;  // one that was begun and not yet used
+  std::shared_ptr<Lookup> lookup_;  // begun, with a result not yet used
 };
 
 absl::StatusOr<std::vector<Target>> UnixSocket(const std::string& path) {

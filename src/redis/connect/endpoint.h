@@ -11,14 +11,14 @@
 
 namespace redlatch::redis {
 
-// Where a URL leads. Not thread-safe: each Connector has its own.
+// Finds the addresses of a URL. Not thread-safe: each Connector has its own.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
 
-  // What to try, in order; never empty. Returns by `deadline`, with an error; what takes
-  // longer (a name server, a server that starts) goes on, and the next call has it sooner. That of
-  // a name server that has not answered yet is kDeadlineExceeded.
+  // Returns the targets to try, in order; never empty. Fails at `deadline`. Slow work (a name
+  // lookup, a starting server) continues, and the next call gets its result sooner.
+  // kDeadlineExceeded: the name server has not answered yet.
   virtual absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) = 0;
 };
 

@@ -17,8 +17,8 @@ namespace redlatch::redis {
 
 namespace {
 
-// Each with all the arguments that it takes: a server may crash that is asked about less
-// (Redis 7.0, of EVAL). @ is a key, & a channel.
+// Each has all its arguments: a server may crash if it is asked about fewer (Redis 7.0, with EVAL).
+// @ is a key, & a channel.
 constexpr absl::string_view kNeeds =
     "eval x 0;evalsha x 0;ping;time;"
     "get @;getrange @ 0 0;set @ x;setrange @ 0 x;psetex @ 1 x;del @;unlink @;rename @ @;exists @;"
@@ -32,9 +32,9 @@ constexpr absl::string_view kShardedMessages =
 constexpr std::string_view kKey = "redlatch:probe";
 constexpr std::string_view kChannels = "redlatch:*";
 
-// First those that the server does not know under that name, which rename-command may have taken
-// away. None is executed: each has a word too few or too many. Then what this user may not do: that
-// is tried, and refused, since only the refusal tells a command from a key.
+// First finds the commands that the server does not know, because rename-command has taken them
+// away. None is executed: each call has an argument too few or too many. Then finds what this user
+// may not do, by trying it: only the server's refusal tells a denied command from a denied key.
 constexpr std::string_view kProbe = R"(
 local unknown, denied = {}, {}
 local shard = ARGV[4]
@@ -109,14 +109,14 @@ Command NeedsProbe(bool in_cluster) {
 
 absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user,
                         bool in_cluster) {
-  // It could not be asked for the channels. Who has all of them can't be given some.
+  // The probe could not check the channels. A user with all channels cannot be given some.
   const std::string and_channels =
       absl::StrCat("; and &", std::string(kChannels), " if it has not all channels");
   if (reply.is_error()) {
     return Lacks(server, user,
                  absl::StrCat("+", absl::StrJoin(NeededCommands(in_cluster), " +"), and_channels));
   }
-  if (reply.elements.size() != 2) return absl::OkStatus();  // its Lua is another
+  if (reply.elements.size() != 2) return absl::OkStatus();  // its Lua is not Redis'
   const std::vector<std::string> unknown = TextsOf(reply.elements[0]);
   if (!unknown.empty()) {
     return absl::FailedPreconditionError(
@@ -136,17 +136,17 @@ absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string
 namespace {
 
 constexpr int kOldestMajor = 7;
-// EVALSHA of it answers NOSCRIPT to who may run it, and NOPERM to who may not.
+// EVALSHA of this replies NOSCRIPT to a user who may run scripts, and NOPERM to any other.
 constexpr std::string_view kNoSuchScript = "0000000000000000000000000000000000000000";
 
 constexpr std::string_view kImitation =
     "; redlatch needs Redis 7.0 or later, or Valkey, itself: an imitation such as fakeredis or "
     "miniredis does not run its scripts as they do";
 
-// A server's text about itself, which may be anything, shortened for a message.
+// A server's text about itself, which may hold anything, shortened for a message.
 std::string_view Short(std::string_view text) { return text.substr(0, 200); }
 
-// A command that the server, or this user, does not have.
+// True if the server does not know the command, or this user may not run it.
 bool CannotAsk(const Reply& reply) {
   if (!reply.is_error()) return false;
   const ErrorCode error = ClassifyError(reply.text);
@@ -157,8 +157,8 @@ bool CannotAsk(const Reply& reply) {
 
 std::string NotVerified(std::string_view server) {
   return absl::StrCat(std::string(server),
-                      " is not verified (tls=insecure): whoever is between can read and change all "
-                      "that is said, passwords too (name its authority instead: "
+                      " is not verified (tls=insecure): an attacker in between can read and change "
+                      "everything, passwords too (name its authority instead: "
                       "ca=/path/to/ca.pem)");
 }
 
@@ -265,7 +265,7 @@ absl::Status Handshake::Refusal(const Reply& reply) const {
       absl::StrCat(std::string(status.message()), std::string(strange ? kImitation : "")));
 }
 
-// What does not know the command, as some proxies don't, may serve all the same.
+// A server that does not know HELLO, such as some proxies, may still serve.
 absl::Status Handshake::ReadHello(const Reply& reply, Nature& nature) const {
   if (reply.is_error()) {
     const absl::Status status = ErrorStatus(reply.text, server_);
@@ -344,7 +344,7 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
   return absl::OkStatus();
 }
 
-// Where this user may not ask, it is what it is where nobody has set it.
+// If this user may not read the setting, its default is assumed.
 absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) const {
   if (reply.elements.size() == 2) {
     info->longest_replica_lag = absl::Seconds(std::atoi(reply.elements[1].text.c_str()));
@@ -354,7 +354,7 @@ absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) con
         " does not let this user read its min-replicas-max-lag, which quarantine= needs: it is "
         "taken for ",
         absl::FormatDuration(info->longest_replica_lag),
-        " (grant it: ACL SETUSER <user> +config|get; or see that it is no more)"));
+        " (grant it: ACL SETUSER <user> +config|get; or make sure that it is no more)"));
   }
   const absl::Duration alone = info->longest_replica_lag + absl::Seconds(1);
   if (alone < url_.quarantine) return absl::OkStatus();
@@ -365,7 +365,7 @@ absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) con
 }
 
 absl::Status Handshake::CheckCommands(const Reply& reply) const {
-  // A server that has just been sent the text has no reason to ask for it.
+  // NOSCRIPT makes no sense here: the probe was sent as text.
   if (reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoScript) return Refusal(reply);
   if (reply.is_error() && ClassifyError(reply.text) != ErrorCode::kNoPermission) {
     return CheckScript(reply);
@@ -384,8 +384,8 @@ absl::Status Handshake::CheckScript(const Reply& reply) const {
   return Refusal(reply);
 }
 
-// Whoever may not say PING was let in all the same. So was one for whom the server can't write:
-// what else it answers tells why.
+// A user who may not run PING was still accepted. So was one at a server that cannot write; its
+// later replies say why.
 absl::Status Handshake::CheckPing(const Reply& reply) const {
   const bool let_in = !reply.is_error() || reply.text.starts_with("MISCONF ") ||
                       ClassifyError(reply.text) == ErrorCode::kNoPermission;
@@ -420,7 +420,7 @@ absl::Status Handshake::CheckRole(const Nature& nature) const {
                                   ? ""
                                   : absl::StrCat(" of ", std::string(nature.primary_host), ":",
                                                  std::string(nature.primary_port));
-  // Unavailable, not refused: a failover may be under way, and this the primary soon.
+  // kUnavailable, since a failover may be in progress, and this server may soon be the primary.
   return absl::UnavailableError(
       absl::StrCat(server_, " is a replica", primary, " (connect to the primary)"));
 }

@@ -13,40 +13,42 @@
 
 namespace redlatch::redis {
 
-// What locks need of a server and of a user, and whether they have it.
+// Checks whether a server, and this user there, have what locks need.
 
-// The commands that locks need, as an ACL rule has them; `in_cluster`: of a cluster's node.
+// Returns the commands that locks need, as ACL rules name them. `in_cluster`: for a node of a
+// cluster.
 std::vector<std::string> NeededCommands(bool in_cluster = false);
 
-// Asks in one round trip, and changes nothing, what of that this user may not. The keys of locks
-// are known when they are used: a user who may use some keys only is asked for the rest.
+// A script that finds out in one round trip which of these this user may not run. It changes
+// nothing. Lock names are not known yet, so a user with access to some keys only is not checked for
+// keys.
 Command NeedsProbe(bool in_cluster = false);
 
-// What the answer comes to; an error is that this user may not ask. kFailedPrecondition: the server
-// lacks commands; kPermissionDenied: the user, empty for the default one, lacks permissions, all of
-// which the message names, with the rule that grants them.
+// Judges the reply. An error reply means that this user may not run the probe. kFailedPrecondition:
+// the server lacks commands. kPermissionDenied: the user (empty: the default one) lacks
+// permissions; the message names all of them, and the rule that grants them.
 absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user,
                         bool in_cluster = false);
 
-// What a server said of itself when the connection was made.
+// What a server said about itself when the connection was made.
 struct ServerInfo {
-  std::string version;         // "7.0.15"; Valkey's own, where it is Valkey
+  std::string version;         // "7.0.15"; on Valkey, Valkey's own
   std::string run_id;          // changes when the server restarts
   std::string replication_id;  // changes with each promotion
-  // For how long it goes on accepting writes though no replica answers; asked where there is to be
+  // How long it accepts writes after its last replica has stopped answering. Asked only if there is
   // a quarantine.
   absl::Duration longest_replica_lag = absl::Seconds(10);
-  std::vector<std::string> warnings;  // each says what is wrong and how to mend it
+  std::vector<std::string> warnings;  // each says what is wrong and how to fix it
 };
 
-// A warning: whoever answers for `server` is taken for it.
+// Returns the warning that the identity of `server` is not checked.
 std::string NotVerified(std::string_view server);
 
-// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO,
-// and for a connection that runs scripts a probe of what redlatch needs. The probe is repeated with
-// every reconnect, since another server may be there by then. INFO is for what HELLO doesn't tell:
-// a server or a user without it gets a warning. A connection for questions takes any server, and
-// says only who asks, and PING.
+// The first commands of every connection, sent in one write: AUTH, SELECT, CLIENT SETNAME, HELLO. A
+// connection that runs scripts also sends a probe of what redlatch needs, at every reconnect, since
+// another server may be there by then. INFO tells what HELLO does not; if the server or the user
+// lacks it, there is a warning. A connection for questions accepts any server, and sends only AUTH,
+// SELECT and PING.
 class Handshake {
  public:
   enum class Purpose { kCommands, kSubscriptions, kQuestions };
@@ -55,11 +57,11 @@ class Handshake {
   const std::string& bytes() const { return bytes_; }
   size_t reply_count() const { return steps_.size(); }
 
-  // OK where the server accepts this client and, unless for questions, can hold locks. Otherwise
-  // kUnavailable where a later attempt may succeed, kPermissionDenied or kFailedPrecondition where
-  // somebody must mend something first. `info` is filled for Purpose::kCommands.
+  // OK if the server accepts this client and (unless the connection is for questions) can hold
+  // locks. kUnavailable: a later attempt may succeed. kPermissionDenied, kFailedPrecondition: the
+  // user must fix something first. `info` is filled for Purpose::kCommands.
   absl::Status Check(absl::Span<const Reply> replies, ServerInfo* info) const;
-  // Can a server with this answer to HELLO hold locks, by its version and mode?
+  // Checks by the reply to HELLO whether the server's version and mode allow locks.
   absl::Status CheckHello(const Reply& hello) const;
 
  private:
@@ -76,7 +78,7 @@ class Handshake {
     kScript,
     kPing
   };
-  // What HELLO and INFO say of a server; empty where neither does.
+  // The parts of HELLO and INFO that are checked; empty if neither has them.
   struct Nature {
     std::string_view version;
     bool valkey = false;

@@ -31,26 +31,28 @@ absl::StatusOr<Reply> PlainConnection::Call(const Command& command, base::Instan
 absl::StatusOr<std::vector<Reply>> PlainConnection::CallAll(absl::Span<const Command> commands,
                                                             base::Instant deadline) {
   for (const Command& command : commands) dialogue_.unwritten += command.bytes();
-  return Hear(commands.size(), deadline);
+  return ReadReplies(commands.size(), deadline);
 }
 
 absl::StatusOr<Reply> PlainConnection::Receive(base::Instant deadline) {
-  auto replies = Hear(1, deadline);
+  auto replies = ReadReplies(1, deadline);
   if (!replies.ok()) return replies.status();
   return std::move(replies->front());
 }
 
-absl::StatusOr<std::vector<Reply>> PlainConnection::Hear(size_t count, base::Instant deadline) {
-  std::vector<Reply>& heard = dialogue_.replies;
+absl::StatusOr<std::vector<Reply>> PlainConnection::ReadReplies(size_t count,
+                                                                base::Instant deadline) {
+  std::vector<Reply>& arrived = dialogue_.replies;
   const absl::StatusOr<bool> done = dialogue_.GoOn(count, deadline);
   if (done.ok() && *done) {
-    const auto end = heard.begin() + static_cast<ptrdiff_t>(count);
-    std::vector<Reply> replies(std::move_iterator(heard.begin()), std::move_iterator(end));
-    heard.erase(heard.begin(), end);
+    const auto end = arrived.begin() + static_cast<ptrdiff_t>(count);
+    std::vector<Reply> replies(std::move_iterator(arrived.begin()), std::move_iterator(end));
+    arrived.erase(arrived.begin(), end);
     return replies;
   }
-  // What a server says before it hangs up is why.
-  if (!heard.empty() && heard.back().is_error()) return ErrorStatus(heard.back().text, server_);
+  // A server may say why before it hangs up.
+  if (!arrived.empty() && arrived.back().is_error())
+    return ErrorStatus(arrived.back().text, server_);
   const std::string why = !done.ok()                    ? std::string(done.status().message())
                           : dialogue_.unwritten.empty() ? "no answer in time"
                                                         : "it takes no bytes";

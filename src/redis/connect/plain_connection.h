@@ -17,36 +17,36 @@
 
 namespace redlatch::redis {
 
-// One connection that takes any server for what it is: unlike SharedConnection it refuses none,
-// and is never made again. So one can look at a server that can't hold locks. One thread at a time.
+// One connection that accepts any server, even one that cannot hold locks, and is never made again.
+// One thread at a time.
 //
-// Every call returns by its deadline; after kUnavailable the connection is of no more use.
+// Every call returns by its deadline. After kUnavailable the connection is unusable.
 class PlainConnection {
  public:
-  // Connects, and says user, password and database.
-  //   kUnavailable         no connection, or no answer; also where it hangs up on user and password
-  //   kPermissionDenied    user or password are wrong, or missing
+  // Connects, and sends user, password and database.
+  //   kUnavailable         no connection or no answer, or it hangs up on user and password
+  //   kPermissionDenied    user or password are wrong or missing
   //   kFailedPrecondition  it does not have that database
   // `where`, if given, names the address; see Connector.
   static absl::StatusOr<PlainConnection> Open(const Url& url, base::Instant deadline,
                                               Whereabouts where = nullptr);
 
   absl::StatusOr<Reply> Call(const Command& command, base::Instant deadline);
-  // All in one write; as many replies.
+  // Sends all commands in one write, and returns their replies.
   absl::StatusOr<std::vector<Reply>> CallAll(absl::Span<const Command> commands,
                                              base::Instant deadline);
   void CloseInForkedChild() { dialogue_.transport.reset(); }
-  // Of a server that was reached over TLS: until when its certificate is good.
+  // Returns when the server's certificate expires, if TLS is used.
   std::optional<absl::Time> certificate_until() const {
     return dialogue_.transport->certificate_until();
   }
-  // The next reply, or message.
+  // Returns the next reply or message.
   absl::StatusOr<Reply> Receive(base::Instant deadline);
 
  private:
   explicit PlainConnection(std::string server) : server_(std::move(server)) {}
 
-  absl::StatusOr<std::vector<Reply>> Hear(size_t count, base::Instant deadline);
+  absl::StatusOr<std::vector<Reply>> ReadReplies(size_t count, base::Instant deadline);
 
   std::string server_;
   Dialogue dialogue_;

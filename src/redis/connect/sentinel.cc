@@ -30,9 +30,9 @@ namespace redlatch::redis {
 
 namespace {
 
-// For a sentinel that is behind the others after a failover, where the first to answer may be
-// wrong. Whoever connects for the first time is not kept waiting.
-constexpr absl::Duration kPatience = absl::Milliseconds(50);
+// After a failover the first sentinel to answer may be behind the others. The first connection of a
+// client does not wait for them.
+constexpr absl::Duration kExtraWait = absl::Milliseconds(50);
 
 constexpr absl::Duration kForgotten = absl::Seconds(1);
 
@@ -42,14 +42,15 @@ class SentinelEndpoint final : public Endpoint {
 
   absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
     const bool old = last_ + kForgotten < base::Now();
-    if (old) {  // nobody waited for what is known from then
+    if (old) {  // no call waited: the result is out of date
       survey_ = nullptr;
       named_ = nullptr;
     }
     last_ = std::max(base::Now(), deadline);
     if (named_ == nullptr) {
       if (survey_ == nullptr) {
-        survey_ = std::make_shared<SentinelSurvey>(url_, again_ ? kPatience : absl::ZeroDuration());
+        survey_ =
+            std::make_shared<SentinelSurvey>(url_, again_ ? kExtraWait : absl::ZeroDuration());
         again_ = true;
       }
       auto primary = survey_->Await(deadline);
@@ -69,7 +70,7 @@ class SentinelEndpoint final : public Endpoint {
  private:
   const Url url_;
   bool again_ = false;
-  base::Instant last_;  // until when somebody waited
+  base::Instant last_;  // until when a call waited
   std::shared_ptr<SentinelSurvey> survey_;
   std::unique_ptr<Endpoint> named_;  // the primary by its name, which is looked up
 };
@@ -79,7 +80,7 @@ class EndpointOfSentinels final : public Endpoint {
   explicit EndpointOfSentinels(const Url& url)
       : url_(url), first_(static_cast<size_t>(base::RandomBits() >> 1)) {}
 
-  // Names that are not looked up yet are for the next time.
+  // A name whose lookup is not finished is used by a later call.
   absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
     std::vector<HostAndPort> known = url_.sentinels->Known();
     std::rotate(known.begin(), known.begin() + static_cast<ptrdiff_t>(first_++ % known.size()),
@@ -220,7 +221,7 @@ absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
 namespace {
 
 constexpr absl::Duration kQuestionsApart = absl::Milliseconds(250);
-constexpr int kMostHops = 4;  // from a replica to its primary, which may be one by now
+constexpr int kMostHops = 4;  // from a replica to its primary, which may be a replica itself
 
 }  // namespace
 
@@ -236,9 +237,9 @@ absl::StatusOr<std::optional<HostAndPort>> SentinelSurvey::Await(base::Instant d
     base::Instant until = std::min(deadline, next_question_);
     if (std::optional<HostAndPort> found = Leading()) {
       const base::Instant now = base::Now();
-      if (!patient_until_) patient_until_ = now + std::max(now - asked_, patience_);
-      if (all_told || *patient_until_ <= now) return found;
-      until = std::min(until, *patient_until_);
+      if (!wait_until_) wait_until_ = now + std::max(now - asked_, extra_wait_);
+      if (all_told || *wait_until_ <= now) return found;
+      until = std::min(until, *wait_until_);
     } else if (all_told) {
       return Failure();
     }
@@ -285,14 +286,14 @@ void SentinelSurvey::AskOne(const HostAndPort& sentinel) {
   for (int hops = 0; hops < kMostHops && to_visit; ++hops) to_visit = Visit(*to_visit);
 }
 
-// Whether nobody else visits it, nor need to.
+// True if this thread must visit the server: no other does, and it is not known to be a primary.
 bool SentinelSurvey::BeginVisit(const HostAndPort& server) {
   Server& visited = servers_[server];
   if (visited.asking || (visited.role && visited.role->primary)) return false;
   return visited.asking = true;
 }
 
-// Whom to visit next, if anybody: the primary of a replica.
+// Returns the server to visit next, if any: the primary of a replica.
 std::optional<HostAndPort> SentinelSurvey::Visit(const HostAndPort& server) {
   auto role = AskRole(url_, server, base::Now() + url_.connect_timeout);
   const base::MutexLock lock(mu_);
@@ -384,7 +385,7 @@ std::string SentinelSurvey::Reasons() const {
   return absl::StrJoin(reasons, "; ");
 }
 
-// Lasting where each failure is, and in the same way.
+// The failure lasts if all sentinels failed with the same lasting code.
 absl::Status SentinelSurvey::Failure() const {
   std::set<absl::StatusCode> codes;
   for (const auto& [address, sentinel] : sentinels_) {

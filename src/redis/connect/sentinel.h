@@ -20,31 +20,30 @@
 
 namespace redlatch::redis {
 
-// To the primary of which the URL's sentinels know; see SentinelSurvey.
+// Leads to the primary that the URL's sentinels name; see SentinelSurvey.
 std::unique_ptr<Endpoint> MakeSentinelEndpoint(const Url& url);
 
-// To the sentinels themselves, of which any will do, another one first each time.
+// Leads to the sentinels themselves. Any will do, and each call begins with another one.
 std::unique_ptr<Endpoint> MakeEndpointOfSentinels(const Url& url);
 
-// What sentinels, and the servers that they name, are asked; each question on a connection of its
-// own.
+// Questions to sentinels, and to the servers that they name. Each uses a connection of its own.
 
-// `url` is of Kind::kSentinel in both: with the user, password and transport for sentinels; and
-// what leads to one of them.
+// Both take a URL of Kind::kSentinel. The first sets the user, password and TLS for the sentinels;
+// the second leads to one of them.
 Url AsToSentinels(const Url& url);
 Url UrlOfSentinel(const Url& url, const HostAndPort& sentinel);
 
-// As sentinels name them; nothing where that is no address.
+// Reads an address as sentinels name it; nothing if it is none.
 std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port);
 
 struct SentinelAnswer {
-  std::string id;  // of the sentinel; its address where it does not tell
+  std::string id;  // of the sentinel; its address if it does not tell
   HostAndPort primary;
-  int64_t epoch = 0;                // of that knowledge; 0 where it does not tell
+  int64_t epoch = 0;                // config epoch; 0 if it does not tell
   std::vector<HostAndPort> others;  // further sentinels
 };
 
-// kFailedPrecondition where it does not know a primary of that name.
+// kFailedPrecondition: the sentinel knows no primary of that name.
 absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& sentinel,
                                            base::Instant deadline);
 
@@ -53,39 +52,40 @@ struct ServerRole {
   std::optional<HostAndPort> replica_of;
 };
 
-// What a server says that it is. One that refuses to be asked counts as a primary: whoever connects
-// to it then is told why.
+// Asks a server for its role. A server that refuses this client counts as a primary: the handshake
+// then reports why.
 absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
                                    base::Instant deadline);
 
-// One search for the primary of which a URL's sentinels know. They are asked all at once, each by a
-// thread of its own, since any of them may be dead, slow or wrong; and whoever they name is asked
-// what it is, since the old primary, or a replica, may be named still.
+// One search for the primary that a URL's sentinels name. All are asked at once, each by its own
+// thread, since any of them may be dead, slow or wrong. Each server that they name is asked for its
+// role, since a sentinel may still name the old primary, or a replica.
 //
-//   a primary is found where a server says that it is one, and
-//     of several the newer epoch counts, then who is named by more sentinels, of those that have
-//     answered; no other of such an epoch is named by more; and
-//     all have answered, or those that have not were given as much time again as that had taken,
-//     and at least the patience of whoever asks.
-//   a sentinel that names a replica counts as one that names its primary.
+// A primary is found if all this holds:
+//   - the server says that it is a primary;
+//   - of several, it has the newest epoch, then the most votes: sentinels that name it;
+//   - no other server of that epoch has more votes;
+//   - all sentinels have answered, or the others had as much time again, and at least `extra_wait`.
+// A sentinel that names a replica counts as one that names the replica's primary.
 //
-// While none is found, all are asked again four times a second: a failover may be under way.
+// Until one is found, all are asked again four times per second, since a failover may be in
+// progress.
 class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
  public:
-  SentinelSurvey(const Url& url, absl::Duration patience) : url_(url), patience_(patience) {}
+  SentinelSurvey(const Url& url, absl::Duration extra_wait) : url_(url), extra_wait_(extra_wait) {}
 
-  // The primary, or nothing where `deadline` came first: the search goes on, and the next call has
-  // it sooner. An error, after all have failed, says why each has; kUnavailable where another
-  // search may succeed. A search is over with its first answer.
+  // Returns the primary, or nothing if `deadline` came first: the search continues, and the next
+  // call gets its result sooner. After all have failed, the error names each reason; kUnavailable:
+  // another search may succeed. A survey gives one answer.
   absl::StatusOr<std::optional<HostAndPort>> Await(base::Instant deadline);
 
-  // Why there is no answer yet.
+  // Says why there is no answer yet.
   std::string Why() const;
 
  private:
   struct Sentinel {
     bool asking = false;
-    absl::Status failure;  // of the last question
+    absl::Status failure;  // its last one
     std::optional<SentinelAnswer> answer;
   };
   struct Server {
@@ -104,18 +104,18 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
   std::optional<HostAndPort> Visit(const HostAndPort& server);
   HostAndPort PrimaryOf(HostAndPort server) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::map<HostAndPort, Votes> Tally() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // The best that is known to be a primary, if there is one and nobody is named by more.
+  // The known primary with the best votes; nothing if another server has more.
   std::optional<HostAndPort> Leading() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AnyOpen() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   std::string Reasons() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Status Failure() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const Url url_;
-  const absl::Duration patience_;
-  base::Instant asked_;  // this and the next are the caller's own
+  const absl::Duration extra_wait_;
+  base::Instant asked_;  // this and the next belong to the calling thread
   base::Instant next_question_;
-  // For those that have not answered: set when a primary is found.
-  std::optional<base::Instant> patient_until_;
+  // When to stop waiting for further answers; set when a primary is found.
+  std::optional<base::Instant> wait_until_;
   mutable base::Mutex mu_;
   base::CondVar changed_;
   std::map<HostAndPort, Sentinel> sentinels_ ABSL_GUARDED_BY(mu_);

@@ -1,7 +1,7 @@
 -- "<process id> <connections accepted so far> <used|unused>", of the server that runs it.
 local info = redis.call('INFO')
 local function field(name) return info:match('\n' .. name .. ':(%d+)') end
--- What stays when nobody uses it any more: the next server loads it.
+-- Keys that do not count as use: they outlive their users, and the next server loads them.
 local function stays(key)
   if key:find('^redlatch:') then
     return key:find(':fence$') or key:find(':latch%.counted$') or

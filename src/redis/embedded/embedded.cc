@@ -69,7 +69,7 @@ bool TmpIsPrivate(std::string_view mountinfo) {
   bool is_private = false;
   for (const absl::string_view line :
        absl::StrSplit(absl::string_view(mountinfo.data(), mountinfo.size()), '\n')) {
-    // "<id> <parent> <device> <what of its file system> <where> ...": what comes last lies on top.
+    // "<id> <parent> <device> <root> <mount point> ...": the last line for a mount point counts.
     const std::vector<absl::string_view> words = absl::StrSplit(line, absl::MaxSplits(' ', 5));
     if (words.size() < 5 || words[4] != "/tmp") continue;
     is_private = words[3].find("/systemd-private-") != absl::string_view::npos;
@@ -94,7 +94,7 @@ absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
       directory.empty() ? DefaultEmbeddedDirectory() : std::string(directory);
   if (!named.ok()) return named.status();
   std::string path = std::filesystem::path(*named).lexically_normal().string();
-  // With a slash at its end a symbolic link would pass for what it points to.
+  // With a slash at its end, lstat() would follow a symbolic link.
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   if (path.empty() || path[0] != '/' || path.find('\0') != std::string::npos) {
     return absl::InvalidArgumentError(absl::StrCat("embedded: the directory '", path,
@@ -124,8 +124,8 @@ absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
 
 namespace {
 
-// A server that ends while it starts is given a second chance: the first may have fallen over what
-// an older one kept, and the second starts without.
+// A server that ends while it starts is started once more: the saved data of an older server may
+// have stopped the first one, and the second starts without it.
 constexpr int kStarts = 2;
 
 // The files of one server.
@@ -133,12 +133,12 @@ struct Place {
   explicit Place(std::string where) : directory(std::move(where)) {}
   std::string directory;
   std::string socket = directory + "/redis.sock";
-  std::string lock = directory + "/lock";    // held while one process looks, and starts a server
+  std::string lock = directory + "/lock";  // held while a process checks for a server and starts it
   std::string alive = directory + "/alive";  // a FIFO: see SpawnKeptServer()
   std::string log = directory + "/log";
 };
 
-// Somebody's answer to a connection: a server listens, though perhaps with a full queue.
+// True if a server listens at the socket, even if its queue is full.
 absl::StatusOr<bool> Listens(const std::string& socket_path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
@@ -153,7 +153,7 @@ absl::StatusOr<bool> Listens(const std::string& socket_path) {
   return ErrnoStatus("connect to", socket_path, errno);
 }
 
-// Whether a server, or the keeper that is about to start one, holds the FIFO open.
+// True if a server, or the keeper that is about to start one, holds the FIFO open.
 absl::StatusOr<bool> IsAlive(const std::string& fifo) {
   if (mkfifo(fifo.c_str(), 0600) != 0 && errno != EEXIST) {
     return ErrnoStatus("make the FIFO", fifo, errno);
@@ -170,8 +170,8 @@ absl::StatusOr<bool> IsAlive(const std::string& fifo) {
   return fd.valid();
 }
 
-// An exclusive flock, unlocked in so many words: to close the descriptor is not enough where
-// another thread forked meanwhile and the child has a copy.
+// An exclusive flock, which is unlocked explicitly: closing the descriptor is not enough if another
+// thread forked meanwhile, and the child has a copy.
 class DirectoryLock {
  public:
   explicit DirectoryLock(base::UniqueFd fd) : fd_(std::move(fd)) {}
@@ -181,7 +181,7 @@ class DirectoryLock {
     if (fd_.valid()) flock(fd_.get(), LOCK_UN);
   }
 
-  // Nothing where another holds it.
+  // Returns nothing if another process holds it.
   static absl::StatusOr<std::optional<DirectoryLock>> Try(const std::string& path) {
     base::UniqueFd fd(base::Uninterrupted(
         [&] { return open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600); }));
@@ -211,7 +211,7 @@ std::string EndOfLog(const std::string& path) {
                       : absl::StrCat("'", path, "' ends:\n", text);
 }
 
-// Starts a server where there is none. False: one is there, or comes, whoever started it.
+// Starts a server if there is none. False: another process has started one, or is about to.
 absl::StatusOr<bool> StartIfNone(const Place& place, absl::Duration idle_stop, bool last_chance) {
   absl::StatusOr<std::optional<DirectoryLock>> lock = DirectoryLock::Try(place.lock);
   if (!lock.ok()) return lock.status();
@@ -250,8 +250,8 @@ absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
   absl::StatusOr<std::string> directory = EmbeddedDirectory(options.directory);
   if (!directory.ok()) return directory.status();
   const Place place(*std::move(directory));
-  // Looks, rather than a wait: the server may be another process's, and a start takes a few of
-  // them.
+  // This polls, since the server may belong to another process, and a start takes only a few
+  // rounds.
   base::Backoff nap(absl::Milliseconds(2), absl::Milliseconds(20));
   for (int starts = 0;;) {
     const absl::StatusOr<bool> listens = Listens(place.socket);

@@ -12,57 +12,56 @@
 
 namespace redlatch::redis {
 
-// Where the server behind `embedded:` lies.
-//
-// docs/decisions/0003-embedded-server.md tells why there.
-
-// `$REDLATCH_EMBEDDED_DIRECTORY`, or `/tmp/redlatch-<uid>`: the same for every process of a user,
-// whatever started it. kFailedPrecondition where /tmp is one service's own.
+// The directory of the server behind `embedded:`: `$REDLATCH_EMBEDDED_DIRECTORY`, or
+// `/tmp/redlatch-<uid>`. It is the same for every process of a user, however it was started;
+// docs/decisions/0003-embedded-server.md says why it is there. kFailedPrecondition: /tmp is private
+// to one service.
 absl::StatusOr<std::string> DefaultEmbeddedDirectory();
 
-// Whether /tmp is what systemd's PrivateTmp= gives a service, by the text of
+// True if /tmp is private to a service by systemd's PrivateTmp=, by the text of
 // /proc/self/mountinfo.
 bool TmpIsPrivate(std::string_view mountinfo);
 
-// The directory that is used for `directory`, or for none; it is there and ours alone when this
-// returns OK. Errors as of EnsureEmbeddedServer().
+// Returns the directory to use for `directory`, or the default one if that is empty. It exists and
+// belongs to this user alone if this returns OK. Fails as EnsureEmbeddedServer() does.
 absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory);
 
-// The status of a system call that failed: "embedded: cannot <what> '<path>': <why>".
+// Returns a status for a failed system call: "embedded: cannot <what> '<path>': <why>".
 absl::Status ErrnoStatus(std::string_view what, const std::string& path, int error);
 
-// The server behind `embedded:`: a redis-server of this user's own, on a Unix socket in a
-// directory that nobody else may enter. The first client starts it, all processes of the user on
-// this machine share it, and it stops by itself when it is no longer used.
+// The server behind `embedded:`: a redis-server of this user, on a Unix socket in a directory that
+// only this user may enter. The first client starts it, all processes of the user on this machine
+// share it, and it stops by itself when it is no longer used.
 //
-// docs/decisions/0003-embedded-server.md tells why two servers never serve one directory, and why
+// docs/decisions/0003-embedded-server.md says why two servers never serve one directory, and why
 // stopping an unused one loses nothing.
 
 struct EmbeddedOptions {
-  // Where the socket lies: an absolute path, created (the last part of it) where it is missing.
+  // The directory of the socket: an absolute path, whose last part is created if it is missing.
   // Empty: see DefaultEmbeddedDirectory().
   std::string directory;
 
-  // The server stops when nobody was connected, and no key but fences was there, for this long.
-  // What the client that starts it asks for, holds for all; infinite: it never stops by itself.
+  // The server stops when for this long no client was connected and it had no key that counts as
+  // use (see census.lua). The client that starts the server sets this for all; infinite: the server
+  // never stops by itself.
   absl::Duration idle_stop = absl::Seconds(60);
 };
 
 // Finds this user's server, or starts it, and returns the path of its socket, where it listened a
-// moment ago. Costs a few system calls where it is up; blocks no longer than `deadline`.
+// moment ago. Costs a few system calls if it is running; blocks no longer than `deadline`.
 // Thread-safe, and safe against every other process that calls it.
 //
-//   kUnavailable         not up by the deadline: it goes on starting, and a later call finds it;
-//                        or it ended while it started: the message holds the end of its log
+//   kUnavailable         not running by the deadline: it goes on starting for a later call; or it
+//                        ended while it started: the message holds the end of its log
 //   kFailedPrecondition  no redis-server on this machine; or a directory of the wrong kind or mode;
-//                        or none is named, and /tmp is one service's own
-//   kPermissionDenied    a directory that belongs to somebody else
+//                        or none is named, and /tmp is private to one service
+//   kPermissionDenied    the directory belongs to another user
 //   kInvalidArgument     a relative directory, or one too long for a socket
 absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
                                                  base::Instant deadline);
 
-// The socket of this user's server where one listens; it is not started where none does. Errors as
-// above.
+// Returns the socket of this user's server if it is running, and does not start it. Fails as
+// EnsureEmbeddedServer() does.
 absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view directory);
 
 }  // namespace redlatch::redis

@@ -31,13 +31,13 @@ bool IsProgram(const std::string& path) {
   return stat(path.c_str(), &file) == 0 && S_ISREG(file.st_mode) && access(path.c_str(), X_OK) == 0;
 }
 
-// The environment is not trusted where this process has more rights than its caller.
+// The environment is not trusted if this process has more rights than its caller.
 std::string Environment(const char* name) {
   const char* value = secure_getenv(name);
   return value == nullptr ? "" : value;
 }
 
-// The first of `names` that is a program in one of the directories, those of PATH last.
+// Finds the first of `names` that is a program in one of the directories, or else in those of PATH.
 std::string FindProgram(std::vector<std::string> directories,
                         const std::vector<std::string_view>& names) {
   std::string path = Environment("PATH");
@@ -54,8 +54,8 @@ std::string FindProgram(std::vector<std::string> directories,
   return "";
 }
 
-// What the server is given of our environment. It outlives us and serves others: it has no use for
-// our secrets, and redis-cli none for a password that is meant for another server.
+// The server's environment. The server outlives this process and serves others: it must not get our
+// secrets, nor redis-cli a password for another server.
 std::vector<std::string> KeeperEnvironment() {
   std::vector<std::string> environment;
   for (const char* name : {"PATH", "HOME", "LD_LIBRARY_PATH", "TZ"}) {
@@ -73,13 +73,12 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Closes in the child what this process has open from `first` on.
+// Closes all descriptors from `first` on in the child.
 int AddCloseFrom(posix_spawn_file_actions_t* actions, int first) {
 #if defined(__GLIBC__) && (__GLIBC__ > 2 || __GLIBC_MINOR__ >= 34)
   return posix_spawn_file_actions_addclosefrom_np(actions, first);
 #else
-  // The best that can be had: a descriptor that another thread opens just now, without
-  // O_CLOEXEC, is missed.
+  // This may miss a descriptor that another thread opens just now without O_CLOEXEC.
   std::error_code ignored;
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd", ignored)) {
     const int fd = atoi(entry.path().filename().c_str());
@@ -90,8 +89,8 @@ int AddCloseFrom(posix_spawn_file_actions_t* actions, int first) {
 #endif
 }
 
-// posix_spawn, never fork: the calling process may have threads, so that between fork and exec
-// hardly anything would be safe to call.
+// posix_spawn, never fork: the calling process may have threads, so hardly any function would be
+// safe to call between fork and exec.
 int SpawnShell(const std::string& alive, char* const* argv, char* const* envp, pid_t* pid) {
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
@@ -110,8 +109,9 @@ int SpawnShell(const std::string& alive, char* const* argv, char* const* envp, p
   then(posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0));
   then(posix_spawn_file_actions_addopen(&actions, 1, "/dev/null", O_WRONLY, 0));
   then(posix_spawn_file_actions_addopen(&actions, 2, "/dev/null", O_WRONLY, 0));
-  // Before the rest is closed, our caller's lock among it: there is no moment, even if we are
-  // killed now, when neither lock nor FIFO tells of the new server.
+  // Opens the FIFO before the other descriptors, including the caller's lock, are closed. So even
+  // if this process is killed now, the lock or the FIFO shows at every moment that a server is
+  // about to start.
   then(posix_spawn_file_actions_addopen(&actions, 3, alive.c_str(), O_RDONLY | O_NONBLOCK, 0));
   then(AddCloseFrom(&actions, 4));
   then(posix_spawnattr_setsigmask(&attributes, &none));
@@ -156,9 +156,9 @@ absl::Status SpawnKeptServer(const std::string& directory, const std::string& al
   const absl::Duration interval =
       std::clamp(idle_stop / 2, absl::Milliseconds(20), absl::Seconds(15));
   const bool stops = idle_stop != absl::InfiniteDuration() && !programs.client.empty();
-  const double looks =
+  const double checks =
       stops ? std::max(1.0, std::ceil(absl::FDivDuration(idle_stop, interval))) : 0;
-  // A whole number where it can be one: not every sleep(1) takes a fraction.
+  // Prints a whole number if possible: not every sleep(1) takes a fraction.
   const std::string seconds = absl::StrFormat("%g", absl::ToDoubleSeconds(interval));
 
   std::vector<std::string> arguments = {"sh",
@@ -169,7 +169,7 @@ absl::Status SpawnKeptServer(const std::string& directory, const std::string& al
                                         programs.server,
                                         programs.client,
                                         seconds,
-                                        absl::StrFormat("%.0f", looks),
+                                        absl::StrFormat("%.0f", checks),
                                         std::string(kCensusScript)};
   std::vector<std::string> environment = KeeperEnvironment();
   pid_t pid = -1;
@@ -179,8 +179,8 @@ absl::Status SpawnKeptServer(const std::string& directory, const std::string& al
     return absl::UnavailableError(
         absl::StrCat("embedded: cannot start a shell: ", std::strerror(error)));
   }
-  // The shell puts the keeper into the background and ends. Somebody else may have reaped it:
-  // a handler of the application's, or the kernel where SIGCHLD is ignored.
+  // The shell puts the keeper into the background and ends. It may already have been reaped by a
+  // handler of the application, or by the kernel if SIGCHLD is ignored.
   base::Uninterrupted([pid] { return waitpid(pid, nullptr, 0); });
   return absl::OkStatus();
 }

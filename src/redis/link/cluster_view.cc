@@ -18,8 +18,8 @@ namespace {
 // Redis' own limit is about 1,000.
 constexpr size_t kMostNodes = 2048;
 
-// [host, port, id, [name, value, ...]]. A node that does not know its own host, or is to be called
-// by a name that it was not given, leaves it out, or says "?".
+// [host, port, id, [name, value, ...]]. A node leaves out a host that it does not know, or says
+// "?".
 std::optional<HostAndPort> ReadNode(const Reply& node, const HostAndPort& asked) {
   if (node.elements.size() < 2) return std::nullopt;
   const int64_t port = node.elements[1].integer;

@@ -1,4 +1,4 @@
-// Who serves which slots, as one node of a cluster sees it.
+// Which node serves which slots, as one node of a cluster sees it.
 #ifndef REDLATCH_SRC_REDIS_LINK_CLUSTER_VIEW_H_
 #define REDLATCH_SRC_REDIS_LINK_CLUSTER_VIEW_H_
 
@@ -23,21 +23,22 @@ struct SlotRange {
 
 struct ClusterView {
   std::vector<SlotRange> ranges;
-  bool well = false;  // the node sees all slots served, and most primaries
-  int64_t epoch = 0;  // grows with each failover; one that is behind is cut off, or has been
-  std::set<std::string> ids;      // of the nodes; they never change
+  bool well = false;          // the node sees all slots served, and most primaries
+  int64_t epoch = 0;          // grows with each failover; a node that is behind is or was cut off
+  std::set<std::string> ids;  // of the nodes; they never change
   std::set<HostAndPort> members;  // all nodes that it names, those without a slot too
 };
 
-// Of CLUSTER SLOTS and CLUSTER INFO. `asked`: the node that says so; its host stands where it knows
-// none for itself. More nodes than a cluster can have are refused.
+// Reads the replies to CLUSTER SLOTS and CLUSTER INFO. `asked` is the node that sent them; its host
+// is used if it does not know its own. Fails if there are more nodes than a cluster can have.
 absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
                                      const HostAndPort& asked);
 
-// A URL for one node, with all that `url`, of Kind::kCluster, says besides.
+// Returns a URL for one node, with the other settings of `url`, which is of Kind::kCluster.
 Url UrlOfNode(const Url& url, const HostAndPort& node);
 
-// On a connection of its own. kUnavailable where the node knows of none that serves slots.
+// Asks the node on a connection of its own. kUnavailable: the node knows of no node that serves
+// slots.
 absl::StatusOr<ClusterView> AskForView(const Url& url, const HostAndPort& node,
                                        base::Instant deadline);
 

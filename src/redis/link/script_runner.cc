@@ -22,8 +22,11 @@
 namespace redlatch::redis {
 
 AckedConnection::AckedConnection(const Url& url, Mark mark,
-                                 std::function<std::optional<Peer>()> whom)
-    : url_(url), server_(url.DebugString()), mark_(std::move(mark)), whom_(std::move(whom)) {}
+                                 std::function<std::optional<Peer>()> commands_peer)
+    : url_(url),
+      server_(url.DebugString()),
+      mark_(std::move(mark)),
+      commands_peer_(std::move(commands_peer)) {}
 
 void AckedConnection::operator delete(AckedConnection* connection, std::destroying_delete_t) {
   if (connection->fork_guard_.InForkedChild()) {
@@ -34,10 +37,10 @@ void AckedConnection::operator delete(AckedConnection* connection, std::destroyi
   ::operator delete(connection);
 }
 
-// One that leads to another server than commands do by now, or to what was there before they were
-// connected anew, is of no use.
+// Keeps the connection only if it leads to the server that gets commands, and commands were not
+// reconnected since it was made.
 absl::Status AckedConnection::Connect(base::Instant deadline) {
-  std::optional<Peer> peer = whom_();
+  std::optional<Peer> peer = commands_peer_();
   const bool same =
       peer && peer_ && peer->target.address == peer_->target.address && peer->since == peer_->since;
   if (connection_ && (!peer || same)) return absl::OkStatus();
@@ -56,7 +59,7 @@ absl::Status AckedConnection::Connect(base::Instant deadline) {
 absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const Command> commands,
                                                 std::string_view key,
                                                 const base::AcksWanted& wanted,
-                                                absl::Duration patience, base::Instant deadline,
+                                                absl::Duration ack_timeout, base::Instant deadline,
                                                 absl::Span<absl::StatusOr<Reply>> replies) {
   const base::MutexLock lock(mu_);
   const auto fail = [&](absl::Status why) {
@@ -69,7 +72,7 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const Command> comman
   std::vector<Command> all(commands.begin(), commands.end());
   all.push_back(mark_(key));
   const std::string millis =
-      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(patience), 1));
+      std::to_string(std::max<int64_t>(absl::ToInt64Milliseconds(ack_timeout), 1));
   const std::string replicas = std::to_string(wanted.replicas);
   all.push_back(wanted.fsync ? Command({"WAITAOF", "1", replicas, millis})
                              : Command({"WAIT", replicas, millis}));
@@ -107,12 +110,14 @@ absl::StatusOr<base::Acks> AckedConnection::Read(const Reply& mark, const Reply&
 
 namespace {
 
-// Before a call is sent again that was refused for a reason that passes.
+// The pause before a call that was refused for a reason that passes is sent again.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(2);
 constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
-// One redirection leads to the owner, and a second one if it was on the move. Then a pause is due.
+// One redirection leads to the owner, or two if the slot has just moved. After a third one, the
+// call pauses.
 constexpr int kRedirectsAtOnce = 3;
-// How long one server of a batch may take to be connected, and its calls to be sent again.
+// Limits for the servers of a batch: how long one of them may take to be connected and its calls to
+// be sent again, and how long to wait for its replies before the next one has a turn.
 constexpr absl::Duration kBriefly = absl::Milliseconds(50);
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
 
@@ -121,8 +126,8 @@ absl::Status NoTimeForText(std::string_view server) {
       std::string(server), " does not know the script, and there was no time left to send it")));
 }
 
-// For a call that was redirected and not executed: no time is left to follow, or the redirection
-// leads to a server that `cluster`, unless empty, does not name.
+// The status of a call that was redirected and not executed: no time is left to follow, or the
+// redirection leads to a server that `cluster` (unless empty) does not name.
 absl::Status StillMoves(const absl::Status& redirected, std::string_view cluster = {}) {
   const Redirect redirect = RedirectOf(redirected).value_or(Redirect());
   if (cluster.empty()) {
@@ -216,7 +221,7 @@ class ScriptRunner::Batch {
  public:
   struct Acked {
     const base::AcksWanted& wanted;
-    absl::Duration patience;
+    absl::Duration ack_timeout;
     absl::StatusOr<base::Acks> acks =
         base::Acks{.replicas = std::numeric_limits<int16_t>::max(), .synced = true};
   };
@@ -255,11 +260,11 @@ class ScriptRunner::Batch {
   struct Open {
     size_t index;
     base::Instant due = base::Instant();  // it is not sent before
-    ScriptServerPtr ask_at = nullptr;     // the server to be asked behind ASKING
+    ScriptServerPtr ask_at = nullptr;     // the server that gets it after ASKING
     int redirects = 0;
     bool by_text = false;
   };
-  // The open calls that one server is given together. The replies may come after the batch ended.
+  // The open calls that go to one server together. The replies may come after the batch ended.
   struct Share {
     ScriptServerPtr server;
     absl::InlinedVector<Open, 1> calls;
@@ -272,13 +277,13 @@ class ScriptRunner::Batch {
   using Commands = absl::InlinedVector<Command, 1>;
   enum class Again : uint8_t { kNo, kNow, kLater };
 
-  // The share of a batch of one call, which is over before the batch ends: it needs no memory.
+  // A batch of one call ends after its share, so this one needs no allocation.
   std::shared_ptr<Share> Single() {
     single_.calls.clear();
     return {std::shared_ptr<void>(), &single_};
   }
 
-  // The calls that are due, by server, in the order of their first calls.
+  // Groups the calls that are due by server, in the order of their first calls.
   Shares ShareOut() {
     Shares shares;
     const base::Instant now = base::Now();
@@ -308,7 +313,7 @@ class ScriptRunner::Batch {
   absl::StatusOr<ScriptServerPtr> ServerOf(const Open& call) {
     if (router_ == nullptr) return runner_.server_;
     if (call.ask_at != nullptr) return call.ask_at;
-    // Others of the batch do not wait for this one.
+    // In a batch, the other calls do not wait for this one's owner.
     return router_->OwnerOf(calls_[call.index].key(),
                             calls_.size() == 1 ? deadline_ : base::Instant());
   }
@@ -326,7 +331,7 @@ class ScriptRunner::Batch {
 
   bool Send(const std::shared_ptr<Share>& share) const {
     const Commands commands = Encode(*share);
-    std::vector<absl::StatusOr<Reply>> room(commands.size());  // the reader needs no memory then
+    std::vector<absl::StatusOr<Reply>> room(commands.size());  // the reader must not allocate
     return share->server->commands()
         .SendAll(
             commands,
@@ -349,8 +354,9 @@ class ScriptRunner::Batch {
     }
     const absl::StatusOr<base::Acks> acks =
         share.server->acked_->Run(commands, calls_[share.calls.front().index].key(), acked_->wanted,
-                                  acked_->patience, until, absl::MakeSpan(replies));
-    // The connection's mark lies in the first key's slot. If that moves, nothing is known of any.
+                                  acked_->ack_timeout, until, absl::MakeSpan(replies));
+    // The connection's mark lies in the first key's slot. If that slot moves, no call's acks are
+    // known.
     if (router_ != nullptr && RedirectOf(acks.status())) {
       std::fill(replies.begin(), replies.end(), acks.status());
     } else if (!acks.ok()) {
@@ -362,8 +368,8 @@ class ScriptRunner::Batch {
     Judge(share, absl::MakeSpan(replies));
   }
 
-  // Waits a moment for those that were sent. Where another thread reads a connection, that brings
-  // the answers, but it may leave before they have come.
+  // Waits a moment for the replies to shares that were sent. If another thread reads a connection,
+  // it brings them, but it may stop before they have come.
   void TakeAnswers() {
     const base::Instant now = base::Now();
     base::Instant turn = std::min(deadline_, now + kTurn);
@@ -413,7 +419,7 @@ class ScriptRunner::Batch {
     }
   }
 
-  // Sets the call's result as it is if the call is not sent again.
+  // Sets the call's result, which it keeps if it is not sent again.
   Again AfterFailure(Open& call, const ScriptServerPtr& server, absl::StatusOr<Reply> reply,
                      bool asked) {
     absl::StatusOr<Reply>& result = results_[call.index];
@@ -426,7 +432,7 @@ class ScriptRunner::Batch {
     result = reply.ok() ? ErrorStatus(reply->text, name) : reply.status();
     if (calls_[call.index].script == nullptr && reply.ok() &&
         (router_ == nullptr || !RedirectOf(result.status()))) {
-      result = std::move(reply);  // an error reply is an answer
+      result = std::move(reply);  // a command's error reply is its result
       return Again::kNo;
     }
     if (code == ErrorCode::kNoScript && !call.by_text) {
@@ -486,7 +492,8 @@ class ScriptRunner::Batch {
     open_.push_back(std::move(call));
   }
 
-  // Until when a call is sent again. The servers of a batch do not wait for each other for long.
+  // Returns until when a call may be sent again. The servers of a batch do not wait for each other
+  // for long.
   base::Instant Limit() {
     if (acked_ == nullptr && (router_ == nullptr || calls_.size() == 1)) return deadline_;
     if (!limit_) limit_ = std::min(deadline_, base::Now() + kBriefly);
@@ -505,7 +512,7 @@ class ScriptRunner::Batch {
   Share single_;
   Shares sent_;
   base::Backoff backoff_{kFirstBackoff, kLongestBackoff};
-  std::optional<base::Instant> later_;  // when the calls are due that one answer has put off
+  std::optional<base::Instant> later_;  // when the calls that one reply has delayed are due
   std::optional<base::Instant> limit_;
 };
 
@@ -525,9 +532,10 @@ absl::StatusOr<Reply> ScriptRunner::Run(const ScriptCall& call, base::Instant de
 
 absl::StatusOr<base::Acks> ScriptRunner::RunAcked(absl::Span<const ScriptCall> calls,
                                                   const base::AcksWanted& wanted,
-                                                  absl::Duration patience, base::Instant deadline,
+                                                  absl::Duration ack_timeout,
+                                                  base::Instant deadline,
                                                   absl::Span<absl::StatusOr<Reply>> results) const {
-  Batch::Acked acked{.wanted = wanted, .patience = patience};
+  Batch::Acked acked{.wanted = wanted, .ack_timeout = ack_timeout};
   Batch(*this, calls, deadline, results, AlwaysWanted, &acked).Run();
   return acked.acks;
 }

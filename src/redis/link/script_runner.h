@@ -31,28 +31,28 @@
 
 namespace redlatch::redis {
 
-// A connection on which scripts are run, and replicas then waited for. That takes time in which
-// nothing else can be asked there; and WAIT speaks of the connection that says it, so this one is
-// never made anew without the caller's knowledge. Thread-safe: callers take turns.
+// A connection that runs scripts and then waits for replicas. It is separate, since nothing else
+// can be sent during the wait, and since WAIT is about the connection that sends it: so this one is
+// never replaced without the caller's knowledge. Thread-safe: callers take turns.
 class AckedConnection {
  public:
-  // `mark`: a command that writes, whatever is there, and also where memory is full, at a key of
-  // its own in the slot of the one it is given. Newer servers answer WAIT behind commands that
-  // changed nothing without waiting for what others wrote before; so it stands before each WAIT.
-  // `whom`: who is to be asked, and since when that is known; nothing: nobody knows, and a
-  // connection that is there is kept.
+  // `mark` makes a command that always writes, even if memory is full, at a key of its own in the
+  // slot of the given key. It is sent before each WAIT: after commands that changed nothing, newer
+  // servers answer WAIT without waiting for the earlier writes of others. `commands_peer` returns
+  // the server that gets commands, and since when; if it returns nothing, an existing connection is
+  // kept.
   using Mark = std::function<Command(std::string_view key)>;
-  AckedConnection(const Url& url, Mark mark, std::function<std::optional<Peer>()> whom);
+  AckedConnection(const Url& url, Mark mark, std::function<std::optional<Peer>()> commands_peer);
   // In a forked child, in place of destruction: closes the descriptor and touches nothing else.
   static void operator delete(AckedConnection* connection, std::destroying_delete_t);
   AckedConnection(const AckedConnection&) = delete;
   AckedConnection& operator=(const AckedConnection&) = delete;
 
-  // The replies to the commands, and which replicas have them all, and with them whatever was
-  // written before: the replication stream keeps the order. `key`: of the first command. An error
-  // if that is unknown: nothing may be concluded.
+  // Fills `replies`, and returns how many replicas have all the commands, and everything written
+  // before them: the replication stream keeps the order. `key` is the first command's. After an
+  // error, nothing is known about replicas.
   absl::StatusOr<base::Acks> Run(absl::Span<const Command> commands, std::string_view key,
-                                 const base::AcksWanted& wanted, absl::Duration patience,
+                                 const base::AcksWanted& wanted, absl::Duration ack_timeout,
                                  base::Instant deadline, absl::Span<absl::StatusOr<Reply>> replies);
 
  private:
@@ -62,48 +62,48 @@ class AckedConnection {
   const Url url_;
   const std::string server_;
   const Mark mark_;
-  const std::function<std::optional<Peer>()> whom_;
+  const std::function<std::optional<Peer>()> commands_peer_;
   const base::ForkGuard fork_guard_;
   base::Mutex mu_;
-  std::optional<Peer> peer_;  // of `connection_`, where that was told
+  std::optional<Peer> peer_;  // of `connection_`, if known
   std::optional<PlainConnection> connection_;
 };
 
-// One call of a script, or a command. Nothing is copied: all of it must live until the call
+// One call of a script, or a command. Nothing is copied: everything must live until the call
 // returns.
 struct ScriptCall {
   const LuaScript* script = nullptr;
   absl::Span<const std::string_view> keys;
   absl::Span<const std::string_view> args;
-  const Command* command = nullptr;  // in place of a script; `keys` says where it belongs
-  // Of a quorum's batch: no caller waits for this result any more, though the others go on.
+  const Command* command = nullptr;  // in place of a script; `keys` says which server gets it
+  // In a quorum's batch: when no caller waits for this result any more, though the others continue.
   base::Instant until = base::Instant::Infinite();
 
   std::string_view key() const { return keys.empty() ? std::string_view() : keys.front(); }
 };
 
-// Asked before a call is sent again; false ends the call with the result that it has.
+// Called before a call is sent again; false ends the call with its present result.
 using StillWanted = absl::FunctionRef<bool()>;
 inline bool AlwaysWanted() { return true; }
 
-// The same script as a cluster's node is given it. Its messages go to the node that serves the
-// channel's slot, so it says 'SPUBLISH' for 'PUBLISH' and 'SHARDNUMSUB' for 'NUMSUB'. Lives for
-// ever.
+// Returns the variant of a script for a cluster's nodes, with 'SPUBLISH' for 'PUBLISH' and
+// 'SHARDNUMSUB' for 'NUMSUB', since its messages go to the node that serves the channel's slot. It
+// is never deleted.
 const LuaScript& ShardedScript(const LuaScript& script);
 
-// EVALSHA, or EVAL with the script's text; of a call without a script its command.
+// Encodes EVALSHA, or EVAL with the script's text; for a call without a script, its command.
 Command EncodeCall(const ScriptCall& call, bool by_text);
 
-// What the answer to a posted call comes to: an error is a status. The call was not sent if the
-// server did not know the script, or said that the key is elsewhere.
+// Turns the reply to a posted call into a result; an error reply becomes a status. It is marked
+// NotSent() if the server did not know the script or redirected the call.
 absl::StatusOr<Reply> ResultOfPosted(absl::StatusOr<Reply> answer, std::string_view server);
 
 // One server, as a ScriptRunner sees it: its connections, and what it knows of the server.
 class ScriptServer {
  public:
   struct Options {
-    // How commands are sent from here on: to another server, if this one has become a replica.
-    // Called while the connection is locked; see SharedConnectionOptions::after_error.
+    // Called if this server has become a replica, so that messages follow the commands to another
+    // one. The connection is locked meanwhile; see SharedConnectionOptions::after_error.
     std::function<void()> on_replica;
     bool loading_is_replicas = false;      // a replica that replaces its data
     bool no_replicas_is_replicas = false;  // it may have been cut off
@@ -114,20 +114,21 @@ class ScriptServer {
 
   SharedConnection& commands() const { return *commands_; }
 
-  // SharedConnectionOptions::after_error: why an error means that the connection is to be left.
+  // For SharedConnectionOptions::after_error: why the connection must be left after an error;
+  // empty: it need not.
   std::string AfterError(std::string_view error, absl::Duration connected_for);
 
  private:
   friend class ScriptRunner;
 
-  // Whether the server knows the script, since this client posted it over this connection.
+  // True if the server knows the script, because this client posted it over this connection.
   bool Knows(const LuaScript& script);
   void Learns(const LuaScript& script);
 
   const Options options_;
   SharedConnection* const commands_;
   AckedConnection* const acked_;
-  // By the addresses of their SHA-1s, over the connection of that number.
+  // The known scripts by the addresses of their SHA-1s, over the connection of that number.
   std::array<std::atomic<const char*>, 8> known_{};
   std::atomic<uint64_t> known_over_{0};
 };
@@ -136,22 +137,22 @@ using ScriptServerPtr = std::shared_ptr<ScriptServer>;
 // Which server has a key, in a cluster. Thread-safe.
 class ScriptRouter {
  public:
-  // Waits until that is known.
+  // Returns the key's server; waits until it is known.
   virtual absl::StatusOr<ScriptServerPtr> OwnerOf(std::string_view key, base::Instant deadline) = 0;
   virtual bool IsOwnerOf(std::string_view key, const ScriptServer* server) const = 0;
-  // The server to which `from` redirects; null if the cluster names no such server.
+  // Returns the server to which `from` redirects; null if the cluster names no such server.
   virtual ScriptServerPtr Follow(const Redirect& redirect, const ScriptServer& from,
                                  base::Instant deadline) = 0;
-  // Asks the cluster which node serves what, and waits for that until the deadline. False if the
-  // deadline came first.
+  // Asks the cluster which node serves which slots, and waits for the answer. False if the deadline
+  // came first.
   virtual bool Refresh(base::Instant deadline) = 0;
 
  protected:
   ~ScriptRouter() = default;
 };
 
-// Runs scripts by their SHA-1, wherever their keys are. This is the only place that knows what to
-// do if a server refuses a call before it executes anything:
+// Runs scripts by their SHA-1, wherever their keys are. Only this class knows what to do if a
+// server refuses a call before executing anything:
 //
 //   the server answers                 the call is sent again
 //   NOSCRIPT                           with the script's text, which also teaches it
@@ -161,30 +162,29 @@ class ScriptRouter {
 //   TRYAGAIN, CLUSTERDOWN              after a pause, to the server that has the key then
 //   nothing: it cannot be reached      to the server that has the key then, in a cluster
 //
-// All within the caller's deadline. A call that may have been executed is never sent again. So no
-// script may return an error of its own that begins as such a refusal does. Thread-safe.
+// All this happens within the caller's deadline. A call that may have been executed is never sent
+// again. So no script may return an error of its own that begins like one of these. Thread-safe.
 class ScriptRunner {
  public:
   // For a single server.
   explicit ScriptRunner(ScriptServer& server)
       : router_(nullptr), server_(ScriptServerPtr(), &server) {}
-  // For a cluster, which is called `name`.
+  // For a cluster; `name` is for messages.
   ScriptRunner(ScriptRouter& router, std::string name) : router_(&router), name_(std::move(name)) {}
 
-  // Every call gets its own result. An error reply is a status, ErrorStatus(), to a script, and an
-  // answer to a command, which is sent again only where a redirection leads. The calls of one
-  // batch have no order among each other. Those to one server travel in one write. A server
-  // that hangs does not delay the calls of another one, except that a lost connection to it may
-  // take 50 ms to be made again.
+  // Every call gets its own result. A script's error reply becomes ErrorStatus(). A command's error
+  // reply is its result, unless it is a redirection, which is followed. The calls of a batch have
+  // no order; those to one server travel in one write. A server that hangs does not delay calls to
+  // others, except that making a lost connection again may take 50 ms.
   void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<Reply>> results,
            StillWanted still_wanted = AlwaysWanted) const;
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                             StillWanted still_wanted = AlwaysWanted) const;
 
-  // The same over connections of their own, and then waits for replicas; see AckedConnection.
+  // Runs calls over connections of their own, and then waits for replicas; see AckedConnection.
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) const;
 
@@ -192,7 +192,7 @@ class ScriptRunner {
   // connection carries its text.
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) const;
 
-  // After `redirect`, the error of a server that was asked: whether it leads to a known server.
+  // Returns true if `redirect`, from the server that was asked, leads to a known server.
   // `redirects` counts; false also if the caller must pause first.
   bool Follow(const Redirect& redirect, const ScriptServer& from, base::Instant deadline,
               int& redirects) const;

@@ -12,7 +12,7 @@ namespace redlatch::redis {
 namespace {
 
 constexpr char kChannel[] = "+switch-master";
-// A sentinel that hangs is found out sooner than a server: nothing else asks it anything.
+// Sooner than for a server, since nothing else would notice a sentinel that hangs.
 constexpr absl::Duration kPingInterval = absl::Seconds(5);
 
 }  // namespace
@@ -40,7 +40,7 @@ SentinelWatch::SentinelWatch(const Url& url, Moved moved)
 
 void SentinelWatch::BeginNow() {
   if (begun_.exchange(true)) return;
-  // It goes on by itself.
+  // The subscriber keeps trying.
   subscriber_->Subscribe(kChannel, base::Now()).IgnoreError();
 }
 

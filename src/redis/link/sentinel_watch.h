@@ -12,22 +12,22 @@
 
 namespace redlatch::redis {
 
-// Hears from one of a URL's sentinels, whichever answers, that its primary has moved. Connects, and
-// starts its thread, with Begin(). Thread-safe; in a forked child it may only be destroyed.
+// Learns from one of a URL's sentinels, whichever answers, that its primary has moved. Begin()
+// connects and starts its thread. Thread-safe; in a forked child it may only be destroyed.
 class SentinelWatch {
  public:
-  // Where the primary is by now, "127.0.0.1:6379"; empty where it may have moved unheard. Runs on
-  // the watch's thread, and calls nothing of the watch.
+  // Gets the primary's new address, such as "127.0.0.1:6379"; empty if it may have moved unnoticed.
+  // Runs on the watch's thread, and must not call the watch.
   using Moved = std::function<void(std::string_view address)>;
 
-  // `url`: of Kind::kSentinel.
+  // REQUIRES: `url` is of Kind::kSentinel.
   SentinelWatch(const Url& url, Moved moved);
 
-  // Once is enough. Returns at once.
+  // Starts watching; further calls do nothing. Returns at once.
   void Begin() {
     if (!begun_.load(std::memory_order_relaxed)) BeginNow();
   }
-  // Nothing is heard any more.
+  // `moved` is not called any more.
   void Stop() { subscriber_->Stop(); }
 
  private:

@@ -78,7 +78,7 @@ void Pipeline::TakeOut(InFlightCommands& commands) {
   dead_bytes_ += commands.bytes;
 }
 
-// Removes from the unsent bytes those of segments that were taken out.
+// Removes from the unsent bytes those of commands that were taken out.
 void Pipeline::Compact() {
   size_t live = sent_;
   size_t live_bytes = 0;
@@ -119,19 +119,19 @@ void Pipeline::FailUnsent(absl::FunctionRef<bool(const InFlight*)> which, const 
     Fail(commands, why, finished);
     TakeOut(commands);
   }
-  // Each byte that is moved here is paid for by one that goes.
+  // So each byte that is moved is outweighed by one that is dropped.
   if (dead_bytes_ > unsent_.size() / 2) Compact();
 }
 
 bool Pipeline::Abandon(InFlight& in_flight, const absl::Status& sent, const absl::Status& unsent) {
-  Finished nobody;  // the one that asks is awake
+  Finished none;  // the calling thread need not be told
   for (size_t i = 0; i < sent_; ++i) {
     if (commands_[i].in_flight != &in_flight) continue;
-    Fail(commands_[i], sent, nobody);
+    Fail(commands_[i], sent, none);
     commands_[i].in_flight = nullptr;
     return true;
   }
-  FailUnsent([&](const InFlight* each) { return each == &in_flight; }, unsent, nobody);
+  FailUnsent([&](const InFlight* each) { return each == &in_flight; }, unsent, none);
   return false;
 }
 
@@ -146,39 +146,37 @@ InFlight* Pipeline::FirstWaiting() const {
 namespace {
 
 constexpr double kSmoothing = 1.0 / 8;
-constexpr size_t kRepliesInSample = 512;  // in a crowd
-// A crowd of commands is answered later than one, and its threads take turns meanwhile. Long enough
-// that hardly any of them sleeps: one that does costs a futex, which undoes what the others gain.
-constexpr int kLongerInCrowd = 16;
+constexpr size_t kRepliesInSample = 512;  // with many callers
+// Many commands are answered later than one, and their threads take turns meanwhile. This is long
+// enough that hardly any of them sleeps: a thread that sleeps costs a futex, which undoes the gain
+// of the others.
+constexpr int kLongerForMany = 16;
 
 }  // namespace
 
 absl::Duration SpinPolicy::Length() const {
-  const base::WayToWait& account = crowded() ? in_crowd_ : alone_;
+  const base::WayToWait& account = many_callers() ? many_ : alone_;
   if (account.way() == base::WayToWait::kPatient) return absl::ZeroDuration();
-  return crowded() ? kLongerInCrowd * length_ : length_;
+  return many_callers() ? kLongerForMany * length_ : length_;
 }
 
 void SpinPolicy::Received(size_t replies) {
-  const double before = crowd();
-  crowd_.store(before + kSmoothing * (static_cast<double>(replies) - before),
-               std::memory_order_relaxed);
+  const double before = callers_per_read();
+  callers_per_read_.store(before + kSmoothing * (static_cast<double>(replies) - before),
+                          std::memory_order_relaxed);
   replies_ += replies;
 }
 
 void SpinPolicy::Completed(base::Instant begun, base::Instant now) {
-  if (crowded()) {
+  if (many_callers()) {
     if (replies_ < kRepliesInSample) return;
-    in_crowd_.Record((now - counted_from_) / static_cast<double>(replies_));
+    many_.Record((now - counted_from_) / static_cast<double>(replies_));
   } else {
     alone_.Record(now - begun + in_vain_);
   }
   replies_ = 0;
   counted_from_ = now;
 }
-
-// How callers wait, lead and give up; what the leader does on the connection; commands without a
-// waiting caller.
 
 SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions options)
     : options_(std::move(options)),
@@ -254,7 +252,7 @@ void SharedConnection::Run(absl::Span<const Command> commands, InFlight& mine,
   if (commands.empty()) return;
   if (refused.ok()) {
     const base::MutexLock lock(mu_);
-    // Where nobody leads, nobody sends what waits: whoever comes then is taken, and does it.
+    // Without a leader, waiting bytes are not sent. So the next caller is accepted, and sends them.
     if (leader_ != nullptr && pipeline_.unsent_bytes() > options_.backlog_bytes) {
       refused = absl::UnavailableError(absl::StrCat(server_,
                                                     " does not keep up: ", options_.backlog_bytes,
@@ -302,7 +300,7 @@ bool SharedConnection::Follow(InFlight& mine, base::Instant deadline) {
       GiveUp(mine);
       return false;
     }
-    // Decided under the lock, and the word that says so comes any moment.
+    // Another thread decided under the lock, and will set the parker any moment.
     deadline = base::Instant::Infinite();
   }
 }
@@ -315,13 +313,13 @@ void SharedConnection::Lead(InFlight& mine, base::Instant deadline) {
   {
     const base::MutexLock lock(mu_);
     spin_.Begun();
-    // A connection that was idle may have ended unnoticed. Seen before anything is sent, that
-    // costs nobody anything.
+    // An idle connection may have ended unnoticed. If that is seen before anything is sent, no call
+    // fails.
     bool look_first = connected_ && mine.begun - progress_ > kIdle;
     do {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);
-        LeaveOnceAnswered();  // a leader that only looks has no second turn
+        LeaveOnceAnswered();  // a leader that does not wait comes here only once
       } else if (connected_) {
         Write();
         LeaveOnceAnswered();
@@ -343,10 +341,10 @@ void SharedConnection::Lead(InFlight& mine, base::Instant deadline) {
     if (!doomed_.empty()) Break(finished);
     next = pipeline_.FirstWaiting();
     leader_ = next;
-    if (next == nullptr) Write();  // what was sent without waiting
+    if (next == nullptr) Write();  // commands that no thread waits for
     unread = next == nullptr && connected_ && pipeline_.size() > 0;
   }
-  // The others first in the queue go on first.
+  // The next leader continues first.
   if (next != nullptr) next->parker.Set(kLead);
   TellFinished(mine, finished);
   if (unread && options_.on_unread) options_.on_unread();
@@ -372,15 +370,15 @@ void SharedConnection::TellFinished(const InFlight& mine, Finished& finished) {
     if (in_flight->waits()) {
       in_flight->parker.Set(kDone);
     } else {
-      std::exchange(in_flight->done, nullptr)();  // the exchange may go with it
-      --untold_;
+      std::exchange(in_flight->done, nullptr)();  // it may delete `in_flight`
+      --pending_done_;
     }
   }
   finished.clear();
 }
 
 // The next leader gives the connection up.
-void SharedConnection::MakeAnew(std::string_view why) {
+void SharedConnection::ReplaceConnection(std::string_view why) {
   if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   if (!connected_) stale_ = std::string(why);
@@ -415,7 +413,7 @@ constexpr size_t kMostUnreadReplies = 1024;  // of posted commands
 
 }  // namespace
 
-// Commands whose answers are given to a function.
+// Commands whose replies go to a function.
 struct SharedConnection::Sent {
   Sent(size_t count, AllDone then) : answers(count) {
     in_flight.results = absl::MakeSpan(answers);
@@ -440,7 +438,7 @@ absl::Status SharedConnection::Send(const Command& command, Done done) {
 absl::Status SharedConnection::SendAll(absl::Span<const Command> commands, AllDone done) {
   auto sent = std::make_unique<Sent>(commands.size(), std::move(done));
   absl::Status status = PostFor(commands, &sent->in_flight);
-  if (status.ok()) static_cast<void>(sent.release());  // it goes with its answers
+  if (status.ok()) static_cast<void>(sent.release());  // its `done` deletes it
   return status;
 }
 
@@ -461,7 +459,7 @@ void SharedConnection::FinishMine(InFlight& mine, base::Instant deadline) noexce
     if (leading) leader_ = &mine;
   }
   if (!open) {
-    // The thread that has read the answer sets the parker, and is done with the exchange then.
+    // The thread that has read the reply sets the parker, and no longer uses `mine` then.
     mine.parker.ParkUntil(base::Instant::Infinite());
   } else if (leading || Follow(mine, deadline)) {
     Lead(mine, deadline);
@@ -474,7 +472,7 @@ bool SharedConnection::LeaveMine(InFlight& mine, std::function<void()> done) noe
     mine.away = false;
     if (mine.open > 0) {
       mine.done = std::move(done);
-      ++untold_;
+      ++pending_done_;
       return true;
     }
   }
@@ -486,11 +484,11 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
                                        InFlight* in_flight) noexcept {
   absl::Status status = Refusal();
   if (!status.ok()) return status;
-  InFlight drain;  // waits for nothing, and reads what is there
+  InFlight drain;  // reads what is there, and waits for nothing
   drain.begun = base::Now();
   {
     const base::MutexLock lock(mu_);
-    // A connection that is being left takes no more commands, and fails those that do not wait.
+    // A connection that is being left takes no more commands.
     if (!connected_ || !leaving_.empty()) {
       return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
     }
@@ -500,7 +498,7 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     } else if (!pipeline_.Append(commands, in_flight)) {
       return base::NoMemory();
     } else {
-      if (in_flight != nullptr && !in_flight->waits()) ++untold_;
+      if (in_flight != nullptr && !in_flight->waits()) ++pending_done_;
       has_unsent_.store(true, std::memory_order_release);
     }
     const bool unhurried = in_flight != nullptr && in_flight->unhurried;
@@ -510,7 +508,7 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     } else if (leader_sleeps_) {
       Write();
     }
-    // That a connection is broken is found out now: the next call may not come soon.
+    // A broken connection is handled now: the next call may not come soon.
     const bool to_be_read = pipeline_.size() >= kMostUnreadReplies || !doomed_.empty();
     if (leader_ != nullptr || !to_be_read) return status;
     leader_ = &drain;
@@ -533,13 +531,13 @@ bool SharedConnection::Drain(base::Instant until) noexcept {
     }
   }
   if (leading) Lead(drain, until);
-  return untold_ == 0;
+  return pending_done_ == 0;
 }
 
 Transport::Polled SharedConnection::BeginPoll() {
   if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
-  // With nothing to answer, no caller would read what makes it ready, such as the server's end.
+  // If no reply is due, no caller would read what makes it ready, such as the server's end.
   const bool waits = connected_ && leader_ == nullptr && pipeline_.size() > 0;
   return waits ? transport_->BeginPoll(read_wants_ | write_wants_) : Transport::Polled();
 }
@@ -548,7 +546,7 @@ Transport::Polled SharedConnection::BeginPoll() {
 
 void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finished& finished) {
   const base::Instant next_attempt = reconnect_.next_attempt();
-  // What the server refused it may permit by now: that is asked of it, not remembered.
+  // A server may now accept what it refused before, so it is asked again.
   const bool unreachable = absl::IsUnavailable(last_failure_);
   if (options_.fail_fast && base::Now() < next_attempt && unreachable) {
     const absl::Status why = MarkNotSent(last_failure_);
@@ -564,7 +562,7 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
   auto step = Attempt(deadline);
   mu_.Lock();
   if (!step.ok()) {
-    stale_.clear();  // the next attempt looks anew
+    stale_.clear();  // the next attempt finds the address again
     last_failure_ = MarkNotSent(step.status());
     reconnect_.Failed();
     const bool lasting = !absl::IsUnavailable(last_failure_) || options_.fail_fast;
@@ -603,7 +601,7 @@ absl::StatusOr<std::optional<Connection>> SharedConnection::Attempt(base::Instan
 
 void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Finished& finished) {
   if (!full_duplex_) HoldWriters();
-  // Not beside a write that waits for what a read would take in.
+  // Spinning could take in the bytes that a blocked write waits for.
   const bool may_spin = write_wants_ != Interest::kRead;
   mu_.Unlock();
   TellFinished(mine, finished);
@@ -618,9 +616,10 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
   }
   mu_.Lock();
   writers_held_ = false;
-  if (write_wants_ == Interest::kRead) write_wants_ = Interest::kNone;  // it may be taken in
+  if (write_wants_ == Interest::kRead)
+    write_wants_ = Interest::kNone;  // Read() may have taken it in
   if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
-  reconnect_.Heard(arrived_.size());
+  reconnect_.Received(arrived_.size());
   for (Reply& reply : arrived_) {
     if (reply.is_error() && leaving_.empty() && options_.after_error) {
       leaving_ = options_.after_error(reply.text, base::Now() - peer_->since);
@@ -629,7 +628,7 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
       broken = "it sent a reply that nothing had asked for";
   }
   arrived_.clear();
-  // A batch is no crowd, nor are those who are not there.
+  // Callers without a thread do not count, and a batch counts once.
   const auto waiting = std::count_if(finished.begin(), finished.end(),
                                      [](const InFlight* each) { return each->waits(); });
   if (waiting > 0) spin_.Received(static_cast<size_t>(waiting));
@@ -650,15 +649,17 @@ IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {
         spin_.InVain(until - begun);
         break;
       }
-      if (spin_.crowded()) sched_yield();  // a follower with more to send may want this processor
-      if (has_unsent_.load(std::memory_order_acquire)) break;  // where it can be sent, see below
+      if (spin_.many_callers())
+        sched_yield();  // a follower with more to send may want this processor
+      if (has_unsent_.load(std::memory_order_acquire)) break;  // it is sent below, if possible
     }
   }
   Interest interest = read_wants_;
   {
     const base::MutexLock lock(mu_);
     writers_held_ = false;
-    if (MayWrite() || !doomed_.empty()) return IoResult();  // neither came to the leader's ears
+    if (MayWrite() || !doomed_.empty())
+      return IoResult();  // the leader does not know of either yet
     interest = interest | write_wants_;
     if (!leaving_.empty()) deadline = std::min(deadline, progress_ + options_.stall_timeout);
     leader_sleeps_ = true;
@@ -680,7 +681,8 @@ IoResult SharedConnection::ReadOnce() {
   return got;
 }
 
-// Until the leader lets them go on. A thread in Write() leaves the rest to the leader.
+// Keeps other threads from writing until the leader releases them. A thread in Write() leaves the
+// rest to the leader.
 void SharedConnection::HoldWriters() {
   writers_held_ = true;
   while (writing_) {
@@ -762,7 +764,7 @@ void SharedConnection::Write() {
     if (writers_held_) writer_left_.Set(kDone);
     if (!connected_) return;
     if (put.kind == IoResult::Kind::kDone) continue;
-    // What is left waits for the leader, who waits for what it wants from here on.
+    // The leader writes the rest, when the transport is ready for it.
     if (put.blocked()) {
       write_wants_ = put.wants();
     } else {

@@ -36,82 +36,83 @@ namespace redlatch::redis {
 
 class SharedConnection;
 
-// What was asked for together, and who is to hear the answers: a thread, on whose stack this is, or
-// a function. The thread may leave its frame when it has seen its parker say so, or when it has
-// taken itself out of the pipeline.
+// Commands that were sent together, and the receiver of their results: a thread, on whose stack
+// this is, or a function. The thread may leave its frame after its parker was set, or after it has
+// taken this out of the pipeline.
 struct InFlight {
   absl::Span<absl::StatusOr<Reply>> results;
   size_t open = 0;  // results still to come
   base::Instant begun;
-  bool fail_fast = false;  // give up where the attempt to connect fails
-  base::Parker parker;     // the word on which the thread sleeps
-  // In place of the thread: called when all results are in. The exchange may go then.
+  bool fail_fast = false;  // give up if an attempt to connect fails
+  base::Parker parker;     // the thread sleeps on it
+  // In place of the thread: called when all results are in. It may delete this object.
   std::function<void()> done;
-  // Of Post(), without `done`: the thread is elsewhere, and comes in Finish(). Until then it does
-  // not lead.
+  // Set by Post() without `done`: the thread is busy elsewhere and does not lead until it calls
+  // Finish().
   bool away = false;
-  SharedConnection* at = nullptr;               // to which it was posted
+  SharedConnection* at = nullptr;               // the connection to which it was posted
   std::shared_ptr<const void> keeps = nullptr;  // keeps that connection's owner alive
-  // Of Post(): whoever posts it drains the connection soon, and that sends it, with what else is
+  // For Post(): the caller drains the connection soon. That sends it, together with other commands
   // posted by then.
   bool unhurried = false;
 
   bool waits() const { return done == nullptr; }
 };
 
-// The exchanges whose last result came in; to be told when the lock is let go.
+// Those whose last result came in. They are told when the lock has been released.
 using Finished = absl::InlinedVector<InFlight*, 64>;
 
-// The commands of one connection in the order of the wire: those whose bytes were handed to a
-// write, then those whose bytes wait. Pairs replies with who asked. No I/O, no lock of its own.
+// The commands of one connection, in the order of the wire: first those whose bytes were handed to
+// a write, then the unsent ones. Pairs replies with their receivers. It does no I/O and has no
+// lock.
 //
-// All but the moving of bytes costs time by the number of threads that ask, not of their commands.
+// Apart from moving bytes, the cost depends on the number of threads, not of their commands.
 class Pipeline {
  public:
-  // Once for each exchange. Null `exchange`: the replies are thrown away. False: there is no memory
-  // for the commands, and nothing has changed.
+  // Call it once per InFlight. Null `in_flight`: the replies are thrown away. False: there is no
+  // memory for the commands, and nothing has changed.
   bool Append(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
 
-  // Before all others; the reply is thrown away. REQUIRES: nothing is sent, as after
+  // Puts a command before all others; its reply is thrown away. REQUIRES: nothing is sent, as after
   // ConnectionLost().
   void Prepend(const Command& command);
 
   size_t unsent_bytes() const { return unsent_.size() - dead_bytes_; }
   bool awaits_reply() const { return sent_ > 0; }
 
-  // Exchanges the unsent bytes for `empty`'s capacity; their commands count as sent from here.
+  // Swaps the unsent bytes into `empty`. From here on, their commands count as sent.
   void TakeUnsent(std::string& empty);
 
-  // Gives a reply to whom it belongs; false where none was due.
+  // Gives a reply to its receiver; false if none was expected.
   bool Deliver(Reply reply, Finished& finished);
 
   // The connection is lost, and `rest`, the end of the bytes taken last, was never written. Fails
-  // with `sent` every exchange of which a byte was, and with `unsent` those others for which no
-  // thread waits. All else is unsent, be it again.
+  // with `sent` each InFlight of which a byte was written, and with `unsent` those others for which
+  // no thread waits. The remaining commands are unsent again.
   void ConnectionLost(std::string_view rest, const absl::Status& sent, const absl::Status& unsent,
                       Finished& finished);
 
-  // Removes and fails the unsent commands of the exchanges that `which` names.
+  // Removes and fails the unsent commands that `which` selects.
   void FailUnsent(absl::FunctionRef<bool(const InFlight*)> which, const absl::Status& why,
                   Finished& finished);
 
-  // Takes an exchange out: its unsent commands will never execute and fail with `unsent`, late
-  // replies to those sent will be thrown away and they fail with `sent`. True where they were sent.
+  // Takes an InFlight out. Its unsent commands will never execute and fail with `unsent`. Its sent
+  // ones fail with `sent`, and their late replies are thrown away. Returns true if they were sent.
   bool Abandon(InFlight& in_flight, const absl::Status& sent, const absl::Status& unsent);
 
-  // Of those for which a thread waits, and is there, the one whose result is due next; null: none.
+  // The first one whose thread waits and is not away; null: none.
   InFlight* FirstWaiting() const;
 
-  // Commands whose replies have not come.
+  // The number of commands whose replies have not come.
   size_t size() const { return size_; }
 
  private:
-  // Commands that came together, or that nobody waits for; sent together or not at all.
+  // Commands that came together, or that no thread waits for. They are sent together or not at all.
   struct InFlightCommands {
     InFlight* in_flight;
     size_t bytes;
-    size_t replies;  // still to come; 0: taken out, though its bytes are still in `unsent_`
-    size_t index;    // of the next reply in the exchange's results
+    size_t replies;  // still to come; 0: taken out, but the bytes are still in `unsent_`
+    size_t index;    // of the next reply, in the results
   };
 
   static void Fail(const InFlightCommands& commands, const absl::Status& why, Finished& finished);
@@ -119,151 +120,151 @@ class Pipeline {
   void Compact();
 
   std::deque<InFlightCommands> commands_;
-  size_t sent_ = 0;  // of the segments
+  size_t sent_ = 0;  // how many of `commands_`
   size_t size_ = 0;
   std::string unsent_;
-  size_t dead_bytes_ = 0;  // in `unsent_`, of segments that were taken out
+  size_t dead_bytes_ = 0;  // in `unsent_`, of commands that were taken out
 };
 
-// How the threads of a connection wait for replies: *eagerly*, looking again and again for a moment
-// and giving way to each other in between, before they sleep; or *patiently*, asleep at once.
+// How the threads of a connection wait for replies: *eagerly*, reading again and again for a moment
+// and yielding to each other in between, or *patiently*, asleep at once.
 //
-// Which is faster depends on things no program can see: whether the server is near, whether its
-// processor sleeps, whether others compete for this one (who gives way then comes back late). So
-// it is measured: for one thread alone by the time of its calls, and once more that of looks which
-// found nothing; for a crowd by the time from answer to answer, which is what a crowd is slow or
-// fast in.
+// Which way is faster depends on conditions that a program cannot see: whether the server is near,
+// whether its processor sleeps, whether other processes compete for this one (a thread that yields
+// then comes back late). So it is measured. For a single thread, the measure is the time of its
+// calls, plus once more the time that it spun in vain. For many callers, it is the time between
+// replies.
 //
-// Any thread may ask; whoever leads the connection tells.
+// Any thread may ask for the length; only the leader reports.
 class SpinPolicy {
  public:
-  // `length`: how long one thread alone is eager, at most; zero: never.
+  // `length`: how long a single thread spins at most; zero: never.
   explicit SpinPolicy(absl::Duration length) : length_(length) {}
 
-  // How long to look before sleeping, in this wait; zero: not at all.
+  // How long to spin in this wait before sleeping; zero: not at all.
   absl::Duration Length() const;
 
-  // Whether several threads take turns: they give way to each other between looks. One alone does
-  // not: who gives way may come back a time slice late, and the server hardly needs this processor.
-  bool crowded() const { return crowd() > 1.5; }
+  // True if many callers share the connection: they yield to each other while they spin. A single
+  // thread does not yield: it may come back a time slice late, and the server hardly needs this
+  // processor.
+  bool many_callers() const { return callers_per_read() > 1.5; }
 
-  // So many callers have their answers by one read.
+  // One read brought the replies of this many callers.
   void Received(size_t replies);
 
-  // A thread leads from here on.
+  // A thread has become the leader.
   void Begun() { in_vain_ = absl::ZeroDuration(); }
 
-  // Its look, which was so long, has found nothing. It is charged twice: others may have wanted the
-  // processor, and the server may be one of them.
+  // The leader spun for that long and read nothing. The time counts twice: another thread, or the
+  // server, may have needed the processor.
   void InVain(absl::Duration length) {
-    if (!crowded()) in_vain_ += length;
+    if (!many_callers()) in_vain_ += length;
   }
 
   // The leader's own call has its reply.
   void Completed(base::Instant begun, base::Instant now);
 
  private:
-  double crowd() const { return crowd_.load(std::memory_order_relaxed); }
+  double callers_per_read() const { return callers_per_read_.load(std::memory_order_relaxed); }
 
   const absl::Duration length_;
-  std::atomic<double> crowd_{1};  // callers whom one read answers, smoothed
+  std::atomic<double> callers_per_read_{1};  // smoothed
   base::WayToWait alone_{base::WayToWait::Options{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
-  base::WayToWait in_crowd_{
-      base::WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
-  absl::Duration in_vain_;  // of the thread that leads
+  base::WayToWait many_{base::WayToWait::Options{.probe = 3, .interval = 16, .weight = 1.0 / 4}};
+  absl::Duration in_vain_;  // of the present leader
   size_t replies_ = 0;      // since `counted_from_`
   base::Instant counted_from_;
 };
 
 struct SharedConnectionOptions {
-  // A call that ends unanswered gives the connection up where not a byte came for so long.
+  // If not a byte came for that long, a call that ends without a reply gives the connection up.
   absl::Duration stall_timeout = absl::Milliseconds(900);
-  // Between attempts to connect that failed, or made a connection of no use (reconnect_backoff.h);
+  // The delay between attempts to connect that failed or were of no use (see ReconnectBackoff);
   // doubles, with jitter.
   absl::Duration first_backoff = absl::Milliseconds(10);
   absl::Duration longest_backoff = absl::Seconds(1);
-  // How long a thread reads again and again before it sleeps in poll(), where that has paid
-  // lately; zero: never.
+  // How long a thread reads again and again before it sleeps in poll(), if that has paid lately;
+  // zero: never.
   absl::Duration spin = absl::Microseconds(80);
-  // Commands that wait to be sent; more are refused.
+  // Limit for commands that wait to be sent; more are refused.
   size_t backlog_bytes = size_t{64} << 20;
-  // A lost connection was made again. Called by the leader while the connection is locked: returns
-  // at once and does not call the connection.
+  // A lost connection was made again. The leader calls this while the connection is locked: it must
+  // return at once and not call the connection.
   std::function<void()> on_reconnected;
-  // Nobody leads any more, though answers are still to come that are functions' own. Called by the
-  // last leader, at its end.
+  // No thread leads any more, though functions still wait for replies. The last leader calls this
+  // at its end.
   std::function<void()> on_unread;
-  // Told of each error reply, and for how long the connection has been there: why it is to be left,
-  // as MakeAnew() does; empty: it is not. Called as on_reconnected.
+  // Gets each error reply, and how long the connection has lived. Returns why the connection must
+  // be replaced, as by ReplaceConnection(); empty: it need not. Called as on_reconnected is.
   std::function<std::string(std::string_view error, absl::Duration connected_for)> after_error;
-  // An attempt to connect that fails ends every call that waits for it, and one that was in vain a
-  // moment ago those that come: another server may have what this one was asked for.
+  // If an attempt to connect fails, every call that waits for it fails, and so do new calls for a
+  // moment: another server may have the key by now.
   bool fail_fast = false;
-  // The first commands of each connection that the handshake has accepted, before whatever waits to
-  // be sent; what the server says to them does not matter.
+  // The first commands of each accepted connection, before all that wait to be sent. Their replies
+  // do not matter.
   std::vector<Command> first = {};
   TransportFactory open;  // empty: OpenTransport()
 };
 
 // One connection to a server, shared by any number of threads, with no thread of its own.
 //
-// The thread whose command finds the connection idle becomes its leader: it writes the command
-// and reads the replies, its own and those of commands that come meanwhile. Those threads, the
-// followers, append their bytes to what the leader sends next (or write themselves where the
-// leader sleeps in poll), and wait until their reply is in or they are made the leader. The
-// leader goes as soon as it has its own reply, and the follower whose reply is due next leads.
+// The thread whose command finds the connection idle becomes its leader: it writes the command and
+// reads the replies, its own and those of commands that come meanwhile. The threads of those, the
+// followers, append their bytes to what the leader sends next (or write themselves if the leader
+// sleeps in poll). They wait until their replies are in or they become the leader. The leader stops
+// as soon as it has its own reply, and the follower whose reply is due next leads.
 //
 //   state            a command comes             its deadline comes
 //   no connection    the leader connects         not sent: it never executes
 //   connected        written at once             sent: its late reply is thrown away
-//   stalled          written where room is       connection given up after `stall_timeout`
+//   stalled          written if there is room    connection given up after `stall_timeout`
 //   being left       waits for the next one      sent: its late reply is thrown away
 //
-// A broken connection fails the commands that were sent with kUnavailable, and MayHaveExecuted()
-// tells them from those that were not; whatever was not sent waits for the next connection until
-// its own deadline. A server that refuses the client (password, version, eviction policy) fails
-// all that wait, at once, with its reason.
+// If the connection breaks, the sent commands fail with kUnavailable and MayHaveExecuted(). Unsent
+// ones wait for the next connection until their own deadline. If a server refuses the client
+// (password, version, eviction policy), all waiting calls fail at once with its reason.
 //
-// Thread-safe. In a forked child every call fails with kFailedPrecondition. Destroy it when no
-// call is in progress; a forked child may at any time delete one that was made by `new`.
+// Thread-safe. In a forked child every call fails with kFailedPrecondition. Destroy it when no call
+// is in progress; a forked child may at any time delete one that was made by `new`.
 class SharedConnection {
  public:
   explicit SharedConnection(const Url& url, SharedConnectionOptions options = {});
   ~SharedConnection();
-  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
-  // Threads that are not there any more may have been in the midst of it.
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else. A
+  // thread of the parent may have been inside this object during the fork.
   static void operator delete(SharedConnection* connection, std::destroying_delete_t);
   SharedConnection(const SharedConnection&) = delete;
   SharedConnection& operator=(const SharedConnection&) = delete;
 
-  // Returns by `deadline`, with the server's answer (an error reply is an answer) or:
-  //   kUnavailable                              no connection, or no answer in time
+  // Returns by `deadline`, with the server's reply (an error reply is a reply) or:
+  //   kUnavailable                              no connection, or no reply in time
   //   kPermissionDenied, kFailedPrecondition    the server refuses this client
   absl::StatusOr<Reply> Call(const Command& command, base::Instant deadline);
 
-  // Sends all commands at once and answers each: `results` has their number. Other threads'
-  // commands may stand before and behind them on the wire, never between.
+  // Sends all commands at once. `results` has one element per command. Commands of other threads
+  // may be sent before and after them, never in between.
   void CallBatch(absl::Span<const Command> commands, base::Instant deadline,
                  absl::Span<absl::StatusOr<Reply>> results);
 
-  // The server's answer to what was sent, or as Call() says: the connection was lost, or is gone.
+  // Gets the server's reply or the status that Call() would return: the connection was lost, or is
+  // gone.
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;
 
-  // Sends a command and does not wait for the server: kUnavailable, and nothing more, if there is
-  // no connection at the moment or it is being left, kFailedPrecondition in a forked child. The
-  // answer comes to whichever thread reads next, in a call of its own or in Drain(), and is given
-  // to `done` there; without `done` it is thrown away. `done` returns at once and calls nothing of
-  // the connection.
+  // Sends a command and does not wait for the reply. If there is no connection, or it is being
+  // left, the result is kUnavailable and nothing happens; in a forked child it is
+  // kFailedPrecondition. The next thread that reads, in its own call or in Drain(), gives the reply
+  // to `done`; without `done` it is thrown away. `done` must return at once and not call the
+  // connection.
   absl::Status Send(const Command& command, Done done = nullptr);
-  // The same for several, in one write; `done` is given their answers together.
+  // The same for several commands in one write; `done` gets their replies together.
   using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;
   absl::Status SendAll(absl::Span<const Command> commands, AllDone done);
-  // The same; the commands in flight have their results and `done`, and live until that is called.
+  // The same; `in_flight` has the results and `done`, and must live until `done` is called.
   absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight);
 
-  // One without `done` is a call in two parts, for a thread that has something better to wait for:
-  // if Post() is OK, one of the others must follow. Finish() waits for the answers, as CallBatch()
-  // does; Leave() gives it a `done`, or is false: the answers are in.
+  // Without `done`, Post() begins a call in two parts, for a thread that has other things to do
+  // meanwhile. If it returns OK, one of these must follow. Finish() waits for the replies, as
+  // CallBatch() does. Leave() sets a `done`, or returns false if the replies are in.
   static void Finish(InFlight& mine, base::Instant deadline) {
     mine.at->FinishMine(mine, deadline);
   }
@@ -271,25 +272,25 @@ class SharedConnection {
     return mine.at->LeaveMine(mine, std::move(done));
   }
 
-  // Reads the answers to what was sent so, until there are none to come or it is `until`; where
-  // another thread reads, that does it, and this returns at once. True: each `done` has returned. A
-  // connection that stalls is given up, as by a call.
+  // Reads the replies to such commands, until there are none to come or it is `until`. If another
+  // thread reads, returns at once. True: each `done` has returned. Gives a stalled connection up,
+  // as a call does.
   bool Drain(base::Instant until) noexcept;
-  // For who polls several connections, and drains those that are ready: to be read, or for what is
-  // still to be written. No descriptor: another thread reads, there is no connection, or nothing is
-  // to be answered on it.
+  // For a caller that polls several connections and drains those that are ready to be read, or to
+  // take unwritten bytes. No descriptor: another thread reads, there is no connection, or no reply
+  // is due.
   Transport::Polled BeginPoll();
 
-  // Makes the first connection, or tells by `deadline` why the first attempt failed. Calls
-  // connect by themselves; this is for who wants to know early.
+  // Makes the first connection, or says by `deadline` why the first attempt failed. Calls connect
+  // by themselves; use this to know early.
   absl::Status Connect(base::Instant deadline);
 
-  // The connection leads to the wrong server: whatever it was not yet given goes over a new one,
-  // made wherever the URL leads then. What was sent is answered first. A reply by which a server
-  // says that it is a replica does the same.
-  void MakeAnew(std::string_view why);
+  // The connection leads to the wrong server: unsent commands go over a new one, made to the URL's
+  // present address. Sent ones are answered first. A reply that says that the server is a replica
+  // does the same.
+  void ReplaceConnection(std::string_view why);
 
-  // Whom commands go to; nothing while there is no connection, or it is being left.
+  // The server that gets commands; nothing if there is no connection, or it is being left.
   std::optional<Peer> peer() const;
 
   struct Stats {
@@ -298,18 +299,19 @@ class SharedConnection {
     uint64_t late = 0;      // calls whose deadline came first
   };
   Stats stats() const;
-  // How many connections were made so far: a number for the present one.
+  // The number of connections made so far; it identifies the present one.
   uint64_t made() const { return made_.load(std::memory_order_relaxed); }
   ServerInfo server_info() const;
   const std::string& server() const { return server_; }
 
  private:
   static constexpr size_t kReadSize = size_t{64} << 10;
-  static constexpr base::Instant kAtOnce{};  // a deadline: what is there, without waiting
-  static constexpr absl::Duration kIdle = absl::Milliseconds(5);  // it may have ended meanwhile
+  static constexpr base::Instant kAtOnce{};  // a deadline: read without waiting
+  static constexpr absl::Duration kIdle =
+      absl::Milliseconds(5);  // after that, it may have ended unnoticed
 
-  static constexpr uint32_t kDone = 1;  // to a follower: all your results are in
-  static constexpr uint32_t kLead = 2;  // you are the leader now
+  static constexpr uint32_t kDone = 1;  // the follower's results are in
+  static constexpr uint32_t kLead = 2;  // the follower is the leader now
 
   struct Sent;
 
@@ -317,21 +319,22 @@ class SharedConnection {
   absl::Status PostFor(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
   void FinishMine(InFlight& mine, base::Instant deadline) noexcept;
   bool LeaveMine(InFlight& mine, std::function<void()> done) noexcept;
-  // `mine` has its results, and nothing else yet.
+  // REQUIRES: only the results of `mine` are set.
   void Run(absl::Span<const Command> commands, InFlight& mine, base::Instant deadline) noexcept;
-  // True where following ended in leadership, false where `mine` is finished.
+  // True if this thread has become the leader, false if `mine` is finished.
   bool Follow(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Lead(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void GiveUp(InFlight& mine) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void GiveUpIfStalled() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // What a command ends with that was sent, and for that reason not answered.
+  // The status of a command that was sent and not answered.
   static absl::Status WhenSent(const std::string& why);
   void FailSent(const std::string& why, Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TellFinished(const InFlight& mine, Finished& finished) ABSL_LOCKS_EXCLUDED(mu_);
-  // Whether the leader is to go on: for its own results, or, draining, for those of functions.
+  // True if the leader must continue: for its own results or, when draining, for those of
+  // functions.
   bool GoesOn(const InFlight& mine) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // The leader's steps. They let go of `mu_` while they wait.
+  // The leader's steps. They release `mu_` while they wait.
   void Reconnect(InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::optional<Connection>> Attempt(base::Instant deadline)
@@ -343,7 +346,8 @@ class SharedConnection {
   void HoldWriters() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Break(Finished& finished) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // Writes what the kernel takes; the leader's, or a follower's while the leader sleeps.
+  // Writes as much as the kernel takes. Called by the leader, or by a follower while the leader
+  // sleeps.
   bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LeaveOnceAnswered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -360,20 +364,20 @@ class SharedConnection {
   Pipeline pipeline_ ABSL_GUARDED_BY(mu_);
   std::atomic<bool> has_unsent_{false};  // in `pipeline_`; for the leader that spins
   std::atomic<uint64_t> made_{0};        // connections
-  std::atomic<size_t> untold_{0};        // exchanges whose `done` is still to be called
+  std::atomic<size_t> pending_done_{0};  // calls of `done` still to come
 
-  bool writing_ ABSL_GUARDED_BY(mu_) = false;       // somebody is in Write(), without `mu_`
-  bool writers_held_ ABSL_GUARDED_BY(mu_) = false;  // by the leader: nobody else begins to write
-  base::Parker writer_left_;                        // while they were held
-  // What the rest waits for; kNone: nothing has kept it from being written.
+  bool writing_ ABSL_GUARDED_BY(mu_) = false;       // a thread is in Write(), without `mu_`
+  bool writers_held_ ABSL_GUARDED_BY(mu_) = false;  // by the leader: no other thread may write
+  base::Parker writer_left_;                        // set when a writer stops meanwhile
+  // The readiness that the unwritten rest waits for; kNone: writing may be tried.
   Interest write_wants_ ABSL_GUARDED_BY(mu_) = Interest::kNone;
   std::string in_flight_ ABSL_GUARDED_BY(mu_);  // is not changed while `writing_`
   size_t in_flight_done_ ABSL_GUARDED_BY(mu_) = 0;
 
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
-  std::string stale_ ABSL_GUARDED_BY(mu_);       // why the one that is being made is to be left
-  std::string leaving_ ABSL_GUARDED_BY(mu_);     // why no further command goes over the connection
+  std::string stale_ ABSL_GUARDED_BY(mu_);       // why the connection being made must be left
+  std::string leaving_ ABSL_GUARDED_BY(mu_);     // why the connection takes no more commands
   std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
   base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since
   ReconnectBackoff reconnect_ ABSL_GUARDED_BY(mu_);
@@ -383,9 +387,9 @@ class SharedConnection {
 
   SpinPolicy spin_;
 
-  // The leader's own. A follower uses the transport too, to write while `connected_`; it is
-  // replaced only where nobody is `writing_`. Where it is not full-duplex, the leader holds the
-  // writers whenever it reads, and lets them write while it waits.
+  // Used by the leader. A follower also uses the transport, to write while `connected_`; it is
+  // replaced only if no thread is `writing_`. If it is not full-duplex, the leader holds the
+  // writers while it reads, and lets them write while it waits.
   Connector connector_;
   base::WakeEvent wake_;  // gets the leader out of poll
   std::unique_ptr<Transport> transport_;

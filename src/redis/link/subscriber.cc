@@ -66,7 +66,7 @@ void Subscriber::End(Subscription& subscription, absl::Status why) {
   subscription.state = State::kEnded;
   subscription.end = std::move(why);
   changed_.SignalAll();
-  // While it was left, another may have taken its name.
+  // Another subscription may have taken its name while it was being left.
   const auto known = subscriptions_.find(subscription.channel);
   if (known != subscriptions_.end() && known->second.get() == &subscription) {
     subscriptions_.erase(known);
@@ -85,7 +85,7 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
   if (subscription == nullptr || subscription->state == State::kLeaving) {
     if (absl::Status begun = Begin(); !begun.ok()) return begun;
     subscription = std::make_shared<Subscription>(channel);
-    requests_.reserve(requests_.size() + 1);  // it is known and asked for, or neither
+    requests_.reserve(requests_.size() + 1);  // the rest must not fail half-way
     subscriptions_[subscription->channel] = subscription;
     if (connected_) requests_.push_back({Verb::kSubscribe, subscription});
     WakeReader();
@@ -114,12 +114,12 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
     subscription->end = absl::CancelledError("the channel was unsubscribed in the meantime");
     if (!connected_) {
       End(*subscription, subscription->end);
-      WakeReader();  // from connecting for nobody
+      WakeReader();  // it need not connect any more
       return absl::OkStatus();
     }
     requests_.push_back({Verb::kUnsubscribe, subscription});
     subscription->state = State::kLeaving;
-    changed_.SignalAll();  // to a Subscribe() that waits
+    changed_.SignalAll();  // a Subscribe() may wait
     WakeReader();
   }
   while (subscription->state == State::kLeaving && base::Now() < deadline) {
@@ -130,11 +130,11 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
       absl::StrCat(server_, " has not acknowledged the end of a subscription"));
 }
 
-void Subscriber::MakeAnew() {
+void Subscriber::ReplaceConnection() {
   if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
-  if (make_anew_ || subscriptions_.empty() || !AllLive()) return;
-  make_anew_ = true;
+  if (replace_ || subscriptions_.empty() || !AllLive()) return;
+  replace_ = true;
   WakeReader();
 }
 
@@ -169,17 +169,17 @@ Subscriber::Stats Subscriber::stats() const {
   return stats_;
 }
 
-// ---- What the reader of a subscriber does.
+// ---- The steps of the reader.
 
 namespace {
 
-// Looking up a host or starting a server cannot be interrupted: the longest that a step of it, and
-// with it the destructor, may take.
+// Looking up a host or starting a server cannot be interrupted. This limits one step of it, and so
+// the time of the destructor.
 constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);
 
-// While messages are attended to, the connection is asked so often whether it is alive, and is
-// given up if it does not answer for as long again.
-constexpr absl::Duration kAttendedSilence = absl::Seconds(1);
+// While messages must be read at once, a connection that is silent for that long is pinged, and is
+// given up if it then does not answer for that long.
+constexpr absl::Duration kUrgentSilence = absl::Seconds(1);
 
 }  // namespace
 
@@ -213,7 +213,7 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
   }
 }
 
-// Nothing where it is done.
+// Returns what to wait for; nothing if it is connected.
 std::optional<Awaited> Subscriber::Connect(int wake_fd) {
   Awaited awaited{.until = base::Instant()};  // at once, if no other subscriber wants a turn
   auto step = wake_fd >= 0 ? connector_.Step(base::Now() + kConnectTurn, wake_fd)
@@ -267,13 +267,13 @@ void Subscriber::Break() {
     gate_.Leave();  // before the connection is closed
     ++stats_.breaks;
     connected_ = false;
-    make_anew_ = false;
+    replace_ = false;
     ping_ = false;
     peer_.reset();
     std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
     requests_.clear();
     for (const ChannelRequest& request : std::exchange(pending_, {})) {
-      // With the connection the server's side of it is gone.
+      // The server's subscription ended with the connection.
       if (request.verb == Verb::kUnsubscribe) {
         End(*request.subscription, request.subscription->end);
       }
@@ -294,18 +294,18 @@ Awaited Subscriber::Prepare(base::Instant deadline) try {
   {
     const base::MutexLock lock(mu_);
     ping = std::exchange(ping_, false);
-    if (make_anew_) {
+    if (replace_) {
       Fail("a new connection was asked for");
       return {};
     }
     for (const ChannelRequest& request : requests_) Ask(request);
-    requests_.clear();  // if one cannot be asked for, Break() finds all
+    requests_.clear();  // if Ask() throws, Break() handles all
     wanted = !subscriptions_.empty();
-    attended_ = attending_ > 0;
+    keeps_reading_ = keep_reading_ > 0;
   }
   const base::Instant now = base::Now();
   const absl::Duration silence =
-      attended_ ? std::min(options_.ping_interval, kAttendedSilence) : options_.ping_interval;
+      keeps_reading_ ? std::min(options_.ping_interval, kUrgentSilence) : options_.ping_interval;
   if (pending_.empty() && wanted && (ping || last_read_ + silence <= now)) {
     Ask({Verb::kPing, nullptr});
   }
@@ -313,12 +313,12 @@ Awaited Subscriber::Prepare(base::Instant deadline) try {
                   .interest = dialogue_.Write() | dialogue_.read_wants,
                   .until = deadline};
   if (!dialogue_.unwritable.empty()) {
-    awaited.until = now;  // what it said before is read
+    awaited.until = now;  // its last words are read
   } else if (!pending_.empty()) {
-    awaited.until = std::min(deadline, last_read_ + Patience());
+    awaited.until = std::min(deadline, last_read_ + AnswerTimeout());
   } else if (wanted) {
-    // Attend() wakes no reader: it is noticed here.
-    awaited.until = std::min({deadline, last_read_ + silence, now + kAttendedSilence});
+    // KeepReading() wakes no reader: it is noticed here.
+    awaited.until = std::min({deadline, last_read_ + silence, now + kUrgentSilence});
   }
   return awaited;
 } catch (const std::bad_alloc&) {
@@ -326,16 +326,16 @@ Awaited Subscriber::Prepare(base::Instant deadline) try {
   return {};
 }
 
-absl::Duration Subscriber::Patience() const {
-  const bool pings = attended_ && pending_.front().verb == Verb::kPing;
-  return pings ? std::min(options_.answer_timeout, kAttendedSilence) : options_.answer_timeout;
+absl::Duration Subscriber::AnswerTimeout() const {
+  const bool pings = keeps_reading_ && pending_.front().verb == Verb::kPing;
+  return pings ? std::min(options_.answer_timeout, kUrgentSilence) : options_.answer_timeout;
 }
 
 void Subscriber::Take(const Readiness& ready) try {
   if (ready.Meets(dialogue_.read_wants)) return ReadSome();
   if (!dialogue_.unwritable.empty()) return Fail(dialogue_.unwritable);
-  if (!pending_.empty() && last_read_ + Patience() <= base::Now()) {
-    Fail("no answer within " + absl::FormatDuration(Patience()));
+  if (!pending_.empty() && last_read_ + AnswerTimeout() <= base::Now()) {
+    Fail("no answer within " + absl::FormatDuration(AnswerTimeout()));
   }
 } catch (const std::bad_alloc&) {
   arrived_.clear();
@@ -374,21 +374,21 @@ void Subscriber::ReadSome() {
   if (!got.ok() && !broken_) Fail(std::string(got.status().message()));
 }
 
-// ---- Who reads a subscriber's connection: its thread or, instead, a guest: a thread that waits
-// for a message and would otherwise be woken by it. On an idle machine, that wake-up takes as long
-// as the message itself.
+// ---- Which thread reads a subscriber's connection: its own, or a waiter: a thread that waits for
+// a message and would otherwise be woken by it. On an idle machine, that wake-up takes as long as
+// the message itself.
 //
-//   reader     who                              becomes
-//   kThread    the subscriber's thread          kGuest, where it sleeps in poll and a thread waits
-//   kGuest     the only thread in Await()       kNobody, when that returns; kThread, if that sleeps
-//                                               at the gate
-//   kNobody    none, for a nap at most          kGuest, or kThread when the nap ends without one
+//   reader     thread                       becomes
+//   kThread    the subscriber's             kWaiter, if it sleeps in poll and a thread waits
+//   kWaiter    the only one in Await()      kNone, when Await() returns; kThread, if that sleeps at
+//                                           the gate
+//   kNone      none, for at most a nap      kWaiter, or kThread when the nap ends
 //
-// Once messages were attended to, the thread sleeps at a gate, which is shut while a guest reads:
-// so it is not woken when guests come and go, and is there when they have gone.
+// After the first KeepReading(), the subscriber's thread sleeps at a gate, which is shut while a
+// waiter reads. So waiters that come and go do not wake it, and it reads when they have gone.
 //
-// All that belongs to the reader passes on under `mu_`. Only the thread makes and ends connections:
-// it may still be in poll on one when a guest has taken over.
+// The reader's members pass from thread to thread under `mu_`. Only the subscriber's thread makes
+// and ends connections: it may still be in poll on one when a waiter has taken over.
 
 namespace {
 
@@ -399,18 +399,18 @@ constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   if (fork_guard_.InForkedChild()) return parker.ParkUntil(deadline);
-  bool guest = false;
+  bool reads = false;
   {
     const base::MutexLock lock(mu_);
     ++waiting_;
-    guest = BecomeGuest();
-    // The last guest has left, and may still be counted: it did not know of this one.
-    if (!guest && reader_ == Reader::kNobody && !recalled_) Recall();
+    reads = BecomeReader();
+    // The last waiter that read has left, and may still be counted. It did not know of this one.
+    if (!reads && reader_ == Reader::kNone && !recalled_) Recall();
   }
-  if (guest) {
+  if (reads) {
     while (!broken_ && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
       const Awaited awaited = Prepare(deadline);
-      if (!broken_) Take(WaitAsGuest(awaited, parker));
+      if (!broken_) Take(WaitAsReader(awaited, parker));
     }
     const base::MutexLock lock(mu_);
     Leave();
@@ -421,7 +421,7 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   return value;
 }
 
-void Subscriber::Look() {
+void Subscriber::ReadNow() {
   if (fork_guard_.InForkedChild()) return;
   Readiness ready;
   {
@@ -429,10 +429,10 @@ void Subscriber::Look() {
     if (!connected_ || !Vacant()) return;
     ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
     if (!ready.Meets(dialogue_.read_wants)) return;
-    ++waiting_;  // so that a thread that comes meanwhile is not left without a reader
+    ++waiting_;  // so that Leave() finds a reader for a thread that comes meanwhile
     recalled_ = false;
-    reader_ = Reader::kGuest;
-    ++guests_;
+    reader_ = Reader::kWaiter;
+    ++waiter_reads_;
   }
   Take(ready);
   const base::MutexLock lock(mu_);
@@ -441,41 +441,41 @@ void Subscriber::Look() {
 }
 
 bool Subscriber::Vacant() const {
-  return reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNobody;
+  return reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNone;
 }
 
-// Not where others wait: they would depend on when this one leaves.
-bool Subscriber::BecomeGuest() {
+// No waiter reads while others wait: they would depend on when it leaves.
+bool Subscriber::BecomeReader() {
   if (!connected_ || waiting_ > 1) return false;
   if (!Vacant() || recalled_ || !wake_.Open()) return false;
   at_gate_ = at_gate_ && gate_.Shut();
-  reader_ = Reader::kGuest;
-  ++guests_;
+  reader_ = Reader::kWaiter;
+  ++waiter_reads_;
   return true;
 }
 
 void Subscriber::Leave() {
-  const bool due = broken_ || make_anew_ || ping_ || !requests_.empty() || !pending_.empty();
+  const bool due = broken_ || replace_ || ping_ || !requests_.empty() || !pending_.empty();
   if (at_gate_ && !due && gate_.Open()) {
     reader_ = Reader::kThread;
     return;
   }
   at_gate_ = false;
-  reader_ = Reader::kNobody;
+  reader_ = Reader::kNone;
   const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
-  if (sleeps_long || attending_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
+  if (sleeps_long || keep_reading_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
     Recall();
   } else if (relievable_) {
-    thread_->Wake();  // it has not noticed that it was relieved, and would not nap but sleep
+    thread_->Wake();  // it did not notice the waiter: it must nap now, not sleep
   }
 }
 
-void Subscriber::Attend(bool begins) {
+void Subscriber::KeepReading(bool begins) {
   if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
-  attending_ += begins ? 1 : -1;
+  keep_reading_ += begins ? 1 : -1;
   uses_gate_ = true;
-  if (attending_ > 0 && reader_ == Reader::kNobody && !recalled_) Recall();
+  if (keep_reading_ > 0 && reader_ == Reader::kNone && !recalled_) Recall();
 }
 
 void Subscriber::Recall() {
@@ -484,16 +484,16 @@ void Subscriber::Recall() {
 }
 
 void Subscriber::WakeReader() {
-  if (reader_ == Reader::kNobody) {
+  if (reader_ == Reader::kNone) {
     Recall();
-  } else if (reader_ == Reader::kGuest) {
+  } else if (reader_ == Reader::kWaiter) {
     wake_.Signal();
   } else {
     thread_->Wake();
   }
 }
 
-Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) {
+Readiness Subscriber::WaitAsReader(const Awaited& awaited, base::Parker& parker) {
   if (!wake_.Open()) {
     Fail("no file descriptor is left (raise ulimit -n)");
     return {};
@@ -505,9 +505,9 @@ Readiness Subscriber::WaitAsGuest(const Awaited& awaited, base::Parker& parker) 
   return ready;
 }
 
-// Whether the thread, which goes to sleep, can do so at the gate: then it is relieved without being
-// woken. Where nothing was ever attended to it naps in place of that, which takes no call of the
-// system. It must have a ping to wake up for, which it has while there is a channel.
+// True if the thread, which goes to sleep, can do so at the gate: then a waiter can take over
+// without waking it. Before the first KeepReading() it naps instead, which takes no system call. It
+// needs a ping to wake up for, which it has while there is a channel.
 bool Subscriber::OpenGate(const Awaited& awaited) {
   if (!uses_gate_ || subscriptions_.empty() || awaited.interest != Interest::kRead ||
       !awaited.transport->full_duplex()) {
@@ -518,26 +518,26 @@ bool Subscriber::OpenGate(const Awaited& awaited) {
   return (gate_.watches(connection) && gate_.Open()) || gate_.Make(connection);
 }
 
-// Whether the thread leaves the reading to guests. While they come and go it naps, so that none of
+// True if the thread leaves the reading to waiters. While they come and go it naps, so that none of
 // them has to wake it; while one stays it sleeps.
 bool Subscriber::StaysAway(base::Instant now) {
   if (reader_ == Reader::kThread) return false;
   const bool nap_over = nap_until_ && *nap_until_ <= now;
-  const bool same = guests_ == guests_at_nap_;
-  if (recalled_ || (nap_over && same && reader_ == Reader::kNobody)) {
+  const bool same = waiter_reads_ == waiter_reads_at_nap_;
+  if (recalled_ || (nap_over && same && reader_ == Reader::kNone)) {
     recalled_ = false;
     nap_until_.reset();
     reader_ = Reader::kThread;
     return false;
   }
   if (nap_until_ && !nap_over) return true;
-  const bool one_stays = nap_over && same && reader_ == Reader::kGuest;
+  const bool one_stays = nap_over && same && reader_ == Reader::kWaiter;
   nap_until_ = one_stays ? base::Instant::Infinite() : now + kNap;
-  guests_at_nap_ = guests_;
+  waiter_reads_at_nap_ = waiter_reads_;
   return true;
 }
 
-// ---- What a server sends to a subscriber: answers and messages.
+// ---- Replies and messages from the server.
 
 void Subscriber::Handle(const Reply& reply) {
   if (reply.elements.size() == 3 &&
@@ -558,19 +558,19 @@ void Subscriber::HandleMessage(const std::string& channel, const std::string& me
     if (known == nullptr || known->state != State::kLive) return;
     ++stats_.messages;
   }
-  reconnect_.Heard(1);
+  reconnect_.Received(1);
   if (options_.on_message) options_.on_message(channel, message);
 }
 
 void Subscriber::HandleAnswer(const Reply& reply) {
   const ChannelRequest request = std::move(pending_.front());
   pending_.pop_front();
-  if (request.verb == Verb::kPing) return;  // whatever it said, it is alive
+  if (request.verb == Verb::kPing) return;  // any reply shows that it is alive
   Subscription& subscription = *request.subscription;
   if (reply.is_error()) {
     const absl::Status why = ErrorStatus(reply.text, server_);
     const bool moved = RedirectOf(why).has_value();
-    // Of this channel's slot alone.
+    // CLUSTERDOWN is about this channel's slot alone.
     const bool unserved = options_.sharded && ClassifyError(reply.text) == ErrorCode::kClusterDown;
     const bool tells = moved || unserved;
     if (!tells && (request.verb != Verb::kSubscribe || absl::IsUnavailable(why))) {
@@ -578,7 +578,7 @@ void Subscriber::HandleAnswer(const Reply& reply) {
     }
     if (request.verb == Verb::kSubscribe) {
       Refuse(subscription, unserved ? MarkNotSent(why) : why);
-    } else {  // it was left behind
+    } else {  // the server had ended it
       const base::MutexLock lock(mu_);
       End(subscription, subscription.end);
     }
@@ -604,16 +604,16 @@ void Subscriber::HandleAnswer(const Reply& reply) {
 }
 
 void Subscriber::Refuse(Subscription& subscription, const absl::Status& why) {
-  bool unheard = false;
+  bool tell = false;
   {
     const base::MutexLock lock(mu_);
-    unheard = subscription.promised && subscription.state == State::kAsked;
+    tell = subscription.promised && subscription.state == State::kAsked;
     End(subscription, why);
   }
-  if (unheard && options_.on_refused) options_.on_refused(subscription.channel, why);
+  if (tell && options_.on_refused) options_.on_refused(subscription.channel, why);
 }
 
-// A server from which a slot moves says so of each channel in it, unasked.
+// A server that loses a slot sends this for each channel in it, unasked.
 bool Subscriber::IsLeftBehind(const Reply& reply) const {
   if (!options_.sharded || reply.elements.size() != 3 || reply.elements[0].text != "sunsubscribe") {
     return false;
@@ -623,9 +623,9 @@ bool Subscriber::IsLeftBehind(const Reply& reply) const {
   return !asked;
 }
 
-// The server may have ended the subscription by itself, since the slot moved, just before it read
-// that the client leaves the channel. Then its reply to that request is still to come: a redirect
-// of the same slot.
+// The server may have ended the subscription by itself, because the slot moved, just before it read
+// the client's request to leave the channel. Then its reply to that request is still to come: a
+// redirection of the same slot.
 bool Subscriber::AnswersWhatWasLeft(const Reply& reply) {
   if (!left_) return false;
   const std::optional<Redirect> redirect =
@@ -650,13 +650,13 @@ void Subscriber::LeaveBehind(const std::string& channel) {
   if (options_.on_refused) options_.on_refused(channel, why);
 }
 
-// All is live that was subscribed when this connection was made.
+// All subscriptions that existed when this connection was made are live.
 void Subscriber::Restored() {
   {
     const base::MutexLock lock(mu_);
     if (peer_) peer_->since = base::Now();
   }
-  reconnect_.Heard(1);
+  reconnect_.Received(1);
   if (!std::exchange(lost_, false)) return;
   if (options_.on_live_again) options_.on_live_again();
 }

@@ -33,108 +33,107 @@
 namespace redlatch::redis {
 
 // The callbacks run on the subscriber's thread, or on one in Await(), one at a time. They are
-// redlatch's own code, never a user's: they return at once and do not call the subscriber.
+// redlatch's own code, never a user's. They must return at once and not call the subscriber.
 struct SubscriberOptions {
   std::function<void(std::string_view channel, std::string_view message)> on_message;
-  // After the connection was lost, or could not be made, all that was subscribed by then is live:
-  // what was published meanwhile is lost, and whoever waits for a message must look for himself
-  // now. Once for each loss.
+  // After a loss of the connection, or a failure to make it, all subscriptions are live again.
+  // Messages published meanwhile are lost: every waiter must now ask the server. Called once per
+  // loss.
   std::function<void()> on_live_again;
-  // What was published before the first connection may have been missed as well.
+  // Messages published before the first connection may be missed, too: call on_live_again for it.
   bool first_is_again = false;
   // The connection was lost, or could not be made.
   std::function<void(const absl::Status& why)> on_down;
-  // The server does not permit this client a channel that was live, or that Subscribe() has left
-  // asked for: it is forgotten.
+  // The server denies this client a channel that was live, or for which Subscribe() still tried:
+  // the channel is forgotten.
   std::function<void(std::string_view channel, const absl::Status& why)> on_refused;
-  // The channels are a cluster's, each in a slot, and are served by whoever serves that. One that
-  // was live and is served elsewhere by now is forgotten: on_refused.
+  // The channels are a cluster's, each in a slot. If a live channel's slot moves to another server,
+  // the channel is forgotten: on_refused.
   bool sharded = false;
 
-  // A connection on which nothing came for so long is asked whether it is alive. Rarely, since each
-  // client that waits pays for it, and whoever misses a message has a heartbeat to find out.
+  // If nothing came for that long, the connection is pinged. The interval is long, since every
+  // waiting client pays for a ping, and a client that misses a message finds out at its next
+  // heartbeat.
   absl::Duration ping_interval = absl::Seconds(30);
-  // Where something is due and nothing comes for so long, the connection is given up.
+  // If a reply is due and nothing comes for that long, the connection is given up.
   absl::Duration answer_timeout = absl::Seconds(2);
   absl::Duration first_backoff = absl::Milliseconds(10);
   absl::Duration longest_backoff = absl::Seconds(1);
-  // Where to connect to, if that is known; see Connector.
+  // The address to connect to, if it is known; see Connector.
   Whereabouts where;
   TransportFactory open;  // empty: OpenTransport()
-  // Which reads it, beside others; null: one of its own.
+  // The thread that reads the connection, and others; null: a thread of its own.
   std::shared_ptr<SubscriberThread> thread;
 };
 
-// One connection to a server that receives what is published there, and the thread that reads it.
-// Both begin with the first Subscribe(). A lost connection is made again, at once or with jittered
-// backoff (reconnect_backoff.h), for as long as there is a subscription, and everything is
-// subscribed anew.
+// One connection to a server that receives messages, and the thread that reads it. Both start with
+// the first Subscribe(). A lost connection is made again, at once or with jittered back-off (see
+// ReconnectBackoff), while there is a subscription, and everything is subscribed again.
 //
 //   a channel is     Subscribe()                     Unsubscribe()
 //   unknown          asked for; OK when live         OK at once
 //   asked for        joins the wait                  forgotten; its Subscribe() ends kCancelled
 //   live             OK at once                      OK when the server has acknowledged
-//   being left       asked for anew                  joins the wait
+//   being left       asked for again                 joins the wait
 //
-// What was live once, or left to become so, is tried for until it is unsubscribed, also while the
-// server refuses this client altogether: a password may be changed back.
+// A channel that was once live, or whose Subscribe() ended early, is tried until it is
+// unsubscribed, even while the server refuses this client: a password may be changed back.
 //
-// Thread-safe, but for destruction, which no call may overlap. In a forked child every call fails
-// with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
+// Thread-safe, except for destruction, which no call may overlap. In a forked child every call
+// fails with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
 class Subscriber final : private SubscriberThread::Listener {
  public:
-  // No `endpoint`: where the URL leads.
+  // Default `endpoint`: the URL's.
   Subscriber(const Url& url, SubscriberOptions options,
              std::unique_ptr<Endpoint> endpoint = nullptr);
-  ~Subscriber();  // stops
-  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
-  // Threads that are not there any more may have been in the midst of it.
+  ~Subscriber();  // calls Stop()
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else. A
+  // thread of the parent may have been inside this object during the fork.
   static void operator delete(Subscriber* subscriber, std::destroying_delete_t);
   Subscriber(const Subscriber&) = delete;
   Subscriber& operator=(const Subscriber&) = delete;
 
-  // OK when the server has acknowledged: what is published to `channel` from here on arrives, for
-  // as long as the connection lives. kUnavailable at `deadline`: the channel stays asked for, and
-  // becomes live when the server can be reached. Where the server refuses (no permission for the
-  // channel, wrong password) its error, at once, and a channel that was unknown is forgotten.
-  // A requested stop ends the wait as the deadline does.
+  // OK when the server has acknowledged: from here on, messages of `channel` arrive, as long as the
+  // connection lives. kUnavailable at `deadline`: the subscription continues in the background. If
+  // the server refuses (no permission for the channel, wrong password), its error is returned at
+  // once, and a channel that was unknown is forgotten. A requested stop ends the wait as the
+  // deadline does.
   absl::Status Subscribe(std::string_view channel, base::Instant deadline,
                          const std::stop_token& stop = {});
 
-  // After OK no message of `channel` is delivered any more.
+  // After OK no further message of `channel` is delivered.
   absl::Status Unsubscribe(std::string_view channel, base::Instant deadline);
 
-  // For whoever was told that messages do not arrive, though the connection seems to be fine: a new
-  // one is made, and everything is subscribed anew, whereupon on_live_again is called. Returns at
-  // once. Does nothing unless all subscriptions are live: otherwise that is under way already.
-  void MakeAnew();
+  // For a caller that knows that messages do not arrive, though the connection seems to work. Makes
+  // a new connection and subscribes everything again, then calls on_live_again. Returns at once.
+  // Does nothing unless all subscriptions are live: otherwise this is in progress already.
+  void ReplaceConnection();
 
-  // The server is asked whether the connection is alive, now rather than after a ping_interval.
+  // Pings the server now, rather than after ping_interval.
   void Ping();
 
-  // Sleeps until the parker, which the caller has armed, is set, or `deadline` comes; its value.
-  // For a thread that waits for a message: where it is the only one, it reads the connection itself
-  // meanwhile, and is spared the hop from the subscriber's thread. The callbacks may run on it.
+  // Sleeps until the parker, which the caller has armed, is set or `deadline` comes; returns its
+  // value. A thread that is the only one to wait reads the connection itself meanwhile, which saves
+  // the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
-  // Has the callbacks run here and now for what has come, unless a thread is just reading. For
-  // whoever is busy with what this client attends to: the thread that would be woken to read may
-  // not get a processor for some milliseconds.
-  void Look();
+  // Reads the messages that have come and runs the callbacks, unless another thread is reading. For
+  // a busy caller that needs the messages now: a thread that is woken to read them may not get a
+  // processor for some milliseconds.
+  void ReadNow();
 
-  // From here on, or no longer, messages are to be heard at once though nobody awaits any: guests
-  // do not leave them unread, and silence is noticed within two seconds.
-  void Attend(bool begins);
+  // From here on, or no longer, messages must be read at once though no thread awaits any: waiting
+  // threads do not leave them unread, and a silent connection is noticed within two seconds.
+  void KeepReading(bool begins);
 
-  // Leaves the thread; no callback runs on it afterwards. What was armed for Await() may still be
-  // set.
+  // Leaves the thread; no callback runs on it afterwards. Parkers in Await() may still be set.
   void Stop();
 
-  // Connected, and every subscription acknowledged.
+  // True if it is connected and every subscription is acknowledged.
   bool live() const;
 
-  // Whom it is connected to, and since when all that was subscribed by then is live; nothing while
-  // that is not so.
+  // The server that it is connected to, and since when all subscriptions of that time are live;
+  // nothing if a subscription is not live.
   std::optional<Peer> peer() const;
 
   struct Stats {
@@ -150,8 +149,8 @@ class Subscriber final : private SubscriberThread::Listener {
     explicit Subscription(std::string_view name) : channel(name) {}
     const std::string channel;
     State state = State::kAsked;
-    absl::Status end;  // kLeaving, kEnded: what a Subscribe() that waits is told
-    // Somebody counts on it who does not wait: it was live, or Subscribe() has left it asked for.
+    absl::Status end;  // kLeaving, kEnded: the result of a Subscribe() that waits
+    // A caller counts on it without waiting: it was live, or Subscribe() ended before it was.
     bool promised = false;
   };
   using SubscriptionPtr = std::shared_ptr<Subscription>;
@@ -162,7 +161,7 @@ class Subscriber final : private SubscriberThread::Listener {
   };
 
   absl::Status Refusal() const;
-  // Whose threads are not there: nobody has the mutex, though it may be locked.
+  // Called in a forked child, where no thread has the mutex, though it may be locked.
   void LeaveGateInForkedChild() ABSL_NO_THREAD_SAFETY_ANALYSIS { gate_.Leave(); }
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -170,29 +169,29 @@ class Subscriber final : private SubscriberThread::Listener {
   void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Which thread reads.
-  enum class Reader : uint8_t { kThread, kGuest, kNobody };
+  enum class Reader : uint8_t { kThread, kWaiter, kNone };
   void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // Nobody reads, or the thread does and is asleep.
+  // True if no thread reads, or the subscriber's thread does and is asleep.
   bool Vacant() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool BecomeGuest() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool BecomeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  Readiness WaitAsGuest(const Awaited& awaited, base::Parker& parker);
+  Readiness WaitAsReader(const Awaited& awaited, base::Parker& parker);
   bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool OpenGate(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
-  // What follows runs on the thread.
+  // These run on the subscriber's thread.
   Awaited Turn(const Readiness& ready, int wake_fd) override;
   std::optional<Awaited> Connect(int wake_fd);
   void NotConnected(const absl::Status& why);
   void Break();
 
-  // What follows is the reader's.
-  // What is to be said, and then what to wait for; and what came of it.
+  // The reader calls these. Prepare() sends what is due and says what to wait for; Take() handles
+  // what came.
   Awaited Prepare(base::Instant deadline);
   void Take(const Readiness& ready);
-  // How long an answer that is due may be awaited.
-  absl::Duration Patience() const;
+  // How long to wait for a reply that is due.
+  absl::Duration AnswerTimeout() const;
   void Ask(const ChannelRequest& request);
   void ReadSome();
   void Handle(const Reply& reply);
@@ -209,46 +208,46 @@ class Subscriber final : private SubscriberThread::Listener {
   const SubscriberOptions options_;
   const std::string server_;
   const std::shared_ptr<SubscriberThread> thread_;
-  base::WakeEvent wake_;  // a guest out of poll
+  base::WakeEvent wake_;  // ends the poll of a waiter that reads
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;                    // some subscription's state
-  bool begun_ ABSL_GUARDED_BY(mu_) = false;  // the thread serves it
+  base::CondVar changed_;                    // a subscription's state has changed
+  bool begun_ ABSL_GUARDED_BY(mu_) = false;  // the thread serves this subscriber
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
-  bool make_anew_ ABSL_GUARDED_BY(mu_) = false;  // the reader is to give the connection up
-  bool ping_ ABSL_GUARDED_BY(mu_) = false;       // the reader is to ask
+  bool replace_ ABSL_GUARDED_BY(mu_) = false;  // the reader must give the connection up
+  bool ping_ ABSL_GUARDED_BY(mu_) = false;     // the reader must ping
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
-  std::vector<ChannelRequest> requests_ ABSL_GUARDED_BY(mu_);  // to be sent, in this order
+  std::vector<ChannelRequest> requests_ ABSL_GUARDED_BY(mu_);  // to send, in this order
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
-  uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // attempts that the server has refused
+  uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // how many attempts the server has refused
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
   Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
-  bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads, and is asleep
-  bool recalled_ ABSL_GUARDED_BY(mu_) = false;    // the thread, which stays away, is wanted
-  base::PollGate gate_ ABSL_GUARDED_BY(mu_);      // of the present connection
-  bool at_gate_ ABSL_GUARDED_BY(mu_) = false;     // the thread is asleep there
+  bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads and is asleep
+  bool recalled_ ABSL_GUARDED_BY(mu_) = false;    // the thread stays away and must return
+  base::PollGate gate_ ABSL_GUARDED_BY(mu_);      // for the present connection
+  bool at_gate_ ABSL_GUARDED_BY(mu_) = false;     // the thread sleeps at the gate
   std::optional<base::Instant> nap_until_ ABSL_GUARDED_BY(mu_);  // while it stays away
-  uint64_t guests_at_nap_ ABSL_GUARDED_BY(mu_) = 0;              // when that began
-  uint64_t guests_ ABSL_GUARDED_BY(mu_) = 0;                     // so far
+  uint64_t waiter_reads_at_nap_ ABSL_GUARDED_BY(mu_) = 0;        // when that began
+  uint64_t waiter_reads_ ABSL_GUARDED_BY(mu_) = 0;               // so far
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
-  int attending_ ABSL_GUARDED_BY(mu_) = 0;
-  // Something was attended to, and is likely to be again.
+  int keep_reading_ ABSL_GUARDED_BY(mu_) = 0;
+  // KeepReading() was called, and probably will be again.
   bool uses_gate_ ABSL_GUARDED_BY(mu_) = false;
 
-  // The reader's own.
+  // Used by the reader.
   Connector connector_;
   ReconnectBackoff reconnect_;
-  Dialogue dialogue_;                   // without a transport: not connected
+  Dialogue dialogue_;                   // no transport: not connected
   std::vector<Reply> arrived_;          // being handled
-  std::optional<std::string> broken_;   // why the connection is to be given up
+  std::optional<std::string> broken_;   // why the connection must be given up
   std::deque<ChannelRequest> pending_;  // sent, not answered
-  std::optional<Slot> left_;            // of the channel that was the last to be left
-  bool attended_ = false;               // as of the last look
-  base::Instant last_read_;  // or, where it is later, when `pending_` stopped being empty
-  size_t restoring_ = 0;     // how many of `pending_` were subscribed when it connected
-  bool lost_;                // since on_live_again last ran
+  std::optional<Slot> left_;            // of the channel that was left last
+  bool keeps_reading_ = false;          // `keep_reading_ > 0`, as last seen
+  base::Instant last_read_;             // or, if later, when `pending_` stopped being empty
+  size_t restoring_ = 0;                // how many of `pending_` restore subscriptions
+  bool lost_;                           // messages, since on_live_again last ran
 };
 
 }  // namespace redlatch::redis

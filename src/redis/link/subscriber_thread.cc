@@ -46,18 +46,18 @@ void SubscriberThread::Remove(Listener& listener) {
   while (changes_seen_ < change) seen_.Wait(mu_);
 }
 
-// Also those that came, or have left. False where the thread is to end.
-bool SubscriberThread::Seat(std::vector<Place>& places) {
+// Updates the places to the present listeners. False if the thread must end.
+bool SubscriberThread::UpdatePlaces(std::vector<Place>& places) {
   const base::MutexLock lock(mu_);
   if (stopping_) return false;
   if (changes_seen_ == changes_) return true;
-  std::vector<Place> seated;
+  std::vector<Place> updated;
   for (Listener* const listener : listeners_) {
     const auto known = std::find_if(places.begin(), places.end(),
                                     [&](const Place& place) { return place.listener == listener; });
-    seated.push_back(known == places.end() ? Place{.listener = listener} : *known);
+    updated.push_back(known == places.end() ? Place{.listener = listener} : *known);
   }
-  places = std::move(seated);
+  places = std::move(updated);
   changes_seen_ = changes_;
   seen_.SignalAll();
   return true;
@@ -66,7 +66,7 @@ bool SubscriberThread::Seat(std::vector<Place>& places) {
 void SubscriberThread::Run() {
   std::vector<Place> places;
   bool woken = false;
-  while (Seat(places)) {
+  while (UpdatePlaces(places)) {
     const int alone = places.size() == 1 ? wake_.fd() : -1;
     const base::Instant now = base::Now();
     for (Place& place : places) {
@@ -79,7 +79,7 @@ void SubscriberThread::Run() {
   }
 }
 
-// Whether it was woken.
+// Returns true if it was woken.
 bool SubscriberThread::Sleep(std::vector<Place>& places) {
   base::Instant until = base::Instant::Infinite();
   fds_.assign(1, {.fd = wake_.fd(), .events = POLLIN, .revents = 0});

@@ -16,16 +16,16 @@
 namespace redlatch::redis {
 
 // One thread for the connections of any number of subscribers: it sleeps until something has come
-// for one of them, or is due, and gives that one a turn. It begins with the first of them.
+// for one of them, or is due, and gives that one a turn. It starts with the first of them.
 //
-// Thread-safe. In a forked child it is neither used nor destroyed.
+// Thread-safe. A forked child neither uses nor destroys it.
 class SubscriberThread {
  public:
   class Listener {
    public:
-    // What came of what it awaited: does what is to be done now, and says what it awaits next.
-    // With a `wake_fd` it is the only one, and may take its time until that is readable; with -1
-    // others depend on the thread, and it must not block.
+    // Handles what came, does what is due, and returns what to wait for next. With a `wake_fd` it
+    // is the only listener, and may block until that is readable. With -1, other listeners depend
+    // on the thread, and it must not block.
     virtual Awaited Turn(const Readiness& ready, int wake_fd) = 0;
 
    protected:
@@ -37,11 +37,11 @@ class SubscriberThread {
   SubscriberThread(const SubscriberThread&) = delete;
   SubscriberThread& operator=(const SubscriberThread&) = delete;
 
-  // It gets its first turn at once.
+  // Adds a listener, which gets its first turn at once.
   absl::Status Add(Listener& listener);
-  // It gets no turn any more, and none is under way. Not from a turn.
+  // Removes a listener: it has no turn now and gets none any more. Not to be called in a turn.
   void Remove(Listener& listener);
-  // A turn for each, now.
+  // Gives each listener a turn now.
   void Wake() const { wake_.Signal(); }
 
   void CloseInForkedChild() { wake_.Close(); }
@@ -55,13 +55,13 @@ class SubscriberThread {
   };
 
   void Run();
-  bool Seat(std::vector<Place>& places);
+  bool UpdatePlaces(std::vector<Place>& places);
   bool Sleep(std::vector<Place>& places);
 
   base::WakeEvent wake_;     // opened before the thread starts
   std::vector<pollfd> fds_;  // the thread's own
   base::Mutex mu_;
-  base::CondVar seen_;  // by the thread: all changes so far
+  base::CondVar seen_;  // the thread has seen all changes so far
   std::vector<Listener*> listeners_ ABSL_GUARDED_BY(mu_);
   uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t changes_seen_ ABSL_GUARDED_BY(mu_) = 0;

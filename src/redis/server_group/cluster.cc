@@ -16,10 +16,11 @@
 namespace redlatch::redis {
 namespace {
 
-// Of the map's thread, for one slot, and for all that it has to do before it looks again.
-constexpr absl::Duration kSubscribePatience = absl::Milliseconds(100);
+// How long the map's thread may take for one slot, and for all its chores before it refreshes
+// again.
+constexpr absl::Duration kSubscribeTimeout = absl::Milliseconds(100);
 constexpr absl::Duration kRound = absl::Milliseconds(300);
-// Before a channel is tried again whose slot is on the move.
+// The pause before a channel whose slot is moving is tried again.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
@@ -65,7 +66,7 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
       UrlOfNode(url_, where), std::string(), std::vector<Command>(), own_.mark, std::move(events),
       Membership{.thread = subscriber_thread_,
                  .on_silent = [this](std::string_view channel) { Silent(channel); },
-                 .on_down = [this] { map_->LookSoon(); }});
+                 .on_down = [this] { map_->RefreshSoon(); }});
   *self = node.get();
   return node;
 }
@@ -123,7 +124,7 @@ ScriptServerPtr Cluster::Follow(const Redirect& redirect, const ScriptServer& fr
 
 bool Cluster::Refresh(base::Instant deadline) {
   if (base::Now() < deadline) return map_->Refresh(deadline);
-  map_->LookSoon();
+  map_->RefreshSoon();
   return false;
 }
 
@@ -169,8 +170,8 @@ void Cluster::Stop() {
   map_->Stop();
 }
 
-// ---- Where a cluster client's messages come from, slot by slot, and what the map's thread does
-// about those that do not come any more.
+// ---- The subscriptions of a cluster's client, slot by slot, and how the map's thread repairs
+// them.
 
 ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   const base::MutexLock lock(mu_);
@@ -198,15 +199,15 @@ absl::Status Cluster::SubscribeTo(Slot slot, base::Instant deadline, const std::
   bool moved = false;
   {
     const base::MutexLock lock(mu_);
-    // Goes on in the background, unless it is refused for good.
+    // The subscription continues in the background, unless it is refused for good.
     if (absl::IsUnavailable(subscribed)) silent_.set(slot);
     if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) wanted_.reset(slot);
     moved = subscribed.ok() && before != nullptr && before != subscribed_at_[slot];
     if (moved) concerned_.set(slot);
   }
-  // What was published meanwhile is lost: all waiters must ask.
+  // Messages published meanwhile are lost: all waiters must ask.
   if (moved) events_.on_reconnected();
-  if (absl::IsUnavailable(subscribed)) map_->LookSoon();
+  if (absl::IsUnavailable(subscribed)) map_->RefreshSoon();
   return subscribed;
 }
 
@@ -236,7 +237,7 @@ absl::Status Cluster::SubscribeOnce(Slot slot, base::Instant deadline,
     } else if (const std::optional<Redirect> redirect = RedirectOf(subscribed)) {
       if (runner_.Follow(*redirect, node.server->scripts(), deadline, redirects)) continue;
     } else if (NotSent(subscribed) || absl::IsCancelled(subscribed)) {
-      map_->LookSoon();  // the slot has just left
+      map_->RefreshSoon();  // the slot has just left
     } else {
       return subscribed;
     }
@@ -254,7 +255,7 @@ uint32_t Cluster::Await(std::string_view key, base::Parker& parker, base::Instan
   return at == nullptr ? parker.ParkUntil(deadline) : at->server->Await(key, parker, deadline);
 }
 
-void Cluster::Attend(std::string_view key, bool begins) try {
+void Cluster::KeepReading(std::string_view key, bool begins) try {
   const Slot slot = SlotOf(key);
   ClusterNodePtr at;
   {
@@ -262,19 +263,19 @@ void Cluster::Attend(std::string_view key, bool begins) try {
     if (begins) {
       if (const auto found = subscribed_at_.find(slot); found != subscribed_at_.end())
         at = found->second;
-      attended_.emplace(slot, at);
-    } else if (const auto found = attended_.find(slot); found != attended_.end()) {
+      read_at_once_at_.emplace(slot, at);
+    } else if (const auto found = read_at_once_at_.find(slot); found != read_at_once_at_.end()) {
       at = found->second;
-      attended_.erase(found);
+      read_at_once_at_.erase(found);
     }
   }
-  if (at != nullptr) at->server->Attend(key, begins);
-} catch (const std::bad_alloc&) {  // it is heard all the same, only not at once
+  if (at != nullptr) at->server->KeepReading(key, begins);
+} catch (const std::bad_alloc&) {  // messages still arrive, only later
 }
 
-void Cluster::Look(std::string_view key) {
+void Cluster::ReadNow(std::string_view key) {
   const ClusterNodePtr at = SubscribedAt(SlotOf(key));
-  if (at != nullptr) at->server->Look(key);
+  if (at != nullptr) at->server->ReadNow(key);
 }
 
 bool Cluster::asks_if_subscribed(std::string_view key) const {
@@ -283,7 +284,7 @@ bool Cluster::asks_if_subscribed(std::string_view key) const {
 }
 
 void Cluster::NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) {
-  // One that is just being subscribed anew says nothing of the connections.
+  // A subscription that is just being made says nothing about the connections.
   const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   if (owner != nullptr && subscribed(key)) owner->server->NoteSubscribed(key, is_subscribed, asked);
 }
@@ -294,17 +295,17 @@ void Cluster::CheckSubscription(std::string_view key, base::Instant now,
   if (owner != nullptr && subscribed(key)) owner->server->CheckSubscription(key, now, missed_since);
 }
 
-// References to forgotten nodes would keep their connections open.
+// References to retired nodes would keep their connections open.
 void Cluster::OnView() {
   view_whole_ = true;
-  const auto forgotten = [](const auto& each) {
-    return each.second != nullptr && each.second->forgotten;
+  const auto retired = [](const auto& each) {
+    return each.second != nullptr && each.second->retired;
   };
   const base::MutexLock lock(mu_);
-  std::erase_if(subscribed_at_, forgotten);
-  std::erase_if(asked_at_, forgotten);
-  for (auto& each : attended_) {
-    if (forgotten(each)) each.second = nullptr;
+  std::erase_if(subscribed_at_, retired);
+  std::erase_if(asked_at_, retired);
+  for (auto& each : read_at_once_at_) {
+    if (retired(each)) each.second = nullptr;
   }
 }
 
@@ -341,14 +342,14 @@ void Cluster::Silent(std::string_view channel) {
     const base::MutexLock lock(mu_);
     silent_.set(slot);
   }
-  map_->Wake();  // before it looks, which takes longer
-  map_->LookSoon();
+  map_->Wake();  // it subscribes again before the refresh, which takes longer
+  map_->RefreshSoon();
 }
 
 base::Instant Cluster::DoChores() {
   Describe();
-  SubscribeAnew();
-  // What is followed slot by slot is not all that a node has.
+  SubscribeAgain();
+  // After a redirection, the map does not have all slots of a new node yet.
   const bool begins = quarantine_ != nullptr && view_whole_;
   return begins ? quarantine_->GoOn(*map_, base::Now() + kRound) : base::Instant::Infinite();
 }
@@ -358,10 +359,10 @@ void Cluster::Describe() {
     const base::MutexLock lock(mu_);
     if (std::exchange(described_, true)) return;
   }
-  Call(own_.description_key, own_.description, base::Now() + kSubscribePatience).IgnoreError();
+  Call(own_.description_key, own_.description, base::Now() + kSubscribeTimeout).IgnoreError();
 }
 
-void Cluster::SubscribeAnew() {
+void Cluster::SubscribeAgain() {
   std::bitset<kSlots> silent;
   size_t first = 0;
   {
@@ -379,7 +380,7 @@ void Cluster::SubscribeAnew() {
     if (stopped_ || until <= now) break;
     silent.reset(slot);
     --left;
-    const bool done = SubscribeTo(slot, std::min(until, now + kSubscribePatience), {}).ok();
+    const bool done = SubscribeTo(slot, std::min(until, now + kSubscribeTimeout), {}).ok();
     subscribed |= done;
     const base::MutexLock lock(mu_);
     if (done) concerned_.set(slot);
@@ -391,7 +392,7 @@ void Cluster::SubscribeAnew() {
     const base::MutexLock lock(mu_);
     silent_ |= silent;
   }
-  map_->LookSoon();  // which leads here again
+  map_->RefreshSoon();  // this calls SubscribeAgain() again
 }
 
 }  // namespace redlatch::redis

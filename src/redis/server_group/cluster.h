@@ -25,23 +25,23 @@
 
 namespace redlatch::redis {
 
-// Redis Cluster: each key at the primary that serves its slot, over two connections each, made when
-// they are first needed. Messages come on one channel a slot, which lies in that slot, so that the
-// node which runs a script knows whether anybody is subscribed.
+// Redis Cluster: the primary that serves a key's slot has the key. Each primary has two
+// connections, made when they are first needed. Messages come on one channel per slot, which lies
+// in that slot, so the node that runs a script knows if it has a subscriber.
 //
-// If a node says that it serves a channel's slot no more, the channel is subscribed at the new
-// owner, and waiters look again.
+// If a node says that it no longer serves a channel's slot, the channel is subscribed at the new
+// owner, and waiters ask again.
 class Cluster final : public ServerGroup, private Subscriptions, private ScriptRouter {
  public:
-  // What this client says of its own.
+  // What this client tells the servers about itself.
   struct Own {
-    // The name of its channel with that tag.
+    // Returns the name of its channel with that tag.
     std::function<std::string(std::string_view slot_tag)> channel;
-    // A command that tells who it is, and the key at which it does.
+    // A command that stores a description of the client, and the key at which it does.
     std::string description_key;
     Command description;
     AckedConnection::Mark mark;
-    ClusterQuarantine::Options quarantine;  // of one that counts a quarantine
+    ClusterQuarantine::Options quarantine;  // used if the URL has a quarantine
   };
   Cluster(const Url& url, Own own, Events events);
   ~Cluster() override;
@@ -51,7 +51,7 @@ class Cluster final : public ServerGroup, private Subscriptions, private ScriptR
   Cluster& operator=(const Cluster&) = delete;
 
   std::string server(std::string_view key) const override;
-  // Nobody knows whose connection it will go over: the server that runs the script is asked.
+  // It is not known which node will run the script: the script itself asks.
   ServerIds ids(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
@@ -61,10 +61,10 @@ class Cluster final : public ServerGroup, private Subscriptions, private ScriptR
     runner_.Run(calls, deadline, results, still_wanted);
   }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) override {
-    return runner_.RunAcked(calls, wanted, patience, deadline, results);
+    return runner_.RunAcked(calls, wanted, ack_timeout, deadline, results);
   }
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) override {
     return runner_.Post(call, in_flight);
@@ -83,8 +83,8 @@ class Cluster final : public ServerGroup, private Subscriptions, private ScriptR
                          const std::stop_token& stop) override {
     return SubscribeTo(SlotOf(key), deadline, stop);
   }
-  void Attend(std::string_view key, bool begins) override;
-  void Look(std::string_view key) override;
+  void KeepReading(std::string_view key, bool begins) override;
+  void ReadNow(std::string_view key) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
   bool asks_if_subscribed(std::string_view key) const override;
   void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;
@@ -106,10 +106,10 @@ class Cluster final : public ServerGroup, private Subscriptions, private ScriptR
   void OnView();
   // The node at which the slot's channel is subscribed; null: none.
   ClusterNodePtr SubscribedAt(Slot slot) const;
-  // By the map's thread.
+  // Called by the map's thread.
   base::Instant DoChores();
   void Describe();
-  void SubscribeAnew();
+  void SubscribeAgain();
 
   const Url url_;
   const std::string name_;
@@ -119,22 +119,23 @@ class Cluster final : public ServerGroup, private Subscriptions, private ScriptR
   const std::shared_ptr<SubscriberThread> subscriber_thread_ = std::make_shared<SubscriberThread>();
   const ScriptRunner runner_;
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> view_whole_{false};  // of the map, as a node has told it
+  std::atomic<bool> view_whole_{false};  // the map is as a node gave it
 
   mutable base::Mutex mu_;
-  // Where the slot's channel is subscribed, if it is, and where that was asked for last.
+  // The node at which the slot's channel is subscribed, if it is, and the one that was last asked
+  // to.
   std::unordered_map<Slot, ClusterNodePtr> subscribed_at_ ABSL_GUARDED_BY(mu_);
   std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
-  // Where messages of a slot are attended to; the node that has it now may be another.
-  std::multimap<Slot, ClusterNodePtr> attended_ ABSL_GUARDED_BY(mu_);
-  std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // since Realign()
-  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since then
+  // The nodes at which KeepReading() was called for a slot; another node may have it now.
+  std::multimap<Slot, ClusterNodePtr> read_at_once_at_ ABSL_GUARDED_BY(mu_);
+  std::bitset<kSlots> concerned_ ABSL_GUARDED_BY(mu_);  // affected since Realign()
+  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;       // since Realign()
   std::bitset<kSlots> wanted_ ABSL_GUARDED_BY(mu_);     // Subscribe() was called
-  std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed anew
+  std::bitset<kSlots> silent_ ABSL_GUARDED_BY(mu_);     // to be subscribed again
   size_t next_silent_ ABSL_GUARDED_BY(mu_) = 0;         // where the next round begins
-  bool described_ ABSL_GUARDED_BY(mu_) = false;         // where that belongs by now
+  bool described_ ABSL_GUARDED_BY(mu_) = false;         // at the present owner of its key
   std::unique_ptr<ClusterQuarantine> quarantine_;       // null: there is no quarantine
-  std::unique_ptr<ClusterMap> map_;                     // its thread uses all of this object
+  std::unique_ptr<ClusterMap> map_;                     // its thread uses the whole object
 };
 
 }  // namespace redlatch::redis

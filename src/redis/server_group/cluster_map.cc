@@ -11,12 +11,12 @@
 namespace redlatch::redis {
 namespace {
 
-// Between looks, however many ask for one.
+// The pause between refreshes, however many callers ask for one.
 constexpr absl::Duration kApart = absl::Milliseconds(100);
-// How long one node may take to answer, while there are others.
-constexpr absl::Duration kMapPatience = absl::Milliseconds(500);
-// Pause before checking again if a call that uses a forgotten node is over.
-constexpr absl::Duration kBuryEach = absl::Milliseconds(200);
+// How long one node may take to answer before the next one is asked.
+constexpr absl::Duration kMapTimeout = absl::Milliseconds(500);
+// Pause before checking again if a call that uses a retired node is over.
+constexpr absl::Duration kCloseUnusedEvery = absl::Milliseconds(200);
 
 }  // namespace
 
@@ -25,7 +25,7 @@ ClusterMap::ClusterMap(const Url& url, Hooks hooks)
 
 ClusterMap::~ClusterMap() {
   Stop();
-  // Remaining references to nodes are no longer used.
+  // No call uses the remaining references to nodes.
   for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
 }
 
@@ -37,7 +37,7 @@ void ClusterMap::Stop() {
     found_.SignalAll();
   }
   base::Join(thread_);
-  // Forgotten nodes, too: calls may still use them.
+  // This includes retired nodes, which calls may still use.
   for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
 }
 
@@ -51,14 +51,14 @@ absl::Status ClusterMap::Await(absl::FunctionRef<bool()> known, base::Instant de
   const base::MutexLock lock(mu_);
   if (known()) return absl::OkStatus();
   if (absl::Status started = StartThread(); !started.ok()) return started;
-  look_wanted_ = true;
+  refresh_wanted_ = true;
   wake_.SignalOne();
   const uint64_t begun = begun_;
   while (!known() && !stopping_ && base::Now() < deadline) {
-    // A refusal lasts until somebody mends something.
+    // Waiting does not help against a refusal.
     if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
     found_.WaitUntil(mu_, deadline);
-    look_wanted_ = true;
+    refresh_wanted_ = true;
     wake_.SignalOne();
   }
   if (known()) return absl::OkStatus();
@@ -82,19 +82,19 @@ absl::Status ClusterMap::AwaitSome(base::Instant deadline) {
   return Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !nodes_.empty(); }, deadline);
 }
 
-void ClusterMap::LookSoon() {
+void ClusterMap::RefreshSoon() {
   const base::MutexLock lock(mu_);
-  StartThread().IgnoreError();  // the next who needs it is told
-  if (std::exchange(look_wanted_, true)) return;
+  StartThread().IgnoreError();  // the next caller that waits gets the error
+  if (std::exchange(refresh_wanted_, true)) return;
   wake_.SignalOne();
 }
 
 bool ClusterMap::Refresh(base::Instant deadline) {
   const base::MutexLock lock(mu_);
   if (!StartThread().ok()) return false;
-  look_wanted_ = true;
+  refresh_wanted_ = true;
   wake_.SignalOne();
-  if (std::this_thread::get_id() == thread_.get_id()) return false;  // in its chores
+  if (std::this_thread::get_id() == thread_.get_id()) return false;  // called by its chores
   const uint64_t begun = begun_;
   while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
   return ended_ > begun;
@@ -113,28 +113,28 @@ void ClusterMap::Run() {
   mu_.Lock();
   while (!stopping_) {
     const base::Instant now = base::Now();
-    const bool look = look_wanted_ && next <= now;
+    const bool look = refresh_wanted_ && next <= now;
     const bool chores = std::exchange(chores_, false) || chores_due <= now;
     if (!look && !chores) {
-      base::Instant until = look_wanted_ ? std::min(next, chores_due) : chores_due;
-      if (nodes_.size() < unburied_) until = std::min(until, now + kBuryEach);
+      base::Instant until = refresh_wanted_ ? std::min(next, chores_due) : chores_due;
+      if (nodes_.size() < open_nodes_) until = std::min(until, now + kCloseUnusedEvery);
       wake_.WaitUntil(mu_, until);
       mu_.Unlock();
-      Bury();
+      CloseUnused();
       mu_.Lock();
       continue;
     }
-    // First, since a look takes longer.
+    // Chores go first, since a refresh takes longer.
     if (chores) {
       mu_.Unlock();
       chores_due = hooks_.chores();
       mu_.Lock();
     }
     if (!look || stopping_) continue;
-    look_wanted_ = false;
+    refresh_wanted_ = false;
     ++begun_;
     mu_.Unlock();
-    absl::Status status = Look();
+    absl::Status status = AskNodes();
     mu_.Lock();
     last_failure_ = std::move(status);
     ended_ = begun_;
@@ -145,12 +145,12 @@ void ClusterMap::Run() {
   mu_.Unlock();
 }
 
-// No call uses these any more.
-void ClusterMap::Bury() {
+// Closes the nodes that no call uses any more.
+void ClusterMap::CloseUnused() {
   std::vector<std::unique_ptr<ClusterNode>> dead;
   {
-    const base::MutexLock lock(graveyard_->mu);
-    dead.swap(graveyard_->nodes);
+    const base::MutexLock lock(unused_nodes_->mu);
+    dead.swap(unused_nodes_->nodes);
   }
   for (const auto& node : dead) node->server->Stop();
   const base::MutexLock lock(mu_);
@@ -158,44 +158,45 @@ void ClusterMap::Bury() {
     std::atomic<ClusterNode*>* link = &latest_;
     while (link->load() != node.get()) link = &link->load()->older;
     link->store(node->older);
-    --unburied_;
+    --open_nodes_;
   }
 }
 
-// The node that gave the latest view, then those in use, those that the user named, the others.
-std::vector<HostAndPort> ClusterMap::WhomToAsk() const {
-  std::vector<HostAndPort> whom;
+// The order in which nodes are asked: the one that gave the latest view, those in use, those that
+// the user named, the others.
+std::vector<HostAndPort> ClusterMap::NodesToAsk() const {
+  std::vector<HostAndPort> nodes;
   const auto add = [&](const HostAndPort& one) {
-    if (std::find(whom.begin(), whom.end(), one) == whom.end()) whom.push_back(one);
+    if (std::find(nodes.begin(), nodes.end(), one) == nodes.end()) nodes.push_back(one);
   };
   if (told_by_) add(*told_by_);
-  for (const ClusterNodePtr& node : nodes()) {
+  for (const ClusterNodePtr& node : this->nodes()) {
     if (node->server->connected()) add(node->where);
   }
   for (const HostAndPort& each : url_.nodes) add(each);
   const base::MutexLock lock(mu_);
   for (const HostAndPort& each : members_) add(each);
-  return whom;
+  return nodes;
 }
 
-// Where an address was, another cluster may be by now.
+// True if the view is of the same cluster as before: an address may now lead to another one.
 bool ClusterMap::IsOurs(const ClusterView& view) const {
   return ids_.empty() || view.ids.empty() ||
          std::any_of(view.ids.begin(), view.ids.end(),
                      [this](const std::string& id) { return ids_.contains(id); });
 }
 
-// The first who is well and not behind; else whoever is least behind.
-absl::Status ClusterMap::Look() {
+// Takes the view of the first node that is well and not behind, otherwise the newest one.
+absl::Status ClusterMap::AskNodes() {
   absl::Status why;
   std::optional<ClusterView> best;
   std::optional<HostAndPort> told_by;
-  for (const HostAndPort& each : WhomToAsk()) {
+  for (const HostAndPort& each : NodesToAsk()) {
     {
       const base::MutexLock lock(mu_);
       if (stopping_) break;
     }
-    const base::Instant deadline = base::Now() + std::min(kMapPatience, url_.connect_timeout);
+    const base::Instant deadline = base::Now() + std::min(kMapTimeout, url_.connect_timeout);
     absl::StatusOr<ClusterView> view = AskForView(url_, each, deadline);
     if (!view.ok()) {
       why = view.status();
@@ -211,7 +212,7 @@ absl::Status ClusterMap::Look() {
   }
   told_by_ = told_by;
   if (!best) return why;
-  epoch_ = best->epoch;  // less than it was, if all who answer are behind: it is another cluster
+  epoch_ = best->epoch;  // less than before if no node that answers has the newest view
   ids_ = best->ids;
   Take(*best);
   return absl::OkStatus();
@@ -235,33 +236,34 @@ void ClusterMap::Take(const ClusterView& view) {
     }
     owners_ = std::move(owners);
     std::erase_if(nodes_, [&view](const auto& node) {
-      const bool forgotten = !view.members.contains(node.first);
-      if (forgotten) node.second->forgotten = true;
-      return forgotten;
+      const bool retired = !view.members.contains(node.first);
+      if (retired) node.second->retired = true;
+      return retired;
     });
   }
   for (const Slot slot : moved) hooks_.on_moved(slot);
   hooks_.on_view();
-  Bury();
+  CloseUnused();
 }
 
 ClusterNodePtr ClusterMap::NodeAt(const HostAndPort& where) noexcept {
   ClusterNodePtr& node = nodes_[where];
   if (node == nullptr) {
-    const auto bury = [graveyard = graveyard_](ClusterNode* one) {
-      const base::MutexLock lock(graveyard->mu);
-      graveyard->nodes.emplace_back(one);
+    const auto bury = [unused_nodes = unused_nodes_](ClusterNode* one) {
+      const base::MutexLock lock(unused_nodes->mu);
+      unused_nodes->nodes.emplace_back(one);
     };
     node = ClusterNodePtr(
         new ClusterNode{.where = where, .number = ++made_, .server = hooks_.make(where)}, bury);
     node->older = latest_.load(std::memory_order_relaxed);
     latest_.store(node.get(), std::memory_order_release);
-    ++unburied_;
+    ++open_nodes_;
   }
   return node;
 }
 
-ClusterNodePtr ClusterMap::Lead(const Redirect& redirect, const HostAndPort& where, bool& moved) {
+ClusterNodePtr ClusterMap::ApplyRedirect(const Redirect& redirect, const HostAndPort& where,
+                                         bool& moved) {
   const base::MutexLock lock(mu_);
   if (!members_.contains(where)) return nullptr;
   ClusterNodePtr node = NodeAt(where);
@@ -275,11 +277,11 @@ ClusterNodePtr ClusterMap::Lead(const Redirect& redirect, const HostAndPort& whe
 ClusterNodePtr ClusterMap::Follow(const Redirect& redirect, const HostAndPort& where,
                                   base::Instant deadline) {
   bool moved = false;
-  ClusterNodePtr node = Lead(redirect, where, moved);
-  if (node == nullptr && Refresh(deadline)) node = Lead(redirect, where, moved);
+  ClusterNodePtr node = ApplyRedirect(redirect, where, moved);
+  if (node == nullptr && Refresh(deadline)) node = ApplyRedirect(redirect, where, moved);
   if (moved) {
     hooks_.on_moved(redirect.slot);
-    LookSoon();  // where one has gone, others may
+    RefreshSoon();  // other slots may have moved, too
   }
   return node;
 }

@@ -11,16 +11,16 @@ namespace redlatch::redis {
 namespace {
 
 // How long one node may take to answer.
-constexpr absl::Duration kQuarantinePatience = absl::Milliseconds(250);
-// Before it is tried again where it can't be done now, or where another client does it.
+constexpr absl::Duration kQuarantineTimeout = absl::Milliseconds(250);
+// The pause before the next try, if it cannot be done now or another client does it.
 constexpr absl::Duration kQuarantineFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kQuarantineLongestPause = absl::Seconds(10);
-// Then another client does it instead.
+// After that, another client may do it instead.
 constexpr std::string_view kClaimMs = "10000";
-// So often it is looked whether a slot's key needs to be renewed that nobody uses.
+// How often to check if the keys of slots that no client uses must be renewed.
 constexpr absl::Duration kDay = absl::Hours(24);
 constexpr std::string_view kDayMs = "86400000";
-// In one write, and some milliseconds of the server's time.
+// So many slots in one write, which costs the server some milliseconds.
 constexpr size_t kAtOnce = 256;
 constexpr size_t kLeastAtOnce = 16;
 
@@ -53,7 +53,7 @@ base::Instant ClusterQuarantine::GoOn(const ClusterMap& map, base::Instant until
     const base::MutexLock lock(mu_);
     to_check.swap(to_check_);
   }
-  // One that serves nothing just now will be new when it does.
+  // A node that serves no slot now counts as new when it does.
   std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
   if (!slots.contains(latest_)) latest_ = nullptr;
   for (auto& [node, round] : rounds_) {
@@ -85,13 +85,14 @@ base::Instant ClusterQuarantine::GoOn(const ClusterMap& map, base::Instant until
 void ClusterQuarantine::GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
                                base::Instant until) const {
   using enum Round::State;
-  if (round.state == kDone) round.state = kUnknown;  // a day ago
+  if (round.state == kDone) round.state = kUnknown;  // that was a day ago
   if (round.state == kUnknown) Find(server, slots, round, until);
   while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
     const size_t count = std::min(round.at_once, round.left.size());
     const auto some = absl::MakeSpan(round.left).last(count);
-    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kQuarantinePatience));
-    if (outcome == Outcome::kDenied) round.state = kDone;  // by who may, or where it is used
+    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kQuarantineTimeout));
+    if (outcome == Outcome::kDenied)
+      round.state = kDone;  // another client, or the first use, does it
     if (outcome == Outcome::kFailed) {
       round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
       break;
@@ -103,7 +104,7 @@ void ClusterQuarantine::GoOnAt(SingleServer& server, const std::vector<Slot>& sl
   if (round.state == kOurs && round.left.empty()) {
     const std::string key = KeyOf(slots.front()) + ".begun";
     const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
-                                  std::min(until, base::Now() + kQuarantinePatience));
+                                  std::min(until, base::Now() + kQuarantineTimeout));
     if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
   }
   if (round.state == kDone) {
@@ -113,12 +114,12 @@ void ClusterQuarantine::GoOnAt(SingleServer& server, const std::vector<Slot>& sl
   }
 }
 
-// Whether that has been done, or who does it.
+// Finds out if the work is done, and otherwise claims it for this client.
 void ClusterQuarantine::Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
                              base::Instant until) const {
   using enum Round::State;
   const auto ask = [&](const Command& command) {
-    return server.Call({}, command, std::min(until, base::Now() + kQuarantinePatience));
+    return server.Call({}, command, std::min(until, base::Now() + kQuarantineTimeout));
   };
   const auto text = [](const absl::StatusOr<Reply>& reply) {
     return reply.ok() && !reply->is_error() ? reply->text : std::string();
@@ -133,14 +134,15 @@ void ClusterQuarantine::Find(SingleServer& server, const std::vector<Slot>& slot
   }
   const auto claim = ask({"SET", claim_key, options_.client, "NX", "PX", kClaimMs});
   if (Denied(claim)) {
-    round.state = kDone;  // by who may, or where it is used
+    round.state = kDone;  // another client, or the first use, does it
   } else if (text(claim) == "OK" || text(ask({"GET", claim_key})) == options_.client) {
     round.state = kOurs;
     round.left = slots;
   }
 }
 
-// Each for itself: those that have moved meanwhile are begun by whoever locks there.
+// Each slot is a call of its own: in those that have moved meanwhile, the first acquisition begins
+// it.
 ClusterQuarantine::Outcome ClusterQuarantine::Begin(SingleServer& server,
                                                     absl::Span<const Slot> slots,
                                                     base::Instant deadline) const {

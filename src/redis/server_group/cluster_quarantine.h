@@ -19,34 +19,34 @@
 
 namespace redlatch::redis {
 
-// Begins the quarantine in all slots of a primary that is new, as whoever locks there would in that
-// one slot: so that it is over for all soon after the promotion, and not for each some time after
-// it was used first. One client does it, and writes down at the primary's first slot that it is
-// done.
+// Begins the quarantine in all slots of a new primary, as the first acquisition in a slot would. So
+// it ends soon after the promotion in all slots, and not in each some time after its first use. One
+// client does this, and records at the primary's first slot that it is done.
 class ClusterQuarantine {
  public:
   struct Options {
     const LuaScript* begin = nullptr;  // primary_epoch/begin
     std::string quarantine_ms;
-    std::string client;  // whose claim it is
+    std::string client;  // the client that does it
     std::function<std::string(std::string_view slot_tag)> key;
   };
   explicit ClusterQuarantine(Options options) : options_(std::move(options)) {}
 
-  // The node's connection is new: it may be another server, or have lost what it knew.
+  // The node's connection is new: it may be another server, or have lost its data.
   void CheckAgain(const SingleServer* server);
-  // By one thread; when it is to be called again, at the latest.
+  // Continues the work until `until`. Only one thread may call it. Returns when it must be called
+  // again at the latest.
   base::Instant GoOn(const ClusterMap& map, base::Instant until);
 
  private:
   struct Round {
     enum class State : uint8_t { kUnknown, kOurs, kDone };
     State state = State::kUnknown;
-    std::string id;          // of the promotion
-    std::vector<Slot> left;  // kOurs: to be begun, from the back
+    std::string id;          // of the primary epoch
+    std::vector<Slot> left;  // kOurs: those still to begin, from the back
     size_t at_once;
     base::Backoff backoff;
-    base::Instant next = {};  // when there is something to do again
+    base::Instant next = {};  // when to continue
   };
   enum class Outcome : uint8_t { kOk, kDenied, kFailed };
 
@@ -60,9 +60,9 @@ class ClusterQuarantine {
   const Options options_;
   base::Mutex mu_;
   std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
-  // The one thread's.
+  // Used by the one thread.
   ByClusterNode<Round> rounds_;
-  ClusterNodePtr latest_;  // whose turn was last: the next one begins after it
+  ClusterNodePtr latest_;  // the last one that had a turn: the next round begins after it
 };
 
 }  // namespace redlatch::redis

@@ -27,59 +27,60 @@ class Subscriptions {
  public:
   virtual ~Subscriptions() = default;
 
-  // A subscription to messages about the key was acknowledged, and is kept up.
+  // True if a subscription to messages about the key was acknowledged, and has not been given up
+  // since.
   virtual bool subscribed(std::string_view key) const = 0;
-  // The same, and its connection is there, as far as this client knows.
+  // True if, as far as this client knows, its connection is there as well.
   virtual bool subscribed_now(std::string_view key) const { return subscribed(key); }
-  // Sees to that; two threads may do so at once. kUnavailable, by the deadline or when the stop is
-  // requested: it goes on in the background.
+  // Subscribes; two threads may do so at once. kUnavailable, by the deadline or when the stop is
+  // requested: the subscription continues in the background.
   virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
                                  const std::stop_token& stop) = 0;
 
   // From here on, or no longer, messages about the key must be read at once though no thread awaits
-  // any. Each call that begins it is followed by one that ends it.
-  virtual void Attend(std::string_view, bool /*begins*/) {}
-  // Reads those that have come; see Subscriber::Look().
-  virtual void Look(std::string_view) {}
+  // any. The caller ends each call that begins it by another one.
+  virtual void KeepReading(std::string_view, bool /*begins*/) {}
+  // Reads messages that have come; see Subscriber::ReadNow().
+  virtual void ReadNow(std::string_view) {}
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
 
-  // Whether the next script for the key must ask the server if this client is subscribed there, and
-  // what the server said. `asked`: when it was sent.
+  // True if the next script for the key must ask the server if this client is subscribed there.
+  // NoteSubscribed() takes the answer; `asked`: when the script was sent.
   virtual bool asks_if_subscribed(std::string_view key) const = 0;
   virtual void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) = 0;
-  // Messages about the key may not arrive: a wait lasts, or one that began then ended without the
-  // message that was due.
+  // Checks the subscription, because a wait for a message about the key is long, or one that began
+  // at `missed_since` ended without the message that was due.
   virtual void CheckSubscription(std::string_view key, base::Instant now,
                                  std::optional<base::Instant> missed_since) = 0;
 };
 
 struct ServerIds {
-  // Of its replication stream. Empty: a script must ask there. That is due now and then, since a
-  // server that stepped down and came back has another.
+  // The id of its replication stream. Empty: a script must ask for it. That is done now and then,
+  // since a server that stepped down and came back has another one.
   std::string primary_epoch;
-  std::string run_id;  // of its present run; empty if nobody knows
+  std::string run_id;  // of its present run; empty if unknown
 };
 
-// All that the library knows of servers. The group decides, by key, which server gets what, over
-// which connection. Each server has two, one for commands and one for messages, and both lead to
-// the same server.
+// All that the library knows of servers. The group decides, by key, which server gets a command,
+// and over which connection. Each server has two, one for commands and one for messages, and both
+// lead to the same server.
 //
 // Thread-safe. In a forked child it may only be destroyed; calls fail with kFailedPrecondition.
 class ServerGroup {
  public:
-  // They run on any thread, also on one that is just calling; they return at once and call
-  // nothing of the server group but server().
+  // They run on any thread, including one in a call of the group. They must return at once and call
+  // only server() of the group.
   struct Events {
     std::function<void(std::string_view message)> on_message;
-    // A connection was lost and made again: whatever was in flight may be lost. A thread of the
+    // A connection was lost and made again: all that was in flight may be lost. A thread of the
     // client's own must call Realign() soon.
     std::function<void()> on_reconnected;
-    // For now no message arrives.
+    // At present no message arrives.
     std::function<void()> on_down = nullptr;
-    // Messages do not arrive, for that reason, or arrive again.
+    // Messages do not arrive, and why, or arrive again.
     std::function<void(bool is_subscribed, std::string_view why)> on_subscribed;
-    // Answers to what was posted are still to come, and no thread reads them any more.
+    // Replies to posted calls are still to come, but no thread reads any more.
     std::function<void()> on_unread = nullptr;
   };
 
@@ -87,24 +88,24 @@ class ServerGroup {
 
   // The server that has the key, for messages to people.
   virtual std::string server(std::string_view key) const = 0;
-  // What is known of that server.
+  // The known ids of that server.
   virtual ServerIds ids(std::string_view key) = 0;
-  // For how long a server that lost its replicas goes on granting, as far as that is known: until
-  // there was a connection, the least.
+  // How long a server that lost its replicas goes on granting, as far as known; the least possible
+  // before the first connection.
   virtual absl::Duration grants_alone_for() const = 0;
 
-  // Makes the first connections, or tells by the deadline why that failed. Appends what the servers
-  // warn of to `warnings`. Calls connect by themselves.
+  // Makes the first connections, or says by the deadline why that failed. Appends the servers'
+  // warnings to `warnings`. Calls connect by themselves.
   virtual absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) = 0;
 
-  // The results of the calls, wherever their keys are; see ScriptRunner.
+  // Runs the calls, wherever their keys are; see ScriptRunner.
   virtual void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
                    absl::Span<absl::StatusOr<Reply>> results,
                    StillWanted still_wanted = AlwaysWanted) = 0;
-  // The same, and then waits for replicas; see AckedConnection.
+  // Runs the calls, and then waits for replicas; see AckedConnection.
   virtual absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                               const base::AcksWanted& wanted,
-                                              absl::Duration patience, base::Instant deadline,
+                                              absl::Duration ack_timeout, base::Instant deadline,
                                               absl::Span<absl::StatusOr<Reply>> results) = 0;
   // Sends a call to the server that has its key, and does not wait; see ScriptRunner::Post(). The
   // last of the results is its reply. If there are two, a PING goes before it.
@@ -113,18 +114,18 @@ class ServerGroup {
   using Done = std::function<void(absl::StatusOr<Reply> answer)>;
   virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
 
-  // Reads the replies to what was posted and sent; see SharedConnection::Drain(). And where they
-  // come from, for a thread that polls several connections.
+  // Drain() reads the replies to posted and sent calls; see SharedConnection::Drain(). BeginPoll()
+  // returns the connections that bring them, for a thread that polls several.
   virtual bool Drain(base::Instant until) = 0;
   virtual void BeginPoll(std::vector<Transport::Polled>& polled) = 0;
 
   virtual Subscriptions& subscriptions() = 0;
 
-  // After on_reconnected, by a thread of the client's own.
+  // A thread of the client's own calls this after on_reconnected.
   using Concerned = std::function<bool(std::string_view key)>;
   struct Realigned {
-    Concerned concerned = nullptr;  // the keys whose locks that is about; null: all
-    bool reconnected = true;        // a connection was made again; else a slot has moved
+    Concerned concerned = nullptr;  // true for keys whose locks are affected; null: all are
+    bool reconnected = true;        // false: only a slot has moved
   };
   virtual Realigned Realign() = 0;
 
@@ -135,16 +136,16 @@ class ServerGroup {
   };
   virtual Stats stats() const = 0;
 
-  // No event comes any more. Calls can be made.
+  // Ends the events. Calls can still be made.
   virtual void Stop() = 0;
 
-  // What stands in the names of channels, and of keys that are no lock's, so that they lie where
-  // `key` does: a hash tag and ':' in a cluster, otherwise nothing.
+  // Returns what the names of channels, and of keys that belong to no lock, must contain to lie
+  // where `key` does: a hash tag and ':' in a cluster, otherwise nothing.
   std::string slot_tag(std::string_view key) const {
     return sharded_ ? TagOf(SlotOf(key)) + ":" : std::string();
   }
 
-  // One call, or one command at a key.
+  // Runs one call, or one command at a key.
   absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
                             StillWanted still_wanted = AlwaysWanted) {
     absl::StatusOr<Reply> result;
@@ -154,10 +155,10 @@ class ServerGroup {
   absl::StatusOr<Reply> Call(std::string_view key, const Command& command, base::Instant deadline) {
     return Run({.keys = absl::MakeConstSpan(&key, 1), .command = &command}, deadline);
   }
-  // The strings at these keys; empty if there is none, or no answer.
+  // Reads the strings at these keys; empty if there is none, or no reply.
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline);
 
-  // The call as the server is given it, for code that encodes calls itself.
+  // Returns the call as the server gets it, for code that encodes calls itself.
   ScriptCall WordingOf(ScriptCall call) const {
     if (sharded_) call.script = &ShardedScript(*call.script);
     return call;

@@ -6,14 +6,14 @@
 
 namespace redlatch::redis {
 
-SubscriptionCheck::Verdict SubscriptionCheck::Told(bool has_subscriber, base::Instant sent,
+SubscriptionCheck::Verdict SubscriptionCheck::Note(bool has_subscriber, base::Instant sent,
                                                    base::Instant live, base::Instant now) {
   if (has_subscriber) {
     times_ = rounds_ = 0;
     backoff_.Reset();
     return std::exchange(unsubscribed_, false) ? Verdict::kSubscribedAgain : Verdict::kNothingNew;
   }
-  // Not before the server can know, and not for each of many waiters.
+  // Ignores questions from before the server could know, and counts many waiters' questions once.
   if (sent < live || (times_ > 0 && sent < counted_ + kApart)) return Verdict::kNothingNew;
   counted_ = sent;
   if (unsubscribed_ && now < next_try_) return Verdict::kNothingNew;
@@ -21,7 +21,7 @@ SubscriptionCheck::Verdict SubscriptionCheck::Told(bool has_subscriber, base::In
   times_ = 0;
   if (unsubscribed_ || ++rounds_ < kRounds) {
     next_try_ = now + backoff_.Next();
-    return Verdict::kMakeAnew;
+    return Verdict::kReplaceConnections;
   }
   unsubscribed_ = true;
   backoff_.Reset();
@@ -31,14 +31,14 @@ SubscriptionCheck::Verdict SubscriptionCheck::Told(bool has_subscriber, base::In
 
 namespace {
 
-// Sentinels are asked again so often, at least, while there is no primary: it can be used soon
-// after.
+// While there is no primary, sentinels are asked at least this often, so that a new one is used
+// soon.
 constexpr absl::Duration kSentinelsLongestBackoff = absl::Milliseconds(400);
 
 constexpr absl::Duration kAMoment = absl::Milliseconds(200);
 constexpr absl::Duration kEpochAskedEvery = absl::Seconds(10);
 
-// A client with many waiters has as many heartbeats.
+// A client with many waiters has many heartbeats, each of which may ping.
 constexpr absl::Duration kPingsApart = absl::Seconds(1);
 constexpr std::string_view kTwoServers =
     "messages do not arrive at this address: it leads to several servers, or forbids PUBLISH";
@@ -55,7 +55,7 @@ SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Comm
                                                [this] { return commands_->peer(); })),
       scripts_({.on_replica =
                     [this] {
-                      if (!stopped_) messages_->MakeAnew();
+                      if (!stopped_) messages_->ReplaceConnection();
                     },
                 .loading_is_replicas = url.sentinels != nullptr,
                 .no_replicas_is_replicas = url.sentinels != nullptr ||
@@ -73,7 +73,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
       .on_message = [this](std::string_view,
                            std::string_view message) { events_.on_message(message); },
       .on_live_again = [this] { events_.on_reconnected(); },
-      // The next acquisition subscribes anew, or says why it cannot.
+      // The next acquisition subscribes again, or says why it cannot.
       .on_refused =
           [this](std::string_view channel, const absl::Status&) {
             subscribed_.store(false);
@@ -107,19 +107,20 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
   return options;
 }
 
-// Whoever holds something is to learn whether the new primary has it, and whoever waits is to queue
-// there, though neither has anything to say just now.
+// Owners must learn if the new primary has their grants, and waiters must queue there, though none
+// has a request to send just now.
 void SingleServer::Moved(std::string_view address) {
   const std::optional<Peer> commands = commands_->peer();
   if (stopped_ || (commands && commands->target.address.text == address)) return;
-  // Before the first connection nothing can have been missed, nor since a moment ago.
+  // Nothing can have been missed before the first connection, or since one that is only moments
+  // old.
   if (address.empty() && !commands && commands_->stats().connects == 0) return;
   if (address.empty() && commands && base::Now() - commands->since < kAMoment) return;
-  // Also one that is just being made: it may lead to where the primary was.
+  // This includes a connection that is being made: it may lead to the former primary.
   if (commands || !address.empty()) {
-    commands_->MakeAnew("the sentinels say that the primary has moved");
+    commands_->ReplaceConnection("the sentinels say that the primary has moved");
   }
-  messages_->MakeAnew();
+  messages_->ReplaceConnection();
   events_.on_reconnected();
 }
 
@@ -166,18 +167,18 @@ absl::Status SingleServer::SubscribeTo(std::string_view channel, base::Instant d
 
 void SingleServer::CheckSubscription(std::string_view, base::Instant now,
                                      std::optional<base::Instant> missed_since) {
-  // A message that was missed while there was no subscription says nothing of the present one.
+  // A message that was missed before the present subscription says nothing about it.
   const std::optional<Peer> peer = missed_since ? messages_->peer() : std::nullopt;
-  const bool anew = peer && peer->since <= *missed_since;
+  const bool replace = peer && peer->since <= *missed_since;
   {
     const base::MutexLock lock(check_mu_);
-    if (!anew || check_.unsubscribed()) {
+    if (!replace || check_.unsubscribed()) {
       if (now < pinged_ + kPingsApart) return;
       pinged_ = now;
       return messages_->Ping();
     }
   }
-  messages_->MakeAnew();
+  messages_->ReplaceConnection();
 }
 
 void SingleServer::NoteSubscribed(std::string_view, bool is_subscribed, base::Instant asked) {
@@ -186,15 +187,15 @@ void SingleServer::NoteSubscribed(std::string_view, bool is_subscribed, base::In
   SubscriptionCheck::Verdict verdict;
   {
     const base::MutexLock lock(check_mu_);
-    verdict = check_.Told(is_subscribed, asked, live, base::Now());
+    verdict = check_.Note(is_subscribed, asked, live, base::Now());
   }
   if (is_subscribed) ask_.store(false, std::memory_order_relaxed);
   switch (verdict) {
     case SubscriptionCheck::Verdict::kNothingNew:
       return;
-    case SubscriptionCheck::Verdict::kMakeAnew:
-      commands_->MakeAnew(kTwoServers);
-      return messages_->MakeAnew();
+    case SubscriptionCheck::Verdict::kReplaceConnections:
+      commands_->ReplaceConnection(kTwoServers);
+      return messages_->ReplaceConnection();
     case SubscriptionCheck::Verdict::kUnsubscribed:
       return events_.on_subscribed(false, kTwoServers);
     case SubscriptionCheck::Verdict::kSubscribedAgain:
@@ -208,15 +209,15 @@ ServerGroup::Realigned SingleServer::Realign() {
   return {};
 }
 
-// Newest wins: whichever was made anew has found out where the server is now.
+// The newer connection wins: it was made to the server's present address.
 void SingleServer::Align() {
   const std::optional<Peer> commands = commands_->peer();
   const std::optional<Peer> messages = messages_->peer();
   if (!commands || !messages || commands->target.address == messages->target.address) return;
   if (commands->since < messages->since) {
-    commands_->MakeAnew("its messages come from another address by now");
+    commands_->ReplaceConnection("its messages come from another address by now");
   } else {
-    messages_->MakeAnew();
+    messages_->ReplaceConnection();
   }
 }
 

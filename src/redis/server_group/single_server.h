@@ -24,29 +24,29 @@
 
 namespace redlatch::redis {
 
-// Whether messages reach this client. A script that it runs over its command connection tells
-// whether the server which runs it has a subscriber of the client's channel. If it has none, though
-// the subscription is live, the two connections lead to two servers.
+// Finds out if messages reach this client. A script that the client runs over its command
+// connection tells if the server that runs it has a subscriber of the client's channel. If it has
+// none, though the subscription is live, the two connections lead to two servers.
 //
-//   a waiter asks, and is told                            follows
-//   there is a subscriber                                 all is well again
-//   none, three times, 50 ms apart                        both connections are made anew
-//   none, three times, after each of two such rounds      the client is unsubscribed: waiters poll
-//   none, while unsubscribed                              anew, now and then, with back-off
+//   the server says that there is                      result
+//   a subscriber                                       messages arrive (again)
+//   none, three times, 50 ms apart                     both connections are replaced
+//   none, three times, after each of two such rounds   the client is unsubscribed: waiters poll
+//   none, while unsubscribed                           both are replaced, with back-off
 //
 // Not thread-safe.
 class SubscriptionCheck {
  public:
   enum class Verdict : uint8_t {
     kNothingNew,
-    kMakeAnew,         // both connections
-    kUnsubscribed,     // from here on
-    kSubscribedAgain,  // it was unsubscribed
+    kReplaceConnections,  // both of them
+    kUnsubscribed,        // from here on
+    kSubscribedAgain,     // it was unsubscribed
   };
 
-  // `sent`: when the question was; `live`: since when all subscriptions have been, Infinite() if
-  // they are not.
-  Verdict Told(bool has_subscriber, base::Instant sent, base::Instant live, base::Instant now);
+  // Notes an answer. `sent`: when the question was sent. `live`: since when all subscriptions are
+  // live, Infinite() if they are not.
+  Verdict Note(bool has_subscriber, base::Instant sent, base::Instant live, base::Instant now);
 
   bool unsubscribed() const { return unsubscribed_; }
 
@@ -63,27 +63,26 @@ class SubscriptionCheck {
   base::Backoff backoff_{absl::Seconds(2), absl::Minutes(1)};
 };
 
-// What a cluster hears of one of its nodes, called as ServerGroup::Events are, and the thread that
-// listens to all of them.
+// What a cluster needs from one of its nodes: a thread that reads messages for all nodes, and
+// events, which are called as ServerGroup::Events are.
 struct Membership {
   std::shared_ptr<SubscriberThread> thread;
-  // Messages on that channel do not come from there any more, or never did.
+  // The node no longer sends messages on that channel, or never did.
   std::function<void(std::string_view channel)> on_silent;
-  // It cannot be reached.
+  // The node cannot be reached.
   std::function<void()> on_down;
 };
 
-// One server that has all keys, wherever the URL leads: with sentinels, to whichever is the
-// primary. Connects, and starts its thread, when it is first used: its events need not be ready
-// sooner.
+// One server that has all keys, at the URL's address; with sentinels, the present primary.
+// Connects, and starts its thread, when it is first used: its events need not be ready sooner.
 //
-// In a forked child it is destroyed while threads that are not there any more may have been in the
-// midst of it: no member but the connections, which know that, may do anything as it goes.
+// In a forked child it is destroyed, though a thread of the parent may have been inside it during
+// the fork. So no member's destructor may do anything there, except those of the connections, which
+// check for it.
 class SingleServer final : public ServerGroup, private Subscriptions {
  public:
-  // `channel`: on which messages come. `first`: see SharedConnectionOptions. `mark`: see
-  // AckedConnection.
-  // `node`: of one that is a cluster's.
+  // `channel`: the channel of the client's messages. `first`: see SharedConnectionOptions. `mark`:
+  // see AckedConnection. `node`: for a node of a cluster.
   SingleServer(const Url& url, std::string channel, std::vector<Command> first,
                AckedConnection::Mark mark, Events events, Membership node = {});
   SingleServer(const SingleServer&) = delete;
@@ -104,10 +103,10 @@ class SingleServer final : public ServerGroup, private Subscriptions {
     runner_.Run(calls, deadline, results, still_wanted);
   }
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration patience,
+                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) override {
-    return runner_.RunAcked(calls, wanted, patience, deadline, results);
+    return runner_.RunAcked(calls, wanted, ack_timeout, deadline, results);
   }
   absl::Status Send(std::string_view, const Command& command, Done done) override {
     return commands_->Send(command, std::move(done));
@@ -132,8 +131,8 @@ class SingleServer final : public ServerGroup, private Subscriptions {
                          const std::stop_token& stop) override {
     return SubscribeTo(channel_, deadline, stop);
   }
-  void Attend(std::string_view, bool begins) override { messages_->Attend(begins); }
-  void Look(std::string_view) override { messages_->Look(); }
+  void KeepReading(std::string_view, bool begins) override { messages_->KeepReading(begins); }
+  void ReadNow(std::string_view) override { messages_->ReadNow(); }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }
@@ -144,17 +143,17 @@ class SingleServer final : public ServerGroup, private Subscriptions {
   void CheckSubscription(std::string_view key, base::Instant now,
                          std::optional<base::Instant> missed_since) override;
 
-  // To another channel than its own, and not any more.
+  // Subscribes to another channel than its own; Forget() ends that.
   absl::Status SubscribeTo(std::string_view channel, base::Instant deadline,
                            const std::stop_token& stop);
   void Forget(std::string_view channel) {
     messages_->Unsubscribe(channel, base::Now()).IgnoreError();
   }
-  // There was a connection, so that it is known what server this is.
+  // True if there has been a connection, so that the server is known.
   bool known() const { return commands_->stats().connects > 0; }
-  // There is a connection for commands.
+  // True if there is a connection for commands.
   bool connected() const { return commands_->peer().has_value(); }
-  // The connection for messages is there, with all that was subscribed.
+  // True if the connection for messages is there, with all its subscriptions.
   bool live() const { return messages_->live(); }
   ScriptServer& scripts() { return scripts_; }
 
@@ -170,9 +169,9 @@ class SingleServer final : public ServerGroup, private Subscriptions {
   const Membership node_;
   std::atomic<bool> subscribed_{false};
   std::atomic<bool> stopped_{false};
-  // Either connection is new: the next who is queued asks whether messages arrive.
+  // A connection is new: the next waiter that is queued asks if messages arrive.
   std::atomic<bool> ask_{true};
-  std::atomic<int64_t> epoch_due_{0};  // when the server is to be asked, in ns
+  std::atomic<int64_t> epoch_due_{0};  // when a script must ask for the epoch, in ns
   base::Mutex check_mu_;
   SubscriptionCheck check_ ABSL_GUARDED_BY(check_mu_);
   base::Instant pinged_ ABSL_GUARDED_BY(check_mu_);
@@ -182,7 +181,7 @@ class SingleServer final : public ServerGroup, private Subscriptions {
   const ScriptRunner runner_{scripts_};
   // Its thread uses all of this object.
   std::unique_ptr<Subscriber> messages_;
-  std::unique_ptr<SentinelWatch> watch_;  // so does its
+  std::unique_ptr<SentinelWatch> watch_;  // its thread does, too
 };
 
 }  // namespace redlatch::redis

@@ -43,7 +43,8 @@ namespace {
 
 using std::filesystem::directory_iterator;
 
-// Is there a CRL? A file's is loaded by now, and a directory's is a file such as 5ed36f99.r0.
+// True if there is a CRL. One in a file is loaded by now; one in a directory is a file such as
+// 5ed36f99.r0.
 bool HasRevocations(X509_STORE* store, const std::string& path) {
   std::error_code ignored;
   for (const auto& each : directory_iterator(path, ignored)) {
@@ -122,7 +123,8 @@ absl::Status Tls::LoadCertificate(SSL_CTX* context) const {
 }
 
 absl::StatusOr<UniqueSslContext> Tls::Load() {
-  // A program may end with connections, or in a forked child: nothing is cleaned up under them.
+  // A program may end while connections are open, or in a forked child: OpenSSL must not clean up
+  // under them.
   OPENSSL_init_ssl(OPENSSL_INIT_NO_ATEXIT, nullptr);
   ERR_clear_error();
   UniqueSslContext context(SSL_CTX_new(TLS_client_method()));
@@ -147,11 +149,11 @@ absl::Status Tls::LoadIfChanged() {
   std::vector<Stamp> stamps = Stamps();
   if (context_ != nullptr && stamps == stamps_) return absl::OkStatus();
   absl::StatusOr<UniqueSslContext> loaded = Load();
-  // What is being written just now is whole when the next connection is made.
+  // A file that is just being written will be complete when the next connection is made.
   if (!loaded.ok()) return context_ != nullptr ? absl::OkStatus() : loaded.status();
   context_ = *std::move(loaded);
   stamps_ = std::move(stamps);
-  sessions_.clear();  // another authority may not have let them begin
+  sessions_.clear();  // the new files may not allow them
   return absl::OkStatus();
 }
 
@@ -182,18 +184,18 @@ absl::StatusOr<UniqueSsl> Tls::Begin(const std::string& host, TlsPeer& peer) {
   return ssl;
 }
 
-// Called in SSL_read().
+// OpenSSL calls this in SSL_read().
 int Tls::OnNewSession(SSL* ssl, SSL_SESSION* session) {
   SSL_CTX* const context = SSL_get_SSL_CTX(ssl);
   auto* const tls = static_cast<Tls*>(SSL_CTX_get_ex_data(context, 0));
   const auto* const peer = static_cast<const TlsPeer*>(SSL_get_ex_data(ssl, 0));
   const base::MutexLock lock(tls->mu_);
-  if (tls->context_.get() != context) return 0;  // of files that have changed
+  if (tls->context_.get() != context) return 0;  // the files have changed since
   tls->sessions_[peer->name].reset(session);
   return 1;  // it is ours now
 }
 
-// Called in the handshake for each certificate of the chain, and for each fault.
+// OpenSSL calls this in the handshake, for each certificate of the chain and for each fault.
 int Tls::OnCertificate(int good, X509_STORE_CTX* chain) {
   if (good == 1) return 1;
   const auto* const ssl = static_cast<const SSL*>(
@@ -208,7 +210,7 @@ namespace {
 
 constexpr size_t kMostNames = 5;
 
-// Whoever is there wrote it, and it goes into logs.
+// The other side chose this text, and it goes into logs.
 std::string Printable(std::string text) {
   std::replace_if(
       text.begin(), text.end(),
@@ -219,7 +221,7 @@ std::string Printable(std::string text) {
 std::string CommonName(const X509_NAME* name) {
   char text[256] = "";
   X509_NAME_get_text_by_NID(name, NID_commonName, text, sizeof text);
-  return text[0] != '\0' ? Printable(text) : "somebody without a name";
+  return text[0] != '\0' ? Printable(text) : "(no common name)";
 }
 
 std::string Day(const ASN1_TIME* time) {
@@ -244,7 +246,7 @@ std::string NameOf(const GENERAL_NAME& name) {
   return text;
 }
 
-// Whom a certificate is for.
+// The names that a certificate is for.
 std::vector<std::string> NamesOf(const X509* certificate) {
   std::vector<std::string> names;
   auto* const found = static_cast<GENERAL_NAMES*>(
@@ -269,7 +271,7 @@ std::string Untrusted(const X509* certificate, const TlsOptions& options) {
                       " (name the file with that authority's certificate: ca=/path/to/ca.pem)");
 }
 
-// What the server says of this client's certificate.
+// True if the server's alert is about this client's certificate.
 bool IsOfClientCertificate(int reason) {
   switch (reason) {
     case SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE:
@@ -341,7 +343,7 @@ std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
       }
       return absl::StrCat("its certificate is for ", absl::StrJoin(NamesOf(certificate), ", "),
                           ", and not for ", name,
-                          " (connect to a name that it is for, or, where this is the right server, "
+                          " (connect to a name that it is for, or, if this is the right server, "
                           "say which: servername=",
                           NamesOf(certificate).front(), ")");
     case X509_V_ERR_CERT_REVOKED:
@@ -371,8 +373,8 @@ TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool 
   if (!fault.empty()) return {.why = fault, .lasting = true};
   if (greeting && IsNoTls(reason)) {
     return {.why =
-                "it does not speak TLS there (Redis does at the port that tls-port names; where "
-                "it has none, write redis://)",
+                "it does not speak TLS there (Redis does at the port that tls-port names; if it "
+                "has none, write redis://)",
             .lasting = true};
   }
   if (greeting && IsOfVersion(reason)) {
@@ -395,13 +397,13 @@ TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool 
 
 namespace {
 
-// What OpenSSL reads and writes through: a transport, and how its last step ended.
+// The transport that OpenSSL reads and writes through, and the result of its last step.
 struct Below {
   std::unique_ptr<Transport> socket;
   IoResult last;
 };
 
-// What OpenSSL is told of a step that is not done.
+// Tells OpenSSL that a step is not done.
 int NotDone(BIO* bio, const IoResult& result) {
   if (result.kind == IoResult::Kind::kWantRead) BIO_set_retry_read(bio);
   if (result.kind == IoResult::Kind::kWantWrite) BIO_set_retry_write(bio);
@@ -446,8 +448,8 @@ class TlsTransport final : public Transport {
   TlsTransport(std::shared_ptr<Tls> tls, std::unique_ptr<Transport> socket)
       : tls_(std::move(tls)), below_{.socket = std::move(socket), .last = {}} {}
 
-  // Says goodbye, if that can be said at once. In a forked child OpenSSL is left alone, since
-  // threads that are not there any more may have been in the midst of it.
+  // Sends the closing alert if the socket takes it at once. In a forked child OpenSSL is not
+  // called, since a thread of the parent may have been inside it during the fork.
   ~TlsTransport() override {
     if (fork_guard_.InForkedChild()) {
       static_cast<void>(ssl_.release());
@@ -459,7 +461,7 @@ class TlsTransport final : public Transport {
       SSL_shutdown(ssl_.get());
       ERR_clear_error();
     }
-    // Else its session would be thought of as broken.
+    // Otherwise OpenSSL would not resume the session.
     SSL_set_shutdown(ssl_.get(), SSL_SENT_SHUTDOWN | SSL_RECEIVED_SHUTDOWN);
   }
 
@@ -479,7 +481,7 @@ class TlsTransport final : public Transport {
 
   IoResult Read(char* buffer, size_t size) override {
     IoResult got = Step([&](size_t* done) { return SSL_read_ex(ssl_.get(), buffer, size, done); });
-    // What is left may be a part of a record only: then the next Read() wants more.
+    // The rest may be only a part of a record: then the next Read() wants more.
     taken_in_.store(got.kind == IoResult::Kind::kDone && SSL_has_pending(ssl_.get()) == 1,
                     std::memory_order_relaxed);
     return got;
@@ -488,7 +490,7 @@ class TlsTransport final : public Transport {
   IoResult Write(std::string_view bytes) override {
     IoResult put = Step(
         [&](size_t* done) { return SSL_write_ex(ssl_.get(), bytes.data(), bytes.size(), done); });
-    // The handshake may have taken in more than its own.
+    // The handshake may have read bytes that follow it.
     if (put.kind == IoResult::Kind::kDone && SSL_has_pending(ssl_.get()) == 1) {
       taken_in_.store(true, std::memory_order_relaxed);
     }
@@ -510,7 +512,7 @@ class TlsTransport final : public Transport {
     return below_.socket->EndPoll(polled, came);
   }
 
-  // Of a handshake that is over.
+  // REQUIRES: the handshake is over.
   std::optional<absl::Time> certificate_until() const override {
     const std::unique_ptr<X509, FreeBy<X509_free>> shown(SSL_get1_peer_certificate(ssl_.get()));
     tm until = {};
@@ -548,8 +550,9 @@ class TlsTransport final : public Transport {
     return Failed();
   }
 
-  // What failed below says nothing of what was received, and is no more than what follows where a
-  // certificate was not accepted. What TLS refuses is the end.
+  // Returns the socket's failure if there is one: received bytes can still be read. If TLS refused
+  // something, such as a certificate, the socket's failure only follows from that, and the
+  // connection ends.
   IoResult Failed() {
     const bool greeting = SSL_is_init_finished(ssl_.get()) == 0;
     TlsFault fault = TakeTlsFault(peer_.fault, tls_->options(), greeting);

@@ -19,16 +19,16 @@
 
 namespace redlatch::redis {
 
-// What a URL says of TLS. All files are PEM.
+// The TLS settings of a URL. All files are PEM.
 struct TlsOptions {
-  // The authorities that may sign the server's certificate, none else: a file, or a directory as
-  // `openssl rehash` makes it. Empty: those that the system trusts.
+  // The only authorities that may sign the server's certificate: a file, or a directory as `openssl
+  // rehash` makes it. Empty: those that the system trusts.
   std::string ca;
-  // This client's certificate, and those that lead from it to its authority. Empty: it has none.
+  // This client's certificate, followed by its chain. Empty: it has none.
   std::string cert;
   std::string key;          // of `cert`; empty: in the same file
-  std::string server_name;  // whom the certificate must be for; empty: the host of the URL
-  bool insecure = false;    // any certificate will do
+  std::string server_name;  // the name that the certificate must be for; empty: the URL's host
+  bool insecure = false;    // takes any certificate
 
   friend bool operator==(const TlsOptions&, const TlsOptions&) = default;
 };
@@ -47,16 +47,16 @@ using UniqueSsl = std::unique_ptr<SSL, FreeBy<SSL_free>>;
 using UniqueSslContext = std::unique_ptr<SSL_CTX, FreeBy<SSL_CTX_free>>;
 using UniqueSslSession = std::unique_ptr<SSL_SESSION, FreeBy<SSL_SESSION_free>>;
 
-// One connection's view of whom it speaks to. It lives for as long as the SSL that it was given to.
+// The server of one connection. It must outlive the SSL object that it was given to.
 struct TlsPeer {
-  std::string name;   // what the server's certificate must be for
-  std::string fault;  // what was wrong with the certificate; empty: nothing so far
+  std::string name;   // the name that the certificate must be for
+  std::string fault;  // why the certificate is not accepted; empty: no fault so far
 };
 
-// How the connections of one URL speak TLS. Its files are read when the first connection is made,
-// and again when they have changed: certificates are renewed while programs run. Whoever connects
-// again goes on with the session of the last connection to a server of that name, which spares both
-// sides most of the work. Thread-safe.
+// The TLS state that all connections of one URL share. Its files are read when the first connection
+// is made, and again when they change, since certificates are renewed while programs run. A new
+// connection resumes the session of the last one to a server of that name, which saves both sides
+// most of the work. Thread-safe.
 class Tls {
  public:
   explicit Tls(TlsOptions options) : options_(std::move(options)) {}
@@ -65,8 +65,9 @@ class Tls {
 
   const TlsOptions& options() const { return options_; }
 
-  // What speaks to a server that is called `host`, an address or a name, and has not begun to.
-  // kFailedPrecondition: a file is missing, or not what it should be; the message names it.
+  // Returns an SSL object for a server that is called `host`, an address or a name. Its handshake
+  // has not begun. kFailedPrecondition: a file is missing or of the wrong kind; the message names
+  // it.
   absl::StatusOr<UniqueSsl> Begin(const std::string& host, TlsPeer& peer);
 
  private:
@@ -88,26 +89,27 @@ class Tls {
   std::map<std::string, UniqueSslSession, std::less<>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
-// What went wrong with TLS, in words that say how to mend it.
+// Errors of TLS, with advice how to fix them.
 
-// What OpenSSL says of the last thing that failed on this thread, which it then forgets.
+// Returns OpenSSL's text for the last failure on this thread, and clears it.
 std::string TakeTlsError();
 
-// Why the certificate at which the verification of a chain has stopped is not accepted.
+// Says why the certificate at which the verification of a chain has stopped is not accepted.
 std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
                              const std::string& name);
 
 struct TlsFault {
   std::string why;
-  bool lasting = false;  // until somebody mends something
+  bool lasting = false;  // retrying does not help
 };
 
-// Why a step failed, by what OpenSSL says on this thread. `fault`: of the server's certificate, if
-// there was one. `greeting`: in the handshake.
+// Says why a step failed, from OpenSSL's errors on this thread. `fault`: of the server's
+// certificate, if there was one. `greeting`: the handshake was in progress.
 TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool greeting);
 
-// TLS over `socket`, to a server that the URL calls `host`. Connect() connects the socket; the
-// first Read() or Write() shakes hands. So who connects knows which of the two takes time.
+// Returns TLS over `socket`, to a server that the URL calls `host`. Connect() connects the socket;
+// the first Read() or Write() does the handshake, so the caller can tell which of the two takes
+// time.
 absl::StatusOr<std::unique_ptr<Transport>> OpenTls(std::shared_ptr<Tls> tls,
                                                    const std::string& host,
                                                    std::unique_ptr<Transport> socket);

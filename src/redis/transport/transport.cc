@@ -29,7 +29,7 @@ absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target) {
 
 namespace {
 
-// `want`: what the step waits for where it is no failure.
+// `want`: what the step waits for if the errno is no failure.
 IoResult Failed(int error, IoResult::Kind want) {
   if (error == EAGAIN || error == EWOULDBLOCK || error == EINTR || error == EINPROGRESS ||
       error == EALREADY) {
@@ -42,8 +42,8 @@ void SetOption(int fd, int level, int name, int value) {
   setsockopt(fd, level, name, &value, sizeof value);
 }
 
-// A peer that vanished without a word is noticed by the kernel within some seconds even where
-// nothing is asked of it; a call notices by its own deadline.
+// The kernel notices within seconds that the peer has vanished, even if no command is sent. A call
+// notices at its own deadline.
 void TuneTcp(int fd) {
   SetOption(fd, IPPROTO_TCP, TCP_NODELAY, 1);
   SetOption(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
@@ -58,17 +58,18 @@ class SocketTransport final : public Transport {
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
       : fd_(std::move(fd)), address_(address) {}
 
-  // Closing alone would end nothing as long as a forked child holds a copy.
+  // Closing alone does not end the connection if a forked child holds a copy.
   ~SocketTransport() override {
     if (!fork_guard_.InForkedChild()) shutdown(fd_.get(), SHUT_RDWR);
   }
 
-  // Called again, connect() tells what became of the first call. That there is no error yet
-  // (SO_ERROR) would not mean that the connection is made.
+  // A second connect() tells the outcome of the first. SO_ERROR would not: no error yet does not
+  // mean that the connection is made.
   IoResult Connect() override {
     const auto* address = reinterpret_cast<const sockaddr*>(&address_.storage);
     const bool connected = connect(fd_.get(), address, address_.size) == 0 || errno == EISCONN;
-    // A Unix socket whose backlog is full says EAGAIN, and poll() cannot tell when there is room.
+    // connect() to a Unix socket whose backlog is full fails with EAGAIN, and poll() cannot tell
+    // when there is room.
     backlog_full_ = !connected && errno == EAGAIN;
     if (connected && IsItself()) return Failed(ECONNREFUSED, IoResult::Kind::kWantWrite);
     if (connected) return {.kind = IoResult::Kind::kDone};
@@ -119,7 +120,7 @@ class SocketTransport final : public Transport {
             .writable = broken || (came & POLLOUT) != 0};
   }
 
-  // A reset, and nothing that closing could bring about: a forked child may hold a copy.
+  // Resets the connection. Closing would not: a forked child may hold a copy.
   void DiscardUnsent() override {
     const base::NoCancellation no_cancellation;
     sockaddr nowhere = {};

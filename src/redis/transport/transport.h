@@ -18,10 +18,10 @@
 
 namespace redlatch::redis {
 
-// The seam between redlatch and the operating system's sockets. TLS is a Transport around one;
-// tests put one between that counts system calls.
+// The interface between redlatch and the operating system's sockets. TLS is a Transport around a
+// socket's; tests put one in between that counts system calls.
 
-// What a Wait() waits for. Sets of it: `a | b`.
+// The readiness that a Wait() waits for. Sets of it: `a | b`.
 enum class Interest : uint8_t { kNone = 0, kRead = 1, kWrite = 2, kReadAndWrite = 3 };
 
 constexpr Interest operator|(Interest a, Interest b) {
@@ -33,19 +33,19 @@ constexpr bool Has(Interest all, Interest one) {
 
 // The outcome of one step that never blocks.
 struct IoResult {
-  // kRefused: this client and this server don't fit, until somebody mends something.
+  // kRefused: the client and the server do not fit until one of them is reconfigured.
   enum class Kind : uint8_t { kWantRead, kWantWrite, kDone, kClosed, kError, kRefused };
   Kind kind = Kind::kWantRead;
   size_t bytes = 0;           // kDone
   int error = 0;              // kError: an errno
-  std::string_view why = {};  // in its place, or beside kRefused: why, while the transport lives
+  std::string_view why = {};  // kError without an errno, kRefused: why, while the transport lives
 
-  // Nothing was done, and wants() says what to wait for before the step is tried again.
+  // True if nothing was done. wants() says what to wait for before the step is tried again.
   bool blocked() const { return kind == Kind::kWantRead || kind == Kind::kWantWrite; }
   Interest wants() const { return kind == Kind::kWantWrite ? Interest::kWrite : Interest::kRead; }
 };
 
-// Of kClosed, kError and kRefused, for messages.
+// Describes kClosed, kError or kRefused for messages.
 std::string Describe(const IoResult& failure);
 
 struct Readiness {
@@ -53,33 +53,33 @@ struct Readiness {
   bool writable = false;
   bool woken = false;  // `wake_fd` is readable
 
-  // Whether anything of `interest` came.
+  // True if it is ready for anything of `interest`.
   bool Meets(Interest interest) const {
     return (readable && Has(interest, Interest::kRead)) ||
            (writable && Has(interest, Interest::kWrite));
   }
 };
 
-// One connection to a server. Nothing here blocks but Wait().
+// One connection to a server. Only Wait() blocks.
 //
 //   step        done                  blocked            closed, error
 //   Connect()   connected             call it again      of no more use
 //   Read()      1 to `size` bytes     call it again      of no more use, but see Write()
 //   Write()     1 or more bytes       call it again      what was received can still be read
 //
-// Connect() comes first, until it is done. A step that is blocked wants what it says: to read, to
-// write, and not always what its name says, as TLS has messages of its own. Wait for that, and
-// call it again. Write() is then given the same bytes, wherever they are by now, and perhaps more
-// behind them. Called earlier, a step does no harm.
+// Connect() is called first, until it is done. wants() of a blocked step says what to wait for.
+// This can differ from the step's name, as TLS has messages of its own. Call the step again after
+// the wait; calling it earlier does no harm. Write() must then get the same bytes, which may have
+// moved and may be followed by more.
 //
-// Read() may take in what a blocked Write() wants to read, so that no Wait() tells of it: call
-// Write() again after a Read(), before Wait(). The other way round nothing is lost: Write() leaves
-// what Read() would return where a Wait(), also one that has begun, finds it.
+// Read() may take in the bytes for which a blocked Write() waits, so that no Wait() reports them:
+// call Write() again after a Read(), before Wait(). In the other direction nothing is lost: a
+// Wait(), even one that has begun, reports bytes that Write() has left for Read().
 //
-// One caller at a time, of any thread, is in Connect(), Read() or Write(), unless full_duplex()
-// says that one may be in Read() while another is in Write(). Wait() may be called at any
-// time, by several threads at once and beside a Read() or a Write(): of what those change, it reads
-// only atomic members.
+// Only one thread at a time may be in Connect(), Read() or Write(). If full_duplex() is true, one
+// may be in Read() while another is in Write(). Wait() may be called at any time, by several
+// threads at once and during a Read() or a Write(): of the members that those change, it reads only
+// atomic ones.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -88,7 +88,7 @@ class Transport {
   virtual IoResult Read(char* buffer, size_t size) = 0;
   virtual IoResult Write(std::string_view bytes) = 0;
 
-  // Whether Read() and Write() have nothing in common. The same for the whole of its life.
+  // True if Read() and Write() share no state. It never changes.
   virtual bool full_duplex() const { return false; }
 
   // Sleeps until the connection is ready for anything of `interest`, `wake_fd` (or -1) is readable,
@@ -96,27 +96,26 @@ class Transport {
   // readable at once. A connection that broke is ready for everything.
   virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
 
-  // The same for a caller that polls several connections at once: what to poll, and then the
-  // result. May be called whenever Wait() may.
+  // Wait() in two parts, for a caller that polls several connections at once: BeginPoll() says what
+  // to poll, and EndPoll() takes the result. They may be called whenever Wait() may.
   struct Polled {
-    int fd = -1;  // none: nothing to be polled
+    int fd = -1;  // -1: nothing to poll
     int16_t events = 0;
-    base::Instant until = base::Instant::Infinite();  // no longer
-    Readiness already = {};                           // in place of polling
+    base::Instant until = base::Instant::Infinite();  // poll no longer than that
+    Readiness already = {};                           // if set, do not poll
   };
   virtual Polled BeginPoll(Interest interest) = 0;
   virtual Readiness EndPoll(const Polled& polled, int16_t came) = 0;
 
-  // Until when the certificate is good that the server has shown; nothing where it has shown none.
+  // Returns when the server's certificate expires, if it has shown one.
   virtual std::optional<absl::Time> certificate_until() const { return std::nullopt; }
 
-  // Called before destruction where what the kernel still has to send must not arrive any more.
-  // Nobody is in a step.
+  // Called before destruction, if bytes that the kernel still has to send must not arrive. No
+  // thread is in a step.
   virtual void DiscardUnsent() = 0;
 };
 
-// What somebody waits for whom another calls when it has come: a connection, an instant, or
-// nothing.
+// The event that a suspended caller waits for: a connection's readiness, an instant, or none.
 struct Awaited {
   Transport* transport = nullptr;
   Interest interest = Interest::kNone;
@@ -136,18 +135,18 @@ struct SocketAddress {
   }
 };
 
-// What a transport is opened to: one address of a server, and what the server is called, since it
-// shows a certificate of that name.
+// The target of a transport: one address of a server, and the server's name, for which its
+// certificate must be.
 struct Target {
   SocketAddress address;
   std::string host;          // as the URL names it; empty for a Unix socket
-  std::shared_ptr<Tls> tls;  // null: TLS is not spoken
+  std::shared_ptr<Tls> tls;  // null: no TLS
 };
 
 // Opens a transport that has not begun to connect.
 using TransportFactory = std::function<absl::StatusOr<std::unique_ptr<Transport>>(const Target&)>;
 
-// The transport that the target asks for. The one place that chooses.
+// Opens the transport that the target asks for. No other code chooses.
 absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target);
 
 // TCP (no delay, keepalive) and Unix sockets. The descriptor is closed on exec.

@@ -55,8 +55,8 @@ int HexDigit(char c) {
   return c <= '9' ? c - '0' : (c | 0x20) - 'a' + 10;
 }
 
-// kInvalidArgument with these pieces as its message. None may come from a part of the URL that can
-// hold a secret.
+// Returns kInvalidArgument with these pieces as its message. None may come from a part of the URL
+// that can hold a secret.
 absl::Status InvalidUrl(std::initializer_list<std::string_view> why) {
   std::string message = "server URL: ";
   for (const std::string_view piece : why) message.append(piece);
@@ -118,8 +118,8 @@ std::optional<int> ParseNumber(std::string_view text, int least, int most) {
 
 // ---- Hosts and ports.
 
-constexpr size_t kMaxHost = 253;  // of a domain name
-constexpr size_t kMaxZone = 15;   // of an interface's name
+constexpr size_t kMaxHost = 253;  // the limit of domain names
+constexpr size_t kMaxZone = 15;   // the limit of interface names
 
 absl::Status ParsePort(std::string_view text, Url* url) {
   const std::optional<int> port = ParseNumber(text, 1, 65535);
@@ -171,7 +171,7 @@ absl::Status ParseHostName(std::string_view text, Url* url) {
   return absl::OkStatus();
 }
 
-// "host", "host:port", "[address]" or "[address]:port", into the URL.
+// Parses "host", "host:port", "[address]" or "[address]:port" into the URL.
 absl::Status ParseHostAndPort(std::string_view text, Url* url) {
   size_t colon = std::string_view::npos;
   if (!text.empty() && text.front() == '[') {
@@ -196,7 +196,7 @@ absl::Status ParseHostAndPort(std::string_view text, Url* url) {
   return ParsePort(text.substr(colon + 1), url);
 }
 
-// "host:port,host:port"; each with `port` where it names none.
+// Parses "host:port,host:port". `port` is the default.
 absl::StatusOr<std::vector<HostAndPort>> ParseHosts(std::string_view text, uint16_t port) {
   std::vector<HostAndPort> hosts;
   for (bool more = true; more;) {
@@ -235,7 +235,7 @@ absl::Status ParseSentinels(std::string_view hosts, std::string_view path, Url* 
   }
   absl::StatusOr<std::string> name = PercentDecode(path.substr(1), "the primary's name");
   if (!name.ok()) return name.status();
-  // What Sentinel itself accepts in the name of a primary.
+  // Sentinel itself accepts only these characters in the name of a primary.
   if (!std::all_of(name->begin(), name->end(), IsNameChar)) {
     return InvalidUrl(
         {"the primary's name holds something else than letters, digits, '.', '-' and '_' (the "
@@ -289,14 +289,14 @@ absl::Status ParsePath(std::string_view text, std::string_view part, Url* url) {
                        std::to_string(kMaxSocketPath),
                        " (the address of a Unix socket holds 108, its final NUL included)"});
   }
-  // One '/' leads: two, after "embedded:", would begin a host.
+  // Keeps one leading '/': after "embedded:", two would begin a host.
   const size_t name = path->find_first_not_of('/');
   if (name != std::string::npos && name > 1) path->erase(0, name - 1);
   url->path = *std::move(path);
   return absl::OkStatus();
 }
 
-// What follows the scheme and its ':'.
+// The parts after the scheme and its ':'.
 struct Parts {
   std::string_view user_and_password;
   std::string_view host_and_port;
@@ -387,7 +387,8 @@ constexpr Scheme kSchemes[] = {
     {"redis-cluster", Url::Kind::kCluster, ParseNodes},
 };
 
-// A host and a port alone, which can be repeated: a name with a dot, an address or localhost.
+// True for a host and a port alone, which a message can repeat: a name with a dot, an address or
+// localhost.
 bool IsBareServer(std::string_view text) {
   Url url;
   return text.find(':') != std::string_view::npos && ParseHostAndPort(text, &url).ok() &&
@@ -513,7 +514,7 @@ absl::Status ParseRestartDelay(std::string_view text, Url* url) {
   return ParseDuration("restart_delay", text, absl::Hours(24), &url->restart_delay);
 }
 
-// What the options say of TLS.
+// The TLS options read so far.
 struct TlsDraft {
   bool spoken = false;
   TlsOptions options;
@@ -562,7 +563,7 @@ absl::Status FinishTls(TlsDraft draft, Url* url) {
   return absl::OkStatus();
 }
 
-// `text` is a secret, perhaps.
+// `text` may be a secret: no message repeats it.
 absl::Status ParseSentinelOption(std::string_view name, std::string_view text, Url* url) {
   if (url->kind != Url::Kind::kSentinel) {
     return InvalidUrl({"the option ", name, " is for redis-sentinel: only"});
@@ -602,7 +603,7 @@ absl::Status ParseMap(std::string_view text, Url* url) {
   return absl::OkStatus();
 }
 
-// What stands behind a password may be a part of it.
+// No message repeats text that follows a password: it may be a part of it.
 absl::Status UnknownOption(std::string_view name, bool behind_password) {
   const bool repeatable = !behind_password && name.size() <= kMaxRepeatedName &&
                           std::all_of(name.begin(), name.end(), IsNameChar);
@@ -617,7 +618,7 @@ absl::Status UnknownOption(std::string_view name, bool behind_password) {
        "redis://:password@host"});
 }
 
-// kNotFound: there is no such option.
+// Sets one option. kNotFound: it does not exist.
 absl::Status SetOption(std::string_view name, std::string_view value, TlsDraft& tls, Url* url) {
   constexpr absl::Duration kLongest = absl::Hours(24);
   if (name == "connect_timeout") {
@@ -703,7 +704,7 @@ bool BeginsWithScheme(std::string_view text) {
                      [&](const Scheme& scheme) { return name == scheme.name; });
 }
 
-// A comma is followed by a server's scheme, or is a URL's own.
+// Splits at the commas that a scheme follows. Other commas belong to a URL.
 std::vector<std::string> SplitUrls(std::string_view text) {
   std::vector<std::string> members;
   while (!text.empty()) {
@@ -796,7 +797,7 @@ std::string Url::DebugString() const {
 }
 
 std::string WithoutPasswords(std::string text) {
-  constexpr std::string_view kEnds = " \"'";  // of what may be a URL
+  constexpr std::string_view kEnds = " \"'";  // they end a URL in a text
   for (const std::string_view before : {"://", "password="}) {
     const bool user = before == "://";
     for (size_t at = text.find(before); at != std::string::npos; at = text.find(before, at)) {

@@ -48,30 +48,31 @@ bool IsHost(std::string_view text);
 // spaces, as they are or as %20; one at its very end must be encoded. A zone is written
 // [fe80::1%25eth0]. Options, joined by '&', each at most once:
 //
-//   connect_timeout=2s    one attempt to connect, handshake included
-//   command_timeout=1s    what waits for an answer where the call names no deadline of its own
-//   name=orders           CLIENT SETNAME; shows in CLIENT LIST
+//   connect_timeout=2s    for one attempt to connect, handshake included
+//   command_timeout=1s    for the answer to a command, if the call has no deadline of its own
+//   name=orders           the client's name in CLIENT LIST
 //   db=3                  unix: and redis-sentinel: (redis:// names it in the path)
-//   quarantine=60s        after a promotion nobody is granted anything for so long; not embedded:
-//   restart_delay=60s     in a quorum: a server that has started grants nothing for so long
+//   quarantine=60s        a promoted server grants nothing for that long; not for embedded:
+//   restart_delay=60s     in a quorum: a server that has started grants nothing for that long
 //   eviction=allow        accept a server that may evict held locks, with a warning
-//   idle_stop=60s         embedded: only; the server stops by itself when unused for so long
+//   idle_stop=60s         embedded: only; the server stops by itself if unused for that long
 //
 // and for TLS, all files PEM:
 //
 //   ca=/path              the authorities that may sign the server's certificate: a file, or a
-//                         directory; else those that the system trusts
+//                         directory; if absent, those that the system trusts
 //   cert=/path            this client's certificate
-//   key=/path             its key; else it is in the same file
-//   servername=redis      whom the server's certificate must be for, if not the host
-//   tls=insecure          any certificate will do: whoever is between can read and change all
+//   key=/path             its key; if absent, it is in the same file
+//   servername=redis      the name that the certificate must be for, if not the host
+//   tls=insecure          takes any certificate: an attacker in between can read and change all
 //
-// and for redis-sentinel, whose user and password are those of the servers:
+// and for redis-sentinel, where user and password before the '@' are for the servers:
 //
-//   sentinel_user=, sentinel_password=    those of the sentinels, if they have some
+//   sentinel_user=, sentinel_password=    for the sentinels, if they need them
 //   tls=on                                servers and sentinels speak TLS, with the options above
 //   sentinel_tls=off                      only the servers do
-// and for redis-cluster, where its nodes are not reached at the addresses that they announce:
+//
+// and for redis-cluster, if its nodes are not reached at the addresses that they announce:
 //
 //   map=10.0.0.7:6379/127.0.0.1:7001,...     announced/reached
 struct Url {
@@ -82,7 +83,7 @@ struct Url {
   uint16_t port = 6379;  // kTcp
   std::string path;      // kUnix: the socket; kEmbedded: the directory, empty for the default
   std::string user;      // empty for the default user; not kEmbedded
-  std::string password;  // any bytes; AUTH is due where this or the user is not empty
+  std::string password;  // any bytes; AUTH is sent if this or the user is not empty
   int db = 0;
 
   absl::Duration connect_timeout = absl::Seconds(2);
@@ -90,77 +91,78 @@ struct Url {
   absl::Duration idle_stop = absl::Seconds(60);
   absl::Duration quarantine = absl::ZeroDuration();  // none
   std::string client_name;
-  std::shared_ptr<Tls> tls;              // null: TLS is not spoken
+  std::shared_ptr<Tls> tls;              // null: no TLS
   std::shared_ptr<Sentinels> sentinels;  // kSentinel
-  std::vector<HostAndPort> nodes;        // kCluster: where to begin
-  // kCluster: what its nodes call themselves, and where they are reached.
+  std::vector<HostAndPort> nodes;        // kCluster: those that the user named
+  // kCluster: the addresses that its nodes announce, and those at which they are reached.
   std::vector<std::pair<HostAndPort, HostAndPort>> mapped;
-  std::vector<Url> members;  // kQuorum: the servers, none of which is a quorum
-  absl::Duration restart_delay = absl::ZeroDuration();  // none; of a quorum its members'
-  bool in_cluster = false;                              // kTcp: one of a cluster's nodes
+  std::vector<Url> members;  // kQuorum: its servers; none is a quorum itself
+  absl::Duration restart_delay = absl::ZeroDuration();  // none; a quorum has its members'
+  bool in_cluster = false;                              // kTcp: a node of a cluster
   bool only_questions = false;  // connections run no scripts, so any server and any user will do
   bool allow_eviction = false;
 
-  // The server and its database, for messages and logs: never a user, a password or another
-  // option. ParseUrl() takes it again.
-  // "redis://[::1]:6379/2", "unix:///run/redis.sock?db=2", "embedded:",
-  // "redis-sentinel://s1:26379,s2:26379/orders", "redis-cluster://n1:6379,n2:6379".
+  // The server and its database, for messages and logs, without user, password and other options.
+  // ParseUrl() accepts it.
+  //   "redis://[::1]:6379/2", "unix:///run/redis.sock?db=2", "embedded:",
+  //   "redis-sentinel://s1:26379,s2:26379/orders", "redis-cluster://n1:6379,n2:6379".
   std::string DebugString() const;
 
   friend bool operator==(const Url&, const Url&) = default;
 };
 
-// What sockaddr_un holds beside its final NUL. An embedded server's directory is shorter, as its
-// socket stands in it: whoever makes that socket refuses what is too long.
+// The longest path that fits into sockaddr_un, without its final NUL. An embedded server's
+// directory must be shorter, since its socket lies in it; the code that makes the socket checks
+// that.
 inline constexpr size_t kMaxSocketPath = 107;
 
-// kInvalidArgument names the part that is wrong and says what would be right. No message contains
-// the password, nor any part of a URL that may hold one: of a URL that is refused, only the names
-// of its options are repeated, and a text that is nothing but a host and a port.
+// Parses a URL. kInvalidArgument: the message names the part that is wrong and says what would be
+// right. No message contains the password or a part of the URL that may hold one. It repeats only
+// names of options, and a text that is nothing but a host and a port.
 absl::StatusOr<Url> ParseUrl(std::string_view text);
 
-// The URLs of the servers that a quorum's URL names, each as it was written, secrets included; in
-// the order of Url::members.
+// Splits a quorum's URL into those of its servers, as they were written, secrets included; in the
+// order of Url::members.
 std::vector<std::string> MembersOf(std::string_view quorum);
 
-// The URL of a quorum that this server alone is.
+// Returns the URL of a quorum of this server alone.
 std::string AsQuorum(std::string_view member);
 
-// A quorum of those servers. kInvalidArgument where they cannot be one.
+// Makes a quorum of these servers. kInvalidArgument: they cannot be one.
 absl::StatusOr<Url> QuorumOf(std::vector<Url> members);
 
-// What leads to one of the servers of which a URL names several, with all that it says besides.
+// Returns a URL for one of the servers that `url` names, with its other settings.
 Url UrlTowards(Url url, const HostAndPort& server);
 
-// A text that may be or contain a URL, with "***" in place of its passwords.
+// Replaces the passwords in a text that may contain URLs by "***".
 std::string WithoutPasswords(std::string text);
 
-// Who watches over a primary, and how to speak to them. What one connection of a URL learns of
-// further sentinels is known to the others. Thread-safe.
+// The sentinels of a primary, and how to connect to them. If one connection of a URL learns of
+// further sentinels, the others know them too. Thread-safe.
 class Sentinels {
  public:
   static constexpr uint16_t kPort = 26379;
 
   struct Options {
     std::vector<HostAndPort> hosts;  // as the URL names them
-    std::string primary;             // what they call it
+    std::string primary;             // its name at the sentinels
     std::string user;
     std::string password;
-    bool tls = true;  // they speak TLS, where the servers do
+    bool tls = true;  // they speak TLS if the servers do
   };
 
   explicit Sentinels(Options options) : options_(std::move(options)) {}
 
   const Options& options() const { return options_; }
 
-  // Those of the URL first.
+  // All known sentinels, those of the URL first.
   std::vector<HostAndPort> Known() const;
-  // Whom a sentinel has named besides itself; replaces what an earlier one said, since sentinels
-  // come and go.
+  // Notes the further sentinels that one has named. They replace those that an earlier one named,
+  // since sentinels come and go.
   void Learn(std::vector<HostAndPort> others);
 
  private:
-  static constexpr size_t kMost = 32;  // learned; a quorum is a few
+  static constexpr size_t kMost = 32;  // learned ones; real groups have a few
 
   const Options options_;
   mutable base::Mutex mu_;

@@ -47,7 +47,7 @@ std::string_view Digits(uint32_t number, std::array<char, 8>& room) {
   return {room.data(), static_cast<size_t>(end - room.data())};
 }
 
-// The least number, in hexadecimal digits, of each slot.
+// For each slot, the least number whose hexadecimal digits are a tag in it.
 std::unique_ptr<const std::array<uint32_t, kSlots>> MakeTags() {
   auto tags = std::make_unique<std::array<uint32_t, kSlots>>();
   std::array<char, 8> room{};
@@ -82,7 +82,7 @@ namespace {
 
 constexpr size_t kLongestText = 80;
 constexpr size_t kMostElements = 8;
-constexpr size_t kLongestArray = 400;  // no further element after so much
+constexpr size_t kLongestArray = 400;  // of text; after that, "..." replaces further elements
 
 void AppendText(std::string_view text, std::string* out) {
   constexpr char kHex[] = "0123456789abcdef";
@@ -220,7 +220,7 @@ void* CreateArrayOf(const redisReadTask* task, size_t elements) {
   if (Depth(task) > kDeepest) return Refuse(task, "arrays nested deeper than seven");
   return Put(task, [&](Reply& reply) {
     reply.type = Reply::Type::kArray;
-    constexpr size_t kTrusted = 64;  // a count is a promise; memory is given for what arrives
+    constexpr size_t kTrusted = 64;  // a count alone must not cost memory
     reply.elements.reserve(std::min(elements, kTrusted));
   });
 }
@@ -246,8 +246,8 @@ void* CreateNil(const redisReadTask* task) {
 
 void FreeObject(void*) {}  // it is a part of the root
 
-// hiredis 1.0 reads RESP 3 as well. Without these functions it would hand out, for a double or a
-// boolean, a pointer that is no object.
+// hiredis 1.0 also reads RESP 3. For a double or a boolean it would return a pointer that is no
+// Reply; these functions return one.
 template <typename Functions>
 void RefuseResp3(Functions* functions) {
   if constexpr (requires { functions->createDouble, functions->createBool; }) {
@@ -274,8 +274,8 @@ redisReplyObjectFunctions* Functions() {
 
 }  // namespace
 
-// Written by hand: redisFormatCommandArgv() goes through sprintf() for each word, which took a
-// tenth of what a call costs this side.
+// redisFormatCommandArgv() calls sprintf() for each word, which took a tenth of a call's cost on
+// this side.
 Command::Command(absl::Span<const std::string_view> args) {
   constexpr std::string_view kEnd = "\r\n";
   constexpr size_t kMostAround = 1 + 20 + 2 * kEnd.size();  // '$', a length, and two ends

@@ -16,21 +16,21 @@
 
 namespace redlatch::redis {
 
-// Where a cluster keeps a key: one of 16,384 slots, each of which one primary serves.
+// A cluster keeps each key in one of 16,384 slots. One primary serves a slot.
 
 using Slot = uint16_t;
 inline constexpr int kSlots = 16384;
 
-// That of its hash tag, where it has one: what is between its first '{' and the next '}', unless
-// that is nothing.
+// Returns the slot of a key's hash tag: the text between its first '{' and the next '}'. Without a
+// tag, or if the tag is empty, the whole key counts.
 Slot SlotOf(std::string_view key);
 
-// A hash tag in that slot, "{3cf}": the same for everybody, for ever, and of no use in names, since
-// it is not known in advance. A channel that begins with it is where the keys of the slot are.
+// Returns a hash tag in that slot, such as "{3cf}". It is the same in all clients and versions. A
+// channel whose name begins with it is served by the node that has the keys of the slot.
 std::string TagOf(Slot slot);
 
-// What a server answered, as a value. An error reply is a Reply too: `ErrorStatus()` in errors.h
-// makes a status of it.
+// A server's reply, as a value. An error reply is a Reply too: `ErrorStatus()` in errors.h makes a
+// status of it.
 struct Reply {
   enum class Type : uint8_t { kNil, kInteger, kString, kStatus, kError, kArray };
 
@@ -43,21 +43,21 @@ struct Reply {
   bool is_nil() const { return type == Type::kNil; }
   bool is_array() const { return type == Type::kArray; }
 
-  // For messages and tests: `["message", "c", 3]`, cut where it gets long.
+  // For messages and tests: `["message", "c", 3]`. A long reply is cut.
   std::string DebugString() const;
 
   friend bool operator==(const Reply&, const Reply&) = default;
 };
 
-// In a list of names and values; empty where the name is not there.
+// Finds the value of a name in a list of names and values; empty if it is not there.
 std::string_view ValueOf(const Reply& list, std::string_view name);
 
-// Of a line "field:value" in the answer to INFO, or CLUSTER INFO; empty where there is none.
+// Finds the value in a line "field:value" of INFO or CLUSTER INFO; empty if it is not there.
 std::string_view InfoField(std::string_view info, std::string_view field);
 
-// The wire format of Redis, RESP 2. hiredis reads it, and shows nowhere else.
+// The wire format of Redis, RESP 2. hiredis reads it, and only codec.cc uses hiredis.
 
-// One command, encoded once. Bytes of any kind may stand in its arguments.
+// One command, encoded once. Its arguments may hold any bytes.
 class Command {
  public:
   explicit Command(absl::Span<const std::string_view> args);
@@ -70,13 +70,14 @@ class Command {
   base::ShortText<1536> bytes_;  // enough for a script's call
 };
 
-// What a server may send before the connection is given up. Arrays nest at most seven deep.
+// The limits for replies. If a server exceeds one, the connection is given up. Arrays nest at most
+// seven deep.
 struct ReplyLimits {
   size_t bytes = size_t{64} << 20;    // one reply, encoded
   size_t elements = size_t{1} << 20;  // in all the arrays of one reply
 };
 
-// Makes replies of a stream of bytes, however it is cut. Not thread-safe.
+// Splits a stream of bytes into replies. It may be fed in pieces of any size. Not thread-safe.
 class ReplyParser {
  public:
   explicit ReplyParser(ReplyLimits limits = {});
@@ -86,10 +87,10 @@ class ReplyParser {
 
   void Feed(std::string_view bytes);
 
-  // The next whole reply; nothing where more bytes are needed; kDataLoss where the bytes are not
-  // RESP 2 or pass a limit. The stream is lost then: every further call returns the same error.
+  // Returns the next whole reply, or nothing if more bytes are needed. kDataLoss: the bytes are not
+  // RESP 2 or exceed a limit. Every further call returns the same error.
   absl::StatusOr<std::optional<Reply>> Next();
-  // Appends all of them. An error as Next()'s, also where there is no memory for one.
+  // Appends all whole replies. Fails as Next() does, and if there is no memory for a reply.
   absl::Status Take(std::vector<Reply>& replies);
 
  private:

@@ -35,8 +35,8 @@ struct Known {
   std::string_view words;
   ErrorCode code;
   absl::StatusCode status;
-  std::string_view mend;
-  bool ours = false;  // said by a script of ours, which names things and mends itself
+  std::string_view fix;
+  bool ours = false;  // from a script of ours, whose message needs no addition
 };
 
 constexpr Known kKnown[] = {
@@ -47,7 +47,7 @@ constexpr Known kKnown[] = {
      "another client's script has been running for too long; SCRIPT KILL ends it"},
     {"READONLY", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
      "it is a replica; connect to the primary"},
-    // To a WAIT.
+    // A blocked WAIT gets this.
     {"UNBLOCKED", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
      "it has become a replica; connect to the primary"},
     {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
@@ -95,8 +95,8 @@ constexpr Known kKnown[] = {
      absl::StatusCode::kFailedPrecondition, kRenamed},
 };
 
-// What Redis 7.0 says, and Redis 7.2 and Valkey, where a script calls what its user may not: all
-// without the word NOPERM.
+// The errors of Redis 7.0, and of Redis 7.2 and Valkey, if a script calls a command that its user
+// may not run. They lack the word NOPERM.
 constexpr std::string_view kScriptNoPermission[] = {"ERR The user executing the script can't",
                                                     "ERR ACL failure in script"};
 
@@ -109,8 +109,8 @@ bool StartsWithWords(std::string_view text, std::string_view words) {
   return text.starts_with(words) && (text.size() == words.size() || text[words.size()] == ' ');
 }
 
-// Without what a server adds to an error of a script: " script: <SHA-1>, on @user_script:<line>."
-// Valkey 9 leaves the SHA-1 out.
+// Cuts the place that a server adds to an error of a script: " script: <SHA-1>, on
+// @user_script:<line>." Valkey 9 leaves the SHA-1 out.
 std::string_view WithoutPlace(std::string_view text) {
   const size_t place = text.rfind(" script: ");
   const bool added = place != std::string_view::npos && text.ends_with('.') &&
@@ -159,14 +159,14 @@ bool IsReplicas(ErrorCode code) {
 // "... to access one of the keys ...", "... can't access at least one of the keys ...", "No
 // permissions to access a key".
 bool DeniesKey(std::string_view error_text) {
-  const std::string_view said = error_text.substr(0, error_text.find(" ("));  // without the mend
+  const std::string_view said = error_text.substr(0, error_text.find(" ("));  // without our advice
   const size_t access = said.find(" access ");
   return access != std::string_view::npos &&
          said.substr(access).find(" key") != std::string_view::npos;
 }
 
 absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
-  constexpr size_t kLongest = 10'000;  // our own words may name a key
+  constexpr size_t kLongest = 10'000;  // our scripts' messages may name a key
   constexpr size_t kEnough = 500;
   const std::string shown = base::Shown(WithoutPlace(reply), kLongest);
   const std::string_view error_text = shown;
@@ -179,19 +179,19 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   std::string message(server);
   message.append(" answered: ").append(base::Shown(error_text, kEnough));
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
-  std::string_view mend = known->mend;
+  std::string_view fix = known->fix;
   if (known->code == ErrorCode::kNoPermission && DeniesKey(error_text)) {
-    mend = kGrantKeys;
+    fix = kGrantKeys;
   } else if (known->code == ErrorCode::kNoPermission &&
              error_text.find(" channel") != std::string_view::npos) {
-    mend = kGrantChannels;
+    fix = kGrantChannels;
   }
-  if (!mend.empty()) message.append(" (").append(mend).append(")");
+  if (!fix.empty()) message.append(" (").append(fix).append(")");
   absl::Status status(known->status, message);
   if (known->code == ErrorCode::kMoved || known->code == ErrorCode::kAsk) {
     status.SetPayload(kRedirect, absl::Cord(std::string(error_text)));
   }
-  // What it did before it came to a key that had been moved away stands.
+  // The script's changes before it came to the moved key stand.
   const bool midway = known->code == ErrorCode::kStoppedMidway;
   return midway ? MarkMayHaveExecuted(std::move(status)) : status;
 }
@@ -214,7 +214,7 @@ std::optional<Redirect> RedirectOf(const absl::Status& status) {
   redirect.slot = static_cast<Slot>(slot);
   redirect.host = words[2].substr(0, colon);
   if (redirect.host == "?") redirect.host.clear();
-  if (redirect.host.find('\\') != std::string::npos) return std::nullopt;  // what Shown() escaped
+  if (redirect.host.find('\\') != std::string::npos) return std::nullopt;  // Shown() escaped a byte
   redirect.port = static_cast<uint16_t>(port);
   return redirect;
 }

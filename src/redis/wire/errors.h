@@ -1,4 +1,4 @@
-// What went wrong, as absl::Status: of a server's error reply, and of a connection.
+// Errors as absl::Status: a server's error replies, and failures of connections.
 #ifndef REDLATCH_SRC_REDIS_WIRE_ERRORS_H_
 #define REDLATCH_SRC_REDIS_WIRE_ERRORS_H_
 
@@ -12,7 +12,7 @@
 
 namespace redlatch::redis {
 
-// What an error reply begins with, where it is something that redlatch must know.
+// The error replies that redlatch must tell apart, by their first words.
 enum class ErrorCode : uint8_t {
   kOther,
   kNoScript,
@@ -37,44 +37,43 @@ enum class ErrorCode : uint8_t {
 
 ErrorCode ClassifyError(std::string_view error_text);
 
-// The server refused before it executed anything, and will accept the same command when whatever
-// holds it up is over: loading its data, a long script, a slot on the move; or another server will,
-// if this one is a replica.
+// True if the server executed nothing, and this server or another one will accept the same command
+// later: it is loading its data, runs a long script, a slot moves, or it is a replica.
 bool IsTransient(ErrorCode code);
 
-// The server is a replica, or has become one: whatever it is asked, the primary is elsewhere.
+// True if the server is a replica: the primary is elsewhere.
 bool IsReplicas(ErrorCode code);
 
-// A server that does not know a command repeats its arguments, and AUTH's are secret.
+// Cuts the arguments of the command from an error: a server that does not know a command repeats
+// them, and those of AUTH are secret.
 std::string_view WithoutArguments(std::string_view error_text);
 
-// Whether that is what a server says to a user who lacks a key pattern.
+// True if a server says this to a user who lacks a key pattern.
 bool DeniesKey(std::string_view error_text);
 
-// A status for an error reply of `server`, with what to do about it, if that is known.
+// Returns a status for an error reply of `server`, with advice if there is any.
 absl::Status ErrorStatus(std::string_view reply, std::string_view server);
 
-// Where else a node of a cluster says that a key is.
+// A redirection: another node of the cluster has the key.
 struct Redirect {
-  bool once = false;  // for this command alone, behind ASKING: the slot is on the move
+  bool once = false;  // ASK: for this command alone, after ASKING; the slot is moving
   Slot slot = 0;
-  std::string host;  // empty: that of the node which says so
+  std::string host;  // empty: the host of the node that redirects
   uint16_t port = 0;
 };
-// Of the status that ErrorStatus() made of such an answer: nothing was executed.
+// Returns the redirection in a status made by ErrorStatus(), if it is one. Nothing was executed.
 std::optional<Redirect> RedirectOf(const absl::Status& status);
 
-// Whether a command that failed with this status may have been executed by the server all the
-// same: its bytes, or some of them, were handed to the kernel, and no answer came.
+// True if the server may have executed a command that failed with this status: some of its bytes
+// were handed to the kernel, and no reply came.
 bool MayHaveExecuted(const absl::Status& status);
 absl::Status MarkMayHaveExecuted(absl::Status status);
 
-// Whether a command failed with this status because there was no connection to send it on: whatever
-// its code, the server has said nothing to the command itself. A password that was wrong for a
-// moment may be right the next time.
+// True if a command failed with this status because there was no connection to send it on. The
+// status may have any code: a wrong password may be right at the next attempt.
 bool NotSent(const absl::Status& status);
 
-// Whether the server itself has refused it, for a reason that passes, and executed nothing.
+// True if the server refused the command for a reason that passes, and executed nothing.
 bool RefusedForNow(const absl::Status& status);
 absl::Status MarkNotSent(absl::Status status);
 

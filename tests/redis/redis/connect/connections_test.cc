@@ -18,7 +18,7 @@ std::string UrlWith(const std::string& url, const std::string& user_and_password
   return "redis://" + user_and_password + "@" + url.substr(std::string("redis://").size());
 }
 
-TEST(PlainConnectionTest, AnswersInTheOrderOfTheCommands) {
+TEST(PlainConnectionTest, RepliesComeInOrderOfCommands) {
   const auto server = RedisServer::Start();
   auto connection = Open(server->url() + "/3");
   ASSERT_TRUE(connection.ok()) << connection.status();
@@ -46,7 +46,7 @@ class TwoMessagesTest : public ::testing::Test {
   absl::StatusOr<PlainConnection> speaker = Open(server->url());
 };
 
-TEST_F(TwoMessagesTest, ReceivesTheMessagesThatComeAfterTheAnswer) {
+TEST_F(TwoMessagesTest, ReceivesMessagesAfterReply) {
   for (const char* message : {"first", "second"}) {
     const auto heard = listener->Receive(In(kPatience));
     ASSERT_TRUE(heard.ok()) << heard.status();
@@ -54,7 +54,7 @@ TEST_F(TwoMessagesTest, ReceivesTheMessagesThatComeAfterTheAnswer) {
   }
 }
 
-TEST_F(TwoMessagesTest, SendsACommandThoughAMessageLiesThereThatNobodyHasReceived) {
+TEST_F(TwoMessagesTest, SendsCommandWithUnreadMessage) {
   EXPECT_TRUE(listener->Receive(In(kPatience)).ok());  // both came with it
   const auto next = listener->Call({"UNSUBSCRIBE", "c"}, In(kPatience));
   ASSERT_TRUE(next.ok()) << next.status();
@@ -65,7 +65,7 @@ TEST_F(TwoMessagesTest, SendsACommandThoughAMessageLiesThereThatNobodyHasReceive
   }));
 }
 
-TEST(PlainConnectionTest, TakesServersThatCannotHoldLocks) {
+TEST(PlainConnectionTest, AcceptsServersThatCannotHoldLocks) {
   const auto primary = RedisServer::Start();
   const auto replica = RedisServer::Start({.replica_of = primary->port()});
   const auto evicting = RedisServer::Start(
@@ -74,14 +74,14 @@ TEST(PlainConnectionTest, TakesServersThatCannotHoldLocks) {
   EXPECT_TRUE(Open(evicting->url()).ok());
 }
 
-TEST(PlainConnectionTest, TakesAUserWhoMayNotSayPing) {
+TEST(PlainConnectionTest, AcceptsUserWithoutPing) {
   const auto server = RedisServer::Start({.acl = {"user quiet on >secret ~* +get"}});
   auto connection = Open(UrlWith(server->url(), "quiet:secret"));
   ASSERT_TRUE(connection.ok()) << connection.status();
   EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "nil");
 }
 
-TEST(PlainConnectionTest, SaysWhyItWasNotLetIn) {
+TEST(PlainConnectionTest, SaysWhyItWasRefused) {
   const auto server = RedisServer::Start({.password = "secret"});
   EXPECT_EQ(Open(server->url()).status().code(), absl::StatusCode::kPermissionDenied);
   const absl::Status wrong = Open(UrlWith(server->url(), ":wr0ng")).status();
@@ -91,7 +91,7 @@ TEST(PlainConnectionTest, SaysWhyItWasNotLetIn) {
   EXPECT_EQ(no_such_database.code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(PlainConnectionTest, WhatAServerSaysBeforeItHangsUpIsWhy) {
+TEST(PlainConnectionTest, LastWordsOfServerAreTheReason) {
   const FakeServer server([](const FakeServer::Asked& asked) -> std::optional<std::string> {
     if (asked.command.at(0) == "GET") asked.hang_up = true;
     return asked.command.at(0) == "GET" ? "-ERR enough of that\r\n" : FakeServer::Polite(asked);
@@ -133,7 +133,7 @@ bool IsOurScript(const FakeServer::Asked& asked) {
 }
 
 // A waiter has a command connection and a subscription.
-TEST(ReconnectRate, OfAWaiterIsBoundedWhereverTheServerHangsUp) {
+TEST(ReconnectRate, IsBoundedWhereverServerHangsUp) {
   struct Case {
     const char* at;
     int connections;  // that break
@@ -156,11 +156,11 @@ TEST(ReconnectRate, OfAWaiterIsBoundedWhereverTheServerHangsUp) {
   }
 }
 
-TEST(ReconnectBackoff, IsAtOnceAfterTheFirstLossAndHeldBackAfterThat) {
+TEST(ReconnectBackoff, DelaysAllButTheFirstReconnect) {
   redis::ReconnectBackoff backoff(absl::Hours(1), absl::Hours(1));
   for (const bool at_once : {true, false}) {
     backoff.Made();
-    backoff.Heard(1);
+    backoff.Received(1);
     backoff.Lost();
     EXPECT_EQ(backoff.next_attempt() <= base::Now(), at_once);
   }

@@ -43,7 +43,7 @@ TEST_F(ConnectorTest, ConnectsOverIpv6) {
   EXPECT_TRUE(Made(Step(connector)));
 }
 
-TEST_F(ConnectorTest, WhatCannotBeReachedIsNamedWithTheReason) {
+TEST_F(ConnectorTest, NamesUnreachableAddressAndReason) {
   const ReservedPort nobody;
   for (const auto& [url, where, why] : std::vector<std::array<std::string, 3>>{
            {absl::StrCat("redis://127.0.0.1:", nobody.number()),
@@ -68,7 +68,7 @@ class Forbidden final : public Transport {
   void DiscardUnsent() override {}
 };
 
-TEST_F(ConnectorTest, AServerThatTheUserMayNotReachIsNotSaidToBeDown) {
+TEST_F(ConnectorTest, ForbiddenServerIsNotReportedAsDown) {
   Connector connector =
       To(server_->unix_url(), [](const Target&) { return std::make_unique<Forbidden>(); });
   const Stepped stepped = Step(connector);
@@ -94,7 +94,7 @@ TEST_P(SilentServerTest, IsGivenUpAtTheConnectTimeout) {
                                         AllOf(HasSubstr(proxy_.url()), HasSubstr("150ms"))));
 }
 
-TEST_P(SilentServerTest, ACallersDeadlineEndsTheWaitAndNotTheAttempt) {
+TEST_P(SilentServerTest, DeadlineEndsCallNotAttempt) {
   Connector connector = To(proxy_.url() + "?connect_timeout=10s");
   Punctuality punctuality;
   for (int i = 0; i < 3; ++i) {
@@ -112,7 +112,7 @@ TEST_P(SilentServerTest, ACallersDeadlineEndsTheWaitAndNotTheAttempt) {
 }
 
 // Nobody has worked on the attempt meanwhile: that it has taken long tells nothing of the server.
-TEST_P(SilentServerTest, AnAttemptThatWasLeftAloneTooLongBeginsAnew) {
+TEST_P(SilentServerTest, ExpiredAttemptBeginsAgain) {
   Connector connector = To(proxy_.url() + "?connect_timeout=100ms");
   const Stepped first = Step(connector, absl::Milliseconds(1));
   ASSERT_TRUE(first.ok()) << first.status();
@@ -122,7 +122,7 @@ TEST_P(SilentServerTest, AnAttemptThatWasLeftAloneTooLongBeginsAnew) {
   EXPECT_TRUE(Made(Step(connector)));
 }
 
-TEST_P(SilentServerTest, IsLeftWhenTheCallerIsWoken) {
+TEST_P(SilentServerTest, CallEndsWhenWoken) {
   const base::UniqueFd wake(eventfd(0, EFD_CLOEXEC));
   Connector connector = To(proxy_.url());
   std::thread waker([&] {
@@ -168,7 +168,7 @@ class NobodyKnowsWhere final : public Endpoint {
   }
 };
 
-TEST(EndpointTest, WhyNoAddressWasFoundInTimeIsSaid) {
+TEST(EndpointTest, SaysWhyNoAddressWasFoundInTime) {
   Connector connector(UrlOf("redis://somewhere?connect_timeout=50ms"),
                       Handshake::Purpose::kCommands, nullptr, std::make_unique<NobodyKnowsWhere>());
   const Stepped early = connector.Step(In(absl::Milliseconds(1)));
@@ -186,12 +186,12 @@ class TwoAddressesTest : public ConnectorTest {
   const ReservedPort nobody_;
 };
 
-TEST_F(TwoAddressesTest, OneThatRefusesLeavesTheTurnToTheNext) {
+TEST_F(TwoAddressesTest, NextIsTriedAfterRefusal) {
   Connector connector = To({nobody_.number(), server_->port()});
   EXPECT_TRUE(Made(Step(connector)));
 }
 
-TEST_F(TwoAddressesTest, TheLastOneThatRefusedIsNamed) {
+TEST_F(TwoAddressesTest, LastRefusalIsNamed) {
   Connector connector = To({proxy_.port(), nobody_.number()});
   proxy_.SetArrival(Arrival::kRefuse);
   const Stepped stepped = Step(connector);
@@ -201,7 +201,7 @@ TEST_F(TwoAddressesTest, TheLastOneThatRefusedIsNamed) {
                             HasSubstr(absl::StrCat("127.0.0.1:", nobody_.number())))));
 }
 
-TEST_F(TwoAddressesTest, AReplicaLeavesTheTurnToTheNext) {
+TEST_F(TwoAddressesTest, NextIsTriedAfterReplica) {
   const auto replica = RedisServer::Start({.replica_of = server_->port()});
   Connector connector = To({replica->port(), server_->port()});
   const Stepped stepped = Step(connector);
@@ -221,7 +221,7 @@ class WhereaboutsTest : public TwoAddressesTest {
   std::optional<Target> where_;
 };
 
-TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
+TEST_F(WhereaboutsTest, AreUsedInPlaceOfTheUrl) {
   where_ = At(proxy_.port());
   Connector connector = To({server_->port()});
   const Stepped stepped = Step(connector);
@@ -229,7 +229,7 @@ TEST_F(WhereaboutsTest, AreGoneToWhateverTheUrlLeadsTo) {
   EXPECT_TRUE((*stepped)->target.address == where_->address);
 }
 
-TEST_F(WhereaboutsTest, AreLeftForWhereTheUrlLeadsAfterAnAttemptThatFailed) {
+TEST_F(WhereaboutsTest, UrlIsUsedAfterFailedAttempt) {
   where_ = At(nobody_.number());
   Connector connector = To({server_->port()});
   EXPECT_FALSE(Step(connector).ok());
@@ -237,7 +237,7 @@ TEST_F(WhereaboutsTest, AreLeftForWhereTheUrlLeadsAfterAnAttemptThatFailed) {
   EXPECT_FALSE(Step(connector).ok());  // and are tried again
 }
 
-TEST_F(WhereaboutsTest, ThatChangeEndAnAttemptAtTheOldOnes) {
+TEST_F(WhereaboutsTest, ChangeEndsAttemptAtOldAddress) {
   proxy_.SetArrival(Arrival::kIgnore);
   where_ = At(proxy_.port());
   Connector connector = To({});
@@ -249,7 +249,7 @@ TEST_F(WhereaboutsTest, ThatChangeEndAnAttemptAtTheOldOnes) {
   EXPECT_TRUE((*stepped)->target.address == where_->address);
 }
 
-TEST_F(TwoAddressesTest, OneThatSwallowsEverythingLeavesTimeAlsoWhereCallersAreImpatient) {
+TEST_F(TwoAddressesTest, SilentAddressLeavesTimeForNext) {
   proxy_.SetArrival(Arrival::kHang);
   Connector connector = To({proxy_.port(), server_->port()}, "?connect_timeout=400ms");
   Stepped stepped;
@@ -266,7 +266,7 @@ class FullBacklogTest : public ConnectorTest {
   TcpProxy proxy_{{.port = server_->port(), .listen_socket_path = path_}};
 };
 
-TEST_F(FullBacklogTest, OfAUnixSocketIsWaitedFor) {
+TEST_F(FullBacklogTest, UnixSocketIsAwaited) {
   proxy_.SetArrival(Arrival::kHang);
   Connector connector = To(proxy_.unix_url());
   const Stepped stepped = Step(connector, absl::Milliseconds(50));
@@ -278,7 +278,7 @@ TEST_F(FullBacklogTest, OfAUnixSocketIsWaitedFor) {
 }
 
 // What Connect() says of a connection that is not made yet.
-TEST_F(ConnectorTest, ASocketThatIsStillConnectingIsNotConnected) {
+TEST_F(ConnectorTest, ConnectingSocketIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
   const auto targets = MakeEndpoint(UrlOf(proxy_.url()))->Targets(In(kPatience));
   ASSERT_TRUE(targets.ok());
@@ -312,7 +312,7 @@ TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
 }
 
 // As seen by a client, a server that restarts is another one.
-TEST(SeveralAddressesTest, FirstServerThatIsGoneMeanwhileIsNoSecondPrimary) {
+TEST(SeveralAddressesTest, RestartedServerIsNoSecondPrimary) {
   const auto one = support::RedisServer::Start();
   const auto other = support::RedisServer::Start();
   for (const bool silently : {false, true}) {
@@ -359,7 +359,7 @@ class SentinelEndpointTest : public ::testing::Test {
   FakeSentinel honest_{[this] { return primary_->port(); }};
 };
 
-TEST_F(SentinelEndpointTest, TheAddressThatMostNameIsBelieved) {
+TEST_F(SentinelEndpointTest, AddressNamedByMostIsUsed) {
   const auto old = RedisServer::Start();  // it says that it is a primary, too
   FakeSentinel behind([&] { return old->port(); }, /*epoch=*/1);
   FakeSentinel second([this] { return primary_->port(); }, /*epoch=*/2);
@@ -399,7 +399,7 @@ TEST(SentinelEndpointOfAGroupTest, LearnsOfFurtherSentinels) {
   EXPECT_EQ(Found(*endpoint), At(group->port(0)));
 }
 
-TEST(SentinelEndpointOfAGroupTest, TellsTheSentinelsTheirOwnUserAndPassword) {
+TEST(SentinelEndpointOfAGroupTest, SendsSentinelsTheirOwnPassword) {
   const auto group = SentinelGroup::Start(
       {.replicas = 0, .server = {.password = "one"}, .sentinel = {.password = "two"}});
   const auto with = [&](const std::string& options) {
@@ -417,7 +417,7 @@ TEST(SentinelEndpointOfAGroupTest, TellsTheSentinelsTheirOwnUserAndPassword) {
 // A port without a listener, in the kernel's range for clients: a socket may be connected to itself
 // there.
 
-TEST(SelfConnect, IsARefusedConnection) {
+TEST(SelfConnect, IsRefused) {
   int first = 32768;
   std::ifstream("/proc/sys/net/ipv4/ip_local_port_range") >> first;
   int accepted = 0;

@@ -57,7 +57,7 @@ TEST(HandshakeTest, GivesThePassword) {
   EXPECT_EQ(Greet(With(*server, "default:sesame")).code, absl::StatusCode::kOk);
 }
 
-TEST(HandshakeTest, ARefusalSaysWhyAndNoPassword) {
+TEST(HandshakeTest, RefusalSaysWhyWithoutPassword) {
   constexpr auto kDenied = absl::StatusCode::kPermissionDenied;
   constexpr auto kUnfit = absl::StatusCode::kFailedPrecondition;
   struct Refusal {
@@ -111,14 +111,14 @@ class AclTest : public ::testing::Test {
 // As an ACL rule.
 std::string AllThatIsNeeded() { return absl::StrCat("+", absl::StrJoin(NeededCommands(), " +")); }
 
-TEST_F(AclTest, AUserWhoMayDoWhatIsNeededIsAccepted) {
+TEST_F(AclTest, AcceptsUserWithNeededPermissions) {
   const Greeting greeting = GreetAs(AllThatIsNeeded() + " +info");
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
   EXPECT_THAT(greeting.info.warnings, IsEmpty());
 }
 
 // All of it in one message, and what that says to do is enough.
-TEST_F(AclTest, AUserWhoLacksSomethingIsToldAllOfItAndTheRuleThatGrantsIt) {
+TEST_F(AclTest, NamesAllLackingPermissionsAndTheirRule) {
   for (const char* rules : {"-@all +eval +evalsha +get", "+@all -hset -zadd -pubsub resetchannels",
                             "+@all -publish", "-@all", "+@all resetchannels &redlatch:other"}) {
     Greeting greeting = GreetAs(absl::StrCat(rules, " +info"));
@@ -133,7 +133,7 @@ TEST_F(AclTest, AUserWhoLacksSomethingIsToldAllOfItAndTheRuleThatGrantsIt) {
 }
 
 // Which keys locks will have is not known yet. Servers have crashed when asked about less.
-TEST_F(AclTest, AUserOfSomeKeysIsAskedForTheRest) {
+TEST_F(AclTest, ChecksOtherNeedsOfUserWithSomeKeys) {
   for (const char* keys : {"~orders:*", "~redlatch:client:*", "~none"}) {
     const Greeting greeting = GreetAs(absl::StrCat("+@all resetkeys ", keys));
     EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
@@ -145,19 +145,19 @@ TEST_F(AclTest, AUserOfSomeKeysIsAskedForTheRest) {
   EXPECT_EQ(GreetAs("+@all resetkeys %R~* ~orders:*").code, absl::StatusCode::kOk);
 }
 
-TEST_F(AclTest, NothingIsExecutedThatIsAskedFor) {
+TEST_F(AclTest, ProbedCommandsAreNotExecuted) {
   EXPECT_EQ(GreetAs("+@all").code, absl::StatusCode::kOk);
   EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
   GreetAs("+@all -set resetkeys %R~*");
   EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
 }
 
-TEST_F(AclTest, WhatIsLackingIsNamedAndNothingElse) {
+TEST_F(AclTest, NamesOnlyLackingPermissions) {
   const Greeting greeting = GreetAs("+@all -hset -zadd resetchannels &mine:*");
   EXPECT_THAT(greeting.message, HasSubstr("ACL SETUSER alice &redlatch:* +hset +zadd)"));
 }
 
-TEST_F(AclTest, AUserWithoutAPasswordIsStillThatUser) {
+TEST_F(AclTest, AcceptsUserWithoutPassword) {
   const auto server = RedisServer::Start({.acl = {"user bob on nopass ~* &* +@all"}});
   const auto parsed = ParseUrl(With(*server, "bob:"));
   ASSERT_TRUE(parsed.ok());
@@ -167,13 +167,13 @@ TEST_F(AclTest, AUserWithoutAPasswordIsStillThatUser) {
   EXPECT_THAT(server->Text({"CLIENT", "LIST"}), HasSubstr(" user=bob "));
 }
 
-TEST_F(AclTest, AUserWithoutInfoIsWarnedThatNothingWasChecked) {
+TEST_F(AclTest, WarnsUserWithoutInfo) {
   const Greeting greeting = GreetAs("+@all -info");
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
   EXPECT_THAT(greeting.info.warnings, ElementsAre(HasSubstr("+info")));
 }
 
-TEST_F(AclTest, AUserWhoMayNotNameItselfOrSelectIsToldApart) {
+TEST_F(AclTest, TellsSetnameAndSelectRefusalsApart) {
   server_ = RedisServer::Start({.acl = {"user alice on >sesame ~* &* +@all -client -select"}});
   const Greeting named = Greet(With(*server_, "alice:sesame", "?name=orders"));
   EXPECT_EQ(named.code, absl::StatusCode::kOk) << named.message;
@@ -181,14 +181,14 @@ TEST_F(AclTest, AUserWhoMayNotNameItselfOrSelectIsToldApart) {
   EXPECT_EQ(Greet(With(*server_, "alice:sesame", "/1")).code, absl::StatusCode::kPermissionDenied);
 }
 
-TEST_F(AclTest, ASubscribersUserNeedsNoScripts) {
+TEST_F(AclTest, SubscriberNeedsNoScripts) {
   server_ = RedisServer::Start({.acl = {"user alice on >sesame &* +info +subscribe"}});
   const Greeting greeting =
       Greet(With(*server_, "alice:sesame"), Handshake::Purpose::kSubscriptions);
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
 }
 
-TEST(HandshakeTest, AServerAtItsLimitOfClientsIsUnavailableAndSaysWhy) {
+TEST(HandshakeTest, ServerAtClientLimitIsUnavailable) {
   const auto server = RedisServer::Start();
   server->Command({"CONFIG", "SET", "maxclients", "1"});  // that is this question's
   for (int i = 0; i < 100; ++i) {
@@ -198,7 +198,7 @@ TEST(HandshakeTest, AServerAtItsLimitOfClientsIsUnavailableAndSaysWhy) {
   }
 }
 
-TEST(HandshakeTest, AReplicaIsUnavailableAndNamesItsPrimary) {
+TEST(HandshakeTest, ReplicaIsUnavailableAndNamesPrimary) {
   const auto primary = RedisServer::Start();
   const auto replica = RedisServer::Start({.replica_of = primary->port()});
   const Greeting greeting = Greet(replica->url());
@@ -209,14 +209,14 @@ TEST(HandshakeTest, AReplicaIsUnavailableAndNamesItsPrimary) {
   EXPECT_EQ(Greet(replica->url()).code, absl::StatusCode::kOk);
 }
 
-TEST_F(AclTest, AReplicaIsUnavailableToAUserWithoutInfoToo) {
+TEST_F(AclTest, ReplicaIsUnavailableWithoutInfo) {
   const auto primary = RedisServer::Start();
   server_ = RedisServer::Start(
       {.acl = {"user alice on >sesame ~* &* +@all -info"}, .replica_of = primary->port()});
   EXPECT_EQ(Greet(With(*server_, "alice:sesame")).code, absl::StatusCode::kUnavailable);
 }
 
-TEST(HandshakeTest, AServerWithoutInfoIsAcceptedWithAWarning) {
+TEST(HandshakeTest, ServerWithoutInfoIsAcceptedWithWarning) {
   const auto server = RedisServer::Start({.config = {"rename-command INFO mine"}});
   const Greeting greeting = Greet(server->url());
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
@@ -224,7 +224,7 @@ TEST(HandshakeTest, AServerWithoutInfoIsAcceptedWithAWarning) {
   EXPECT_FALSE(greeting.info.version.empty());
 }
 
-TEST(HandshakeTest, AServerWithoutHelloIsAccepted) {
+TEST(HandshakeTest, ServerWithoutHelloIsAccepted) {
   const auto server = RedisServer::Start({.config = {"rename-command HELLO mine"}});
   const Greeting greeting = Greet(server->url());
   EXPECT_EQ(greeting.code, absl::StatusCode::kOk) << greeting.message;
@@ -232,7 +232,7 @@ TEST(HandshakeTest, AServerWithoutHelloIsAccepted) {
   EXPECT_FALSE(greeting.info.version.empty());
 }
 
-TEST(HandshakeTest, TheProbeExecutesNothing) {
+TEST(HandshakeTest, ProbeExecutesNothing) {
   const auto server = RedisServer::Start();
   EXPECT_EQ(Greet(server->url()).code, absl::StatusCode::kOk);
   for (const char* name : {"publish", "pubsub", "subscribe", "time"}) {
@@ -241,7 +241,7 @@ TEST(HandshakeTest, TheProbeExecutesNothing) {
   }
 }
 
-TEST(HandshakeTest, AServerThatEvictsIsRefusedWithTheMend) {
+TEST(HandshakeTest, EvictingServerIsRefusedWithFix) {
   const auto server =
       RedisServer::Start({.config = {"maxmemory 100mb", "maxmemory-policy volatile-ttl"}});
   const Greeting greeting = Greet(server->url());
@@ -282,7 +282,7 @@ absl::Status Greet(const FakeServer::Answer& answer, const std::string& options 
   return made.status();
 }
 
-TEST(ConnectorAnswersTest, ARefusalSaysWhatIsWrong) {
+TEST(ConnectorAnswersTest, RefusalSaysWhatIsWrong) {
   struct Refusal {
     FakeServer::Answer answer;
     absl::StatusCode code;
@@ -335,7 +335,7 @@ TEST(ConnectorAnswersTest, NewerServersAndValkeyAreAccepted) {
   }
 }
 
-TEST(ConnectorAnswersTest, WhatPassesIsUnavailableWhateverCommandItMeets) {
+TEST(ConnectorAnswersTest, PassingErrorIsUnavailableAtAnyCommand) {
   for (const char* error :
        {"-LOADING Redis is loading the dataset in memory\r\n",
         "-BUSY Redis is busy running a script.\r\n", "-MASTERDOWN Link with MASTER is down\r\n"}) {
@@ -351,7 +351,7 @@ TEST(ConnectorAnswersTest, WhatPassesIsUnavailableWhateverCommandItMeets) {
 }
 
 // As where the command was renamed.
-TEST(ConnectorAnswersTest, AServerThatDoesNotKnowAuthAndRepeatsItLeaksNoPassword) {
+TEST(ConnectorAnswersTest, UnknownAuthLeaksNoPassword) {
   FakeServer server(
       With("AUTH", "-ERR unknown command 'AUTH', with args beginning with: 'alice' 'sesame' \r\n"));
   Url url = *ParseUrl(server.url());
@@ -366,7 +366,7 @@ TEST(ConnectorAnswersTest, AServerThatDoesNotKnowAuthAndRepeatsItLeaksNoPassword
 
 // "max number of clients reached", or protected mode: an error before anything was asked, and the
 // end.
-TEST(ConnectorAnswersTest, WhatAServerSaysBeforeItClosesIsHandedOn) {
+TEST(ConnectorAnswersTest, LastWordsOfServerAreReported) {
   for (const char* last_words : {"-ERR max number of clients reached\r\n",
                                  "-DENIED Redis is running in protected mode because...\r\n"}) {
     const absl::Status status =

@@ -83,7 +83,7 @@ TEST(EmbeddedServer, StartsOnFirstUse) {
   EXPECT_EQ(Config(connection, "maxmemory-policy"), "noeviction");
 }
 
-TEST(EmbeddedServer, ServesADirectoryWithAwkwardName) {
+TEST(EmbeddedServer, ServesDirectoryWithAwkwardName) {
   const EmbeddedHome home;
   const std::string directory = home.Aside("it's a \"di r\"; $HOME #");
   const absl::StatusOr<std::string> socket =
@@ -96,7 +96,7 @@ TEST(EmbeddedServer, ServesADirectoryWithAwkwardName) {
   EXPECT_TRUE(end.WaitFor(absl::Seconds(10)));
 }
 
-TEST(EmbeddedServer, SixteenProcessesThatStartAtOnceMeetOnOneServer) {
+TEST(EmbeddedServer, IsSharedBySixteenProcessesAtOnce) {
   const EmbeddedHome home;
   std::vector<std::unique_ptr<support::Child>> joiners;
   joiners.reserve(16);
@@ -107,7 +107,7 @@ TEST(EmbeddedServer, SixteenProcessesThatStartAtOnceMeetOnOneServer) {
   EXPECT_THAT(home.Servers(), ElementsAre(ServerPid(connection)));
 }
 
-TEST(EmbeddedServer, HealsASocketLeftByAKilledServer) {
+TEST(EmbeddedServer, ReplacesSocketOfKilledServer) {
   const EmbeddedHome home;
   auto connection = home.Connect();
   const pid_t killed = ServerPid(connection);
@@ -153,7 +153,7 @@ TEST(EmbeddedServer, InheritsNothingFromItsStarter) {
   }
 }
 
-TEST(EmbeddedServer, LeavesTheStarterNoChild) {
+TEST(EmbeddedServer, LeavesNoChildToItsStarter) {
   const EmbeddedHome home;
   const pid_t own = fork();
   if (own == 0) _exit(7);
@@ -165,7 +165,7 @@ TEST(EmbeddedServer, LeavesTheStarterNoChild) {
   EXPECT_EQ(errno, ECHILD);
 }
 
-TEST(EmbeddedServer, StartsWhereSigchldIsIgnored) {
+TEST(EmbeddedServer, StartsIfSigchldIsIgnored) {
   const EmbeddedHome home;
   const auto before = signal(SIGCHLD, SIG_IGN);
   const absl::StatusOr<std::string> socket = home.Ensure();
@@ -173,7 +173,7 @@ TEST(EmbeddedServer, StartsWhereSigchldIsIgnored) {
   EXPECT_TRUE(socket.ok()) << socket.status();
 }
 
-TEST(EmbeddedServer, GoesOnStartingWhenItsStarterGivesUp) {
+TEST(EmbeddedServer, KeepsStartingWhenItsStarterGivesUp) {
   const EmbeddedHome home;
   WriteScript(home.Aside("slow"), absl::StrCat("echo start >>", home.Aside("starts"), "\n",
                                                "read go <", home.Aside("gate"), "\n", "exec ",
@@ -196,7 +196,7 @@ TEST(EmbeddedServer, GoesOnStartingWhenItsStarterGivesUp) {
   EXPECT_EQ(Contents(home.Aside("starts")), "start\n");
 }
 
-TEST(EmbeddedServer, ThatFailsToStartIsReportedWithItsLog) {
+TEST(EmbeddedServer, FailureToStartIsReportedWithLog) {
   const EmbeddedHome home;
   WriteScript(home.Aside("broken"), "echo 'a shard is missing' >&2; exit 1\n");
   const ScopedEnvironment broken("REDLATCH_REDIS_SERVER", home.Aside("broken").c_str());
@@ -204,7 +204,7 @@ TEST(EmbeddedServer, ThatFailsToStartIsReportedWithItsLog) {
   EXPECT_THAT(failed, IsError(absl::StatusCode::kUnavailable, HasSubstr("a shard is missing")));
 }
 
-TEST(EmbeddedServer, ThatIsNotInstalledIsNamedWithItsPackage) {
+TEST(EmbeddedServer, MissingProgramIsNamedWithPackage) {
   const EmbeddedHome home;
   const ScopedEnvironment nowhere("PATH", home.Aside("empty").c_str());
   const ScopedEnvironment unnamed("REDLATCH_REDIS_SERVER", nullptr);
@@ -215,7 +215,7 @@ TEST(EmbeddedServer, ThatIsNotInstalledIsNamedWithItsPackage) {
   EXPECT_THAT(std::string(home.Ensure().status().message()), HasSubstr("'/nonexistent/redis'"));
 }
 
-TEST(EmbeddedDirectory, IsTheSameWithAndWithoutALogin) {
+TEST(EmbeddedDirectory, IsTheSameWithAndWithoutLogin) {
   const EmbeddedHome home;
   ASSERT_EQ(mkdir(home.Aside("run").c_str(), 0700), 0);
   const ScopedEnvironment unnamed("REDLATCH_EMBEDDED_DIRECTORY", nullptr);
@@ -229,7 +229,7 @@ TEST(EmbeddedDirectory, IsTheSameWithAndWithoutALogin) {
   }
 }
 
-TEST(EmbeddedDirectory, IsTheOneThatTheEnvironmentNames) {
+TEST(EmbeddedDirectory, IsTakenFromTheEnvironment) {
   const EmbeddedHome home;
   const ScopedEnvironment named("REDLATCH_EMBEDDED_DIRECTORY", home.directory().c_str());
   const absl::StatusOr<std::string> directory = EmbeddedDirectory("");
@@ -238,7 +238,7 @@ TEST(EmbeddedDirectory, IsTheOneThatTheEnvironmentNames) {
   EXPECT_EQ(Mode(*directory), 0700);
 }
 
-TEST(EmbeddedDirectory, IsNotInATmpThatNobodyElseSees) {
+TEST(EmbeddedDirectory, IsRefusedInPrivateTmp) {
   constexpr char kRoot[] = "29 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw\n";
   constexpr char kTmp[] = "37 29 0:33 / /tmp rw,nosuid - tmpfs tmpfs rw\n";
   constexpr char kOfService[] =
@@ -254,7 +254,7 @@ TEST(EmbeddedDirectory, IsNotInATmpThatNobodyElseSees) {
   EXPECT_TRUE(TmpIsPrivate(absl::StrCat(kRoot, kTmp, kOfServiceOnTmpfs, kVarTmp)));
 }
 
-TEST(EmbeddedDirectory, ThatOthersMayEnterIsRefused) {
+TEST(EmbeddedDirectory, IsRefusedIfOthersMayEnter) {
   const EmbeddedHome home;
   ASSERT_EQ(mkdir(home.directory().c_str(), 0700), 0);
   EXPECT_TRUE(EmbeddedDirectory(home.directory()).ok());
@@ -264,7 +264,7 @@ TEST(EmbeddedDirectory, ThatOthersMayEnterIsRefused) {
   EXPECT_THAT(std::string(open.message()), HasSubstr("chmod 700 '" + home.directory() + "'"));
 }
 
-TEST(EmbeddedDirectory, OfAnotherUserIsRefused) {
+TEST(EmbeddedDirectory, IsRefusedIfAnotherUserOwnsIt) {
   const EmbeddedHome home;
   std::string theirs = "/";  // root's, where we are not root
   if (geteuid() == 0) {
@@ -277,7 +277,7 @@ TEST(EmbeddedDirectory, OfAnotherUserIsRefused) {
                               HasSubstr(absl::StrCat("not to user ", geteuid()))));
 }
 
-TEST(EmbeddedDirectory, IsNeverASymbolicLinkOrAFile) {
+TEST(EmbeddedDirectory, IsRefusedIfSymbolicLinkOrFile) {
   const EmbeddedHome home;
   ASSERT_EQ(mkdir(home.Aside("target").c_str(), 0700), 0);
   ASSERT_EQ(symlink(home.Aside("target").c_str(), home.directory().c_str()), 0);
@@ -291,7 +291,7 @@ TEST(EmbeddedDirectory, IsNeverASymbolicLinkOrAFile) {
             absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(EmbeddedDirectory, MustBeAPathThatASocketCanHave) {
+TEST(EmbeddedDirectory, IsRefusedIfPathIsNotFitForSocket) {
   const EmbeddedHome home;
   const auto refusal = [](const std::string& directory) {
     const absl::Status status = EmbeddedDirectory(directory).status();
@@ -307,7 +307,7 @@ TEST(EmbeddedDirectory, MustBeAPathThatASocketCanHave) {
   EXPECT_THAT(refusal(std::string("/tmp/a\0b", 8)), HasSubstr("absolute"));
 }
 
-TEST(EmbeddedDirectory, IsNotMadeInANonexistentOne) {
+TEST(EmbeddedDirectory, IsRefusedIfParentIsMissing) {
   const EmbeddedHome home;
   const absl::Status status = EmbeddedDirectory(home.Aside("none/home")).status();
   EXPECT_THAT(status, IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("does not exist")));
@@ -332,7 +332,7 @@ void AwaitLooks(support::RawConnection& connection, int looks) {
       << "the keeper does not look";
 }
 
-TEST(Keeper, StopsAnUnusedServerAndEnds) {
+TEST(Keeper, StopsUnusedServerAndEnds) {
   const EmbeddedHome home;
   ASSERT_TRUE(home.Ensure(absl::Seconds(1)).ok());
   const base::Instant begin = base::Now();
@@ -341,14 +341,14 @@ TEST(Keeper, StopsAnUnusedServerAndEnds) {
   EXPECT_THAT(Files(home.directory()), ElementsAre("alive", "kept.rdb", "lock", "log"));
 }
 
-TEST(Keeper, LetsAServerRunWhileAClientIsConnected) {
+TEST(Keeper, KeepsServerWhileClientIsConnected) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(200));
   AwaitLooks(connection, 6);  // two would do to stop an unused one
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
 }
 
-TEST(Keeper, LetsALockOfADeadClientLiveOutItsLease) {
+TEST(Keeper, KeepsServerUntilLeaseOfDeadClientEnds) {
   const EmbeddedHome home;
   pid_t server = 0;
   {
@@ -363,14 +363,14 @@ TEST(Keeper, LetsALockOfADeadClientLiveOutItsLease) {
   EXPECT_TRUE(end.WaitFor(kLong));
 }
 
-TEST(Keeper, StopsAServerThatOnlyKnowsWhoADeadClientWas) {
+TEST(Keeper, StopsServerWithOnlyOldDescription) {
   const EmbeddedHome home;
   home.Connect(absl::Milliseconds(100))
       .Command({"SET", "redlatch:client:" + std::string(32, 'a'), "{}", "PX", "3600000"});
   EXPECT_TRUE(home.Empties());
 }
 
-TEST(Keeper, HandsWhatItStoppedToTheNextServerOnce) {
+TEST(Keeper, NextServerLoadsSavedDataOnce) {
   const EmbeddedHome home;
   home.Connect(absl::Milliseconds(100))
       .Command({"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"});
@@ -385,7 +385,7 @@ TEST(Keeper, HandsWhatItStoppedToTheNextServerOnce) {
   EXPECT_TRUE(third.Command({"GET", "redlatch:2:{job}:fence"}).is_nil());
 }
 
-TEST(Keeper, HandsSemaphoresAndLatchesThatNobodyUsesToTheNextServer) {
+TEST(Keeper, NextServerLoadsUnusedSemaphoresAndLatches) {
   const EmbeddedHome home;
   {
     auto connection = home.Connect(absl::Milliseconds(100));
@@ -400,7 +400,7 @@ TEST(Keeper, HandsSemaphoresAndLatchesThatNobodyUsesToTheNextServer) {
   EXPECT_EQ(next.Command({"HGET", "redlatch:2:{done}:latch.counted", "me"}).text, "1");
 }
 
-TEST(Keeper, KeepsPermitsThatAreTaken) {
+TEST(Keeper, KeepsServerWithTakenPermits) {
   const EmbeddedHome home;
   pid_t server = 0;
   {
@@ -415,7 +415,7 @@ TEST(Keeper, KeepsPermitsThatAreTaken) {
   EXPECT_TRUE(end.WaitFor(kLong));
 }
 
-TEST(Keeper, LosesNothingOfAClientThatComesBetweenLookAndStop) {
+TEST(Keeper, LosesNothingOfClientBetweenCheckAndStop) {
   const EmbeddedHome home;
   // A redis-cli that stops at the gate when the keeper has made up its mind.
   const ServerPrograms programs = *FindServerPrograms();
@@ -450,7 +450,7 @@ TEST(Keeper, LosesNothingOfAClientThatComesBetweenLookAndStop) {
   EXPECT_LT(left, 20000);
 }
 
-TEST(Keeper, KeepsItsFilesFromBeingCleanedUpByAge) {
+TEST(Keeper, KeepsItsFilesYoung) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(40));
   const timespec old[2] = {};
@@ -494,7 +494,7 @@ TEST(Keeper, ServesOnWithoutRedisCli) {
   EXPECT_THAT(Contents(home.Path("log")), HasSubstr("does not stop by itself"));
 }
 
-TEST(Keeper, EndsAServerWhoseSocketIsGone) {
+TEST(Keeper, KillsServerIfItsSocketIsGone) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(200));
   AwaitLooks(connection, 1);
@@ -505,7 +505,7 @@ TEST(Keeper, EndsAServerWhoseSocketIsGone) {
   EXPECT_EQ(connection.Command({"PING"}).type, Reply::Type::kError);
 }
 
-TEST(Keeper, EndsAServerWhoseDirectoryWasReplacedAndSparesTheNextOne) {
+TEST(Keeper, KillsOnlyTheServerOfReplacedDirectory) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(200));
   AwaitLooks(connection, 1);
@@ -518,7 +518,7 @@ TEST(Keeper, EndsAServerWhoseDirectoryWasReplacedAndSparesTheNextOne) {
   EXPECT_EQ(ServerPid(third), ServerPid(another));
 }
 
-TEST(Keeper, AnyOfItsProcessesMayBeKilledAtAnyMoment) {
+TEST(Keeper, AnyProcessMayBeKilledAtAnyMoment) {
   const EmbeddedHome home;
   std::atomic<bool> over = false;
   std::atomic<int> served = 0;

@@ -58,7 +58,7 @@ namespace {
 
 class ScriptsTest : public ScriptsFixture {};
 
-TEST_F(ScriptsTest, EachEmbeddedScriptHasTheHashThatTheServerGivesIt) {
+TEST_F(ScriptsTest, EmbeddedScriptsHaveTheServersHashes) {
   for (const LuaScript& script : lua::kAll) {
     EXPECT_EQ(server_->Text({"SCRIPT", "LOAD", std::string(script.body)}), script.sha1)
         << script.name;
@@ -82,7 +82,7 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
               HasSubstr("MINE because"));
 }
 
-TEST_F(ScriptsTest, APermissionThatAScriptLacksIsAStatus) {
+TEST_F(ScriptsTest, LackingPermissionIsAStatus) {
   server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "&*", "+@all"});
   SharedConnection connection(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
   ScriptServer known(&connection);
@@ -106,7 +106,7 @@ constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
 
 using ScriptsFault = ScriptsFixture;
 
-TEST_F(ScriptsFault, AServerThatLoadsItsDataIsAwaited) {
+TEST_F(ScriptsFault, LoadingServerIsAwaited) {
   const OwnScript count(*server_, kCount);
   server_->Command({"DEBUG", "POPULATE", "200", "key", "2000"});
   server_->Command({"CONFIG", "SET", "loading-process-events-interval-bytes", "1024"});
@@ -120,7 +120,7 @@ TEST_F(ScriptsFault, AServerThatLoadsItsDataIsAwaited) {
   EXPECT_EQ(reloading.Receive().text, "OK");
 }
 
-TEST_F(ScriptsFault, AServerThatNeverLearnsAScriptIsNotTaughtForEver) {
+TEST_F(ScriptsFault, TextIsSentOnlyOnce) {
   std::atomic<int> taught{0};
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
     const bool mine = asked.command.back() == "mine";
@@ -194,7 +194,7 @@ class ClientKill : public support::SubscriberTestFixture {
   std::atomic<int64_t> unknown_{0};
 };
 
-TEST_F(ClientKill, OfEveryConnectionUnderLoadLosesNobodyAndNothingGrows) {
+TEST_F(ClientKill, UnderLoadLosesNoCallerAndNoMemory) {
   const auto subscriber = Make(server_->url());
   for (int i = 0; i < kChannels; ++i) {
     ASSERT_TRUE(subscriber->Subscribe(std::to_string(i), Soon()).ok());

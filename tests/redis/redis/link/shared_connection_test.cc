@@ -73,7 +73,7 @@ namespace {
 
 class SharedConnectionTest : public ChannelFixture {};
 
-TEST_F(SharedConnectionTest, BatchesAreNeverTornApartByOtherThreads) {
+TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
   constexpr int kThreads = 8;
   constexpr int kRounds = 200;
   const auto connection = Direct();
@@ -94,7 +94,7 @@ TEST_F(SharedConnectionTest, BatchesAreNeverTornApartByOtherThreads) {
 
 // More than the sockets hold, each way: the write is blocked while the reply of an earlier
 // command comes.
-TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverASlowLink) {
+TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
   const std::string big(size_t{16} << 20, 'b');
   const auto connection = Proxied();
   for (const Direction direction : {Direction::kToServer, Direction::kToClient}) {
@@ -150,7 +150,7 @@ class SharedConnectionBacklogTest : public SharedConnectionTest {
   absl::Status refused_;
 };
 
-TEST_F(SharedConnectionBacklogTest, RefusesCommandsWhereTooManyBytesWait) {
+TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
   EXPECT_THAT(refused_, IsError(absl::StatusCode::kUnavailable, HasSubstr("does not keep up")));
   // Two that ask: one of them leads, and the other is refused.
   const auto refused = [](const absl::Status& status) {
@@ -187,9 +187,9 @@ class SharedConnectionDoneTest : public ChannelFixture {
   std::vector<absl::StatusOr<Reply>> answers_;
 };
 
-TEST_F(SharedConnectionDoneTest, NothingIsSentOverAConnectionThatIsBeingLeft) {
+TEST_F(SharedConnectionDoneTest, NothingIsSentWhileBeingLeft) {
   const auto connection = Connected(Direct());
-  connection->MakeAnew("a test wants it");
+  connection->ReplaceConnection("a test wants it");
   EXPECT_TRUE(absl::IsUnavailable(connection->Send({"PING"}, Keep())));
   ASSERT_TRUE(connection->Connect(In(kPatience)).ok());
   ASSERT_TRUE(connection->Send({"PING"}, Keep()).ok());
@@ -199,7 +199,7 @@ TEST_F(SharedConnectionDoneTest, NothingIsSentOverAConnectionThatIsBeingLeft) {
 }
 
 // Its socket had no room for the second command. Each drain comes to a connection that was idle.
-TEST_F(SharedConnectionDoneTest, ADrainThatDoesNotWaitEndsAConnectionThatIsBeingLeft) {
+TEST_F(SharedConnectionDoneTest, ShortDrainsEndConnectionBeingLeft) {
   bool blocked = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
     return blocked ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);
@@ -208,7 +208,7 @@ TEST_F(SharedConnectionDoneTest, ADrainThatDoesNotWaitEndsAConnectionThatIsBeing
   blocked = true;
   ASSERT_TRUE(connection->Send({"ECHO", "in flight"}, Keep()).ok());
   ASSERT_TRUE(connection->Send({"ECHO", "behind it"}, Keep()).ok());
-  connection->MakeAnew("a test wants it");
+  connection->ReplaceConnection("a test wants it");
   blocked = false;
   for (int i = 0; i < 500 && !connection->Drain(base::Now()); ++i) {
     support::Sleep(absl::Milliseconds(6));
@@ -228,7 +228,7 @@ absl::Status Call(SharedConnection& connection, const Command& command,
 using SharedConnectionReconnectTest = ChannelFixture;
 
 // The kernel would send it again after a second.
-TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAgainSoon) {
+TEST_F(SharedConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
   const auto connection = Proxied();
   proxy_.SetArrival(Arrival::kHang);
   std::thread call(
@@ -238,7 +238,7 @@ TEST_F(SharedConnectionReconnectTest, AConnectionWhoseFirstPacketIsLostIsTriedAg
   call.join();
 }
 
-TEST_F(SharedConnectionReconnectTest, ARefusalKeepsItsCodeUntilTheServerIsAskedAgain) {
+TEST_F(SharedConnectionReconnectTest, RefusalKeepsItsCode) {
   SharedConnectionOptions options;
   options.first_backoff = options.longest_backoff = absl::Seconds(10);
   const auto connection = Direct(options);
@@ -264,7 +264,7 @@ class NoDescriptors {
   rlimit before_ = {};
 };
 
-TEST_F(SharedConnectionReconnectTest, AProcessWithoutDescriptorsIsUnavailableAndHeals) {
+TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
   const auto connection = Direct();
   std::unique_ptr<SharedConnection> born_without;
   std::vector<absl::Status> refused;  // looked at later: sanitizers need descriptors, too
@@ -303,7 +303,7 @@ class SharedConnectionCostTest : public ChannelFixture {
 
 // A connection that was idle for a while, be it that the machine held the caller up, is looked at
 // with one more read before it is written to.
-TEST_F(SharedConnectionCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
+TEST_F(SharedConnectionCostTest, CallWritesWaitsAndReadsOnce) {
   const auto connection = Counted(absl::ZeroDuration());
   int busy = 0;
   for (int i = 0; i < kCalls; ++i) {
@@ -317,14 +317,14 @@ TEST_F(SharedConnectionCostTest, AnUncontendedCallWritesWaitsAndReadsOnce) {
   EXPECT_GT(busy, kCalls * 9 / 10);
 }
 
-TEST_F(SharedConnectionCostTest, ASpinThatCatchesTheReplyNeedsNoWait) {
+TEST_F(SharedConnectionCostTest, SpinThatGetsReplyNeedsNoWait) {
   const auto connection = Counted(absl::Seconds(1));
   ASSERT_EQ(Echo(*connection, "counted"), "counted");
   EXPECT_EQ(hooks_.writes, 1);
   EXPECT_EQ(hooks_.waits, 0);
 }
 
-TEST_F(SharedConnectionCostTest, ABatchTravelsInOneWrite) {
+TEST_F(SharedConnectionCostTest, BatchTravelsInOneWrite) {
   const auto connection = Counted(absl::ZeroDuration());
   std::vector<Command> commands;
   for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
@@ -334,7 +334,7 @@ TEST_F(SharedConnectionCostTest, ABatchTravelsInOneWrite) {
   EXPECT_EQ(hooks_.writes, 1);
 }
 
-TEST_F(SharedConnectionCostTest, AForgottenCommandCostsOneWrite) {
+TEST_F(SharedConnectionCostTest, CommandWithoutReplyCostsOneWrite) {
   const auto connection = Counted(absl::ZeroDuration());
   for (int i = 0; i < 100; ++i) ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
   EXPECT_EQ(hooks_.writes, 100);
@@ -342,7 +342,7 @@ TEST_F(SharedConnectionCostTest, AForgottenCommandCostsOneWrite) {
   EXPECT_EQ(hooks_.reads, 0);
 }
 
-TEST_F(SharedConnectionCostTest, AChannelHoldsTwoDescriptorsAndGivesThemBack) {
+TEST_F(SharedConnectionCostTest, HoldsTwoDescriptorsAndClosesThem) {
   const int before = support::OpenDescriptors();
   {
     const auto connection = Connected(Direct());
@@ -380,7 +380,7 @@ class ChildLivesOnTest : public SharedConnectionForkTest {
   }
 };
 
-TEST_F(ChildLivesOnTest, AConnectionThatIsGivenUpEnds) {
+TEST_F(ChildLivesOnTest, ConnectionThatIsGivenUpEnds) {
   SharedConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
   const auto connection = Connected(Proxied(options));
@@ -393,7 +393,7 @@ TEST_F(ChildLivesOnTest, AConnectionThatIsGivenUpEnds) {
   EXPECT_TRUE(AwaitOpen(1));
 }
 
-TEST_F(ChildLivesOnTest, WhatWasNotSentOverAConnectionThatIsGivenUpNeverArrives) {
+TEST_F(ChildLivesOnTest, UnsentCommandsNeverArrive) {
   SharedConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
   SharedConnection connection(UrlOf(server_->url()), options);
@@ -418,7 +418,7 @@ int DescriptorsOfAnExecedChild() {
   return count;
 }
 
-TEST_F(SharedConnectionForkTest, AnExecedChildInheritsNoDescriptor) {
+TEST_F(SharedConnectionForkTest, ExecedChildInheritsNoDescriptor) {
   connection_.reset();
   const int before = DescriptorsOfAnExecedChild();
   connection_ = Connected(Direct());
@@ -426,7 +426,7 @@ TEST_F(SharedConnectionForkTest, AnExecedChildInheritsNoDescriptor) {
   EXPECT_EQ(DescriptorsOfAnExecedChild(), before);
 }
 
-TEST_F(SharedConnectionForkTest, WritingToAConnectionThatTheServerClosedRaisesNoSignal) {
+TEST_F(SharedConnectionForkTest, WriteAfterCloseRaisesNoSignal) {
   ASSERT_NE(signal(SIGPIPE, SIG_DFL), SIG_ERR);  // it would end this process
   for (int i = 0; i < 5; ++i) {
     server_->Kill();

@@ -152,7 +152,7 @@ void ExpectPutToTheTest(const StrictCounts& counts) {
 
 using StrictConnectorTest = ChannelFixture;
 
-TEST_F(StrictConnectorTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
+TEST_F(StrictConnectorTest, ContinuesAfterShortCalls) {
   StrictCounts counts;
   proxy_.Delay(Direction::kToClient, absl::Milliseconds(5));
   for (int i = 0; i < 20; ++i) {
@@ -165,7 +165,7 @@ TEST_F(StrictConnectorTest, GoesOnWhereACallOfLittlePatienceHasStopped) {
   ExpectPutToTheTest(counts);
 }
 
-TEST_F(StrictConnectorTest, ManyThreadsGetEachItsOwnReplies) {
+TEST_F(StrictConnectorTest, EachThreadGetsItsOwnReplies) {
   constexpr int kThreads = 6;
   constexpr int kCalls = 250;
   for (const absl::Duration spin : {absl::ZeroDuration(), absl::Microseconds(80)}) {
@@ -191,7 +191,7 @@ TEST_F(StrictConnectorTest, ManyThreadsGetEachItsOwnReplies) {
 
 using StrictSubscriberTest = support::SubscriberTestFixture;
 
-TEST_F(StrictSubscriberTest, MessagesArriveWhileGuestsReadAndChannelsComeAndGo) {
+TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
   constexpr int kMessages = 300;
   constexpr uint32_t kHeard = 1;
   StrictCounts counts;

@@ -12,7 +12,7 @@ namespace {
 
 class SubscriberTest : public support::SubscriberTestFixture {};
 
-TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
+TEST_F(SubscriberTest, RecoversFromNoDescriptors) {
   EXPECT_EQ(Publish("c", "m"), 0);  // connects the fixture
   rlimit limit = {};
   ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
@@ -25,7 +25,7 @@ TEST_F(SubscriberTest, AProcessWithoutDescriptorsIsToldAndServedLater) {
   EXPECT_TRUE(subscriber->Subscribe("c", Soon()).ok());
 }
 
-TEST_F(SubscriberTest, AMessageBeyondTheLimitOfAReplyBreaksOnlyThatConnection) {
+TEST_F(SubscriberTest, TooLongMessageBreaksOnlyConnection) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 0 0 0"});
   const auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
@@ -37,7 +37,7 @@ TEST_F(SubscriberTest, AMessageBeyondTheLimitOfAReplyBreaksOnlyThatConnection) {
 }
 
 // A host to look up or a server to start cannot be woken from.
-TEST_F(SubscriberTest, TheDestructorDoesNotWaitForAServerThatDoesNotStart) {
+TEST_F(SubscriberTest, DestructorDoesNotWaitForServerStart) {
   EmbeddedHome home;
   WriteScript(home.Aside("redis-server"), "exec sleep 60\n");
   const std::string path = home.Aside("") + ":" + getenv("PATH");
@@ -51,7 +51,7 @@ TEST_F(SubscriberTest, TheDestructorDoesNotWaitForAServerThatDoesNotStart) {
   EXPECT_LT(base::Now() - begun, absl::Seconds(2));
 }
 
-TEST_F(SubscriberTest, AClientThatReadsTooSlowlyIsDroppedAndComesBack) {
+TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 64kb 0 0"});
   std::promise<void> go_on;
   SubscriberOptions options = ears_.Options();
@@ -82,7 +82,7 @@ class SubscriberEnd : public support::SubscriberTestFixture {
   const int descriptors_ = support::OpenDescriptors();
 };
 
-TEST_F(SubscriberEnd, WhileACallbackRunsItWaitsForThat) {
+TEST_F(SubscriberEnd, WaitsForRunningCallback) {
   std::atomic<bool> running{false};
   std::atomic<bool> over{false};
   SubscriberOptions options;
@@ -100,7 +100,7 @@ TEST_F(SubscriberEnd, WhileACallbackRunsItWaitsForThat) {
   EXPECT_TRUE(over);
 }
 
-TEST_F(SubscriberEnd, AtAnyMomentOfTheFirstMilliseconds) {
+TEST_F(SubscriberEnd, LeaksNothingAtAnyMoment) {
   const int rounds = support::Scaled(400);
   for (int i = 0; i < rounds; ++i) {
     auto subscriber = Make(server_->url());
@@ -135,7 +135,7 @@ class SubscriberRefusal : public support::SubscriberTestFixture {
   }
 };
 
-TEST_F(SubscriberRefusal, OneChannelThatIsDeniedFailsAtOnceAndAlone) {
+TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
   const auto subscriber = Make(AppUrl());
   std::vector<std::thread> threads;
   for (const char* channel : {"ok-1", "denied", "ok-2", "denied", "ok-3"}) {
@@ -166,7 +166,7 @@ TEST_F(SubscriberRefusal, OneChannelThatIsDeniedFailsAtOnceAndAlone) {
   EXPECT_TRUE(ears_.Await("message denied m"));
 }
 
-TEST_F(SubscriberRefusal, APermissionThatIsTakenAwayIsToldAndTheOthersLiveAgain) {
+TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
   const auto subscriber = Make(AppUrl());
   for (const char* channel : {"ok-1", "ok-2", "ok-3"}) {
     ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
@@ -219,13 +219,11 @@ class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
   support::SubscriberEars ears_;
 };
 
-TEST_P(SubscriberNonsense, UnaskedCostsTheConnectionAndNoMore) {
+TEST_P(SubscriberNonsense, CostsOnlyTheConnectionAfterSubscribe) {
   ExpectOneLoss(After("SUBSCRIBE"));
 }
 
-TEST_P(SubscriberNonsense, BehindTheHandshakeCostsTheConnectionAndNoMore) {
-  ExpectOneLoss(After("HELLO"));
-}
+TEST_P(SubscriberNonsense, CostsOnlyTheConnectionAfterHello) { ExpectOneLoss(After("HELLO")); }
 
 INSTANTIATE_TEST_SUITE_P(
     Said, SubscriberNonsense,
@@ -241,7 +239,7 @@ INSTANTIATE_TEST_SUITE_P(
 // What a node of a cluster says if the slot of a channel moves while that is being left.
 class SubscriberLeaves : public ::testing::TestWithParam<bool> {};
 
-TEST_P(SubscriberLeaves, WhileTheSlotMovesWithoutLosingItsConnection) {
+TEST_P(SubscriberLeaves, MovingSlotWithoutLosingConnection) {
   const std::string moved = absl::StrCat("-MOVED ", SlotOf("{a}"), " 127.0.0.1:1\r\n");
   const std::string asks = absl::StrCat("-ASK ", SlotOf("{a}"), " 127.0.0.1:1\r\n");
   const auto said = [](const std::string& word, const std::string& channel) {
@@ -288,7 +286,7 @@ class SubscriberThreadTest : public support::SubscriberTestFixture {
   absl::Duration slowest_ = absl::ZeroDuration();
 };
 
-TEST_F(SubscriberThreadTest, OneThatCannotBeReachedHoldsUpNobody) {
+TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
   const auto well = MakeOneOfSeveral(server_->url());
   ASSERT_TRUE(well->Subscribe("c", Soon()).ok());
   for (const Arrival arrival : {Arrival::kIgnore, Arrival::kHang, Arrival::kRefuse}) {
@@ -305,11 +303,11 @@ TEST_F(SubscriberThreadTest, OneThatCannotBeReachedHoldsUpNobody) {
 
 using SubscriberFork = support::SubscriberTestFixture;
 
-TEST_F(SubscriberFork, TheChildsDestructorClosesTheGate) {
+TEST_F(SubscriberFork, ChildsDestructorClosesGate) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   const int without = support::OpenDescriptors();
-  subscriber->Attend(/*begins=*/true);
+  subscriber->KeepReading(/*begins=*/true);
   ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());  // the thread has a turn
   ASSERT_TRUE(Await([&] { return support::OpenDescriptors() == without + 1; }));
   const int code = support::CodeOfFork([&] {
@@ -325,7 +323,7 @@ TEST_F(SubscriberFork, TheChildsDestructorClosesTheGate) {
 
 // glibc's condition variables wait in their destructor for their waiters, of which a child has
 // none.
-TEST_F(SubscriberFork, TheChildsDestructorDoesNotHangWhereAThreadOfTheParentWaited) {
+TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
   TcpProxy proxy({.port = server_->port()});
   auto subscriber = Make(proxy.url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
@@ -346,7 +344,7 @@ TEST_F(SubscriberFork, TheChildsDestructorDoesNotHangWhereAThreadOfTheParentWait
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 // The thread of a parent's subscriber is not there in the child, and glibc gives its memory, by
 // which it is known, to the next one that the child starts.
-TEST_F(SubscriberFork, AChildsNewSubscriberIsNotMistakenForItsParents) {
+TEST_F(SubscriberFork, ChildsSubscriberIsNotItsParents) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   const int code = support::CodeOfFork([&] {
@@ -385,7 +383,7 @@ class SubscriberReaderTest : public support::SubscriberTestFixture,
     };
     subscriber_ = std::make_unique<Subscriber>(*ParseUrl(server_->url()), std::move(options));
     ASSERT_TRUE(subscriber_->Subscribe("c", Soon()).ok());
-    if (GetParam()) subscriber_->Attend(/*begins=*/true);
+    if (GetParam()) subscriber_->KeepReading(/*begins=*/true);
   }
 
   // What a lock does; the message mostly comes when the wait has begun.
@@ -422,7 +420,7 @@ INSTANTIATE_TEST_SUITE_P(, SubscriberReaderTest, ::testing::Bool(), [](const aut
   return attended.param ? "Attended" : "Unattended";
 });
 
-TEST_P(SubscriberReaderTest, WhoWaitsAloneReadsForItself) {
+TEST_P(SubscriberReaderTest, LoneWaiterReadsForItself) {
   BecomeReader();
   const int before = read_by_me_;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitWhatComesLater(), kHeard);
@@ -445,7 +443,7 @@ int64_t SleepsOfTheThread() {
   return sleeps;
 }
 
-TEST_P(SubscriberReaderTest, TheThreadIsNotWokenByWhatOthersRead) {
+TEST_P(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
   BecomeReader();
   constexpr int kRounds = 200;
   const int64_t before = SleepsOfTheThread();
@@ -454,7 +452,7 @@ TEST_P(SubscriberReaderTest, TheThreadIsNotWokenByWhatOthersRead) {
   EXPECT_LT(SleepsOfTheThread() - before, kRounds / 2);
 }
 
-TEST_P(SubscriberReaderTest, ALongWaitCostsNothing) {
+TEST_P(SubscriberReaderTest, LongWaitCostsNothing) {
   BecomeReader();
   parker_.Arm();
   const absl::Duration before = support::ProcessCpuTime();

@@ -72,7 +72,7 @@ TEST_F(TlsTransportTest, ConnectsByNameAndByAddress) {
   }
 }
 
-TEST_F(TlsTransportTest, TakesAnyCertificateOnlyWhereThatIsSaid) {
+TEST_F(TlsTransportTest, AcceptsAnyCertificateOnlyIfInsecure) {
   const auto connection =
       To(absl::StrCat("rediss://127.0.0.1:", server_->tls_port(), "?tls=insecure"));
   EXPECT_EQ(Echo(*connection, "hello"), "hello");
@@ -81,7 +81,7 @@ TEST_F(TlsTransportTest, TakesAnyCertificateOnlyWhereThatIsSaid) {
   EXPECT_THAT(To(server_->tls_url())->server_info().warnings, IsEmpty());
 }
 
-TEST_F(TlsTransportTest, CarriesWhatIsSmallAndWhatIsBig) {
+TEST_F(TlsTransportTest, CarriesSmallAndBigValues) {
   const auto connection = To(server_->tls_url());
   for (const size_t size : {0, 1, 16383, 16384, 16385, 100'000, 5'000'000}) {
     const std::string text(size, 'x');
@@ -89,7 +89,7 @@ TEST_F(TlsTransportTest, CarriesWhatIsSmallAndWhatIsBig) {
   }
 }
 
-TEST_F(TlsTransportTest, ManyThreadsGetEachItsOwnReplies) {
+TEST_F(TlsTransportTest, EachThreadGetsItsOwnReplies) {
   for (const absl::Duration spin : {absl::ZeroDuration(), absl::Microseconds(80)}) {
     const auto connection = To(server_->tls_url(), {.spin = spin});
     InThreads(6, [&](int thread) {
@@ -104,7 +104,7 @@ TEST_F(TlsTransportTest, ManyThreadsGetEachItsOwnReplies) {
   }
 }
 
-TEST_F(TlsTransportTest, ConnectionsThatAreLostAreMadeAgainAndNobodyGetsAnothersReply) {
+TEST_F(TlsTransportTest, ReconnectsWithoutMixingUpReplies) {
   const auto connection = To(Proxied(), {.first_backoff = absl::Milliseconds(1)});
   std::atomic<bool> stop{false};
   std::thread breaker([&] {
@@ -131,7 +131,7 @@ TEST_F(TlsTransportTest, ConnectionsThatAreLostAreMadeAgainAndNobodyGetsAnothers
 }
 
 // What the server sends when it shows a certificate is more than what it sends otherwise.
-TEST_F(TlsTransportTest, WhoConnectsAgainGoesOnWithTheSession) {
+TEST_F(TlsTransportTest, ReconnectResumesSession) {
   const auto connection = To(Proxied());
   int64_t before = 0;
   const auto received = [&] {
@@ -141,13 +141,13 @@ TEST_F(TlsTransportTest, WhoConnectsAgainGoesOnWithTheSession) {
   };
   const int64_t first = received();
   for (int i = 0; i < 3; ++i) {
-    connection->MakeAnew("a test wants it");
+    connection->ReplaceConnection("a test wants it");
     EXPECT_LT(received(), first - 400);
   }
   EXPECT_EQ(connection->stats().connects, 4);
 }
 
-TEST_F(TlsTransportTest, FilesThatHaveChangedAreReadAgain) {
+TEST_F(TlsTransportTest, ChangedFilesAreReadAgain) {
   const Authority other("another authority");
   const std::string ca = authority_.File("ca.pem", "");
   std::ofstream(ca) << std::ifstream(other.file()).rdbuf();
@@ -158,11 +158,11 @@ TEST_F(TlsTransportTest, FilesThatHaveChangedAreReadAgain) {
   EXPECT_EQ(Echo(connection, "hello"), "hello");
   // Half written, they are not taken.
   std::ofstream(ca) << "-----BEGIN";
-  connection.MakeAnew("a test wants it");
+  connection.ReplaceConnection("a test wants it");
   EXPECT_EQ(Echo(connection, "hello"), "hello");
 }
 
-TEST_F(TlsTransportTest, AServerThatStallsInTheHandshakeIsGivenUpInTime) {
+TEST_F(TlsTransportTest, StallInHandshakeEndsInTime) {
   proxy_.Hold(Direction::kToClient);
   SharedConnection connection(UrlOf(Proxied("connect_timeout=150ms")));
   const base::Instant began = base::Now();
@@ -189,7 +189,7 @@ TEST_F(TlsTransportTest, CarriesMessages) {
 }
 
 // It closes the descriptor, and says nothing over the connection that its parent goes on using.
-TEST_F(TlsTransportTest, AForkedChildMayDeleteAConnection) {
+TEST_F(TlsTransportTest, ForkedChildMayDeleteConnection) {
   auto connection = To(server_->tls_url());
   EXPECT_EQ(Echo(*connection, "before"), "before");
   const int code = support::CodeOfFork([&] {
@@ -208,7 +208,7 @@ class TlsRefusalTest : public TlsTest {
   std::string Good() { return authority_.Certify(); }
 };
 
-TEST_F(TlsRefusalTest, AnAuthorityThatNobodyKnows) {
+TEST_F(TlsRefusalTest, UnknownAuthority) {
   const auto server = Showing(Good());
   EXPECT_THAT(WhyNot(absl::StrCat("rediss://127.0.0.1:", server->tls_port())),
               AllOf(HasSubstr(absl::StrCat("rediss://127.0.0.1:", server->tls_port())),
@@ -218,7 +218,7 @@ TEST_F(TlsRefusalTest, AnAuthorityThatNobodyKnows) {
               AllOf(HasSubstr("which is not in ca=" + other.file())));
 }
 
-TEST_F(TlsRefusalTest, ACertificateOfAnotherTime) {
+TEST_F(TlsRefusalTest, CertificateOfAnotherTime) {
   const auto expired = Showing(
       authority_.Certify({.valid_from = -absl::Hours(48), .valid_until = -absl::Hours(24)}));
   EXPECT_THAT(WhyNot(expired->tls_url()), AllOf(HasSubstr("has expired, on 20"), HasSubstr("renew"),
@@ -236,7 +236,7 @@ TEST_F(TlsRefusalTest, AddressListedAsAHostName) {
                     Not(HasSubstr("and not for 127.0.0.1"))));
 }
 
-TEST_F(TlsRefusalTest, ACertificateOfAnotherHost) {
+TEST_F(TlsRefusalTest, CertificateOfAnotherHost) {
   const auto server = Showing(authority_.Certify({.names = {"redis.example", "10.1.2.3"}}));
   for (const char* host : {"127.0.0.1", "localhost", "[::1]"}) {
     EXPECT_THAT(
@@ -286,7 +286,7 @@ TEST_F(TlsRefusalTest, RevokedCertificate) {
   EXPECT_THAT(WhyNot(at(server, both)), HasSubstr("get certificate CRL"));
 }
 
-TEST_F(TlsRefusalTest, CertificateThatIsRevokedInADirectory) {
+TEST_F(TlsRefusalTest, CertificateRevokedInDirectory) {
   const std::string good = Good();
   const std::string bad = Good();
   const auto server = Showing(good);
@@ -313,7 +313,7 @@ TEST_F(TlsRefusalTest, CertificateThatIsRevokedInADirectory) {
 
 // It is written again under its name, or is what a link there leads to: its directory does not
 // change.
-TEST_F(TlsRefusalTest, CertificateThatIsRevokedWhileTheClientLives) {
+TEST_F(TlsRefusalTest, CertificateRevokedWhileClientLives) {
   const std::string bad = Good();
   const auto server = Showing(bad);
   const std::string directory = authority_.Directory();
@@ -322,7 +322,7 @@ TEST_F(TlsRefusalTest, CertificateThatIsRevokedWhileTheClientLives) {
       UrlOf(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", directory)));
   ASSERT_EQ(connection.Connect(In(kPatience)), absl::OkStatus());
   authority_.RevokeIn(directory, {bad});
-  connection.MakeAnew("a test wants it");
+  connection.ReplaceConnection("a test wants it");
   EXPECT_THAT(std::string(connection.Connect(In(kPatience)).message()),
               HasSubstr("revoked its certificate"));
   authority_.RevokeIn(directory, {});
@@ -330,19 +330,19 @@ TEST_F(TlsRefusalTest, CertificateThatIsRevokedWhileTheClientLives) {
 }
 
 // Whoever answers chooses the names, and messages go into logs.
-TEST_F(TlsRefusalTest, NamesInACertificateCannotForgeALine) {
+TEST_F(TlsRefusalTest, NamesInCertificateCannotForgeLine) {
   const auto server = Showing(authority_.Certify({.subject = "a\nb", .names = {}}));
   const std::string why = WhyNot(server->tls_url());
   EXPECT_THAT(why, AllOf(HasSubstr("a?b"), Not(HasSubstr("\n"))));
 }
 
-TEST_F(TlsRefusalTest, NoCertificateOfTheClient) {
+TEST_F(TlsRefusalTest, MissingClientCertificate) {
   const auto server = Showing(Good(), /*of_clients=*/true);
   EXPECT_THAT(std::string(Connect(server->tls_url()).message()),
               AllOf(HasSubstr("certificate of this client"), HasSubstr("cert=")));
 }
 
-TEST_F(TlsRefusalTest, ACertificateOfTheClientThatTheServerDoesNotAccept) {
+TEST_F(TlsRefusalTest, RejectedClientCertificate) {
   const auto server = Showing(Good(), /*of_clients=*/true);
   Authority other("another authority");
   const std::string cert = other.Certify({.subject = "a client"});
@@ -351,7 +351,7 @@ TEST_F(TlsRefusalTest, ACertificateOfTheClientThatTheServerDoesNotAccept) {
   EXPECT_EQ(Connect(server->tls_url() + "&cert=" + Good()), absl::OkStatus());
 }
 
-TEST_F(TlsRefusalTest, AServerThatDoesNotSpeakTls) {
+TEST_F(TlsRefusalTest, ServerWithoutTls) {
   const auto server = RedisServer::Start();
   const std::string url = UrlAt("127.0.0.1", server->port(), "connect_timeout=300ms");
   const base::Instant began = base::Now();
@@ -362,7 +362,7 @@ TEST_F(TlsRefusalTest, AServerThatDoesNotSpeakTls) {
       << "Redis may wait for the end of a line that never comes";
 }
 
-TEST_F(TlsRefusalTest, AServerThatAnswersInPlainTextAtOnce) {
+TEST_F(TlsRefusalTest, ServerThatAnswersInPlainText) {
   const base::UniqueFd listener(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -384,14 +384,14 @@ TEST_F(TlsRefusalTest, AServerThatAnswersInPlainTextAtOnce) {
   server.join();
 }
 
-TEST_F(TlsRefusalTest, APlainClientWhereTlsIsSpoken) {
+TEST_F(TlsRefusalTest, PlainClientAtTlsPort) {
   const auto server = Showing(Good());
   EXPECT_THAT(WhyNot(absl::StrCat("redis://127.0.0.1:", server->tls_port()),
                      absl::StatusCode::kUnavailable),
               HasSubstr("rediss://"));
 }
 
-TEST_F(TlsRefusalTest, FilesThatAreNotWhatTheyShouldBe) {
+TEST_F(TlsRefusalTest, UnusableFiles) {
   const auto server = Showing(Good());
   const std::string url = absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?");
   EXPECT_THAT(WhyNot(url + "ca=/nowhere/ca.pem"),

@@ -47,7 +47,7 @@ class NameServer : public ::testing::Test {
   static base::Instant InTime() { return base::Now() + absl::Seconds(20); }
 };
 
-TEST_F(NameServer, IsAskedOnceForAHostWhileItHangs) {
+TEST_F(NameServer, IsAskedOncePerHostWhileItHangs) {
   hangs = true;
   std::vector<std::unique_ptr<Endpoint>> endpoints;
   for (int i = 0; i < 20; ++i) {
@@ -69,14 +69,14 @@ TEST_F(NameServer, IsAskedOnceForAHostWhileItHangs) {
   EXPECT_EQ(begun, 2);
 }
 
-TEST_F(NameServer, IsAskedAgainForALaterCall) {
+TEST_F(NameServer, IsAskedAgainForLaterCall) {
   for (int i = 1; i <= 3; ++i) {
     EXPECT_TRUE(MakeEndpoint(UrlOf("redis://often.test:7000"))->Targets(InTime()).ok());
     EXPECT_EQ(begun, i);
   }
 }
 
-TEST_F(NameServer, IsAskedAgainForAForgottenSentinel) {
+TEST_F(NameServer, IsAskedAgainForForgottenSentinel) {
   const Url url = UrlOf("redis-sentinel://127.0.0.1:7000/primary");
   const auto endpoint = MakeEndpointOfSentinels(url);
   const auto known = [&](const std::string& host) {

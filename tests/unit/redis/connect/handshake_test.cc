@@ -12,7 +12,7 @@ Reply List(std::vector<Reply> elements) {
   return {.type = Reply::Type::kArray, .elements = std::move(elements)};
 }
 
-TEST(Handshake, RefusesAReplicaForSubscriptions) {
+TEST(Handshake, RefusesReplicaForSubscriptions) {
   const Handshake handshake(*ParseUrl("redis://a"), Handshake::Purpose::kSubscriptions);
   std::vector<Reply> replies(handshake.reply_count());
   ServerInfo info;
@@ -22,7 +22,7 @@ TEST(Handshake, RefusesAReplicaForSubscriptions) {
   EXPECT_TRUE(absl::IsUnavailable(handshake.Check(replies, &info)));
 }
 
-TEST(Handshake, RefusesAReplicaForCommands) {
+TEST(Handshake, RefusesReplicaForCommands) {
   const Handshake handshake(*ParseUrl("redis://a"), Handshake::Purpose::kCommands);
   std::vector<Reply> replies = {List({Text("role"), Text("replica")}),
                                 Text("redis_version:7.0.15\r\n"),

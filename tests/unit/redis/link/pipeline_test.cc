@@ -87,7 +87,7 @@ TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
   EXPECT_EQ(pipeline_.size(), 0);
 }
 
-TEST_F(PipelineTest, RefusesAReplyThatNobodyIsDue) {
+TEST_F(PipelineTest, RefusesUnexpectedReply) {
   EXPECT_FALSE(Deliver(1));
   Asker a(1);
   Append(&a.in_flight, 0, 1);
@@ -98,7 +98,7 @@ TEST_F(PipelineTest, RefusesAReplyThatNobodyIsDue) {
   EXPECT_THAT(a.Heard(), ElementsAre("2"));
 }
 
-TEST_F(PipelineTest, LateReplyOfAnAbandonedCommandReachesNobody) {
+TEST_F(PipelineTest, DropsLateReplyToAbandonedCommand) {
   Asker late(2);
   Asker other(1);
   Append(&late.in_flight, 0, 2);
@@ -116,7 +116,7 @@ TEST_F(PipelineTest, LateReplyOfAnAbandonedCommandReachesNobody) {
   EXPECT_THAT(TakeFinished(), ElementsAre(&other.in_flight));
 }
 
-TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
+TEST_F(PipelineTest, KeepsOrderWhenManyCommandsAreAbandoned) {
   constexpr int kAskers = 100;
   std::vector<std::unique_ptr<Asker>> askers;
   std::string kept;
@@ -141,7 +141,7 @@ TEST_F(PipelineTest, UnsentCommandsOfOthersStayInOrderHoweverManyAreAbandoned) {
   }
 }
 
-TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
+TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
   Asker sent(1);
   Asker chosen(2);
   Asker other(1);
@@ -161,7 +161,7 @@ TEST_F(PipelineTest, FailsExactlyTheUnsentCommandsOfThoseNamed) {
   EXPECT_EQ(Take(), kept);
 }
 
-TEST_F(PipelineTest, WhatComesBeforeAllOthersLeavesThemAsTheyAre) {
+TEST_F(PipelineTest, PrependKeepsOtherCommands) {
   Asker gone(1);
   Asker waits(1);
   Append(&gone.in_flight, 0, 1);
@@ -186,7 +186,7 @@ class LostConnectionTest : public PipelineTest {
   }
 };
 
-TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
+TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
   Asker written(1);
   Asker first(2);
   Asker second(1);
@@ -206,7 +206,7 @@ TEST_F(LostConnectionTest, WhatWasNeverWrittenIsUnsentAgainInItsOrder) {
   EXPECT_THAT(third.Heard(), ElementsAre("14"));
 }
 
-TEST_F(LostConnectionTest, WhatWasWrittenInPartFailsWhole) {
+TEST_F(LostConnectionTest, PartlyWrittenCommandsFail) {
   Asker torn(2);
   Asker unwritten(1);
   const std::string bytes = Append(&torn.in_flight, 0, 2);
@@ -218,7 +218,7 @@ TEST_F(LostConnectionTest, WhatWasWrittenInPartFailsWhole) {
   EXPECT_EQ(Take(), rest);
 }
 
-TEST_F(LostConnectionTest, ForgetsWhatNobodyWaitsFor) {
+TEST_F(LostConnectionTest, DropsCommandsWithoutWaiter) {
   Asker late(1);
   Asker waits(1);
   std::string rest = Append(&late.in_flight, 0, 1);
@@ -259,7 +259,7 @@ class SpinPolicyTest : public ::testing::Test {
   SpinPolicy spin_{kLength};
 };
 
-TEST_F(SpinPolicyTest, WithoutALengthItNeverSpins) {
+TEST_F(SpinPolicyTest, NeverSpinsWithoutLength) {
   SpinPolicy off(absl::ZeroDuration());
   for (int i = 0; i < 1000; ++i) {
     EXPECT_EQ(off.Length(), absl::ZeroDuration());
@@ -268,18 +268,18 @@ TEST_F(SpinPolicyTest, WithoutALengthItNeverSpins) {
   }
 }
 
-TEST_F(SpinPolicyTest, CostsAlmostNothingWhereTheServerIsSlow) {
+TEST_F(SpinPolicyTest, CostsAlmostNothingIfServerIsSlow) {
   const absl::Duration spun = Live(absl::Milliseconds(50), 1000);
   EXPECT_LT(spun, 1000 * absl::Milliseconds(50) * 0.0005);
 }
 
-TEST_F(SpinPolicyTest, ACrowdIsWaitedForLonger) {
+TEST_F(SpinPolicyTest, SpinsLongerForManyCallers) {
   Crowd(64, 100);
   EXPECT_GT(spin_.Length(), 10 * kLength);
   EXPECT_LT(spin_.Length(), absl::Milliseconds(2));
 }
 
-TEST_F(SpinPolicyTest, NowAndThenTwoAtOnceAreNoCrowd) {
+TEST_F(SpinPolicyTest, OccasionalPairDoesNotCountAsMany) {
   for (int i = 0; i < 100; ++i) {
     Crowd(2, 1);
     Crowd(1, 4);
@@ -287,7 +287,7 @@ TEST_F(SpinPolicyTest, NowAndThenTwoAtOnceAreNoCrowd) {
   }
 }
 
-TEST_F(SpinPolicyTest, ThatALoneCallIsBetterOffAsleepSaysNothingOfACrowd) {
+TEST_F(SpinPolicyTest, SlowLoneCallsDoNotAffectManyCallers) {
   Live(absl::Milliseconds(50), 100);
   EXPECT_EQ(spin_.Length(), absl::ZeroDuration());
   Crowd(64, 100);
@@ -312,7 +312,7 @@ bool EagerAfter(int calls, absl::Duration eager, absl::Duration patient, bool in
   return policy.Length() > absl::ZeroDuration();
 }
 
-TEST(SpinPolicy, StaysEagerWhereThatIsFaster) {
+TEST(SpinPolicy, StaysEagerIfThatIsFaster) {
   const auto eager_after = [](int eager_us, int patient_us, bool in_vain) {
     return EagerAfter(100, absl::Microseconds(eager_us), absl::Microseconds(patient_us), in_vain);
   };
@@ -321,7 +321,7 @@ TEST(SpinPolicy, StaysEagerWhereThatIsFaster) {
   EXPECT_TRUE(eager_after(100, 300, /*in_vain=*/true)) << "sleep is very long";
 }
 
-TEST(SpinPolicy, ChargesLooksToNobodyButTheThreadThatLooked) {
+TEST(SpinPolicy, ChargesSpinOnlyToTheThreadThatSpun) {
   SpinPolicy policy(kSpin);
   base::Instant now;
   for (int i = 0; i < 100; ++i) {
@@ -337,7 +337,7 @@ TEST(SpinPolicy, ChargesLooksToNobodyButTheThreadThatLooked) {
   EXPECT_GT(policy.Length(), absl::ZeroDuration());
 }
 
-TEST(Scripts, SendsTheTextOfEachUnknownScriptOfABatch) {
+TEST(Scripts, SendsTextOfEachUnknownScriptInBatch) {
   support::FakeServer server(support::FakeServer::Polite);  // it knows no script by its hash
   SharedConnection connection(*ParseUrl(server.url()));
   const LuaScript script{.name = "test/script", .body = "return 1", .sha1 = "e0e1f9fabfc9d4800c87"};

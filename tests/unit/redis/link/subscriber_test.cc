@@ -8,7 +8,7 @@
 namespace redlatch::redis {
 namespace {
 
-TEST(Subscriber, ConnectsAnewIfAPingIsNotAnswered) {
+TEST(Subscriber, ReconnectsIfPingIsNotAnswered) {
   std::atomic<int> subscribed{0};
   support::FakeServer server([&](const support::FakeServer::Asked& asked) {
     if (asked.command[0] == "SUBSCRIBE") ++subscribed;

@@ -104,7 +104,7 @@ class ClusterTest : public ::testing::Test {
                    .on_subscribed = [](bool, std::string_view) {}}};
 };
 
-TEST_F(ClusterTest, FollowsAskOnceAndSaysAsking) {
+TEST_F(ClusterTest, FollowsAskOnceAndSendsAsking) {
   first_.Redirect("ASK", second_);
   Get();
   const std::vector<std::string> asked = second_.asked();
@@ -117,7 +117,7 @@ TEST_F(ClusterTest, FollowsAskOnceAndSaysAsking) {
   EXPECT_EQ(second_.asked(), asked);
 }
 
-TEST_F(ClusterTest, BatchIsRunAgainWhereTheSlotHasMoved) {
+TEST_F(ClusterTest, BatchIsRunAgainAtNewOwnerOfSlot) {
   Get();
   first_.Redirect("MOVED", second_);
   const std::string_view key = "key";
@@ -129,7 +129,7 @@ TEST_F(ClusterTest, BatchIsRunAgainWhereTheSlotHasMoved) {
   EXPECT_EQ(result->integer, 1);
 }
 
-TEST_F(ClusterTest, ChannelOfAMovedSlotIsSubscribedAtTheNewOwner) {
+TEST_F(ClusterTest, ChannelOfMovedSlotIsSubscribedAtNewOwner) {
   ASSERT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
   const std::string subscribe = absl::StrCat("SSUBSCRIBE to", client_.slot_tag("key"));
   EXPECT_TRUE(first_.WasAsked(subscribe));

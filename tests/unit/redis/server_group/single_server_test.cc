@@ -50,7 +50,7 @@ TEST_F(SingleServerTest, LongWaitOnlyPingsTheSubscription) {
   EXPECT_EQ(subscribed_, 1);
 }
 
-TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndTold) {
+TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndReported) {
   hangs_up_ = true;
   client_.CheckSubscription("key", base::Now(), /*missed_since=*/std::nullopt);
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2 && reconnected_ == 1; }));
@@ -103,7 +103,7 @@ class SentinelServerTest : public ::testing::Test {
        .on_subscribed = [](bool, std::string_view) {}}};
 };
 
-TEST_F(SentinelServerTest, SubscriptionFollowsTheCommandsToANewPrimary) {
+TEST_F(SentinelServerTest, SubscriptionFollowsToNewPrimary) {
   EXPECT_TRUE(client_.Subscribe("key", base::Now() + absl::Seconds(10), {}).ok());
   EXPECT_EQ(first_.subscribed, 1);
   primary_ = &second_;
@@ -113,7 +113,7 @@ TEST_F(SentinelServerTest, SubscriptionFollowsTheCommandsToANewPrimary) {
   EXPECT_TRUE(support::Await([this] { return second_.subscribed == 1; }));
 }
 
-TEST_F(SentinelServerTest, CommandsGoToThePrimaryThatASentinelTellsOf) {
+TEST_F(SentinelServerTest, CommandsGoToPrimaryNamedBySentinel) {
   Call();
   EXPECT_EQ(first_.called, 1);
   primary_ = &second_;

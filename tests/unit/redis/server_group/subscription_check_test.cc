@@ -7,11 +7,11 @@ namespace {
 
 using Verdict = SubscriptionCheck::Verdict;
 
-class HearingTest : public ::testing::Test {
+class SubscriptionCheckTest : public ::testing::Test {
  protected:
   Verdict Tell(bool has_subscriber) {
     now_ = now_ + absl::Milliseconds(60);
-    return check_.Told(has_subscriber, now_, live_, now_);
+    return check_.Note(has_subscriber, now_, live_, now_);
   }
   void ExpectARound(Verdict end) {
     EXPECT_EQ(Tell(false), Verdict::kNothingNew);
@@ -19,8 +19,8 @@ class HearingTest : public ::testing::Test {
     EXPECT_EQ(Tell(false), end);
   }
   void BecomeUnsubscribed() {
-    ExpectARound(Verdict::kMakeAnew);
-    ExpectARound(Verdict::kMakeAnew);
+    ExpectARound(Verdict::kReplaceConnections);
+    ExpectARound(Verdict::kReplaceConnections);
     ExpectARound(Verdict::kUnsubscribed);
     EXPECT_TRUE(check_.unsubscribed());
   }
@@ -30,9 +30,9 @@ class HearingTest : public ::testing::Test {
   base::Instant now_ = base::Instant::FromNanos(1'000'000'000);
 };
 
-TEST_F(HearingTest, OneSubscriberEndsWhateverWas) {
-  ExpectARound(Verdict::kMakeAnew);
-  ExpectARound(Verdict::kMakeAnew);
+TEST_F(SubscriptionCheckTest, OneSubscriberResetsTheCount) {
+  ExpectARound(Verdict::kReplaceConnections);
+  ExpectARound(Verdict::kReplaceConnections);
   EXPECT_EQ(Tell(true), Verdict::kNothingNew);
   BecomeUnsubscribed();
   EXPECT_EQ(Tell(true), Verdict::kSubscribedAgain);
@@ -40,25 +40,25 @@ TEST_F(HearingTest, OneSubscriberEndsWhateverWas) {
   EXPECT_EQ(Tell(true), Verdict::kNothingNew);
 }
 
-TEST_F(HearingTest, WhatWasAskedBeforeTheSubscriptionWasLiveDoesNotCount) {
+TEST_F(SubscriptionCheckTest, IgnoresQuestionsBeforeSubscription) {
   live_ = base::Instant::Infinite();
   for (int i = 0; i < 100; ++i) EXPECT_EQ(Tell(false), Verdict::kNothingNew);
   live_ = now_ + absl::Seconds(1);
   for (int i = 0; i < 10; ++i) EXPECT_EQ(Tell(false), Verdict::kNothingNew);
 }
 
-TEST_F(HearingTest, ManyWaitersThatAskAtOnceCountAsOne) {
+TEST_F(SubscriptionCheckTest, ManyWaitersAtOnceCountAsOne) {
   for (int i = 0; i < 100; ++i) {
-    EXPECT_EQ(check_.Told(false, now_, live_, now_), Verdict::kNothingNew);
+    EXPECT_EQ(check_.Note(false, now_, live_, now_), Verdict::kNothingNew);
   }
 }
 
-TEST_F(HearingTest, ADeafClientMakesItsConnectionsAnewMoreAndMoreSeldom) {
+TEST_F(SubscriptionCheckTest, UnsubscribedClientReconnectsLess) {
   BecomeUnsubscribed();
   const base::Instant began = now_;
   int tries = 0;
   while (now_ < began + absl::Hours(1)) {
-    if (Tell(false) == Verdict::kMakeAnew) ++tries;
+    if (Tell(false) == Verdict::kReplaceConnections) ++tries;
   }
   EXPECT_GE(tries, 60);
   EXPECT_LE(tries, 130);

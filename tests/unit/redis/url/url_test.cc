@@ -320,7 +320,7 @@ TEST(UrlTest, NamesThePartThatIsWrong) {
   }
 }
 
-TEST(UrlTest, ReadsWhatItSaysOfTls) {
+TEST(UrlTest, ReadsTlsOptions) {
   const absl::StatusOr<Url> url = ParseUrl(
       "rediss://user:hunter2@h:6380/2?ca=%2Fca.pem&cert=/c&key=/k&servername=redis.example");
   ASSERT_TRUE(url.ok()) << url.status();
@@ -361,7 +361,7 @@ TEST(UrlTest, ReadsSentinels) {
   EXPECT_EQ(again->DebugString(), url->DebugString());
 }
 
-TEST(UrlTest, SentinelsAreLearnedBesideThoseOfTheUrl) {
+TEST(UrlTest, AddsLearnedSentinelsToThoseOfTheUrl) {
   Sentinels sentinels({.hosts = {{"a", 1}, {"b", 2}}, .primary = "m"});
   sentinels.Learn({{"b", 2}, {"c", 3}});
   EXPECT_THAT(sentinels.Known(),
@@ -424,7 +424,7 @@ const char* const kUrlsWithSecret[] = {"redis://user:hunter2@host:6379/2?name=x&
                                        "user:hunter2@host:6379",
                                        ":hunter2@localhost:6379"};
 
-TEST(UrlTest, NeverShowsASecretWithSpecialCharactersInIt) {
+TEST(UrlTest, NeverShowsSecretWithSpecialCharacters) {
   for (const std::string_view url : kUrlsWithSecret) {
     const size_t at = url.find("hunter2");
     for (const std::string_view special :
@@ -439,7 +439,7 @@ TEST(UrlTest, NeverShowsASecretWithSpecialCharactersInIt) {
   }
 }
 
-TEST(UrlTest, NeverShowsASecretOfAMangledUrl) {
+TEST(UrlTest, NeverShowsSecretOfMangledUrl) {
   const std::string bytes("/?#@:%[]&=,. \n0aZ\0\xff", 19);
   for (const std::string url : kUrlsWithSecret) {
     const size_t secret = url.find("hunter2");
@@ -455,7 +455,7 @@ TEST(UrlTest, NeverShowsASecretOfAMangledUrl) {
   }
 }
 
-TEST(UrlTest, SaysTheSameWhateverTheSecret) {
+TEST(UrlTest, MessageDoesNotDependOnSecret) {
   for (const std::string_view url : kUrlsWithSecret) {
     const size_t at = url.find("hunter2");
     for (const std::string_view tail : {"", "/", "?", "@", ":", "%", "#", " "}) {
@@ -469,7 +469,7 @@ TEST(UrlTest, SaysTheSameWhateverTheSecret) {
   }
 }
 
-TEST(UrlTest, PasswordsInAUrlAreHidden) {
+TEST(UrlTest, HidesPasswordsInText) {
   EXPECT_EQ(WithoutPasswords("no \"redis://app:hunter2@h:1/0\", and redis://:a:b@c@h"),
             "no \"redis://app:***@h:1/0\", and redis://:***@h");
   EXPECT_EQ(WithoutPasswords("unix:///s?password=hunter2&db=1 sentinel_password=x"),
@@ -485,7 +485,7 @@ TEST(UrlTest, PasswordsInAUrlAreHidden) {
 
 std::string Why(std::string_view url) { return std::string(ParseUrl(url).status().message()); }
 
-TEST(QuorumUrl, NamesItsServersAsTheyWereWritten) {
+TEST(QuorumUrl, KeepsServersAsWritten) {
   const std::string url =
       "RedLock:redis://:p%2Cw@a/1?name=x,redis-cluster://n1,n2:7001?map=n1:1/m:2,n2:1/m:3,"
       "unix:///run/a,b.sock,rediss://c";
@@ -501,7 +501,7 @@ TEST(QuorumUrl, NamesItsServersAsTheyWereWritten) {
   EXPECT_EQ(parsed->members[2].path, "/run/a,b.sock");
 }
 
-TEST(QuorumUrl, DebugStringIsReadAgainAndHidesSecrets) {
+TEST(QuorumUrl, DebugStringParsesAndHidesSecrets) {
   const auto parsed = ParseUrl("redlock:redis://me:secret@a,redis://b:7000");
   ASSERT_TRUE(parsed.ok()) << parsed.status();
   EXPECT_EQ(parsed->DebugString(), "redlock:redis://a:6379,redis://b:7000");

@@ -83,7 +83,7 @@ const struct {
      Array({Array({Array({Array({Array({Array({Array({Integer(7)})})})})})})})},
 };
 
-TEST(ReplyParserTest, ReadsTheSameHoweverTheStreamIsCut) {
+TEST(ReplyParserTest, ResultDoesNotDependOnCuts) {
   std::string stream;
   std::vector<Reply> expected;
   for (const auto& c : kReplies) {
@@ -106,7 +106,7 @@ TEST(ReplyParserTest, ReadsTheSameHoweverTheStreamIsCut) {
   }
 }
 
-TEST(ReplyParserTest, GivesAReplyOnlyWhenItIsWhole) {
+TEST(ReplyParserTest, ReturnsOnlyWholeReplies) {
   for (const auto& c : kReplies) {
     SCOPED_TRACE(c.bytes);
     for (size_t size = 0; size < c.bytes.size(); ++size) {
@@ -140,7 +140,7 @@ void ExpectLost(std::string_view bytes, const Read& read, size_t replies_before)
   EXPECT_EQ(read.replies.size(), replies_before);
 }
 
-TEST(ReplyParserTest, RefusesWhatIsNotResp2) {
+TEST(ReplyParserTest, RefusesOtherProtocolsThanResp2) {
   // The last ones are of RESP 3, which is never asked for.
   std::vector<std::string_view> cases = {"x",
                                          "\r\n",
@@ -209,7 +209,7 @@ TEST(ReplyParserTest, RefusesHugeCountsBeforeTheyCostMemory) {
   EXPECT_TRUE(ReadPieces({"$9223372036854775807\r\n"}).status.ok());
 }
 
-TEST(ReplyParserTest, GivesUpAReplyLargerThanTheLimit) {
+TEST(ReplyParserTest, RefusesReplyLargerThanLimit) {
   const ReplyLimits limits = {.bytes = 20};
   const std::string fits = "$12\r\n" + std::string(12, 'a') + "\r\n";  // 19 bytes
   const std::string exact = "$13\r\n" + std::string(13, 'a') + "\r\n";
@@ -229,7 +229,7 @@ TEST(ReplyParserTest, GivesUpAReplyLargerThanTheLimit) {
   ExpectLost(promise, ReadBytewise(promise, limits), 0);
 }
 
-TEST(ReplyParserTest, CountsTheElementsOfAllTheArraysOfOneReply) {
+TEST(ReplyParserTest, CountsElementsOfAllArraysInReply) {
   const ReplyLimits limits = {.elements = 6};
   const std::string fits = "*2\r\n*2\r\n:1\r\n:2\r\n*2\r\n:3\r\n:4\r\n";
   const std::string more = "*2\r\n*2\r\n:1\r\n:2\r\n*3\r\n:3\r\n:4\r\n:5\r\n";
@@ -240,7 +240,7 @@ TEST(ReplyParserTest, CountsTheElementsOfAllTheArraysOfOneReply) {
   }
 }
 
-TEST(ReplyParserTest, StaysLostAfterAnError) {
+TEST(ReplyParserTest, FailsForGoodAfterError) {
   ReplyParser parser;
   parser.Feed("*2\r\n:1\r\nx");
   const absl::Status lost = parser.Next().status();
@@ -257,7 +257,7 @@ TEST(CommandTest, EncodesEmptyArguments) {
   EXPECT_EQ(Command(absl::Span<const std::string_view>()).bytes(), "*0\r\n");
 }
 
-TEST(CommandTest, IsReadBackAsWhatWasEncoded) {
+TEST(CommandTest, IsDecodedAsEncoded) {
   std::vector<std::string> args;
   for (size_t size = 0; size < 300; ++size) args.push_back(std::string(size, '\r'));
   args.push_back(std::string(1 << 20, '\n'));
@@ -277,14 +277,14 @@ TEST(ReplyTest, DebugStringIsPrintable) {
   EXPECT_EQ(reply.DebugString(), R"("a\"b\\c\x0a\x00\x7f\xff")");
 }
 
-TEST(ReplyTest, DebugStringIsCutWhereItGetsLong) {
+TEST(ReplyTest, DebugStringIsCutIfLong) {
   const Reply text = {.type = Type::kString, .text = std::string(81, 'a')};
   EXPECT_EQ(text.DebugString(), "\"" + std::string(80, 'a') + "...\"");
   const Reply array = {.type = Type::kArray, .elements = std::vector<Reply>(9)};
   EXPECT_EQ(array.DebugString(), "[nil, nil, nil, nil, nil, nil, nil, nil, ...]");
 }
 
-TEST(ReplyTest, DebugStringOfADeepReplyStaysShort) {
+TEST(ReplyTest, DebugStringOfDeepReplyIsShort) {
   Reply reply = {.type = Type::kString, .text = std::string(80, 'a')};
   for (int depth = 0; depth < 5; ++depth) {
     reply = {.type = Type::kArray, .elements = std::vector<Reply>(8, reply)};
@@ -293,14 +293,14 @@ TEST(ReplyTest, DebugStringOfADeepReplyStaysShort) {
 }
 
 // As CLUSTER KEYSLOT answers.
-TEST(Slot, IsWhatRedisSays) {
+TEST(Slot, AgreesWithRedis) {
   EXPECT_EQ(SlotOf(""), 0);
   EXPECT_EQ(SlotOf("foo"), 12182);
   EXPECT_EQ(SlotOf("123456789"), 12739);
   EXPECT_EQ(SlotOf("\xFF\x80 b"), SlotOf("{\xFF\x80 b}"));
 }
 
-TEST(Slot, IsThatOfTheHashTag) {
+TEST(Slot, UsesHashTag) {
   EXPECT_EQ(SlotOf("{foo}:bar"), SlotOf("foo"));
   EXPECT_EQ(SlotOf("a{foo}"), SlotOf("foo"));
   EXPECT_EQ(SlotOf("a{foo}{bar}"), SlotOf("foo"));
@@ -311,7 +311,7 @@ TEST(Slot, IsThatOfTheHashTag) {
   EXPECT_NE(SlotOf("{foo"), SlotOf("foo"));
 }
 
-TEST(Slot, EachHasATagOfItsOwn) {
+TEST(Slot, EachHasItsOwnTag) {
   std::set<std::string> tags;
   for (int slot = 0; slot < kSlots; ++slot) {
     const std::string tag = TagOf(static_cast<Slot>(slot));

@@ -68,7 +68,7 @@ const struct {
     {"", ErrorCode::kOther, absl::StatusCode::kInternal, false},
 };
 
-TEST(ErrorsTest, KnowsAnErrorReplyByItsFirstWords) {
+TEST(ErrorsTest, ClassifiesErrorByFirstWords) {
   for (const auto& error : kErrors) {
     SCOPED_TRACE(error.text);
     EXPECT_EQ(ClassifyError(error.text), error.code);
@@ -77,7 +77,7 @@ TEST(ErrorsTest, KnowsAnErrorReplyByItsFirstWords) {
   }
 }
 
-TEST(ErrorsTest, MessagesNameTheServerAndWhatItSaid) {
+TEST(ErrorsTest, MessagesNameServerAndItsText) {
   for (const auto& error : kErrors) {
     const absl::Status status = ErrorStatus(error.text, "redis://h:6379");
     EXPECT_THAT(std::string(status.message()),
@@ -98,7 +98,7 @@ TEST(ErrorsTest, ScriptThatStoppedMidwayMayHaveExecuted) {
   }
 }
 
-TEST(ErrorsTest, MessagesDoNotTellWhichScriptAndLineItWas) {
+TEST(ErrorsTest, MessagesOmitScriptAndLine) {
   const auto message = [](std::string_view error) {
     return std::string(ErrorStatus(error, "s").message());
   };
@@ -114,7 +114,7 @@ TEST(ErrorsTest, MessagesDoNotTellWhichScriptAndLineItWas) {
   }
 }
 
-TEST(ErrorsTest, MessagesNameTheMend) {
+TEST(ErrorsTest, MessagesNameTheFix) {
   const auto message = [](std::string_view error) {
     return std::string(ErrorStatus(error, "s").message());
   };
@@ -129,7 +129,7 @@ TEST(ErrorsTest, MessagesNameTheMend) {
   EXPECT_THAT(message("ERR x"), Not(HasSubstr("(")));
 }
 
-TEST(ErrorsTest, RemembersThatACommandMayHaveExecuted) {
+TEST(ErrorsTest, RemembersThatCommandMayHaveExecuted) {
   const absl::Status plain = absl::UnavailableError("no answer");
   EXPECT_FALSE(MayHaveExecuted(plain));
   const absl::Status marked = MarkMayHaveExecuted(plain);
@@ -141,7 +141,7 @@ TEST(ErrorsTest, RemembersThatACommandMayHaveExecuted) {
   EXPECT_TRUE(MarkMayHaveExecuted(absl::OkStatus()).ok());
 }
 
-TEST(ErrorsTest, AppendOnlyFileThatCannotBeWrittenIsExplained) {
+TEST(ErrorsTest, ExplainsUnwritableAppendOnlyFile) {
   const std::string aof(
       ErrorStatus("MISCONF Errors writing to the AOF file: No space left on device", "s")
           .message());
