@@ -120,7 +120,7 @@ void Background::Work() {
     const base::Instant stop_by = stop_by_;
     if (last) {  // what fails then is due below
       mu_.Unlock();
-      core_.outbox().Flush(stop_by);
+      core_.unattended().Flush(stop_by);
       mu_.Lock();
     }
     const base::Instant now = base::Now();
@@ -130,7 +130,7 @@ void Background::Work() {
                                         ? base::Instant::Infinite()
                                         : std::min(core_.counts().due(), core_.releases().due());
     const bool repeat = repeat_at <= now && !last;
-    const base::Instant read_at = core_.outbox().due();
+    const base::Instant read_at = core_.unattended().due();
     const bool read = read_at <= now && !last;
     TakeDue(now, due);
     const bool told = reconnected || unsubscribed || too_many_cached;
@@ -139,7 +139,7 @@ void Background::Work() {
       continue;
     }
     mu_.Unlock();
-    if (read) core_.outbox().Read();
+    if (read) core_.unattended().Read();
     if (unsubscribed) core_.Unsubscribed();
     if (too_many_cached) core_.GiveBackSurplus();
     if (reconnected) core_.Reconnected();

@@ -53,10 +53,10 @@ ClientCore::Inside::~Inside() {
   const base::Instant until = base::Now() + core.command_timeout();
   core.event_driver_->Stop(until);
   background.Stop(until);
-  core.outbox_.Flush(until);  // if there was no thread for that
+  core.unattended_.Flush(until);  // if there was no thread for that
   batches.Stop();
   notifier.Stop();
-  core.outbox_.Close();
+  core.unattended_.Close();
 }
 
 ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make make_quorum,
@@ -198,23 +198,23 @@ Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
 
 bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
                             base::Instant deadline, std::optional<Result>& result) {
-  Outbox::InFlight* command = nullptr;
+  UnattendedRequests::InFlight* command = nullptr;
   try {
     MakeReady(entry, request);
     // A server runs everything that it has read before it writes. If it reads the acquire together
     // with the release before it, the message to the lock's next owner is late. A yield usually
     // lets the server begin first.
     std::this_thread::yield();
-    command = outbox_.Begin(entry, request);
+    command = unattended_.Begin(entry, request);
   } catch (const std::bad_alloc&) {
     command = nullptr;
   }
   if (command == nullptr) return false;
   if (meanwhile()) {
-    outbox_.Leave(*command);
+    unattended_.Leave(*command);
     return true;
   }
-  const absl::StatusOr<redis::Reply> reply = outbox_.Finish(*command, deadline);
+  const absl::StatusOr<redis::Reply> reply = unattended_.Finish(*command, deadline);
   // Run() handles everything that the server did not execute.
   if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return false;
   result = OrNoMemory([&] {
@@ -498,7 +498,7 @@ void GiveBackAll() {
     if (core == nullptr || core->in_forked_child()) continue;
     core->lock_table().VisitAll(
         [&](Entry& entry) { LockHandle::To(core, entry)->GiveBackCached(); });
-    core->outbox().Flush(base::Now() + core->command_timeout());
+    core->unattended().Flush(base::Now() + core->command_timeout());
   }
 }
 
@@ -521,7 +521,7 @@ void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
   do {
     Feed(entry, [&](LockState& state, Effects&) { release = state.NextRelease(base::Now()); });
   } while (entry.recalled == grant && ++tries < 2);  // a recall remains if memory was lacking
-  if (release) outbox_.Send(entry, *release, 0);
+  if (release) unattended_.Send(entry, *release, 0);
 }
 
 void ClientCore::GiveBackAtExit() {

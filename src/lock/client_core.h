@@ -29,13 +29,13 @@
 #include "src/lock/event_driver.h"
 #include "src/lock/lock_table.h"
 #include "src/lock/loss_notifier.h"
-#include "src/lock/outbox.h"
 #include "src/lock/releases.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/round_trips.h"
 #include "src/lock/script_batch.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/operation.h"
+#include "src/lock/unattended_requests.h"
 #include "src/lock/users_code.h"
 #include "src/lock/weak_map.h"
 #include "src/redis/server_group/server_group.h"
@@ -122,7 +122,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Releases& releases() { return releases_; }
   void WakeBackground() { inside_->background.Wake(); }
   // Releases that are in flight and that no thread waits for.
-  Outbox& outbox() { return outbox_; }
+  UnattendedRequests& unattended() { return unattended_; }
   // Tells the observer how a release ended, on a thread of the client.
   void TellReleasedLater(const Entry& entry, const Released& released);
   // The same for the outcome of an acquisition.
@@ -258,7 +258,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   WeakMap<ClientCore> quorums_;  // quorums in which this server was named first
   Counts counts_{*this};
   Releases releases_{*this};
-  Outbox outbox_{*this};
+  UnattendedRequests unattended_{*this};
   const std::shared_ptr<EventDriver> event_driver_;
   base::Numbers numbers_;
   std::atomic<uint64_t> losses_{0};

@@ -138,13 +138,13 @@ void Counts::TakeResult(const Count& count, const Result& result) {
   const auto* const reply = std::get_if<ScriptText>(&result.what);
   const bool aborted = result.failed() != nullptr && absl::IsAborted(result.failed()->why);
   const std::string_view text = reply != nullptr ? std::string_view(reply->text) : "";
-  const bool anew = text.find(" again") != std::string_view::npos;
+  const bool missing = text.find(" again") != std::string_view::npos;
   // This server has not received the count, and perhaps earlier ones neither.
-  if (anew && !RepeatsAll()) MarkAll();
+  if (missing && !RepeatsAll()) MarkAll();
   const bool more = text.ends_with(" look 1");
   if (more && !RepeatsAll() && !counts_.empty() && count.id == counts_.back().count.id)
     more_to_tell_ = true;
-  const bool opened = !anew && !more && text.starts_with("0 ");
+  const bool opened = !missing && !more && text.starts_with("0 ");
   if (reply != nullptr && !opened) return;
   for (size_t i = counts_.size(); i-- > 0;) {
     const Count& record = counts_[i].count;

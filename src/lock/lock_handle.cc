@@ -445,7 +445,7 @@ void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noe
   }
   if (operation.has_request()) {
     if (operation.request().acquire() == nullptr) {
-      return core_->outbox().Send(entry_, operation.request(), operation.released().hold);
+      return core_->unattended().Send(entry_, operation.request(), operation.released().hold);
     }
     if (leaves) return Leave(std::move(operation), action, nullptr);
     driver.Finish(operation, action);
@@ -559,7 +559,7 @@ void LockHandle::GiveBackCached() {
     state.OnRecall(grant, now);
     release = state.NextRelease(now);
   });
-  if (release) core_->outbox().Send(entry_, *release, 0);
+  if (release) core_->unattended().Send(entry_, *release, 0);
 }
 
 void LockHandle::CopyTriesFrom(const LockHandle& other) {

@@ -60,11 +60,11 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
       if (event.stopped || event.gone) return Fail(confirmation_->why);
       if (now < confirmation_->again_at) return Sleep(confirmation_->again_at);
       break;
-    case Phase::kCompeting:
+    case Phase::kAsking:
       break;
   }
-  phase_ = Phase::kCompeting;
-  return Compete(event, now, state, effects);
+  phase_ = Phase::kAsking;
+  return AskAndWait(event, now, state, effects);
 }
 
 // Half of the time at most: the rest is for asking, which can succeed without messages.
@@ -127,8 +127,8 @@ void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockS
   }
 }
 
-auto AcquireOperation::Compete(const Event& event, base::Instant now, LockState& state,
-                               Effects& effects) -> Action {
+auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockState& state,
+                                  Effects& effects) -> Action {
   using State = Waiter::State;
   if (!std::exchange(asked_, true)) Ask(event, now, state, effects);
   if (event.result != nullptr) TakeResult(*event.result, now, state, effects);

@@ -56,7 +56,7 @@ struct Confirmation {
 //
 //   phase         does                                      until
 //   subscribing   makes messages reach this client          they do, or half of its time is over
-//   competing     asks the server, sleeps, is woken         the waiter is decided
+//   asking        asks the server, sleeps, is woken         the waiter is decided
 //   confirming    has replicas confirm the grant            they do (done), or too few do
 //   giving back   releases the grant                        the server answers
 //   pausing       sleeps, to ask for the lock again         its time comes
@@ -86,18 +86,11 @@ class AcquireOperation final : public Operation {
   base::Instant began() const { return waiter_.began; }
 
  private:
-  enum class Phase : uint8_t {
-    kBegins,
-    kSubscribing,
-    kCompeting,
-    kConfirming,
-    kGivingBack,
-    kPausing
-  };
+  enum class Phase : uint8_t { kBegins, kSubscribing, kAsking, kConfirming, kGivingBack, kPausing };
 
   absl::Duration SubscribeTimeout(base::Instant now) const;
   bool EndSubscribing(const absl::Status& status, LockState& state);
-  Action Compete(const Event& event, base::Instant now, LockState& state, Effects& effects);
+  Action AskAndWait(const Event& event, base::Instant now, LockState& state, Effects& effects);
   Action Decided(base::Instant now, LockState& state, Effects& effects);
   Action Confirm(base::Instant now, LockState& state, Effects& effects);
   Action EndConfirming(const Result* result, base::Instant now, LockState& state, Effects& effects);

@@ -798,7 +798,7 @@ void LockState::OnAcquireFailed(const Request& request, const Failed& failed, ba
     OnUnreachable(request.sent, failed.why, now, effects);
   } else {
     FailIf(WaitLimit::kNone, base::Instant::Infinite(), failed.why, effects);
-    server_.Heard(now);
+    server_.Answered(now);
   }
   pending.due =
       now + Spread(kFirstBackoff, kLongestBackoff, pending.failures++, pending.acquire.grant);
@@ -827,7 +827,7 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   if (news.grant == missed_) missed_ = 0;  // the message was only slower than the server's reply
   if (!IsPending(news.grant)) return;
   misses_ = false;
-  server_.Heard(now);
+  server_.Answered(now);
   pending_->queued = true;  // messages are sent only for queued requests
   const bool exposed = std::exchange(pending_->exposed, true);
   for (const Attempt& attempt : pending_->attempts) {
@@ -1042,7 +1042,7 @@ void LockState::Lose(const std::string& reason, base::Instant release_at, base::
 void LockState::Expire(base::Instant now, Effects& effects) {
   if (now < next_expiry()) return;
   std::string reason =
-      grant_->claimed ? "its hand-over was not confirmed in time" : "its lease expired";
+      grant_->claimed ? "its handover was not confirmed in time" : "its lease expired";
   if (!grant_->last_failure.ok()) {
     reason += ", because it could not be renewed: " + std::string(grant_->last_failure.message());
   } else if (!grant_->terms.manual) {
@@ -1241,7 +1241,7 @@ bool LockState::IsWanted(const Request& request) const {
 void LockState::OnResult(const Request& request, const Result& result, base::Instant now,
                          Effects& effects) {
   Expire(now, effects);
-  if (result.failed() == nullptr) server_.Heard(now);
+  if (result.failed() == nullptr) server_.Answered(now);
   if (std::holds_alternative<RenewRequest>(request.what)) {
     OnRenewal(request, result, now, effects);
     if (result.unsubscribed) OnUnsubscribed(now);
@@ -1390,7 +1390,7 @@ void LockState::OnUnreachable(base::Instant sent, const absl::Status& why, base:
       if (waiter->wait_limit == WaitLimit::kEndless) Wake(*waiter, effects);
     }
   }
-  server_.Unheard(since, why);
+  server_.Unanswered(since, why);
   if (config_.unreachable_after <= now - server_.since()) {
     FailIf(WaitLimit::kEndless, now - config_.unreachable_after, server_.why(), effects);
   }

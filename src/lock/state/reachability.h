@@ -18,11 +18,11 @@ class Reachability {
   base::Instant since() const { return since_; }
   const absl::Status& why() const { return why_; }
 
-  void Heard(base::Instant now) {
+  void Answered(base::Instant now) {
     since_ = base::Instant::Infinite();
-    heard_at_ = now;
+    answered_at_ = now;
   }
-  void Unheard(base::Instant since, const absl::Status& why) {
+  void Unanswered(base::Instant since, const absl::Status& why) {
     why_ = base::Unshared(why);
     if (!silent()) since_ = since;
   }
@@ -31,12 +31,12 @@ class Reachability {
 
   // A silence that a waiter met elsewhere, or Infinite() if the server has answered here since.
   base::Instant Since(base::Instant met) const {
-    return heard_at_ < met ? met : base::Instant::Infinite();
+    return answered_at_ < met ? met : base::Instant::Infinite();
   }
 
  private:
   base::Instant since_ = base::Instant::Infinite();
-  base::Instant heard_at_;  // when the server last answered
+  base::Instant answered_at_;  // when the server last answered
   absl::Status why_;
 };
 

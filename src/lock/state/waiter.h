@@ -23,7 +23,7 @@ struct Terms {
   bool whole = false;      // a claim is not enough: the thread needs the whole lease
   bool cacheable = false;  // LockOptions::cache_for
   base::AcksWanted acks;   // the grant counts only once these have it
-  // Of a semaphore: the permits wanted, and its capacity.
+  // A semaphore's permits that are wanted, and its capacity.
   uint32_t permits = 1;
   uint32_t capacity = 0;
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type

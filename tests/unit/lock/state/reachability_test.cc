@@ -11,18 +11,18 @@ base::Instant At(int64_t nanos) { return base::Instant::FromNanos(nanos); }
 TEST(Reachability, IsSilentSinceFirstUnansweredRequest) {
   Reachability server;
   EXPECT_FALSE(server.silent());
-  server.Unheard(At(10), absl::UnavailableError("first"));
-  server.Unheard(At(20), absl::UnavailableError("second"));
+  server.Unanswered(At(10), absl::UnavailableError("first"));
+  server.Unanswered(At(20), absl::UnavailableError("second"));
   EXPECT_EQ(server.since(), At(10));
   EXPECT_EQ(server.why().message(), "second");
-  server.Heard(At(30));
+  server.Answered(At(30));
   EXPECT_FALSE(server.silent());
 }
 
 TEST(Reachability, ForgetsWaitersSilenceOnceServerAnswers) {
   Reachability server;
   EXPECT_EQ(server.Since(At(10)), At(10));
-  server.Heard(At(20));
+  server.Answered(At(20));
   EXPECT_EQ(server.Since(At(10)), base::Instant::Infinite());
   EXPECT_EQ(server.Since(At(25)), At(25));
 }

@@ -1,4 +1,4 @@
-#include "src/lock/outbox.h"
+#include "src/lock/unattended_requests.h"
 
 #include <memory>
 #include <new>
@@ -31,10 +31,10 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 
 }  // namespace
 
-Outbox::Outbox(ClientCore& core) : core_(core) {}
-Outbox::~Outbox() = default;
+UnattendedRequests::UnattendedRequests(ClientCore& core) : core_(core) {}
+UnattendedRequests::~UnattendedRequests() = default;
 
-Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script) {
+UnattendedRequests::InFlight& UnattendedRequests::Take(Entry& entry, const Request& script) {
   InFlight* command = nullptr;
   {
     const base::MutexLock lock(mu_);
@@ -59,27 +59,27 @@ Outbox::InFlight& Outbox::Take(Entry& entry, const Request& script) {
 }
 
 // No thread waits for it: its result goes to Answered().
-void Outbox::StartUnattended(InFlight& command) {
+void UnattendedRequests::LeaveUnattended(InFlight& command) {
   LockTable::Refer(*command.entry);
   command.batch = batch_;
   ++in_flight_[command.batch];
   ++sent_;
 }
 
-void Outbox::GiveBack(InFlight& command) {
+void UnattendedRequests::GiveBack(InFlight& command) {
   command.posted.in_flight.keeps = nullptr;
   const base::MutexLock lock(mu_);
   free_.push_back(&command);
 }
 
-void Outbox::Send(Entry& entry, const Request& release, uint64_t hold) {
+void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hold) {
   InFlight* command = nullptr;
   absl::Status sent;
   try {
     command = &Take(entry, release);
     command->hold = hold;
     command->posted.in_flight.done = [this, command] { Answered(*command); };
-    StartUnattended(*command);
+    LeaveUnattended(*command);
     sent = core_.runner().Post(core_.SubjectOf(entry), command->script, command->posted);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();
@@ -90,7 +90,7 @@ void Outbox::Send(Entry& entry, const Request& release, uint64_t hold) {
   Answered(*command);
 }
 
-Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
+UnattendedRequests::InFlight* UnattendedRequests::Begin(Entry& entry, const Request& acquire) {
   InFlight& command = Take(entry, acquire);
   command.posted.in_flight.results = absl::MakeSpan(command.posted.replies).last(1);
   absl::Cleanup give_back = [&] { GiveBack(command); };
@@ -101,30 +101,30 @@ Outbox::InFlight* Outbox::Begin(Entry& entry, const Request& acquire) {
   return &command;
 }
 
-absl::StatusOr<redis::Reply> Outbox::Finish(InFlight& command, base::Instant deadline) {
+absl::StatusOr<redis::Reply> UnattendedRequests::Finish(InFlight& command, base::Instant deadline) {
   redis::SharedConnection::Finish(command.posted.in_flight, deadline);
   absl::StatusOr<redis::Reply> reply = std::exchange(command.posted.replies[1], redis::Reply());
   GiveBack(command);
   return reply;
 }
 
-void Outbox::Leave(InFlight& command) {
+void UnattendedRequests::Leave(InFlight& command) {
   // Replies from a server that was forgotten are not read; they fail when it is destroyed.
   const std::shared_ptr<const void> keeps = std::move(command.posted.in_flight.keeps);
-  StartUnattended(command);
+  LeaveUnattended(command);
   const auto done = [this, &command] { Answered(command); };
   redis::SharedConnection::Leave(command.posted.in_flight, done) ? ScheduleRead()
                                                                  : Answered(command);
 }
 
 // Ensures that results do not stay unread for long.
-void Outbox::ScheduleRead() {
+void UnattendedRequests::ScheduleRead() {
   if (!due().is_infinite()) return;
   read_at_ = (base::Now() + kSoon).nanos();
   core_.WakeBackground();
 }
 
-void Outbox::Read() {
+void UnattendedRequests::Read() {
   const base::Instant now = base::Now();
   const uint64_t answered = answered_;
   const bool others_read = answered != answered_before_;
@@ -150,14 +150,14 @@ void Outbox::Read() {
   if (sent_ != sent) read_at_ = (now + kSoon).nanos();  // its sender may not have seen that
 }
 
-void Outbox::Flush(base::Instant until) {
+void UnattendedRequests::Flush(base::Instant until) {
   while (count_in_flight() > 0 && base::Now() < until) {
     // If another thread reads, it brings the replies.
     if (!core_.server_group().Drain(until)) base::Parker().ParkUntil(base::Now() + kTurn);
   }
 }
 
-void Outbox::Answered(InFlight& command) {
+void UnattendedRequests::Answered(InFlight& command) {
   if (closed_) return;  // the lock states are gone
   Entry& entry = *command.entry;
   Feed(entry, command.script, command.hold, OrNoMemory([&] {
@@ -178,7 +178,8 @@ void Outbox::Answered(InFlight& command) {
   --in_flight_[batch];
 }
 
-void Outbox::Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result) {
+void UnattendedRequests::Feed(Entry& entry, const Request& script, uint64_t hold,
+                              const Result& result) {
   Released released;
   core_.Feed(entry, [&](LockState& state, Effects& effects) {
     state.OnResult(script, result, base::Now(), effects);

@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_LOCK_OUTBOX_H_
-#define REDLATCH_SRC_LOCK_OUTBOX_H_
+#ifndef REDLATCH_SRC_LOCK_UNATTENDED_REQUESTS_H_
+#define REDLATCH_SRC_LOCK_UNATTENDED_REQUESTS_H_
 
 #include <atomic>
 #include <cstddef>
@@ -25,7 +25,7 @@ class ClientCore;
 // message. The next thread that reads the connection passes the result to the lock state; if there
 // is none, the background reads it a few milliseconds later. A release that failed becomes a
 // pending cleanup, which the background repeats. Thread-safe.
-class Outbox {
+class UnattendedRequests {
  public:
   // One script in flight. The objects are reused.
   struct InFlight {
@@ -36,10 +36,10 @@ class Outbox {
     size_t batch = 0;
   };
 
-  explicit Outbox(ClientCore& core);
-  ~Outbox();
-  Outbox(const Outbox&) = delete;
-  Outbox& operator=(const Outbox&) = delete;
+  explicit UnattendedRequests(ClientCore& core);
+  ~UnattendedRequests();
+  UnattendedRequests(const UnattendedRequests&) = delete;
+  UnattendedRequests& operator=(const UnattendedRequests&) = delete;
 
   // Sends the release of that hold and returns. `hold` is 0 if no caller has it.
   void Send(Entry& entry, const Request& release, uint64_t hold);
@@ -62,7 +62,7 @@ class Outbox {
 
  private:
   InFlight& Take(Entry& entry, const Request& script);
-  void StartUnattended(InFlight& command);
+  void LeaveUnattended(InFlight& command);
   void GiveBack(InFlight& command);
   void ScheduleRead();
   void Answered(InFlight& command);
@@ -94,4 +94,4 @@ class Outbox {
 
 }  // namespace redlatch::internal
 
-#endif  // REDLATCH_SRC_LOCK_OUTBOX_H_
+#endif  // REDLATCH_SRC_LOCK_UNATTENDED_REQUESTS_H_
