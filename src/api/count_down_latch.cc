@@ -76,7 +76,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
        LatchOptions options)
       : core_(std::move(core)), name_(name), total_(count), ttl_(options.ttl) {}
 
-  // The object goes: its calls that wait end.
+  // The object is being destroyed: its calls that wait end.
   void Close() {
     if (core_->in_forked_child()) return;
     gone_ = true;
@@ -87,7 +87,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
 
   absl::Status Wait(const LatchWaitOptions& options);
   void WaitAsync(const LatchWaitOptions& options, WaitCallback told);
-  // How many are still to arrive, then.
+  // Returns how many counts are still to come after it.
   absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
   absl::StatusOr<int64_t> Count(base::Instant answered_by, const std::stop_token& stop = {});
 
@@ -139,7 +139,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   const absl::Duration ttl_;
   std::atomic<bool> gone_{false};
   base::Mutex mu_;
-  Latch latch_ ABSL_GUARDED_BY(mu_);  // without a session before the first use
+  Latch latch_ ABSL_GUARDED_BY(mu_);  // without a handle before the first use
 };
 
 absl::Status CountDownLatch::Body::Check() const {
@@ -157,8 +157,8 @@ absl::Status CountDownLatch::Body::Check() const {
   return absl::OkStatus();
 }
 
-// Again and again, as long as the server cannot be reached. Each attempt has its own time: that
-// ends the last one, not `deadline`.
+// Repeats the attempt as long as the server cannot be reached. Each attempt has its own timeout, so
+// `deadline` does not cut the last one short.
 absl::StatusOr<redis::Reply> CountDownLatch::Body::Persist(base::Instant deadline,
                                                            const std::stop_token& stop,
                                                            const Attempt& attempt) {
@@ -246,7 +246,7 @@ internal::AcquireCall CountDownLatch::Body::CallOf(const LatchWaitOptions& optio
   static const auto* const lock_options =
       new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
   return {
-      // Heartbeats come each third of it, and keep the latch alive.
+      // A heartbeat in every third of it keeps the latch alive.
       .terms = {.lease = WaitersLease()},
       .wait = options.wait,
       .since = began,

@@ -124,7 +124,7 @@ class RedisLockBase::LockBody final : public Body, public std::enable_shared_fro
   std::shared_ptr<internal::ReaderGroups> readers_;  // null: the lock has no shared side
 };
 
-// Those of a SimpleLock, which a MultiLock of one name is, too.
+// The scripts of a SimpleLock, which a MultiLock of one name also uses.
 inline LockScripts SimpleScripts() {
   return {.acquire = lua::kSimpleAcquire,
           .release = lua::kSimpleRelease,

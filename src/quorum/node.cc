@@ -13,10 +13,10 @@ namespace {
 
 // Callers do not wait for a node that has been absent for longer.
 constexpr absl::Duration kConnectingFor = absl::Milliseconds(300);
-constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);  // of an attempt to connect
+constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);  // for one attempt to connect
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 constexpr absl::Duration kRefusedPause = absl::Milliseconds(100);
-// The thread stops connecting to a node that no command was for in this time.
+// The thread stops connecting if no command was for the node in this time.
 constexpr absl::Duration kWantedFor = absl::Seconds(30);
 constexpr absl::Duration kUnread = absl::Milliseconds(50);  // how long a reply may lie unread
 constexpr size_t kMostCleanups = 1024;
@@ -193,7 +193,7 @@ bool Node::CleanedUp() {
   return in_flight_ == 0 && CleanupDue().is_infinite();
 }
 
-// What is kept for a node that is away is sent when the node is connected to.
+// Cleanups for a node that is down are sent when it is connected.
 void Node::Keep(Cleanup cleanup, bool node_is_away) {
   if (closing_) return;
   const base::Instant now = base::Now();

@@ -101,7 +101,7 @@ class Node {
     std::atomic<bool> over{false};
   };
   std::shared_ptr<const Subscription> Subscribe(std::string_view key);
-  // What the server warned of when it was connected to.
+  // The warnings of the server when the connection was made.
   std::vector<std::string> TakeWarnings();
 
   // Ends the thread; waits briefly for what it is doing.

@@ -41,10 +41,10 @@ struct NodeResult {
   const internal::AcquireQueued* queued() const {
     return std::get_if<internal::AcquireQueued>(&result.acquire());
   }
-  // When the node could grant what it did not; negative: unknown.
+  // When the node could grant the lock; negative if that is unknown.
   absl::Duration wait() const;
   bool answered() const { return kind != Kind::kInFlight && kind != Kind::kFailed; }
-  // Without an answer, the request may have been executed, or may still be.
+  // There is no answer: the request may have been executed, or may be executed later.
   bool uncertain() const {
     return kind == Kind::kInFlight || (kind == Kind::kFailed && result.failed()->may_have_executed);
   }
@@ -53,15 +53,15 @@ using NodeResults = absl::Span<const NodeResult>;
 
 // For the script of lua/quorum/ that runs that request.
 NodeResult ReadNodeResult(const Request& request, const absl::StatusOr<redis::Reply>& reply);
-// Of `raise`.
+// For `raise`.
 NodeResult ReadRaised(const absl::StatusOr<redis::Reply>& reply);
-// Of any other command, whose reply counts whatever it says.
+// For any other command: any reply counts.
 NodeResult ReadAny(const absl::StatusOr<redis::Reply>& reply);
 
 size_t CountAnswered(NodeResults results);
 size_t CountInFlight(NodeResults results);
 
-// What the results of all nodes come to, so far. Pure.
+// The decision that the results of all nodes lead to so far. Pure.
 struct Decision {
   enum class Kind : uint8_t {
     kOpen,        // more results are needed
@@ -81,7 +81,7 @@ Decision DecideHeld(NodeResults results);
 
 // The smallest ticket of those that the nodes told and of `ticket`; 0: none.
 uint64_t EarliestTicket(NodeResults results, uint64_t ticket);
-// When a majority could grant what it did not. Zero if that is unknown.
+// When a majority could grant the lock. Zero if that is unknown.
 absl::Duration WaitForMajority(NodeResults results);
 
 // The result of the contract (lua/README.md) that all results together come to.
@@ -98,7 +98,7 @@ Result CancelledResult(NodeResults results);
 internal::Failed NoMajority(NodeResults results, absl::Span<const std::string> servers,
                             bool stands);
 
-// Of replies for people: whether most nodes agree on the holder.
+// For `inspect`: returns whether most nodes agree on the holder.
 bool Agree(absl::Span<const absl::StatusOr<redis::Reply>> replies);
 // The reply that most nodes agree on, or the one that asks for the most to be done.
 absl::StatusOr<redis::Reply> ReplyForPeople(absl::Span<const absl::StatusOr<redis::Reply>> replies);

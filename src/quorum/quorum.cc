@@ -28,7 +28,7 @@ using internal::RenewRequest;
 constexpr absl::Duration kLastReplies = absl::Milliseconds(100);
 // How long a round that failed waits for the other nodes: what they granted is given back.
 constexpr absl::Duration kLinger = absl::Milliseconds(2);
-// How long a reply for people waits for most nodes to agree.
+// How long `inspect` and its kind wait for most nodes to agree.
 constexpr absl::Duration kAgreeFor = absl::Milliseconds(50);
 constexpr absl::Duration kShortestSplit = absl::Milliseconds(2);
 constexpr int kMostDoublings = 6;
@@ -313,7 +313,7 @@ redis::ServerGroup::Stats Quorum::stats() const {
   return all;
 }
 
-// ---- What the nodes are sent for a request.
+// ---- The commands that a request becomes at the nodes.
 
 // A request that all nodes run. What it refers to outlives it.
 struct Quorum::Running {
@@ -347,7 +347,7 @@ struct Quorum::Running {
   bool decided = false;
 };
 
-// Writes down what is about to be sent.
+// Records the request before it is sent.
 void Quorum::Begin(Running& one) {
   one.sent = base::Now();
   if (one.acquire != nullptr) {
@@ -624,7 +624,7 @@ Result Quorum::NotGranted(Running& one) {
   return NotGrantedResult(results, *one.acquire, wait);
 }
 
-// ---- What is sent behind a round, so that no node keeps what is over, or lacks what stands.
+// ---- After a round: no node keeps a grant that is over, or lacks one that stands.
 
 // A round that has failed leaves nothing behind: each node that granted, or may have, is told to
 // take that back and to keep the place in the queue. If two clients each have some of the nodes,
@@ -676,7 +676,7 @@ void Quorum::Heal(const Running& one) {
   });
 }
 
-// ---- Scripts for people.
+// ---- Scripts of `inspect`, `break` and `capacity`.
 
 absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const LuaScript& script,
                                                absl::Span<const std::string> args,
@@ -703,7 +703,7 @@ absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const Lua
   return ReplyForPeople(calls.replies);
 }
 
-// What all clients' channels at the node begin with.
+// The common beginning of all clients' channels at the node.
 std::string Quorum::ChannelsAt(size_t node, std::string_view key) const {
   return std::string(internal::kChannelPrefix) + nodes_[node]->at().slot_tag(key);
 }
@@ -794,7 +794,7 @@ class Quorum::PostedRelease {
     results_[node] = std::move(result);
   }
 
-  // What is to be repeated, with its text or elsewhere, is no refusal.
+  // A command that will be repeated, with its text or elsewhere, was not refused.
   static absl::StatusOr<redis::Reply> WithoutErrors(const absl::StatusOr<redis::Reply>& reply,
                                                     const Node& its) {
     if (!reply.ok() || !reply->is_error()) return reply;

@@ -78,7 +78,7 @@ class Quorum final : public internal::QuorumRunner, private redis::Subscriptions
   absl::StatusOr<redis::Reply> RunCommand(std::string_view key, const redis::Command& command,
                                           base::Instant deadline) override;
   absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
-  // Until what was posted is decided.
+  // Waits until the releases in flight are decided.
   bool Drain(base::Instant until) override;
   void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
   redis::Subscriptions& subscriptions() override { return *this; }
@@ -89,7 +89,7 @@ class Quorum final : public internal::QuorumRunner, private redis::Subscriptions
     return parker.ParkUntil(deadline);
   }
   bool asks_if_subscribed(std::string_view key) const override;
-  // Each node's results tell that of itself.
+  // The results of each node say that themselves.
   void NoteSubscribed(std::string_view, bool, base::Instant) override {}
   void CheckSubscription(std::string_view key, base::Instant now,
                          std::optional<base::Instant> missed_since) override;
@@ -130,7 +130,7 @@ class Quorum final : public internal::QuorumRunner, private redis::Subscriptions
   Result NotGranted(Running& one);
   Result Renewed(const Running& one);
 
-  // What is sent behind a round.
+  // Sent after a round.
   void GiveBack(const Running& one, bool yields);
   void Heal(const Running& one);
   void EndForced(const Subject& subject, absl::Span<const absl::StatusOr<redis::Reply>> replies);

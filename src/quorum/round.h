@@ -18,7 +18,7 @@
 
 namespace redlatch::quorum {
 
-// The calls to all nodes that belong together, and what the nodes made of them. Used by one thread.
+// Calls to all nodes that belong together, and their results. Used by one thread.
 struct NodeCalls {
   // Called for each reply, on any thread. Returns at once.
   using OnReply =

@@ -12,14 +12,13 @@
 
 namespace redlatch::quorum {
 
-// The token that is proposed to all nodes, so that they answer one and the same: somewhat beyond
-// what the clock of any says by the time at which it is asked. Thread-safe.
+// The token that is proposed to all nodes, so that they all answer the same one: somewhat beyond
+// what any node's clock says when the node is asked. Thread-safe.
 class TokenClock {
  public:
-  // What the clocks of nodes said, of a majority or not, in answers that are in by now. No
-  // token is noted: one that is ahead of all clocks is followed by the next number, on whichever
-  // node. Nor is a clock that is a second ahead of most: the other nodes would not take a token by
-  // it for one of theirs.
+  // Notes what the clocks of nodes said in answers that are in by now. It notes no token: a token
+  // that is ahead of all clocks is followed by the next number on any node. Nor does it note a
+  // clock that is a second ahead of most: the other nodes would not accept a token by it.
   void Note(std::vector<int64_t> clocks_us, bool of_majority, base::Instant now) {
     if (clocks_us.empty()) return;
     const base::MutexLock lock(mu_);
@@ -36,7 +35,7 @@ class TokenClock {
     at_ = now;
   }
 
-  // 0: nothing is known yet.
+  // Returns 0 if nothing is known yet.
   int64_t Propose(base::Instant now) const {
     const base::MutexLock lock(mu_);
     if (latest_ == 0) return 0;
@@ -45,8 +44,8 @@ class TokenClock {
 
  private:
   static constexpr int64_t kFar = 1'000'000;
-  // Longer than a node takes to come to it: one whose clock is past the proposal answers another
-  // token. The same for all clients, so that a later one proposes more than an earlier one.
+  // Longer than a request takes to reach a node: a node whose clock is past the proposal answers
+  // another token. All clients use the same value, so that a later client proposes more.
   static constexpr int64_t kLead = 1000;
 
   mutable base::Mutex mu_;
