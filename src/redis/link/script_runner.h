@@ -105,8 +105,8 @@ class ScriptServer {
     // Called if this server has become a replica, so that messages follow the commands to another
     // one. The connection is locked meanwhile; see SharedConnectionOptions::after_error.
     std::function<void()> on_replica;
-    bool loading_is_replicas = false;      // a replica that replaces its data
-    bool no_replicas_is_replicas = false;  // it may have been cut off
+    bool loading_is_replicas = false;      // LOADING: a replica that replaces its data
+    bool no_replicas_is_replicas = false;  // NOREPLICAS: it may have been cut off
   };
   ScriptServer(Options options, SharedConnection* commands, AckedConnection* acked = nullptr)
       : options_(std::move(options)), commands_(commands), acked_(acked) {}
@@ -155,10 +155,10 @@ class ScriptRouter {
 // server refuses a call before executing anything:
 //
 //   the server answers                 the call is sent again
-//   NOSCRIPT                           with the script's text, which also teaches it
+//   NOSCRIPT                           with the script's text, which the server then keeps
 //   LOADING, BUSY, READONLY …          after a pause (IsTransient() in errors.h)
 //   MOVED                              to that server; the router learns it
-//   ASK                                to that server behind ASKING, once
+//   ASK                                to that server after ASKING, once
 //   TRYAGAIN, CLUSTERDOWN              after a pause, to the server that has the key then
 //   nothing: it cannot be reached      to the server that has the key then, in a cluster
 //

@@ -45,7 +45,7 @@ class Cluster final : public ServerGroup, private Subscriptions, private ScriptR
   };
   Cluster(const Url& url, Own own, Events events);
   ~Cluster() override;
-  // In a forked child, in place of destruction.
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
   static void operator delete(Cluster* cluster, std::destroying_delete_t);
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;

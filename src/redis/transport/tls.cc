@@ -538,7 +538,7 @@ class TlsTransport final : public Transport {
   IoResult Step(SslStep step) {
     if (ended_) return end_;
     const base::NoCancellation no_cancellation;
-    if (ERR_peek_error() != 0) ERR_clear_error();  // which takes longer
+    if (ERR_peek_error() != 0) ERR_clear_error();  // clearing takes longer than checking
     below_.last = {};
     size_t bytes = 0;
     const int outcome = step(&bytes);

@@ -63,9 +63,9 @@ struct Readiness {
 // One connection to a server. Only Wait() blocks.
 //
 //   step        done                  blocked            closed, error
-//   Connect()   connected             call it again      of no more use
-//   Read()      1 to `size` bytes     call it again      of no more use, but see Write()
-//   Write()     1 or more bytes       call it again      what was received can still be read
+//   Connect()   connected             call it again      unusable
+//   Read()      1 to `size` bytes     call it again      unusable, but see Write()
+//   Write()     1 or more bytes       call it again      received bytes can still be read
 //
 // Connect() is called first, until it is done. wants() of a blocked step says what to wait for.
 // This can differ from the step's name, as TLS has messages of its own. Call the step again after

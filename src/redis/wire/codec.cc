@@ -225,7 +225,8 @@ void* CreateArrayOf(const redisReadTask* task, size_t elements) {
   });
 }
 
-// hiredis 0.14 counts elements in an int, 1.0 in a size_t: the assignment below takes its own.
+// hiredis 0.14 counts elements in an int, 1.0 in a size_t. The assignment in Functions() picks the
+// overload.
 [[maybe_unused]] void* CreateArray(const redisReadTask* task, int elements) {
   return CreateArrayOf(task, static_cast<size_t>(elements));
 }

@@ -143,7 +143,7 @@ TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
     } else {
       for (const pid_t pid : home.Servers()) redis::Kill(pid);
     }
-    ASSERT_TRUE(home.Empties());
+    ASSERT_TRUE(home.ProcessesEnd());
     const absl::StatusOr<absl::Duration> trip = client.Ping();
     EXPECT_TRUE(trip.ok()) << trip.status();
     EXPECT_EQ(home.Servers().size(), 1);

@@ -1,4 +1,4 @@
-// A connection that takes any server for what it is.
+// PlainConnection, and the rate of reconnections.
 #include "src/redis/connect/connector.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/subscriber.h"
@@ -31,7 +31,7 @@ TEST(PlainConnectionTest, RepliesComeInOrderOfCommands) {
   EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "\"value\"");
 }
 
-// One listens, and has not received what the other has published since.
+// One connection listens, and has not yet received the messages that the other published.
 class TwoMessagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -48,9 +48,9 @@ class TwoMessagesTest : public ::testing::Test {
 
 TEST_F(TwoMessagesTest, ReceivesMessagesAfterReply) {
   for (const char* message : {"first", "second"}) {
-    const auto heard = listener->Receive(In(kPatience));
-    ASSERT_TRUE(heard.ok()) << heard.status();
-    EXPECT_EQ(heard->elements.at(2).text, message);
+    const auto received = listener->Receive(In(kPatience));
+    ASSERT_TRUE(received.ok()) << received.status();
+    EXPECT_EQ(received->elements.at(2).text, message);
   }
 }
 
@@ -60,8 +60,8 @@ TEST_F(TwoMessagesTest, SendsCommandWithUnreadMessage) {
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(next->elements.at(2).text, "second");
   EXPECT_TRUE(Await([&] {
-    const auto heard = speaker->Call({"PUBLISH", "c", "third"}, In(kPatience));
-    return heard.ok() && heard->integer == 0;
+    const auto receivers = speaker->Call({"PUBLISH", "c", "third"}, In(kPatience));
+    return receivers.ok() && receivers->integer == 0;
   }));
 }
 
@@ -119,13 +119,14 @@ TEST(PlainConnectionTest, EndsAtItsDeadline) {
 namespace redlatch {
 namespace {
 
-// A server that accepts connections and ends them at once is not besieged, at whatever moment it
-// does so; and the first reconnection after a loss does not wait.
+// A server that accepts connections and ends them at once, at whatever moment, is not flooded with
+// attempts. The first reconnection after a loss does not wait.
 
 using support::FakeServer;
 
 constexpr absl::Duration kRateTime = absl::Seconds(2);
-// What back-off allows for in that time, of one connection: 10 ms, 20 ms ... 640 ms, each jittered.
+// The most attempts of one connection that back-off allows in that time: 10 ms, 20 ms ... 640 ms,
+// each jittered.
 constexpr int kMostConnections = 12;
 
 bool IsOurScript(const FakeServer::Asked& asked) {

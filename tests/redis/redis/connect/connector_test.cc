@@ -1,4 +1,4 @@
-// Attempts to connect: what they end in, when, and who goes on with them.
+// Attempts to connect: their results, their timing, and how later calls continue them.
 #include "src/redis/connect/connector.h"
 
 #include <arpa/inet.h>
@@ -44,10 +44,10 @@ TEST_F(ConnectorTest, ConnectsOverIpv6) {
 }
 
 TEST_F(ConnectorTest, NamesUnreachableAddressAndReason) {
-  const ReservedPort nobody;
+  const ReservedPort unused;
   for (const auto& [url, where, why] : std::vector<std::array<std::string, 3>>{
-           {absl::StrCat("redis://127.0.0.1:", nobody.number()),
-            absl::StrCat("127.0.0.1:", nobody.number()), "Connection refused"},
+           {absl::StrCat("redis://127.0.0.1:", unused.number()),
+            absl::StrCat("127.0.0.1:", unused.number()), "Connection refused"},
            {"redis://no-such-host.invalid:6379", "no-such-host.invalid", ""},
            {"unix:///nowhere/redis.sock", "/nowhere/redis.sock", "No such file"}}) {
     Connector connector = To(url);
@@ -56,7 +56,8 @@ TEST_F(ConnectorTest, NamesUnreachableAddressAndReason) {
   }
 }
 
-// As a Unix socket whose mode keeps the user out: root, who runs tests too, is never kept out.
+// Behaves like a Unix socket whose mode denies the user access. A real one would not do, since
+// tests may run as root.
 class Forbidden final : public Transport {
  public:
   IoResult Connect() override { return {.kind = IoResult::Kind::kError, .error = EACCES}; }
@@ -108,10 +109,10 @@ TEST_P(SilentServerTest, DeadlineEndsCallNotAttempt) {
   proxy_.Heal();
   EXPECT_TRUE(Made(Step(connector)));
   // The second connection shows that both lead to one server.
-  EXPECT_EQ(proxy_.stats().accepted, 2) << "it was not the same attempt";
+  EXPECT_EQ(proxy_.stats().accepted, 2) << "it was another attempt";
 }
 
-// Nobody has worked on the attempt meanwhile: that it has taken long tells nothing of the server.
+// No call worked on the attempt meanwhile, so its long time says nothing about the server.
 TEST_P(SilentServerTest, ExpiredAttemptBeginsAgain) {
   Connector connector = To(proxy_.url() + "?connect_timeout=100ms");
   const Stepped first = Step(connector, absl::Milliseconds(1));
@@ -140,7 +141,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SilentServerTest,
                            return kind.param == Arrival::kHang ? "Hangs" : "Ignores";
                          });
 
-// Where a name has several addresses.
+// A name with several addresses.
 class Somewhere final : public Endpoint {
  public:
   explicit Somewhere(std::vector<int> ports) : ports_(std::move(ports)) {}
@@ -158,19 +159,19 @@ class Somewhere final : public Endpoint {
 };
 
 // A name server that does not answer.
-class NobodyKnowsWhere final : public Endpoint {
+class SilentNameServer final : public Endpoint {
  public:
   absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
-    base::Parker nobody;
-    nobody.Arm();
-    nobody.ParkUntil(deadline);
+    base::Parker parker;
+    parker.Arm();
+    parker.ParkUntil(deadline);
     return absl::DeadlineExceededError("still looking up 'somewhere'");
   }
 };
 
 TEST(EndpointTest, SaysWhyNoAddressWasFoundInTime) {
   Connector connector(UrlOf("redis://somewhere?connect_timeout=50ms"),
-                      Handshake::Purpose::kCommands, nullptr, std::make_unique<NobodyKnowsWhere>());
+                      Handshake::Purpose::kCommands, nullptr, std::make_unique<SilentNameServer>());
   const Stepped early = connector.Step(In(absl::Milliseconds(1)));
   EXPECT_TRUE(early.ok() && !early->has_value()) << early.status();
   EXPECT_EQ(connector.Step(In(kPatience)).status(),
@@ -183,22 +184,22 @@ class TwoAddressesTest : public ConnectorTest {
     return Connector(UrlOf("redis://somewhere" + options), Handshake::Purpose::kCommands, nullptr,
                      std::make_unique<Somewhere>(std::move(ports)));
   }
-  const ReservedPort nobody_;
+  const ReservedPort unused_;
 };
 
 TEST_F(TwoAddressesTest, NextIsTriedAfterRefusal) {
-  Connector connector = To({nobody_.number(), server_->port()});
+  Connector connector = To({unused_.number(), server_->port()});
   EXPECT_TRUE(Made(Step(connector)));
 }
 
 TEST_F(TwoAddressesTest, LastRefusalIsNamed) {
-  Connector connector = To({proxy_.port(), nobody_.number()});
+  Connector connector = To({proxy_.port(), unused_.number()});
   proxy_.SetArrival(Arrival::kRefuse);
   const Stepped stepped = Step(connector);
   EXPECT_THAT(stepped.status(),
               IsError(absl::StatusCode::kUnavailable,
                       AllOf(HasSubstr("redis://somewhere"),
-                            HasSubstr(absl::StrCat("127.0.0.1:", nobody_.number())))));
+                            HasSubstr(absl::StrCat("127.0.0.1:", unused_.number())))));
 }
 
 TEST_F(TwoAddressesTest, NextIsTriedAfterReplica) {
@@ -209,7 +210,7 @@ TEST_F(TwoAddressesTest, NextIsTriedAfterReplica) {
   EXPECT_EQ((*stepped)->target.address.text, absl::StrCat("127.0.0.1:", server_->port()));
 }
 
-// Where the other connection is.
+// The connector is told the address of the other connection.
 class WhereaboutsTest : public TwoAddressesTest {
  protected:
   Connector To(std::vector<int> ports) {
@@ -230,7 +231,7 @@ TEST_F(WhereaboutsTest, AreUsedInPlaceOfTheUrl) {
 }
 
 TEST_F(WhereaboutsTest, UrlIsUsedAfterFailedAttempt) {
-  where_ = At(nobody_.number());
+  where_ = At(unused_.number());
   Connector connector = To({server_->port()});
   EXPECT_FALSE(Step(connector).ok());
   EXPECT_TRUE(Made(Step(connector)));
@@ -277,7 +278,7 @@ TEST_F(FullBacklogTest, UnixSocketIsAwaited) {
   healer.join();
 }
 
-// What Connect() says of a connection that is not made yet.
+// Connect() does not report a connection that is not made yet.
 TEST_F(ConnectorTest, ConnectingSocketIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
   const auto targets = MakeEndpoint(UrlOf(proxy_.url()))->Targets(In(kPatience));
@@ -311,7 +312,7 @@ TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
   EXPECT_TRUE(step({one->port(), gone}).ok()) << "the other is a replica";
 }
 
-// As seen by a client, a server that restarts is another one.
+// To a client, a server that restarts is another one.
 TEST(SeveralAddressesTest, RestartedServerIsNoSecondPrimary) {
   const auto one = support::RedisServer::Start();
   const auto other = support::RedisServer::Start();
@@ -333,7 +334,7 @@ TEST(SeveralAddressesTest, RestartedServerIsNoSecondPrimary) {
   }
 }
 
-// Finding a primary through sentinels, of which some are dead or wrong.
+// Finding a primary through sentinels, some of which are dead or wrong.
 
 using support::FakeSentinel;
 using support::SentinelGroup;
@@ -342,7 +343,7 @@ Url Through(const std::vector<std::string>& sentinels) {
   return UrlOf("redis-sentinel://" + absl::StrJoin(sentinels, ",") + "/m");
 }
 
-// Where the endpoint leads; a failure as text.
+// The address that the endpoint finds, or its failure as text.
 std::string Found(Endpoint& endpoint) {
   const auto targets = endpoint.Targets(In(kPatience));
   return targets.ok() ? targets->front().address.text : targets.status().ToString();
@@ -360,26 +361,26 @@ class SentinelEndpointTest : public ::testing::Test {
 };
 
 TEST_F(SentinelEndpointTest, AddressNamedByMostIsUsed) {
-  const auto old = RedisServer::Start();  // it says that it is a primary, too
+  const auto old = RedisServer::Start();  // it claims to be a primary, too
   FakeSentinel behind([&] { return old->port(); }, /*epoch=*/1);
   FakeSentinel second([this] { return primary_->port(); }, /*epoch=*/2);
   const auto endpoint =
       MakeEndpoint(Through({behind.address(), honest_.address(), second.address()}));
-  Found(*endpoint);  // it is in a hurry, and takes the first that it hears of
+  Found(*endpoint);  // the first call takes the first answer
   EXPECT_EQ(Found(*endpoint), At(primary_->port()));
-  // Nor is the minority's if the other does not answer.
+  // If the primary does not answer, the minority's address is not used either.
   primary_->Kill();
   EXPECT_THAT(Found(*endpoint), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("names")));
 }
 
 TEST_F(SentinelEndpointTest, SaysWhyEachHasFailed) {
-  const std::string nobody = At(support::ReservedPort().number());
+  const std::string unused = At(support::ReservedPort().number());
   FakeSentinel wrong([this] { return replica_->port(); });
   primary_->Kill();
   EXPECT_THAT(
-      Found(Through({nobody, wrong.address()})),
+      Found(Through({unused, wrong.address()})),
       AllOf(HasSubstr("UNAVAILABLE: cannot find the primary of redis-sentinel://"),
-            HasSubstr(nobody), HasSubstr("Connection refused"),
+            HasSubstr(unused), HasSubstr("Connection refused"),
             HasSubstr(absl::StrCat("names ", At(replica_->port()), ", which is a replica"))));
 }
 
@@ -410,7 +411,8 @@ TEST(SentinelEndpointOfAGroupTest, SendsSentinelsTheirOwnPassword) {
   EXPECT_THAT(with("?sentinel_password=wrong"), HasSubstr("PERMISSION_DENIED"));
   EXPECT_THAT(with(""),
               AllOf(HasSubstr("PERMISSION_DENIED"), HasSubstr("cannot find the primary")));
-  // What the server has to say of a wrong password it says to whoever connects.
+  // A wrong password for the server does not matter here: the server reports it to the client that
+  // connects.
   EXPECT_EQ(Found(UrlOf(group->url() + "?sentinel_password=two")), At(group->port(0)));
 }
 

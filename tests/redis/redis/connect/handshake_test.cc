@@ -1,4 +1,4 @@
-// What a server may say to the first commands of a connection, and what becomes of it.
+// Replies of servers to the first commands of a connection, and their effects.
 #include "src/redis/connect/handshake.h"
 
 #include "src/redis/connect/connector.h"
@@ -9,7 +9,7 @@
 namespace redlatch::redis {
 namespace {
 
-// What became of an attempt: "OK", or code and message.
+// The result of an attempt: "OK", or code and message.
 struct Greeting {
   absl::StatusCode code = absl::StatusCode::kOk;
   std::string message;
@@ -26,7 +26,7 @@ Greeting Greet(const std::string& url, Handshake::Purpose purpose = Handshake::P
   return {.info = made->has_value() ? (**made).info : ServerInfo()};
 }
 
-// The server's URL with this between "redis://" and the host, and that at the end.
+// The server's URL with `user` before the host and `end` at its end.
 std::string With(const RedisServer& server, const std::string& user, const std::string& end = "") {
   return absl::StrCat("redis://", user, user.empty() ? "" : "@", "127.0.0.1:", server.port(), end);
 }
@@ -108,7 +108,7 @@ class AclTest : public ::testing::Test {
   std::unique_ptr<RedisServer> server_;
 };
 
-// As an ACL rule.
+// All needed permissions as an ACL rule.
 std::string AllThatIsNeeded() { return absl::StrCat("+", absl::StrJoin(NeededCommands(), " +")); }
 
 TEST_F(AclTest, AcceptsUserWithNeededPermissions) {
@@ -117,7 +117,7 @@ TEST_F(AclTest, AcceptsUserWithNeededPermissions) {
   EXPECT_THAT(greeting.info.warnings, IsEmpty());
 }
 
-// All of it in one message, and what that says to do is enough.
+// One message names everything, and following its advice is enough.
 TEST_F(AclTest, NamesAllLackingPermissionsAndTheirRule) {
   for (const char* rules : {"-@all +eval +evalsha +get", "+@all -hset -zadd -pubsub resetchannels",
                             "+@all -publish", "-@all", "+@all resetchannels &redlatch:other"}) {
@@ -132,7 +132,7 @@ TEST_F(AclTest, NamesAllLackingPermissionsAndTheirRule) {
   }
 }
 
-// Which keys locks will have is not known yet. Servers have crashed when asked about less.
+// The keys of locks are not known yet. Servers have crashed when asked with fewer arguments.
 TEST_F(AclTest, ChecksOtherNeedsOfUserWithSomeKeys) {
   for (const char* keys : {"~orders:*", "~redlatch:client:*", "~none"}) {
     const Greeting greeting = GreetAs(absl::StrCat("+@all resetkeys ", keys));
@@ -141,7 +141,7 @@ TEST_F(AclTest, ChecksOtherNeedsOfUserWithSomeKeys) {
     EXPECT_THAT(GreetAs(absl::StrCat("+@all -publish -time resetkeys ", keys)).message,
                 HasSubstr("ACL SETUSER alice +publish +time;"));
   }
-  // It may read all, and writes its own.
+  // A user may read all keys and write only its own.
   EXPECT_EQ(GreetAs("+@all resetkeys %R~* ~orders:*").code, absl::StatusCode::kOk);
 }
 
@@ -190,7 +190,7 @@ TEST_F(AclTest, SubscriberNeedsNoScripts) {
 
 TEST(HandshakeTest, ServerAtClientLimitIsUnavailable) {
   const auto server = RedisServer::Start();
-  server->Command({"CONFIG", "SET", "maxclients", "1"});  // that is this question's
+  server->Command({"CONFIG", "SET", "maxclients", "1"});  // the connection of this command
   for (int i = 0; i < 100; ++i) {
     const Greeting greeting = Greet(server->url());
     ASSERT_EQ(greeting.code, absl::StatusCode::kUnavailable);
@@ -256,18 +256,18 @@ TEST(HandshakeTest, EvictingServerIsRefusedWithFix) {
   EXPECT_THAT(Greet(server->url()).info.warnings, IsEmpty());
 }
 
-// Answers to the handshake that no server of today's gives, or none that a test can start.
+// Replies to the handshake that no present server gives, or none that a test can start.
 
 using support::FakeServer;
 
-// Answers INFO with these lines, and all else as a server does.
+// Answers INFO with these lines, and every other command as a server does.
 FakeServer::Answer WithInfo(const std::string& lines) {
   return [lines](const FakeServer::Asked& asked) {
     return asked.command.at(0) == "INFO" ? FakeServer::Bulk(lines) : FakeServer::Polite(asked);
   };
 }
 
-// Answers the command of that name so, and all else as a server does.
+// Answers the command `verb` with `answer`, and every other command as a server does.
 FakeServer::Answer With(const std::string& verb, const std::optional<std::string>& answer) {
   return [=](const FakeServer::Asked& asked) {
     return asked.command.at(0) == verb ? answer : FakeServer::Polite(asked);
@@ -350,7 +350,7 @@ TEST(ConnectorAnswersTest, PassingErrorIsUnavailableAtAnyCommand) {
   }
 }
 
-// As where the command was renamed.
+// A renamed command has this effect.
 TEST(ConnectorAnswersTest, UnknownAuthLeaksNoPassword) {
   FakeServer server(
       With("AUTH", "-ERR unknown command 'AUTH', with args beginning with: 'alice' 'sesame' \r\n"));
@@ -364,8 +364,8 @@ TEST(ConnectorAnswersTest, UnknownAuthLeaksNoPassword) {
                       AllOf(HasSubstr("unknown command 'AUTH'"), Not(HasSubstr("sesame")))));
 }
 
-// "max number of clients reached", or protected mode: an error before anything was asked, and the
-// end.
+// "max number of clients reached", or protected mode: the server sends an error before it is asked
+// anything, and hangs up.
 TEST(ConnectorAnswersTest, LastWordsOfServerAreReported) {
   for (const char* last_words : {"-ERR max number of clients reached\r\n",
                                  "-DENIED Redis is running in protected mode because...\r\n"}) {

@@ -21,7 +21,7 @@ std::string Config(support::RawConnection& connection, const std::string& name) 
   return reply.elements.size() == 2 ? reply.elements[1].text : reply.DebugString();
 }
 
-// Whether a mask in /proc/<pid>/status names the signal.
+// Returns true if a mask in /proc/<pid>/status contains the signal.
 bool HasSignal(const std::string& status, const std::string& mask, int signal) {
   const size_t at = status.find(mask + ":");
   if (at == std::string::npos) return false;  // the process ended meanwhile
@@ -29,7 +29,7 @@ bool HasSignal(const std::string& status, const std::string& mask, int signal) {
   return (bits >> (signal - 1) & 1) != 0;
 }
 
-// Joins the server in args[0] on four threads at once, and tells the process ids it met.
+// Joins the server in args[0] on four threads at once, and prints the process ids of the servers.
 REDLATCH_CHILD(Joiner) {
   parent.WriteLine("ready");
   parent.ReadLine();
@@ -220,7 +220,7 @@ TEST(EmbeddedDirectory, IsTheSameWithAndWithoutLogin) {
   ASSERT_EQ(mkdir(home.Aside("run").c_str(), 0700), 0);
   const ScopedEnvironment unnamed("REDLATCH_EMBEDDED_DIRECTORY", nullptr);
   const std::string expected = absl::StrCat("/tmp/redlatch-", geteuid());
-  // Of a login, of a cron job, and of `su`, which leaves another user's.
+  // The directory after a login, in a cron job, and after `su`, which leaves another user's.
   for (const std::string& runtime : {home.Aside("run"), std::string(), std::string("/")}) {
     const ScopedEnvironment login("XDG_RUNTIME_DIR", runtime.empty() ? nullptr : runtime.c_str());
     const absl::StatusOr<std::string> directory = DefaultEmbeddedDirectory();
@@ -266,7 +266,7 @@ TEST(EmbeddedDirectory, IsRefusedIfOthersMayEnter) {
 
 TEST(EmbeddedDirectory, IsRefusedIfAnotherUserOwnsIt) {
   const EmbeddedHome home;
-  std::string theirs = "/";  // root's, where we are not root
+  std::string theirs = "/";  // it belongs to root
   if (geteuid() == 0) {
     theirs = home.Aside("theirs");
     ASSERT_EQ(mkdir(theirs.c_str(), 0700), 0);
@@ -325,18 +325,18 @@ std::set<std::string> Files(const std::string& directory) {
   return names;
 }
 
-// Returns when the keeper has looked at the server `looks` times more: each look is a connection.
-void AwaitLooks(support::RawConnection& connection, int looks) {
-  const int enough = InfoNumber(connection, "total_connections_received") + looks;
+// Returns when the keeper has checked the server `checks` times more: each check is a connection.
+void AwaitChecks(support::RawConnection& connection, int checks) {
+  const int enough = InfoNumber(connection, "total_connections_received") + checks;
   ASSERT_TRUE(Await([&] { return InfoNumber(connection, "total_connections_received") >= enough; }))
-      << "the keeper does not look";
+      << "the keeper does not check";
 }
 
 TEST(Keeper, StopsUnusedServerAndEnds) {
   const EmbeddedHome home;
   ASSERT_TRUE(home.Ensure(absl::Seconds(1)).ok());
   const base::Instant begin = base::Now();
-  EXPECT_TRUE(home.Empties());
+  EXPECT_TRUE(home.ProcessesEnd());
   EXPECT_GE(base::Now() - begin, absl::Milliseconds(950));
   EXPECT_THAT(Files(home.directory()), ElementsAre("alive", "kept.rdb", "lock", "log"));
 }
@@ -344,7 +344,7 @@ TEST(Keeper, StopsUnusedServerAndEnds) {
 TEST(Keeper, KeepsServerWhileClientIsConnected) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(200));
-  AwaitLooks(connection, 6);  // two would do to stop an unused one
+  AwaitChecks(connection, 6);  // two are enough to stop an unused one
   EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
 }
 
@@ -367,17 +367,17 @@ TEST(Keeper, StopsServerWithOnlyOldDescription) {
   const EmbeddedHome home;
   home.Connect(absl::Milliseconds(100))
       .Command({"SET", "redlatch:client:" + std::string(32, 'a'), "{}", "PX", "3600000"});
-  EXPECT_TRUE(home.Empties());
+  EXPECT_TRUE(home.ProcessesEnd());
 }
 
 TEST(Keeper, NextServerLoadsSavedDataOnce) {
   const EmbeddedHome home;
   home.Connect(absl::Milliseconds(100))
       .Command({"SET", "redlatch:2:{job}:fence", "7", "PX", "60000"});
-  ASSERT_TRUE(home.Empties());
+  ASSERT_TRUE(home.ProcessesEnd());
   auto next = home.Connect();
   EXPECT_EQ(next.Command({"GET", "redlatch:2:{job}:fence"}).text, "7");
-  // After a crash nothing is better than what was true long ago.
+  // After a crash, no data is better than old data.
   const ProcessEnd end(ServerPid(next));
   Kill(ServerPid(next));
   ASSERT_TRUE(end.WaitFor(kLong));
@@ -393,7 +393,7 @@ TEST(Keeper, NextServerLoadsUnusedSemaphoresAndLatches) {
     connection.Command({"HSET", "done", "kind", "latch/2", "count", "3"});
     connection.Command({"HSET", "redlatch:2:{done}:latch.counted", "me", "1"});
   }
-  ASSERT_TRUE(home.Empties());
+  ASSERT_TRUE(home.ProcessesEnd());
   auto next = home.Connect();
   EXPECT_EQ(next.Command({"HGET", "slots", "capacity"}).text, "8");
   EXPECT_EQ(next.Command({"HGET", "done", "count"}).text, "3");
@@ -417,7 +417,7 @@ TEST(Keeper, KeepsServerWithTakenPermits) {
 
 TEST(Keeper, LosesNothingOfClientBetweenCheckAndStop) {
   const EmbeddedHome home;
-  // A redis-cli that stops at the gate when the keeper has made up its mind.
+  // A redis-cli that waits at a FIFO once the keeper has decided to stop the server.
   const ServerPrograms programs = *FindServerPrograms();
   const std::string told = home.Aside("told"), gate = home.Aside("gate");
   ASSERT_EQ(mkfifo(told.c_str(), 0600), 0);
@@ -457,7 +457,7 @@ TEST(Keeper, KeepsItsFilesYoung) {
   for (const char* name : {"alive", "lock"}) {
     ASSERT_EQ(utimensat(AT_FDCWD, home.Path(name).c_str(), old, 0), 0);
   }
-  AwaitLooks(connection, 2);  // at the second, what follows the first is done
+  AwaitChecks(connection, 2);  // at the second check, the work after the first one is done
   for (const char* name : {"alive", "lock"}) {
     struct stat file;
     ASSERT_EQ(stat(home.Path(name).c_str(), &file), 0);
@@ -469,7 +469,7 @@ TEST(Keeper, EndsWithItsServer) {
   const EmbeddedHome home;
   auto connection = home.Connect();
   Kill(ServerPid(connection));
-  EXPECT_TRUE(home.Empties());  // far sooner than its next look
+  EXPECT_TRUE(home.ProcessesEnd());  // far sooner than its next check
 }
 
 TEST(Keeper, IsNotNeededToServe) {
@@ -497,10 +497,10 @@ TEST(Keeper, ServesOnWithoutRedisCli) {
 TEST(Keeper, KillsServerIfItsSocketIsGone) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(200));
-  AwaitLooks(connection, 1);
+  AwaitChecks(connection, 1);
   const pid_t lost = ServerPid(connection);
   ASSERT_TRUE(fs::remove(home.Path("redis.sock")));
-  auto another = home.Connect();  // meanwhile it waits: there are never two
+  auto another = home.Connect();  // it waits until the first one has ended
   EXPECT_NE(ServerPid(another), lost);
   EXPECT_EQ(connection.Command({"PING"}).type, Reply::Type::kError);
 }
@@ -508,7 +508,7 @@ TEST(Keeper, KillsServerIfItsSocketIsGone) {
 TEST(Keeper, KillsOnlyTheServerOfReplacedDirectory) {
   const EmbeddedHome home;
   auto connection = home.Connect(absl::Milliseconds(200));
-  AwaitLooks(connection, 1);
+  AwaitChecks(connection, 1);
   const ProcessEnd end(ServerPid(connection));
   fs::remove_all(home.directory());
   auto another = home.Connect();
@@ -528,7 +528,7 @@ TEST(Keeper, AnyProcessMayBeKilledAtAnyMoment) {
     clients.emplace_back([&] {
       while (!over) {
         const absl::StatusOr<std::string> socket = home.Ensure(absl::Milliseconds(40));
-        // Twice in a row killed while starting: nothing worse may come.
+        // A server that is killed twice in a row while starting is the only allowed failure.
         if (!socket.ok()) {
           EXPECT_THAT(std::string(socket.status().message()), HasSubstr("while starting"));
           continue;

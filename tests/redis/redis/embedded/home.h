@@ -12,19 +12,19 @@
 namespace redlatch::redis {
 
 inline std::string Contents(const std::string& path) {
-  // Of a process that ends meanwhile a read fails: an iterator over the file would throw.
+  // If the process ends meanwhile, the read fails: an iterator over the file would throw.
   std::ostringstream contents;
   contents << std::ifstream(path, std::ios::binary).rdbuf();
   return contents.str();
 }
 
-// An executable script, for what a machine's redis-server and redis-cli won't do.
+// Writes an executable script, which replaces redis-server or redis-cli.
 inline void WriteScript(const std::string& path, const std::string& body) {
   std::ofstream(path) << "#!/bin/sh\n" << body;
   chmod(path.c_str(), 0700);
 }
 
-// Sets an environment variable, or with a null value removes it, for the time of a scope.
+// Sets an environment variable, or removes it if the value is null, within a scope.
 class ScopedEnvironment {
  public:
   ScopedEnvironment(const char* name, const char* value) : name_(name) {
@@ -43,14 +43,14 @@ class ScopedEnvironment {
   std::optional<std::string> before_;
 };
 
-// SIGKILL to one process. To kill(2) a number below 1 would mean many: one that comes of a failed
-// look at a server must not get there.
+// Sends SIGKILL to one process. kill(2) takes a number below 1 for many processes, so one that
+// comes from a failed query of a server must not get there.
 inline void Kill(pid_t pid) {
   ASSERT_GT(pid, 1);
   kill(pid, SIGKILL);
 }
 
-// A process's end as an event. Made while the process lives.
+// The end of a process as an event. REQUIRES: the process lives.
 class ProcessEnd {
  public:
   explicit ProcessEnd(pid_t pid) : fd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {}
@@ -74,7 +74,7 @@ class EmbeddedHome {
   };
 
   ~EmbeddedHome() {
-    // A keeper's last act, or a starting server, may bring one more.
+    // A keeper that ends, or a starting server, may add one more.
     for (std::vector<Process> left = Processes(); !left.empty(); left = Processes()) {
       for (const Process& process : left) {
         const ProcessEnd end(process.pid);
@@ -86,7 +86,7 @@ class EmbeddedHome {
 
   const std::string& directory() const { return directory_; }
   std::string Path(const std::string& name) const { return directory_ + "/" + name; }
-  // Beside the directory, for what the tests add.
+  // A path beside the directory, for files of tests.
   std::string Aside(const std::string& name) const { return temp_.path() + "/" + name; }
 
   absl::StatusOr<std::string> Ensure(absl::Duration idle_stop = absl::Seconds(60),
@@ -95,7 +95,7 @@ class EmbeddedHome {
                                 base::Now() + timeout);
   }
 
-  // A connection to the server, which is started first where there is none.
+  // Connects to the server, and starts it first if there is none.
   support::RawConnection Connect(absl::Duration idle_stop = absl::Seconds(60)) const {
     const absl::StatusOr<std::string> socket = Ensure(idle_stop);
     EXPECT_TRUE(socket.ok()) << socket.status();
@@ -105,7 +105,7 @@ class EmbeddedHome {
   std::vector<Process> Processes() const {
     std::vector<Process> found;
     std::error_code error;
-    // What changes while it is read may fail to be: that is no reason to throw.
+    // Reading an entry that changes meanwhile may fail; that must not throw.
     std::filesystem::directory_iterator entry("/proc", error);
     for (; entry != std::filesystem::directory_iterator(); entry.increment(error)) {
       const std::filesystem::path path = entry->path();
@@ -128,14 +128,14 @@ class EmbeddedHome {
     return pids;
   }
 
-  // Of its servers, be they Redis or Valkey.
+  // The process ids of its servers, Redis or Valkey.
   std::vector<pid_t> Servers() const {
     std::vector<pid_t> pids = Pids("redis-server");
     return pids.empty() ? Pids("valkey-server") : pids;
   }
 
-  // Whether all processes of the server end in time.
-  bool Empties(absl::Duration timeout = absl::Seconds(10)) const {
+  // Returns true if all processes of the server end in time.
+  bool ProcessesEnd(absl::Duration timeout = absl::Seconds(10)) const {
     return Await([this] { return Processes().empty(); }, timeout);
   }
 
@@ -144,14 +144,14 @@ class EmbeddedHome {
   std::string directory_ = temp_.path() + "/home";
 };
 
-// A number out of INFO; -1 where the server does not answer.
+// A number from INFO; -1 if the server does not answer.
 inline int InfoNumber(support::RawConnection& connection, const std::string& field) {
   const std::string info = connection.Command({"INFO", "everything"}).text;
   const size_t at = info.find("\n" + field + ":");
   return at == std::string::npos ? -1 : atoi(info.c_str() + at + field.size() + 2);
 }
 
-// 0 and a failed test where the server does not answer.
+// Returns 0 and fails the test if the server does not answer.
 inline pid_t ServerPid(support::RawConnection& connection) {
   const int pid = InfoNumber(connection, "process_id");
   EXPECT_GT(pid, 0) << "the server does not answer";

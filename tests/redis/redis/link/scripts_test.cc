@@ -1,4 +1,4 @@
-// What the tests of the script runner share.
+// The script runner at a real server.
 #include "lua/scripts.h"
 
 #include "src/redis/link/script_runner.h"
@@ -9,10 +9,10 @@
 
 namespace redlatch::redis {
 
-// A script of a test's own. Not copied: its source points into it.
+// A script that a test defines. It cannot be copied: its source points into it.
 class OwnScript {
  public:
-  // Asks `server` for its SHA-1, and lets it forget the script again.
+  // Asks `server` for the SHA-1, and makes it forget the script again.
   OwnScript(RedisServer& server, std::string body)
       : body_(std::move(body)), sha1_(server.Text({"SCRIPT", "LOAD", body_})) {
     server.Command({"SCRIPT", "FLUSH"});
@@ -73,7 +73,7 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
   EXPECT_THAT(std::string(type.message()), HasSubstr(server_->url()));
   const OwnScript mistake(*server_, "return nil + 1");
   EXPECT_EQ(scripts_.Run(mistake.Call(), Soon()).status().code(), absl::StatusCode::kInternal);
-  const OwnScript unknown(*server_, "return redis.call('NOSUCH')");  // renamed, as it seems
+  const OwnScript unknown(*server_, "return redis.call('NOSUCH')");  // as if it were renamed
   EXPECT_EQ(scripts_.Run(unknown.Call(), Soon()).status().code(),
             absl::StatusCode::kFailedPrecondition);
 
@@ -138,8 +138,8 @@ TEST_F(ScriptsFault, TextIsSentOnlyOnce) {
   EXPECT_EQ(taught, 1);
 }
 
-// A bar: CLIENT KILL of every connection, 100 times, under load. No caller is lost, all
-// subscriptions are live again, and nothing grows.
+// CLIENT KILL of every connection, 100 times, under load: no caller is lost, all subscriptions are
+// live again, and nothing grows.
 
 constexpr int kCallers = 16;
 constexpr int kChannels = 50;
@@ -153,7 +153,7 @@ constexpr bool kMemoryIsOurs = true;
 
 class ClientKill : public support::SubscriberTestFixture {
  protected:
-  // Each caller counts at the server with a script, and gets its own words back.
+  // Each caller runs a script that counts, and gets its own argument back.
   void CallUntilStopped(int caller) {
     for (int64_t i = 0; !stop_; ++i) {
       const std::string mine = absl::StrCat(caller, ":", i);
@@ -168,7 +168,7 @@ class ClientKill : public support::SubscriberTestFixture {
       }
     }
   }
-  // Returns when the callers have got so many answers more.
+  // Returns when the callers have `more` further answers.
   bool AwaitAnswers(int64_t more) {
     return Await([this, enough = answered_ + more] { return answered_ >= enough; });
   }
@@ -222,7 +222,7 @@ TEST_F(ClientKill, UnderLoadLosesNoCallerAndNoMemory) {
   EXPECT_EQ(connection_.stats().breaks - breaks, rounds);
   stop_ = true;
   for (std::thread& caller : callers) caller.join();
-  // Every script that was answered ran once, and no other but those of which nobody knows.
+  // Every script that was answered ran once. The others ran only if their outcome is unknown.
   const int64_t executed = server_->Integer({"INCRBY", "counter", "0"});
   EXPECT_GE(executed, answered_);
   EXPECT_LE(executed, answered_ + unknown_);

@@ -1,4 +1,4 @@
-// What the connection's tests share.
+// The fixture of the connection's tests.
 #ifndef REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 #define REDLATCH_TESTS_REDIS_REDIS_LINK_SHARED_CONNECTION_FIXTURE_H_
 
@@ -18,7 +18,7 @@ inline constexpr bool kSanitized = false;
 
 // How much later than its deadline a call may return.
 inline constexpr absl::Duration kGrace = absl::Milliseconds(kSanitized ? 500 : 50);
-// Longer than anything takes that goes well.
+// Longer than any successful step takes.
 inline constexpr absl::Duration kPatience = absl::Seconds(20);
 
 inline base::Instant In(absl::Duration wait) { return base::Now() + wait; }
@@ -33,14 +33,14 @@ inline std::string Text(const absl::StatusOr<Reply>& reply) {
   return reply.ok() ? reply->DebugString() : reply.status().ToString();
 }
 
-// The text of ECHO's answer to `text`; the error, where there is one.
+// Returns ECHO's reply to `text`, or the error.
 inline std::string Echo(SharedConnection& connection, const std::string& text,
                         base::Instant deadline = In(kPatience)) {
   const absl::StatusOr<Reply> reply = connection.Call({"ECHO", text}, deadline);
   return reply.ok() ? reply->text : reply.status().ToString();
 }
 
-// Runs `body(i)` in so many threads; returns when all have ended.
+// Runs `body(i)` in `threads` threads; returns when all have ended.
 inline void InThreads(int threads, const std::function<void(int)>& body) {
   std::vector<std::thread> running;
   running.reserve(threads);
@@ -48,8 +48,8 @@ inline void InThreads(int threads, const std::function<void(int)>& body) {
   for (std::thread& thread : running) thread.join();
 }
 
-// A server, a proxy before it, and channels to either.
-class ChannelFixture : public ::testing::Test {
+// A server, a proxy before it, and connections to either.
+class ConnectionFixture : public ::testing::Test {
  protected:
   std::unique_ptr<SharedConnection> Direct(SharedConnectionOptions options = {}) {
     return std::make_unique<SharedConnection>(UrlOf(server_->url()), std::move(options));
@@ -57,7 +57,7 @@ class ChannelFixture : public ::testing::Test {
   std::unique_ptr<SharedConnection> Proxied(SharedConnectionOptions options = {}) {
     return std::make_unique<SharedConnection>(UrlOf(proxy_.url()), std::move(options));
   }
-  // One that is connected already.
+  // Connects it, and returns it.
   std::unique_ptr<SharedConnection> Connected(std::unique_ptr<SharedConnection> connection) {
     const absl::Status connected = connection->Connect(In(kPatience));
     EXPECT_TRUE(connected.ok()) << connected;

@@ -1,4 +1,4 @@
-// A transport around a real one, whose steps a test may watch, replace or hold up.
+// A transport around a real one, whose steps a test may watch, replace or delay.
 //
 // Hooks are set while no thread is in a call, and outlive the transports.
 #include "src/redis/link/shared_connection.h"
@@ -71,7 +71,7 @@ inline TransportFactory Hooked(TransportHooks& hooks, TransportFactory open = Op
 namespace redlatch::redis {
 namespace {
 
-class SharedConnectionTest : public ChannelFixture {};
+class SharedConnectionTest : public ConnectionFixture {};
 
 TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
   constexpr int kThreads = 8;
@@ -92,8 +92,8 @@ TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
   });
 }
 
-// More than the sockets hold, each way: the write is blocked while the reply of an earlier
-// command comes.
+// The values are larger than the sockets' buffers, each way: the write is blocked while the reply
+// of an earlier command comes.
 TEST_F(SharedConnectionTest, BigValuesTravelBothWaysOverSlowLink) {
   const std::string big(size_t{16} << 20, 'b');
   const auto connection = Proxied();
@@ -152,7 +152,7 @@ class SharedConnectionBacklogTest : public SharedConnectionTest {
 
 TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
   EXPECT_THAT(refused_, IsError(absl::StatusCode::kUnavailable, HasSubstr("does not keep up")));
-  // Two that ask: one of them leads, and the other is refused.
+  // Two threads call: one of them leads, and the other is refused.
   const auto refused = [](const absl::Status& status) {
     return absl::StrContains(status.message(), "does not keep up");
   };
@@ -174,9 +174,9 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
   EXPECT_EQ(connection_->stats().connects, 1);
 }
 
-// Commands whose answer is given to a function.
+// Commands whose reply goes to a function.
 
-class SharedConnectionDoneTest : public ChannelFixture {
+class SharedConnectionDoneTest : public ConnectionFixture {
  protected:
   // Keeps the answers in the order in which they came.
   SharedConnection::Done Keep() {
@@ -198,7 +198,7 @@ TEST_F(SharedConnectionDoneTest, NothingIsSentWhileBeingLeft) {
   EXPECT_EQ(connection->stats().connects, 2u);
 }
 
-// Its socket had no room for the second command. Each drain comes to a connection that was idle.
+// The socket had no room for the second command. Each drain finds the connection idle.
 TEST_F(SharedConnectionDoneTest, ShortDrainsEndConnectionBeingLeft) {
   bool blocked = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
@@ -218,14 +218,14 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndConnectionBeingLeft) {
   EXPECT_TRUE(NotSent(answers_[1].status())) << answers_[1].status();
 }
 
-// What becomes of calls where the connection is lost, cannot be made, or is refused.
+// Calls while the connection is lost, cannot be made, or is refused.
 
 absl::Status Call(SharedConnection& connection, const Command& command,
                   absl::Duration wait = kPatience) {
   return connection.Call(command, In(wait)).status();
 }
 
-using SharedConnectionReconnectTest = ChannelFixture;
+using SharedConnectionReconnectTest = ConnectionFixture;
 
 // The kernel would send it again after a second.
 TEST_F(SharedConnectionReconnectTest, RetriesSoonIfPacketIsLost) {
@@ -249,7 +249,7 @@ TEST_F(SharedConnectionReconnectTest, RefusalKeepsItsCode) {
   }
 }
 
-// No new descriptor can be had while this lives.
+// The process can open no descriptor while this exists.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -267,7 +267,7 @@ class NoDescriptors {
 TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
   const auto connection = Direct();
   std::unique_ptr<SharedConnection> born_without;
-  std::vector<absl::Status> refused;  // looked at later: sanitizers need descriptors, too
+  std::vector<absl::Status> refused;  // checked later: sanitizers need descriptors, too
   {
     const NoDescriptors none;
     born_without = Direct();
@@ -283,11 +283,11 @@ TEST_F(SharedConnectionReconnectTest, RecoversFromNoDescriptors) {
   EXPECT_EQ(Echo(*born_without, "healed as well"), "healed as well");
 }
 
-// What calls cost: system calls, descriptors.
+// The cost of calls: system calls, descriptors.
 
 constexpr int kCalls = 1000;
 
-class SharedConnectionCostTest : public ChannelFixture {
+class SharedConnectionCostTest : public ConnectionFixture {
  protected:
   std::unique_ptr<SharedConnection> Counted(absl::Duration spin) {
     SharedConnectionOptions options;
@@ -301,8 +301,8 @@ class SharedConnectionCostTest : public ChannelFixture {
   TransportHooks hooks_;
 };
 
-// A connection that was idle for a while, be it that the machine held the caller up, is looked at
-// with one more read before it is written to.
+// A connection that was idle for a while (even only because the machine paused the caller) is read
+// once more before it is written to.
 TEST_F(SharedConnectionCostTest, CallWritesWaitsAndReadsOnce) {
   const auto connection = Counted(absl::ZeroDuration());
   int busy = 0;
@@ -351,23 +351,23 @@ TEST_F(SharedConnectionCostTest, HoldsTwoDescriptorsAndClosesThem) {
   EXPECT_EQ(support::OpenDescriptors(), before);
 }
 
-// What a connection does to its process and its children: fork, exec, signals.
+// A connection's effects on its process and its children: fork, exec, signals.
 
 using support::Child;
 using support::LinePipe;
 
 constexpr absl::Duration kChildsTime = absl::Seconds(10);
 
-class SharedConnectionForkTest : public ChannelFixture {
+class SharedConnectionForkTest : public ConnectionFixture {
  protected:
   std::unique_ptr<SharedConnection> connection_ = Connected(Direct());
 };
 
-// A child that lives on holds a copy of the descriptor: closing ours alone would end nothing, and
-// what the kernel still has to send would arrive.
+// A child that lives on holds a copy of the descriptor: closing ours alone would not end the
+// connection, and bytes that the kernel still has would arrive.
 class ChildLivesOnTest : public SharedConnectionForkTest {
  protected:
-  // Forks where `connection` is connected.
+  // Forks a child that waits for its parent's end.
   std::unique_ptr<Child> Fork() {
     return Child::Fork([](LinePipe& parent) {
       parent.ReadLine(absl::InfiniteDuration());
@@ -387,7 +387,7 @@ TEST_F(ChildLivesOnTest, ConnectionThatIsGivenUpEnds) {
   const auto child = Fork();
   proxy_.Hold(Direction::kToClient, Scope::kExisting);
   EXPECT_FALSE(connection->Call({"PING"}, In(absl::Milliseconds(50))).ok());
-  EXPECT_EQ(Echo(*connection, "anew"), "anew");
+  EXPECT_EQ(Echo(*connection, "again"), "again");
   EXPECT_EQ(connection->stats().connects, 2);
   proxy_.ReleaseHeld();
   EXPECT_TRUE(AwaitOpen(1));
@@ -399,17 +399,17 @@ TEST_F(ChildLivesOnTest, UnsentCommandsNeverArrive) {
   SharedConnection connection(UrlOf(server_->url()), options);
   ASSERT_TRUE(connection.Connect(In(kPatience)).ok());
   const auto child = Fork();
-  // More than the server's side takes while it stands still; its last byte stays in our kernel.
+  // More than the server's side takes while it is stopped; the last byte stays in our kernel.
   server_->Stop();
   const std::string big(size_t{8} << 20, 'b');
   EXPECT_FALSE(connection.Call({"SET", "big", big}, In(absl::Milliseconds(200))).ok());
   server_->Continue();
-  EXPECT_EQ(Echo(connection, "anew"), "anew");
+  EXPECT_EQ(Echo(connection, "again"), "again");
   EXPECT_EQ(server_->Text({"EXISTS", "big"}), "0");
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "3")) << server_->Info("connected_clients");
 }
 
-// What "ls" finds open when it is run from here.
+// How many descriptors "ls" has open if this process runs it.
 int DescriptorsOfAnExecedChild() {
   FILE* list = popen("ls /proc/self/fd", "r");
   int count = 0;

@@ -1,9 +1,10 @@
-// A transport as TLS will be one, around a real one: it counts callers that meet in it, and its
-// steps want now and then what their names don't say, as for messages of its own.
+// A transport around a real one that behaves as badly as TLS may: it detects callers that are in it
+// at the same time, and its steps sometimes want other readiness than their names say, as for
+// messages of its own.
 //
-//   A Write(), and the end of Connect(), wants to read a record of the peer's. It is there when a
-//   Wait() for it finds nothing else, unless a Read() takes it in before: then no Wait() tells of
-//   it.
+//   A Write(), and the end of Connect(), wants to read a record of the peer's. The record is there
+//   when a Wait() for it finds nothing else, unless a Read() takes it in before: then no Wait()
+//   reports it.
 //
 //   A Read() wants to write a record of its own, which leaves during the next Wait() for that.
 #include <sched.h>
@@ -15,7 +16,7 @@
 
 namespace redlatch::redis {
 
-// What all transports of a test count.
+// The counts of all transports of a test.
 struct StrictCounts {
   std::atomic<int> meetings = 0;  // of two callers; none is allowed
   std::atomic<int> writes_that_read = 0;
@@ -86,7 +87,7 @@ class StrictTransport final : public Transport {
  private:
   using enum IoResult::Kind;
 
-  // Stays for a while, so that callers who may meet do.
+  // Sometimes yields, so that callers that could meet do.
   class Caller {
    public:
     explicit Caller(StrictTransport& transport) : transport_(transport) {
@@ -99,7 +100,7 @@ class StrictTransport final : public Transport {
     StrictTransport& transport_;
   };
 
-  // Whether the record that a write waits for has come; it is used up by that.
+  // Returns true if the record that a write waits for has come, and consumes it.
   bool MayWrite() {
     if (record_ == Record::kDue) return false;
     record_ = Record::kNone;
@@ -141,8 +142,8 @@ inline TransportFactory Strict(StrictCounts& counts) {
 namespace redlatch::redis {
 namespace {
 
-// The proof that TLS will fit: all that uses a transport calls it one thread at a time, and waits
-// for what a step wants rather than for what its name says.
+// All users of a transport call it one thread at a time, and wait for the readiness that a step
+// wants, not for the one that its name suggests.
 
 void ExpectPutToTheTest(const StrictCounts& counts) {
   EXPECT_EQ(counts.meetings, 0);
@@ -150,7 +151,7 @@ void ExpectPutToTheTest(const StrictCounts& counts) {
   EXPECT_GT(counts.reads_that_write, 0);
 }
 
-using StrictConnectorTest = ChannelFixture;
+using StrictConnectorTest = ConnectionFixture;
 
 TEST_F(StrictConnectorTest, ContinuesAfterShortCalls) {
   StrictCounts counts;
@@ -193,13 +194,13 @@ using StrictSubscriberTest = support::SubscriberTestFixture;
 
 TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
   constexpr int kMessages = 300;
-  constexpr uint32_t kHeard = 1;
+  constexpr uint32_t kReceived = 1;
   StrictCounts counts;
   base::Parker parker;
   SubscriberOptions options;
   options.open = Strict(counts);
   options.on_message = [&](std::string_view channel, std::string_view) {
-    if (channel == "c") parker.Set(kHeard);
+    if (channel == "c") parker.Set(kReceived);
   };
   const auto subscriber = std::make_unique<Subscriber>(*ParseUrl(server_->url()), options);
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
@@ -217,7 +218,7 @@ TEST_F(StrictSubscriberTest, MessagesArriveWhileWaitersRead) {
   for (int i = 0; i < kMessages; ++i) {
     parker.Arm();
     EXPECT_EQ(Publish("c", std::to_string(i)), 1);
-    EXPECT_EQ(subscriber->Await(parker, Soon()), kHeard);
+    EXPECT_EQ(subscriber->Await(parker, Soon()), kReceived);
   }
   stop = true;
   for (std::thread& each : others) each.join();

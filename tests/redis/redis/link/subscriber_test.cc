@@ -36,7 +36,7 @@ TEST_F(SubscriberTest, TooLongMessageBreaksOnlyConnection) {
   EXPECT_TRUE(ears_.Await("message c m"));
 }
 
-// A host to look up or a server to start cannot be woken from.
+// Looking up a host or starting a server cannot be interrupted.
 TEST_F(SubscriberTest, DestructorDoesNotWaitForServerStart) {
   EmbeddedHome home;
   WriteScript(home.Aside("redis-server"), "exec sleep 60\n");
@@ -55,15 +55,15 @@ TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 64kb 0 0"});
   std::promise<void> go_on;
   SubscriberOptions options = ears_.Options();
-  options.on_message = [&, hear = options.on_message](std::string_view channel,
-                                                      std::string_view message) {
+  options.on_message = [&, forward = options.on_message](std::string_view channel,
+                                                         std::string_view message) {
     if (message == "stay") return go_on.get_future().wait();
-    if (message.size() < 100) hear(channel, message);
+    if (message.size() < 100) forward(channel, message);
   };
   Subscriber subscriber(*ParseUrl(server_->url()), options);
   ASSERT_TRUE(subscriber.Subscribe("c", Soon()).ok());
   ASSERT_EQ(Publish("c", "stay"), 1);
-  // What the kernel's buffers hold goes first.
+  // The kernel's buffers must fill up first.
   const std::string filler(1 << 20, '.');
   while (Publish("c", filler) > 0) {
   }
@@ -73,7 +73,7 @@ TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
   EXPECT_EQ(ears_.heard().front(), "down");
 }
 
-// A subscriber may be destroyed at any moment at which no call of it is in progress.
+// A subscriber may be destroyed at any moment when no call of it is in progress.
 
 class SubscriberEnd : public support::SubscriberTestFixture {
  protected:
@@ -109,14 +109,14 @@ TEST_F(SubscriberEnd, LeaksNothingAtAnyMoment) {
     (void)subscriber->Unsubscribe("c", In(absl::Microseconds(i)));
   }
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
-  const auto heard = ears_.heard();
-  EXPECT_EQ(Publish("c", "nobody is there"), 0);
-  EXPECT_EQ(ears_.heard(), heard);
+  const auto before = ears_.heard();
+  EXPECT_EQ(Publish("c", "no subscriber"), 0);
+  EXPECT_EQ(ears_.heard(), before);
   EXPECT_TRUE(AwaitThreads(threads_));
   EXPECT_EQ(support::OpenDescriptors(), descriptors_);
 }
 
-// What the subscriber makes of a server that does not permit what it asks.
+// The subscriber at a server that denies its requests.
 
 constexpr absl::StatusCode kDenied = absl::StatusCode::kPermissionDenied;
 
@@ -171,7 +171,7 @@ TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
   for (const char* channel : {"ok-1", "ok-2", "ok-3"}) {
     ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
   }
-  Acl({"resetchannels", "&ok-1", "&ok-3"});  // for which the server closes the connection
+  Acl({"resetchannels", "&ok-1", "&ok-3"});  // the server then closes the connection
   EXPECT_TRUE(ears_.Await("live again"));
   EXPECT_THAT(ears_.heard(), ElementsAre("down", "refused ok-2", "live again"));
   EXPECT_THAT(ears_.why_refused(), IsError(kDenied, HasSubstr("NOPERM")));
@@ -179,10 +179,10 @@ TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
   EXPECT_EQ(Publish("ok-3", "m"), 1);
   EXPECT_TRUE(ears_.Await("message ok-3 m"));
   EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
-  EXPECT_EQ(ears_.Count("refused ok-2"), 1);  // who called was told
+  EXPECT_EQ(ears_.Count("refused ok-2"), 1);  // the call itself returned the error
 }
 
-// A server, or whatever else answers at its address, that says what it must not.
+// A server, or another program at its address, that sends nonsense.
 
 using support::FakeServer;
 
@@ -193,7 +193,7 @@ class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
   static constexpr absl::Duration kPatience = absl::Seconds(10);
   static base::Instant Soon() { return base::Now() + kPatience; }
 
-  // Says the parameter at some moment of its first connection, and a message ever after.
+  // Sends the parameter after `verb` on its first connection, and a message on later ones.
   static FakeServer::Answer After(std::string verb) {
     return [verb](const FakeServer::Asked& asked) -> std::optional<std::string> {
       std::optional<std::string> answer = FakeServer::Polite(asked);
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(
                       "%1\r\n+a\r\n:1\r\n", "$99999999999\r\n", "*99999999\r\n:1\r\n",
                       "$1000\r\n" + std::string(1000, 'x') + "\r\n"));
 
-// What a node of a cluster says if the slot of a channel moves while that is being left.
+// A node of a cluster whose slot moves while the client leaves a channel of it.
 class SubscriberLeaves : public ::testing::TestWithParam<bool> {};
 
 TEST_P(SubscriberLeaves, MovingSlotWithoutLosingConnection) {
@@ -270,8 +270,8 @@ class SubscriberThreadTest : public support::SubscriberTestFixture {
     return Make(url, {.thread = thread_});
   }
 
-  // Within less than what one that cannot be reached takes.
-  void ExpectToHear(const std::string& channel) {
+  // Messages arrive, and the slowest delay is noted.
+  void ExpectMessages(const std::string& channel) {
     for (int i = 0; i < 50; ++i) {
       const std::string message = absl::StrCat("quick ", i);
       const base::Instant published = base::Now();
@@ -293,7 +293,7 @@ TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
     proxy_.SetArrival(arrival);
     const auto sick = MakeOneOfSeveral(proxy_.url() + "?connect_timeout=30s");
     EXPECT_TRUE(absl::IsUnavailable(sick->Subscribe("sick", In(absl::Milliseconds(50)))));
-    ExpectToHear("c");
+    ExpectMessages("c");
     ears_.Forget();
   }
   EXPECT_LT(slowest_, absl::Milliseconds(100));
@@ -329,7 +329,7 @@ TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   proxy.Hold(Direction::kToServer);
   std::thread waiter([&] { EXPECT_TRUE(subscriber->Subscribe("d", Soon()).ok()); });
-  // The request could be taken from under the lock: whoever waits has let go of it.
+  // The request was taken under the lock, so the waiting thread has released the lock.
   EXPECT_TRUE(AwaitWaiting(proxy));
   const int code = support::CodeOfFork([&] {
     subscriber.reset();
@@ -342,8 +342,8 @@ TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
 
 // A sanitizer's forked children must start no threads.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-// The thread of a parent's subscriber is not there in the child, and glibc gives its memory, by
-// which it is known, to the next one that the child starts.
+// The child lacks the thread of its parent's subscriber, and glibc gives that thread's memory, by
+// which it is known, to the next thread that the child starts.
 TEST_F(SubscriberFork, ChildsSubscriberIsNotItsParents) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
@@ -361,52 +361,52 @@ TEST_F(SubscriberFork, ChildsSubscriberIsNotItsParents) {
 }
 #endif
 
-// Who reads the subscriber's connection: its thread, or one that waits for a message.
+// The reader of the connection: the subscriber's thread, or one that waits for a message.
 
 using base::Parker;
 
-constexpr uint32_t kHeard = 1;
+constexpr uint32_t kReceived = 1;
 
-// Whether messages are attended to meanwhile. Then the thread sleeps at a gate.
+// The parameter says if KeepReading() is in effect. Then the thread sleeps at a gate.
 class SubscriberReaderTest : public support::SubscriberTestFixture,
                              public ::testing::WithParamInterface<bool> {
  protected:
-  // A subscriber of "c" that sets `parker_` for each message, and counts those that were read by
-  // the thread which makes it.
+  // Makes a subscriber of "c" that sets `parker_` for each message, and counts those that the
+  // test's own thread read.
   void SetUp() override {
     SubscriberOptions options = ears_.Options();
-    options.on_message = [this, hear = options.on_message, me = std::this_thread::get_id()](
+    options.on_message = [this, forward = options.on_message, me = std::this_thread::get_id()](
                              std::string_view channel, std::string_view message) {
-      hear(channel, message);
+      forward(channel, message);
       if (std::this_thread::get_id() == me) ++read_by_me_;
-      parker_.Set(kHeard);
+      parker_.Set(kReceived);
     };
     subscriber_ = std::make_unique<Subscriber>(*ParseUrl(server_->url()), std::move(options));
     ASSERT_TRUE(subscriber_->Subscribe("c", Soon()).ok());
     if (GetParam()) subscriber_->KeepReading(/*begins=*/true);
   }
 
-  // What a lock does; the message mostly comes when the wait has begun.
+  // Waits as a lock does; the message mostly comes after the wait has begun.
   uint32_t AwaitWhatComesLater() {
     parker_.Arm();
     std::thread publisher([&] {
       Parker().ParkUntil(In(absl::Milliseconds(1)));
       Publish("c", "m");
     });
-    const uint32_t heard = subscriber_->Await(parker_, Soon());
+    const uint32_t value = subscriber_->Await(parker_, Soon());
     publisher.join();
-    return heard;
+    return value;
   }
 
-  // The subscriber's thread is asleep, so that the next to wait will read in its place.
+  // Waits until the subscriber's thread sleeps, so that the next waiter reads in its place.
   void BecomeReader() {
     const base::Instant deadline = Soon();
     for (int i = 0; read_by_me_ == 0; ++i) {
       ASSERT_LT(base::Now(), deadline);
-      // Else the message may come before the wait.
+      // The message may come before the wait; then try again.
       parker_.Arm();
       std::thread publisher([&] { Publish("c", "until it is me"); });
-      EXPECT_EQ(subscriber_->Await(parker_, Soon()), kHeard);
+      EXPECT_EQ(subscriber_->Await(parker_, Soon()), kReceived);
       publisher.join();
     }
   }
@@ -423,7 +423,7 @@ INSTANTIATE_TEST_SUITE_P(, SubscriberReaderTest, ::testing::Bool(), [](const aut
 TEST_P(SubscriberReaderTest, LoneWaiterReadsForItself) {
   BecomeReader();
   const int before = read_by_me_;
-  for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitWhatComesLater(), kHeard);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitWhatComesLater(), kReceived);
   EXPECT_GT(read_by_me_, before + 50);
 }
 
@@ -448,7 +448,7 @@ TEST_P(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
   constexpr int kRounds = 200;
   const int64_t before = SleepsOfTheThread();
   ASSERT_GT(before, 0);
-  for (int i = 0; i < kRounds; ++i) EXPECT_EQ(AwaitWhatComesLater(), kHeard);
+  for (int i = 0; i < kRounds; ++i) EXPECT_EQ(AwaitWhatComesLater(), kReceived);
   EXPECT_LT(SleepsOfTheThread() - before, kRounds / 2);
 }
 

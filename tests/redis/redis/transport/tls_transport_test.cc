@@ -15,7 +15,7 @@ class TlsTest : public ::testing::Test {
   using Authority = support::Authority;
   using RedisServer = support::RedisServer;
 
-  // A server that shows the certificate of this file, which `authority_` has signed.
+  // A server with the certificate in this file, which `authority_` has signed.
   std::unique_ptr<RedisServer> Showing(const std::string& cert, bool of_clients = false) const {
     return RedisServer::Start(
         {.tls =
@@ -29,7 +29,7 @@ class TlsTest : public ::testing::Test {
     SharedConnection connection(UrlOf(url));
     return connection.Connect(In(kPatience));
   }
-  // Of an attempt that must fail, and not because its time is over.
+  // Connects, which must fail before its time is over, and returns the message.
   static std::string WhyNot(const std::string& url,
                             absl::StatusCode code = absl::StatusCode::kFailedPrecondition) {
     const base::Instant began = base::Now();
@@ -47,7 +47,7 @@ class TlsTest : public ::testing::Test {
 namespace redlatch::redis {
 namespace {
 
-// TLS under everything that uses a connection.
+// TLS under shared connections and subscribers.
 
 class TlsTransportTest : public TlsTest {
  protected:
@@ -130,7 +130,7 @@ TEST_F(TlsTransportTest, ReconnectsWithoutMixingUpReplies) {
   EXPECT_GT(answered, 0);
 }
 
-// What the server sends when it shows a certificate is more than what it sends otherwise.
+// A server that shows its certificate sends more bytes than one that resumes a session.
 TEST_F(TlsTransportTest, ReconnectResumesSession) {
   const auto connection = To(Proxied());
   int64_t before = 0;
@@ -156,7 +156,7 @@ TEST_F(TlsTransportTest, ChangedFilesAreReadAgain) {
   EXPECT_EQ(connection.Connect(In(kPatience)).code(), absl::StatusCode::kFailedPrecondition);
   std::ofstream(ca) << std::ifstream(authority_.file()).rdbuf();
   EXPECT_EQ(Echo(connection, "hello"), "hello");
-  // Half written, they are not taken.
+  // A half-written file is ignored.
   std::ofstream(ca) << "-----BEGIN";
   connection.ReplaceConnection("a test wants it");
   EXPECT_EQ(Echo(connection, "hello"), "hello");
@@ -171,24 +171,24 @@ TEST_F(TlsTransportTest, StallInHandshakeEndsInTime) {
 }
 
 TEST_F(TlsTransportTest, CarriesMessages) {
-  std::atomic<int> heard{0};
+  std::atomic<int> received{0};
   std::atomic<int> live_again{0};
   SubscriberOptions options{.first_backoff = absl::Milliseconds(1)};
   options.on_message = [&](std::string_view, std::string_view message) {
-    heard += message == "hello" ? 1 : 0;
+    received += message == "hello" ? 1 : 0;
   };
   options.on_live_again = [&] { ++live_again; };
   Subscriber subscriber(UrlOf(Proxied()), std::move(options));
   ASSERT_TRUE(subscriber.Subscribe("c", In(kPatience)).ok());
   for (int i = 0; i < 20; ++i) EXPECT_EQ(server_->Integer({"PUBLISH", "c", "hello"}), 1);
-  EXPECT_TRUE(Await([&] { return heard == 20; })) << heard;
+  EXPECT_TRUE(Await([&] { return received == 20; })) << received;
   proxy_.ResetAll();
   EXPECT_TRUE(Await([&] { return live_again == 1; }));
   EXPECT_EQ(server_->Integer({"PUBLISH", "c", "hello"}), 1);
-  EXPECT_TRUE(Await([&] { return heard == 21; })) << heard;
+  EXPECT_TRUE(Await([&] { return received == 21; })) << received;
 }
 
-// It closes the descriptor, and says nothing over the connection that its parent goes on using.
+// The child closes the descriptor, and sends nothing over its parent's connection.
 TEST_F(TlsTransportTest, ForkedChildMayDeleteConnection) {
   auto connection = To(server_->tls_url());
   EXPECT_EQ(Echo(*connection, "before"), "before");
@@ -201,7 +201,7 @@ TEST_F(TlsTransportTest, ForkedChildMayDeleteConnection) {
   EXPECT_EQ(connection->stats().connects, 1);
 }
 
-// What is wrong with a certificate, or with who speaks what, is said, with what mends it.
+// Messages say what is wrong with certificates and protocols, and how to fix it.
 
 class TlsRefusalTest : public TlsTest {
  protected:
@@ -275,10 +275,10 @@ TEST_F(TlsRefusalTest, RevokedCertificate) {
   const std::string list = authority_.FileWithRevoked({bad});
   EXPECT_EQ(Connect(at(server, list)), absl::OkStatus());
   EXPECT_THAT(WhyNot(at(revoked, list)), HasSubstr("revoked its certificate"));
-  EXPECT_EQ(Connect(at(revoked, authority_.file())), absl::OkStatus()) << "this file has no list";
+  EXPECT_EQ(Connect(at(revoked, authority_.file())), absl::OkStatus()) << "this file has no CRL";
   EXPECT_THAT(WhyNot(at(server, authority_.FileWithRevoked({bad}, -absl::Hours(1)))),
               AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
-  // One authority's list says nothing about another's certificates.
+  // One authority's CRL says nothing about another's certificates.
   const std::string both = authority_.File("both.pem", "");
   Authority other("another authority");
   std::ofstream(both) << std::ifstream(authority_.file()).rdbuf()
@@ -295,14 +295,14 @@ TEST_F(TlsRefusalTest, CertificateRevokedInDirectory) {
   const auto at = [&](const auto& which) {
     return absl::StrCat("rediss://127.0.0.1:", which->tls_port(), "?ca=", directory);
   };
-  EXPECT_EQ(Connect(at(revoked)), absl::OkStatus()) << "the directory has no list yet";
+  EXPECT_EQ(Connect(at(revoked)), absl::OkStatus()) << "the directory has no CRL yet";
   authority_.File(absl::StrCat(directory.substr(directory.rfind('/') + 1), "/notes.rst"),
                   "no list");
   EXPECT_EQ(Connect(at(server)), absl::OkStatus());
   authority_.RevokeIn(directory, {bad});
   EXPECT_EQ(Connect(at(server)), absl::OkStatus());
   EXPECT_THAT(WhyNot(at(revoked)), HasSubstr("revoked its certificate"));
-  // Its own list expires, or there is only another authority's.
+  // The authority's own CRL has expired, or there is only another authority's.
   authority_.RevokeIn(directory, {bad}, -absl::Hours(1));
   EXPECT_THAT(WhyNot(at(server)), AllOf(HasSubstr("CRL has expired"), HasSubstr("ca=")));
   const std::string another = authority_.Directory();
@@ -311,7 +311,7 @@ TEST_F(TlsRefusalTest, CertificateRevokedInDirectory) {
               HasSubstr("get certificate CRL"));
 }
 
-// It is written again under its name, or is what a link there leads to: its directory does not
+// The CRL is written again under its name, or is the target of a link there: its directory does not
 // change.
 TEST_F(TlsRefusalTest, CertificateRevokedWhileClientLives) {
   const std::string bad = Good();
@@ -329,7 +329,7 @@ TEST_F(TlsRefusalTest, CertificateRevokedWhileClientLives) {
   EXPECT_EQ(connection.Connect(In(kPatience)), absl::OkStatus());
 }
 
-// Whoever answers chooses the names, and messages go into logs.
+// The other side chooses the names, and messages go into logs.
 TEST_F(TlsRefusalTest, NamesInCertificateCannotForgeLine) {
   const auto server = Showing(authority_.Certify({.subject = "a\nb", .names = {}}));
   const std::string why = WhyNot(server->tls_url());

@@ -1,4 +1,4 @@
-// How names are looked up. The name server here is this program's own getaddrinfo().
+// Looking up names. The name server here is this program's own getaddrinfo().
 #include "src/redis/connect/endpoint.h"
 
 #include <dlfcn.h>
@@ -24,7 +24,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
   if (node == nullptr || !std::string_view(node).ends_with(".test")) {
     return next(node, service, hints, result);
   }
-  // Not an address in numbers: that is asked for first.
+  // Refuses numeric addresses, which are tried first.
   if (hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
   ++begun;
   ++under_way;
@@ -89,7 +89,7 @@ TEST_F(NameServer, IsAskedAgainForForgottenSentinel) {
   known("127.0.0.2");
   hangs = false;
   EXPECT_TRUE(support::Await([] { return under_way == 0; }));
-  // Its first lookup may be about to end, and serve once more.
+  // The first lookup may be about to end, and serve once more.
   EXPECT_TRUE(support::Await([&] {
     known("127.0.0.2");
     known("comes.test");

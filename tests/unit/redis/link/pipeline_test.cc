@@ -12,19 +12,19 @@ namespace {
 
 Reply Answer(int64_t value) { return {.type = Reply::Type::kInteger, .integer = value}; }
 
-// An exchange and the place for its results.
-struct Asker {
-  explicit Asker(size_t commands) : results(commands, absl::UnknownError("open")) {
+// An InFlight with its results.
+struct Caller {
+  explicit Caller(size_t commands) : results(commands, absl::UnknownError("open")) {
     in_flight.results = absl::MakeSpan(results);
   }
 
-  // "5 lost: ..." : what came for each command, in order.
-  std::vector<std::string> Heard() const {
-    std::vector<std::string> heard;
+  // The result of each command as text, in order.
+  std::vector<std::string> Results() const {
+    std::vector<std::string> texts;
     for (const auto& result : results) {
-      heard.push_back(result.ok() ? result->DebugString() : std::string(result.status().message()));
+      texts.push_back(result.ok() ? result->DebugString() : std::string(result.status().message()));
     }
-    return heard;
+    return texts;
   }
 
   InFlight in_flight;
@@ -61,8 +61,8 @@ class PipelineTest : public ::testing::Test {
     return finished;
   }
 
-  bool GiveUp(Asker& asker) {
-    return pipeline_.Abandon(asker.in_flight, absl::UnavailableError("sent"),
+  bool GiveUp(Caller& caller) {
+    return pipeline_.Abandon(caller.in_flight, absl::UnavailableError("sent"),
                              absl::UnavailableError("unsent"));
   }
 
@@ -71,8 +71,8 @@ class PipelineTest : public ::testing::Test {
 };
 
 TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
-  Asker a(2);
-  Asker b(1);
+  Caller a(2);
+  Caller b(1);
   Append(&a.in_flight, 0, 2);
   Append(&b.in_flight, 2, 1);
   Take();
@@ -82,69 +82,69 @@ TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
   EXPECT_THAT(TakeFinished(), ElementsAre(&a.in_flight));
   EXPECT_TRUE(Deliver(12));
   EXPECT_THAT(TakeFinished(), ElementsAre(&b.in_flight));
-  EXPECT_THAT(a.Heard(), ElementsAre("10", "11"));
-  EXPECT_THAT(b.Heard(), ElementsAre("12"));
+  EXPECT_THAT(a.Results(), ElementsAre("10", "11"));
+  EXPECT_THAT(b.Results(), ElementsAre("12"));
   EXPECT_EQ(pipeline_.size(), 0);
 }
 
 TEST_F(PipelineTest, RefusesUnexpectedReply) {
   EXPECT_FALSE(Deliver(1));
-  Asker a(1);
+  Caller a(1);
   Append(&a.in_flight, 0, 1);
   EXPECT_FALSE(Deliver(1)) << "it is not sent yet";
   Take();
   EXPECT_TRUE(Deliver(2));
   EXPECT_FALSE(Deliver(3));
-  EXPECT_THAT(a.Heard(), ElementsAre("2"));
+  EXPECT_THAT(a.Results(), ElementsAre("2"));
 }
 
 TEST_F(PipelineTest, DropsLateReplyToAbandonedCommand) {
-  Asker late(2);
-  Asker other(1);
+  Caller late(2);
+  Caller other(1);
   Append(&late.in_flight, 0, 2);
   Append(&other.in_flight, 2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_TRUE(GiveUp(late));
-  EXPECT_THAT(late.Heard(), ElementsAre("10", "sent"));
+  EXPECT_THAT(late.Results(), ElementsAre("10", "sent"));
   EXPECT_EQ(late.in_flight.open, 0);
   EXPECT_EQ(pipeline_.FirstWaiting(), &other.in_flight);
   EXPECT_TRUE(Deliver(11));
   EXPECT_TRUE(Deliver(12));
-  EXPECT_THAT(late.Heard(), ElementsAre("10", "sent"));
-  EXPECT_THAT(other.Heard(), ElementsAre("12"));
+  EXPECT_THAT(late.Results(), ElementsAre("10", "sent"));
+  EXPECT_THAT(other.Results(), ElementsAre("12"));
   EXPECT_THAT(TakeFinished(), ElementsAre(&other.in_flight));
 }
 
 TEST_F(PipelineTest, KeepsOrderWhenManyCommandsAreAbandoned) {
-  constexpr int kAskers = 100;
-  std::vector<std::unique_ptr<Asker>> askers;
+  constexpr int kCallers = 100;
+  std::vector<std::unique_ptr<Caller>> callers;
   std::string kept;
-  for (int i = 0; i < kAskers; ++i) {
-    askers.push_back(std::make_unique<Asker>(2));
-    const std::string bytes = Append(&askers.back()->in_flight, 2 * i, 2);
+  for (int i = 0; i < kCallers; ++i) {
+    callers.push_back(std::make_unique<Caller>(2));
+    const std::string bytes = Append(&callers.back()->in_flight, 2 * i, 2);
     if (i % 10 == 3) kept += bytes;
   }
-  for (int i = 0; i < kAskers; ++i) {
+  for (int i = 0; i < kCallers; ++i) {
     if (i % 10 == 3) continue;
-    EXPECT_FALSE(GiveUp(*askers[i]));
-    EXPECT_THAT(askers[i]->Heard(), ElementsAre("unsent", "unsent"));
+    EXPECT_FALSE(GiveUp(*callers[i]));
+    EXPECT_THAT(callers[i]->Results(), ElementsAre("unsent", "unsent"));
   }
   EXPECT_EQ(pipeline_.unsent_bytes(), kept.size());
   EXPECT_EQ(pipeline_.size(), 20);
-  EXPECT_EQ(pipeline_.FirstWaiting(), &askers[3]->in_flight);
+  EXPECT_EQ(pipeline_.FirstWaiting(), &callers[3]->in_flight);
   EXPECT_EQ(Take(), kept);
   for (int i = 0; i < 20; ++i) EXPECT_TRUE(Deliver(i));
   for (int i = 0; i < 10; ++i) {
-    EXPECT_THAT(askers[10 * i + 3]->Heard(),
+    EXPECT_THAT(callers[10 * i + 3]->Results(),
                 ElementsAre(std::to_string(2 * i), std::to_string(2 * i + 1)));
   }
 }
 
 TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
-  Asker sent(1);
-  Asker chosen(2);
-  Asker other(1);
+  Caller sent(1);
+  Caller chosen(2);
+  Caller other(1);
   Append(&sent.in_flight, 0, 1);
   Take();
   Append(&chosen.in_flight, 1, 2);
@@ -154,16 +154,16 @@ TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
       [&](const InFlight* each) { return each == &chosen.in_flight || each == nullptr; },
       absl::PermissionDeniedError("refused"), finished_);
   EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.in_flight));
-  EXPECT_THAT(chosen.Heard(), ElementsAre("refused", "refused"));
+  EXPECT_THAT(chosen.Results(), ElementsAre("refused", "refused"));
   EXPECT_EQ(pipeline_.size(), 2);
   EXPECT_TRUE(Deliver(10));
-  EXPECT_THAT(sent.Heard(), ElementsAre("10"));
+  EXPECT_THAT(sent.Results(), ElementsAre("10"));
   EXPECT_EQ(Take(), kept);
 }
 
 TEST_F(PipelineTest, PrependKeepsOtherCommands) {
-  Asker gone(1);
-  Asker waits(1);
+  Caller gone(1);
+  Caller waits(1);
   Append(&gone.in_flight, 0, 1);
   const std::string kept = Append(&waits.in_flight, 1, 1);
   EXPECT_FALSE(GiveUp(gone));
@@ -173,7 +173,7 @@ TEST_F(PipelineTest, PrependKeepsOtherCommands) {
   EXPECT_EQ(Take(), absl::StrCat(std::string(first.bytes()), kept));
   EXPECT_TRUE(Deliver(12));
   EXPECT_TRUE(Deliver(11));
-  EXPECT_THAT(waits.Heard(), ElementsAre("11"));
+  EXPECT_THAT(waits.Results(), ElementsAre("11"));
   EXPECT_EQ(pipeline_.size(), 0);
 }
 
@@ -187,10 +187,10 @@ class LostConnectionTest : public PipelineTest {
 };
 
 TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
-  Asker written(1);
-  Asker first(2);
-  Asker second(1);
-  Asker third(1);
+  Caller written(1);
+  Caller first(2);
+  Caller second(1);
+  Caller third(1);
   Append(&written.in_flight, 0, 1);
   std::string rest = Append(&first.in_flight, 1, 2);
   rest += Append(&second.in_flight, 3, 1);
@@ -201,26 +201,26 @@ TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
   EXPECT_EQ(pipeline_.FirstWaiting(), &first.in_flight);
   EXPECT_EQ(Take(), rest + waits);
   for (int i = 11; i <= 14; ++i) EXPECT_TRUE(Deliver(i));
-  EXPECT_THAT(first.Heard(), ElementsAre("11", "12"));
-  EXPECT_THAT(second.Heard(), ElementsAre("13"));
-  EXPECT_THAT(third.Heard(), ElementsAre("14"));
+  EXPECT_THAT(first.Results(), ElementsAre("11", "12"));
+  EXPECT_THAT(second.Results(), ElementsAre("13"));
+  EXPECT_THAT(third.Results(), ElementsAre("14"));
 }
 
 TEST_F(LostConnectionTest, PartlyWrittenCommandsFail) {
-  Asker torn(2);
-  Asker unwritten(1);
+  Caller torn(2);
+  Caller unwritten(1);
   const std::string bytes = Append(&torn.in_flight, 0, 2);
   const std::string rest = Append(&unwritten.in_flight, 2, 1);
   Take();
   Lose(bytes.substr(1) + rest);
-  EXPECT_THAT(torn.Heard(), ElementsAre("lost", "lost"));
+  EXPECT_THAT(torn.Results(), ElementsAre("lost", "lost"));
   EXPECT_THAT(TakeFinished(), ElementsAre(&torn.in_flight));
   EXPECT_EQ(Take(), rest);
 }
 
 TEST_F(LostConnectionTest, DropsCommandsWithoutWaiter) {
-  Asker late(1);
-  Asker waits(1);
+  Caller late(1);
+  Caller waits(1);
   std::string rest = Append(&late.in_flight, 0, 1);
   rest += Append(nullptr, 1, 1);
   Take();
@@ -228,7 +228,7 @@ TEST_F(LostConnectionTest, DropsCommandsWithoutWaiter) {
   Append(nullptr, 2, 1);
   const std::string kept = Append(&waits.in_flight, 3, 1);
   Lose(rest);
-  EXPECT_THAT(late.Heard(), ElementsAre("sent"));
+  EXPECT_THAT(late.Results(), ElementsAre("sent"));
   EXPECT_EQ(pipeline_.size(), 1);
   EXPECT_EQ(Take(), kept);
 }
@@ -237,7 +237,7 @@ class SpinPolicyTest : public ::testing::Test {
  protected:
   static constexpr absl::Duration kLength = absl::Microseconds(80);
 
-  // So many calls one after another, each answered alone after `latency`; how long was spun.
+  // Makes calls one after another, each answered alone after `latency`. Returns how long it spun.
   absl::Duration Live(absl::Duration latency, int calls) {
     absl::Duration spun;
     for (int i = 0; i < calls; ++i) {
@@ -250,8 +250,8 @@ class SpinPolicyTest : public ::testing::Test {
     return spun;
   }
 
-  // So many reads that bring as many replies each.
-  void Crowd(size_t replies, int reads) {
+  // `reads` reads, each of which brings `replies` replies.
+  void ReceiveMany(size_t replies, int reads) {
     for (int i = 0; i < reads; ++i) spin_.Received(replies);
   }
 
@@ -274,15 +274,15 @@ TEST_F(SpinPolicyTest, CostsAlmostNothingIfServerIsSlow) {
 }
 
 TEST_F(SpinPolicyTest, SpinsLongerForManyCallers) {
-  Crowd(64, 100);
+  ReceiveMany(64, 100);
   EXPECT_GT(spin_.Length(), 10 * kLength);
   EXPECT_LT(spin_.Length(), absl::Milliseconds(2));
 }
 
 TEST_F(SpinPolicyTest, OccasionalPairDoesNotCountAsMany) {
   for (int i = 0; i < 100; ++i) {
-    Crowd(2, 1);
-    Crowd(1, 4);
+    ReceiveMany(2, 1);
+    ReceiveMany(1, 4);
     ASSERT_EQ(spin_.Length(), kLength);
   }
 }
@@ -290,13 +290,13 @@ TEST_F(SpinPolicyTest, OccasionalPairDoesNotCountAsMany) {
 TEST_F(SpinPolicyTest, SlowLoneCallsDoNotAffectManyCallers) {
   Live(absl::Milliseconds(50), 100);
   EXPECT_EQ(spin_.Length(), absl::ZeroDuration());
-  Crowd(64, 100);
+  ReceiveMany(64, 100);
   EXPECT_GT(spin_.Length(), absl::ZeroDuration());
 }
 
 constexpr absl::Duration kSpin = absl::Microseconds(80);
 
-// A thread alone makes so many calls; whether it is eager after them.
+// A single thread makes `calls` calls; returns true if it is eager after them.
 bool EagerAfter(int calls, absl::Duration eager, absl::Duration patient, bool in_vain) {
   SpinPolicy policy(kSpin);
   base::Instant now;
@@ -317,7 +317,7 @@ TEST(SpinPolicy, StaysEagerIfThatIsFaster) {
     return EagerAfter(100, absl::Microseconds(eager_us), absl::Microseconds(patient_us), in_vain);
   };
   EXPECT_TRUE(eager_after(40, 60, /*in_vain=*/false));
-  EXPECT_FALSE(eager_after(100, 120, /*in_vain=*/true)) << "the answer comes after the look";
+  EXPECT_FALSE(eager_after(100, 120, /*in_vain=*/true)) << "the reply comes after the spin";
   EXPECT_TRUE(eager_after(100, 300, /*in_vain=*/true)) << "sleep is very long";
 }
 
@@ -326,7 +326,7 @@ TEST(SpinPolicy, ChargesSpinOnlyToTheThreadThatSpun) {
   base::Instant now;
   for (int i = 0; i < 100; ++i) {
     policy.Begun();
-    policy.InVain(kSpin);  // of a call that came to nothing
+    policy.InVain(kSpin);  // a call that got no reply
     policy.Begun();
     const base::Instant begun = now;
     now = now + (policy.Length() > absl::ZeroDuration() ? absl::Microseconds(40)

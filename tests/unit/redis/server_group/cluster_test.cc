@@ -19,14 +19,14 @@ const LuaScript kScript{.name = "test/script", .body = "return 1", .sha1 = "e0e1
 
 class ClusterTest : public ::testing::Test {
  protected:
-  // One node, and what it was asked.
+  // One node, and the commands that it received.
   class Node {
    public:
     explicit Node(ClusterTest& test)
         : fake_([this, &test](const FakeServer::Asked& asked) { return Answer(test, asked); }) {}
 
     std::string address() const { return fake_.url().substr(std::string("redis://").size()); }
-    // What it answers to whatever names a key; empty: what it is asked for.
+    // Its reply to each command with a key; empty: the proper one.
     void Redirect(std::string_view kind, const Node& to) {
       const std::lock_guard lock(mu_);
       redirect_ =
@@ -77,7 +77,7 @@ class ClusterTest : public ::testing::Test {
     return absl::StrCat("*3\r\n:", first, "\r\n:", last, "\r\n*3\r\n", FakeServer::Bulk(address[0]),
                         ":", address[1], "\r\n", FakeServer::Bulk(node.address()));
   }
-  // As both nodes see it: the first has all slots but one.
+  // Both nodes agree: the first has all slots but one.
   std::string View(const std::string& what) const {
     if (what == "SLOTS") {
       return "*2\r\n" + Range(0, kSlots - 2, first_) + Range(kSlots - 1, kSlots - 1, second_);
@@ -111,7 +111,7 @@ TEST_F(ClusterTest, FollowsAskOnceAndSendsAsking) {
   ASSERT_GE(asked.size(), 2U);
   EXPECT_EQ(asked[asked.size() - 2], "ASKING");
   EXPECT_EQ(asked.back(), "GET key");
-  // The slot is still the first one's.
+  // The first node still has the slot.
   first_.Serve();
   Get();
   EXPECT_EQ(second_.asked(), asked);

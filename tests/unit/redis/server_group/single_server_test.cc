@@ -56,10 +56,10 @@ TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndReported) {
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2 && reconnected_ == 1; }));
 }
 
-// A client of two servers, of which a sentinel says that one is the primary.
+// A client and two servers; a sentinel says which one is the primary.
 class SentinelServerTest : public ::testing::Test {
  protected:
-  // A server, and what it was asked.
+  // A server, and the commands that it received.
   struct Server {
     std::atomic<int> subscribed{0};
     std::atomic<int> called{0};
@@ -91,7 +91,7 @@ class SentinelServerTest : public ::testing::Test {
   Server first_;
   Server second_;
   std::atomic<Server*> primary_{&first_};
-  std::atomic<bool> tells_{false};  // the sentinel tells its subscribers of the primary
+  std::atomic<bool> tells_{false};  // the sentinel publishes the new primary
   support::FakeServer sentinel_{[this](const auto& asked) { return Sentinel(asked); }};
   SingleServer client_{
       *ParseUrl(absl::StrCat("redis-sentinel", sentinel_.url().substr(strlen("redis")), "/m")),

@@ -13,15 +13,15 @@ class SubscriptionCheckTest : public ::testing::Test {
     now_ = now_ + absl::Milliseconds(60);
     return check_.Note(has_subscriber, now_, live_, now_);
   }
-  void ExpectARound(Verdict end) {
+  void ExpectRound(Verdict end) {
     EXPECT_EQ(Tell(false), Verdict::kNothingNew);
     EXPECT_EQ(Tell(false), Verdict::kNothingNew);
     EXPECT_EQ(Tell(false), end);
   }
   void BecomeUnsubscribed() {
-    ExpectARound(Verdict::kReplaceConnections);
-    ExpectARound(Verdict::kReplaceConnections);
-    ExpectARound(Verdict::kUnsubscribed);
+    ExpectRound(Verdict::kReplaceConnections);
+    ExpectRound(Verdict::kReplaceConnections);
+    ExpectRound(Verdict::kUnsubscribed);
     EXPECT_TRUE(check_.unsubscribed());
   }
 
@@ -31,8 +31,8 @@ class SubscriptionCheckTest : public ::testing::Test {
 };
 
 TEST_F(SubscriptionCheckTest, OneSubscriberResetsTheCount) {
-  ExpectARound(Verdict::kReplaceConnections);
-  ExpectARound(Verdict::kReplaceConnections);
+  ExpectRound(Verdict::kReplaceConnections);
+  ExpectRound(Verdict::kReplaceConnections);
   EXPECT_EQ(Tell(true), Verdict::kNothingNew);
   BecomeUnsubscribed();
   EXPECT_EQ(Tell(true), Verdict::kSubscribedAgain);

@@ -128,7 +128,7 @@ TEST(UrlTest, ReadsEveryPart) {
     EXPECT_EQ(Describe(*url), Describe(c.expected));
     EXPECT_EQ(*url, c.expected);
     EXPECT_EQ(url->DebugString(), c.debug_string);
-    // Which leads to the same server.
+    // It leads to the same server.
     Url bare = {.kind = url->kind, .host = url->host, .port = url->port, .path = url->path};
     bare.db = url->db;
     const absl::StatusOr<Url> again = ParseUrl(url->DebugString());
@@ -139,7 +139,7 @@ TEST(UrlTest, ReadsEveryPart) {
 
 struct Refused {
   std::string text;
-  std::string named;  // what the message says
+  std::string named;  // a part of the message
 };
 
 TEST(UrlTest, NamesThePartThatIsWrong) {
@@ -397,8 +397,8 @@ TEST(UrlTest, AcceptsTheLongestPathsThatFit) {
   EXPECT_TRUE(ParseUrl("redis://:" + std::string(8192 - 11, 'p') + "@h").ok());
 }
 
-// The secret never shows: in no message where the URL is refused, and in no DebugString where it
-// is taken, unless what is left of the URL makes it a host or a path.
+// No message about a refused URL shows the secret, and no DebugString of an accepted one, unless
+// the rest of the URL makes it a host or a path.
 void ExpectSilentAbout(std::string_view secret, const std::string& text) {
   const absl::StatusOr<Url> url = ParseUrl(text);
   if (url.ok() && (url->host + url->path).find(secret) != std::string::npos) return;

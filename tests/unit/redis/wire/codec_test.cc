@@ -141,7 +141,7 @@ void ExpectLost(std::string_view bytes, const Read& read, size_t replies_before)
 }
 
 TEST(ReplyParserTest, RefusesOtherProtocolsThanResp2) {
-  // The last ones are of RESP 3, which is never asked for.
+  // The last ones are RESP 3, which the client never asks for.
   std::vector<std::string_view> cases = {"x",
                                          "\r\n",
                                          "HTTP/1.1 400 Bad Request\r\n",
@@ -203,7 +203,7 @@ TEST(ReplyParserTest, RefusesHugeCountsBeforeTheyCostMemory) {
         "*9223372036854775807\r\n", "*2\r\n*1048575\r\n"}) {
     ExpectLost(bytes, ReadPieces({bytes}), 0);
   }
-  // A promise within the limit costs nothing yet either.
+  // A large count within the limit costs no memory either.
   EXPECT_TRUE(ReadPieces({"*1048576\r\n"}).status.ok());
   EXPECT_TRUE(ReadPieces({"$99999999999\r\n"}).status.ok());
   EXPECT_TRUE(ReadPieces({"$9223372036854775807\r\n"}).status.ok());
@@ -218,7 +218,7 @@ TEST(ReplyParserTest, RefusesReplyLargerThanLimit) {
     EXPECT_TRUE(ReadPieces({bytes}, limits).status.ok());
     EXPECT_TRUE(ReadBytewise(bytes, limits).status.ok());
   }
-  // However it arrives.
+  // The pieces in which it arrives make no difference.
   ExpectLost(larger, ReadPieces({larger}, limits), 0);
   ExpectLost(larger, ReadPieces({larger + exact}, limits), 0);
   ExpectLost(larger, ReadPieces({fits + larger}, limits), 1);
@@ -292,7 +292,7 @@ TEST(ReplyTest, DebugStringOfDeepReplyIsShort) {
   EXPECT_LT(reply.DebugString().size(), 2000);
 }
 
-// As CLUSTER KEYSLOT answers.
+// CLUSTER KEYSLOT gave these slots.
 TEST(Slot, AgreesWithRedis) {
   EXPECT_EQ(SlotOf(""), 0);
   EXPECT_EQ(SlotOf("foo"), 12182);
@@ -306,7 +306,7 @@ TEST(Slot, UsesHashTag) {
   EXPECT_EQ(SlotOf("a{foo}{bar}"), SlotOf("foo"));
   EXPECT_EQ(SlotOf("a{{foo}}"), SlotOf("{foo"));
   EXPECT_EQ(SlotOf("redlatch:2:{foo}:simple.queue"), SlotOf("foo"));
-  // None of these has one.
+  // None of these has a hash tag.
   EXPECT_NE(SlotOf("{}foo"), SlotOf("foo"));
   EXPECT_NE(SlotOf("{foo"), SlotOf("foo"));
 }
@@ -319,7 +319,7 @@ TEST(Slot, EachHasItsOwnTag) {
     EXPECT_LE(tag.size(), 7) << tag;
     EXPECT_TRUE(tags.insert(tag).second);
   }
-  // Clients of different ages speak with each other.
+  // Clients of different versions must agree on the tags.
   EXPECT_EQ(TagOf(0), TagOf(0));
 }
 
