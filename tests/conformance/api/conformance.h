@@ -341,12 +341,12 @@ constexpr char kUserOfApp[] =
     "+pexpireat +pttl +hget +hset +hsetnx +hdel +hexists +hgetall +hkeys +hmget +hincrby "
     "+zadd +zrem +zremrangebyrank +zcard +zcount +zrange +zrangebyscore +zrank +zscore";
 
-constexpr absl::Duration kPatience = absl::Seconds(10);    // for what must come, but when is open
-constexpr absl::Duration kGrace = absl::Milliseconds(50);  // how late a call may come back
+constexpr absl::Duration kTestTimeout = absl::Seconds(10);  // for what must come, but when is open
+constexpr absl::Duration kGrace = absl::Milliseconds(50);   // how late a call may come back
 constexpr absl::Duration kLease = absl::Seconds(2);
 // How long a semaphore that nobody uses is kept: a day, and some minutes, so that not every use
 // need say so.
-inline const absl::Duration kKept = absl::Hours(24) + absl::Minutes(15) + kLease;
+inline const absl::Duration kSemaphoreTtl = absl::Hours(24) + absl::Minutes(15) + kLease;
 constexpr char kName[] = "lock";
 constexpr size_t kQuorum = 5;
 
@@ -556,7 +556,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
       if (!server().Have(key.text)) continue;  // it has just ended
       if (ttl_ms == -1) ADD_FAILURE() << "without a TTL: " << key.text;
       if (server().Text({"HGET", key.text, "kind"}) == "semaphore/2") {
-        EXPECT_LE(absl::Milliseconds(ttl_ms), kKept) << key.text;
+        EXPECT_LE(absl::Milliseconds(ttl_ms), kSemaphoreTtl) << key.text;
         continue;
       }
       const bool stays = key.text.ends_with(":fence") || key.text.starts_with("redlatch:client:");

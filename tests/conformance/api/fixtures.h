@@ -165,7 +165,7 @@ class LatchConformance : public Conformance {
     return latch.try_wait();
   }
   static absl::Status PatientWait(CountDownLatch& latch) {
-    return latch.Wait({.wait = 2 * kPatience});
+    return latch.Wait({.wait = 2 * kTestTimeout});
   }
   // -1 where it cannot be told.
   static int64_t CountOf(CountDownLatch& latch) { return latch.Count().value_or(-1); }
@@ -190,7 +190,7 @@ class LatchConformance : public Conformance {
       EXPECT_TRUE(Await([this] {
         return test_.server().Command({"KEYS", "*.queue"}).elements.empty() &&
                test_.server().Command({"KEYS", "*.waiters"}).elements.empty();
-      })) << "somebody is still queued";
+      })) << "a waiter is still queued";
       (void)test_.KeysLeft();  // each has a TTL
       test_.server().Command({"FLUSHALL"});
     }
@@ -253,8 +253,8 @@ class ReadWriteConformance : public Conformance {
     });
   }
 
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client client_ = NewClient({}, {.observer = heard_});
+  const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = recorder_});
   const Client other_ = NewClient();
   const Client third_ = NewClient();
   const std::unique_ptr<Lock> lock_ = NewReadWrite(client_);
@@ -327,8 +327,8 @@ class SemaphoreConformance : public Conformance {
 // Three clients and their semaphores.
 class SemaphoreOfThree : public SemaphoreConformance {
  protected:
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client client_ = NewClient({}, {.observer = heard_});
+  const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = recorder_});
   const Client other_ = NewClient();
   const Client third_ = NewClient();
   const std::unique_ptr<Semaphore> semaphore_ = NewSemaphore(client_);

@@ -12,12 +12,12 @@ class InstalledSuite : public Conformance {};
 INSTANTIATE_CONFORMANCE(InstalledSuite, OverTcp(LockCases()));
 
 TEST_P(InstalledSuite, PassesForEveryKind) {
-  const absl::Status kept = CheckConformance(
+  const absl::Status passed = CheckConformance(
       {.make = [](const Client& client, std::string_view name,
                   LockOptions options) { return GetParam().kind.make(client, name, options); },
        .url = url(),
        .lease = kLease});
-  EXPECT_TRUE(kept.ok()) << kept;
+  EXPECT_TRUE(passed.ok()) << kept;
 }
 
 // Grants everything.
@@ -50,21 +50,21 @@ absl::Status Check() {
   return CheckConformance({.make = make, .url = server->url()});
 }
 
-TEST(InstalledSuiteItself, FailsForALockThatDoesNotExclude) {
-  const absl::Status kept = Check<OpenDoor>();
-  EXPECT_TRUE(absl::IsInternal(kept)) << kept;
+TEST(InstalledSuiteItself, FailsForLockThatDoesNotExclude) {
+  const absl::Status passed = Check<OpenDoor>();
+  EXPECT_TRUE(absl::IsInternal(passed)) << kept;
 }
 
-TEST(InstalledSuiteItself, FailsForALockThatThrows) {
+TEST(InstalledSuiteItself, FailsForLockThatThrows) {
   const auto server = support::RedisServer::Start();
   // The lease is refused in the check that uses lock().
   const auto make = [](const Client& client, std::string_view name, LockOptions options) {
     if (name.ends_with("threads")) options.lease = absl::ZeroDuration();
     return std::make_unique<SimpleLock>(client, name, std::move(options));
   };
-  const absl::Status kept = CheckConformance({.make = make, .url = server->url()});
-  EXPECT_TRUE(absl::IsInternal(kept)) << kept;
-  EXPECT_THAT(kept.message(), ::testing::HasSubstr("lock() threw"));
+  const absl::Status passed = CheckConformance({.make = make, .url = server->url()});
+  EXPECT_TRUE(absl::IsInternal(passed)) << kept;
+  EXPECT_THAT(passed.message(), ::testing::HasSubstr("lock() threw"));
 }
 
 }  // namespace

@@ -17,7 +17,7 @@ class Lifetime : public Conformance {
   const Client other_ = NewClient();
 };
 
-TEST_P(Lifetime, OfTheLastObjectEndsAHoldByLock) {
+TEST_P(Lifetime, LastObjectsDestructorReleasesLock) {
   const Client client = NewClient();
   auto lock = NewLock(client);
   auto same = NewLock(client);
@@ -31,22 +31,22 @@ TEST_P(Lifetime, OfTheLastObjectEndsAHoldByLock) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Lifetime, OfALeaseIsLongerThanThatOfLockAndClient) {
-  const auto heard = std::make_shared<Recorder>();
+TEST_P(Lifetime, LeaseOutlivesLockAndClient) {
+  const auto recorder = std::make_shared<Recorder>();
   std::optional<Lease> lease;
   {
-    const Client client = NewClient({}, {.observer = heard});
+    const Client client = NewClient({}, {.observer = recorder});
     const auto lock = NewLock(client, kName, LeaseOf(absl::Milliseconds(200)));
     lease = *lock->Acquire();
   }
-  EXPECT_TRUE(heard->Await("renewed", 4));
+  EXPECT_TRUE(recorder->Await("renewed", 4));
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(BusyForOthers());
   EXPECT_OK(lease->Release());
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Lifetime, OfALeaseThatOutlivesItsLockIsStillToldOfTheLoss) {
+TEST_P(Lifetime, LeaseThatOutlivesItsLockReportsLoss) {
   Lease lease = *NewLock(NewClient())->Acquire();
   const std::stop_token lost = lease.lost();
   EXPECT_OK(NewLock(other_)->ForceRelease());
@@ -54,7 +54,7 @@ TEST_P(Lifetime, OfALeaseThatOutlivesItsLockIsStillToldOfTheLoss) {
   EXPECT_EQ(CodeOf(lease.Release()), kLost);
 }
 
-TEST_P(Lifetime, OfAHoldKeepsNothingHeld) {
+TEST_P(Lifetime, HoldDoesNotKeepLockHeld) {
   Hold hold;
   {
     const auto lock = NewLock(NewClient());
@@ -67,7 +67,7 @@ TEST_P(Lifetime, OfAHoldKeepsNothingHeld) {
   EXPECT_FALSE(IsHeld());
 }
 
-TEST_P(Lifetime, OfACopyOfAThreadsHoldDoesNotKeepTheLockHeld) {
+TEST_P(Lifetime, CopyOfThreadsHoldDoesNotKeepLockHeld) {
   auto lock = NewLock(NewClient());
   lock->lock();
   const Hold hold = lock->current();
@@ -79,7 +79,7 @@ TEST_P(Lifetime, OfACopyOfAThreadsHoldDoesNotKeepTheLockHeld) {
   EXPECT_FALSE(hold.lost().stop_requested());
 }
 
-TEST_P(Lifetime, OfALeaseThatIsOverDoesNotKeepTheLockHeld) {
+TEST_P(Lifetime, EndedLeaseDoesNotKeepLockHeld) {
   const Client client = NewClient();
   auto lock = NewLock(client);
   Lease released = *lock->Acquire();
@@ -93,7 +93,7 @@ TEST_P(Lifetime, OfALeaseThatIsOverDoesNotKeepTheLockHeld) {
   EXPECT_TRUE(AwaitHeld(false));
 }
 
-TEST_P(Lifetime, OfTheLastObjectEndsAThreadsHoldBesideALeaseOfThatThread) {
+TEST_P(Lifetime, LastObjectReleasesLockDespiteLease) {
   if (!GetParam().kind.reentrant) return;
   const Client client = NewClient();
   auto lock = NewLock(client);
@@ -109,7 +109,7 @@ TEST_P(Lifetime, OfTheLastObjectEndsAThreadsHoldBesideALeaseOfThatThread) {
   EXPECT_TRUE(AwaitHeld(false));
 }
 
-TEST_P(Lifetime, OfALockObjectEndsTheCallsThatWaitInIt) {
+TEST_P(Lifetime, DestructorCancelsCallsThatWait) {
   const auto occupied = NewLock(other_)->Acquire();
   ASSERT_OK(occupied);
   const Client client = NewClient();
@@ -122,7 +122,7 @@ TEST_P(Lifetime, OfALockObjectEndsTheCallsThatWaitInIt) {
   EXPECT_TRUE(AwaitQueued(0));
 }
 
-TEST_P(Lifetime, OfALockObjectEndsTheCallsOfOwnersThatWaitInIt) {
+TEST_P(Lifetime, DestructorCancelsOwnersCallsThatWait) {
   if (!GetParam().kind.reentrant) return;
   const auto occupied = NewLock(other_)->Acquire();
   ASSERT_OK(occupied);
@@ -143,7 +143,7 @@ TEST_P(Lifetime, OfALockObjectEndsTheCallsOfOwnersThatWaitInIt) {
   crew.Join();
 }
 
-TEST_P(Lifetime, OfAThreadThatEndsWithoutUnlockingDoesNotEndItsHold) {
+TEST_P(Lifetime, ThreadExitDoesNotUnlock) {
   const Client client = NewClient();
   const auto lock = NewLock(client);
   Crew().Start([&] { lock->lock(); });
@@ -154,7 +154,7 @@ TEST_P(Lifetime, OfAThreadThatEndsWithoutUnlockingDoesNotEndItsHold) {
   EXPECT_TRUE(BusyForOthers());
 }
 
-TEST_P(Lifetime, OfManyLocksLeavesNoThreadAndNoDescriptorBehind) {
+TEST_P(Lifetime, ManyLocksLeaveNoThreadOrDescriptor) {
   const auto once = [&] {
     const Client client = NewClient();
     std::vector<Lease> leases;
@@ -172,9 +172,9 @@ TEST_P(Lifetime, OfManyLocksLeavesNoThreadAndNoDescriptorBehind) {
       << " threads, " << support::OpenDescriptors() << " descriptors";
 }
 
-TEST_P(Lifetime, OfAForkedChildTouchesNothingOfItsParents) {
-  const auto heard = std::make_shared<Recorder>();
-  std::optional<Client> client = NewClient({}, {.observer = heard});
+TEST_P(Lifetime, ForkedChildLeavesItsParentsLocksAlone) {
+  const auto recorder = std::make_shared<Recorder>();
+  std::optional<Client> client = NewClient({}, {.observer = recorder});
   auto lock = NewLock(*client);
   auto untouched = NewLock(*client, "untouched");
   std::optional<Lease> lease = *NewLock(*client, "leased")->Acquire();
@@ -186,24 +186,24 @@ TEST_P(Lifetime, OfAForkedChildTouchesNothingOfItsParents) {
         CodeOf(lease->Extend(kLease)) == kMisuse;
     const bool nothing = !lock->current().valid() && !lease->valid() && lock->hold_count() == 0;
     lock->unlock();
-    const bool kept = CodeOf(lease->Release()) == kMisuse;
+    const bool not_released = CodeOf(lease->Release()) == kMisuse;
     lease.reset();
     lock.reset();
     untouched.reset();
     client.reset();
-    return refused && nothing && kept ? 0 : 1;
+    return refused && nothing && not_released ? 0 : 1;
   });
   EXPECT_EQ(child->Wait().code, 0);
   EXPECT_TRUE(lock->current().valid());
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(BusyForOthers());
-  EXPECT_TRUE(heard->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  EXPECT_TRUE(recorder->Await("renewed", 2));  // by the parent's connection, which is unharmed
   lock->unlock();
   EXPECT_OK(lease->Release());
-  EXPECT_EQ(heard->Count("lost"), 0);
+  EXPECT_EQ(recorder->Count("lost"), 0);
 }
 
-TEST_P(Lifetime, OfAForkedChildMayHaveAClientOfItsOwn) {
+TEST_P(Lifetime, ForkedChildMayHaveItsOwnClient) {
   const auto lock = NewLock(NewClient());
   const auto lease = lock->Acquire();
   ASSERT_OK(lease);

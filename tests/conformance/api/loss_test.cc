@@ -18,8 +18,8 @@ class LossTest : public Conformance {
     return Await([token = held.lost()] { return token.stop_requested(); });
   }
 
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client client_ = NewClient("command_timeout=200ms", {.observer = heard_});
+  const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient("command_timeout=200ms", {.observer = recorder_});
   const Client other_ = NewClient();
 };
 
@@ -30,7 +30,7 @@ class Loss : public LossTest {
 };
 INSTANTIATE_CONFORMANCE(Loss, OverTcp(ExclusiveCases()));
 
-TEST_P(Loss, ByForceIsToldAtOnce) {
+TEST_P(Loss, ForcedReleaseIsReportedAtOnce) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_FALSE(lease->lost().stop_requested());
@@ -42,13 +42,13 @@ TEST_P(Loss, ByForceIsToldAtOnce) {
   EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
   EXPECT_EQ(CodeOf(lease->Release()), kLost);
   EXPECT_EQ(CodeOf(lease->Release()), kLost);
-  EXPECT_TRUE(heard_->Await("lost"));
-  EXPECT_EQ(heard_->All("lost")[0].token, lease->fencing_token());
-  EXPECT_TRUE(heard_->Await("released"));
-  EXPECT_EQ(heard_->All("released")[0].token, lease->fencing_token());
+  EXPECT_TRUE(recorder_->Await("lost"));
+  EXPECT_EQ(recorder_->All("lost")[0].token, lease->fencing_token());
+  EXPECT_TRUE(recorder_->Await("released"));
+  EXPECT_EQ(recorder_->All("released")[0].token, lease->fencing_token());
 }
 
-TEST_P(Loss, IsToldByTokenThenObserverThenCallback) {
+TEST_P(Loss, IsReportedByTokenObserverAndCallback) {
   std::optional<support::AnyHold> lease;
   std::stop_token token;
   std::atomic<bool> valid{true};
@@ -59,25 +59,25 @@ TEST_P(Loss, IsToldByTokenThenObserverThenCallback) {
     EXPECT_EQ(lost.server, client_.server());
     EXPECT_EQ(lost.token, lease->fencing_token());
     EXPECT_FALSE(lost.reason.empty());
-    heard_->Note({.what = "callback"});
+    recorder_->Note({.what = "callback"});
   };
   const auto lock = NewAny(client_, kName, options);
   lease = *lock->Acquire();
   token = lease->lost();
   const std::stop_callback on_lost(token, [&] {
     valid = lease->valid();
-    heard_->Note({.what = "token"});
+    recorder_->Note({.what = "token"});
   });
   Force();
-  EXPECT_TRUE(heard_->Await("callback") && heard_->Await("token"));
+  EXPECT_TRUE(recorder_->Await("callback") && recorder_->Await("token"));
   EXPECT_FALSE(valid);
   // Where what hears the token takes its time, or its thread gets none, the rest goes on beside it.
-  std::vector<std::string> story = heard_->Story();
+  std::vector<std::string> story = recorder_->Story();
   EXPECT_EQ(std::erase(story, "token"), 1);
   EXPECT_THAT(story, ElementsAre("acquired", "lost", "callback"));
 }
 
-TEST_P(Loss, OfALeaseThatEndsWhileTheServerHangsIsToldByItsLocalDeadline) {
+TEST_P(Loss, IsReportedInTimeWhileServerHangs) {
   const auto lock = NewAny(client_, kName, LeaseOf(kLossLease));
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
@@ -97,11 +97,11 @@ TEST_P(Loss, OfALeaseThatEndsWhileTheServerHangsIsToldByItsLocalDeadline) {
   }
   punctuality.Note(deadline, base::Instant::FromNanos(fired));
   EXPECT_TRUE(punctuality.Within(absl::Milliseconds(2)));
-  EXPECT_TRUE(heard_->Await("lost"));
-  EXPECT_GE(heard_->Count("at risk"), 1);
+  EXPECT_TRUE(recorder_->Await("lost"));
+  EXPECT_GE(recorder_->Count("at risk"), 1);
 }
 
-TEST_P(Loss, OfAManualLeaseComesWithItsEnd) {
+TEST_P(Loss, ManualLeaseIsLostAtItsEnd) {
   auto lease = lock_->Acquire({.lease = kLossLease});
   ASSERT_OK(lease);
   const base::Instant until = base::Now() + lease->remaining();
@@ -109,31 +109,31 @@ TEST_P(Loss, OfAManualLeaseComesWithItsEnd) {
   EXPECT_GE(base::Now(), until - absl::Milliseconds(20));
   EXPECT_EQ(CodeOf(lease->Release()), kLost);
   EXPECT_EQ(CodeOf(lease->Extend(kLossLease)), kLost);
-  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_TRUE(recorder_->Await("lost"));
   EXPECT_OK(other_.Ping());
   EXPECT_OK(NewAny(other_)->Acquire({.wait = kLossLease}));
 }
 
-TEST_P(Loss, DoesNotComeWhereAHoldThatWasAtRiskRecovers) {
+TEST_P(Loss, RecoveredHoldIsNotLost) {
   const auto lock = NewAny(client_, kName, LeaseOf(absl::Milliseconds(1500)));
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
   {
     const Outage outage(server(), How::kHangs);
-    ASSERT_TRUE(heard_->Await("at risk"));
+    ASSERT_TRUE(recorder_->Await("at risk"));
   }
-  const Recorder::Event risk = heard_->All("at risk")[0];
+  const Recorder::Event risk = recorder_->All("at risk")[0];
   EXPECT_EQ(risk.token, lease->fencing_token());
   EXPECT_EQ(risk.status.code(), kUnreachable);
   EXPECT_GT(risk.remaining, absl::ZeroDuration());
-  EXPECT_TRUE(heard_->Await("recovered"));
+  EXPECT_TRUE(recorder_->Await("recovered"));
   EXPECT_TRUE(lease->valid());
   EXPECT_FALSE(lease->lost().stop_requested());
   EXPECT_OK(lease->Release());
-  EXPECT_EQ(heard_->Count("lost"), 0);
+  EXPECT_EQ(recorder_->Count("lost"), 0);
 }
 
-TEST_P(Loss, IsNotReportedOfWhatWasReleased) {
+TEST_P(Loss, IsNotReportedForReleasedHold) {
   auto released = lock_->Acquire();
   ASSERT_OK(released);
   const std::stop_token quiet = released->lost();
@@ -142,15 +142,15 @@ TEST_P(Loss, IsNotReportedOfWhatWasReleased) {
   ASSERT_OK(lease);
   Force();
   EXPECT_TRUE(AwaitLost(*lease));
-  EXPECT_TRUE(heard_->Await("lost"));
+  EXPECT_TRUE(recorder_->Await("lost"));
   EXPECT_FALSE(quiet.stop_requested());
   EXPECT_FALSE(released->valid());
   EXPECT_FALSE(released->lost().stop_requested());
   EXPECT_OK(released->Release());
-  EXPECT_EQ(heard_->Count("lost"), 1);
+  EXPECT_EQ(recorder_->Count("lost"), 1);
 }
 
-TEST_P(Loss, OfManyHoldsFiresAllTokensThoughACallbackDoesNotReturn) {
+TEST_P(Loss, HungCallbackDelaysNoOtherLoss) {
   constexpr int kLocks = 5;
   const auto go_on = std::make_shared<std::atomic<bool>>(false);
   LockOptions options = Options();
@@ -166,17 +166,17 @@ TEST_P(Loss, OfManyHoldsFiresAllTokensThoughACallbackDoesNotReturn) {
     EXPECT_OK(NewAny(other_, absl::StrCat(kName, i))->ForceRelease());
   }
   for (const support::AnyHold& lease : leases) EXPECT_TRUE(AwaitLost(lease));
-  EXPECT_TRUE(heard_->Await("lost", kLocks));
+  EXPECT_TRUE(recorder_->Await("lost", kLocks));
   *go_on = true;
 }
 
-class LossOfLocks : public LossTest {
+class LockLoss : public LossTest {
  protected:
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
-INSTANTIATE_CONFORMANCE(LossOfLocks, OverTcp(LockCases()));
+INSTANTIATE_CONFORMANCE(LockLoss, OverTcp(LockCases()));
 
-TEST_P(LossOfLocks, OfALockHeldByLockShowsInCurrentUntilUnlock) {
+TEST_P(LockLoss, CurrentShowsLossUntilUnlock) {
   lock_->lock();
   const std::stop_token lost = lock_->current().lost();
   const FencingToken token = lock_->current().fencing_token();
@@ -188,16 +188,16 @@ TEST_P(LossOfLocks, OfALockHeldByLockShowsInCurrentUntilUnlock) {
   EXPECT_EQ(lock_->current().fencing_token(), token);
   lock_->unlock();
   EXPECT_FALSE(lock_->current().lost().stop_possible() && lock_->current().lost().stop_requested());
-  ASSERT_TRUE(heard_->Await("released"));
-  EXPECT_EQ(heard_->All("released")[0].status.code(), kLost);
-  EXPECT_EQ(heard_->Count("misuse"), 0);
+  ASSERT_TRUE(recorder_->Await("released"));
+  EXPECT_EQ(recorder_->All("released")[0].status.code(), kLost);
+  EXPECT_EQ(recorder_->Count("misuse"), 0);
   lock_->lock();  // as if nothing had been
   EXPECT_TRUE(lock_->current().valid());
   EXPECT_GT(lock_->current().fencing_token(), token);
   lock_->unlock();
 }
 
-TEST_P(LossOfLocks, IsAnsweredByAsManyUnlocksAsThereWereLocks) {
+TEST_P(LockLoss, LostLockAcceptsOneUnlockPerLock) {
   const int locks = GetParam().kind.reentrant ? 2 : 1;
   for (int i = 0; i < locks; ++i) lock_->lock();
   const std::stop_token lost = lock_->current().lost();
@@ -207,12 +207,12 @@ TEST_P(LossOfLocks, IsAnsweredByAsManyUnlocksAsThereWereLocks) {
     EXPECT_TRUE(lock_->current().lost().stop_requested());
     lock_->unlock();
   }
-  EXPECT_EQ(heard_->Count("misuse"), 0);
+  EXPECT_EQ(recorder_->Count("misuse"), 0);
   lock_->unlock();
-  EXPECT_TRUE(heard_->Await("misuse"));
+  EXPECT_TRUE(recorder_->Await("misuse"));
 }
 
-TEST_P(LossOfLocks, IsToldToWhoAsksForTheTokenHoweverManyCameSince) {
+TEST_P(LockLoss, TokenReportsLossAfterManyLaterHolds) {
   const Lease lease = *lock_->Acquire();
   const Hold view = lease.hold();
   Force();
@@ -296,7 +296,7 @@ TEST_P(Throwing, ObserverStopsNothing) {
   }));
 }
 
-TEST_P(Throwing, OnLostKeepsNobodyFromBeingTold) {
+TEST_P(Throwing, OnLostDoesNotSuppressOtherCallbacks) {
   CapturedStderr said;
   std::atomic<int> told{0};
   LockOptions options = Options();
@@ -315,7 +315,7 @@ TEST_P(Throwing, OnLostKeepsNobodyFromBeingTold) {
   EXPECT_TRUE(Await([&] { return told == 3; }));
 }
 
-TEST_P(Throwing, StatsLabelCountsTheLockAmongTheOthers) {
+TEST_P(Throwing, StatsLabelCountsLockUnderOtherNames) {
   CapturedStderr said;
   const Client client = NewClient({}, {.stats_label = [](std::string_view) -> std::string {
                                     throw std::runtime_error("label");

@@ -43,10 +43,10 @@ class NamingTest : public Conformance {
 };
 
 // Of whatever excludes others.
-class NamingOfAll : public NamingTest {};
-INSTANTIATE_CONFORMANCE(NamingOfAll, WithoutSmoke(ExclusiveCases()));
+class AnyNaming : public NamingTest {};
+INSTANTIATE_CONFORMANCE(AnyNaming, WithoutSmoke(ExclusiveCases()));
 
-TEST_P(NamingOfAll, TakesAnyBytesWhoseKeysCanShareASlot) {
+TEST_P(AnyNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
   for (const std::string& name : GoodNames(key_prefix())) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto lock = NewAny(client_, name);
@@ -61,7 +61,7 @@ TEST_P(NamingOfAll, TakesAnyBytesWhoseKeysCanShareASlot) {
     EXPECT_EQ(info->holders.size(), 1);
     // The hand-over names the key as well.
     Crew crew;
-    crew.Start([&] { EXPECT_OK(NewAny(other_, name)->Acquire({.wait = kPatience})); });
+    crew.Start([&] { EXPECT_OK(NewAny(other_, name)->Acquire({.wait = kTestTimeout})); });
     EXPECT_TRUE(Await([&] { return lock->Inspect()->waiting == 1; }));
     EXPECT_OK(lease->Release());
     crew.Join();
@@ -81,7 +81,7 @@ class Naming : public NamingTest {
   }
 };
 
-TEST_P(Naming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
+TEST_P(Naming, RefusesOtherNamesAndWritesNothing) {
   for (const std::string& name : BadNames(key_prefix())) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto lock = NewLock(client_, name);
@@ -95,8 +95,8 @@ TEST_P(Naming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-TEST_P(Naming, LeavesAKeyOfAnotherTypeAsItIs) {
-  server().Command({"RPUSH", Key(), "somebody", "else's"});
+TEST_P(Naming, LeavesKeyOfOtherTypeUnchanged) {
+  server().Command({"RPUSH", Key(), "another", "program"});
   const auto lock = NewLock(client_);
   for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
     const auto lease = lock->Acquire({.wait = wait});
@@ -112,7 +112,7 @@ TEST_P(Naming, LeavesAKeyOfAnotherTypeAsItIs) {
   EXPECT_OK(Try(*lock));
 }
 
-TEST_P(Naming, OfTwoClassesOnOneClientIsMisuse) {
+TEST_P(Naming, SecondClassOnOneClientIsMisuse) {
   const auto lock = NewLock(client_);
   auto lease = Try(*lock);
   ASSERT_OK(lease);
@@ -126,7 +126,7 @@ TEST_P(Naming, OfTwoClassesOnOneClientIsMisuse) {
   EXPECT_OK(lease->Release());
 }
 
-TEST_P(Naming, OfTwoClassesOnTwoClientsIsMisuseWhileItIsHeld) {
+TEST_P(Naming, SecondClassOnOtherClientIsMisuseWhileHeld) {
   auto lease = NewLock(client_)->Acquire();
   ASSERT_OK(lease);
   // The servers of a quorum are asked for other locks by clients of their own.
@@ -142,7 +142,7 @@ TEST_P(Naming, OfTwoClassesOnTwoClientsIsMisuseWhileItIsHeld) {
   EXPECT_OK(Try(*another));
 }
 
-TEST_P(Naming, InspectTellsWhoHoldsAndWhoWaits) {
+TEST_P(Naming, InspectListsHoldersAndWaiters) {
   const Client waiting = NewClient({}, {.program = "one that waits"});
   const auto lock = NewLock(client_);
   auto info = lock->Inspect();
@@ -155,7 +155,7 @@ TEST_P(Naming, InspectTellsWhoHoldsAndWhoWaits) {
   auto lease = Try(*lock);
   const absl::Time got = absl::Now();
   Crew crew;
-  crew.Start([&] { EXPECT_OK(NewLock(waiting)->Acquire({.wait = kPatience})); });
+  crew.Start([&] { EXPECT_OK(NewLock(waiting)->Acquire({.wait = kTestTimeout})); });
   ASSERT_TRUE(AwaitQueued(1));
   const absl::Time queued = absl::Now();
   info = NewLock(other_)->Inspect();
@@ -180,9 +180,9 @@ TEST_P(Naming, InspectTellsWhoHoldsAndWhoWaits) {
 }
 
 // Another program that locks a simple lock's key with SET NX PX.
-class Foreign : public Naming {};
+class ForeignOwner : public Naming {};
 
-TEST_P(Foreign, OwnerIsWaitedForAndItsEndNoticedWithinAPoll) {
+TEST_P(ForeignOwner, EndOfForeignLockIsNoticedWithinOnePoll) {
   for (const bool deletes : {true, false}) {
     ASSERT_TRUE(Await([&] {
       return !server()
@@ -195,7 +195,7 @@ TEST_P(Foreign, OwnerIsWaitedForAndItsEndNoticedWithinAPoll) {
     Crew crew;
     std::atomic<int64_t> got{0};
     crew.Start([&] {
-      const auto lease = lock->Acquire({.wait = kPatience});
+      const auto lease = lock->Acquire({.wait = kTestTimeout});
       got = base::Now().nanos();
       EXPECT_OK(lease);
     });
@@ -215,7 +215,7 @@ TEST_P(Foreign, OwnerIsWaitedForAndItsEndNoticedWithinAPoll) {
 }
 
 INSTANTIATE_CONFORMANCE(Naming, WithoutSmoke(LockCases()));
-INSTANTIATE_CONFORMANCE(Foreign, Where(WithoutSmoke(LockCases()), [](const Case& each) {
+INSTANTIATE_CONFORMANCE(ForeignOwner, Where(WithoutSmoke(LockCases()), [](const Case& each) {
                           return each.kind.name == "simple";
                         }));
 
@@ -251,12 +251,12 @@ bool IsDone(const Waiter& waiter, absl::Duration within = absl::ZeroDuration()) 
   return waiter.wait_for(absl::ToChronoNanoseconds(within)) == std::future_status::ready;
 }
 
-TEST_F(NamesApart, AWaiterOfOneKindIsNeverMadeTheOwnerOfAnother) {
+TEST_F(NamesApart, WaiterNeverGetsLockOfOtherKind) {
   SimpleLock simple(a_, "n");
   auto holds = simple.Acquire();
   ASSERT_OK(holds);
   SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // asks each 2 s
-  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kPatience}); });
+  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("n", "simple"));
   server_->Command({"DEL", "n"});  // as if its lease had ended
   const Client c = NewClient();
@@ -282,16 +282,16 @@ class Greedy : public RedisLockBase {
   const std::vector<std::string> extra_keys_;
 };
 
-TEST_F(NamesApart, AUsersClassHasAQueueAndKeysOfItsOwn) {
+TEST_F(NamesApart, UsersClassHasItsOwnQueueAndKeys) {
   SimpleLock simple(a_, "u");
   auto holds = simple.Acquire();
   ASSERT_OK(holds);
   SimpleLock simple_too(b_, "u");
-  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kPatience}); });
+  Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("u", "simple"));
   const Client c = NewClient();
   Greedy greedy(c, "u", {"queue", "fence", "simple", "rw.readers", "a.tag"});
-  Waiter own = Start([&] { return greedy.Acquire({.wait = kPatience}); });
+  Waiter own = Start([&] { return greedy.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("u", "x.simple"));
   EXPECT_TRUE(AwaitQueued("u", "simple"));
   EXPECT_OK(holds->Release());
@@ -302,7 +302,7 @@ TEST_F(NamesApart, AUsersClassHasAQueueAndKeysOfItsOwn) {
   EXPECT_OK(own.get());
 }
 
-TEST_F(NamesApart, APrefixBehindWhichNoNameCanStandIsRefusedAtConnect) {
+TEST_F(NamesApart, ConnectRefusesPrefixThatFitsNoName) {
   for (const char* const prefix : {"redlatch:", "redlatch:app:", "{}"}) {
     for (const ConnectPolicy connect : {ConnectPolicy::kEager, ConnectPolicy::kLazy}) {
       const auto client =

@@ -67,13 +67,13 @@ class Recorder : public Observer {
   int Count(std::string_view what) const { return static_cast<int>(All(what).size()); }
 
   // Until so many were heard; false where they never are.
-  bool Await(std::string_view what, int times = 1, absl::Duration patience = absl::Seconds(10)) {
-    const base::Instant until = base::Now() + patience;
+  bool Await(std::string_view what, int times = 1, absl::Duration timeout = absl::Seconds(10)) {
+    const base::Instant until = base::Now() + timeout;
     const base::MutexLock lock(mu_);
     while (true) {
-      int heard = 0;
-      for (const Event& event : events_) heard += event.what == what ? 1 : 0;
-      if (heard >= times) return true;
+      int seen = 0;
+      for (const Event& event : events_) seen += event.what == what ? 1 : 0;
+      if (seen >= times) return true;
       if (until <= base::Now()) return false;
       changed_.WaitUntil(mu_, until);
     }

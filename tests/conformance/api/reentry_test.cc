@@ -22,7 +22,7 @@ class Reentry : public Conformance {
 
 class NoReentry : public Reentry {};
 
-TEST_P(NoReentry, LockingTwiceByOneThreadIsADeadlockThatThrows) {
+TEST_P(NoReentry, LockingTwiceThrowsDeadlock) {
   const std::scoped_lock guard(*lock_);
   try {
     lock_->lock();
@@ -39,7 +39,7 @@ TEST_P(NoReentry, LockingTwiceByOneThreadIsADeadlockThatThrows) {
   EXPECT_TRUE(lock_->current().valid());
 }
 
-TEST_P(NoReentry, AcquireOfWhatThisThreadHoldsIsBusy) {
+TEST_P(NoReentry, AcquireOfOwnLockIsBusy) {
   const std::scoped_lock guard(*lock_);
   EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
   EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(10)})), kBusy);
@@ -54,7 +54,7 @@ class Recursion : public Reentry {
   }
 };
 
-TEST_P(Recursion, IsCountedAndReleasedWithTheLast) {
+TEST_P(Recursion, LastUnlockReleases) {
   for (int depth = 1; depth <= 3; ++depth) {
     lock_->lock();
     EXPECT_EQ(lock_->hold_count(), depth);
@@ -70,7 +70,7 @@ TEST_P(Recursion, IsCountedAndReleasedWithTheLast) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Recursion, MixesTheFacesAndIsOneHold) {
+TEST_P(Recursion, LockAndLeaseShareOneHold) {
   lock_->lock();
   auto lease = Try(*lock_);
   ASSERT_OK(lease);
@@ -84,7 +84,7 @@ TEST_P(Recursion, MixesTheFacesAndIsOneHold) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Recursion, ReentryWithoutLeaseTurnsAManualHoldIntoARenewedOne) {
+TEST_P(Recursion, ReentryWithoutLeaseStartsRenewals) {
   const absl::Duration lease = absl::Seconds(5);
   auto manual = lock_->Acquire({.lease = lease});
   ASSERT_OK(manual);
@@ -102,7 +102,7 @@ TEST_P(Recursion, ReentryWithoutLeaseTurnsAManualHoldIntoARenewedOne) {
   EXPECT_TRUE(manual->valid());
 }
 
-TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
+TEST_P(Recursion, OwnerReentersFromAnyThreadAndClient) {
   const Owner owner("job-42");
   auto lease = support::AcquireAs(*lock_, owner);
   ASSERT_OK(lease);
@@ -128,7 +128,7 @@ TEST_P(Recursion, AnOwnerEntersFromAnyThreadAndClient) {
   EXPECT_OK(Try(client_));
 }
 
-TEST_P(Recursion, OtherOwnersAndTheCallingThreadItselfAreOthers) {
+TEST_P(Recursion, OtherOwnersAndCallingThreadAreExcluded) {
   const auto lease = support::AcquireAs(*lock_, Owner("one"));
   ASSERT_OK(lease);
   EXPECT_EQ(CodeOf(support::AcquireAs(*lock_, Owner("two"), {.wait = absl::ZeroDuration()})),
@@ -139,7 +139,7 @@ TEST_P(Recursion, OtherOwnersAndTheCallingThreadItselfAreOthers) {
 }
 
 // Each waits inside for all others, so that the test hangs if one does not get in.
-TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfAnOwner) {
+TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfOwner) {
   const Owner owner("crew");
   const LockOptions hour = LeaseOf(absl::Hours(1));  // no heartbeat admits one
   auto held = NewLock(client_, kName, hour)->Acquire();
@@ -150,7 +150,7 @@ TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfAnOwner) {
   for (const Client& client : clients) {
     crew.Start(4, [&](int) {
       const auto lock = NewLock(client, kName, hour);
-      auto lease = support::AcquireAs(*lock, owner, {.wait = kPatience});
+      auto lease = support::AcquireAs(*lock, owner, {.wait = kTestTimeout});
       ASSERT_OK(lease);
       ++inside;
       EXPECT_TRUE(Await([&] { return inside == 8; }));

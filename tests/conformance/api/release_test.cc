@@ -17,8 +17,8 @@ class ReleasingTest : public Conformance {
     return Await([&] { return !BusyForOthers(); });
   }
 
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client client_ = NewClient({}, {.observer = heard_});
+  const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient({}, {.observer = recorder_});
   const Client other_ = NewClient();
 };
 
@@ -29,7 +29,7 @@ class Releasing : public ReleasingTest {
 };
 INSTANTIATE_CONFORMANCE(Releasing, WithoutSmoke(ExclusiveCases()));
 
-TEST_P(Releasing, ALeaseEndsTheHoldOnceAndSaysSoEachTime) {
+TEST_P(Releasing, RepeatedReleaseSucceedsAndReleasesOnce) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_TRUE(lease->valid());
@@ -44,20 +44,20 @@ TEST_P(Releasing, ALeaseEndsTheHoldOnceAndSaysSoEachTime) {
   EXPECT_OK(lease->Release());
   EXPECT_TRUE(theirs->valid());
   EXPECT_FALSE(lease->lost().stop_requested());
-  EXPECT_EQ(heard_->Count("released"), 1);
+  EXPECT_EQ(recorder_->Count("released"), 1);
 }
 
-TEST_P(Releasing, ByManyThreadsAtATimeIsOneRelease) {
+TEST_P(Releasing, ConcurrentCallsReleaseOnce) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   Crew crew;
   crew.Start(4, [&](int) { EXPECT_OK(lease->Release()); });
   crew.Join();
-  EXPECT_EQ(heard_->Count("released"), 1);
+  EXPECT_EQ(recorder_->Count("released"), 1);
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Releasing, AMovedLeaseIsStillToldOfItsLoss) {
+TEST_P(Releasing, MovedLeaseReportsItsLoss) {
   support::AnyHold first = *lock_->Acquire();
   const std::stop_token lost = first.lost();
   std::vector<support::AnyHold> elsewhere;
@@ -71,14 +71,14 @@ TEST_P(Releasing, AMovedLeaseIsStillToldOfItsLoss) {
 class Renewing : public Releasing {};
 INSTANTIATE_CONFORMANCE(Renewing, OverTcp(ExclusiveCases()));
 
-TEST_P(Renewing, AnExtensionIsForManualLeases) {
+TEST_P(Renewing, ExtendRequiresManualLease) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_EQ(CodeOf(lease->Extend(kLease)), kMisuse);
   EXPECT_TRUE(lease->valid());
 }
 
-TEST_P(Renewing, ALeaseIsTenMillisecondsToAYear) {
+TEST_P(Renewing, LeaseIsTenMillisecondsToOneYear) {
   for (const absl::Duration lease :
        {absl::ZeroDuration(), -kLease, absl::Milliseconds(9), absl::Hours(24 * 366),
         absl::Milliseconds(std::numeric_limits<int64_t>::max()), absl::InfiniteDuration()}) {
@@ -90,7 +90,7 @@ TEST_P(Renewing, ALeaseIsTenMillisecondsToAYear) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Renewing, AManualLeaseIsExtendingIt) {
+TEST_P(Renewing, ExtendProlongsManualLease) {
   auto lease = lock_->Acquire({.lease = kReleaseLease});
   ASSERT_OK(lease);
   const base::Instant began = base::Now();
@@ -109,13 +109,13 @@ TEST_P(Renewing, AManualLeaseIsExtendingIt) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-class ReleasingLocks : public ReleasingTest {
+class LockReleasing : public ReleasingTest {
  protected:
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
-INSTANTIATE_CONFORMANCE(ReleasingLocks, WithoutSmoke(LockCases()));
+INSTANTIATE_CONFORMANCE(LockReleasing, WithoutSmoke(LockCases()));
 
-TEST_P(ReleasingLocks, AnEmptyLeaseOrHoldIsNothing) {
+TEST_P(LockReleasing, EmptyLeaseAndHoldAreInvalid) {
   Lease lease;
   EXPECT_FALSE(lease.valid());
   EXPECT_FALSE(lease.lost().stop_requested());
@@ -126,7 +126,7 @@ TEST_P(ReleasingLocks, AnEmptyLeaseOrHoldIsNothing) {
   EXPECT_EQ(Hold().remaining(), absl::ZeroDuration());
 }
 
-TEST_P(ReleasingLocks, AMovedLeaseTakesTheHoldWithItAndAnAssignedOneReleasesItsOwn) {
+TEST_P(LockReleasing, MoveTransfersAndAssignmentReleases) {
   auto first = *lock_->Acquire();
   const FencingToken token = first.fencing_token();
   Lease second(std::move(first));
@@ -143,19 +143,19 @@ TEST_P(ReleasingLocks, AMovedLeaseTakesTheHoldWithItAndAnAssignedOneReleasesItsO
   EXPECT_EQ(CodeOf(Try(other_, "another")), kBusy);
 }
 
-TEST_P(ReleasingLocks, ALeaseMayBeAYear) {
+TEST_P(LockReleasing, LeaseMayBeOneYear) {
   EXPECT_OK(lock_->Acquire({.lease = absl::Hours(24 * 365)}).status());
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(ReleasingLocks, ALeaseMayEndOnAnotherThread) {
+TEST_P(LockReleasing, LeaseMayEndOnAnotherThread) {
   auto lease = std::make_unique<Lease>(*lock_->Acquire());
   Crew().Start([&] { lease.reset(); });
   EXPECT_TRUE(FreeForOthers());
   EXPECT_EQ(lock_->hold_count(), 0);
 }
 
-TEST_P(ReleasingLocks, CurrentIsTheHoldOfTheCallingThread) {
+TEST_P(LockReleasing, CurrentIsTheCallingThreadsHold) {
   EXPECT_FALSE(lock_->current().valid());
   EXPECT_EQ(lock_->hold_count(), 0);
   const auto lease = lock_->Acquire();
@@ -169,40 +169,40 @@ TEST_P(ReleasingLocks, CurrentIsTheHoldOfTheCallingThread) {
   });
 }
 
-TEST_P(ReleasingLocks, ByAThreadOrClientThatDoesNotHoldIsMisuseAndReleasesNothing) {
+TEST_P(LockReleasing, UnlockWithoutLockIsMisuse) {
   lock_->lock();
   Crew().Start([&] { lock_->unlock(); });
-  EXPECT_TRUE(heard_->Await("misuse"));
+  EXPECT_TRUE(recorder_->Await("misuse"));
   NewLock(other_)->unlock();
   EXPECT_TRUE(lock_->current().valid());
   EXPECT_TRUE(BusyForOthers());
   lock_->unlock();
-  EXPECT_EQ(heard_->Count("misuse"), 1);
+  EXPECT_EQ(recorder_->Count("misuse"), 1);
   lock_->unlock();
-  EXPECT_TRUE(heard_->Await("misuse", 2));
+  EXPECT_TRUE(recorder_->Await("misuse", 2));
   NewLock(client_, "fresh")->unlock();
-  EXPECT_TRUE(heard_->Await("misuse", 3));
+  EXPECT_TRUE(recorder_->Await("misuse", 3));
 }
 
-TEST_P(ReleasingLocks, ByUnlockOfWhatALeaseHoldsIsMisuseAndReleasesNothing) {
+TEST_P(LockReleasing, UnlockOfLeasedLockIsMisuse) {
   const auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   lock_->unlock();
-  EXPECT_TRUE(heard_->Await("misuse"));
+  EXPECT_TRUE(recorder_->Await("misuse"));
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(BusyForOthers());
 }
 
-TEST_P(ReleasingLocks, IsHeardByTheObserver) {
+TEST_P(LockReleasing, ObserverIsToldOfEachEvent) {
   const auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_EQ(CodeOf(NewLock(client_)->Acquire(
                 {.wait = absl::Milliseconds(1), .lease = kReleaseLease})) == kBusy,
             !GetParam().kind.reentrant);
-  EXPECT_EQ(heard_->Count("wait ended"), GetParam().kind.reentrant ? 0 : 1);
+  EXPECT_EQ(recorder_->Count("wait ended"), GetParam().kind.reentrant ? 0 : 1);
   lock_->try_lock();
-  EXPECT_TRUE(heard_->Count("acquired") >= 1);
-  EXPECT_EQ(heard_->All("acquired")[0].token, lease->fencing_token());
+  EXPECT_TRUE(recorder_->Count("acquired") >= 1);
+  EXPECT_EQ(recorder_->All("acquired")[0].token, lease->fencing_token());
   if (GetParam().kind.reentrant) lock_->unlock();
 }
 
@@ -260,25 +260,25 @@ class ReleaseRefused : public Conformance {
   }
 };
 
-TEST_P(ReleaseRefused, IsToldToTheObserverOnceAndCountedOnce) {
-  const auto heard = std::make_shared<Recorder>();
-  const Client client = NewAppClient({.observer = heard});
+TEST_P(ReleaseRefused, IsReportedAndCountedOnce) {
+  const auto recorder = std::make_shared<Recorder>();
+  const Client client = NewAppClient({.observer = recorder});
   const auto lock = NewLock(client);
   lock->lock();
   const FencingToken token = lock->current().fencing_token();
   RefuseScripts();
   lock->unlock();
-  EXPECT_TRUE(heard->Await("release failed"));
-  const Recorder::Event failed = heard->All("release failed").at(0);
+  EXPECT_TRUE(recorder->Await("release failed"));
+  const Recorder::Event failed = recorder->All("release failed").at(0);
   EXPECT_EQ(failed.token, token);
   EXPECT_EQ(failed.status.code(), absl::StatusCode::kPermissionDenied);
   EXPECT_GT(failed.remaining, kLease / 2);
   EXPECT_LE(failed.remaining, kLease);
-  EXPECT_EQ(heard->Count("release failed"), 1);
+  EXPECT_EQ(recorder->Count("release failed"), 1);
   ExpectCountedOnce(client);
 }
 
-TEST_P(ReleaseRefused, IsToldOnStderrWhereThereIsNoObserver) {
+TEST_P(ReleaseRefused, IsReportedOnStderrWithoutObserver) {
   const Client client = NewAppClient();
   const auto lock = NewLock(client);
   const Stderr said;

@@ -62,7 +62,7 @@ TEST_P(Standard, UniqueLockTriesWaitsAdoptsAndMoves) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Standard, TryLockUntilKeepsToTheClockThatItIsGiven) {
+TEST_P(Standard, TryLockUntilObeysItsClock) {
   const auto theirs = NewLock(other_);
   const std::scoped_lock guard(*theirs);
   const auto steady = steady_clock::now() + milliseconds(30);
@@ -76,7 +76,7 @@ TEST_P(Standard, TryLockUntilKeepsToTheClockThatItIsGiven) {
   EXPECT_FALSE(lock_->try_lock_for(std::chrono::duration<double>(0.002)));
 }
 
-TEST_P(Standard, TryLockUntilAndTryLockForTakeAFreeLockAtOnce) {
+TEST_P(Standard, TimedTriesTakeFreeLockAtOnce) {
   EXPECT_TRUE(lock_->try_lock_until(steady_clock::now() - std::chrono::hours(1)));
   lock_->unlock();
   EXPECT_TRUE(lock_->try_lock_until(system_clock::now() + std::chrono::hours(1)));
@@ -87,7 +87,7 @@ TEST_P(Standard, TryLockUntilAndTryLockForTakeAFreeLockAtOnce) {
   lock_->unlock();
 }
 
-TEST_P(Standard, ScopedLockTakesSeveral) {
+TEST_P(Standard, ScopedLockTakesSeveralLocks) {
   const auto second = NewLock(client_, "second");
   const auto third = NewLock(other_, "third");
   {
@@ -123,7 +123,7 @@ TEST_P(Standard, ConditionVariableAnyWaitsWithoutTheLock) {
   EXPECT_TRUE(BusyForOthers());
 }
 
-TEST_P(Standard, LockOfABadNameThrowsItsStatusInTheCategoryOfRedlatch) {
+TEST_P(Standard, BadNameThrowsStatusInRedlatchCategory) {
   const auto nameless = NewLock(client_, "");
   try {
     nameless->lock();
@@ -135,7 +135,7 @@ TEST_P(Standard, LockOfABadNameThrowsItsStatusInTheCategoryOfRedlatch) {
   EXPECT_THROW((void)nameless->try_lock(), std::system_error);
 }
 
-TEST_P(Standard, RunLockedRunsUnderTheLockAndReturnsWhatTheWorkReturns) {
+TEST_P(Standard, RunLockedReturnsResultOfWork) {
   const absl::StatusOr<int> result = RunLocked(*lock_, {}, [&](std::stop_token lost) {
     EXPECT_TRUE(BusyForOthers());
     EXPECT_FALSE(lost.stop_requested());
@@ -149,7 +149,7 @@ TEST_P(Standard, RunLockedRunsUnderTheLockAndReturnsWhatTheWorkReturns) {
   EXPECT_TRUE(FreeForOthers());
 }
 
-TEST_P(Standard, RunLockedDoesNotRunWithoutTheLock) {
+TEST_P(Standard, RunLockedDoesNotRunWithoutLock) {
   const auto theirs = NewLock(other_)->Acquire();
   ASSERT_OK(theirs);
   bool ran = false;
@@ -162,7 +162,7 @@ TEST_P(Standard, RunLockedDoesNotRunWithoutTheLock) {
   EXPECT_FALSE(ran);
 }
 
-TEST_P(Standard, RunLockedTellsOfALossAndReleasesAfterAnException) {
+TEST_P(Standard, RunLockedReportsLossAndExceptions) {
   const absl::Status lost = RunLocked(*lock_, {}, [&](std::stop_token token) {
     EXPECT_OK(NewLock(other_)->ForceRelease());
     EXPECT_TRUE(Await([&] { return token.stop_requested(); }));

@@ -10,13 +10,13 @@ class Stats : public Conformance {
  protected:
   LockStats Of() { return StatsOf(client_, Called()); }
 
-  const std::shared_ptr<Recorder> heard_ = std::make_shared<Recorder>();
-  const Client client_ = NewClient("command_timeout=200ms", {.observer = heard_});
+  const std::shared_ptr<Recorder> recorder_ = std::make_shared<Recorder>();
+  const Client client_ = NewClient("command_timeout=200ms", {.observer = recorder_});
   const Client other_ = NewClient();
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
 
-TEST_P(Stats, ClientThatHasUsedNoLockHasNone) {
+TEST_P(Stats, UnusedClientHasNoLocks) {
   // A client of a quorum may still be connecting to some of its servers.
   EXPECT_TRUE(Await([&] { return client_.Stats().connects == server().size(); }));
   const ClientStats stats = client_.Stats();
@@ -30,7 +30,7 @@ TEST_P(Stats, ClientThatHasUsedNoLockHasNone) {
   EXPECT_EQ(NewClient("name=billing").Stats().name, "billing");
 }
 
-TEST_P(Stats, HoldIsCountedWhenItBeginsAndWhenItEnds) {
+TEST_P(Stats, HoldIsCountedAtItsStartAndEnd) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_THAT(Of(), Counts({.acquired = 1, .held = 1}));
@@ -44,7 +44,7 @@ TEST_P(Stats, HoldIsCountedWhenItBeginsAndWhenItEnds) {
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
 }
 
-TEST_P(Stats, UnreachableServerIsAFailureAndNotBusy) {
+TEST_P(Stats, UnreachableServerCountsAsFailure) {
   UseOwnServer();
   const Client client = NewClient("command_timeout=200ms&connect_timeout=200ms");
   const auto lock = NewLock(client, kName, LeaseOf(kLease / 5));
@@ -63,14 +63,14 @@ TEST_P(Stats, UnreachableServerIsAFailureAndNotBusy) {
 TEST_P(Stats, MisuseIsCounted) {
   lock_->unlock();
   EXPECT_THAT(Of(), Counts({.misused = 1}));
-  EXPECT_EQ(heard_->Count("misuse"), 1);
+  EXPECT_EQ(recorder_->Count("misuse"), 1);
 }
 
 TEST_P(Stats, ReconnectionsAreCounted) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   server().Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
-  ASSERT_TRUE(Await([&] { return client_.Ping().ok() && heard_->Count("reconnected") > 0; }));
+  ASSERT_TRUE(Await([&] { return client_.Ping().ok() && recorder_->Count("reconnected") > 0; }));
   const ClientStats stats = client_.Stats();
   EXPECT_GE(stats.breaks, 1);
   EXPECT_GE(stats.connects, 2);
@@ -78,7 +78,7 @@ TEST_P(Stats, ReconnectionsAreCounted) {
   EXPECT_TRUE(Await([&] { return lease->Release().ok(); }));
 }
 
-TEST_P(Stats, MayBeTakenWhileOthersWork) {
+TEST_P(Stats, MayBeReadConcurrently) {
   const auto beside = NewLock(client_, "beside");
   std::atomic<bool> done{false};
   Crew reader;
@@ -108,7 +108,7 @@ TEST_P(Stats, MayBeTakenWhileOthersWork) {
   EXPECT_EQ(stats.all.held + stats.all.waiting, 0);
 }
 
-TEST_P(Stats, AreEmptyInAForkedChildThoughALockIsInUseThere) {
+TEST_P(Stats, AreEmptyInForkedChild) {
   lock_->lock();
   const int code = support::CodeOfFork([&] {
     const ClientStats stats = client_.Stats();
@@ -126,7 +126,7 @@ INSTANTIATE_CONFORMANCE(Stats, OverTcp(LockCases()));
 
 using StatsNames = Conformance;
 
-TEST_P(StatsNames, NamesBeyondTheBoundAreCountedTogether) {
+TEST_P(StatsNames, NamesBeyondLimitAreCountedTogether) {
   const Client client = NewClient({}, {.stats_names = 2});
   for (const char* name : {"a", "b", "c", "d", "a", "c"}) EXPECT_OK(Try(client, name));
   const auto held = NewLock(client, "e")->Acquire();
@@ -139,7 +139,7 @@ TEST_P(StatsNames, NamesBeyondTheBoundAreCountedTogether) {
   EXPECT_EQ(client.Stats().all.name, "");
 }
 
-TEST_P(StatsNames, LockOfTheOthersNameIsOneOfThem) {
+TEST_P(StatsNames, LockNamedLikeOthersIsCountedAmongThem) {
   if (Called(kOtherNames) != kOtherNames) GTEST_SKIP() << "none of several names is called so";
   const Client client = NewClient({}, {.stats_names = 1});
   for (const char* name : {kOtherNames, "a", "b"}) EXPECT_OK(Try(client, name));
@@ -147,7 +147,7 @@ TEST_P(StatsNames, LockOfTheOthersNameIsOneOfThem) {
   EXPECT_EQ(StatsOf(client, kOtherNames).acquired, 2);
 }
 
-TEST_P(StatsNames, LabelIsTheNameUnderWhichALockIsCounted) {
+TEST_P(StatsNames, LabelReplacesName) {
   const auto before_the_colon = [](std::string_view name) {
     return std::string(name.substr(0, name.find(':')));
   };
@@ -160,7 +160,7 @@ TEST_P(StatsNames, LabelIsTheNameUnderWhichALockIsCounted) {
   EXPECT_EQ(StatsOf(client, kOtherNames).acquired, 1);
 }
 
-TEST_P(StatsNames, NothingIsCountedWhereNoNamesAreKept) {
+TEST_P(StatsNames, NothingIsCountedIfLimitIsZero) {
   for (const int none : {0, -1}) {
     const Client client = NewClient({}, {.stats_names = none});
     EXPECT_OK(Try(client));
@@ -178,7 +178,7 @@ class ReadWriteStats : public ReadWriteConformance {
   LockStats Of() { return StatsOf(client_, kName); }
 };
 
-TEST_P(ReadWriteStats, EachReaderHasAHoldAndThoseWhoJoinDoNotAskTheServer) {
+TEST_P(ReadWriteStats, JoiningReadersAreHoldsWithoutRequests) {
   const auto lock = NewReadWrite(client_, {.lease = kLease, .turn = absl::Seconds(10)});
   auto first = lock->AcquireRead();
   ASSERT_OK(first);
@@ -191,7 +191,7 @@ TEST_P(ReadWriteStats, EachReaderHasAHoldAndThoseWhoJoinDoNotAskTheServer) {
   EXPECT_THAT(Of(), Counts({.acquired = 2, .passed_on = 1, .released = 2}));
 }
 
-TEST_P(ReadWriteStats, AWriterThatReadsHasTwo) {
+TEST_P(ReadWriteStats, WriterThatReadsHasTwoHolds) {
   lock_->lock();
   lock_->lock_shared();
   EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2}));
@@ -207,9 +207,9 @@ class SemaphoreStats : public SemaphoreOfThree {
   LockStats Of() { return StatsOf(client_, kName); }
 };
 
-TEST_P(SemaphoreStats, AnAcquisitionIsAHoldOfSoManyPermits) {
-  auto two = semaphore_->Acquire(2, {.wait = kPatience});
-  auto one = semaphore_->Acquire(1, {.wait = kPatience});
+TEST_P(SemaphoreStats, AcquisitionIsOneHoldOfItsPermits) {
+  auto two = semaphore_->Acquire(2, {.wait = kTestTimeout});
+  auto one = semaphore_->Acquire(1, {.wait = kTestTimeout});
   ASSERT_OK(two);
   ASSERT_OK(one);
   EXPECT_THAT(Of(), Counts({.acquired = 2, .held = 2, .permits = 3}));
@@ -230,7 +230,7 @@ class LatchStats : public LatchConformance {
   const std::unique_ptr<CountDownLatch> latch_ = NewLatch(client_, 1);
 };
 
-TEST_P(LatchStats, WaitsEndAsItOpensAndNothingIsHeld) {
+TEST_P(LatchStats, WaitCountsAsOpenedNotHeld) {
   constexpr int kThreads = 3;
   Crew crew;
   crew.Start(kThreads, [&](int) { EXPECT_OK(PatientWait(*latch_)); });

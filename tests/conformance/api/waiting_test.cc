@@ -30,7 +30,7 @@ class Waiting : public Conformance {
 
 INSTANTIATE_CONFORMANCE(Waiting, WithoutSmoke(ExclusiveCases()));
 
-TEST_P(Waiting, EndsWhenItsTimeIsUpAndNotBefore) {
+TEST_P(Waiting, EndsAtItsDeadline) {
   Occupy();
   Crew crew;
   for (const int wait_ms : {1, 20, 55, 90, 130}) {
@@ -47,7 +47,7 @@ TEST_P(Waiting, EndsWhenItsTimeIsUpAndNotBefore) {
   EXPECT_TRUE(lease_->valid());
 }
 
-TEST_P(Waiting, IsStoppedByItsStopToken) {
+TEST_P(Waiting, StopTokenCancels) {
   Occupy();
   std::stop_source stop;
   base::Instant ended;
@@ -66,7 +66,7 @@ TEST_P(Waiting, IsStoppedByItsStopToken) {
   EXPECT_TRUE(AwaitQueued(0));
 }
 
-TEST_P(Waiting, StoppedAfterItsEndDoesNotTouchTheHold) {
+TEST_P(Waiting, LateStopDoesNotTouchHold) {
   std::stop_source stop;
   auto lease = lock_->Acquire({.stop = stop.get_token()});
   ASSERT_OK(lease);
@@ -112,7 +112,7 @@ class UnreachableServer : public WithOutages<Conformance> {
 class Unreachable : public UnreachableServer {};
 INSTANTIATE_CONFORMANCE(Unreachable, OverTcp(ExclusiveCases()));
 
-TEST_P(Unreachable, ServerIsNoBusyLock) {
+TEST_P(Unreachable, ServerIsNotReportedAsBusy) {
   const Client client = NewWarmClient();
   const auto lock = NewShort(client);
   for (const How how : {How::kHangs, How::kIsDown}) {
@@ -125,7 +125,7 @@ TEST_P(Unreachable, ServerIsNoBusyLock) {
   }
 }
 
-TEST_P(Unreachable, HangingServerIsNoBusyLockForTheFirstCallOfAClientEither) {
+TEST_P(Unreachable, HungServerIsNotReportedAsBusyAtFirstCall) {
   const Client clients[] = {NewClient(), NewClient(), NewClient()};
   {
     const Outage outage(server(), How::kHangs);
@@ -137,7 +137,7 @@ TEST_P(Unreachable, HangingServerIsNoBusyLockForTheFirstCallOfAClientEither) {
   for (const Client& client : clients) EXPECT_OK(NewShort(client)->Acquire());
 }
 
-TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {
+TEST_P(Unreachable, ErrorNamesServerReasonAndFix) {
   const Client clients[] = {NewWarmClient(), NewClient(),
                             NewClient({.connect = ConnectPolicy::kLazy})};
   const Outage outage(server(), How::kIsDown);
@@ -155,7 +155,7 @@ TEST_P(Unreachable, DeadServerIsNamedWithWhatIsWrongAndWhatToLookFor) {
   }
 }
 
-TEST_P(Unreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
+TEST_P(Unreachable, EndlessCallFailsAfterUnreachableAfter) {
   constexpr absl::Duration kGiveUp = absl::Milliseconds(200);
   const auto lock = NewShort(NewWarmClient({.unreachable_after = kGiveUp}));
   for (const How how : {How::kHangs, How::kIsDown}) {
@@ -173,7 +173,7 @@ TEST_P(Unreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
   EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));  // attempts to connect are held back
 }
 
-TEST_P(Unreachable, ServerMayBeDownWhenAProgramStarts) {
+TEST_P(Unreachable, ServerMayStartAfterProgram) {
   std::optional<Outage> outage(std::in_place, server(), How::kIsDown);
   const Client client = NewClient({.connect = ConnectPolicy::kLazy});
   const auto lock = NewShort(client);
@@ -184,7 +184,7 @@ TEST_P(Unreachable, ServerMayBeDownWhenAProgramStarts) {
   outage.reset();
 }
 
-TEST_P(Unreachable, HangingServerDoesNotKeepACallFromBeingStopped) {
+TEST_P(Unreachable, CallCanBeStoppedWhileServerHangs) {
   const auto lock = NewShort(NewWarmClient());
   {
     const Outage outage(server(), How::kHangs);
@@ -202,10 +202,10 @@ TEST_P(Unreachable, HangingServerDoesNotKeepACallFromBeingStopped) {
   EXPECT_OK(lock->Acquire());
 }
 
-class UnreachableOfLocks : public UnreachableServer {};
-INSTANTIATE_CONFORMANCE(UnreachableOfLocks, OverTcp(LockCases()));
+class LockUnreachable : public UnreachableServer {};
+INSTANTIATE_CONFORMANCE(LockUnreachable, OverTcp(LockCases()));
 
-TEST_P(UnreachableOfLocks, LockOfThisClientIsBusyThoughTheServerHangs) {
+TEST_P(LockUnreachable, OwnLockIsBusyWhileServerHangs) {
   const auto lock = NewLock(NewWarmClient());
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
@@ -217,7 +217,7 @@ TEST_P(UnreachableOfLocks, LockOfThisClientIsBusyThoughTheServerHangs) {
   EXPECT_OK(lease->Release());
 }
 
-TEST_P(UnreachableOfLocks, HangingServerHoldsUpAllDestructorsAndUnlocksTogetherOnce) {
+TEST_P(LockUnreachable, ReleasesWaitForOneTimeoutInAll) {
   const Client client = NewWarmClient();
   std::vector<std::unique_ptr<RedisLockBase>> locks;
   std::vector<Lease> leases;
@@ -258,7 +258,7 @@ class Async : public Conformance {
   Statuses statuses_;
 };
 
-TEST_P(Async, AcquiresWhatIsFreeAndReleasesIt) {
+TEST_P(Async, AcquiresAndReleasesFreeLock) {
   const auto lock = NewLock(client_);
   lock->AcquireAsync({}, leases_.Callback());
   absl::StatusOr<Lease> lease = leases_.Take();
@@ -271,7 +271,7 @@ TEST_P(Async, AcquiresWhatIsFreeAndReleasesIt) {
 }
 
 // Also of a reentrant lock.
-TEST_P(Async, EachAcquisitionIsAnOwnerOfItsOwn) {
+TEST_P(Async, EachAcquisitionIsItsOwnOwner) {
   const auto lock = NewLock(client_);
   lock->AcquireAsync({}, leases_.Callback());
   absl::StatusOr<Lease> lease = leases_.Take(0);
@@ -281,7 +281,7 @@ TEST_P(Async, EachAcquisitionIsAnOwnerOfItsOwn) {
   EXPECT_EQ(CodeOf(leases_.Take(1)), kBusy);
 }
 
-TEST_P(Async, OwnerComesAgainWhereTheLockIsReentrant) {
+TEST_P(Async, OwnerReentersReentrantLock) {
   if (!GetParam().kind.reentrant) return;
   const auto lock = NewLock(client_);
   support::AcquireAsyncAs(*lock, Owner("job"), {}, leases_.Callback());
@@ -299,7 +299,7 @@ TEST_P(Async, OwnerComesAgainWhereTheLockIsReentrant) {
   EXPECT_TRUE(Try(other_).ok());
 }
 
-TEST_P(Async, EndsWithItsWaitItsTokenOrItsLock) {
+TEST_P(Async, TimeoutStopAndDestructionEndIt) {
   const auto theirs = NewLock(other_);
   auto lock = NewLock(client_);
   const Lease first = *theirs->Acquire();
@@ -327,7 +327,7 @@ class Exclusion : public Conformance {
   using Conformance::OptionsOf;
 };
 
-TEST_P(Exclusion, HoldsBetweenTheFaces) {
+TEST_P(Exclusion, HoldsAcrossAllCalls) {
   const Client clients[] = {NewClient(), NewClient()};
   constexpr int kKinds = 4;
   const int rounds = support::Scaled(40);
@@ -393,7 +393,7 @@ REDLATCH_CHILD(ConformanceCounter) {
   return 0;
 }
 
-TEST_P(Exclusion, HoldsAmongProcesses) {
+TEST_P(Exclusion, HoldsAcrossProcesses) {
   constexpr int kProcesses = 3;
   const int rounds = support::Scaled(60);
   const support::TempDir directory;
@@ -409,7 +409,7 @@ TEST_P(Exclusion, HoldsAmongProcesses) {
   EXPECT_EQ(CounterFile(path).Read(), kProcesses * rounds);
 }
 
-TEST_P(Exclusion, ALockTakenByOneObjectIsReleasedByAnotherOfItsName) {
+TEST_P(Exclusion, AnyObjectOfTheNameMayUnlock) {
   const Client client = NewClient();
   const auto one = NewLock(client);
   const auto same = NewLock(client);
@@ -422,7 +422,7 @@ TEST_P(Exclusion, ALockTakenByOneObjectIsReleasedByAnotherOfItsName) {
   EXPECT_OK(Try(NewClient()));
 }
 
-TEST_P(Exclusion, AKeyPrefixSeparatesClientsAndIsPartOfTheKey) {
+TEST_P(Exclusion, KeyPrefixSeparatesClients) {
   const auto lock = NewLock(NewClient());
   const auto lease = lock->Acquire();
   ASSERT_OK(lease);

@@ -29,7 +29,7 @@ class ClientCosts : public ::testing::Test {
   const Client client_ = Connect(server_->url());
 };
 
-TEST_F(ClientCosts, HoldsAreRenewedByOneThreadAndNextToNoProcessorTime) {
+TEST_F(ClientCosts, OneThreadRenewsAllHolds) {
   constexpr int kLocks = 200;
   constexpr absl::Duration kLease = absl::Seconds(6);
   const absl::Duration time = absl::Seconds(support::FullBars() ? 20 : 4);
@@ -48,7 +48,7 @@ TEST_F(ClientCosts, HoldsAreRenewedByOneThreadAndNextToNoProcessorTime) {
   EXPECT_GE(server_->Calls({"evalsha"}), kLocks);
 }
 
-TEST_F(ClientCosts, HoldsUseNoMoreThanTwoKibibytesEach) {
+TEST_F(ClientCosts, HoldUsesAtMostTwoKibibytes) {
   const int locks = std::max(1000, support::Scaled(10'000));
   const auto warm = Take(500, {}, "warm");
   const int64_t before = support::ResidentBytes();
@@ -57,7 +57,7 @@ TEST_F(ClientCosts, HoldsUseNoMoreThanTwoKibibytesEach) {
   EXPECT_TRUE(!kCostsAreOurs || each <= 2048) << each;
 }
 
-TEST_F(ClientCosts, WaitingClientsSendNothingButHeartbeats) {
+TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
   const int clients = support::FullBars() ? 100 : 25;
   const absl::Duration time = absl::Seconds(support::FullBars() ? 10 : 2);
   constexpr double kMost = 0.25;  // a second and client: each 10 s a heartbeat and a ping
@@ -84,7 +84,7 @@ TEST_F(ClientCosts, WaitingClientsSendNothingButHeartbeats) {
 }
 
 // Some of those who are told do not return.
-TEST_F(ClientCosts, LossOfAllHoldsIsToldByAFewThreads) {
+TEST_F(ClientCosts, FewThreadsReportLossOfAllHolds) {
   constexpr int kHolds = 200;
   constexpr int kHanging = 7;  // in tokens, and in callbacks
   std::atomic<bool> go_on{false};
@@ -111,12 +111,12 @@ TEST_F(ClientCosts, LossOfAllHoldsIsToldByAFewThreads) {
   server_->Do({"FLUSHALL"});
   server_->Do({"CLIENT", "KILL", "TYPE", "normal"});
   EXPECT_TRUE(Await([&] { return client_.Ping().ok(); }));
-  const absl::Duration patience = absl::Seconds(30);
-  EXPECT_TRUE(Await([&] { return tokens == kHolds && callbacks == kHolds; }, patience));
+  const absl::Duration timeout = absl::Seconds(30);
+  EXPECT_TRUE(Await([&] { return tokens == kHolds && callbacks == kHolds; }, timeout));
   go_on = true;
   go_on.notify_all();
-  EXPECT_TRUE(Await([&] { return returned == 2 * kHolds; }, patience));
-  EXPECT_TRUE(Await([&] { return support::ThreadCount() - threads_before_ <= 8; }, patience));
+  EXPECT_TRUE(Await([&] { return returned == 2 * kHolds; }, timeout));
+  EXPECT_TRUE(Await([&] { return support::ThreadCount() - threads_before_ <= 8; }, timeout));
   for (const Lease& each : held) EXPECT_TRUE(each.lost().stop_requested());
 }
 

@@ -6,7 +6,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kLoadPatience = absl::Seconds(60);
+constexpr absl::Duration kLoadTimeout = absl::Seconds(60);
 constexpr size_t kPrimaries = 3;
 constexpr int kLoadClients = 3;
 constexpr size_t kNames = 6;  // of each kind
@@ -23,17 +23,17 @@ class ClusterLoad : public ::testing::Test {
       const Client client = Connect(group_->url(), {.observer = std::make_shared<Losses>(*this)});
       Work([=, this](size_t name) {
         SimpleLock lock(client, absl::StrCat("simple:", name), options);
-        Hold(lock.Acquire({.wait = kLoadPatience}), simple_[name], 1, 1);
+        Hold(lock.Acquire({.wait = kLoadTimeout}), simple_[name], 1, 1);
       });
       Work([=, this](size_t name) {
         ReentrantReadWriteLock lock(client, absl::StrCat("read_write:", name), options);
-        Hold(lock.AcquireRead({.wait = kLoadPatience}), read_write_[name], 1, kLoadClients);
-        Hold(lock.AcquireWrite({.wait = kLoadPatience}), read_write_[name], kLoadClients,
+        Hold(lock.AcquireRead({.wait = kLoadTimeout}), read_write_[name], 1, kLoadClients);
+        Hold(lock.AcquireWrite({.wait = kLoadTimeout}), read_write_[name], kLoadClients,
              kLoadClients);
       });
       Work([=, this](size_t name) {
         Semaphore semaphore(client, absl::StrCat("semaphore:", name), kPlaces);
-        Hold(semaphore.Acquire(2, {.wait = kLoadPatience}), semaphores_[name], 2, kPlaces);
+        Hold(semaphore.Acquire(2, {.wait = kLoadTimeout}), semaphores_[name], 2, kPlaces);
       });
       Work([=, this](size_t name) {
         const absl::Status counted =
@@ -49,7 +49,7 @@ class ClusterLoad : public ::testing::Test {
   void AwaitAll() {
     for (const std::atomic<size_t>& each : rounds_) {
       const size_t enough = each + kNames + 1;
-      EXPECT_TRUE(Await([&] { return each >= enough; }, kLoadPatience)) << "a thread is stuck";
+      EXPECT_TRUE(Await([&] { return each >= enough; }, kLoadTimeout)) << "a thread is stuck";
     }
   }
 
@@ -70,14 +70,14 @@ class ClusterLoad : public ::testing::Test {
   void StepsDown(size_t primary) {
     RedisServer& replica = group_->server(primary + kPrimaries);
     EXPECT_EQ(replica.Text({"CLUSTER", "FAILOVER"}), "OK");
-    ASSERT_TRUE(replica.AwaitInfo("role", "master", kLoadPatience));
+    ASSERT_TRUE(replica.AwaitInfo("role", "master", kLoadTimeout));
     AwaitAll();
     ASSERT_TRUE(group_->AwaitWell());
   }
   void Dies(size_t primary) {
     may_lose_ = true;
     group_->server(primary).Kill();
-    ASSERT_TRUE(group_->server(primary + kPrimaries).AwaitInfo("role", "master", kLoadPatience));
+    ASSERT_TRUE(group_->server(primary + kPrimaries).AwaitInfo("role", "master", kLoadTimeout));
     AwaitAll();
     group_->server(primary).Restart();
     ASSERT_TRUE(group_->AwaitWell());
@@ -91,7 +91,7 @@ class ClusterLoad : public ::testing::Test {
     for (size_t i = 0; i < kNames; ++i) {
       CountDownLatch latch(client, absl::StrCat("latch:", i), kCounts);
       EXPECT_TRUE(Await([&] { return latch.Count().value_or(0) == kCounts - counted_[i]; })) << i;
-      const AcquireOptions patient = {.wait = kLoadPatience};
+      const AcquireOptions patient = {.wait = kLoadTimeout};
       EXPECT_TRUE(SimpleLock(client, absl::StrCat("simple:", i)).Acquire(patient).ok());
       Semaphore semaphore(client, absl::StrCat("semaphore:", i), kPlaces);
       EXPECT_TRUE(semaphore.Acquire(kPlaces, patient).ok());
@@ -153,7 +153,7 @@ class ClusterLoad : public ::testing::Test {
   std::vector<std::thread> threads_;
 };
 
-TEST_F(ClusterLoad, GoesOnWithoutErrorsWhileSlotsMoveAndPrimariesAreReplaced) {
+TEST_F(ClusterLoad, SurvivesMovedSlotsAndFailovers) {
   Begin({});
   MoveSlotsAndBack();
   EXPECT_GE(moved_, redis::kSlots / kOneOf);
@@ -162,7 +162,7 @@ TEST_F(ClusterLoad, GoesOnWithoutErrorsWhileSlotsMoveAndPrimariesAreReplaced) {
   End();
 }
 
-TEST_F(ClusterLoad, ReplicasConfirmWhileSlotsMoveAndAPrimaryStepsDown) {
+TEST_F(ClusterLoad, ReplicasConfirmDuringMovesAndFailover) {
   Begin({.acks = {.replicas = 1, .timeout = absl::Seconds(10)}});
   MoveSlotsAndBack();
   StepsDown(2);

@@ -26,7 +26,7 @@ base::UniqueFd Silent(const std::string& host, int port) {
 }
 
 // Like a pod: each time the node has a new address, and the old one no longer answers.
-TEST(ClusterNodes, AreForgottenWhenTheirAddressChanges) {
+TEST(ClusterNodes, AreForgottenIfTheirAddressChanges) {
   const int changes = support::FullBars() ? 100 : 12;
   const auto node = support::StartClusterOfOne();
   const auto move_to = [&](const std::string& host) {
@@ -75,7 +75,7 @@ class Liar {
   const support::FakeClusterNode node_;
 };
 
-TEST(ClusterNodes, DoNotMakeClientsSendThePasswordToAnUnknownAddress) {
+TEST(ClusterNodes, RedirectDoesNotLeakPassword) {
   FakeServer stranger(FakeServer::Polite);
   const std::string url = stranger.url();
   Liar liar([&] { return url.substr(url.rfind('/') + 1); });
@@ -86,7 +86,7 @@ TEST(ClusterNodes, DoNotMakeClientsSendThePasswordToAnUnknownAddress) {
   EXPECT_EQ(stranger.connections(), 0);
 }
 
-TEST(ClusterNodes, ThatRedirectToMadeUpAddressesCostNoDescriptors) {
+TEST(ClusterNodes, RedirectsToFakeAddressesLeakNoDescriptors) {
   std::atomic<int> invented{0};
   Liar liar([&] {
     const int number = ++invented;

@@ -29,7 +29,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kRenamedPatience = absl::Seconds(20);
+constexpr absl::Duration kRenamedTimeout = absl::Seconds(20);
 
 class RenamedHost : public ::testing::Test {
  protected:
@@ -52,10 +52,10 @@ class RenamedHost : public ::testing::Test {
   void ExpectLocksThere() {
     SimpleLock lock(client_, "next");
     const auto takes = [&] {
-      const auto lease = Must(lock.Acquire({.wait = kRenamedPatience}));
+      const auto lease = Must(lock.Acquire({.wait = kRenamedTimeout}));
       return second_->Integer({"EXISTS", "next"}) == 1;
     };
-    EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await(takes, kRenamedPatience)); }), absl::Seconds(5));
+    EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await(takes, kRenamedTimeout)); }), absl::Seconds(5));
   }
 
   const std::unique_ptr<RedisServer> first_ = RedisServer::Start();
@@ -65,7 +65,7 @@ class RenamedHost : public ::testing::Test {
   const Client client_ = Connect(absl::StrCat("redis://", kHostName, ":", first_->port()));
 };
 
-TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerSaysThatItIsAReplica) {
+TEST_F(RenamedHost, IsLookedUpAgainIfServerIsReplica) {
   const Lease lease = Hold(absl::Seconds(30));
   Promote();
   first_->Do({"REPLICAOF", "127.0.0.2", absl::StrCat(first_->port())});
@@ -74,7 +74,7 @@ TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerSaysThatItIsAReplica) {
   EXPECT_EQ(second_->Integer({"EXISTS", "kept"}), 1);
 }
 
-TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerIsGone) {
+TEST_F(RenamedHost, IsLookedUpAgainIfServerIsGone) {
   const Lease lease = Hold(absl::Seconds(2));
   first_->Kill();
   Promote();
@@ -82,7 +82,7 @@ TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerIsGone) {
   EXPECT_TRUE(Await([&] { return lease.remaining() > absl::Seconds(1.9); })) << "renewed there";
 }
 
-TEST_F(RenamedHost, IsLookedUpAgainWhenItsServerHangs) {
+TEST_F(RenamedHost, IsLookedUpAgainIfServerHangs) {
   first_->Stop();
   Promote();
   ExpectLocksThere();

@@ -62,7 +62,7 @@ TEST_F(HungClusterNode, DelaysNoRenewalElsewhere) {
 }
 
 // More asynchronous requests at the node than may be in flight at a server.
-TEST_F(HungClusterNode, DelaysNoAsynchronousRequestElsewhere) {
+TEST_F(HungClusterNode, DelaysNoAsyncRequestElsewhere) {
   constexpr int kRequests = 400;
   const Client client = Connect(group_->url() + "?command_timeout=1m");
   SimpleLock here(client, NameAt(0));

@@ -9,7 +9,7 @@ namespace {
 using ::testing::Contains;
 
 constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
-constexpr absl::Duration kQuarantinePatience = absl::Seconds(20);
+constexpr absl::Duration kQuarantineTimeout = absl::Seconds(20);
 
 class Quarantine : public ::testing::Test {
  protected:
@@ -17,14 +17,14 @@ class Quarantine : public ::testing::Test {
   // Some lock has been taken, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
     SimpleLock lock(client, "first", {.lease = kLease});
-    EXPECT_TRUE(lock.Acquire({.wait = kQuarantinePatience}).ok());
+    EXPECT_TRUE(lock.Acquire({.wait = kQuarantineTimeout}).ok());
   }
 
   const std::unique_ptr<RedisServer> primary_ =
       RedisServer::Start({.config = {"min-replicas-max-lag 1"}});
 };
 
-TEST_F(Quarantine, IsTheSameForAll) {
+TEST_F(Quarantine, IsTheSameForAllClients) {
   SitOut(ConnectHere());
   const Client other = Connect(primary_->url() + "?quarantine=4s");
   const absl::Status refused = SimpleLock(other, "lock", {.lease = kLease}).Acquire().status();
@@ -72,7 +72,7 @@ TEST_F(Quarantine, NeedsInfo) {
               IsError(absl::StatusCode::kPermissionDenied, HasSubstr("quarantine= needs it")));
 }
 
-TEST_F(Quarantine, SaysWhereTheLagIsGuessed) {
+TEST_F(Quarantine, ErrorSaysIfLagIsGuessed) {
   const auto server = RedisServer::Start({.acl = {"user app on nopass ~* &* +@all -config"}});
   const std::string url = absl::StrCat("redis://app:x@127.0.0.1:", server->port());
   std::vector<std::string> warnings;
@@ -83,7 +83,7 @@ TEST_F(Quarantine, SaysWhereTheLagIsGuessed) {
                                            "taken for 10s")));
 }
 
-TEST_F(Quarantine, IsLongerThanAPrimaryGoesOnAlone) {
+TEST_F(Quarantine, OutlastsIsolatedPrimary) {
   const absl::Status refused = Client::Connect(primary_->url() + "?quarantine=2s").status();
   EXPECT_THAT(refused, IsError(absl::StatusCode::kFailedPrecondition,
                                HasSubstr("may grant for 2s after it was cut off")));
@@ -104,7 +104,7 @@ class LongQuarantine : public Quarantine {
   const Client client_ = Connect(primary_->url() + "?quarantine=60s");
 };
 
-TEST_F(LongQuarantine, OfAnotherLengthAllowsReleasesButNoHandover) {
+TEST_F(LongQuarantine, AllowsReleasesButNoHandover) {
   SimpleLock simple(client_, "simple");
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock read_write(client_, "read_write");

@@ -5,7 +5,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kRefusedPatience = absl::Seconds(10);  // a lease is 30 s
+constexpr absl::Duration kRefusedTimeout = absl::Seconds(10);  // a lease is 30 s
 
 class RefusedConnection : public ::testing::Test {
  protected:
@@ -44,18 +44,18 @@ TEST_F(RefusedConnection, MakesNoReleaseFinal) {
       {"max", {{"CONFIG", "SET", "maxclients", "1"}}, {{"CONFIG", "SET", "maxclients", "10000"}}}};
   for (const Case& each : cases) {
     SCOPED_TRACE(each.says);
-    auto lease = Must(lock_.Acquire({.wait = kRefusedPatience}));
+    auto lease = Must(lock_.Acquire({.wait = kRefusedTimeout}));
     Refuse(each.refuse);
     const absl::Status released = lease.Release();
     EXPECT_THAT(released, IsError(absl::StatusCode::kUnavailable, HasSubstr(each.says)));
     Do(each.welcome);
-    EXPECT_TRUE(others_.Acquire({.wait = kRefusedPatience}).ok());
+    EXPECT_TRUE(others_.Acquire({.wait = kRefusedTimeout}).ok());
   }
   lock_.lock();
   Refuse(evicts_);
   lock_.unlock();
   Do(keeps_);
-  EXPECT_TRUE(others_.Acquire({.wait = kRefusedPatience}).ok());
+  EXPECT_TRUE(others_.Acquire({.wait = kRefusedTimeout}).ok());
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ class ReplicaAcks : public ::testing::Test {
 
 using Take = std::function<absl::StatusOr<Lease>()>;
 
-TEST_F(ReplicaAcks, WhenAcquireReturnsTheReplicasHaveTheHold) {
+TEST_F(ReplicaAcks, ReplicasHaveGrantWhenAcquireReturns) {
   SimpleLock simple(client_, "simple", Acked(2));
   ReentrantLock reentrant(client_, "reentrant", Acked(2));
   ReentrantReadWriteLock written(client_, "written", Acked(2));
@@ -61,7 +61,7 @@ TEST_F(ReplicaAcks, WhenAcquireReturnsTheReplicasHaveTheHold) {
   }
 }
 
-TEST_F(ReplicaAcks, WithoutEnoughOfThemTheLockIsGivenBack) {
+TEST_F(ReplicaAcks, LockIsReleasedIfTooFewConfirm) {
   Separate(1);
   SimpleLock lock(client_, "lock", Acked(2));
   const absl::StatusOr<Lease> lease = lock.Acquire();
@@ -83,7 +83,7 @@ TEST_F(ReplicaAcks, WithoutEnoughOfThemTheLockIsGivenBack) {
   EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));
 }
 
-TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {
+TEST_F(ReplicaAcks, InvalidNumbersAreRefused) {
   for (const LockOptions& options :
        {LockOptions{.acks = {.replicas = -1}},
         LockOptions{.acks = {.replicas = 1, .timeout = absl::ZeroDuration()}}}) {
@@ -92,7 +92,7 @@ TEST_F(ReplicaAcks, NumbersThatMakeNoSenseAreRefused) {
   }
 }
 
-TEST(DiskAcks, AreOfTheServersThatHaveThem) {
+TEST(DiskAcks, RequireServersThatSupportThem) {
   const auto server = RedisServer::Start({.append_only = true});
   const Client client = Connect(server->url());
   SimpleLock lock(client, "lock", {.acks = {.fsync = true}});

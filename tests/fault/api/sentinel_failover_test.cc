@@ -9,7 +9,7 @@ namespace {
 using support::SentinelGroup;
 
 constexpr size_t kFailoverClients = 6;
-constexpr absl::Duration kSentinelPatience = absl::Seconds(60);
+constexpr absl::Duration kSentinelTimeout = absl::Seconds(60);
 
 // What is promised of holds when a primary is replaced: with acks and with a quarantine, that
 // nobody else gets what is held.
@@ -38,7 +38,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
   void AwaitAll() {
     for (const std::atomic<int>& each : rounds_) {
       const int enough = each + 2;
-      EXPECT_TRUE(Await([&] { return each >= enough; }, kSentinelPatience)) << "never locks again";
+      EXPECT_TRUE(Await([&] { return each >= enough; }, kSentinelTimeout)) << "never locks again";
     }
   }
 
@@ -61,7 +61,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
               return Await([&] { return group_->PrimaryOtherThan(old).has_value(); },
                            absl::Seconds(3));
             },
-            kSentinelPatience));
+            kSentinelTimeout));
         return [] {};
       default:
         group_->proxy(old).Drop(Direction::kToServer);
@@ -82,7 +82,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
     for (int round = 0; !stop_; ++round) {
       const bool one = round % 2 == 0;
       const absl::StatusOr<Lease> lease = (one ? static_cast<RedisLockBase&>(simple) : reentrant)
-                                              .Acquire({.wait = kSentinelPatience});
+                                              .Acquire({.wait = kSentinelTimeout});
       if (!lease.ok()) continue;
       const int inside = ++inside_[one];
       EXPECT_TRUE(inside == 1 || !excludes()) << "two have it";
@@ -101,15 +101,15 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
   std::vector<std::thread> crew_;
 };
 
-TEST_P(SentinelFailover, EverybodyLocksAgainSoonAndTokensGrow) {
+TEST_P(SentinelFailover, AllClientsLockAgainAndTokensGrow) {
   const int64_t failovers = support::FromEnvironment("REDLATCH_FAILOVERS", excludes() ? 2 : 4);
   for (int64_t i = 0; i < failovers; ++i) {
     SCOPED_TRACE(i);
-    const std::function<void()> mend = Strike(i, group_->Primary().value());
+    const std::function<void()> repair = Strike(i, group_->Primary().value());
     // A replica that is not there confirms nothing.
-    if (excludes()) mend();
+    if (excludes()) repair();
     AwaitAll();
-    if (!excludes()) mend();
+    if (!excludes()) repair();
     ASSERT_TRUE(group_->AwaitWell());
     AwaitAll();
   }

@@ -288,9 +288,9 @@ class Soak : public ::testing::Test {
     while (base::Now() < end) {
       Strike();
       Sleep(dice_.Between(absl::Milliseconds(10), absl::Milliseconds(200)));
-      Mend(base::Now());
+      Repair(base::Now());
     }
-    Mend(base::Instant::Infinite());
+    Repair(base::Instant::Infinite());
   }
   // Asks all to end, and expects that they do, with nothing to complain about.
   void Dismiss() {
@@ -361,7 +361,7 @@ class Soak : public ::testing::Test {
   struct Wound {
     std::string where;
     base::Instant until;
-    std::function<void()> mend;
+    std::function<void()> repair;
   };
 
   void Spawn(size_t member) {
@@ -386,16 +386,16 @@ class Soak : public ::testing::Test {
   }
   // Until some moment before `longest` is over.
   void Wounded(const std::string& where, const std::string& what, absl::Duration longest,
-               std::function<void()> mend) {
+               std::function<void()> repair) {
     Log(absl::StrCat(what, ": ", where));
     wounds_.push_back(
-        {where, base::Now() + dice_.Between(absl::Milliseconds(1), longest), std::move(mend)});
+        {where, base::Now() + dice_.Between(absl::Milliseconds(1), longest), std::move(repair)});
   }
   bool IsWhole(std::string_view where) const {
     return std::none_of(wounds_.begin(), wounds_.end(),
                         [&](const Wound& wound) { return wound.where == where; });
   }
-  void Mend(base::Instant now) {
+  void Repair(base::Instant now) {
     for (size_t i = 0; i < wounds_.size();) {
       if (now < wounds_[i].until) {
         ++i;
@@ -403,8 +403,8 @@ class Soak : public ::testing::Test {
       }
       const Wound wound = std::move(wounds_[i]);
       wounds_.erase(wounds_.begin() + static_cast<std::ptrdiff_t>(i));
-      wound.mend();
-      Log("mended: " + wound.where);
+      wound.repair();
+      Log("repaired: " + wound.where);
     }
   }
 
@@ -499,7 +499,7 @@ class Soak : public ::testing::Test {
   std::string log_;
 };
 
-TEST_F(Soak, OfManyProcessesUnderEveryFaultNeverShowsTwoHoldersNorTooManyPermits) {
+TEST_F(Soak, ExclusionHoldsUnderEveryFault) {
   Rage();
   // The head of a queue asks again when the lease of whoever died could be over.
   const absl::Duration bound = longest_lease_ + longest_lease_ / 3 + kSlack;

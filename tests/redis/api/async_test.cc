@@ -26,7 +26,7 @@ class Async : public ::testing::Test {
   Statuses statuses_;
 };
 
-TEST_F(Async, IsCancelledWhenLockAndClientGoBeforeItHasBegun) {
+TEST_F(Async, IsCancelledIfClientGoesFirst) {
   for (size_t i = 0; i < 50; ++i) {
     std::optional<Client> client = Connect(server_->url());
     std::optional<SimpleLock> lock(std::in_place, *client, "lock");
@@ -41,7 +41,7 @@ TEST_F(Async, IsCancelledWhenLockAndClientGoBeforeItHasBegun) {
   EXPECT_TRUE(AwaitFree());
 }
 
-TEST_F(Async, NeverRunsACallbackInsideTheCall) {
+TEST_F(Async, NeverRunsCallbackInsideCall) {
   const std::thread::id caller = std::this_thread::get_id();
   std::atomic<int> told{0};
   SimpleLock bad(*client_, "redlatch:bad");
@@ -54,7 +54,7 @@ TEST_F(Async, NeverRunsACallbackInsideTheCall) {
   EXPECT_TRUE(Await([&] { return told == 2; }));
 }
 
-TEST_F(Async, CallbackThatThrowsHarmsNobody) {
+TEST_F(Async, ThrowingCallbackAffectsNoOther) {
   lock_->AcquireAsync({}, [](const absl::StatusOr<Lease>&) { throw std::runtime_error("oops"); });
   lock_->AcquireAsync({}, leases_.Callback());
   EXPECT_TRUE(leases_.Take().ok());
@@ -92,7 +92,7 @@ class AsyncHooks : public ::testing::Test {
   Statuses statuses_;
 };
 
-TEST_F(AsyncHooks, WhatIsDroppedOrNotTakenIsReleasedAndTheClientGoesOn) {
+TEST_F(AsyncHooks, DroppedCompletionReleasesItsLease) {
   for (const bool throws : {false, true}) {
     std::atomic<bool> takes{false};
     std::atomic<int> refused{0};
@@ -110,7 +110,7 @@ TEST_F(AsyncHooks, WhatIsDroppedOrNotTakenIsReleasedAndTheClientGoesOn) {
   }
 }
 
-TEST_F(AsyncHooks, WhatRunsTwiceIsToldOnce) {
+TEST_F(AsyncHooks, RepeatedCompletionRunsItsCallbackOnce) {
   Start([](const Work& work) {
     work();
     work();
@@ -122,7 +122,7 @@ TEST_F(AsyncHooks, WhatRunsTwiceIsToldOnce) {
   EXPECT_EQ(leases_.size(), 1U);
 }
 
-TEST_F(AsyncHooks, CallbackThatAHookRunsAtOnceMayDestroyLockAndClient) {
+TEST_F(AsyncHooks, InlineCallbackMayDestroyClient) {
   for (int i = 0; i < 20; ++i) {
     Start([](const Work& work) { work(); });
     std::atomic<bool> done{false};
@@ -138,7 +138,7 @@ TEST_F(AsyncHooks, CallbackThatAHookRunsAtOnceMayDestroyLockAndClient) {
   EXPECT_TRUE(AwaitFree());
 }
 
-TEST_F(AsyncHooks, CompletionsRunWhereTheHookSays) {
+TEST_F(AsyncHooks, CompletionsRunWhereHookPutsThem) {
   StartLoop();
   EXPECT_EQ(leases_.size(), 0U);
   loop_[0]();
@@ -150,7 +150,7 @@ TEST_F(AsyncHooks, CompletionsRunWhereTheHookSays) {
   EXPECT_EQ(statuses_.Take(), absl::OkStatus());
 }
 
-TEST_F(AsyncHooks, WhatTheLoopHasWhenTheClientGoesCanStillRun) {
+TEST_F(AsyncHooks, LoopMayRunCompletionsAfterClient) {
   StartLoop();
   lock_.reset();
   client_.reset();
@@ -162,7 +162,7 @@ TEST_F(AsyncHooks, WhatTheLoopHasWhenTheClientGoesCanStillRun) {
 }
 
 // On the client's own thread: what it waits for may not need that.
-TEST_F(AsyncHooks, CallbackMayCallWhatBlocks) {
+TEST_F(AsyncHooks, CallbackMayBlock) {
   Start(nullptr);
   SimpleLock second(*client_, "second");
   Client other = Connect(server_->url());
@@ -201,7 +201,7 @@ class AsyncKinds : public ::testing::Test {
   Statuses statuses_;
 };
 
-TEST_F(AsyncKinds, LatchThatGoesEndsTheWait) {
+TEST_F(AsyncKinds, LatchDestructorEndsWait) {
   auto latch = std::make_unique<CountDownLatch>(client_, "latch", 1);
   std::stop_source stop;
   latch->WaitAsync({.stop = stop.get_token()}, statuses_.Callback());
@@ -216,7 +216,7 @@ TEST_F(AsyncKinds, LatchThatGoesEndsTheWait) {
   EXPECT_EQ(statuses_.Take(2).code(), kCancelled);
 }
 
-TEST_F(AsyncKinds, NullCallbacksAreIgnoredAndLeaveNothingTaken) {
+TEST_F(AsyncKinds, NullCallbacksLeaveNothingHeld) {
   SimpleLock simple(client_, "simple");
   ReentrantReadWriteLock read_write(client_, "read_write");
   Semaphore semaphore(client_, "semaphore", 1);
@@ -275,7 +275,7 @@ void ReleaseWhileOthersLook(Handle handle) {
   EXPECT_EQ(statuses.Take(1), absl::OkStatus());
 }
 
-TEST_F(AsyncKinds, HandlesCanBeReleasedWhileOtherThreadsUseThem) {
+TEST_F(AsyncKinds, HandlesMayBeReleasedConcurrently) {
   SimpleLock simple(client_, "simple");
   ReentrantReadWriteLock rw(client_, "rw");
   MultiLock multi({&rw.read_lock(), &simple});
@@ -290,7 +290,7 @@ TEST_F(AsyncKinds, HandlesCanBeReleasedWhileOtherThreadsUseThem) {
 }
 
 // The capture of `on_lost` is the last handle of the client when the release's callback runs.
-TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfAReleasedLease) {
+TEST_F(AsyncKinds, OnLostMayOwnLastClient) {
   for (const bool awaited : {true, false}) {
     std::optional<Client> client = Connect(server_->url());
     std::optional<SimpleLock> lock(std::in_place, *client, "lock",
@@ -309,7 +309,7 @@ TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfAReleasedLease) {
   }
 }
 
-TEST_F(AsyncKinds, OnLostMayOwnTheLastClientOfALeaseReleasedByAThread) {
+TEST_F(AsyncKinds, OnLostMayOwnLastClientOfSyncRelease) {
   std::optional<Client> client = Connect(server_->url());
   std::optional<SimpleLock> lock(std::in_place, *client, "lock",
                                  LockOptions{.on_lost = [kept = *client](const LostLease&) {}});
@@ -334,7 +334,7 @@ constexpr int kMostThreads = 4;
 // A wait without an end gives a silent server up after five seconds.
 constexpr absl::Duration kSoon = absl::Seconds(2);
 
-TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
+TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   const auto server = RedisServer::Start();
   Client other = Connect(server->url());
   std::vector<std::unique_ptr<SimpleLock>> theirs;
@@ -387,7 +387,7 @@ TEST(AsyncMany, WaitWithoutThreadsAndInOrder) {
 
 // All begin in one turn of the client's thread. Only the first asks the server, so the others must
 // not be held back until an answer comes.
-TEST(AsyncMany, WaitersWithoutARequestBeginAtOnce) {
+TEST(AsyncMany, WaitersWithoutRequestStartAtOnce) {
   const auto server = RedisServer::Start();
   Client other = Connect(server->url());
   SimpleLock theirs(other, "lock");
@@ -429,7 +429,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
 }
 
 // A wait that ends while its request is held back ends in time.
-TEST(AsyncMany, HeldBackRequestsTimeOut) {
+TEST(AsyncMany, PostponedRequestsTimeOut) {
   const auto server = RedisServer::Start();
   Client client = Connect(server->url() + "?command_timeout=1m");
   Semaphore semaphore(client, "permits", 1);
@@ -503,7 +503,7 @@ class AwaitableCalls : public ::testing::Test {
   SimpleLock lock_{client_, "lock"};
 };
 
-TEST_F(AwaitableCalls, AreAwaitedOneAfterTheOther) {
+TEST_F(AwaitableCalls, RunOneAfterTheOther) {
   bool done = false;
   const std::thread::id here = std::this_thread::get_id();
   const auto body = [&]() -> Task {
@@ -522,7 +522,7 @@ TEST_F(AwaitableCalls, AreAwaitedOneAfterTheOther) {
   EXPECT_TRUE(RunUntil([&] { return done; }));
 }
 
-TEST_F(AwaitableCalls, OfEveryKind) {
+TEST_F(AwaitableCalls, WorkForEveryKind) {
   bool done = false;
   ReentrantReadWriteLock read_write(client_, "rw");
   Semaphore semaphore(client_, "semaphore", 3);
@@ -557,7 +557,7 @@ TEST_F(AwaitableCalls, OfEveryKind) {
 
 // All options are written in the co_await expression. Each call is stopped, so that the sanitizers
 // find an option that GCC 12 destroyed twice or too early.
-TEST_F(AwaitableCalls, TakeOptionsWithinBraces) {
+TEST_F(AwaitableCalls, AcceptBracedOptions) {
   ReentrantReadWriteLock read_write(client_, "rw");
   Semaphore semaphore(client_, "semaphore", 1);
   CountDownLatch latch(client_, "latch", 1);
@@ -610,7 +610,7 @@ static_assert(AcquiresWith<SimpleLock&, AcquireOptionsView>);
 static_assert(!AcquiresWith<SimpleLock&, AcquireOptions>);
 static_assert(!AcquiresWith<SimpleLock&, const AcquireOptions>);
 
-TEST_F(AwaitableCalls, AreCancelledWhenTheirCoroutineGoes) {
+TEST_F(AwaitableCalls, AreCancelledWithTheirCoroutine) {
   std::optional<Lease> first = *lock_.Acquire();
   bool went_on = false;
   const auto body = [&]() -> Task {
@@ -628,7 +628,7 @@ TEST_F(AwaitableCalls, AreCancelledWhenTheirCoroutineGoes) {
 }
 
 // The lease is on its way to a coroutine that is not there any more.
-TEST_F(AwaitableCalls, WhatComesForACoroutineThatIsGoneIsGivenBack) {
+TEST_F(AwaitableCalls, LeaseForDestroyedCoroutineIsReleased) {
   bool went_on = false;
   const auto body = [&]() -> Task {
     absl::StatusOr<Lease> lease = co_await lock_.AcquireAwaitable();
@@ -646,7 +646,7 @@ TEST_F(AwaitableCalls, WhatComesForACoroutineThatIsGoneIsGivenBack) {
   EXPECT_FALSE(went_on);
 }
 
-TEST_F(AwaitableCalls, GoOnWithCancelledWhenTheLockGoes) {
+TEST_F(AwaitableCalls, LockDestructorResumesWithCancelled) {
   const Lease first = *lock_.Acquire();
   auto lock = std::make_unique<SimpleLock>(client_, "lock");
   absl::Status status;
@@ -658,7 +658,7 @@ TEST_F(AwaitableCalls, GoOnWithCancelledWhenTheLockGoes) {
   EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
-TEST_F(AwaitableCalls, BeginWhenTheyAreAwaited) {
+TEST_F(AwaitableCalls, StartWhenAwaited) {
   { const auto unused = lock_.AcquireAwaitable(); }
   EXPECT_TRUE(IsFree());
   auto lease = lock_.Acquire();

@@ -11,7 +11,7 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Seconds(10);
+constexpr absl::Duration kDescriptionTimeout = absl::Seconds(10);
 
 class ClientDescription : public ::testing::Test {
  protected:
@@ -42,7 +42,7 @@ class ClientDescription : public ::testing::Test {
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
 };
 
-TEST_F(ClientDescription, IsThereWithTheFirstConnectionAndEndsByItself) {
+TEST_F(ClientDescription, IsWrittenAtFirstConnectionAndExpires) {
   const Client client = Connect(server_->url(), {.key_prefix = "app:"});
   const auto process = Described();
   ASSERT_TRUE(process.has_value());
@@ -56,7 +56,7 @@ TEST_F(ClientDescription, IsThereWithTheFirstConnectionAndEndsByItself) {
   EXPECT_LE(ttl, 60 * 60'000);
 }
 
-TEST_F(ClientDescription, ComesBackWithEveryConnection) {
+TEST_F(ClientDescription, IsWrittenByEveryConnection) {
   const Client client = Connect(server_->url());
   const std::vector<std::string> before = Keys();
   server_->Command({"FLUSHALL"});
@@ -65,7 +65,7 @@ TEST_F(ClientDescription, ComesBackWithEveryConnection) {
   EXPECT_EQ(Keys(), before);
 }
 
-TEST_F(ClientDescription, GoesWithTheLastThatUsesTheClient) {
+TEST_F(ClientDescription, IsDeletedWithLastUserOfClient) {
   std::optional<absl::StatusOr<Lease>> lease;
   {
     const Client client = Connect(server_->url());
@@ -78,14 +78,14 @@ TEST_F(ClientDescription, GoesWithTheLastThatUsesTheClient) {
   EXPECT_THAT(server_->LockKeys(), ::testing::ElementsAre("redlatch:2:{job}:fence"));
 }
 
-TEST_F(ClientDescription, OfAClientThatTheServerMustNotHaveNothingIsWritten) {
+TEST_F(ClientDescription, IsNotWrittenIfSwitchedOff) {
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   EXPECT_FALSE(Client::Connect(server_->url()).ok());
   EXPECT_THAT(Keys(), IsEmpty());
 }
 
-TEST_F(ClientDescription, StaysWhereAForkedChildEnds) {
+TEST_F(ClientDescription, SurvivesForkedChild) {
   std::optional<absl::StatusOr<Client>> client = Client::Connect(server_->url());
   ASSERT_TRUE(client->ok()) << client->status();
   const int code = support::CodeOfFork([&] {
@@ -99,17 +99,17 @@ TEST_F(ClientDescription, StaysWhereAForkedChildEnds) {
 
 // A sanitizer's forked children must start no threads, as a client does.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
+TEST_F(ClientDescription, ForkedChildHasItsOwn) {
   const Client client = Connect(server_->url());
   SimpleLock ours(client, "ours");
   const auto lease = Must(ours.Acquire());
   const int code = support::CodeOfFork([&] {
-    const auto anew = Client::Connect(server_->url());
-    if (!anew.ok() || Keys().size() != 2) return 1;
-    SimpleLock theirs(*anew, "theirs");
+    const auto own = Client::Connect(server_->url());
+    if (!own.ok() || Keys().size() != 2) return 1;
+    SimpleLock theirs(*own, "theirs");
     const auto held = theirs.Acquire();
     const auto info = theirs.Inspect();
-    const auto of_parent = SimpleLock(*anew, "ours").Inspect();
+    const auto of_parent = SimpleLock(*own, "ours").Inspect();
     const bool told = info.ok() && info->holders.at(0).process.pid == getpid() && of_parent.ok() &&
                       of_parent->holders.at(0).process.pid == getppid();
     return told ? 0 : 2;
@@ -120,7 +120,7 @@ TEST_F(ClientDescription, OfAForkedChildThatConnectsAnewIsItsOwn) {
 }
 #endif
 
-TEST_F(ClientDescription, ThatIsNotPermittedHarmsNothing) {
+TEST_F(ClientDescription, MissingPermissionIsHarmless) {
   const auto client = ConnectAs("~job ~redlatch:2:{job}:*");
   ASSERT_TRUE(client.ok()) << client.status();
   SimpleLock lock(*client, "job");
@@ -132,14 +132,14 @@ TEST_F(ClientDescription, ThatIsNotPermittedHarmsNothing) {
   EXPECT_EQ(info->holders[0].process.pid, 0);
 }
 
-TEST_F(ClientDescription, ThatFindsNoMemoryHarmsNothing) {
+TEST_F(ClientDescription, FullMemoryIsHarmless) {
   server_->Command({"CONFIG", "SET", "maxmemory", "1"});
   const Client client = Connect(server_->url());
   EXPECT_TRUE(client.Ping().ok());
   EXPECT_THAT(Keys(), IsEmpty());
 }
 
-TEST_F(ClientDescription, ThatSomebodyElseWroteIsIgnoredWhereItIsNone) {
+TEST_F(ClientDescription, ForeignTextIsIgnored) {
   const Client client = Connect(server_->url());
   SimpleLock lock(client, "job");
   const auto lease = lock.Acquire();
@@ -164,7 +164,7 @@ class DescriptionRefresh : public ClientDescription {
         *url, ClientOptions(), /*make_quorum=*/nullptr,
         {.lifetime = absl::Seconds(30), .refresh = absl::Milliseconds(20)});
     std::vector<std::string> warnings;
-    EXPECT_TRUE(core->server_group().Connect(base::Now() + kPatience, warnings).ok());
+    EXPECT_TRUE(core->server_group().Connect(base::Now() + kDescriptionTimeout, warnings).ok());
     return core;
   }
   static std::shared_ptr<internal::LockHandle> NewSession(
@@ -192,7 +192,7 @@ class DescriptionRefresh : public ClientDescription {
   }
 };
 
-TEST_F(DescriptionRefresh, KeepsTheHolderOfALongLeaseKnown) {
+TEST_F(DescriptionRefresh, KeepsHolderOfLongLeaseKnown) {
   const auto core = NewCore();
   const auto session = NewSession(core);
   const auto held = session->Acquire(CallOf({.lease = absl::Hours(24)}));

@@ -8,7 +8,7 @@ using support::FakeServer;
 
 // How much later than its deadline a call may return.
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
-constexpr absl::Duration kClientPatience = absl::Seconds(10);
+constexpr absl::Duration kClientTimeout = absl::Seconds(10);
 constexpr char kPassword[] = "s3cret-w0rd";
 
 class ClientTest : public ::testing::Test {
@@ -17,17 +17,17 @@ class ClientTest : public ::testing::Test {
   std::string UrlFor(const std::string& credentials) const {
     return "redis://" + credentials + "@" + server_->url().substr(8);
   }
-  ClientOptions Heard() {
+  ClientOptions RecordWarnings() {
     return {.on_warning = [this](std::string_view message) { warnings_.emplace_back(message); }};
   }
 
   // Attempts to connect that failed hold the next one back.
   static void ExpectPingsSoon(const Client& client) {
-    const base::Instant patience = base::Now() + kClientPatience;
+    const base::Instant deadline = base::Now() + kClientTimeout;
     absl::Status status;
     do {
       status = client.Ping().status();
-    } while (!status.ok() && base::Now() < patience);
+    } while (!status.ok() && base::Now() < deadline);
     EXPECT_TRUE(status.ok()) << status;
   }
 
@@ -36,7 +36,7 @@ class ClientTest : public ::testing::Test {
 };
 
 TEST_F(ClientTest, ConnectsAndPings) {
-  const Client client = Connect(server_->url() + "?name=me", Heard());
+  const Client client = Connect(server_->url() + "?name=me", RecordWarnings());
   EXPECT_EQ(client.server(), server_->url());
   const base::Instant begun = base::Now();
   const absl::StatusOr<absl::Duration> trip = client.Ping();
@@ -47,7 +47,7 @@ TEST_F(ClientTest, ConnectsAndPings) {
   EXPECT_THAT(server_->Text({"CLIENT", "LIST"}), HasSubstr("name=me"));
 }
 
-TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
+TEST_F(ClientTest, LazyClientDoesNothingBeforeFirstCall) {
   server_->Kill();
   const int descriptors = support::OpenDescriptors();
   const int threads = support::ThreadCount();
@@ -66,7 +66,7 @@ TEST_F(ClientTest, LazilyItDoesNothingUntilTheFirstCall) {
   ExpectPingsSoon(client);
 }
 
-TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
+TEST_F(ClientTest, HungServerFailsAfterUnreachableAfter) {
   constexpr absl::Duration kGiveUp = absl::Milliseconds(100);
   server_->Stop();
   redis::Punctuality punctuality;
@@ -78,20 +78,20 @@ TEST_F(ClientTest, AServerThatHangsIsWaitedForNoLongerThanUnreachableAfter) {
   server_->Continue();
 }
 
-TEST_F(ClientTest, WhatIsNotAsItShouldBeIsAWarning) {
+TEST_F(ClientTest, WarnsOfServerProblems) {
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
-  ASSERT_TRUE(Client::Connect(server_->url(), Heard()).ok());
+  ASSERT_TRUE(Client::Connect(server_->url(), RecordWarnings()).ok());
   EXPECT_THAT(warnings_, ElementsAre(AllOf(HasSubstr(server_->url()), HasSubstr("allkeys-lru"),
                                            HasSubstr("CONFIG SET maxmemory-policy noeviction"))));
   server_->Command(
       {"ACL", "SETUSER", "app", "on", ">" + std::string(kPassword), "~*", "&*", "+@all", "-info"});
   warnings_.clear();
-  ASSERT_TRUE(Client::Connect(UrlFor("app:" + std::string(kPassword)), Heard()).ok());
+  ASSERT_TRUE(Client::Connect(UrlFor("app:" + std::string(kPassword)), RecordWarnings()).ok());
   EXPECT_THAT(warnings_,
               ElementsAre(AllOf(HasSubstr("INFO"), HasSubstr("+info"), Not(HasSubstr(kPassword)))));
 }
 
-TEST_F(ClientTest, WarningsGoToStderrWhereNobodyListens) {
+TEST_F(ClientTest, WarningsGoToStderrByDefault) {
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   ::testing::internal::CaptureStderr();
   EXPECT_TRUE(Client::Connect(server_->url()).ok());
@@ -99,7 +99,7 @@ TEST_F(ClientTest, WarningsGoToStderrWhereNobodyListens) {
               AllOf(HasSubstr("redlatch: warning: "), HasSubstr("allkeys-lru")));
 }
 
-TEST_F(ClientTest, CopiesShareOneConnectionAndTheLastClosesIt) {
+TEST_F(ClientTest, LastCopyClosesTheConnection) {
   absl::StatusOr<Client> client = Client::Connect(server_->url());
   ASSERT_TRUE(client.ok()) << client.status();
   std::vector<Client> copies(8, *client);
@@ -130,7 +130,7 @@ TEST_F(ClientTest, NegativeUnreachableAfterIsRefused) {
   EXPECT_TRUE(Client::Connect(server_->url(), {.unreachable_after = absl::Seconds(1)}).ok());
 }
 
-TEST(ClientEmbeddedTest, ANewServerIsStartedWhereTheOldOneIsGone) {
+TEST(ClientEmbeddedTest, StartsNewServerIfOldOneIsGone) {
   const redis::EmbeddedHome home;
   const Client client =
       Connect("embedded:" + home.directory() + "?idle_stop=100ms&command_timeout=10s");
@@ -158,7 +158,7 @@ class ClientFork : public ::testing::Test {
   absl::StatusOr<Client> client_ = Client::Connect(server_->url());
 };
 
-TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) {
+TEST_F(ClientFork, ChildIsRefusedAndParentUnharmed) {
   ASSERT_TRUE(client_.ok()) << client_.status();
   ASSERT_TRUE(client_->Ping().ok());
   server_->Command({"CONFIG", "RESETSTAT"});
@@ -178,7 +178,7 @@ TEST_F(ClientFork, TheChildsCallsAreRefusedAndTheParentGoesOnWithItsConnection) 
   EXPECT_EQ(server_->Info("total_connections_received"), "0");
 }
 
-TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescriptors) {
+TEST_F(ClientFork, ChildClosesDescriptorsOfDestroyedClient) {
   ASSERT_TRUE(client_.ok()) << client_.status();
   auto mutex = std::make_unique<SimpleLock>(*client_, "simple");
   auto readers = std::make_unique<ReentrantReadWriteLock>(*client_, "read_write");
@@ -224,7 +224,7 @@ TEST_F(ClientFork, AllThatAClientHasMayBeDestroyedInTheChildAndClosesItsDescript
 // A sanitizer's forked children must start no threads, as the fork here does: its own locks may be
 // held by a thread that they do not have.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-TEST_F(ClientFork, AGrandchildIsRefusedTheConnectionOfTheChild) {
+TEST_F(ClientFork, GrandchildIsRefusedChildsConnection) {
   const int code = support::CodeOfFork([&] {
     client_ = Client::Connect(server_->url());
     if (!client_.ok() || !client_->Ping().ok()) return 1;
@@ -238,7 +238,7 @@ TEST_F(ClientFork, AGrandchildIsRefusedTheConnectionOfTheChild) {
 }
 #endif
 
-TEST_F(ClientFork, AChildIsUnharmedWhateverItsParentsThreadsWereDoing) {
+TEST_F(ClientFork, ChildSurvivesForkAtAnyMoment) {
   ASSERT_TRUE(client_.ok()) << client_.status();
   std::atomic<bool> stop{false};
   std::vector<std::thread> busy;

@@ -25,15 +25,15 @@ class ClusterTour {
   }
 
  private:
-  static constexpr absl::Duration kPatience = absl::Seconds(8);  // less than a heartbeat
+  static constexpr absl::Duration kTourTimeout = absl::Seconds(8);  // less than a heartbeat
 
   // Who waits is told by message.
   void HandOver(const Client& client, const Client& other, const std::string& name) {
     SimpleLock lock(client, name);
     SimpleLock others(other, name);
-    auto lease = Must(lock.Acquire({.wait = kPatience}));
+    auto lease = Must(lock.Acquire({.wait = kTourTimeout}));
     absl::StatusOr<Lease> taken;
-    std::thread waiter([&] { taken = others.Acquire({.wait = kPatience}); });
+    std::thread waiter([&] { taken = others.Acquire({.wait = kTourTimeout}); });
     EXPECT_TRUE(Await([&] { return lock.Inspect()->waiting == 1; }));
     EXPECT_EQ(lock.Inspect()->holders.at(0).process.pid, getpid());
     const absl::Status released = lease.Release();
@@ -43,13 +43,13 @@ class ClusterTour {
   }
   static void OthersAt(const Client& client, const std::string& tag) {
     ReentrantReadWriteLock read_write(client, tag + "read_write");
-    EXPECT_TRUE(read_write.AcquireRead({.wait = kPatience}).ok());
-    EXPECT_TRUE(read_write.AcquireWrite({.wait = kPatience}).ok());
+    EXPECT_TRUE(read_write.AcquireRead({.wait = kTourTimeout}).ok());
+    EXPECT_TRUE(read_write.AcquireWrite({.wait = kTourTimeout}).ok());
     Semaphore semaphore(client, tag + "semaphore", 2);
-    EXPECT_TRUE(semaphore.Acquire(2, {.wait = kPatience}).ok());
+    EXPECT_TRUE(semaphore.Acquire(2, {.wait = kTourTimeout}).ok());
     CountDownLatch latch(client, tag + "latch", 1);
     EXPECT_TRUE(latch.CountDown().ok());
-    EXPECT_TRUE(latch.Wait({.wait = kPatience}).ok());
+    EXPECT_TRUE(latch.Wait({.wait = kTourTimeout}).ok());
   }
 
   ClusterGroup& group_;
@@ -73,7 +73,7 @@ class ClusterTest : public ::testing::Test {
 
 ClusterGroup* ClusterTest::group_ = nullptr;
 
-TEST_F(ClusterTest, AForkedChildIsRefusedAndDestroysWhatItHas) {
+TEST_F(ClusterTest, ForkedChildIsRefused) {
   auto client = std::make_unique<Client>(Connect(group_->url()));
   auto lock = std::make_unique<SimpleLock>(*client, "forked");
   absl::StatusOr<Lease> lease = lock->Acquire();
@@ -90,7 +90,7 @@ TEST_F(ClusterTest, AForkedChildIsRefusedAndDestroysWhatItHas) {
   EXPECT_TRUE(lease->Release().ok());
 }
 
-TEST_F(ClusterTest, AnEndedClientLeavesNoKeys) {
+TEST_F(ClusterTest, EndedClientLeavesNoKeys) {
   {
     const Client client = Connect(group_->url());
     for (int i = 0; i < 6; ++i) {
@@ -109,7 +109,7 @@ TEST_F(ClusterTest, AnEndedClientLeavesNoKeys) {
   EXPECT_TRUE(Await([&] { return marks() == 0; })) << marks();
 }
 
-TEST_F(ClusterTest, ErrorsSayWhatToDo) {
+TEST_F(ClusterTest, ErrorsSayHowToFixThem) {
   const absl::Status single =
       Client::Connect(absl::StrCat("redis://127.0.0.1:", group_->server(0).port())).status();
   EXPECT_THAT(single,
@@ -148,7 +148,7 @@ class ClusterUser : public ClusterTest {
     return url.insert(url.find("//") + 2, "app:secret@");
   }
   // What is behind "ACL SETUSER app" in the message of a refusal.
-  static std::string MendOf(const absl::Status& denied) {
+  static std::string RuleIn(const absl::Status& denied) {
     EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
     const std::string message(denied.message());
     constexpr std::string_view kBegin = "ACL SETUSER app ";
@@ -160,9 +160,9 @@ class ClusterUser : public ClusterTest {
   }
 };
 
-TEST_F(ClusterUser, NeedsNoMoreThanTheDocumentsSay) { ClusterTour(*group_, Url()).Go(); }
+TEST_F(ClusterUser, NeedsOnlyDocumentedPermissions) { ClusterTour(*group_, Url()).Go(); }
 
-TEST_F(ClusterUser, WithoutAnyOfTheCommandsIsToldWhichOneIsMissing) {
+TEST_F(ClusterUser, ErrorNamesMissingCommand) {
   for (const std::string& command : redis::NeededCommands(/*in_cluster=*/true)) {
     SCOPED_TRACE(command);
     SetUser("-" + command);
@@ -173,15 +173,15 @@ TEST_F(ClusterUser, WithoutAnyOfTheCommandsIsToldWhichOneIsMissing) {
   }
 }
 
-TEST_F(ClusterUser, WhoIsDeniedTheChannelsIsToldHowToGrantThem) {
+TEST_F(ClusterUser, ErrorSaysHowToGrantChannels) {
   SetUser("resetchannels");
-  const std::string mend = MendOf(Client::Connect(Url()).status());
-  EXPECT_EQ(mend, "&redlatch:*");
-  SetUser(mend);
+  const std::string rule = RuleIn(Client::Connect(Url()).status());
+  EXPECT_EQ(rule, "&redlatch:*");
+  SetUser(rule);
   ClusterTour(*group_, Url()).Go();
 }
 
-TEST_F(ClusterUser, WhoIsDeniedTheChannelsAtOneNodeIsToldByTheLocksThere) {
+TEST_F(ClusterUser, LocksReportDeniedChannelsOfOneNode) {
   SetUserAt(2, "resetchannels");
   const Client client = Connect(Url());
   EXPECT_TRUE(SimpleLock(client, group_->NameAt(0, "here")).TryAcquire().ok());
@@ -195,7 +195,7 @@ TEST_F(ClusterUser, WhoIsDeniedTheChannelsAtOneNodeIsToldByTheLocksThere) {
   EXPECT_TRUE(granted.ok()) << granted;
 }
 
-TEST_F(ClusterUser, WhoLosesTheChannelsWhileConnectedIsToldSoon) {
+TEST_F(ClusterUser, LossOfChannelsIsReportedSoon) {
   const Client client = Connect(Url());
   const Client other = Connect(Url());
   const std::string name = group_->NameAt(1, "lost");
@@ -224,7 +224,7 @@ std::string WhyNot(const std::string& url) {
   return std::string(status.message());
 }
 
-TEST(ClusterOverTls, IsUsedLikeAnyOther) {
+TEST(ClusterOverTls, WorksLikeAnyOther) {
   Authority authority;
   const auto group = ClusterGroup::Start(
       {.replicas = 1,
@@ -236,11 +236,12 @@ TEST(ClusterOverTls, IsUsedLikeAnyOther) {
   EXPECT_TRUE(group->AwaitWell());
   ClusterTour(*group, group->tls_url()).Go();
   const std::string url = group->tls_url();
-  EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))), HasSubstr("which this system does not trust"));
+  EXPECT_THAT(WhyNot(url.substr(0, url.find("&ca="))),
+              HasSubstr("which this system does not trust"));
   EXPECT_THAT(WhyNot(url.substr(0, url.find('?'))), HasSubstr("tls=on"));
 }
 
-TEST(ClusterOverTls, CertificatesAreForTheHostNamesThatNodesAnnounce) {
+TEST(ClusterOverTls, ChecksCertificatesOfAnnouncedHosts) {
   Authority authority;
   const std::string cert = authority.Certify({.names = {"localhost"}});
   const auto group = ClusterGroup::Start(
@@ -252,7 +253,7 @@ TEST(ClusterOverTls, CertificatesAreForTheHostNamesThatNodesAnnounce) {
   EXPECT_THAT(WhyNot(group->tls_url()), HasSubstr("is for localhost"));
 }
 
-TEST(ClusterOverIpv6, IsUsedLikeAnyOther) {
+TEST(ClusterOverIpv6, WorksLikeAnyOther) {
   if (!std::filesystem::exists("/proc/net/if_inet6")) GTEST_SKIP() << "this machine has no IPv6";
   const auto group = ClusterGroup::Start({.host = "::1", .server = {.ipv6 = true}});
   ASSERT_THAT(group->server(0).Text({"CLUSTER", "NODES"}), HasSubstr("::1"));
@@ -286,7 +287,7 @@ class ClusterBehindProxies : public ::testing::Test {
   std::vector<std::unique_ptr<TcpProxy>> proxies_;
 };
 
-TEST_F(ClusterBehindProxies, IsReachedByTheMap) {
+TEST_F(ClusterBehindProxies, IsReachedThroughMap) {
   for (const std::string& first : {Announced(0), absl::StrCat("127.0.0.1:", proxies_[1]->port())}) {
     ClusterTour(*group_, absl::StrCat("redis-cluster://", first, "?", Map())).Go();
   }
@@ -296,12 +297,12 @@ TEST_F(ClusterBehindProxies, IsReachedByTheMap) {
   }
 }
 
-TEST_F(ClusterBehindProxies, IsUnreachableWithoutAMapAndTheErrorSaysWhereItWasLookedFor) {
+TEST_F(ClusterBehindProxies, ErrorWithoutMapNamesAddresses) {
   EXPECT_THAT(WhyNot(group_->url()), HasSubstr(kNowhere));
 }
 
 // The first that the URL names does not exist, does not answer, or is no node.
-TEST(ClusterUrl, NodesThatAreOfNoUseDelayNobodyForLong) {
+TEST(ClusterUrl, UselessNodesDelayConnectOnlyBriefly) {
   const auto group = ClusterGroup::Start();
   TcpProxy silent({.port = group->server(0).port()});
   silent.SetArrival(Arrival::kIgnore);
@@ -323,7 +324,7 @@ TEST(ClusterUrl, NodesThatAreOfNoUseDelayNobodyForLong) {
 
 // What a cluster costs each of its clients: a thread for all nodes, and two sockets at each.
 
-constexpr absl::Duration kCostPatience = absl::Seconds(8);  // less than a heartbeat
+constexpr absl::Duration kCostTimeout = absl::Seconds(8);  // less than a heartbeat
 constexpr char kClientName[] = "measured";
 
 int Sockets() {
@@ -343,7 +344,7 @@ REDLATCH_CHILD(MeasuredClient) {
   const Client client = Connect(args.at(0));
   for (size_t i = 1; i < args.size(); ++i) {
     SimpleLock lock(client, args[i]);
-    auto lease = Must(lock.Acquire({.wait = kCostPatience}));
+    auto lease = Must(lock.Acquire({.wait = kCostTimeout}));
     EXPECT_TRUE(lease.Release().ok());
   }
   // One by which it asks who serves what is closed again.
@@ -374,7 +375,7 @@ Cost CostOf(ClusterGroup& group) {
   for (size_t i = 0; i < group.servers(); ++i) {
     args.push_back(group.NameAt(i, "cost"));
     locks.push_back(std::make_unique<SimpleLock>(holder, args.back()));
-    leases.push_back(*locks.back()->Acquire({.wait = kCostPatience}));
+    leases.push_back(*locks.back()->Acquire({.wait = kCostTimeout}));
   }
   const auto child = support::SpawnChild("MeasuredClient", args);
   for (size_t i = 0; i < locks.size(); ++i) {
@@ -382,14 +383,14 @@ Cost CostOf(ClusterGroup& group) {
     EXPECT_TRUE(leases[i].Release().ok());
   }
   Cost cost;
-  std::istringstream words(child->pipe().ReadLine(2 * kCostPatience).value_or(""));
+  std::istringstream words(child->pipe().ReadLine(2 * kCostTimeout).value_or(""));
   words >> cost.threads >> cost.sockets;
   EXPECT_TRUE(words) << "it does not end";
   for (size_t i = 0; i < group.servers(); ++i) {
     cost.connections.push_back(ConnectionsAt(group.server(i)));
   }
   child->pipe().WriteLine("end");
-  const auto status = child->WaitFor(kCostPatience);
+  const auto status = child->WaitFor(kCostTimeout);
   EXPECT_TRUE(status && status->success());
   std::printf("%zu primaries: %d threads, %d sockets\n", group.servers(), cost.threads,
               cost.sockets);
@@ -401,13 +402,13 @@ class ClusterCost : public ::testing::Test {
   const std::unique_ptr<ClusterGroup> three_ = ClusterGroup::Start();
 };
 
-TEST_F(ClusterCost, IsTwoSocketsAtEachPrimaryThatIsUsed) {
+TEST_F(ClusterCost, IsTwoSocketsPerUsedPrimary) {
   const Cost cost = CostOf(*three_);
   EXPECT_EQ(cost.sockets, 6);
   for (const size_t connections : cost.connections) EXPECT_EQ(connections, 2);
 }
 
-TEST_F(ClusterCost, InThreadsDoesNotGrowWithThePrimaries) {
+TEST_F(ClusterCost, ThreadsDoNotGrowWithPrimaries) {
   const auto one = ClusterGroup::Start({.primaries = 1});
   EXPECT_EQ(CostOf(*three_).threads, CostOf(*one).threads);
 }

@@ -22,7 +22,7 @@ class Victim {
   virtual void Live() = 0;
   // Returns when the client has read all that the neighbour has published: a message of the
   // server's, which comes behind it, has arrived.
-  virtual void HearAll() = 0;
+  virtual void AwaitMessages() = 0;
   virtual void ExpectNothingChanged() {
     EXPECT_EQ(done_, 0) << "a message has granted what it cannot, or has ended a wait";
     for (const Lease& lease : held_) EXPECT_TRUE(lease.valid());
@@ -170,7 +170,7 @@ class VictimOfEachKind : public Victim {
     { const std::scoped_lock used(others_idle_); }
     EXPECT_FALSE(SimpleLock(owner(), "{several} 2").TryAcquire().ok()) << "others wait for it";
   }
-  void HearAll() override {
+  void AwaitMessages() override {
     absl::StatusOr<Lease> after;
     HandOver<SimpleLock>("behind all", after);
   }
@@ -237,7 +237,7 @@ class VictimOfQuorum : public Victim {
     { const std::scoped_lock used(idle_); }
   }
   // Two servers of three are a majority: if one is stopped, messages of both others have arrived.
-  void HearAll() override {
+  void AwaitMessages() override {
     for (const size_t without : {0, 1}) {
       servers_[without].Stop();
       absl::StatusOr<Lease> after;
@@ -301,16 +301,16 @@ class Neighbour {
     }
     event();
     EXPECT_TRUE(spy_.Send({in_cluster_ ? "SUNSUBSCRIBE" : "UNSUBSCRIBE"}));
-    std::set<std::string> heard;
+    std::set<std::string> learnt;
     for (size_t left = channels_.size(); left > 0;) {
       const redis::Reply message = spy_.Receive();
       ASSERT_EQ(message.elements.size(), 3U) << message.DebugString();
       if (message.elements[0].text.ends_with("unsubscribe")) --left;
       const std::vector<std::string> words = absl::StrSplit(message.elements[2].text, ' ');
-      if (words.size() > 1 && words[1].starts_with(victim_)) heard.insert(words[1]);
+      if (words.size() > 1 && words[1].starts_with(victim_)) learnt.insert(words[1]);
     }
-    heard_ += heard.size();
-    for (const std::string& id : heard) {
+    learnt_ += learnt.size();
+    for (const std::string& id : learnt) {
       ids_.push_back(id);
       for (const std::string& name : names_) {
         for (const char* attempt : {"1", "2", "3"}) {
@@ -352,7 +352,7 @@ class Neighbour {
     Flush();
   }
   int sent() const { return sent_; }
-  size_t heard() const { return heard_; }
+  size_t learnt() const { return learnt_; }
 
  private:
   static inline const std::vector<std::string> kTokens = {
@@ -381,9 +381,9 @@ class Neighbour {
     if (++unanswered_ == 500) Flush();
   }
   void Flush() {
-    int64_t heard = 0;
-    for (int i = 0; i < unanswered_; ++i) heard += connection_.Receive().integer;
-    EXPECT_GE(heard, std::exchange(unanswered_, 0)) << "the victim does not listen";
+    int64_t receivers = 0;
+    for (int i = 0; i < unanswered_; ++i) receivers += connection_.Receive().integer;
+    EXPECT_GE(receivers, std::exchange(unanswered_, 0)) << "the victim does not listen";
   }
 
   RawConnection connection_;
@@ -394,7 +394,7 @@ class Neighbour {
   std::vector<std::string> channels_;  // on which the victim listens, sorted
   std::mt19937_64 random_{support::Seed()};
   std::vector<std::string> ids_;
-  size_t heard_ = 0;  // ids that messages of others named
+  size_t learnt_ = 0;  // ids that messages of others named
   int unanswered_ = 0;
   int sent_ = 0;
 };
@@ -447,7 +447,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
     neighbours_[i].ListenTo([&] { ListenFrom(i + 1); });
   }
   void ExpectNothingChanged() {
-    victim_->HearAll();
+    victim_->AwaitMessages();
     victim_->ExpectNothingChanged();
   }
 
@@ -457,7 +457,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
   std::deque<Neighbour> neighbours_;
 };
 
-TEST_P(ForgedMessages, FromAPublisherChangeNothing) {
+TEST_P(ForgedMessages, FromPublisherChangeNothing) {
   Start(/*listens=*/false);
   for (Neighbour& each : neighbours_) {
     each.ReadShared();
@@ -472,7 +472,7 @@ TEST_P(ForgedMessages, FromAPublisherChangeNothing) {
   RecordProperty("messages", sent);
 }
 
-TEST_P(ForgedMessages, FromAPublisherThatListensChangeNothing) {
+TEST_P(ForgedMessages, FromSubscribedPublisherChangeNothing) {
   Start(/*listens=*/true);
   for (Neighbour& each : neighbours_) each.ReadShared();
   for (int i = 0; i < 20; ++i) {
@@ -480,7 +480,7 @@ TEST_P(ForgedMessages, FromAPublisherThatListensChangeNothing) {
     SendRandom(support::FullBars() ? 5'000 : support::Scaled(500));
     if (of_quorum()) ExpectNothingChanged();
   }
-  for (const Neighbour& each : neighbours_) EXPECT_GT(each.heard(), 0U);
+  for (const Neighbour& each : neighbours_) EXPECT_GT(each.learnt(), 0U);
   ExpectNothingChanged();
   victim_->ExpectAllGranted();
 }
@@ -494,7 +494,7 @@ constexpr Case kCases[] = {{ServerGroup::kServer, absl::ZeroDuration()},
 std::string NameOf(const ::testing::TestParamInfo<Case>& its) {
   constexpr const char* kOf[] = {"Server", "Cluster", "Quorum"};
   return absl::StrCat(kOf[static_cast<int>(its.param.server_group)],
-                      its.param.keep > absl::ZeroDuration() ? "Keep" : "");
+                      its.param.keep > absl::ZeroDuration() ? "Cached" : "");
 }
 
 INSTANTIATE_TEST_SUITE_P(Of, ForgedMessages, ::testing::ValuesIn(kCases), NameOf);

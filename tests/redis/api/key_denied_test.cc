@@ -13,7 +13,7 @@ class KeyDenied : public ::testing::Test {
         absl::StrCat("redis://app:pw@127.0.0.1:", server_->port(), "/", options));
   }
   // What the message says to do is enough.
-  void Mend(const absl::Status& denied) {
+  void GrantWhatErrorSays(const absl::Status& denied) {
     EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
     const std::string message(denied.message());
     const size_t begin = message.find("ACL SETUSER app ");
@@ -28,17 +28,17 @@ class KeyDenied : public ::testing::Test {
 };
 
 template <class Lock>
-class KeyDeniedToA : public KeyDenied {};
+class LockKeyDenied : public KeyDenied {};
 using Locks = ::testing::Types<SimpleLock, ReentrantLock, ReentrantReadWriteLock>;
-TYPED_TEST_SUITE(KeyDeniedToA, Locks);
+TYPED_TEST_SUITE(LockKeyDenied, Locks);
 
-TYPED_TEST(KeyDeniedToA, LockIsMendedByWhatTheErrorSays) {
+TYPED_TEST(LockKeyDenied, ErrorSaysHowToGrantKeys) {
   for (const char* options : {"", "?quarantine=60s"}) {
     const Client client = this->Connect(options);
     for (const char* name : {"orders:1", "{orders}:1", "a*[b c]?\\d", "{x}{y}"}) {
       SCOPED_TRACE(absl::StrCat(options, " ", name));
       TypeParam lock(client, name);
-      this->Mend(lock.TryAcquire().status());
+      this->GrantWhatErrorSays(lock.TryAcquire().status());
       absl::StatusOr<Lease> lease = lock.TryAcquire();
       // A new server waits out its quarantine first, as it may.
       EXPECT_THAT(std::string(lease.status().message()), Not(HasSubstr("ACL"))) << lease.status();
@@ -51,21 +51,21 @@ TYPED_TEST(KeyDeniedToA, LockIsMendedByWhatTheErrorSays) {
   }
 }
 
-TEST_F(KeyDenied, SharedSideSemaphoreAndLatchAreMendedByWhatTheErrorSays) {
+TEST_F(KeyDenied, ErrorSaysHowToGrantKeys) {
   const Client client = Connect();
   ReentrantReadWriteLock read_write(client, "prices");
-  Mend(read_write.AcquireRead({.wait = absl::ZeroDuration()}).status());
+  GrantWhatErrorSays(read_write.AcquireRead({.wait = absl::ZeroDuration()}).status());
   EXPECT_TRUE(read_write.AcquireRead({.wait = absl::ZeroDuration()}).ok());
   Semaphore semaphore(client, "encoders", 2);
-  Mend(semaphore.TryAcquire().status());
+  GrantWhatErrorSays(semaphore.TryAcquire().status());
   EXPECT_TRUE(semaphore.TryAcquire().ok());
   CountDownLatch latch(client, "started", 1);
-  Mend(latch.CountDown());
+  GrantWhatErrorSays(latch.CountDown());
   EXPECT_TRUE(latch.CountDown().ok());
 }
 
 // A prefix is part of each key.
-TEST_F(KeyDenied, RuleHasTheKeyPrefix) {
+TEST_F(KeyDenied, RuleIncludesKeyPrefix) {
   const Client client = support::Connect(absl::StrCat("redis://app:pw@127.0.0.1:", server_->port()),
                                          {.key_prefix = "shop:"});
   SimpleLock lock(client, "orders");
@@ -74,7 +74,7 @@ TEST_F(KeyDenied, RuleHasTheKeyPrefix) {
   EXPECT_THAT(std::string(denied.message()),
               HasSubstr("ACL SETUSER app ~shop:orders ~redlatch:2:{shop:orders}:* "
                         "~redlatch:rw:{shop:orders}:* ~redlatch:client:*"));
-  Mend(denied);
+  GrantWhatErrorSays(denied);
   EXPECT_TRUE(lock.TryAcquire().ok());
 }
 

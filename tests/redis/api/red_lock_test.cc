@@ -19,7 +19,7 @@ class RedLockTest : public ::testing::Test {
   QuorumGroup servers_;
 };
 
-TEST_F(RedLockTest, SaysWhoDoesNotAnswer) {
+TEST_F(RedLockTest, ErrorNamesSilentServers) {
   const Client client = Connect("command_timeout=300ms");
   RedLock lock(client, kName);
   lock.lock();
@@ -33,7 +33,7 @@ TEST_F(RedLockTest, SaysWhoDoesNotAnswer) {
   EXPECT_THAT(std::string(lease.status().message()), HasSubstr(servers_[1].url()));
 }
 
-TEST_F(RedLockTest, OfSeveralClientsIsOfOneQuorum) {
+TEST_F(RedLockTest, SeveralClientsFormOneQuorum) {
   std::vector<Client> clients;
   for (size_t i = 0; i < servers_.size(); ++i) {
     clients.push_back(support::Connect(servers_[i].url()));
@@ -47,20 +47,20 @@ TEST_F(RedLockTest, OfSeveralClientsIsOfOneQuorum) {
   EXPECT_FALSE(apart.try_lock());
 }
 
-TEST_F(RedLockTest, LeaseLongerThanTheRestartDelayIsRefused) {
+TEST_F(RedLockTest, RefusesLeaseLongerThanRestartDelay) {
   RedLock lock(Connect("restart_delay=2200ms"), kName, {.lease = absl::Seconds(3)});
   EXPECT_TRUE(absl::IsInvalidArgument(lock.TryAcquire().status()));
 }
 
-TEST_F(RedLockTest, ItsClientIsForNoOtherLock) {
+TEST_F(RedLockTest, QuorumClientRefusesOtherLocks) {
   SimpleLock lock(Connect(), kName);
   const absl::StatusOr<Lease> lease = lock.TryAcquire();
   EXPECT_THAT(lease.status(), IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("RedLock")));
 }
 
-using RefusalAtAQuorum = RedLockTest;
+using QuorumRefusal = RedLockTest;
 
-TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMinorityIsLeftAlone) {
+TEST_F(QuorumRefusal, KeyOfOtherTypeOnMinorityIsLeftAlone) {
   RedLock lock(Connect(), kName);
   for (const size_t i : {0, 1}) servers_[i].Do({"RPUSH", kName, "theirs"});
   for (int i = 0; i < 5; ++i) {
@@ -70,7 +70,7 @@ TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMinorityIsLeftAlone) {
   for (const size_t i : {0, 1}) EXPECT_EQ(servers_[i].Text({"LINDEX", kName, "0"}), "theirs");
 }
 
-TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMajorityIsNamed) {
+TEST_F(QuorumRefusal, KeyOfOtherTypeOnMajorityIsNamed) {
   for (const size_t i : {0, 1, 2}) servers_[i].Do({"RPUSH", kName, "theirs"});
   const base::Instant began = base::Now();
   const absl::Status status = RedLock(Connect(), kName, {.lease = absl::Seconds(1)})
@@ -85,7 +85,7 @@ TEST_F(RefusalAtAQuorum, AKeyOfAnotherTypeOnAMajorityIsNamed) {
   }
 }
 
-TEST_F(RefusalAtAQuorum, AServerThatRefusesForNowIsAskedNowAndThenAndNobodyElseMoreThanBefore) {
+TEST_F(QuorumRefusal, RefusingServerIsAskedOnlyNowAndThen) {
   RedLock lock(Connect(), kName);
   for (int i = 0; i < 3; ++i) EXPECT_TRUE(lock.Acquire()->Release().ok());
   servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "1"});
@@ -119,7 +119,7 @@ class RedLockUnlock : public RedLockTest {
   RedLock lock_{Connect(), kName};
 };
 
-TEST_F(RedLockUnlock, DoesNotWaitForServersThatHang) {
+TEST_F(RedLockUnlock, DoesNotWaitForHungServers) {
   for (size_t i = 0; i < 5; ++i) servers_[i].Stop();
   const absl::Duration took = TimeOf([&] { lock_.unlock(); });
   for (size_t i = 0; i < 5; ++i) servers_[i].Continue();
@@ -127,7 +127,7 @@ TEST_F(RedLockUnlock, DoesNotWaitForServersThatHang) {
   EXPECT_TRUE(IsFreeEverywhere());
 }
 
-TEST_F(RedLockUnlock, AForkedChildHarmsNothing) {
+TEST_F(RedLockUnlock, ForkedChildReleasesNothing) {
   lock_.unlock();
   for (int i = 0; i < 10; ++i) {
     std::optional<Client> client = Connect();
@@ -147,7 +147,7 @@ TEST_F(RedLockUnlock, AForkedChildHarmsNothing) {
 
 // A quorum of a cluster, a server that speaks TLS, and whichever server some sentinels name.
 
-class MembersOfAQuorum : public ::testing::Test {
+class QuorumMembers : public ::testing::Test {
  protected:
   // One program's clients of all of them.
   std::vector<Client> Clients() {
@@ -194,7 +194,7 @@ class MembersOfAQuorum : public ::testing::Test {
   FencingToken last_;
 };
 
-TEST_F(MembersOfAQuorum, MayBeOfAnyKind) {
+TEST_F(QuorumMembers, MayBeOfAnyServerGroup) {
   {
     // One that was not connected to yet is healed with the next renewal.
     RedLock lock(one_, kName, {.lease = absl::Seconds(3)});
@@ -207,7 +207,7 @@ TEST_F(MembersOfAQuorum, MayBeOfAnyKind) {
   TakeTurns();
 }
 
-constexpr absl::Duration kMultiPatience = absl::Seconds(10);
+constexpr absl::Duration kMultiTimeout = absl::Seconds(10);
 
 bool IsFree(const Client& client, const std::string& name) {
   return SimpleLock(client, name).TryAcquire().ok();
@@ -226,7 +226,7 @@ class MultiLockTest : public ::testing::Test {
   const Client other_ = Connect(server_->url());
 };
 
-TEST_F(MultiLockTest, OrderAndRepetitionOfNamesDoNotMatter) {
+TEST_F(MultiLockTest, OrderAndRepetitionDoNotMatter) {
   MultiLock lock(client_, {"b", "a", "b"}), one(client_, {"c", "c"});
   MultiLock same(client_, {"a", "b"});
   SimpleLock simple(client_, "c");
@@ -236,14 +236,14 @@ TEST_F(MultiLockTest, OrderAndRepetitionOfNamesDoNotMatter) {
   EXPECT_EQ(simple.hold_count(), 1) << "a lock of one name is the simple lock of that name";
 }
 
-TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
+TEST_F(MultiLockTest, TakesLocksOfAnyClass) {
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock prices(client_, "prices");
   ReentrantReadWriteLock read_elsewhere(other_, "prices");
   SimpleLock simple(client_, "simple");
   MultiLock lock({&simple, &prices.read_lock(), &reentrant});
   {
-    auto lease = Must(lock.Acquire({.wait = kMultiPatience}));
+    auto lease = Must(lock.Acquire({.wait = kMultiTimeout}));
     EXPECT_TRUE(lease.valid());
     EXPECT_GT(lease.remaining(), absl::Seconds(1));
     EXPECT_EQ(lease.fencing_token(), FencingToken());
@@ -272,7 +272,7 @@ TEST_F(MultiLockTest, TakesLocksOfAnyClassAndSharedSides) {
   read_elsewhere.unlock();
 }
 
-TEST_F(MultiLockTest, SaysWhatCannotBeTaken) {
+TEST_F(MultiLockTest, ErrorNamesUnsupportedLocks) {
   const auto refusal = [](MultiLock& lock) {
     EXPECT_FALSE(lock.current().valid());
     EXPECT_EQ(lock.hold_count(), 0);
@@ -303,21 +303,21 @@ TEST_F(MultiLockTest, SaysWhatCannotBeTaken) {
   EXPECT_THAT(refusal(nothing), HasSubstr("null"));
 }
 
-TEST_F(MultiLockTest, OfTheMostNamesAndOfLongOnes) {
+TEST_F(MultiLockTest, TakesMostAndLongestNames) {
   std::vector<std::string> names;
   for (int i = 0; i < 64; ++i) names.push_back(absl::StrCat(std::string(4000, 'x'), i));
   MultiLock lock(client_, names);
   MultiLock same(other_, names);
   auto lease = Must(lock.Acquire());
   absl::StatusOr<Lease> got;
-  std::thread waiter([&] { got = same.Acquire({.wait = kMultiPatience}); });
+  std::thread waiter([&] { got = same.Acquire({.wait = kMultiTimeout}); });
   ASSERT_TRUE(AwaitQueued(names.back()));
   EXPECT_TRUE(lease.Release().ok());
   waiter.join();
   EXPECT_TRUE(got.ok()) << got.status();
 }
 
-TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
+TEST_F(MultiLockTest, TakesRedLockBesideOthers) {
   std::vector<std::unique_ptr<RedisServer>> servers;
   std::vector<Client> clients;
   for (int i = 0; i < 3; ++i) {
@@ -327,14 +327,14 @@ TEST_F(MultiLockTest, TakesALockOfAQuorumBesideOthers) {
   RedLock quorum(clients, "q");
   SimpleLock simple(client_, "s");
   MultiLock lock({&quorum, &simple});
-  auto lease = Must(lock.Acquire({.wait = kMultiPatience}));
+  auto lease = Must(lock.Acquire({.wait = kMultiTimeout}));
   EXPECT_NE(lease.fencing_token("q"), FencingToken());
   EXPECT_FALSE(quorum.TryAcquire().ok());
   EXPECT_FALSE(IsFree(other_, "s"));
 }
 
 // A waiting call owns all that it needs: the sanitizers find any use of the destroyed locks.
-TEST_F(MultiLockTest, ItAndItsLocksMayBeDestroyedWhileACallWaits) {
+TEST_F(MultiLockTest, MayBeDestroyedWithItsLocksDuringCall) {
   ReentrantLock holder(Connect(server_->url()), "b");
   const auto held = holder.Acquire();
   const std::string queue = support::AuxiliaryKey("b", "reentrant.queue");
@@ -375,19 +375,19 @@ TEST_F(MultiLockTest, ItAndItsLocksMayBeDestroyedWhileACallWaits) {
 }
 
 // A std::stop_callback on its token waits for a mutex: a lease must not wait for that callback.
-TEST_F(MultiLockTest, ALeaseMayBeDroppedUnderAMutexThatALossTakes) {
+TEST_F(MultiLockTest, LeaseMayBeDroppedUnderMutexOfCallback) {
   ReentrantLock a(client_, "a");
   SimpleLock b(client_, "b");
   MultiLock lock({&a, &b});
   auto lease = std::make_unique<Lease>(*lock.Acquire());
   std::mutex mutex;
   std::atomic<bool> told{false};
-  std::atomic<bool> heard{false};
+  std::atomic<bool> reported{false};
   std::atomic<bool> dropped{false};
   const std::stop_callback on_loss(lease->lost(), [&] {
     told = true;
     const std::lock_guard guard(mutex);
-    heard = true;
+    reported = true;
   });
   mutex.lock();
   EXPECT_TRUE(a.ForceRelease().ok());
@@ -397,13 +397,13 @@ TEST_F(MultiLockTest, ALeaseMayBeDroppedUnderAMutexThatALossTakes) {
     dropped = true;
   });
   EXPECT_TRUE(Await([&] { return dropped.load(); }));
-  EXPECT_FALSE(heard);
+  EXPECT_FALSE(reported);
   mutex.unlock();
   dropper.join();
-  EXPECT_TRUE(Await([&] { return heard.load(); }));
+  EXPECT_TRUE(Await([&] { return reported.load(); }));
 }
 
-TEST_F(MultiLockTest, AThreadDoesNotWaitForItself) {
+TEST_F(MultiLockTest, ThreadDoesNotWaitForItself) {
   ReentrantReadWriteLock prices(client_, "prices");
   SimpleLock simple(client_, "s");
   MultiLock lock({&prices, &simple});

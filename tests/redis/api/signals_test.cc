@@ -63,15 +63,15 @@ class ClientSignals : public ::testing::Test {
 
   // The signal that came, or -1.
   int Take() const {
-    const timespec patience = {.tv_sec = 10, .tv_nsec = 0};
-    return sigtimedwait(&set_, nullptr, &patience);
+    const timespec timeout = {.tv_sec = 10, .tv_nsec = 0};
+    return sigtimedwait(&set_, nullptr, &timeout);
   }
 
   const sigset_t set_ = SignalSet();
   std::unique_ptr<RedisServer> server_;
 };
 
-TEST_F(ClientSignals, ReachTheThreadThatWaitsForThemWhateverThreadsTheClientHas) {
+TEST_F(ClientSignals, ReachTheThreadThatWaitsForThem) {
   // By name, so that it is looked up.
   const Client client = Connect(absl::StrCat("redis://localhost:", server_->port()));
   const Client other = Connect(server_->url());
@@ -174,7 +174,7 @@ TEST_F(SignalStorm, EndsNoWaitEarlyOrLate) {
   theirs_.unlock();
 }
 
-TEST_F(SignalStorm, KeepsNoCallFromEndingInTimeThoughTheServerHangs) {
+TEST_F(SignalStorm, DelaysNoCallWhileServerHangs) {
   auto lease = Must(lock_.Acquire());
   SimpleLock free(client_, "free");
   free.lock();
@@ -202,14 +202,14 @@ TEST_F(SignalStorm, KeepsNoCallFromEndingInTimeThoughTheServerHangs) {
   EXPECT_TRUE(punctuality.Within(kStormGrace));
 }
 
-TEST_F(SignalStorm, IsNoReasonNotToStartAServer) {
+TEST_F(SignalStorm, DoesNotPreventServerStart) {
   const redis::EmbeddedHome home;
   const Storm storm;
   const auto socket = home.Ensure();
   EXPECT_TRUE(socket.ok()) << socket.status();
 }
 
-TEST(Uninterrupted, IsCalledAgainForAsLongAsASignalInterruptsIt) {
+TEST(Uninterrupted, RepeatsCallAfterEachSignal) {
   int calls = 0;
   const auto interrupted_twice = [&](int result, int error) {
     return [&calls, result, error] {
@@ -308,7 +308,7 @@ class Cancellation : public ::testing::Test {
   absl::StatusOr<Permit> permit_ = absl::UnknownError("");
 };
 
-TEST_F(Cancellation, EndsNoCallOfALock) {
+TEST_F(Cancellation, EndsNoCallOfLock) {
   Hold hold;
   ExpectToComeBack({
       {"lock", [&] { simple_.lock(), simple_.unlock(); }},
@@ -335,7 +335,7 @@ TEST_F(Cancellation, EndsNoCallOfALock) {
 }
 
 // Each pair again when it is time to look for messages, which is done on the short way.
-TEST_F(Cancellation, EndsNoCallOfAKeptLock) {
+TEST_F(Cancellation, EndsNoCallOfCachedLock) {
   const auto repeat = [](auto& lock) {
     for (int i = 0; i < 20; ++i) {
       lock.lock();
@@ -352,7 +352,7 @@ TEST_F(Cancellation, EndsNoCallOfAKeptLock) {
   });
 }
 
-TEST_F(Cancellation, EndsNoCallOfASemaphoreOrALatch) {
+TEST_F(Cancellation, EndsNoCallOfSemaphoreOrLatch) {
   ExpectToComeBack({
       {"acquire", [&] { semaphore_.acquire(), semaphore_.release(); }},
       {"try_acquire", [&] { EXPECT_TRUE(semaphore_.try_acquire()); }},
@@ -372,7 +372,7 @@ TEST_F(Cancellation, EndsNoCallOfASemaphoreOrALatch) {
   });
 }
 
-TEST_F(Cancellation, EndsNoCallOfAClient) {
+TEST_F(Cancellation, EndsNoCallOfClient) {
   ExpectToComeBack({
       {"Connect",
        [&] {
@@ -388,7 +388,7 @@ TEST_F(Cancellation, EndsNoCallOfAClient) {
 }
 
 // Each kind of server group has waits in the kernel of its own.
-TEST_F(Cancellation, EndsNoCallInAClusterOrQuorum) {
+TEST_F(Cancellation, EndsNoCallInClusterOrQuorum) {
   support::Authority authority;
   const auto tls = RedisServer::Start(
       {.tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}});
@@ -419,7 +419,7 @@ TEST_F(Cancellation, EndsNoCallInAClusterOrQuorum) {
                      }}});
 }
 
-TEST_F(Cancellation, EndsNoCallThatIsNotAnswered) {
+TEST_F(Cancellation, EndsNoUnansweredCall) {
   simple_.lock();
   lease_ = reentrant_.Acquire();
   permit_ = semaphore_.Acquire();
@@ -435,7 +435,7 @@ TEST_F(Cancellation, EndsNoCallThatIsNotAnswered) {
   server_->Continue();
 }
 
-TEST_F(Cancellation, OfAThreadThatWaitsComesAfterTheWait) {
+TEST_F(Cancellation, TakesEffectAfterTheWait) {
   const AcquireOptions patient = {.wait = absl::Minutes(1)};
   const auto lock = [&] { their_simple_.lock(); };
   const auto unlock = [&] { their_simple_.unlock(); };

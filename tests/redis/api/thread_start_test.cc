@@ -86,7 +86,7 @@ TEST_F(ThreadStart, FailureReachesEveryCallback) {
   EXPECT_TRUE(leases.Take(3).ok());
 }
 
-TEST_F(ThreadStart, FailureMakesAReleaseSynchronous) {
+TEST_F(ThreadStart, FailureMakesReleaseSynchronous) {
   auto lease = simple_.Acquire();
   ASSERT_TRUE(lease.ok());
   support::Outcomes<absl::Status> released;

@@ -26,7 +26,7 @@ class Unlock : public ::testing::Test {
   }
 };
 
-TEST_F(Unlock, DoesNotWaitForAServerThatHangs) {
+TEST_F(Unlock, DoesNotWaitForHungServer) {
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock read_write(client_, "read_write");
   Semaphore semaphore(client_, "semaphore", 2);
@@ -60,7 +60,7 @@ TEST_F(Unlock, DoesNotWaitForAServerThatHangs) {
   read_write.unlock();
 }
 
-TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
+TEST_F(Unlock, LastHandleWaitsAtMostCommandTimeout) {
   std::optional<Client> client = Connect(server_->url() + "?command_timeout=300ms");
   std::optional<SimpleLock> lock(std::in_place, *client, "lock");
   lock->lock();
@@ -80,7 +80,7 @@ TEST_F(Unlock, TheLastHandleWaitsNoLongerThanForTheCommandTimeout) {
 
 const LockOptions kKept{.cache_for = absl::Seconds(20)};
 
-class Keep : public ::testing::Test {
+class CachedLock : public ::testing::Test {
  protected:
   bool IsFree() { return server_->Integer({"EXISTS", "lock"}) == 0; }
   int64_t Calls() { return server_->Calls({"eval", "evalsha"}); }
@@ -93,7 +93,7 @@ class Keep : public ::testing::Test {
   Client client_ = Connect(server_->url());
 };
 
-TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
+TEST_F(CachedLock, IsTakenAgainWithoutServer) {
   SimpleLock lock(client_, "lock", kKept);
   TakeAndLeave(lock);
   EXPECT_FALSE(IsFree());
@@ -107,7 +107,7 @@ TEST_F(Keep, LockIsTakenAgainWithoutTheServer) {
 }
 
 // Refused tries call the lock back once a second; they must succeed more often than that.
-TEST_F(Keep, TriesSucceedAgainstABusyKeeper) {
+TEST_F(CachedLock, TriesSucceedAgainstBusyClient) {
   std::atomic<bool> stop = false;
   std::atomic<int> used = 0;
   std::thread user([&] {
@@ -145,7 +145,7 @@ REDLATCH_CHILD(Leaker) {
   return 0;
 }
 
-TEST_F(Keep, ExitGivesBackTheKeptLocksOfALeakedClient) {
+TEST_F(CachedLock, ExitReleasesLocksOfLeakedClient) {
   for (const std::string what : {"reads", "writes"}) {
     const auto child = support::SpawnChild("Leaker", {server_->url(), what});
     ASSERT_EQ(child->pipe().ReadLine(), "kept");
@@ -160,7 +160,7 @@ TEST_F(Keep, ExitGivesBackTheKeptLocksOfALeakedClient) {
 }
 
 // Of many that a client keeps, those that were not used for longest go back.
-TEST_F(Keep, AClientKeepsOneThousandIdleLocks) {
+TEST_F(CachedLock, ClientCachesOneThousandLocks) {
   constexpr size_t kMost = 1024;
   std::vector<std::unique_ptr<SimpleLock>> locks;
   const auto name = [](size_t i) { return "many:" + std::to_string(i); };
@@ -197,7 +197,7 @@ class OfAUser : public RedisLockBase {
   const bool cacheable_;
 };
 
-class KeepRefusals : public ::testing::Test {
+class CachedLockRefusals : public ::testing::Test {
  protected:
   static void ExpectRefused(RedisLockBase& lock, const std::string& why) {
     const absl::Status refused = lock.Acquire().status();
@@ -213,7 +213,7 @@ class KeepRefusals : public ::testing::Test {
   const Client client_ = Connect(server_->url());
 };
 
-TEST_F(KeepRefusals, KeepIsNotLongerThanTheLease) {
+TEST_F(CachedLockRefusals, CacheForIsAtMostTheLease) {
   const LockOptions options{.lease = absl::Seconds(3), .cache_for = absl::Seconds(4)};
   ExpectRefused<SimpleLock>(options, "LockOptions::cache_for is 4s, longer than the lease of 3s");
   ReentrantReadWriteLock lock(client_, "lock", options);
@@ -221,12 +221,12 @@ TEST_F(KeepRefusals, KeepIsNotLongerThanTheLease) {
   EXPECT_TRUE(server_->LockKeys().empty());
 }
 
-TEST_F(KeepRefusals, NeitherIsNegative) {
+TEST_F(CachedLockRefusals, NegativeDurationsAreRefused) {
   ExpectRefused<SimpleLock>({.cache_for = absl::Seconds(-1)}, "must not be negative");
   ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
 }
 
-TEST_F(KeepRefusals, MultiLockOfCachedLocksIsNotCached) {
+TEST_F(CachedLockRefusals, MultiLockOfCachedLocksIsNotCached) {
   const LockOptions options{.cache_for = absl::Seconds(5)};
   SimpleLock one(client_, "a", options), other(client_, "b", options);
   MultiLock both({&one, &other});
@@ -235,7 +235,7 @@ TEST_F(KeepRefusals, MultiLockOfCachedLocksIsNotCached) {
   EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "a", "b"}) == 0; }));
 }
 
-TEST_F(KeepRefusals, AUsersClassSaysWhetherItsScriptsKnowOfIt) {
+TEST_F(CachedLockRefusals, UsersClassMustDeclareSupport) {
   OfAUser does_not(client_, {.cache_for = absl::Seconds(5)}, false);
   ExpectRefused(does_not, "classes whose LockTraits are `cacheable`");
   OfAUser does(Connect(server_->url()), {.cache_for = absl::Seconds(5)}, true);
@@ -261,14 +261,14 @@ REDLATCH_CHILD(Ender) {
   _exit(0);
 }
 
-TEST(Turn, ExitRightAfterUnlockDelaysOthersOnlyForAClaim) {
+TEST(Turn, ExitAfterUnlockDelaysOthersForOneClaim) {
   const auto server = RedisServer::Start();
-  std::vector<std::unique_ptr<support::Child>> crowd;
-  for (int i = 0; i < 4; ++i) crowd.push_back(support::SpawnChild("Ender", {server->url()}));
-  for (const auto& each : crowd) ASSERT_EQ(each->pipe().ReadLine(), "ready");
-  for (const auto& each : crowd) each->pipe().WriteLine("go");
+  std::vector<std::unique_ptr<support::Child>> children;
+  for (int i = 0; i < 4; ++i) children.push_back(support::SpawnChild("Ender", {server->url()}));
+  for (const auto& each : children) ASSERT_EQ(each->pipe().ReadLine(), "ready");
+  for (const auto& each : children) each->pipe().WriteLine("go");
   const base::Instant end = base::Now() + absl::Seconds(50);  // less than a lease
-  for (const auto& each : crowd) EXPECT_TRUE(each->WaitFor(end - base::Now()).has_value());
+  for (const auto& each : children) EXPECT_TRUE(each->WaitFor(end - base::Now()).has_value());
   EXPECT_TRUE(Await([&] { return server->Integer({"EXISTS", "lock"}) == 0; }));
 }
 

@@ -64,32 +64,32 @@ class Allocations : public ::testing::Test {
   Semaphore semaphore_{client_, "encoders", 4};
 };
 
-TEST_F(Allocations, AreTwoForAPairAtMost) {
+TEST_F(Allocations, AreAtMostTwoPerPair) {
   EXPECT_LE(Of([&] { simple_.lock(), simple_.unlock(); }), 2 + kStray);
   EXPECT_LE(Of([&] { reentrant_.lock(), reentrant_.unlock(); }), 2 + kStray);
   EXPECT_LE(Of([&] { read_write_.lock(), read_write_.unlock(); }), 2 + kStray);
   EXPECT_LE(Of([&] { read_write_.lock_shared(), read_write_.unlock_shared(); }), 2 + kStray);
 }
 
-TEST_F(Allocations, AreTwoForATryThatSucceeds) {
+TEST_F(Allocations, AreTwoPerSuccessfulTry) {
   EXPECT_LE(Of([&] {
               if (simple_.try_lock()) simple_.unlock();
             }),
             2 + kStray);
 }
 
-TEST_F(Allocations, AreOneMoreForALease) {
+TEST_F(Allocations, AreOneMorePerLease) {
   EXPECT_LE(Of([&] { (void)simple_.Acquire()->Release(); }), 3 + kStray);
   EXPECT_LE(Of([&] { (void)reentrant_.Acquire()->Release(); }), 3 + kStray);
 }
 
-TEST_F(Allocations, AreNoneForEnteringAgain) {
+TEST_F(Allocations, AreNonePerReentry) {
   reentrant_.lock();
   EXPECT_LE(Of([&] { reentrant_.lock(), reentrant_.unlock(); }), kStray);
   reentrant_.unlock();
 }
 
-TEST_F(Allocations, AreFewForAPermit) {
+TEST_F(Allocations, AreFewPerPermit) {
   EXPECT_LE(Of([&] { semaphore_.acquire(), semaphore_.release(); }), 5 + kStray);
 }
 

@@ -60,7 +60,7 @@ class ClientForkSweep : public ::testing::Test {
   std::unique_ptr<Everything> all_;
 };
 
-TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadLocked) {
+TEST_F(ClientForkSweep, ChildMayDestroyLock) {
   EXPECT_GT(Sweep([](Everything& all) {
               all.simple.lock();
               all.hold = all.simple.current();
@@ -69,7 +69,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadLocked) {
             50);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyLeases) {
+TEST_F(ClientForkSweep, ChildMayDestroyLeases) {
   EXPECT_GT(Sweep([](Everything& all) {
               Keep(all.leases, all.simple.Acquire({.wait = absl::Seconds(5)}));
               Keep(all.leases, all.reentrant.Acquire({.lease = absl::Seconds(5)}));
@@ -82,7 +82,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyLeases) {
             50);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyReadersAndWriters) {
+TEST_F(ClientForkSweep, ChildMayDestroyReadWriteLock) {
   EXPECT_GT(Sweep([](Everything& all) {
               all.read_write.lock_shared();
               Keep(all.leases, all.read_write.AcquireRead());
@@ -96,7 +96,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyReadersAndWriters) {
             50);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyPermits) {
+TEST_F(ClientForkSweep, ChildMayDestroyPermits) {
   EXPECT_GT(Sweep([](Everything& all) {
               for (int i = 0; i < 3; ++i) all.semaphore.acquire();
               Keep(all.permits, all.semaphore.Acquire(2));
@@ -108,7 +108,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyPermits) {
             100);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyALatch) {
+TEST_F(ClientForkSweep, ChildMayDestroyLatch) {
   EXPECT_GT(Sweep([](Everything& all) {
               EXPECT_TRUE(all.latch.CountDown(1).ok());
               EXPECT_TRUE(all.latch.Count().ok());
@@ -117,7 +117,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyALatch) {
             50);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadWaitsFor) {
+TEST_F(ClientForkSweep, ChildMayDestroyAwaitedLock) {
   const Client other = Connect(server_->url());
   SimpleLock theirs(other, "a simple lock with a name that is allocated");
   theirs.lock();
@@ -129,7 +129,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyWhatAThreadWaitsFor) {
   theirs.unlock();
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyWhatIsLookedAt) {
+TEST_F(ClientForkSweep, ChildMayDestroyInspectedLock) {
   EXPECT_GT(Sweep([](Everything& all) {
               Keep(all.leases, all.simple.Acquire());
               EXPECT_TRUE(all.simple.Inspect().ok());
@@ -139,7 +139,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyWhatIsLookedAt) {
             50);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsRenewerWasDoing) {
+TEST_F(ClientForkSweep, ForkDuringRenewalIsSafe) {
   EXPECT_GT(SweepThreads("redlatch-renew",
                          [](Everything& all) {
                            const auto renewals = [&] { return all.client.Stats().all.renewed; };
@@ -154,7 +154,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsRenewerWasDoing) {
             10);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsNotifierWasDoing) {
+TEST_F(ClientForkSweep, ForkDuringLossNotificationIsSafe) {
   EXPECT_GT(SweepThreads("redlatch-notify",
                          [](Everything& all) {
                            Keep(all.leases, all.simple.Acquire({.lease = absl::Milliseconds(10)}));
@@ -166,7 +166,7 @@ TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsNotifierWasDoing) {
             3);
 }
 
-TEST_F(ClientForkSweep, AChildMayDestroyAClientWhateverItsListenerWasDoing) {
+TEST_F(ClientForkSweep, ForkDuringSubscriptionIsSafe) {
   const Client other = Connect(server_->url());
   SimpleLock theirs(other, "a simple lock with a name that is allocated");
   EXPECT_GT(SweepThreads("redlatch-listen",

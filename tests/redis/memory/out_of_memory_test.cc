@@ -233,13 +233,13 @@ constexpr size_t kCallsInAllGroups = 5;  // the first of them
 
 class OutOfMemory : public ::testing::TestWithParam<Call> {};
 
-TEST_P(OutOfMemory, CallFailsOrSucceedsAndTheClientWorks) {
+TEST_P(OutOfMemory, ClientWorksAfterFailedAllocation) {
   const auto server = RedisServer::Start();
   Sweep(
       server->url(), [&] { server->Command({"FLUSHALL"}); }, GetParam());
 }
 
-TEST(OutOfMemoryOfAQuorum, ClientWorksOrTheProcessEnds) {
+TEST(QuorumOutOfMemory, ClientWorksOrProcessEnds) {
   QuorumGroup servers(3);
   const auto flush = [&] {
     for (size_t i = 0; i < servers.size(); ++i) servers[i].Command({"FLUSHALL"});
@@ -247,9 +247,9 @@ TEST(OutOfMemoryOfAQuorum, ClientWorksOrTheProcessEnds) {
   Sweep(servers.url(), flush, {"lock", [](Objects& o) { o.red.lock(), o.red.unlock(); }}, true);
 }
 
-class OutOfMemoryInACluster : public OutOfMemory {};
+class ClusterOutOfMemory : public OutOfMemory {};
 
-TEST_P(OutOfMemoryInACluster, CallFailsOrSucceedsAndTheClientWorks) {
+TEST_P(ClusterOutOfMemory, ClientWorksAfterFailedAllocation) {
   const auto server = support::StartClusterOfOne();
   Sweep(
       "redis-cluster://127.0.0.1:" + std::to_string(server->port()),
@@ -258,7 +258,7 @@ TEST_P(OutOfMemoryInACluster, CallFailsOrSucceedsAndTheClientWorks) {
 
 const auto kNameOfCall = [](const auto& call) { return call.param.name; };
 INSTANTIATE_TEST_SUITE_P(Calls, OutOfMemory, ::testing::ValuesIn(kCalls), kNameOfCall);
-INSTANTIATE_TEST_SUITE_P(Calls, OutOfMemoryInACluster,
+INSTANTIATE_TEST_SUITE_P(Calls, ClusterOutOfMemory,
                          ::testing::ValuesIn(kCalls, kCalls + kCallsInAllGroups), kNameOfCall);
 
 }  // namespace

@@ -26,7 +26,7 @@ class SimRedis : public ::testing::Test {
   RedisServer server_{{}, &outputs_};
 };
 
-TEST_F(SimRedis, CommandsArriveInPieces) {
+TEST_F(SimRedis, AcceptsCommandsInPieces) {
   server_.Connect(1);
   const std::string bytes =
       "*3\r\n$3\r\nSET\r\n$1\r\nk\r\n$2\r\nab\r\n*2\r\n$3\r\nGET\r\n$1\r\nk\r\n";
@@ -34,7 +34,7 @@ TEST_F(SimRedis, CommandsArriveInPieces) {
   EXPECT_EQ(outputs_.Take(1), "+OK\r\n$2\r\nab\r\n");
 }
 
-TEST_F(SimRedis, ReplicasApplyTheLogAndMayLoseItsEnd) {
+TEST_F(SimRedis, ReplicasApplyLogAndMayLoseItsEnd) {
   RedisServer replica({.port = 6380});
   replica.SetRole({.primary_host = "127.0.0.1", .primary_port = 6379});
   server_.KeepLog(true);

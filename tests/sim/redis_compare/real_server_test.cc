@@ -84,12 +84,12 @@ class RealServer : public ::testing::Test {
     }
     for (auto& [client, inbox] : inboxes_) {
       inbox.Send({"PING"});
-      std::vector<Reply> heard;
+      std::vector<Reply> received;
       do {
-        heard.push_back(inbox.Receive());
-      } while (heard.back().elements.size() != 2);
-      heard.pop_back();
-      ASSERT_EQ(heard, outputs_.Take(client)) << "messages to " << client;
+        received.push_back(inbox.Receive());
+      } while (received.back().elements.size() != 2);
+      received.pop_back();
+      ASSERT_EQ(received, outputs_.Take(client)) << "messages to " << client;
     }
   }
 
@@ -211,7 +211,7 @@ class RealServer : public ::testing::Test {
   const uint32_t seed_ = support::Seed();
 };
 
-TEST_F(RealServer, RepliesMessagesAndKeysAreTheSame) {
+TEST_F(RealServer, RepliesMessagesAndKeysMatch) {
   RandomCalls calls(seed_, {.run = sim_->run_id(), .replication = sim_->replication().id});
   const uint64_t bar = support::FullBars() ? 1'000'000 : support::Scaled(20'000);
   while (sim_->counts().commands < bar && !HasFatalFailure()) RunEpisode(calls, 400);

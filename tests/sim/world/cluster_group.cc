@@ -92,15 +92,15 @@ void ClusterGroup::Tell(size_t node) {
   const bool down = known.view.down;
   known.view = ViewOf(node);
   known.view.down = down;
-  known.hears_at = kNever;
+  known.told_at = kNever;
   if (host(node).up()) host(node).redis().SetCluster(known.view);
 }
 
 void ClusterGroup::TellOthers() {
-  for (Knowledge& each : known_) each.hears_at = now() + AWhile();
+  for (Knowledge& each : known_) each.told_at = now() + AWhile();
 }
 
-void ClusterGroup::Returned(size_t node) { known_[node].hears_at = now() + AWhile(); }
+void ClusterGroup::Returned(size_t node) { known_[node].told_at = now() + AWhile(); }
 
 void ClusterGroup::Promoted(size_t shard, size_t) {
   ++epoch_;
@@ -121,7 +121,7 @@ void ClusterGroup::Tick() {
   ReplicatedGroup::Tick();
   for (size_t i = 0; i < kNodes; ++i) {
     TellIfDown(i);
-    if (Reachable(i) && known_[i].hears_at <= now()) Tell(i);
+    if (Reachable(i) && known_[i].told_at <= now()) Tell(i);
   }
 }
 
@@ -189,8 +189,8 @@ void ClusterGroup::Finish(int slot) {
   TellOthers();
   Tell(PrimaryOf(move.to));
   const size_t source = PrimaryOf(move.from);
-  known_[source].hears_at = now() + random_.Between(0, 3 * kMilli);
-  world_.kernel.After(known_[source].hears_at - now(), [this, source] {
+  known_[source].told_at = now() + random_.Between(0, 3 * kMilli);
+  world_.kernel.After(known_[source].told_at - now(), [this, source] {
     if (Reachable(source)) Tell(source);
   });
 }

@@ -31,7 +31,7 @@ class ClusterGroup final : public ReplicatedGroup {
   };
   struct Knowledge {  // of a node
     ClusterView view;
-    int64_t hears_at = kNever;  // of what has changed
+    int64_t told_at = kNever;  // of what has changed
     int64_t says_down_until = 0;
   };
 

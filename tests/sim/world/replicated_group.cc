@@ -41,7 +41,7 @@ void Replication::Break(size_t replica) {
     hosts_[link.primary]->redis().RemoveReplica(replica);
   }
   link.in_step = false;
-  link.under_way = false;
+  link.ack_in_flight = false;
   link.acked = 0;
   ++link.connection;
 }
@@ -84,7 +84,7 @@ bool Replication::Open(size_t replica) const {
   return from.up() && to.up() && !from.hangs() && !to.hangs();
 }
 
-void Replication::GoOn() {
+void Replication::Connect() {
   for (size_t i = 0; i < links_.size(); ++i) {
     Link& link = links_[i];
     if (!Open(i) || hosts_[link.primary]->redis().role().is_replica()) continue;
@@ -110,10 +110,10 @@ void Replication::Written(size_t primary) {
 
 void Replication::Carry(size_t replica) {
   Link& link = links_[replica];
-  if (!link.in_step || link.under_way || !Open(replica)) return;
+  if (!link.in_step || link.ack_in_flight || !Open(replica)) return;
   const int64_t offset = hosts_[link.primary]->redis().offset();
   if (hosts_[replica]->redis().offset() >= offset) return;
-  link.under_way = true;
+  link.ack_in_flight = true;
   kernel_.After(Lag(), [this, replica, connection = link.connection, offset] {
     Arrive(replica, connection, offset);
   });
@@ -122,7 +122,7 @@ void Replication::Carry(size_t replica) {
 void Replication::Arrive(size_t replica, uint64_t connection, int64_t offset) {
   Link& link = links_[replica];
   if (link.connection != connection) return;
-  link.under_way = false;
+  link.ack_in_flight = false;
   if (!Open(replica)) return;
   RedisServer& from = hosts_[link.primary]->redis();
   RedisServer& to = hosts_[replica]->redis();
@@ -168,11 +168,11 @@ ReplicatedGroup::ReplicatedGroup(const Surroundings& world, size_t shards, size_
     AddHost(std::move(options), {.speed = world.plan.server_clock_speed});
     host(i).Prepare(PrepareServer);
     host(i).OnExecuted([this, i] { replication_.Written(i); });
-    nodes_[i].seen = nodes_[i].heard_replica = now();
+    nodes_[i].seen = nodes_[i].replica_seen = now();
     if (i < shards) primaries_.push_back(i);
   }
   for (size_t i = shards; i < servers; ++i) replication_.Follow(i, ShardOf(i));
-  replication_.GoOn();
+  replication_.Connect();
 }
 
 void ReplicatedGroup::PrepareServer(RedisServer& redis) {
@@ -218,7 +218,7 @@ void ReplicatedGroup::ComeUp(Host& host, const Keyspace& data) {
   const size_t i = IndexOf(host);
   replication_.Restarted(i);
   // It has no replica yet.
-  nodes_[i].heard_replica = 0;
+  nodes_[i].replica_seen = 0;
   CountReplicas(i);
   Returned(i);
 }
@@ -231,7 +231,7 @@ void ReplicatedGroup::Tick() {
     if (counts) CountReplicas(i);
   }
   for (size_t shard = 0; shard < shards(); ++shard) Watch(shard);
-  replication_.GoOn();
+  replication_.Connect();
 }
 
 void ReplicatedGroup::Look(size_t i) {
@@ -256,10 +256,9 @@ void ReplicatedGroup::Look(size_t i) {
 void ReplicatedGroup::CountReplicas(size_t i) {
   if (!world_.plan.min_replicas || !host(i).up()) return;
   for (size_t k = 0; k < nodes_.size(); ++k) {
-    if (replication_.PrimaryOf(k) == i && replication_.Connected(k))
-      nodes_[i].heard_replica = now();
+    if (replication_.PrimaryOf(k) == i && replication_.Connected(k)) nodes_[i].replica_seen = now();
   }
-  host(i).SetFewReplicas(now() - nodes_[i].heard_replica > kLongestLag);
+  host(i).SetFewReplicas(now() - nodes_[i].replica_seen > kLongestLag);
 }
 
 void ReplicatedGroup::Watch(size_t shard) {
@@ -278,7 +277,7 @@ void ReplicatedGroup::Promote(size_t shard) {
   const size_t chosen = candidates[random_.Below(candidates.size())];
   const size_t before = std::exchange(primaries_[shard], chosen);
   replication_.Promote(chosen);
-  nodes_[chosen].heard_replica = now();
+  nodes_[chosen].replica_seen = now();
   LostHolds(MayTrustAcks(shard), true);
   Promoted(shard, before);
 }

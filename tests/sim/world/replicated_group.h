@@ -36,7 +36,7 @@ class Replication {
   // The server has executed something.
   void Written(size_t primary);
   // Makes connections that can be made.
-  void GoOn();
+  void Connect();
 
   static constexpr size_t kNone = SIZE_MAX;
   size_t PrimaryOf(size_t replica) const { return links_[replica].primary; }
@@ -51,7 +51,7 @@ class Replication {
     bool in_step = false;
     bool held = false;
     bool isolated = false;
-    bool under_way = false;
+    bool ack_in_flight = false;
     int64_t acked = 0;        // as far as the primary has heard
     uint64_t connection = 0;  // counts them
   };
@@ -88,7 +88,7 @@ class ReplicatedGroup : public ServerGroup {
 
   struct Node {
     int64_t seen = 0;             // when the others could reach it last
-    int64_t heard_replica = 0;    // when it last heard of a replica
+    int64_t replica_seen = 0;     // when it last heard of a replica
     int64_t demoted_at = kNever;  // when it is told to follow the primary
     bool isolated = false;
     bool hung = false;  // at the last look

@@ -178,7 +178,7 @@ bool SentinelGroup::MayPromote(size_t) {
 void SentinelGroup::Promoted(size_t, size_t) {
   ++epoch_;
   host(PrimaryOf(0)).redis().KillConnections(RedisServer::Clients::kAll);
-  for (Watcher& each : watchers_) each.hears_at = now() + AWhile();
+  for (Watcher& each : watchers_) each.told_at = now() + AWhile();
 }
 
 void SentinelGroup::Demoted(size_t node) {
@@ -203,7 +203,7 @@ std::vector<Address> SentinelGroup::OnMinoritySide(size_t node) {
 void SentinelGroup::Tick() {
   ReplicatedGroup::Tick();
   for (Watcher& each : watchers_) {
-    if (!Sees(each) || each.sentinel->epoch() == epoch_ || now() < each.hears_at) continue;
+    if (!Sees(each) || each.sentinel->epoch() == epoch_ || now() < each.told_at) continue;
     each.sentinel->Switch(host(PrimaryOf(0)).address(), epoch_);
   }
 }

@@ -70,7 +70,7 @@ class SentinelGroup final : public ReplicatedGroup {
   struct Watcher {
     std::unique_ptr<Sentinel> sentinel;
     size_t isolated_with;  // the server that it is cut off with; all servers' number: none
-    int64_t hears_at = 0;  // of the last promotion
+    int64_t told_at = 0;   // of the last promotion
   };
 
   bool MayPromote(size_t shard) override;

@@ -143,8 +143,8 @@ void World::ExcuseIdleness(int64_t faults_end) {
   const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_);
   if (slow && !plan_.faults.empty()) handover = kHeartbeat + kSecond;
   // What is lost with a subscription is made up for as soon as there is another.
-  const bool mended = LosesNothing(plan_) && !plan_.faults.empty();
-  if (mended) handover += kSecond;
+  const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
+  if (repaired) handover += kSecond;
   // A server that has restarted is young, or begins its quarantine, when it is used next.
   oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
                          10 * plan_.latest_us * kMicro);
@@ -160,7 +160,8 @@ void World::ExcuseIdleness(int64_t faults_end) {
   }
   if (!LosesNothing(plan_)) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
   // A quorum's nodes have no one order; those who wait for new capacities need not come in order.
-  if (plan_.group != Group::kQuorum && !plan_.administers && !mended && plan_.latest_us <= 50'000) {
+  if (plan_.group != Group::kQuorum && !plan_.administers && !repaired &&
+      plan_.latest_us <= 50'000) {
     oracle_.JudgeOrder(300 * kMilli + 10 * plan_.latest_us * kMicro);
   }
 }

@@ -18,7 +18,7 @@ std::string Bulk(const std::string& text) {
   return absl::StrCat("$", text.size(), "\r\n", text, "\r\n");
 }
 
-TEST(CountDownLatch, OpenerTellsAllWindowsOfWaiters) {
+TEST(CountDownLatch, OpenerWakesAllWindowsOfWaiters) {
   std::mutex mu;
   std::vector<std::string> ids;
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {

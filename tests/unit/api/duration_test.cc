@@ -34,7 +34,7 @@ TEST(Duration, NotANumberIsZero) {
   EXPECT_EQ(Of(duration<double>(std::numeric_limits<double>::quiet_NaN())), absl::ZeroDuration());
 }
 
-TEST(TryUntil, DeadlineMayLieAtEitherEndOfAnyClock) {
+TEST(TryUntil, AcceptsLimitsOfAnyClock) {
   EXPECT_EQ(Until(steady_clock::time_point::max()), absl::InfiniteDuration());
   EXPECT_EQ(Until(steady_clock::time_point::min()), absl::ZeroDuration());
   using Coarse = time_point<system_clock, std::chrono::seconds>;

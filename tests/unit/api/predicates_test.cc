@@ -7,7 +7,7 @@ namespace {
 
 using namespace redlatch;  // NOLINT(google-build-using-namespace)
 
-TEST(PredicatesTest, AreNotAmbiguousBesideThoseOfAbsl) {
+TEST(PredicatesTest, AreNotAmbiguousWithAbsl) {
   EXPECT_TRUE(IsCancelled(absl::CancelledError("stopped")));
   EXPECT_TRUE(IsUnavailable(absl::UnavailableError("silent")));
   EXPECT_TRUE(IsBusy(absl::DeadlineExceededError("busy")));

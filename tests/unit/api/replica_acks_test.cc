@@ -9,7 +9,7 @@ namespace {
 
 using support::FakeServer;
 
-TEST(ReplicaAcks, GrantThatTooFewReplicasConfirmIsNotHeld) {
+TEST(ReplicaAcks, GrantIsNotHeldIfTooFewConfirm) {
   std::atomic<int> replicas{1};
   FakeServer server([&](const FakeServer::Asked& asked) -> std::optional<std::string> {
     if (asked.command[0] == "WAIT") return absl::StrCat(":", replicas.load(), "\r\n");

@@ -127,7 +127,7 @@ Exposition Parsed(absl::Span<const ClientStats> clients) {
 }
 Exposition Parsed(const ClientStats& client) { return Parsed(absl::MakeConstSpan(&client, 1)); }
 
-TEST(PrometheusText, IsWellFormedAndNoMetricIsWithoutASample) {
+TEST(PrometheusText, IsWellFormedAndEveryMetricHasASample) {
   const Exposition text = Parsed(ClientOf({Lock("orders"), Lock("invoices")}, "billing"));
   EXPECT_TRUE(text.EachHasASample());
   EXPECT_GT(text.families.size(), 20);
@@ -136,7 +136,7 @@ TEST(PrometheusText, IsWellFormedAndNoMetricIsWithoutASample) {
   EXPECT_THAT(text.ValuesOf("client"), ElementsAre("billing"));
 }
 
-TEST(PrometheusText, TellsEachNumberOfALock) {
+TEST(PrometheusText, HasEachNumberOfLock) {
   LockStats lock = Lock("orders");
   const std::vector<std::pair<std::string, uint64_t LockStats::*>> numbers = {
       {"redlatch_acquired_total", &LockStats::acquired},
@@ -165,7 +165,7 @@ TEST(PrometheusText, TellsEachNumberOfALock) {
   }
 }
 
-TEST(PrometheusText, TellsEachNumberOfAClient) {
+TEST(PrometheusText, HasEachNumberOfClient) {
   ClientStats client = ClientOf({});
   client.connects = 5;
   client.breaks = 4;
@@ -180,7 +180,7 @@ TEST(PrometheusText, TellsEachNumberOfAClient) {
   EXPECT_EQ(text.Value("redlatch_client_info", {{"id", "0123"}, {"server", client.server}}), 1);
 }
 
-TEST(PrometheusText, TellsDurationsInSecondsAndCumulates) {
+TEST(PrometheusText, BucketsAreCumulativeAndInSeconds) {
   LockStats lock = Lock("orders");
   lock.waited.buckets[0] = 3;   // up to 1 µs
   lock.waited.buckets[20] = 2;  // up to 1.048576 s
@@ -200,12 +200,12 @@ TEST(PrometheusText, TellsDurationsInSecondsAndCumulates) {
   EXPECT_EQ(text.Value("redlatch_hold_seconds_count"), 0);
 }
 
-TEST(PrometheusText, LargestNumbersKeepAllTheirDigits) {
+TEST(PrometheusText, KeepsAllDigitsOfLargestNumbers) {
   EXPECT_NE(PrometheusText(ClientOf({Lock("orders", UINT64_MAX)})).find(" 18446744073709551615\n"),
             std::string::npos);
 }
 
-TEST(PrometheusText, NamesOfAnyBytesBecomeLabelsThatReadBack) {
+TEST(PrometheusText, AnyBytesSurviveAsLabels) {
   const std::vector<std::pair<std::string, std::string>> names = {
       {"a b", "a b"},
       {"quote\"", "quote\""},
@@ -236,13 +236,13 @@ TEST(PrometheusText, NamesOfAnyBytesBecomeLabelsThatReadBack) {
   }
 }
 
-TEST(PrometheusText, NamesThatReadAlikeAreAddedUp) {
+TEST(PrometheusText, AddsUpNamesThatReadAlike) {
   const Exposition text = Parsed(ClientOf({Lock("\xFF", 1), Lock("\\xFF", 2)}));
   EXPECT_EQ(text.Value("redlatch_acquired_total", {{"lock", "\\xFF"}}), 3);
   EXPECT_THAT(text.ValuesOf("client"), IsEmpty()) << "it has no name";
 }
 
-TEST(PrometheusText, ClientsOfDifferentNamesOrServersAreToldApart) {
+TEST(PrometheusText, SeparatesClientsByNameAndServer) {
   const std::vector<ClientStats> clients = {
       ClientOf({Lock("orders", 1)}, "a"),
       ClientOf({Lock("orders", 2)}, "b"),
@@ -258,7 +258,7 @@ TEST(PrometheusText, ClientsOfDifferentNamesOrServersAreToldApart) {
   EXPECT_EQ(acquired(clients[2]), 3);
 }
 
-TEST(PrometheusText, ClientsOfOneNameAndServerAreAddedUp) {
+TEST(PrometheusText, AddsUpClientsOfOneNameAndServer) {
   std::vector<ClientStats> clients = {ClientOf({Lock("orders", 1), Lock("invoices", 5)}),
                                       ClientOf({Lock("orders", 2)})};
   clients[0].connects = 3;
@@ -271,21 +271,21 @@ TEST(PrometheusText, ClientsOfOneNameAndServerAreAddedUp) {
   EXPECT_THAT(text.ValuesOf("id"), ElementsAre("0123", "4567"));
 }
 
-TEST(PrometheusText, AClientThatIsPassedTwiceCountsOnce) {
+TEST(PrometheusText, CountsRepeatedClientOnce) {
   const ClientStats client = ClientOf({Lock("orders", 2)});
   const Exposition text = Parsed(std::vector<ClientStats>{client, client});
   EXPECT_EQ(text.Value("redlatch_acquired_total"), 2);
   EXPECT_THAT(text.ValuesOf("id"), ElementsAre("0123"));
 }
 
-TEST(PrometheusText, OfNoClientHasNoSamples) {
+TEST(PrometheusText, HasNoSamplesWithoutClients) {
   const Exposition text = Parsed(absl::Span<const ClientStats>());
   EXPECT_GT(text.families.size(), 20);
   EXPECT_THAT(text.samples, IsEmpty());
 }
 
 // The reader finds what it is there to find.
-TEST(PrometheusText, ReaderComplainsOfWhatIsNotOfTheFormat) {
+TEST(PrometheusText, ReaderRejectsMalformedText) {
   const std::string head = "# HELP m_total help\n# TYPE m_total counter\n";
   EXPECT_THAT(Exposition(head + "m_total{a=\"\\\"\"} 1\n").complaints, IsEmpty());
   for (const std::string wrong :
@@ -317,7 +317,7 @@ int BucketOf(absl::Duration duration) {
   return -1;
 }
 
-TEST(DurationHistogram, BoundsDoubleFromAMicrosecondToEighteenMinutes) {
+TEST(DurationHistogram, BoundsDoubleFromOneMicrosecond) {
   EXPECT_EQ(DurationHistogram::Bound(0), absl::Microseconds(1));
   EXPECT_EQ(DurationHistogram::Bound(1), absl::Microseconds(2));
   EXPECT_GT(DurationHistogram::Bound(kLast - 1), absl::Seconds(1000));
@@ -327,7 +327,7 @@ TEST(DurationHistogram, BoundsDoubleFromAMicrosecondToEighteenMinutes) {
   }
 }
 
-TEST(DurationHistogram, BucketHasItsBoundAndNothingAbove) {
+TEST(DurationHistogram, BucketIncludesItsBound) {
   for (int i = 0; i < kLast; ++i) {
     const absl::Duration bound = DurationHistogram::Bound(i);
     EXPECT_EQ(BucketOf(bound), i);
@@ -335,7 +335,7 @@ TEST(DurationHistogram, BucketHasItsBoundAndNothingAbove) {
   }
 }
 
-TEST(DurationHistogram, NothingAndLessAreInTheFirstBucket) {
+TEST(DurationHistogram, FirstBucketHasZeroAndLess) {
   EXPECT_EQ(BucketOf(absl::ZeroDuration()), 0);
   EXPECT_EQ(BucketOf(-absl::Seconds(1)), 0);
   EXPECT_EQ(Of({-absl::Seconds(1)}).sum, absl::ZeroDuration());
@@ -348,7 +348,7 @@ TEST(DurationHistogram, SumAndMeanAreExact) {
   EXPECT_EQ(Of({absl::Seconds(1), absl::Seconds(3)}).Mean(), absl::Seconds(2));
 }
 
-TEST(DurationHistogram, BucketsCountFurtherThanTheirNumbersReach) {
+TEST(DurationHistogram, CountsBeyond32Bits) {
   internal::Tally::Durations<uint8_t> counted;
   const base::Instant from;
   for (int i = 0; i < 1000; ++i) counted.Add(from, from + absl::Microseconds(3));
@@ -361,7 +361,7 @@ TEST(DurationHistogram, BucketsCountFurtherThanTheirNumbersReach) {
   EXPECT_EQ(histogram.sum, 1000 * absl::Microseconds(3) + 256 * absl::Hours(1));
 }
 
-TEST(DurationHistogram, EmptyOneHasZeroForEverything) {
+TEST(DurationHistogram, EmptyHistogramIsAllZero) {
   const DurationHistogram empty;
   EXPECT_EQ(empty.count(), 0);
   EXPECT_EQ(empty.Mean(), absl::ZeroDuration());
@@ -369,7 +369,7 @@ TEST(DurationHistogram, EmptyOneHasZeroForEverything) {
   EXPECT_EQ(empty.Quantile(1), absl::ZeroDuration());
 }
 
-TEST(DurationHistogram, QuantileLiesByItsRankInTheBucket) {
+TEST(DurationHistogram, QuantileInterpolatesWithinBucket) {
   DurationHistogram histogram;
   histogram.buckets[3] = 4;  // above 4 µs, up to 8 µs
   EXPECT_EQ(histogram.Quantile(0.25), absl::Microseconds(5));
@@ -388,7 +388,7 @@ TEST(DurationHistogram, AddsUp) {
   EXPECT_EQ(sum.sum, absl::Hours(1) + absl::Seconds(10) + absl::Microseconds(1));
 }
 
-TEST(LockStats, AddUpAllButTheName) {
+TEST(LockStats, SumIncludesEverythingButName) {
   LockStats one;
   const std::vector<uint64_t LockStats::*> numbers = {
       &LockStats::acquired, &LockStats::passed_on,       &LockStats::opened,
@@ -412,7 +412,7 @@ TEST(LockStats, AddUpAllButTheName) {
 
 // What the default Observer writes.
 
-TEST(ObserverTest, LineOfALossEscapesNameAndReason) {
+TEST(ObserverTest, LossLineEscapesNameAndReason) {
   ::testing::internal::CaptureStderr();
   Observer().OnLost({.lock = "é\"\n\x1b[2J", .server = "redis://h:1", .reason = "why\a\nnot"});
   const std::string line = ::testing::internal::GetCapturedStderr();

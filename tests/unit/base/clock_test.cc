@@ -12,7 +12,7 @@ constexpr int64_t kMin = std::numeric_limits<int64_t>::min();
 
 Instant At(int64_t nanos) { return Instant::FromNanos(nanos); }
 
-TEST(ClockTest, IsTheBootClockAndNeverGoesBack) {
+TEST(ClockTest, IsBootClockAndNeverGoesBack) {
   Instant last = Now();
   for (int i = 0; i < 1000; ++i) {
     timespec boot;
@@ -40,14 +40,14 @@ TEST(ClockTest, InfiniteStaysInfinite) {
   EXPECT_EQ(Instant::Infinite() - absl::InfiniteDuration(), Instant::Infinite());
 }
 
-TEST(ClockTest, TheDistanceToInfiniteIsInfinite) {
+TEST(ClockTest, DistanceToInfiniteIsInfinite) {
   EXPECT_EQ(Instant::Infinite() - At(5), absl::InfiniteDuration());
   EXPECT_EQ(At(5) - Instant::Infinite(), -absl::InfiniteDuration());
   EXPECT_EQ(Instant::Infinite() - Instant::Infinite(), absl::ZeroDuration());
   EXPECT_EQ(At(kMax - 1) - At(kMin), absl::Nanoseconds(kMax - 1) - absl::Nanoseconds(kMin));
 }
 
-TEST(ClockTest, UntilIsWhatIsLeftAndNeverNegative) {
+TEST(ClockTest, UntilIsRemainingTimeAndNeverNegative) {
   EXPECT_EQ(Until(At(0)), absl::ZeroDuration());
   EXPECT_EQ(Until(At(kMin)), absl::ZeroDuration());
   EXPECT_EQ(Until(Now() - absl::Nanoseconds(1)), absl::ZeroDuration());
@@ -57,7 +57,7 @@ TEST(ClockTest, UntilIsWhatIsLeftAndNeverNegative) {
   EXPECT_GT(left, absl::Minutes(59));
 }
 
-TEST(ClockTest, PollTimeoutIsRoundedUpSoThatNoPollReturnsBeforeTheDeadline) {
+TEST(ClockTest, PollTimeoutIsRoundedUp) {
   for (const absl::Duration d :
        {absl::Microseconds(10'001), absl::Microseconds(10'999), absl::Milliseconds(11)}) {
     for (int i = 0; i < 100; ++i) {
@@ -69,7 +69,7 @@ TEST(ClockTest, PollTimeoutIsRoundedUpSoThatNoPollReturnsBeforeTheDeadline) {
   }
 }
 
-TEST(ClockTest, PollTimeoutOfAnInfiniteDeadlineIsMinusOne) {
+TEST(ClockTest, PollTimeoutIsMinusOneForInfiniteDeadline) {
   EXPECT_EQ(PollTimeout(Instant::Infinite()), -1);
   EXPECT_EQ(PollTimeout(Now() + absl::InfiniteDuration()), -1);
 }
@@ -80,7 +80,7 @@ TEST(ClockTest, PollSleepsUntilItsDeadlineInSeveralSleeps) {
   EXPECT_GE(Now(), deadline);
 }
 
-TEST(ClockTest, PollTimeoutOfAFarDeadlineIsTheLongestSleep) {
+TEST(ClockTest, PollTimeoutIsLimitedToLongestSleep) {
   EXPECT_EQ(absl::Milliseconds(PollTimeout(At(kMax - 1))), kLongestSleep);
   EXPECT_EQ(absl::Milliseconds(PollTimeout(Now() + absl::Hours(24 * 365))), kLongestSleep);
 }

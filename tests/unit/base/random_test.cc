@@ -33,7 +33,7 @@ TEST(RandomTest, ForksDrawDifferentNumbers) {
   EXPECT_TRUE(seen.insert(RandomBits()).second);
 }
 
-TEST(NumbersTest, SecretsAreTheSipHashOfACounter) {
+TEST(NumbersTest, SecretsAreSipHashOfCounter) {
   constexpr Numbers::Key kKey = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
   static_assert(Numbers::SipHash(kKey, 0x0706050403020100) == 0x93f5f5799a932462,
                 "the authors' vector of eight bytes");
@@ -57,7 +57,7 @@ TEST(NumbersTest, SecretsOfTwoClientsDiffer) {
   EXPECT_EQ(ones, ~uint64_t{0} >> 1U);
 }
 
-TEST(RandomTest, JitterStaysBetweenHalfAndTheWhole) {
+TEST(RandomTest, JitterIsBetweenHalfAndWhole) {
   for (const absl::Duration d : {absl::Nanoseconds(1000), absl::Seconds(1), absl::Hours(1000)}) {
     absl::Duration least = d;
     absl::Duration most = absl::ZeroDuration();
@@ -75,7 +75,7 @@ TEST(RandomTest, JitterStaysBetweenHalfAndTheWhole) {
   EXPECT_EQ(Jittered(absl::InfiniteDuration()), absl::InfiniteDuration());
 }
 
-TEST(BackoffTest, DoublesUpToTheLongest) {
+TEST(BackoffTest, DoublesUpToMaximum) {
   Backoff backoff(absl::Milliseconds(10), absl::Milliseconds(65));
   for (const int expected : {10, 20, 40, 65, 65, 65}) {
     const absl::Duration delay = backoff.Next();

@@ -15,7 +15,7 @@ void ExpectCharacter(std::string_view bytes, uint32_t code, size_t size) {
   EXPECT_EQ(FirstCharacter(bytes).size, size) << bytes;
 }
 
-TEST(Utf8, CharactersOfEachSizeAreRead) {
+TEST(Utf8, ReadsCharactersOfEachSize) {
   ExpectCharacter(std::string_view("\0", 1), 0, 1);
   ExpectCharacter("\x7f", 0x7f, 1);
   ExpectCharacter("\xc2\x80", 0x80, 2);
@@ -27,7 +27,7 @@ TEST(Utf8, CharactersOfEachSizeAreRead) {
   ExpectCharacter("\xe2\x82\xac\xff", 0x20ac, 3);  // the first alone
 }
 
-TEST(Utf8, AnythingElseIsNone) {
+TEST(Utf8, RejectsInvalidBytes) {
   for (const std::string_view bytes :
        {// longer than need be
         "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
@@ -69,7 +69,7 @@ Text Of(std::string_view text) {
   return made;
 }
 
-TEST(ShortText, GrowsFromNothingBeyondWhatItHasRoomFor) {
+TEST(ShortText, GrowsBeyondItsInlineSpace) {
   Text text;
   std::string same;
   EXPECT_EQ(text.view(), "");
@@ -118,7 +118,7 @@ TEST(Sha1, KnownDigests) {
   EXPECT_EQ(Sha1Hex(std::string(1000000, 'a')), "34aa973cd4c4daa4f61eeb2bdbad27316534016f");
 }
 
-TEST(Sha1, LengthsAroundABlocksEnd) {
+TEST(Sha1, LengthsAroundBlockBoundary) {
   // From the reference implementation, for 55, 56, 63, 64 and 65 times 'x'.
   EXPECT_EQ(Sha1Hex(std::string(55, 'x')), "cef734ba81a024479e09eb5a75b6ddae62e6abf1");
   EXPECT_EQ(Sha1Hex(std::string(56, 'x')), "901305367c259952f4e7af8323f480d59f81335b");
@@ -127,13 +127,13 @@ TEST(Sha1, LengthsAroundABlocksEnd) {
   EXPECT_EQ(Sha1Hex(std::string(65, 'x')), "78c741ddc482e4cdf8c474a0876347a0905b6233");
 }
 
-TEST(Sha1, AgreesWithTheBuildOnEveryScript) {
+TEST(Sha1, AgreesWithBuildOnEveryScript) {
   for (const LuaScript& script : lua::kAll) {
     EXPECT_EQ(Sha1Hex(script.body), script.sha1) << script.name;
   }
 }
 
-TEST(StatusTest, AnUnsharedCopyIsEqual) {
+TEST(StatusTest, UnsharedCopyIsEqual) {
   absl::Status status = absl::UnavailableError("the server is down");
   status.SetPayload("redlatch.example", absl::Cord("payload"));
   EXPECT_EQ(Unshared(status), status);
@@ -141,7 +141,7 @@ TEST(StatusTest, AnUnsharedCopyIsEqual) {
   EXPECT_TRUE(redis::MayHaveExecuted(Unshared(redis::MarkMayHaveExecuted(status))));
 }
 
-TEST(StatusTest, AnUnsharedCopyHasATextOfItsOwn) {
+TEST(StatusTest, UnsharedCopyHasItsOwnText) {
   const absl::Status status = absl::UnavailableError("the server is down");
   EXPECT_NE(Unshared(status).message().data(), status.message().data());
 }

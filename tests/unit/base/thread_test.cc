@@ -30,7 +30,7 @@ sigset_t BlockedIn(const char* name, std::string* shown = nullptr) {
   return blocked;
 }
 
-TEST(StartThread, TakesNoSignalThatIsMeantForTheProcess) {
+TEST(StartThread, BlocksSignalsOfTheProcess) {
   const sigset_t blocked = BlockedIn("signals");
   for (const int signal : {SIGTERM, SIGINT, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGCHLD,
                            SIGWINCH, SIGPROF, SIGRTMIN, SIGRTMAX}) {
@@ -38,7 +38,7 @@ TEST(StartThread, TakesNoSignalThatIsMeantForTheProcess) {
   }
 }
 
-TEST(StartThread, LeavesAloneWhatTheThreadItselfBringsAbout) {
+TEST(StartThread, DoesNotBlockFaultsOfTheThread) {
   const sigset_t blocked = BlockedIn("signals");
   for (const int signal : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT, SIGPIPE}) {
     EXPECT_EQ(sigismember(&blocked, signal), 0) << signal;
@@ -52,7 +52,7 @@ TEST(StartThread, LeavesAloneWhatTheThreadItselfBringsAbout) {
   EXPECT_EQ(sigismember(&inherited, SIGPIPE), 1);
 }
 
-TEST(StartThread, ChangesNoMaskOfItsCaller) {
+TEST(StartThread, RestoresCallersSignalMask) {
   sigset_t some;
   sigemptyset(&some);
   sigaddset(&some, SIGUSR2);
@@ -91,14 +91,14 @@ bool InChild(pid_t (*make)(), Check check) {
 
 class ForkGuardTest : public testing::TestWithParam<pid_t (*)()> {};
 
-TEST_P(ForkGuardTest, ChildSeesThatItIsOneAndParentThatItIsNot) {
+TEST_P(ForkGuardTest, DetectsChildButNotParent) {
   const ForkGuard guard;
   EXPECT_FALSE(guard.InForkedChild());
   EXPECT_TRUE(InChild(GetParam(), [&] { return guard.InForkedChild(); }));
   EXPECT_FALSE(guard.InForkedChild());
 }
 
-TEST_P(ForkGuardTest, GrandchildIsToldApartFromItsWholeAncestry) {
+TEST_P(ForkGuardTest, DetectsGrandchild) {
   const ForkGuard parents;
   EXPECT_TRUE(InChild(GetParam(), [&] {
     const ForkGuard childs;
@@ -122,7 +122,7 @@ INSTANTIATE_TEST_SUITE_P(EveryWayToFork, ForkGuardTest,
 #endif
 
 // Guards made by several threads of a fresh child at once agree on its number.
-TEST(ForkGuardThreadTest, FirstGuardsOfAChildMayBeMadeAtOnce) {
+TEST(ForkGuardThreadTest, ChildMayMakeGuardsConcurrently) {
   const ForkGuard parents;
   EXPECT_TRUE(InChild(ForkByLibrary, [] {
     std::atomic<int> wrong{0};

@@ -19,7 +19,7 @@ Instant In(absl::Duration d) { return Now() + d; }
 // Whether the owner sleeps cannot be seen from outside; a yield or two makes it likely.
 void LetItSleep() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
 
-TEST(ParkerTest, ReturnsAtOnceWhatWasSetBefore) {
+TEST(ParkerTest, ReturnsEarlierValueAtOnce) {
   Parker parker;
   EXPECT_EQ(parker.value(), Parker::kArmed);
   parker.Set(7);
@@ -28,7 +28,7 @@ TEST(ParkerTest, ReturnsAtOnceWhatWasSetBefore) {
   EXPECT_EQ(parker.ParkUntil(Instant::FromNanos(0)), 7);
 }
 
-TEST(ParkerTest, ReturnsArmedWhereTheDeadlinePassesFirst) {
+TEST(ParkerTest, ReturnsArmedAtDeadline) {
   Parker parker;
   EXPECT_EQ(parker.ParkUntil(Instant::FromNanos(0)), Parker::kArmed);
   EXPECT_EQ(parker.ParkUntil(Now()), Parker::kArmed);
@@ -64,7 +64,7 @@ TEST(ParkerTest, LosesNoWakeUp) {
 }
 
 // The value set is never lost to a deadline that passes at the same moment.
-TEST(ParkerTest, LosesNoValueToADeadline) {
+TEST(ParkerTest, LosesNoValueToDeadline) {
   for (uint32_t turn = 1; turn <= 2'000; ++turn) {
     Parker parker;
     std::atomic<bool> set{false};
@@ -86,7 +86,7 @@ TEST(ParkerTest, LosesNoValueToADeadline) {
 }
 
 // Set() touches nothing after its write: the owner frees the word as soon as it has seen the value.
-TEST(ParkerTest, MayBeDestroyedAsSoonAsTheValueIsSeen) {
+TEST(ParkerTest, MayBeDestroyedOnceValueIsSeen) {
   constexpr uint32_t kTurns = 5'000;
   std::atomic<Parker*> published{nullptr};
   std::thread other([&] {
@@ -104,7 +104,7 @@ TEST(ParkerTest, MayBeDestroyedAsSoonAsTheValueIsSeen) {
   other.join();
 }
 
-TEST(ParkerTest, AnOwnerInPollIsWokenThroughItsDescriptor) {
+TEST(ParkerTest, WakesPollThroughDescriptor) {
   Parker parker;
   WakeEvent event;
   ASSERT_TRUE(event.Open());
@@ -122,7 +122,7 @@ TEST(ParkerTest, AnOwnerInPollIsWokenThroughItsDescriptor) {
   other.join();
 }
 
-TEST(ParkerTest, AnOwnerThatHasPolledInVainCanSleep) {
+TEST(ParkerTest, CanSleepAfterPollTimesOut) {
   Parker parker;
   WakeEvent event;
   ASSERT_TRUE(event.Open());
@@ -151,7 +151,7 @@ TEST(WakeEvent, IsReadyFromASignalUntilItIsDrained) {
   EXPECT_FALSE(IsReady(event));
 }
 
-TEST(WakeEvent, OpenedAgainItIsTheSame) {
+TEST(WakeEvent, ReopeningKeepsDescriptor) {
   WakeEvent event;
   ASSERT_TRUE(event.Open());
   const int number = event.fd();
@@ -176,7 +176,7 @@ class PollGateTest : public ::testing::Test {
   PollGate gate_;
 };
 
-TEST_F(PollGateTest, ShutItLetsNothingThroughUntilItIsOpened) {
+TEST_F(PollGateTest, HidesEventsWhileShut) {
   ASSERT_TRUE(gate_.Shut());
   Come();
   EXPECT_FALSE(IsReady());
@@ -195,7 +195,7 @@ TEST_F(PollGateTest, WatchesOneDescriptorAtATime) {
   EXPECT_FALSE(gate_.Open());
 }
 
-TEST_F(PollGateTest, WhatCannotBePolledHasNoGate) {
+TEST_F(PollGateTest, FailsForFileThatCannotBePolled) {
   EXPECT_FALSE(gate_.Make(-1));
   EXPECT_EQ(gate_.fd(), -1);
 }
@@ -229,29 +229,29 @@ class WayToWaitTest : public ::testing::Test {
   WayToWait wait_{{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
 };
 
-TEST_F(WayToWaitTest, StaysEagerWhereThatPays) {
+TEST_F(WayToWaitTest, StaysEagerIfThatPays) {
   Live(kSpinningPays, 100);
   EXPECT_GT(Live(kSpinningPays, 10'000), 9'900);
 }
 
-TEST_F(WayToWaitTest, TurnsPatientWhereThatIsCheaper) {
+TEST_F(WayToWaitTest, TurnsPatientIfThatIsCheaper) {
   EXPECT_LT(Live(kSpinningHurts, 200), 50);
   EXPECT_LT(Live(kSpinningHurts, 10'000), 100);
 }
 
-TEST_F(WayToWaitTest, NoticesSoonThatTheServerHasBecomeSlow) {
+TEST_F(WayToWaitTest, NoticesSlowServerSoon) {
   Live(kSpinningPays, 100'000);
   EXPECT_LT(Live(kSlow, 500), 250);
   EXPECT_LT(Live(kSlow, 1'000), 100);
 }
 
-TEST_F(WayToWaitTest, NoticesThatTheServerHasBecomeQuick) {
+TEST_F(WayToWaitTest, NoticesFastServer) {
   Live(kSlow, 100'000);
   Live(kSpinningPays, 10'000);
   EXPECT_GT(Live(kSpinningPays, 1'000), 900);
 }
 
-TEST_F(WayToWaitTest, ARareHiccupChangesNothing) {
+TEST_F(WayToWaitTest, RareDelayChangesNothing) {
   Live(kSpinningPays, 1'000);
   int eager = 0;
   for (int i = 0; i < 100; ++i) {

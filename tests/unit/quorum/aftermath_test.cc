@@ -141,7 +141,7 @@ class QuorumAftermath : public ::testing::Test {
                   .on_subscribed = [](bool, std::string_view) {}}};
 };
 
-TEST_F(QuorumAftermath, NodeThatMayGrantLateIsToldToRefuse) {
+TEST_F(QuorumAftermath, LateNodeIsToldToRefuse) {
   last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
   EXPECT_TRUE(Acquires());
   EXPECT_TRUE(Releases());
@@ -153,7 +153,7 @@ TEST_F(QuorumAftermath, NodeThatMayGrantLateIsToldToRefuse) {
   EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRelease.name);
 }
 
-TEST_F(QuorumAftermath, NodeThatWasDownIsToldOfTheRelease) {
+TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {
   EXPECT_TRUE(Acquires());
   last_.up = false;
   EXPECT_TRUE(Releases());
@@ -162,7 +162,7 @@ TEST_F(QuorumAftermath, NodeThatWasDownIsToldOfTheRelease) {
   EXPECT_TRUE(support::Await([this] { return last_.WasTold(hold_); }));
 }
 
-TEST_F(QuorumAftermath, NodeThatLostAHoldGetsItAgain) {
+TEST_F(QuorumAftermath, NodeThatLostGrantIsHealed) {
   EXPECT_TRUE(Acquires());
   const std::string token = last_.ran().back().args.back();
   last_.Answer(lua::kQuorumRenew, Text("not_held"));

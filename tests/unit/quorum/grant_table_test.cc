@@ -21,7 +21,7 @@ class GrantTableTest : public ::testing::Test {
   GrantTable grants_;
 };
 
-TEST_F(GrantTableTest, GrantThatWasNotGivenIsNotHealed) {
+TEST_F(GrantTableTest, RefusedGrantIsNotHealed) {
   grants_.OnAcquire(kGrant, kLease, now_);
   EXPECT_EQ(HealedFor(), absl::ZeroDuration());
 }
@@ -39,7 +39,7 @@ TEST_F(GrantTableTest, UnconfirmedRenewalProlongsOnlyTombstones) {
   EXPECT_EQ(HealedFor(), absl::ZeroDuration());
 }
 
-TEST_F(GrantTableTest, SplitsAreCountedUntilARoundSucceeds) {
+TEST_F(GrantTableTest, SplitsAreCountedUntilRoundSucceeds) {
   grants_.OnAcquire(kGrant, kLease, now_);
   EXPECT_EQ(grants_.AddSplit(kGrant), 0);
   EXPECT_EQ(grants_.AddSplit(kGrant), 1);
@@ -48,7 +48,7 @@ TEST_F(GrantTableTest, SplitsAreCountedUntilARoundSucceeds) {
   EXPECT_EQ(grants_.splits(kGrant), 0);
 }
 
-TEST_F(GrantTableTest, TurnIsToldOnceWhenAMajorityHasSaidSo) {
+TEST_F(GrantTableTest, TurnIsReportedOnceByMajority) {
   grants_.OnAcquire(kGrant, kLease, now_);
   EXPECT_FALSE(grants_.AddTurn(kGrant, 0, 2));
   EXPECT_FALSE(grants_.AddTurn(kGrant, 0, 2));

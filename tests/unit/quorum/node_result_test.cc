@@ -30,7 +30,7 @@ TEST(NodeResults, MajorityOfOneTokenGrants) {
   EXPECT_EQ(decision.token, 7);
 }
 
-TEST(NodeResults, DifferentTokensAreRaisedToTheLargest) {
+TEST(NodeResults, DifferentTokensAreRaisedToLargest) {
   const Decision decision =
       DecideAcquire(Results{Granted(7), Granted(9), Granted(7), Of("busy 10"), {}});
   EXPECT_EQ(decision.kind, Kind::kRaise);
@@ -135,7 +135,7 @@ TEST(NodeResults, LastingRefusalIsToldFromAbsence) {
       NoMajority(Results{refused, refused, Renewed("held")}, servers, /*stands=*/true).why));
 }
 
-TEST(NodeResult, ReplyThatViolatesTheContractIsForeign) {
+TEST(NodeResult, ReplyOutsideContractIsForeign) {
   EXPECT_EQ(Of("hello").kind, NodeResult::Kind::kForeign);
   EXPECT_EQ(Of("granted 7").kind, NodeResult::Kind::kForeign);
   EXPECT_EQ(Of("").kind, NodeResult::Kind::kForeign);

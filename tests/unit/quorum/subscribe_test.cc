@@ -29,7 +29,7 @@ struct Nowhere {
   }
 };
 
-TEST(QuorumSubscribe, CallsForOneChannelShareAnAttempt) {
+TEST(QuorumSubscribe, CallsForOneChannelShareOneAttempt) {
   constexpr size_t kNodes = 3;
   Nowhere nowhere;
   const auto make = [&](size_t, const redis::ServerGroup::Events&) {

@@ -18,20 +18,20 @@ class TokenClockTest : public ::testing::Test {
   TokenClock clock_;
 };
 
-TEST_F(TokenClockTest, ProposesNothingBeforeItHasHeardOfAnyClock) {
+TEST_F(TokenClockTest, ProposesNothingBeforeFirstClock) {
   EXPECT_EQ(clock_.Propose(began_), 0);
   clock_.Note({}, false, began_);
   EXPECT_EQ(clock_.Propose(began_), 0);
 }
 
-TEST_F(TokenClockTest, IsAheadOfTheLatestClockByAMillisecondAtMost) {
+TEST_F(TokenClockTest, IsAtMostOneMillisecondAhead) {
   clock_.Note({kClock, kClock + 30, kClock - 500}, true, began_);
   const int64_t proposed = clock_.Propose(After(absl::Milliseconds(5)));
   EXPECT_GT(proposed, kClock + 30 + 5000);
   EXPECT_LE(proposed, kClock + 30 + 5000 + kMostLead);
 }
 
-TEST_F(TokenClockTest, DoesNotFollowAClockThatIsFarAheadOfMost) {
+TEST_F(TokenClockTest, IgnoresClockFarAheadOfMost) {
   clock_.Note({kClock, kClock + 10'000'000, kClock + 5}, true, began_);
   EXPECT_LE(clock_.Propose(began_), kClock + 5 + kMostLead);
   // Nor if it alone is heard of.
@@ -39,14 +39,14 @@ TEST_F(TokenClockTest, DoesNotFollowAClockThatIsFarAheadOfMost) {
   EXPECT_LE(clock_.Propose(began_), kClock + 5 + kMostLead);
 }
 
-TEST_F(TokenClockTest, ComesBackFromAClockThatWasFarAhead) {
+TEST_F(TokenClockTest, RecoversFromClockFarAhead) {
   clock_.Note({kClock + 10'000'000}, false, began_);
   EXPECT_GT(clock_.Propose(began_), kClock + 10'000'000);
   clock_.Note({kClock, kClock + 1, kClock + 2}, true, began_);
   EXPECT_LE(clock_.Propose(began_), kClock + 2 + kMostLead);
 }
 
-TEST_F(TokenClockTest, IsNotSetBackByAClockThatIsSomewhatBehind) {
+TEST_F(TokenClockTest, IsNotSetBackBySlowClock) {
   clock_.Note({kClock + 900'000}, true, began_);
   clock_.Note({kClock, kClock, kClock}, true, began_);
   EXPECT_GT(clock_.Propose(began_), kClock + 900'000);

@@ -11,7 +11,7 @@ class Latch : public LatchConformance {
   const Client other_ = NewClient();
 };
 
-TEST_P(Latch, OpensWhenAllHaveArrivedAndStaysOpen) {
+TEST_P(Latch, OpensAtLastCountAndStaysOpen) {
   const auto latch = NewLatch(client_, 3);
   EXPECT_FALSE(TryWait(*latch));
   latch->count_down();
@@ -26,7 +26,7 @@ TEST_P(Latch, OpensWhenAllHaveArrivedAndStaysOpen) {
   }
 }
 
-TEST_P(Latch, TellsByItsStatusFaceWhatThereIsToGo) {
+TEST_P(Latch, StatusCallsReportRemainingCount) {
   const auto latch = NewLatch(client_, 5);
   EXPECT_EQ(CountOf(*latch), 5);
   EXPECT_OK(latch->CountDown());
@@ -40,7 +40,7 @@ TEST_P(Latch, TellsByItsStatusFaceWhatThereIsToGo) {
   EXPECT_OK(latch->Wait());
 }
 
-TEST_P(Latch, IsMadeByTheFirstUseAndNotByItsConstructor) {
+TEST_P(Latch, IsCreatedByFirstUseNotConstructor) {
   const auto latch = NewLatch(client_, 3);
   server().Command({"PING"});
   EXPECT_FALSE(IsThere());
@@ -59,7 +59,7 @@ TEST_P(Latch, IsMadeByTheFirstUseAndNotByItsConstructor) {
   }
 }
 
-TEST_P(Latch, WithAnotherCountIsRefusedAndBothAreNamed) {
+TEST_P(Latch, RefusesOtherCountAndNamesBoth) {
   const auto latch = NewLatch(client_, 12);
   latch->count_down();
   const auto wrong = NewLatch(other_, 13);
@@ -79,7 +79,7 @@ TEST_P(Latch, WithAnotherCountIsRefusedAndBothAreNamed) {
   EXPECT_EQ(CountOf(*NewLatch(other_, 12)), 11);
 }
 
-TEST_P(Latch, RefusesMoreThanThereIsToGoAndNamesBoth) {
+TEST_P(Latch, RefusesCountsBeyondZeroAndNamesBoth) {
   const auto latch = NewLatch(client_, 40);
   latch->count_down(17);
   const absl::Status refused = latch->CountDown(57);
@@ -96,7 +96,7 @@ TEST_P(Latch, RefusesMoreThanThereIsToGoAndNamesBoth) {
   EXPECT_EQ(CountOf(*latch), 0);
 }
 
-TEST_P(Latch, RefusesWhatIsNoNumberOfArrivals) {
+TEST_P(Latch, RefusesInvalidCounts) {
   const auto latch = NewLatch(client_, 3);
   EXPECT_EQ(CodeOf(latch->CountDown(-1)), kBadInput);
   EXPECT_EQ(CodeOf(latch->CountDown(std::numeric_limits<int64_t>::min())), kBadInput);
@@ -116,7 +116,7 @@ TEST_P(Latch, RefusesWhatIsNoNumberOfArrivals) {
   }
 }
 
-TEST_P(Latch, CountsAnIdOnceWhoeverShowsIt) {
+TEST_P(Latch, CountsEachIdOnceAcrossClients) {
   const std::string awkward("job\0 9\n", 7);
   const auto latch = NewLatch(client_, 10);
   const auto same = NewLatch(client_, 10);
@@ -135,7 +135,7 @@ TEST_P(Latch, CountsAnIdOnceWhoeverShowsIt) {
   EXPECT_EQ(CodeOf(latch->CountDown(1, awkward + "!")), kMisuse);
 }
 
-TEST_P(Latch, LetsWhoArrivesForSeveralGoOnWithTheOthers) {
+TEST_P(Latch, ArriveAndWaitForSeveralReturnsWhenOpen) {
   const auto latch = NewLatch(client_, 5);
   Crew crew;
   crew.Start([&] { latch->arrive_and_wait(4); });
@@ -149,7 +149,7 @@ INSTANTIATE_CONFORMANCE(Latch, CasesOf("latch"));
 
 constexpr absl::Duration kShortTtl = absl::Seconds(1);
 
-class LatchVanished : public Latch {
+class DeletedLatch : public Latch {
  protected:
   void ExpectGone(CountDownLatch& latch) {
     for (int i = 0; i < 2; ++i) {
@@ -157,7 +157,7 @@ class LatchVanished : public Latch {
       EXPECT_EQ(CodeOf(latch.CountDown(0)), kLost);
       EXPECT_EQ(CodeOf(latch.CountDown(1, "job")), kLost);
       EXPECT_EQ(CodeOf(latch.Count()), kLost);
-      EXPECT_EQ(CodeOf(latch.Wait({.wait = kPatience})), kLost);
+      EXPECT_EQ(CodeOf(latch.Wait({.wait = kTestTimeout})), kLost);
       EXPECT_EQ(CodeOf(Look(latch)), kLost);
     }
     EXPECT_EQ(Thrown([&] { latch.count_down(); }), kLost);
@@ -175,7 +175,7 @@ class LatchVanished : public Latch {
   }
 };
 
-TEST_P(LatchVanished, IsToldToWhoeverHasUsedItAndNotMadeAnew) {
+TEST_P(DeletedLatch, IsLostToItsUsersAndNotRecreated) {
   for (const char* how : {"DEL", "FLUSHALL"}) {
     const auto latch = NewUsedLatch(client_);
     const auto theirs = NewUsedLatch(other_);
@@ -188,7 +188,7 @@ TEST_P(LatchVanished, IsToldToWhoeverHasUsedItAndNotMadeAnew) {
 }
 
 // At the next heartbeat at the latest.
-TEST_P(LatchVanished, EndsTheWaitingForIt) {
+TEST_P(DeletedLatch, EndsWaits) {
   const auto latch = NewUsedLatch(client_);
   Crew crew;
   crew.Start(3, [&](int) { EXPECT_EQ(CodeOf(PatientWait(*latch)), kLost); });
@@ -196,14 +196,14 @@ TEST_P(LatchVanished, EndsTheWaitingForIt) {
   ASSERT_TRUE(AwaitQueued(1));
   server().Command({"FLUSHALL"});
   crew.Join();
-  EXPECT_EQ(server().LockKeys().size(), 0) << "nothing was made anew";
+  EXPECT_EQ(server().LockKeys().size(), 0) << "nothing was created again";
 }
 
 // Who has gone on owes nothing, loses nothing, and is not heard of any more. Nor was it before: an
 // observer that counts holds would wait for the end of this one.
-TEST_P(LatchVanished, IsNoLossToThoseWhoHaveGoneOn) {
-  const auto heard = std::make_shared<Recorder>();
-  const Client client = NewClient({}, {.observer = heard});
+TEST_P(DeletedLatch, ReportsNothingOnceWaitersReturned) {
+  const auto recorder = std::make_shared<Recorder>();
+  const Client client = NewClient({}, {.observer = recorder});
   const auto latch = NewLatch(client, 1, {.ttl = kShortTtl});
   Crew crew;
   crew.Start(2, [&](int) { EXPECT_OK(PatientWait(*latch)); });
@@ -215,15 +215,15 @@ TEST_P(LatchVanished, IsNoLossToThoseWhoHaveGoneOn) {
   const int64_t requests = CallsOf("evalsha") + CallsOf("eval");
   EXPECT_TRUE(Await([&] { return !IsThere(); }));
   EXPECT_LE(CallsOf("evalsha") + CallsOf("eval"), requests + 1)
-      << "whoever counted repeats it once";
+      << "the client that counted repeats it once";
   for (const char* event :
        {"acquired", "wait ended", "lost", "at risk", "renewed", "released", "misuse"}) {
-    EXPECT_EQ(heard->Count(event), 0) << event;
+    EXPECT_EQ(recorder->Count(event), 0) << event;
   }
   EXPECT_EQ(CodeOf(latch->Count()), kLost);
 }
 
-TEST_P(LatchVanished, AfterLessThanASecondIsNoOption) {
+TEST_P(DeletedLatch, TtlUnderOneSecondIsRefused) {
   for (const absl::Duration ttl : {absl::Milliseconds(999), absl::ZeroDuration(), -absl::Hours(1),
                                    -absl::InfiniteDuration()}) {
     const auto latch = NewLatch(client_, 2, {.ttl = ttl});
@@ -235,11 +235,11 @@ TEST_P(LatchVanished, AfterLessThanASecondIsNoOption) {
   EXPECT_FALSE(IsThere());
 }
 
-INSTANTIATE_CONFORMANCE(LatchVanished, OverTcp(CasesOf("latch")));
+INSTANTIATE_CONFORMANCE(DeletedLatch, OverTcp(CasesOf("latch")));
 
 using LatchNaming = Latch;
 
-TEST_P(LatchNaming, TakesAnyBytesWhoseKeysCanShareASlot) {
+TEST_P(LatchNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
   for (const std::string& name : GoodNames(GetParam().server_group.key_prefix)) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto latch = NewLatch(client_, 2, name);
@@ -256,7 +256,7 @@ TEST_P(LatchNaming, TakesAnyBytesWhoseKeysCanShareASlot) {
   }
 }
 
-TEST_P(LatchNaming, RefusesTheOthersAndTouchesNothing) {
+TEST_P(LatchNaming, RefusesOtherNamesAndWritesNothing) {
   for (const std::string& name : BadNames(GetParam().server_group.key_prefix)) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto latch = NewLatch(client_, 2, name);
@@ -268,7 +268,7 @@ TEST_P(LatchNaming, RefusesTheOthersAndTouchesNothing) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-TEST_P(LatchNaming, OfALatchAndALockOnOneClientIsMisuse) {
+TEST_P(LatchNaming, LatchAndLockOnOneClientIsMisuse) {
   SimpleLock lock(client_, kName);
   auto lease = lock.Acquire();
   ASSERT_OK(lease);
@@ -283,7 +283,7 @@ INSTANTIATE_CONFORMANCE(LatchNaming, WithoutSmoke(CasesOf("latch")));
 
 using LatchLifetime = LatchConformance;
 
-TEST_P(LatchLifetime, OfAForkedChildTouchesNothingOfItsParents) {
+TEST_P(LatchLifetime, ForkedChildLeavesItsParentsLatchAlone) {
   std::optional<Client> client = NewClient();
   auto latch = NewLatch(*client, 2);
   auto untouched = NewLatch(*client, 2, "untouched");
@@ -312,7 +312,7 @@ TEST_P(LatchLifetime, OfAForkedChildTouchesNothingOfItsParents) {
   crew.Join();
 }
 
-TEST_P(LatchLifetime, OfTheClientIsThatOfTheLastLatch) {
+TEST_P(LatchLifetime, ClientLastsAsLongAsItsLatches) {
   const auto latch = NewLatch(NewClient(), 2);
   latch->count_down();
   const auto theirs = NewLatch(NewClient(), 2);
@@ -333,7 +333,7 @@ class LatchWaiting : public LatchConformance {
   // Has counted already, so that the latch is there.
   static std::unique_ptr<CountDownLatch> NewClosedLatch(const Client& client) {
     auto latch = NewLatch(client, 2);
-    EXPECT_OK(latch->CountDown(1, "somebody"));
+    EXPECT_OK(latch->CountDown(1, "someone"));
     return latch;
   }
 
@@ -342,7 +342,7 @@ class LatchWaiting : public LatchConformance {
   const std::unique_ptr<CountDownLatch> latch_ = NewClosedLatch(client_);
 };
 
-TEST_P(LatchWaiting, EndsForAllThreadsOfAllClientsByOneMessageToEach) {
+TEST_P(LatchWaiting, OneMessagePerClientWakesAllThreads) {
   constexpr int kClients = 3;
   constexpr int kThreads = 8;
   std::vector<Client> clients;
@@ -373,7 +373,7 @@ TEST_P(LatchWaiting, EndsForAllThreadsOfAllClientsByOneMessageToEach) {
   EXPECT_EQ(CallsOf("publish") - published, kClients);
 }
 
-TEST_P(LatchWaiting, OfManyThreadsIsOneRequest) {
+TEST_P(LatchWaiting, ManyThreadsShareOneRequest) {
   constexpr int kThreads = 16;
   std::atomic<int> inside{0};
   Crew crew;
@@ -390,7 +390,7 @@ TEST_P(LatchWaiting, OfManyThreadsIsOneRequest) {
   crew.Join();
 }
 
-TEST_P(LatchWaiting, EndsAsCancelledWhereItIsStoppedOrItsObjectIsDestroyed) {
+TEST_P(LatchWaiting, StopOrDestructionCancelsWait) {
   auto mine = NewLatch(client_, 2);
   auto theirs = NewLatch(other_, 2);
   std::stop_source stop;
@@ -418,7 +418,7 @@ class LatchUnreachable : public WithOutages<LatchConformance> {
   // One to go, of two. Has waited once, so that its client is subscribed.
   std::unique_ptr<CountDownLatch> NewUsedLatch(const Client& client) {
     auto latch = NewLatch(client, 2);
-    EXPECT_TRUE(Await([&] { return latch->CountDown(1, "somebody").ok(); }));
+    EXPECT_TRUE(Await([&] { return latch->CountDown(1, "someone").ok(); }));
     EXPECT_TRUE(Await([&] { return CodeOf(WaitFor(*latch, absl::Milliseconds(1))) == kBusy; }));
     EXPECT_TRUE(AwaitQueued(0));
     return latch;
@@ -434,7 +434,7 @@ class LatchUnreachable : public WithOutages<LatchConformance> {
   }
 };
 
-TEST_P(LatchUnreachable, ServerIsNoClosedLatch) {
+TEST_P(LatchUnreachable, ServerIsNotReportedAsClosedLatch) {
   const Client client = NewClient();
   const auto latch = NewUsedLatch(client);
   const auto unused = NewLatch(client, 2, "unused");
@@ -447,7 +447,7 @@ TEST_P(LatchUnreachable, ServerIsNoClosedLatch) {
   EXPECT_TRUE(Await([&] { return CountOf(*unused) == 2; }));
 }
 
-TEST_P(LatchUnreachable, ServerFailsCallsWithoutADeadlineAfterAWhile) {
+TEST_P(LatchUnreachable, EndlessWaitFailsAfterUnreachableAfter) {
   const Client client = NewClient({.unreachable_after = kGiveUp});
   const auto latch = NewUsedLatch(client);
   const auto unused = NewLatch(client, 2, "unused");

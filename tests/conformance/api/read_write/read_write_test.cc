@@ -57,7 +57,7 @@ TEST_P(ReadWrite, SharedLockTriesWaitsAdoptsAndMoves) {
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
-TEST_P(ReadWrite, ViewsGoIntoStdsGuards) {
+TEST_P(ReadWrite, ViewsWorkInStdGuards) {
   {
     const std::scoped_lock reading(lock_->read_lock());
     EXPECT_EQ(lock_->read_hold_count(), 1);
@@ -81,7 +81,7 @@ TEST_P(ReadWrite, ViewsGoIntoStdsGuards) {
   EXPECT_TRUE(late.owns_lock());
 }
 
-TEST_P(ReadWrite, TimedReadsTakeAFreeLockAtOnceAndOneThatIsReleasedMeanwhile) {
+TEST_P(ReadWrite, TimedReadsGetFreeOrReleasedLock) {
   EXPECT_TRUE(lock_->try_lock_shared_until(steady_clock::now() + std::chrono::hours(1)));
   lock_->unlock_shared();
   EXPECT_TRUE(lock_->try_lock_shared_for(std::chrono::hours::max()));
@@ -96,7 +96,7 @@ TEST_P(ReadWrite, TimedReadsTakeAFreeLockAtOnceAndOneThatIsReleasedMeanwhile) {
   theirs_->unlock();
 }
 
-TEST_P(ReadWrite, AReadLeaseIsValidUntilItIsReleased) {
+TEST_P(ReadWrite, ReadLeaseIsValidUntilReleased) {
   auto lease = lock_->AcquireRead();
   ASSERT_OK(lease);
   EXPECT_TRUE(lease->valid());
@@ -118,7 +118,7 @@ constexpr absl::Duration kEndLease = absl::Milliseconds(200);
 
 class ReadEnd : public ReadWriteConformance {};
 
-TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
+TEST_P(ReadEnd, ManualReadEndsUnlessExtended) {
   std::optional<Lease> manual;
   std::optional<Lease> renewed;
   Crew().Start([&] { manual = *lock_->AcquireRead({.lease = kEndLease}); });
@@ -135,7 +135,7 @@ TEST_P(ReadEnd, AManualReadEndsAloneAndExtendsAtWill) {
   EXPECT_FALSE(WritersGetIn(*thirds_));
 }
 
-TEST_P(ReadEnd, AForcedReleaseIsToldToAllReadersAtOnce) {
+TEST_P(ReadEnd, ForcedReleaseIsReportedToAllReaders) {
   std::optional<Lease> joined;
   lock_->lock_shared();
   Crew().Start([&] { joined = *lock_->AcquireRead(); });
@@ -154,12 +154,12 @@ TEST_P(ReadEnd, AForcedReleaseIsToldToAllReadersAtOnce) {
   EXPECT_EQ(CodeOf(theirs->Release()), kLost);
   EXPECT_TRUE(WritersSoonGetIn(*thirds_));
   lock_->unlock_shared();
-  EXPECT_EQ(heard_->Count("misuse"), 0);
+  EXPECT_EQ(recorder_->Count("misuse"), 0);
   const std::shared_lock again(*lock_);
   EXPECT_TRUE(lock_->current_read().valid());
 }
 
-TEST_P(ReadEnd, ALossIsRememberedUntilUnlockWhateverOthersReadMeanwhile) {
+TEST_P(ReadEnd, LossIsRememberedUntilUnlock) {
   lock_->lock_shared();
   const std::stop_token lost = lock_->current_read().lost();
   EXPECT_OK(thirds_->ForceRelease());
@@ -172,12 +172,12 @@ TEST_P(ReadEnd, ALossIsRememberedUntilUnlockWhateverOthersReadMeanwhile) {
     Crew().Start([&] { second = *lock_->AcquireRead({.lease = kEndLease}); });
   }
   lock_->unlock_shared();
-  EXPECT_EQ(heard_->Count("misuse"), 0);
+  EXPECT_EQ(recorder_->Count("misuse"), 0);
   lock_->unlock_shared();
-  EXPECT_TRUE(heard_->Await("misuse", 1));
+  EXPECT_TRUE(recorder_->Await("misuse", 1));
 }
 
-TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
+TEST_P(ReadEnd, LastObjectsDestructorEndsReads) {
   auto lock = NewReadWrite(other_);
   const auto same = NewReadWrite(other_);
   EXPECT_EQ(same->read_hold_count(), 0);  // from its first use on it counts
@@ -195,7 +195,7 @@ TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReads) {
   EXPECT_TRUE(WritersSoonGetIn(*lock_));
 }
 
-TEST_P(ReadEnd, AStopOrTheEndOfItsObjectEndsAReadThatWaits) {
+TEST_P(ReadEnd, StopOrDestructionCancelsWaitingRead) {
   const std::scoped_lock writing(*theirs_);
   auto lock = NewReadWrite(NewClient());
   std::stop_source stop;
@@ -210,51 +210,51 @@ TEST_P(ReadEnd, AStopOrTheEndOfItsObjectEndsAReadThatWaits) {
   EXPECT_TRUE(AwaitWaiting(0));
 }
 
-TEST_P(ReadEnd, AReadLeaseThatOutlivesItsLockIsKnownToTheNextOfThatName) {
+TEST_P(ReadEnd, LeaseThatOutlivesItsLockIsKnownToNext) {
   std::optional<Lease> lease = *NewReadWrite(client_)->AcquireRead();
   const auto lock = NewReadWrite(client_);
   EXPECT_EQ(lock->read_hold_count(), 1);
-  EXPECT_EQ(CodeOf(lock->AcquireWrite({.wait = kPatience})), kMisuse) << "it waits for itself";
+  EXPECT_EQ(CodeOf(lock->AcquireWrite({.wait = kTestTimeout})), kMisuse) << "it waits for itself";
   Crew crew;
-  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
+  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kTestTimeout})); });
   ASSERT_TRUE(AwaitWaiting(1));
   EXPECT_TRUE(lock->try_lock_shared());
   lease.reset();
   lock->unlock_shared();
 }
 
-TEST_P(ReadEnd, TheLastObjectEndsItsThreadsReadsThoughAnotherThreadsLeaseStays) {
+TEST_P(ReadEnd, LastObjectEndsReadsDespiteOthersLease) {
   auto lock = NewReadWrite(client_);
   std::optional<Lease> lease;
   lock->lock_shared();
-  Crew().Start([&] { lease = *lock->AcquireRead({.lease = kPatience}); });
+  Crew().Start([&] { lease = *lock->AcquireRead({.lease = kTestTimeout}); });
   lock.reset();
   EXPECT_TRUE(AwaitHolders(1));
   EXPECT_TRUE(lease->valid());
 }
 
-TEST_P(ReadEnd, UnlockSharedWithoutAReadIsMisuseAndReleasesNothing) {
+TEST_P(ReadEnd, UnlockSharedWithoutReadIsMisuse) {
   lock_->unlock_shared();
-  EXPECT_TRUE(heard_->Await("misuse", 1));
+  EXPECT_TRUE(recorder_->Await("misuse", 1));
   lock_->lock();
   lock_->unlock_shared();
-  EXPECT_TRUE(heard_->Await("misuse", 2));
+  EXPECT_TRUE(recorder_->Await("misuse", 2));
   EXPECT_FALSE(ReadersGetIn(*theirs_));
   lock_->unlock();
   lock_->lock_shared();
   lock_->unlock();
-  EXPECT_TRUE(heard_->Await("misuse", 3));
+  EXPECT_TRUE(recorder_->Await("misuse", 3));
   EXPECT_FALSE(WritersGetIn(*theirs_));
   Crew().Start([&] { lock_->unlock_shared(); });
-  EXPECT_TRUE(heard_->Await("misuse", 4));
+  EXPECT_TRUE(recorder_->Await("misuse", 4));
   EXPECT_FALSE(WritersGetIn(*theirs_));
   lock_->unlock_shared();
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
-  EXPECT_EQ(heard_->Count("misuse"), 4);
+  EXPECT_EQ(recorder_->Count("misuse"), 4);
 }
 
 // The other way round it is seen on one client only: readers leave the key to writers.
-TEST_P(ReadEnd, AnotherClassOfLocksIsMisuseToReaders) {
+TEST_P(ReadEnd, OtherClassOfLockIsMisuseForReaders) {
   std::shared_lock reading(*lock_);
   ReentrantLock same_client(client_, kName, Options());
   EXPECT_EQ(CodeOf(same_client.TryAcquire()), kMisuse);
@@ -299,10 +299,10 @@ class ReadWriteReentry : public ReadWriteConformance {
   static constexpr std::chrono::seconds kAWhile{5};
 };
 
-TEST_P(ReadWriteReentry, AReaderReadsOnceMoreThoughAWriterWaits) {
+TEST_P(ReadWriteReentry, ReaderReentersDespiteWaitingWriter) {
   std::shared_lock reading(*lock_);
   Crew crew;
-  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kPatience})); });
+  crew.Start([&] { EXPECT_OK(theirs_->AcquireWrite({.wait = kTestTimeout})); });
   ASSERT_TRUE(AwaitWaiting(1));
   EXPECT_FALSE(ReadersGetIn(*thirds_));
   {
@@ -317,7 +317,7 @@ TEST_P(ReadWriteReentry, AReaderReadsOnceMoreThoughAWriterWaits) {
 }
 
 // A thread whose write was taken from it is, to the server, no more than another of its client.
-TEST_P(ReadWriteReentry, WhoCameToReadUnderAWriteThatWasLostIsNotLetInUnderAnothers) {
+TEST_P(ReadWriteReentry, LostWritersReadIsNotJoinedToAnother) {
   const auto lock = NewReadWrite(client_, LeaseOf(kLease / 4));
   Crew crew;
   std::atomic<bool> writing{false};
@@ -344,7 +344,7 @@ TEST_P(ReadWriteReentry, WhoCameToReadUnderAWriteThatWasLostIsNotLetInUnderAnoth
   lock->unlock();
 }
 
-TEST_P(ReadWriteReentry, AWriterThatReadsStillWritesWhenItReadsNoMore) {
+TEST_P(ReadWriteReentry, WriterStillWritesAfterItsRead) {
   const std::scoped_lock writing(*lock_);
   {
     const std::scoped_lock again(*lock_);
@@ -360,7 +360,7 @@ TEST_P(ReadWriteReentry, AWriterThatReadsStillWritesWhenItReadsNoMore) {
   Crew().Start([&] { EXPECT_FALSE(ReadersGetIn(*lock_)); });
 }
 
-TEST_P(ReadWriteReentry, DowngradeGoesOnReadingWithOtherReadersAndWithoutWriters) {
+TEST_P(ReadWriteReentry, DowngradeAdmitsReadersButNoWriters) {
   std::unique_lock writing(*lock_);
   const FencingToken written = lock_->current().fencing_token();
   std::shared_lock reading(*lock_);
@@ -383,23 +383,23 @@ TEST_P(ReadWriteReentry, DowngradeGoesOnReadingWithOtherReadersAndWithoutWriters
   EXPECT_EQ(lock_->read_hold_count(), 0);
 }
 
-TEST_P(ReadWriteReentry, AReadThatADowngradeLeftIsRenewedAndLostByForce) {
+TEST_P(ReadWriteReentry, DowngradedReadIsRenewedAndLostByForce) {
   const auto lock = NewReadWrite(client_, LeaseOf(absl::Milliseconds(200)));
   lock->lock();
   lock->lock_shared();
   lock->unlock();
-  const int renewed = heard_->Count("renewed");
-  EXPECT_TRUE(heard_->Await("renewed", renewed + 5));
+  const int renewed = recorder_->Count("renewed");
+  EXPECT_TRUE(recorder_->Await("renewed", renewed + 5));
   const Hold reading = lock->current_read();
   EXPECT_TRUE(reading.valid());
   EXPECT_OK(theirs_->ForceRelease());
   EXPECT_TRUE(Await([&] { return reading.lost().stop_requested(); }));
   lock->unlock_shared();
-  EXPECT_EQ(heard_->Count("misuse"), 0);
+  EXPECT_EQ(recorder_->Count("misuse"), 0);
 }
 
 // Those who pass a write on among themselves have tokens in reserve, which are nobody's yet.
-TEST_P(ReadWriteReentry, AReadWithinAWriteHasItsTokenThoughOthersOfTheClientWait) {
+TEST_P(ReadWriteReentry, ReadWithinWriteHasTheWritesToken) {
   std::optional<Lease> held = *theirs_->AcquireWrite();
   Crew crew;
   crew.Start(4, [&](int) {
@@ -415,7 +415,7 @@ TEST_P(ReadWriteReentry, AReadWithinAWriteHasItsTokenThoughOthersOfTheClientWait
   crew.Join();
 }
 
-TEST_P(ReadWriteReentry, ALossOfTheWriteIsALossOfTheReadInIt) {
+TEST_P(ReadWriteReentry, LossOfWriteIsLossOfItsRead) {
   lock_->lock();
   lock_->lock_shared();
   const std::stop_token lost[] = {lock_->current().lost(), lock_->current_read().lost()};
@@ -427,11 +427,11 @@ TEST_P(ReadWriteReentry, ALossOfTheWriteIsALossOfTheReadInIt) {
   EXPECT_FALSE(lock_->current_read().valid());
   lock_->unlock();
   lock_->unlock_shared();
-  EXPECT_EQ(heard_->Count("misuse"), 0);
+  EXPECT_EQ(recorder_->Count("misuse"), 0);
   EXPECT_TRUE(WritersSoonGetIn(*theirs_));
 }
 
-TEST_P(ReadWriteReentry, UpgradeIsRefusedAtOnceByEveryFace) {
+TEST_P(ReadWriteReentry, EveryCallRefusesUpgradeAtOnce) {
   const base::Instant began = base::Now();
   {
     const std::shared_lock reading(*lock_);
@@ -449,7 +449,7 @@ TEST_P(ReadWriteReentry, UpgradeIsRefusedAtOnceByEveryFace) {
   EXPECT_TRUE(WritersSoonGetIn(*lock_));
 }
 
-TEST_P(ReadWriteReentry, UpgradeIsRefusedToAThreadThatJoined) {
+TEST_P(ReadWriteReentry, UpgradeIsRefusedToJoinedThread) {
   const std::shared_lock reading(*lock_);
   Crew().Start([&] {
     const std::shared_lock joined(*lock_);

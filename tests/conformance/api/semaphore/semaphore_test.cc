@@ -39,7 +39,7 @@ class SemaphorePermit : public SemaphoreOfThree {
 
 INSTANTIATE_CONFORMANCE(SemaphorePermit, WithoutSmoke(CasesOf("semaphore")));
 
-TEST_P(SemaphorePermit, SaysWhatItIsInEachState) {
+TEST_P(SemaphorePermit, ReportsItsState) {
   Permit empty;
   ExpectOver(empty, /*lost=*/false, 0);
   EXPECT_OK(empty.Release());
@@ -61,7 +61,7 @@ TEST_P(SemaphorePermit, SaysWhatItIsInEachState) {
   EXPECT_EQ(CodeOf(lost->Release()), kLost);
 }
 
-TEST_P(SemaphorePermit, MovedTakesItsPermitsWithItAndAssignedOverGivesItsOwnBack) {
+TEST_P(SemaphorePermit, MoveTransfersAndAssignmentReleases) {
   Permit first = *Try(*semaphore_, 2);
   Permit second(std::move(first));
   ExpectOver(first, /*lost=*/false, 0);  // NOLINT(bugprone-use-after-move): it is empty
@@ -79,40 +79,40 @@ TEST_P(SemaphorePermit, MovedTakesItsPermitsWithItAndAssignedOverGivesItsOwnBack
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
-TEST_P(SemaphorePermit, GoesOnAnyThreadAndGivesItsPermitsBackThen) {
+TEST_P(SemaphorePermit, DestructorReleasesOnAnyThread) {
   auto permit = std::make_unique<Permit>(*Try(*semaphore_, 2));
   Crew().Start([&] { permit.reset(); });
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
 TEST_P(SemaphorePermit, OutlivesItsSemaphoreAndClient) {
-  const auto heard = std::make_shared<Recorder>();
+  const auto recorder = std::make_shared<Recorder>();
   std::optional<Permit> permit =
-      *Try(*NewSemaphore(NewClient({}, {.observer = heard}), {.lease = kPermitLease}), 2);
-  EXPECT_TRUE(heard->Await("renewed", 4));
+      *Try(*NewSemaphore(NewClient({}, {.observer = recorder}), {.lease = kPermitLease}), 2);
+  EXPECT_TRUE(recorder->Await("renewed", 4));
   EXPECT_TRUE(permit->valid());
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
   EXPECT_OK(permit->Release());
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
   EXPECT_OK(permit->Release());
   permit.reset();
-  EXPECT_EQ(heard->Count("lost"), 0);
+  EXPECT_EQ(recorder->Count("lost"), 0);
 }
 
-TEST_P(SemaphorePermit, IsHeardOfByTheObserver) {
+TEST_P(SemaphorePermit, ObserverIsToldOfEachEvent) {
   auto permit = Try(*semaphore_, kCapacity);
   ASSERT_OK(permit);
   EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = kGrace})), kBusy);
   EXPECT_OK(permit->Release());
-  ASSERT_TRUE(heard_->Await("released"));
-  EXPECT_GE(heard_->Count("acquired"), 1);
-  EXPECT_EQ(heard_->All("wait ended").back().status.code(), kBusy);
-  EXPECT_OK(heard_->All("released")[0].status);
-  EXPECT_EQ(heard_->All("acquired")[0].token, FencingToken());
+  ASSERT_TRUE(recorder_->Await("released"));
+  EXPECT_GE(recorder_->Count("acquired"), 1);
+  EXPECT_EQ(recorder_->All("wait ended").back().status.code(), kBusy);
+  EXPECT_OK(recorder_->All("released")[0].status);
+  EXPECT_EQ(recorder_->All("acquired")[0].token, FencingToken());
 }
 
-TEST_P(SemaphorePermit, LossOfOneHoldIsNoneOfTheOthers) {
-  auto manual = semaphore_->Acquire(1, {.wait = kPatience, .lease = kPermitLease});
+TEST_P(SemaphorePermit, LossOfOneHoldLeavesOthersValid) {
+  auto manual = semaphore_->Acquire(1, {.wait = kTestTimeout, .lease = kPermitLease});
   auto renewed = semaphore_->Acquire(1);
   ASSERT_OK(manual);
   ASSERT_OK(renewed);
@@ -122,12 +122,12 @@ TEST_P(SemaphorePermit, LossOfOneHoldIsNoneOfTheOthers) {
   EXPECT_FALSE(renewed->lost().stop_requested());
   EXPECT_OK(renewed->Release());
   EXPECT_EQ(CodeOf(manual->Release()), kLost);
-  EXPECT_TRUE(heard_->Await("lost"));
-  EXPECT_EQ(heard_->Count("lost"), 1);
+  EXPECT_TRUE(recorder_->Await("lost"));
+  EXPECT_EQ(recorder_->Count("lost"), 1);
 }
 
-TEST_P(SemaphorePermit, AForkedChildIsRefusedAndItsParentUnharmed) {
-  std::optional<Client> client = NewClient({}, {.observer = heard_});
+TEST_P(SemaphorePermit, ForkedChildIsRefusedAndParentUnharmed) {
+  std::optional<Client> client = NewClient({}, {.observer = recorder_});
   auto semaphore = NewSemaphore(*client);
   auto untouched = NewSemaphore(*client, kCapacity, "untouched");
   std::optional<Permit> permit = *Try(*semaphore);
@@ -151,11 +151,11 @@ TEST_P(SemaphorePermit, AForkedChildIsRefusedAndItsParentUnharmed) {
   EXPECT_EQ(child->Wait().code, 0);
   EXPECT_TRUE(permit->valid());
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
-  EXPECT_TRUE(heard_->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  EXPECT_TRUE(recorder_->Await("renewed", 2));  // by the parent's connection, which is unharmed
   EXPECT_OK(permit->Release());
   semaphore->release();
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
-  EXPECT_EQ(heard_->Count("lost"), 0);
+  EXPECT_EQ(recorder_->Count("lost"), 0);
 }
 
 class SemaphoreWaiting : public SemaphoreOfThree {
@@ -168,7 +168,7 @@ class SemaphoreWaiting : public SemaphoreOfThree {
   Permit taken_;
 };
 
-TEST_P(SemaphoreWaiting, EndsWithTheObjectInWhichItIsAndGoesOnInOthers) {
+TEST_P(SemaphoreWaiting, DestructorCancelsOnlyItsOwnWaiters) {
   Occupy();
   auto goes = NewSemaphore(client_);
   Crew ended;
@@ -180,7 +180,7 @@ TEST_P(SemaphoreWaiting, EndsWithTheObjectInWhichItIsAndGoesOnInOthers) {
   std::atomic<bool> done{false};
   Crew stays;
   stays.Start([&] {
-    EXPECT_OK(semaphore_->Acquire(1, {.wait = kPatience}));
+    EXPECT_OK(semaphore_->Acquire(1, {.wait = kTestTimeout}));
     done = true;
   });
   ASSERT_TRUE(AwaitQueued(2));
@@ -193,7 +193,7 @@ TEST_P(SemaphoreWaiting, EndsWithTheObjectInWhichItIsAndGoesOnInOthers) {
   EXPECT_OK(taken_.Release());
 }
 
-TEST_P(SemaphoreWaiting, TheLastObjectGivesBackWhatAcquireHasTakenAndNoPermit) {
+TEST_P(SemaphoreWaiting, LastObjectReleasesAllButPermits) {
   const Client client = NewClient();
   auto first = NewSemaphore(client);
   auto last = NewSemaphore(client);
@@ -213,7 +213,7 @@ TEST_P(SemaphoreWaiting, TheLastObjectGivesBackWhatAcquireHasTakenAndNoPermit) {
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
-TEST_P(SemaphoreWaiting, ThatSucceedsJustWhenItsObjectGoesKeepsNoPermit) {
+TEST_P(SemaphoreWaiting, SuccessDuringDestructionLeaksNoPermit) {
   for (int i = 0; i < support::Scaled(100); ++i) {
     auto all = Try(*theirs_, kCapacity);
     ASSERT_OK(all);
@@ -237,7 +237,7 @@ INSTANTIATE_CONFORMANCE(SemaphoreWaiting, WithoutSmoke(CasesOf("semaphore")));
 
 using SemaphoreUnreachable = WithOutages<SemaphoreConformance>;
 
-TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsThoughThisClientHasThemAll) {
+TEST_P(SemaphoreUnreachable, ServerIsNotReportedAsBusy) {
   const auto semaphore = NewSemaphore(NewClient());
   const auto all = Try(*semaphore, kCapacity);
   ASSERT_OK(all);
@@ -248,7 +248,7 @@ TEST_P(SemaphoreUnreachable, ServerIsNoLackOfPermitsThoughThisClientHasThemAll) 
   }
 }
 
-TEST_P(SemaphoreUnreachable, ServerFailsWhoAsksAboutIt) {
+TEST_P(SemaphoreUnreachable, ServerFailsInspectionAndCapacityCalls) {
   const Outage outage(server(), How::kIsDown);
   // What is given up without an answer leaves a tombstone, for as long as its lease.
   const auto semaphore =
@@ -283,7 +283,7 @@ static_assert(CountingSemaphore<Semaphore> && Unmovable<Semaphore>);
 
 class SemaphoreStd : public SemaphoreOfThree {};
 
-TEST_P(SemaphoreStd, SoManyGetInAndNoMore) {
+TEST_P(SemaphoreStd, LimitsHoldersToCapacity) {
   semaphore_->acquire();
   theirs_->acquire();
   EXPECT_TRUE(thirds_->try_acquire_for(std::chrono::seconds(5)));
@@ -296,7 +296,7 @@ TEST_P(SemaphoreStd, SoManyGetInAndNoMore) {
   EXPECT_FALSE(GetsIn(*thirds_));
 }
 
-TEST_P(SemaphoreStd, TryAcquireIsFalseWhereNoneIsLeft) {
+TEST_P(SemaphoreStd, TryAcquireIsFalseIfNoneIsLeft) {
   const auto all = Try(*theirs_, kCapacity);
   ASSERT_OK(all);
   // A machine that runs it late has no answer: that is thrown, and not said of the semaphore.
@@ -310,14 +310,14 @@ TEST_P(SemaphoreStd, TryAcquireIsFalseWhereNoneIsLeft) {
   }));
 }
 
-TEST_P(SemaphoreStd, AnyThreadGivesBackWhatAnotherHasTaken) {
+TEST_P(SemaphoreStd, AnyThreadMayRelease) {
   Crew().Start([&] { semaphore_->acquire(); });
   EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
   Crew().Start([&] { semaphore_->release(); });
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
-TEST_P(SemaphoreStd, ObjectsOfOneNameOnOneClientHaveTheirPermitsInCommon) {
+TEST_P(SemaphoreStd, ObjectsOfOneNameSharePermits) {
   const auto same = NewSemaphore(client_);
   semaphore_->acquire();
   same->acquire();
@@ -326,7 +326,7 @@ TEST_P(SemaphoreStd, ObjectsOfOneNameOnOneClientHaveTheirPermitsInCommon) {
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
 
-TEST_P(SemaphoreStd, ReleaseOfMoreThanWereTakenThrowsAndChangesNothing) {
+TEST_P(SemaphoreStd, ReleaseOfTooManyThrows) {
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);  // of a semaphore never used
   semaphore_->acquire();
   theirs_->acquire();
@@ -356,7 +356,7 @@ TEST_P(SemaphoreStd, ReleaseOfLessThanOneChangesNothing) {
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
 }
 
-TEST_P(SemaphoreStd, ReleaseDoesNotTouchAPermit) {
+TEST_P(SemaphoreStd, ReleaseDoesNotTouchPermitObjects) {
   const auto permit = Try(*semaphore_, 2);
   ASSERT_OK(permit);
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
@@ -367,11 +367,11 @@ TEST_P(SemaphoreStd, ReleaseDoesNotTouchAPermit) {
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
-TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
+TEST_P(SemaphoreStd, ReleaseBeginsWithLostPermits) {
   semaphore_->acquire();
   semaphore_->acquire();
   EXPECT_OK(thirds_->ForceRelease());
-  ASSERT_TRUE(heard_->Await("lost", 2));
+  ASSERT_TRUE(recorder_->Await("lost", 2));
   semaphore_->acquire();
   semaphore_->release(2);
   EXPECT_EQ(Free(*thirds_, kCapacity - 1), kCapacity - 1);
@@ -380,7 +380,7 @@ TEST_P(SemaphoreStd, ReleaseBeginsWithThoseThatWereLost) {
   EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);
 }
 
-TEST_P(SemaphoreStd, TimedOnesTakeWhatIsFreeAtOnceAndWhatIsGivenBackMeanwhile) {
+TEST_P(SemaphoreStd, TimedCallsGetFreeOrReleasedPermits) {
   EXPECT_TRUE(semaphore_->try_acquire_until(steady_clock::now() + std::chrono::hours(1)));
   EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::hours::max()));
   EXPECT_TRUE(semaphore_->try_acquire_for(std::chrono::duration<double>(5)));
@@ -392,7 +392,7 @@ TEST_P(SemaphoreStd, TimedOnesTakeWhatIsFreeAtOnceAndWhatIsGivenBackMeanwhile) {
   EXPECT_FALSE(GetsIn(*thirds_));
 }
 
-TEST_P(SemaphoreStd, ErrorsAreThrownWithTheirCodes) {
+TEST_P(SemaphoreStd, ThrowsErrorsWithTheirCodes) {
   const auto bad = NewSemaphore(client_, kCapacity, "");
   EXPECT_EQ(Thrown([&] { bad->acquire(); }), kBadInput);
   EXPECT_EQ(Thrown([&] { (void)bad->try_acquire(); }), kBadInput);
@@ -420,7 +420,7 @@ class SemaphoreNaming : public SemaphoreOfThree {
   }
 };
 
-TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
+TEST_P(SemaphoreNaming, RefusesOtherNamesAndWritesNothing) {
   for (const std::string& name : BadNames(GetParam().server_group.key_prefix)) {
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto semaphore = NewSemaphore(client_, kCapacity, name);
@@ -434,7 +434,7 @@ TEST_P(SemaphoreNaming, RefusesTheOthersAtFirstUseAndTouchesNothing) {
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
-TEST_P(SemaphoreNaming, OfALockOfAnotherClassIsMisuseAndTheLockIsUnharmed) {
+TEST_P(SemaphoreNaming, NameOfLockIsMisuse) {
   for (const Kind& kind : Kinds()) {
     SCOPED_TRACE(kind.name);
     const Client client = NewClient();
@@ -452,7 +452,7 @@ TEST_P(SemaphoreNaming, OfALockOfAnotherClassIsMisuseAndTheLockIsUnharmed) {
   EXPECT_TRUE(SoonGetsIn(*NewSemaphore(NewClient())));
 }
 
-TEST_P(SemaphoreNaming, IsRefusedToLocksOfOtherClasses) {
+TEST_P(SemaphoreNaming, LocksRefuseNameOfSemaphore) {
   const auto permit = Try(*semaphore_, 2);
   ASSERT_OK(permit);
   for (const Kind& kind : Kinds()) {
@@ -469,7 +469,7 @@ TEST_P(SemaphoreNaming, IsRefusedToLocksOfOtherClasses) {
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
 }
 
-TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
+TEST_P(SemaphoreNaming, InspectListsHoldersAndWaiters) {
   auto two = Try(*semaphore_, 2);
   auto one = Try(*theirs_);
   Crew waiting;
@@ -501,7 +501,7 @@ TEST_P(SemaphoreNaming, InspectTellsWhoHoldsAndWhoWaits) {
     EXPECT_GT(holder.remaining, absl::ZeroDuration());
     EXPECT_LE(holder.remaining, kLease);
     EXPECT_EQ(holder.process.pid, getpid());
-    EXPECT_EQ(holder.since, absl::InfinitePast()) << "nobody wrote it down";
+    EXPECT_EQ(holder.since, absl::InfinitePast()) << "the server has no time of it";
   }
   for (const LockInfo::Party& waiter : info->waiters) {
     EXPECT_EQ(waiter.remaining, absl::ZeroDuration());
@@ -527,7 +527,7 @@ class SemaphoreCapacity : public SemaphoreOfThree {
   // At each use, naming both.
   static void ExpectRefused(Semaphore& semaphore, int64_t own, int64_t stored) {
     std::vector<absl::Status> refusals = {Try(semaphore).status(),
-                                          semaphore.Acquire(1, {.wait = kPatience}).status(),
+                                          semaphore.Acquire(1, {.wait = kTestTimeout}).status(),
                                           semaphore.Acquire().status()};
     for (const absl::Status& refusal : refusals) {
       EXPECT_EQ(CodeOf(refusal), kMisuse);
@@ -539,7 +539,7 @@ class SemaphoreCapacity : public SemaphoreOfThree {
   }
 };
 
-TEST_P(SemaphoreCapacity, IsTheFirstConstructorsAndAnotherIsRefused) {
+TEST_P(SemaphoreCapacity, RefusesCapacityUnlikeTheFirst) {
   ExpectCapacity(kCapacity);  // though nobody has stored it yet
   EXPECT_EQ(Free(*semaphore_, kCapacity), kCapacity);
   EXPECT_EQ(server().LockKeys().size(), 0);
@@ -556,14 +556,14 @@ TEST_P(SemaphoreCapacity, IsTheFirstConstructorsAndAnotherIsRefused) {
   EXPECT_TRUE(SoonGetsIn(*theirs_, kCapacity - 1));
 }
 
-TEST_P(SemaphoreCapacity, MayBeSetBeforeAnybodyUsesIt) {
+TEST_P(SemaphoreCapacity, MayBeSetBeforeFirstUse) {
   EXPECT_OK(semaphore_->SetCapacity(2));
   ExpectCapacity(2);
   EXPECT_TRUE(SoonGetsIn(*theirs_, 2));
   EXPECT_EQ(CodeOf(Try(*theirs_, 3)), kMisuse);
 }
 
-TEST_P(SemaphoreCapacity, OfLessThanOneIsRefused) {
+TEST_P(SemaphoreCapacity, RefusesLessThanOne) {
   EXPECT_TRUE(SoonGetsIn(*semaphore_));
   for (const int64_t bad : {int64_t{0}, int64_t{-1}, std::numeric_limits<int64_t>::min()}) {
     EXPECT_EQ(CodeOf(semaphore_->SetCapacity(bad)), kBadInput) << bad;
@@ -575,7 +575,7 @@ TEST_P(SemaphoreCapacity, OfLessThanOneIsRefused) {
   ExpectCapacity(kCapacity);
 }
 
-TEST_P(SemaphoreCapacity, IsTheMostThatAnybodyMayAskFor) {
+TEST_P(SemaphoreCapacity, LimitsEachRequest) {
   for (const absl::Duration wait :
        {absl::ZeroDuration(), absl::Milliseconds(50), absl::InfiniteDuration()}) {
     EXPECT_EQ(CodeOf(semaphore_->Acquire(kCapacity + 1, {.wait = wait})), kMisuse);

@@ -177,7 +177,7 @@ TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
   EXPECT_FALSE(state().Draw(1, now()).has_value()) << "its lease is over";
 }
 
-TEST_F(LockStateCachedTest, LaterTokensWaitForTheClock) {
+TEST_F(LockStateCachedTest, LaterTokensWaitForClock) {
   const base::Instant reserved = now();
   Deliver(CacheWithoutTokens(), HeldWith(kToken + 1'000'000));
   for (int i = 1; i <= 10; ++i) {

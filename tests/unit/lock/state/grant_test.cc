@@ -80,7 +80,7 @@ TEST_F(LockStateGrantTest, ForgottenAttemptIsOverSoonAfterBoot) {
   EXPECT_EQ(waiter.state, State::kWaiting);
 }
 
-TEST_F(LockStateGrantTest, LateAcquireAfterRetryAndReleaseIsCancelled) {
+TEST_F(LockStateGrantTest, LateAcquireAfterReleaseIsCancelled) {
   Waiter& waiter = Acquire();
   const Request first = Fetch<AcquireRequest>();
   Deliver(first, Silence());

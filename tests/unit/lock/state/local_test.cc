@@ -127,14 +127,14 @@ TEST_F(LockStateLocalTest, BlockTokensGrowWithClock) {
   EXPECT_EQ(AcquireOf(request).block, 4096U);
   Pass(absl::Milliseconds(1));
   Deliver(request, Granted());
-  const base::Instant heard = now();  // the tokens were reserved by then, perhaps just then
-  EXPECT_EQ(first.not_before, heard);
+  const base::Instant received = now();  // the tokens were reserved by then, perhaps just then
+  EXPECT_EQ(first.not_before, received);
   uint64_t hold = first.hold;
   for (uint64_t k = 1; k < 4096; ++k) {
     Waiter& waiting = Acquire({.thread = k + 2, .turn = window});
     ASSERT_EQ(Release(hold).kind, Kind::kDone) << k;
     ASSERT_EQ(next->token.value(), kToken + k);
-    ASSERT_EQ(next->not_before, heard + absl::Microseconds(k));
+    ASSERT_EQ(next->not_before, received + absl::Microseconds(k));
     hold = next->hold;
     next = &waiting;
   }
@@ -166,7 +166,7 @@ TEST_F(LockStateLocalTest, WokenHeadThatIsLateIsNext) {
   Release(holder->hold);
   Waiter& again = Acquire();
   ASSERT_EQ(again.state, State::kGranted);
-  Poke(*head);
+  Wake(*head);
   EXPECT_EQ(head->state, State::kWaiting);
   Release(again.hold);
   EXPECT_EQ(head->state, State::kGranted) << "no further retakes";
@@ -177,7 +177,7 @@ TEST_F(LockStateLocalTest, LateWakeAsksServer) {
   auto [holder, head] = Contended({}, {.thread = 2});
   Release(holder->hold);
   Pass(kWindow);
-  Poke(*head);
+  Wake(*head);
   EXPECT_EQ(head->state, State::kWaiting);
   EXPECT_NE(Fetch<ReleaseRequest>().acquire(), nullptr);
 }
@@ -203,7 +203,7 @@ TEST_F(LockStateLocalTest, WokenHeadThatGivesUpWakesNext) {
   GiveUp(*head);
   EXPECT_EQ(head->state, State::kBusy);
   EXPECT_TRUE(Woken(behind));
-  Poke(behind);
+  Wake(behind);
   EXPECT_EQ(behind.state, State::kGranted);
 }
 

@@ -101,7 +101,7 @@ class LockStateTest : public ::testing::Test {
   void GiveUp(Waiter& waiter, State as = State::kBusy) {
     state_->GiveUp(waiter, as, now_, Fresh());
   }
-  void Poke(Waiter& waiter) {
+  void Wake(Waiter& waiter) {
     waiter.wake_pending = false;
     state_->OnWoken(waiter, now_, Fresh());
   }

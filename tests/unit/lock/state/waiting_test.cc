@@ -122,7 +122,7 @@ TEST_F(LockStateWaitingTest, FullMemoryFailsAcquireButNotHeartbeat) {
   EXPECT_EQ(fresh.state, State::kFailed);
 }
 
-TEST_F(LockStateWaitingTest, EndlessWaitersFailAfterUnreachableAfter) {
+TEST_F(LockStateWaitingTest, EndlessWaitersFailOnceUnreachable) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& endless = Acquire();
   Waiter& bounded = Acquire({.thread = 2, .wait_limit = WaitLimit::kBounded});
@@ -187,7 +187,7 @@ TEST_F(LockStateWaitingTest, EndlessWaiterIsNeverRefusedAsBusy) {
   EXPECT_TRUE(absl::IsUnavailable(waiter.failure));
 }
 
-TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndTheOutage) {
+TEST_F(LockStateWaitingTest, ChangeOfTermsDoesNotEndOutage) {
   Make({.unreachable_after = absl::Seconds(2)});
   Waiter& first = Acquire({.wait_limit = WaitLimit::kBounded, .manual = true});
   Waiter& second = Acquire({.thread = 2});

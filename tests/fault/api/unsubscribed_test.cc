@@ -7,22 +7,22 @@
 namespace redlatch {
 namespace {
 
-constexpr absl::Duration kDeafPatience = absl::Seconds(30);
+constexpr absl::Duration kUnsubscribedTimeout = absl::Seconds(30);
 
 class DeafEvents : public Observer {
  public:
   void OnUnsubscribed(std::string_view server, std::string_view why) override {
     EXPECT_FALSE(server.empty());
     EXPECT_NE(why.find("several servers"), std::string_view::npos) << why;
-    ++deaf;
+    ++unsubscribed;
   }
-  void OnResubscribed(std::string_view) override { ++hears; }
+  void OnResubscribed(std::string_view) override { ++resubscribed; }
 
-  std::atomic<int> deaf = 0;
-  std::atomic<int> hears = 0;
+  std::atomic<int> unsubscribed = 0;
+  std::atomic<int> resubscribed = 0;
 };
 
-TEST(Deaf, ClientHearsAgainOnceTheAddressLeadsToOneServer) {
+TEST(Unsubscribed, IsSubscribedAgainOnceOnlyOneServerIsLeft) {
   const auto first = RedisServer::Start();
   const auto second = RedisServer::Start();
   TcpProxy proxy({.port = first->port()});
@@ -36,10 +36,11 @@ TEST(Deaf, ClientHearsAgainOnceTheAddressLeadsToOneServer) {
   const auto events = std::make_shared<DeafEvents>();
   SimpleLock lock(Connect("redis://app:secret@" + proxy.url().substr(8), {.observer = events}),
                   "lock");
-  std::thread waiter([&] { const auto lease = Must(lock.Acquire({.wait = kDeafPatience})); });
-  EXPECT_TRUE(Await([&] { return events->deaf > 0; }, kDeafPatience));
+  std::thread waiter(
+      [&] { const auto lease = Must(lock.Acquire({.wait = kUnsubscribedTimeout})); });
+  EXPECT_TRUE(Await([&] { return events->unsubscribed > 0; }, kUnsubscribedTimeout));
   proxy.LeadTo({first->port()});
-  EXPECT_TRUE(Await([&] { return events->hears > 0; }, kDeafPatience));
+  EXPECT_TRUE(Await([&] { return events->resubscribed > 0; }, kUnsubscribedTimeout));
   held.clear();
   waiter.join();
 }
@@ -67,7 +68,7 @@ class TwoPrimaries : public ::testing::TestWithParam<const char*> {
                            : proxy_.url();
 };
 
-TEST_P(TwoPrimaries, AreRefusedAtConnectAndAfterAReconnect) {
+TEST_P(TwoPrimaries, AreRefusedAtConnectAndReconnect) {
   proxy_.LeadTo({one_, other_});
   ExpectTwo(Client::Connect(url_).status());
   const Client lazy = Connect(url_, {.connect = ConnectPolicy::kLazy});
@@ -85,7 +86,7 @@ TEST_P(TwoPrimaries, AreRefusedAtConnectAndAfterAReconnect) {
   EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }));
 }
 
-TEST_P(TwoPrimaries, AreNotOneThatRestarts) {
+TEST_P(TwoPrimaries, RestartedServerIsAccepted) {
   SimpleLock lock(Connect(url_), "lock");
   for (int i = 0; i < 3; ++i) {
     first_->Restart();
@@ -97,7 +98,7 @@ INSTANTIATE_TEST_SUITE_P(Of, TwoPrimaries, ::testing::Values("Server", "Tls", "S
                          [](const auto& its) { return its.param; });
 
 // The address would have a vote at either primary, and two majorities could share it alone.
-TEST(TwoPrimariesInAQuorum, HaveNoVote) {
+TEST(TwoPrimariesAsNode, NodeHasNoVote) {
   QuorumGroup servers(4);
   TcpProxy proxy({.port = servers[0].port()});
   proxy.LeadTo({servers[0].port(), servers[1].port()});
@@ -105,7 +106,7 @@ TEST(TwoPrimariesInAQuorum, HaveNoVote) {
       Connect(absl::StrCat("redlock:", proxy.url(), ",", servers[2].url(), ",", servers[3].url())),
       "lock");
   for (int i = 0; i < 20; ++i) {
-    const auto lease = Must(lock.Acquire({.wait = kDeafPatience}));
+    const auto lease = Must(lock.Acquire({.wait = kUnsubscribedTimeout}));
     EXPECT_EQ(servers[0].Integer({"EXISTS", "lock"}) + servers[1].Integer({"EXISTS", "lock"}), 0);
   }
   servers[3].Kill();
