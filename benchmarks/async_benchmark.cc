@@ -1,5 +1,5 @@
-// The asynchronous face: pairs that are under way at the same time, beside one thread that waits
-// for each; and what it costs to wait.
+// The asynchronous interface: pairs in flight at the same time, beside one thread that waits for
+// each; and the cost of waiting.
 #include <benchmark/benchmark.h>
 #include <malloc.h>
 
@@ -48,7 +48,7 @@ void BM_SimpleLock_BlockingPair(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_BlockingPair)->UseRealTime()->MinTime(2);
 
-// The same by the status face, which waits for both answers, as the asynchronous one does.
+// The same with leases: both calls wait for the reply, as the asynchronous ones do.
 void BM_SimpleLock_BlockingLeasePair(benchmark::State& state) {
   const Client client = ConnectOrDie();
   SimpleLock lock(client, "pair");
@@ -60,7 +60,7 @@ void BM_SimpleLock_BlockingLeasePair(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_BlockingLeasePair)->UseRealTime()->MinTime(2);
 
-// So many locks, each of which is acquired again when its release is answered.
+// A number of locks, each of which is acquired again once its release is confirmed.
 class Crew {
  public:
   Crew(const Client& client, size_t count, int64_t pairs)
@@ -108,8 +108,8 @@ void BM_SimpleLock_AsyncPairs(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_AsyncPairs)->Arg(1)->Arg(8)->Arg(64)->UseRealTime()->MinTime(2);
 
-// Ten thousand who wait for a hundred locks that somebody else has: what each costs, and how long
-// it takes until all have had their turn.
+// Ten thousand waiters for a hundred locks that another client has: the cost of each, and the time
+// until all had their turn.
 void BM_SimpleLock_AsyncWaiters(benchmark::State& state) {
   constexpr size_t kLocks = 100;
   constexpr size_t kWaiters = 10000;
@@ -127,7 +127,7 @@ void BM_SimpleLock_AsyncWaiters(benchmark::State& state) {
         ++done;
       });
     };
-    for (size_t i = 0; i < kLocks; ++i) wait(i);  // what is there but once
+    for (size_t i = 0; i < kLocks; ++i) wait(i);  // objects that exist once
     const auto waiting = [&](size_t count) {
       return support::Await([&] { return client.Stats().all.waiting == count; });
     };

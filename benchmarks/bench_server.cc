@@ -31,7 +31,7 @@ std::string ServerUrl() { return absl::StrCat("redis://127.0.0.1:", ServerPort()
 CommandStats StatsOf(const std::vector<std::string>& commands) {
   CommandStats sum;
   for (const std::string& command : commands) {
-    // "calls=12,usec=34,...", or nothing where it was never called.
+    // "calls=12,usec=34,...", or nothing if it was never called.
     const std::string stats = Server().Info("cmdstat_" + command);
     const std::vector<std::string> fields = absl::StrSplit(stats, absl::ByAnyChar("=,"));
     int64_t calls = 0;

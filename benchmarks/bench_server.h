@@ -10,15 +10,15 @@
 
 namespace redlatch::bench {
 
-// The redis-server that all benchmarks of one run share: started for them on loopback TCP, ended
-// with the process.
+// All benchmarks of one run share this redis-server. It is started for them on loopback TCP, and
+// ends with the process.
 uint16_t ServerPort();
 std::string ServerUrl();
 
-// In a process of a race (process_race.h): the server is the one that listens there already.
+// In a process of a race (process_race.h): use the server that already listens there.
 void AdoptServer(uint16_t port);
 
-// What the server has executed of commands of these names, by its own count. Not in a race's
+// How often and how long the server executed these commands, by its own count. Not for a race's
 // process.
 struct CommandStats {
   int64_t calls = 0;
@@ -26,8 +26,8 @@ struct CommandStats {
 };
 CommandStats StatsOf(const std::vector<std::string>& commands);
 
-// The baseline's connection: what a program without redlatch would use. Ends the run where the
-// server does not answer.
+// The baseline's connection, as a program without redlatch would use. The run ends if the server
+// does not answer.
 struct FreeContext {
   void operator()(redisContext* context) const { redisFree(context); }
 };

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """check.py PROGRAM [--renew] [--rounds N]
 
-Whether the library has become slower: measures the lines of baseline.json, in turns with a raw pair, and fails
-where the ratio of one to the pair is worse than it says, by more than a tenth and by more than the rounds of
-this run differ among themselves. --renew writes what was measured to baseline.json. `./dev bench --check` builds
+Checks if the library has become slower. It measures the lines of baseline.json, in turns with a raw pair, and fails
+if a line's ratio to the pair is worse than there, by more than a tenth and by more than the rounds of this run
+differ among themselves. --renew writes the results to baseline.json. `./dev bench --check` builds
 the program and runs this.
 """
 

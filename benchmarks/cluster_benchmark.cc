@@ -1,5 +1,5 @@
-// What a cluster costs: lock and unlock on a cluster of three primaries, and on one server, turn by
-// turn; and how evenly many locks are spread.
+// The cost of a cluster: lock and unlock on a cluster of three primaries, and on one server, turn
+// by turn; and how evenly many locks are spread.
 #include <benchmark/benchmark.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ void BM_Cluster_Uncontended(benchmark::State& state) {
 }
 BENCHMARK(BM_Cluster_Uncontended)->UseRealTime()->Iterations(500);
 
-// What the server's thread has worked so far.
+// How long the server's thread has worked so far.
 absl::Duration Worked(RedisServer& server) {
   double seconds = 0;
   if (!absl::SimpleAtod(absl::string_view(server.Info("used_cpu_user_main_thread")), &seconds)) {
@@ -55,7 +55,7 @@ absl::Duration Worked(RedisServer& server) {
   return absl::Seconds(seconds + system);
 }
 
-// 64 threads, each with a lock of its own. `busiest`: the part of all that one primary has done.
+// 64 threads, each with its own lock. `busiest`: one primary's share of all work.
 void BM_Cluster_Spread(benchmark::State& state) {
   constexpr int kThreads = 64;
   constexpr int kPairs = 200;
@@ -84,8 +84,8 @@ void BM_Cluster_Spread(benchmark::State& state) {
 }
 BENCHMARK(BM_Cluster_Spread)->Iterations(5)->UseRealTime();
 
-// What the channels of clients that each listen for 10,000 names cost a server: one for each name,
-// or one for each slot that has some of them.
+// What channels cost a server if clients listen for 10,000 names each: one channel per name, or one
+// per slot.
 void BM_Cluster_Channels(benchmark::State& state) {
   constexpr int kNames = 10'000;
   const bool by_slot = state.range(0) == 1;

@@ -73,7 +73,7 @@ def main():
     parser.add_argument("which", nargs="+", metavar="COMMIT")
     parser.add_argument("--filter", default="RawHiredis_Pair/real_time$|(Simple|Reentrant)Lock_Uncontended|"
                         "(Read|Write)Uncontended|Semaphore_Uncontended|(SimpleLock|Semaphore|Writes)_"
-                        "Processes/(2|16)/|SimpleLock_Threads|HandOver|ManyThreads|ReadMostly/4/reads:90")
+                        "Processes/(2|16)/|SimpleLock_Threads|Handover|ManyThreads|ReadMostly/4/reads:90")
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--time", type=float, default=0.2)
     mood = parser.add_mutually_exclusive_group()

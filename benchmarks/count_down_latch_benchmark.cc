@@ -1,4 +1,5 @@
-// CountDownLatch: how soon all go on when the last has arrived, and how much talk that costs.
+// CountDownLatch: how soon all waiters continue after the last count, and how many messages that
+// costs.
 #include <benchmark/benchmark.h>
 
 #include <atomic>
@@ -38,15 +39,15 @@ void BM_CountDownLatch_Open(benchmark::State& state) {
 }
 BENCHMARK(BM_CountDownLatch_Open)->UseRealTime();
 
-// The racers of one race tell each other of its rounds by lists at the server: what is pushed is
-// popped once, by somebody who waits for it. No publishing, which is counted.
+// The racers of one race coordinate its rounds by lists at the server: each pushed element is
+// popped once, by a racer that waits for it. No messages are published, since those are counted.
 class Rounds {
  public:
   void Push(const std::string& list, std::string_view text) {
     const std::string value(text);
     Run("RPUSH %s %s", list, value);
   }
-  // "" where nothing comes for so long that something is wrong.
+  // Returns "" if nothing arrives for so much time that something is wrong.
   std::string Pop(const std::string& list) {
     const Reply reply(redisCommand(raw_.get(), "BLPOP %s 20", list.c_str()));
     const bool popped = reply.get() != nullptr && reply.get()->type == REDIS_REPLY_ARRAY;
@@ -86,7 +87,7 @@ std::string StampsOf(int racer) { return absl::StrCat("latch_race:stamps:", race
 constexpr char kReady[] = "latch_race:ready";
 constexpr char kPassed[] = "latch_race:passed";
 
-// What is waited at, in one process and round: a latch.
+// The gate of one process in one round: a latch.
 class LatchGate {
  public:
   LatchGate(const Client& client, const std::string& name) : latch_(client, name, 1) {}
@@ -100,8 +101,8 @@ class LatchGate {
   CountDownLatch latch_;
 };
 
-// What one writes without redlatch, where nobody ever comes late, and no message and no connection
-// is ever lost: a subscription for each process, and a condition for its threads.
+// The same without redlatch, if no process came late and no message or connection were ever lost: a
+// subscription per process, and a condition variable for its threads.
 class RawGate {
  public:
   RawGate(const Client&, const std::string& name) : name_(name) {}
@@ -142,8 +143,8 @@ class RawGate {
   std::thread reader_;
 };
 
-// Begins each round with a gate that no other race has, opens it when everybody waits, and says
-// when.
+// Starts each round with a gate that no other race has, opens it once all racers wait, and reports
+// the time.
 template <class Gate>
 absl::Status Open(Racer& racer, const Client& client, int processes) {
   const int64_t race = MonotonicNanos();
@@ -155,14 +156,14 @@ absl::Status Open(Racer& racer, const Client& client, int processes) {
     Gate gate(client, name);
     if (absl::Status joined = gate.Join(); !joined.ok()) return joined;
     for (int i = 0; i < processes; ++i) {
-      if (rounds.Pop(kReady).empty()) return absl::DeadlineExceededError("nobody gets ready");
+      if (rounds.Pop(kReady).empty()) return absl::DeadlineExceededError("no racer gets ready");
     }
-    const int64_t patience = MonotonicNanos() + 10'000'000'000;
+    const int64_t deadline = MonotonicNanos() + 10'000'000'000;
     while (Gate::Waiting(rounds, name) != processes) {
-      if (patience < MonotonicNanos()) return absl::DeadlineExceededError("some never wait");
+      if (deadline < MonotonicNanos()) return absl::DeadlineExceededError("some never wait");
       std::this_thread::yield();
     }
-    std::this_thread::sleep_for(kSettle);  // the last of the threads park
+    std::this_thread::sleep_for(kSettle);  // the last threads park meanwhile, which no event shows
     const int64_t arrived = MonotonicNanos();
     gate.Open(rounds, name);
     for (int i = 0; i < processes; ++i) {
@@ -174,7 +175,7 @@ absl::Status Open(Racer& racer, const Client& client, int processes) {
   return absl::OkStatus();
 }
 
-// One count a round, and one sample of each thread.
+// One count per round, and one sample per thread.
 template <class Gate>
 absl::Status WaitInThreads(Racer& racer, const Client& client, int threads) {
   Rounds rounds;
@@ -197,7 +198,7 @@ absl::Status WaitInThreads(Racer& racer, const Client& client, int threads) {
         gate.Wait();
         mine = MonotonicNanos();
         if (++passing == threads) passing.notify_one();
-        over.wait(false);  // ending a thread costs more than waking it: not while others wake
+        over.wait(false);  // ending a thread costs more than waking it, so threads end later
       });
     }
     for (int seen = waiting; seen < threads; seen = waiting) waiting.wait(seen);
@@ -210,14 +211,15 @@ absl::Status WaitInThreads(Racer& racer, const Client& client, int threads) {
     for (std::thread& thread : crew) thread.join();
     int64_t arrived = 0;
     if (!absl::SimpleAtoi(stamp, &arrived)) {
-      return absl::DeadlineExceededError("nobody says when the gate was opened");
+      return absl::DeadlineExceededError("no racer reports when the gate opened");
     }
     for (const int64_t nanos : passed) racer.Sample(nanos - arrived);
     racer.Count();
   }
 }
 
-// args: how many wait, and in how many processes. One more, the first, opens.
+// The arguments are the number of waiters, and of their processes. One more process, the first,
+// opens the gate.
 template <class Gate>
 absl::Status WakeAll(Racer& racer) {
   int waiters = 0;
@@ -236,7 +238,7 @@ absl::Status WakeAll(Racer& racer) {
 REDLATCH_RACER(CountDownLatchWakeAll) { return WakeAll<LatchGate>(racer); }
 REDLATCH_RACER(RawWakeAll) { return WakeAll<RawGate>(racer); }
 
-// From just before the last arrives until each of them has gone on.
+// From just before the last count until each waiter has continued.
 void ReportWakeAll(benchmark::State& state, std::string_view racer) {
   for (auto _ : state) {
     const int64_t processes = state.range(1);
@@ -244,7 +246,7 @@ void ReportWakeAll(benchmark::State& state, std::string_view racer) {
         RunRace({.racer = std::string(racer),
                  .processes = 1 + static_cast<int>(processes),
                  .duration = absl::Seconds(3),
-                 .patience = absl::Seconds(30),
+                 .timeout = absl::Seconds(30),
                  .args = {absl::StrCat(state.range(0)), absl::StrCat(processes)},
                  .commands = {"publish"}});
     if (!result.ok()) {
@@ -253,7 +255,7 @@ void ReportWakeAll(benchmark::State& state, std::string_view racer) {
     }
     ReportLatency(state, result->samples);
     state.counters["max_us"] = absl::ToDoubleMicroseconds(result->samples.max);
-    state.counters["messages"] = result->commands_per_count;  // for each process
+    state.counters["messages"] = result->commands_per_count;  // per process
   }
 }
 void BM_CountDownLatch_WakeAll(benchmark::State& state) {

@@ -12,7 +12,7 @@
 
 namespace redlatch::bench {
 
-// CLOCK_MONOTONIC in nanoseconds, the same in all processes of a machine.
+// CLOCK_MONOTONIC in nanoseconds, which all processes of a machine share.
 int64_t MonotonicNanos();
 
 struct LatencySummary {
@@ -23,10 +23,10 @@ struct LatencySummary {
   absl::Duration max;
 };
 
-// Samples that several processes record and one evaluates. It lives in memory that they share,
-// where zeroed memory is a recorder without samples; the latest kCapacity are kept.
+// Samples that several processes record and one evaluates. The object lives in memory that they
+// share; zeroed memory is an object without samples. It holds the latest kCapacity samples.
 //
-// Record() may run anywhere at any time; Summary() where nobody records any more.
+// Record() may run anywhere at any time; Summary() only after the last Record().
 class LatencySamples {
  public:
   void Record(int64_t nanos);
@@ -40,7 +40,7 @@ class LatencySamples {
 };
 
 // Sets the counters p50_us, p90_us and p99_us, and p50 as the iteration's time (UseManualTime).
-// SkipWithError() where there is no sample.
+// Calls SkipWithError() if there is no sample.
 void ReportLatency(benchmark::State& state, const LatencySummary& summary);
 
 }  // namespace redlatch::bench

@@ -13,11 +13,11 @@
 
 namespace redlatch::bench {
 
-// The client of all benchmarks that need but one; connected.
+// A connected client, for all benchmarks that need only one.
 Client& SharedClient();
 
-// How long the server has executed commands of these names since, an iteration: `server_us`. For
-// benchmarks of one thread.
+// The server's time per iteration for these commands since the object was made: `server_us`. For
+// benchmarks with one thread.
 class ServerTime {
  public:
   explicit ServerTime(std::vector<std::string> commands)
@@ -33,7 +33,7 @@ class ServerTime {
   const CommandStats before_;
 };
 
-// One acquisition and one release an iteration.
+// One acquisition and one release per iteration.
 template <class Lock>
 void LockLoop(benchmark::State& state, Lock& lock) {
   for (auto _ : state) {

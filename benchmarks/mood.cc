@@ -24,7 +24,7 @@ namespace {
   CPU_ZERO(&one);
   CPU_SET(processor, &one);
   const sched_param priority = {};
-  // Where it can't give way it would take half of the processor.
+  // Without this priority, it would take half of the processor.
   if (sched_setscheduler(0, SCHED_IDLE, &priority) != 0 ||
       sched_setaffinity(0, sizeof(one), &one) != 0) {
     _exit(1);

@@ -1,5 +1,5 @@
-// What the machine does between two packets, which decides what a round trip costs: a processor
-// that sleeps then has to be woken by each of them.
+// What the machine does between two packets, which decides the cost of a round trip: a processor
+// that sleeps must be woken by each of them.
 #ifndef REDLATCH_BENCHMARKS_MOOD_H_
 #define REDLATCH_BENCHMARKS_MOOD_H_
 
@@ -10,8 +10,8 @@
 
 namespace redlatch::bench {
 
-// Keeps all processors from sleeping while it exists: one process for each, which runs only where
-// nothing else wants to.
+// Keeps all processors awake while it exists: one process per processor runs only when nothing else
+// wants to.
 class Awake {
  public:
   Awake();
@@ -23,7 +23,7 @@ class Awake {
   std::vector<pid_t> spinners_;
 };
 
-// The median of what RawLock takes and releases here and now, in words: "61 us".
+// The median time that RawLock takes for a pair here and now, as text: "61 us".
 std::string RawPairTime();
 
 }  // namespace redlatch::bench

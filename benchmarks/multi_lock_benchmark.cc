@@ -1,5 +1,5 @@
-// MultiLock: its only user, of so many names in one slot (of one name it is a SimpleLock, measured
-// beside it); and locks that it takes one after the other.
+// MultiLock, uncontended: a number of names in one slot (with one name it is a SimpleLock, which is
+// measured beside it), and locks that it takes one after the other.
 #include <benchmark/benchmark.h>
 
 #include <string>

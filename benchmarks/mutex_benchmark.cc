@@ -1,4 +1,4 @@
-// What a lock of one process costs its only user: the floor under everything else.
+// An uncontended lock within one process: the lower limit for everything else.
 #include <benchmark/benchmark.h>
 
 #include <mutex>
@@ -29,7 +29,7 @@ void BM_AbslMutex(benchmark::State& state) {
 }
 BENCHMARK(BM_AbslMutex);
 
-// Its readers, beside BM_ReadWrite_ReadJoin.
+// Readers, for comparison with BM_ReadWrite_ReadJoin.
 void BM_StdSharedMutex(benchmark::State& state) {
   static std::shared_mutex mutex;
   for (auto _ : state) {

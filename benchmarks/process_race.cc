@@ -31,7 +31,7 @@ using support::Child;
 using support::ExitStatus;
 using support::LinePipe;
 
-// Fresh from the kernel, and so zeroed, it is a race that has not started.
+// Memory from the kernel is zeroed: a race that has not started.
 struct SharedRace {
   enum Phase : uint32_t { kGathering, kRunning, kOver };
   struct alignas(64) Slot {
@@ -40,7 +40,7 @@ struct SharedRace {
     std::atomic<int64_t> task_ended;
   };
 
-  alignas(64) std::atomic<uint32_t> phase;  // the futex of those who wait for the start
+  alignas(64) std::atomic<uint32_t> phase;  // the futex of racers that wait for the start
   alignas(64) std::atomic<int64_t> stamp;
   std::atomic<int> stamped_by;
   std::array<Slot, kMaxProcesses> slots;
@@ -53,7 +53,7 @@ constexpr std::string_view kRacerFlag = "--racer";
 constexpr std::string_view kReady = "ready";
 constexpr int kPipeDescriptor = 3;
 
-// A SharedRace, mapped.
+// A mapped SharedRace.
 class Mapping {
  public:
   explicit Mapping(int descriptor)
@@ -89,7 +89,7 @@ std::map<std::string, RacerBody, std::less<>>& Bodies() {
   return *bodies;
 }
 
-// Why a racer failed: its own words where it said any.
+// Why a racer failed: its own words if it wrote any.
 absl::Status Failure(size_t index, Child& racer, const ExitStatus& status) {
   const std::string words = racer.pipe().ReadLine(absl::ZeroDuration()).value_or("");
   return absl::AbortedError(absl::StrCat(
@@ -134,7 +134,7 @@ absl::Status AwaitEnds(Racers& racers, base::Instant deadline) {
   return absl::OkStatus();
 }
 
-// Returns when the time is over; with the failure of whoever didn't live to see that.
+// Returns when the time is over, with the failure of a racer that ended early.
 absl::Status LetRun(Racers& racers, base::Instant until) {
   for (size_t i = 0; i < racers.size(); ++i) {
     const std::optional<ExitStatus> status = racers[i]->WaitFor(base::Until(until));
@@ -215,9 +215,9 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
   }
   const base::UniqueFd memory = NewSharedMemory();
   const Mapping race(memory.get());
-  // Destroyed, and with that killed where they still run, before the memory goes.
+  // The racers' destructor kills those that still run, before their memory goes.
   Racers racers = StartRacers(options, memory.get());
-  if (absl::Status status = AwaitReady(racers, base::Now() + options.patience); !status.ok()) {
+  if (absl::Status status = AwaitReady(racers, base::Now() + options.timeout); !status.ok()) {
     return status;
   }
 
@@ -232,10 +232,10 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options) {
   RaceResult result{.duration = base::Now() - start, .counts = Counts(*race, options.processes)};
   for (size_t i = 0; i < result.counts.size(); ++i) result.counts[i] -= counts_before[i];
   EnterPhase(*race, SharedRace::kOver);
-  status = AwaitEnds(racers, base::Now() + options.patience);
+  status = AwaitEnds(racers, base::Now() + options.timeout);
   if (!status.ok()) return status;
 
-  // With what came after the time, which is in both numbers.
+  // Both numbers include what came after the time.
   const CommandStats after = StatsOf(options.commands);
   const int64_t all = Sum(Counts(*race, options.processes)) - Sum(counts_before);
   if (const auto done = static_cast<double>(all); done > 0) {
@@ -253,7 +253,7 @@ void ReportRace(benchmark::State& state, const absl::StatusOr<RaceResult>& resul
     return;
   }
   if (result->total() == 0) {
-    state.SkipWithError("nobody acquired anything");
+    state.SkipWithError("there was no acquisition");
     return;
   }
   state.SetIterationTime(1 / result->per_second());
@@ -282,7 +282,7 @@ std::optional<int> RunIfRacer(int argc, char** argv) {
   int index = 0;
   int port = 0;
   if (argc < 6 || !absl::SimpleAtoi(argv[3], &index) || !absl::SimpleAtoi(argv[5], &port)) {
-    return fail(absl::InvalidArgumentError("RunRace() starts racers, nobody else"));
+    return fail(absl::InvalidArgumentError("only RunRace() starts racers"));
   }
   const auto body = Bodies().find(std::string_view(argv[2]));
   if (body == Bodies().end()) {

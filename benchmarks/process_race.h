@@ -51,7 +51,7 @@ namespace redlatch::bench {
 
 struct SharedRace;
 
-// One process's view of the race. One thread at a time, but for Running() and Count().
+// One process's view of the race. Only Running() and Count() may be called by several threads.
 class Racer {
  public:
   Racer(int index, std::vector<std::string> args, SharedRace& shared, support::LinePipe& parent)
@@ -60,29 +60,29 @@ class Racer {
   int index() const { return index_; }  // from 0
   const std::vector<std::string>& args() const { return args_; }
 
-  // Call it once all is connected and set up. Returns when every racer is here.
+  // Call it once everything is connected and set up. Returns when every racer is here.
   void AwaitStart();
 
-  // False once the time is over. A body that then doesn't return in time is killed, and the race
-  // has failed: whoever waits for another racer must be sure that it still comes.
+  // False once the time is over. A body that does not return soon after that is killed, and the
+  // race fails. So a racer that waits for another one must be sure that it still comes.
   bool Running() const;
 
-  // One acquisition more.
+  // Counts one acquisition.
   void Count();
 
-  // The moment now, for whichever other racer comes next: between Stamp() in one process and
-  // SampleSinceStamp() in another lies one sample of RaceResult::samples. Where the last stamp is
-  // this racer's own there is none. The caller sees to it that the two don't overlap, as by
-  // stamping before it releases a lock and sampling once it holds it.
+  // Records the current time for another racer: between Stamp() in one process and
+  // SampleSinceStamp() in another lies one sample of RaceResult::samples. There is none if the last
+  // stamp is this racer's own. The two calls must not overlap: stamp before you release a lock, and
+  // sample once you hold it.
   void Stamp();
   void SampleSinceStamp();
 
-  // What this racer began at `begun`, a MonotonicNanos(), ends now.
+  // A task that this racer started at `begun`, a MonotonicNanos(), ends now.
   void EndTask(int64_t begun);
-  // When the last of the other racers' tasks ended that had begun by `at`, where they have all
-  // ended; `at` where none ended later. Of each racer only the latest task counts.
+  // When the last of the other racers' tasks ended that had started by `at`, if all have ended;
+  // `at` if none ended later. Only each racer's latest task counts.
   int64_t LatestEndOfTasksBegunBy(int64_t at) const;
-  // One of RaceResult::samples.
+  // Adds a sample to RaceResult::samples.
   void Sample(int64_t nanos);
 
  private:
@@ -101,41 +101,41 @@ struct RaceOptions {
   std::string racer;  // the name of a REDLATCH_RACER
   int processes = 2;
   absl::Duration duration = absl::Seconds(2);
-  // Before that: until all racers are at it. The kernel takes milliseconds to start them.
+  // The time before that, until all racers run. The kernel takes milliseconds to start them.
   absl::Duration lead_in = absl::Milliseconds(200);
-  // How long all racers may take to be ready, and how long to return when the time is over.
-  absl::Duration patience = absl::Seconds(10);
+  // How long all racers may take to be ready, and to return when the time is over.
+  absl::Duration timeout = absl::Seconds(10);
   std::vector<std::string> args = {};
-  // Which commands of the server's to count: those that racers send. (A script's own calls count
-  // at the server as well, so a racer whose scripts SET must not name "set".)
+  // The server's commands to count: those that racers send. (The server counts a script's own calls
+  // as well, so a racer whose scripts SET must not name "set".)
   std::vector<std::string> commands = {};
 };
 
 struct RaceResult {
   absl::Duration duration;         // measured, from the end of the lead-in to that of the race
-  std::vector<int64_t> counts;     // of each racer, within that time
-  double commands_per_count = 0;   // that clients sent
+  std::vector<int64_t> counts;     // per racer, within that time
+  double commands_per_count = 0;   // sent by clients
   double server_us_per_count = 0;  // of the server's thread, in these commands
   LatencySummary samples;
 
   int64_t total() const;
   double per_second() const;
-  // The least count by the greatest: 1 where all got the same, 0 where one got nothing.
+  // The least count divided by the greatest: 1 is equal, 0 means that one racer got nothing.
   double share_ratio() const;
 };
 
-// Starts the racers together, lets them run, ends and reaps every one of them. In bounded time.
+// Starts the racers together, lets them run, and ends all of them, in bounded time.
 absl::StatusOr<RaceResult> RunRace(const RaceOptions& options);
 
-// Sets the iteration's time, which is that of one acquisition, and the counters. SkipWithError()
-// where the race failed, or nobody acquired anything.
+// Sets the iteration's time, which is that of one acquisition, and the counters. Calls
+// SkipWithError() if the race failed or had no acquisition.
 void ReportRace(benchmark::State& state, const absl::StatusOr<RaceResult>& result);
 
-// For BENCHMARK()->Apply(): one race each of 2, 4, 8, 16 and 32 processes.
+// For BENCHMARK()->Apply(): one race each with 2, 4, 8, 16 and 32 processes.
 void ForEachRaceSize(benchmark::internal::Benchmark* benchmark);
 
-// For main(): runs the racer that this process was started to be, and returns its exit code.
-// Nothing where it is no racer.
+// For main(): runs the racer that this process is, and returns its exit code. Returns nothing if it
+// is no racer.
 std::optional<int> RunIfRacer(int argc, char** argv);
 
 bool RegisterRacer(std::string_view name, RacerBody body);

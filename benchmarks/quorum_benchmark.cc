@@ -1,6 +1,6 @@
-// What a quorum of five servers costs: lock and unlock of a RedLock and of a lock on one server,
-// turn by turn; what the five would cost if all that were done were a SET and a DEL; and a RedLock
-// with two of the five dead, hanging, or late by a second, beside five that are well.
+// The cost of a quorum of five servers: lock and unlock of a RedLock and of a lock on one server,
+// turn by turn; the cost of a plain SET and DEL at all five; and a RedLock with two of the five
+// dead, hung, or late by a second, beside five healthy ones.
 #include <benchmark/benchmark.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -56,8 +56,8 @@ void BM_Quorum_Pair(benchmark::State& state) {
 }
 BENCHMARK(BM_Quorum_Pair)->UseRealTime()->Iterations(500);
 
-// SET key id NX PX 30000 and DEL key at all servers over plain sockets, neither of which waits for
-// more answers than a majority's: the machine's part of a RedLock's pair.
+// SET key id NX PX 30000 and DEL key at all servers over plain sockets, which wait only for a
+// majority's replies: the machine's part of a RedLock's pair.
 class LeastQuorum {
  public:
   explicit LeastQuorum(QuorumGroup& servers) {
@@ -92,7 +92,7 @@ class LeastQuorum {
 
   std::vector<support::RawConnection> connections_;
   std::vector<pollfd> sockets_;
-  std::vector<int> owed_;  // answers
+  std::vector<int> owed_;  // replies
 };
 
 void BM_Quorum_LeastPair(benchmark::State& state) {
@@ -105,7 +105,7 @@ void BM_Quorum_LeastPair(benchmark::State& state) {
 }
 BENCHMARK(BM_Quorum_LeastPair)->UseRealTime()->Iterations(500);
 
-// Beside five that are well, in the same turns.
+// Beside five healthy servers, in the same turns.
 void CompareWithWell(benchmark::State& state, RedLock& lock) {
   RedLock well(Connect(Well().url()), "lock");
   const base::Instant settled = base::Now() + kSettled;

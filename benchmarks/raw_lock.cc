@@ -72,10 +72,10 @@ absl::Status RawLock::Release() {
 }
 
 absl::StatusOr<RawSubscription> RawSubscription::Open(const std::string& channel,
-                                                      absl::Duration patience) {
+                                                      absl::Duration timeout) {
   RawSubscription subscription;
   redisContext* connection = subscription.connection_.get();
-  redisSetTimeout(connection, absl::ToTimeval(patience));
+  redisSetTimeout(connection, absl::ToTimeval(timeout));
   const RawReply reply = Own(redisCommand(connection, "SUBSCRIBE %s", channel.c_str()));
   if (reply == nullptr || reply->type != REDIS_REPLY_ARRAY) return Unexpected(*connection, reply);
   return subscription;

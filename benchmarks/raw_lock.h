@@ -1,4 +1,4 @@
-// The baseline: a lock as one writes it without redlatch, over blocking connections of hiredis.
+// The baseline: a lock written without redlatch, over blocking connections of hiredis.
 #ifndef REDLATCH_BENCHMARKS_RAW_LOCK_H_
 #define REDLATCH_BENCHMARKS_RAW_LOCK_H_
 
@@ -15,7 +15,7 @@ namespace redlatch::bench {
 inline constexpr absl::Duration kRawTtl = absl::Seconds(30);
 
 // `SET key id NX PX 30000`, and a compare-and-delete by EVALSHA. With a channel, the release
-// publishes there. One thread.
+// publishes there. For one thread.
 class RawLock {
  public:
   static absl::StatusOr<RawLock> Open(std::string key, std::string id, std::string channel = "");
@@ -34,17 +34,17 @@ class RawLock {
   std::string release_sha1_;
 };
 
-// What is published on one channel, on a connection of its own. One thread.
+// The messages of one channel, on a connection of its own. For one thread.
 class RawSubscription {
  public:
-  // Returns when the server has confirmed it. `patience` bounds each AwaitMessage().
-  static absl::StatusOr<RawSubscription> Open(const std::string& channel, absl::Duration patience);
+  // Returns when the server has confirmed it. `timeout` bounds each AwaitMessage().
+  static absl::StatusOr<RawSubscription> Open(const std::string& channel, absl::Duration timeout);
 
-  // The next message, by a blocking read. kDeadlineExceeded where none came in time, and then the
-  // subscription is of no more use.
+  // Reads the next message, blocking. Returns kDeadlineExceeded if none came in time; the
+  // subscription is then of no more use.
   absl::Status AwaitMessage();
 
-  // Forgets the messages that are here already.
+  // Forgets the messages that have already arrived.
   absl::Status DropMessages();
 
  private:
@@ -53,7 +53,7 @@ class RawSubscription {
   RawConnection connection_ = ConnectRaw();
 };
 
-// PUBLISH channel "", on any connection that isn't subscribed.
+// PUBLISH channel "", on any connection without subscriptions.
 absl::Status RawPublish(redisContext& connection, const std::string& channel);
 
 }  // namespace redlatch::bench

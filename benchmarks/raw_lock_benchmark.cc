@@ -1,4 +1,4 @@
-// What a lock costs its only user: one acquisition and one release, no contention.
+// An uncontended lock: one acquisition and one release.
 #include <benchmark/benchmark.h>
 
 #include <optional>
@@ -14,7 +14,7 @@
 namespace redlatch::bench {
 namespace {
 
-// With threads: a connection and a key each.
+// Each thread has its own connection and key.
 void BM_RawHiredis_Pair(benchmark::State& state) {
   const std::string key = absl::StrCat("raw_pair:", state.thread_index());
   absl::StatusOr<RawLock> lock = RawLock::Open(key, "id");

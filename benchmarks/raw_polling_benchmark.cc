@@ -1,4 +1,4 @@
-// The plainest lock that waits: who is refused sleeps, and tries again.
+// The simplest lock with waiters: a refused process sleeps, and tries again.
 #include <benchmark/benchmark.h>
 
 #include <random>
@@ -16,13 +16,13 @@
 namespace redlatch::bench {
 namespace {
 
-// Between two attempts, as redsync's default is. Longer sleeps wait longer, shorter ones cost the
-// server more.
+// The sleep between two attempts is redsync's default. Longer sleeps wait longer, shorter ones cost
+// the server more.
 constexpr int kShortestSleepMs = 50;
 constexpr int kLongestSleepMs = 250;
 
-// Whoever has released sleeps before it tries again, as whoever was refused does: so a sample is
-// how long a lock stood free that another process wanted.
+// A process sleeps after its release, too. So a sample is the time for which a lock was free that
+// another process wanted.
 REDLATCH_RACER(RawPolling) {
   absl::StatusOr<RawLock> lock = RawLock::Open("raw_polling", absl::StrCat(racer.index()));
   if (!lock.ok()) return lock.status();
@@ -56,7 +56,7 @@ void BM_RawPolling_Latency(benchmark::State& state) {
 }
 BENCHMARK(BM_RawPolling_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
-// One lock that all processes want, each of which looks again after a millisecond.
+// All processes want one lock, and try again after a millisecond.
 REDLATCH_RACER(RawPollingHot) {
   absl::StatusOr<RawLock> lock = RawLock::Open("raw_polling_hot", absl::StrCat(racer.index()));
   if (!lock.ok()) return lock.status();

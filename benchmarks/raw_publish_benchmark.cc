@@ -1,4 +1,4 @@
-// From PUBLISH in one process to the message in another: the least that a hand-over can take.
+// From PUBLISH in one process to the message in another: the minimum for a handover.
 #include <benchmark/benchmark.h>
 
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 std::string ChannelOf(int racer) { return absl::StrCat("raw_publish:", racer); }
 
-// Two processes send one message to and fro, so that no message ever waits behind another.
+// Two processes send one message to and fro, so that no message waits behind another.
 REDLATCH_RACER(RawPublish) {
   const RawConnection publisher = ConnectRaw();
   absl::StatusOr<RawSubscription> mine =
@@ -38,7 +38,7 @@ REDLATCH_RACER(RawPublish) {
     racer.SampleSinceStamp();
     if (absl::Status status = publish(); !status.ok()) return status;
   }
-  return publish();  // the other may have begun to wait before the race was over
+  return publish();  // the other process may already wait
 }
 
 void BM_RawPublishDelivery(benchmark::State& state) {

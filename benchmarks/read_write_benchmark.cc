@@ -1,5 +1,5 @@
-// ReentrantReadWriteLock: its only user; readers who join one another; processes that mostly read;
-// a writer among readers.
+// ReentrantReadWriteLock: uncontended; readers that join one another; processes that mostly read; a
+// writer among readers.
 #include <benchmark/benchmark.h>
 
 #include <chrono>
@@ -29,7 +29,7 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 constexpr char kRaceLock[] = "read_write_race";
-constexpr int kThreads = 4;  // of each process, where several read
+constexpr int kThreads = 4;  // per process, if several threads read
 
 std::vector<std::string> Commands() { return {"evalsha", "eval", "subscribe", "unsubscribe"}; }
 
@@ -49,8 +49,8 @@ void BM_ReadWrite_WriteUncontended(benchmark::State& state) {
 }
 BENCHMARK(BM_ReadWrite_WriteUncontended)->UseRealTime();
 
-// Somebody reads all the time, none of these threads, so that each of them joins; beside
-// BM_StdSharedMutex and BM_RawHiredis_Pair.
+// Another thread reads all the time, so each of these threads joins it. Compare BM_StdSharedMutex
+// and BM_RawHiredis_Pair.
 void BM_ReadWrite_ReadJoin(benchmark::State& state) {
   ReentrantReadWriteLock lock(SharedClient(), "read_write_join");
   std::optional<Lease> held;
@@ -69,7 +69,7 @@ void BM_ReadWrite_ReadJoin(benchmark::State& state) {
 }
 BENCHMARK(BM_ReadWrite_ReadJoin)->UseRealTime()->Threads(kThreads);
 
-// args: how many of a hundred acquisitions read.
+// The argument is how many of a hundred acquisitions read.
 REDLATCH_RACER(ReadWriteMostlyReads) {
   unsigned reads = 0;
   if (racer.args().size() != 1 || !absl::SimpleAtoi(racer.args()[0], &reads)) {
@@ -115,8 +115,8 @@ BENCHMARK(BM_ReadWrite_ReadMostly)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 
-// The first writes, again and again but with pauses, in which the others get going; they read
-// without a pause, each time for a millisecond.
+// The first process writes, with pauses in which the others get going. They read without a pause,
+// for a millisecond each time.
 REDLATCH_RACER(ReadWriteLatency) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
@@ -144,7 +144,7 @@ REDLATCH_RACER(ReadWriteLatency) {
   return absl::OkStatus();
 }
 
-// From lock() to its return, less what was left of the reads that were asked for before.
+// From lock() to its return, minus the remaining time of reads that were requested before.
 void BM_ReadWrite_WriterLatency(benchmark::State& state) {
   for (auto _ : state) {
     const absl::StatusOr<RaceResult> result =

@@ -1,4 +1,4 @@
-// ReentrantLock: its only user, and the same user once more.
+// ReentrantLock: uncontended, and reentered by the same thread.
 #include <benchmark/benchmark.h>
 
 #include <mutex>
@@ -17,7 +17,7 @@ void BM_ReentrantLock_Uncontended(benchmark::State& state) {
 }
 BENCHMARK(BM_ReentrantLock_Uncontended)->UseRealTime();
 
-// Beside BM_AbslMutex: no round trip.
+// Compare BM_AbslMutex: there is no round trip.
 void BM_ReentrantLock_Reentry(benchmark::State& state) {
   ReentrantLock lock(SharedClient(), "reentrant_reentry");
   const std::scoped_lock outer(lock);

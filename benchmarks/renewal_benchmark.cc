@@ -1,4 +1,4 @@
-// 10,000 held locks: what keeping them costs in processor time and memory.
+// 10,000 held locks: processor time and memory for keeping them.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kLocks = 10000;
 
-// The argument is how many seconds they are held; the lease is the default, 30 s.
+// The argument is how many seconds they are held; the lease is the default of 30 s.
 void BM_Renew_10000(benchmark::State& state) {
   const absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return state.SkipWithError(client.status().ToString().c_str());

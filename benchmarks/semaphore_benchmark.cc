@@ -1,4 +1,4 @@
-// Semaphore: its only user; threads of one client; processes.
+// Semaphore: uncontended; threads of one client; processes.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -23,7 +23,7 @@ constexpr int kThreads = 64;
 
 std::vector<std::string> Commands() { return {"evalsha", "eval", "subscribe", "unsubscribe"}; }
 
-// As LockLoop() needs it.
+// The interface that LockLoop() needs.
 class Locked {
  public:
   explicit Locked(Semaphore& semaphore) : semaphore_(semaphore) {}
@@ -43,7 +43,7 @@ void BM_Semaphore_Uncontended(benchmark::State& state) {
 }
 BENCHMARK(BM_Semaphore_Uncontended)->UseRealTime();
 
-// By the status face, several at a time.
+// Several permits at a time, by Acquire().
 void BM_Semaphore_Permits(benchmark::State& state) {
   Semaphore semaphore(SharedClient(), "semaphore_permits", kRacePermits);
   const ServerTime server_time({"evalsha", "eval"});
@@ -73,7 +73,7 @@ BENCHMARK(BM_Semaphore_ManyThreads)
     ->UseRealTime()
     ->Threads(kThreads);
 
-// A client a process, some of which have to wait.
+// One client per process; some have to wait.
 REDLATCH_RACER(Semaphore) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();

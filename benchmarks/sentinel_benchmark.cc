@@ -1,5 +1,5 @@
-// What sentinels cost that are dead, slow or wrong: connecting through three real ones, and through
-// others, turn by turn.
+// The cost of sentinels that are dead, slow or wrong: connecting through three healthy ones and
+// through others, turn by turn.
 #include <benchmark/benchmark.h>
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ using support::SentinelGroup;
 
 std::string At(int port) { return absl::StrCat("127.0.0.1:", port); }
 
-// Three sentinels of a group, and those that may stand in their places.
+// Three sentinels of a group, and others that may replace them.
 struct Sentinels {
   std::unique_ptr<SentinelGroup> group = SentinelGroup::Start();
   support::ReservedPort dead;

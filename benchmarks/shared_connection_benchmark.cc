@@ -1,5 +1,5 @@
-// One round trip: PING over a blocking hiredis connection of the thread's own, against PING over
-// one SharedConnection that all threads share.
+// One round trip: PING over each thread's own blocking hiredis connection, and PING over one
+// SharedConnection for all threads.
 #include <benchmark/benchmark.h>
 #include <hiredis/hiredis.h>
 

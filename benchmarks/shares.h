@@ -1,4 +1,4 @@
-// How evenly the threads of a benchmark get on.
+// How evenly the threads of a benchmark progress.
 #ifndef REDLATCH_BENCHMARKS_SHARES_H_
 #define REDLATCH_BENCHMARKS_SHARES_H_
 
@@ -14,13 +14,13 @@
 
 namespace redlatch::bench {
 
-// What a thread of many has got is a random walk, as the kernel moves threads between processors:
-// in half a second the unluckiest of 64 has some 0.8 of an equal share, in four 0.96.
+// A thread's count is a random walk, as the kernel moves threads between processors. After half a
+// second, the slowest of 64 has about 0.8 of an equal share; after four seconds, 0.96.
 inline constexpr double kLongEnoughForShares = 2;  // seconds
 
-// Every thread of a benchmark has the same number of iterations to do. So shares are what each has
-// done at the moment at which the first one is through. One object for all threads; each calls
-// Begin() before its loop, Count() at the end of each iteration, and Report() behind the loop.
+// All threads of a benchmark have the same number of iterations. So a share is what a thread has
+// done when the first one finishes. One object serves all threads; each calls Begin() before its
+// loop, Count() at the end of each iteration, and Report() after the loop.
 class Shares {
  public:
   void Begin(const benchmark::State& state) {
@@ -37,8 +37,8 @@ class Shares {
     }
   }
 
-  // `smallest_share`: what the slowest thread got, where 1 is an equal share. `share_ratio`: the
-  // same by what the fastest one got.
+  // `smallest_share`: the share of the slowest thread, where 1 is an equal share. `share_ratio`:
+  // the slowest thread's count divided by the fastest one's.
   void Report(benchmark::State& state) const {
     if (state.thread_index() != 0 || at_end_.empty()) return;
     const auto [least, greatest] = std::minmax_element(at_end_.begin(), at_end_.end());
@@ -62,7 +62,7 @@ class Shares {
   std::array<Slot, kMostThreads> done_{};
   std::atomic<bool> through_{false};
   std::vector<int64_t>
-      at_end_;  // written by the first that is through; the loop's end is a barrier
+      at_end_;  // written by the first thread that finishes; the loop's end is a barrier
 };
 
 }  // namespace redlatch::bench

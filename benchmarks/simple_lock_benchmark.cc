@@ -1,4 +1,4 @@
-// SimpleLock: its only user; many users of their own locks; threads and processes on one lock.
+// SimpleLock: uncontended; many threads with their own locks; threads and processes on one lock.
 #include <benchmark/benchmark.h>
 
 #include <memory>
@@ -32,7 +32,7 @@ void BM_SimpleLock_Uncontended(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_Uncontended)->UseRealTime();
 
-// A lock each, one client.
+// One lock per thread, one client.
 void BM_SimpleLock_ManyLocks(benchmark::State& state) {
   SimpleLock lock(SharedClient(), absl::StrCat("simple_many:", state.thread_index()));
   static Shares shares;
@@ -55,7 +55,7 @@ void BM_SimpleLock_Threads(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_Threads)->UseRealTime()->Threads(2)->Threads(4)->Threads(16);
 
-// One lock, a client a process; stamped, so that it also tells how long a hand-over takes.
+// One lock, one client per process. Stamps show how long a handover takes.
 REDLATCH_RACER(SimpleLock) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
@@ -83,7 +83,7 @@ void BM_SimpleLock_Processes(benchmark::State& state) {
 BENCHMARK(BM_SimpleLock_Processes)->Apply(ForEachRaceSize);
 
 // From unlock() in one process to the return of lock() in another.
-void BM_HandOver_Latency(benchmark::State& state) {
+void BM_Handover_Latency(benchmark::State& state) {
   for (auto _ : state) {
     const absl::StatusOr<RaceResult> result = Race(2);
     if (!result.ok()) {
@@ -93,7 +93,7 @@ void BM_HandOver_Latency(benchmark::State& state) {
     ReportLatency(state, result->samples);
   }
 }
-BENCHMARK(BM_HandOver_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_Handover_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);
 
 // From unlock() to the return of lock() in a process that has slept meanwhile.
 REDLATCH_RACER(ToASleeper) {

@@ -1,5 +1,5 @@
-// Hand-overs to a process that has slept for some 20 ms: two processes, one of which has the lock
-// while the other waits for it.
+// Handovers to a process that has slept for about 20 ms: of two processes, one has the lock while
+// the other waits for it.
 #ifndef REDLATCH_BENCHMARKS_SLEEPERS_H_
 #define REDLATCH_BENCHMARKS_SLEEPERS_H_
 
@@ -16,7 +16,8 @@
 namespace redlatch::bench {
 
 inline constexpr absl::Duration kSleepersHold = absl::Milliseconds(20);
-// Before it wants the lock again: else a lock that does not hand over never changes hands.
+// The pause before it wants the lock again. Without it, a lock that does not hand over would never
+// change hands.
 inline constexpr absl::Duration kSleepersPause = absl::Milliseconds(5);
 
 inline RaceOptions SleepersRace(std::string racer) {

@@ -1,4 +1,4 @@
-// What statistics cost: each loop on a client that counts and on one that does not, turn by turn.
+// The cost of statistics: each loop on a client that counts and on one that does not, turn by turn.
 #include <benchmark/benchmark.h>
 
 #include <functional>
@@ -19,7 +19,7 @@
 namespace redlatch::bench {
 namespace {
 
-// So long that no loop ever asks the server whether it may go on.
+// So long that no loop must ask the server whether it may continue.
 const LockOptions kLocal{.lease = absl::Hours(1), .turn = absl::Hours(1)};
 
 const Client& ClientThat(bool counts) {
@@ -42,7 +42,8 @@ void BM_Stats_Uncontended(benchmark::State& state) {
 }
 BENCHMARK(BM_Stats_Uncontended)->UseRealTime()->Iterations(2000);
 
-// Two threads that pass a lock on and take it again: no server, the most acquisitions a second.
+// Two threads pass a lock on and take it again, without the server: the highest rate of
+// acquisitions.
 void BM_Stats_Threads(benchmark::State& state) {
   SimpleLock without(ClientThat(false), "stats_threads:without", kLocal);
   SimpleLock with(ClientThat(true), "stats_threads:with", kLocal);
@@ -70,7 +71,7 @@ void BM_Stats_Reentry(benchmark::State& state) {
 }
 BENCHMARK(BM_Stats_Reentry)->UseRealTime()->Iterations(500);
 
-// A thread that joins another's read again and again.
+// A thread joins another's read again and again.
 void BM_Stats_ReadJoin(benchmark::State& state) {
   ReentrantReadWriteLock without(ClientThat(false), "stats_join:without", kLocal);
   ReentrantReadWriteLock with(ClientThat(true), "stats_join:with", kLocal);

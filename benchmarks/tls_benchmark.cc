@@ -1,5 +1,5 @@
-// What TLS costs: each loop over a plain connection and over one of TLS, to the same server, turn
-// by turn.
+// The cost of TLS: each loop over a plain connection and over TLS, to the same server, turn by
+// turn.
 #include <benchmark/benchmark.h>
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Two ways of doing the same, turn by turn.
+// Compares two ways of doing the same, turn by turn.
 #ifndef REDLATCH_BENCHMARKS_TURNS_H_
 #define REDLATCH_BENCHMARKS_TURNS_H_
 
@@ -8,8 +8,9 @@
 
 namespace redlatch::bench {
 
-// `rounds` times `work`, with and without, in an order that changes from turn to turn. What is told
-// is the median over turns, of the ratio too: who else uses the processors shows in few of them.
+// Runs `work` `rounds` times, with and without, in an order that changes from turn to turn. It
+// reports medians over turns, of the ratio too, because other users of the processors disturb only
+// few turns.
 using Work = std::function<void(int rounds)>;
 void Compare(benchmark::State& state, int rounds, const Work& without, const Work& with);
 

@@ -27,8 +27,8 @@ double Percentile(std::vector<double>& micros, size_t percent) {
   return micros[at];
 }
 
-// When the server deleted the key, by what it tells a connection that monitors it; the clock is
-// one, as the server is on this machine. Infinity: that connection is broken.
+// When the server deleted the key, according to a connection that monitors it; the server runs on
+// this machine, so both clocks are the same. Infinity: that connection is broken.
 double DeletedAt(support::RawConnection& monitor) {
   while (!monitor.broken()) {
     const std::string line = monitor.Receive().text;  // "<seconds> [<db> <client>] <command>"
@@ -41,9 +41,9 @@ double DeletedAt(support::RawConnection& monitor) {
   return std::numeric_limits<double>::infinity();
 }
 
-// `trip` is what a question takes on another connection, in the same turn, when all is done.
-// `ratio` is the p99 by the median trip, `ratio_of_p99` by the p99 of the trips: the tail of both
-// is the scheduler's.
+// `trip` is a round trip on another connection, in the same turn, after everything else. `ratio` is
+// the p99 divided by the median trip, `ratio_of_p99` by the p99 of trips: the scheduler causes both
+// tails.
 void BM_SimpleLock_StaysTaken(benchmark::State& state) {
   const auto server = support::RedisServer::Start();
   absl::StatusOr<Client> client = Client::Connect(server->url());

@@ -1,40 +1,41 @@
-// One process of the comparison that run.py runs, whichever lock it uses.
+// One process of the comparison that run.py runs, with any of the locks.
 //
 //   PROGRAM [--NAME=VALUE]... URL...
 //
 //   --work=pair      each thread takes a lock of its own and releases it, again and again
-//   --work=contend   all threads of all processes take the same one
+//   --work=contend   all threads of all processes take the same lock
 //   --work=hold      takes --locks=N locks, and keeps them
-//   --kind=K         mutex (the default), fair, read_write, semaphore or quorum: as the peer has it
+//   --kind=K         mutex (the default), fair, read_write, semaphore or quorum, if the peer has it
 //   --threads=N      of this process (1)
-//   --seconds=S      how long (1)
+//   --seconds=S      duration (1)
 //   --section-us=N   how long it sleeps with the lock (0)
-//   --turns=1        having released it, does not come again before another process has had it
-//   --reads=P        of read_write: so many of a hundred acquisitions read (0)
-//   --reentry=1      of pair: the thread has the lock already
+//   --turns=1        after a release, it waits until another process has had the lock
+//   --reads=P        for read_write: how many of a hundred acquisitions read (0)
+//   --reentry=1      for pair: the thread already has the lock
 //   --lease-ms=N     (30000)
-//   --permits=N      of semaphore (4)
+//   --permits=N      for semaphore (4)
 //   --shared=FILE    4 KiB of zeroes that all processes map
 //   --index=N        of this process
 //
-// It says "ready" when it has taken and released a lock of its own (of `hold`: when it has all that
-// it is to keep), since what the first use costs is no part of the work. Then it waits for a line
-// on its standard input, works, and says one line of JSON:
+// It prints "ready" once it has taken and released a lock of its own (for `hold`: once it has all
+// its locks), because the first use is not measured. Then it waits for a line on its standard
+// input, works, and prints one line of JSON:
 //
-//   counts           of each thread: acquisitions within the time
-//   failed           calls that returned without the lock, or that failed to release it
-//   overlaps         acquisitions while somebody was inside who must not be
+//   counts           per thread: acquisitions within the time
+//   failed           calls that returned without the lock, or failed to release it
+//   overlaps         acquisitions while another holder was inside that should be excluded
 //   longest_wait_ms  from the first call to the acquisition, or to the end of the time
-//   cpu_s            processor time, from the line on
-//   samples_us       of `pair` how long pairs took; of `contend` how long after the release by
-//                    another process this one had the lock; some thousands at most
+//   cpu_s            processor time since that line
+//   samples_us       for `pair`, the time of pairs; for `contend`, the time from a release by
+//   another
+//                    process to this one's acquisition; at most some thousands
 //
-// FILE: a 32-bit word, other than 0 while somebody is inside; at 8 a 64-bit word, CLOCK_MONOTONIC
-// in ns when the lock was last released; at 16 a 32-bit word, the index of who released it, plus
-// one.
+// FILE contains a 32-bit word that is not 0 while a holder is inside; at 8 a 64-bit word,
+// CLOCK_MONOTONIC in ns of the last release; at 16 a 32-bit word, the index of the process that
+// released it, plus one.
 //
-// C++17, and nothing of redlatch: peers are built with it as well. Contenders in other languages do
-// the same.
+// It is C++17 and uses nothing of redlatch, since peers are built with it as well. Contenders in
+// other languages do the same.
 #ifndef REDLATCH_BENCHMARKS_PEERS_CONTENDER_H_
 #define REDLATCH_BENCHMARKS_PEERS_CONTENDER_H_
 
@@ -70,7 +71,7 @@ class Contender {
         urls_.push_back(word);
       }
     }
-    if (urls_.empty()) Fail("run.py starts contenders, nobody else");
+    if (urls_.empty()) Fail("only run.py starts contenders");
     Map(Option("shared", ""));
   }
 
@@ -84,12 +85,10 @@ class Contender {
   }
   std::string kind() const { return Option("kind", "mutex"); }
 
-  // `make(name)` makes a lock of the kind, for one thread: a pointer to what has
-  //
-  //   bool Lock(bool reads)     false: it has given up, and is called again
+  // `make(name)` makes a lock of the kind, for one thread. It returns a pointer to an object with
+  //   bool Lock(bool reads)     false: it gave up, and is called again
   //   bool Unlock(bool reads)
-  //
-  // Returns what main() returns.
+  // The function returns what main() returns.
   template <typename Make>
   int Run(Make make) {
     const std::string work = Option("work", "contend");
@@ -161,7 +160,7 @@ class Contender {
     none[0].count = count;
     Report(none, CpuSeconds() - cpu);
     std::fflush(stdout);
-    std::_Exit(0);  // the servers go with the run
+    std::_Exit(0);  // the servers end with the run
   }
 
   template <typename Lock>
@@ -178,7 +177,7 @@ class Contender {
         ++tally.failed;
       }
       const Clock::time_point now = Clock::now();
-      // The latest of each place; so they are spread over all of the time.
+      // The latest sample of each place, so that samples are spread over the whole time.
       const double took = Micros(now - begun);
       if (tally.samples_us.size() < kMostSamples) {
         tally.samples_us.push_back(took);

@@ -1,4 +1,4 @@
-"""Who takes part in the comparison, and how each is built. One that cannot be had is Absent, and says why."""
+"""The contenders of the comparison, and how each is built. A missing one is Absent, with the reason."""
 
 import dataclasses
 import os
@@ -15,19 +15,19 @@ OURS = ROOT / "build" / "release" / "benchmarks" / "peers"
 
 
 class Absent(Exception):
-    """A peer that cannot be had, and why."""
+    """A peer that is missing, and why."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Contender:
     name: str
-    peer: str  # whose it is, as --peer has it
+    peer: str  # its peer, as --peer names it
     command: tuple
     does: frozenset  # which works: see works.py
     sends: tuple  # what it sends itself: a script's commands are counted by the server as well
     settings: str = "defaults"
     options: tuple = ()
-    crowded: tuple = ()  # the command where there are several processes of it
+    crowded: tuple = ()  # the command if there are several processes
 
     @property
     def ours(self):
@@ -35,11 +35,11 @@ class Contender:
 
 
 MUTEX = frozenset("pair hot threads sleeper waiting".split())
-RENEWED = MUTEX | {"held", "killed"}  # by themselves, for as long as they are held
+RENEWED = MUTEX | {"held", "killed"}  # those that renew a held lock by themselves
 
 
 def built(peer, command, **options):
-    """Runs what builds a peer. It fails where the peer cannot be had."""
+    """Runs the commands that build a peer. Fails if the peer is missing."""
     BUILD.mkdir(parents=True, exist_ok=True)
     try:
         done = subprocess.run([str(word) for word in command], capture_output=True, text=True, timeout=900, check=False,
@@ -63,7 +63,7 @@ def compiler():
 # ---- Ours.
 
 def redlatch():
-    """First as it is; then with the options that are for the work."""
+    """First with default options; then with the options for the work."""
     program = (str(OURS / "contender"),)
     if not os.access(program[0], os.X_OK):
         sys.exit(f"{program[0]} is not there: ./dev compare builds it")
@@ -75,7 +75,7 @@ def redlatch():
             Contender("redlatch, turn 5 ms", "redlatch", program, frozenset({"quorum"}), sends,
                       "LockOptions::turn = 5 ms", ("--turn-ms=5",)),
             Contender("redlatch, keep", "redlatch", program, frozenset({"pair", "reads"}), sends,
-                      "LockOptions::cache_for = 5 s", ("--keep-ms=5000",))]
+                      "LockOptions::cache_for = 5 s", ("--cache-ms=5000",))]
 
 
 # ---- Peers.
@@ -153,8 +153,8 @@ def redisson():
                        f"-DoutputDirectory={jars}", "-DincludeScope=runtime"])
     built("redisson", ["javac", "-cp", f"{jars}/*", "-d", classes, HERE / "java" / "Contender.java"])
     version = re.search(r"redisson</artifactId>\s*<version>([^<]+)", (HERE / "java" / "pom.xml").read_text())[1]
-    # Many of them share few processors: a collector with threads of its own would not help them, and the second
-    # compiler would still be at work when they are measured.
+    # Many processes share few processors: a garbage collector with its own threads would not help, and the second
+    # compiler would still be busy during the measurement.
     small = ("-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{classes}:{jars}/*", "Contender")
     program, crowded = ("java", *small), ("java", "-XX:TieredStopAtLevel=1", *small)
     sends = ("eval", "evalsha", "subscribe", "unsubscribe", "ping")

@@ -1,8 +1,8 @@
-// A network between contenders and a server: what is said either way arrives so much later.
+// A network between contenders and a server, which delays bytes in both directions.
 //
 //   delay_proxy PORT MICROSECONDS
 //
-// Prints the port that leads to PORT, and ends with its standard input.
+// It prints the port that leads to PORT, and ends with its standard input.
 #include <cstdio>
 #include <cstdlib>
 
@@ -12,7 +12,7 @@
 int main(int argc, char** argv) {
   using redlatch::support::Direction;
   if (argc != 3) {
-    std::fputs("run.py starts it, nobody else\n", stderr);
+    std::fputs("only run.py starts it\n", stderr);
     return 2;
   }
   redlatch::support::TcpProxy proxy({.port = std::atoi(argv[1])});

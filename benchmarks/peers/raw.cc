@@ -1,9 +1,9 @@
-// A lock as one writes it over hiredis, in the comparison: see contender.h.
+// A lock written by hand over hiredis, for the comparison: see contender.h.
 //
 //   --wait=poll       tries again a millisecond later (the default)
-//   --wait=broadcast  the release publishes, and all who wait try again
+//   --wait=broadcast  the release publishes, and all waiters try again
 //
-// Of `pair` the wait does not matter. One connection for each thread.
+// The wait does not matter for `pair`. Each thread has its own connection.
 #include <hiredis/hiredis.h>
 #include <poll.h>
 #include <sys/time.h>
@@ -85,25 +85,25 @@ class RawLock {
   }
 
  private:
-  // Stays subscribed, and takes all messages that are here for one: of the variants the fastest.
+  // Stays subscribed, and treats all messages that are here as one: this is the fastest variant.
   void AwaitRelease() {
-    if (heard_ == nullptr) {
-      heard_ = Connect(url_);
-      const timeval patience = {lease_ms_ / 1000, lease_ms_ % 1000 * 1000};
-      redisSetTimeout(heard_.get(), patience);
+    if (subscriber_ == nullptr) {
+      subscriber_ = Connect(url_);
+      const timeval timeout = {lease_ms_ / 1000, lease_ms_ % 1000 * 1000};
+      redisSetTimeout(subscriber_.get(), timeout);
       const std::string channel = name_ + ":released";
-      Ask(heard_.get(), "SUBSCRIBE %s", channel.c_str());
+      Ask(subscriber_.get(), "SUBSCRIBE %s", channel.c_str());
       return;  // it may have been released before
     }
     void* message = nullptr;
-    if (redisGetReply(heard_.get(), &message) != REDIS_OK) {
-      heard_.reset();  // the holder died, and its lease is over
+    if (redisGetReply(subscriber_.get(), &message) != REDIS_OK) {
+      subscriber_.reset();  // the holder died, and its lease is over
       return;
     }
     freeReplyObject(message);
-    pollfd readable{heard_->fd, POLLIN, 0};
-    if (poll(&readable, 1, 0) > 0) redisBufferRead(heard_.get());
-    while (redisReaderGetReply(heard_->reader, &message) == REDIS_OK && message != nullptr) {
+    pollfd readable{subscriber_->fd, POLLIN, 0};
+    if (poll(&readable, 1, 0) > 0) redisBufferRead(subscriber_.get());
+    while (redisReaderGetReply(subscriber_->reader, &message) == REDIS_OK && message != nullptr) {
       freeReplyObject(message);
     }
   }
@@ -114,7 +114,7 @@ class RawLock {
   const long lease_ms_;
   const bool broadcast_;
   Connection connection_ = Connect(url_);
-  Connection heard_;
+  Connection subscriber_;
   std::string sha1_;
 };
 

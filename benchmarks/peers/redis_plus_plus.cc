@@ -1,7 +1,8 @@
-// redis-plus-plus in the comparison: see contender.h. Compiled where redis-plus-plus is installed.
+// redis-plus-plus in the comparison: see contender.h. It is compiled if redis-plus-plus is
+// installed.
 //
-// As its documents recommend, RedMutex, which decides by itself how long it sleeps between tries.
-// With --retry-delay-us=N the RedLock below it, which leaves that to its user.
+// By default it uses RedMutex, as its documents recommend, which decides how long it sleeps between
+// tries. With --retry-delay-us=N it uses the RedLock below it, which leaves that to its user.
 #include <sw/redis++/patterns/redlock.h>
 #include <sw/redis++/redis++.h>
 
@@ -28,7 +29,8 @@ using Servers = std::vector<std::shared_ptr<sw::redis::Redis>>;
 Servers Connect(const Contender& contender) {
   Servers servers;
   sw::redis::ConnectionPoolOptions pool;
-  pool.size = static_cast<size_t>(contender.Number("threads", 1));  // else they wait for each other
+  // otherwise threads wait for each other
+  pool.size = static_cast<size_t>(contender.Number("threads", 1));
   for (const std::string& url : contender.urls()) {
     servers.push_back(
         std::make_shared<sw::redis::Redis>(sw::redis::Uri(url).connection_options(), pool));
@@ -46,7 +48,7 @@ class Lockable {
 
 class Mutex final : public Lockable {
  public:
-  // Never destroyed: the thread that extends it may come to hold the last reference, and then joins
+  // It is never destroyed: the thread that extends it may hold the last reference, and would join
   // itself.
   Mutex(const Servers& servers, const std::string& name)
       : mutex_(*new sw::redis::RedMutex(servers.begin(), servers.end(), name)) {}
@@ -63,7 +65,7 @@ class Mutex final : public Lockable {
   sw::redis::RedMutex& mutex_;
 };
 
-// Between tries it sleeps up to twice `delay`, so that those who collided do not collide again.
+// It sleeps up to twice `delay` between tries, so that colliding callers do not collide again.
 class Tries final : public Lockable {
  public:
   Tries(const Servers& servers, const std::string& name, Microseconds delay)

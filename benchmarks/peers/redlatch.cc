@@ -1,4 +1,4 @@
-// redlatch in the comparison: see contender.h. --turn-ms=N, --keep-ms=N: LockOptions.
+// redlatch in the comparison: see contender.h. --turn-ms=N and --cache-ms=N set LockOptions.
 #include <memory>
 #include <string>
 #include <vector>
@@ -91,7 +91,7 @@ int main(int argc, char** argv) {
   redlatch::LockOptions options;
   options.lease = absl::Milliseconds(contender.Number("lease-ms", 30000));
   options.turn = absl::Milliseconds(contender.Number("turn-ms", 0));
-  options.cache_for = absl::Milliseconds(contender.Number("keep-ms", 0));
+  options.cache_for = absl::Milliseconds(contender.Number("cache-ms", 0));
   const std::string kind = contender.kind();
   const bool reentry = contender.Number("reentry", 0) != 0;
   return contender.Run([&](const std::string& name) -> std::unique_ptr<Ours> {

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What was measured, as a table for a terminal, and as docs/benchmarks.md with its pictures.
 
-report.py            makes the document and the pictures anew, of docs/benchmarks/results.json
+report.py            makes the document and the pictures again, from docs/benchmarks/results.json
 report.py --check    makes nothing; fails where they are not what the results say
 """
 
@@ -75,7 +75,7 @@ def ranked(whole, work):
 
 
 def tables(whole):
-    """(work, its entries, the metrics that they have), of what was measured."""
+    """(work, its entries, their metrics) for each work that was measured."""
     for work in WORKS:
         entries = ranked(whole, work)
         if not entries:
@@ -90,7 +90,7 @@ def is_ours(name):
 
 
 def against(whole, work):
-    """How many times better ours is, as it is by default, than the best of the others. None: it was not measured."""
+    """How many times better redlatch is, by default, than the best of the others. None: it was not measured."""
     entries = ranked(whole, work)
     others = [outcomes for name, outcomes in entries if not is_ours(name)]
     ours = dict(entries).get(OURS)
@@ -98,7 +98,7 @@ def against(whole, work):
         return None
     mine, best = middle(ours, work.metric), middle(others[0], work.metric)
     if work.metric == "commands_per_s" and max(mine, best) < 1:
-        return 1.0  # some do nothing at all while they wait
+        return 1.0  # some send nothing while they wait
     if work.less:
         mine, best = best, mine
     return mine / best if best else math.inf
@@ -129,7 +129,7 @@ PICTURES = {"pair": "pair-1", "hot": "hot-16", "hand-over": "sleeper", "waiting"
 
 
 def picture_of(whole, work):
-    """A bar for each, on a scale of tens, and what it stands for behind it."""
+    """A bar per contender, on a logarithmic scale, with its value behind it."""
     entries = ranked(whole, work)
     values = {name: max(middle(outcomes, work.metric), 1e-3) for name, outcomes in entries}
     spell = METRICS[work.metric][1]
@@ -221,7 +221,7 @@ def overlaps(whole):
 
 
 def made(whole):
-    """{path: text} of all that is made."""
+    """{path: text} for each file."""
     files = {DOCUMENT: document(whole)}
     for stem, name in PICTURES.items():
         work = next(it for it in WORKS if it.name == name)

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
 """run.py [--peer NAME]... [--work NAME]... [--update] [--seconds N] [--rounds N] [--quick] [--asleep] [--json FILE]
 
-redlatch beside other locks over Redis, each in its own language, on the same servers, which are started
+Compares redlatch with other locks over Redis, each in its own language, on the same servers, which are started
 for the run on loopback. Contenders take turns in each work of each round, in changing order. While it is
-measured, each acquisition checks that nobody else is inside. `./dev compare` builds ours and runs this;
-what it finds goes to docs/benchmarks/results.json, and report.py makes docs/benchmarks.md of that.
+measured, each acquisition checks that no other holder is inside. `./dev compare` builds redlatch and runs this.
+Results go to docs/benchmarks/results.json, from which report.py makes docs/benchmarks.md.
 
---peer and --work choose some; a name that ends with - means all that begin so. --quick: one short round
-of the most telling works, written nowhere.
+--peer and --work select some; a name that ends with - selects all that start with it. --quick: one short round
+of the most telling works, whose results are only printed.
 """
 
 import argparse
@@ -36,17 +36,17 @@ from works import QUICK, WORKS
 import report
 
 RESULTS = ROOT / "docs" / "benchmarks" / "results.json"
-PATIENCE = 120  # seconds that processes may take to get ready, or to end
+TIMEOUT = 120  # seconds that processes may take to get ready, or to end
 
 
 class RaceFailed(Exception):
-    """A contender that did not do as it should, and what it said."""
+    """A contender that failed, and its output."""
 
 
 # ---- One race.
 
 class Race:
-    """The processes of a contender that do a work, and what the servers did meanwhile."""
+    """The processes of a contender that do a work, and the servers' cost meanwhile."""
 
     def __init__(self, stack, contender, work, servers, directory):
         self.stack, self.contender, self.work, self.servers = stack, contender, work, servers
@@ -61,8 +61,8 @@ class Race:
             self.urls = [f"redis://127.0.0.1:{proxy.stdout.readline().strip()}"]
         self.errors = stack.enter_context(tempfile.TemporaryFile("w+"))
         self.racers = []
-        # Without it, whatever is read from a process that hangs would be waited for.
-        self.watchdog = threading.Timer(PATIENCE, lambda: [racer.kill() for racer in self.racers])
+        # Without it, a read from a hung process would wait for ever.
+        self.watchdog = threading.Timer(TIMEOUT, lambda: [racer.kill() for racer in self.racers])
         self.watchdog.daemon = True
         self.watchdog.start()
         stack.callback(self.watchdog.cancel)
@@ -72,10 +72,10 @@ class Race:
         raise RaceFailed(f"{self.contender.name}, {self.work.name}: {what}: {self.errors.read().strip()[-600:]}")
 
     def launch(self, count, seconds, mode, *more):
-        """Processes that are ready, and wait for the start."""
+        """Starts processes; they are ready, and wait for the start."""
         options = {f"--kind={self.work.kind}"} if self.work.kind != "mutex" else set()
-        crowd = self.contender.crowded if self.work.processes > 1 else ()
-        command, first = crowd or self.contender.command, len(self.racers)
+        several = self.contender.crowded if self.work.processes > 1 else ()
+        command, first = several or self.contender.command, len(self.racers)
         for index in range(first, first + count):
             self.racers.append(start(
                 self.stack, [*command, f"--work={mode}", *options, *self.contender.options,
@@ -90,7 +90,7 @@ class Race:
 
     def expect_ready(self, racer):
         if racer.stdout.readline() != "ready\n":
-            self.fail(f"a process did not get ready within {PATIENCE} s")
+            self.fail(f"a process did not get ready within {TIMEOUT} s")
 
     def go(self, racers):
         for racer in racers:
@@ -100,14 +100,14 @@ class Race:
             except OSError:
                 self.fail("a process ended before the start")
 
-    def hear(self, racers):
+    def collect(self, racers):
         lines = [racer.stdout.readline() for racer in racers]
         if not all(lines):
-            self.fail(f"a process failed, or did not end within {PATIENCE} s")
+            self.fail(f"a process failed, or did not end within {TIMEOUT} s")
         return [json.loads(line) for line in lines]
 
     def cost(self):
-        """Commands that clients sent, and the servers' processor time in seconds, so far."""
+        """The commands that clients have sent so far, and the servers' processor time in seconds."""
         commands, cpu = 0, 0.0
         for server in self.servers:
             for name, calls in re.findall(r"cmdstat_([^:]+):calls=(\d+)", server.ask("INFO commandstats")):
@@ -117,7 +117,7 @@ class Race:
 
 
 def share(parts):
-    """What the unluckiest had, by what the luckiest had."""
+    """The smallest part divided by the largest."""
     return min(parts) / max(parts) if max(parts) else 0.0
 
 
@@ -126,7 +126,7 @@ def contended(race, seconds):
     racers = race.launch(work.processes, seconds, work.mode)
     before = race.cost()
     race.go(racers)
-    reports = race.hear(racers)
+    reports = race.collect(racers)
     after = race.cost()
     counts = [sum(it["counts"]) for it in reports] if work.processes > 1 else reports[0]["counts"]
     total = max(sum(counts), 1)
@@ -145,9 +145,9 @@ def contended(race, seconds):
 def waiting(race, seconds):
     race.launch(1, seconds, "hold")
     race.go(race.launch(race.work.processes, seconds, "contend"))
-    time.sleep(2)  # until all wait; some try for a while before they sleep
+    time.sleep(2)  # some try for a while before they sleep, which no event shows
     before, began = race.cost(), time.monotonic()
-    time.sleep(max(seconds, 2))
+    time.sleep(max(seconds, 2))  # measures the cost of waiting
     after, took = race.cost(), time.monotonic() - began
     return {"commands_per_s": (after[0] - before[0]) / took, "server_ms_per_s": 1e3 * (after[1] - before[1]) / took,
             "overlaps": 0}
@@ -156,10 +156,10 @@ def waiting(race, seconds):
 def held(race, seconds):
     holder = race.launch(1, seconds, "hold")
     before, began = race.cost(), time.monotonic()
-    time.sleep(max(21.0, seconds))  # two renewals of a lease of 30 s
+    time.sleep(max(21.0, seconds))  # a lease of 30 s must be renewed twice
     race.go(holder)
     after, took = race.cost(), time.monotonic() - began
-    return {"client_ms_per_s": 1e3 * race.hear(holder)[0]["cpu_s"] / took,
+    return {"client_ms_per_s": 1e3 * race.collect(holder)[0]["cpu_s"] / took,
             "server_ms_per_s": 1e3 * (after[1] - before[1]) / took,
             "commands_per_s": (after[0] - before[0]) / took, "overlaps": 0}
 
@@ -168,10 +168,10 @@ def killed(race, _seconds):
     holder, = race.launch(1, 0.001, "hold")
     waiter = race.launch(1, 0.001, "contend")
     race.go(waiter)
-    time.sleep(0.5)
+    time.sleep(0.5)  # the waiter must wait; no event shows that in every peer
     holder.kill()
     began = time.monotonic()
-    race.hear(waiter)
+    race.collect(waiter)
     return {"recovery_ms": 1e3 * (time.monotonic() - began), "overlaps": 0}
 
 
@@ -269,7 +269,7 @@ def raw_pair_us(results):
 
 
 def merged(before, whole):
-    """What was measured before, with the works that were measured now in place of what they were."""
+    """The earlier results, with those of the works that were measured now replaced."""
     again = {name: entries for name, entries in whole["results"].items() if entries}
     kept = [failure for failure in before["failures"] if not any(f", {name}:" in failure for name in again)]
     return {**before, "settings": whole["settings"], "failures": kept + whole["failures"],
@@ -286,7 +286,7 @@ def arguments():
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--asleep", action="store_true", help="let processors sleep that are idle")
     parser.add_argument("--update", action="store_true",
-                        help="with --work: measure these anew, and leave the rest as it is")
+                        help="with --work: measure these again, and leave the rest unchanged")
     parser.add_argument("--json", type=pathlib.Path, metavar="FILE", help=f"in place of {RESULTS.relative_to(ROOT)}")
     options = parser.parse_args()
     if options.quick:
@@ -319,7 +319,7 @@ def main():
     if path == RESULTS:
         report.write(whole)
     if any(outcome["overlaps"] for entries in results.values() for outcomes in entries.values() for outcome in outcomes):
-        sys.exit("somebody was inside who must not be: see above")
+        sys.exit("an acquisition found another holder inside: see above")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 
-PATIENCE = 30  # seconds that a server may take to start, or to answer
+TIMEOUT = 30  # seconds that a server may take to start, or to answer
 PR_SET_PDEATHSIG = 1
 
 
@@ -33,7 +33,7 @@ def end(process):
     process.wait()
     for pipe in (process.stdin, process.stdout):
         if pipe:
-            with contextlib.suppress(OSError):  # of what it did not read
+            with contextlib.suppress(OSError):  # of unread input
                 pipe.close()
 
 
@@ -47,7 +47,7 @@ def server_program():
 
 
 class Server:
-    """A redis-server on a port of its own, which keeps nothing."""
+    """A redis-server on its own port, without persistence."""
 
     def __init__(self, stack, directory):
         for _ in range(20):
@@ -58,12 +58,12 @@ class Server:
                         "--save", "", "--appendonly", "no"], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
             if self.answers():
                 return
-            end(self.process)  # somebody else has taken the port meanwhile
+            end(self.process)  # another process has taken the port meanwhile
         sys.exit("no redis-server would start")
 
     def answers(self):
-        """Whether it is this server that listens on the port, once somebody does."""
-        deadline = time.monotonic() + PATIENCE
+        """Returns true if this server, and no other, listens on the port."""
+        deadline = time.monotonic() + TIMEOUT
         while time.monotonic() < deadline and self.process.poll() is None:
             with contextlib.suppress(OSError):
                 found = re.search(r"process_id:(\d+)", self.ask("INFO server"))
@@ -72,7 +72,7 @@ class Server:
         return False
 
     def ask(self, command):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=PATIENCE) as connection, \
+        with socket.create_connection(("127.0.0.1", self.port), timeout=TIMEOUT) as connection, \
                 connection.makefile("rb") as answers:
             connection.sendall(command.encode() + b"\r\n")
             line = answers.readline().decode().strip()

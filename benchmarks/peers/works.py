@@ -1,4 +1,4 @@
-"""What is compared: each work, and what of it is measured."""
+"""The works of the comparison, and what is measured of each."""
 
 import dataclasses
 
@@ -10,19 +10,19 @@ class Work:
     title: str
     metric: str  # the one that ranks them
     less: bool = False  # the least is best
-    mode: str = "contend"  # of contender.h; "waiting", "killed" and "held" are made of several
+    mode: str = "contend"  # see contender.h; "waiting", "killed" and "held" combine several
     kind: str = "mutex"
     processes: int = 1
     threads: int = 1
     servers: int = 1
     delay_us: int = 0
     options: tuple = ()
-    warm: float = 1.0  # of so many times as long
+    warm: float = 1.0  # multiplies the time of a race
 
 
 def works():
     yield from (
-        Work(f"pair-{n}", "pair", "Lock and unlock, nobody else wants it" if n == 1 else
+        Work(f"pair-{n}", "pair", "Lock and unlock, uncontended" if n == 1 else
              f"{n} threads of one process, a lock each", "p50_us" if n == 1 else "per_second", less=n == 1, mode="pair",
              threads=n) for n in (1, 16, 64))
     yield Work("reentry", "reentry", "Taking again what the thread has", "p50_us", less=True, mode="pair",

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The comparison of benchmarks/peers: that its contenders do what contender.h says, that a lock which excludes
-nobody is found out, and that what was measured is written down as it was.
+"""The comparison of benchmarks/peers: its contenders do what contender.h says, a lock that does not
+exclude is noticed, and the results are written unchanged.
 
-Ours and those by hand take part; REDLATCH_PEERS="redsync redisson" adds peers, which are built first.
-$REDLATCH_CONTENDERS is where our programs are.
+redlatch and the hand-written locks take part; REDLATCH_PEERS="redsync redisson" adds peers, which are built first.
+$REDLATCH_CONTENDERS is the folder of their programs.
 """
 
 import contextlib
@@ -33,7 +33,7 @@ from works import Work
 WORKS = {work.name: work for work in run.WORKS}
 SECONDS = 0.3
 
-# As contender.h has it, of a lock that lets everybody in.
+# A contender as in contender.h, with a lock that admits every caller.
 NO_LOCK = """#!/usr/bin/env python3
 import json, mmap, sys, time
 options = dict(word[2:].split("=", 1) for word in sys.argv[1:] if word.startswith("--"))
@@ -65,7 +65,7 @@ def made_up(name, command):
 
 
 class ComparisonTest(unittest.TestCase):
-    """With servers, and those who take part."""
+    """Starts servers and contenders."""
 
     @classmethod
     def setUpClass(cls):
@@ -95,7 +95,7 @@ class ContendersTest(ComparisonTest):
                 if work.does in contender.does:
                     yield contender, work
 
-    def test_each_acquires_again_and_again(self):
+    def test_each_acquires_repeatedly(self):
         for contender, work in self.able(WORKS["pair-1"], WORKS["pair-16"]):
             with self.subTest(contender=contender.name, work=work.name):
                 outcome = self.race(contender, work)
@@ -104,7 +104,7 @@ class ContendersTest(ComparisonTest):
                 self.assertGreater(outcome["p50_us"], 0)
                 self.assertGreaterEqual(outcome["p99_us"], outcome["p50_us"])
 
-    def test_each_passes_a_lock_on_between_processes(self):
+    def test_each_shares_a_lock_between_processes(self):
         for contender, work in self.able(WORKS["hot-4"], WORKS["hot-16-1ms"]):
             with self.subTest(contender=contender.name, work=work.name):
                 outcome = self.race(contender, work)
@@ -112,7 +112,7 @@ class ContendersTest(ComparisonTest):
                 self.assertEqual(outcome["overlaps"], 0)
                 self.assertGreater(outcome["commands"] + outcome["client_us"], 0)
 
-    def test_each_kind_of_lock_is_passed_on(self):
+    def test_each_kind_of_lock_is_shared(self):
         for contender, work in self.able(WORKS["reads-90"], WORKS["semaphore"], WORKS["quorum-8"], WORKS["threads-16"],
                                          WORKS["sleeper"], WORKS["hot-8-200us"]):
             with self.subTest(contender=contender.name, work=work.name):
@@ -120,19 +120,19 @@ class ContendersTest(ComparisonTest):
                 self.assertGreater(outcome["per_second"], 1)
                 self.assertEqual(outcome["overlaps"], 0)
 
-    def test_reentry_asks_nobody(self):
+    def test_reentry_needs_no_server(self):
         for contender, work in self.able(WORKS["reentry"]):
             with self.subTest(contender=contender.name, work=work.name):
                 if contender.ours:
                     self.assertLess(self.race(contender, work)["commands"], 0.01)
 
-    def test_a_wait_is_no_longer_than_the_race(self):
+    def test_wait_ends_with_the_race(self):
         for contender, work in self.able(WORKS["hot-16-1ms"]):
             with self.subTest(contender=contender.name, work=work.name):
                 self.assertLessEqual(self.race(contender, work)["longest_wait_ms"], 1000 * SECONDS)
 
-    def test_each_notices_who_is_inside(self):
-        """As it must, if another lock let two in: somebody is inside from the start."""
+    def test_each_notices_another_holder(self):
+        """It must notice another holder: one is inside from the start."""
         alone = dataclasses.replace(WORKS["hot-2"], processes=1)
         for contender, work in self.able(alone):
             with self.subTest(contender=contender.name, work=work.name):
@@ -141,21 +141,21 @@ class ContendersTest(ComparisonTest):
                     race.shared.write_bytes(bytes([1]) + bytes(4095))
                     racers = race.launch(1, SECONDS, "contend")
                     race.go(racers)
-                    self.assertGreaterEqual(race.hear(racers)[0]["overlaps"], 1)
+                    self.assertGreaterEqual(race.collect(racers)[0]["overlaps"], 1)
 
-    def test_commands_are_those_that_clients_send(self):
-        """Not those that scripts call, which the server counts under the same names."""
+    def test_commands_of_clients_are_counted(self):
+        """Calls by scripts, which the server counts under the same names, are left out."""
         for contender, work in self.able(WORKS["pair-1"]):
             with self.subTest(contender=contender.name, work=work.name):
                 if contender.name in ("redlatch", "raw hiredis, tries each 1 ms"):
                     self.assertAlmostEqual(self.race(contender, work)["commands"], 2, delta=0.1)
 
-    def test_a_crowd_costs_two_commands_an_acquisition(self):
-        """And a PING if the client loses its processor between a release and its next bid: the best of three counts."""
+    def test_contended_acquisition_costs_two_commands(self):
+        """There is also a PING if the client loses its processor between a release and its next acquire: the best of three counts."""
         ours = next(it for it in self.contenders if it.name == "redlatch")
         self.assertLess(min(self.race(ours, WORKS["hot-8"], 1)["commands"] for _ in range(3)), 2.3)
 
-    def test_a_delay_is_there_and_back(self):
+    def test_delay_applies_both_ways(self):
         for contender, work in self.able(WORKS["pair-1-2000us"]):
             with self.subTest(contender=contender.name, work=work.name):
                 if contender.peer == "raw":
@@ -164,11 +164,11 @@ class ContendersTest(ComparisonTest):
 
 class RacesTest(ComparisonTest):
 
-    def test_a_lock_that_excludes_nobody_is_found_out(self):
+    def test_lock_that_does_not_exclude_is_noticed(self):
         no_lock = made_up("none", program(self.directory, "no_lock", NO_LOCK))
         self.assertGreater(self.race(no_lock, WORKS["hot-4"])["overlaps"], 0)
 
-    def test_one_that_fails_is_named_and_the_others_go_on(self):
+    def test_failed_contender_is_named_and_others_continue(self):
         fails = made_up("fails", program(self.directory, "fails", "#!/bin/sh\necho ready\nread line\necho no luck >&2\n"))
         never = made_up("never", program(self.directory, "never", "#!/bin/sh\necho not at all >&2\nexit 3\n"))
         no_lock = made_up("none", program(self.directory, "alone", NO_LOCK))
@@ -182,19 +182,19 @@ class RacesTest(ComparisonTest):
         self.assertTrue(any("fails, pair-1: a process failed" in it and "no luck" in it for it in failures), failures)
         self.assertTrue(any("never, hot-2: a process did not get ready" in it and "not at all" in it for it in failures))
 
-    def test_one_that_hangs_is_ended(self):
+    def test_hung_contender_is_ended(self):
         hangs = made_up("hangs", program(self.directory, "hangs", "#!/bin/sh\necho ready\nread line\nexec sleep 60\n"))
-        with mock.patch.object(run, "PATIENCE", 0.5), self.assertRaisesRegex(run.RaceFailed, "hangs, hot-2: .*failed"):
+        with mock.patch.object(run, "TIMEOUT", 0.5), self.assertRaisesRegex(run.RaceFailed, "hangs, hot-2: .*failed"):
             self.race(hangs, WORKS["hot-2"], 0.05)
 
-    def test_they_take_turns(self):
+    def test_contenders_take_turns(self):
         order = []
         all_three = [made_up(name, "") for name in "abc"]
         with mock.patch.object(run, "run", lambda it, *_: order.append(it.name) or {"overlaps": 0}):
             run.measure(all_three, [WORKS["pair-1"]], types.SimpleNamespace(rounds=3, seconds=1))
         self.assertEqual("".join(order), "abcbcacab")
 
-    def test_a_peer_that_cannot_be_had_is_named(self):
+    def test_missing_peer_is_named(self):
         def absent():
             raise contenders.Absent("peer: there is no compiler")
         with mock.patch.dict(run.PEERS, {"peer": absent}):
@@ -202,7 +202,7 @@ class RacesTest(ComparisonTest):
         self.assertEqual(missing, ["peer: there is no compiler"])
         self.assertTrue(all(it.ours for it in found))
 
-    def test_names_are_chosen(self):
+    def test_names_are_selected(self):
         names = ["hot-2", "hot-16", "pair-1"]
         self.assertEqual(run.chosen(names, None), names)
         self.assertEqual(run.chosen(names, ["hot-"]), ["hot-2", "hot-16"])
@@ -222,40 +222,40 @@ class ReportTest(unittest.TestCase):
                                              for name, rounds in values.items()}}
         return self.whole
 
-    def test_the_median_of_the_rounds_counts(self):
+    def test_median_of_rounds_counts(self):
         self.assertEqual(report.against(self.results(self.more, redlatch=[1, 30, 20], peer=[10, 10, 10]), self.more), 2)
 
-    def test_less_is_better_where_it_is(self):
+    def test_less_is_better_for_some_metrics(self):
         self.assertEqual(report.against(self.results(self.less, redlatch=[20], peer=[10], other=[40]), self.less), 0.5)
 
-    def test_an_option_of_ours_does_not_stand_for_the_default(self):
+    def test_variant_does_not_stand_for_default(self):
         whole = self.results(self.more, redlatch=[5], redlatch_turn=[100], peer=[10])
         self.assertEqual(report.against(whole, self.more), 0.5)
 
-    def test_nothing_is_said_of_what_was_not_measured(self):
+    def test_unmeasured_works_are_left_out(self):
         self.assertIsNone(report.against(self.results(self.more, redlatch=[], peer=[10]), self.more))
         self.assertIsNone(report.against(self.results(self.more, redlatch=[10]), self.more))
         self.assertNotIn(f"| {self.more.title} |", report.document(self.results(self.more, redlatch=[10])))
 
-    def test_a_row_in_which_ours_loses_stays_and_is_marked(self):
+    def test_lost_row_stays_and_is_marked(self):
         text = report.document(self.results(self.more, redlatch=[5], peer=[10]))
         self.assertIn(f"| {self.more.title} | **behind**: 0.50 × | peer |", text)
         text = report.document(self.results(self.more, redlatch=[20], peer=[10]))
         self.assertIn(f"| {self.more.title} | 2.00 × | peer |", text)
 
-    def test_who_was_inside_who_must_not_be_is_named(self):
+    def test_overlaps_are_named(self):
         whole = self.results(self.more, redlatch=[5], peer=[10])
         self.assertIn("Nobody ever was.", report.document(whole))
         whole["results"][self.more.name]["peer"][0]["overlaps"] = 3
         self.assertIn("Somebody was: peer 3 times.", report.document(whole))
 
-    def test_who_failed_or_was_absent_is_named(self):
+    def test_failed_and_absent_contenders_are_named(self):
         whole = dict(self.whole, missing=["one: no compiler"], failures=["two, hot-2: it hung"])
         for text in (report.document(whole), report.text(whole)):
             self.assertIn("one: no compiler", text)
             self.assertIn("two, hot-2: it hung", text)
 
-    def test_a_page_that_is_not_what_was_measured_is_found(self):
+    def test_outdated_page_is_found(self):
         with mock.patch.object(sys, "argv", ["report.py", "--check"]):
             report.main()
             other = copy.deepcopy(self.whole)
@@ -263,7 +263,7 @@ class ReportTest(unittest.TestCase):
             with mock.patch.object(json, "loads", lambda _: other), self.assertRaisesRegex(SystemExit, "benchmarks.md"):
                 report.main()
 
-    def test_works_that_are_measured_anew_leave_the_rest(self):
+    def test_new_results_leave_the_rest(self):
         before = {"settings": {}, "missing": [], "failures": ["a, hot-2: old", "a, pair-1: old"],
                   "results": {"hot-2": "old", "pair-1": "old"}}
         whole = {"settings": {}, "failures": ["a, hot-2: new"], "results": {"hot-2": "new", "hot-4": {}}}
@@ -278,7 +278,7 @@ class ReportTest(unittest.TestCase):
 
 
 class CheckTest(unittest.TestCase):
-    """`./dev bench --check`, of a benchmark that is made up."""
+    """`./dev bench --check`, on an invented benchmark."""
 
     def check(self, baseline, times, *more):
         with tempfile.TemporaryDirectory() as directory:
@@ -292,24 +292,24 @@ class CheckTest(unittest.TestCase):
                 check.main()
             return json.loads(path.read_text())
 
-    def test_what_became_slower_is_found(self):
+    def test_slower_benchmark_is_found(self):
         with self.assertRaisesRegex(SystemExit, "BM_A is 1.50 times as slow"):
             self.check({"BM_A": 2, "BM_B": 1}, {check.PAIR: 10, "BM_A": 30, "BM_B": 10})
 
-    def test_as_fast_as_it_was_or_faster_passes(self):
+    def test_equal_or_faster_passes(self):
         self.check({"BM_A": 2, "BM_B": 1}, {check.PAIR: 10, "BM_A": 21, "BM_B": 5})
 
-    def test_a_slower_machine_is_no_slower_library(self):
+    def test_slower_machine_passes(self):
         self.check({"BM_A": 2}, {check.PAIR: 100, "BM_A": 200})
 
-    def test_a_benchmark_that_is_gone_is_found(self):
+    def test_missing_benchmark_is_found(self):
         with self.assertRaisesRegex(SystemExit, "BM_A: no such benchmark"):
             self.check({"BM_A": 2}, {check.PAIR: 10})
 
-    def test_a_baseline_is_renewed(self):
+    def test_baseline_is_renewed(self):
         self.assertEqual(self.check({"BM_A": 2}, {check.PAIR: 10, "BM_A": 50}, "--renew"), {"BM_A": 5})
 
-    def test_noise_is_how_far_rounds_are_apart(self):
+    def test_noise_is_spread_of_rounds(self):
         self.assertEqual(check.noise([1, 2]), 2)
         self.assertEqual(check.noise([1] * 9 + [100]), 1)
 

@@ -6,8 +6,9 @@
 
 namespace redlatch::sim {
 
-// The only source of chance in a run: SplitMix64. Equal seeds give equal runs. A fuzzer gives bytes
-// instead, each of which decides one thing; after the last one it goes on with a seed made of them.
+// The only source of randomness in a run: SplitMix64. Equal seeds give equal runs. A fuzzer
+// supplies bytes instead, each of which makes one decision; after the last one, a seed made of them
+// is used.
 class Random {
  public:
   explicit Random(uint64_t seed) : state_(seed) {}
@@ -21,7 +22,7 @@ class Random {
     z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
     return z ^ (z >> 31);
   }
-  // Below `bound`, which is not 0.
+  // Returns a number below `bound`, which is not 0.
   uint64_t Below(uint64_t bound) {
     if (left_ > 0 && bound <= 256) {
       --left_;
@@ -33,7 +34,7 @@ class Random {
     return low + static_cast<int64_t>(Below(static_cast<uint64_t>(high - low) + 1));
   }
   bool OneIn(uint64_t n) { return n != 0 && Below(n) == 0; }
-  // For a part of the run that must not disturb the others.
+  // Random numbers for a part of the run that must not change the others.
   Random Fork() { return Random(Bits()); }
 
  private:

@@ -1,11 +1,12 @@
-// The conformance suite: what every lock promises, written once and run by every class of locks,
-// on every way to reach a server.
+// The conformance suite: what every lock promises. Each promise is written once, and every class of
+// locks runs it on every server group.
 //
 // A test is a TEST_P of a suite that derives from Conformance. INSTANTIATE_CONFORMANCE(Suite,
-// cases) runs it: with LockCases() for each kind of lock on every way, with ExclusiveCases() also
-// for a semaphore (such a suite makes its locks by NewAny()), with CasesOf() for what is no lock.
-// WithoutSmoke() leaves of them TCP and a user who has only the permissions that the documents
-// name; OverTcp() leaves TCP alone, for what does not depend on the way.
+// cases) runs it with these cases: LockCases() has each kind of lock on each server group.
+// ExclusiveCases() adds a semaphore (the suite then makes its locks by NewAny()). CasesOf() is for
+// classes that are not locks. WithoutSmoke() keeps only TCP, a quorum, and a user with just the
+// documented permissions. OverTcp() keeps only TCP and the quorum, for behaviour that does not
+// depend on the server group.
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_CONFORMANCE_H_
 
@@ -20,8 +21,8 @@
 
 namespace redlatch::conformance {
 
-// What only the holder of a lock may touch. Two at a time, an update that is lost, and a token that
-// does not grow all show; so does a hold that is not valid.
+// Data that only the holder of a lock may touch. It detects two holders at once, lost updates,
+// tokens that do not grow, and invalid holds.
 class Protected {
  public:
   void Touch(const Hold& hold) {
@@ -42,7 +43,7 @@ class Protected {
   std::atomic<int64_t> touches_{0};
 };
 
-// Threads that are joined when this goes.
+// Threads that the destructor joins.
 class Crew {
  public:
   Crew() = default;
@@ -63,7 +64,7 @@ class Crew {
   std::vector<std::thread> threads_;
 };
 
-// EXPECT_OK(status), and the same for StatusOr.
+// EXPECT_OK() and ASSERT_OK() take a Status or a StatusOr.
 inline const absl::Status& StatusOf(const absl::Status& status) { return status; }
 template <class T>
 const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
@@ -74,7 +75,7 @@ const absl::Status& StatusOf(const absl::StatusOr<T>& result) {
 #define ASSERT_OK(expression) \
   ASSERT_EQ(::redlatch::conformance::StatusOf(expression), absl::OkStatus())
 
-// The code of what came out: EXPECT_EQ(CodeOf(lock.TryAcquire()), kBusy).
+// The code of a result: EXPECT_EQ(CodeOf(lock.TryAcquire()), kBusy).
 template <class Result>
 absl::StatusCode CodeOf(const Result& result) {
   return StatusOf(result).code();
@@ -87,7 +88,7 @@ inline constexpr absl::StatusCode kLost = absl::StatusCode::kAborted;
 inline constexpr absl::StatusCode kMisuse = absl::StatusCode::kFailedPrecondition;
 inline constexpr absl::StatusCode kBadInput = absl::StatusCode::kInvalidArgument;
 
-// The code of what a call of the std face throws; kOk where it returns.
+// The code that a call of the std interface throws; kOk if it returns.
 template <class Call>
 absl::StatusCode Thrown(const Call& call) {
   try {
@@ -99,7 +100,7 @@ absl::StatusCode Thrown(const Call& call) {
   return kOk;
 }
 
-// Each call is for all of them; what it answers is what most of them do.
+// The servers of one case. Each call goes to all of them, and returns what most of them reply.
 class Servers {
  public:
   explicit Servers(std::vector<std::unique_ptr<support::RedisServer>> all) : all_(std::move(all)) {}
@@ -112,7 +113,7 @@ class Servers {
   std::string unix_url() const { return all_.front()->unix_url(); }
   std::string tls_url() const { return all_.front()->tls_url(); }
   int port() const { return all_.front()->port(); }
-  // Of a user of theirs.
+  // The URL with a user of these servers.
   std::string UrlOfUser(const std::string& user) const {
     return QuorumUrl([&](const auto& each) {
       return absl::StrCat("redis://", user, "@127.0.0.1:", each.port());
@@ -128,13 +129,13 @@ class Servers {
   void Kill() {
     ForEach([](auto& each) { each.Kill(); });
   }
-  // None of them is there while another is still what it was.
+  // All are down before the first one starts again.
   void Restart() {
     if (all_.size() > 1) Kill();
     ForEach([](auto& each) { each.Restart(); });
   }
 
-  // Of a list, what is on any of them.
+  // For a list, the elements from all servers together.
   redis::Reply Command(const std::vector<std::string>& args) {
     redis::Reply first = all_.front()->Command(args);
     for (size_t i = 1; i < all_.size(); ++i) {
@@ -149,7 +150,7 @@ class Servers {
   int64_t Integer(const std::vector<std::string>& args) {
     return MostOften<int64_t>([&](auto& each) { return each.Integer(args); });
   }
-  // On any of them.
+  // True if any server has the key.
   bool Have(const std::string& key) {
     bool any = false;
     ForEach([&](auto& each) { any |= each.Integer({"EXISTS", key}) > 0; });
@@ -196,13 +197,13 @@ class Servers {
   const std::vector<std::unique_ptr<support::RedisServer>> all_;
 };
 
-// A class of locks. A new one gets a line in Kinds().
+// A class of locks. A new class gets a line in Kinds().
 struct Kind {
   std::string_view name;
   bool reentrant;
   std::unique_ptr<RedisLockBase> (*make)(const Client&, std::string_view, LockOptions);
-  bool of_users = false;  // as a user would write it: how the server is reached is no matter
-  bool quorum = false;    // of several servers
+  bool of_users = false;  // written by a user; one server group is enough
+  bool quorum = false;    // needs several servers
 };
 
 template <class Lock>
@@ -211,7 +212,7 @@ std::unique_ptr<RedisLockBase> Make(const Client& client, std::string_view name,
   return std::make_unique<Lock>(client, name, std::move(options));
 }
 
-// Three names in one slot, or only that one if no other can be in its slot, or is short enough.
+// Three names in one slot, or only the first if it is too long or no other name fits in its slot.
 inline std::vector<std::string> ThreeNames(std::string_view name) {
   const std::string first(name);
   const bool plain = !first.empty() && first.find_first_of("{}") == std::string::npos;
@@ -233,7 +234,7 @@ inline std::unique_ptr<RedisLockBase> MakeMulti(const Client& client, std::strin
       MultiLockOptions{.lease = options.lease, .turn = options.turn, .on_lost = options.on_lost});
 }
 
-// Of a semaphore each of whose holders takes them all.
+// The capacity of a semaphore of which each holder takes every permit.
 constexpr int64_t kAllPermits = 2;
 
 inline std::vector<Kind> Kinds() {
@@ -247,16 +248,16 @@ inline std::vector<Kind> Kinds() {
   };
 }
 
-// How clients reach the server, and what their locks are told.
+// How clients reach the server, and the options of their locks.
 struct ServerGroup {
   std::string_view name;
-  bool smoke = false;  // only the suites that run everywhere
+  bool smoke = false;  // only suites that run on every server group
   bool unix_socket = false;
   bool tls = false;
   bool sentinel = false;
-  bool cluster = false;  // of one primary; of several: tests/fault/api/cluster_load_test.cc
-  bool quorum = false;   // of five servers, each of which has what happens to the server
-  // With a prefix, the user may do no more than docs/operations.md says that he must.
+  bool cluster = false;  // with one primary; tests/fault/api/cluster_load_test.cc uses several
+  bool quorum = false;   // five servers; faults hit all of them
+  // With a prefix, the user has only the permissions that docs/operations.md asks for.
   std::string_view key_prefix = {};
   std::optional<Duration> turn = {};
 };
@@ -295,7 +296,8 @@ inline std::vector<Case> LockCases() {
   }
   return cases;
 }
-// Of what is no RedisLockBase, so that nothing here makes it: it has no window, and is no quorum's.
+// Cases for a class that is no RedisLockBase. The suite makes its objects itself; they have no
+// turn, and no quorum.
 inline std::vector<Case> CasesOf(std::string_view kind) {
   std::vector<Case> cases;
   for (const ServerGroup& server_group : ServerGroups()) {
@@ -304,7 +306,7 @@ inline std::vector<Case> CasesOf(std::string_view kind) {
   }
   return cases;
 }
-// What has one holder at a time, be it a lock or not.
+// Everything that has one holder at a time, semaphores included.
 inline std::vector<Case> ExclusiveCases() {
   std::vector<Case> cases = LockCases();
   for (const Case& each : CasesOf("semaphore")) cases.push_back(each);
@@ -331,7 +333,7 @@ inline std::string NameOfCase(const ::testing::TestParamInfo<Case>& info) {
 #define INSTANTIATE_CONFORMANCE(suite, cases) \
   INSTANTIATE_TEST_SUITE_P(Locks, suite, ::testing::ValuesIn(cases), NameOfCase)
 
-// As docs/operations.md has it, for the prefix `app:`.
+// The user that docs/operations.md recommends, for the prefix `app:`.
 constexpr char kUserOfApp[] =
     "user app on >password resetchannels &redlatch:* "
     "~app:* ~redlatch:2:{app:* ~redlatch:rw:{app:* ~redlatch:2.tag:app:* ~redlatch:rw.tag:app:* "
@@ -341,16 +343,17 @@ constexpr char kUserOfApp[] =
     "+pexpireat +pttl +hget +hset +hsetnx +hdel +hexists +hgetall +hkeys +hmget +hincrby "
     "+zadd +zrem +zremrangebyrank +zcard +zcount +zrange +zrangebyscore +zrank +zscore";
 
-constexpr absl::Duration kTestTimeout = absl::Seconds(10);  // for what must come, but when is open
-constexpr absl::Duration kGrace = absl::Milliseconds(50);   // how late a call may come back
+// for events that must come, but may come late
+constexpr absl::Duration kTestTimeout = absl::Seconds(10);
+constexpr absl::Duration kGrace = absl::Milliseconds(50);  // how late a call may return
 constexpr absl::Duration kLease = absl::Seconds(2);
-// How long a semaphore that nobody uses is kept: a day, and some minutes, so that not every use
-// need say so.
+// How long an unused semaphore stays: one day, plus some minutes so that not every use must prolong
+// it.
 inline const absl::Duration kSemaphoreTtl = absl::Hours(24) + absl::Minutes(15) + kLease;
 constexpr char kName[] = "lock";
 constexpr size_t kQuorum = 5;
 
-// A client that lives in a process of its own is told of its case by name.
+// A client in its own process gets its case by name.
 inline Case CaseNamed(std::string_view name) {
   for (const Case& which : LockCases()) {
     if (which.name() == name) return which;
@@ -361,13 +364,13 @@ inline Case CaseNamed(std::string_view name) {
 
 class Conformance : public ::testing::TestWithParam<Case> {
  protected:
-  // Here, not in TearDown(): a derived fixture's locks are gone by now.
+  // This is not in TearDown(), because a derived fixture destroys its locks only after that.
   ~Conformance() override {
     ExpectNothingIsLeft();
     server().Command({"FLUSHALL"});
   }
 
-  // One for all tests of this program; whoever stops it lets it go on.
+  // All tests of this program share these servers. A test that stops them must continue them.
   static Servers& SharedServer() {
     static std::map<std::string_view, std::unique_ptr<Servers>> servers;
     const ServerGroup& way = GetParam().server_group;
@@ -378,7 +381,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     if (server == nullptr) server = Start();
     return *server;
   }
-  // For a test that does what others could not bear; before any client is made.
+  // For tests that would disturb others. Call it before the first client.
   void UseOwnServer(support::RedisServerOptions options = {}) {
     own_server_ = Start(std::move(options));
   }
@@ -410,7 +413,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     }
     return server;
   }
-  // One set of them for all servers, each of which they call by its port.
+  // One set of sentinels serves all servers, which they know under their ports.
   static const std::vector<std::unique_ptr<support::RedisServer>>& Sentinels() {
     static const auto* const sentinels = [] {
       auto* const all = new std::vector<std::unique_ptr<support::RedisServer>>();
@@ -439,10 +442,10 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return which.server_group.unix_socket ? server.unix_url() : server.url();
   }
   std::string url() { return UrlOf(server(), GetParam()); }
-  // Of a user who may do everything.
+  // The URL of a user with every permission.
   std::string UrlOfAnyUser() { return GetParam().server_group.cluster ? url() : server().url(); }
 
-  // `options` come behind the `?` of the URL.
+  // `url_options` follow the `?` of the URL.
   Client NewClient(std::string_view url_options = {}, ClientOptions options = {}) {
     return ClientAt(url(), url_options, std::move(options));
   }
@@ -452,7 +455,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
   static Client Connected(const std::string& url, const Case& which,
                           std::string_view url_options = {}, ClientOptions options = {}) {
-    // Servers of a busy machine may take longer than a second.
+    // A server on a busy machine may take longer than a second.
     if (url_options.empty()) url_options = "command_timeout=10s&connect_timeout=10s";
     if (options.key_prefix.empty()) options.key_prefix = std::string(which.server_group.key_prefix);
     std::string whole =
@@ -498,7 +501,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
         kAllPermits);
   }
 
-  // TryAcquire() where the server is well: a machine that runs it 40 ms late is no answer.
+  // Repeats TryAcquire() while it is unavailable, since a busy machine may answer after its
+  // deadline.
   template <class Lock>
   static auto Try(Lock& lock) {
     auto lease = lock.TryAcquire();
@@ -509,25 +513,25 @@ class Conformance : public ::testing::TestWithParam<Case> {
     return Try(*NewLock(client, name));
   }
 
-  // The keys of a lock at the server.
+  // The main key of a lock at the server.
   std::string Key(std::string_view name = kName) const {
     return absl::StrCat(std::string(GetParam().server_group.key_prefix), std::string(name));
   }
-  // What people are told that its name is.
+  // The name that messages and statistics show.
   static std::string Called(std::string_view name = kName) {
     if (GetParam().kind.name != "multi") return std::string(name);
     std::vector<std::string> names = ThreeNames(name);
     std::sort(names.begin(), names.end());
     return absl::StrJoin(names, ", ");
   }
-  // What they are called beside `fence`: "simple".
+  // The kind in the names of its other keys, such as "simple".
   virtual std::string_view KeyKind() const {
     if (GetParam().kind.of_users) return "x.priority";
     if (GetParam().kind.quorum) return "quorum";
     if (GetParam().kind.name == "multi") return "simple";
     return GetParam().kind.name == "read_write" ? "rw" : GetParam().kind.name;
   }
-  // "queue" is that of this kind.
+  // A key of this kind, such as its queue.
   std::string Auxiliary(std::string_view suffix, std::string_view name = kName) const {
     const std::string kind = suffix == "fence" ? "" : std::string(KeyKind()) + ".";
     return support::AuxiliaryKey(Key(name), kind + std::string(suffix));
@@ -540,20 +544,20 @@ class Conformance : public ::testing::TestWithParam<Case> {
   bool AwaitHeld(bool held = true, std::string_view name = kName) {
     return Await([&] { return IsHeld(name) == held; });
   }
-  // Each client that waits counts once, however many of its threads do.
+  // Each waiting client counts once, however many of its threads wait.
   bool AwaitQueued(int64_t clients, std::string_view name = kName) {
-    // Writers have a queue of their own.
+    // Writers have their own queue.
     const std::string_view queue = KeyKind() == "rw" ? "writers" : "queue";
     return Await([&] { return server().Integer({"ZCARD", Auxiliary(queue, name)}) == clients; });
   }
 
-  // All keys but the fences, who the clients are, and semaphores, which outlive their last user by
-  // a day; every key that can stay for ever is a failure of the test.
+  // All keys but fences, client descriptions, and semaphores, which outlive their last user by a
+  // day. The test fails if a key has no expiry.
   std::vector<std::string> KeysLeft() {
     std::vector<std::string> left;
     for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
       const int64_t ttl_ms = server().Integer({"PTTL", key.text});
-      if (!server().Have(key.text)) continue;  // it has just ended
+      if (!server().Have(key.text)) continue;  // it has just expired
       if (ttl_ms == -1) ADD_FAILURE() << "without a TTL: " << key.text;
       if (server().Text({"HGET", key.text, "kind"}) == "semaphore/2") {
         EXPECT_LE(absl::Milliseconds(ttl_ms), kSemaphoreTtl) << key.text;
@@ -564,7 +568,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     }
     return left;
   }
-  // Leases that were abandoned end by themselves.
+  // Abandoned leases expire by themselves.
   void ExpectNothingIsLeft() {
     std::vector<std::string> left;
     const bool clean = Await(

@@ -1,5 +1,5 @@
-// Fixtures of the primitives that are no plain locks, and what their tests share: outages, names,
-// std's requirements.
+// Fixtures for primitives other than plain locks, and what their tests share: outages, names,
+// checks of std's requirements.
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_FIXTURES_H_
 
@@ -13,7 +13,7 @@ namespace redlatch::conformance {
 
 enum class How : uint8_t { kHangs, kIsDown };
 
-// The server hangs, or is gone, in this scope.
+// The server hangs or is down during this scope.
 class Outage {
  public:
   Outage(Servers& server, How how) : server_(server), how_(how) {
@@ -28,10 +28,10 @@ class Outage {
   const How how_;
 };
 
-// Of the clients of these tests.
+// The command_timeout of the clients in these tests.
 inline constexpr absl::Duration kTimeout = absl::Milliseconds(200);
 
-// A fixture of the kind of Base, with a server of its own.
+// Base, with its own server.
 template <class Base>
 class WithOutages : public Base {
  protected:
@@ -43,13 +43,13 @@ class WithOutages : public Base {
   }
 };
 
-// A call, and how long it may wait; one that may not has the time of a command.
+// A call and how long it may wait. A call that may not wait has the command_timeout.
 struct TimedCall {
   absl::Duration wait;
   std::function<absl::StatusCode()> call;
 };
 
-// Each call says that the server is unreachable: not before its time is over, and no later.
+// Each call reports that the server is unreachable, neither before its deadline nor late.
 inline void ExpectUnreachable(const std::vector<TimedCall>& calls) {
   const auto ask_in_time = [&] {
     redis::Punctuality punctuality;
@@ -61,12 +61,12 @@ inline void ExpectUnreachable(const std::vector<TimedCall>& calls) {
     }
     return punctuality.Within(kGrace);
   };
-  // A cold program is late for the pages that it has to fetch first.
+  // A cold program may be late because its pages must be loaded first.
   (void)ask_in_time();
   EXPECT_TRUE(ask_in_time());
 }
 
-// Any bytes whose keys can share a slot, as many as fit behind the prefix.
+// Names of any bytes whose keys share a slot, as many as fit behind the prefix.
 inline std::vector<std::string> GoodNames(std::string_view key_prefix) {
   using std::string_literals::operator""s;
   return {"a",
@@ -88,7 +88,7 @@ inline std::vector<std::string> GoodNames(std::string_view key_prefix) {
           std::string(4096 - key_prefix.size(), 'y')};
 }
 
-// Behind no prefix, what begins as the library's own keys do is none either.
+// Without a prefix, names that look like the library's own keys are refused too.
 inline std::vector<std::string> BadNames(std::string_view key_prefix) {
   std::vector<std::string> names = {
       "", "{}", "{}a", "a}b", "}{", "a}b{c", "}", "a{}{b}", std::string(4097, 'z')};
@@ -131,7 +131,7 @@ concept Unmovable = !std::copyable<L> && !std::movable<L>;
 
 class LatchConformance : public Conformance {
  protected:
-  // What comes sooner was not left to a heartbeat.
+  // Events earlier than this did not wait for a heartbeat.
   static inline const absl::Duration kSoon = absl::Milliseconds(300);
 
   static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
@@ -143,7 +143,7 @@ class LatchConformance : public Conformance {
     return std::make_unique<CountDownLatch>(client, kName, count, options);
   }
 
-  // Wait(), where the server is well: a machine that runs it late is no answer.
+  // Repeats Wait() while the server is unavailable, since a busy machine may answer late.
   static absl::Status WaitFor(CountDownLatch& latch, absl::Duration wait) {
     absl::Status status = latch.Wait({.wait = wait});
     for (int i = 0; i < 100 && absl::IsUnavailable(status); ++i) {
@@ -151,9 +151,9 @@ class LatchConformance : public Conformance {
     }
     return status;
   }
-  // One that only looks.
+  // A Wait() that returns at once.
   static absl::Status Look(CountDownLatch& latch) { return WaitFor(latch, absl::ZeroDuration()); }
-  // try_wait(), likewise.
+  // try_wait(), repeated in the same way.
   static bool TryWait(CountDownLatch& latch) {
     for (int i = 0; i < 100; ++i) {
       try {
@@ -167,13 +167,13 @@ class LatchConformance : public Conformance {
   static absl::Status PatientWait(CountDownLatch& latch) {
     return latch.Wait({.wait = 2 * kTestTimeout});
   }
-  // -1 where it cannot be told.
+  // Returns -1 if the count is unknown.
   static int64_t CountOf(CountDownLatch& latch) { return latch.Count().value_or(-1); }
 
   bool IsThere(std::string_view name = kName) { return IsHeld(name); }
   int64_t Pttl(const std::string& key) { return server().Integer({"PTTL", key}); }
 
-  // How often the server has executed a command, scripts' calls included.
+  // How often the server executed a command, calls of scripts included.
   int64_t CallsOf(std::string_view command) {
     const bool sharded = GetParam().server_group.cluster && command == "publish";
     const std::string line =
@@ -182,7 +182,7 @@ class LatchConformance : public Conformance {
   }
 
  private:
-  // Ends after all clients and latches of a test. A latch stays when it is open; nothing else does.
+  // Runs after all clients and latches of a test are gone. Only an open latch may still exist.
   class Sweeper {
    public:
     explicit Sweeper(LatchConformance& test) : test_(test) {}
@@ -191,7 +191,7 @@ class LatchConformance : public Conformance {
         return test_.server().Command({"KEYS", "*.queue"}).elements.empty() &&
                test_.server().Command({"KEYS", "*.waiters"}).elements.empty();
       })) << "a waiter is still queued";
-      (void)test_.KeysLeft();  // each has a TTL
+      (void)test_.KeysLeft();  // checks that each has a TTL
       test_.server().Command({"FLUSHALL"});
     }
     Sweeper(const Sweeper&) = delete;
@@ -203,8 +203,8 @@ class LatchConformance : public Conformance {
   const Sweeper sweeper_{*this};
 };
 
-// Three clients and their locks. The heartbeats of those who wait are kLease / 3 apart: what comes
-// sooner than kSoon was not left to one.
+// Three clients and their locks. Heartbeats are kLease / 3 apart, so events earlier than kSoon did
+// not wait for one.
 class ReadWriteConformance : public Conformance {
  protected:
   using Lock = ReentrantReadWriteLock;
@@ -220,7 +220,7 @@ class ReadWriteConformance : public Conformance {
     return std::make_unique<Lock>(client, kName, std::move(options), policy);
   }
 
-  // As Try(), for the reader's side.
+  // Try() for readers.
   static absl::StatusOr<Lease> TryRead(Lock& lock) {
     absl::StatusOr<Lease> lease = lock.AcquireRead({.wait = absl::ZeroDuration()});
     for (int i = 0; i < 100 && absl::IsUnavailable(lease.status()); ++i) {
@@ -228,10 +228,10 @@ class ReadWriteConformance : public Conformance {
     }
     return lease;
   }
-  // Of clients that have nothing to do with the calling thread's holds by others.
+  // By clients whose holds are unrelated to the calling thread.
   static bool ReadersGetIn(Lock& lock) { return TryRead(lock).ok(); }
   static bool WritersGetIn(Lock& lock) { return Try(lock).ok(); }
-  // A release is not waited for.
+  // A release may still be in flight.
   static bool ReadersSoonGetIn(Lock& lock) {
     return Await([&] { return ReadersGetIn(lock); });
   }
@@ -239,7 +239,7 @@ class ReadWriteConformance : public Conformance {
     return Await([&] { return WritersGetIn(lock); });
   }
 
-  // At the server: so many clients wait, and so many hold.
+  // Counts the waiting clients, and the holders, at the server.
   bool AwaitWaiting(int64_t clients) {
     return Await([&] {
       const absl::StatusOr<LockInfo> info = lock_->Inspect();
@@ -262,7 +262,7 @@ class ReadWriteConformance : public Conformance {
   const std::unique_ptr<Lock> thirds_ = NewReadWrite(third_);
 };
 
-// With turns and without; over TCP.
+// With and without turns, over TCP.
 inline std::vector<Case> ReadWriteCases() {
   return Where(LockCases(), [](const Case& each) {
     const bool deployed = each.server_group.name == "tcp" || each.server_group.name == "no_turn";
@@ -270,8 +270,7 @@ inline std::vector<Case> ReadWriteCases() {
   });
 }
 
-// The heartbeats of those who wait are kLease / 3 apart: what comes sooner than kSoon was not left
-// to one.
+// Heartbeats are kLease / 3 apart, so events earlier than kSoon did not wait for one.
 class SemaphoreConformance : public Conformance {
  protected:
   static constexpr int64_t kCapacity = 3;
@@ -287,7 +286,8 @@ class SemaphoreConformance : public Conformance {
     return std::make_unique<Semaphore>(client, name, capacity, std::move(options));
   }
 
-  // TryAcquire() where the server is well: a machine that runs it 40 ms late is no answer.
+  // Repeats TryAcquire() while it is unavailable, since a busy machine may answer after its
+  // deadline.
   static absl::StatusOr<Permit> Try(Semaphore& semaphore, int64_t permits = 1) {
     absl::StatusOr<Permit> got = semaphore.TryAcquire(permits);
     for (int i = 0; i < 100 && absl::IsUnavailable(got.status()); ++i) {
@@ -298,12 +298,13 @@ class SemaphoreConformance : public Conformance {
   static bool GetsIn(Semaphore& semaphore, int64_t permits = 1) {
     return Try(semaphore, permits).ok();
   }
-  // Releases are not waited for.
+  // A release may still be in flight.
   static bool SoonGetsIn(Semaphore& semaphore, int64_t permits = 1) {
     return Await([&] { return GetsIn(semaphore, permits); });
   }
 
-  // As many as are expected, or how many are free all the same: a release is not waited for.
+  // Waits until the expected number of permits is free, since releases may be in flight. Returns
+  // the last number.
   static int64_t Free(const Semaphore& semaphore, int64_t expected) {
     int64_t free = -1;
     Await([&] {
@@ -320,7 +321,7 @@ class SemaphoreConformance : public Conformance {
       return info.ok() && info->available() == permits;
     });
   }
-  // Each acquisition that waits has an entry of its own.
+  // Each waiting acquisition has its own entry.
   int64_t Queued() { return server().Integer({"ZCARD", Auxiliary("queue")}); }
 };
 

@@ -1,4 +1,5 @@
-// Whoever goes first: lock objects, clients, leases, threads, processes and their forked children.
+// Any order of destruction: lock objects, clients, leases, threads, processes and their forked
+// children.
 
 #include "tests/conformance/api/conformance.h"
 #include "tests/conformance/api/recorder.h"
@@ -9,7 +10,7 @@ namespace {
 class Lifetime : public Conformance {
  protected:
   bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
-  // A release is not waited for.
+  // A release may still be in flight.
   bool FreeForOthers() {
     return Await([&] { return !BusyForOthers(); });
   }
@@ -150,7 +151,7 @@ TEST_P(Lifetime, ThreadExitDoesNotUnlock) {
   EXPECT_TRUE(BusyForOthers());
   EXPECT_FALSE(lock->try_lock());
   EXPECT_EQ(lock->hold_count(), 0);
-  lock->unlock();  // by another thread: releases nothing
+  lock->unlock();  // another thread's unlock() releases nothing
   EXPECT_TRUE(BusyForOthers());
 }
 
@@ -197,7 +198,7 @@ TEST_P(Lifetime, ForkedChildLeavesItsParentsLocksAlone) {
   EXPECT_TRUE(lock->current().valid());
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(BusyForOthers());
-  EXPECT_TRUE(recorder->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  EXPECT_TRUE(recorder->Await("renewed", 2));  // the parent's connection is unharmed
   lock->unlock();
   EXPECT_OK(lease->Release());
   EXPECT_EQ(recorder->Count("lost"), 0);
@@ -207,7 +208,7 @@ TEST_P(Lifetime, ForkedChildMayHaveItsOwnClient) {
   const auto lock = NewLock(NewClient());
   const auto lease = lock->Acquire();
   ASSERT_OK(lease);
-  // A sanitizer's forked children must start no threads, as a client does.
+  // Under a sanitizer, a forked child must not start threads, and a client starts some.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
   const auto child = support::Child::Fork([&](support::LinePipe&) {
     const auto mine = NewLock(NewClient());

@@ -1,4 +1,4 @@
-// The loss of a hold: who is told, when, in what order, and what the loser can no longer do.
+// The loss of a hold: who is told, when, in which order, and what fails afterwards.
 #include <stdexcept>
 
 #include "tests/conformance/api/fixtures.h"
@@ -23,7 +23,7 @@ class LossTest : public Conformance {
   const Client other_ = NewClient();
 };
 
-// Of whatever excludes others.
+// For locks and semaphores.
 class Loss : public LossTest {
  protected:
   const std::unique_ptr<support::AnyLock> lock_ = NewAny(client_);
@@ -37,7 +37,7 @@ TEST_P(Loss, ForcedReleaseIsReportedAtOnce) {
   const base::Instant forced = base::Now();
   Force();
   EXPECT_TRUE(AwaitLost(*lease));
-  EXPECT_LT(base::Now() - forced, kLease / 6);  // not by the next renewal
+  EXPECT_LT(base::Now() - forced, kLease / 6);  // earlier than the next renewal
   EXPECT_FALSE(lease->valid());
   EXPECT_EQ(lease->remaining(), absl::ZeroDuration());
   EXPECT_EQ(CodeOf(lease->Release()), kLost);
@@ -71,7 +71,8 @@ TEST_P(Loss, IsReportedByTokenObserverAndCallback) {
   Force();
   EXPECT_TRUE(recorder_->Await("callback") && recorder_->Await("token"));
   EXPECT_FALSE(valid);
-  // Where what hears the token takes its time, or its thread gets none, the rest goes on beside it.
+  // If the token's callbacks are slow, the notifications after them continue on another thread, so
+  // the place of "token" is not fixed.
   std::vector<std::string> story = recorder_->Story();
   EXPECT_EQ(std::erase(story, "token"), 1);
   EXPECT_THAT(story, ElementsAre("acquired", "lost", "callback"));
@@ -191,7 +192,7 @@ TEST_P(LockLoss, CurrentShowsLossUntilUnlock) {
   ASSERT_TRUE(recorder_->Await("released"));
   EXPECT_EQ(recorder_->All("released")[0].status.code(), kLost);
   EXPECT_EQ(recorder_->Count("misuse"), 0);
-  lock_->lock();  // as if nothing had been
+  lock_->lock();  // as if no loss had happened
   EXPECT_TRUE(lock_->current().valid());
   EXPECT_GT(lock_->current().fencing_token(), token);
   lock_->unlock();
@@ -226,7 +227,7 @@ TEST_P(LockLoss, TokenReportsLossAfterManyLaterHolds) {
   EXPECT_TRUE(view.lost().stop_requested());
 }
 
-// A user's function that throws: the library goes on, and stderr says so.
+// A user's function throws: the library continues, and reports it on stderr.
 
 class Thrower : public Observer {
  public:
@@ -248,7 +249,7 @@ class Thrower : public Observer {
   std::atomic<int> thrown_{0};
 };
 
-// What goes to stderr in this scope.
+// Captures stderr in this scope.
 class CapturedStderr {
  public:
   CapturedStderr() { ::testing::internal::CaptureStderr(); }
@@ -289,7 +290,7 @@ TEST_P(Throwing, ObserverStopsNothing) {
   EXPECT_TRUE(Await([&] { return thrower->thrown() > before; }));
   EXPECT_OK(lock->Acquire());
   said.Take();
-  EXPECT_TRUE(Await([&] {  // a line a second
+  EXPECT_TRUE(Await([&] {  // at most one line per second is written
     CapturedStderr next;
     lock->unlock();
     return next.Take().find("from an observer") != std::string::npos;

@@ -1,5 +1,4 @@
-// Names, keys and what stands in the way: what a lock may be called, what it does with keys that
-// are not its own, and with owners that are not redlatch.
+// Names and keys: which names a lock accepts, and what it does with foreign keys and owners.
 #include <errno.h>
 
 #include "absl/strings/escaping.h"
@@ -12,13 +11,13 @@ namespace {
 using redis::Punctuality;
 
 constexpr absl::Duration kClockGrain = absl::Milliseconds(1);
-// A token that was reserved with others may be so much ahead of the clock.
+// A reserved token may be this far ahead of the clock.
 constexpr absl::Duration kBlock = absl::Milliseconds(5);
 
 class NamingTest : public Conformance {
  protected:
   std::string_view key_prefix() const { return GetParam().server_group.key_prefix; }
-  // What Redis Cluster hashes of a key.
+  // The part of a key that Redis Cluster hashes.
   static std::string Hashed(const std::string& key) {
     const size_t open = key.find('{');
     if (open == std::string::npos) return key;
@@ -28,7 +27,7 @@ class NamingTest : public Conformance {
   }
   void ExpectKeysShareASlot(const std::string& name) {
     std::vector<std::string> slots = {Hashed(Key(name))};
-    // Behind a prefix, the names of a MultiLock are not in one slot; on a cluster there is none.
+    // With a prefix, the names of a MultiLock are not in one slot; clusters allow no prefix.
     if (GetParam().kind.name == "multi" && !key_prefix().empty()) {
       for (const std::string& each : ThreeNames(name)) slots.push_back(Hashed(Key(each)));
     }
@@ -42,7 +41,7 @@ class NamingTest : public Conformance {
   const Client other_ = NewClient();
 };
 
-// Of whatever excludes others.
+// For locks and semaphores.
 class AnyNaming : public NamingTest {};
 INSTANTIATE_CONFORMANCE(AnyNaming, WithoutSmoke(ExclusiveCases()));
 
@@ -59,7 +58,7 @@ TEST_P(AnyNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
     const auto info = lock->Inspect();
     ASSERT_OK(info);
     EXPECT_EQ(info->holders.size(), 1);
-    // The hand-over names the key as well.
+    // The handover names the key, too.
     Crew crew;
     crew.Start([&] { EXPECT_OK(NewAny(other_, name)->Acquire({.wait = kTestTimeout})); });
     EXPECT_TRUE(Await([&] { return lock->Inspect()->waiting == 1; }));
@@ -71,11 +70,11 @@ TEST_P(AnyNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
 
 class Naming : public NamingTest {
  protected:
-  // The kind of lock that this one is not.
+  // A kind of lock that differs from this one.
   static const Kind& AnotherKind() {
     static const std::vector<Kind> kinds = Kinds();
-    // What a user made of the simple lock's pieces has a key of the same type as that, and a
-    // MultiLock has just that.
+    // A user's class that reuses the simple lock's scripts has the same type of key, and so has a
+    // MultiLock.
     const std::string_view name = GetParam().kind.name;
     return name == "simple" || name == "multi" || GetParam().kind.of_users ? kinds[1] : kinds[0];
   }
@@ -129,10 +128,10 @@ TEST_P(Naming, SecondClassOnOneClientIsMisuse) {
 TEST_P(Naming, SecondClassOnOtherClientIsMisuseWhileHeld) {
   auto lease = NewLock(client_)->Acquire();
   ASSERT_OK(lease);
-  // The servers of a quorum are asked for other locks by clients of their own.
+  // A quorum's servers serve other locks through other clients.
   const Client other = GetParam().kind.quorum ? ClientAt(server().first().url()) : other_;
   const auto another = AnotherKind().make(other, kName, Options());
-  // A string is what every lock of one string obeys, redlatch's or not.
+  // Every lock that is stored as a string respects this one, whether it is redlatch's or not.
   const absl::StatusCode refusal = GetParam().kind.quorum ? kBusy : kMisuse;
   EXPECT_EQ(CodeOf(Try(*another)), refusal);
   EXPECT_EQ(CodeOf(another->Acquire({.wait = absl::Milliseconds(20)})), refusal);
@@ -179,7 +178,7 @@ TEST_P(Naming, InspectListsHoldersAndWaiters) {
   EXPECT_OK(lease->Release());
 }
 
-// Another program that locks a simple lock's key with SET NX PX.
+// Another program locks a simple lock's key with SET NX PX.
 class ForeignOwner : public Naming {};
 
 TEST_P(ForeignOwner, EndOfForeignLockIsNoticedWithinOnePoll) {
@@ -219,9 +218,10 @@ INSTANTIATE_CONFORMANCE(ForeignOwner, Where(WithoutSmoke(LockCases()), [](const 
                           return each.kind.name == "simple";
                         }));
 
-// Names that look like other names' keys, and kinds of locks on one name: nothing is shared.
+// Names that resemble other names' keys, and several kinds of lock under one name: they share
+// nothing.
 
-// Half of what a heartbeat takes.
+// Half of a heartbeat interval.
 constexpr absl::Duration kSoon = absl::Milliseconds(300);
 
 class NamesApart : public ::testing::Test {
@@ -229,7 +229,7 @@ class NamesApart : public ::testing::Test {
   Client NewClient(std::string key_prefix = "") {
     return *Client::Connect(server_->url(), {.key_prefix = std::move(key_prefix)});
   }
-  // Until so many wait at that queue.
+  // Waits until that many waiters are in the queue.
   bool AwaitQueued(const std::string& main, const std::string& kind, int64_t waiting = 1) {
     const std::string queue = support::AuxiliaryKey(main, kind + ".queue");
     return Await([&] { return server_->Integer({"ZCARD", queue}) == waiting; });
@@ -242,7 +242,7 @@ class NamesApart : public ::testing::Test {
 
 using Waiter = std::future<absl::StatusOr<Lease>>;
 
-// Waits in a thread of its own.
+// Waits in a new thread.
 template <class Acquire>
 Waiter Start(Acquire&& acquire) {
   return std::async(std::launch::async, std::forward<Acquire>(acquire));
@@ -255,10 +255,10 @@ TEST_F(NamesApart, WaiterNeverGetsLockOfOtherKind) {
   SimpleLock simple(a_, "n");
   auto holds = simple.Acquire();
   ASSERT_OK(holds);
-  SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // asks each 2 s
+  SimpleLock simple_too(b_, "n", {.lease = absl::Seconds(6)});  // its heartbeats are 2 s apart
   Waiter waiter = Start([&] { return simple_too.Acquire({.wait = kTestTimeout}); });
   ASSERT_TRUE(AwaitQueued("n", "simple"));
-  server_->Command({"DEL", "n"});  // as if its lease had ended
+  server_->Command({"DEL", "n"});  // as if its lease had expired
   const Client c = NewClient();
   ReentrantLock another(c, "n");
   const auto owns = another.Acquire({.wait = absl::ZeroDuration()});
@@ -267,7 +267,7 @@ TEST_F(NamesApart, WaiterNeverGetsLockOfOtherKind) {
   EXPECT_TRUE(owns->valid());
 }
 
-// A user's class that would like to have the keys of ours.
+// A user's class that asks for keys of the library's own.
 class Greedy : public RedisLockBase {
  public:
   Greedy(Client client, std::string_view name, std::vector<std::string> extra_keys)

@@ -1,4 +1,4 @@
-// What a client tells: its observer hears of it, and Client::Stats() counts it.
+// What a client reports: its observer is told of events, and Client::Stats() counts them.
 #ifndef REDLATCH_TESTS_CONFORMANCE_API_RECORDER_H_
 #define REDLATCH_TESTS_CONFORMANCE_API_RECORDER_H_
 
@@ -11,7 +11,7 @@
 
 namespace redlatch::conformance {
 
-// Writes down what a client's observer hears, and what else a test wants to see in that order.
+// Records the events that a client reports to its observer, and other events of a test, in order.
 class Recorder : public Observer {
  public:
   struct Event {
@@ -66,7 +66,7 @@ class Recorder : public Observer {
   }
   int Count(std::string_view what) const { return static_cast<int>(All(what).size()); }
 
-  // Until so many were heard; false where they never are.
+  // Waits for that many events; returns false after the timeout.
   bool Await(std::string_view what, int times = 1, absl::Duration timeout = absl::Seconds(10)) {
     const base::Instant until = base::Now() + timeout;
     const base::MutexLock lock(mu_);
@@ -79,7 +79,7 @@ class Recorder : public Observer {
     }
   }
 
-  // What was heard of all but renewals, in order.
+  // All events but renewals, in order.
   std::vector<std::string> Story() const {
     const base::MutexLock lock(mu_);
     std::vector<std::string> story;
@@ -112,8 +112,8 @@ inline void PrintTo(const LockStats& stats, std::ostream* out) {
 
 namespace conformance {
 
-// What a client says of a name; of one that it does not know: nothing happened.
-// Releases that are under way are awaited for a moment.
+// A client's numbers for a name, or zeros if it does not know the name. Waits a moment for releases
+// in flight.
 inline LockStats StatsOf(const Client& client, std::string_view name) {
   LockStats stats;
   support::Await(
@@ -150,8 +150,8 @@ struct Expected {
   uint64_t waiting = 0;
 };
 
-// These numbers, all others being zero, and histograms that agree with them. Renewals may happen
-// whenever a machine is slow: those are left out.
+// Matches these numbers, zeros for the others, and histograms that agree. Renewals are not
+// compared, since a slow machine may cause some.
 MATCHER_P(Counts, expected, "counts as expected") {
   const Expected& e = expected;
   return arg.acquired == e.acquired && arg.passed_on == e.passed_on && arg.opened == e.opened &&

@@ -1,4 +1,4 @@
-// Who may take a lock that he holds already: nobody, a simple one; its owner, a reentrant one.
+// Locking a lock twice: a simple lock refuses it, a reentrant lock admits its owner.
 
 #include "redlatch/owner.h"
 #include "tests/conformance/api/conformance.h"
@@ -10,7 +10,7 @@ class Reentry : public Conformance {
  protected:
   bool reentrant() const { return GetParam().kind.reentrant; }
   bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
-  // A release is not waited for.
+  // A release may still be in flight.
   bool FreeForOthers() {
     return Await([&] { return !BusyForOthers(); });
   }
@@ -47,7 +47,7 @@ TEST_P(NoReentry, AcquireOfOwnLockIsBusy) {
 
 class Recursion : public Reentry {
  protected:
-  // The holds of the lock as its hash counts them.
+  // The number of holds in the lock's hash.
   int64_t HoldsAtTheServer() {
     const std::string holds = server().Text({"HGET", Key(), "holds"});
     return holds.empty() ? server().Integer({"HLEN", Key()}) - 2 : std::stoll(holds);
@@ -114,7 +114,7 @@ TEST_P(Recursion, OwnerReentersFromAnyThreadAndClient) {
   Crew().Start([&] {
     auto again = support::AcquireAs(*NewLock(other_), owner, {.wait = absl::Milliseconds(100)});
     ASSERT_OK(again);
-    if (GetParam().kind.name == "reentrant") {  // a store takes what either of them writes
+    if (GetParam().kind.name == "reentrant") {  // a store accepts writes from both
       EXPECT_EQ(again->fencing_token(), lease->fencing_token());
     }
     elsewhere = *std::move(again);
@@ -138,10 +138,10 @@ TEST_P(Recursion, OtherOwnersAndCallingThreadAreExcluded) {
   EXPECT_EQ(lock_->hold_count(), 0);
 }
 
-// Each waits inside for all others, so that the test hangs if one does not get in.
+// Each thread waits inside for all others, so the test hangs if one is not admitted.
 TEST_P(Recursion, OneHandoverAdmitsAllThreadsOfOwner) {
   const Owner owner("crew");
-  const LockOptions hour = LeaseOf(absl::Hours(1));  // no heartbeat admits one
+  const LockOptions hour = LeaseOf(absl::Hours(1));  // so no heartbeat admits a thread
   auto held = NewLock(client_, kName, hour)->Acquire();
   ASSERT_OK(held);
   const Client clients[] = {NewClient(), NewClient()};

@@ -1,4 +1,4 @@
-// Releasing, renewing, extending: what a Lease and unlock() do with a hold, and cannot do.
+// Releasing, renewing, extending: what a Lease and unlock() do with a hold.
 #include <sys/mman.h>
 
 #include "tests/conformance/api/conformance.h"
@@ -12,7 +12,7 @@ constexpr absl::Duration kReleaseLease = absl::Milliseconds(200);
 class ReleasingTest : public Conformance {
  protected:
   bool BusyForOthers() { return CodeOf(Try(*NewAny(other_))) == kBusy; }
-  // A release is not waited for.
+  // A release may still be in flight.
   bool FreeForOthers() {
     return Await([&] { return !BusyForOthers(); });
   }
@@ -22,7 +22,7 @@ class ReleasingTest : public Conformance {
   const Client other_ = NewClient();
 };
 
-// Of whatever excludes others.
+// For locks and semaphores.
 class Releasing : public ReleasingTest {
  protected:
   const std::unique_ptr<support::AnyLock> lock_ = NewAny(client_);
@@ -206,13 +206,14 @@ TEST_P(LockReleasing, ObserverIsToldOfEachEvent) {
   if (GetParam().kind.reentrant) lock_->unlock();
 }
 
-// A server that permits to take a lock, and not to release it.
+// A server that allows a user to take a lock, but not to release it.
 
-// What other threads write to stderr while it lives. Can be read without a gap, unlike
-// GoogleTest's.
+// Captures what other threads write to stderr. Unlike GoogleTest's capture, it can be read at any
+// time.
 class Stderr {
  public:
-  // A process writes one line per second at most, and the test before this one may have written it.
+  // The library writes at most one line per second, and the previous test may have caused one. So
+  // this waits until that second is over.
   Stderr() {
     std::this_thread::sleep_for(std::chrono::milliseconds(1100));
     dup2(file_.get(), STDERR_FILENO);
@@ -243,7 +244,8 @@ class ReleaseRefused : public Conformance {
   void Permit(const std::string& rule) {
     server().Command({"ACL", "SETUSER", "app", "on", ">x", "~*", "&*", rule});
   }
-  // By their SHA-1, and by their text, which the first release over a connection carries.
+  // Refuses scripts by SHA-1 and by text, because the first release over a connection sends the
+  // text.
   void RefuseScripts() {
     Permit("-evalsha");
     Permit("-eval");

@@ -1,4 +1,4 @@
-// The std face: the named requirements, checked by the compiler, and std's own guards, run.
+// The std interface: the compiler checks the named requirements, and the tests run std's guards.
 #include <condition_variable>
 #include <type_traits>
 
@@ -29,7 +29,7 @@ static_assert(std::copyable<Hold> && std::copyable<Client>);
 class Standard : public Conformance {
  protected:
   bool BusyForOthers(std::string_view name = kName) { return CodeOf(Try(other_, name)) == kBusy; }
-  // A release is not waited for.
+  // A release may still be in flight.
   bool FreeForOthers(std::string_view name = kName) {
     return Await([&] { return !BusyForOthers(name); });
   }

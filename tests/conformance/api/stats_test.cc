@@ -1,4 +1,4 @@
-// Client::Stats(): each number moves when it should, by as much as it should, and no other does.
+// Client::Stats(): each event changes the right numbers by the right amount, and no others.
 #include <shared_mutex>
 
 #include "tests/conformance/api/fixtures.h"
@@ -17,7 +17,7 @@ class Stats : public Conformance {
 };
 
 TEST_P(Stats, UnusedClientHasNoLocks) {
-  // A client of a quorum may still be connecting to some of its servers.
+  // A quorum's client may still be connecting to some servers.
   EXPECT_TRUE(Await([&] { return client_.Stats().connects == server().size(); }));
   const ClientStats stats = client_.Stats();
   EXPECT_THAT(stats.locks, IsEmpty());
@@ -40,7 +40,7 @@ TEST_P(Stats, HoldIsCountedAtItsStartAndEnd) {
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 1, .held = 1}));
   lock_->unlock();
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
-  EXPECT_OK(lease->Release());  // once more is no other release
+  EXPECT_OK(lease->Release());  // a repeated Release() is not counted
   EXPECT_THAT(Of(), Counts({.acquired = 2, .released = 2}));
 }
 
@@ -49,7 +49,7 @@ TEST_P(Stats, UnreachableServerCountsAsFailure) {
   const Client client = NewClient("command_timeout=200ms&connect_timeout=200ms");
   const auto lock = NewLock(client, kName, LeaseOf(kLease / 5));
   EXPECT_OK(Try(*lock));
-  const uint64_t before = StatsOf(client, Called()).failed;  // of a slow machine
+  const uint64_t before = StatsOf(client, Called()).failed;  // a slow machine may have caused some
   server().Stop();
   EXPECT_EQ(CodeOf(lock->TryAcquire()), kUnreachable);
   EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(10)})), kUnreachable);
@@ -240,7 +240,7 @@ TEST_P(LatchStats, WaitCountsAsOpenedNotHeld) {
   EXPECT_OK(latch_->CountDown());
   crew.Join();
   EXPECT_THAT(Of(), Counts({.opened = kThreads, .busy = 1}));
-  EXPECT_OK(PatientWait(*latch_));  // it is open
+  EXPECT_OK(PatientWait(*latch_));  // the latch is open
   EXPECT_THAT(Of(), Counts({.opened = kThreads + 1, .busy = 1}));
 }
 

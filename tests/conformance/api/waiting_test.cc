@@ -1,4 +1,4 @@
-// Waiting: how long, in what order it ends, and what stops it.
+// Waiting: how long, in which order it ends, and what stops it.
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
@@ -6,15 +6,16 @@ namespace {
 
 using redis::Punctuality;
 
-// Of whatever excludes others.
+// For locks and semaphores.
 class Waiting : public Conformance {
  protected:
-  // A lock that somebody else has, for as long as this test.
+  // Another client holds the lock for the rest of the test.
   void Occupy() {
     lease_.emplace(*NewAny(owner_)->Acquire());
     ASSERT_TRUE(lease_->valid());
   }
-  // A call that may take so long takes it; the simulator sees that it does not take much more.
+  // A call with that timeout takes at least that long. The simulator checks that it does not take
+  // much longer.
   template <class Call>
   static void ExpectTakes(absl::Duration wait, const Call& call) {
     const base::Instant deadline = base::Now() + wait;
@@ -77,18 +78,18 @@ TEST_P(Waiting, LateStopDoesNotTouchHold) {
   EXPECT_OK(lease->Release());
 }
 
-// A server that hangs, is down or is not there yet: who says so, when, and that it is never taken
-// for a lock that is busy.
+// A server hangs, is down, or has not started: which calls report it, when, and that they never
+// report a busy lock.
 
 class UnreachableServer : public WithOutages<Conformance> {
  protected:
-  // A client that has used the lock already.
+  // A client that has already used the lock.
   Client NewWarmClient(ClientOptions options = {}) {
     Client client = NewClient(std::move(options));
     EXPECT_OK(Try(*NewAny(client)));
     return client;
   }
-  // What is given up without an answer leaves a tombstone, for as long as its lease.
+  // A request that is abandoned without a reply leaves a tombstone for the length of its lease.
   std::unique_ptr<support::AnyLock> NewShort(const Client& client, std::string_view name = kName) {
     return NewAny(client, name, LeaseOf(kLease / 5));
   }
@@ -108,7 +109,7 @@ class UnreachableServer : public WithOutages<Conformance> {
   }
 };
 
-// Of whatever excludes others.
+// For locks and semaphores.
 class Unreachable : public UnreachableServer {};
 INSTANTIATE_CONFORMANCE(Unreachable, OverTcp(ExclusiveCases()));
 
@@ -121,7 +122,8 @@ TEST_P(Unreachable, ServerIsNotReportedAsBusy) {
       ExpectNotBusyInTime(*lock);
       if (how == How::kIsDown) ExpectNotBusyInTime(*NewShort(client, "unused"));
     }
-    EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));  // attempts to connect are held back
+    // the client connects again after a back-off
+    EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));
   }
 }
 
@@ -143,7 +145,8 @@ TEST_P(Unreachable, ErrorNamesServerReasonAndFix) {
   const Outage outage(server(), How::kIsDown);
   for (const Client& client : clients) {
     const auto lock = NewShort(client);
-    (void)lock->TryAcquire();  // what it had sent over its lost connection has another fate
+    // its request was sent over the lost connection, so it reports another reason
+    (void)lock->TryAcquire();
     const std::string message(lock->TryAcquire().status().message());
     EXPECT_THAT(message, AllOf(HasSubstr(kName), HasSubstr(server().url()),
                                HasSubstr("Connection refused"), HasSubstr("is it running")));
@@ -170,7 +173,8 @@ TEST_P(Unreachable, EndlessCallFailsAfterUnreachableAfter) {
     punctuality.Note(give_up_at);
     EXPECT_TRUE(punctuality.Within(kGrace));
   }
-  EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));  // attempts to connect are held back
+  // the client connects again after a back-off
+  EXPECT_TRUE(Await([&] { return lock->Acquire().ok(); }));
 }
 
 TEST_P(Unreachable, ServerMayStartAfterProgram) {
@@ -193,7 +197,7 @@ TEST_P(Unreachable, CallCanBeStoppedWhileServerHangs) {
     crew.Start(
         2, [&](int) { EXPECT_EQ(CodeOf(lock->Acquire({.stop = stop.get_token()})), kCancelled); });
     Punctuality punctuality;
-    const base::Instant deadline = base::Now() + kTimeout;  // for the call that was sent already
+    const base::Instant deadline = base::Now() + kTimeout;  // the call in flight may take this long
     stop.request_stop();
     crew.Join();
     punctuality.Note(deadline);
@@ -239,12 +243,12 @@ TEST_P(LockUnreachable, ReleasesWaitForOneTimeoutInAll) {
     EXPECT_TRUE(AwaitHeld(false, absl::StrCat("leased", i)));
     EXPECT_TRUE(AwaitHeld(false, absl::StrCat("locked", i)));
   }
-  // What was silent is heard again: a release is confirmed before the call returns.
+  // The server answers again, so a release is confirmed before the call returns.
   EXPECT_OK(NewLock(client)->Acquire());
   EXPECT_FALSE(IsHeld());
 }
 
-// The asynchronous face of every class of locks.
+// The asynchronous interface of every class of locks.
 
 class Async : public Conformance {
  protected:
@@ -270,7 +274,7 @@ TEST_P(Async, AcquiresAndReleasesFreeLock) {
   EXPECT_TRUE(Try(other_).ok());
 }
 
-// Also of a reentrant lock.
+// This holds for a reentrant lock, too.
 TEST_P(Async, EachAcquisitionIsItsOwnOwner) {
   const auto lock = NewLock(client_);
   lock->AcquireAsync({}, leases_.Callback());
@@ -319,7 +323,7 @@ TEST_P(Async, TimeoutStopAndDestructionEndIt) {
 
 INSTANTIATE_CONFORMANCE(Async, WithoutSmoke(LockCases()));
 
-// One holder at a time: among threads, clients and processes, whatever face of the lock they use.
+// One holder at a time, among threads, clients and processes, through every interface of the lock.
 
 class Exclusion : public Conformance {
  public:
@@ -334,17 +338,17 @@ TEST_P(Exclusion, HoldsAcrossAllCalls) {
   Protected shared;
   Crew crew;
   for (const Client& client : clients) {
-    crew.Start(kKinds, [&](int face) {
+    crew.Start(kKinds, [&](int interface) {
       const auto lock = NewLock(client);
       for (int i = 0; i < rounds; ++i) {
-        if (face == 0) {
+        if (interface == 0) {
           const std::scoped_lock guard(*lock);
           shared.Touch(lock->current());
-        } else if (face == 1) {
+        } else if (interface == 1) {
           const auto lease = lock->Acquire();
           ASSERT_OK(lease);
           shared.Touch(lease->hold());
-        } else if (face == 2) {
+        } else if (interface == 2) {
           auto lease = lock->Acquire({.lease = kLease});
           ASSERT_OK(lease);
           shared.Touch(lease->hold());
@@ -361,7 +365,7 @@ TEST_P(Exclusion, HoldsAcrossAllCalls) {
   EXPECT_EQ(shared.touches(), 2 * kKinds * rounds);
 }
 
-// A counter in a file, as a program would keep one that knows of no other: read, then written.
+// A counter in a file, read and then written without any other synchronisation.
 class CounterFile {
  public:
   explicit CounterFile(const std::string& path)
@@ -430,7 +434,7 @@ TEST_P(Exclusion, KeyPrefixSeparatesClients) {
   EXPECT_OK(Try(ClientAt(UrlOfAnyUser(), {}, {.key_prefix = "elsewhere:"})));
   const std::string key = Key();
   const Client client = NewClient({}, {.key_prefix = key.substr(0, 2)});
-  // The other names of a MultiLock would not be the same.
+  // Under another prefix, a MultiLock's other names would differ.
   const auto same = GetParam().kind.name == "multi"
                         ? std::make_unique<SimpleLock>(client, key.substr(2), Options())
                         : NewLock(client, key.substr(2));

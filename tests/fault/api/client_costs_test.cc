@@ -1,5 +1,5 @@
-// Bars of what a client costs its process and its server that holds much, waits, or loses all at
-// once. REDLATCH_FULL_BARS=1: of more, for longer.
+// Limits on what a client costs its process and its server if it holds many locks, waits, or loses
+// everything at once. With REDLATCH_FULL_BARS=1, the tests use more locks and last longer.
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -34,13 +34,13 @@ TEST_F(ClientCosts, OneThreadRenewsAllHolds) {
   constexpr absl::Duration kLease = absl::Seconds(6);
   const absl::Duration time = absl::Seconds(support::FullBars() ? 20 : 4);
   const auto held = Take(kLocks, {.lease = kLease}, "lock");
-  Sleep(kLease / 3);  // one renewal of each: threads have started
-  // Of the client: the subscriber's, the renewer's, the notifier's.
+  EXPECT_TRUE(Await([&] { return client_.Stats().all.renewed >= kLocks; }));
+  // The client's threads: subscriber, background and loss notifier.
   EXPECT_LE(support::ThreadCount() - threads_before_, 3);
   const int threads = support::ThreadCount();
   server_->Do({"CONFIG", "RESETSTAT"});
   const absl::Duration before = support::ProcessCpuTime();
-  const absl::Duration took = TimeOf([&] { Sleep(time); });
+  const absl::Duration took = TimeOf([&] { Sleep(time); });  // renewals cost this much
   const double share = absl::FDivDuration(support::ProcessCpuTime() - before, took);
   EXPECT_EQ(support::ThreadCount(), threads);
   EXPECT_TRUE(!kCostsAreOurs || share < 0.02) << share;
@@ -60,7 +60,7 @@ TEST_F(ClientCosts, HoldUsesAtMostTwoKibibytes) {
 TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
   const int clients = support::FullBars() ? 100 : 25;
   const absl::Duration time = absl::Seconds(support::FullBars() ? 10 : 2);
-  constexpr double kMost = 0.25;  // a second and client: each 10 s a heartbeat and a ping
+  constexpr double kMost = 0.25;  // per second and client: a heartbeat and a ping every 10 s
   const auto held = Take(1, {}, "lock");
   std::stop_source stop;
   std::vector<std::thread> waiters;
@@ -74,7 +74,7 @@ TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
     return server_->Integer({"ZCARD", support::AuxiliaryKey("lock0", "simple.queue")}) == clients;
   }));
   server_->Do({"CONFIG", "RESETSTAT"});
-  const absl::Duration took = TimeOf([&] { Sleep(time); });
+  const absl::Duration took = TimeOf([&] { Sleep(time); });  // heartbeats go on
   const int64_t sent =
       server_->Calls({"evalsha", "eval", "script|load", "subscribe", "unsubscribe", "ping", "hello",
                       "auth", "client|setname", "info", "config|get"});
@@ -83,10 +83,10 @@ TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
   for (std::thread& waiter : waiters) waiter.join();
 }
 
-// Some of those who are told do not return.
+// Some of the callbacks do not return.
 TEST_F(ClientCosts, FewThreadsReportLossOfAllHolds) {
   constexpr int kHolds = 200;
-  constexpr int kHanging = 7;  // in tokens, and in callbacks
+  constexpr int kHanging = 7;  // stop callbacks, and as many on_lost callbacks
   std::atomic<bool> go_on{false};
   std::atomic<int> tokens{0};
   std::atomic<int> callbacks{0};
@@ -107,7 +107,7 @@ TEST_F(ClientCosts, FewThreadsReportLossOfAllHolds) {
   for (const Lease& each : held) {
     told.push_back(std::make_unique<Told>(each.lost(), [&] { hang(tokens); }));
   }
-  // The server forgets all, and the client hears of it as it comes back.
+  // The server forgets everything, and the client learns that when it reconnects.
   server_->Do({"FLUSHALL"});
   server_->Do({"CLIENT", "KILL", "TYPE", "normal"});
   EXPECT_TRUE(Await([&] { return client_.Ping().ok(); }));

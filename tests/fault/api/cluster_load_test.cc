@@ -1,5 +1,6 @@
-// Threads of several clients use every kind of lock on a real cluster while every slot (a sixth of
-// them unless REDLATCH_FULL_BARS=1) moves to another primary and back, and primaries are replaced.
+// Threads of several clients use every kind of lock on a real cluster. Meanwhile every slot moves
+// to another primary and back (a sixth of the slots unless REDLATCH_FULL_BARS=1), and primaries are
+// replaced.
 #include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
 
@@ -9,9 +10,9 @@ namespace {
 constexpr absl::Duration kLoadTimeout = absl::Seconds(60);
 constexpr size_t kPrimaries = 3;
 constexpr int kLoadClients = 3;
-constexpr size_t kNames = 6;  // of each kind
+constexpr size_t kNames = 6;  // per kind
 constexpr int64_t kPlaces = 3;
-constexpr int64_t kCounts = 1'000'000;  // more than there will be
+constexpr int64_t kCounts = 1'000'000;  // more than the test reaches
 const size_t kOneOf = support::FullBars() ? 1 : 6;
 
 class ClusterLoad : public ::testing::Test {
@@ -45,7 +46,7 @@ class ClusterLoad : public ::testing::Test {
     AwaitAll();
   }
 
-  // Every thread uses all names of its kind once more.
+  // Waits until every thread has used all names of its kind once more.
   void AwaitAll() {
     for (const std::atomic<size_t>& each : rounds_) {
       const size_t enough = each + kNames + 1;
@@ -66,7 +67,7 @@ class ClusterLoad : public ::testing::Test {
     }
   }
 
-  // The replica of that primary takes its place.
+  // The replica of that primary takes over.
   void StepsDown(size_t primary) {
     RedisServer& replica = group_->server(primary + kPrimaries);
     EXPECT_EQ(replica.Text({"CLUSTER", "FAILOVER"}), "OK");
@@ -84,7 +85,7 @@ class ClusterLoad : public ::testing::Test {
     AwaitAll();
   }
 
-  // What was counted is there, and nothing is left held.
+  // No count was lost, and nothing is left held.
   void End() {
     Stop();
     const Client client = Connect(group_->url());
@@ -118,6 +119,7 @@ class ClusterLoad : public ::testing::Test {
 
   void Work(std::function<void(size_t name)> round) {
     threads_.emplace_back([this, round = std::move(round), &rounds = rounds_.emplace_back()] {
+      // The pauses limit the load.
       for (; !stop_; Sleep(absl::Milliseconds(2))) round(rounds++ % kNames);
     });
   }
@@ -132,7 +134,7 @@ class ClusterLoad : public ::testing::Test {
                   held->fencing_token().value());
       }
     }
-    Sleep(absl::Milliseconds(1));
+    Sleep(absl::Milliseconds(1));  // another holder would be seen meanwhile
     object.used -= amount;
     const absl::Status released = held->Release();
     EXPECT_TRUE(released.ok() || may_lose_) << released;

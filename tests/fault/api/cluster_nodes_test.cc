@@ -1,4 +1,4 @@
-// Nodes of a cluster that come, go, and send clients to addresses that do not exist.
+// Nodes of a cluster that come, go, and redirect clients to addresses that do not exist.
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
@@ -25,7 +25,7 @@ base::UniqueFd Silent(const std::string& host, int port) {
   return fd;
 }
 
-// Like a pod: each time the node has a new address, and the old one no longer answers.
+// As with a pod, the node has a new address after each restart, and the old one no longer answers.
 TEST(ClusterNodes, AreForgottenIfTheirAddressChanges) {
   const int changes = support::FullBars() ? 100 : 12;
   const auto node = support::StartClusterOfOne();

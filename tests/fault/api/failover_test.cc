@@ -1,5 +1,5 @@
-// A managed service: one address, which leads to another server when that takes over. The name
-// server here is this program's own getaddrinfo().
+// A managed service: one host name, which leads to another server after a failover. This program's
+// own getaddrinfo() is the name server.
 #include <dlfcn.h>
 #include <netdb.h>
 
@@ -21,7 +21,7 @@ extern "C" int getaddrinfo(const char* node, const char* service, const addrinfo
   static auto* const next = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, "getaddrinfo"));
   if (node == nullptr || std::strcmp(node, kHostName) != 0)
     return next(node, service, hints, result);
-  // Not an address in numbers: that is asked for first.
+  // The caller looks for a numeric address first, and this name is none.
   if (hints != nullptr && (hints->ai_flags & AI_NUMERICHOST) != 0) return EAI_NONAME;
   return next(kAddresses[leads_to], service, nullptr, result);
 }
@@ -36,7 +36,7 @@ class RenamedHost : public ::testing::Test {
   RenamedHost() { EXPECT_TRUE(second_->AwaitInfo("master_link_status", "up")); }
   ~RenamedHost() override { leads_to = 0; }
 
-  // A lease that the second server will know.
+  // A lease that the second server will also have.
   Lease Hold(absl::Duration lease) {
     SimpleLock kept(client_, "kept", {.lease = lease});
     Lease held = *kept.Acquire();
@@ -89,7 +89,8 @@ TEST_F(RenamedHost, IsLookedUpAgainIfServerHangs) {
   first_->Continue();
 }
 
-// It was cut off and does not know it: it stops when no replica has answered for a second.
+// The old primary is cut off and does not know it. It refuses writes once no replica has answered
+// for a second.
 TEST_F(RenamedHost, IsLookedUpAgainAfterNoReplicas) {
   first_->Do({"CONFIG", "SET", "min-replicas-max-lag", "1", "min-replicas-to-write", "1"});
   const Lease lease = Hold(absl::Seconds(8));

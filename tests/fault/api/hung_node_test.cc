@@ -5,7 +5,7 @@
 namespace redlatch {
 namespace {
 
-// A lease that the client renews, and the lock that it is of.
+// A lease that the client renews, and its lock.
 template <class Lock>
 struct Held {
   template <class Options>
@@ -19,7 +19,7 @@ struct Held {
 
 class HungClusterNode : public ::testing::Test {
  protected:
-  // The other nodes go on without the hung one.
+  // The other nodes do not declare the cluster down because of the hung one.
   static void SetUpTestSuite() {
     group_ = ClusterGroup::Start({.replicas = 1,
                                   .node_timeout = absl::Minutes(5),
@@ -28,7 +28,7 @@ class HungClusterNode : public ::testing::Test {
   }
   static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
 
-  // A name whose lock is at that primary.
+  // A name whose lock belongs to that primary.
   std::string NameAt(size_t primary) {
     return group_->NameAt(primary, absl::StrCat("lock:", ++number_));
   }
@@ -39,7 +39,8 @@ class HungClusterNode : public ::testing::Test {
 
 ClusterGroup* HungClusterNode::group_ = nullptr;
 
-// At the hung node, renewals, acked renewals and repeated counts are due: after 5 s, 5 s and 2 s.
+// At the hung node, renewals, acknowledged renewals and repeated counts are due after 5 s, 5 s and
+// 2 s.
 TEST_F(HungClusterNode, DelaysNoRenewalElsewhere) {
   const Client client = Connect(group_->url() + "?command_timeout=5s");
   const auto options = [](absl::Duration lease, int acks) {
@@ -56,12 +57,12 @@ TEST_F(HungClusterNode, DelaysNoRenewalElsewhere) {
     }
   }
   group_->server(0).Stop();
-  Sleep(absl::Seconds(support::FullBars() ? 60 : 15));
+  Sleep(absl::Seconds(support::FullBars() ? 60 : 15));  // leases of 4 s need several renewals
   for (const auto& each : elsewhere) EXPECT_TRUE(each.lease->valid());
   group_->server(0).Continue();
 }
 
-// More asynchronous requests at the node than may be in flight at a server.
+// More asynchronous requests wait at the node than may be in flight at a server.
 TEST_F(HungClusterNode, DelaysNoAsyncRequestElsewhere) {
   constexpr int kRequests = 400;
   const Client client = Connect(group_->url() + "?command_timeout=1m");
@@ -98,7 +99,7 @@ TEST(HungQuorumNode, LosesNoLease) {
                       RedLockOptions{.lease = absl::Seconds(seconds)});
   }
   group[0].Stop();
-  Sleep(absl::Seconds(support::FullBars() ? 60 : 8));
+  Sleep(absl::Seconds(support::FullBars() ? 60 : 8));  // leases of 4 s need several renewals
   for (const auto& each : held) EXPECT_TRUE(each.lease->valid());
   group[0].Continue();
 }

@@ -1,5 +1,5 @@
-// After a promotion nobody is granted anything until what the server before it can have granted is
-// over.
+// After a promotion, nothing is granted until everything that the old primary may have granted has
+// expired.
 
 #include "tests/support/live_testing.h"
 
@@ -8,13 +8,14 @@ namespace {
 
 using ::testing::Contains;
 
-constexpr absl::Duration kLease = absl::Seconds(1);  // what min-replicas-max-lag leaves of it
+// min-replicas-max-lag leaves this much of the quarantine
+constexpr absl::Duration kLease = absl::Seconds(1);
 constexpr absl::Duration kQuarantineTimeout = absl::Seconds(20);
 
 class Quarantine : public ::testing::Test {
  protected:
   Client ConnectHere() const { return Connect(primary_->url() + "?quarantine=3s"); }
-  // Some lock has been taken, so that the quarantine of the first use is over.
+  // Takes some lock once, so that the quarantine of the first use is over.
   static void SitOut(const Client& client) {
     SimpleLock lock(client, "first", {.lease = kLease});
     EXPECT_TRUE(lock.Acquire({.wait = kQuarantineTimeout}).ok());
@@ -89,7 +90,7 @@ TEST_F(Quarantine, OutlastsIsolatedPrimary) {
                                HasSubstr("may grant for 2s after it was cut off")));
 }
 
-// A quarantine of a minute, which the test ends and begins by writing the key.
+// A quarantine of a minute, which the test ends and starts by writing the key.
 class LongQuarantine : public Quarantine {
  protected:
   LongQuarantine() { End(); }

@@ -1,5 +1,4 @@
-// A server that refuses the client for a while when it connects. The command was never sent, so
-// nothing is decided.
+// A server that refuses connections for a while. The command was never sent, so nothing is decided.
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

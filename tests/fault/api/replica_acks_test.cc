@@ -1,4 +1,4 @@
-// Holds that count only when replicas have them.
+// Holds that count only once replicas have them.
 
 #include "tests/support/live_testing.h"
 
@@ -13,8 +13,8 @@ class ReplicaAcks : public ::testing::Test {
           std::make_unique<TcpProxy>(support::TcpProxyOptions{.port = primary_->port()}));
       replicas_.push_back(RedisServer::Start({.replica_of = links_.back()->port()}));
     }
-    // Twice: one that has just copied all data has the first, and then may hear nothing for a
-    // second.
+    // This is done twice: a replica that has just copied all data has the first write, and may then
+    // receive nothing for a second.
     for (int i = 0; i < 2; ++i) {
       EXPECT_TRUE(Await([&] {
         primary_->Command({"SET", "first", "", "PX", "1"});
@@ -22,7 +22,7 @@ class ReplicaAcks : public ::testing::Test {
       }));
     }
   }
-  // From here on it receives nothing; the primary goes on as if it did.
+  // From now on the replica receives nothing, and the primary does not know that.
   void Separate(size_t replica) {
     links_[replica]->Drop(Direction::kToServer);
     links_[replica]->Drop(Direction::kToClient);
@@ -76,7 +76,7 @@ TEST_F(ReplicaAcks, LockIsReleasedIfTooFewConfirm) {
     EXPECT_EQ(error.code(), MakeErrorCode(absl::StatusCode::kUnavailable));
   }
   EXPECT_EQ(primary_->Integer({"EXISTS", "lock"}), 0);
-  // One is enough for another lock; and for this one, as soon as both are back.
+  // One replica is enough for another lock, and two for this one, as soon as both are back.
   SimpleLock modest(client_, "modest", Acked(1));
   EXPECT_EQ(modest.Acquire()->acked_by(), 1);
   links_[1]->Heal();
@@ -103,7 +103,7 @@ TEST(DiskAcks, RequireServersThatSupportThem) {
     EXPECT_EQ(server->Integer({"EXISTS", "lock"}), 0);
     return;
   }
-  // The fixture leaves syncing to the kernel: nothing is on the disk for certain.
+  // The fixture leaves syncing to the kernel, so nothing is certainly on disk.
   EXPECT_EQ(lease.status().code(), absl::StatusCode::kUnavailable) << lease.status();
   server->Command({"CONFIG", "SET", "appendfsync", "everysec"});
   EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }, absl::Seconds(30)));

@@ -1,5 +1,6 @@
-// Primaries that die, hang, are cut off or step down, one after the other, under clients that lock
-// through real sentinels. REDLATCH_FAILOVERS=20: so many, in place of one of each kind.
+// Primaries crash, hang, are cut off or step down, one after the other, while clients lock through
+// real sentinels. REDLATCH_FAILOVERS=20 sets the number of failovers; the default is one of each
+// kind.
 #include "tests/support/live_testing.h"
 #include "tests/support/server_groups.h"
 
@@ -11,8 +12,7 @@ using support::SentinelGroup;
 constexpr size_t kFailoverClients = 6;
 constexpr absl::Duration kSentinelTimeout = absl::Seconds(60);
 
-// What is promised of holds when a primary is replaced: with acks and with a quarantine, that
-// nobody else gets what is held.
+// With acks or with a quarantine, a failover must not let a second client get a held lock.
 struct FailoverCase {
   const char* name;
   LockOptions options;
@@ -34,7 +34,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
 
   static bool excludes() { return GetParam().options.acks.replicas > 0 || *GetParam().url != '\0'; }
 
-  // Every client has locked once more, with a call that began after this one.
+  // Waits until every client has locked once more, by a call that began after this one.
   void AwaitAll() {
     for (const std::atomic<int>& each : rounds_) {
       const int enough = each + 2;
@@ -42,7 +42,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
     }
   }
 
-  // Replaces the primary; returns what makes its server well again.
+  // Replaces the primary; returns a function that repairs its server.
   std::function<void()> Strike(int64_t kind, size_t old) {
     switch (kind % 4) {
       case 0:
@@ -54,7 +54,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
         group_->AwaitPrimaryOtherThan(old);
         return [this, old] { group_->server(old).Continue(); };
       case 2:
-        // A sentinel that finds no replica ready gives up, and has to be asked again.
+        // A sentinel that finds no replica ready gives up, and must be asked again.
         EXPECT_TRUE(Await(
             [&] {
               group_->sentinel(0).Command({"SENTINEL", "FAILOVER", SentinelGroup::kPrimary});
@@ -88,7 +88,7 @@ class SentinelFailover : public ::testing::TestWithParam<FailoverCase> {
       EXPECT_TRUE(inside == 1 || !excludes()) << "two have it";
       EXPECT_LT(tokens_[one].exchange(lease->fencing_token().value()),
                 lease->fencing_token().value());
-      Sleep(absl::Milliseconds(1));
+      Sleep(absl::Milliseconds(1));  // another holder would be seen meanwhile
       --inside_[one];
       ++rounds_[i];
     }
@@ -106,7 +106,7 @@ TEST_P(SentinelFailover, AllClientsLockAgainAndTokensGrow) {
   for (int64_t i = 0; i < failovers; ++i) {
     SCOPED_TRACE(i);
     const std::function<void()> repair = Strike(i, group_->Primary().value());
-    // A replica that is not there confirms nothing.
+    // Replicas that are down confirm nothing, so the old primary must be back first.
     if (excludes()) repair();
     AwaitAll();
     if (!excludes()) repair();
@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(
     Promises, SentinelFailover,
     ::testing::Values(FailoverCase{"plain", {}},
                       FailoverCase{"acks", {.acks = {.replicas = 2, .timeout = absl::Seconds(2)}}},
-                      // A primary goes on alone for two seconds.
+                      // An isolated primary goes on granting for two seconds.
                       FailoverCase{"quarantine", {.lease = absl::Seconds(2)}, "?quarantine=4s"}),
     [](const auto& its) { return its.param.name; });
 

@@ -1,4 +1,4 @@
-// The machine is suspended while a client is at work: only CLOCK_BOOTTIME goes on.
+// The machine is suspended while a client is busy: only CLOCK_BOOTTIME advances.
 #include <sys/syscall.h>
 
 #include <ctime>
@@ -15,14 +15,14 @@ timespec Read(clockid_t clock) {
   return now;
 }
 
-// By a clock that this test's suspends do not move.
+// The time by a clock that this test's suspends do not move.
 absl::Duration Awake(clockid_t clock = CLOCK_MONOTONIC) {
   return absl::DurationFromTimespec(Read(clock));
 }
 
 }  // namespace
 
-// Replaces the C library's.
+// Replaces the C library's function.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   *now = Read(clock);
   if (clock == CLOCK_BOOTTIME) now->tv_sec += suspended_s;
@@ -32,7 +32,7 @@ extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
 namespace redlatch {
 namespace {
 
-// The kernel's timers would have waited for another 19 s or more.
+// The kernel's own timers would wait for at least 19 s more.
 constexpr absl::Duration kSuspendSoon = absl::Seconds(10);
 
 class Suspend : public ::testing::Test {

@@ -1,5 +1,5 @@
-// An address that leads to two servers alternately: it is refused. If the user may not ask for
-// their run ids, the subscription is always at the other server, and no message arrives.
+// An address that leads to two servers alternately is refused. If the user may not ask for their
+// run ids, the subscription is always at the wrong server, and no message arrives.
 #include "tests/support/authority.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
@@ -27,9 +27,9 @@ TEST(Unsubscribed, IsSubscribedAgainOnceOnlyOneServerIsLeft) {
   const auto second = RedisServer::Start();
   TcpProxy proxy({.port = first->port()});
   proxy.LeadTo({first->port(), second->port()});
-  std::vector<Lease> held;  // someone else has the lock, at either server
+  std::vector<Lease> held;  // another client has the lock at both servers
   for (RedisServer* each : {first.get(), second.get()}) {
-    // The client cannot find out if both are the same server.
+    // Without this permission, the client cannot find out if both are the same server.
     each->Do({"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"});
     held.push_back(*SimpleLock(Connect(each->url()), "lock").Acquire());
   }
@@ -77,11 +77,11 @@ TEST_P(TwoPrimaries, AreRefusedAtConnectAndReconnect) {
   const Client client = Connect(url_);
   SimpleLock lock(client, "lock");
   ASSERT_TRUE(lock.Acquire().ok());
-  // The client first asks the server that sentinels name for its role.
+  // The client first asks the server that the sentinels name for its role.
   proxy_.LeadTo(way_ == "Sentinel" ? std::vector{one_, other_} : std::vector{other_, one_});
   first_->Do({"CLIENT", "KILL", "TYPE", "normal"});
   ExpectTwo(lock.Acquire().status());
-  // But not when only one is left.
+  // It is accepted once only one server is left.
   proxy_.LeadTo({other_});
   EXPECT_TRUE(Await([&] { return lock.Acquire().ok(); }));
 }
@@ -97,7 +97,8 @@ TEST_P(TwoPrimaries, RestartedServerIsAccepted) {
 INSTANTIATE_TEST_SUITE_P(Of, TwoPrimaries, ::testing::Values("Server", "Tls", "Sentinel"),
                          [](const auto& its) { return its.param; });
 
-// The address would have a vote at either primary, and two majorities could share it alone.
+// Otherwise the address would have a vote at either primary, and two majorities could have only the
+// address in common.
 TEST(TwoPrimariesAsNode, NodeHasNoVote) {
   QuorumGroup servers(4);
   TcpProxy proxy({.port = servers[0].port()});

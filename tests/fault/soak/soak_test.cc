@@ -1,10 +1,11 @@
-// A soak: many processes take locks and permits in every way that there is, while network, server
-// and the processes themselves are disturbed at random; then all is whole again for a while, and
-// they end. The history of it all is judged, see tests/support/history_check/history_check.md.
+// A soak test: many processes take locks and permits in every possible way, while network, server
+// and the processes themselves suffer random faults. Then everything is repaired for a while, and
+// the processes end. The checker judges the history of all calls: see
+// tests/support/history_check/history_check.md.
 //
-//   REDLATCH_SOAK=180        seconds of disturbance, by 16 processes. Where unset: 8 s, 6 processes
-//   REDLATCH_SOAK_SEED=...   the one that a failure printed
-//   REDLATCH_SOAK_LOG=1      print what was disturbed and when, also where nothing fails
+// REDLATCH_SOAK=180        seconds of faults, with 16 processes. Default: 8 s, 6 processes
+// REDLATCH_SOAK_SEED=...   the seed that a failure printed
+// REDLATCH_SOAK_LOG=1      prints each fault and its time, even if nothing fails
 #include "src/base/random.h"
 #include "tests/support/acquire_as.h"
 #include "tests/support/history_check/history_checker.h"
@@ -22,14 +23,14 @@ using support::HistoryWriter;
 constexpr int kObjects = 6;
 constexpr int kCapacity = 3;
 constexpr absl::Duration kShortestLease = absl::Milliseconds(300);
-// Until the client's connections are made again; and for threads that run late.
+// Time for the client to reconnect, and for threads that run late.
 constexpr absl::Duration kSlack = absl::Seconds(1);
 
 std::string NameOf(int object) { return absl::StrCat("soak-", object); }
 bool IsReentrant(int object) { return object % 3 == 1; }
 bool IsSemaphore(int object) { return object % 3 == 2; }
 
-// Draws that a seed repeats.
+// Random choices that a seed repeats.
 class Dice {
  public:
   explicit Dice(uint64_t seed) : bits_(seed) {}
@@ -45,7 +46,7 @@ class Dice {
   std::mt19937_64 bits_;
 };
 
-// Misuse is a fault of the test or of the library; losses are part of it.
+// Misuse is a bug of the test or of the library; losses are expected.
 class StrictObserver : public Observer {
   void OnLost(const LostLease&) override {}
   void OnReleaseFailed(std::string_view, FencingToken, absl::Duration,
@@ -55,8 +56,8 @@ class StrictObserver : public Observer {
   }
 };
 
-// One thread of a process: round after round it takes something, holds it for some time and gives
-// it back, and writes down what it saw.
+// One thread of a process. In each round it takes an object, holds it for some time, releases it,
+// and records what it saw.
 class Worker {
  public:
   Worker(const Client& client, HistoryWriter& history, int thread, uint64_t seed,
@@ -86,9 +87,11 @@ class Worker {
       Object& object =
           objects_[static_cast<size_t>(dice_.Below(static_cast<int>(objects_.size())))];
       owner_ = Owner();
-      // Of permits that two threads have in common nobody could say whose are given back.
-      const bool std_face = dice_.OneIn(3) && (object.lock != nullptr || thread_ == 0);
-      std_face ? ThroughStdFace(object) : ThroughStatusFace(object);
+      // If two threads shared permits taken by acquire(), the history could not tell which of them
+      // release() returns.
+      const bool std_interface = dice_.OneIn(3) && (object.lock != nullptr || thread_ == 0);
+      std_interface ? ThroughStd(object) : ThroughStatus(object);
+      // Pauses, holds and faults have random lengths; no event ends them.
       if (dice_.OneIn(4)) Sleep(dice_.Between(absl::ZeroDuration(), absl::Milliseconds(20)));
     }
   }
@@ -101,7 +104,7 @@ class Worker {
     std::unique_ptr<Semaphore> semaphore;
   };
 
-  void ThroughStdFace(Object& object) {
+  void ThroughStd(Object& object) {
     const int way = dice_.Below(4);
     const auto wait =
         absl::ToChronoNanoseconds(dice_.Between(absl::Milliseconds(1), longest_lease_));
@@ -134,20 +137,20 @@ class Worker {
       return object.lock->unlock();
     }
     history_.Held(call, 0);
-    // It cannot be asked for its deadline: that is no earlier than this.
+    // The std interface does not show the deadline, which is no earlier than this.
     history_.Remaining(call, asked, object.lease * 0.9);
     Sleep(HowLong());
     history_.ReleaseInvoked(call);
     object.semaphore->release();
   }
 
-  void ThroughStatusFace(Object& object) {
+  void ThroughStatus(Object& object) {
     AcquireOptions options;
     const int way = dice_.Below(5);
     if (way < 2) options.wait = dice_.Between(absl::Milliseconds(1), longest_lease_);
     if (way == 1) options.lease = dice_.Between(kShortestLease, longest_lease_);
     if (way == 2) options.wait = absl::ZeroDuration();
-    // A thread of each process has the name.
+    // In each process, one thread has this name.
     if (IsReentrant(object.number) && dice_.OneIn(4)) owner_ = Owner(absl::StrCat("job-", thread_));
     const int permits = 1 + dice_.Below(kCapacity);
     const uint32_t call =
@@ -167,13 +170,13 @@ class Worker {
       return;
     }
     Use(call, object, *held);
-    // A lease of the user's own is now and then extended.
+    // A manual lease is extended now and then.
     if (options.lease && dice_.OneIn(2)) {
       ExpectOkLostOrUnreachable(held->Extend(*options.lease));
       Sample(call, *held);
     }
     history_.ReleaseInvoked(call);
-    if (dice_.OneIn(8)) return;  // the destructor's part
+    if (dice_.OneIn(8)) return;  // the destructor releases it
     for (int i = 0; i < 3; ++i) {
       const absl::Status released = held->Release();
       ExpectOkLostOrUnreachable(released);
@@ -193,7 +196,7 @@ class Worker {
     const int owner = owner_.is_calling_thread() ? thread_ : -1 - thread_;
     return history_.Invoke(NameOf(object.number), kind, owner, waits, permits);
   }
-  // Writes down that it is held, and keeps it for a while; false: it is over.
+  // Records that the object is held, and keeps it for a while; returns false if the hold is over.
   template <class Handle>
   void Use(uint32_t call, Object& object, const Handle& held) {
     uint64_t token = 0;
@@ -207,7 +210,7 @@ class Worker {
       if (!Sample(call, held) && dice_.OneIn(2)) return;
     }
   }
-  // An owner is never kept from what it has; where it is lost meanwhile, it is acquired anew, and
+  // An owner may always reenter. If its hold is lost meanwhile, it acquires the object again, and
   // that is another acquisition.
   void Reenter(Object& object) {
     const uint32_t call = Invoke(object, /*waits=*/false);
@@ -230,7 +233,7 @@ class Worker {
     if (held.lost().stop_requested()) history_.Lost(call);
     return remaining > absl::ZeroDuration();
   }
-  // Mostly short, now and then beyond the end of a lease.
+  // Mostly short; sometimes longer than the lease.
   absl::Duration HowLong() {
     const int kind = dice_.Below(200);
     if (kind == 0) return dice_.Between(absl::ZeroDuration(), longest_lease_ * 1.2);
@@ -248,7 +251,8 @@ class Worker {
   Owner owner_;
 };
 
-// With a URL, the path of its history, its number, a seed, and its longest lease.
+// The arguments are a URL, the path of the history, the process's number, a seed, and the longest
+// lease.
 REDLATCH_CHILD(SoakingProcess) {
   HistoryWriter history(args.at(1), std::stoi(args.at(2)));
   Dice dice(std::stoull(args.at(3)));
@@ -282,7 +286,7 @@ class Soak : public ::testing::Test {
     }
   }
 
-  // Returns when all that was broken is whole again.
+  // Returns when all faults are repaired.
   void Rage() {
     const base::Instant end = base::Now() + absl::Seconds(seconds_ > 0 ? seconds_ : 8);
     while (base::Now() < end) {
@@ -292,7 +296,7 @@ class Soak : public ::testing::Test {
     }
     Repair(base::Instant::Infinite());
   }
-  // Asks all to end, and expects that they do, with nothing to complain about.
+  // Asks all processes to end, and expects that they report no problem.
   void Dismiss() {
     for (const auto& member : members_) member->pipe().WriteLine("stop");
     for (const auto& member : members_) {
@@ -300,7 +304,7 @@ class Soak : public ::testing::Test {
       EXPECT_TRUE(status && status->success());
     }
   }
-  // When every lease is over, all permits are back, and no key is left that has no business there.
+  // Every lease has expired. All permits must be back, and no unexpected key may be left.
   void ExpectNothingLeft() {
     const Client client = Connect(server_->url());
     for (int object = 0; object < kObjects; ++object) {
@@ -324,7 +328,7 @@ class Soak : public ::testing::Test {
         2 * longest_lease_ + kSlack);
     EXPECT_THAT(left, IsEmpty());
   }
-  // The history is true, and something was acquired from `calm` on.
+  // The history must keep every promise, and something was acquired after `calm`.
   void ExpectTrue(base::Instant calm) {
     std::vector<std::string> files = {notes_path_};
     files.insert(files.end(), histories_.begin(), histories_.end());
@@ -367,9 +371,10 @@ class Soak : public ::testing::Test {
   void Spawn(size_t member) {
     const size_t life = histories_.size();
     histories_.push_back(absl::StrCat(directory_.path(), "/", life));
-    const std::ofstream exists(histories_.back());  // even if it is killed before it writes
+    // so that it exists even if the process is killed early
+    const std::ofstream exists(histories_.back());
     lives_[member] = life;
-    // A proxy is a few members' way to the server.
+    // A few processes share each proxy.
     while (proxies_.size() <= member / 3) {
       proxies_.push_back(
           std::make_unique<TcpProxy>(support::TcpProxyOptions{.port = server_->port()}));
@@ -384,7 +389,7 @@ class Soak : public ::testing::Test {
   void Log(const std::string& what) {
     absl::StrAppend(&log_, base::Now().nanos() / 1000, " ", what, "\n");
   }
-  // Until some moment before `longest` is over.
+  // Repairs it at a random moment before `longest` is over.
   void Wounded(const std::string& where, const std::string& what, absl::Duration longest,
                std::function<void()> repair) {
     Log(absl::StrCat(what, ": ", where));
@@ -479,7 +484,7 @@ class Soak : public ::testing::Test {
         : IsReentrant(object) ? ReentrantLock(client_, NameOf(object)).ForceRelease()
                               : SimpleLock(client_, NameOf(object)).ForceRelease();
     EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
-    // What was not answered may be executed somewhat later.
+    // A call without a reply may be executed somewhat later.
     const absl::Duration later = status.ok() ? absl::ZeroDuration() : absl::Seconds(2);
     notes_.Note(call, {.time = (base::Now() + later).nanos(), .what = What::kOk});
   }
@@ -491,7 +496,7 @@ class Soak : public ::testing::Test {
       RedisServer::Start({.append_only = true, .config = {"appendfsync always"}});
   const Client client_ = Connect(server_->url());
   std::vector<std::unique_ptr<TcpProxy>> proxies_;
-  std::vector<std::string> histories_;  // of each life
+  std::vector<std::string> histories_;  // one per life of a process
   std::vector<std::unique_ptr<support::Child>> members_ =
       std::vector<std::unique_ptr<support::Child>>(seconds_ > 0 ? 16 : 6);
   std::vector<size_t> lives_ = std::vector<size_t>(members_.size());
@@ -501,11 +506,11 @@ class Soak : public ::testing::Test {
 
 TEST_F(Soak, ExclusionHoldsUnderEveryFault) {
   Rage();
-  // The head of a queue asks again when the lease of whoever died could be over.
+  // The head of a queue asks again when a dead holder's lease could be over.
   const absl::Duration bound = longest_lease_ + longest_lease_ / 3 + kSlack;
   const base::Instant calm = base::Now();
   notes_.Note({.what = What::kCalm, .amount = absl::ToInt64Nanoseconds(bound)});
-  Sleep(bound + kSlack);
+  Sleep(bound + kSlack);  // until the holds of killed processes have expired
   notes_.Note({.what = What::kStorm});
   Dismiss();
   ExpectNothingLeft();

@@ -1,4 +1,4 @@
-// The asynchronous face on one server: when callbacks come, where, and what ends a wait.
+// The asynchronous interface on one server: when and where callbacks run, and what ends a wait.
 #include <malloc.h>
 
 #include <coroutine>
@@ -60,7 +60,7 @@ TEST_F(Async, ThrowingCallbackAffectsNoOther) {
   EXPECT_TRUE(leases_.Take().ok());
 }
 
-// ClientOptions::post that does what it should not, and callbacks that do all that they may.
+// A ClientOptions::post that misbehaves, and callbacks that do everything they may.
 
 using Work = std::function<void()>;
 
@@ -70,7 +70,7 @@ class AsyncHooks : public ::testing::Test {
     client_ = Connect(server_->url(), {.post = std::move(post)});
     lock_.emplace(*client_, "lock");
   }
-  // Acquires, and leaves what there is to run in loop_.
+  // Acquires, and leaves the completions in loop_.
   void StartLoop() {
     Start([&](Work work) {
       loop_.push_back(std::move(work));
@@ -161,7 +161,7 @@ TEST_F(AsyncHooks, LoopMayRunCompletionsAfterClient) {
   EXPECT_TRUE(AwaitFree());
 }
 
-// On the client's own thread: what it waits for may not need that.
+// The callback runs on the client's own thread, and must not block what it waits for.
 TEST_F(AsyncHooks, CallbackMayBlock) {
   Start(nullptr);
   SimpleLock second(*client_, "second");
@@ -181,8 +181,8 @@ TEST_F(AsyncHooks, CallbackMayBlock) {
   EXPECT_EQ(statuses_.Take(), absl::OkStatus());
 }
 
-// The asynchronous face of what is more than a mutex: readers, permits, latches, several locks at
-// once, several servers, replicas that confirm.
+// The asynchronous interface of everything else: readers, permits, latches, several locks at once,
+// several servers, replica acks.
 
 constexpr auto kBusy = absl::StatusCode::kDeadlineExceeded;
 constexpr auto kCancelled = absl::StatusCode::kCancelled;
@@ -247,7 +247,7 @@ TEST_F(AsyncKinds, NullCallbacksLeaveNothingHeld) {
   EXPECT_TRUE(multi.Acquire().ok());
 }
 
-// TSan finds the races.
+// Under TSan, this finds races.
 template <class Handle>
 void ReleaseWhileOthersLook(Handle handle) {
   Statuses statuses;
@@ -289,7 +289,7 @@ TEST_F(AsyncKinds, HandlesMayBeReleasedConcurrently) {
   EXPECT_TRUE(semaphore.TryAcquire(2).ok());
 }
 
-// The capture of `on_lost` is the last handle of the client when the release's callback runs.
+// The callback of the release runs while the capture of `on_lost` is the last handle of the client.
 TEST_F(AsyncKinds, OnLostMayOwnLastClient) {
   for (const bool awaited : {true, false}) {
     std::optional<Client> client = Connect(server_->url());
@@ -324,14 +324,14 @@ TEST_F(AsyncKinds, OnLostMayOwnLastClientOfSyncRelease) {
   EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "lock"}) == 0; }));
 }
 
-// Ten thousand who wait at a time: no thread of theirs, little memory, and each in its turn.
+// Ten thousand waiters at a time: no thread per waiter, little memory, and each in its turn.
 
 constexpr size_t kLocks = 100;
 constexpr size_t kWaiters = 10000;
 constexpr double kMostBytes = 1536;
-// Messages, renewals, deadlines, and all that waits.
+// For messages, renewals, deadlines, and the event driver.
 constexpr int kMostThreads = 4;
-// A wait without an end gives a silent server up after five seconds.
+// An endless wait gives up on a silent server after five seconds.
 constexpr absl::Duration kSoon = absl::Seconds(2);
 
 TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
@@ -350,7 +350,7 @@ TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   for (size_t i = 0; i < kLocks; ++i) {
     locks.push_back(std::make_unique<SimpleLock>(client, absl::StrCat("lock", i)));
   }
-  std::vector<std::vector<size_t>> served(kLocks);  // by the client's thread
+  std::vector<std::vector<size_t>> served(kLocks);  // written by the client's thread
   std::atomic<size_t> done{0};
   const auto wait = [&](size_t i) {
     locks[i % kLocks]->AcquireAsync({}, [&, i](absl::StatusOr<Lease> lease) {
@@ -366,14 +366,15 @@ TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   const auto await_waiting = [&](size_t count) {
     return Await([&] { return client.Stats().all.waiting == count; });
   };
-  for (size_t i = 0; i < kLocks; ++i) wait(i);  // what a lock costs is no waiter's
+  // each lock costs memory once, which is not a waiter's
+  for (size_t i = 0; i < kLocks; ++i) wait(i);
   ASSERT_TRUE(await_waiting(kLocks));
   const size_t bytes_before = mallinfo2().uordblks;
   for (size_t i = kLocks; i < kLocks + kWaiters; ++i) wait(i);
   ASSERT_TRUE(await_waiting(kLocks + kWaiters));
   const double bytes = static_cast<double>(mallinfo2().uordblks - bytes_before);
   RecordProperty("bytes_each", absl::StrCat(bytes / kWaiters));
-  // Sanitizers have an allocator of their own, which mallinfo2() does not know.
+  // Sanitizers replace the allocator, so mallinfo2() knows nothing.
   EXPECT_LE(bytes / kWaiters, kMostBytes);
   EXPECT_LE(support::ThreadCount() - threads_before, kMostThreads);
 
@@ -385,8 +386,8 @@ TEST(AsyncMany, WaitersNeedNoThreadsAndKeepOrder) {
   }
 }
 
-// All begin in one turn of the client's thread. Only the first asks the server, so the others must
-// not be held back until an answer comes.
+// All waiters start in one pass of the client's thread. Only the first asks the server, so the
+// others must not be postponed until its reply arrives.
 TEST(AsyncMany, WaitersWithoutRequestStartAtOnce) {
   const auto server = RedisServer::Start();
   Client other = Connect(server->url());
@@ -403,7 +404,8 @@ TEST(AsyncMany, WaitersWithoutRequestStartAtOnce) {
   EXPECT_EQ(leases.size(), 0);
 }
 
-// More than a server can answer in the command_timeout must not be sent to it at once.
+// The client must not send more requests at once than a server can answer within the
+// command_timeout.
 TEST(AsyncMany, RequestsInFlightAreBounded) {
   constexpr size_t kRequests = 2000;
   constexpr int64_t kMostInFlight = 300;
@@ -418,7 +420,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
   support::Outcomes<absl::StatusOr<Permit>> permits;
   support::Outcomes<absl::StatusOr<Permit>> marker;
   for (size_t i = 0; i < kRequests; ++i) semaphore.AcquireAsync(1, {}, permits.Callback());
-  // Its completion comes behind the driver's first look at all of them.
+  // It completes only after the driver has seen all of them once.
   semaphore.AcquireAsync(-1, {}, marker.Callback());
   ASSERT_TRUE(marker.Await(1));
   ASSERT_TRUE(Await([&] { return calls() - before >= 200; }));
@@ -428,7 +430,7 @@ TEST(AsyncMany, RequestsInFlightAreBounded) {
   for (size_t i = 0; i < kRequests; ++i) EXPECT_TRUE(permits.Take(i).ok());
 }
 
-// A wait that ends while its request is held back ends in time.
+// A wait ends in time even if its request is still postponed.
 TEST(AsyncMany, PostponedRequestsTimeOut) {
   const auto server = RedisServer::Start();
   Client client = Connect(server->url() + "?command_timeout=1m");
@@ -449,9 +451,9 @@ TEST(AsyncMany, PostponedRequestsTimeOut) {
   server->Continue();
 }
 
-// co_await, from a coroutine type of the test's own.
+// co_await, from the test's own coroutine type.
 
-// Begins at once, and is destroyed with its handle, suspended or not.
+// Starts at once. Its destructor destroys the coroutine, suspended or not.
 class Task {
  public:
   struct promise_type {
@@ -476,7 +478,7 @@ class Task {
 
 class AwaitableCalls : public ::testing::Test {
  protected:
-  // Where coroutines go on: on the test's own thread.
+  // Coroutines resume on the test's own thread.
   bool RunUntil(const std::function<bool()>& condition) {
     return Await([&] {
       std::deque<std::function<void()>> posted;
@@ -555,8 +557,8 @@ TEST_F(AwaitableCalls, WorkForEveryKind) {
   EXPECT_TRUE(RunUntil([&] { return done; }));
 }
 
-// All options are written in the co_await expression. Each call is stopped, so that the sanitizers
-// find an option that GCC 12 destroyed twice or too early.
+// The co_await expression contains all options. Each call is stopped, so that the sanitizers find
+// options that GCC 12 would destroy twice or too early.
 TEST_F(AwaitableCalls, AcceptBracedOptions) {
   ReentrantReadWriteLock read_write(client_, "rw");
   Semaphore semaphore(client_, "semaphore", 1);
@@ -627,7 +629,7 @@ TEST_F(AwaitableCalls, AreCancelledWithTheirCoroutine) {
   EXPECT_FALSE(went_on);
 }
 
-// The lease is on its way to a coroutine that is not there any more.
+// The lease arrives for a coroutine that is already destroyed.
 TEST_F(AwaitableCalls, LeaseForDestroyedCoroutineIsReleased) {
   bool went_on = false;
   const auto body = [&]() -> Task {
@@ -667,7 +669,7 @@ TEST_F(AwaitableCalls, StartWhenAwaited) {
     const auto unused = lease->ReleaseAwaitable();
     EXPECT_FALSE(IsFree());
   }
-  EXPECT_TRUE(Await([&] { return IsFree(); }));  // it was given away
+  EXPECT_TRUE(Await([&] { return IsFree(); }));  // the lease was released
 }
 
 }  // namespace

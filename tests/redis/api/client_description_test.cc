@@ -1,4 +1,4 @@
-// What a client tells people of itself: when it is there, what it says, and when it goes.
+// The key in which a client describes itself: when it exists, what it says, and when it is deleted.
 #include <errno.h>
 
 #include "absl/strings/string_view.h"
@@ -22,14 +22,14 @@ class ClientDescription : public ::testing::Test {
     }
     return keys;
   }
-  // Of the only client.
+  // The description of the only client.
   std::optional<LockInfo::Process> Described() const {
     const std::vector<std::string> keys = Keys();
     EXPECT_THAT(keys, SizeIs(1));
     return keys.empty() ? std::nullopt
                         : internal::ReadDescription(server_->Text({"GET", keys.front()}));
   }
-  // From here on for who connects as "alice".
+  // Sets the permissions of "alice", and connects as that user.
   absl::StatusOr<Client> ConnectAs(const std::string& rules) const {
     server_->Command({"ACL", "SETUSER", "alice", "reset", "on", ">sesame", "&*", "+@all"});
     for (const absl::string_view rule : absl::StrSplit(rules, ' ')) {
@@ -97,7 +97,7 @@ TEST_F(ClientDescription, SurvivesForkedChild) {
   EXPECT_THAT(Keys(), SizeIs(1));
 }
 
-// A sanitizer's forked children must start no threads, as a client does.
+// Under a sanitizer, a forked child must not start threads, and a client starts some.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST_F(ClientDescription, ForkedChildHasItsOwn) {
   const Client client = Connect(server_->url());
@@ -154,7 +154,7 @@ TEST_F(ClientDescription, ForeignTextIsIgnored) {
   }
 }
 
-// Here the clock is a faster one.
+// In these tests the server's clock is faster.
 class DescriptionRefresh : public ClientDescription {
  protected:
   std::shared_ptr<internal::ClientCore> NewCore() const {
@@ -185,7 +185,7 @@ class DescriptionRefresh : public ClientDescription {
   static internal::AcquireCall CallOf(internal::Terms terms) {
     return {.terms = terms, .options = std::make_shared<LockOptions>()};
   }
-  // Nothing else brings it back: no lease is due for hours.
+  // Only the refresh can write it again, since no lease is due for hours.
   bool ComesBack() const {
     server_->Command({"DEL", Keys().empty() ? "none" : Keys().front()});
     return Await([&] { return Keys().size() == 1; });

@@ -6,7 +6,7 @@ namespace {
 
 using support::FakeServer;
 
-// How much later than its deadline a call may return.
+// How late a call may return.
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
 constexpr absl::Duration kClientTimeout = absl::Seconds(10);
 constexpr char kPassword[] = "s3cret-w0rd";
@@ -21,7 +21,7 @@ class ClientTest : public ::testing::Test {
     return {.on_warning = [this](std::string_view message) { warnings_.emplace_back(message); }};
   }
 
-  // Attempts to connect that failed hold the next one back.
+  // After a failed attempt to connect, the client waits before the next one.
   static void ExpectPingsSoon(const Client& client) {
     const base::Instant deadline = base::Now() + kClientTimeout;
     absl::Status status;
@@ -137,7 +137,7 @@ TEST(ClientEmbeddedTest, StartsNewServerIfOldOneIsGone) {
   for (int round = 0; round < 2; ++round) {
     ASSERT_TRUE(client.Ping().ok());
     if (round == 0) {
-      // Alone: with this client's connection it has nobody, and stops by itself.
+      // This server loses its only user with that client, and stops by itself.
       auto other = home.Connect();
       EXPECT_GE(other.Command({"CLIENT", "KILL", "TYPE", "normal"}).integer, 1);
     } else {
@@ -150,7 +150,7 @@ TEST(ClientEmbeddedTest, StartsNewServerIfOldOneIsGone) {
   }
 }
 
-// A forked child and the client of its parent.
+// A forked child uses its parent's client.
 
 class ClientFork : public ::testing::Test {
  protected:
@@ -207,7 +207,7 @@ TEST_F(ClientFork, ChildClosesDescriptorsOfDestroyedClient) {
     permit = absl::CancelledError();
     hold = Hold();
     client_ = absl::CancelledError();
-    // Of the commands and of the subscriptions, each a socket and what wakes its reader.
+    // Commands and subscriptions each have a socket and an event descriptor.
     EXPECT_EQ(support::OpenDescriptors(), before - 4);
     return HasFailure() ? 1 : 0;
   });
@@ -221,8 +221,8 @@ TEST_F(ClientFork, ChildClosesDescriptorsOfDestroyedClient) {
   mutex->unlock();
 }
 
-// A sanitizer's forked children must start no threads, as the fork here does: its own locks may be
-// held by a thread that they do not have.
+// Under a sanitizer, a forked child must not start threads: another thread may have held the
+// sanitizer's own locks during the fork.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
 TEST_F(ClientFork, GrandchildIsRefusedChildsConnection) {
   const int code = support::CodeOfFork([&] {

@@ -1,4 +1,4 @@
-// Every kind of lock at every primary of a cluster, between two clients.
+// Two clients use every kind of lock on every primary of a cluster.
 #include "src/redis/connect/handshake.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
@@ -12,7 +12,7 @@ class ClusterTour {
   void Go() {
     const Client client = Connect(url_);
     const Client other = Connect(url_);
-    // An open latch stays.
+    // An open latch stays, so each tour needs a new one.
     static int tours = 0;
     const std::string prefix = absl::StrCat("tour", ++tours);
     for (size_t i = 0; i < group_.servers(); ++i) {
@@ -25,9 +25,10 @@ class ClusterTour {
   }
 
  private:
-  static constexpr absl::Duration kTourTimeout = absl::Seconds(8);  // less than a heartbeat
+  // less than a heartbeat interval
+  static constexpr absl::Duration kTourTimeout = absl::Seconds(8);
 
-  // Who waits is told by message.
+  // The waiter is told by a message.
   void HandOver(const Client& client, const Client& other, const std::string& name) {
     SimpleLock lock(client, name);
     SimpleLock others(other, name);
@@ -61,7 +62,7 @@ class ClusterTour {
 namespace redlatch {
 namespace {
 
-// Locks on a cluster, as one client sees it; the conformance suite runs there too.
+// Locks on a cluster, as one client sees them. The conformance suite runs there, too.
 
 class ClusterTest : public ::testing::Test {
  protected:
@@ -120,8 +121,7 @@ TEST_F(ClusterTest, ErrorsSayHowToFixThem) {
   EXPECT_THAT(std::string(none.message()), HasSubstr("cluster support disabled")) << none;
 }
 
-// A user with the least rights that locks on a cluster need, as docs/operations.md says them, and
-// with less.
+// A user with the least permissions that docs/operations.md lists for a cluster, and with fewer.
 
 constexpr char kRights[] =
     "on >secret ~* resetchannels &redlatch:* -@all "
@@ -135,7 +135,7 @@ class ClusterUser : public ClusterTest {
  protected:
   void SetUp() override { SetUser(absl::StrCat("reset ", kRights)); }
 
-  // At every node: no node tells another.
+  // At every node, since nodes do not share users.
   void SetUser(const std::string& rules) {
     for (size_t i = 0; i < group_->servers(); ++i) SetUserAt(i, rules);
   }
@@ -147,7 +147,7 @@ class ClusterUser : public ClusterTest {
     std::string url = group_->url();
     return url.insert(url.find("//") + 2, "app:secret@");
   }
-  // What is behind "ACL SETUSER app" in the message of a refusal.
+  // The text after "ACL SETUSER app" in the message of a refusal.
   static std::string RuleIn(const absl::Status& denied) {
     EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
     const std::string message(denied.message());
@@ -208,11 +208,11 @@ TEST_F(ClusterUser, LossOfChannelsIsReportedSoon) {
   EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("&redlatch:*")));
 }
 
-// Clusters whose nodes are reached in other ways than by the IPv4 addresses that they announce.
+// Clusters whose nodes are not reached by the IPv4 addresses that they announce.
 
 using support::Authority;
 
-// Nodes that tell clients this name, whatever they call each other.
+// Nodes that announce this name to clients.
 std::vector<std::string> Announcing(const std::string& host) {
   return {"cluster-announce-hostname " + host, "cluster-preferred-endpoint-type hostname"};
 }
@@ -258,7 +258,7 @@ TEST(ClusterOverIpv6, WorksLikeAnyOther) {
   const auto group = ClusterGroup::Start({.host = "::1", .server = {.ipv6 = true}});
   ASSERT_THAT(group->server(0).Text({"CLUSTER", "NODES"}), HasSubstr("::1"));
   ClusterTour(*group, group->url()).Go();
-  // One that is asked at another address than it announces.
+  // A node that is reached at another address than it announces.
   ClusterTour(*group, absl::StrCat("redis-cluster://127.0.0.1:", group->server(1).port())).Go();
 }
 
@@ -292,7 +292,7 @@ TEST_F(ClusterBehindProxies, IsReachedThroughMap) {
     ClusterTour(*group_, absl::StrCat("redis-cluster://", first, "?", Map())).Go();
   }
   for (const auto& proxy : proxies_) {
-    // Commands and messages, of four clients.
+    // Connections for commands and messages, of four clients.
     EXPECT_GE(proxy->stats().accepted, 8);
   }
 }
@@ -301,7 +301,7 @@ TEST_F(ClusterBehindProxies, ErrorWithoutMapNamesAddresses) {
   EXPECT_THAT(WhyNot(group_->url()), HasSubstr(kNowhere));
 }
 
-// The first that the URL names does not exist, does not answer, or is no node.
+// The first node of the URL does not exist, does not answer, or is not a node.
 TEST(ClusterUrl, UselessNodesDelayConnectOnlyBriefly) {
   const auto group = ClusterGroup::Start();
   TcpProxy silent({.port = group->server(0).port()});
@@ -322,22 +322,22 @@ TEST(ClusterUrl, UselessNodesDelayConnectOnlyBriefly) {
   }
 }
 
-// What a cluster costs each of its clients: a thread for all nodes, and two sockets at each.
+// What a cluster costs each client: one thread for all nodes, and two sockets per used primary.
 
-constexpr absl::Duration kCostTimeout = absl::Seconds(8);  // less than a heartbeat
+constexpr absl::Duration kCostTimeout = absl::Seconds(8);  // less than a heartbeat interval
 constexpr char kClientName[] = "measured";
 
 int Sockets() {
   int sockets = 0;
-  std::error_code gone;  // the descriptor that reads the directory, for one
+  std::error_code gone;  // one is the descriptor that reads the directory
   for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
     if (read_symlink(entry.path(), gone).string().starts_with("socket:")) ++sockets;
   }
   return sockets;
 }
 
-// A client, with nothing else in its process, that waits for each lock in turn, and then tells what
-// it has more than it had at first: threads, sockets.
+// A process with nothing but one client, which waits for each lock in turn. It reports how many
+// threads and sockets it has more than at the start.
 REDLATCH_CHILD(MeasuredClient) {
   const int threads = support::ThreadCount();
   const int sockets = Sockets();
@@ -347,7 +347,7 @@ REDLATCH_CHILD(MeasuredClient) {
     auto lease = Must(lock.Acquire({.wait = kCostTimeout}));
     EXPECT_TRUE(lease.Release().ok());
   }
-  // One by which it asks who serves what is closed again.
+  // The connection that asks for the slot map is closed again.
   const int most = sockets + 2 * static_cast<int>(args.size() - 1);
   Await([&] { return Sockets() <= most; }, absl::Seconds(2));
   parent.WriteLine(absl::StrCat(support::ThreadCount() - threads, " ", Sockets() - sockets));

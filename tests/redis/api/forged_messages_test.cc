@@ -1,5 +1,5 @@
-// A neighbour is another user of the same server, who may publish on `redlatch:*`, perhaps listen
-// there too, and shares one lock with a client. It sends that client whatever it likes.
+// A neighbour is another user of the same server. It may publish on `redlatch:*`, perhaps subscribe
+// there too, and shares one lock with a client. It sends that client arbitrary messages.
 
 #include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
@@ -9,19 +9,20 @@ namespace {
 
 using support::RawConnection;
 
-// The client that is attacked waits for some locks, which another client has, and holds others.
+// The attacked client. It waits for some locks, which another client has, and holds others.
 class Victim {
  public:
   virtual ~Victim() = default;
 
-  // Every lock that it knows.
+  // Every lock that it uses.
   virtual std::vector<std::string> Names() const = 0;
-  // Those for which it waits all the time: a cluster's client listens in their slots.
+  // The locks for which it always waits. In a cluster, the client subscribes to the channels of
+  // their slots.
   virtual std::vector<std::string> Awaited() const = 0;
-  // What makes the server send messages from which a listener learns ids.
+  // Makes the server send messages from which a subscriber learns ids.
   virtual void Live() = 0;
-  // Returns when the client has read all that the neighbour has published: a message of the
-  // server's, which comes behind it, has arrived.
+  // Waits until the client has read everything that the neighbour has published: a later message of
+  // the server has arrived.
   virtual void AwaitMessages() = 0;
   virtual void ExpectNothingChanged() {
     EXPECT_EQ(done_, 0) << "a message has granted what it cannot, or has ended a wait";
@@ -29,7 +30,7 @@ class Victim {
     EXPECT_TRUE(!passed_.ok() || passed_->valid());
     EXPECT_EQ(client_.Stats().all.lost, 0);
   }
-  // By right it gets all that it waits for, with tokens that are the server's.
+  // The client gets everything that it waits for, with the server's tokens.
   virtual void ExpectAllGranted() {
     owners_.clear();
     EXPECT_TRUE(Await([&] { return done_ == waits_; }));
@@ -55,7 +56,7 @@ class Victim {
 
   void OwnerHas(absl::StatusOr<Lease> lease) { owners_.push_back(Must(std::move(lease))); }
   void Holds(absl::StatusOr<Lease> lease) { held_.push_back(Must(std::move(lease))); }
-  // For one wait each: a callback that keeps what it is told in `result`.
+  // A callback for one wait, which stores what it is told in `result`.
   template <class Result>
   auto Into(absl::StatusOr<Result>& result) {
     ++waits_;
@@ -68,20 +69,20 @@ class Victim {
     return Into(*granted_.emplace_back(
         std::make_unique<absl::StatusOr<Lease>>(absl::UnknownError("it waits"))));
   }
-  // For the end of each constructor, and the beginning of each destructor.
+  // For the end of each constructor, and the start of each destructor.
   void AwaitWaiting() const { AwaitWaiting(waits_); }
   void EndWaits() {
     stop_.request_stop();
     EXPECT_TRUE(Await([&] { return done_ == waits_; }));
   }
-  // The client gets a lock that it keeps, and whose grant id a listener has read: the message came
-  // on the channel of "simple".
+  // The client gets a lock and keeps it. A subscriber has read its grant id, since the message was
+  // sent on the channel of "simple".
   template <class Lock>
   void PassOn() {
     passed_ = absl::UnknownError("it waits");
     HandOver<Lock>("{simple} passed", passed_);
   }
-  // The owner gives a lock to the client, which waits for it: by message.
+  // The owner hands a lock over to the client, which waits for it, by a message.
   template <class Lock>
   void HandOver(const std::string& name, absl::StatusOr<Lease>& after) {
     Lock theirs(owner_, name);
@@ -115,7 +116,7 @@ class Victim {
   std::atomic<int> done_ = 0;
 };
 
-// Waits for a lock of each kind, and holds another of each kind.
+// Waits for one lock of each kind, and holds another of each kind.
 class VictimOfEachKind : public Victim {
  public:
   VictimOfEachKind(const std::string& url, absl::Duration keep) : Victim(url, keep) {
@@ -236,7 +237,7 @@ class VictimOfQuorum : public Victim {
     PassOn<RedLock>();
     { const std::scoped_lock used(idle_); }
   }
-  // Two servers of three are a majority: if one is stopped, messages of both others have arrived.
+  // Two servers of three are a majority: even if one is stopped, messages of the two others arrive.
   void AwaitMessages() override {
     for (const size_t without : {0, 1}) {
       servers_[without].Stop();
@@ -257,7 +258,7 @@ class VictimOfQuorum : public Victim {
 
 enum class ServerGroup { kServer, kCluster, kQuorum };
 
-// A neighbour publishes on the victim's channels: in a cluster, one for each slot.
+// A neighbour publishes on the victim's channels; in a cluster, these are one per slot.
 class Neighbour {
  public:
   Neighbour(RedisServer& server, const Victim& victim, bool in_cluster)
@@ -280,7 +281,7 @@ class Neighbour {
     }
   }
 
-  // A lock that both use shows an id of the victim's.
+  // A lock that both use reveals an id of the victim.
   void ReadShared() {
     const std::string shared = connection_.Command({"GET", "shared"}).text;
     ids_.push_back(shared.substr(0, shared.find(' ')));
@@ -293,7 +294,7 @@ class Neighbour {
       }
     }
   }
-  // Listens while that happens, and sends each id that it hears of, in every message.
+  // Subscribes during the event, and sends each id that it receives, in every kind of message.
   template <class Event>
   void ListenTo(Event&& event) {
     for (const std::string& channel : channels_) {
@@ -321,16 +322,16 @@ class Neighbour {
     }
     Flush();
   }
-  // Each id that it can think of, with each name.
+  // Sends every id that it can guess, with every name.
   void SendDirected() {
     for (int i = 0; i < 600; ++i) {
       ids_.push_back(absl::StrCat(victim_, ":", i / 10 * 7919 + i % 10));
     }
     for (const std::string& id : ids_) {
       for (const std::string& name : names_) {
-        for (const char* kept : {"", "k"}) {
-          Send(absl::StrCat("grant ", id, kept, " 1 18446744073709551615 987654321 0 "), name);
-          Send(absl::StrCat("grant ", id, kept, " 1 5 987654321 0 "), name);
+        for (const char* cacheable : {"", "k"}) {
+          Send(absl::StrCat("grant ", id, cacheable, " 1 18446744073709551615 987654321 0 "), name);
+          Send(absl::StrCat("grant ", id, cacheable, " 1 5 987654321 0 "), name);
         }
         SendBareWords(id, name);
       }
@@ -372,7 +373,8 @@ class Neighbour {
     Send(absl::StrCat("told ", id, " 999999999 999999999999999 "), name);
     for (const char* word : {"forced ", "look "}) Send(absl::StrCat(word, id, " "), name);
   }
-  // On the channel of the lock's slot if the victim listens there, else on any other.
+  // Publishes on the channel of the lock's slot if the victim is subscribed to it, and otherwise on
+  // any other.
   void Send(const std::string& message, const std::string& name) {
     std::string channel = ChannelOf(name);
     if (!std::binary_search(channels_.begin(), channels_.end(), channel)) channel = Any(channels_);
@@ -391,10 +393,10 @@ class Neighbour {
   const std::string victim_;
   const std::vector<std::string> names_;
   const bool in_cluster_;
-  std::vector<std::string> channels_;  // on which the victim listens, sorted
+  std::vector<std::string> channels_;  // the victim's subscriptions, sorted
   std::mt19937_64 random_{support::Seed()};
   std::vector<std::string> ids_;
-  size_t learnt_ = 0;  // ids that messages of others named
+  size_t learnt_ = 0;  // ids in messages of others
   int unanswered_ = 0;
   int sent_ = 0;
 };
@@ -409,7 +411,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
   static bool in_cluster() { return GetParam().server_group == ServerGroup::kCluster; }
   static bool of_quorum() { return GetParam().server_group == ServerGroup::kQuorum; }
 
-  // The neighbour has these rights, in a cluster those for its channels.
+  // Gives the neighbour these permissions; in a cluster, those for its channels.
   void Start(bool listens) {
     const std::string s = in_cluster() ? "s" : "";
     std::string rights = absl::StrCat("user neighbour on >pw ~shared* ~redlatch:2:{shared* ",
@@ -441,7 +443,7 @@ class ForgedMessages : public ::testing::TestWithParam<Case> {
       each.SendRandom(std::max<int>(1, count / static_cast<int>(neighbours_.size())));
     }
   }
-  // Listens at all servers while the victim goes on.
+  // Subscribes at all servers while the victim continues.
   void ListenFrom(size_t i) {
     if (i == neighbours_.size()) return victim_->Live();
     neighbours_[i].ListenTo([&] { ListenFrom(i + 1); });

@@ -1,5 +1,5 @@
-// A user who may use some keys only. Which keys a lock has is known when it is used: the error then
-// says how to grant all of them.
+// A user with access to some keys only. The keys of a lock are known at its first use; the error
+// then says how to grant all of them.
 
 #include "tests/support/live_testing.h"
 
@@ -12,7 +12,7 @@ class KeyDenied : public ::testing::Test {
     return support::Connect(
         absl::StrCat("redis://app:pw@127.0.0.1:", server_->port(), "/", options));
   }
-  // What the message says to do is enough.
+  // Following the message is enough.
   void GrantWhatErrorSays(const absl::Status& denied) {
     EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
     const std::string message(denied.message());
@@ -40,7 +40,7 @@ TYPED_TEST(LockKeyDenied, ErrorSaysHowToGrantKeys) {
       TypeParam lock(client, name);
       this->GrantWhatErrorSays(lock.TryAcquire().status());
       absl::StatusOr<Lease> lease = lock.TryAcquire();
-      // A new server waits out its quarantine first, as it may.
+      // A new server may wait out its quarantine first.
       EXPECT_THAT(std::string(lease.status().message()), Not(HasSubstr("ACL"))) << lease.status();
       if (*options == '\0') {
         ASSERT_TRUE(lease.ok()) << lease.status();
@@ -64,7 +64,7 @@ TEST_F(KeyDenied, ErrorSaysHowToGrantKeys) {
   EXPECT_TRUE(latch.CountDown().ok());
 }
 
-// A prefix is part of each key.
+// The prefix is part of each key.
 TEST_F(KeyDenied, RuleIncludesKeyPrefix) {
   const Client client = support::Connect(absl::StrCat("redis://app:pw@127.0.0.1:", server_->port()),
                                          {.key_prefix = "shop:"});

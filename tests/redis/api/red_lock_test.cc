@@ -27,7 +27,7 @@ TEST_F(RedLockTest, ErrorNamesSilentServers) {
   for (const size_t i : {0, 1, 2}) servers_[i].Kill();
   const absl::StatusOr<Lease> lease = lock.TryAcquire();
   EXPECT_TRUE(absl::IsUnavailable(lease.status())) << lease.status();
-  // The second of those that live need not have answered yet.
+  // The second live server may not have answered yet.
   EXPECT_THAT(std::string(lease.status().message()),
               ContainsRegex("[12] of 5 servers answered, and 3 are needed"));
   EXPECT_THAT(std::string(lease.status().message()), HasSubstr(servers_[1].url()));
@@ -42,7 +42,7 @@ TEST_F(RedLockTest, SeveralClientsFormOneQuorum) {
   const std::scoped_lock guard(lock);
   EXPECT_TRUE(lock.current().valid());
   RedLock same(clients, kName);
-  EXPECT_TRUE(same.current().valid());  // of the same client: this thread's
+  EXPECT_TRUE(same.current().valid());  // the same client's lock, held by this thread
   RedLock apart(Connect(), kName);
   EXPECT_FALSE(apart.try_lock());
 }
@@ -93,15 +93,15 @@ TEST_F(QuorumRefusal, RefusingServerIsAskedOnlyNowAndThen) {
   const auto idle = Must(lock.Acquire());
   for (const size_t i : {0, 4}) servers_[i].Do({"CONFIG", "RESETSTAT"});
   EXPECT_FALSE(Await([&] { return !idle.valid(); }, absl::Seconds(1)));
-  // A hold of 30 s is not due to be renewed yet.
+  // A hold of 30 s need not be renewed yet.
   EXPECT_LE(servers_[0].Calls({"eval", "evalsha"}), 2);
-  EXPECT_LE(servers_[4].Calls({"eval", "evalsha"}), 5 * 10);  // what five releases left
+  EXPECT_LE(servers_[4].Calls({"eval", "evalsha"}), 5 * 10);  // keys of five releases
   servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
 }
 
-// A RedLock's unlock() writes the release to all servers, and waits for none: what becomes of it.
+// A RedLock's unlock() writes the release to all servers and waits for none.
 
-// What a call may take that does not wait, on a machine that is busy.
+// How long a call may take that does not wait, on a busy machine.
 constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
 // Far less than the lease.
 constexpr absl::Duration kUnlockSoon = absl::Seconds(5);
@@ -145,11 +145,11 @@ TEST_F(RedLockUnlock, ForkedChildReleasesNothing) {
   }
 }
 
-// A quorum of a cluster, a server that speaks TLS, and whichever server some sentinels name.
+// A quorum of a cluster, a server with TLS, and the primary that sentinels name.
 
 class QuorumMembers : public ::testing::Test {
  protected:
-  // One program's clients of all of them.
+  // One program's clients, one per member.
   std::vector<Client> Clients() {
     std::vector<Client> all;
     for (const std::string& url : {cluster_->url(), server_->tls_url(), sentinels_->url()}) {
@@ -163,7 +163,7 @@ class QuorumMembers : public ::testing::Test {
     return sentinels_->server(*sentinels_->Primary()).Integer({"EXISTS", kName}) == 1;
   }
 
-  // The lock goes to and fro between two programs, each of which waits for the other.
+  // Two programs pass the lock to and fro, each waiting for the other.
   void TakeTurns() {
     std::atomic<int> inside{0};
     std::vector<std::thread> threads;
@@ -196,7 +196,7 @@ class QuorumMembers : public ::testing::Test {
 
 TEST_F(QuorumMembers, MayBeOfAnyServerGroup) {
   {
-    // One that was not connected to yet is healed with the next renewal.
+    // A member that was not connected yet is healed by the next renewal.
     RedLock lock(one_, kName, {.lease = absl::Seconds(3)});
     const auto lease = Must(lock.Acquire());
     EXPECT_TRUE(
@@ -333,7 +333,7 @@ TEST_F(MultiLockTest, TakesRedLockBesideOthers) {
   EXPECT_FALSE(IsFree(other_, "s"));
 }
 
-// A waiting call owns all that it needs: the sanitizers find any use of the destroyed locks.
+// A waiting call owns everything that it needs; the sanitizers find any use of the destroyed locks.
 TEST_F(MultiLockTest, MayBeDestroyedWithItsLocksDuringCall) {
   ReentrantLock holder(Connect(server_->url()), "b");
   const auto held = holder.Acquire();
@@ -343,7 +343,7 @@ TEST_F(MultiLockTest, MayBeDestroyedWithItsLocksDuringCall) {
     auto a = std::make_unique<ReentrantLock>(client_, "a");
     auto b = std::make_unique<ReentrantLock>(client_, "b");
     std::vector<MultiLock::Part> parts = {a.get(), b.get()};
-    if (way % 2 == 0) parts.emplace_back(&prices.read_lock());  // of two clients
+    if (way % 2 == 0) parts.emplace_back(&prices.read_lock());  // from two clients
     auto lock = std::make_unique<MultiLock>(std::move(parts));
     absl::Status ended;
     std::atomic<bool> done{false};
@@ -374,7 +374,8 @@ TEST_F(MultiLockTest, MayBeDestroyedWithItsLocksDuringCall) {
   }
 }
 
-// A std::stop_callback on its token waits for a mutex: a lease must not wait for that callback.
+// A std::stop_callback on the lease's token waits for a mutex. The lease's destructor must not wait
+// for that callback.
 TEST_F(MultiLockTest, LeaseMayBeDroppedUnderMutexOfCallback) {
   ReentrantLock a(client_, "a");
   SimpleLock b(client_, "b");

@@ -1,4 +1,4 @@
-// Signals that are meant for the process, and the threads of its client.
+// Signals for the process, and the threads of its client.
 #include <errno.h>
 #include <pthread.h>
 #include <time.h>
@@ -24,9 +24,9 @@ sigset_t SignalSet() {
   return set;
 }
 
-std::atomic<int> strays{0};  // signals that no sigwait() got
+std::atomic<int> strays{0};  // signals that no sigwait() received
 
-// The threads of this process by name, and whether all of that name block the signal.
+// The names of this process's threads, and whether all threads of that name block the signal.
 std::map<std::string, bool> Blocking(int signal) {
   std::map<std::string, bool> threads;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
@@ -44,7 +44,7 @@ std::map<std::string, bool> Blocking(int signal) {
   return threads;
 }
 
-// The fixture's own threads block the signals; the program's other threads do not, but for the one
+// The fixture's own threads block the signals. The program's other threads do not, except the one
 // that waits for them.
 class ClientSignals : public ::testing::Test {
  protected:
@@ -61,7 +61,7 @@ class ClientSignals : public ::testing::Test {
     for (const int signal : kSignals) ::signal(signal, SIG_DFL);
   }
 
-  // The signal that came, or -1.
+  // Returns the signal that came, or -1.
   int Take() const {
     const timespec timeout = {.tv_sec = 10, .tv_nsec = 0};
     return sigtimedwait(&set_, nullptr, &timeout);
@@ -72,7 +72,7 @@ class ClientSignals : public ::testing::Test {
 };
 
 TEST_F(ClientSignals, ReachTheThreadThatWaitsForThem) {
-  // By name, so that it is looked up.
+  // A name instead of an address, so that the client looks it up.
   const Client client = Connect(absl::StrCat("redis://localhost:", server_->port()));
   const Client other = Connect(server_->url());
   SimpleLock held(client, "held", {.lease = absl::Milliseconds(300)});
@@ -104,8 +104,8 @@ TEST_F(ClientSignals, ReachTheThreadThatWaitsForThem) {
   held.unlock();
 }
 
-// A program whose threads are interrupted by a signal each millisecond, as those of a profiler or
-// of a runtime that preempts its threads are.
+// A signal interrupts the program's threads every millisecond, as profilers and preemptive runtimes
+// do.
 
 constexpr absl::Duration kStormGrace = absl::Milliseconds(50);
 constexpr absl::Duration kWait = absl::Milliseconds(200);
@@ -113,8 +113,8 @@ constexpr char kOptions[] = "?command_timeout=200ms&connect_timeout=200ms";
 
 std::atomic<int> signals{0};
 
-// While it lives, the thread that made it gets a signal each millisecond, by a handler that does
-// not restart what it interrupts.
+// While it lives, the thread that made it gets a signal every millisecond. The handler does not
+// restart interrupted system calls.
 class Storm {
  public:
   Storm() {
@@ -155,7 +155,7 @@ class SignalStorm : public ::testing::Test {
 TEST_F(SignalStorm, EndsNoWaitEarlyOrLate) {
   theirs_.lock();
   const int before = signals;
-  (void)lock_.try_lock_for(std::chrono::milliseconds(1));  // the subscription is made
+  (void)lock_.try_lock_for(std::chrono::milliseconds(1));  // subscribes
   (void)latch_.try_wait();
   redis::Punctuality punctuality;
   const Storm storm;
@@ -225,9 +225,9 @@ TEST(Uninterrupted, RepeatsCallAfterEachSignal) {
   EXPECT_EQ(errno, ENXIO);
 }
 
-// pthread_cancel() of threads that are in a call.
+// pthread_cancel() for threads that are in a call.
 
-// A thread that can be cancelled, as std::thread cannot.
+// A thread that can be cancelled, unlike std::thread.
 class Thread {
  public:
   explicit Thread(std::function<void()> code) : code_(std::move(code)) {
@@ -239,7 +239,7 @@ class Thread {
 
   void Cancel() const { EXPECT_EQ(pthread_cancel(thread_), 0); }
 
-  // Whether it died of being cancelled.
+  // Returns true if cancellation ended the thread.
   bool Join() {
     if (std::exchange(joined_, true)) return false;
     void* result = nullptr;
@@ -263,7 +263,7 @@ struct Call {
   std::function<void()> make;
 };
 
-// Each is made by a thread that is already cancelled, and must come back.
+// A thread that is already cancelled makes each call. Every call must return.
 void ExpectToComeBack(const std::vector<Call>& calls) {
   for (const Call& call : calls) {
     SCOPED_TRACE(call.name);
@@ -279,7 +279,8 @@ void ExpectToComeBack(const std::vector<Call>& calls) {
   }
 }
 
-// A call that waits for what another client has, its end, and how the other client gives that up.
+// A call that waits for what another client has, how the call ends, and how the other client
+// releases it.
 struct Wait {
   std::string_view name;
   std::function<void()> take;
@@ -302,8 +303,9 @@ class Cancellation : public ::testing::Test {
   Semaphore semaphore_{client_, "semaphore", 1};
   Semaphore their_semaphore_{other_, "semaphore", 1};
   CountDownLatch latch_{client_, "latch", 1};
-  SimpleLock kept_{client_, "kept", {.cache_for = absl::Seconds(20)}};
-  ReentrantReadWriteLock kept_read_write_{client_, "kept too", {.cache_for = absl::Seconds(20)}};
+  SimpleLock cached_{client_, "cached", {.cache_for = absl::Seconds(20)}};
+  ReentrantReadWriteLock cached_read_write_{
+      client_, "cached too", {.cache_for = absl::Seconds(20)}};
   absl::StatusOr<Lease> lease_ = absl::UnknownError("");
   absl::StatusOr<Permit> permit_ = absl::UnknownError("");
 };
@@ -334,7 +336,7 @@ TEST_F(Cancellation, EndsNoCallOfLock) {
   });
 }
 
-// Each pair again when it is time to look for messages, which is done on the short way.
+// The pairs repeat until messages are due, which the fast path reads, too.
 TEST_F(Cancellation, EndsNoCallOfCachedLock) {
   const auto repeat = [](auto& lock) {
     for (int i = 0; i < 20; ++i) {
@@ -346,9 +348,9 @@ TEST_F(Cancellation, EndsNoCallOfCachedLock) {
     }
   };
   ExpectToComeBack({
-      {"lock", [&] { repeat(kept_); }},
-      {"lock_shared", [&] { repeat(kept_read_write_.read_lock()); }},
-      {"write", [&] { repeat(kept_read_write_); }},
+      {"lock", [&] { repeat(cached_); }},
+      {"lock_shared", [&] { repeat(cached_read_write_.read_lock()); }},
+      {"write", [&] { repeat(cached_read_write_); }},
   });
 }
 
@@ -387,7 +389,7 @@ TEST_F(Cancellation, EndsNoCallOfClient) {
   });
 }
 
-// Each kind of server group has waits in the kernel of its own.
+// Each kind of server group waits in the kernel in its own way.
 TEST_F(Cancellation, EndsNoCallInClusterOrQuorum) {
   support::Authority authority;
   const auto tls = RedisServer::Start(
@@ -471,7 +473,7 @@ TEST_F(Cancellation, TakesEffectAfterTheWait) {
     });
     while (waiting() == 0) std::this_thread::yield();
     thread.Cancel();
-    // If that ended the call, it would be over by the time that the server has answered.
+    // If cancellation ended the call, it would be over once the server has answered.
     EXPECT_TRUE(client_.Ping().ok());
     EXPECT_EQ(waiting(), 1);
     call.give_up();

@@ -1,4 +1,4 @@
-// The system cannot start a thread: a call that needs one fails and says so, and works later.
+// The system cannot start a thread. A call that needs one fails, says so, and works later.
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
@@ -38,7 +38,7 @@ class ThreadStart : public ::testing::Test {
 TEST_F(ThreadStart, FailureFailsEveryAcquisition) {
   Client other = Connect(server_->url());
   SimpleLock theirs(other, "simple");
-  ASSERT_TRUE(theirs.Acquire().ok());  // its threads are there
+  ASSERT_TRUE(theirs.Acquire().ok());  // now its threads exist
   no_threads = true;
   EXPECT_EQ(simple_.Acquire().status().code(), kExhausted);
   EXPECT_EQ(simple_.TryAcquire().status().code(), kExhausted);

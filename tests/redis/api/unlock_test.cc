@@ -8,7 +8,7 @@
 namespace redlatch {
 namespace {
 
-// What a call may take that does not wait, on a machine that is busy.
+// How long a call may take that does not wait, on a busy machine.
 constexpr absl::Duration kUnlocksAtOnce = absl::Milliseconds(200);
 
 class Unlock : public ::testing::Test {
@@ -19,7 +19,7 @@ class Unlock : public ::testing::Test {
   Client client_ = Connect(server_->url());
   SimpleLock lock_{client_, "lock"};
 
-  // The first release of a kind over a connection is waited for.
+  // The first release of each kind over a connection is waited for.
   void SetUp() override {
     lock_.lock();
     lock_.unlock();
@@ -75,10 +75,9 @@ TEST_F(Unlock, LastHandleWaitsAtMostCommandTimeout) {
   EXPECT_TRUE(Await([&] { return IsFree(); }, absl::Seconds(3))) << "its bytes were written";
 }
 
-// LockOptions::cache_for: a lock that stays with its client, idle, until another client asks for
-// it.
+// LockOptions::cache_for: the client caches a lock until another client asks for it.
 
-const LockOptions kKept{.cache_for = absl::Seconds(20)};
+const LockOptions kCached{.cache_for = absl::Seconds(20)};
 
 class CachedLock : public ::testing::Test {
  protected:
@@ -94,26 +93,26 @@ class CachedLock : public ::testing::Test {
 };
 
 TEST_F(CachedLock, IsTakenAgainWithoutServer) {
-  SimpleLock lock(client_, "lock", kKept);
+  SimpleLock lock(client_, "lock", kCached);
   TakeAndLeave(lock);
   EXPECT_FALSE(IsFree());
   const int64_t before = Calls();
   for (int i = 0; i < 100; ++i) TakeAndLeave(lock);
   EXPECT_TRUE(lock.try_lock());
   lock.unlock();
-  SimpleLock same(client_, "lock", kKept);
+  SimpleLock same(client_, "lock", kCached);
   std::thread([&] { TakeAndLeave(same); }).join();
   EXPECT_EQ(Calls(), before);
 }
 
-// Refused tries call the lock back once a second; they must succeed more often than that.
+// Refused tries recall the lock once a second; they must succeed more often than that.
 TEST_F(CachedLock, TriesSucceedAgainstBusyClient) {
   std::atomic<bool> stop = false;
   std::atomic<int> used = 0;
   std::thread user([&] {
-    for (SimpleLock lock(client_, "lock", kKept); !stop; ++used) {
+    for (SimpleLock lock(client_, "lock", kCached); !stop; ++used) {
       TakeAndLeave(lock);
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the lock is cached meanwhile
     }
   });
   const Client other = Connect(server_->url());
@@ -130,7 +129,7 @@ TEST_F(CachedLock, TriesSucceedAgainstBusyClient) {
   user.join();
 }
 
-// A process whose client is never destroyed.
+// A process that never destroys its client.
 REDLATCH_CHILD(Leaker) {
   static const auto* const client = new Client(Connect(args.at(0)));
   static auto* const lock = new ReentrantReadWriteLock(
@@ -140,7 +139,7 @@ REDLATCH_CHILD(Leaker) {
   } else {
     const std::scoped_lock writes(*lock);
   }
-  parent.WriteLine("kept");
+  parent.WriteLine("cached");
   parent.ReadLine();
   return 0;
 }
@@ -148,36 +147,36 @@ REDLATCH_CHILD(Leaker) {
 TEST_F(CachedLock, ExitReleasesLocksOfLeakedClient) {
   for (const std::string what : {"reads", "writes"}) {
     const auto child = support::SpawnChild("Leaker", {server_->url(), what});
-    ASSERT_EQ(child->pipe().ReadLine(), "kept");
-    const auto kept = [&] {
+    ASSERT_EQ(child->pipe().ReadLine(), "cached");
+    const auto cached = [&] {
       return server_->Integer({"EXISTS", "lock", "redlatch:rw:{lock}:readers"}) == 1;
     };
-    EXPECT_TRUE(kept());
+    EXPECT_TRUE(cached());
     child->pipe().WriteLine("end");
     EXPECT_EQ(child->Wait().code, 0);
-    EXPECT_TRUE(Await([&] { return !kept(); }));
+    EXPECT_TRUE(Await([&] { return !cached(); }));
   }
 }
 
-// Of many that a client keeps, those that were not used for longest go back.
+// Of many cached locks, the least recently used ones go back first.
 TEST_F(CachedLock, ClientCachesOneThousandLocks) {
   constexpr size_t kMost = 1024;
   std::vector<std::unique_ptr<SimpleLock>> locks;
   const auto name = [](size_t i) { return "many:" + std::to_string(i); };
   for (size_t i = 0; i < kMost + 100; ++i) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, name(i), kKept));
+    locks.push_back(std::make_unique<SimpleLock>(client_, name(i), kCached));
     locks.back()->lock();
     locks.back()->unlock();
   }
-  const auto kept = [&] {
+  const auto cached = [&] {
     std::vector<size_t> found;
     for (size_t i = 0; i < locks.size(); ++i) {
       if (server_->Integer({"EXISTS", name(i)}) > 0) found.push_back(i);
     }
     return found;
   };
-  ASSERT_TRUE(Await([&] { return kept().size() <= kMost; }));
-  const std::vector<size_t> left = kept();
+  ASSERT_TRUE(Await([&] { return cached().size() <= kMost; }));
+  const std::vector<size_t> left = cached();
   EXPECT_GE(left.size(), kMost - 100) << "no more go than must";
   EXPECT_GT(left.front(), 0U) << "those of long ago go first";
   EXPECT_EQ(left.back(), locks.size() - 1);
@@ -241,12 +240,12 @@ TEST_F(CachedLockRefusals, UsersClassMustDeclareSupport) {
   OfAUser does(Connect(server_->url()), {.cache_for = absl::Seconds(5)}, true);
   does.lock();
   does.unlock();
-  EXPECT_EQ(server_->Integer({"EXISTS", "theirs"}), 1) << "it is kept";
+  EXPECT_EQ(server_->Integer({"EXISTS", "theirs"}), 1) << "it is cached";
 }
 
-// LockOptions::turn: clients that all want one lock, each in its turn.
+// LockOptions::turn: several clients want one lock, each in its turn.
 
-// One of many processes: it ends right after an unlock() in its turn.
+// One of many processes. It exits right after an unlock() during its turn.
 REDLATCH_CHILD(Ender) {
   const Client client = Connect(args.at(0));
   SimpleLock lock(client, "lock", {.lease = absl::Minutes(1), .turn = absl::Seconds(5)});

@@ -1,7 +1,7 @@
-// How often a lock that nobody else wants asks for memory, once it is warm: by operator new, or by
-// malloc() as hiredis does.
+// How often an uncontended lock allocates memory once it is warm: by operator new, or by malloc()
+// as hiredis does.
 
-// A sanitizer has a malloc() of its own.
+// A sanitizer replaces malloc().
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__) || !defined(__GLIBC__)
 #define REDLATCH_COUNTS_ALLOCATIONS 0
 #else
@@ -54,7 +54,7 @@ class Allocations : public ::testing::Test {
     return each;
   }
 
-  static constexpr double kStray = 0.05;  // in the background
+  static constexpr double kStray = 0.05;  // by background threads
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
   Client client_ = Connect(server_->url());

@@ -1,5 +1,5 @@
-// What a forked child destroys of a client, its locks and its holds that a thread of its parent was
-// using.
+// A forked child destroys a client, its locks and its holds while a thread of its parent was using
+// them.
 
 #include "tests/redis/memory/fork_sweep.h"
 
@@ -20,14 +20,14 @@ struct Everything {
   ReentrantReadWriteLock read_write{client, "a lock with readers, and a name that is allocated"};
   Semaphore semaphore{client, "a semaphore with a name that is allocated", 5};
   CountDownLatch latch{client, "a latch with a name that is allocated", 1000};
-  std::vector<Lease> leases;  // these do not grow while they are used
+  std::vector<Lease> leases;  // vectors that do not grow while they are used
   std::vector<Permit> permits;
   Hold hold;
 };
 
 class ClientForkSweep : public ::testing::Test {
  protected:
-  // `use` is halted everywhere on its way.
+  // Halts `use` at each of its allocations.
   int Sweep(const std::function<void(Everything&)>& use) {
     return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
                            [&](int steps) {
@@ -38,7 +38,7 @@ class ClientForkSweep : public ::testing::Test {
                            [this] { all_.reset(); });
   }
 
-  // The client's threads of that name are, from when it is prepared.
+  // Halts the client's threads of that name, from when the client is prepared.
   int SweepThreads(const char* name, const std::function<void(Everything&)>& use) {
     return redlatch::Sweep([this] { all_ = std::make_unique<Everything>(server_->url()); },
                            [&](int steps) {

@@ -1,7 +1,7 @@
-// A process that forks while another of its threads is in the midst of something: in the child that
-// something is never finished. Here a thread is halted at each allocation and each release of
-// memory in turn, the process forks, and the child destroys what the thread was using.
-// (operator new and delete of this program call Step().)
+// A process forks while one of its threads is in the middle of something, which the child never
+// finishes. Here a thread is halted at each allocation and each release of memory in turn, the
+// process forks, and the child destroys the objects that the thread was using. (This program's
+// operator new and delete call Step().)
 #ifndef REDLATCH_TESTS_REDIS_MEMORY_FORK_SWEEP_H_
 #define REDLATCH_TESTS_REDIS_MEMORY_FORK_SWEEP_H_
 
@@ -14,10 +14,10 @@
 namespace redlatch {
 
 enum Halt : int { kNone, kHalted, kGoOn };
-inline thread_local int steps_left = -1;  // of this thread, until it is halted; -1: it never is
+inline thread_local int steps_left = -1;  // of this thread until it is halted; -1: it is not halted
 inline std::atomic<int> halt{kNone};
 
-// Of all threads of that name together.
+// Counts the steps of all threads of that name together.
 inline std::atomic<const char*> sweep_name{nullptr};
 inline std::atomic<int> named_steps_left{-1};
 
@@ -34,13 +34,13 @@ inline void Step() {
     return;
   }
   int none = kNone;
-  if (!halt.compare_exchange_strong(none, kHalted)) return;  // it is over
+  if (!halt.compare_exchange_strong(none, kHalted)) return;  // the run is over
   halt.notify_all();
   halt.wait(kHalted);
 }
 
-// `act` has `steps_left` of some thread, or `named_steps_left`, set to its argument, and returns
-// when that thread is through. Returns how often a thread was halted.
+// `act` sets `steps_left` of some thread, or `named_steps_left`, to its argument, and returns when
+// that thread has finished. Returns how often a thread was halted.
 inline int Sweep(const std::function<void()>& prepare, const std::function<void(int)>& act,
                  const std::function<void()>& destroy) {
   for (int steps = 0;; ++steps) {

@@ -1,5 +1,5 @@
-// One allocation of a call fails: the call succeeds or fails, and the client works on. (Where no
-// step can be taken back, in a quorum, the process may end: docs/decisions/0036.)
+// One allocation of a call fails: the call succeeds or fails, and the client still works. (If a
+// step cannot be undone, in a quorum, the process may end: docs/decisions/0036.)
 
 #include <exception>
 #include <new>
@@ -12,7 +12,7 @@
 namespace redlatch {
 namespace {
 
-// How a process of its own ends.
+// The exit codes of a child process.
 constexpr int kWorks = 10;     // the allocation failed, and the client works
 constexpr int kBroken = 11;    // the allocation failed, and the client does not work
 constexpr int kNoneLeft = 12;  // the call made fewer allocations
@@ -35,10 +35,10 @@ struct Objects {
   RedLock red{client, "red"}, their_red{other, "red"};
   CountDownLatch latch{client, "latch", 1000}, open{client, "open", 0};
   const LockOptions keeps{.cache_for = absl::Seconds(10)};
-  SimpleLock kept{client, "kept", keeps}, their_kept{other, "kept", keeps};
+  SimpleLock cached{client, "cached", keeps}, their_cached{other, "cached", keeps};
   ReentrantReadWriteLock kept_read_write{client, "kept_read_write", keeps};
   SimpleLock turn{client, "turn", {.turn = absl::Milliseconds(50)}};
-  MultiLock apart{{&kept, &their_simple, &turn}};
+  MultiLock apart{{&cached, &their_simple, &turn}};
 };
 
 bool Works(Objects& o) {
@@ -60,22 +60,22 @@ bool Works(Objects& o) {
     note(o.semaphore.Acquire(1, patient));
     note(o.multi.Acquire(patient));
     note(o.latch.CountDown());
-    note(o.kept.Acquire(patient));
-    note(o.kept_read_write.AcquireRead(patient));
-    note(o.kept_read_write.Acquire(patient));
+    note(o.cached.Acquire(patient));
+    note(o.cached_read_write.AcquireRead(patient));
+    note(o.cached_read_write.Acquire(patient));
     note(o.turn.Acquire(patient));
   });
   thread.join();
   note(o.their_simple.Acquire(patient));
-  note(o.their_kept.Acquire(patient));
+  note(o.their_cached.Acquire(patient));
   if (!o.cluster) note(o.apart.Acquire(patient));
   return std::find(works.begin(), works.end(), false) == works.end();
 }
 
-// In a process of its own: the call, whose k-th allocation fails.
+// The child process makes the call, whose k-th allocation fails.
 [[noreturn]] void RunChild(const std::string& url, bool warm, int k,
                            const std::function<void(Objects&)>& call) {
-  alarm(60);  // a hang ends it by a signal
+  alarm(60);  // a signal ends a child that hangs
   std::set_terminate([] { _exit(kEnded); });
   Objects objects(url);
   if (warm) call(objects);
@@ -97,7 +97,7 @@ struct Call {
 
 std::ostream& operator<<(std::ostream& out, const Call& call) { return out << call.name; }
 
-// Lets each allocation of a call fail, in a process of its own; `flush` empties the servers after
+// Lets each allocation of a call fail, each in a new process; `flush` empties the servers after
 // each.
 void Sweep(const std::string& url, const std::function<void()>& flush, const Call& call,
            bool may_end = false) {
@@ -126,8 +126,8 @@ void Sweep(const std::string& url, const std::function<void()>& flush, const Cal
 const Call kCalls[] = {
     Call{"keep",
          [](Objects& o) {
-           for (int i = 0; i < 2; ++i) o.kept.lock(), o.kept.unlock();
-           (void)o.kept.Acquire({.lease = absl::Seconds(20)});
+           for (int i = 0; i < 2; ++i) o.cached.lock(), o.cached.unlock();
+           (void)o.cached.Acquire({.lease = absl::Seconds(20)});
          }},
     Call{"lock", [](Objects& o) { o.simple.lock(), o.simple.unlock(); }},
     Call{"acquire",
@@ -178,9 +178,9 @@ const Call kCalls[] = {
     Call{"keep_reads",
          [](Objects& o) {
            for (int i = 0; i < 2; ++i) {
-             o.kept_read_write.lock_shared(), o.kept_read_write.unlock_shared();
+             o.cached_read_write.lock_shared(), o.cached_read_write.unlock_shared();
            }
-           o.kept_read_write.lock(), o.kept_read_write.unlock();
+           o.cached_read_write.lock(), o.cached_read_write.unlock();
          }},
     Call{"destroyed",
          [](Objects& o) {
@@ -229,7 +229,7 @@ const Call kCalls[] = {
     Call{"apart", [](Objects& o) { o.apart.lock(), o.apart.unlock(); }},
     Call{"apart_lease", [](Objects& o) { (void)o.apart.Acquire(); }},
     Call{"latch", [](Objects& o) { (void)o.latch.CountDown(), o.open.wait(); }}};
-constexpr size_t kCallsInAllGroups = 5;  // the first of them
+constexpr size_t kCallsInAllGroups = 5;  // those at the front of the list
 
 class OutOfMemory : public ::testing::TestWithParam<Call> {};
 

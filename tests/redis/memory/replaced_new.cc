@@ -8,7 +8,7 @@
 
 namespace {
 
-// Before each block, so that a second release of one is noticed.
+// A mark before each block reveals a second release of that block.
 struct alignas(16) Mark {
   static constexpr uint64_t kInUse = 0x72656c65617365;
   uint64_t value;
@@ -35,6 +35,6 @@ void operator delete(void* memory) noexcept {
   if (mark->value != Mark::kInUse) std::abort();
   mark->value = 0;
   std::free(mark);
-  redlatch::Step();  // when what points to it has not been changed yet
+  redlatch::Step();  // before the pointer to it is changed
 }
 void operator delete(void* memory, size_t) noexcept { operator delete(memory); }

@@ -1,10 +1,10 @@
-// What the tests of this folder have operator new do, which is replaced in their program.
+// How the tests of this folder control operator new, which their program replaces.
 #ifndef REDLATCH_TESTS_REDIS_MEMORY_REPLACED_NEW_H_
 #define REDLATCH_TESTS_REDIS_MEMORY_REPLACED_NEW_H_
 
 namespace redlatch {
 
-// Allocations of this thread until one fails; negative: none does.
+// The number of this thread's allocations until one fails; negative: none fails.
 inline thread_local int allocations_left = -1;
 
 }  // namespace redlatch

@@ -61,7 +61,7 @@ uint64_t Network::Open(Process* process, Address address, Socket* socket) {
   return id;
 }
 
-// A SYN is on its way, and repeated every second while the link is held or the machine gone.
+// A SYN is sent, and repeated every second while the link is held or the machine is gone.
 void Network::Synchronise(uint64_t id) {
   Connection* const connection = Find(id);
   const Link& link = Between(connection->process, connection->address);
@@ -97,7 +97,7 @@ size_t Network::SendToServer(uint64_t id, std::string_view bytes) {
   if (connection == nullptr) return bytes.size();
   if (connection->gone_silently && servers_.contains(connection->address)) {
     connection->gone_silently = false;
-    Sent(id, /*up=*/false, "");  // it answers with a reset
+    Sent(id, /*up=*/false, "");  // the machine replies with a reset
   }
   if (taken > 0) Sent(id, /*up=*/true, std::string(bytes.substr(0, taken)));
   return taken;
@@ -121,7 +121,7 @@ void Network::CloseByClient(uint64_t id, bool reset) {
   connection->socket = nullptr;
   connection->down = Flow();
   if (connection->server == nullptr) return EndIfOver(id);
-  // After a reset, what the network still carries may arrive or not.
+  // After a reset, segments in flight may arrive or not.
   if (reset && !connection->up.segments.empty() && random_.OneIn(2)) {
     connection->up.segments.back().clear();
     connection->up.ends = true;
@@ -208,7 +208,7 @@ void Network::Release(uint64_t id, bool up) {
   Connection& connection = *Find(id);
   Flow& flow = up ? connection.up : connection.down;
   Link& link = Between(connection.process, connection.address);
-  // TCP repeats what got lost within some time that grows with the outage.
+  // TCP repeats lost segments after a delay that grows with the outage.
   const int64_t extra = flow.waiting > 0 ? random_.Between(0, 200 * kMilli) : 0;
   for (size_t left = std::exchange(flow.waiting, 0); left > 0; --left) {
     Schedule(id, up, link, extra);
@@ -229,7 +229,7 @@ void Network::Cut(uint64_t id, int64_t late) {
   Socket* const socket = std::exchange(connection->socket, nullptr);
   connection->down = Flow();
   Flow& up = connection->up;
-  // Some of it is lost: all from one segment on.
+  // All segments from a random one on are lost.
   const size_t kept = random_.OneIn(2) ? up.segments.size() : random_.Below(up.segments.size() + 1);
   Flow rest;
   for (size_t i = 0; i < kept; ++i) rest.segments.push_back(std::move(up.segments[i]));

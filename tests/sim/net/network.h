@@ -26,7 +26,7 @@ struct Address {
 };
 std::string ToString(Address address);
 
-// A client's TCP socket. Functions that fail return an errno, or -errno if they return a size.
+// A client's TCP socket. Failing functions return an errno, or -errno if they return a size.
 class Socket final : public Descriptor {
  public:
   explicit Socket(Process* process) : process_(process) {}
@@ -69,28 +69,29 @@ class Server {
   virtual void Connected(uint64_t connection) = 0;
   virtual void Received(uint64_t connection, std::string_view bytes) = 0;
   virtual void Disconnected(uint64_t connection) = 0;
-  // Kernel time until which it reads nothing: a stopped process, or one that runs a slow script.
+  // The server reads nothing until this kernel time, because its process is stopped or runs a slow
+  // script.
   virtual int64_t busy_until() const { return 0; }
 };
 
-// How long a peer may be silent before the kernel ends the connection: keepalive, as
-// src/redis/transport/socket_transport.cc sets it.
+// How long a peer may be silent before the kernel ends the connection.
+// src/redis/transport/socket_transport.cc sets this keepalive.
 constexpr int64_t kMostSilence = 6 * kSecond;
 
-// The way between one client process and one address.
+// The path between one client process and one address.
 struct Link {
   int64_t fastest = 20 * kMicro;
   int64_t slowest = 120 * kMicro;
-  uint64_t late_one_in = 0;  // segments that take up to `latest` instead
+  uint64_t late_one_in = 0;  // that fraction of segments takes up to `latest` instead
   int64_t latest = 0;
-  int64_t extra = 0;  // up to that much more, for all segments
-  // Nothing comes through in that direction. What was sent waits, as TCP repeats it.
+  int64_t extra = 0;  // up to this much more, for all segments
+  // Nothing arrives in that direction. Sent bytes wait, as TCP repeats them.
   bool up_held = false;
   bool down_held = false;
 };
 
 // TCP between the processes and the servers. Each connection delivers its bytes in order, in
-// segments that are late as the link says; segments of different connections overtake each other.
+// segments that the link delays; segments of different connections overtake each other.
 class Network {
  public:
   explicit Network(Kernel& kernel);
@@ -101,21 +102,21 @@ class Network {
   static Network* Current() { return current_; }
 
   void Listen(Address address, Server* server);
-  // The server is gone. Its connections are reset; if `silently`, as its machine is gone too, the
-  // clients hear nothing until it listens again.
+  // The server stops listening, and its connections are reset. If `silently`, its machine is gone
+  // too, and the clients receive nothing until it listens again.
   void StopListening(Address address, bool silently);
   void Send(uint64_t connection, std::string_view bytes);
   void CloseByServer(uint64_t connection);
 
   Link& Between(Process* process, Address address) { return links_[{process, address}]; }
-  // After a change of up_held or down_held.
+  // Called after a change of up_held or down_held.
   void LinkChanged(Process* process, Address address);
 
-  // A router forgets the connection: the client's side is reset. What it has sent arrives up to
-  // `late` later, or a part of it is lost.
+  // A router forgets the connection: the client's side is reset. Bytes that it has sent arrive up
+  // to `late` later, or some are lost.
   void Cut(uint64_t connection, int64_t late);
-  // Nothing reaches the client any more, and both sides keep the connection until the client's
-  // kernel has had no answer to its keepalive probes.
+  // Nothing reaches the client any more. Both sides keep the connection until the keepalive probes
+  // of the client's kernel go unanswered.
   void Swallow(uint64_t connection);
   std::vector<uint64_t> ConnectionsOf(Process* process, Address address) const;
   std::vector<uint64_t> Connections() const;
@@ -128,15 +129,15 @@ class Network {
   void CloseByClient(uint64_t connection, bool reset);
 
  private:
-  // What a side has sent and the other has not received. An empty segment ends it.
+  // Bytes that one side has sent and the other has not received. An empty segment ends the flow.
   struct Flow {
     std::deque<std::string> segments;
     size_t bytes = 0;
-    int64_t last = 0;   // when the last segment will arrive, at the earliest
-    bool held = false;  // this connection's alone
+    int64_t last = 0;   // the earliest arrival of the last segment
+    bool held = false;  // only this connection is held
     bool ends = false;
     size_t waiting = 0;  // segments whose time came while the flow was held
-    uint64_t plan = 0;   // changes when what was scheduled is no longer true
+    uint64_t plan = 0;   // changes when scheduled arrivals become invalid
   };
   struct Connection {
     Process* process;

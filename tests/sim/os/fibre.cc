@@ -27,8 +27,8 @@ namespace {
 
 constexpr size_t kStackSize = size_t{256} << 10;
 
-// The program's own thread-local variables, as the one real thread has them; and what they are when
-// a thread begins.
+// The program's own thread-local variables, where the one real thread has them, and their values
+// when a thread starts.
 struct ThreadLocals {
   char* here = nullptr;
   size_t size = 0;
@@ -64,7 +64,7 @@ void* main_fake_stack = nullptr;
 const void* main_stack = nullptr;  // known once a fibre has been entered
 size_t main_stack_size = 0;
 
-// Stacks are used again: to map one takes longer than many a simulated thread lives.
+// Stacks are reused: mapping a new one takes longer than many a simulated thread lives.
 std::vector<char*>& FreeStacks() {
   static auto* const stacks = new std::vector<char*>;
   return *stacks;
@@ -75,7 +75,7 @@ char* TakeStack() {
     char* const stack = FreeStacks().back();
     FreeStacks().pop_back();
 #ifdef REDLATCH_SIM_ASAN
-    ASAN_UNPOISON_MEMORY_REGION(stack, kStackSize);  // of what a killed thread has left
+    ASAN_UNPOISON_MEMORY_REGION(stack, kStackSize);  // of the stack that a killed thread left
 #endif
     return stack;
   }
@@ -86,7 +86,7 @@ char* TakeStack() {
   return static_cast<char*>(made);
 }
 
-// AddressSanitizer must know on which stack the program is.
+// AddressSanitizer must know which stack the program uses.
 #ifdef REDLATCH_SIM_ASAN
 void BeginSwitch(void** fake_stack, const void* bottom, size_t size) {
   __sanitizer_start_switch_fiber(fake_stack, bottom, size);
@@ -106,7 +106,7 @@ void EndSwitch(void*) {}
 
 Fibre* Fibre::current_ = nullptr;
 
-// Keeps what a call preserves on the stack, and goes on where another stack was left.
+// Saves the registers that a call preserves on the current stack, and continues on another stack.
 extern "C" void redlatch_sim_switch(void** left, void* entered);
 #if defined(__x86_64__)
 asm(R"(
@@ -169,7 +169,7 @@ constexpr size_t kFrame = 20, kReturnAddress = 11;
 
 namespace {
 
-// What redlatch_sim_switch() finds on a new stack: it returns to `code`.
+// The frame that redlatch_sim_switch() finds on a new stack. It returns to `code`.
 void* FirstFrame(char* end, void (*code)()) {
   auto* const frame = reinterpret_cast<uintptr_t*>(end) - kFrame;
   std::fill_n(frame, kFrame, 0);

@@ -11,8 +11,8 @@ namespace redlatch::sim {
 
 class Process;
 
-// A simulated thread: a stack of its own, its own copies of thread-local variables, and what it
-// waits for. The kernel switches between fibres; all of them run in one thread of the real system.
+// A simulated thread: its own stack, its own copies of thread-local variables, and the wait it is
+// in. The kernel switches between fibres; all of them run in one real thread.
 class Fibre {
  public:
   Fibre(Process* process, std::function<void()> code);
@@ -36,15 +36,15 @@ class Fibre {
 
   // The kernel's notes.
   uint64_t number = 0;     // order of creation
-  uint64_t wait = 0;       // counts waits, so that an old timer does not end a new one
-  bool ready = false;      // in the kernel's list, or to be put there when its process goes on
+  uint64_t wait = 0;       // counts waits, so that an old timer does not end a later wait
+  bool ready = false;      // in the kernel's list, or to be put there when its process continues
   bool timed_out = false;  // the last wait ended by its deadline
   int64_t deadline = 0;    // of this wait, in kernel time
   const void* futex = nullptr;
   Fibre* next = nullptr;  // among the waiters of one mutex or condition variable
-  void* queue = nullptr;  // the mutex or condition variable in whose list it is
+  void* queue = nullptr;  // the mutex or condition variable that it waits for
   Fibre* joiner = nullptr;
-  int shared_mutexes = 0;  // held, and used by other processes too
+  int shared_mutexes = 0;  // mutexes that it holds and other processes use too
   std::string name;
 
  private:
@@ -63,8 +63,8 @@ class Fibre {
   std::unique_ptr<char[]> thread_locals_;
   uint64_t exception_state_[2] = {0, 0};
   std::vector<Destructor> destructors_;
-  void* inside_;             // the top of its stack while it is left
-  void* outside_ = nullptr;  // the same of the main stack, while it runs
+  void* inside_;             // the top of its stack while it does not run
+  void* outside_ = nullptr;  // the top of the main stack while it runs
   void* fake_stack_ = nullptr;
 };
 

@@ -15,7 +15,7 @@ namespace redlatch::sim {
 Kernel* Kernel::current_ = nullptr;
 
 Kernel::Kernel(Options options) : options_(options), random_(options.random) {
-  __libc_single_threaded = 0;  // libstdc++ leaves out what other threads would wait for
+  __libc_single_threaded = 0;  // otherwise libstdc++ leaves out synchronisation
   current_ = this;
 }
 
@@ -33,7 +33,7 @@ bool Kernel::Run(int64_t until, const std::function<bool()>& done) {
 
 bool Kernel::Step(int64_t until) {
   if (now_ >= until) return false;
-  // Timers of waits that have ended in another way.
+  // These timers belong to waits that have ended otherwise.
   while (!timers_.empty() && timers_.top().fibre != nullptr &&
          (timers_.top().fibre->wait != timers_.top().wait || timers_.top().fibre->ready)) {
     timers_.pop();
@@ -48,7 +48,7 @@ bool Kernel::Step(int64_t until) {
   return true;
 }
 
-// Time goes on to the next timer.
+// Advances the time to the next timer.
 bool Kernel::RunTimer(int64_t until) {
   if (timers_.empty() || timers_.top().when > until) {
     now_ = std::max(now_, until == kNever ? now_ : until);
@@ -83,7 +83,7 @@ void Kernel::Forget(Fibre* fibre) {
   std::erase(fibre->process->fibres, fibre);
   const auto found = std::find_if(fibres_.begin(), fibres_.end(),
                                   [&](const auto& each) { return each.get() == fibre; });
-  // Its timers may still name it.
+  // Timers may still refer to it.
   ++fibre->wait;
   std::swap(*found, fibres_.back());
 }
@@ -191,7 +191,7 @@ void Kernel::WakeFromSuspend(Process* process) {
   process->slept += slept;
   for (Fibre* const fibre : process->fibres) {
     if (fibre->ready && fibre->timed_out) {
-      // Its timer ran while it should have stood still.
+      // Its timer ran while its time should have stood still.
       std::erase(process->held_back, fibre);
       fibre->ready = false;
       fibre->timed_out = false;

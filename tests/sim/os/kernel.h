@@ -1,4 +1,4 @@
-// The operating system of the simulated world. libc.cc leads the calls of the programs here.
+// The operating system of the simulated world. libc.cc forwards the programs' calls to it.
 #ifndef REDLATCH_TESTS_SIM_OS_KERNEL_H_
 #define REDLATCH_TESTS_SIM_OS_KERNEL_H_
 
@@ -24,7 +24,7 @@ constexpr int64_t kMilli = 1'000'000;
 constexpr int64_t kSecond = 1'000'000'000;
 constexpr int64_t kNever = INT64_MAX;
 
-// A clock of one machine: it runs at its own speed from its own beginning.
+// A machine's clock, with its own speed and origin.
 struct Clock {
   double speed = 1;    // 1.01: one per cent fast
   int64_t offset = 0;  // ns; a step changes it
@@ -35,7 +35,7 @@ struct Clock {
   }
 };
 
-// One client process on a machine of its own.
+// One client process, alone on its machine.
 class Process {
  public:
   explicit Process(std::string its_name) : name(std::move(its_name)) {}
@@ -46,31 +46,32 @@ class Process {
   bool paused = false;
   bool suspended = false;
   int64_t suspended_since = 0;
-  int64_t slept = 0;          // in all suspends so far
-  int64_t stopped_until = 0;  // kernel time at which it last went on after a pause
+  int64_t slept = 0;          // the sum of all suspends so far
+  int64_t stopped_until = 0;  // kernel time at which it last continued after a pause
   std::vector<Fibre*> fibres;
-  std::vector<Fibre*> held_back;  // ready, while the process is paused
+  std::vector<Fibre*> held_back;  // ready while the process is paused
 };
 
-// Threads are fibres, time is virtual, and one seed decides which fibre runs next. All of it
+// Threads are fibres, time is virtual, and one seed decides which fibre runs next. Everything
 // happens in one real thread: on the main stack in events and in the caller of Run(), or in a
 // fibre.
 class Kernel {
  public:
   struct Options {
     Random random = Random(1);
-    uint64_t preempt_one_in = 0;  // system calls after which another fibre may run; 0: none
+    // another fibre may run after each of that many system calls; 0: never
+    uint64_t preempt_one_in = 0;
   };
   explicit Kernel(Options options);
   ~Kernel();
   Kernel(const Kernel&) = delete;
   Kernel& operator=(const Kernel&) = delete;
 
-  // The kernel that libc.cc speaks to.
+  // The kernel that libc.cc calls.
   static Kernel* Current() { return current_; }
 
   int64_t now() const { return now_; }
-  // What has happened: messages that arrived, waits that timed out, and what the world counts.
+  // Counts events: messages that arrived, waits that timed out, and events that the world adds.
   uint64_t steps() const { return steps_; }
   void CountStep() { ++steps_; }
   uint64_t trace_hash() const { return hash_; }  // equal for equal runs
@@ -86,14 +87,15 @@ class Kernel {
 
   Process* NewProcess(std::string name);
   Fibre* Spawn(Process* process, std::function<void()> code);
-  // SIGSTOP and SIGCONT: timers go on meanwhile.
+  // SIGSTOP and SIGCONT: timers continue meanwhile.
   void Pause(Process* process);
   void Resume(Process* process);
-  // The machine sleeps: its timers stand still, its clock goes on.
+  // The machine sleeps: its timers stand still, its clock advances.
   void Suspend(Process* process);
   void WakeFromSuspend(Process* process);
-  // SIGKILL: its threads never run again, and the system closes its descriptors. Postponed while
-  // one of its threads holds a mutex that other processes use too, as they do here for globals.
+  // SIGKILL: its threads never run again, and the system closes its descriptors. The kill is
+  // postponed while one of its threads holds a mutex that other processes use too, as all processes
+  // share globals here.
   void Kill(Process* process);
 
   // Calls `code` with the clock of that process.
@@ -105,26 +107,27 @@ class Kernel {
     return result;
   }
 
-  // The rest is for libc.cc and descriptors.
+  // The rest serves libc.cc and descriptors.
 
   bool has_clock() const { return clock_of_ != nullptr || Fibre::Current() != nullptr; }
   const Process& clock_process() const {
     return clock_of_ != nullptr ? *clock_of_ : *Fibre::Current()->process;
   }
 
-  // Blocks the current fibre until Wake(), or until `deadline` in kernel time. False: timed out.
+  // Blocks the current fibre until Wake(), or until `deadline` in kernel time. Returns false if it
+  // timed out.
   bool Block(int64_t deadline);
-  // The same; that it timed out is a step.
+  // Like Block(), but a timeout counts as a step.
   bool Wait(int64_t deadline);
   void Wake(Fibre* fibre);
-  // Lets others run; the current fibre stays ready.
+  // Lets other fibres run; the current fibre stays ready.
   void Yield();
-  // Now and then lets others run.
+  // Sometimes lets other fibres run.
   void Preempt();
-  // A system call costs a moment, and another fibre may run after it.
+  // A system call takes a moment, and another fibre may run after it.
   void SystemCall();
   void Tick(int64_t nanos) { now_ += nanos; }
-  // When `duration` of the current process's clock will have passed.
+  // The kernel time at which `duration` of the current process's clock will have passed.
   int64_t DeadlineIn(int64_t duration) const;
   void Note(uint64_t what) { hash_ = (hash_ ^ what) * 0x100000001b3; }
 
@@ -133,7 +136,7 @@ class Kernel {
   bool CloseDescriptor(int fd);
   static constexpr int kFirstDescriptor = 1'000'000;
 
-  // Where each thread is, for people.
+  // Prints where each thread is.
   void Describe(FILE* out) const;
 
   // Returns false if the deadline came first.
@@ -169,7 +172,7 @@ class Kernel {
   uint64_t next_order_ = 0;
   uint64_t next_fibre_ = 0;
   std::priority_queue<Timer, std::vector<Timer>, std::greater<>> timers_;
-  std::map<uint64_t, std::function<void()>> events_;  // by the order of their timers
+  std::map<uint64_t, std::function<void()>> events_;  // by the number of their timers
   std::vector<Fibre*> ready_;
   std::vector<Fibre*> in_futex_;
   std::vector<std::unique_ptr<Process>> processes_;

@@ -1,7 +1,7 @@
-// The functions of libc that the library calls, in the simulated world. The program defines them,
-// so the library's objects and the shared libraries call these instead of libc's own. Outside of a
-// fibre there is one thread, and real descriptors: mutexes do nothing, and the rest goes to the
-// kernel.
+// The functions of libc that the library calls, for the simulated world. The program defines them,
+// so the library's objects and the shared libraries call them instead of libc's own. Outside of
+// fibres there is one thread with real descriptors: mutexes do nothing, and other calls go to the
+// real kernel.
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/futex.h>
@@ -47,7 +47,7 @@ int Fail(int error) {
   return -1;
 }
 
-// A result of the real kernel, or its error.
+// Returns the real kernel's result; sets errno if it is an error.
 long Given(long result) {
   if (result >= 0 || result < -4095) return result;
   errno = static_cast<int>(-result);
@@ -59,7 +59,7 @@ std::shared_ptr<Kind> FindAs(int fd) {
   return std::dynamic_pointer_cast<Kind>(Here().Find(fd));
 }
 
-constexpr int64_t kUnixTime = 1'700'000'000 * kSecond;  // the wall clock where BOOTTIME is 0
+constexpr int64_t kUnixTime = 1'700'000'000 * kSecond;  // the wall clock at BOOTTIME 0
 
 int64_t Read(clockid_t which) {
   const Process& process = Here().clock_process();
@@ -70,7 +70,7 @@ int64_t Read(clockid_t which) {
     case CLOCK_REALTIME:
     case CLOCK_REALTIME_COARSE:
       return boot + kUnixTime;
-    default:  // those that stand still in a suspend
+    default:  // the clocks that stand still during a suspend
       return boot - static_cast<int64_t>(static_cast<double>(process.slept) * process.clock.speed);
   }
 }
@@ -108,7 +108,7 @@ long Futex(const uint32_t* word, int operation, uint32_t value, const timespec* 
 }  // namespace
 }  // namespace redlatch::sim
 
-// Abseil's own would read the processor's counter of cycles.
+// Abseil's own function would read the processor's cycle counter.
 namespace absl {
 ABSL_NAMESPACE_BEGIN
 int64_t GetCurrentTimeNanos() {
@@ -207,7 +207,7 @@ int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
 }
 int pthread_cond_destroy(pthread_cond_t*) noexcept { return 0; }
 
-// It reads as many arguments as any call of the system has.
+// It reads six arguments, the most that a system call has.
 __attribute__((no_sanitize("address"))) long syscall(long number, ...) noexcept {
   va_list list;
   va_start(list, number);
@@ -352,7 +352,7 @@ ssize_t recv(int fd, void* buffer, size_t size, int) {
   const ssize_t got = socket->Receive(static_cast<char*>(buffer), size);
   Trace::Call("recv ", fd, ": ", got);
   if (got >= 0) return got;
-  // A thread that looks again and again lets the others go on meanwhile.
+  // A thread that polls in a loop must let the others run.
   if (got == -EAGAIN) Here().Block(Here().now() + 10 * kMicro);
   return Fail(static_cast<int>(-got));
 }

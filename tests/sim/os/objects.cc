@@ -73,7 +73,7 @@ struct WaitList {
     }
   }
   Fibre* Take() {
-    // The threads of a dead process wait for nothing.
+    // The threads of a dead process never wake.
     while (first != nullptr && first->process->dead) first = first->next;
     Fibre* const taken = first;
     if (taken != nullptr) first = taken->next;
@@ -81,8 +81,8 @@ struct WaitList {
   }
 };
 
-// What is kept in the memory of a pthread_mutex_t, which is all zeros where nothing has locked it
-// yet, and whose kind (at offset 16) stays as it is.
+// The content of a pthread_mutex_t. It is all zeros until the first lock, and its kind (at offset
+// 16) must stay unchanged.
 struct Mutex {
   Fibre* owner;
   WaitList waiting;
@@ -101,7 +101,7 @@ struct Mutex {
     return true;
   }
   void Release(Kernel& kernel) {
-    // If it was locked before a second process used it, it was not counted.
+    // A lock from before a second process used it was not counted.
     if (shared && owner->shared_mutexes > 0) --owner->shared_mutexes;
     owner = nullptr;
     if (Fibre* const next = waiting.Take()) kernel.Wake(next);

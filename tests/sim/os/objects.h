@@ -36,7 +36,7 @@ class EventDescriptor final : public Descriptor {
   uint64_t count = 0;
 };
 
-// epoll with one descriptor in it, which is itself polled: what base/poll_gate.h makes.
+// epoll with one descriptor in it, which is itself polled, as base/poll_gate.h does.
 class EpollDescriptor final : public Descriptor {
  public:
   short Events() const override {

@@ -3,8 +3,8 @@
 
 namespace redlatch::sim {
 
-// A call of the real kernel, whose name in libc the simulated system has taken. Returns -errno if
-// it fails.
+// Calls the real kernel, since the simulated system defines libc's functions. Returns -errno if it
+// fails.
 inline long RealCall(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
                      long f = 0) {
 #if defined(__x86_64__)

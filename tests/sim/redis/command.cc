@@ -13,7 +13,7 @@
 namespace redlatch::sim {
 namespace {
 
-// A command, and those whose names have a second word.
+// A command, and the subcommands of that name.
 struct Named {
   const CommandSpec* command = nullptr;
   std::vector<const CommandSpec*> subcommands;
@@ -100,7 +100,7 @@ bool EqualsIgnoringCase(std::string_view text, std::string_view upper) {
 bool ParseInteger(std::string_view text, int64_t& number) {
   const char* const end = text.data() + text.size();
   const auto parsed = std::from_chars(text.data(), end, number);
-  // As Redis: no leading zeros, and no negative zero.
+  // Like Redis, it rejects leading zeros and negative zero.
   return parsed.ec == std::errc() && parsed.ptr == end &&
          (text == "0" || (text[0] != '0' && !text.starts_with("-0")));
 }

@@ -12,7 +12,7 @@
 
 namespace redlatch::sim {
 
-// Whether a pattern of KEYS or of an ACL matches; it may have * and ? and \, but no [sets].
+// Returns true if a pattern of KEYS or of an ACL matches. It may have * and ? and \, but no [sets].
 inline bool MatchesGlob(std::string_view text, std::string_view pattern) {
   size_t t = 0, p = 0, star = std::string_view::npos, from = 0;
   while (t < text.size()) {
@@ -56,11 +56,11 @@ struct Call {
 enum CommandFlag : uint32_t {
   kWrite = 1,
   kDenyOom = 2,
-  kNoScript = 4,       // not from scripts
-  kLoading = 8,        // also while the server loads its data
-  kWhileBusy = 16,     // also while a script runs for too long
-  kNoAuth = 32,        // also before AUTH
-  kSubscribed = 64,    // also of a connection that has subscriptions
+  kNoScript = 4,       // not allowed in scripts
+  kLoading = 8,        // allowed while the server loads its data
+  kWhileBusy = 16,     // allowed while a script runs for too long
+  kNoAuth = 32,        // allowed before AUTH
+  kSubscribed = 64,    // allowed with subscriptions
   kChannels = 128,     // the words at its key positions are channels
   kSharded = 256,      // such channels have a slot
   kKeysByNumber = 512  // word 2 says how many keys follow
@@ -68,9 +68,9 @@ enum CommandFlag : uint32_t {
 
 struct CommandSpec {
   std::string_view name;  // upper case; "PUBSUB NUMSUB" if it has subcommands
-  int arity;              // as COMMAND says it: -2 is "at least 2 words"
+  int arity;              // in the notation of COMMAND: -2 is "at least 2 words"
   uint32_t flags;
-  int first_key, last_key, key_step;  // as COMMAND says it
+  int first_key, last_key, key_step;  // in the notation of COMMAND
   void (*run)(Call& call);
 
   bool is(CommandFlag flag) const { return (flags & flag) != 0; }
@@ -81,14 +81,13 @@ struct CommandSpec {
   std::string LowerName() const;
 };
 
-// The command of that name, in capitals or not; null if there is none. Of a command with
-// subcommands the second word counts, too.
+// The command of that name, in any case; null if there is none. A subcommand is part of the name.
 const CommandSpec* FindCommand(Words words);
 
 // Appends the positions of the keys (or channels) in a call.
 void KeyPositions(const CommandSpec& command, Words words, std::vector<size_t>& positions);
 
-// Ends the run: the simulator does not know what it was asked to do.
+// Ends the run, because the simulator does not know this command.
 [[noreturn]] void Unknown(std::string_view what, Words words);
 
 bool EqualsIgnoringCase(std::string_view text, std::string_view upper);
@@ -112,7 +111,7 @@ const T* Get(Call& call, std::string_view key, bool& failed) {
   return typed;
 }
 
-// The same, to be written.
+// The same, for writing.
 template <typename T>
 T* GetMutable(Call& call, std::string_view key, bool& failed) {
   if (Get<T>(call, key, failed) == nullptr) return nullptr;

@@ -57,7 +57,7 @@ void Pexpiretime(Call& call) {
   call.out.Integer(expiry == kNoExpiry ? -1 : expiry);
 }
 
-// A text that is equal if the values are.
+// A text that is equal for equal values.
 void Dump(Call& call) {
   const Value* const value = call.keys.Find(call.Word(1));
   value == nullptr ? call.out.Nil() : call.out.Text(DumpValue(*value));

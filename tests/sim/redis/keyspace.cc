@@ -295,7 +295,7 @@ void Keyspace::Apply(const KeyChange& change) {
   if (change.value == nullptr) {
     Current().erase(change.key);
   } else {
-    // Never written: FindMutable() copies a value that is shared.
+    // This is never written through: FindMutable() copies a shared value.
     Current()[change.key] = {std::const_pointer_cast<Value>(change.value), change.expires_ms};
   }
   Changed(change.key);

@@ -22,7 +22,8 @@ struct StringHash {
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-// A map by text that is searched without making a string. Never iterate where order shows.
+// A map with text as keys, which is searched without making a string. Do not iterate if the order
+// is visible.
 template <typename T>
 using StringMap = absl::flat_hash_map<std::string, T, StringHash, std::equal_to<>>;
 
@@ -44,7 +45,7 @@ class Hash {
   StringMap<size_t> index_;  // of a large hash
 };
 
-// The value of a zset key: its members by score, and by text where scores are equal.
+// The value of a zset key: its members in the order of score and text.
 class SortedSet {
  public:
   struct Member {
@@ -77,13 +78,13 @@ class SortedSet {
   StringMap<double> scores_;  // of a large set
 };
 
-// A list, which no command of ours reads: some tests put one where a lock should be.
+// A list. The library reads no lists; some tests put one at a lock's key.
 using List = std::vector<std::string>;
 using Value = std::variant<std::string, Hash, SortedSet, List>;
 
 inline constexpr int64_t kNoExpiry = std::numeric_limits<int64_t>::max();
 
-// What one key had after a command. Values are shared, and copied when they are written.
+// What a key had after a command. Values are shared, and copied before they are written.
 struct KeyChange {
   int db = 0;
   std::string key;
@@ -91,7 +92,7 @@ struct KeyChange {
   int64_t expires_ms = kNoExpiry;
 };
 
-// All keys of a server. Expired keys are invisible; a primary deletes them when it meets them.
+// All keys of a server. Expired keys are invisible, and a primary deletes them when it meets them.
 // Copying a keyspace copies no values.
 class Keyspace {
  public:
@@ -106,7 +107,7 @@ class Keyspace {
   int selected() const { return db_; }
 
   const Value* Find(std::string_view key);
-  // The same, to be written: Changed() must follow.
+  // The same, for writing. Changed() must follow.
   Value* FindMutable(std::string_view key);
   // Sets the key, and removes its expiry unless it is to be kept. Counts as a change.
   Value& Set(std::string_view key, Value value, bool keep_expiry = false);
@@ -122,15 +123,16 @@ class Keyspace {
   size_t size() const { return dbs_.empty() ? 0 : Current().size(); }
   int databases() const { return static_cast<int>(dbs_.size()); }
 
-  // Whether changes are remembered, for replicas; otherwise only that there were some.
+  // If true, changes are recorded for replicas. Otherwise the keyspace only notes that something
+  // changed.
   void Remember(bool remember) { remembers_ = remember; }
   bool has_changed() const { return has_changed_; }
   // What has changed since the last call, each key once, in the order of the first change.
   std::vector<KeyChange> TakeChanges();
   void Apply(const KeyChange& change);
 
-  // All keys, values and expiries as text, sorted, for comparing: two servers are equal if their
-  // dumps are. Expired keys are left out.
+  // All keys, values and expiries as sorted text: two servers are equal if their dumps are. Expired
+  // keys are left out.
   std::string Dump();
 
  private:

@@ -25,7 +25,7 @@ namespace {
 
 using Words = absl::Span<const std::string_view>;
 
-// Adds to an error what Redis adds: where it happened. Also makes a table of a text.
+// Adds the position to an error, as Redis does. Also turns a text error into a table.
 constexpr char kErrorHandler[] = R"(
 local getinfo = debug.getinfo
 return function(err)
@@ -58,7 +58,7 @@ void PushField(lua_State* lua, const char* name, std::string_view text) {
   lua_setfield(lua, -2, name);
 }
 
-// Pushes replies as Lua sees them: one value, however deep it nests.
+// Pushes replies as Lua sees them: one value, however deeply it nests.
 class LuaOutput : public Output {
  public:
   explicit LuaOutput(lua_State* lua) : lua_(lua) {}
@@ -111,7 +111,7 @@ class LuaOutput : public Output {
   absl::InlinedVector<Open, 4> open_;
 };
 
-// Numbers become text with 17 digits, as Redis writes them. False if a value is neither.
+// Converts numbers to text with 17 digits, as Redis does. Returns false if a value is neither.
 bool MakeTexts(lua_State* lua, int count) {
   for (int i = 1; i <= count; ++i) {
     const int type = lua_type(lua, i);
@@ -168,7 +168,7 @@ bool HasField(lua_State* lua, const char* name, std::string& text) {
   lua_pushstring(lua, name);
   lua_rawget(lua, -2);
   const bool found = lua_type(lua, -1) == LUA_TSTRING;
-  if (found) text = lua_tostring(lua, -1);  // ends at a NUL
+  if (found) text = lua_tostring(lua, -1);  // stops at a NUL
   for (char& letter : text) {
     if (letter == '\r' || letter == '\n') letter = ' ';
   }
@@ -205,7 +205,7 @@ void SetGlobalList(lua_State* lua, const char* name, Words words) {
   lua_rawset(lua, LUA_GLOBALSINDEX);
 }
 
-// Reading and writing globals that do not exist.
+// Raises an error if a script reads or writes a global that does not exist.
 int NoSuchGlobal(lua_State* lua) {
   return luaL_error(lua, "Script attempted to access nonexistent global variable '%s'",
                     lua_tostring(lua, 2));
@@ -228,7 +228,7 @@ int PushError(lua_State* lua, const std::string& text) {
 
 }  // namespace
 
-// The functions of the table `redis`. An error of Lua's leaves by longjmp(): only functions without
+// The functions of the table `redis`. Lua raises errors by longjmp(), so only functions without
 // destructors may raise one.
 struct LuaCalls {
   static constexpr int kRaise = -1;
@@ -258,7 +258,7 @@ struct LuaCalls {
   static int Pcall(lua_State* lua) { return Execute(lua, false); }
 
   static int ErrorReply(lua_State* lua) {
-    // "-CODE text" stands for itself; a text of one word gets a code, as it needs one.
+    // "-CODE text" is used as it is; a text of one word gets a code, because it needs one.
     std::string text(lua_tostring(lua, 1));
     text.erase(0, text.starts_with('-') ? 1 : 0);
     return PushError(lua, text.find(' ') == text.npos ? "ERR " + text : text);
@@ -309,7 +309,7 @@ LuaEngine::LuaEngine() : lua_(luaL_newstate()) {
                                             {nullptr, nullptr}};
   luaL_register(lua_, "redis", kFunctions);
   lua_pop(lua_, 1);
-  // What Redis does not have, and what would not be the same in every run.
+  // Functions that Redis does not have, or whose results would differ between runs.
   for (const char* const name : {"dofile", "loadfile", "print", "require", "module", "package",
                                  "io", "os", "debug", "newproxy"}) {
     lua_pushnil(lua_);
@@ -323,7 +323,7 @@ LuaEngine::LuaEngine() : lua_(luaL_newstate()) {
 LuaEngine::~LuaEngine() { lua_close(lua_); }
 
 void LuaEngine::CountInstructions() {
-  if (ScriptCoverage::Get() != nullptr) return;  // which uses the hook
+  if (ScriptCoverage::Get() != nullptr) return;  // it uses the hook
   static constexpr int kEach = 50;
   lua_sethook(
       lua_, [](lua_State*, lua_Debug*) { OfThisThread().instructions_ += kEach; }, LUA_MASKCOUNT,
@@ -338,7 +338,7 @@ const std::string& LuaEngine::Sha1(std::string_view body) {
 
 namespace {
 
-// For tests of the tests: what is run instead of a script, the file of its SHA-1 in that directory.
+// For mutants: the file of the script's SHA-1 in that directory runs instead of the script.
 std::optional<std::string> MutantOf(const std::string& sha1) {
   static const char* const directory = std::getenv("REDLATCH_SIM_SCRIPTS");
   if (directory == nullptr) return std::nullopt;

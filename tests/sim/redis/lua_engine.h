@@ -13,18 +13,18 @@ struct lua_State;
 
 namespace redlatch::sim {
 
-// What a script's redis.call() and its like reach.
+// What redis.call() and its relatives reach.
 class ScriptHost {
  public:
   virtual ~ScriptHost() = default;
   virtual void CallFromScript(absl::Span<const std::string_view> words, Output& out) = 0;
   virtual void CountWork(size_t words_and_values) = 0;
-  // Whether the user may run that command; `known` is false if there is no such command.
+  // Returns true if the user may run that command; `known` is false if there is no such command.
   virtual bool MayRun(absl::Span<const std::string_view> words, bool& known) = 0;
 };
 
-// Lua 5.1 as Redis 7 sets it up. Keeps the compiled functions of all scripts by their SHA-1. It has
-// no state between two runs, so that all servers of a thread share one.
+// Lua 5.1 as Redis 7 configures it. It caches the compiled functions of all scripts by their SHA-1.
+// It has no state between two runs, so all servers of a thread share one.
 class LuaEngine {
  public:
   static LuaEngine& OfThisThread();
@@ -34,9 +34,9 @@ class LuaEngine {
   LuaEngine(const LuaEngine&) = delete;
   LuaEngine& operator=(const LuaEngine&) = delete;
 
-  // The SHA-1 of a script, which is remembered.
+  // The SHA-1 of a script, computed once.
   const std::string& Sha1(std::string_view body);
-  // Empty if that worked, else the error to be replied.
+  // Returns "" if that worked, and otherwise the error to reply.
   std::string Compile(const std::string& sha1, std::string_view body);
   // Runs a script that was compiled.
   void Run(const std::string& sha1, absl::Span<const std::string_view> keys,

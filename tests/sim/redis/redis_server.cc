@@ -122,7 +122,7 @@ void RedisServer::Run(Connection& connection, Words words, Output& out) {
   } else {
     out.Error(refused);
   }
-  if (asked) connection.asking = false;  // it was for one command
+  if (asked) connection.asking = false;  // ASKING is valid for one command
   Commit();
   connection.write_offset = replication_.offset;
 }
@@ -345,7 +345,7 @@ void RedisServer::SetCluster(ClusterView view) {
   Flush();
 }
 
-// Ends the subscriptions to channels of slots that the node does not serve any more.
+// Ends the subscriptions to channels of slots that the node no longer serves.
 void RedisServer::LeaveSlots() {
   const ClusterNode* const me = cluster_.Find(cluster_.me);
   for (auto& [id, connection] : connections_) {

@@ -1,8 +1,8 @@
-// A Redis in memory: bytes of RESP in, bytes of RESP out. It has no sockets, no threads and no
-// clock of its own, and is the same in every run.
+// A Redis in memory: bytes of RESP in, bytes of RESP out. It has no sockets, threads or clock, and
+// behaves the same in every run.
 //
-// It executes the scripts of lua/ as they are, in Lua 5.1, and knows just the commands that these
-// and the library use; an unknown command, or an unknown form of one, ends the run.
+// It executes the scripts of lua/ unchanged, in Lua 5.1, and knows only the commands that these and
+// the library use. An unknown command, or an unknown form of one, ends the run.
 #ifndef REDLATCH_TESTS_SIM_REDIS_REDIS_SERVER_H_
 #define REDLATCH_TESTS_SIM_REDIS_REDIS_SERVER_H_
 
@@ -25,8 +25,8 @@
 
 namespace redlatch::sim {
 
-// Conditions in which a server refuses commands. Each refuses what Redis refuses then, in scripts
-// too.
+// Conditions under which a server refuses commands. Each refuses what Redis refuses then, in
+// scripts too.
 struct Conditions {
   bool loading = false;        // LOADING
   bool busy = false;           // BUSY
@@ -35,7 +35,8 @@ struct Conditions {
   bool few_replicas = false;   // NOREPLICAS, for writes
 };
 
-// What the user may not do; everything else is permitted. Commands in lower case, as in ACL rules.
+// What the user may not do; everything else is permitted. Commands are in lower case, as in ACL
+// rules.
 struct Permissions {
   std::vector<std::string> denied_commands;
   std::vector<std::string> key_patterns = {"*"};
@@ -47,7 +48,7 @@ struct Refusal {
   std::string error;                  // "READONLY You can't write against a read only replica."
   std::vector<std::string> commands;  // lower case; empty: all
   int times = std::numeric_limits<int>::max();
-  bool in_scripts = false;  // the commands that scripts call, instead of those of clients
+  bool in_scripts = false;  // refuses the commands that scripts call, instead of those of clients
 };
 
 struct ClusterNode {
@@ -58,7 +59,7 @@ struct ClusterNode {
   bool failed = false;     // for CLUSTER SHARDS: whether its health is "fail"
 };
 
-// What one node believes of its cluster. Nodes may believe different things.
+// What one node believes about its cluster. Nodes may believe different things.
 struct ClusterView {
   std::string me;  // the node's own id
   std::vector<ClusterNode> nodes;
@@ -122,7 +123,7 @@ struct Message {
   bool sharded = false;
 };
 
-// All that one command or script changed, as a replica applies it.
+// Everything that one command or script changed, as a replica applies it.
 struct LogEntry {
   int64_t offset = 0;
   std::vector<KeyChange> changes;
@@ -130,7 +131,7 @@ struct LogEntry {
 };
 using Log = std::deque<LogEntry>;
 
-// Whose stream of changes a server has, and up to where.
+// The stream of changes that a server has, and how far.
 struct ReplicationState {
   std::string id;                             // master_replid
   std::string old_id = std::string(40, '0');  // master_replid2: valid up to old_id_until - 1
@@ -138,7 +139,7 @@ struct ReplicationState {
   int64_t offset = 0;
 };
 
-// What a full synchronisation transfers, and a restart with its data finds.
+// The data of a full synchronisation, or of a restart.
 struct Snapshot {
   Keyspace keys;
   ReplicationState replication;
@@ -157,7 +158,7 @@ using Reply = redis::Reply;
 struct Sink {
   virtual ~Sink() = default;
   virtual void Send(uint64_t connection, std::string_view bytes) = 0;
-  // The server has closed the connection, and forgotten it.
+  // The server has closed the connection and forgotten it.
   virtual void Close(uint64_t connection) = 0;
 };
 
@@ -168,7 +169,7 @@ struct ServerOptions {
   bool valkey = false;
   bool cluster = false;
   std::string password;  // empty: none is needed
-  uint64_t seed = 1;     // of the run id and the replication ids, if these are not given
+  uint64_t seed = 1;     // for the run id and the replication ids, if these are not given
   std::string run_id = {}, replication_id = {};
 };
 
@@ -210,47 +211,47 @@ class RedisServer : private ScriptHost {
   // The server's wall clock; it may step.
   void SetClock(int64_t unix_micros);
   int64_t clock() const { return now_us_; }
-  // When a WAIT ends by its timeout, on the server's clock; Tick() then replies to it.
+  // When a WAIT times out, on the server's clock; Tick() then replies to it.
   int64_t NextTimeout() const;
   void Tick();
 
   void Connect(uint64_t connection);
   void Disconnect(uint64_t connection);
-  // Any fragment of a stream of commands: executes those that are complete.
+  // Accepts any fragment of a stream of commands, and executes the complete ones.
   void Receive(uint64_t connection, std::string_view bytes);
-  // Executes a command at once, as a client that has done nothing else.
+  // Executes a command at once, like a new client.
   Reply Execute(const std::vector<std::string>& words);
   enum class Clients { kAll, kPubSub, kNormal };
-  // As CLIENT KILL.
+  // Like CLIENT KILL.
   void KillConnections(Clients which);
 
-  // All keys, values and expiries, in an order of its own.
+  // All keys, values and expiries, sorted.
   std::string Dump();
   const Keyspace& keys() const { return keys_; }
   Snapshot TakeSnapshot() const { return {keys_, replication_}; }
   void Restore(const Snapshot& snapshot);
 
-  // A server keeps a log if it is told so: one entry for each command, or script, that wrote.
+  // If enabled, the server keeps a log with one entry per command or script that wrote.
   void KeepLog(bool keep);
   const Log& log() const { return log_; }
-  void TrimLog(int64_t offset);  // forgets the entries up to there
+  void TrimLog(int64_t offset);  // forgets the entries before that offset
   int64_t offset() const { return replication_.offset; }
   const ReplicationState& replication() const { return replication_; }
   const Role& role() const { return role_; }
   // A replica that becomes a primary gets a new replication id.
   void SetRole(const Role& role);
-  // Makes this replica continue the stream of its primary: from where it is if that is possible,
-  // else from a snapshot. Returns whether it continued.
+  // Makes this replica continue the stream of its primary: from its own offset if possible, and
+  // otherwise from a snapshot. Returns true if it continued.
   bool SynchroniseWith(RedisServer& primary);
-  // At a replica, in order.
+  // Applies an entry at a replica, in order.
   void Apply(const LogEntry& entry);
-  // At a primary: what a replica has told, for WAIT and INFO.
+  // At a primary: a replica reports its offset, for WAIT and INFO.
   void AckFromReplica(uint64_t replica, int64_t offset);
   void RemoveReplica(uint64_t replica);
 
   void SetCluster(ClusterView view);
   const ClusterView& cluster() const { return cluster_; }
-  // As MIGRATE: the key of a slot that moves, and its value, are there afterwards.
+  // Like MIGRATE: the keys of a slot that moves, and their values.
   std::vector<std::string> KeysInSlot(int slot);
   void MoveKey(const std::string& key, RedisServer& to);
 
@@ -264,7 +265,7 @@ class RedisServer : private ScriptHost {
     uint64_t scripts = 0;
     uint64_t unknown_scripts = 0;  // NOSCRIPT
     uint64_t calls_in_scripts = 0;
-    uint64_t work = 0;  // in scripts: words and values of their calls, and what DEL had to free
+    uint64_t work = 0;  // of scripts: words and values of their calls, and elements that DEL freed
   };
   const Counts& counts() const { return counts_; }
   void CountWork(size_t work) override { counts_.work += work; }
@@ -272,7 +273,7 @@ class RedisServer : private ScriptHost {
  private:
   friend struct ServerCommands;
 
-  struct Script {  // that runs
+  struct Script {  // the running script
     Connection* connection;
     bool wrote;
     bool out_of_memory;
@@ -290,7 +291,7 @@ class RedisServer : private ScriptHost {
   void SendLater(uint64_t connection);
   void Drop(Connection& connection);
 
-  // Why a command is not executed; empty if it is.
+  // Why a command is refused; empty if it is not.
   std::string Refused(const CommandSpec& command, Words words, const Connection& connection);
   std::string RefusedInScript(const CommandSpec& command, Words words);
   std::string RefusedByFault(const CommandSpec& command, bool in_script);
@@ -325,7 +326,7 @@ class RedisServer : private ScriptHost {
   Role role_;
   bool keeps_log_ = false;
   Log log_;
-  std::vector<Message> messages_;  // of the command that runs
+  std::vector<Message> messages_;  // of the running command
   bool published_ = false;
   std::map<uint64_t, int64_t> acks_;
   ClusterView cluster_;

@@ -1,4 +1,4 @@
-// Why a server does not execute a command, in the order in which Redis looks for reasons.
+// Why a server refuses a command, in the order in which Redis checks the reasons.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -66,7 +66,7 @@ bool RedisServer::Permits(const CommandSpec& command, Words words, std::string_v
   what = command.is(kChannels) ? "channel" : "key";
   const auto& patterns =
       command.is(kChannels) ? permissions.channel_patterns : permissions.key_patterns;
-  // PUBSUB and UNSUBSCRIBE name channels, but need no permission for them.
+  // PUBSUB and UNSUBSCRIBE name channels without needing permission for them.
   const bool free =
       command.is(kChannels) && (name.starts_with("pubsub|") || name.find("unsub") != name.npos);
   return free || std::all_of(positions.begin(), positions.end(),
@@ -136,14 +136,14 @@ std::string RedisServer::RefusedInScript(const CommandSpec& command, Words words
     if (role_.is_replica()) return kReadOnly;
     if (conditions.cannot_save) return kCannotSave;
     if (conditions.few_replicas) return kNoReplicas;
-    // A script that has written is not stopped half-way.
+    // A script that has written is not stopped halfway.
     if (script_->out_of_memory && command.is(kDenyOom)) return kOutOfMemory;
   }
   if (!options_.cluster) return "";
   return RefusedBySlot(command, words, script_->connection->asking, true);
 }
 
-// Where a node sends a command about this slot, if not to itself.
+// The redirection that a node replies for this slot, if it does not serve it.
 std::string RedisServer::Redirection(int slot, bool asking, bool channels, size_t missing,
                                      size_t existing, size_t keys) {
   const std::string* const owner = cluster_.OwnerOf(slot);

@@ -52,7 +52,7 @@ void ReplyOutput::Add(Reply reply) {
 
 namespace {
 
-// Reads "<mark><number>\r\n" at `at`. Returns the place behind it; 0 if it is not complete.
+// Reads "<mark><number>\r\n" at `at`. Returns the position after it, or 0 if it is incomplete.
 size_t ReadNumber(std::string_view stream, size_t at, char mark, int64_t& number) {
   const size_t end = stream.find("\r\n", at);
   if (end == std::string_view::npos) return 0;

@@ -10,7 +10,7 @@
 
 namespace redlatch::sim {
 
-// Where a command puts its reply: bytes for a connection, values for Lua, or a Reply.
+// The destination of a reply: bytes for a connection, values for Lua, or a Reply.
 class Output {
  public:
   virtual ~Output() = default;
@@ -37,7 +37,7 @@ class RespOutput : public Output {
   std::string& bytes_;
 };
 
-// Replies as values. More than one may come, as from SUBSCRIBE.
+// Replies as values. There may be several, as from SUBSCRIBE.
 class ReplyOutput : public Output {
  public:
   void Nil() override { Add({}); }
@@ -59,9 +59,8 @@ class ReplyOutput : public Output {
   std::vector<Open> open_;
 };
 
-// Reads one command, an array of bulk strings, from the front of a stream. Returns how many bytes
-// it takes, 0 if it is not complete. The words point into the stream. Ends the run if it is no
-// command.
+// Reads one command, an array of bulk strings, from the front of a stream. Returns its length in
+// bytes, or 0 if it is incomplete. The words point into the stream. Anything else ends the run.
 size_t ReadCommand(std::string_view stream, std::vector<std::string_view>& words);
 
 }  // namespace redlatch::sim

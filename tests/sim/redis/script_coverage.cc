@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kTexts = size_t{8} << 20;
 
-// A script with its includes, and where each of its lines comes from.
+// A script with its includes, and the origin of each of its lines.
 struct Assembled {
   std::string text;
   std::vector<ScriptCoverage::Line> lines;
@@ -37,7 +37,7 @@ const lua::Piece* FindPiece(std::string_view name) {
   return nullptr;
 }
 
-// As the library assembles them: src/lock/lock_type.cc.
+// Assembles like the library: src/lock/lock_type.cc.
 void Append(const lua::Piece& piece, std::vector<std::string_view>& included, Assembled& out) {
   int number = 0;
   for (const absl::string_view line :
@@ -68,7 +68,7 @@ Assembled Assemble(const lua::Piece& piece) {
   return made;
 }
 
-// The lines of a text that hold code, as luac lists them.
+// The lines of a text that contain code, according to luac.
 std::set<int> CodeLines(const std::string& text) {
   char path[] = "/tmp/redlatch-script-XXXXXX";
   const int fd = mkstemp(path);
@@ -86,8 +86,8 @@ std::set<int> CodeLines(const std::string& text) {
     char name[32] = "";
     sscanf(row, " %d [%d] %31s", &instruction, &line, name);
     const std::string now = name;
-    // Not counted: the return that ends each function, which runs only if no other did; and a jump
-    // behind a return, or behind the test of a loop, which makes that jump itself.
+    // Two instructions are not counted: the return at the end of each function, which runs only if
+    // no other did, and a jump after a return or after a loop's test that jumps itself.
     if (returns > 0 && line > 0) lines.insert(returns);
     returns = now == "RETURN" ? line : 0;
     const bool skipped = now == "JMP" && (before == "RETURN" || before == "TFORLOOP");
@@ -144,7 +144,7 @@ ScriptCoverage::Result ScriptCoverage::Read() const {
   Result result;
   std::vector<Assembled> assembled;
   for (const lua::Piece& piece : lua::kPieces) {
-    // Those in common/ are parts of others.
+    // Pieces in common/ are parts of other scripts.
     if (piece.name.find("common/") != std::string_view::npos &&
         piece.name.find("quarantine") == std::string_view::npos) {
       continue;
@@ -159,7 +159,7 @@ ScriptCoverage::Result ScriptCoverage::Read() const {
     const Script& script = shared_->script[i];
     std::string_view rest(shared_->texts + script.begin, script.size);
     size_t line = 1;
-    // One script, or what a quarantine puts before it and then the script.
+    // One script, or the quarantine's prefix followed by the script.
     for (bool more = true; more && !rest.empty();) {
       more = false;
       for (const Assembled& one : assembled) {

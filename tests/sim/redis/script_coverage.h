@@ -12,23 +12,23 @@ struct lua_State;
 
 namespace redlatch::sim {
 
-// Which lines of which scripts have run, in this process and in its children: the notes are in
-// memory that they share.
+// Records which lines of which scripts have run, in this process and in its children. The notes are
+// in memory that they share.
 class ScriptCoverage {
  public:
-  // From here on, engines that are made note the lines that they run.
+  // Engines that are made from now on record their lines.
   static void Begin();
   static ScriptCoverage* Get() { return instance_; }
 
   void Know(const std::string& sha1, std::string_view body);
-  // Notes the lines of this script from now on.
+  // Records the lines of this script from now on.
   void Enter(const std::string& sha1) { current_ = known_.find(sha1)->second; }
   void Watch(lua_State* lua);
   void Note(int line) { current_->lines[line < kLines ? line : 0] = true; }
 
   // A line of a file of lua/.
   using Line = std::pair<std::string, int>;
-  // The lines that hold code, and those of them that have run in any script that includes them.
+  // The lines that contain code, and those of them that have run in any script that includes them.
   struct Result {
     std::set<Line> all;
     std::set<Line> taken;

@@ -79,7 +79,7 @@ struct ServerCommands {
     if (call.server.options_.cluster && db != 0) {
       return call.out.Error("ERR SELECT is not allowed in cluster mode");
     }
-    // That of a script ends with it.
+    // SELECT within a script ends with the script.
     if (!call.in_script) call.connection.db = static_cast<int>(db);
     call.keys.Select(static_cast<int>(db));
     Ok(call);
@@ -303,7 +303,7 @@ struct ServerCommands {
   static void Numsub(Call& call) { CountSubscribers(call, call.server.channels_); }
   static void Shardnumsub(Call& call) { CountSubscribers(call, call.server.sharded_channels_); }
 
-  // What PUBSUB is without its second word.
+  // PUBSUB without a subcommand.
   static void WithoutSubcommand(Call& call) { Unknown("this command", call.words); }
 
   // --- Scripts

@@ -14,7 +14,7 @@ struct AddRules {
   bool if_new = false, if_old = false, if_greater = false;
 };
 
-// Returns the place of the first score.
+// Returns the position of the first score.
 size_t ReadAddRules(Call& call, AddRules& rules) {
   for (size_t i = 2; i < call.size(); ++i) {
     const std::string_view word = call.Word(i);
@@ -92,7 +92,7 @@ Range ByRank(int64_t start, int64_t stop, size_t size) {
 bool ParseBound(std::string_view word, Bound& bound) {
   bound.exclusive = word.starts_with('(');
   const std::string_view score = bound.exclusive ? word.substr(1) : word;
-  return score.empty() || ParseScore(score, bound.score);  // Redis reads nothing as 0
+  return score.empty() || ParseScore(score, bound.score);  // Redis reads "" as 0
 }
 
 Range ByScore(const SortedSet& set, Bound from, Bound to) {

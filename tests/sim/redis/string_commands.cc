@@ -26,7 +26,7 @@ struct SetOptions {
   int64_t expires_ms = kNoExpiry;
 };
 
-// Replies, and returns false, if the words are no time.
+// Replies with an error, and returns false, if the words are no time.
 bool ReadExpiry(Call& call, std::string_view word, int64_t base_ms, std::string_view name,
                 int64_t& expires_ms) {
   int64_t number = 0;

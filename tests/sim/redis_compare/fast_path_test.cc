@@ -1,5 +1,5 @@
-// Each script as it is against the same script without its short cuts: the same random calls on
-// equal states must get the same replies and messages, and leave the same keys.
+// Compares each script with the same script without its fast path: the same random calls on equal
+// states must get the same replies and messages, and leave the same keys.
 
 #include <regex>
 
@@ -31,8 +31,8 @@ struct Messages : Sink {
   std::string sent;
 };
 
-// The script with each `if` of its short cuts, which stand before its first common piece, made
-// false. Empty if it has none.
+// The script with each `if` of its fast path, which precedes its first common piece, made false.
+// Empty if it has none.
 std::string WithoutShortCuts(const LuaScript& script) {
   const std::string_view body = script.body;
   if (script.name.starts_with("quarantined/") || script.name.ends_with("/renew")) return "";
@@ -53,9 +53,9 @@ std::string WithoutShortCuts(const LuaScript& script) {
   return found ? text : "";
 }
 
-// What means the same to those who read it. " missed" is a hint. Any number of others is as good as
-// 1. When to ask again matters to the head of a queue only; and who that is, and others' places,
-// depend on crashed waiters if there are any.
+// Removes differences that do not matter to readers. " missed" is a hint. Any number of other
+// waiters is as good as 1. The time of the next request matters only to the head of a queue; and
+// the head, and the places of others, depend on crashed waiters if there are any.
 std::string Essence(std::string text, bool crashed) {
   static const std::regex kNoise(" missed"),
       kOthers("((granted|grant \\S+ \\d+) \\d+ \\d+) [1-9]\\d*"),
@@ -66,8 +66,8 @@ std::string Essence(std::string text, bool crashed) {
                  : std::regex_replace(text, kAgain, "queued - $1");
 }
 
-// The keys of a server without what counts no more, which short cuts leave to later calls: grants
-// that have expired, and waiters that have crashed.
+// The keys of a server without what no longer counts, which fast paths leave to later calls:
+// expired grants and crashed waiters.
 class EssentialKeys {
  public:
   EssentialKeys(Keyspace keys, int64_t now) : now_(now), keys_(std::move(keys)) {
@@ -81,9 +81,9 @@ class EssentialKeys {
     for (const std::string& key : keys_.Keys()) {
       ForgetWeights(key);
       ForgetIndex(key);
-      // They count for those in a queue.
+      // These count only for waiters in a queue.
       if ((key.ends_with(".waiters") || key.ends_with(".turn")) && !HasQueue(key)) keys_.Erase(key);
-      // Whose turn it is is a string that expires; anything else is not ours.
+      // The turn is a string that expires; any other value is foreign.
       const bool foreign = Find<std::string>(key) == nullptr || keys_.Expiry(key) == kNoExpiry;
       if (key.ends_with("turn") && foreign) keys_.Erase(key);
     }
@@ -112,7 +112,7 @@ class EssentialKeys {
            keys_.FindMutable(stem + ".writers") != nullptr;
   }
 
-  // From a queue and its records.
+  // Removes them from a queue and from its records.
   void ForgetCrashed(const std::string& key) {
     auto* const queue = Find<SortedSet>(key);
     const std::string records_key = key.substr(0, key.rfind('.')) + ".waiters";
@@ -131,14 +131,14 @@ class EssentialKeys {
     if (records->fields().empty()) keys_.Erase(records_key);
   }
 
-  // Short cuts refresh less often. What has no expiry must show.
+  // Fast paths refresh less often. A missing expiry must show.
   void SetEnd(const std::string& key) {
     if (keys_.Expiry(key) != kNoExpiry) keys_.SetExpiry(key, now_);
   }
 
   void ForgetExpired(const std::string& key) {
     auto* const grants = Find<SortedSet>(key);
-    if (grants == nullptr) {  // of another type: it is in the way, or not
+    if (grants == nullptr) {  // another type may be in the way or not
       keys_.Erase(key);
       return;
     }
@@ -162,7 +162,7 @@ class EssentialKeys {
     keys_.Erase(key);
   }
 
-  // How many permits a grant has that has expired.
+  // Removes the number of permits of expired grants.
   void ForgetWeights(const std::string& key) {
     Hash* const semaphore = Find<Hash>(key);
     if (semaphore == nullptr || semaphore->Find("capacity") == nullptr) return;
@@ -185,7 +185,7 @@ class EssentialKeys {
   bool crashed_ = false;
 };
 
-// The keys as text, of two servers that need to agree on what counts only.
+// The keys of two servers as text, which need to agree only on what counts.
 std::pair<std::string, std::string> Dumps(Keyspace general, Keyspace fast, int64_t now) {
   static const std::regex kTicket("(\"\\d+ \\d+ \\d+ \\d+ [12] \\d+ [01]) \\d+ ");
   std::pair<std::string, std::string> dumps(general.Dump(), fast.Dump());
@@ -238,7 +238,8 @@ class FastPath : public ::testing::Test {
     return {};
   }
 
-  // A record says in us when it ends, and its key ends with the ms: in between they disagree.
+  // A record's end is in microseconds, but its key expires in milliseconds: in between they
+  // disagree.
   static bool EndsNow(Keyspace keys, int64_t now) {
     keys.Select(0);
     const std::vector<std::string> names = keys.Keys();
@@ -257,8 +258,8 @@ class FastPath : public ::testing::Test {
     if (EndsNow(before.keys, fast_.clock())) return;
     step.words[1] = general_sha1;
     const Reply general = Do(general_, step);
-    // Which of several wrong keys a script sees, and how much of it passes where memory is full,
-    // depends on what it does first.
+    // Which of several wrong keys a script sees, and how much of it runs while memory is full,
+    // depends on its order.
     for (const Reply* const reply : {&fast, &general}) {
       if (reply->text.starts_with("OOM") || reply->text.starts_with("WRONGTYPE")) return;
     }
@@ -283,7 +284,8 @@ class FastPath : public ::testing::Test {
 
   Messages fast_messages_, general_messages_;
   RedisServer fast_{{}, &fast_messages_}, general_{{}, &general_messages_};
-  std::map<std::string, std::string> general_sha1s_;  // by that of the script with short cuts
+  // by the SHA-1 of the script with its fast path
+  std::map<std::string, std::string> general_sha1s_;
 };
 
 TEST_F(FastPath, ExistsInListedScripts) {
@@ -301,8 +303,8 @@ TEST_F(FastPath, ExistsInListedScripts) {
 }
 
 TEST_F(FastPath, EqualsGeneralPath) {
-  // Other seeds find, about once in half a million calls, a difference that no client can cause: as
-  // the release of a read by an id with which a writer waits.
+  // Other seeds find, about once in half a million calls, a difference that no client can cause,
+  // such as the release of a read under an id with which a writer waits.
   const bool any = support::FullBars() || std::getenv("REDLATCH_TEST_SEED") != nullptr;
   const uint32_t seed = any ? support::Seed() : 3022740389;
   RandomCalls calls(seed, {.run = fast_.run_id(), .replication = fast_.replication().id});

@@ -12,7 +12,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-// Waiters that came before all others, and whose channel ARGV[2] is.
+// Adds waiters that came before all others; ARGV[2] is their channel.
 constexpr LuaScript kMakeWaiters{.name = "make waiters", .body = R"(
 local time = redis.call('TIME')
 local now = string.format('%.0f', time[1] * 1000000 + time[2])
@@ -25,7 +25,7 @@ end
 redis.call('PEXPIRE', KEYS[1], 30000)
 redis.call('PEXPIRE', KEYS[2], 30000))"};
 
-// Small scripts for what Lua and its replies are like.
+// Small scripts that exercise Lua and its replies.
 constexpr LuaScript kSmall[] = {
     {"integers", "return {1, -2.9, 3e10, '3e10' + 0, tonumber(ARGV[1]) or false, #ARGV[1]}"},
     {"nothing", "return {1, nil, 3}"},
@@ -77,7 +77,7 @@ const LuaScript& Named(std::string_view name) {
                        [name](const LuaScript& script) { return script.name == name; });
 }
 
-// A script of the lock as it is if the URL asks for a quarantine.
+// A script of the lock with the quarantine that a URL can ask for.
 LuaScript Quarantined(const LuaScript& script, const char* piece) {
   const auto first = internal::Assemble(absl::StrCat("-- include: ", piece, "\n"));
   auto* const body = new std::string(absl::StrCat(*first, std::string(script.body)));
@@ -136,7 +136,7 @@ void RandomCalls::BeginEpisode() {
     lock.quarantined = can_be_quarantined && Chance(15);
     lock.capacity = Pick<int>({1, 2, 2, 3, 10});
     locks_.push_back(lock);
-    if (family == kMulti) {  // one of its names is a simple lock, too
+    if (family == kMulti) {  // one of its names is also a simple lock
       locks_.push_back({kSimple, lock.name, lock.quarantined});
     }
   }
@@ -222,7 +222,7 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
                              : Chance(50) ? " queue"
                                           : " yield";
     args.push_back(absl::StrCat(std::max<int64_t>(1, proposed), mode));
-    if (lock.capacity == 3) {  // such a one has a restart delay
+    if (lock.capacity == 3) {  // this one has a restart delay
       absl::StrAppend(&args.back(), *mode == '\0' ? " take" : "", " 5000 ",
                       Chance(90) ? ids_.run : "");
     }
@@ -230,7 +230,7 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
   return args;
 }
 
-// The keys of the contract, those of the call's own, and those of the family.
+// The keys of the contract, the call's own keys, and those of the family.
 Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) {
   static const auto* const kInKeys = new std::vector<std::string>{
       "simple", "reentrant", "rw", "semaphore", "latch", "quorum", "simple"};
@@ -289,7 +289,7 @@ RandomCalls::Step RandomCalls::Script(const Lock& lock, const char* operation,
 
 RandomCalls::Step RandomCalls::Acquire(const Lock& lock) {
   Party& party = PartyOf(lock, client_);
-  if (Chance(45) || party.sequence == 0) {  // a fresh request
+  if (Chance(45) || party.sequence == 0) {  // a new request
     const std::string told = party.told;
     party = {.sequence = party.sequence + 1};
     party.told = told;
@@ -327,14 +327,13 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
   if (Chance(60)) return Script(lock, operation, {}, {grant});
   const int64_t first = party.token == "0" ? 0 : std::stoll(party.token);
   const int used = Below(party.block + 1);
-  Words args = {
-      grant,
-      first == 0 || (party.cacheable && Chance(30))
-          ? absl::StrCat("0 0 ", Chance(50) ? 0 : 5000)
-          : absl::StrCat(first + used - (used > 0 ? 1 : 0), " ",
-                         party.cacheable ? 0 : first + party.block - 1,  // it may be behind
-                         Chance(50) ? " 0" : " 5000"),
-      OwnerOf(lock, party)};
+  Words args = {grant,
+                first == 0 || (party.cacheable && Chance(30))
+                    ? absl::StrCat("0 0 ", Chance(50) ? 0 : 5000)
+                    : absl::StrCat(first + used - (used > 0 ? 1 : 0), " ",
+                                   party.cacheable ? 0 : first + party.block - 1,  // may be behind
+                                   Chance(50) ? " 0" : " 5000"),
+                OwnerOf(lock, party)};
   std::string fresh = grant;
   const bool again = lock.family != kSemaphore && lock.family != kMulti && Chance(50);
   if (again) {
@@ -346,7 +345,7 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
     asked_ = &party;
     fresh = GrantId(client_, party.sequence, party.cacheable);
     for (std::string& arg : AcquireArgs(lock, party, fresh)) args.push_back(std::move(arg));
-    if (lock.family == kQuorum) args.pop_back();  // proposes nothing
+    if (lock.family == kQuorum) args.pop_back();  // proposes no token
   }
   return Script(lock, operation, {"gone." + grant, "gone." + fresh}, args);
 }
@@ -520,7 +519,7 @@ void RandomCalls::Learn(const redis::Reply& reply) {
   if (words.end() - told >= 3) asked_->told = told[1] + " " + told[2];
 }
 
-// --- What has nothing to do with locks
+// --- Commands unrelated to locks
 
 std::string RandomCalls::Word() {
   return Pick<std::string>({"a", "b", "1", "-1", "0", "2.5", "abc", "1e3", "-inf", "+inf", "(1",

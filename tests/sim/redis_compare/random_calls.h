@@ -9,10 +9,10 @@
 
 namespace redlatch::sim {
 
-// Calls of all scripts as clients might make them, in any order: several clients, repeated, late
-// and mistaken requests, short leases, time that passes, keys that vanish, full memory. Also plain
-// commands and small scripts, for what a server replies to these. Same seed, same calls, as long as
-// the replies are the same.
+// Random calls of all scripts as clients might make them: several clients; repeated, late and wrong
+// requests; short leases; passing time; vanishing keys; full memory. They include plain commands
+// and small scripts, to compare a server's replies to these. The same seed gives the same calls as
+// long as the replies are the same.
 class RandomCalls {
  public:
   struct Step {
@@ -21,7 +21,7 @@ class RandomCalls {
     std::vector<std::string> words;  // of a command; "EVALSHA" of a script that `script` names
     const LuaScript* script = nullptr;
     int64_t sleep_us = 0;
-    char client = 'a';  // whose channel is subscribed to, or no more
+    char client = 'a';  // whose channel is subscribed to or unsubscribed from
   };
   struct Ids {  // of the server, as scripts compare them
     std::string run, replication;
@@ -34,7 +34,7 @@ class RandomCalls {
   static const std::vector<LuaScript>& Scripts();
   static std::string Channel(char client) { return "redlatch:" + std::string(32, client); }
 
-  // All keys are gone: other locks of other shapes follow.
+  // Deletes all keys: different locks follow.
   void BeginEpisode();
   Step Next();
   // The reply to the last command.
@@ -48,7 +48,7 @@ class RandomCalls {
     bool quarantined = false;
     int capacity = 2;
   };
-  // What a client knows of its latest grant of a lock.
+  // What a client knows about its latest grant of a lock.
   struct Party {
     int sequence = 0, attempt = 1, block = 1;
     bool cacheable = false, reads = false, waits = true, holds = false;
@@ -84,9 +84,9 @@ class RandomCalls {
   Step Renew(const Lock& lock);
   Step Cancel(const Lock& lock);
   Step ForPeople(const Lock& lock);
-  Step Special(const Lock& lock);  // what only this family has
+  Step Special(const Lock& lock);  // a call that only this family has
   Step Sleep();
-  Step Accident();  // of keys, memory, and other programs
+  Step Accident();  // faults of keys, memory, and other programs
   Step MakeWaiters(const Lock& lock);
   Step PlainCommand();
   std::string PlainWord(const std::string& form);
@@ -100,7 +100,7 @@ class RandomCalls {
   char client_ = 'a';  // who makes the call
   Party* asked_ = nullptr;
   Party* ending_ = nullptr;
-  int64_t now_us_ = 0;  // as far as replies tell
+  int64_t now_us_ = 0;  // as far as replies show
   bool full_ = false;
   int plain_percent_ = 0;
 };

@@ -1,6 +1,6 @@
-// The in-memory Redis against a real one: the same random calls at the same time, and every reply,
-// message and key compared. The real server is the usual one of the tests, $REDLATCH_REDIS_SERVER;
-// its clock stands still but where a call moves it.
+// Compares the in-memory Redis with a real one: the same random calls at the same time must give
+// the same replies, messages and keys. The tests' usual server, $REDLATCH_REDIS_SERVER, is used;
+// its clock stands still except when a call moves it.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -56,7 +56,8 @@ class RealServer : public ::testing::Test {
 
   RealServer() {
     sim_->SetClock(kStart);
-    // Some versions expire a key in the background a millisecond before others see it expired.
+    // Some versions delete an expired key in the background one millisecond before others treat it
+    // as expired.
     real_->Do({"DEBUG", "SET-ACTIVE-EXPIRE", "0"});
     for (const LuaScript& script : RandomCalls::Scripts()) {
       const Words load = {"SCRIPT", "LOAD", std::string(script.body)};
@@ -75,7 +76,7 @@ class RealServer : public ::testing::Test {
     sent_.emplace_back(words, InCommonWords(std::move(expected)));
   }
 
-  // Compares what was not compared yet.
+  // Compares everything that was not compared yet.
   void Synchronise() {
     for (; !sent_.empty(); sent_.pop_front()) {
       const Reply real = InCommonWords(connection_.Receive());
@@ -108,7 +109,7 @@ class RealServer : public ::testing::Test {
         break;
       }
       case Step::Kind::kSleep: {
-        // DEBUG SLEEP cuts to whole microseconds.
+        // DEBUG SLEEP rounds down to whole microseconds.
         const std::string seconds =
             absl::StrFormat("%d.%06d5", step.sleep_us / 1'000'000, step.sleep_us % 1'000'000);
         sim_->SetClock(sim_->clock() + step.sleep_us);
@@ -128,7 +129,7 @@ class RealServer : public ::testing::Test {
       inboxes_.erase(id);
       sim_->Disconnect(id);
       const Words count = {"PUBSUB", "NUMSUB", RandomCalls::Channel(client)};
-      while (connection_.Command(count).elements[1].integer > 0) continue;  // it notices soon
+      while (connection_.Command(count).elements[1].integer > 0) continue;  // it will soon notice
     } else if (!inboxes_.contains(id)) {
       const Words words = {"SUBSCRIBE", RandomCalls::Channel(client)};
       auto inbox = support::RawConnection::ToSocket(real_->socket_path());

@@ -1,5 +1,5 @@
-// What the in-memory Redis refuses, and with which words, against a real server in the same
-// condition: a replica, a user without permissions, full memory, a slot that moves, and the like.
+// Compares what the in-memory Redis refuses, and its error texts, with a real server in the same
+// condition: a replica, a user without permissions, full memory, a slot that moves, and so on.
 
 #include "absl/strings/str_join.h"
 #include "src/redis/connect/handshake.h"
@@ -49,7 +49,7 @@ class Pair {
   }
 
  private:
-  // Later versions say the same in other words: what counts is how clients understand it.
+  // Later versions use other words, so errors are compared by what clients make of them.
   Reply ByMeaning(Reply reply) const {
     if (!reply.is_error() || sim_.options().version.starts_with("7.0")) return reply;
     const redis::ErrorCode code = redis::ClassifyError(reply.text);

@@ -17,22 +17,22 @@
 namespace redlatch::sim {
 namespace {
 
-// A call may take that much longer than its wait.
+// A call may take this much longer than its timeout.
 constexpr int64_t kLateness = 50 * kMilli;
 
 void SleepMicros(int64_t micros) {
   if (micros > 0) absl::SleepFor(absl::Microseconds(micros));
 }
 
-// Calls may have to look for another server.
+// Calls may have to find another server.
 bool MovesServer(Group group) { return group == Group::kSentinel || group == Group::kCluster; }
 
 bool Tries(const Operation& operation) {
-  return operation.face == Operation::Face::kTryLock ||
-         operation.face == Operation::Face::kTryAcquire;
+  return operation.interface == Operation::Interface::kTryLock ||
+         operation.interface == Operation::Interface::kTryAcquire;
 }
 
-// Asks for all names of an operation from its construction until Done().
+// Registers a request for all names of an operation, from its construction until Done().
 class Asking {
  public:
   Asking(Kernel& kernel, Oracle& oracle, std::vector<std::string> names, Process* process,
@@ -54,7 +54,7 @@ class Asking {
     }
   }
   int64_t since() const { return since_; }
-  // The oracle's numbers for what was granted. `hold` is given for each name its token.
+  // The oracle's numbers of the grants. `hold` gets each name's token.
   std::vector<uint64_t> Granted(Oracle::Hold hold, const redlatch::Hold* tokens) {
     std::vector<uint64_t> ids;
     hold.process = process_;
@@ -83,7 +83,7 @@ class Asking {
   bool asks_ = true;
 };
 
-// Tells the trace what redlatch would write to stderr.
+// Writes to the trace what redlatch would write to stderr.
 class Quiet final : public Observer {
   void OnLost(const LostLease& lost) override {
     Trace::Say("lost: ", lost.lock, ": ", lost.reason);
@@ -117,7 +117,7 @@ Result Await(bool asynchronous, Call call, AsyncCall async_call) {
   return *std::move(told->result);
 }
 
-// Requests the stop of an operation, if it has one, after its time.
+// Requests the stop of an operation after its delay, if it has one.
 class Stopper {
  public:
   explicit Stopper(const Operation& operation) {
@@ -141,8 +141,8 @@ Oracle::Mode ModeOf(const Operation& operation) {
   return operation.shared ? Oracle::Mode::kShared : Oracle::Mode::kExclusive;
 }
 
-// Ends a lease or a permit as the operation says. Returns how many releases that took: one that has
-// failed is tried again by the destructor.
+// Ends a lease or a permit as the operation says. Returns how many releases that took: the
+// destructor repeats a failed one.
 template <class Held>
 int Leave(const Operation& operation, Held held) {
   switch (operation.leave) {
@@ -171,7 +171,7 @@ std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& nam
 }  // namespace
 
 struct Actor::Objects {
-  // `another` is used only where locks of two clients are taken together.
+  // `another` is used only if locks of two clients are taken together.
   Objects(const Client& its_client, const Client& another, const Plan& plan,
           const std::function<void(const LostLease&)>& on_lost)
       : client(its_client) {
@@ -213,7 +213,7 @@ struct Actor::Objects {
                                                             LatchOptions{.ttl = absl::Minutes(10)});
           break;
         case Kind::kMulti:
-          // Each operation has a lock of its own, of these if they are apart.
+          // If the locks are apart, each operation has its own lock.
           for (int i = 0; each.apart > 0 && i < kPartsOfMulti; ++i) {
             parts.back().push_back(std::make_unique<ReentrantLock>(
                 each.apart > 1 && i == 1 ? another : client, PartOf(each, i), options));
@@ -280,15 +280,15 @@ void Actor::Main() {
   done_ = true;
 }
 
-// Long after the last fault, each object is to be had again.
+// Long after the last fault, each object must be available again.
 void Actor::Probe(Objects& objects) {
   while (kernel_.now() < probes_at_) SleepMicros((probes_at_ - kernel_.now()) / kMicro + 1);
-  // Waiters stand in the same order at all servers of a quorum if the clocks of these differ by
-  // less than a second. Else their next heartbeats are waited for.
+  // Waiters stand in the same order at all servers of a quorum if the servers' clocks differ by
+  // less than a second. Otherwise this waits for their next heartbeats.
   const bool disordered = plan_.group == Group::kQuorum &&
                           (plan_.Has(FaultKind::kClockBack) || plan_.Has(FaultKind::kClockForward));
   absl::Duration wait = absl::Seconds(disordered ? 60 : 10);
-  for (const ClientPlan& client : plan_.clients) {  // others may still be at work
+  for (const ClientPlan& client : plan_.clients) {  // others may still be busy
     for (const auto& operations : client.threads) {
       for (const Operation& each : operations) wait += absl::Microseconds(each.work_us);
     }
@@ -308,14 +308,14 @@ void Actor::Probe(Objects& objects) {
                    ->Acquire(options)
                    .status();
     }
-    // Another capacity may have been set.
+    // Another operation may have set another capacity.
     if (status.ok() || (absl::IsFailedPrecondition(status) && plan_.administers)) continue;
     return oracle_.Violated(absl::StrCat("P3: ", process_->name, " cannot have ", object.name,
                                          " long after the last fault: ", status.ToString()));
   }
 }
 
-// What a client has counted adds up when no thread has anything any more.
+// A client's counts add up once no thread holds anything.
 void Actor::CheckStats(const LockStats& all) {
   const uint64_t ended = all.released + all.releases_failed + all.lost + all.releasing;
   if (all.acquired != ended + all.held || all.waited.count() != all.acquired + all.opened ||
@@ -352,45 +352,48 @@ void Actor::Run(Objects& objects, size_t thread) {
 
 void Actor::Do(Objects& objects, const Operation& operation, uint64_t owner) {
   const Kind kind = ObjectOf(operation).kind;
-  if (operation.face >= Operation::Face::kInspect) return Administer(objects, operation);
+  if (operation.interface >= Operation::Interface::kInspect) return Administer(objects, operation);
   if (kind == Kind::kLatch) return DoLatch(objects, operation);
   if (kind == Kind::kSemaphore) return DoPermit(objects, operation, owner);
-  using Face = Operation::Face;
-  const bool std_face = operation.face == Face::kLock || operation.face == Face::kTryLock ||
-                        operation.face == Face::kTryLockFor;
-  std_face ? DoStd(objects, operation, owner) : DoLease(objects, operation, owner);
+  using Interface = Operation::Interface;
+  const bool std_interface = operation.interface == Interface::kLock ||
+                             operation.interface == Interface::kTryLock ||
+                             operation.interface == Interface::kTryLockFor;
+  std_interface ? DoStd(objects, operation, owner) : DoLease(objects, operation, owner);
 }
 
-// Looks at an object, or changes what others have of it.
+// Inspects an object, or changes what others have of it.
 void Actor::Administer(Objects& objects, const Operation& operation) {
-  using Face = Operation::Face;
+  using Interface = Operation::Interface;
   const auto at = static_cast<size_t>(operation.object);
   const SharedObject& object = ObjectOf(operation);
   const int64_t asked = kernel_.now();
   absl::Status status;
-  // Until the holder is told, and that is with its next renewal at the latest, two may have the
-  // lock.
+  // Two clients may have the lock until the holder is told, at its next renewal at the latest.
   const int64_t told = plan_.faults.empty() ? kSecond + 3 * plan_.latest_us * kMicro : 40 * kSecond;
-  if (operation.face == Face::kForceRelease) oracle_.Forced(Names(operation), kNever);
+  if (operation.interface == Interface::kForceRelease) oracle_.Forced(Names(operation), kNever);
   if (object.kind == Kind::kSemaphore) {
     Semaphore& semaphore = *objects.semaphores[at];
-    status = operation.face == Face::kInspect        ? semaphore.Inspect().status()
-             : operation.face == Face::kForceRelease ? semaphore.ForceRelease()
-                                                     : semaphore.SetCapacity(operation.permits);
+    status = operation.interface == Interface::kInspect ? semaphore.Inspect().status()
+             : operation.interface == Interface::kForceRelease
+                 ? semaphore.ForceRelease()
+                 : semaphore.SetCapacity(operation.permits);
   } else if (object.kind == Kind::kLatch) {
     status = CheckCount(*objects.latches[at], object, IsCalm(operation) || !LosesData(plan_));
   } else {
     const auto multi = MultiOf(objects, operation);
     RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
-    status = operation.face == Face::kForceRelease ? lock.ForceRelease() : lock.Inspect().status();
+    status = operation.interface == Interface::kForceRelease ? lock.ForceRelease()
+                                                             : lock.Inspect().status();
   }
-  if (operation.face == Face::kForceRelease) oracle_.Forced(Names(operation), kernel_.now() + told);
+  if (operation.interface == Interface::kForceRelease)
+    oracle_.Forced(Names(operation), kernel_.now() + told);
   Operation judged = operation;
   judged.wait_ms = -1;
   Judge(status, judged, asked);
 }
 
-// `calm`: what a server has lost was repeated.
+// `calm`: clients have repeated what a server lost.
 absl::Status Actor::CheckCount(CountDownLatch& latch, const SharedObject& object, bool calm) {
   const int64_t confirmed = calm ? oracle_.ConfirmedCounts(object.name) : 0;
   const absl::StatusOr<int64_t> left = latch.Count();
@@ -435,29 +438,30 @@ AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop
   return options;
 }
 
-// Whether a call may end like this.
+// Fails the run if a call may not end like this.
 void Actor::Judge(const absl::Status& status, const Operation& operation, int64_t asked) {
   const int64_t took = kernel_.now() - asked;
   Trace::Say(process_->name, " is told: ", status.ToString());
-  const bool tries =
-      operation.face == Operation::Face::kTryLock || operation.face == Operation::Face::kTryAcquire;
+  const bool tries = operation.interface == Operation::Interface::kTryLock ||
+                     operation.interface == Operation::Interface::kTryAcquire;
   const int64_t wait = tries ? kSecond : operation.wait_ms * kMilli;
-  // Locks that are taken one after the other: each that is tried may take as long as the server to
-  // answer. Those of two clients are tried again after a pause.
+  // Locks that are taken one after the other: each try may take as long as the server's reply.
+  // Those of two clients are tried again after a pause.
   const int apart = ObjectOf(operation).apart;
-  // What was taken is given back, which may take as long.
+  // Locks already taken are released, which may take as long.
   const int64_t answers = apart > 0 ? 2 * (kPartsOfMulti - 1) * kSecond : 0;
-  // The driver of asynchronous calls tries a server that is silent for up to 15 ms at a time.
-  const int64_t reached = operation.face == Operation::Face::kAcquireAsync ? kLateness : 0;
+  // The event driver waits up to 15 ms at a time for a silent server.
+  const int64_t reached =
+      operation.interface == Operation::Interface::kAcquireAsync ? kLateness : 0;
   const int64_t limit = wait + wait / 100 + kLateness + reached + answers;
   if ((tries || operation.wait_ms > 0) && took > limit && process_->stopped_until < asked) {
     oracle_.Violated(absl::StrCat("a call took ", took / kMilli, " ms, which may take ",
                                   limit / kMilli, " ms: ", status.ToString()));
   }
-  const bool stoppable = operation.face >= Operation::Face::kAcquire &&
-                         operation.face <= Operation::Face::kAcquireAsync;
+  const bool stoppable = operation.interface >= Operation::Interface::kAcquire &&
+                         operation.interface <= Operation::Interface::kAcquireAsync;
   const int64_t stop = operation.stop_ms * kMilli;
-  // A blocking call notices its stop when the request that it has sent is over.
+  // A blocking call notices its stop only when its request in flight is over.
   const bool fast = plan_.faults.empty() && ObjectOf(operation).replica_acks == 0;
   const int64_t request = fast ? 10 * plan_.latest_us * kMicro : kSecond;
   if (stoppable && (fast || !MovesServer(plan_.group)) && stop >= 0 &&
@@ -482,10 +486,10 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       // Its time was over, or its release was forced, before the replicas confirmed it.
       (absl::IsUnavailable(status) && (ends || operation.stop_ms >= 0 || plan_.administers) &&
        ObjectOf(operation).replica_acks > 0);
-  // Of locks that are taken one by one, the first lease may end before the last is granted.
+  // If locks are taken one by one, the first lease may end before the last is granted.
   const bool over = apart > 0 && ends && (plan_.administers || plan_.late_one_in > 0) &&
                     (absl::IsAborted(status) || absl::IsUnavailable(status));
-  // What a server has lost of a latch is lost for good.
+  // If a server loses a latch, that latch is lost for good.
   const bool vanished = ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) &&
                         oracle_.MayLoseCounts();
   if (IsCalm(operation) && !expected && !over && !vanished) {
@@ -493,8 +497,8 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   }
 }
 
-// Whatever the server does, a release returns by the command_timeout; locks that are apart are
-// released one after the other.
+// A release always returns within the command_timeout; locks that are apart are released one after
+// the other.
 void Actor::JudgeLeaving(const Operation& operation, int64_t began, int releases) {
   const int64_t took = kernel_.now() - began;
   const int64_t limit = releases * (ObjectOf(operation).apart > 0 ? kPartsOfMulti : 1) * kSecond;
@@ -504,7 +508,7 @@ void Actor::JudgeLeaving(const Operation& operation, int64_t began, int releases
   }
 }
 
-// Uses what it has for a while, and sees whether the client is told of a loss in time.
+// Uses the hold for a while, and checks that the client reports a loss in time.
 void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
                  const std::stop_token& lost) {
   const int64_t until = kernel_.now() + operation.work_us * kMicro;
@@ -520,7 +524,7 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
       oracle_.Violated(
           absl::StrCat("P1: ", ObjectOf(operation).name, " is lost, and nothing has happened"));
     }
-    // It may take the threads of a client that was suspended half a second to notice.
+    // The threads of a suspended client may take half a second to notice.
     const bool slow = kernel_.now() - process_->stopped_until < kSecond;
     for (int i = 0; i < (slow ? 60 : 2) && !lost.stop_requested(); ++i) SleepMicros(10'000);
     if (!lost.stop_requested() && process_->stopped_until < kernel_.now() - kSecond) {
@@ -545,11 +549,11 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   bool got = true;
   absl::Status status;
   try {
-    switch (operation.face) {
-      case Operation::Face::kLock:
+    switch (operation.interface) {
+      case Operation::Interface::kLock:
         read_write != nullptr ? read_write->lock_shared() : lock.lock();
         break;
-      case Operation::Face::kTryLock:
+      case Operation::Interface::kTryLock:
         got = read_write != nullptr ? read_write->try_lock_shared() : lock.try_lock();
         break;
       default:
@@ -562,7 +566,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
     status = absl::UnavailableError(error.what());
   }
   Operation judged = operation;
-  if (operation.face == Operation::Face::kLock) judged.wait_ms = -1;
+  if (operation.interface == Operation::Interface::kLock) judged.wait_ms = -1;
   Judge(status, judged, asking.since());
   if (!got) return;
   const redlatch::Hold hold = read_write != nullptr ? read_write->current_read() : lock.current();
@@ -601,7 +605,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   const AcquireOptions options = OptionsOf(operation, stopper.token());
   Asking asking(kernel_, oracle_, Names(operation), process_, ModeOf(operation));
   absl::StatusOr<Lease> lease = Await<absl::StatusOr<Lease>>(
-      operation.face == Operation::Face::kAcquireAsync,
+      operation.interface == Operation::Interface::kAcquireAsync,
       [&] {
         return operation.shared ? static_cast<ReentrantReadWriteLock&>(lock).AcquireRead(options)
                : HasSharedOwner(operation) ? support::AcquireAs(lock, Owner("job"), options)
@@ -642,12 +646,12 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   const AcquireOptions options = OptionsOf(operation, stopper.token());
   Asking asking(kernel_, oracle_, Names(operation), process_, Oracle::Mode::kPermits);
   absl::StatusOr<Permit> got = Await<absl::StatusOr<Permit>>(
-      operation.face == Operation::Face::kAcquireAsync,
+      operation.interface == Operation::Interface::kAcquireAsync,
       [&] { return semaphore.Acquire(operation.permits, options); },
       [&](auto told) { semaphore.AcquireAsync(operation.permits, options, std::move(told)); });
   Judge(got.status(), operation, asking.since());
   if (!got.ok()) return;
-  // The oracle asks as long as the permit is here.
+  // The oracle asks while the permit exists.
   const auto permit = std::make_shared<Permit>(*std::move(got));
   const auto ids = asking.Granted(
       {.permits = operation.permits,
@@ -667,32 +671,33 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   JudgeLeaving(operation, leaves, releases);
 }
 
-// The first half of the faces count, as far as there is something to count, and the others wait.
+// The first half of the interfaces count, while counts are left, and the others wait.
 void Actor::DoLatch(Objects& objects, const Operation& operation) {
   const SharedObject& object = ObjectOf(operation);
   CountDownLatch& latch = *objects.latches[static_cast<size_t>(operation.object)];
   const int64_t asked = kernel_.now();
-  if (operation.face < Operation::Face::kAcquire &&
+  if (operation.interface < Operation::Interface::kAcquire &&
       oracle_.MayCount(object.name, object.capacity)) {
     const absl::Status counted = latch.CountDown();
     if (counted.ok()) oracle_.Counted(object.name, object.capacity);
     Operation judged = operation;
-    judged.face = Operation::Face::kLock;
+    judged.interface = Operation::Interface::kLock;
     judged.wait_ms = -1;
     return Judge(counted, judged, asked);
   }
   Stopper stopper(operation);
   Operation judged = operation;
-  judged.face = Operation::Face::kAcquire;
+  judged.interface = Operation::Interface::kAcquire;
   if (judged.wait_ms < 0) judged.wait_ms = 1000;
   const bool open = oracle_.IsOpen(object.name);
   const LatchWaitOptions options{.wait = absl::Milliseconds(judged.wait_ms),
                                  .stop = stopper.token()};
   const absl::Status waited = Await<absl::Status>(
-      operation.face == Operation::Face::kAcquireAsync, [&] { return latch.Wait(options); },
+      operation.interface == Operation::Interface::kAcquireAsync,
+      [&] { return latch.Wait(options); },
       [&](auto told) { latch.WaitAsync(options, std::move(told)); });
   if (waited.ok()) oracle_.Opened(object.name, object.capacity);
-  // A message may lie unread for 50 ms where no thread waits for it.
+  // A message may stay unread for 50 ms if no thread waits for it.
   const int64_t answer = plan_.faults.empty()
                              ? std::max<int64_t>(10 * plan_.latest_us * kMicro, 60 * kMilli)
                              : std::max<int64_t>(10 * plan_.latest_us * kMicro, kSecond);

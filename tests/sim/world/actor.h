@@ -26,21 +26,22 @@
 
 namespace redlatch::sim {
 
-// One client process: it uses redlatch as a program would, and tells the oracle what it gets.
+// One client process: it uses redlatch like a program, and tells the oracle what it gets.
 class Actor {
  public:
-  // `probes_at`: kernel time from which on nothing may be left of any fault.
+  // `probes_at`: the kernel time from which no fault may have any effect left.
   Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url,
         int64_t probes_at);
 
-  // Runs in a new process. After Crash(), it goes on with the operations that no thread had begun.
+  // Runs in a new process. After Crash(), it continues with the operations that no thread had
+  // started.
   void Start();
   void Crash();
 
   Process* process() const { return process_; }
   bool done() const { return done_; }
   const Kernel& kernel() const { return kernel_; }
-  std::string Progress() const;  // where each thread is, for the report
+  std::string Progress() const;  // where each thread is, for the failure report
 
   uint64_t failures() const { return failures_; }
 
@@ -61,7 +62,7 @@ class Actor {
   void JudgeLeaving(const Operation& operation, int64_t began, int releases);
   void Work(const Operation& operation, const std::function<bool()>& valid,
             const std::stop_token& lost);
-  // No fault has anything to do with it.
+  // No fault affects the operation.
   bool IsCalm(const Operation& operation) const {
     return LosesNothing(plan_) || operation.not_before_ms >= plan_.calm_ms;
   }
@@ -72,8 +73,8 @@ class Actor {
   RedisLockBase& LockOf(Objects& objects, const Operation& operation) const;
   bool HasSharedOwner(const Operation& operation) const {
     const Kind kind = ObjectOf(operation).kind;
-    return operation.owner && operation.face >= Operation::Face::kAcquire && !operation.shared &&
-           (kind == Kind::kReentrant || kind == Kind::kReadWrite);
+    return operation.owner && operation.interface >= Operation::Interface::kAcquire &&
+           !operation.shared && (kind == Kind::kReentrant || kind == Kind::kReadWrite);
   }
   AcquireOptions OptionsOf(const Operation& operation, std::stop_token stop) const;
   const SharedObject& ObjectOf(const Operation& operation) const {

@@ -58,7 +58,7 @@ size_t ClusterGroup::OwnerOf(int slot) const {
   return shard;
 }
 
-// What is true now, as that node sees it.
+// The true state, from the position of that node.
 ClusterView ClusterGroup::ViewOf(size_t node) {
   ClusterView view;
   view.me = IdOf(node);
@@ -108,7 +108,7 @@ void ClusterGroup::Promoted(size_t shard, size_t) {
   Tell(PrimaryOf(shard));
 }
 
-// A node that does not reach the others says that the cluster is down.
+// A node that does not reach the others reports that the cluster is down.
 void ClusterGroup::TellIfDown(size_t i) {
   ClusterView& view = known_[i].view;
   const bool alone = node(i).isolated && now() - node(i).seen > kNodeTimeout;
@@ -141,7 +141,7 @@ void ClusterGroup::Inject(const Fault& fault) {
 
 // --- Slots that move
 
-// As redis-cli --cluster reshard does it: first the target is told, then the source.
+// Like redis-cli --cluster reshard: first the target is told, then the source.
 void ClusterGroup::BeginMove(const Fault& fault) {
   const auto& objects = world_.plan.objects;
   const int slot = redis::SlotOf(objects[fault.detail % objects.size()].name);
@@ -161,7 +161,7 @@ void ClusterGroup::BeginMove(const Fault& fault) {
   });
 }
 
-// One key after the other goes.
+// Moves one key after the other.
 void ClusterGroup::GoOnWithMove(int slot) {
   const auto found = moves_.find(slot);
   if (found == moves_.end()) return;
@@ -214,7 +214,8 @@ void ClusterGroup::FinishMoves(size_t shard) {
   }
 }
 
-// The node starts anew elsewhere. The first keeps its address, so that new clients find one.
+// The node restarts at another address. The first node keeps its address, so that new clients find
+// one.
 void ClusterGroup::ChangeAddress(const Fault& fault) {
   const size_t i = 1 + fault.detail % (kNodes - 1);
   if (!host(i).up()) return;

@@ -26,12 +26,12 @@ class ClusterGroup final : public ReplicatedGroup {
   struct Move {
     int slot;
     size_t from, to;  // shards
-    int64_t step;     // about so long for each key
+    int64_t step;     // about that long per key
     bool migrating = false;
   };
-  struct Knowledge {  // of a node
+  struct Knowledge {  // what a node knows
     ClusterView view;
-    int64_t told_at = kNever;  // of what has changed
+    int64_t told_at = kNever;  // of the latest change
     int64_t says_down_until = 0;
   };
 
@@ -44,7 +44,7 @@ class ClusterGroup final : public ReplicatedGroup {
 
   size_t OwnerOf(int slot) const;
   ClusterView ViewOf(size_t node);
-  // The node knows all that is true now; the others will.
+  // The node learns the true state now; the others will learn it later.
   void Tell(size_t node);
   void TellOthers();
   void TellIfDown(size_t node);
@@ -53,12 +53,12 @@ class ClusterGroup final : public ReplicatedGroup {
   void Finish(int slot);
   void ChangeAddress(const Fault& fault);
 
-  std::map<int, size_t> moved_;  // slots that are not where they were at the beginning
-  std::map<int, Move> moves_;    // that are under way, by slot
+  std::map<int, size_t> moved_;  // slots that are not in their original place
+  std::map<int, Move> moves_;    // in progress, by slot
   std::vector<Knowledge> known_;
   std::vector<int64_t> received_ = std::vector<int64_t>(3, -kNever);  // when a shard got a slot
   int64_t epoch_ = 1;
-  uint32_t addresses_ = 0;  // that were given to nodes later
+  uint32_t addresses_ = 0;  // how many nodes got later
 };
 
 }  // namespace redlatch::sim

@@ -123,10 +123,10 @@ std::set<std::string> Lines(const std::string& path) {
   return lines;
 }
 
-// Lists the kinds of faults and the lines of scripts that no run took. Each that is expected stands
-// in the file `explained_in`, with its reason: "<file of lua/>: <text of the line> -- <reason>".
-// Lines that the tests of scripts took stand in `taken_in`, if there is such a file. Returns false
-// if a line stands in neither, or is explained although it was taken.
+// Lists the kinds of faults and the lines of scripts that no run took. Each expected one is in the
+// file `explained_in`, with its reason: "<file of lua/>: <text of the line> -- <reason>". Lines
+// that the tests of scripts took are in `taken_in`, if there is such a file. Returns false if a
+// line is in neither, or is explained although it was taken.
 bool ReportCoverage(const FaultCounts& faults, const std::string& explained_in,
                     const std::string& taken_in) {
   std::set<std::string> missing;
@@ -192,7 +192,7 @@ class Campaign {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - began_).count();
   }
 
-  // The flags without which a seed gives another plan.
+  // The flags without which the seed would give another plan.
   std::string MoreFlags() const {
     std::string text;
     if (!flags_.limits.any_group) absl::StrAppend(&text, " --group ", Name(flags_.limits.group));
@@ -248,7 +248,7 @@ class Campaign {
   uint64_t failures_ = 0;
 };
 
-// The value of a flag, without an allocation; null: it is not there.
+// The value of a flag, found without an allocation; null if the flag is absent.
 const char* Raw(int argc, char** argv, const char* flag) {
   for (int i = 1; i + 1 < argc; ++i) {
     if (strcmp(argv[i], flag) == 0) return argv[i + 1];

@@ -82,7 +82,7 @@ void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t larges
   const bool joins = fresh.mode == Mode::kShared || fresh.owner == kSharedOwner;
   if (fresh.token > largest_before || (joins && fresh.token == largest_before)) return;
   if (MayBeLost(fresh) && object.granted.contains(fresh.process)) return;
-  // After a loss of data readers may have the token of an older write, until the next one.
+  // After a loss of data, readers may have the token of an older write until the next write.
   const int64_t lost_until = std::max({unprotected_until_, lost_without_acks_until_,
                                        lost_without_quarantine_until_, lost_without_either_until_});
   if (fresh.mode == Mode::kShared && object.written < lost_until && !fresh.acknowledged &&
@@ -93,11 +93,11 @@ void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t larges
                         " was given before ", Words(fresh), " asked"));
 }
 
-// P7: clients are served in the order in which they came, and no reader passes a writer.
+// P7: clients are served in the order of their arrival, and no reader passes a writer.
 void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   const std::pair<Process*, Mode> mine{fresh.process, fresh.mode};
   int64_t came = object.waiting.at(mine).earliest;
-  // What a client has, its threads may pass on for a while.
+  // A client may pass its grant on among its threads for a while.
   const bool again = object.latest == mine && kernel_.now() - object.its_since < order_margin_;
   if (again) came = object.it_came;
   if (!again) object.its_since = kernel_.now();
@@ -170,7 +170,7 @@ void Oracle::Leaving(uint64_t id) {
 }
 
 void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
-  // Readers share a token, so it does not tell which of them lost what it had.
+  // Readers share a token, so it does not tell which of them was lost.
   for (const auto& [id, each] : objects_[name].holds) {
     if (each.mode != Mode::kExclusive || each.process != process || each.token != token ||
         token == 0) {
@@ -211,7 +211,7 @@ void Oracle::CheckCounts(const std::string& name, int64_t counted, int64_t confi
   }
 }
 
-// A process that runs waits for it.
+// Some process that is neither paused nor suspended waits for it.
 bool Oracle::IsWanted(const Object& object) {
   return std::any_of(object.waiting.begin(), object.waiting.end(), [](const auto& each) {
     return !each.first.first->paused && !each.first.first->suspended;
@@ -223,7 +223,7 @@ bool Oracle::IsHeld(const Object& object) const {
                      [&](const auto& each) { return Valid(each.second); });
 }
 
-// A free name of a multi-lock, as {o1}0, may wait for another, but not if all are free.
+// A free name of a multi-lock, such as {o1}0, may wait for another, but not if all are free.
 bool Oracle::IsHeldInPart(const std::string& name) const {
   const std::string group = name.substr(0, name.find('}') + 1);
   return std::any_of(objects_.begin(), objects_.end(), [&](const auto& each) {

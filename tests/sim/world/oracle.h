@@ -1,4 +1,4 @@
-// Watches what the threads of all clients get, and finds the first promise that is broken.
+// Watches what the threads of all clients get, and finds the first broken promise.
 #ifndef REDLATCH_TESTS_SIM_WORLD_ORACLE_H_
 #define REDLATCH_TESTS_SIM_WORLD_ORACLE_H_
 
@@ -32,31 +32,31 @@ class Oracle {
     int64_t asked = 0;
     int64_t granted = 0;  // set by Granted()
     std::function<bool()> valid;
-    bool passes_writers = false;  // reads that may, as the lock is fair to phases
+    bool passes_writers = false;  // reads that may do so, since the lock is phase-fair
     std::stop_token lost;
   };
 
   // The Owner that all clients share.
   static constexpr uint64_t kSharedOwner = 1;
 
-  // `strict`: it demands what no lock over Redis can promise, too, to show what happens then.
+  // `strict`: also demands what no lock over Redis can promise, to show what happens then.
   Oracle(Kernel& kernel, bool strict) : kernel_(kernel), strict_(strict) {}
 
-  // A thread begins to ask, and no longer asks. `Asked` returns the largest token of all
-  // acquisitions that were over before.
+  // A thread starts to ask, and stops asking. Asked() returns the largest token of all acquisitions
+  // that were over before.
   uint64_t Asked(const std::string& name, Process* process, Mode mode);
   void StoppedAsking(const std::string& name, Process* process, Mode mode);
   // `largest_before`: what Asked() returned.
   uint64_t Granted(Hold hold, uint64_t largest_before);
   void Leaving(uint64_t id);
   void Died(Process* process);
-  // The client's callback says that it has lost what has that token.
+  // The client's callback reports the loss of the hold with that token.
   void TellsLoss(const Process* process, const std::string& name, uint64_t token);
-  // No exclusive hold may be lost that has stood for so long.
+  // No exclusive hold older than this may be lost.
   void DemandLasting(int64_t age) { lasts_from_ = age; }
 
-  // Latches. A count is sent, and then confirmed; a waiter is let through.
-  // A latch refuses more counts than it was made for, so MayCount() lets only so many begin.
+  // Latches. A count is sent, and then confirmed; a waiter is let through. A latch refuses more
+  // counts than it was made for, so MayCount() limits how many start.
   bool MayCount(const std::string& name, int64_t count) {
     return latches_[name].begun < count && ++latches_[name].begun > 0;
   }
@@ -64,41 +64,42 @@ class Oracle {
     if (++latches_[name].done == count) latches_[name].open_since = kernel_.now();
   }
   bool IsOpen(const std::string& name) { return latches_[name].open_since != kNever; }
-  // For longer than a waiter may take to notice.
+  // It has been open for longer than a waiter may take to notice.
   bool HasBeenOpen(const std::string& name) {
     return longest_idle_ < kernel_.now() - latches_[name].open_since;
   }
   void Opened(const std::string& name, int64_t count);
   // How many counts are confirmed now.
   int64_t ConfirmedCounts(const std::string& name) { return latches_[name].done; }
-  // A latch says that so many have counted, and `confirmed` had before it was asked.
+  // A latch reports how many have counted, and `confirmed` had before it was asked.
   void CheckCounts(const std::string& name, int64_t counted, int64_t confirmed);
-  // From now on a server may have forgotten a latch, or counts that no client is left to repeat.
+  // From now on a server may have forgotten a latch, or counts that no living client repeats.
   void LosesCounts() { may_lose_counts_ = !strict_; }
   bool MayLoseCounts() const { return may_lose_counts_; }
 
-  // From now on no order of tokens is promised.
+  // From now on tokens may fall.
   void TokensMayFall() { tokens_grow_ = strict_; }
-  // Until then the server may let in a second owner, and tokens may fall: it has lost what it knew.
+  // Until then the server may let in a second owner, and tokens may fall, because it has lost data.
   void LostData(int64_t until) {
     if (!strict_) unprotected_until_ = std::max(unprotected_until_, until);
   }
-  // The same, of these names alone: a release was forced.
+  // The same, for these names only, after a forced release.
   void Forced(const std::vector<std::string>& names, int64_t until) {
     for (const std::string& each : names) objects_[each].unprotected_until = until;
   }
-  // The same, of a server whose replicas may not have what it granted: for holds that the replicas
-  // need not confirm, or that no quarantine protects. Tokens grow all the same, but a client that
-  // had an object may go on with those that it has.
+  // The same, for a server whose replicas may lack its grants: for holds that replicas need not
+  // confirm, or that no quarantine protects. Tokens still grow, but a client that had an object may
+  // continue with its tokens.
   void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
-  // Until then the time in which nothing happens is not judged.
+  // Idle time before that moment is not judged.
   void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
   // How long an object may have waiters and no owner.
   void SetLongestIdle(int64_t longest) { longest_idle_ = longest; }
   void CheckIdle();
-  // One that came by so much later than another may not be let in before it.
+  // A client may not be let in before one that came this much earlier.
   void JudgeOrder(int64_t margin) { order_margin_ = margin; }
-  // A release whose script the server does not know may be overtaken by its client's next request.
+  // If the server does not know a release's script, its client's next request may overtake the
+  // release.
   void ExcuseOrder() { order_excused_until_ = kernel_.now() + std::min(order_margin_, kSecond); }
 
   void Violated(const std::string& what);
@@ -106,15 +107,15 @@ class Oracle {
   uint64_t grants() const { return grants_; }
 
  private:
-  // Waiters of a process that ask for the same. What they ask of the server may change with each
-  // that comes and goes: it was queued between these times.
+  // Waiters of a process that ask for the same. Each one that comes or goes may change what they
+  // ask of the server, so the request was queued between these times.
   struct Line {
     int waiters = 0;
     int64_t earliest = 0;
     int64_t latest = 0;
   };
-  // One that was let in after another that came later, unless it was let in at the same time and
-  // is about to hear of it.
+  // A waiter that was let in after a later one, unless both were let in at the same time and it is
+  // about to be told.
   struct Passed {
     std::pair<Process*, Mode> who;
     int64_t since = 0;
@@ -124,13 +125,14 @@ class Oracle {
   struct Object {
     std::map<uint64_t, Hold> holds;
     std::map<std::pair<Process*, Mode>, Line> waiting;
-    // Who was let in last, since when without another between, and since when it had waited then.
+    // The last client that was let in, since when no other came in between, and since when it had
+    // waited then.
     std::pair<Process*, Mode> latest;
     int64_t its_since = 0;
     int64_t it_came = 0;
     std::vector<Passed> passed;
     uint64_t largest_token = 0;
-    int64_t written = 0;                  // when an exclusive hold of it was granted last
+    int64_t written = 0;                  // when an exclusive hold was last granted
     std::map<Process*, int64_t> granted;  // the last time
     int64_t idle_since = 0;
     int64_t unprotected_until = 0;

@@ -24,13 +24,14 @@ int64_t OneOf(Random& random, std::initializer_list<int64_t> values) {
 
 SharedObject MakeObject(Random& random, int number, Group group) {
   SharedObject object;
-  // A third of the objects are simple locks, on which the others rest.
+  // A third of the objects are simple locks, on which the others are built.
   object.kind = random.OneIn(3) ? Kind::kSimple : static_cast<Kind>(random.Below(6));
-  if (group == Group::kQuorum) object.kind = Kind::kSimple;  // a RedLock
+  if (group == Group::kQuorum) object.kind = Kind::kSimple;  // this makes it a RedLock
   object.name = absl::StrCat("o", number);
   object.lease_ms = OneOf(random, {300, 600, 1000, 3000, 30'000});
   if (object.kind == Kind::kSemaphore) object.capacity = random.Between(1, kLargestCapacity);
-  if (object.kind == Kind::kMulti) object.capacity = 7;  // three names, any of them at a time
+  // three names, of which an operation takes any
+  if (object.kind == Kind::kMulti) object.capacity = 7;
   if (object.kind == Kind::kLatch) object.capacity = random.Between(1, 6);
   if (random.OneIn(4)) object.turn_ms = random.Between(1, 50);
   if (random.OneIn(4) && group != Group::kQuorum) object.keep_ms = OneOf(random, {20, 200, 5000});
@@ -39,21 +40,21 @@ SharedObject MakeObject(Random& random, int number, Group group) {
 }
 
 Operation MakeOperation(Random& random, const Plan& plan) {
-  using Face = Operation::Face;
+  using Interface = Operation::Interface;
   Operation operation;
   operation.object = static_cast<int>(random.Below(plan.objects.size()));
   const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
-  operation.face = static_cast<Face>(random.Below(6));
-  if (random.OneIn(20)) operation.face = Face::kInspect;
+  operation.interface = static_cast<Interface>(random.Below(6));
+  if (random.OneIn(20)) operation.interface = Interface::kInspect;
   if (plan.administers && random.OneIn(8)) {
-    operation.face = random.OneIn(2) ? Face::kForceRelease : Face::kSetCapacity;
+    operation.interface = random.OneIn(2) ? Interface::kForceRelease : Interface::kSetCapacity;
   }
   operation.owner = random.OneIn(6);
   operation.leave = static_cast<Operation::Leave>(random.Below(3));
   operation.shared = object.kind == Kind::kReadWrite && !random.OneIn(3);
   operation.nested = random.OneIn(5);
   operation.permits = random.Between(1, object.capacity);
-  if (operation.face == Face::kTryLockFor || random.OneIn(3)) {
+  if (operation.interface == Interface::kTryLockFor || random.OneIn(3)) {
     operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
   }
   if (random.OneIn(5)) operation.lease_ms = OneOf(random, {100, 500, 4000});
@@ -79,7 +80,7 @@ bool Fits(FaultKind kind, Group group) {
     case FaultKind::kClusterDown:
     case FaultKind::kNewAddress:
       return group == Group::kCluster;
-    case FaultKind::kClockForward:  // after a failover, tokens rest on equal clocks
+    case FaultKind::kClockForward:  // tokens after a failover rely on equal clocks
     case FaultKind::kClockBack:
       return group == Group::kSingle || group == Group::kQuorum;
     default:
@@ -91,19 +92,19 @@ enum class Faults : uint8_t {
   kAny,
   kAlike,        // all are of one kind
   kLoseNothing,  // see LosesNothing()
-  kPass,         // clients and servers go on when they are over, with all that they had
+  kPass,         // clients and servers continue afterwards, with all their data
 };
 
 void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which) {
-  // A run in five has no faults: then nothing may take longer than a handover.
+  // A run in five has no faults. Then nothing may take longer than a handover.
   if (random.OneIn(5)) return;
   int64_t end = OneOf(random, {500, 3000, 15'000});
   uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
   if (which == Faults::kLoseNothing || which == Faults::kPass) {
     count = 12;
-    end = random.OneIn(2) ? 100 : 2000;  // while threads are at work
+    end = random.OneIn(2) ? 100 : 2000;  // while threads work
   }
-  // Those behind are of replicated servers alone.
+  // Later kinds exist for replicated servers only.
   const FaultKind last = Replicated(plan.group) ? FaultKind::kNewAddress : FaultKind::kDeleteKey;
   while (plan.faults.size() < count) {
     Fault fault;
@@ -131,7 +132,7 @@ void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults whic
             [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
 }
 
-// What makes some runs special. It has chances of its own: the other runs stay what they were.
+// Makes some runs special. It uses its own random numbers, so the other runs stay unchanged.
 void Vary(Random& random, Plan& plan) {
   const bool patient = random.OneIn(4);
   const bool counts = random.OneIn(8) && plan.group != Group::kQuorum;
@@ -156,7 +157,7 @@ void Vary(Random& random, Plan& plan) {
           each.permits = random.Between(1, object.capacity);
         }
         if (object.kind == Kind::kLatch && counts && random.OneIn(4)) {
-          each.face = Operation::Face::kInspect;
+          each.interface = Operation::Interface::kInspect;
         }
         if (!patient) continue;
         if (random.OneIn(3)) each.work_us = random.Between(0, 4'000'000);
@@ -166,7 +167,7 @@ void Vary(Random& random, Plan& plan) {
   }
 }
 
-// So many clients that what a script does for the waiters takes several calls.
+// So many waiting clients that the scripts need several calls for them.
 void MakeCrowd(Random& random, Plan& plan) {
   SharedObject object = MakeObject(random, 0, plan.group);
   if (random.OneIn(2)) object.kind = Kind::kLatch;
@@ -178,28 +179,30 @@ void MakeCrowd(Random& random, Plan& plan) {
   plan.clients.resize(static_cast<size_t>(random.Between(66, 90)));
   for (ClientPlan& client : plan.clients) {
     Operation operation = MakeOperation(random, plan);
-    operation.face = random.OneIn(2) ? Operation::Face::kAcquire : Operation::Face::kAcquireAsync;
+    operation.interface =
+        random.OneIn(2) ? Operation::Interface::kAcquire : Operation::Interface::kAcquireAsync;
     operation.wait_ms = operation.stop_ms = -1;
     operation.work_us = random.Between(0, 1000);
     client.threads = {{operation}};
   }
-  // The last one comes when the others wait: it counts, or holds what they want until then.
+  // The last client comes when the others wait: it counts, or holds what they want until then.
   Operation last = MakeOperation(random, plan);
-  last.face = Operation::Face::kLock;
+  last.interface = Operation::Interface::kLock;
   last.pause_us = object.kind == Kind::kLatch ? 300'000 : 0;
   last.work_us = 300'000;
   plan.clients.back().threads = {{last, last}};
 }
 
-// Each server of a quorum restarts without its data, when the holds have been written again to the
-// server before it. One hold lasts through all of that.
+// Each server of a quorum restarts without its data, once the holds have been written again to the
+// previous one. One hold outlives all of that.
 void RestartOneByOne(Random& random, Plan& plan) {
   plan.one_by_one = true;
   plan.latest_us = std::min<int64_t>(plan.latest_us, 50'000);
   for (SharedObject& each : plan.objects) each.lease_ms = OneOf(random, {1000, 2000});
   for (ClientPlan& client : plan.clients) {
     for (auto& thread : client.threads) {
-      for (Operation& each : thread) each.lease_ms = each.extend_ms = 0;  // so the client renews
+      // so that the client renews
+      for (Operation& each : thread) each.lease_ms = each.extend_ms = 0;
     }
   }
   const int64_t apart_ms = 5000 + plan.restart_delay_ms;
@@ -214,11 +217,11 @@ void RestartOneByOne(Random& random, Plan& plan) {
   lasts = {.object = 0, .work_us = (plan.servers + 1) * apart_ms * 1000};
 }
 
-// Once the faults are over, and what they have left has ended, each thread works on: first to find
-// out which connections are broken, and a while later as if nothing had happened.
+// Once the faults are over and have no effect left, each thread works on: first to find its broken
+// connections, and a while later under normal conditions.
 void AddCalm(Random& random, Plan& plan) {
   if (plan.faults.empty()) return;
-  int64_t longest_ms = 30'000;  // after so long a subscription is pinged
+  int64_t longest_ms = 30'000;  // a quiet subscription is pinged after this time
   for (const SharedObject& each : plan.objects) longest_ms = std::max(longest_ms, each.lease_ms);
   int64_t quiet_ms = 0;
   for (const Fault& each : plan.faults) quiet_ms = std::max(quiet_ms, each.at_ms + each.length_ms);
@@ -228,7 +231,8 @@ void AddCalm(Random& random, Plan& plan) {
     for (auto& thread : client.threads) {
       for (const int64_t begins : {quiet_ms, plan.calm_ms, plan.calm_ms, plan.calm_ms}) {
         Operation operation = MakeOperation(random, plan);
-        operation.face = random.OneIn(2) ? Operation::Face::kLock : Operation::Face::kAcquire;
+        operation.interface =
+            random.OneIn(2) ? Operation::Interface::kLock : Operation::Interface::kAcquire;
         operation.wait_ms = operation.stop_ms = -1;
         operation.lease_ms = operation.extend_ms = 0;
         operation.not_before_ms = begins;
@@ -289,7 +293,7 @@ bool UsesAcks(const Plan& plan) {
 }
 
 int64_t LongestLease(const Plan& plan) {
-  int64_t longest = 2000;  // a claim
+  int64_t longest = 2000;  // the length of a claim
   for (const SharedObject& each : plan.objects) longest = std::max(longest, each.lease_ms);
   for (const ClientPlan& client : plan.clients) {
     for (const auto& thread : client.threads) {
@@ -362,7 +366,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
   if (special.OneIn(8) && possible) {
     which = Faults::kLoseNothing;
-    // So that a heartbeat does not make up for a lost message too soon.
+    // So that a heartbeat does not replace a lost message too soon.
     const bool any_lease = plan.quarantine_ms + plan.restart_delay_ms == 0;
     for (SharedObject& each : plan.objects) each.lease_ms = any_lease ? 30'000 : each.lease_ms;
   }
@@ -407,7 +411,8 @@ void Apply(Plan& plan, absl::string_view edit, std::vector<size_t>& gone_faults)
       return plan.clients[at[0]].threads[at[1]].clear();
     case 'o':
       if (at[2] < plan.clients[at[0]].threads[at[1]].size()) {
-        plan.clients[at[0]].threads[at[1]][at[2]].object = -1;  // a place that is kept
+        // the place stays, so that others keep theirs
+        plan.clients[at[0]].threads[at[1]][at[2]].object = -1;
       }
       return;
     case 'p':
@@ -466,12 +471,13 @@ std::vector<std::string> PossibleEdits(const Plan& plan) {
 }
 
 std::string Describe(const Operation& operation, const Plan& plan) {
-  constexpr const char* kFaces[] = {"lock",    "try_lock",     "try_lock_for",
-                                    "Acquire", "TryAcquire",   "AcquireAsync",
-                                    "Inspect", "ForceRelease", "SetCapacity"};
+  constexpr const char* kInterfaces[] = {"lock",    "try_lock",     "try_lock_for",
+                                         "Acquire", "TryAcquire",   "AcquireAsync",
+                                         "Inspect", "ForceRelease", "SetCapacity"};
   constexpr const char* kLeaves[] = {"Release", "destroy", "ReleaseAsync"};
   const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
-  std::string text = absl::StrCat(kFaces[static_cast<size_t>(operation.face)], " ", object.name);
+  std::string text =
+      absl::StrCat(kInterfaces[static_cast<size_t>(operation.interface)], " ", object.name);
   if (operation.shared) absl::StrAppend(&text, " shared");
   if (operation.nested) absl::StrAppend(&text, " twice");
   if (operation.owner) absl::StrAppend(&text, " for the shared owner");

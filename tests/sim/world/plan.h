@@ -1,5 +1,5 @@
-// What happens in one simulated run, apart from the order of events: it is made from a seed, told
-// in words, and made smaller while the failure stays.
+// What happens in one simulated run, except the order of events: it is made from a seed, written as
+// text, and reduced while the failure stays.
 #ifndef REDLATCH_TESTS_SIM_WORLD_PLAN_H_
 #define REDLATCH_TESTS_SIM_WORLD_PLAN_H_
 
@@ -17,21 +17,21 @@ enum class Kind : uint8_t { kSimple, kReentrant, kReadWrite, kSemaphore, kLatch,
 struct SharedObject {
   Kind kind = Kind::kSimple;
   std::string name;
-  int64_t capacity = 1;  // of a semaphore; how often a latch is to be counted down
+  int64_t capacity = 1;  // of a semaphore; of a latch, the counts until it opens
   int64_t lease_ms = 1000;
   int64_t turn_ms = 0;
   int64_t keep_ms = 0;
   bool phase_fair = false;
   int replica_acks = 0;
-  // Of a multi-lock: how many clients of a process its locks belong to, which are taken one after
-  // the other; 0: they are taken together.
+  // For a multi-lock, the number of the process's clients to which its locks belong, which are
+  // taken one after the other; 0: they are taken together.
   int apart = 0;
 };
 
-// One use of an object by a thread: what it waits for, what it does inside, how it leaves.
+// How a thread uses an object once: what it waits for, what it does inside, and how it leaves.
 struct Operation {
-  // The last three use no lock: they look at it, and change what others have.
-  enum class Face : uint8_t {
+  // The last three take no lock: they inspect it, and change what others have.
+  enum class Interface : uint8_t {
     kLock,
     kTryLock,
     kTryLockFor,
@@ -45,19 +45,19 @@ struct Operation {
   enum class Leave : uint8_t { kRelease, kDestroy, kReleaseAsync };
 
   int object = 0;
-  Face face = Face::kAcquire;
+  Interface interface = Interface::kAcquire;
   Leave leave = Leave::kRelease;
   bool shared = false;  // reads
   bool nested = false;  // acquires once more inside, where the kind allows it
   bool whole_lease = false;
   bool owner = false;  // acquires for an Owner that all clients share, where the kind allows it
   int64_t permits = 1;
-  int64_t wait_ms = -1;   // -1: no end
+  int64_t wait_ms = -1;   // -1: endless
   int64_t lease_ms = 0;   // 0: the client renews
-  int64_t extend_ms = 0;  // 0: does not extend
-  int64_t stop_ms = -1;   // after which a stop is requested; -1: never
+  int64_t extend_ms = 0;  // 0: is not extended
+  int64_t stop_ms = -1;   // when a stop is requested; -1: never
   int64_t not_before_ms = 0;
-  int64_t pause_us = 0;  // before it asks
+  int64_t pause_us = 0;  // before the request
   int64_t work_us = 0;   // inside
 };
 
@@ -74,27 +74,27 @@ enum class FaultKind : uint8_t {
   kHoldDown,      // nothing reaches the client
   kPartition,     // neither
   kCut,           // a connection is reset; what it carried may arrive late
-  kSwallow,       // a half-open connection: the client receives nothing more on it
-  kPause,         // a client is stopped, also past its lease
-  kSuspend,       // its machine sleeps
+  kSwallow,       // a half-open connection: the client receives nothing more over it
+  kPause,         // a client is stopped, perhaps past its lease
+  kSuspend,       // a client's machine sleeps
   kCrash,         // a client is killed; another process takes its place
-  kStopServer,    // a server is stopped and goes on
+  kStopServer,    // a server is stopped, and continues
   kRestart,       // a server restarts with its data
-  kRestartEmpty,  // without
-  kRestartOld,    // with an older copy
+  kRestartEmpty,  // a server restarts without data
+  kRestartOld,    // a server restarts with an older copy
   kFlushScripts,  // SCRIPT FLUSH
   kKillPubSub,    // CLIENT KILL TYPE pubsub
   kRefuse,        // an error for a while: LOADING, BUSY, OOM, NOPERM, MISCONF, READONLY, NOREPLICAS
   kClockForward,  // a server's clock steps
   kClockBack,
   kFailover,      // a replica is promoted, and a suffix of the writes may be lost
-  kTwoPrimaries,  // both go on for a while
-  kMoveSlot,      // slots of the cluster move under the locks
+  kTwoPrimaries,  // both grant for a while
+  kMoveSlot,      // slots move while locks are used
   kDeleteKey,     // another program deletes a key of a lock
   kReplicaLag,    // a replica receives nothing for a while
   kSentinelDown,  // a sentinel does not answer
   kClusterDown,   // a node says CLUSTERDOWN for a while
-  kNewAddress,    // a node of a cluster gets another address
+  kNewAddress,    // a node of a cluster gets a new address
   kCount,
 };
 
@@ -104,12 +104,12 @@ struct Fault {
   int client = 0;
   int server = 0;
   int64_t length_ms = 0;
-  uint64_t detail = 0;  // chooses among what the kind leaves open
+  uint64_t detail = 0;  // selects among what the kind leaves open
 };
 
 struct Plan {
   uint64_t seed = 0;
-  uint64_t schedule = 0;  // the order of events, in the same plan
+  uint64_t schedule = 0;  // another order of events for the same plan
   Group group = Group::kSingle;
   int servers = 1;
   int64_t quarantine_ms = 0;     // of a server group with replicas
@@ -119,11 +119,11 @@ struct Plan {
   uint64_t late_one_in = 0;
   int64_t latest_us = 0;
   double server_clock_speed = 1;
-  bool strict = false;  // judged by what no lock over Redis can promise, too
-  // It ends before the leases do: what clients could not release during the faults is released by
-  // then.
+  bool strict = false;  // also judged by what no lock over Redis can promise
+  // The run ends before the leases do: everything that clients could not release during the faults
+  // must be released by then.
   bool brief = false;
-  // The servers of a quorum lose their data, one after the other, and holds outlive that.
+  // The servers of a quorum lose their data one after the other, and holds outlive that.
   bool one_by_one = false;
   bool administers = false;  // some operations force releases and change capacities
   std::vector<SharedObject> objects;
@@ -131,30 +131,29 @@ struct Plan {
   std::vector<Fault> faults;  // in order of time
 
   bool Has(FaultKind kind) const;
-  int64_t calm_ms = 0;  // from then on all is as if there had been no faults
+  int64_t calm_ms = 0;  // from then on no fault may have any effect
 };
 
 struct PlanLimits {
   bool any_group = true;
   Group group = Group::kSingle;
-  uint64_t faults = ~uint64_t{0};  // which kinds, by bit
+  uint64_t faults = ~uint64_t{0};  // allowed kinds, by bit
 };
 
-// The faults, if there are any, cost no lease and make no call fail: clients make up for them at
-// once.
+// Faults, if there are any, cost no lease and make no call fail: clients recover at once.
 bool LosesNothing(const Plan& plan);
-// Whether clients wait for replicas.
+// Returns true if clients wait for replicas.
 bool UsesAcks(const Plan& plan);
-// In nanoseconds; no shorter than a claim.
+// In nanoseconds, and not shorter than a claim.
 int64_t LongestLease(const Plan& plan);
 
 Plan MakePlan(uint64_t seed, const PlanLimits& limits);
 Plan MakePlan(Random random, const PlanLimits& limits);
-// Takes parts of a plan away. `edits` names them by their place in the plan of the seed, with
-// commas between: f3 a fault, c1 a client, t0.2 a thread, o0.2.5 an operation, p the changes of
-// threads, l late segments, k the speeds of clocks; s4 is another order of events.
+// Removes parts of a plan. `edits` names them by their place in the seed's plan, separated by
+// commas: f3 a fault, c1 a client, t0.2 a thread, o0.2.5 an operation, p the preemptions, l late
+// segments, k the speeds of clocks; s4 is another order of events.
 Plan Without(Plan plan, const std::string& edits);
-// Every single edit that the plan still allows, the large ones first.
+// Every single edit that the plan still allows, large ones first.
 std::vector<std::string> PossibleEdits(const Plan& plan);
 std::string Describe(const Plan& plan);
 std::string Describe(const Operation& operation, const Plan& plan);
@@ -163,7 +162,7 @@ const char* Name(FaultKind kind);
 const char* Name(Group group);
 const char* Name(Kind kind);
 
-// Faults after which a server has forgotten what it had granted.
+// Faults after which a server has forgotten its grants.
 bool LosesData(FaultKind kind);
 bool LosesData(const Plan& plan);
 

@@ -150,7 +150,7 @@ void Replication::Arrive(size_t replica, uint64_t connection, int64_t offset) {
 
 namespace {
 
-constexpr int64_t kDownAfter = kSecond;   // until a server counts as gone
+constexpr int64_t kDownAfter = kSecond;   // after that time a server counts as gone
 constexpr int64_t kLongestLag = kSecond;  // min-replicas-max-lag
 constexpr int64_t kCountEach = 900 * kMilli;
 
@@ -164,7 +164,8 @@ ReplicatedGroup::ReplicatedGroup(const Surroundings& world, size_t shards, size_
   for (size_t i = 0; i < servers; ++i) {
     ServerOptions options;
     options.cluster = cluster;
-    // Equal clocks: tokens grow over a failover only if the new primary's is not behind.
+    // The clocks are equal: tokens grow across a failover only if the new primary's clock is not
+    // behind.
     AddHost(std::move(options), {.speed = world.plan.server_clock_speed});
     host(i).Prepare(PrepareServer);
     host(i).OnExecuted([this, i] { replication_.Written(i); });
@@ -187,7 +188,7 @@ size_t ReplicatedGroup::IndexOf(const Host& host) const {
       hosts_.begin());
 }
 
-// Mostly a primary, whose faults matter most.
+// Mostly a primary, since its faults matter most.
 Host& ReplicatedGroup::HostOf(const Fault& fault) {
   const size_t shard = static_cast<size_t>(fault.server) % shards();
   if (fault.detail % 4 != 0) return host(PrimaryOf(shard));
@@ -243,7 +244,7 @@ void ReplicatedGroup::Look(size_t i) {
   const bool primary_here = host(i).up() && !host(i).redis().role().is_replica();
   if (IsPrimary(i) || !primary_here) node.hung_long = false;
   if (IsPrimary(i)) return;
-  // An old primary that still grants.
+  // An old primary still grants.
   if (primary_here) LostHolds(true, !node.hung_long);
   if (!Reachable(i) || replication_.PrimaryOf(i) == PrimaryOf(ShardOf(i))) return;
   if (node.demoted_at == kNever) node.demoted_at = now() + AWhile();
@@ -299,7 +300,7 @@ void ReplicatedGroup::Inject(const Fault& fault) {
   }
 }
 
-// A replica that has not received the last writes is promoted: on demand, or since its primary has
+// Promotes a replica that has not received the last writes, on demand or because its primary has
 // crashed.
 void ReplicatedGroup::FailOver(const Fault& fault) {
   const size_t shard = static_cast<size_t>(fault.server) % shards();

@@ -14,35 +14,35 @@
 
 namespace redlatch::sim {
 
-// Carries what primaries write to their replicas, late, and back how much of it those have. What
-// was on its way when a link broke is lost.
+// Carries a primary's writes to its replicas with a delay, and their offsets back. Writes in flight
+// on a broken link are lost.
 class Replication {
  public:
-  // `hosts`: `count` of them, later. `acks`: whether clients wait for replicas, so that a primary
-  // must know what those have.
+  // `count` of these `hosts` will exist. `acks`: clients wait for replicas, so a primary must know
+  // their offsets.
   Replication(Kernel& kernel, const std::vector<std::unique_ptr<Host>>& hosts, size_t count,
               Random random, bool acks);
 
-  // The server becomes a replica, and synchronises as soon as both are there.
+  // The server becomes a replica, and synchronises as soon as both are up.
   void Follow(size_t replica, size_t primary);
-  // The replica becomes a primary, with what it has.
+  // The replica becomes a primary, with the data it has.
   void Promote(size_t replica);
-  // Nothing comes through to that replica, or comes through again.
+  // Stops the stream to that replica, or continues it.
   void Hold(size_t replica, bool held) { links_[replica].held = held; }
-  // A server cannot be reached by the others, or can again.
+  // Cuts a server off from the others, or connects it again.
   void Isolate(size_t host, bool isolated) { links_[host].isolated = isolated; }
-  // The process of that server has ended, or another has started.
+  // The server's process has ended, or another has started.
   void Restarted(size_t host);
   // The server has executed something.
   void Written(size_t primary);
-  // Makes connections that can be made.
+  // Makes all connections that are possible.
   void Connect();
 
   static constexpr size_t kNone = SIZE_MAX;
   size_t PrimaryOf(size_t replica) const { return links_[replica].primary; }
-  // Whether the replica has all that its primary had at some moment since it follows it.
+  // Returns true if the replica had all data of its primary at some moment since it follows it.
   bool InStep(size_t replica) const { return links_[replica].in_step; }
-  // Whether the primary hears of the replica.
+  // Returns true if the primary receives the replica's offsets.
   bool Connected(size_t replica) const { return InStep(replica) && Open(replica); }
 
  private:
@@ -52,7 +52,7 @@ class Replication {
     bool held = false;
     bool isolated = false;
     bool ack_in_flight = false;
-    int64_t acked = 0;        // as far as the primary has heard
+    int64_t acked = 0;        // the offset that the primary was told
     uint64_t connection = 0;  // counts them
   };
 
@@ -70,7 +70,7 @@ class Replication {
 };
 
 // Shards of a primary and its replicas. If a primary cannot be reached for a second, one of its
-// replicas is promoted; when the old primary can be reached again, it becomes a replica.
+// replicas is promoted. When the old primary can be reached again, it becomes a replica.
 class ReplicatedGroup : public ServerGroup {
  public:
   Host& HostOf(const Fault& fault) override;
@@ -87,11 +87,11 @@ class ReplicatedGroup : public ServerGroup {
   static void PrepareServer(RedisServer& redis);
 
   struct Node {
-    int64_t seen = 0;             // when the others could reach it last
-    int64_t replica_seen = 0;     // when it last heard of a replica
+    int64_t seen = 0;             // when the others last reached it
+    int64_t replica_seen = 0;     // when a replica last reached it
     int64_t demoted_at = kNever;  // when it is told to follow the primary
     bool isolated = false;
-    bool hung = false;  // at the last look
+    bool hung = false;  // at the previous tick
     bool hung_long = false;
   };
 
@@ -104,22 +104,22 @@ class ReplicatedGroup : public ServerGroup {
   const Node& node(size_t i) const { return nodes_[i]; }
   Host& host(size_t i) const { return *hosts_[i]; }
   int64_t now() const { return world_.kernel.now(); }
-  // Mostly short.
+  // A random time, mostly short.
   int64_t AWhile();
 
-  // Whether those who decide can agree on a promotion.
+  // Returns true if enough servers can agree on a promotion.
   virtual bool MayPromote(size_t) { return true; }
   virtual void Promoted(size_t shard, size_t before) = 0;
   virtual void Demoted(size_t node) = 0;
   // A server can be reached again.
   virtual void Returned(size_t node) = 0;
-  // Where clients of the minority find somebody who does not know better.
+  // Addresses at which clients of the minority find a server that does not know of the promotion.
   virtual std::vector<Address> OnMinoritySide(size_t node) = 0;
-  // Holds may be lost, but for those that acks protect, or a quarantine.
+  // Holds may be lost, except those that acks or a quarantine protect.
   void LostHolds(bool acks_protect, bool quarantine_protects);
-  // Whether the replicas had all that was acknowledged, wherever it was.
+  // Returns true if the replicas had everything that was acknowledged.
   virtual bool MayTrustAcks(size_t) { return true; }
-  // Slots that move to or from that shard arrive.
+  // Completes the moves of slots to or from that shard.
   virtual void FinishMoves(size_t) {}
 
  private:

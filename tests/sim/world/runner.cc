@@ -19,7 +19,7 @@
 
 namespace redlatch::sim {
 
-// What a worker is told, and what it tells.
+// A worker's task and its result.
 struct Runner::Slot {
   uint64_t seed;
   PlanLimits limits;
@@ -34,7 +34,7 @@ struct Runner::Slot {
 namespace {
 
 constexpr rlim_t kLongestRun =
-    60;  // seconds of a processor, so that a busy machine makes no difference
+    60;  // seconds of processor time, so that a busy machine makes no difference
 constexpr size_t kMostJobs = 256;
 
 #ifdef REDLATCH_COUNTS_LINES
@@ -49,20 +49,20 @@ extern "C" void __gcov_dump();  // since _exit() would forget them
   _exit(0);
 }
 
-// The promise that a violation is of.
+// The promise that a violation breaks.
 std::string ClassOf(const std::string& violation) {
   const size_t begin = violation.find("us: ");
   const std::string what = begin == std::string::npos ? violation : violation.substr(begin + 4);
   return what.substr(0, std::min(what.find(':'), what.find(" (")));
 }
 
-// So that the children find every script compiled.
+// Compiles every script once, so that the children need not.
 void WarmUp() {
   for (const Group group : {Group::kSingle, Group::kQuorum}) {
     for (uint64_t seed = 1; seed <= 8; ++seed) {
       const Plan plan = MakePlan(seed, {.any_group = false, .group = group, .faults = 0});
       auto world = std::make_unique<World>(plan);
-      // What the threads of a run that was broken off still use cannot be destroyed.
+      // Threads of an aborted run still use the world, so it cannot be destroyed.
       if (!world->Run().violation.empty()) static_cast<void>(world.release());
     }
   }
@@ -77,7 +77,7 @@ Plan Request::MakePlan() const {
 }
 
 Runner::Runner(size_t jobs) {
-  // The same memory for any number of them.
+  // Reserves the same memory for any number of workers.
   workers_.reserve(kMostJobs);
   idle_.reserve(kMostJobs);
   workers_.resize(std::clamp<size_t>(jobs, 1, kMostJobs));
@@ -92,7 +92,7 @@ Runner::Runner(size_t jobs) {
     worker.to = down[1];
     worker.from = up[0];
     if (fork() == 0) {
-      // The pipes of the workers before it are the parent's.
+      // Closes the pipes of earlier workers, which belong to the parent.
       for (const Worker& other : workers_) {
         if (other.to >= 0) close(other.to), close(other.from);
       }

@@ -12,7 +12,7 @@
 
 namespace redlatch::sim {
 
-// One run: from it follows everything that happens.
+// One run. Everything that happens follows from it.
 struct Request {
   uint64_t seed = 0;
   PlanLimits limits;
@@ -24,20 +24,19 @@ struct Request {
   Plan MakePlan() const;
 };
 
-// Runs plans in child processes: a run leaves nothing to the next, and may crash. Each child is
-// forked from a process that has done nothing but warm up, so that each begins with the same
-// memory: addresses decide the order in hash tables.
+// Runs plans in child processes: a run leaves nothing to the next one, and may crash. Each child is
+// forked from a process that has only warmed up, so that all start with the same memory: addresses
+// decide the order in hash tables.
 class Runner {
  public:
-  // Called first in main(), before anything is allocated that depends on how the program was
-  // called.
+  // The first call in main(), before anything is allocated that depends on the command line.
   explicit Runner(size_t jobs);
   ~Runner();
   Runner(const Runner&) = delete;
   Runner& operator=(const Runner&) = delete;
 
-  // Runs what `next` asks for, until it returns false, several at a time. `ended` may call
-  // RunOne().
+  // Runs the requests that `next` supplies, until it returns false, several at a time. `ended` may
+  // call RunOne().
   void Run(const std::function<bool(Request& request)>& next,
            const std::function<void(const Request& request, const RunResult& result)>& ended);
   RunResult RunOne(const Request& request);
@@ -52,7 +51,7 @@ class Runner {
     Slot* slot = nullptr;  // shared with it
     int to = -1;
     int from = -1;
-    Request request;  // that it runs
+    Request request;  // the current one
   };
 
   static void Serve(Slot* slot, int in, int out);

@@ -174,7 +174,7 @@ bool SentinelGroup::MayPromote(size_t) {
                        [this](const Watcher& each) { return Sees(each); }) >= 2;
 }
 
-// The first sentinel decides; the others hear of it soon after, or later.
+// The first sentinel decides; the others are told soon after, or later.
 void SentinelGroup::Promoted(size_t, size_t) {
   ++epoch_;
   host(PrimaryOf(0)).redis().KillConnections(RedisServer::Clients::kAll);

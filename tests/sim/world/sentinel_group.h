@@ -15,8 +15,8 @@
 
 namespace redlatch::sim {
 
-// A Redis Sentinel as clients see it: it answers where the primary is, as far as it knows, and
-// publishes it when that changes. Any command that the library does not need ends the run.
+// A Redis Sentinel as clients see it: it replies with the primary that it knows, and publishes each
+// change. Any command that the library does not need ends the run.
 class Sentinel final : public Server {
  public:
   static constexpr const char* kPrimaryName = "locks";
@@ -55,8 +55,8 @@ class Sentinel final : public Server {
   std::map<uint64_t, Client> clients_;
 };
 
-// A primary with two replicas, and three sentinels. Two of these decide on a promotion; each tells
-// of it when it has heard.
+// A primary with two replicas, and three sentinels. Two sentinels decide on a promotion; each
+// publishes it once it is told.
 class SentinelGroup final : public ReplicatedGroup {
  public:
   explicit SentinelGroup(const Surroundings& world);
@@ -69,8 +69,8 @@ class SentinelGroup final : public ReplicatedGroup {
  private:
   struct Watcher {
     std::unique_ptr<Sentinel> sentinel;
-    size_t isolated_with;  // the server that it is cut off with; all servers' number: none
-    int64_t told_at = 0;   // of the last promotion
+    size_t isolated_with;  // the server that it is cut off with; the number of servers: none
+    int64_t told_at = 0;   // when it is told of the last promotion
   };
 
   bool MayPromote(size_t shard) override;

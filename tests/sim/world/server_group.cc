@@ -123,7 +123,7 @@ namespace {
 constexpr uint16_t kPort = 6379;
 constexpr uint32_t kNetwork = 0x0a000001;  // 10.0.0.1
 
-// Servers that know nothing of each other.
+// Servers that know nothing about each other.
 class SeparateServers final : public ServerGroup {
  public:
   explicit SeparateServers(const Surroundings& world) : ServerGroup(world) {

@@ -17,10 +17,10 @@
 
 namespace redlatch::sim {
 
-// The words of RESP on one line, without those that are only lengths.
+// The words of RESP on one line, without lengths.
 std::string InWords(std::string_view bytes);
 
-// A machine on which a Redis server runs: its address, its clock, and what happens to it.
+// A machine that runs a Redis server: its address, its clock, and its faults.
 class Host final : public Server, public Sink {
  public:
   Host(Kernel& kernel, Network& network, Address address, ServerOptions options, Clock clock);
@@ -28,7 +28,7 @@ class Host final : public Server, public Sink {
   // The server, with its clock up to date.
   RedisServer& redis();
   Address address() const { return address_; }
-  // While it is down.
+  // Only while it is down.
   void SetAddress(Address address) { address_ = address; }
   bool up() const { return up_; }
   bool hangs() const { return busy_until_ > kernel_.now(); }
@@ -36,17 +36,17 @@ class Host final : public Server, public Sink {
   uint64_t commands() const { return commands_before_ + redis_->counts().commands; }
   uint64_t scripts() const { return scripts_before_ + redis_->counts().scripts; }
 
-  // Called with each server that starts here, this one too.
+  // Called for each server that starts here, including the current one.
   void Prepare(std::function<void(RedisServer& redis)> prepare);
   // Called after the server has executed what it received.
   void OnExecuted(std::function<void()> told) { executed_ = std::move(told); }
-  // A replica has told this primary how much it has.
+  // A replica has told this primary its offset.
   void Acked(uint64_t replica, int64_t offset);
-  // Whether a primary refuses writes since it has too few replicas.
+  // If `few`, the primary refuses writes because it has too few replicas.
   void SetFewReplicas(bool few);
   bool few_replicas() const { return few_replicas_; }
 
-  // The process hangs for that long: it reads nothing.
+  // The process hangs for that long, and reads nothing.
   void Stop(int64_t length) { busy_until_ = kernel_.now() + length; }
   void GoDown(bool silently);
   // Another process starts at the address, with these data.
@@ -73,16 +73,16 @@ class Host final : public Server, public Sink {
   std::unique_ptr<RedisServer> redis_;
   bool up_ = true;
   int64_t busy_until_ = 0;
-  // Of the servers that ran here before.
+  // The commands of the servers that ran here before.
   uint64_t commands_before_ = 0;
   uint64_t scripts_before_ = 0;
   std::function<void(RedisServer& redis)> prepare_;
   std::function<void()> executed_;
   bool few_replicas_ = false;
-  int64_t ends_wait_at_ = kNever;  // of a client that waits for replicas
+  int64_t ends_wait_at_ = kNever;  // the wait of a client for replicas
 };
 
-// What a server group sees of the rest of the world.
+// What a server group knows of the rest of the world.
 struct Surroundings {
   Kernel& kernel;
   Network& network;
@@ -91,9 +91,9 @@ struct Surroundings {
   std::function<std::vector<Process*>()> clients;
 };
 
-// The servers of one run: how they belong together, where clients find them, and the faults that
-// only such a group can have. This class is the group of servers that know nothing of each other: a
-// single one, or those of a quorum.
+// The servers of one run: their relations, where clients find them, and the faults that only such a
+// group can have. This class is the group of servers that know nothing about each other: a single
+// one, or those of a quorum.
 class ServerGroup {
  public:
   static std::unique_ptr<ServerGroup> Make(const Surroundings& world);
@@ -105,22 +105,22 @@ class ServerGroup {
 
   const std::vector<std::unique_ptr<Host>>& hosts() const { return hosts_; }
   virtual std::string Url() const;
-  // All to which clients connect.
+  // All addresses to which clients connect.
   virtual std::vector<Address> Addresses() const;
   // The server that a fault is about.
   virtual Host& HostOf(const Fault& fault) { return *hosts_[static_cast<size_t>(fault.server)]; }
-  // Whether what this server forgets is forgotten by the group.
+  // Returns true if the group forgets what this server forgets.
   virtual bool Decides(const Host&) const { return true; }
   // Does what is due, now and then while the run lasts.
   virtual void Tick() {}
-  // A fault of such groups alone; any other is ignored.
+  // A fault that only such groups have; others are ignored.
   virtual void Inject(const Fault&) {}
   // The process of a server ends, and another one starts.
   virtual void GoDown(Host& host, bool silently) { host.GoDown(silently); }
   virtual void ComeUp(Host& host, const Keyspace& data) { host.ComeUp(data); }
 
  protected:
-  // Where the i-th server is: 10.0.0.1:6379 and on.
+  // The i-th server is at 10.0.0.1 + i, port 6379.
   static Address AddressOf(size_t i);
   Host& AddHost(ServerOptions options, Clock clock);
 

@@ -12,8 +12,8 @@ namespace redlatch::sim {
 namespace {
 
 constexpr int64_t kHeartbeat = 10 * kSecond;
-// A command of which the answer takes longer than its timeout is given up. If all are so slow,
-// nothing can be promised; so they are for a while only.
+// A command is abandoned if its reply takes longer than the timeout. If all are that slow, nothing
+// can be promised, so they are slow only for a while.
 constexpr int64_t kSlowLink = 400'000;  // us
 constexpr int64_t kSlowest = 10 * kSecond;
 
@@ -43,8 +43,8 @@ int64_t World::EndOf(const Fault& fault) const {
   return start_ + fault.at_ms * kMilli + (silent ? std::max(length, kMostSilence) : length);
 }
 
-// When nothing is left of the faults: leases of those that died are over, and each waiter has sent
-// a heartbeat.
+// The time from which no fault has any effect: leases of dead clients have expired, and each waiter
+// has sent a heartbeat.
 int64_t World::QuietFrom() const {
   int64_t end = start_ + (plan_.latest_us > kSlowLink ? kSlowest : 0);
   for (const Fault& each : plan_.faults) {
@@ -94,7 +94,7 @@ RunResult World::Run() {
     faults_end = std::max(faults_end, start_ + plan_.restart_delay_ms * kMilli);
   }
   ExcuseIdleness(faults_end);
-  // By then it is renewed, and written again where it was missing.
+  // By then the hold is renewed, and written again to servers that lost it.
   if (plan_.one_by_one) oracle_.DemandLasting(2 * LongestLease(plan_));
   CheckOften();
   const int64_t limit = QuietFrom() + 900 * kSecond;
@@ -117,7 +117,7 @@ RunResult World::Run() {
   return result_;
 }
 
-// Returns when segments are late no longer.
+// Returns when segments are no longer late.
 int64_t World::EndLateness() {
   const int64_t end = start_ + kSlowest;
   kernel_.At(end, [this] {
@@ -131,7 +131,7 @@ int64_t World::EndLateness() {
 }
 
 void World::ExcuseIdleness(int64_t faults_end) {
-  // A waiter of a quorum that is next has 100 ms to ask, and votes that are split cost pauses.
+  // A quorum's next waiter has 100 ms to ask, and split votes cost pauses.
   int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
   // Locks of two clients, taken one by one, are tried in rounds of 50 ms that may fail.
   for (const SharedObject& each : plan_.objects) {
@@ -139,27 +139,28 @@ void World::ExcuseIdleness(int64_t faults_end) {
   }
   // A waiter that needs acks may ask for its grant only with the confirmation, 100 ms later.
   if (UsesAcks(plan_)) handover += 400 * kMilli;
-  // Only a heartbeat is promised; for these two it may take one after faults.
+  // Only a heartbeat is promised. For quorums and acks, it may take one after faults.
   const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_);
   if (slow && !plan_.faults.empty()) handover = kHeartbeat + kSecond;
-  // What is lost with a subscription is made up for as soon as there is another.
+  // Messages that are lost with a subscription are made up for by the next subscription.
   const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
   if (repaired) handover += kSecond;
-  // A server that has restarted is young, or begins its quarantine, when it is used next.
+  // A server that has restarted is young, or starts its quarantine, at its next use.
   oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
                          10 * plan_.latest_us * kMicro);
-  // A client that ends may not get its last release through.
+  // The last release of a client that ends may be lost.
   if (plan_.latest_us > kSlowLink) {
     oracle_.Excuse(faults_end + LongestLease(plan_) + kHeartbeat);
   }
   if (plan_.restart_delay_ms > 0) oracle_.Excuse(faults_end + kHeartbeat);
-  // The first use of a server, and of each slot in a cluster, begins a quarantine.
+  // The first use of a server, and of each slot in a cluster, starts a quarantine.
   const int64_t quarantine = plan_.quarantine_ms * kMilli;
   if (quarantine > 0) {
     oracle_.Excuse(plan_.group == Group::kCluster ? kNever : start_ + quarantine + kSecond);
   }
   if (!LosesNothing(plan_)) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
-  // A quorum's nodes have no one order; those who wait for new capacities need not come in order.
+  // A quorum's nodes have no common order, and waiters for changed capacities need not come in
+  // order.
   if (plan_.group != Group::kQuorum && !plan_.administers && !repaired &&
       plan_.latest_us <= 50'000) {
     oracle_.JudgeOrder(300 * kMilli + 10 * plan_.latest_us * kMicro);
@@ -185,11 +186,11 @@ void World::CheckChangedKeys() {
   uint64_t commands = 0;
   for (const auto& host : group_->hosts()) commands += host->commands();
   if (std::exchange(commands_, commands) != commands) changed_ = kernel_.now();
-  // Replicas may have the changes later.
+  // Replicas may receive the changes later.
   if (kernel_.now() - changed_ < 3 * kSecond) CheckKeys(/*all_gone=*/false);
 }
 
-// P6: every key ends. `all_gone`: by now.
+// P6: every key ends. `all_gone`: it must be gone by now.
 void World::CheckKeys(bool all_gone) {
   for (const auto& host : group_->hosts()) {
     // A cluster with a quarantine has a key in each slot.
@@ -203,7 +204,7 @@ void World::CheckKeys(bool all_gone) {
   }
 }
 
-// P2: what is released is gone, although its lease would last longer.
+// P2: released locks are gone, although their leases would last longer.
 void World::CheckNothingHeld() {
   for (const auto& host : group_->hosts()) {
     for (const std::string& key : host->redis().TakeSnapshot().keys.Keys()) {
@@ -232,9 +233,9 @@ bool World::IsOfLatch(const std::string& key) const {
 
 void World::CheckTheEnd() {
   const auto broken = [this] { return !oracle_.violation().empty(); };
-  // A claim that no client took ends by itself.
+  // A claim that no client took expires by itself.
   kernel_.Run(kernel_.now() + 3 * kSecond, broken);
-  // Over a slow link a client that ends may not get its last release through.
+  // Over a slow link, the last release of a client that ends may be lost.
   if (plan_.latest_us <= kSlowLink) CheckNothingHeld();
   kernel_.Run(kernel_.now() + 32 * 24 * 3600 * kSecond, broken);
   CheckKeys(/*all_gone=*/true);
@@ -251,7 +252,7 @@ void World::Inject(const Fault& fault) {
   group_->Inject(fault);
 }
 
-// Clients that live repeat what an older copy lacks, if that has the latch.
+// Living clients repeat the counts that an older copy lacks, if the copy has the latch.
 bool World::LosesCounts(const Fault& fault) {
   if (fault.kind == FaultKind::kClockForward || !LosesData(fault.kind)) return false;
   if (fault.kind != FaultKind::kRestartOld || plan_.Has(FaultKind::kCrash)) return true;
@@ -334,7 +335,7 @@ void World::InjectIntoServer(const Fault& fault) {
       return oracle_.LostData(kernel_.now() + LongestLease(plan_));
     case FaultKind::kClockBack:
       host.clock().offset -= length;
-      // If the data goes after that, tokens rest on a clock that is behind.
+      // If the data is lost after that, tokens rely on a clock that is behind.
       for (const Fault& each : plan_.faults) {
         if (LosesData(each.kind) && each.at_ms + each.length_ms >= fault.at_ms) {
           oracle_.TokensMayFall();

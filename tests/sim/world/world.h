@@ -29,11 +29,11 @@ struct RunResult {
   FaultCounts faults = {};
 };
 
-// One run of a plan: servers, clients, and what befalls them.
+// One run of a plan: servers, clients, and their faults.
 class World {
  public:
   explicit World(const Plan& plan);
-  // In an order of events of its own.
+  // `random` decides the order of events.
   World(const Plan& plan, Random random);
   ~World();
 
@@ -65,7 +65,7 @@ class World {
   Network network_;
   Oracle oracle_;
   std::unique_ptr<ServerGroup> group_;
-  std::map<Host*, Keyspace> old_copies_;  // what an older copy of a server's data has
+  std::map<Host*, Keyspace> old_copies_;  // the content of an older copy of a server's data
   std::vector<std::unique_ptr<Actor>> actors_;
   int64_t start_;
   uint64_t commands_ = 0;  // that the servers have executed

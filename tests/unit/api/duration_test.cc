@@ -44,7 +44,7 @@ TEST(TryUntil, AcceptsLimitsOfAnyClock) {
   EXPECT_GT(Until(system_clock::now() + std::chrono::hours(1)), absl::Minutes(59));
 }
 
-// It goes on by a second each time that it is read.
+// A clock that advances by a second at each reading.
 struct TickingClock {
   using duration = std::chrono::seconds;
   using rep = duration::rep;

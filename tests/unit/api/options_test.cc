@@ -1,4 +1,4 @@
-// A class has only the options that it can use: any other does not compile.
+// A class has only the options that it can use. Any other option does not compile.
 #include <chrono>
 
 #include "redlatch/lock_options.h"

@@ -1,4 +1,4 @@
-// What status.h names, as a program sees it that spells neither namespace out.
+// The names of status.h in a program that spells out neither namespace.
 
 #include "redlatch/status.h"
 #include "tests/support/testing.h"

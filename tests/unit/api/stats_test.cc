@@ -17,7 +17,7 @@ namespace {
 
 using Labels = std::map<std::string, std::string>;
 
-// A reader of version 0.0.4 of the format, as far as it is used.
+// A reader of the format's version 0.0.4, as far as the library uses it.
 class Exposition {
  public:
   explicit Exposition(const std::string& text) {
@@ -50,7 +50,7 @@ class Exposition {
     }
   }
 
-  // Of the only sample of that name that has these labels among its own.
+  // The value of the only sample of that name with these labels.
   double Value(const std::string& name, const Labels& recalled = {}) const {
     std::vector<double> found;
     for (const auto& [id, value] : samples) {
@@ -84,7 +84,7 @@ class Exposition {
     }
     return true;
   }
-  // Of `{name="value",...}`.
+  // Reads `{name="value",...}`.
   static std::optional<Labels> ReadLabels(std::string text) {
     static const std::regex label(R"re([{,]([a-z_]+)="((?:[^"\\]|\\[\\"n])*)")re");
     Labels labels;
@@ -284,7 +284,7 @@ TEST(PrometheusText, HasNoSamplesWithoutClients) {
   EXPECT_THAT(text.samples, IsEmpty());
 }
 
-// The reader finds what it is there to find.
+// The reader detects the faults that it should detect.
 TEST(PrometheusText, ReaderRejectsMalformedText) {
   const std::string head = "# HELP m_total help\n# TYPE m_total counter\n";
   EXPECT_THAT(Exposition(head + "m_total{a=\"\\\"\"} 1\n").complaints, IsEmpty());
@@ -410,7 +410,7 @@ TEST(LockStats, SumIncludesEverythingButName) {
   EXPECT_EQ(sum.held_for.count(), 4);
 }
 
-// What the default Observer writes.
+// The lines that the default Observer writes.
 
 TEST(ObserverTest, LossLineEscapesNameAndReason) {
   ::testing::internal::CaptureStderr();

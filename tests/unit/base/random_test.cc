@@ -8,7 +8,7 @@
 namespace redlatch::base {
 namespace {
 
-// What a child of this process draws first.
+// The first number that a child of this process draws.
 uint64_t DrawInChild() {
   int ends[2];
   if (pipe(ends) != 0) return 0;

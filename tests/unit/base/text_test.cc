@@ -24,16 +24,16 @@ TEST(Utf8, ReadsCharactersOfEachSize) {
   ExpectCharacter("\xef\xbf\xbf", 0xffff, 3);
   ExpectCharacter("\xf0\x90\x80\x80", 0x10000, 4);
   ExpectCharacter("\xf4\x8f\xbf\xbf", 0x10ffff, 4);
-  ExpectCharacter("\xe2\x82\xac\xff", 0x20ac, 3);  // the first alone
+  ExpectCharacter("\xe2\x82\xac\xff", 0x20ac, 3);  // only the first one
 }
 
 TEST(Utf8, RejectsInvalidBytes) {
   for (const std::string_view bytes :
        {// longer than need be
         "\xc0\x80", "\xc1\xbf", "\xe0\x9f\xbf", "\xf0\x8f\xbf\xbf",
-        // halves of pairs, and what is beyond the last
+        // surrogate halves, and code points beyond the last
         "\xed\xa0\x80", "\xed\xbf\xbf", "\xf4\x90\x80\x80", "\xf5\x80\x80\x80",
-        // cut off, or begun within
+        // cut off, or starting in the middle
         "\x80", "\xbf", "\xc2", "\xe2\x82", "\xf0\x9f\x94", "\xe2\x28\xa1", "\xff"}) {
     ExpectCharacter(bytes, 0, 0);
   }
@@ -119,7 +119,7 @@ TEST(Sha1, KnownDigests) {
 }
 
 TEST(Sha1, LengthsAroundBlockBoundary) {
-  // From the reference implementation, for 55, 56, 63, 64 and 65 times 'x'.
+  // Results of the reference implementation for 55, 56, 63, 64 and 65 times 'x'.
   EXPECT_EQ(Sha1Hex(std::string(55, 'x')), "cef734ba81a024479e09eb5a75b6ddae62e6abf1");
   EXPECT_EQ(Sha1Hex(std::string(56, 'x')), "901305367c259952f4e7af8323f480d59f81335b");
   EXPECT_EQ(Sha1Hex(std::string(63, 'x')), "0ddc4e0cccd9a12850deb5abb0853a4425559fec");

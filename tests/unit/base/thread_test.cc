@@ -72,7 +72,7 @@ TEST(StartThread, HasItsName) {
 }
 
 pid_t ForkByLibrary() { return fork(); }
-// Neither tells the C library, so that no pthread_atfork handler runs.
+// Neither call tells the C library, so no pthread_atfork handler runs.
 #ifdef SYS_fork  // some architectures have clone alone
 pid_t ForkBySystemCall() { return static_cast<pid_t>(syscall(SYS_fork)); }
 #endif
@@ -80,7 +80,7 @@ pid_t ForkByClone() {
   return static_cast<pid_t>(syscall(SYS_clone, SIGCHLD, nullptr, nullptr, nullptr, nullptr));
 }
 
-// Runs `check` in a child; true where it returned true there. The child calls nothing but it.
+// Runs `check` in a child, which calls nothing else; returns its result.
 template <typename Check>
 bool InChild(pid_t (*make)(), Check check) {
   const pid_t child = make();
@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(EveryWayToFork, ForkGuardTest,
                          testing::Values(ForkByLibrary, ForkByClone));
 #endif
 
-// Guards made by several threads of a fresh child at once agree on its number.
+// Several threads of a new child make guards at once, which agree on its number.
 TEST(ForkGuardThreadTest, ChildMayMakeGuardsConcurrently) {
   const ForkGuard parents;
   EXPECT_TRUE(InChild(ForkByLibrary, [] {

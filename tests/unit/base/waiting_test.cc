@@ -4,11 +4,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <fstream>
+
 #include "src/base/parker.h"
 #include "src/base/poll_gate.h"
 #include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
 #include "src/base/way_to_wait.h"
+#include "tests/support/await.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::base {
@@ -16,8 +19,13 @@ namespace {
 
 Instant In(absl::Duration d) { return Now() + d; }
 
-// Whether the owner sleeps cannot be seen from outside; a yield or two makes it likely.
-void LetItSleep() { std::this_thread::sleep_for(std::chrono::milliseconds(5)); }
+// Returns true if a thread of this process sleeps in the kernel.
+bool IsAsleep(pid_t thread) {
+  std::ifstream file(absl::StrCat("/proc/self/task/", thread, "/stat"));
+  std::string stat;
+  std::getline(file, stat);
+  return absl::StrContains(stat, ") S ");
+}
 
 TEST(ParkerTest, ReturnsEarlierValueAtOnce) {
   Parker parker;
@@ -38,8 +46,8 @@ TEST(ParkerTest, ReturnsArmedAtDeadline) {
   EXPECT_EQ(parker.value(), Parker::kArmed);
 }
 
-// Two threads hand a turn to and fro, so that every Set() meets its owner on the way to sleep,
-// asleep, or not yet there; a lost wake-up would hang.
+// Two threads pass a turn to and fro, so that Set() finds its owner going to sleep, asleep, or not
+// there yet. A lost wake-up would hang.
 TEST(ParkerTest, LosesNoWakeUp) {
   constexpr uint32_t kTurns = 20'000;
   Parker mine;
@@ -63,7 +71,7 @@ TEST(ParkerTest, LosesNoWakeUp) {
   other.join();
 }
 
-// The value set is never lost to a deadline that passes at the same moment.
+// A value is never lost to a deadline that passes at the same moment.
 TEST(ParkerTest, LosesNoValueToDeadline) {
   for (uint32_t turn = 1; turn <= 2'000; ++turn) {
     Parker parker;
@@ -85,7 +93,7 @@ TEST(ParkerTest, LosesNoValueToDeadline) {
   }
 }
 
-// Set() touches nothing after its write: the owner frees the word as soon as it has seen the value.
+// Set() touches nothing after its write, because the owner frees the word once it sees the value.
 TEST(ParkerTest, MayBeDestroyedOnceValueIsSeen) {
   constexpr uint32_t kTurns = 5'000;
   std::atomic<Parker*> published{nullptr};
@@ -110,8 +118,8 @@ TEST(ParkerTest, WakesPollThroughDescriptor) {
   ASSERT_TRUE(event.Open());
   ASSERT_TRUE(parker.BeginPolling(event.fd()));
   EXPECT_EQ(parker.value(), Parker::kArmed);
-  std::thread other([&] {
-    LetItSleep();
+  std::thread other([&, owner = gettid()] {
+    EXPECT_TRUE(support::Await([&] { return IsAsleep(owner); }));
     parker.Set(3);
   });
   pollfd wait = {.fd = event.fd(), .events = POLLIN, .revents = 0};
@@ -202,7 +210,7 @@ TEST_F(PollGateTest, FailsForFileThatCannotBePolled) {
 
 using Way = WayToWait::Way;
 
-// What a wait costs in this world, in each way.
+// What a wait costs in this world, for each way to wait.
 struct World {
   absl::Duration patient;
   absl::Duration eager;
@@ -215,7 +223,7 @@ constexpr World kSlow = {absl::Milliseconds(50), absl::Milliseconds(50)};
 
 class WayToWaitTest : public ::testing::Test {
  protected:
-  // Lives through so many waits; how many of them were eager.
+  // Waits that many times; returns how many of the waits were eager.
   int Live(const World& world, int waits) {
     int eager = 0;
     for (int i = 0; i < waits; ++i) {

@@ -1,4 +1,4 @@
-// What a quorum sends to a node that has not answered, was down, or has lost a hold.
+// What a quorum sends to a node that did not answer, was down, or has lost a grant.
 #include <mutex>
 
 #include "lua/scripts.h"
@@ -23,7 +23,7 @@ struct Ran {
   std::vector<std::string> args;
 };
 
-// A node that has what it is asked for, unless a test says otherwise.
+// A node that grants what it is asked for, unless a test says otherwise.
 class Server {
  public:
   std::atomic<bool> up{true};
@@ -36,7 +36,7 @@ class Server {
     const std::lock_guard lock(mu_);
     return ran_;
   }
-  // Whether it has heard that a hold has ended.
+  // Returns true if it was told that a hold has ended.
   bool WasTold(std::string_view hold) const {
     const std::vector<Ran> all = ran();
     return std::any_of(all.begin(), all.end(), [&](const Ran& each) {
@@ -145,7 +145,7 @@ TEST_F(QuorumAftermath, LateNodeIsToldToRefuse) {
   last_.Answer(lua::kQuorumAcquire, redis::MarkMayHaveExecuted(absl::UnavailableError("cut")));
   EXPECT_TRUE(Acquires());
   EXPECT_TRUE(Releases());
-  // A cancellation keeps out what comes after it; a release would not.
+  // A cancellation refuses later requests; a release would not.
   const Ran told = last_.ran().back();
   ASSERT_EQ(told.script, lua::kQuorumCancel.name);
   EXPECT_EQ(told.args[0], hold_);

@@ -128,7 +128,7 @@ TEST(NodeResults, LastingRefusalIsToldFromAbsence) {
       NoMajority(Results{refused, refused, Unanswered()}, servers, /*stands=*/false).why));
   EXPECT_TRUE(absl::IsPermissionDenied(
       NoMajority(Results{refused, Renewed("held"), Unanswered()}, servers, false).why));
-  // A hold that stands may yet be renewed where two remain.
+  // A hold may still be renewed if two nodes remain.
   EXPECT_TRUE(absl::IsUnavailable(
       NoMajority(Results{refused, Renewed("held"), Unanswered()}, servers, /*stands=*/true).why));
   EXPECT_TRUE(absl::IsPermissionDenied(

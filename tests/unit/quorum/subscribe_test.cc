@@ -1,4 +1,4 @@
-// How a quorum subscribes at nodes that are slow to answer.
+// A quorum subscribes at nodes that are slow to answer.
 #include <mutex>
 
 #include "src/quorum/quorum.h"
@@ -9,7 +9,8 @@
 namespace redlatch::quorum {
 namespace {
 
-// Counts the attempts to subscribe at all nodes. Each takes as long as the test wants, and fails.
+// Counts the attempts to subscribe at all nodes. Each attempt takes as long as the test wants, and
+// fails.
 struct Nowhere {
   std::atomic<bool> hangs{true};
   std::mutex mu;
@@ -48,7 +49,7 @@ TEST(QuorumSubscribe, CallsForOneChannelShareOneAttempt) {
   nowhere.hangs = false;
   EXPECT_TRUE(support::Await([&] { return nowhere.ListensTo("last") == kNodes; }));
   EXPECT_LE(nowhere.ListensTo("many"), 2 * static_cast<int>(kNodes));
-  // A waiting call gets the reason as soon as all have failed.
+  // A waiting call gets the reason as soon as all nodes have failed.
   const absl::Status status = quorum.Subscribe("many", base::Instant::Infinite(), {});
   EXPECT_EQ(status, absl::UnavailableError("it is down"));
 }

@@ -34,7 +34,7 @@ TEST_F(TokenClockTest, IsAtMostOneMillisecondAhead) {
 TEST_F(TokenClockTest, IgnoresClockFarAheadOfMost) {
   clock_.Note({kClock, kClock + 10'000'000, kClock + 5}, true, began_);
   EXPECT_LE(clock_.Propose(began_), kClock + 5 + kMostLead);
-  // Nor if it alone is heard of.
+  // It is also ignored in a later round without other clocks.
   clock_.Note({kClock + 10'000'000}, false, began_);
   EXPECT_LE(clock_.Propose(began_), kClock + 5 + kMostLead);
 }

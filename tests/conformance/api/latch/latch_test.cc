@@ -1,4 +1,4 @@
-// A latch as its users have it: who makes it, who opens it, and who goes on.
+// A latch as users see it: creation, counts, waits.
 #include "absl/strings/escaping.h"
 #include "tests/conformance/api/fixtures.h"
 
@@ -165,7 +165,7 @@ class DeletedLatch : public Latch {
     EXPECT_EQ(Thrown([&] { (void)TryWait(latch); }), kLost);
     EXPECT_EQ(Thrown([&] { latch.arrive_and_wait(); }), kLost);
   }
-  // Used, with one to go of two. Who waits sends a heartbeat each third of the ttl.
+  // A used latch of two, with one count to go. Waiters send a heartbeat every third of the ttl.
   static std::unique_ptr<CountDownLatch> NewUsedLatch(const Client& client,
                                                       LatchOptions options = {
                                                           .ttl = absl::Seconds(3)}) {
@@ -187,7 +187,7 @@ TEST_P(DeletedLatch, IsLostToItsUsersAndNotRecreated) {
   }
 }
 
-// At the next heartbeat at the latest.
+// The loss is noticed by the next heartbeat at the latest.
 TEST_P(DeletedLatch, EndsWaits) {
   const auto latch = NewUsedLatch(client_);
   Crew crew;
@@ -199,8 +199,9 @@ TEST_P(DeletedLatch, EndsWaits) {
   EXPECT_EQ(server().LockKeys().size(), 0) << "nothing was created again";
 }
 
-// Who has gone on owes nothing, loses nothing, and is not heard of any more. Nor was it before: an
-// observer that counts holds would wait for the end of this one.
+// Waiters that returned have nothing to release or lose, so the observer is told nothing about
+// them, neither before nor after. If OnAcquired() were called, an observer that counts holds would
+// wait for their end.
 TEST_P(DeletedLatch, ReportsNothingOnceWaitersReturned) {
   const auto recorder = std::make_shared<Recorder>();
   const Client client = NewClient({}, {.observer = recorder});
@@ -324,13 +325,13 @@ TEST_P(LatchLifetime, ClientLastsAsLongAsItsLatches) {
 
 INSTANTIATE_CONFORMANCE(LatchLifetime, WithoutSmoke(CasesOf("latch")));
 
-// Waiting for a latch: how long, whom it wakes and by how much talk, and what ends it.
+// Waiting for a latch: its duration, its messages, and what ends it.
 
 using redis::Punctuality;
 
 class LatchWaiting : public LatchConformance {
  protected:
-  // Has counted already, so that the latch is there.
+  // It has counted once, so the latch exists.
   static std::unique_ptr<CountDownLatch> NewClosedLatch(const Client& client) {
     auto latch = NewLatch(client, 2);
     EXPECT_OK(latch->CountDown(1, "someone"));
@@ -415,7 +416,7 @@ class LatchUnreachable : public WithOutages<LatchConformance> {
  protected:
   LatchUnreachable() : WithOutages({.append_only = true}) {}
 
-  // One to go, of two. Has waited once, so that its client is subscribed.
+  // One count of two is to go. It has waited once, so its client is subscribed.
   std::unique_ptr<CountDownLatch> NewUsedLatch(const Client& client) {
     auto latch = NewLatch(client, 2);
     EXPECT_TRUE(Await([&] { return latch->CountDown(1, "someone").ok(); }));

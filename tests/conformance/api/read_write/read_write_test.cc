@@ -1,4 +1,4 @@
-// The two sides of a read-write lock: who excludes whom, std's guards, leases and tokens.
+// The two sides of a read-write lock: exclusion, std's guards, leases and tokens.
 #include <shared_mutex>
 
 #include "redlatch/owner.h"
@@ -27,7 +27,7 @@ TEST_P(ReadWrite, ReadersOfSeveralClientsAndThreadsShare) {
   EXPECT_FALSE(lock_->current().valid());
   EXPECT_TRUE(ReadersSoonGetIn(*thirds_));
   absl::StatusOr<LockInfo> info;
-  ASSERT_TRUE(Await([&] {  // the third client's release is in flight
+  ASSERT_TRUE(Await([&] {  // the third client's release may be in flight
     info = lock_->Inspect();
     return info.ok() && info->holding == 2;
   }));
@@ -164,7 +164,7 @@ TEST_P(ReadEnd, LossIsRememberedUntilUnlock) {
   const std::stop_token lost = lock_->current_read().lost();
   EXPECT_OK(thirds_->ForceRelease());
   ASSERT_TRUE(Await([&] { return lost.stop_requested(); }));
-  // Neither joins the other.
+  // Neither client's readers join the other's.
   for (int i = 0; i < 5; ++i) {
     std::optional<Lease> first;
     std::optional<Lease> second;
@@ -180,7 +180,7 @@ TEST_P(ReadEnd, LossIsRememberedUntilUnlock) {
 TEST_P(ReadEnd, LastObjectsDestructorEndsReads) {
   auto lock = NewReadWrite(other_);
   const auto same = NewReadWrite(other_);
-  EXPECT_EQ(same->read_hold_count(), 0);  // from its first use on it counts
+  EXPECT_EQ(same->read_hold_count(), 0);  // the object has not been used yet
   lock->lock_shared();
   lock.reset();
   EXPECT_EQ(same->read_hold_count(), 1);
@@ -253,7 +253,7 @@ TEST_P(ReadEnd, UnlockSharedWithoutReadIsMisuse) {
   EXPECT_EQ(recorder_->Count("misuse"), 4);
 }
 
-// The other way round it is seen on one client only: readers leave the key to writers.
+// The opposite case is noticed only within one client, since readers do not write the main key.
 TEST_P(ReadEnd, OtherClassOfLockIsMisuseForReaders) {
   std::shared_lock reading(*lock_);
   ReentrantLock same_client(client_, kName, Options());
@@ -274,12 +274,11 @@ TEST_P(ReadEnd, OtherClassOfLockIsMisuseForReaders) {
 
 INSTANTIATE_CONFORMANCE(ReadEnd, ReadWriteCases());
 
-// One thread and both sides of a read-write lock: holding once more, downgrade, and why there is no
-// upgrade.
+// One thread uses both sides of a read-write lock: reentry, downgrade, and the refused upgrade.
 
 class ReadWriteReentry : public ReadWriteConformance {
  protected:
-  // By the calling thread, which reads.
+  // The calling thread reads.
   static void ExpectUpgradeIsRefused(Lock& lock) {
     try {
       lock.lock();
@@ -316,7 +315,7 @@ TEST_P(ReadWriteReentry, ReaderReentersDespiteWaitingWriter) {
   reading.unlock();
 }
 
-// A thread whose write was taken from it is, to the server, no more than another of its client.
+// To the server, a thread that lost its write is just another thread of its client.
 TEST_P(ReadWriteReentry, LostWritersReadIsNotJoinedToAnother) {
   const auto lock = NewReadWrite(client_, LeaseOf(kLease / 4));
   Crew crew;
@@ -329,12 +328,13 @@ TEST_P(ReadWriteReentry, LostWritersReadIsNotJoinedToAnother) {
     crew.Start([&] {
       const std::scoped_lock second(*lock);
       writing = true;
+      // A reader that is wrongly admitted meanwhile fails the test.
       std::this_thread::sleep_for(absl::ToChronoMilliseconds(kLease / 2));
       EXPECT_TRUE(lock->current().valid());
       writing = false;
     });
     crew.Start([&] {
-      // Of the reader below, and of the thread above once it knows of the loss.
+      // One is the reader below; the other is the thread above, once it knows of the loss.
       EXPECT_TRUE(AwaitWaiting(2));
       EXPECT_OK(theirs->Release());
     });
@@ -371,7 +371,7 @@ TEST_P(ReadWriteReentry, DowngradeAdmitsReadersButNoWriters) {
   EXPECT_TRUE(lock_->current_read().valid());
   EXPECT_EQ(lock_->current_read().fencing_token(), written);
   absl::StatusOr<Lease> theirs;
-  ASSERT_TRUE(Await([&] {  // the write hold's release is in flight
+  ASSERT_TRUE(Await([&] {  // the writer's release may be in flight
     theirs = TryRead(*theirs_);
     return theirs.ok();
   }));
@@ -398,7 +398,7 @@ TEST_P(ReadWriteReentry, DowngradedReadIsRenewedAndLostByForce) {
   EXPECT_EQ(recorder_->Count("misuse"), 0);
 }
 
-// Those who pass a write on among themselves have tokens in reserve, which are nobody's yet.
+// Threads that pass a write on have tokens in reserve, which belong to no hold yet.
 TEST_P(ReadWriteReentry, ReadWithinWriteHasTheWritesToken) {
   std::optional<Lease> held = *theirs_->AcquireWrite();
   Crew crew;
@@ -455,7 +455,7 @@ TEST_P(ReadWriteReentry, UpgradeIsRefusedToJoinedThread) {
     const std::shared_lock joined(*lock_);
     ExpectUpgradeIsRefused(*lock_);
   });
-  // Whoever does not read may ask, and is busy.
+  // A thread that does not read may ask for the write, and the lock is busy.
   Crew().Start([&] { EXPECT_EQ(CodeOf(Try(*lock_)), kBusy); });
 }
 

@@ -1,5 +1,5 @@
-// Permits: what the handle says in each of its states, and how what it holds ends. What it has in
-// common with a lease: ../release_test.cc.
+// Permits: what the handle reports in each state, and how its permits end. ../release_test.cc tests
+// what it shares with a lease.
 #include <semaphore>
 #include <type_traits>
 
@@ -151,7 +151,7 @@ TEST_P(SemaphorePermit, ForkedChildIsRefusedAndParentUnharmed) {
   EXPECT_EQ(child->Wait().code, 0);
   EXPECT_TRUE(permit->valid());
   EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
-  EXPECT_TRUE(recorder_->Await("renewed", 2));  // by the parent's connection, which is unharmed
+  EXPECT_TRUE(recorder_->Await("renewed", 2));  // the parent's connection is unharmed
   EXPECT_OK(permit->Release());
   semaphore->release();
   EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
@@ -160,7 +160,7 @@ TEST_P(SemaphorePermit, ForkedChildIsRefusedAndParentUnharmed) {
 
 class SemaphoreWaiting : public SemaphoreOfThree {
  protected:
-  // All are taken, for as long as this test.
+  // Takes all permits for the rest of the test.
   void Occupy() {
     taken_ = *Try(*theirs_, kCapacity);
     ASSERT_TRUE(taken_.valid());
@@ -225,7 +225,7 @@ TEST_P(SemaphoreWaiting, SuccessDuringDestructionLeaksNoPermit) {
     });
     ASSERT_TRUE(AwaitQueued(1));
     crew.Start([&] { EXPECT_OK(all->Release()); });
-    // The message takes about so long.
+    // The message takes about that long.
     base::Parker().ParkUntil(base::Now() + absl::Microseconds(3 * i));
     goes.reset();
     crew.Join();
@@ -250,7 +250,7 @@ TEST_P(SemaphoreUnreachable, ServerIsNotReportedAsBusy) {
 
 TEST_P(SemaphoreUnreachable, ServerFailsInspectionAndCapacityCalls) {
   const Outage outage(server(), How::kIsDown);
-  // What is given up without an answer leaves a tombstone, for as long as its lease.
+  // A request that is abandoned without a reply leaves a tombstone for the length of its lease.
   const auto semaphore =
       NewSemaphore(NewClient({.connect = ConnectPolicy::kLazy}), {.lease = kLease / 5});
   EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kUnreachable);
@@ -260,7 +260,7 @@ TEST_P(SemaphoreUnreachable, ServerFailsInspectionAndCapacityCalls) {
 
 INSTANTIATE_CONFORMANCE(SemaphoreUnreachable, OverTcp(CasesOf("semaphore")));
 
-// The std face of a semaphore: that of std::counting_semaphore, across clients.
+// The std interface of a semaphore: that of std::counting_semaphore, across clients.
 
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
@@ -299,7 +299,7 @@ TEST_P(SemaphoreStd, LimitsHoldersToCapacity) {
 TEST_P(SemaphoreStd, TryAcquireIsFalseIfNoneIsLeft) {
   const auto all = Try(*theirs_, kCapacity);
   ASSERT_OK(all);
-  // A machine that runs it late has no answer: that is thrown, and not said of the semaphore.
+  // A busy machine may answer late; that is thrown, and does not count as a refusal.
   EXPECT_TRUE(Await([&] {
     absl::StatusCode thrown = kOk;
     bool got = true;
@@ -327,7 +327,7 @@ TEST_P(SemaphoreStd, ObjectsOfOneNameSharePermits) {
 }
 
 TEST_P(SemaphoreStd, ReleaseOfTooManyThrows) {
-  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);  // of a semaphore never used
+  EXPECT_EQ(Thrown([&] { semaphore_->release(); }), kMisuse);  // the semaphore is unused
   semaphore_->acquire();
   theirs_->acquire();
   for (const std::ptrdiff_t permits :
@@ -402,12 +402,12 @@ TEST_P(SemaphoreStd, ThrowsErrorsWithTheirCodes) {
 
 INSTANTIATE_CONFORMANCE(SemaphoreStd, CasesOf("semaphore"));
 
-// Names and keys: what a semaphore may be called, and what it does with keys that are not its own.
-// What it has in common with locks: ../naming_test.cc.
+// Names and keys: which names a semaphore accepts, and what it does with foreign keys.
+// ../naming_test.cc tests what it shares with locks.
 
 class SemaphoreNaming : public SemaphoreOfThree {
  protected:
-  // All that reads or writes says so, and writes nothing.
+  // Every call reports misuse and writes nothing.
   static void ExpectMisuse(Semaphore& semaphore) {
     EXPECT_EQ(CodeOf(Try(semaphore)), kMisuse);
     EXPECT_EQ(CodeOf(Try(semaphore, 2)), kMisuse);
@@ -442,7 +442,7 @@ TEST_P(SemaphoreNaming, NameOfLockIsMisuse) {
       const auto lock = kind.make(locker, kName, Options());
       auto lease = Conformance::Try(*lock);
       ASSERT_OK(lease);
-      // It keeps the name for its class on its client for as long as it is there.
+      // The first object reserves the name for its class on this client while it lives.
       ExpectMisuse(*NewSemaphore(client));
       EXPECT_TRUE(lease->valid());
       EXPECT_EQ(CodeOf(Conformance::Try(*kind.make(third_, kName, Options()))), kBusy);
@@ -514,8 +514,8 @@ TEST_P(SemaphoreNaming, InspectListsHoldersAndWaiters) {
 
 INSTANTIATE_CONFORMANCE(SemaphoreNaming, WithoutSmoke(CasesOf("semaphore")));
 
-// How many permits there are: who says so, who is refused for it, and what changing it does to
-// those who hold and those who wait.
+// The capacity: who sets it, which capacities are refused, and how a change affects holders and
+// waiters.
 
 class SemaphoreCapacity : public SemaphoreOfThree {
  protected:
@@ -524,7 +524,7 @@ class SemaphoreCapacity : public SemaphoreOfThree {
     ASSERT_OK(info);
     EXPECT_EQ(info->capacity, capacity);
   }
-  // At each use, naming both.
+  // Every use is refused, and the message names both capacities.
   static void ExpectRefused(Semaphore& semaphore, int64_t own, int64_t stored) {
     std::vector<absl::Status> refusals = {Try(semaphore).status(),
                                           semaphore.Acquire(1, {.wait = kTestTimeout}).status(),
@@ -540,7 +540,7 @@ class SemaphoreCapacity : public SemaphoreOfThree {
 };
 
 TEST_P(SemaphoreCapacity, RefusesCapacityUnlikeTheFirst) {
-  ExpectCapacity(kCapacity);  // though nobody has stored it yet
+  ExpectCapacity(kCapacity);  // though it is not stored yet
   EXPECT_EQ(Free(*semaphore_, kCapacity), kCapacity);
   EXPECT_EQ(server().LockKeys().size(), 0);
   auto permit = Try(*semaphore_);

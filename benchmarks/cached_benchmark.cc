@@ -1,5 +1,5 @@
-// LockOptions::cache_for and turn: what taking a lock again costs that its client has kept; calling
-// it back from another process; and what many processes get that all want it, or mostly read.
+// LockOptions::cache_for and turn: the cost of taking a cached lock, of recalling it from another
+// process, and the throughput of many processes that all want one lock, or mostly read.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -23,51 +23,51 @@
 namespace redlatch::bench {
 namespace {
 
-constexpr absl::Duration kKeep = absl::Seconds(5);
+constexpr absl::Duration kCacheFor = absl::Seconds(5);
 
-void BM_Keep_SimpleLock(benchmark::State& state) {
-  SimpleLock lock(SharedClient(), "keep_simple", {.cache_for = kKeep});
+void BM_Cached_SimpleLock(benchmark::State& state) {
+  SimpleLock lock(SharedClient(), "cached_simple", {.cache_for = kCacheFor});
   LockLoop(state, lock);
 }
-BENCHMARK(BM_Keep_SimpleLock)->UseRealTime();
+BENCHMARK(BM_Cached_SimpleLock)->UseRealTime();
 
-void BM_Keep_ReentrantLock(benchmark::State& state) {
-  ReentrantLock lock(SharedClient(), "keep_reentrant", {.cache_for = kKeep});
+void BM_Cached_ReentrantLock(benchmark::State& state) {
+  ReentrantLock lock(SharedClient(), "cached_reentrant", {.cache_for = kCacheFor});
   LockLoop(state, lock);
 }
-BENCHMARK(BM_Keep_ReentrantLock)->UseRealTime();
+BENCHMARK(BM_Cached_ReentrantLock)->UseRealTime();
 
-void BM_Keep_Read(benchmark::State& state) {
-  ReentrantReadWriteLock lock(SharedClient(), "keep_read", {.cache_for = kKeep});
+void BM_Cached_Read(benchmark::State& state) {
+  ReentrantReadWriteLock lock(SharedClient(), "cached_read", {.cache_for = kCacheFor});
   LockLoop(state, lock.read_lock());
 }
-BENCHMARK(BM_Keep_Read)->UseRealTime();
+BENCHMARK(BM_Cached_Read)->UseRealTime();
 
-void BM_Keep_Acquire(benchmark::State& state) {
-  SimpleLock lock(SharedClient(), "keep_acquire", {.cache_for = kKeep});
+void BM_Cached_Acquire(benchmark::State& state) {
+  SimpleLock lock(SharedClient(), "cached_acquire", {.cache_for = kCacheFor});
   for (auto _ : state) {
     const absl::StatusOr<Lease> lease = lock.Acquire({});
     if (!lease.ok()) state.SkipWithError(lease.status().ToString().c_str());
   }
 }
-BENCHMARK(BM_Keep_Acquire)->UseRealTime();
+BENCHMARK(BM_Cached_Acquire)->UseRealTime();
 
-// One process keeps the lock idle; the other calls it back, and times that. `kept` 0: it times a
-// lock of its own, beside the same work of the other; 2: a pair by hand, whose two round trips are
-// as many as a call back has, and nothing else.
-REDLATCH_RACER(CalledBack) {
+// One process caches the lock; the other recalls it, and measures that. `cached` 0: it measures a
+// lock of its own, while the other process does the same work. 2: it measures a pair by hand, which
+// has as many round trips as a recall, and nothing else.
+REDLATCH_RACER(Recall) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
-  const bool keeps = racer.index() == 0;
-  SimpleLock lock(*client, "called_back", {.cache_for = keeps ? kKeep : absl::ZeroDuration()});
-  SimpleLock own(*client, "called_back_own");
-  absl::StatusOr<RawLock> raw = RawLock::Open("called_back_raw", "id");
+  const bool caches = racer.index() == 0;
+  SimpleLock lock(*client, "recalled", {.cache_for = caches ? kCacheFor : absl::ZeroDuration()});
+  SimpleLock own(*client, "recalled_own");
+  absl::StatusOr<RawLock> raw = RawLock::Open("recalled_raw", "id");
   if (!raw.ok()) return raw.status();
   const bool by_hand = racer.args().at(0) == "2";
   const bool alone = racer.args().at(0) == "0";
   racer.AwaitStart();
   while (racer.Running()) {
-    if (keeps) {
+    if (caches) {
       lock.lock();
       lock.unlock();
       absl::SleepFor(absl::Microseconds(300));
@@ -90,9 +90,9 @@ REDLATCH_RACER(CalledBack) {
   return absl::OkStatus();
 }
 
-void BM_Keep_CalledBack(benchmark::State& state) {
+void BM_Cached_Recall(benchmark::State& state) {
   for (auto _ : state) {
-    const absl::StatusOr<RaceResult> result = RunRace({.racer = "CalledBack",
+    const absl::StatusOr<RaceResult> result = RunRace({.racer = "Recall",
                                                        .processes = 2,
                                                        .args = {std::to_string(state.range(0))},
                                                        .commands = {"evalsha", "eval"}});
@@ -103,8 +103,8 @@ void BM_Keep_CalledBack(benchmark::State& state) {
     ReportLatency(state, result->samples);
   }
 }
-BENCHMARK(BM_Keep_CalledBack)
-    ->ArgName("kept")
+BENCHMARK(BM_Cached_Recall)
+    ->ArgName("cached")
     ->Arg(0)
     ->Arg(1)
     ->Arg(2)
@@ -112,14 +112,14 @@ BENCHMARK(BM_Keep_CalledBack)
     ->UseManualTime()
     ->Unit(benchmark::kMicrosecond);
 
-// One lock that all processes want, with or without `keep` or a `turn` (of so many ms).
-REDLATCH_RACER(KeepContended) {
+// All processes want one lock, with or without cache_for or a turn (in ms).
+REDLATCH_RACER(CachedContended) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   LockOptions options;
-  if (racer.args().at(0) == "1") options.cache_for = kKeep;
+  if (racer.args().at(0) == "1") options.cache_for = kCacheFor;
   options.turn = absl::Milliseconds(std::stoi(racer.args().at(1)));
-  SimpleLock lock(*client, "keep_contended", options);
+  SimpleLock lock(*client, "cached_contended", options);
   racer.AwaitStart();
   while (racer.Running()) {
     lock.lock();
@@ -129,30 +129,30 @@ REDLATCH_RACER(KeepContended) {
   return absl::OkStatus();
 }
 
-void BM_Keep_Contended(benchmark::State& state) {
+void BM_Cached_Contended(benchmark::State& state) {
   for (auto _ : state) {
     ReportRace(state,
-               RunRace({.racer = "KeepContended",
+               RunRace({.racer = "CachedContended",
                         .processes = 16,
                         .args = {std::to_string(state.range(0)), std::to_string(state.range(1))},
                         .commands = {"evalsha", "eval"}}));
   }
 }
-BENCHMARK(BM_Keep_Contended)
-    ->ArgNames({"keep", "turn_ms"})
+BENCHMARK(BM_Cached_Contended)
+    ->ArgNames({"cached", "turn_ms"})
     ->Args({0, 0})
     ->Args({1, 0})
     ->Args({0, 1})
     ->Iterations(1)
     ->UseManualTime();
 
-// Eight processes; of a hundred acquisitions 99 read.
-REDLATCH_RACER(KeepReads) {
+// Eight processes; of a hundred acquisitions, 99 read.
+REDLATCH_RACER(CachedReads) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   LockOptions options;
-  if (racer.args().at(0) == "1") options.cache_for = kKeep;
-  ReentrantReadWriteLock lock(*client, "keep_reads", options);
+  if (racer.args().at(0) == "1") options.cache_for = kCacheFor;
+  ReentrantReadWriteLock lock(*client, "cached_reads", options);
   uint32_t chance = 12345U + static_cast<uint32_t>(racer.index());
   racer.AwaitStart();
   while (racer.Running()) {
@@ -170,15 +170,15 @@ REDLATCH_RACER(KeepReads) {
   return absl::OkStatus();
 }
 
-void BM_Keep_MostlyReads(benchmark::State& state) {
+void BM_Cached_MostlyReads(benchmark::State& state) {
   for (auto _ : state) {
-    ReportRace(state, RunRace({.racer = "KeepReads",
+    ReportRace(state, RunRace({.racer = "CachedReads",
                                .processes = 8,
                                .args = {std::to_string(state.range(0))},
                                .commands = {"evalsha", "eval"}}));
   }
 }
-BENCHMARK(BM_Keep_MostlyReads)->ArgName("keep")->Arg(0)->Arg(1)->Iterations(1)->UseManualTime();
+BENCHMARK(BM_Cached_MostlyReads)->ArgName("cached")->Arg(0)->Arg(1)->Iterations(1)->UseManualTime();
 
 }  // namespace
 }  // namespace redlatch::bench
