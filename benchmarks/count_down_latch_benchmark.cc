@@ -263,7 +263,7 @@ void BM_CountDownLatch_WakeAll(benchmark::State& state) {
 }
 void BM_RawPublish_WakeAll(benchmark::State& state) { ReportWakeAll(state, "RawWakeAll"); }
 
-void ForEachCrowd(benchmark::internal::Benchmark* benchmark) {
+void ForEachWaiterCount(benchmark::internal::Benchmark* benchmark) {
   benchmark->ArgNames({"waiters", "processes"})
       ->Args({1000, 16})
       ->Args({16, 16})
@@ -271,8 +271,8 @@ void ForEachCrowd(benchmark::internal::Benchmark* benchmark) {
       ->UseManualTime()
       ->Unit(benchmark::kMicrosecond);
 }
-BENCHMARK(BM_CountDownLatch_WakeAll)->Apply(ForEachCrowd);
-BENCHMARK(BM_RawPublish_WakeAll)->Apply(ForEachCrowd);
+BENCHMARK(BM_CountDownLatch_WakeAll)->Apply(ForEachWaiterCount);
+BENCHMARK(BM_RawPublish_WakeAll)->Apply(ForEachWaiterCount);
 
 }  // namespace
 }  // namespace redlatch::bench

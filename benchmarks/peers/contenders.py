@@ -27,7 +27,7 @@ class Contender:
     sends: tuple  # what it sends itself: a script's commands are counted by the server as well
     settings: str = "defaults"
     options: tuple = ()
-    crowded: tuple = ()  # the command if there are several processes
+    several: tuple = ()  # the command if there are several processes
 
     @property
     def ours(self):
@@ -156,13 +156,13 @@ def redisson():
     # Many processes share few processors: a garbage collector with its own threads would not help, and the second
     # compiler would still be busy during the measurement.
     small = ("-XX:+UseSerialGC", "-Xmx256m", "-cp", f"{classes}:{jars}/*", "Contender")
-    program, crowded = ("java", *small), ("java", "-XX:TieredStopAtLevel=1", *small)
+    program, several = ("java", *small), ("java", "-XX:TieredStopAtLevel=1", *small)
     sends = ("eval", "evalsha", "subscribe", "unsubscribe", "ping")
     settings = "defaults; C1 alone where several JVMs share the processors, as that is faster there"
     return [Contender(f"Redisson {version}", "redisson", program, RENEWED | {"reads", "semaphore", "reentry"}, sends,
-                      settings, crowded=crowded),
+                      settings, several=several),
             Contender(f"Redisson {version} RFairLock", "redisson", program, frozenset({"hot"}), sends, "RFairLock",
-                      ("--kind=fair",), crowded)]
+                      ("--kind=fair",), several)]
 
 
 def redis_plus_plus():

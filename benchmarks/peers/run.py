@@ -74,7 +74,7 @@ class Race:
     def launch(self, count, seconds, mode, *more):
         """Starts processes; they are ready, and wait for the start."""
         options = {f"--kind={self.work.kind}"} if self.work.kind != "mutex" else set()
-        several = self.contender.crowded if self.work.processes > 1 else ()
+        several = self.contender.several if self.work.processes > 1 else ()
         command, first = several or self.contender.command, len(self.racers)
         for index in range(first, first + count):
             self.racers.append(start(

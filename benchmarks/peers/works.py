@@ -37,9 +37,9 @@ def works():
                      kind="read_write", processes=4, threads=4, options=(f"--reads={n}",)) for n in (99, 90))
     yield Work("semaphore", "semaphore", "Semaphore of 4 permits, 8 processes", "per_second", kind="semaphore",
                processes=8)
-    yield Work("waiting", "waiting", "1,000 who wait: commands a second", "commands_per_s", less=True, mode="waiting",
+    yield Work("waiting", "waiting", "1,000 waiters: commands per second", "commands_per_s", less=True, mode="waiting",
                processes=4, threads=250)
-    yield Work("held", "held", "10,000 locks held: processor time of the holder, in ms a second", "client_ms_per_s",
+    yield Work("held", "held", "10,000 locks held: processor time of the holder, in ms per second", "client_ms_per_s",
                less=True, mode="held", options=("--locks=10000",))
     yield Work("killed", "killed", "Lease of 3 s, renewed: from kill -9 of the holder to the next acquisition", "recovery_ms",
                less=True, mode="killed", options=("--lease-ms=3000",))

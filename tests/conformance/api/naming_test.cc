@@ -296,7 +296,7 @@ TEST_F(NamesApart, UsersClassHasItsOwnQueueAndKeys) {
   EXPECT_TRUE(AwaitQueued("u", "simple"));
   EXPECT_OK(holds->Release());
   auto got = waiter.get();
-  ASSERT_OK(got) << "who came first of its kind";
+  ASSERT_OK(got) << "the first waiter of its kind";
   EXPECT_FALSE(IsDone(own));
   EXPECT_OK(got->Release());
   EXPECT_OK(own.get());

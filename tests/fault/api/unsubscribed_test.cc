@@ -9,7 +9,7 @@ namespace {
 
 constexpr absl::Duration kUnsubscribedTimeout = absl::Seconds(30);
 
-class DeafEvents : public Observer {
+class SubscriptionEvents : public Observer {
  public:
   void OnUnsubscribed(std::string_view server, std::string_view why) override {
     EXPECT_FALSE(server.empty());
@@ -33,7 +33,7 @@ TEST(Unsubscribed, IsSubscribedAgainOnceOnlyOneServerIsLeft) {
     each->Do({"ACL", "SETUSER", "app", "on", ">secret", "~*", "&*", "+@all", "-info"});
     held.push_back(*SimpleLock(Connect(each->url()), "lock").Acquire());
   }
-  const auto events = std::make_shared<DeafEvents>();
+  const auto events = std::make_shared<SubscriptionEvents>();
   SimpleLock lock(Connect("redis://app:secret@" + proxy.url().substr(8), {.observer = events}),
                   "lock");
   std::thread waiter(

@@ -161,7 +161,7 @@ TEST_F(AsyncHooks, LoopMayRunCompletionsAfterClient) {
   EXPECT_TRUE(AwaitFree());
 }
 
-// The callback runs on the client's own thread, and must not block what it waits for.
+// The callback runs on the client's own thread, so what it waits for must not need that thread.
 TEST_F(AsyncHooks, CallbackMayBlock) {
   Start(nullptr);
   SimpleLock second(*client_, "second");

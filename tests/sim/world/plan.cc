@@ -168,7 +168,7 @@ void Vary(Random& random, Plan& plan) {
 }
 
 // So many waiting clients that the scripts need several calls for them.
-void MakeCrowd(Random& random, Plan& plan) {
+void AddManyWaiters(Random& random, Plan& plan) {
   SharedObject object = MakeObject(random, 0, plan.group);
   if (random.OneIn(2)) object.kind = Kind::kLatch;
   if (object.kind == Kind::kLatch) object.capacity = 2;
@@ -358,7 +358,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     plan.clients.push_back(std::move(client));
   }
   if (special.OneIn(64) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
-    MakeCrowd(special, plan);
+    AddManyWaiters(special, plan);
     return plan;
   }
   Vary(special, plan);

@@ -62,7 +62,7 @@ TEST(NodeResults, UnansweredNodesMayStillHaveTheGrant) {
   EXPECT_EQ(DecideHeld(Results{held, held, not_held, not_held, not_held}).kind, Kind::kNo);
   EXPECT_EQ(DecideHeld(Results{held, held, Of("young 500"), not_held, not_held}).kind,
             Kind::kNoMajority)
-      << "it may still have the hold, and grants it to nobody else";
+      << "it may still have the hold, and grants it to no other owner";
   EXPECT_EQ(DecideHeld(Results{held, Of("young 500"), Of("young 500"), held, {}}).kind,
             Kind::kOpen);
 }
