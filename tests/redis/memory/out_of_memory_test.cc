@@ -34,9 +34,9 @@ struct Objects {
   MultiLock multi{client, {"{names}one", "{names}two"}};
   RedLock red{client, "red"}, their_red{other, "red"};
   CountDownLatch latch{client, "latch", 1000}, open{client, "open", 0};
-  const LockOptions keeps{.cache_for = absl::Seconds(10)};
-  SimpleLock cached{client, "cached", keeps}, their_cached{other, "cached", keeps};
-  ReentrantReadWriteLock kept_read_write{client, "kept_read_write", keeps};
+  const LockOptions caching{.cache_for = absl::Seconds(10)};
+  SimpleLock cached{client, "cached", caching}, their_cached{other, "cached", caching};
+  ReentrantReadWriteLock cached_read_write{client, "cached_read_write", caching};
   SimpleLock turn{client, "turn", {.turn = absl::Milliseconds(50)}};
   MultiLock apart{{&cached, &their_simple, &turn}};
 };
@@ -184,7 +184,7 @@ const Call kCalls[] = {
          }},
     Call{"destroyed",
          [](Objects& o) {
-           SimpleLock lock(o.client, "a lock that its client keeps", o.keeps);
+           SimpleLock lock(o.client, "a lock that its client caching", o.caching);
            lock.lock(), lock.unlock();
          }},
     Call{"turn",
