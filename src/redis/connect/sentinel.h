@@ -64,7 +64,7 @@ absl::StatusOr<ServerRole> AskRole(const Url& url, const HostAndPort& server,
 // A primary is found if all this holds:
 //   - the server says that it is a primary;
 //   - of several, it has the newest epoch, then the most votes: sentinels that name it;
-//   - no other server of that epoch has more votes;
+//   - no other server of that epoch or a newer one has more votes;
 //   - all sentinels have answered, or the others had as much time again, and at least `extra_wait`.
 // A sentinel that names a replica counts as one that names the replica's primary.
 //

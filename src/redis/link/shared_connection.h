@@ -47,7 +47,7 @@ struct InFlight {
   base::Parker parker;     // the thread sleeps on it
   // In place of the thread: called when all results are in. It may delete this object.
   std::function<void()> done;
-  // Set by Post() without `done`: the thread is busy elsewhere and does not lead until it calls
+  // For Post() without `done`: the thread is busy elsewhere, and does not lead until it calls
   // Finish().
   bool away = false;
   SharedConnection* at = nullptr;               // the connection to which it was posted
@@ -307,8 +307,8 @@ class SharedConnection {
  private:
   static constexpr size_t kReadSize = size_t{64} << 10;
   static constexpr base::Instant kAtOnce{};  // a deadline: read without waiting
-  static constexpr absl::Duration kIdle =
-      absl::Milliseconds(5);  // after that, it may have ended unnoticed
+  // A connection that was idle for that long may have ended unnoticed.
+  static constexpr absl::Duration kIdle = absl::Milliseconds(5);
 
   static constexpr uint32_t kDone = 1;  // the follower's results are in
   static constexpr uint32_t kLead = 2;  // the follower is the leader now

@@ -544,8 +544,8 @@ void Subscriber::Handle(const Reply& reply) {
       reply.elements[0].text == (options_.sharded ? "smessage" : "message")) {
     return HandleMessage(reply.elements[1].text, reply.elements[2].text);
   }
-  if (IsLeftBehind(reply)) return LeaveBehind(reply.elements[1].text);
-  if (AnswersWhatWasLeft(reply)) return;
+  if (IsEndedByServer(reply)) return EndByServer(reply.elements[1].text);
+  if (AnswersEndedSubscription(reply)) return;
   if (pending_.empty())
     return Fail("it sent something that nothing had asked for: " + reply.DebugString());
   HandleAnswer(reply);
@@ -614,7 +614,7 @@ void Subscriber::Refuse(Subscription& subscription, const absl::Status& why) {
 }
 
 // A server that loses a slot sends this for each channel in it, unasked.
-bool Subscriber::IsLeftBehind(const Reply& reply) const {
+bool Subscriber::IsEndedByServer(const Reply& reply) const {
   if (!options_.sharded || reply.elements.size() != 3 || reply.elements[0].text != "sunsubscribe") {
     return false;
   }
@@ -626,7 +626,7 @@ bool Subscriber::IsLeftBehind(const Reply& reply) const {
 // The server may have ended the subscription by itself, because the slot moved, just before it read
 // the client's request to leave the channel. Then its reply to that request is still to come: a
 // redirection of the same slot.
-bool Subscriber::AnswersWhatWasLeft(const Reply& reply) {
+bool Subscriber::AnswersEndedSubscription(const Reply& reply) {
   if (!left_) return false;
   const std::optional<Redirect> redirect =
       reply.is_error() ? RedirectOf(ErrorStatus(reply.text, server_)) : std::nullopt;
@@ -638,7 +638,7 @@ bool Subscriber::AnswersWhatWasLeft(const Reply& reply) {
   return next == nullptr || SlotOf(next->channel) != *left_;
 }
 
-void Subscriber::LeaveBehind(const std::string& channel) {
+void Subscriber::EndByServer(const std::string& channel) {
   const absl::Status why = MarkNotSent(absl::UnavailableError(
       absl::StrCat(server_, " does not serve the slot of ", channel, " any more")));
   {

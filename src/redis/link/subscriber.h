@@ -198,9 +198,9 @@ class Subscriber final : private SubscriberThread::Listener {
   void HandleAnswer(const Reply& reply);
   void HandleMessage(const std::string& channel, const std::string& message);
   void Refuse(Subscription& subscription, const absl::Status& why);
-  bool IsLeftBehind(const Reply& reply) const;
-  bool AnswersWhatWasLeft(const Reply& reply);
-  void LeaveBehind(const std::string& channel);
+  bool IsEndedByServer(const Reply& reply) const;
+  bool AnswersEndedSubscription(const Reply& reply);
+  void EndByServer(const std::string& channel);
   void Restored();
   void Fail(std::string why) { broken_ = std::move(why); }
 
