@@ -1,4 +1,4 @@
-// For the programs that run the pieces of a page: where they are, and that they do what is said.
+// For the programs that run the pieces of a page: they check that a piece does what the page says.
 #ifndef REDLATCH_DOCS_CODE_EXPECT_H_
 #define REDLATCH_DOCS_CODE_EXPECT_H_
 
@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "redlatch/client.h"
 
-// Ends the program, where `holds` is false, with the place of the call. (Not every compiler has
+// If `holds` is false, prints the place of the call and ends the program. (Not every compiler has
 // std::source_location.)
 inline void Expect(bool holds, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
   if (holds) return;

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# run.sh PROGRAM SOURCE: runs the program of a page; its `embedded:` is a server of this run's own.
-# What the source may say:
-#   // Runs: N           so often, all at the same time
-#   // Output: PATTERN   matches a whole line of what is printed
+# run.sh PROGRAM SOURCE: runs the program of a page, with a server of its own for `embedded:`.
+# The source may have these comments:
+#   // Runs: N           run the program N times, all at the same time
+#   // Output: PATTERN   must match a whole line of the output
 set -euo pipefail
 program=$1
 source=$2
 
-# Short, for the sake of the socket's path.
+# A short path, because the length of a socket's path is limited.
 home=$(mktemp -d /tmp/redlatch-docs.XXXXXX)
 export REDLATCH_EMBEDDED_DIRECTORY=$home/server
 finish() {

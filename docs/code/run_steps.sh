@@ -6,7 +6,7 @@ command=$1
 page=$2
 directory=$(mktemp -d /tmp/redlatch-steps.XXXXXX)
 finish() {
-  # What a step that failed has left running.
+  # A step that failed may have left servers running.
   for file in "$directory"/*/pid; do
     [[ ! -s $file ]] || kill -KILL "$(<"$file")" 2>/dev/null || true
   done

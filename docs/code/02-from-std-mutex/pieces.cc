@@ -157,7 +157,7 @@ redlatch::Client Unreachable() {
       {.connect = redlatch::ConnectPolicy::kLazy, .unreachable_after = absl::Milliseconds(100)});
 }
 
-// What `work` answers in a child.
+// Returns what `work` returns in a child.
 template <class Work>
 int InChild(const Work& work) {
   const pid_t child = fork();
@@ -193,7 +193,7 @@ int main() {
 
   ExpectOk(AddAll(a));
 
-  // Somebody else's, of this process or another: false. One's own: false, or an exception.
+  // False if another thread or process holds it. If this thread does: false, or an exception.
   a.lock();
   {
     redlatch::SimpleLock of_another(Connected(), "a");
@@ -230,7 +230,7 @@ int main() {
     mostly.lock();
     mostly.unlock();
     redlatch::SimpleLock of_another(Connected(), "journal");
-    Expect(!of_another.try_lock());  // which calls it back
+    Expect(!of_another.try_lock());  // this recalls it
     Expect(of_another.try_lock_for(std::chrono::seconds(15)));
     of_another.unlock();
   }
@@ -242,7 +242,7 @@ int main() {
   TheLock().lock();
   TheLock().unlock();
 
-  // What a child inherits is refused to it, and the parent's is not harmed.
+  // A child cannot use the client that it inherits, and does the parent's no harm.
   a.lock();
   const auto lock_in_child = [&] {
     const auto refused = redlatch::MakeErrorCode(absl::StatusCode::kFailedPrecondition);
@@ -252,7 +252,7 @@ int main() {
   Expect(a.current().valid());
   a.unlock();
 
-  // An object that goes while its thread holds it gives the lock back, long before its lease ends.
+  // An object that is destroyed while it is locked releases the lock, long before the lease ends.
   {
     redlatch::SimpleLock short_lived(client, "d");
     short_lived.lock();

@@ -22,7 +22,7 @@ int main() {
     std::puts("reading");
   }
   {
-    std::unique_lock writing(lock);  // nobody else reads or writes, anywhere
+    std::unique_lock writing(lock);  // no other thread reads or writes, anywhere
     std::puts("writing");
   }
 }

@@ -22,7 +22,7 @@ void Copy(redlatch::ReentrantReadWriteLock& from, redlatch::ReentrantReadWriteLo
 
 // In a database, beside the data that the lock guards.
 struct Prices {
-  uint64_t fence = 0;  // the token of whoever wrote last
+  uint64_t fence = 0;  // the token of the last writer
   double bread = 0;
 };
 
@@ -54,7 +54,7 @@ absl::StatusOr<double> Bread(redlatch::ReentrantReadWriteLock& lock, const Price
 void WriteAndCheck(redlatch::ReentrantReadWriteLock& lock) {
   std::unique_lock writing(lock);
   // ... write
-  std::shared_lock reading(lock);  // at once, whoever waits
+  std::shared_lock reading(lock);  // at once, even if writers wait
   writing.unlock();                // other readers get in; writers do not
   // ... read what was written
 }
@@ -73,7 +73,7 @@ int CachedOrNew(redlatch::ReentrantReadWriteLock& lock, std::optional<int>& cach
     if (cached) return *cached;
   }
   std::unique_lock writing(lock);
-  if (!cached) cached = 42;  // somebody may have been faster
+  if (!cached) cached = 42;  // another writer may have been faster
   return *cached;
 }
 // [/upgrade]
@@ -94,7 +94,7 @@ void Report(const redlatch::Client& client) {
 void ServePrices(const redlatch::Client& client) {
   redlatch::ReentrantReadWriteLock prices(
       client, "prices", {.lease = absl::Seconds(5), .cache_for = absl::Seconds(5)});
-  // ... reads cost no round trip until somebody writes
+  // ... reads cost no round trip until another client writes
 }
 // [/keep]
 

@@ -12,7 +12,7 @@
 
 #include "redlatch/client.h"
 
-// A person waits for this one; reports can wait for both.
+// A person waits for the refund. Reports ask with a lower priority.
 void Refund(const redlatch::Client& client) {
   PriorityLock lock(client, "ledger");
   absl::StatusOr<redlatch::Lease> lease = lock.AcquireWithPriority(9);
@@ -37,8 +37,8 @@ int main() {
   const redlatch::Client client = Connected();
   Refund(client);
 
-  // Waiters of several clients, who come with priorities 1, 5, 9 and 9, are served the other way
-  // round, and those of equal priority in turn.
+  // Four clients ask with priorities 1, 5, 9 and 9. The highest priority gets the lock first, and
+  // equal priorities come in the order in which they asked.
   PriorityLock holder(client, "order");
   absl::StatusOr<redlatch::Lease> held = holder.Acquire();
   ExpectOk(held.status());

@@ -1,5 +1,5 @@
-// A lock that the waiter with the highest priority gets first: the lock of
-// docs/tutorials/06-a-lock-of-your-own.md.
+// The lock of docs/tutorials/06-a-lock-of-your-own.md. The waiter with the highest priority gets it
+// first.
 #ifndef REDLATCH_DOCS_CODE_PRIORITY_LOCK_H_
 #define REDLATCH_DOCS_CODE_PRIORITY_LOCK_H_
 
@@ -11,8 +11,8 @@
 #include "absl/strings/str_cat.h"
 #include "redlatch/redis_lock_base.h"
 
-// A waiter's ticket is its place in the queue. Those of one priority come in the order in which
-// they asked: 9 - priority in front, then the server's time in us. A ticket of 0 asks for a new
+// A waiter's ticket is its place in the queue: 9 - priority, followed by the server's time in us.
+// So waiters of one priority come in the order in which they asked. A ticket of 0 asks for a new
 // one.
 inline constexpr char kRank[] = R"lua(
 local function rank(terms, priority)

@@ -1,5 +1,5 @@
-// A lock that refuses a request though it is free, of 06-a-lock-of-your-own.md, and a program that
-// checks it.
+// The lock of 06-a-lock-of-your-own.md that refuses a request although it is free, and a program
+// that checks it.
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -65,7 +65,7 @@ int main() {
   Expect(absl::IsDeadlineExceeded(had(left, absl::ZeroDuration())));
   ExpectOk(had(right, absl::Seconds(20)));
 
-  // A thread of the same client waits, though it is free, and does not keep out the others.
+  // One owner waits although the lock is free. That does not keep out the client's other owner.
   absl::Status waited;
   {
     std::jthread waiter([&] { waited = had(right, absl::Seconds(20)); });

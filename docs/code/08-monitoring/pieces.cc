@@ -83,7 +83,7 @@ int main() {
   std::optional<redlatch::Lease> lease = *one.Acquire();
   std::thread waiter([&] { ExpectOk(one.Acquire().status()); });
   while (client->Stats().all.waiting == 0) absl::SleepFor(absl::Milliseconds(1));
-  absl::SleepFor(absl::Milliseconds(400));  // the wait that is to be told
+  absl::SleepFor(absl::Milliseconds(400));  // the wait that TellSlowLocks() reports
   lease.reset();
   waiter.join();
   TellSlowLocks(*client);

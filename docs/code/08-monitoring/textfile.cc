@@ -21,7 +21,7 @@ std::string MetricsBody(const std::vector<redlatch::Client>& clients) {
 #include <cstdio>
 #include <fstream>
 
-// The collector may read at any moment: it sees this file as it was, or as it is.
+// The collector may read at any moment: it sees either the old file or the new one.
 bool WriteMetrics(const std::string& path, const std::vector<redlatch::Client>& clients) {
   const std::string fresh = path + ".new";
   std::ofstream file(fresh);

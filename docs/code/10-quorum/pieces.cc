@@ -24,7 +24,7 @@ absl::StatusOr<std::vector<redlatch::Client>> Servers(const std::vector<std::str
 void Bill(const std::vector<redlatch::Client>& servers) {
   redlatch::RedLock lock(servers, "billing");
   std::scoped_lock guard(lock);
-  // ... nobody else is here
+  // ... no other client has the lock
 }
 // [/clients]
 

@@ -7,16 +7,16 @@
 #include <functional>
 #include <mutex>
 
-// An event loop in its smallest form: what is posted runs, one after the other, on one thread.
+// A minimal event loop. It runs what is posted, one after the other, on one thread.
 class Loop {
  public:
-  void Post(std::function<void()> work) {  // by any thread
+  void Post(std::function<void()> work) {  // from any thread
     const std::lock_guard<std::mutex> lock(mu_);
     posted_.push_back(std::move(work));
     changed_.notify_one();
   }
 
-  void Run(int coroutines) {  // until so many have ended
+  void Run(int coroutines) {  // until that many have ended
     for (running_ = coroutines; running_ > 0;) Next()();
   }
   void OneHasEnded() { --running_; }
@@ -33,7 +33,7 @@ class Loop {
   std::mutex mu_;
   std::condition_variable changed_;
   std::deque<std::function<void()>> posted_;
-  int running_ = 0;  // the loop's own thread's
+  int running_ = 0;  // used by the loop's own thread only
 };
 // [/loop]
 
@@ -41,7 +41,7 @@ class Loop {
 #include <coroutine>
 #include <exception>
 
-// A coroutine that begins at once and is nobody's: redlatch needs nothing of its type.
+// A coroutine that begins at once and has no owner. redlatch needs nothing from its type.
 struct Task {
   struct promise_type {
     Task get_return_object() { return {}; }

@@ -30,7 +30,7 @@ class Request {
       ended_ = true;
     });
   }
-  // The callback comes soon, with kCancelled; or it has the lease, if that was faster.
+  // The callback soon gets kCancelled, or the lease, if that was faster.
   void Cancel() { stop_.request_stop(); }
   bool ended() const { return ended_; }
   const absl::Status& ended_with() const { return ended_with_; }
