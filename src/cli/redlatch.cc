@@ -1,4 +1,4 @@
-// redlatch: the library's locks for shells, crontabs and whoever looks after them.
+// redlatch: the library's locks for shells, crontabs and administrators.
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
@@ -33,7 +33,7 @@ const Command* Find(std::string_view name) {
   return nullptr;
 }
 
-// The code, if all output could be written.
+// Returns `code` if all output could be written.
 int Written(int code) {
   if (code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
   const bool full = errno == ENOSPC || errno == EDQUOT;
@@ -89,7 +89,7 @@ int Main(const std::vector<std::string>& words) {
 }  // namespace redlatch::cli
 
 int main(int argc, char** argv) {
-  // Else a connection could be where output is written to.
+  // Otherwise a connection could get the number of a closed standard stream, and output its bytes.
   redlatch::cli::OccupyStandardDescriptors();
   return redlatch::cli::Main({argv + (argc > 0 ? 1 : 0), argv + argc});
 }

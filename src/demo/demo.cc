@@ -1,4 +1,4 @@
-// redlatch-demo: what the lock is for, and what it does when a process dies or freezes.
+// redlatch-demo shows what a lock is for, and what happens when its holder dies or freezes.
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
@@ -24,7 +24,7 @@
 namespace redlatch::demo {
 namespace {
 
-constexpr absl::Duration kLease = absl::Seconds(2);  // short, so that the demo is
+constexpr absl::Duration kLease = absl::Seconds(2);  // short, to keep the demo short
 
 constexpr char kPrologue[] = R"(
 Five processes share a number in a file. Each adds 1 to it, over and over: it reads the number,
@@ -78,8 +78,8 @@ absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token, std::st
     seat.doing = kHolds;
     absl::SleepFor(absl::Milliseconds(40));
     if (seat.order == Order::kFreeze) raise(SIGSTOP);
-    // A careful program checks its stop token here. A process that is frozen right after the check
-    // writes all the same: so this one does not check, and leaves it to the store.
+    // A careful program checks its stop token here. But it could be frozen right after the check
+    // and still write, so this worker does not check: the store must reject the write.
     count =
         Access(file, {.count = *count + 1, .token = token, .worker = seat.number, .written = 1});
     if (count.ok() && seat.order == Order::kDie) raise(SIGKILL);
@@ -97,7 +97,7 @@ absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token, std::st
   return absl::OkStatus();
 }
 
-// A worker's work, until it is ordered to end.
+// A worker's loop, until it is ordered to end.
 absl::Status Work(Seat& seat, const std::string& file, SimpleLock& lock) {
   for (int round = 0; seat.order != Order::kEnd; ++round) {
     seat.doing = "resting";
@@ -116,8 +116,8 @@ absl::Status Work(Seat& seat, const std::string& file, SimpleLock& lock) {
 
 volatile sig_atomic_t interrupted = 0;
 
-// The demo's own process: it starts the workers, orders the accidents, and shows what happens. What
-// keeps it from going on is thrown.
+// The demo's own process: it starts the workers, orders the accidents, and shows what happens. It
+// throws an exception if it cannot go on.
 class Show {
  public:
   explicit Show(const std::string& url)
@@ -172,7 +172,7 @@ class Show {
   }
 
  private:
-  std::string LockName() const {  // of this run's own
+  std::string LockName() const {  // a name for this run alone
     return "redlatch-demo" + directory_.substr(directory_.rfind('.'));
   }
 
@@ -193,7 +193,7 @@ class Show {
 
   absl::Duration elapsed() const { return absl::Now() - began_; }
 
-  // On a terminal a table stands below the lines, and is redrawn again and again.
+  // On a terminal there is a table below the lines, which is redrawn after each line.
   void Print(const std::string& text) {
     if (height_ > 0) std::printf("\x1b[%zdA\r\x1b[J", std::exchange(height_, 0));
     std::fputs(text.c_str(), stdout);
@@ -203,7 +203,7 @@ class Show {
     Print(absl::StrFormat("%4.1f s  %s\n", absl::ToDoubleSeconds(elapsed()), text));
   }
 
-  void Look() {
+  void Refresh() {
     const absl::StatusOr<LockInfo> info = lock_->Inspect();
     if (!info.ok()) return;
     std::string holder = "no worker";
@@ -229,8 +229,8 @@ class Show {
     }
   }
 
-  // Prints the workers' lines, and notices what has become of them.
-  void Attend(Seat& seat) {
+  // Prints the worker's line, and notices if the worker was frozen or has ended.
+  void CheckWorker(Seat& seat) {
     if (seat.has_news) Say(seat.news.data());
     seat.has_news = false;
     int status = 0;
@@ -243,20 +243,20 @@ class Show {
   }
 
   void Until(const char* what, const std::function<bool()>& so) {
-    for (const absl::Duration end = elapsed() + absl::Seconds(15); !so(); Look()) {
+    for (const absl::Duration end = elapsed() + absl::Seconds(15); !so(); Refresh()) {
       if (interrupted != 0) throw std::runtime_error("interrupted");
       if (end <= elapsed()) {
         throw std::runtime_error(absl::StrCat("this did not happen in time: ", what));
       }
       absl::SleepFor(absl::Milliseconds(20));
-      for (Seat& each : seats_) Attend(each);
+      for (Seat& each : seats_) CheckWorker(each);
     }
   }
   void Watch(absl::Duration time) {
     Until("the time to pass", [&, end = elapsed() + time] { return end <= elapsed(); });
   }
 
-  // Until the worker has met with the accident that is ordered, and another has the lock.
+  // Orders an accident, and waits until it has happened and another worker has the lock.
   void Strike(Seat& seat, Order order, const char* news) {
     seat.order = order;
     Until("an accident", [&] { return seat.fate != nullptr; });
@@ -275,12 +275,12 @@ class Show {
     Watch(absl::Seconds(1));
   }
 
-  // Compares the number with the additions in the store's journal, and those with the additions
-  // that the workers have reported: all but the one after which a worker was killed.
+  // Compares the number with the additions in the store's journal, and these with the additions
+  // that the workers have reported: all except the one after which a worker was killed.
   void SumUp() {
     std::ifstream file(directory_ + "/counter", std::ios::binary);
     int64_t made = 0;
-    int64_t wrong = 0;  // a hold reads once and then writes, with a larger token than the last
+    int64_t wrong = 0;  // a hold reads once, with a larger token than the last hold, then writes
     Record last;
     for (Record each; file.read(reinterpret_cast<char*>(&each), sizeof each); last = each) {
       made += each.written;
@@ -308,8 +308,8 @@ class Show {
   std::optional<SimpleLock> lock_;
   const absl::Time began_ = absl::Now();
   absl::Duration next_line_;
-  int64_t count_ = 0;   // the number, as far as it is known
-  ssize_t height_ = 0;  // of the table that is on the terminal
+  int64_t count_ = 0;   // the latest known number
+  ssize_t height_ = 0;  // of the table on the terminal; 0: none is shown
 };
 
 }  // namespace

@@ -24,9 +24,9 @@ struct Record {
   int32_t written = 0;  // 0: it was read
 };
 
-// Reads the number, or writes it, and returns it. Under an flock it compares the caller's token
-// with the newest one, and rejects an older one with kFailedPrecondition. Reads bring a token too:
-// otherwise a late write could still come between the read and the write of its successor.
+// Reads or writes the number, and returns it. Under an flock it compares the caller's token with
+// the newest one, and rejects an older one with kFailedPrecondition. Reads have a token too:
+// otherwise a late write could still come between the read and the write of the next holder.
 //
 // This does not protect a process that reads the number, adds to it and writes it back: if two do
 // so at the same time, an addition is lost. That is what the lock is for.

@@ -8,7 +8,7 @@
 
 namespace redlatch::support {
 
-// Calls `call` with the lock as the class that it has, which must allow owners.
+// Calls `call` with the lock as its own class, which must support owners.
 template <class Call>
 auto WithOwners(RedisLockBase& lock, Call call) {
   if (auto* const reentrant = dynamic_cast<ReentrantLock*>(&lock)) return call(*reentrant);

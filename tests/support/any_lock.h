@@ -1,4 +1,4 @@
-// Whatever one can hold exclusively, by one name: a lock of any class, or all permits of a
+// One class for everything that can be held exclusively: a lock of any class, or all permits of a
 // semaphore.
 #ifndef REDLATCH_TESTS_SUPPORT_ANY_LOCK_H_
 #define REDLATCH_TESTS_SUPPORT_ANY_LOCK_H_
@@ -32,7 +32,7 @@ class AnyHold {
     return of_permits() ? permit_.remaining() : lease_.remaining();
   }
   std::stop_token lost() const { return of_permits() ? permit_.lost() : lease_.lost(); }
-  // None of permits.
+  // Not set for permits.
   FencingToken fencing_token() const { return lease_.fencing_token(); }
   absl::Status Extend(absl::Duration lease) {
     return of_permits() ? permit_.Extend(lease) : lease_.Extend(lease);
@@ -68,7 +68,7 @@ class AnyLock {
     return lock_ != nullptr ? lock_->ForceRelease() : semaphore_->ForceRelease();
   }
 
-  // The std face: a single permit.
+  // The interface of std::mutex; of a semaphore, it takes one permit.
   void lock() { lock_ != nullptr ? lock_->lock() : semaphore_->acquire(); }
   bool try_lock() { return lock_ != nullptr ? lock_->try_lock() : semaphore_->try_acquire(); }
   bool try_lock_for(std::chrono::milliseconds wait) {

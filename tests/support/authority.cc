@@ -67,7 +67,7 @@ void Write(const std::string& path, X509* certificate, EVP_PKEY* key) {
         "a file");
 }
 
-// What EVP_EC_gen does, whose macro casts const away.
+// Does what EVP_EC_gen does; that macro casts const away.
 EVP_PKEY* NewKey() { return EVP_PKEY_Q_keygen(nullptr, nullptr, "EC", "P-256"); }
 
 }  // namespace
@@ -166,7 +166,7 @@ void Authority::RevokeIn(const std::string& directory, const std::vector<std::st
   const auto list = ListOf(certificates, valid_for);
   std::error_code none_before;
   const auto before = std::filesystem::last_write_time(path, none_before);
-  do {  // until the clock of the file system has gone on
+  do {  // repeats until the file has a later time of modification
     FILE* const file = fopen(path.c_str(), "w");
     Check(PEM_write_X509_CRL(file, list.get()) == 1 && fclose(file) == 0, "a file");
   } while (!none_before && std::filesystem::last_write_time(path) == before);

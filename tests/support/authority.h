@@ -12,15 +12,15 @@ struct X509_crl_st;
 
 namespace redlatch::support {
 
-// What a certificate is to say.
+// The content of a certificate.
 struct CertificateWish {
   std::string subject = "redlatch test server";
-  std::vector<std::string> names = {"localhost", "127.0.0.1", "::1"};  // whom it is for
+  std::vector<std::string> names = {"localhost", "127.0.0.1", "::1"};  // of the server
   absl::Duration valid_from = -absl::Hours(1);                         // from now
   absl::Duration valid_until = absl::Hours(24);
 };
 
-// An authority of the test's own, which signs certificates. All files go with it.
+// An authority that signs certificates for one test. The destructor removes its files.
 class Authority {
  public:
   explicit Authority(const std::string& name = "redlatch test authority");
@@ -28,32 +28,32 @@ class Authority {
   Authority(const Authority&) = delete;
   Authority& operator=(const Authority&) = delete;
 
-  // Its own certificate: what `ca=` wants.
+  // The authority's own certificate, for `ca=`.
   const std::string& file() const { return file_; }
 
-  // A new certificate, and its key, in one file; the path of it.
+  // Writes a new certificate and its key into one file, and returns its path.
   std::string Certify(const CertificateWish& wish = {});
-  // The same into a file that may be there already.
+  // Writes them into this file, which may already exist.
   void CertifyInto(const std::string& path, const CertificateWish& wish);
 
-  // Makes a file for `ca=`: its own certificate, and a list, signed by it and valid for so long, of
-  // the revoked certificates, which are given as files.
+  // Makes a file for `ca=` with its own certificate, and a list of these revoked certificates,
+  // given as files. The authority signs the list, which is valid for `valid_for`.
   std::string FileWithRevoked(const std::vector<std::string>& certificates,
                               absl::Duration valid_for = absl::Hours(24));
 
-  // The same as a directory that `ca=` may name, each file under the name that OpenSSL looks for:
-  // its own certificate alone, and then a list too, in the place of the last one.
+  // Directory() makes a directory for `ca=` with its own certificate. RevokeIn() then adds a list
+  // of revoked certificates, or replaces it. Each file has the name that OpenSSL expects.
   std::string Directory();
   void RevokeIn(const std::string& directory, const std::vector<std::string>& certificates,
                 absl::Duration valid_for = absl::Hours(24));
 
-  // A file in its directory, with this text in it.
+  // Writes a file with this text into its directory, and returns the path.
   std::string File(const std::string& name, const std::string& text);
 
  private:
   struct Signer;
 
-  // A list of revoked certificates, by its handle of OpenSSL.
+  // A signed list of revoked certificates.
   std::shared_ptr<X509_crl_st> ListOf(const std::vector<std::string>& certificates,
                                       absl::Duration valid_for) const;
   std::string HashedName(const std::string& type) const;

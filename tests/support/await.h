@@ -1,4 +1,4 @@
-// Waiting for what no event tells of.
+// Waits for conditions for which there is no event.
 #ifndef REDLATCH_TESTS_SUPPORT_AWAIT_H_
 #define REDLATCH_TESTS_SUPPORT_AWAIT_H_
 
@@ -11,10 +11,10 @@
 
 namespace redlatch::support {
 
-// Until `condition` holds; false if it still does not when `patience` is over.
+// Waits until `condition` holds. Returns false if it does not hold within `timeout`.
 inline bool Await(const std::function<bool()>& condition,
-                  absl::Duration patience = absl::Seconds(10)) {
-  const base::Instant until = base::Now() + patience;
+                  absl::Duration timeout = absl::Seconds(10)) {
+  const base::Instant until = base::Now() + timeout;
   while (!condition()) {
     if (until <= base::Now()) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
@@ -22,7 +22,7 @@ inline bool Await(const std::function<bool()>& condition,
   return true;
 }
 
-// Where the passing of time is what is tested; it stands for no event.
+// Only for tests of the passing of time. Do not use it in place of an event.
 inline void Sleep(absl::Duration time) {
   std::this_thread::sleep_for(absl::ToChronoNanoseconds(time));
 }

@@ -22,12 +22,12 @@ std::string ThisProgram() {
   return std::string(path, static_cast<size_t>(length));
 }
 
-// Arguments travel in the environment: GoogleTest would take its own flags out of the others.
+// Arguments are passed in the environment, since GoogleTest would parse them on the command line.
 std::string ArgumentVariable(size_t index) {
   return std::string(kEntryVariable) + "_ARGUMENT_" + std::to_string(index);
 }
 
-// The variable's value, once: what this process starts in its turn must not inherit it.
+// Returns the variable's value and removes it, so that children of this process do not inherit it.
 std::optional<std::string> Take(const std::string& variable) {
   const char* value = std::getenv(variable.c_str());
   if (value == nullptr) return std::nullopt;

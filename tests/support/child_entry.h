@@ -37,12 +37,12 @@ using ChildEntry = int (*)(LinePipe& parent, const std::vector<std::string>& arg
 std::unique_ptr<Child> SpawnChild(std::string_view entry,
                                   const std::vector<std::string>& args = {});
 
-// Whether this process was spawned to run the entry of that name.
+// True if this process was spawned to run the entry of that name.
 bool SpawnedFor(std::string_view entry);
-// Runs the body with what SpawnChild() handed over.
+// Runs the body with the arguments of SpawnChild().
 int RunChildEntry(ChildEntry body);
 
-// GoogleTest sets environments up before the first test: a spawned process never gets to one.
+// GoogleTest sets up environments before the first test, so a spawned process runs no test.
 class ChildEnvironment : public ::testing::Environment {
  public:
   ChildEnvironment(std::string_view name, ChildEntry body) : name_(name), body_(body) {}

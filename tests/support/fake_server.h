@@ -16,16 +16,16 @@
 
 namespace redlatch::support {
 
-// A server that says whatever a test wants, for what a real one cannot be brought to. It listens on
-// a port of 127.0.0.1, on one thread of its own.
+// A server whose replies the test chooses, for replies that a real server cannot be made to send.
+// It listens on a port of 127.0.0.1, and has one thread.
 class FakeServer {
  public:
   struct Asked {
     int connection;  // 1 is the first
     std::vector<std::string> command;
-    mutable bool hang_up = false;  // to be set: close the connection once the answer is sent
+    mutable bool hang_up = false;  // if the callback sets it, the connection is closed afterwards
   };
-  // The bytes to send, any number of replies; nothing: close the connection.
+  // Returns the bytes to send: any number of replies. nullopt closes the connection.
   using Answer = std::function<std::optional<std::string>(const Asked&)>;
 
   explicit FakeServer(Answer answer);
@@ -34,41 +34,41 @@ class FakeServer {
   FakeServer& operator=(const FakeServer&) = delete;
 
   std::string url() const;
-  // How many were accepted so far.
+  // How many connections it has accepted so far.
   int connections() const;
 
-  // A string, as a reply.
+  // A reply with this string.
   static std::string Bulk(std::string_view text);
-  // What a real server says to a handshake, PING, SUBSCRIBE and UNSUBSCRIBE.
+  // The replies of a real server to a handshake, PING, SUBSCRIBE and UNSUBSCRIBE.
   static std::optional<std::string> Polite(const Asked& asked);
 
  private:
   struct Connection {
     int number;
     base::UniqueFd fd;
-    redis::ReplyParser parser;  // a command is an array of strings, as a reply may be
+    redis::ReplyParser parser;  // a command is an array of strings, like some replies
   };
 
   void Run();
-  // False where the connection is over.
+  // Returns false if the connection has ended.
   bool Serve(Connection& connection);
 
   const Answer answer_;
   const base::UniqueFd listener_;
   const base::UniqueFd stop_;
   int port_ = 0;
-  std::list<Connection> open_;  // the thread's own
+  std::list<Connection> open_;  // used only by the thread
   mutable base::Mutex mu_;
   int accepted_ ABSL_GUARDED_BY(mu_) = 0;
   std::thread thread_;
 };
 
-// A node that claims to serve all slots of a cluster. What it says besides is `answer`'s.
+// A node that claims to serve all slots of a cluster. `answer` replies to all other commands.
 class FakeClusterNode {
  public:
   explicit FakeClusterNode(FakeServer::Answer answer);
   std::string address() const;  // "127.0.0.1:6379"
-  // From here on it says that the other one serves all slots.
+  // From now on it says that the other node serves all slots.
   void HandSlotsTo(const FakeClusterNode& other) { owner_ = other.port_.load(); }
 
  private:
@@ -80,8 +80,8 @@ class FakeClusterNode {
   FakeServer server_;
 };
 
-// A sentinel that says of every primary that it is at whichever port of 127.0.0.1 `names` does; 0:
-// it knows none of that name. It knows no other sentinels.
+// A sentinel that names the port of 127.0.0.1 that `names` returns for every primary; 0: it knows
+// no such primary. It knows no other sentinels.
 class FakeSentinel {
  public:
   explicit FakeSentinel(std::function<int()> names, int epoch = 1);

@@ -9,13 +9,13 @@
 
 namespace redlatch::support {
 
-// Ends the process with a message: for what no test can go on without.
+// Ends the process with a message, if no test can go on.
 [[noreturn]] inline void Fatal(const std::string& message) {
   std::fprintf(stderr, "redlatch test support: %s\n", message.c_str());
   std::abort();
 }
 
-// Fatal() with the meaning of errno where `succeeded` is false.
+// Calls Fatal() with the meaning of errno unless `succeeded`.
 inline void CheckErrno(bool succeeded, const char* what) {
   if (!succeeded) Fatal(std::string(what) + ": " + std::strerror(errno));
 }

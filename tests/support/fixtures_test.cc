@@ -1,5 +1,5 @@
-// What tests rely on: servers and children that end with their objects, figures of processes, and
-// histories that survive a kill.
+// Tests the test support: servers and children end with their objects, figures of processes are
+// right, and histories survive a kill.
 #include <signal.h>
 
 #include "tests/support/history_check/history_checker.h"
@@ -9,7 +9,7 @@
 namespace redlatch::support {
 namespace {
 
-// A zombie has no memory and counts as gone: who inherits it reaps it in its own time.
+// A zombie has no memory, and counts as gone: its new parent reaps it some time.
 bool Runs(pid_t pid) { return ResidentBytes(pid) > 0; }
 
 TEST(RedisServer, LeavesNothingBehind) {
@@ -50,7 +50,7 @@ TEST(RedisServer, DiesWithACrashedProcess) {
     child->pipe().WriteLine("crash");
     EXPECT_EQ(child->Wait().signal, SIGABRT);
     EXPECT_TRUE(Await([&] { return !Runs(std::stoi(*pid)); }));
-    // Its directory goes when the next process, this one or another, makes one.
+    // Its directory is removed when any process makes the next one.
     const TempDir next;
     EXPECT_TRUE(Await([&] { return !std::filesystem::exists(*directory); }));
   }
@@ -66,7 +66,7 @@ TEST(Child, EndsWithItsObject) {
   EXPECT_EQ(kill(pid, 0), -1);
 }
 
-TEST(Child, AnEarlierChildsDeathIsSeenThoughALaterOneLives) {
+TEST(Child, DeathIsSeenWhileALaterChildLives) {
   const auto first = Child::Fork([](LinePipe&) { return 0; });
   const auto second = Child::Fork([](LinePipe&) { return pause(); });
   first->Wait();
@@ -75,7 +75,7 @@ TEST(Child, AnEarlierChildsDeathIsSeenThoughALaterOneLives) {
   EXPECT_LT(base::Now() - before, absl::Seconds(5));
 }
 
-TEST(Child, ExecHandsNoDescriptorOn) {
+TEST(Child, ExecPassesNoDescriptors) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);  // not close-on-exec
   const auto child = Child::Exec(
@@ -104,7 +104,7 @@ REDLATCH_CHILD(ParentOfASleeper) {
   return 0;
 }
 
-TEST(SpawnedChild, ItsOwnChildrenDieWhenItIsKilled) {
+TEST(SpawnedChild, ItsChildrenDieWhenItIsKilled) {
   const auto child = SpawnChild("ParentOfASleeper");
   const auto sleeper = child->pipe().ReadLine();
   ASSERT_TRUE(sleeper.has_value());
@@ -122,7 +122,7 @@ TEST(ProcessStats, CountsDescriptors) {
   EXPECT_EQ(OpenDescriptors(), before);
 }
 
-TEST(HistoryWriter, KeepsWhatAKilledProcessHasWritten) {
+TEST(HistoryWriter, KeepsTheEventsOfAKilledProcess) {
   const TempDir directory;
   const std::vector<std::string> files = {directory.path() + "/child",
                                           directory.path() + "/parent"};
@@ -142,7 +142,7 @@ TEST(HistoryWriter, KeepsWhatAKilledProcessHasWritten) {
   child->Kill();
   parent.EndCallsOf(files[0]);
 
-  // Nothing is free for long while a call waits: the one that did has ended with its process.
+  // Checks that no call still waits: the one that did has ended with its process.
   parent.Note({.what = history::What::kCalm, .amount = 1});
   auto history = history::ReadHistory(files);
   ASSERT_TRUE(history.ok()) << history.status();
@@ -155,7 +155,7 @@ TEST(HistoryWriter, KeepsWhatAKilledProcessHasWritten) {
   checker.Finish(base::Now().nanos());
   EXPECT_THAT(checker.violations(), IsEmpty());
 
-  // What the child held is certain for an hour, though it is dead.
+  // The child's hold is certain for an hour, although the child is dead.
   const uint32_t late = parent.Invoke("o", history::Kind::kLock, 1, /*waits=*/false);
   parent.Held(late, 43);
   parent.Remaining(late, base::Now(), absl::Hours(1));

@@ -1,4 +1,4 @@
-// Writes what a process does with locks, while it does it, as history_check/history_check.md says.
+// Writes what a process does with locks, in the format of history_check/history_check.md.
 #ifndef REDLATCH_TESTS_SUPPORT_HISTORY_WRITER_H_
 #define REDLATCH_TESTS_SUPPORT_HISTORY_WRITER_H_
 
@@ -13,32 +13,32 @@
 
 namespace redlatch::support {
 
-// What was written is there after a SIGKILL. Thread-safe. Times are in ns.
+// All events that were written survive a SIGKILL. Thread-safe. Times are in ns.
 class HistoryWriter {
  public:
-  // `process` tells the calls and the owners of different processes apart.
+  // `process` distinguishes the calls and the owners of different processes.
   HistoryWriter(const std::string& path, int process);
 
-  // No acquisition must begin any more: the file is as large as a test can judge in a moment.
+  // If true, no further acquisition may begin: a larger file would take too long to check.
   bool full() const { return used_ >= kMostCalls; }
 
-  // Each event is of the present moment, unless it has a time.
+  // Writes an event, with the present time unless it has a time.
   void Note(history::HistoryEvent event);
-  // The open calls of a process that was killed, and wrote that file, have an unknown outcome.
+  // Notes an unknown outcome for each open call in the file of a process that was killed.
   void EndCallsOf(const std::string& path);
-  // The number of a new call, for what follows.
+  // Begins a call, and returns its number.
   uint32_t Begin(history::HistoryEvent event);
   void Note(uint32_t call, history::HistoryEvent event);
 
-  // `owner`: a thread of this process; or, if it is negative, an owner that other processes may be
-  // as well.
+  // `owner`: a thread of this process; or, if it is negative, an owner that several processes
+  // share.
   uint32_t Invoke(const std::string& object, history::Kind kind, int owner, bool waits,
                   int permits = 1);
-  // If it is not certain that nothing happened, the outcome is unknown.
+  // Unless `certainly`, the outcome is unknown.
   void Refused(uint32_t call, bool certainly);
-  // It is certain once Remaining() has been told of a deadline.
+  // The hold becomes certain when Remaining() reports a deadline.
   void Held(uint32_t call, uint64_t token);
-  // What Hold::remaining() answered to a question that began at `asked`.
+  // The value that Hold::remaining() returned; it was called at `asked`.
   void Remaining(uint32_t call, base::Instant asked, absl::Duration remaining);
   void Lost(uint32_t call) { Note(call, {.what = history::What::kLost}); }
   void ReleaseInvoked(uint32_t call) { Note(call, {.what = history::What::kRelease}); }

@@ -78,7 +78,7 @@ using support::Sleep;
 using support::TcpProxy;
 using support::TimeOf;
 
-// Whether the loss is told within ten seconds.
+// True if the token fires within ten seconds.
 inline bool Fires(const std::stop_token& lost) {
   base::Parker parker;
   const std::stop_callback wake(lost, [&] { parker.Set(1); });
@@ -87,7 +87,7 @@ inline bool Fires(const std::stop_token& lost) {
   return lost.stop_requested();
 }
 
-// An error of that code with such a message.
+// Matches an error with that code whose message matches.
 template <class Message>
 auto IsError(absl::StatusCode code, const Message& message) {
   return AllOf(
@@ -96,7 +96,7 @@ auto IsError(absl::StatusCode code, const Message& message) {
                           message));
 }
 
-// What was to be had; if it was not, the test fails, and goes on with nothing.
+// Returns the value. If there is an error, the test fails, and it returns an empty value.
 template <class Held>
 Held Must(absl::StatusOr<Held> held) {
   EXPECT_TRUE(held.ok()) << held.status();

@@ -1,4 +1,4 @@
-// Where the tests look for a lock's keys: docs/protocol.md, written down once more.
+// The names of a lock's keys, written again from docs/protocol.md, so that tests can check them.
 #ifndef REDLATCH_TESTS_SUPPORT_LOCK_KEYS_H_
 #define REDLATCH_TESTS_SUPPORT_LOCK_KEYS_H_
 

@@ -1,4 +1,4 @@
-// What asynchronous calls have come to, for a test that waits for them.
+// Collects the outcomes of asynchronous calls, for tests that wait for them.
 #ifndef REDLATCH_TESTS_SUPPORT_OUTCOMES_H_
 #define REDLATCH_TESTS_SUPPORT_OUTCOMES_H_
 
@@ -14,8 +14,8 @@
 
 namespace redlatch::support {
 
-// Takes the outcomes of any number of calls, in their order: `outcomes.Callback()` is given to
-// each.
+// Collects the outcomes of any number of calls, in the order in which they come. Pass
+// `outcomes.Callback()` to each call.
 template <class Outcome>
 class Outcomes {
  public:
@@ -31,16 +31,16 @@ class Outcomes {
     const base::MutexLock lock(state_->mu);
     return state_->all.size();
   }
-  // Waits until so many have come; false: they have not.
-  bool Await(size_t count, absl::Duration patience = absl::Seconds(10)) const {
-    const base::Instant end = base::Now() + patience;
+  // Waits until that many outcomes have come. Returns false if they do not come within `timeout`.
+  bool Await(size_t count, absl::Duration timeout = absl::Seconds(10)) const {
+    const base::Instant end = base::Now() + timeout;
     const base::MutexLock lock(state_->mu);
     while (state_->all.size() < count && base::Now() < end) {
       state_->changed.WaitUntil(state_->mu, end);
     }
     return state_->all.size() >= count;
   }
-  // Waits for the one of that number, and takes it.
+  // Waits for the outcome with that number, and takes it.
   Outcome Take(size_t number = 0) {
     Await(number + 1);
     const base::MutexLock lock(state_->mu);

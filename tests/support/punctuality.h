@@ -18,28 +18,28 @@
 
 namespace redlatch::redis {
 
-// How much later than their deadlines calls come back.
+// Measures how long after their deadlines calls return.
 //
-// A machine that is busy with other things runs every thread late, whatever it waits for, and that
-// is no fault of the calls. So a call is excused for the time that its own thread was ready to run
-// and got no processor, as the kernel counts it; and all are, for as much as a witness came late, a
-// thread that does nothing but sleep to a deadline meanwhile, for each of the hands that a call
-// goes through: the client's other threads, the server, a proxy before it.
+// A busy machine runs every thread late, and calls are not to blame for that. So two times are
+// allowed in addition. One is the time for which a call's own thread was ready to run and got no
+// processor, as the kernel counts it. The other is the delay of a witness, a thread that only
+// sleeps until a deadline; it is allowed once for each participant of a call: the client's other
+// threads, the server, a proxy.
 class Punctuality {
  public:
   Punctuality() : witness_([this] { Witness(); }) { (void)DelayOfThread(); }
   ~Punctuality() { Stop(); }
 
-  // A call with this deadline has just returned; called after each call of a thread. Thread-safe.
+  // Notes that a call with this deadline has just returned. Call it after each call. Thread-safe.
   void Note(base::Instant deadline) {
     const absl::Duration late = base::Now() - deadline;
     Raise(calls_, late - DelayOfThread());
   }
 
-  // Something that came at that moment in a thread of which no more is known.
+  // Notes an event with this deadline that came at that moment, in any thread.
   void Note(base::Instant deadline, base::Instant came) { Raise(calls_, came - deadline); }
 
-  // Whether every call was back by its deadline and `grace` more.
+  // Succeeds if every call returned at most `grace` after its deadline.
   ::testing::AssertionResult Within(absl::Duration grace) {
     Stop();
     const absl::Duration calls = absl::Nanoseconds(calls_.load());

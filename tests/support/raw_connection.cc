@@ -84,7 +84,7 @@ bool RawConnection::Send(const std::vector<std::string>& args) {
   const int64_t length =  // an int in old hiredis
       redisFormatCommandArgv(&command, static_cast<int>(args.size()), data.data(), sizes.data());
   if (length < 0) Fatal("hiredis: out of memory");
-  // Not left to hiredis, whose write(2) to a closed connection raises SIGPIPE.
+  // hiredis would use write(2), which raises SIGPIPE on a closed connection.
   for (std::string_view rest(command, static_cast<size_t>(length)); !rest.empty() && !broken();) {
     const ssize_t written = send(context_->fd, rest.data(), rest.size(), MSG_NOSIGNAL);
     if (written > 0) rest.remove_prefix(static_cast<size_t>(written));

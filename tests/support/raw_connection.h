@@ -12,12 +12,11 @@ struct redisContext;
 
 namespace redlatch::support {
 
-// One plain blocking connection of hiredis, that owes nothing to the code under test. It lives
-// until it breaks: then, and ever after, replies are errors, "ERR connection: ...".
-// One thread at a time.
+// A plain blocking connection of hiredis, which uses none of the code under test. Once it is
+// broken, all replies are errors: "ERR connection: ...". One thread at a time.
 class RawConnection {
  public:
-  // `timeout` bounds the connecting, and then the wait for each reply.
+  // `timeout` limits the attempt to connect, and then the wait for each reply.
   static RawConnection ToPort(int port, absl::Duration timeout = absl::Seconds(10));
   static RawConnection ToSocket(const std::string& path,
                                 absl::Duration timeout = absl::Seconds(10));
@@ -25,11 +24,11 @@ class RawConnection {
   bool broken() const;
   redis::Reply Command(const std::vector<std::string>& args);
 
-  // The halves of Command(): requests are written in order, and their replies come so.
-  bool Send(const std::vector<std::string>& args);  // false where broken
+  // The two halves of Command(). Replies come in the order of the requests.
+  bool Send(const std::vector<std::string>& args);  // false if the connection is broken
   redis::Reply Receive();
 
-  // For what hiredis has no name for.
+  // The socket, for calls that hiredis does not offer.
   int descriptor() const;
 
  private:

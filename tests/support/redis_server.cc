@@ -71,7 +71,7 @@ std::string Configuration(const RedisServerOptions& options, const std::string& 
       << (options.ipv6  ? " ::1"
           : options.tls ? " -::1"
                         : "")
-      // No snapshots; nothing waits for its time; DEBUG SLEEP works.
+      // No snapshots, no delays, and DEBUG SLEEP works.
       << "\nsave \"\"\nrepl-diskless-sync-delay 0\nshutdown-timeout 0"
       << "\nenable-debug-command local\nappendfsync no\nappendonly "
       << (options.append_only ? "yes" : "no") << "\nuser " << kUser << " on nopass ~* &* +@all\n";
@@ -168,7 +168,7 @@ class RedisServer::Process {
   std::string ConfigPath() const { return directory() + "/redis.conf"; }
   std::string LogPath() const { return directory() + "/redis.log"; }
 
-  // False where the server ended instead of answering.
+  // Returns false if the server ended before it answered.
   bool Launch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     std::vector<std::string> command = {ServerProgram(), ConfigPath()};
     if (options_.sentinel) command.push_back("--sentinel");
@@ -196,7 +196,7 @@ class RedisServer::Process {
   const RedisServerOptions options_;
   const TempDir directory_;
   const std::string socket_path_;
-  std::optional<ReservedPort> port_;  // set before the server is handed out, as the next
+  std::optional<ReservedPort> port_;  // StartFirst() sets it, and tls_port_
   std::optional<ReservedPort> tls_port_;
   base::Mutex mutex_;
   std::unique_ptr<Child> child_ ABSL_GUARDED_BY(mutex_);

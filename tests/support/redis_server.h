@@ -15,11 +15,11 @@
 
 namespace redlatch::support {
 
-// How a server speaks TLS, beside its plain port.
+// The TLS port of a server, beside its plain port.
 struct ServerTls {
-  std::string cert;         // and its key, in one file
-  std::string ca;           // of the server's certificate, and of those that clients show
-  bool of_clients = false;  // each client must show one
+  std::string cert;  // a file with the certificate and its key
+  std::string ca;    // a file with the authority of the server's and the clients' certificates
+  bool of_clients = false;  // each client must have a certificate
 };
 
 struct RedisServerOptions {
@@ -34,30 +34,31 @@ struct RedisServerOptions {
   bool append_only = false;
   // The default user's password. Empty: none.
   std::string password = {};
-  // ACL rules as in an ACL file: "user alice on >secret ~* &* +@all". Where they say nothing of
-  // the user `default`, it may do everything.
+  // ACL rules as in an ACL file: "user alice on >secret ~* &* +@all". The user `default` may do
+  // everything, unless a rule says otherwise.
   std::vector<std::string> acl = {};
-  // Run as a sentinel: what it watches is in `config`, or set by commands.
+  // Run as a sentinel. `config` or later commands say which primaries it watches.
   bool sentinel = false;
-  // Replicate the server (or the proxy before it) at this port of 127.0.0.1. 0: a primary.
+  // Replicate the server, or its proxy, at this port of 127.0.0.1. 0: it is a primary.
   int replica_of = 0;
   // More lines of redis.conf: "maxmemory 10mb".
   std::vector<std::string> config = {};
-  // Of the process: "NAME=value".
+  // More variables of its environment: "NAME=value".
   std::vector<std::string> environment = {};
 };
 
-// A real redis-server of the test's own: own directory, own port, own Unix socket.
+// A real redis-server for one test, with its own directory, port and Unix socket.
 //
 // The program is $REDLATCH_REDIS_SERVER, else redis-server, else valkey-server on PATH. The server
-// ends with this object, and the kernel kills it when this process dies, however it dies. What
-// goes wrong ends the process with a message, since no test can go on without its server.
+// ends with this object, and the kernel kills it when this process dies, however it dies. If
+// something goes wrong, the process ends with a message, since no test can go on without its
+// server.
 //
 // Thread-safe. It belongs to the process that started it; a forked child leaves it alone.
 class RedisServer {
  public:
-  // The user of Command() and of replicas, who may do everything, whatever ACL a test sets up. Any
-  // password will do.
+  // The user of Command() and of replicas. It may do everything, whatever ACL rules a test sets,
+  // and any password is right.
   static constexpr char kOwnUser[] = "redlatch-test";
   static constexpr char kOwnPassword[] = "none";
 
@@ -79,7 +80,7 @@ class RedisServer {
   // "rediss://127.0.0.1:port?ca=/path", of a server with tls.
   std::string tls_url() const;
 
-  // The process; -1 where none runs.
+  // The process; -1 if it is not running.
   pid_t pid() const;
 
   // SIGKILL. Returns when the process is gone and reaped.
@@ -93,23 +94,24 @@ class RedisServer {
   void Stop();
   void Continue();
 
-  // Runs a command on a plain blocking connection of its own, as a user who may do everything.
-  // A broken connection is an error reply, "ERR connection: ..."; the next call makes a new one.
+  // Runs a command on the object's own plain connection, as a user that may do everything. If the
+  // connection is broken, it returns an error reply, "ERR connection: ..."; the next call makes a
+  // new connection.
   redis::Reply Command(const std::vector<std::string>& args);
 
-  // Command(), where an error ends the process.
+  // Like Command(), but an error reply ends the process.
   redis::Reply Do(const std::vector<std::string>& args);
-  // Command(), where the reply is a string, a status or an integer, as text. An error's text too.
+  // Like Command(), but returns the text of a string, a status, an integer or an error.
   std::string Text(const std::vector<std::string>& args);
-  // Command(), where the reply is an integer; anything else ends the process.
+  // Like Command(), but returns an integer; any other reply ends the process.
   int64_t Integer(const std::vector<std::string>& args);
 
-  // All keys but those by which clients tell people who they are.
+  // All keys except the descriptions of clients.
   std::vector<std::string> LockKeys();
 
-  // One line of INFO; empty where there is none. `Info("connected_clients")`
+  // The value of one line of INFO; empty if there is no such line. `Info("connected_clients")`
   std::string Info(std::string_view field);
-  // Waits until a line of INFO has this value; false where it never has.
+  // Waits until a line of INFO has this value. Returns false if it does not within `timeout`.
   // `replica->AwaitInfo("master_link_status", "up")`
   bool AwaitInfo(std::string_view field, std::string_view value,
                  absl::Duration timeout = absl::Seconds(10));
@@ -117,7 +119,7 @@ class RedisServer {
   // How often these commands have run since the start or CONFIG RESETSTAT: `Calls({"eval"})`
   int64_t Calls(const std::vector<std::string>& commands);
 
-  // What clients call its version: Valkey calls itself a Redis too, of an old one.
+  // The version of Valkey or Redis. (Valkey also reports an old redis_version.)
   std::string Version();
 
   // What the server has written to its log so far.

@@ -74,7 +74,7 @@ constexpr int kFirst = 10000;
 constexpr int kCount = 20000;  // up to 29999; outgoing connections begin at 32768
 constexpr int kAttempts = 1000;
 
-// A socket bound to the abstract name of `port`; invalid where another has it.
+// A socket bound to the abstract name of `port`; invalid if another socket has that name.
 base::UniqueFd Claim(int port) {
   base::UniqueFd claim(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   CheckErrno(claim.valid(), "socket");
@@ -90,7 +90,7 @@ base::UniqueFd Claim(int port) {
   return claim;
 }
 
-bool NobodyListens(int port) {
+bool IsFree(int port) {
   const base::UniqueFd probe(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
   CheckErrno(probe.valid(), "socket");
   const int on = 1;
@@ -108,7 +108,7 @@ ReservedPort::ReservedPort() {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const int port = kFirst + static_cast<int>(base::RandomBits() % kCount);
     base::UniqueFd claim = Claim(port);
-    if (!claim.valid() || !NobodyListens(port)) continue;
+    if (!claim.valid() || !IsFree(port)) continue;
     number_ = port;
     claim_ = std::move(claim);
     return;
@@ -141,7 +141,7 @@ bool TakeLock(const base::UniqueFd& lock) {
          fstat(lock.get(), &file) == 0 && file.st_nlink > 0;
 }
 
-// Where removal fails, the directory stays for the next sweep.
+// If the removal fails, the directory stays until the next RemoveAbandoned().
 void Remove(const std::string& directory) {
   std::error_code ignored;
   fs::remove_all(directory, ignored);
@@ -161,7 +161,7 @@ void RemoveAbandoned(const std::string& base) {
 TempDir::TempDir() : owner_(getpid()) {
   const std::string base = BaseDirectory();
   RemoveAbandoned(base);
-  // Another process's sweep may take the directory before it is locked: then make another.
+  // Another process may remove the directory before it is locked; then this makes another one.
   do {
     path_ = base + "/" + std::string(kPrefix) + "XXXXXX";
     CheckErrno(mkdtemp(path_.data()) != nullptr, path_.c_str());

@@ -11,22 +11,22 @@
 
 namespace redlatch::support {
 
-// What a process uses: this one, or the one with that pid. For bars such as "no descriptor or
-// memory growth" and "an idle client uses no CPU". Of a process that is gone, all are 0.
+// The resources of the process with that pid; 0: of this process. They are for bars such as "no
+// descriptor or memory growth" and "an idle client uses no CPU". If the process is gone, all are 0.
 int OpenDescriptors(pid_t pid = 0);
 int64_t ResidentBytes(pid_t pid = 0);
 int ThreadCount(pid_t pid = 0);
 
-// CPU time used so far by all threads of this process, ended ones too, user and system; read twice
-// and compare.
+// The user and system CPU time of all threads of this process so far, including ended ones. Read it
+// twice and compare.
 absl::Duration ProcessCpuTime();
 
-// A TCP port on loopback that no other ReservedPort of any process on this machine has, as long as
-// this object lives; also while nothing listens on it. It lies below the range from which the
-// kernel takes the ports of outgoing connections: one of those could occupy it while its server
-// is down, or a client that connects to it could meet itself.
+// A TCP port on loopback that no other ReservedPort on this machine has while this object exists,
+// even if no process listens on it. It is below the range from which the kernel takes the ports of
+// outgoing connections. Otherwise such a connection could occupy it while its server is down, or a
+// client that connects to it could be connected to itself.
 //
-// Programs that know nothing of this may still take it.
+// Programs that do not use ReservedPort may still take it.
 class ReservedPort {
  public:
   ReservedPort();
@@ -34,13 +34,13 @@ class ReservedPort {
 
  private:
   int number_ = 0;
-  base::UniqueFd claim_;  // an abstract Unix socket named for the port; gone with the process
+  base::UniqueFd claim_;  // an abstract Unix socket named after the port; it ends with the process
 };
 
-// An empty directory of mode 0700 under $TMPDIR, else /tmp; short enough for a Unix socket in it.
-// Removed with this object. What a crashed process left behind is removed by the next process that
-// makes one: a directory is in use as long as the lock on its file `lock` is held, and the kernel
-// drops that lock with the process.
+// An empty directory of mode 0700 under $TMPDIR, else /tmp, with a path short enough for a Unix
+// socket in it. The destructor removes it. If a process crashes, the next process that makes a
+// directory removes the old one: a directory is in use while a process holds the lock on its file
+// `lock`, and the kernel releases that lock when the process ends.
 class TempDir {
  public:
   TempDir();

@@ -22,7 +22,8 @@ constexpr auto& kPassword = RedisServer::kOwnPassword;
 constexpr char kKeysAtOnce[] = "100";
 constexpr char kMigrateTimeoutMs[] = "5000";
 
-// A command for each slot: `verb`, the slot, `end`. None waits for the answer to the one before.
+// Sends a command for each slot: `verb`, the slot, `end`. It sends all of them before it reads the
+// replies.
 std::vector<redis::Reply> Pipelined(RedisServer& server, const std::vector<redis::Slot>& slots,
                                     const std::vector<std::string>& verb,
                                     const std::vector<std::string>& end) {
@@ -45,7 +46,7 @@ std::vector<redis::Reply> Pipelined(RedisServer& server, const std::vector<redis
 }  // namespace
 
 std::unique_ptr<RedisServer> StartClusterOfOne(RedisServerOptions options) {
-  // Nobody is to meet it, but it insists on a port for that.
+  // No other node will meet it, but it needs a bus port.
   const ReservedPort bus;
   options.config.push_back("cluster-enabled yes");
   options.config.push_back("cluster-port " + std::to_string(bus.number()));
@@ -83,7 +84,7 @@ ClusterGroup::ClusterGroup(ClusterGroupOptions options) : options_(std::move(opt
     servers_.push_back(RedisServer::Start(std::move(one)));
     servers_.back()->Do({"CLUSTER", "SET-CONFIG-EPOCH", std::to_string(i + 1)});
   }
-  // All with all: gossip alone takes seconds.
+  // Each node meets all others, since gossip alone takes seconds.
   for (size_t i = 0; i < count; ++i) {
     for (size_t j = i + 1; j < count; ++j) {
       servers_[i]->Do(
@@ -146,7 +147,7 @@ bool ClusterGroup::Well() {
         !is("cluster_known_nodes", servers_.size()) || !is("cluster_size", options_.primaries)) {
       return false;
     }
-    // All slots, and each replica where it belongs.
+    // All slots are served, and each replica follows its primary.
     size_t nodes = 0;
     for (const redis::Reply& range : each->Command({"CLUSTER", "SLOTS"}).elements) {
       nodes += range.elements.size() - 2;
@@ -157,12 +158,12 @@ bool ClusterGroup::Well() {
   return true;
 }
 
-bool ClusterGroup::AwaitWell(absl::Duration patience) {
-  return Await([this] { return Well(); }, patience);
+bool ClusterGroup::AwaitWell(absl::Duration timeout) {
+  return Await([this] { return Well(); }, timeout);
 }
 
 std::optional<size_t> ClusterGroup::OwnerOf(redis::Slot slot) {
-  // None says so for a moment after a move, until it has heard that the one before knows of it.
+  // For a moment after a move, no node claims the slot.
   std::optional<size_t> owner;
   Await(
       [&] {
@@ -204,7 +205,7 @@ std::string ClusterGroup::NameAt(size_t server, std::string_view prefix) {
 redis::Reply ClusterGroup::CommandAt(std::string_view key,
                                      const std::vector<std::string>& command) {
   const std::optional<size_t> owner = OwnerOf(redis::SlotOf(key));
-  if (!owner) Fatal("nobody serves the slot of " + std::string(key));
+  if (!owner) Fatal("no node serves the slot of " + std::string(key));
   return servers_[*owner]->Command(command);
 }
 
@@ -249,7 +250,7 @@ void ClusterGroup::MoveKeys(redis::Slot slot, size_t from, size_t to) {
         "MIGRATE",         options_.host, PortOf(to), "",        "0",
         kMigrateTimeoutMs, "AUTH2",       kUser,      kPassword, "KEYS"};
     for (const redis::Reply& key : keys.elements) migrate.push_back(key.text);
-    // On a machine that is busy the nodes may lose sight of each other for a moment.
+    // On a busy machine the nodes may lose contact with each other for a moment.
     redis::Reply reply;
     const auto taken = [&] {
       reply = servers_[from]->Command(migrate);
@@ -301,7 +302,7 @@ std::string Millis(absl::Duration duration) {
 }  // namespace
 
 SentinelGroup::~SentinelGroup() {
-  // Nobody is to promote what is just going.
+  // The sentinels end first, so that they promote no server meanwhile.
   sentinels_.clear();
 }
 
@@ -383,10 +384,10 @@ std::optional<size_t> SentinelGroup::PrimaryOtherThan(size_t old) {
   return named && *named != old && SaysThatItIsOne(*named) ? named : std::nullopt;
 }
 
-size_t SentinelGroup::AwaitPrimaryOtherThan(size_t old, absl::Duration patience) {
+size_t SentinelGroup::AwaitPrimaryOtherThan(size_t old, absl::Duration timeout) {
   std::optional<size_t> primary;
   const auto found = [&] { return (primary = PrimaryOtherThan(old)).has_value(); };
-  if (!Await(found, patience)) {
+  if (!Await(found, timeout)) {
     std::string logs;
     for (const auto& each : sentinels_) logs += each->Log() + "\n";
     Fatal("no other primary comes:\n" + logs);
@@ -412,7 +413,7 @@ bool SentinelGroup::Well() {
         redis::ValueOf(master, "num-other-sentinels") != std::to_string(sentinels_.size() - 1)) {
       return false;
     }
-    // What it knows of the replicas is from their own words.
+    // Each sentinel must have asked the replicas themselves.
     for (const redis::Reply& replica : each->Command({"SENTINEL", "REPLICAS", kPrimary}).elements) {
       if (redis::ValueOf(replica, "flags") != "slave" ||
           redis::ValueOf(replica, "master-link-status") != "ok" ||
@@ -424,8 +425,8 @@ bool SentinelGroup::Well() {
   return true;
 }
 
-bool SentinelGroup::AwaitWell(absl::Duration patience) {
-  return Await([this] { return Well(); }, patience);
+bool SentinelGroup::AwaitWell(absl::Duration timeout) {
+  return Await([this] { return Well(); }, timeout);
 }
 
 }  // namespace redlatch::support

@@ -23,23 +23,23 @@ namespace redlatch::support {
 
 struct ClusterGroupOptions {
   size_t primaries = 3;
-  size_t replicas = 0;  // of each
+  size_t replicas = 0;  // of each primary
   // How long a node must be silent to count as down.
   absl::Duration node_timeout = absl::Milliseconds(1000);
-  // By which nodes know each other, and clients them; "::1" wants `server.ipv6`.
+  // The host by which nodes and clients know the nodes; "::1" needs `server.ipv6`.
   std::string host = "127.0.0.1";
-  // Each of them. With tls they speak nothing else among themselves.
+  // The options of each server. With tls, the nodes use only TLS among themselves.
   RedisServerOptions server = {};
 };
 
-// One server that is a whole cluster: ready at once.
+// One server that is a whole cluster. It is ready at once.
 std::unique_ptr<RedisServer> StartClusterOfOne(RedisServerOptions options = {});
 
-// A real Redis Cluster on loopback. Its slots are spread evenly over the primaries, which are the
-// first of the servers.
+// A real Redis Cluster on loopback. The first servers are the primaries; the slots are spread
+// evenly over them.
 class ClusterGroup {
  public:
-  // Returns when every node sees all others, all slots served, and all replicas in step.
+  // Returns when every node knows all others, all slots are served, and all replicas are in sync.
   static std::unique_ptr<ClusterGroup> Start(ClusterGroupOptions options = {});
   ~ClusterGroup();
 
@@ -51,35 +51,35 @@ class ClusterGroup {
   size_t servers() const { return servers_.size(); }
   RedisServer& server(size_t i) { return *servers_[i]; }
 
-  // Which server serves the slot, as it says itself.
+  // The server that says it serves the slot.
   std::optional<size_t> OwnerOf(redis::Slot slot);
-  // A name, beginning so, that lies at that server, a primary.
+  // A name with that prefix whose slot is at that server, a primary.
   std::string NameAt(size_t server, std::string_view prefix);
   // Runs a command at the server that has the key.
   redis::Reply CommandAt(std::string_view key, const std::vector<std::string>& command);
-  // Moves a slot with its keys, as `redis-cli --cluster reshard` does: in steps, during each of
-  // which clients are redirected. Waits before until all nodes are of one epoch: a node that takes
-  // a slot without knowing the latest loses it again, and the keys with it.
+  // Moves a slot with its keys in three steps, as `redis-cli --cluster reshard` does. Clients are
+  // redirected meanwhile. BeginMove() waits until all nodes know the same epoch: a node that takes
+  // a slot without knowing the latest epoch loses the slot again, with its keys.
   void BeginMove(redis::Slot slot, size_t to);
   void MoveKeys(redis::Slot slot, size_t from, size_t to);
   void FinishMove(redis::Slot slot, size_t to);
-  // The same with many slots at a time; how many of them were elsewhere before.
+  // Moves many slots at the same time. Returns how many of them were at another server.
   size_t MoveRange(redis::Slot first, redis::Slot last, size_t to);
 
-  // All nodes know of the last move.
+  // True if all nodes know the same epoch, and so the last move.
   bool OfOneEpoch();
-  bool AwaitWell(absl::Duration patience = absl::Seconds(30));
+  bool AwaitWell(absl::Duration timeout = absl::Seconds(30));
 
  private:
   explicit ClusterGroup(ClusterGroupOptions options);
   bool Well();
   std::string UrlOf(int (RedisServer::*port)() const) const;
   bool IsPrimary(size_t server);
-  // The slots of the range that this server says it serves.
+  // The slots of the range that this server claims to serve.
   std::vector<redis::Slot> Claimed(size_t server, redis::Slot first, redis::Slot last);
   std::optional<size_t> Claimant(redis::Slot slot);
   std::string IdOf(size_t server);
-  // Where another node reaches it.
+  // The port at which other nodes reach it.
   std::string PortOf(size_t server) const;
   void MoveSlots(const std::vector<redis::Slot>& slots, size_t from, size_t to);
 
@@ -93,20 +93,20 @@ struct SentinelGroupOptions {
   int replicas = 2;
   // How long a primary must be silent to count as down.
   absl::Duration down_after = absl::Milliseconds(500);
-  // Everybody reaches a server through a proxy of its own, by which it can be cut off. Its Unix
-  // socket is left.
+  // Clients, replicas and sentinels reach each server through its own proxy, which can cut it off.
+  // The server's Unix socket has no proxy.
   bool proxied = false;
-  RedisServerOptions server = {};    // each of them; tls: sentinels too
-  RedisServerOptions sentinel = {};  // each of them
+  RedisServerOptions server = {};    // of each server; if it has tls, the sentinels use TLS, too
+  RedisServerOptions sentinel = {};  // of each sentinel
 };
 
-// A primary, its replicas, and real sentinels that watch over them: what they hear of each other
-// every few seconds, here they hear a few times a second.
+// A primary, its replicas, and real sentinels that watch them. The sentinels exchange messages a
+// few times a second, instead of every few seconds.
 class SentinelGroup {
  public:
-  static constexpr char kPrimary[] = "orders";  // what the sentinels call it
+  static constexpr char kPrimary[] = "orders";  // the primary's name at the sentinels
 
-  // Returns when each sentinel knows all others and all replicas, and these have all data.
+  // Returns when each sentinel knows all others and all replicas, and the replicas have all data.
   static std::unique_ptr<SentinelGroup> Start(SentinelGroupOptions options = {});
   ~SentinelGroup();
 
@@ -117,18 +117,18 @@ class SentinelGroup {
   RedisServer& server(size_t i) { return *servers_[i]; }
   TcpProxy& proxy(size_t i) { return *proxies_[i]; }
   RedisServer& sentinel(size_t i) { return *sentinels_[i]; }
-  // Where clients reach a server: its own port, or its proxy's.
+  // The port at which clients reach a server: its own, or its proxy's.
   int port(size_t i) const;
 
-  // Which server most sentinels take for the primary, and that says so itself.
+  // The server that most sentinels name as the primary, if the server agrees.
   std::optional<size_t> Primary();
-  // The same where it is not `old`, which is asked nothing, as it may hang.
+  // The same, if it is not `old`. It does not ask `old`, which may hang.
   std::optional<size_t> PrimaryOtherThan(size_t old);
-  // Waits for one that is not `old`; ends the process where there never is one.
-  size_t AwaitPrimaryOtherThan(size_t old, absl::Duration patience = absl::Seconds(30));
-  // Waits until all servers are well: one primary, each other its replica, with all data, and the
-  // sentinels know it.
-  bool AwaitWell(absl::Duration patience = absl::Seconds(30));
+  // Waits for a primary that is not `old`. Ends the process if there is none within `timeout`.
+  size_t AwaitPrimaryOtherThan(size_t old, absl::Duration timeout = absl::Seconds(30));
+  // Waits until all is well: there is one primary, all other servers are its replicas and have all
+  // data, and the sentinels know it.
+  bool AwaitWell(absl::Duration timeout = absl::Seconds(30));
 
  private:
   explicit SentinelGroup(SentinelGroupOptions options);
@@ -143,7 +143,7 @@ class SentinelGroup {
   std::vector<std::unique_ptr<RedisServer>> sentinels_;
 };
 
-// "redlock:redis://...,redis://...", each with these options.
+// "redlock:redis://...,redis://..."; each server's URL has these options.
 template <class Servers>
 std::string QuorumUrl(const Servers& servers, const std::string& options) {
   std::string text;
@@ -154,14 +154,14 @@ std::string QuorumUrl(const Servers& servers, const std::string& options) {
   return text;
 }
 
-// Independent servers of a test's own.
+// Independent servers for one test.
 class QuorumGroup {
  public:
   explicit QuorumGroup(size_t size = 5, const RedisServerOptions& options = {}) {
     for (size_t i = 0; i < size; ++i) servers_.push_back(RedisServer::Start(options));
   }
 
-  // Each with options of its own.
+  // One server for each of the options.
   explicit QuorumGroup(const std::vector<RedisServerOptions>& options) {
     for (const RedisServerOptions& each : options) servers_.push_back(RedisServer::Start(each));
   }
@@ -171,7 +171,7 @@ class QuorumGroup {
 
   std::string url(const std::string& options = {}) const { return QuorumUrl(servers_, options); }
 
-  // On how many servers a key is.
+  // How many servers have the key.
   size_t Having(const std::string& key) {
     size_t count = 0;
     for (const auto& server : servers_) {

@@ -22,8 +22,8 @@
 namespace redlatch::support {
 namespace {
 
-// Held from the making of a pipe until the parent has closed the child's end of it, so that no
-// other child inherits that end and hides the death of its owner.
+// It is locked from the creation of a pipe until the parent has closed the child's end. Otherwise
+// another child could inherit that end, and keep the pipe open after its owner's death.
 base::Mutex fork_mutex;
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
@@ -49,8 +49,8 @@ std::vector<std::string> Environment(const ExecOptions& options) {
   return result;
 }
 
-// In the child: no allocation, no lock. dup2() clears the close-on-exec flag, but not where both
-// descriptors are the same.
+// Called in the child, so it must neither allocate nor lock. dup2() clears the close-on-exec flag,
+// but not if both descriptors are the same.
 void Redirect(int from, int to) {
   if (from == to) {
     fcntl(from, F_SETFD, 0);
@@ -112,7 +112,7 @@ Ends MakeTerminal(uint16_t columns) {
 
 void DieWithParent(pid_t parent) {
   prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (getppid() != parent) _exit(127);  // it died before it could be watched
+  if (getppid() != parent) _exit(127);  // the parent died before the call of prctl()
 }
 
 }  // namespace
@@ -212,7 +212,8 @@ void Child::Keep(const ChildMain& child_main, uint16_t columns) {
     pid_ = pid;
     changed_.SignalAll();
   }
-  // First seen, then reaped under the mutex: Signal() never meets a pid that is another's by now.
+  // Waits for the end first, then reaps under the mutex, so that Signal() never uses the number of
+  // another process.
   siginfo_t info{};
   while (waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT) != 0 && errno == EINTR) {
   }
@@ -228,7 +229,7 @@ void Child::Keep(const ChildMain& child_main, uint16_t columns) {
 
 Child::~Child() {
   if (getpid() != owner_) {
-    new std::thread(std::move(keeper_));  // it does not exist in a forked child: neither join it
+    new std::thread(std::move(keeper_));  // a forked child does not have this thread to join
     return;
   }
   Kill();
@@ -254,7 +255,8 @@ void Child::Stop() {
   const pid_t pid = this->pid();
   if (pid < 0) return;
   Signal(SIGSTOP);
-  // Fails, and returns, where the child ends instead. WEXITED | WNOWAIT leaves reaping to Keep().
+  // The loop also ends if the child ends instead of stopping. Keep() reaps the child, so this only
+  // waits (WEXITED | WNOWAIT).
   siginfo_t info{};
   while (waitid(P_PID, static_cast<id_t>(pid), &info, WSTOPPED | WEXITED | WNOWAIT) != 0 &&
          errno == EINTR) {

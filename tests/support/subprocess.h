@@ -20,7 +20,7 @@
 
 namespace redlatch::support {
 
-// One end of a two-way stream of lines between a child and its parent. One thread at a time.
+// One end of a bidirectional stream of lines between a child and its parent. One thread at a time.
 class LinePipe {
  public:
   explicit LinePipe(base::UniqueFd end) : end_(std::move(end)) {}
@@ -28,13 +28,13 @@ class LinePipe {
   // False if the other end is gone.
   bool WriteLine(std::string_view line);
 
-  // The next line, without its end; nothing where none comes in time, or the stream is over.
+  // The next line without its newline; nullopt if none comes in time, or the stream has ended.
   std::optional<std::string> ReadLine(absl::Duration timeout = absl::Seconds(10));
 
-  // The other end reads what was written, then the end of the stream.
+  // The other end can still read everything that was written; then the stream ends.
   void CloseWrite();
 
-  // Both directions: a terminal (ExecOptions::columns) hangs up. Nothing is read or written then.
+  // Closes both directions; a terminal (ExecOptions::columns) hangs up. Do not read or write then.
   void Close() { end_.Reset(); }
 
  private:
@@ -50,49 +50,50 @@ struct ExitStatus {
 };
 
 struct ExecOptions {
-  // "NAME=value"; replaces or adds to what this process's environment says.
+  // "NAME=value": added to this process's environment, or replaced in it.
   std::vector<std::string> environment = {};
-  // Variables whose name begins so are not handed on. Empty: all are.
+  // The child does not get variables whose names begin so. Empty: it gets all variables.
   std::string hidden_prefix = {};
-  // Standard output and error are appended to this file; standard input is empty, and the pipe
-  // leads nowhere. Empty: standard input and output are the pipe, errors go where ours go.
+  // Standard output and error are appended to this file; standard input is empty, and the pipe is
+  // not used. Empty: standard input and output are the pipe, and standard error is ours.
   std::string output_path = {};
-  // The child finds its end of the pipe at this descriptor and keeps our standard streams. -1: not.
+  // The child has its end of the pipe at this descriptor, and our standard streams. -1: it has not.
   int pipe_descriptor = -1;
-  // Standard input, output and error are a terminal with this many columns, of which the child is
-  // the first process: the pipe is what a person types and sees. 0: no terminal.
+  // Standard input, output and error are a terminal with this many columns, and the child is its
+  // first process. The pipe is the terminal's keyboard and screen. 0: no terminal.
   uint16_t columns = 0;
 };
 
-// Whether this machine gives out terminals: a bare root without /dev/pts does not.
+// True if this machine can create terminals. A bare root without /dev/pts cannot.
 //   if (!CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
 bool CanMakeTerminals();
 
-// A child process. It ends with this object at the latest; and where this process dies, however
-// it dies, the kernel kills the child.
+// A child process. The destructor kills it, and if this process dies, however it dies, the kernel
+// kills it.
 //
-// A thread of this object's own forks and reaps the child: the kernel tells a child of the death
-// of the thread that forked it, and the caller's may end early. Thread-safe, but for the pipe.
+// Each object has its own thread, which forks and reaps the child: the kernel kills the child when
+// the thread that forked it ends, and the caller's thread may end early. Thread-safe, except for
+// the pipe.
 class Child {
  public:
-  // Runs `body` in a forked child, which then ends without any destructor or exit handler. The
-  // child shares the parent's open descriptors and, under ThreadSanitizer, must not start threads:
-  // REDLATCH_CHILD (child_entry.h) has neither flaw.
+  // Runs `body` in a forked child, which then ends without running destructors or exit handlers.
+  // The child shares the parent's open descriptors and, under ThreadSanitizer, must not start
+  // threads. REDLATCH_CHILD (child_entry.h) has neither restriction.
   static std::unique_ptr<Child> Fork(std::function<int(LinePipe&)> body);
 
-  // Runs a program, looked for on PATH where its name has no slash; exits with 127 where it can't
-  // be run. No descriptor but the standard ones (and the pipe's) is handed on.
+  // Runs a program; if its name has no slash, it is searched on PATH. The child exits with 127 if
+  // the program can't be run. It inherits only the standard descriptors and that of the pipe.
   static std::unique_ptr<Child> Exec(std::vector<std::string> argv, ExecOptions options = {});
 
   ~Child();  // SIGKILL
   Child(const Child&) = delete;
   Child& operator=(const Child&) = delete;
 
-  // -1 once it has ended and is reaped.
+  // -1 after it has ended and was reaped.
   pid_t pid() const;
   LinePipe& pipe() { return *pipe_; }
 
-  // Nothing happens where the child has ended.
+  // Does nothing if the child has ended.
   void Signal(int signal);
   // SIGKILL; returns when the process is gone and reaped.
   void Kill();
@@ -101,14 +102,14 @@ class Child {
   void Continue() { Signal(SIGCONT); }
 
   ExitStatus Wait();
-  // Nothing where it has not ended in time.
+  // Returns nullopt if it does not end in time.
   std::optional<ExitStatus> WaitFor(absl::Duration timeout);
 
  private:
   // Runs in the child, with its end of the pipe.
   using ChildMain = std::function<int(base::UniqueFd pipe)>;
 
-  // With `columns` the pipe is a terminal.
+  // If `columns` is not 0, the pipe is a terminal.
   explicit Child(ChildMain child_main, uint16_t columns = 0);
   void Keep(const ChildMain& child_main, uint16_t columns);
 
@@ -122,8 +123,8 @@ class Child {
   std::thread keeper_;
 };
 
-// What a forked child returns that runs `body`; 1000 more than the signal that ended it; -1: it
-// hangs.
+// Runs `body` in a forked child, and returns its exit code; or 1000 plus the signal that ended it;
+// or -1 if it hangs.
 int CodeOfFork(const std::function<int()>& body);
 
 }  // namespace redlatch::support

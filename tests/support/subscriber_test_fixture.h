@@ -9,29 +9,30 @@
 
 namespace redlatch::support {
 
-// Hears the callbacks of a Subscriber and keeps them in order, a line each: "message CHANNEL TEXT",
-// "down", "live again", "refused CHANNEL". Outlives the subscriber. Thread-safe.
-class SubscriberEars {
+// Records the callbacks of a Subscriber in order, one line each: "message CHANNEL TEXT", "down",
+// "live again", "refused CHANNEL". It must outlive the subscriber. Thread-safe.
+class SubscriberRecorder {
  public:
   using Lines = std::vector<std::string>;
   static constexpr absl::Duration kPatience = absl::Seconds(10);
 
-  // `options` with these ears as the callbacks.
+  // `options` with callbacks that record.
   redis::SubscriberOptions Options(redis::SubscriberOptions options = {}) {
     options.on_message = [this](std::string_view channel, std::string_view message) {
-      Hear(absl::StrCat("message ", std::string(channel), " ", std::string(message)));
+      Record(absl::StrCat("message ", std::string(channel), " ", std::string(message)));
     };
-    options.on_live_again = [this] { Hear("live again"); };
+    options.on_live_again = [this] { Record("live again"); };
     options.on_down = [this](const absl::Status& why) {
-      Hear("down", &SubscriberEars::why_down_, why);
+      Record("down", &SubscriberRecorder::why_down_, why);
     };
     options.on_refused = [this](std::string_view channel, const absl::Status& why) {
-      Hear(absl::StrCat("refused ", std::string(channel)), &SubscriberEars::why_refused_, why);
+      Record(absl::StrCat("refused ", std::string(channel)), &SubscriberRecorder::why_refused_,
+             why);
     };
     return options;
   }
 
-  Lines heard() const {
+  Lines lines() const {
     const base::MutexLock lock(mu_);
     return lines_;
   }
@@ -39,7 +40,7 @@ class SubscriberEars {
     const base::MutexLock lock(mu_);
     return CountLocked(line);
   }
-  absl::Status why_down() const {  // the latest
+  absl::Status why_down() const {  // of the latest "down"
     const base::MutexLock lock(mu_);
     return base::Unshared(why_down_);
   }
@@ -49,13 +50,13 @@ class SubscriberEars {
     return base::Unshared(why_refused_);
   }
 
-  // Waits until the line was heard so often; false where it never is.
-  bool Await(std::string_view line, int times = 1, absl::Duration patience = kPatience) const {
-    const base::Instant deadline = base::Now() + patience;
+  // Waits until the line was recorded that often. Returns false if it was not within `timeout`.
+  bool Await(std::string_view line, int times = 1, absl::Duration timeout = kPatience) const {
+    const base::Instant deadline = base::Now() + timeout;
     const base::MutexLock lock(mu_);
     while (CountLocked(line) < times) {
       if (deadline <= base::Now()) return false;
-      heard_more_.WaitUntil(mu_, deadline);
+      changed_.WaitUntil(mu_, deadline);
     }
     return true;
   }
@@ -66,25 +67,25 @@ class SubscriberEars {
   }
 
  private:
-  void Hear(std::string line, absl::Status SubscriberEars::*kept = nullptr,
-            const absl::Status& why = absl::OkStatus()) {
+  void Record(std::string line, absl::Status SubscriberRecorder::*kept = nullptr,
+              const absl::Status& why = absl::OkStatus()) {
     const base::MutexLock lock(mu_);
     if (kept != nullptr) this->*kept = base::Unshared(why);
     lines_.push_back(std::move(line));
-    heard_more_.SignalAll();
+    changed_.SignalAll();
   }
   int CountLocked(std::string_view line) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return static_cast<int>(std::count(lines_.begin(), lines_.end(), line));
   }
 
   mutable base::Mutex mu_;
-  mutable base::CondVar heard_more_;
+  mutable base::CondVar changed_;
   Lines lines_ ABSL_GUARDED_BY(mu_);
   absl::Status why_refused_ ABSL_GUARDED_BY(mu_);
   absl::Status why_down_ ABSL_GUARDED_BY(mu_);
 };
 
-// What the tests of the subscriber share: a server, and ears.
+// The fixture of the subscriber's tests: a server, and a recorder.
 class SubscriberTestFixture : public ::testing::Test {
  protected:
   static constexpr absl::Duration kPatience = absl::Seconds(10);
@@ -98,36 +99,36 @@ class SubscriberTestFixture : public ::testing::Test {
   std::unique_ptr<redis::Subscriber> Make(const std::string& url,
                                           redis::SubscriberOptions options = {}) {
     return std::make_unique<redis::Subscriber>(*redis::ParseUrl(url),
-                                               ears_.Options(std::move(options)));
+                                               recorder_.Options(std::move(options)));
   }
 
-  // How many receivers the server has sent it to.
+  // Returns how many receivers the server has sent it to.
   int64_t Publish(std::string_view channel, std::string_view message) {
     return server_->Integer({"PUBLISH", std::string(channel), std::string(message)});
   }
-  // Messages may be lost until the connection is there: publishes until one is heard.
+  // Messages may be lost until the subscriber is connected, so it publishes until one arrives.
   bool ArrivesSoon(std::string_view channel) {
     return support::Await([&, i = 0]() mutable {
       const std::string message = absl::StrCat("probe ", ++i);
       const std::string line = absl::StrCat("message ", std::string(channel), " ", message);
-      return Publish(channel, message) > 0 && ears_.Await(line, 1, absl::Milliseconds(100));
+      return Publish(channel, message) > 0 && recorder_.Await(line, 1, absl::Milliseconds(100));
     });
   }
 
   int64_t KillSubscribers() { return server_->Integer({"CLIENT", "KILL", "TYPE", "pubsub"}); }
 
-  // A thread that was joined may be seen in /proc a moment longer.
+  // Waits, since a joined thread may still be in /proc for a moment.
   static bool AwaitThreads(int count) {
     return Await([&] { return ThreadCount() == count; });
   }
 
-  // Until a proxy holds bytes back.
+  // Waits until the proxy holds bytes back.
   static bool AwaitWaiting(const TcpProxy& proxy) {
     return proxy.Await([](const ProxyStats& stats) { return stats.bytes_waiting > 0; });
   }
 
   const std::unique_ptr<RedisServer> server_;
-  SubscriberEars ears_;
+  SubscriberRecorder recorder_;
 };
 
 }  // namespace redlatch::support

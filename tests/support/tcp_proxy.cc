@@ -78,8 +78,8 @@ base::UniqueFd Accept(const base::UniqueFd& listener) {
 
 bool WouldBlock() { return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR; }
 
-// RST, also where a forked child has a copy of the descriptor: close() alone would wait for it.
-// A Unix socket knows no RST: its peer sees the end of the stream.
+// Sends RST, even if a forked child has a copy of the descriptor; close() alone would have no
+// effect then. Unix sockets have no RST: the peer sees the end of the stream.
 void Reset(base::UniqueFd& fd) {
   if (!fd.valid()) return;
   sockaddr nowhere{};
@@ -92,7 +92,7 @@ void Reset(base::UniqueFd& fd) {
 enum class End : uint8_t { kNone, kFin, kReset };
 
 struct Chunk {
-  base::Instant due;  // 0: at once
+  base::Instant due;  // 0: immediately
   std::string data;
   End end = End::kNone;
 };
@@ -105,8 +105,8 @@ struct Flow {
   std::deque<Chunk> queue;
   size_t waiting = 0;    // bytes in the queue
   bool ended = false;    // the sender's stream is over
-  bool closed = false;   // the receiver takes nothing more
-  bool damaged = false;  // the receiver lacks what the sender believes delivered
+  bool closed = false;   // the receiver accepts nothing more
+  bool damaged = false;  // the receiver lacks bytes that the sender believes delivered
 
   bool over() const { return ended && queue.empty(); }
   bool has_due(base::Instant now) const {
@@ -115,7 +115,7 @@ struct Flow {
 };
 
 struct Link {
-  // By the direction of what is read from it: the client's, the server's.
+  // Indexed by the direction of the bytes that are read from it: the client's, the server's.
   base::UniqueFd fds[2];
   Flow flows[2];
 
@@ -127,31 +127,31 @@ struct Link {
 
 constexpr int Index(Direction direction) { return static_cast<int>(direction); }
 
-// Where clients connect.
+// The socket to which clients connect.
 class Listener {
  public:
   explicit Listener(Address address) : address_(address) { Open(); }
   ~Listener() { Unlink(); }
 
-  // -1: nobody is to be served.
+  // -1 if no client is served now.
   int fd() const { return arrival_ == Arrival::kServe ? socket_.get() : -1; }
   base::UniqueFd AcceptOne() { return Accept(socket_); }
 
-  // Answers a client that was in the backlog and is to be served.
+  // Returns the connection of a client that waited in the backlog, if there is one to serve.
   base::UniqueFd SetArrival(Arrival arrival) {
     base::UniqueFd client;
     if (arrival == arrival_) return client;
     if (arrival_ == Arrival::kRefuse) Open();
     if (arrival_ == Arrival::kHang) {
       client = Accept(socket_);
-      // A client may have been faster than the filler.
+      // The connection is a client's if the client connected before the filler did.
       if (client.valid() && IsOfFiller(client)) client.Reset();
       filler_.Reset();
       listen(socket_.get(), kBacklog);
     }
     arrival_ = arrival;
     if (arrival == Arrival::kRefuse) {
-      shutdown(socket_.get(), SHUT_RDWR);  // takes effect though a forked child has a copy
+      shutdown(socket_.get(), SHUT_RDWR);  // takes effect even if a forked child has a copy
       socket_.Reset();
     }
     if (arrival == Arrival::kHang) FillBacklog();
@@ -170,12 +170,12 @@ class Listener {
     CheckErrno(bind(socket_.get(), address_.get(), address_.size) == 0, "the proxy's bind");
     CheckErrno(listen(socket_.get(), kBacklog) == 0, "listen");
   }
-  // The kernel answers connect() until the backlog is full. With one of length 0 that is after one
-  // connection, here our own.
+  // The kernel answers connect() until the backlog is full. A backlog of length 0 is full after one
+  // connection: that of the filler.
   void FillBacklog() {
     listen(socket_.get(), 0);
     filler_ = MakeSocket(address_);
-    // A Unix socket gets an abstract name, to be known by.
+    // A Unix socket gets an abstract name, so that IsOfFiller() can recognize it.
     const sa_family_t family = AF_UNIX;
     if (address_.is_unix()) {
       (void)bind(filler_.get(), reinterpret_cast<const sockaddr*>(&family), sizeof(family));
@@ -193,12 +193,13 @@ class Listener {
   const Address address_;
   Arrival arrival_ = Arrival::kServe;
   base::UniqueFd socket_;
-  base::UniqueFd filler_;  // occupies the backlog while connections are to hang
+  base::UniqueFd filler_;  // occupies the backlog, so that connections hang
 };
 
 }  // namespace
 
-// The proxy's thread. All that moves bytes or changes faults runs there, one thing at a time.
+// The proxy's thread. Everything that moves bytes or changes faults runs there, one after the
+// other.
 class TcpProxy::Loop {
  public:
   explicit Loop(const TcpProxyOptions& options)
@@ -216,8 +217,8 @@ class TcpProxy::Loop {
   int port() const { return port_.number(); }
   const std::string& socket_path() const { return socket_path_; }
 
-  // Runs `control` on the thread; returns when its effects, and what follows from them at once,
-  // are in place.
+  // Runs `control` on the thread. Returns when its effects, and their immediate consequences, are
+  // in place.
   void Run(const std::function<void()>& control) {
     Task task{&control};
     base::MutexLock lock(mutex_);
@@ -236,12 +237,12 @@ class TcpProxy::Loop {
     return true;
   }
   ProxyStats stats() {
-    Run([] {});  // so that what it has done is shown
+    Run([] {});  // so that the figures are up to date
     base::MutexLock lock(mutex_);
     return shown_;
   }
 
-  // What follows is for Run().
+  // The following functions are called through Run().
   void LeadTo(const std::vector<int>& ports) {
     upstreams_ = ports;
     next_upstream_ = 0;
@@ -275,7 +276,7 @@ class TcpProxy::Loop {
   }
   void SetArrival(Arrival arrival) {
     for (Listener& each : listeners_) {
-      // Who connected before is served.
+      // Clients that connected before are still served.
       while (each.fd() >= 0) {
         base::UniqueFd client = each.AcceptOne();
         if (!client.valid()) break;
@@ -333,7 +334,7 @@ class TcpProxy::Loop {
     }
   }
 
-  // Until a control is called, or something can be moved.
+  // Waits until a control is called, or bytes can be moved.
   void Wait() {
     std::vector<pollfd> watched = {{wake_.get(), POLLIN, 0}};
     for (const Listener& each : listeners_) watched.push_back({each.fd(), POLLIN, 0});
@@ -349,7 +350,7 @@ class TcpProxy::Loop {
         } else if (!out.hold && !out.queue.empty()) {
           next_due = std::min(next_due, out.queue.front().due);
         }
-        // An end or an error is told of whatever is asked for: so none is where nothing is.
+        // poll() reports ends and errors even without events, so such descriptors are left out.
         watched.push_back({events != 0 ? link.fds[side].get() : -1, events, 0});
       }
     }
@@ -371,7 +372,7 @@ class TcpProxy::Loop {
     link.fds[1] = MakeSocket(upstream);
     // A failure is read from the socket later, as a reset.
     (void)connect(link.fds[1].get(), upstream.get(), upstream.size);
-    const int on = 1;  // without effect on a Unix socket
+    const int on = 1;  // it has no effect on a Unix socket
     for (base::UniqueFd& each : link.fds) {
       setsockopt(each.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
     }
@@ -386,9 +387,9 @@ class TcpProxy::Loop {
     --stats_.open;
   }
 
-  // Moves what can be moved now.
+  // Moves all bytes that can be moved now.
   void Move(std::list<Link>::iterator link) {
-    for (int round = 0; round < 8; ++round) {  // then it is others' turn
+    for (int round = 0; round < 8; ++round) {  // then other connections have their turn
       bool moved = false;
       for (const int direction : {0, 1}) {
         moved |= Read(*link, direction);
@@ -403,7 +404,7 @@ class TcpProxy::Loop {
     const bool waits = flow.hold || delays_[direction] > absl::ZeroDuration();
     return !flow.ended && flow.waiting < (waits ? kWaitingLimit : kPlainLimit);
   }
-  // True if something was read.
+  // Returns true if it has read something.
   bool Read(Link& link, int direction) {
     Flow& flow = link.flows[direction];
     if (!MayRead(direction, flow)) return false;
@@ -441,7 +442,7 @@ class TcpProxy::Loop {
     flow.waiting = 0;
   }
 
-  // Writes what is due. False: the connection is to be reset.
+  // Writes all bytes that are due. Returns false if the connection must be reset.
   bool Write(Link& link, int direction, bool& moved) {
     Flow& flow = link.flows[direction];
     const int fd = link.to(direction).get();
@@ -460,7 +461,7 @@ class TcpProxy::Loop {
       const ssize_t sent = send(fd, first.data.data(), size, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && WouldBlock()) return true;
       if (sent < 0) {
-        // Where the receiver is not only closed, its own stream has ended with that error.
+        // Unless the receiver has only closed its end (EPIPE), its own stream has ended, too.
         Flow& back = link.flows[1 - direction];
         if (errno != EPIPE && !std::exchange(back.ended, true) && !back.drop && !back.closed) {
           Enqueue(back, 1 - direction, {}, End::kReset);
@@ -484,12 +485,12 @@ class TcpProxy::Loop {
   const std::string socket_path_;
   const base::UniqueFd wake_{eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)};
 
-  // Of the thread alone.
+  // Used only by the thread.
   std::list<Listener> listeners_;
   std::vector<int> upstreams_;
   size_t next_upstream_ = 0;
   std::list<Link> links_;
-  Flow born_[2];  // the faults that a new connection is born with
+  Flow born_[2];  // the faults of new connections
   absl::Duration delays_[2];
   int drop_replies_ = 0;
   std::vector<char> buffer_ = std::vector<char>(size_t{256} << 10);
@@ -497,7 +498,7 @@ class TcpProxy::Loop {
   bool stopping_ = false;
 
   base::Mutex mutex_;
-  base::CondVar changed_;  // shown_, or a task's `done`
+  base::CondVar changed_;  // signalled when shown_ or a task's `done` changes
   ProxyStats shown_ ABSL_GUARDED_BY(mutex_);
   std::vector<Task*> tasks_ ABSL_GUARDED_BY(mutex_);
 

@@ -13,15 +13,15 @@ namespace redlatch::support {
 
 enum class Direction : uint8_t { kToServer, kToClient };
 
-// Whom a fault befalls: the connections open now, or those and all that come until Heal().
+// The connections that a fault affects: those open now, or also all that come until Heal().
 enum class Scope : uint8_t { kExisting, kAll };
 
-// What becomes of a client that connects.
+// What happens to a client that connects.
 enum class Arrival : uint8_t {
   kServe,
-  kRefuse,  // nothing listens: ECONNREFUSED
-  kIgnore,  // it connects, and hears nothing; served after Heal()
-  kHang,    // connect() itself gets no answer (a Unix socket's: EAGAIN)
+  kRefuse,  // ECONNREFUSED
+  kIgnore,  // it is connected and gets no answer; it is served after Heal()
+  kHang,    // connect() itself gets no answer (with a Unix socket: EAGAIN)
 };
 
 struct ProxyStats {
@@ -30,7 +30,8 @@ struct ProxyStats {
   // Bytes written to the receiver, by direction, since the start.
   int64_t bytes_to_server = 0;
   int64_t bytes_to_client = 0;
-  // Bytes read from the sender and not passed on: held or delayed now; thrown away since the start.
+  // Bytes read from the sender and not passed on: those held or delayed now, and those dropped
+  // since the start.
   int64_t bytes_waiting = 0;
   int64_t bytes_dropped = 0;
 };
@@ -40,12 +41,12 @@ struct TcpProxyOptions {
   std::string listen_socket_path = {};  // also listen on this Unix socket
 };
 
-// A TCP proxy in this process, on one thread of its own, that injects faults.
+// A TCP proxy that injects faults. It runs in this process, on its own thread.
 //
-// Every control takes effect at once, for bytes in flight too: when it has returned, no byte
-// passes in another way. What was written to a receiver's socket earlier is out of its hands.
-// Controls may be combined and called from any thread. Order is always kept: bytes, and then the
-// end of the stream, are delivered as they came, late or not.
+// Every control takes effect at once, also for bytes in flight: after it has returned, each byte
+// obeys it, except for bytes that were written to the receiver's socket before. Controls may be
+// combined, and called from any thread. Bytes and the end of the stream are always delivered in
+// order, late or not.
 //
 // A client that connects while the server is down gets a connection that is reset.
 class TcpProxy {
@@ -59,45 +60,45 @@ class TcpProxy {
   std::string url() const;  // "redis://127.0.0.1:port"
   std::string unix_url() const;
 
-  // Every byte reaches its receiver at least `delay` after it reached the proxy; the bandwidth is
-  // as before. A shorter delay does not overtake bytes that wait for a longer one.
+  // Every byte reaches its receiver at least `delay` after it reached the proxy. The bandwidth does
+  // not change. Bytes with a shorter delay do not overtake those with a longer one.
   void Delay(Direction direction, absl::Duration delay);
 
-  // Bytes and ends of streams wait until ReleaseHeld() or Heal(), which deliver them all, in order,
-  // also for a client that has closed its connection since. Past 16 MiB a connection the sender
-  // is no longer read from, and feels it.
+  // Bytes and ends of streams wait until ReleaseHeld() or Heal(), which deliver them all in order,
+  // even if the client has closed its connection since. When 16 MiB of a connection wait, the proxy
+  // stops reading from the sender, which is then blocked.
   void Hold(Direction direction, Scope scope = Scope::kAll);
   void ReleaseHeld();
 
-  // Bytes and ends of streams are thrown away, and the receiver hears nothing more. TCP cannot
-  // make a hole in a stream: a connection that lost a byte loses all that follow, whatever is set
-  // later, until Heal() resets it.
+  // Bytes and ends of streams are discarded, and the receiver gets nothing more. A TCP stream
+  // cannot have a hole: a connection that lost a byte loses all later ones, whatever other controls
+  // say, until Heal() resets it.
   void Drop(Direction direction, Scope scope = Scope::kAll);
 
-  // Drop() of replies, for the next `connections` on which the server says something: requests
-  // reach it and are executed, their replies are lost. 0 disarms.
+  // Drops the replies on the next `connections` connections on which the server sends something.
+  // The requests are executed, and their replies are lost. 0 cancels it.
   void DropReplies(int connections);
 
-  // On each connection `bytes` more pass in this direction; in place of the next one the
-  // connection is reset. 0: the reset comes instead of the next reply or request.
+  // On each connection `bytes` more bytes pass in this direction; then the connection is reset. 0:
+  // the reset comes instead of the next reply or request.
   void CutAfter(Direction direction, int64_t bytes, Scope scope = Scope::kExisting);
 
-  void ResetAll();  // RST to both sides of every connection; bytes that wait are lost
-  // FIN to the receiver of this direction on every connection; the other direction flows on.
+  void ResetAll();  // sends RST to both sides of every connection; bytes that wait are lost
+  // Sends FIN to the receiver of this direction on every connection. The other direction goes on.
   void HalfClose(Direction direction);
 
   void SetArrival(Arrival arrival);
 
-  // Connections to come go to the servers at these ports of 127.0.0.1, in turn, as after a failover
-  // or behind a balancer. Those that are open stay where they are; Heal() changes nothing of this.
+  // New connections go to the servers at these ports of 127.0.0.1, in turn, as after a failover or
+  // behind a load balancer. Open connections stay where they are. Heal() does not change this.
   void LeadTo(const std::vector<int>& ports);
 
-  // Plain forwarding again: delivers what is held or delayed, serves new connections, disarms
-  // the rest, and resets connections that lost bytes by Drop() or were half closed.
+  // Forwards normally again: delivers held and delayed bytes, serves new connections, cancels all
+  // other faults, and resets connections that lost bytes by Drop() or were half closed.
   void Heal();
 
   ProxyStats stats() const;
-  // Waits until the proxy's figures satisfy `condition`; false where they never do.
+  // Waits until the proxy's figures satisfy `condition`. Returns false if they do not in time.
   bool Await(const std::function<bool(const ProxyStats&)>& condition,
              absl::Duration timeout = absl::Seconds(10)) const;
 

@@ -1,4 +1,4 @@
-// The fault proxy: that it forwards, and does what its controls say.
+// Tests that the fault proxy forwards, and does what its controls say.
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -14,36 +14,36 @@ constexpr int64_t kIncrSize = 27;  // the bytes of INCR counter
 class TcpProxyTest : public ::testing::Test {
  protected:
   static constexpr absl::Duration kSilence = absl::Milliseconds(30);  // an answer would be there
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  static constexpr absl::Duration kTimeout = absl::Seconds(10);
 
   enum class Ending : uint8_t { kOpen, kFin, kReset };
 
-  struct Heard {
+  struct Received {
     std::string bytes;
     Ending ending = Ending::kOpen;
   };
 
-  // What comes on a connection until its stream ends, or nothing more comes within `patience`.
-  static Heard Listen(const RawConnection& connection, absl::Duration patience = kPatience) {
-    Heard heard;
+  // Reads from a connection until its stream ends, or until nothing more comes within `timeout`.
+  static Received Listen(const RawConnection& connection, absl::Duration timeout = kTimeout) {
+    Received received;
     for (;;) {
       pollfd wait{connection.descriptor(), POLLIN, 0};
-      if (poll(&wait, 1, static_cast<int>(patience / absl::Milliseconds(1))) == 0) return heard;
+      if (poll(&wait, 1, static_cast<int>(timeout / absl::Milliseconds(1))) == 0) return received;
       char buffer[65536];
       const ssize_t got = recv(wait.fd, buffer, sizeof(buffer), MSG_DONTWAIT);
       if (got > 0) {
-        heard.bytes.append(buffer, static_cast<size_t>(got));
+        received.bytes.append(buffer, static_cast<size_t>(got));
         continue;
       }
       EXPECT_TRUE(got == 0 || errno == ECONNRESET);
-      heard.ending = got == 0 ? Ending::kFin : Ending::kReset;
-      return heard;
+      received.ending = got == 0 ? Ending::kFin : Ending::kReset;
+      return received;
     }
   }
 
   static bool SaysNothing(const RawConnection& connection) {
-    const Heard heard = Listen(connection, kSilence);
-    return heard.bytes.empty() && heard.ending == Ending::kOpen;
+    const Received received = Listen(connection, kSilence);
+    return received.bytes.empty() && received.ending == Ending::kOpen;
   }
 
   // Closes with RST.
@@ -51,11 +51,11 @@ class TcpProxyTest : public ::testing::Test {
     const linger at_once{1, 0};
     setsockopt(connection.descriptor(), SOL_SOCKET, SO_LINGER, &at_once, sizeof(at_once));
   }
-  RawConnection Connect(absl::Duration timeout = kPatience) {
+  RawConnection Connect(absl::Duration timeout = kTimeout) {
     return RawConnection::ToPort(proxy_.port(), timeout);
   }
 
-  // One that has been used.
+  // A connection that has been used.
   RawConnection Connected() {
     RawConnection connection = Connect();
     EXPECT_EQ(connection.Command({"PING"}).text, "PONG");
@@ -72,11 +72,11 @@ class TcpProxyTest : public ::testing::Test {
     return proxy_.Await([=](const ProxyStats& stats) { return stats.open == connections; });
   }
 
-  // Until the server has no client but this question's.
+  // Waits until the server has no client except the one that asks.
   bool AwaitServerAlone() { return server_->AwaitInfo("connected_clients", "1"); }
 
   bool AwaitCounter(std::string_view value) {
-    const base::Instant deadline = base::Now() + kPatience;
+    const base::Instant deadline = base::Now() + kTimeout;
     while (server_->Text({"GET", "counter"}) != value) {
       if (base::Now() > deadline) return false;
     }
@@ -111,14 +111,14 @@ TEST_F(TcpProxyTest, ResetAllReachesBothSides) {
   EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
 }
 
-TEST_F(TcpProxyTest, ResetReachesTheClientThoughAnotherProcessHasTheSocket) {
+TEST_F(TcpProxyTest, ResetReachesTheClientDespiteACopyOfTheSocket) {
   RawConnection connection = Connected();
   const auto child = Child::Fork([](LinePipe& parent) { return parent.ReadLine().has_value(); });
   proxy_.ResetAll();
   EXPECT_EQ(Listen(connection).ending, Ending::kReset);
 }
 
-TEST_F(TcpProxyTest, HalfClosedToTheClientTheServerStillHears) {
+TEST_F(TcpProxyTest, HalfCloseToTheClientLeavesTheOtherDirection) {
   RawConnection connection = Connected();
   proxy_.HalfClose(Direction::kToClient);
   EXPECT_EQ(Listen(connection).ending, Ending::kFin);
@@ -126,7 +126,7 @@ TEST_F(TcpProxyTest, HalfClosedToTheClientTheServerStillHears) {
   EXPECT_TRUE(AwaitCounter("1"));
 }
 
-TEST_F(TcpProxyTest, RefusesNewConnectionsOnly) {
+TEST_F(TcpProxyTest, RefusesOnlyNewConnections) {
   RawConnection old = Connected();
   proxy_.SetArrival(Arrival::kRefuse);
   EXPECT_THAT(Connect().Command({"PING"}).text, HasSubstr("Connection refused"));
@@ -186,7 +186,7 @@ TEST_F(TcpProxyTest, HeldRequestsReachTheServerOnRelease) {
   for (int i = 1; i <= 3; ++i) EXPECT_EQ(connection.Receive().integer, i);
 }
 
-TEST_F(TcpProxyTest, OldConnectionDeliversLateThoughItsClientIsGone) {
+TEST_F(TcpProxyTest, OldConnectionDeliversLateAfterItsClientIsGone) {
   for (const bool by_reset : {false, true}) {
     server_->Command({"SET", "counter", "0"});
     RawConnection old = Connected();
@@ -203,7 +203,7 @@ TEST_F(TcpProxyTest, OldConnectionDeliversLateThoughItsClientIsGone) {
   }
 }
 
-TEST_F(TcpProxyTest, DroppedReplyIsOfACommandThatWasExecuted) {
+TEST_F(TcpProxyTest, CommandOfADroppedReplyIsExecuted) {
   RawConnection connection = Connect();
   proxy_.Drop(Direction::kToClient);
   connection.Send({"INCR", "counter"});
@@ -228,13 +228,13 @@ TEST_F(TcpProxyTest, DroppedRequestIsNeverExecuted) {
   EXPECT_TRUE(SaysNothing(connection));
 }
 
-TEST_F(TcpProxyTest, DropRepliesSilencesSoManyConnections) {
+TEST_F(TcpProxyTest, DropRepliesSilencesThatManyConnections) {
   RawConnection first = Connect();
   RawConnection second = Connected();
   proxy_.DropReplies(1);
   first.Send({"INCR", "counter"});
   ASSERT_TRUE(AwaitDropped());
-  first.Send({"INCR", "counter"});  // executed, and unanswered too: a stream has no hole
+  first.Send({"INCR", "counter"});  // it is executed, and its reply is lost, too
   EXPECT_TRUE(AwaitCounter("2"));
   EXPECT_TRUE(SaysNothing(first));
   EXPECT_EQ(second.Command({"PING"}).text, "PONG");
@@ -244,9 +244,9 @@ TEST_F(TcpProxyTest, CutInPlaceOfTheReply) {
   RawConnection connection = Connected();
   proxy_.CutAfter(Direction::kToClient, 0);
   connection.Send({"INCR", "counter"});
-  const Heard heard = Listen(connection);
-  EXPECT_EQ(heard.bytes, "");
-  EXPECT_EQ(heard.ending, Ending::kReset);
+  const Received received = Listen(connection);
+  EXPECT_EQ(received.bytes, "");
+  EXPECT_EQ(received.ending, Ending::kReset);
   EXPECT_EQ(server_->Text({"GET", "counter"}), "1");
   EXPECT_EQ(Connect().Command({"PING"}).text, "PONG");
 }

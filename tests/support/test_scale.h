@@ -8,7 +8,7 @@
 
 namespace redlatch::support {
 
-// How much of a load test's work to do: `n` times $REDLATCH_TEST_SCALE (1 where unset), at least 1.
+// The amount of work of a load test: `n` times $REDLATCH_TEST_SCALE (default: 1), but at least 1.
 // Sanitizer runs set it below 1.
 inline int Scaled(int n) {
   const char* scale = std::getenv("REDLATCH_TEST_SCALE");
@@ -16,13 +16,13 @@ inline int Scaled(int n) {
   return std::max(1, static_cast<int>(n * std::strtod(scale, nullptr)));
 }
 
-// Whether bars are measured at full size, and against this machine's clock: $REDLATCH_FULL_BARS.
+// True if bars are measured at full size and against this machine's clock: $REDLATCH_FULL_BARS.
 inline bool FullBars() {
   const char* full = std::getenv("REDLATCH_FULL_BARS");
   return full != nullptr && *full != '\0';
 }
 
-// What a random test starts from, and shows where it fails: $REDLATCH_TEST_SEED repeats that.
+// The seed of a random test. The test prints it if it fails; $REDLATCH_TEST_SEED repeats that run.
 inline uint32_t Seed() {
   const char* seed = std::getenv("REDLATCH_TEST_SEED");
   if (seed == nullptr || *seed == '\0') return std::random_device()();

@@ -1,4 +1,4 @@
-// What nearly every test includes; compiled once for each build.
+// The includes of nearly every test, in a precompiled header.
 #ifndef REDLATCH_TESTS_SUPPORT_TESTING_H_
 #define REDLATCH_TESTS_SUPPORT_TESTING_H_
 

@@ -28,15 +28,15 @@ namespace redlatch::cli {
 namespace {
 
 constexpr int kThreads = 8;
-constexpr absl::Duration kPatience = absl::Seconds(5);  // with one answer; and the lease
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(5);  // also the lease
 constexpr std::string_view kRelease =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
     "return redis.call('DEL', KEYS[1])";
 
-base::Instant Soon() { return base::Now() + kPatience; }
+base::Instant Soon() { return base::Now() + kAnswerTimeout; }
 
-// What one thread has measured. While Next() is true it goes on; each call but the first counts
-// what was done since the call before.
+// What one thread has measured. The thread works while Next() is true. Each call but the first
+// counts one pair: what the thread did since the previous call.
 struct Lap {
   bool Next() {
     ended = base::Now();
@@ -51,13 +51,13 @@ struct Lap {
 };
 using Work = std::function<absl::Status(int thread, Lap& lap)>;
 
-// In a cluster the threads' own locks are spread over the shards; if a slot moves meanwhile, plain
-// commands fail.
+// In a cluster the threads' own locks are spread over the shards. Plain commands fail if a slot
+// moves during the measurement.
 class Measurement {
  public:
   Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards, std::string name)
       : url_(std::move(url)), url_text_(std::move(url_text)), shards_(std::move(shards)) {
-    // From here on these signals end what is measured and nothing else, in all threads.
+    // From here on these signals only end the measurement, in all threads.
     sigemptyset(&signals_);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals_, signal);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
@@ -68,13 +68,12 @@ class Measurement {
       names_.back() = NameIn(shard, names_.back()).value_or(names_.back());
     }
     names_.push_back(shared_ = name + ":shared");
-    names_.push_back(handed_ = name + ":hand-over");
+    names_.push_back(handed_ = name + ":handover");
     figures_.server = url_.DebugString();
   }
 
-  // Measures one thing after the other, in rounds, so that what else the machine does meets
-  // redlatch and plain commands alike. If it ends early, the figures are of what was measured to
-  // the end.
+  // Measures one thing after the other, in rounds, so that other load on the machine affects
+  // redlatch and plain commands alike. If it ends early, figures() has only completed slices.
   absl::Status Measure(absl::Duration time) {
     absl::StatusOr<Client> client = Client::Connect(url_text_);
     if (!client.ok()) return client.status();
@@ -91,12 +90,12 @@ class Measurement {
       if (done.ok()) done = Locks(kThreads, *client, own, figures_.own_locks);
       const auto shared = [&](int) { return shared_; };
       if (done.ok()) done = Locks(kThreads, *client, shared, figures_.one_lock);
-      if (done.ok()) done = HandOvers({*client, *other});
+      if (done.ok()) done = Handovers({*client, *other});
     }
     return done;
   }
 
-  // Deletes the keys that are left, at all servers of a quorum.
+  // Deletes the remaining keys; of a quorum, at all its servers.
   absl::Status TidyUp() const {
     absl::Status status;
     for (const std::string& name : begun_ ? names_ : std::vector<std::string>()) {
@@ -106,7 +105,7 @@ class Measurement {
         status.Update(connection.ok() ? Ask(*connection, DeleteLocks({name})).status()
                                       : connection.status());
       }
-      if (absl::IsUnavailable(status)) break;  // and so would the next ones be, each after a while
+      if (absl::IsUnavailable(status)) break;  // each further attempt would only time out, too
     }
     return status;
   }
@@ -115,7 +114,7 @@ class Measurement {
   int signal() const { return signal_; }  // 0: none came
 
  private:
-  // Of the server that has the key; of a quorum the first one.
+  // The URL of the server that has the key; of a quorum, that of the first server.
   redis::Url UrlOf(std::string_view key) const {
     for (const Shard& shard : shards_) {
       if (shard.Has(key)) return redis::UrlOfNode(url_, shard.primary);
@@ -132,7 +131,7 @@ class Measurement {
     return reply;
   }
 
-  // Runs `work` in so many threads for one slice, or until a signal comes or one of them fails.
+  // Runs `work` in that many threads for one slice, or until a signal comes or one of them fails.
   absl::Status Run(int threads, const Work& work, Rates* rates, Times* times) {
     begun_ = true;
     std::vector<Lap> laps(static_cast<size_t>(threads));
@@ -154,7 +153,7 @@ class Measurement {
         const timespec some = absl::ToTimespec(std::min(base::Until(end), absl::Milliseconds(10)));
         signal_ = std::max(sigtimedwait(&signals_, nullptr, &some), 0);
       }
-      for (std::jthread& worker : workers) worker.request_stop();  // all, before one is awaited
+      for (std::jthread& worker : workers) worker.request_stop();  // all, before the first join
     }
     figures_.interrupted = signal_ != 0;
     if (figures_.interrupted) return absl::CancelledError("interrupted");
@@ -167,7 +166,7 @@ class Measurement {
       }
       if (times != nullptr) times->insert(times->end(), lap.times.begin(), lap.times.end());
     }
-    // None within the time, as on a machine that has none to spare, is no figure.
+    // On an overloaded machine no pair may complete within the slice: that gives no figure.
     if (rates != nullptr && rate > 0) rates->push_back(rate);
     return absl::OkStatus();
   }
@@ -196,8 +195,8 @@ class Measurement {
     return done.ok() ? Run(1, redlatch, nullptr, &figures_.round_trips.redlatch) : done;
   }
 
-  // SET NX PX, which a thread repeats at once while another has the lock, and a script that
-  // compares and deletes.
+  // Locks with SET NX PX, repeated at once while another thread has the lock, and unlocks with a
+  // script that compares and deletes.
   absl::Status PlainPairs(const std::string& key, const std::string& owner, Lap& lap) const {
     auto connection = redis::PlainConnection::Open(UrlOf(key), Soon());
     if (!connection.ok()) return connection.status();
@@ -218,7 +217,7 @@ class Measurement {
   }
 
   std::unique_ptr<RedisLockBase> LockOf(const Client& client, const std::string& name) const {
-    const LockOptions options = {.lease = kPatience};
+    const LockOptions options = {.lease = kAnswerTimeout};
     if (!url_.members.empty())
       return std::make_unique<RedLock>(client, name, RedLockOptions{.lease = options.lease});
     return std::make_unique<SimpleLock>(client, name, options);
@@ -229,7 +228,7 @@ class Measurement {
                          const std::function<void()>& held) const {
     const auto lock = LockOf(client, name);
     while (lap.Next()) {
-      absl::StatusOr<Lease> lease = lock->Acquire({.wait = kPatience});
+      absl::StatusOr<Lease> lease = lock->Acquire({.wait = kAnswerTimeout});
       if (!lease.ok()) return lease.status();
       held();
       if (absl::Status released = lease->Release(); !released.ok()) return released;
@@ -249,10 +248,10 @@ class Measurement {
     return done.ok() ? Run(threads, redlatch, &rates.redlatch, nullptr) : done;
   }
 
-  // Two threads, each of which waits for what the other sends it. The time is from one's stamp to
-  // the end of the other's wait.
-  absl::Status HandOvers(const std::array<Client, 2>& clients) {
-    std::atomic<int64_t> stamp = 0;  // when it was sent, and by which thread
+  // Two threads, each of which waits for the other in turn. The time is from the stamp of one
+  // thread to the end of the other's wait.
+  absl::Status Handovers(const std::array<Client, 2>& clients) {
+    std::atomic<int64_t> stamp = 0;  // when a thread sent it; the lowest bit says which thread
     const auto send = [&](int thread) { stamp = 2 * base::Now().nanos() + thread; };
     const auto take = [&](int thread, Lap& lap) {
       const base::Instant now = base::Now();
@@ -284,9 +283,9 @@ class Measurement {
         send(thread);
         if (auto sent = Ask(*speaker, publish); !sent.ok()) return sent.status();
       }
-      return Ask(*speaker, publish).status();  // the other may wait
+      return Ask(*speaker, publish).status();  // the other thread may still wait
     };
-    absl::Status done = Run(2, plain, nullptr, &figures_.hand_overs.plain);
+    absl::Status done = Run(2, plain, nullptr, &figures_.handovers.plain);
     if (!done.ok()) return done;
     stamp = 0;
     const Work redlatch = [&](int thread, Lap& lap) {
@@ -295,12 +294,12 @@ class Measurement {
         send(thread);
       });
     };
-    return Run(2, redlatch, nullptr, &figures_.hand_overs.redlatch);
+    return Run(2, redlatch, nullptr, &figures_.handovers.redlatch);
   }
 
   const redis::Url url_;
   const std::string url_text_;
-  const std::vector<Shard> shards_;  // of a cluster, as they are when the bench begins
+  const std::vector<Shard> shards_;  // the cluster's, when the measurement begins; else empty
   std::vector<std::string> names_;   // of all locks, the threads' own first
   std::string shared_;
   std::string handed_;
@@ -311,7 +310,7 @@ class Measurement {
   int signal_ = 0;
 };
 
-// ---- What it prints.
+// ---- Output.
 
 std::string Right(std::string_view text) {
   return std::string(14 - Columns(text), ' ').append(text);
@@ -331,7 +330,7 @@ std::string RateText(const Rates& rates) {
   return digits;
 }
 
-// Fewer than a hundred say nothing of the slowest in a hundred.
+// Fewer than a hundred samples have no slowest in a hundred.
 bool HasP99(const Times& times) { return times.size() >= 100; }
 
 std::string TimeText(const Times& times, absl::Duration Spread::*which) {
@@ -339,7 +338,7 @@ std::string TimeText(const Times& times, absl::Duration Spread::*which) {
   return ShortTime(SpreadOf(times).*which);
 }
 
-// What a user should make of it.
+// What the figures mean for the user.
 std::string Reading(const BenchFigures& figures) {
   const Times& round_trips = figures.round_trips.redlatch;
   if (round_trips.empty()) return "";
@@ -350,7 +349,7 @@ std::string Reading(const BenchFigures& figures) {
                            "); on a bad day there are slower ones."),
               0);
   if (figures.one_thread.redlatch.empty()) return out;
-  // Of the mean, as a rate is one of all that happened: the slow ones count.
+  // The mean, not the median: a rate includes slow round trips, too.
   const absl::Duration mean =
       std::accumulate(round_trips.begin(), round_trips.end(), absl::ZeroDuration()) /
       static_cast<int64_t>(round_trips.size());
@@ -411,8 +410,8 @@ std::string BenchText(const BenchFigures& figures) {
   rates("locks per second, 1 thread", figures.one_thread);
   rates("                  8 threads, own locks", figures.own_locks);
   rates("                  8 threads, one lock", figures.one_lock);
-  times("hand-over to another client, p50", figures.hand_overs, &Spread::p50);
-  times("                             p99", figures.hand_overs, &Spread::p99);
+  times("handover to another client, p50", figures.handovers, &Spread::p50);
+  times("                            p99", figures.handovers, &Spread::p99);
   return absl::StrCat(out, "\n", Reading(figures));
 }
 
@@ -431,7 +430,7 @@ std::string BenchJson(const BenchFigures& figures) {
   add("locks_per_s_one_thread", figures.one_thread);
   add("locks_per_s_own_locks", figures.own_locks);
   add("locks_per_s_one_lock", figures.one_lock);
-  add("hand_over", figures.hand_overs);
+  add("hand_over", figures.handovers);
   if (const Times& times = figures.round_trips.redlatch; !times.empty()) {
     json.Number("lease_at_least_s", absl::ToInt64Seconds(ShortestLease(SpreadOf(times).worst)));
   }

@@ -1,4 +1,4 @@
-// What `redlatch bench` has measured, and what it prints of that.
+// The figures of `redlatch bench`, and how it prints them.
 #ifndef REDLATCH_SRC_CLI_BENCH_BENCH_H_
 #define REDLATCH_SRC_CLI_BENCH_BENCH_H_
 
@@ -12,22 +12,22 @@ namespace redlatch::cli {
 using Times = std::vector<absl::Duration>;
 using Rates = std::vector<double>;  // per second, of each round
 
-// A figure with redlatch, and with plain commands over a plain connection per thread. Empty: it
-// was not measured.
+// A figure for redlatch, and one for plain commands over one plain connection per thread. An empty
+// figure was not measured.
 template <typename T>
 struct Compared {
   T redlatch = {};
   T plain = {};
 };
 
-// bench.page says what each figure is.
+// bench.page explains each figure.
 struct BenchFigures {
   std::string server;  // its URL without secrets
   Compared<Times> round_trips;
   Compared<Rates> one_thread;
   Compared<Rates> own_locks;
   Compared<Rates> one_lock;
-  Compared<Times> hand_overs;
+  Compared<Times> handovers;
   bool interrupted = false;
 };
 

@@ -23,7 +23,7 @@ namespace {
 
 using enum Level;
 
-// What the rows of a check speak of, by name: a server's INFO and CONFIG, and what is set besides.
+// The values that the rows of a check name: a server's INFO and CONFIG, and those set with Set().
 class Values {
  public:
   explicit Values(const DoctorFacts* server = nullptr) : server_(server) {}
@@ -44,7 +44,7 @@ class Values {
     own_[name] = absl::StrCat(value);
     return *this;
   }
-  // Sets it if it holds.
+  // Sets the value if `holds`.
   Values& Flag(const std::string& name, bool holds) { return holds ? Set(name, 1) : *this; }
 
  private:
@@ -53,9 +53,9 @@ class Values {
 };
 using Items = std::vector<Values>;
 
-// True if each part that " & " separates holds, in one of the alternatives that " | " separates:
-// "name" (there is such a value), "!name", "name=text", "name!=text", or a comparison of numbers
-// such as "name>=3" or "name<other_name". A value that there is not counts as zero.
+// " | " separates alternatives, and " & " the parts of one. True if all parts of one alternative
+// hold. A part is "name" (there is such a value), "!name", "name=text", "name!=text", or a
+// comparison of numbers such as "name>=3" or "name<other_name". A missing value counts as zero.
 bool Holds(std::string_view condition, const Values& v) {
   if (condition.empty()) return true;
   const auto part_holds = [&v](absl::string_view part) {
@@ -79,8 +79,8 @@ bool Holds(std::string_view condition, const Values& v) {
   return false;
 }
 
-// Puts values in the place of their names: {uptime_in_seconds}, or with a unit {timeout:s}, {x:ms},
-// {x:b}. A value that is not known is "?".
+// Replaces names by their values: {uptime_in_seconds}, or with a unit {timeout:s}, {x:ms}, {x:b}.
+// An unknown value becomes "?".
 std::string Filled(std::string_view text, const Values& v) {
   std::string out;
   for (size_t open = 0; (open = text.find('{')) != text.npos;) {
@@ -107,7 +107,7 @@ struct Row {
   std::string condition;
   std::string level;  // "nothing" if the check finds nothing then
   std::string found = {};
-  std::string mend = {};
+  std::string fix = {};
   std::vector<std::string> commands = {};
 };
 struct Check {
@@ -116,12 +116,12 @@ struct Check {
   std::vector<Row> rows = {};
 };
 
-// checks.table, by section.
+// The checks of checks.table, by section.
 const std::map<std::string, std::vector<Check>>& Table() {
   static const auto* const table = [] {
     auto* const read = new std::map<std::string, std::vector<Check>>;
     std::vector<Check>* section = nullptr;
-    // A line that is indented by six spaces continues the one before.
+    // A line that is indented by six spaces continues the previous one.
     const std::string text = absl::StrReplaceAll(kDoctorTable, {{"\n      ", " "}});
     for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
       if (line[0] == '#') continue;
@@ -133,7 +133,7 @@ const std::map<std::string, std::vector<Check>>& Table() {
       } else if (absl::ConsumePrefix(&line, "    $ ")) {
         section->back().rows.back().commands.emplace_back(line);
       } else if (absl::ConsumePrefix(&line, "    fix: ")) {
-        section->back().rows.back().mend = std::string(line);
+        section->back().rows.back().fix = std::string(line);
       } else {
         const std::pair<std::string, std::string> parts =
             absl::StrSplit(line.substr(2), absl::MaxSplits(": ", 1));
@@ -156,7 +156,7 @@ Finding FindingOf(const std::string& check, const Row& row, const Values& v) {
   Finding finding{.level = milder ? kWarn : levels.at(row.level),
                   .check = check,
                   .found = Filled(row.found, v),
-                  .mend = Filled(row.mend, v)};
+                  .fix = Filled(row.fix, v)};
   for (const std::string& command : row.commands) {
     std::string filled = Filled(command, v);
     if (filled[0] == '@') filled.replace(0, 1, v.text("parameter"));
@@ -182,7 +182,7 @@ void Run(const char* section, const Probe& probe, std::vector<Finding>& findings
 
 using Outcome = CommandProbe::Outcome;
 
-// The server itself, and how it is reached.
+// Sets the values of the server itself, and of the way to it.
 void SetServer(const DoctorFacts& f, Values& v) {
   const absl::string_view why = f.info.status().message();
   v.Set("user", f.user)
@@ -206,7 +206,7 @@ void SetServer(const DoctorFacts& f, Values& v) {
         .Set("keeper", f.embedded->keeper_pid);
   }
   if (f.certificate_until) {
-    v.Set("days", absl::ToInt64Hours(*f.certificate_until - f.looked_at) / 24)
+    v.Set("days", absl::ToInt64Hours(*f.certificate_until - f.checked_at) / 24)
         .Set("end", absl::FormatTime("%Y-%m-%d", *f.certificate_until, absl::UTCTimeZone()));
   }
 }
@@ -240,7 +240,7 @@ void SetSentinels(const DoctorFacts& f, Values& v) {
       .Set("silence", NumberIn(first, "down-after-milliseconds").value_or(0));
 }
 
-// Whether this user may run every command that locks need.
+// Sets whether this user may run every command that locks need.
 void SetPermissions(const DoctorFacts& f, Values& v) {
   std::map<Outcome, std::set<std::string>> commands;
   bool nameless = false;
@@ -261,7 +261,7 @@ void SetPermissions(const DoctorFacts& f, Values& v) {
       .Set("allowed", all ? commands[Outcome::kAllowed].size() : 0);
 }
 
-// The memory for locks, and what a restart forgets.
+// Sets how much memory there is for locks, and what a restart forgets.
 void SetData(const DoctorFacts& f, Values& v) {
   const auto used = static_cast<int64_t>(v.n("used_memory"));
   const auto limit = static_cast<int64_t>(v.n("maxmemory"));
@@ -279,10 +279,10 @@ void SetData(const DoctorFacts& f, Values& v) {
                           "and gives it to others");
 }
 
-// What a failover loses, and for how long the server then grants nothing.
+// Sets what a failover loses, and for how long the server then grants nothing.
 void SetFailover(const DoctorFacts& f, Values& v) {
-  // For so many seconds a primary that is cut off from its replicas goes on, if it stops at all; a
-  // lag of 0 switches that off.
+  // A primary that is cut off from its replicas goes on for that many seconds, if it stops at all.
+  // A lag of 0 means that it never stops.
   const int64_t lag = NumberIn(f.config, "min-replicas-max-lag").value_or(10);
   const absl::Duration alone = absl::Seconds(lag + 1);
   v.Set("lag", lag).Set("alone", absl::FormatDuration(alone));
@@ -303,18 +303,18 @@ void SetFailover(const DoctorFacts& f, Values& v) {
                                                         : std::nullopt;
   if (!others) return;
   v.Set("theirs", absl::FormatDuration(others->length))
-      .Set("left", ShortTime(others->until - f.looked_at))
+      .Set("left", ShortTime(others->until - f.checked_at))
       .Flag("differs", others->length != wanted)
-      .Flag("held_back", others->until > f.looked_at);
+      .Flag("held_back", others->until > f.checked_at);
 }
 
-// Whether messages reach waiters.
+// Sets whether messages reach waiters.
 void SetMessages(const DoctorFacts& f, Values& v) {
   const absl::Status& status = f.message.status();
   v.Set("message_why", status.message()).Flag("silent", absl::IsDeadlineExceeded(status));
   v.Flag("message_denied", absl::IsPermissionDenied(status));
   if (f.message.ok()) v.Set("message_took", ShortTime(*f.message));
-  // The hard limit of class "pubsub" in "normal 0 0 0 slave 1 2 3 pubsub 4 5 6".
+  // Finds the hard limit of class "pubsub" in "normal 0 0 0 slave 1 2 3 pubsub 4 5 6".
   const std::vector<std::string> words =
       absl::StrSplit(v.text("client-output-buffer-limit"), ' ', absl::SkipEmpty());
   for (size_t i = 0; i + 1 < words.size(); ++i) {
@@ -350,7 +350,7 @@ absl::Duration SetWorst(const std::string& name, const Told<std::vector<Delay>>&
   return worst.took;
 }
 
-// How fast the server is, and the shortest lease that fits the longest delay.
+// Sets how fast the server is, and the shortest lease that fits the longest delay.
 void SetLatency(const DoctorFacts& f, Values& v) {
   const absl::Duration slow = SetWorst("slow", f.slow_commands, v);
   const absl::Duration stalled = SetWorst("stall", f.latency_spikes, v);
@@ -367,8 +367,8 @@ void SetLatency(const DoctorFacts& f, Values& v) {
       .Set("worst", ShortTime(worst));
 }
 
-// How far the server's clock went beyond what its neighbours in time, TIME's microseconds and a
-// scheduler can explain; negative: back.
+// How far the server's clock jumped between two readings, beyond what their round trips and a busy
+// scheduler can explain. Negative: it jumped back.
 absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
   const absl::Duration passed = later.server - earlier.server;
   const absl::Duration least = later.sent - earlier.received;
@@ -397,7 +397,7 @@ void SetClock(const DoctorFacts& f, Values& v) {
       .Set("side", skew > absl::ZeroDuration() ? "ahead of" : "behind");
 }
 
-// What disconnects clients, or makes them wait.
+// Sets the limits that disconnect clients, or make them wait.
 void SetLimits(const DoctorFacts& f, Values& v) {
   const auto most = static_cast<int64_t>(v.n("maxclients"));
   const double left = v.n("maxclients") - v.n("connected_clients");
@@ -428,7 +428,8 @@ Items EachSentinel(const DoctorFacts& f) {
   return items;
 }
 
-// Each lock that does not work, then those that were not tried, then those that work.
+// An item for each lock that does not work, one for those that were not tried, and one for those
+// that work.
 Items Trials(const DoctorFacts& f, Values whole) {
   if (f.place == Place::kReplica) return {};
   whole.Flag("elsewhere", f.locks_elsewhere).Flag("tried", !f.trials.empty());
@@ -463,7 +464,7 @@ Items EachReplica(const DoctorFacts& f, const Values& whole) {
   return items;
 }
 
-// ---- Do the nodes form one cluster, and serve all its slots?
+// ---- The values of a cluster: do its nodes belong together, and serve all slots?
 
 Values Of(const NodeFacts& node) {
   return Values().Set("address", node.address).Set("why", node.reached.message());
@@ -496,7 +497,7 @@ Items Seeds(const ClusterFacts& f) {
   return seeds;
 }
 
-// What leads to a node that is not where it says.
+// How to reach a node that cannot be reached at the address that it announces.
 std::string MapOf(const ClusterFacts& f, const NodeFacts& node) {
   for (const SeedFacts& seed : f.seeds) {
     if (seed.announced == node.address && seed.address != node.address) {
@@ -508,7 +509,8 @@ std::string MapOf(const ClusterFacts& f, const NodeFacts& node) {
                       "/HOST:PORT to the URL; else see its cluster-announce-ip, and the network");
 }
 
-// Each node that cannot be asked, then those that others miss; or all of them, if there are none.
+// An item for each node that cannot be asked, and for each that other nodes miss; if there are
+// none, one item for all nodes.
 Items Nodes(const ClusterFacts& f) {
   std::map<std::string, std::set<std::string>> flagged;
   for (const NodeFacts& node : f.nodes) {
@@ -548,7 +550,7 @@ Items Nodes(const ClusterFacts& f) {
   return items;
 }
 
-// A slot that one node gives away and the other takes is said once.
+// A move that both nodes tell of is reported once.
 void SetMoves(const ClusterFacts& f, Values& v) {
   std::map<std::string, std::string> addresses;
   std::map<int, std::string> ways;
@@ -611,7 +613,7 @@ Values Whole(const ClusterFacts& f) {
   return v;
 }
 
-// ---- Are the servers of a quorum distinct, and enough?
+// ---- The values of a quorum: are its servers independent, and enough?
 
 Items EachUnreached(const QuorumFacts& f) {
   Items items;
@@ -622,7 +624,8 @@ Items EachUnreached(const QuorumFacts& f) {
   return items;
 }
 
-// Servers that are one and the same, or have the same data; else one item for all.
+// An item for each set of servers that are the same one or have the same data; if there are none,
+// one item for all servers.
 Items Independence(const QuorumFacts& f) {
   Items items;
   std::set<std::set<std::string>> same;
@@ -647,9 +650,9 @@ Items Independence(const QuorumFacts& f) {
   return {Values().Flag("told", told).Set("those", all ? "" : "that answers ")};
 }
 
-// How far the servers' clocks are apart.
+// Sets how far the servers' clocks are apart.
 void SetClocks(const QuorumFacts& f, Values& v) {
-  std::map<absl::Duration, std::string> clocks;  // by how much they are ahead of this machine's
+  std::map<absl::Duration, std::string> clocks;  // by how far they are ahead of this machine's
   for (const NodeFacts& node : f.nodes) {
     if (node.facts.clock.empty()) continue;
     const ClockReading& last = node.facts.clock.back();
@@ -677,9 +680,9 @@ Values Whole(const QuorumFacts& f) {
   return v;
 }
 
-// ---- Merges equal findings of several nodes or servers.
+// ---- Merging equal findings of several nodes or servers.
 
-// Figures, and the units behind them, do not count.
+// The text without its figures and their units.
 std::string ShapeOf(const std::string& text) {
   static const auto* const units = new std::set<absl::string_view>{
       "µs", "ms", "s", "min", "h", "days", "bytes", "KiB", "MiB", "GiB", "TiB"};
@@ -693,37 +696,37 @@ std::string ShapeOf(const std::string& text) {
   return shape;
 }
 
-// Figures matter only if something is to be changed.
+// True if the findings are equal. Their figures may differ, unless something should be changed.
 bool Alike(const Finding& one, const Finding& other) {
   if (one.level != other.level || one.check != other.check || one.commands != other.commands ||
-      one.mend != other.mend) {
+      one.fix != other.fix) {
     return false;
   }
   if (one.level >= kWarn) return one.found == other.found;
   return ShapeOf(one.found) == ShapeOf(other.found);
 }
 
-// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002": of those that were looked at. `called`:
-// "primaries".
+// "all 3 primaries", "127.0.0.1:7001, 127.0.0.1:7002": the checked nodes that have the finding.
+// `called`: "primaries".
 std::string Where(const Finding& finding, const std::vector<NodeFacts>& nodes,
                   std::string_view called) {
   constexpr size_t kMostNamed = 6;
-  size_t found[2] = {};   // primaries, replicas
-  size_t looked[2] = {};  // likewise
+  size_t found[2] = {};    // primaries, replicas
+  size_t checked[2] = {};  // likewise
   for (const NodeFacts& node : nodes) {
     if (!node.reached.ok()) continue;
-    ++looked[node.is_replica];
+    ++checked[node.is_replica];
     found[node.is_replica] += std::ranges::count(finding.nodes, node.address);
   }
   const size_t count = finding.nodes.size();
   std::string where;
   if (count == 1) {
     where = finding.nodes.front();
-  } else if (found[0] == looked[0] && found[1] == looked[1]) {
-    where = absl::StrCat("all ", count, " ", looked[1] > 0 ? "nodes" : std::string(called));
-  } else if (found[0] == looked[0] && found[1] == 0) {
+  } else if (found[0] == checked[0] && found[1] == checked[1]) {
+    where = absl::StrCat("all ", count, " ", checked[1] > 0 ? "nodes" : std::string(called));
+  } else if (found[0] == checked[0] && found[1] == 0) {
     where = absl::StrCat("all ", count, " primaries");
-  } else if (found[1] == looked[1] && found[0] == 0) {
+  } else if (found[1] == checked[1] && found[0] == 0) {
     where = absl::StrCat("all ", count, " replicas");
   } else {
     std::vector<std::string> named = finding.nodes;
@@ -731,13 +734,13 @@ std::string Where(const Finding& finding, const std::vector<NodeFacts>& nodes,
     where = absl::StrJoin(named, ", ");
     if (count > kMostNamed) absl::StrAppend(&where, " and ", count - kMostNamed, " more");
   }
-  const bool some_missing = looked[0] + looked[1] < nodes.size();
+  const bool some_missing = checked[0] + checked[1] < nodes.size();
   if (absl::StartsWith(where, "all ") && some_missing) where += " that answer";
   if (finding.differs) absl::StrAppend(&where, " (figures of ", finding.nodes.front(), ")");
   return where;
 }
 
-// Adds what was found of the nodes behind what was found of the whole.
+// Appends the findings of the nodes to those of the whole.
 void AddNodes(const std::vector<NodeFacts>& nodes, std::string_view called,
               std::vector<Finding>& all) {
   std::vector<Finding> merged;
@@ -752,7 +755,7 @@ void AddNodes(const std::vector<NodeFacts>& nodes, std::string_view called,
         continue;
       }
       finding.nodes = {node.address};
-      const auto last =  // of the same check
+      const auto last =  // the previous finding of the same check
           std::ranges::find(merged.rbegin(), merged.rend(), finding.check, &Finding::check);
       merged.insert(last == merged.rend() ? merged.end() : last.base(), std::move(finding));
     }
@@ -781,7 +784,7 @@ std::vector<Finding> Diagnose(const DoctorFacts& facts) {
   const bool has_locks = facts.place != Place::kReplica;
   if (has_locks) run({"sentinels"});
   run({"data"});
-  // An embedded server's failure is the end of it anyway.
+  // An embedded server has no replicas and no failover.
   if (has_locks && !facts.embedded) run({"replicas"});
   if (has_locks && facts.of_quorum) run({"restarts"});
   if (has_locks && !facts.of_quorum && !facts.embedded) run({"promise"});

@@ -12,40 +12,40 @@
 namespace redlatch::cli {
 namespace {
 
-constexpr absl::Duration kLongestLook = absl::Seconds(10);
+constexpr absl::Duration kLongestCheck = absl::Seconds(10);
 constexpr size_t kLevelColumns = 11;
 constexpr size_t kCheckColumns = 13;
 constexpr size_t kTextColumn = kLevelColumns + kCheckColumns;
 
-struct Look {
+struct LevelStyle {
   std::string_view name;
   std::string_view colour;
 };
 
-const Look& LookOf(Level level) {
-  static constexpr Look kLooks[] = {{"ok", "\033[32m"},
-                                    {"unchecked", "\033[2m"},
-                                    {"note", "\033[36m"},
-                                    {"warn", "\033[33m"},
-                                    {"bad", "\033[1;31m"}};
-  return kLooks[static_cast<size_t>(level)];
+const LevelStyle& StyleOf(Level level) {
+  static constexpr LevelStyle kStyles[] = {{"ok", "\033[32m"},
+                                           {"unchecked", "\033[2m"},
+                                           {"note", "\033[36m"},
+                                           {"warn", "\033[33m"},
+                                           {"bad", "\033[1;31m"}};
+  return kStyles[static_cast<size_t>(level)];
 }
 
 std::string TextOf(const Finding& finding, bool colour, size_t width) {
-  std::string level = Padded(LookOf(finding.level).name, kLevelColumns);
-  if (colour) level = absl::StrCat(std::string(LookOf(finding.level).colour), level, "\033[0m");
+  std::string level = Padded(StyleOf(finding.level).name, kLevelColumns);
+  if (colour) level = absl::StrCat(std::string(StyleOf(finding.level).colour), level, "\033[0m");
   constexpr size_t kLongest = 3000;  // a server may send any text
   std::string found =
       finding.where.empty() ? finding.found : absl::StrCat(finding.where, ": ", finding.found);
   found.resize(std::min(found.size(), kLongest));
   std::string out = absl::StrCat(level, Padded(finding.check, kCheckColumns),
                                  Wrapped(Printable(found), kTextColumn, width).substr(kTextColumn));
-  bool pointed = !finding.mend.empty();
+  bool pointed = !finding.fix.empty();
   if (pointed) {
-    out += Wrapped(Printable(finding.mend), kTextColumn + 3, width).replace(kTextColumn, 3, "-> ");
+    out += Wrapped(Printable(finding.fix), kTextColumn + 3, width).replace(kTextColumn, 3, "-> ");
   }
   for (const std::string& command : finding.commands) {
-    // In one line: it is there to be copied.
+    // On one line, so that it can be copied.
     absl::StrAppend(&out, std::string(kTextColumn, ' '), pointed ? "   " : "-> ",
                     Printable(command), "\n");
     pointed = true;
@@ -90,26 +90,26 @@ bool WantsColour() {
   return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-// What there is to say of the server, the cluster or the quorum; not OK where it says nothing.
-// `name`: it.
+// The findings about the server, the cluster or the quorum; an error if none of its servers can be
+// checked. `name` becomes its URL without secrets.
 absl::StatusOr<std::vector<Finding>> Examine(const redis::Url& url, const std::string& url_text,
                                              const std::string& prefix, std::string* name) {
   *name = url.DebugString();
   if (url.kind == redis::Url::Kind::kCluster) {
     ClusterFacts facts;
-    absl::Status gathered = GatherCluster(url, url_text, prefix, kLongestLook, &facts);
+    absl::Status gathered = GatherCluster(url, url_text, prefix, kLongestCheck, &facts);
     if (!gathered.ok()) return gathered;
     return Diagnose(facts);
   }
   if (url.kind == redis::Url::Kind::kQuorum) {
     QuorumFacts facts;
-    absl::Status gathered = GatherQuorum(url, url_text, prefix, kLongestLook, &facts);
+    absl::Status gathered = GatherQuorum(url, url_text, prefix, kLongestCheck, &facts);
     if (!gathered.ok()) return gathered;
     return Diagnose(facts);
   }
   DoctorFacts facts;
-  const Patient patient = {.url = url, .url_text = url_text, .prefix = prefix};
-  absl::Status gathered = Gather(patient, base::Now() + kLongestLook, &facts);
+  const CheckTarget target = {.url = url, .url_text = url_text, .prefix = prefix};
+  absl::Status gathered = Gather(target, base::Now() + kLongestCheck, &facts);
   if (!gathered.ok()) return gathered;
   return Diagnose(facts);
 }
@@ -149,9 +149,9 @@ std::string JsonReport(const std::string& server, const std::vector<Finding>& fi
   for (const Finding& finding : findings) {
     JsonObject check;
     check.Text("check", finding.check);
-    check.Text("level", LookOf(finding.level).name);
+    check.Text("level", StyleOf(finding.level).name);
     check.Text("found", finding.found);
-    check.Text("mend", finding.mend);
+    check.Text("mend", finding.fix);
     check.Json("commands", ListOf(finding.commands));
     if (!finding.nodes.empty()) check.Json("nodes", ListOf(finding.nodes));
     checks.push_back(check.Finish());

@@ -39,17 +39,17 @@ using redis::Reply;
 using Type = redis::Reply::Type;
 using Outcome = CommandProbe::Outcome;
 
-constexpr absl::Duration kPatience = absl::Seconds(2);  // with one answer
+constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr absl::Duration kMeasuring = absl::Milliseconds(500);
 constexpr size_t kMostPings = 500;
 constexpr size_t kMostMessages = 20;
-constexpr int64_t kMostListed = 5000;  // connections
+constexpr int64_t kMostConnectionsListed = 5000;
 
 // ---- Every command that locks need, in a form that changes nothing.
 
-// "+": makes the key, with a TTL. "~": would make a key without a TTL if there were none. "?":
-// locks do without the command. $k, $q, $r and $c are the key, its queue, its readers and the
-// channel; '' is an empty word.
+// "+" marks a command that creates the key, with a TTL; "~" one that would create a key without a
+// TTL if there were none; "?" one that locks do not need. $k, $q, $r and $c are the key, its queue,
+// its readers and the channel; '' is an empty word.
 constexpr char kProbes[] = R"(
 ping; +set $k 0 PX 5000; +psetex $k 5000 0; get $k; exists $q $r; getrange $k 0 0; setrange $k 0 '';
 pexpire $k 5000 LT; pexpireat $k 9000000000000 LT; pttl $k; hget $k f; hset $k f v odd; hdel $k f;
@@ -100,7 +100,7 @@ Outcome ProbeOutcome(const Reply& reply) {
   if (redis::ClassifyError(reply.text) != redis::ErrorCode::kNoPermission) {
     return Outcome::kAllowed;
   }
-  // What Redis 7.0 says of a channel, and what later servers and Valkey do.
+  // The wording of Redis 7.0, then that of later versions and of Valkey.
   if (absl::StrContains(reply.text, "to access one of the channels") ||
       absl::EndsWith(reply.text, " channel")) {
     return Outcome::kNoChannel;
@@ -108,7 +108,7 @@ Outcome ProbeOutcome(const Reply& reply) {
   return absl::StrContains(reply.text, "to access ") ? Outcome::kNoKey : Outcome::kNoCommand;
 }
 
-// ---- What replies of Redis say, as facts.
+// ---- Reading replies of Redis.
 
 namespace {
 
@@ -120,7 +120,7 @@ absl::Status Refusal(const Reply& reply) {
   return absl::FailedPreconditionError(reply.text);
 }
 
-// "name" and what follows the separator.
+// The texts before and after the separator.
 std::pair<std::string, std::string> Split(absl::string_view line, char separator) {
   return absl::StrSplit(line, absl::MaxSplits(separator, 1));
 }
@@ -156,7 +156,7 @@ Told<Fields> InfoAnswer(const Reply& reply) {
     if (line.empty() || line[0] == '#') continue;
     fields.insert(Split(line, ':'));
   }
-  // Valkey's name for it.
+  // Valkey calls the mode "server_mode".
   if (const auto mode = fields.find("server_mode"); mode != fields.end()) {
     fields.emplace("redis_mode", mode->second);
   }
@@ -257,11 +257,11 @@ std::vector<Replica> ReplicasIn(const Fields& info) {
 
 namespace {
 
-// How long a lock that could not be released stays.
+// A lock that could not be released stays for that long.
 constexpr absl::Duration kTrialLease = absl::Seconds(2);
-constexpr absl::Duration kTrialPatience = absl::Seconds(1);
+constexpr absl::Duration kTrialTimeout = absl::Seconds(1);
 constexpr int kPairs = 20;
-const AcquireOptions kTrial = {.wait = kTrialPatience, .lease = kTrialLease};
+const AcquireOptions kTrial = {.wait = kTrialTimeout, .lease = kTrialLease};
 
 absl::Status ReleaseOf(absl::StatusOr<Lease> lease) {
   if (!lease.ok()) return lease.status();
@@ -289,7 +289,7 @@ absl::Status TrySemaphore(Semaphore& semaphore) {
 
 absl::Status TryLatch(CountDownLatch& latch) {
   const absl::Status counted = latch.CountDown();
-  return counted.ok() ? latch.Wait({.wait = kTrialPatience}) : counted;
+  return counted.ok() ? latch.Wait({.wait = kTrialTimeout}) : counted;
 }
 
 absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Duration* slowest) {
@@ -303,7 +303,8 @@ absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Dur
   return absl::OkStatus();
 }
 
-// A look neither waits for a quarantine, or a restart's delay, nor begins one.
+// Removes the option from the URL: a check neither waits for a quarantine or a restart delay, nor
+// begins one.
 std::string Without(std::string_view option, std::string url) {
   for (size_t at = url.find(option); at != std::string::npos; at = url.find(option, at + 1)) {
     if (at == 0 || (url[at - 1] != '?' && url[at - 1] != '&')) continue;
@@ -313,8 +314,8 @@ std::string Without(std::string_view option, std::string url) {
   return url;
 }
 
-// The parent of a process; 0 if that can't be seen, or if the parent has died and left it to
-// init.
+// The parent of a process; 0 if it is unknown, or if the parent has died and init has adopted the
+// process.
 int64_t KeeperOf(int64_t pid) {
   std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
   std::string stat;
@@ -327,26 +328,26 @@ int64_t KeeperOf(int64_t pid) {
 
 class Gatherer {
  public:
-  Gatherer(const Patient& patient, base::Instant deadline, DoctorFacts* facts)
-      : url_(patient.url),
-        url_text_(patient.url_text),
-        shard_(patient.shard),
+  Gatherer(const CheckTarget& target, base::Instant deadline, DoctorFacts* facts)
+      : url_(target.url),
+        url_text_(target.url_text),
+        shard_(target.shard),
         random_(absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16))),
-        name_(Here(absl::StrCat(patient.prefix, "redlatch-doctor:", random_))),
+        name_(Here(absl::StrCat(target.prefix, "redlatch-doctor:", random_))),
         channel_(absl::StrCat("redlatch:", TagHere(), "doctor:", random_)),
         deadline_(deadline),
         facts_(*facts) {
     facts_.server = url_.DebugString();
-    facts_.place = patient.place;
+    facts_.place = target.place;
     facts_.locks_elsewhere = shard_ != nullptr && !shard_->Has(name_);
-    facts_.prefix = patient.prefix;
+    facts_.prefix = target.prefix;
     facts_.over_network = url_.kind == redis::Url::Kind::kTcp && url_.host != "localhost" &&
                           url_.host != "::1" && !absl::StartsWith(url_.host, "127.");
     facts_.eviction_allowed = url_.allow_eviction;
     facts_.quarantine = url_.quarantine;
-    facts_.of_quorum = patient.of_quorum;
+    facts_.of_quorum = target.of_quorum;
     facts_.restart_delay = url_.restart_delay;
-    facts_.looked_at = absl::Now();
+    facts_.checked_at = absl::Now();
     facts_.has_password = !url_.password.empty();
     if (!url_.user.empty()) facts_.user = url_.user;
   }
@@ -360,7 +361,7 @@ class Gatherer {
     connection_ = &*opened;
     facts_.certificate_until = connection_->certificate_until();
     if (url_.sentinels != nullptr) AskSentinels();
-    absl::Status done = facts_.place == Place::kReplica ? LookAtReplica() : LookAtPrimary();
+    absl::Status done = facts_.place == Place::kReplica ? CheckReplica() : CheckPrimary();
     if (embedded) {
       facts_.embedded = {.directory = redis::EmbeddedDirectory(url_.path).value_or(url_.path),
                          .server_pid = NumberIn(facts_.info, "process_id").value_or(0),
@@ -371,14 +372,13 @@ class Gatherer {
   }
 
  private:
-  base::Instant Soon() const { return std::min(deadline_, base::Now() + kPatience); }
+  base::Instant Soon() const { return std::min(deadline_, base::Now() + kAnswerTimeout); }
 
-  // The same, or with something behind it that makes it one of this shard, if there is such a
-  // name.
+  // The name, with a suffix that puts it into this shard if there is such a suffix.
   std::string Here(const std::string& name) const {
     return shard_ == nullptr ? name : NameIn(*shard_, name).value_or(name);
   }
-  // A hash tag of this shard, and a colon.
+  // A hash tag of this shard and a colon; empty outside of a cluster.
   std::string TagHere() const {
     if (shard_ == nullptr) return "";
     redis::Slot slot = 0;
@@ -393,13 +393,13 @@ class Gatherer {
     }
     return absl::OkStatus();
   }
-  absl::Status LookAtPrimary() {
+  absl::Status CheckPrimary() {
     return Take({&Gatherer::AskServer, &Gatherer::AskForRecords, &Gatherer::AskForSubscribers,
                  &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime,
                  &Gatherer::SendMessages, &Gatherer::AskReplicas, &Gatherer::Try,
                  &Gatherer::AskForTime});
   }
-  absl::Status LookAtReplica() {
+  absl::Status CheckReplica() {
     return Take({&Gatherer::AskServer, &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping,
                  &Gatherer::AskForTime});
   }
@@ -442,9 +442,9 @@ class Gatherer {
   }
 
   absl::Status AskForSubscribers() {
-    if (NumberIn(facts_.info, "connected_clients").value_or(0) > kMostListed) {
+    if (NumberIn(facts_.info, "connected_clients").value_or(0) > kMostConnectionsListed) {
       facts_.pubsub_backlogs = absl::FailedPreconditionError(
-          "with so many connections it would keep the server for too long");
+          "with so many connections it would block the server for too long");
       return absl::OkStatus();
     }
     const auto reply = Ask(Command{"CLIENT", "LIST", "TYPE", "pubsub"});
@@ -465,7 +465,7 @@ class Gatherer {
     return absl::OkStatus();
   }
 
-  // First what makes the key, since some commands would make another without a TTL.
+  // Sends the probes that create the key first, since others would create it without a TTL.
   absl::Status Probe() {
     std::vector<ProbeWords> first;
     std::vector<ProbeWords> others;
@@ -508,8 +508,8 @@ class Gatherer {
     return absl::OkStatus();
   }
 
-  // Does a message from one connection reach another? At a node of a cluster the channel is a
-  // sharded one.
+  // Tests whether a message from one connection reaches another. At a node of a cluster it uses a
+  // sharded channel.
   absl::Status SendMessages() {
     const std::string s = url_.in_cluster ? "s" : "";
     auto opened = PlainConnection::Open(url_, Soon());
@@ -534,7 +534,7 @@ class Gatherer {
             published->integer == 0
                 ? std::string("this address leads to several servers: one connection subscribed, "
                               "and another that published found no subscriber")
-                : absl::StrCat("none came within ", absl::FormatDuration(kPatience)));
+                : absl::StrCat("none came within ", absl::FormatDuration(kAnswerTimeout)));
         return absl::OkStatus();
       }
       times.push_back(base::Now() - sent);
@@ -545,7 +545,7 @@ class Gatherer {
     return left.status();
   }
 
-  // Any other error says nothing about messages, such as that a slot has moved away meanwhile.
+  // Any other error, such as that a slot has just moved, says nothing about messages.
   absl::Status RefuseMessages(const Reply& reply) {
     const redis::ErrorCode code = redis::ClassifyError(reply.text);
     const bool refused =
@@ -588,8 +588,8 @@ class Gatherer {
     }
   }
 
-  // It is known without trying that redlatch does not take such a server, or that this user lacks
-  // a permission; and a trial that stops halfway leaves something behind.
+  // False if the facts already show that redlatch does not accept the server, or that the user
+  // lacks a permission. A trial would stop halfway and leave something behind.
   bool WorthATrial() const {
     const auto is = [this](std::string_view field, std::string_view value) {
       return TextIn(facts_.info, field) == value;
@@ -609,12 +609,12 @@ class Gatherer {
       names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
       deletions.push_back(DeleteLocks({names.back()}));
     }
-    const base::Instant end = deadline_ - 2 * kPatience;
+    const base::Instant end = deadline_ - 2 * kAnswerTimeout;
     const std::string url = facts_.of_quorum ? redis::AsQuorum(Without("restart_delay=", url_text_))
                                              : Without("quarantine=", url_text_);
-    // The doctor finds out by itself what the client would warn of.
+    // The doctor itself reports what the client would warn of.
     const absl::StatusOr<Client> client = Client::Connect(
-        url, {.unreachable_after = kTrialPatience, .on_warning = [](std::string_view) {}});
+        url, {.unreachable_after = kTrialTimeout, .on_warning = [](std::string_view) {}});
     facts_.library = client.status();
     if (client.ok() && facts_.of_quorum) {
       RedLock lock(*client, names.back());
@@ -627,7 +627,7 @@ class Gatherer {
     return connection_->CallAll(deletions, Soon()).status();
   }
 
-  // Takes and releases each kind of lock; the outcome of what it did not come to is kCancelled.
+  // Takes and releases each kind of lock. The outcome of a kind that was not tried is kCancelled.
   void TryAll(const Client& client, const std::vector<std::string>& names, base::Instant end) {
     SimpleLock simple(client, names[0]);
     ReentrantLock reentrant(client, names[1]);
@@ -635,7 +635,7 @@ class Gatherer {
     Semaphore semaphore(client, names[3], 2);
     CountDownLatch latch(client, names[4], 1, {.ttl = kTrialLease});
     const std::function<absl::Status()> tries[] = {
-        // as kinds::kAll, but a quorum's
+        // in the order of kinds::kAll, without the quorum's kind
         [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
         [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
         [&] { return TryLatch(latch); }};
@@ -645,10 +645,11 @@ class Gatherer {
       const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
       goes_on = goes_on && !absl::IsUnavailable(outcome);
       facts_.trials.push_back({.kind = std::string(kinds::kAll[i]), .outcome = outcome});
-      std::ranges::replace(facts_.trials.back().kind, '_', '-');  // for people
+      std::ranges::replace(facts_.trials.back().kind, '_',
+                           '-');  // "read-write", as people write it
     }
     if (!goes_on) return;
-    // The first of all had to teach the server its scripts.
+    // This starts only now because the first trial also had to load its scripts.
     const absl::Status measured = MeasurePairs(simple, end, &facts_.slowest_pair);
     if (!measured.ok()) facts_.trials[0].outcome = measured;
   }
@@ -666,15 +667,15 @@ class Gatherer {
 
 }  // namespace
 
-absl::Status Gather(const Patient& patient, base::Instant deadline, DoctorFacts* facts) {
-  return Gatherer(patient, deadline, facts).Run();
+absl::Status Gather(const CheckTarget& target, base::Instant deadline, DoctorFacts* facts) {
+  return Gatherer(target, deadline, facts).Run();
 }
 
 // ---- Several servers.
 
 namespace {
 
-// Nodes that are looked at together.
+// How many nodes are checked at the same time.
 constexpr size_t kAtOnce = 8;
 
 using Slots = std::bitset<redis::kSlots>;
@@ -728,12 +729,12 @@ Slots ServedIn(const redis::ClusterView& view) {
   return served;
 }
 
-// `served`: those that somebody serves, as this node knows.
-void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node, Slots* served) {
-  node->facts.server = patient.url.DebugString();
+// `served` becomes the slots that are served, according to this node.
+void CheckNode(const CheckTarget& target, absl::Duration longest, NodeFacts* node, Slots* served) {
+  node->facts.server = target.url.DebugString();
   const base::Instant deadline =
-      base::Now() + patient.url.connect_timeout + patient.url.command_timeout;
-  auto connection = PlainConnection::Open(patient.url, deadline);
+      base::Now() + target.url.connect_timeout + target.url.command_timeout;
+  auto connection = PlainConnection::Open(target.url, deadline);
   node->reached = connection.status();
   if (!connection.ok()) return;
   const Command questions[] = {Command{"CLUSTER", "INFO"}, Command{"CLUSTER", "NODES"},
@@ -745,7 +746,7 @@ void LookAtNode(const Patient& patient, absl::Duration longest, NodeFacts* node,
   if (view.ok()) *served = ServedIn(*view);
   node->state = InfoAnswer((*answers)[0]);
   node->nodes = NodesAnswer((*answers)[1], node->address);
-  node->reached = Gather(patient, base::Now() + longest, &node->facts);
+  node->reached = Gather(target, base::Now() + longest, &node->facts);
 }
 
 }  // namespace
@@ -762,13 +763,13 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
           [&](size_t i) { AskSeed(url, url.nodes[i], &facts->seeds[i]); });
 
   const std::vector<Shard> shards = ShardsOf(*view);
-  std::vector<Patient> patients;
+  std::vector<CheckTarget> targets;
   const auto add = [&](const redis::HostAndPort& node, const Shard& shard, Place place) {
-    patients.push_back({.url = redis::UrlOfNode(url, node),
-                        .url_text = url_text,
-                        .prefix = prefix,
-                        .place = place,
-                        .shard = &shard});
+    targets.push_back({.url = redis::UrlOfNode(url, node),
+                       .url_text = url_text,
+                       .prefix = prefix,
+                       .place = place,
+                       .shard = &shard});
     const bool is_replica = place == Place::kReplica;
     NodeFacts one;
     one.address = node.text();
@@ -782,9 +783,9 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
   for (const Shard& shard : shards) {
     for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, Place::kReplica);
   }
-  std::vector<Slots> served(patients.size(), ServedIn(*view));
-  ForEach(patients.size(), kAtOnce,
-          [&](size_t i) { LookAtNode(patients[i], longest, &facts->nodes[i], &served[i]); });
+  std::vector<Slots> served(targets.size(), ServedIn(*view));
+  ForEach(targets.size(), kAtOnce,
+          [&](size_t i) { CheckNode(targets[i], longest, &facts->nodes[i], &served[i]); });
   Slots unserved;
   for (const Slots& each : served) unserved |= ~each;
   facts->unserved = unserved.count();
@@ -797,24 +798,24 @@ absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
   facts->server = url.DebugString();
   facts->restart_delay = url.restart_delay;
   const std::vector<std::string> texts = redis::MembersOf(url_text);
-  std::vector<Patient> patients;
+  std::vector<CheckTarget> targets;
   for (size_t i = 0; i < url.members.size(); ++i) {
     const redis::Url& member = url.members[i];
     if (member.kind == redis::Url::Kind::kCluster) {
       return absl::InvalidArgumentError(
-          absl::StrCat("redlatch doctor does not look at a cluster that is a server of a quorum; "
-                       "look at each by itself: --server ",
+          absl::StrCat("redlatch doctor does not check a cluster that is a server of a quorum; "
+                       "check each cluster by itself: --server ",
                        member.DebugString()));
     }
     NodeFacts node;
     node.address = member.DebugString();
     facts->nodes.push_back(std::move(node));
-    patients.push_back({.url = member, .url_text = texts[i], .prefix = prefix, .of_quorum = true});
+    targets.push_back({.url = member, .url_text = texts[i], .prefix = prefix, .of_quorum = true});
   }
   const base::Instant deadline = base::Now() + longest;
-  ForEach(patients.size(), patients.size(), [&](size_t i) {
+  ForEach(targets.size(), targets.size(), [&](size_t i) {
     NodeFacts& node = facts->nodes[i];
-    node.reached = Gather(patients[i], deadline, &node.facts);
+    node.reached = Gather(targets[i], deadline, &node.facts);
   });
   absl::Status failure = absl::OkStatus();
   for (const NodeFacts& node : facts->nodes) {

@@ -72,10 +72,10 @@ std::string JsonOf(const LockRow& row) {
   return json.Finish();
 }
 
-// The list, a line at a time.
+// Prints the list of `redlatch ls`, line by line.
 class List {
  public:
-  // `locks`: what will be listed, of which each has a name.
+  // `locks`: everything that will be listed; each has a member `name`.
   template <class Locks>
   List(const LsOptions& options, const Locks& locks)
       : options_(options), width_(TerminalWidth()), columns_(width_, LongestName(locks)) {}
@@ -101,7 +101,8 @@ class List {
                          .holder = holder}));
   }
 
-  // Where people look; and where there is nothing, so that this is no failure.
+  // Prints the totals for people on a terminal. In a pipe it prints them only if no lock was shown,
+  // so that an empty list does not look like a failure.
   void SumUp(size_t all, const std::string& server) const {
     if (options_.json || (width_ == 0 && shown_ > 0)) return;
     const char* const named = options_.pattern == "*" ? "" : " of that name";
@@ -128,7 +129,8 @@ class List {
   int64_t waited_for_ = 0;
 };
 
-// The exit code, for what the nodes of a cluster that did not answer would have told.
+// Says which locks are missing because nodes of a cluster did not answer, and returns the exit code
+// for that.
 int SayMissing(const Server& server) {
   int code = 0;
   for (const absl::Status& why : server.missing()) {
@@ -147,14 +149,14 @@ int Show(Server& server, const LsOptions& options) {
   if (!found.ok()) return Refuse(found.status());
   List list(options, *found);
   int64_t read = 0;
-  const absl::Status looked = LookAtAll(server, *found, [&](const std::vector<LockRow>& rows) {
+  const absl::Status outcome = ReadAllRows(server, *found, [&](const std::vector<LockRow>& rows) {
     progress.Clear();
     for (const LockRow& row : rows) list.Take(row);
     read += static_cast<int64_t>(rows.size());
-    // On a terminal, what is listed shows how far it is.
+    // On a terminal, the list itself shows the progress.
     if (TerminalWidth() == 0) progress.Show("locks read", read);
   });
-  if (!looked.ok()) return Refuse(looked);
+  if (!outcome.ok()) return Refuse(outcome);
   progress.Clear();
   std::fflush(stdout);
   list.SumUp(found->size(), server.name());
@@ -174,47 +176,49 @@ int ShowQuorum(QuorumServers& servers, const LsOptions& options) {
                  found.others);
   }
   if (!undecided.ok()) return Refuse(undecided);
-  // All that is held is on a majority, of which one at least has been asked.
+  // The list is complete: each held lock is on a majority, and at least one of these servers
+  // answered.
   for (const absl::Status& outcome : found.outcomes) {
     if (!outcome.ok()) Complain({"warning: ", std::string(outcome.message())});
   }
   return 0;
 }
 
-std::string JsonOf(const LockInfo::Party& party, bool holder, const Sight& sight) {
+std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& inspection) {
   JsonObject json;
   json.Text("hold", party.hold);
   if (!party.owner.empty()) json.Text("owner", party.owner);
   AddProcess(party.process, json);
   if (party.since != absl::InfinitePast()) {
     json.Number("since_us", absl::ToUnixMicros(party.since));
-    json.Millis(holder ? "held_ms" : "waited_ms", sight.now() - party.since);
+    json.Millis(holder ? "held_ms" : "waited_ms", inspection.now() - party.since);
   }
   if (holder) json.Millis("remaining_ms", party.remaining);
   if (holder) json.Bool("kept", internal::MayBeCached(party.hold));
-  if (sight.row.is_semaphore()) json.Number("permits", party.permits);
-  if (sight.row.is_read_write()) {
+  if (inspection.row.is_semaphore()) json.Number("permits", party.permits);
+  if (inspection.row.is_read_write()) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
   }
   return json.Finish();
 }
 
-std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders, const Sight& sight) {
+std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders,
+                   const Inspection& inspection) {
   std::vector<std::string> list;
-  for (const LockInfo::Party& party : parties) list.push_back(JsonOf(party, holders, sight));
+  for (const LockInfo::Party& party : parties) list.push_back(JsonOf(party, holders, inspection));
   return JsonList(list);
 }
 
-int64_t HoldingOf(const Sight& sight) {
-  if (sight.row.whole) return sight.row.holding;
-  return std::max({sight.info.holding, static_cast<int64_t>(sight.info.holders.size()),
-                   sight.row.is_known() ? 0 : sight.row.holding});
+int64_t HoldingOf(const Inspection& inspection) {
+  if (inspection.row.whole) return inspection.row.holding;
+  return std::max({inspection.info.holding, static_cast<int64_t>(inspection.info.holders.size()),
+                   inspection.row.is_known() ? 0 : inspection.row.holding});
 }
 
-// What each server of a quorum says.
-std::string ServersOf(const Sight& sight) {
+// A list with the answer of each server of a quorum.
+std::string ServersOf(const Inspection& inspection) {
   std::vector<std::string> list;
-  for (const SaidByServer& each : sight.servers) {
+  for (const SaidByServer& each : inspection.servers) {
     JsonObject json;
     json.Text("server", each.server);
     if (each.failure.ok()) {
@@ -231,19 +235,19 @@ std::string ServersOf(const Sight& sight) {
   return JsonList(list);
 }
 
-std::string JsonOf(const Sight& sight, const std::string& server) {
-  const LockRow& row = sight.row;
-  const LockInfo& info = sight.info;
+std::string JsonOf(const Inspection& inspection, const std::string& server) {
+  const LockRow& row = inspection.row;
+  const LockInfo& info = inspection.info;
   JsonObject json;
   json.Text("name", row.name);
   json.Text("server", server);
   json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
-  json.Number("holding", HoldingOf(sight));
-  if (!row.is_latch()) json.Json("holders", ListOf(info.holders, true, sight));
+  json.Number("holding", HoldingOf(inspection));
+  if (!row.is_latch()) json.Json("holders", ListOf(info.holders, true, inspection));
   json.Number("waiting", info.waiting);
-  json.Json("waiters", ListOf(info.waiters, false, sight));
+  json.Json("waiters", ListOf(info.waiters, false, inspection));
   AddFigures(row, json);
-  if (row.whole) json.Json("servers", ServersOf(sight));
+  if (row.whole) json.Json("servers", ServersOf(inspection));
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
     json.Text("type", row.type);
     json.Millis("ttl_ms", row.remaining);
@@ -257,14 +261,15 @@ void Say(std::string_view what, const std::string& value) {
 }
 
 void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, int64_t all,
-            const Sight& sight) {
-  // Nobody but a program's own kind knows in which order it serves those who wait.
-  const bool numbered = parties.size() > 1 && (sight.row.is_known() || sight.row.kind.empty());
+            const Inspection& inspection) {
+  // Only a program's own kind knows in which order it serves its waiters.
+  const bool numbered =
+      parties.size() > 1 && (inspection.row.is_known() || inspection.row.kind.empty());
   int64_t number = 0;
   for (const LockInfo::Party& party : parties) {
     ++number;
     const std::string place = numbered ? absl::StrCat(number, ". ") : "";
-    Say(number == 1 ? what : "", absl::StrCat(place, LineOf(party, sight)));
+    Say(number == 1 ? what : "", absl::StrCat(place, LineOf(party, inspection)));
   }
   if (all > number) Say("", absl::StrCat("and ", all - number, " more"));
 }
@@ -276,7 +281,7 @@ std::string QuorumState(const LockRow& row) {
     return absl::StrCat("granted", on, ", and ", row.unknown,
                         " could not be asked: it is not known whether it is held");
   }
-  return row.held_on == 0 ? "free" : absl::StrCat("granted", on, " only: nobody holds it");
+  return row.held_on == 0 ? "free" : absl::StrCat("granted", on, " only: it has no holder");
 }
 
 std::string Heading(const LockRow& row) {
@@ -296,12 +301,12 @@ std::string Heading(const LockRow& row) {
   return absl::StrCat(out, ": ", kind, StateOf(row));
 }
 
-void Print(const Sight& sight, const std::string& server) {
-  const LockRow& row = sight.row;
-  const LockInfo& info = sight.info;
+void Print(const Inspection& inspection, const std::string& server) {
+  const LockRow& row = inspection.row;
+  const LockInfo& info = inspection.info;
   std::puts(Heading(row).c_str());
-  SayAll("held by", info.holders, HoldingOf(sight), sight);
-  SayAll("waiting", info.waiters, info.waiting, sight);
+  SayAll("held by", info.holders, HoldingOf(inspection), inspection);
+  SayAll("waiting", info.waiters, info.waiting, inspection);
   if (row.waiting_writers > 0) {
     Say("waiting writers", absl::StrCat(row.waiting_writers, ", keeping new readers out"));
   }
@@ -312,8 +317,8 @@ void Print(const Sight& sight, const std::string& server) {
     Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
   }
   if (row.whole) {
-    for (const SaidByServer& each : sight.servers) {
-      Say(&each == &sight.servers.front() ? "servers" : "",
+    for (const SaidByServer& each : inspection.servers) {
+      Say(&each == &inspection.servers.front() ? "servers" : "",
           absl::StrCat(each.server, ": ", each.text));
     }
     return;
@@ -324,24 +329,24 @@ void Print(const Sight& sight, const std::string& server) {
   Say("server", server);
 }
 
-int Show(Looker& looker, const std::string& name, bool as_json) {
-  const absl::StatusOr<Sight> sight = looker.LookClosely(name);
-  if (!sight.ok()) return Refuse(sight.status());
-  const absl::Status undecided = looker.undecided();
-  if (!sight->exists && !undecided.ok()) return Refuse(undecided);
-  if (!sight->exists) {
-    Complain({"there is no lock \"", Printable(name), "\" at ", looker.name(),
+int Show(Inspector& inspector, const std::string& name, bool as_json) {
+  const absl::StatusOr<Inspection> inspection = inspector.InspectLock(name);
+  if (!inspection.ok()) return Refuse(inspection.status());
+  const absl::Status undecided = inspector.undecided();
+  if (!inspection->exists && !undecided.ok()) return Refuse(undecided);
+  if (!inspection->exists) {
+    Complain({"there is no lock \"", Printable(name), "\" at ", inspector.name(),
               ", and has not been one in the last day; redlatch ls --all lists what there is"});
     return kNo;
   }
-  if (sight->may_be_data && sight->row.type != "string") {
-    Complain({SayMayBeData(sight->row)});
+  if (inspection->may_be_data && inspection->row.type != "string") {
+    Complain({SayMayBeData(inspection->row)});
     return kNo;
   }
   if (as_json) {
-    std::puts(JsonOf(*sight, looker.name()).c_str());
+    std::puts(JsonOf(*inspection, inspector.name()).c_str());
   } else {
-    Print(*sight, looker.name());
+    Print(*inspection, inspector.name());
   }
   std::fflush(stdout);
   return undecided.ok() ? 0 : Refuse(undecided);
@@ -349,43 +354,43 @@ int Show(Looker& looker, const std::string& name, bool as_json) {
 
 constexpr size_t kMostHoldersNamed = 10;
 
-void SayHolders(std::string_view intro, const Sight& sight) {
-  const std::vector<LockInfo::Party>& holders = sight.info.holders;
+void SayHolders(std::string_view intro, const Inspection& inspection) {
+  const std::vector<LockInfo::Party>& holders = inspection.info.holders;
   std::string text = absl::StrCat(std::string(intro), "\n");
-  if (holders.empty()) {  // nobody has a majority of a quorum's servers
-    for (const SaidByServer& each : sight.servers) {
+  if (holders.empty()) {  // no client has a majority of a quorum's servers
+    for (const SaidByServer& each : inspection.servers) {
       if (!each.hold.empty()) absl::StrAppend(&text, "  at ", each.server, ": ", each.text, "\n");
     }
   }
   const size_t named = std::min(holders.size(), kMostHoldersNamed);
   for (size_t i = 0; i < named; ++i) {
-    absl::StrAppend(&text, "  ", LineOf(holders[i], sight), "\n");
+    absl::StrAppend(&text, "  ", LineOf(holders[i], inspection), "\n");
   }
-  const auto all = std::max(static_cast<size_t>(sight.info.holding), holders.size());
+  const auto all = std::max(static_cast<size_t>(inspection.info.holding), holders.size());
   if (all > named) absl::StrAppend(&text, "  and ", all - named, " more\n");
   std::fwrite(text.data(), 1, text.size(), stdout);
   std::fflush(stdout);
 }
 
-std::set<std::string> HoldsOf(const Sight& sight) {
+std::set<std::string> HoldsOf(const Inspection& inspection) {
   std::set<std::string> holds;
-  for (const LockInfo::Party& holder : sight.info.holders) holds.insert(holder.hold);
-  for (const SaidByServer& each : sight.servers) {
+  for (const LockInfo::Party& holder : inspection.info.holders) holds.insert(holder.hold);
+  for (const SaidByServer& each : inspection.servers) {
     if (!each.hold.empty()) holds.insert(each.hold);
   }
   return holds;
 }
 
-// Of one server of a quorum.
-void WarnOfTheOthers(const LockRow& row) {
+// Warns if this is only one server of a quorum.
+void WarnOfOtherServers(const LockRow& row) {
   if (!row.is_quorum() || row.whole) return;
   Complain(
-      {"warning: this is one server of a quorum, and the lock is broken there alone: whoever has "
-       "it at most servers keeps it, and may give it back to this one; to break it, name all of "
-       "them: --server redlock:URL,URL,URL"});
+      {"warning: this is one server of a quorum, and the lock is broken there alone: a client that "
+       "has it at most servers keeps it, and may acquire it here again; to break it, name all "
+       "servers: --server redlock:URL,URL,URL"});
 }
 
-// Whether the user says so.
+// True if the user says yes.
 bool Confirm() {
   std::fputs(
       "They will be told at once, but may be in the middle of what the lock protects. Break it? "
@@ -395,8 +400,8 @@ bool Confirm() {
   return first == 'y' || first == 'Y';
 }
 
-// Servers of a quorum of which it is not known that they have let go of it.
-void SayUnbroken(const Sight& seen, const Sight& after) {
+// Names the servers of a quorum at which the lock may not be broken.
+void SayUnbroken(const Inspection& seen, const Inspection& after) {
   for (size_t i = 0; i < after.servers.size(); ++i) {
     const SaidByServer& now = after.servers[i];
     const bool still = !now.hold.empty() && now.hold == seen.servers[i].hold;
@@ -406,10 +411,10 @@ void SayUnbroken(const Sight& seen, const Sight& after) {
   }
 }
 
-// Breaks what has been looked at.
-int BreakIt(Looker& looker, const Sight& seen) {
-  if (absl::Status broken = looker.Break(seen); !broken.ok()) return Refuse(broken);
-  const absl::StatusOr<Sight> after = looker.LookClosely(seen.row.name);
+// Breaks the lock that was inspected, and says who has it now.
+int BreakIt(Inspector& inspector, const Inspection& seen) {
+  if (absl::Status broken = inspector.Break(seen); !broken.ok()) return Refuse(broken);
+  const absl::StatusOr<Inspection> after = inspector.InspectLock(seen.row.name);
   if (!after.ok()) {
     Complain({"the lock is broken, but it cannot be determined who has it now: ",
               std::string(after.status().message())});
@@ -424,11 +429,11 @@ int BreakIt(Looker& looker, const Sight& seen) {
   return 0;
 }
 
-int AskAndBreak(Looker& looker, const std::string& name, bool yes) {
-  const absl::StatusOr<Sight> seen = looker.LookClosely(name);
+int AskAndBreak(Inspector& inspector, const std::string& name, bool yes) {
+  const absl::StatusOr<Inspection> seen = inspector.InspectLock(name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
-    Complain({"there is no lock \"", Printable(name), "\" at ", looker.name(),
+    Complain({"there is no lock \"", Printable(name), "\" at ", inspector.name(),
               "; redlatch ls lists the locks in use"});
     return kNo;
   }
@@ -438,17 +443,17 @@ int AskAndBreak(Looker& looker, const std::string& name, bool yes) {
   }
   const bool breakable = seen->row.is_known() && !seen->row.is_latch();
   if (seen->row.type != "none" && !breakable) {
-    Complain({std::string(looker.Break(*seen).message())});
+    Complain({std::string(inspector.Break(*seen).message())});
     return kRefused;
   }
-  if (absl::Status undecided = looker.undecided(); !undecided.ok()) return Refuse(undecided);
+  if (absl::Status undecided = inspector.undecided(); !undecided.ok()) return Refuse(undecided);
   if (HoldsOf(*seen).empty()) {
     std::printf("Nobody holds %s: there is nothing to break.\n", Called(seen->row).c_str());
     return 0;
   }
-  SayHolders(absl::StrCat("At ", looker.name(), " ", Called(seen->row), " is held by:"), *seen);
-  WarnOfTheOthers(seen->row);
-  if (yes) return BreakIt(looker, *seen);
+  SayHolders(absl::StrCat("At ", inspector.name(), " ", Called(seen->row), " is held by:"), *seen);
+  WarnOfOtherServers(seen->row);
+  if (yes) return BreakIt(inspector, *seen);
   if (isatty(STDIN_FILENO) == 0) {
     Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
@@ -457,16 +462,31 @@ int AskAndBreak(Looker& looker, const std::string& name, bool yes) {
     std::puts("Nothing was done.");
     return kNo;
   }
-  const absl::StatusOr<Sight> now = looker.LookClosely(name);
+  const absl::StatusOr<Inspection> now = inspector.InspectLock(name);
   if (!now.ok()) return Refuse(now.status());
   if (HoldsOf(*now) != HoldsOf(*seen)) {
     Complain({"the lock has other holders by now; nothing was done"});
     return kNo;
   }
-  return BreakIt(looker, *seen);
+  return BreakIt(inspector, *seen);
 }
 
-int Set(const Server& server, const Sight& seen, const std::string& name, int64_t capacity) {
+// `redlatch COMMAND NAME [FLAG]`: calls `act` with the lock's name, and whether the flag is given.
+int RunOnOneLock(const std::string& command, const std::string& flag,
+                 const std::vector<std::string>& words,
+                 int (*act)(Inspector& inspector, const std::string& name, bool flag)) {
+  bool given = false;
+  CommandLine line(command);
+  line.Flag(flag, &given);
+  line.Operands(1, absl::StrCat("say one name: redlatch ", command, " NAME"));
+  line.NeedsName("lock", absl::StrCat("say redlatch ", command, " NAME; redlatch ls lists them"));
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  const absl::StatusOr<std::unique_ptr<Inspector>> inspector = Inspector::Open(line.server());
+  if (!inspector.ok()) return Refuse(inspector.status());
+  return act(**inspector, line.operands()[0], given);
+}
+
+int Set(const Server& server, const Inspection& seen, const std::string& name, int64_t capacity) {
   if (absl::Status set = SetCapacity(server, name, capacity); !set.ok()) return Refuse(set);
   const std::string before = !seen.exists ? "nobody has used that name lately"
                                           : absl::StrCat(seen.row.capacity, " before");
@@ -476,7 +496,7 @@ int Set(const Server& server, const Sight& seen, const std::string& name, int64_
 }
 
 int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> capacity) {
-  const absl::StatusOr<Sight> seen = LookClosely(server, name);
+  const absl::StatusOr<Inspection> seen = InspectLock(server, name);
   if (!seen.ok()) return Refuse(seen.status());
   if (seen->exists && !seen->row.is_semaphore()) {
     Complain({Called(seen->row), " is not a semaphore; redlatch inspect shows what it is"});
@@ -518,27 +538,11 @@ int Ls(const std::vector<std::string>& words) {
 }
 
 int Inspect(const std::vector<std::string>& words) {
-  bool as_json = false;
-  CommandLine line("inspect");
-  line.Flag("--json", &as_json);
-  line.Operands(1, "say one name: redlatch inspect NAME");
-  line.NeedsName("lock", "say redlatch inspect NAME; redlatch ls lists them");
-  if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
-  if (!looker.ok()) return Refuse(looker.status());
-  return Show(**looker, line.operands()[0], as_json);
+  return RunOnOneLock("inspect", "--json", words, Show);
 }
 
 int Break(const std::vector<std::string>& words) {
-  bool yes = false;
-  CommandLine line("break");
-  line.Flag("--yes", &yes);
-  line.Operands(1, "say one name: redlatch break NAME");
-  line.NeedsName("lock", "say redlatch break NAME; redlatch ls lists them");
-  if (const std::optional<int> over = line.Parse(words)) return *over;
-  const absl::StatusOr<std::unique_ptr<Looker>> looker = Looker::Open(line.server());
-  if (!looker.ok()) return Refuse(looker.status());
-  return AskAndBreak(**looker, line.operands()[0], yes);
+  return RunOnOneLock("break", "--yes", words, AskAndBreak);
 }
 
 int Capacity(const std::vector<std::string>& words) {

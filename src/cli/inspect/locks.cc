@@ -28,7 +28,7 @@ namespace {
 namespace kinds = internal::kinds;
 using redis::Reply;
 
-// Those that each lock has one key of, at most.
+// The suffixes of which each lock has at most one key.
 struct PartSuffix {
   std::string_view suffix;
   Part part;
@@ -53,23 +53,24 @@ Part PartOf(std::string_view suffix) {
   return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
-// Patterns are those of Redis: * ? [a-z] [^a-z], and \ before a character that stands for itself.
+// Patterns are those of Redis: * ? [a-z] [^a-z], and \ to escape a character.
 bool MatchesGlob(std::string_view text, const std::string& pattern) {
   std::string name(text);
   std::ranges::replace(name, '\0', '\1');  // no pattern has one
   return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
 }
 
-// So few that a page takes the server a fraction of a millisecond.
+// Keys per SCAN: so few that a page takes the server a fraction of a millisecond.
 constexpr std::string_view kPage = "250";
-// Of a string, to see whether it is a hold: no more, since it may be anybody's and huge.
+// The last index to read of a string that may be a grant id. It may be any program's data, and
+// huge.
 constexpr std::string_view kLongestHold = "79";
 
 class Finder {
  public:
   Finder(Server& server, std::string_view pattern) : server_(server), pattern_(pattern) {}
 
-  // False: that was the last page of this part.
+  // Returns false after the last page of this part.
   absl::StatusOr<bool> TakePage(size_t part) {
     const absl::StatusOr<Reply> page =
         server_.AskPart(part, redis::Command{"SCAN", cursor_, "COUNT", kPage});
@@ -98,7 +99,7 @@ class Finder {
   }
 
  private:
-  // A key that may be a lock's own, or anything else.
+  // A key that may be a lock's main key, or any other data.
   struct Candidate {
     std::string name;
     std::string type;
@@ -126,7 +127,8 @@ class Finder {
     return lock;
   }
 
-  // Others are found by their other keys, which come with all keys of the server.
+  // Adds the candidates whose type and content say that they are locks. Other locks are found by
+  // their auxiliary keys.
   absl::Status Sift(std::vector<Candidate>& candidates) {
     Questions about_all;
     for (Candidate& each : candidates) {
@@ -160,8 +162,8 @@ class Finder {
   absl::flat_hash_map<std::string, FoundLock> found_;  // by name
 };
 
-// The process of each client, as the client has told the server. Each client is asked for once. Its
-// process stays unknown, with a pid of 0, if the server refuses to tell or is not there.
+// The process of each client, by the client's id, as the client has described itself to the server.
+// It is asked for once. It stays unknown, with a pid of 0, if the server refuses or is unreachable.
 using Processes = std::map<std::string, LockInfo::Process>;
 
 void AskProcesses(Server& server, const std::vector<std::string>& holds, Processes& processes) {
@@ -178,8 +180,8 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
 
-// Of a row's holders who are kept in a zset, each by the end of its own lease: how many there are,
-// and the first. Readers do not count while somebody writes: they read under that write.
+// Asks for the number of holders, and the first, of a zset that has each holder with the end of its
+// lease. Readers do not count while there is a writer: they read under its grant.
 void AskHolders(Questions& questions, const std::string& key, int64_t now, bool reading,
                 LockRow& row) {
   const std::string from = absl::StrCat("(", now);
@@ -196,7 +198,8 @@ void AskHolders(Questions& questions, const std::string& key, int64_t now, bool 
                 });
 }
 
-// Of a reentrant lock, or a writer: <hold> is "expiry token".
+// Takes a holder of a reentrant lock, or a writer. The field is the grant id, the value is "expiry
+// token".
 void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row) {
   int64_t expiry = 0;
   const std::string first = value.text.substr(0, value.text.find(' '));
@@ -207,7 +210,7 @@ void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row)
   row.remaining = absl::Microseconds(expiry - now);
 }
 
-// Of a kind that is not known: what looks like a hold is one.
+// Takes a holder of an unknown kind of lock: any text that looks like a grant id.
 void GuessHold(const Reply& field, const Reply& value, LockRow& row) {
   for (const Reply* const text : {&field, &value}) {
     if (row.hold.empty() && !internal::ClientOf(text->text).empty()) row.hold = text->text;
@@ -296,8 +299,8 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
-absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const FoundLock> locks,
-                                            Processes& processes) {
+absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const FoundLock> locks,
+                                              Processes& processes) {
   std::vector<LockRow> rows(locks.size());
   Questions of_keys;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -328,14 +331,14 @@ absl::StatusOr<std::vector<LockRow>> LookAt(Server& server, absl::Span<const Fou
   }
   AskProcesses(server, holds, processes);
   for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
-  // What this user may not see.
+  // Removes the locks that this user may not read.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
 }
 
-constexpr std::string_view kMostWaiters = "99";  // as an index: a hundred
+constexpr std::string_view kLastWaiter = "99";  // an index: at most a hundred are listed
 
-// kInvalidArgument if no lock can have that name; a key of another lock is told from it.
+// kInvalidArgument if no lock can have that name, also if it is an auxiliary key of another lock.
 absl::Status CheckName(const std::string& name) {
   absl::Status bad = internal::CheckMainKey(name);
   const LockKey key = ReadLockKey(name);
@@ -372,12 +375,12 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   return found;
 }
 
-// What the server warns of has been said by Server::Open().
+// A client without warnings: Server::Open() has already printed them.
 absl::StatusOr<Client> QuietClient(const std::string& url) {
   return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
 }
 
-// Does something with the lock object that a row is of.
+// Calls `act` with a lock object for the row's lock.
 template <class Do>
 auto With(const Server& server, const LockRow& row, Do&& act)
     -> decltype(act(std::declval<SimpleLock&>())) {
@@ -397,15 +400,15 @@ auto With(const Server& server, const LockRow& row, Do&& act)
     return act(lock);
   }
   if (row.is_semaphore()) {
-    Semaphore semaphore(*client, row.name, 1);  // its capacity counts when it is acquired
+    Semaphore semaphore(*client, row.name, 1);  // the capacity matters only for acquisitions
     return act(semaphore);
   }
   SimpleLock lock(*client, row.name);
   return act(lock);
 }
 
-// A ticket is when its waiter came, by the server's clock; unless a program's own kind has put
-// something else there, such as a priority.
+// When the waiter with this ticket came, by the server's clock; InfinitePast() if the ticket is no
+// time, since a program's own kind may store something else there, such as a priority.
 absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
   constexpr absl::Duration kOldest = absl::Hours(24 * 365);
   const absl::Time arrival = absl::FromUnixMicros(ticket);
@@ -414,7 +417,7 @@ absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
   return plausible ? arrival : absl::InfinitePast();
 }
 
-// What the keys tell of any lock, whatever its kind.
+// What the keys tell about a lock of any kind.
 absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const LockRow& row,
                                    int64_t now_us) {
   LockInfo info;
@@ -423,7 +426,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   Questions queue;
   if (!lock.queues.empty()) {
     queue.Add(
-        {"ZRANGE", internal::AuxiliaryKey(row.name, lock.queues.back()), "0", kMostWaiters,
+        {"ZRANGE", internal::AuxiliaryKey(row.name, lock.queues.back()), "0", kLastWaiter,
          "WITHSCORES"},
         [&info, now_us](const Reply& reply) {
           for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
@@ -452,9 +455,9 @@ bool MayBeData(const LockRow& row, uint8_t parts) {
   return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
-// A replica, a user who may only read, or a slot of a cluster that is on the move: the keys tell
-// less of it.
-bool MayOnlyLook(const Server& server, const absl::Status& refused) {
+// True if only the keys can be read: of a replica, as a user that may only read, or while a slot of
+// a cluster moves. They tell less than Inspect().
+bool MayOnlyRead(const Server& server, const absl::Status& refused) {
   const bool refuses_scripts = server.is_replica() || server.is_cluster();
   return (refuses_scripts && absl::IsUnavailable(refused)) ||
          (!server.is_replica() && absl::IsPermissionDenied(refused));
@@ -467,16 +470,16 @@ constexpr size_t kState = 10;
 constexpr size_t kKindColumn = 10;
 constexpr size_t kLeaseColumn = 6;
 constexpr size_t kWaitingColumn = 7;
-// In the order in which they are left out.
+// Columns that may be left out, in this order.
 constexpr size_t kDispensable[] = {kKindColumn, kLeaseColumn, kWaitingColumn};
 
 constexpr size_t kEnoughOfName = 20;
 constexpr size_t kEnoughOfHolder = 16;
 constexpr size_t kAllOfHolder = 32;
-// In a pipe: longer names push the other columns to the right.
+// The width of the name column in a pipe. Longer names push the other columns to the right.
 constexpr size_t kLongestName = 60;
 
-// What the columns before the holder's take, without the name's.
+// The width of all columns between the name and the holder.
 size_t Taken(size_t left_out) {
   size_t taken = kGap + kState + kGap;
   for (size_t i = left_out; i < std::size(kDispensable); ++i) taken += kDispensable[i] + kGap;
@@ -487,15 +490,15 @@ absl::Status RowsAt(Server& server, std::string_view pattern, std::vector<LockRo
   server.PassOverWhatIsForbidden();
   const absl::StatusOr<std::vector<FoundLock>> found = FindLocks(server, pattern, [](int64_t) {});
   if (!found.ok()) return found.status();
-  return LookAtAll(server, *found, [&](std::vector<LockRow> some) {
+  return ReadAllRows(server, *found, [&](std::vector<LockRow> some) {
     std::ranges::move(some, std::back_inserter(rows));
   });
 }
 
-// Waiters, by each server: if it lists fewer, it lists all.
+// Each server lists at most that many waiters.
 constexpr size_t kMostQuorumListed = 100;
 
-SaidByServer SaidBy(const std::string& server, const absl::StatusOr<Sight>& seen,
+SaidByServer SaidBy(const std::string& server, const absl::StatusOr<Inspection>& seen,
                     const std::string& main_hold) {
   SaidByServer said{.server = server, .failure = seen.status(), .hold = {}, .text = {}};
   if (!seen.ok()) {
@@ -532,51 +535,51 @@ void AddWaiters(const LockInfo& from, LockInfo& to) {
   }
 }
 
-// What the servers' sights come to; `seen`: one for each server.
-Sight SightOfQuorum(const std::string& name, const std::vector<std::string>& servers,
-                    const std::vector<absl::StatusOr<Sight>>& seen) {
+// Combines the inspections of all servers; `seen` has one for each server.
+Inspection InspectionOfQuorum(const std::string& name, const std::vector<std::string>& servers,
+                              const std::vector<absl::StatusOr<Inspection>>& seen) {
   std::vector<LockRow> rows;
   int64_t unknown = 0;
-  Sight sight;
-  for (const absl::StatusOr<Sight>& each : seen) {
+  Inspection inspection;
+  for (const absl::StatusOr<Inspection>& each : seen) {
     if (!each.ok()) {
       ++unknown;
     } else if (each->exists && !each->may_be_data) {
       rows.push_back(each->row);
-      sight.exists = true;
-      if (sight.now_us == 0) sight.now_us = each->now_us;
+      inspection.exists = true;
+      if (inspection.now_us == 0) inspection.now_us = each->now_us;
     } else if (each->may_be_data) {
-      sight.exists = true;
+      inspection.exists = true;
     }
   }
-  sight.row = RowOfQuorum(rows, static_cast<int64_t>(servers.size()), unknown);
-  sight.row.name = name;
-  const LockRow& row = sight.row;
+  inspection.row = RowOfQuorum(rows, static_cast<int64_t>(servers.size()), unknown);
+  inspection.row.name = name;
+  const LockRow& row = inspection.row;
   for (size_t i = 0; i < servers.size(); ++i) {
-    sight.servers.push_back(SaidBy(servers[i], seen[i], row.hold));
+    inspection.servers.push_back(SaidBy(servers[i], seen[i], row.hold));
     if (!seen[i].ok() || !MayBeOfQuorum(seen[i]->row)) continue;
     const LockInfo& info = seen[i]->info;
-    AddWaiters(info, sight.info);
-    if (row.held_on == 0 || !MayBeHeld(row) || !sight.info.holders.empty()) continue;
+    AddWaiters(info, inspection.info);
+    if (row.held_on == 0 || !MayBeHeld(row) || !inspection.info.holders.empty()) continue;
     for (const LockInfo::Party& holder : info.holders) {
-      if (holder.hold == row.hold) sight.info.holders.push_back(holder);
+      if (holder.hold == row.hold) inspection.info.holders.push_back(holder);
     }
   }
-  for (LockInfo::Party& holder : sight.info.holders) {
+  for (LockInfo::Party& holder : inspection.info.holders) {
     holder.remaining = row.remaining;
     holder.process = row.process;
   }
-  sight.info.holding = row.holding;
-  auto& waiters = sight.info.waiters;
-  // Where a server has not heard that it has a majority.
+  inspection.info.holding = row.holding;
+  auto& waiters = inspection.info.waiters;
+  // A server may still list the holder as a waiter, if it has not been told of the majority.
   std::erase_if(waiters, [&](const LockInfo::Party& each) {
     return row.holding > 0 && each.hold == row.hold;
   });
   std::ranges::sort(waiters, {}, &LockInfo::Party::since);
   if (waiters.size() < kMostQuorumListed) {
-    sight.info.waiting = static_cast<int64_t>(waiters.size());
+    inspection.info.waiting = static_cast<int64_t>(waiters.size());
   }
-  return sight;
+  return inspection;
 }
 
 }  // namespace
@@ -645,7 +648,7 @@ absl::StatusOr<std::vector<FoundLock>> FindLocks(
     Server& server, std::string_view pattern, const std::function<void(int64_t keys)>& progress) {
   Finder finder(server, pattern);
   server.FindAllParts();
-  for (size_t part = 0; part < server.parts(); ++part) {  // more may show on the way
+  for (size_t part = 0; part < server.parts(); ++part) {  // parts() may grow meanwhile
     for (;;) {
       const absl::StatusOr<bool> more = finder.TakePage(part);
       if (!more.ok()) return more.status();
@@ -683,13 +686,13 @@ bool LockRow::in_use() const {
   return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
 }
 
-absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
-                       const std::function<void(std::vector<LockRow> rows)>& take) {
-  constexpr size_t kTogether = 100;  // so that no server is kept for long
+absl::Status ReadAllRows(Server& server, absl::Span<const FoundLock> locks,
+                         const std::function<void(std::vector<LockRow> rows)>& take) {
+  constexpr size_t kTogether = 100;  // so that no batch blocks a server for long
   Processes processes;
   for (size_t at = 0; at < locks.size(); at += kTogether) {
     absl::StatusOr<std::vector<LockRow>> rows =
-        LookAt(server, locks.subspan(at, kTogether), processes);
+        ReadRows(server, locks.subspan(at, kTogether), processes);
     if (!rows.ok()) return rows.status();
     take(*std::move(rows));
   }
@@ -746,25 +749,25 @@ LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t u
   return whole;
 }
 
-absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name) {
+absl::StatusOr<Inspection> InspectLock(Server& server, const std::string& name) {
   if (absl::Status bad = CheckName(name); !bad.ok()) return bad;
   const absl::StatusOr<FoundLock> found = Find(server, name);
   if (!found.ok()) return found.status();
   const absl::StatusOr<int64_t> now = server.NowMicros(name);
   if (!now.ok()) return now.status();
-  Sight sight{.exists = found->parts != 0, .now_us = *now};
-  if (!sight.exists) return sight;
+  Inspection inspection{.exists = found->parts != 0, .now_us = *now};
+  if (!inspection.exists) return inspection;
   Processes processes;
-  absl::StatusOr<std::vector<LockRow>> rows = LookAt(server, {&*found, 1}, processes);
+  absl::StatusOr<std::vector<LockRow>> rows = ReadRows(server, {&*found, 1}, processes);
   if (!rows.ok()) return rows.status();
   if (rows->empty()) return absl::InternalError("a key has no type");
-  sight.row = std::move(rows->front());
-  sight.may_be_data = MayBeData(sight.row, found->parts);
-  LockRow& row = sight.row;
+  inspection.row = std::move(rows->front());
+  inspection.may_be_data = MayBeData(inspection.row, found->parts);
+  LockRow& row = inspection.row;
   absl::StatusOr<LockInfo> info = absl::UnimplementedError("not asked");
-  if (IsLibrarys(row)) {  // of one moment
+  if (IsLibrarys(row)) {  // Inspect() shows one moment; single commands would not
     info = With(server, row, [](auto& lock) { return lock.Inspect(); });
-    if (!info.ok() && !MayOnlyLook(server, info.status())) return info.status();
+    if (!info.ok() && !MayOnlyRead(server, info.status())) return info.status();
   }
   if (info.ok()) {
     row.holding = info->holding;
@@ -776,15 +779,15 @@ absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name) {
     if (IsLibrarys(row)) info->holding = row.holding;
   }
   row.token = static_cast<int64_t>(info->last_token.value());
-  sight.info = *std::move(info);
-  return sight;
+  inspection.info = *std::move(info);
+  return inspection;
 }
 
 absl::Status Break(const Server& server, const LockRow& row) {
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
         Called(row), " cannot be broken, because nobody holds a latch. It opens after ", row.to_go,
-        " more counts; to let everyone through, count it down"));
+        " more counts; to let all waiters through, count it down"));
   }
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
     return absl::UnimplementedError(
@@ -819,7 +822,7 @@ std::string Called(const LockRow& row) {
   return absl::StrCat("the ", std::string(noun), " \"", Printable(row.name), "\"");
 }
 
-std::string LineOf(const LockInfo::Party& party, const Sight& sight) {
+std::string LineOf(const LockInfo::Party& party, const Inspection& inspection) {
   std::string line = Described(party.process, party.hold);
   if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
   if (party.owner.starts_with("read")) line += ", reading";
@@ -831,7 +834,7 @@ std::string LineOf(const LockInfo::Party& party, const Sight& sight) {
   if (party.since != absl::InfinitePast()) {
     absl::StrAppend(&line, ", since ",
                     absl::FormatTime("%Y-%m-%d %H:%M:%S", party.since, absl::LocalTimeZone()), " (",
-                    Brief(sight.now() - party.since), ")");
+                    Brief(inspection.now() - party.since), ")");
   }
   if (party.remaining == absl::InfiniteDuration()) {
     line += ", without end";
@@ -877,7 +880,7 @@ QuorumList ListQuorum(QuorumServers& servers, std::string_view pattern) {
   std::vector<std::vector<LockRow>> seen(servers.size());
   QuorumList list;
   list.outcomes =
-      servers.Look([&](size_t i, Server& server) { return RowsAt(server, pattern, seen[i]); });
+      servers.Visit([&](size_t i, Server& server) { return RowsAt(server, pattern, seen[i]); });
   int64_t unknown = 0;
   std::map<std::string, std::vector<LockRow>> by_name;
   for (size_t i = 0; i < seen.size(); ++i) {
@@ -897,25 +900,25 @@ QuorumList ListQuorum(QuorumServers& servers, std::string_view pattern) {
   return list;
 }
 
-absl::StatusOr<std::unique_ptr<Looker>> Looker::Open(std::string_view url) {
+absl::StatusOr<std::unique_ptr<Inspector>> Inspector::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!parsed.ok()) return parsed.status();
-  auto looker = std::make_unique<Looker>();
+  auto inspector = std::make_unique<Inspector>();
   if (parsed->kind == redis::Url::Kind::kQuorum) {
-    looker->quorum_ = std::make_unique<QuorumServers>(*parsed, url);
-    return looker;
+    inspector->quorum_ = std::make_unique<QuorumServers>(*parsed, url);
+    return inspector;
   }
   absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(url);
   if (!server.ok()) return server.status();
-  looker->server_ = *std::move(server);
-  return looker;
+  inspector->server_ = *std::move(server);
+  return inspector;
 }
 
-absl::StatusOr<Sight> Looker::LookClosely(const std::string& name) {
-  if (server_ != nullptr) return cli::LookClosely(*server_, name);
-  std::vector<absl::StatusOr<Sight>> seen(quorum_->size(), absl::UnknownError("not asked"));
-  const std::vector<absl::Status> outcomes = quorum_->Look([&](size_t i, Server& server) {
-    seen[i] = cli::LookClosely(server, name);
+absl::StatusOr<Inspection> Inspector::InspectLock(const std::string& name) {
+  if (server_ != nullptr) return cli::InspectLock(*server_, name);
+  std::vector<absl::StatusOr<Inspection>> seen(quorum_->size(), absl::UnknownError("not asked"));
+  const std::vector<absl::Status> outcomes = quorum_->Visit([&](size_t i, Server& server) {
+    seen[i] = cli::InspectLock(server, name);
     return seen[i].status();
   });
   std::vector<std::string> names;
@@ -926,14 +929,14 @@ absl::StatusOr<Sight> Looker::LookClosely(const std::string& name) {
   }
   undecided_ = quorum_->WhyNoMajority(outcomes);
   if (std::ranges::none_of(outcomes, &absl::Status::ok)) return undecided_;
-  return SightOfQuorum(name, names, seen);
+  return InspectionOfQuorum(name, names, seen);
 }
 
-absl::Status Looker::Break(const Sight& seen) {
+absl::Status Inspector::Break(const Inspection& seen) {
   if (server_ != nullptr) return cli::Break(*server_, seen.row);
   LockRow row = seen.row;
   row.kind = kinds::kQuorum;
-  return quorum_->WhyNoMajority(quorum_->Look([&](size_t i, Server& server) {
+  return quorum_->WhyNoMajority(quorum_->Visit([&](size_t i, Server& server) {
     const SaidByServer& said = seen.servers[i];
     return said.hold.empty() ? said.failure : cli::Break(server, row);
   }));

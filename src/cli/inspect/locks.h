@@ -1,4 +1,4 @@
-// What the keys of a server tell of its locks.
+// Reads what the keys of a server tell about its locks.
 #ifndef REDLATCH_SRC_CLI_INSPECT_LOCKS_H_
 #define REDLATCH_SRC_CLI_INSPECT_LOCKS_H_
 
@@ -22,10 +22,10 @@
 
 namespace redlatch::cli {
 
-// Bits, of which a lock that was found has some.
+// Which keys of a lock were found, as bits.
 enum Part : uint8_t {
-  kNoPart = 0,  // a key that tells of no lock, or never alone
-  kMain = 1,    // the lock's own key, or no lock's at all
+  kNoPart = 0,  // a key of no lock, or one that alone does not show that there is a lock
+  kMain = 1,    // a lock's main key, or a key of no lock
   kQueue = 2,
   kFence = 4,
   kReaders = 8,
@@ -34,156 +34,156 @@ enum Part : uint8_t {
 };
 
 struct LockKey {
-  std::string_view name;  // of the lock; within the key
+  std::string_view name;  // of the lock; it points into the key
   Part part = kNoPart;
-  std::string_view suffix = {};  // of another key than kMain
+  std::string_view suffix = {};  // of an auxiliary key
 };
 LockKey ReadLockKey(std::string_view key);
 
-// The suffix of the queue, or the records, of a kind of lock: "rw.queue" of "read_write". Of a
-// program's own kind, if its name can be part of a key.
+// The suffix of the queue, or of the waiters' records, of a kind of lock: "rw.queue" for
+// "read_write". It may be a program's own kind.
 std::string QueueSuffix(std::string_view kind);
 std::string WaitersSuffix(std::string_view kind);
 // The kind whose queue has that suffix.
 std::string KindOfQueue(std::string_view suffix);
 
-// What the `kind` of a lock's hash says, "reentrant/2", without the version of the protocol; as it
-// stands where it is of another version, or a kind of a program's own.
+// The `kind` of a lock's hash, such as "reentrant/2", without the version of the protocol. It is
+// returned unchanged if it is of another version, or a program's own kind.
 std::string_view KindIn(std::string_view text);
-// Whether it is one of the library's, of whatever version.
+// True for the library's kinds, of any version.
 bool IsKindOfOurs(std::string_view text);
 
-// The hold in what one server of a quorum stores for it, "<hold> <attempt>"; empty if it is none.
+// The grant id in the value that one server of a quorum stores, "<grant> <attempt>"; empty if the
+// value is no grant.
 std::string_view QuorumHoldIn(std::string_view value);
 
-// Deletes whatever locks of these names, of any kind, have left but tombstones.
+// Deletes all keys of locks of these names and of any kind, except tombstones.
 redis::Command DeleteLocks(const std::vector<std::string>& names);
 
 struct FoundLock {
   std::string name;
-  uint8_t parts = 0;  // which of its keys there were; of Part
-  std::vector<std::string> queues =
-      {};  // suffixes of its queues, of which it has one for each kind
+  uint8_t parts = 0;                     // which of its keys there are: bits of Part
+  std::vector<std::string> queues = {};  // the suffixes of its queues: one queue per kind
 };
 
-// All locks whose name matches, by name. Goes through all keys of the server by SCAN, a few at a
-// time. `progress` hears now and then how many keys it has seen.
+// All locks whose name matches, sorted by name. Goes through all keys of the server by SCAN, a few
+// at a time. After each step it calls `progress` with the number of keys so far.
 absl::StatusOr<std::vector<FoundLock>> FindLocks(Server& server, std::string_view pattern,
                                                  const std::function<void(int64_t keys)>& progress);
 
-// "web1:4242 worker"; where it is not known, what the hold tells.
+// "web1:4242 worker"; if the process is unknown, what `hold` tells.
 std::string Described(const LockInfo::Process& process, std::string_view hold);
 // The same within a sentence: "worker (web1, pid 4242)".
 std::string InProse(const LockInfo::Process& process, std::string_view hold);
-// host, pid and program; none where it is not known.
+// Adds host, pid and program, if they are known.
 void AddProcess(const LockInfo::Process& process, JsonObject& json);
 
 // A lock in a list.
 struct LockRow {
   std::string name;
   std::string type;  // of its key: "string", "hash", ..., "none"
-  std::string kind;  // what a hash says that it is; "simple" for a string; empty: not known
+  std::string kind;  // as its hash says; "simple" for a string; empty: unknown
   int64_t holding = 0;
-  std::string hold;  // of the first holder; what a foreign one has stored
+  std::string hold;  // the grant id of the first holder, or what a foreign one has stored
   absl::Duration remaining = absl::InfiniteDuration();  // of its lease
-  LockInfo::Process process;                            // its
-  bool reading = false;                                 // they are readers
+  LockInfo::Process process;                            // of the first holder
+  bool reading = false;                                 // the holders are readers
   int64_t waiting = 0;
-  int64_t waiting_writers = 0;  // of these
+  int64_t waiting_writers = 0;  // how many of the waiters are writers
   int64_t token = 0;            // the fence
   int64_t capacity = 0;         // of a semaphore
   int64_t used = 0;
   int64_t total = 0;  // of a latch
   int64_t to_go = 0;
-  int64_t quorum = 0;   // of how many servers; of a lock that a majority of them grants
-  int64_t held_on = 0;  // how many of these have granted the first hold; of all, if asked
+  int64_t quorum = 0;   // of a quorum's lock: how many servers there are
+  int64_t held_on = 0;  // how many of them grant the lock to the first holder
   int64_t unknown = 0;  // how many of them could not be asked
-  bool whole = false;   // all of them were asked, not one
+  bool whole = false;   // true if the whole quorum was asked, not only one server
 
   bool is_quorum() const { return kind == internal::kinds::kQuorum; }
   bool is_latch() const { return kind == internal::kinds::kLatch; }
   bool is_semaphore() const { return kind == internal::kinds::kSemaphore; }
   bool is_read_write() const { return kind == internal::kinds::kReadWrite; }
   bool is_known() const { return internal::kinds::IsOurs(kind); }  // redlatch's own
-  // Held or waited for; of a latch, that it is closed.
+  // True if the lock is held or has waiters, or the latch is closed.
   bool in_use() const;
 };
 
-// By a few short commands for each; those of some locks travel together, and `take` is given their
-// rows.
-absl::Status LookAtAll(Server& server, absl::Span<const FoundLock> locks,
-                       const std::function<void(std::vector<LockRow> rows)>& take);
+// Reads the rows of all locks by a few short commands each, in batches of several locks. Calls
+// `take` with the rows of each batch.
+absl::Status ReadAllRows(Server& server, absl::Span<const FoundLock> locks,
+                         const std::function<void(std::vector<LockRow> rows)>& take);
 
-// Of a quorum's lock, whether those that could not be asked may make it a majority.
+// True if the servers of a quorum that grant the lock, together with those that could not be asked,
+// may be a majority.
 bool MayBeHeld(const LockRow& row);
 
-// "held", "free", "held 4/5", "3 of 4", "read by 2", "5 to go": what there is to say of its state
-// in a word.
+// The state in a few words: "held", "free", "held 4/5", "3 of 4", "read by 2", "5 to go".
 std::string StateOf(const LockRow& row);
 
-// Whether what one server of a quorum has may be the quorum's lock: its key is free, or it has
-// granted the lock, or another program has set the key.
+// True if this row of one server may be a part of the quorum's lock: the key is free, or the server
+// has granted the lock, or another program has set the key.
 bool MayBeOfQuorum(const LockRow& row);
 
-// What the servers of a quorum know of one lock, in one row. Pure. `rows`: of those that know the
-// name; `servers`: all of them; `unknown`: so many could not be asked.
+// Combines what the servers of a quorum know about one lock. Pure. `rows`: those of the servers
+// that know the name; `servers`: how many there are; `unknown`: how many could not be asked.
 //
-// The first hold is that which most servers have granted, and it holds the lock if a majority has.
-// Its lease is what a majority has left if it is not renewed.
+// The first holder is the one with grants on most servers; it holds the lock if they are a
+// majority. Its lease is the time for which a majority still grants the lock if it is not renewed.
 LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t unknown);
 
-// What one server of a quorum says of a lock.
+// What one server of a quorum says about a lock.
 struct SaidByServer {
   std::string server;    // its URL, without user and password
-  absl::Status failure;  // why it says nothing
-  std::string hold;      // that it has granted; empty: none
-  std::string text;      // what it has to say, for people
+  absl::Status failure;  // why it could not be asked
+  std::string hold;      // the id of its grant; empty: none
+  std::string text;      // its answer in words
   absl::Duration remaining = absl::ZeroDuration();
 };
 
-// All that can be seen of one lock.
-struct Sight {
-  bool exists = false;  // any of its keys
-  // Nothing but the key itself is there, and it does not say that it is a lock: of a type that no
-  // lock of redlatch alone has, or a string without end that is no hold. It may be anybody's data.
+// Everything that is known about one lock.
+struct Inspection {
+  bool exists = false;  // at least one of its keys exists
+  // True if only the main key exists and it may be another program's data: its type is one that no
+  // lock of redlatch has alone, or it is a string without expiry that is no grant id.
   bool may_be_data = false;
   LockRow row;
-  LockInfo info;       // holders are not known of kinds that are a program's own
-  int64_t now_us = 0;  // by the server's clock
-  std::vector<SaidByServer> servers = {};  // of a quorum that was looked at as a whole
+  LockInfo info;                           // without holders if it is a program's own kind
+  int64_t now_us = 0;                      // by the server's clock
+  std::vector<SaidByServer> servers = {};  // if a whole quorum was asked
 
   absl::Time now() const { return absl::FromUnixMicros(now_us); }
 };
 
-// Of the lock whose key is `name`.
-absl::StatusOr<Sight> LookClosely(Server& server, const std::string& name);
+// Inspects the lock whose key is `name`.
+absl::StatusOr<Inspection> InspectLock(Server& server, const std::string& name);
 
-// Takes it from whoever has it. kUnimplemented for latches and kinds of a program's own.
+// Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status Break(const Server& server, const LockRow& row);
 
-// Of the semaphore, for everyone who uses it.
+// Sets the semaphore's capacity for all its users.
 absl::Status SetCapacity(const Server& server, const std::string& name, int64_t capacity);
 
-// What such a key is, and what to do where it is a lock all the same.
+// Says what a key with `may_be_data` is, and what to do if it is a lock after all.
 std::string SayMayBeData(const LockRow& row);
 
-// "the latch", "the semaphore", "the lock", and its name.
+// `the lock "name"`, `the semaphore "name"` or `the latch "name"`.
 std::string Called(const LockRow& row);
 
-// A holder's or waiter's line: who, since when, how long yet.
-std::string LineOf(const LockInfo::Party& party, const Sight& sight);
+// A holder's or waiter's line: its process, since when, and the rest of its lease.
+std::string LineOf(const LockInfo::Party& party, const Inspection& inspection);
 
-// What one line of `redlatch ls` says.
+// The cells of one line of `redlatch ls`.
 struct ListCells {
   std::string name, kind, state, lease, waiting, holder;
 };
 
-// Which columns the list has, and how wide they are. On a terminal a line fits, and name, state and
-// holder are always there: where it is too narrow for all, kind, lease and waiting are left out, in
-// this order. In a pipe nothing is left out or cut.
+// The columns of the list, and their widths. On a terminal each line fits, with name, state and
+// holder always shown. If the terminal is too narrow, kind, lease and waiting are left out, in this
+// order. In a pipe nothing is left out or cut.
 class ListColumns {
  public:
-  // `width`: the terminal's columns; 0: a pipe. `longest_name`: in columns.
+  // `width`: of the terminal; 0: a pipe. `longest_name`: the width of the longest name.
   ListColumns(size_t width, size_t longest_name);
 
   std::string Line(const ListCells& cells) const;
@@ -195,35 +195,34 @@ class ListColumns {
 };
 
 struct QuorumList {
-  std::vector<LockRow> rows;           // each lock once, by name
-  size_t others = 0;                   // locks of other kinds that the servers have
-  std::vector<absl::Status> outcomes;  // of each server
+  std::vector<LockRow> rows;           // each lock once, sorted by name
+  size_t others = 0;                   // how many locks of other kinds the servers have
+  std::vector<absl::Status> outcomes;  // one for each server
 };
 
-// All locks of the quorum whose names match. Looks at all keys of all its servers.
+// All locks of the quorum whose names match. Goes through all keys of all servers.
 QuorumList ListQuorum(QuorumServers& servers, std::string_view pattern);
 
-// Looks at locks one by one, wherever they are: at a server, in a cluster, or at all servers of a
-// quorum at the same time.
-class Looker {
+// Inspects single locks of a server or a cluster, or of all servers of a quorum at the same time.
+class Inspector {
  public:
-  // Errors as those of Server::Open(). Of a quorum, whose servers are reached when it is first
-  // asked, only those of the URL.
-  static absl::StatusOr<std::unique_ptr<Looker>> Open(std::string_view url);
+  // Fails as Server::Open() does. For a quorum it fails only if the URL is wrong: the servers are
+  // contacted by the first question.
+  static absl::StatusOr<std::unique_ptr<Inspector>> Open(std::string_view url);
 
   // The URL, without users and passwords.
   const std::string& name() const { return server_ != nullptr ? server_->name() : quorum_->name(); }
-  // Not OK if no server tells. If so few servers of a quorum tell that they decide nothing, it is
-  // what these say, and undecided() says why.
-  absl::StatusOr<Sight> LookClosely(const std::string& name);
+  // An error if no server answers. If less than a majority of a quorum answers, the result is what
+  // these servers say, and undecided() is an error.
+  absl::StatusOr<Inspection> InspectLock(const std::string& name);
   absl::Status undecided() const { return undecided_; }
-  // Takes what was seen from its holder; of a quorum, at each server that has granted it. See
+  // Ends the grants of the inspected lock; of a quorum, at each server that has one. See
   // cli::Break().
-  absl::Status Break(const Sight& seen);
+  absl::Status Break(const Inspection& seen);
 
  private:
-  std::unique_ptr<Server> server_;         // null: there is a quorum
-  std::unique_ptr<QuorumServers> quorum_;  // null: there is a server
+  std::unique_ptr<Server> server_;         // null if the URL names a quorum
+  std::unique_ptr<QuorumServers> quorum_;  // null otherwise
   absl::Status undecided_;
 };
 

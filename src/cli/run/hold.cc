@@ -28,9 +28,9 @@ namespace redlatch::cli {
 namespace {
 
 constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
-constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // where none is given
+constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // of the default
 
-// Sets what follows from the options together, and refuses those that do not fit.
+// Sets the values that depend on several options, and refuses options that contradict each other.
 absl::Status Complete(const CommandLine& line, RunOptions& options) {
   const bool shared = line.given("--shared");
   const bool write = line.given("--write");
@@ -53,7 +53,7 @@ absl::Status Complete(const CommandLine& line, RunOptions& options) {
                  : shared ? RunKind::kShared
                  : write  ? RunKind::kWrite
                           : RunKind::kPlain;
-  // If the URL is wrong, connecting says why.
+  // If the URL is wrong, the attempt to connect says why.
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
   if (url.ok() && url->kind == redis::Url::Kind::kQuorum) {
     for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
@@ -115,7 +115,7 @@ namespace {
 constexpr std::chrono::milliseconds kFirst(500);
 constexpr std::chrono::milliseconds kEvery(1000);
 
-// False: it was stopped.
+// Returns false if it was stopped.
 bool Sleep(const std::stop_token& stop, std::chrono::milliseconds time) {
   std::mutex mutex;
   std::condition_variable_any never;
@@ -124,31 +124,32 @@ bool Sleep(const std::stop_token& stop, std::chrono::milliseconds time) {
   return !stop.stop_requested();
 }
 
-// While it lives: after half a second, who has the lock and how many are ahead, in a line on the
-// terminal that is kept up to date, and gone at the end. Nothing if stderr is no terminal, or
-// another job has it. And a warning, terminal or not, if the wait is for a process that this one
-// was started by.
+// After half a second it shows, in a line on the terminal, which process has the lock and how many
+// waiters are ahead. It updates that line, and removes it when the object is destroyed. It shows
+// nothing if stderr is no terminal, or if another job owns the terminal. With or without a
+// terminal, it warns if the lock is held by a process that has started this one.
 class WaitReport {
  public:
-  using Look = std::function<absl::StatusOr<LockInfo>()>;
-  // `what`: "lock "x"". `look` is called on a thread of this object's own, which ends with it.
-  WaitReport(const RunOptions& options, const std::string& what, Look look)
+  using Inspect = std::function<absl::StatusOr<LockInfo>()>;
+  // `what`: `lock "x"`. The object calls `inspect` on its own thread, which ends with it.
+  WaitReport(const RunOptions& options, const std::string& what, Inspect inspect)
       : permits_(options.permits),
         what_(what),
         nested_(std::getenv("REDLATCH_LOCK") != nullptr),
         self_(internal::ThisProcess("")),
-        line_(getpgid(getppid())) {  // the front's: the keeper has a group of its own
+        line_(
+            getpgid(getppid())) {  // the front's group: the user's shell does not see the keeper's
     if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
     thread_ = std::jthread(
-        [this, look = std::move(look)](const std::stop_token& stop) { Run(stop, look); });
+        [this, inspect = std::move(inspect)](const std::stop_token& stop) { Run(stop, inspect); });
   }
 
  private:
-  void Run(const std::stop_token& stop, const Look& look) {
+  void Run(const std::stop_token& stop, const Inspect& inspect) {
     const base::Instant begun = base::Now();
     bool warned = !nested_;
     for (auto pause = kFirst; Sleep(stop, pause); pause = kEvery) {
-      const absl::StatusOr<LockInfo> info = look();
+      const absl::StatusOr<LockInfo> info = inspect();
       if (stop.stop_requested()) return;
       if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
       if (!line_.has_terminal()) return;
@@ -181,7 +182,7 @@ class WaitReport {
   std::jthread thread_;
 };
 
-// A refusal for another capacity says what to do about it here.
+// If the semaphore has another capacity, the error says what to do on the command line.
 absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
                      const RunOptions& options) {
   if (!absl::IsFailedPrecondition(why)) return why;
@@ -230,7 +231,7 @@ absl::StatusOr<RunHold> RunAttempt::Acquire() {
       }};
   const base::Instant end = base::Now() + options_.wait;
   absl::StatusOr<Client> client = Client::Connect(options_.server, how);
-  // If the server is unavailable now, as in a failover, it is tried until --wait is over.
+  // If the server is unavailable now, as in a failover, the client tries until --wait is over.
   if (absl::IsUnavailable(client.status()) && !end.is_infinite() && base::Now() < end) {
     how.connect = ConnectPolicy::kLazy;
     client = Client::Connect(options_.server, how);
@@ -243,9 +244,9 @@ absl::StatusOr<RunHold> RunAttempt::Acquire() {
   const absl::Duration left = end.is_infinite() ? options_.wait : base::Until(end);
   absl::StatusOr<RunHold> hold = TakeFor(*client, left);
   if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
-  // The library returns when `left` is over. A server that is only slow, or far away, is given the
-  // time that any command has, else a short wait would never get a lock from it. The library itself
-  // gives it that time if there is no wait.
+  // The library returns when `left` is over. With a short wait, a server that is slow or far away
+  // would never grant a lock, so it gets at least command_timeout. (Without a wait, the library
+  // itself gives it that time.)
   if (left <= absl::ZeroDuration()) return hold;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options_.server);
   if (!url.ok() || url->command_timeout <= left) return hold;
@@ -254,7 +255,7 @@ absl::StatusOr<RunHold> RunAttempt::Acquire() {
 
 absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration wait) {
   const AcquireOptions how = {.wait = wait, .whole_lease = true, .stop = stop_.get_token()};
-  // The hold outlives these objects.
+  // The RunHold outlives the lock objects made here.
   if (options_.kind == RunKind::kPermits) {
     Semaphore semaphore(client, options_.name, options_.capacity, {.lease = options_.lease});
     absl::StatusOr<RunHold> hold =
@@ -276,17 +277,17 @@ absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration
   });
 }
 
-// While a report on the lock or semaphore is given.
+// Acquires while a WaitReport informs the user.
 template <class Lock, class Call>
 absl::StatusOr<RunHold> RunAttempt::TakeBy(const Client& client, Lock& lock, const Call& acquire) {
-  const auto look = [&lock] { return lock.Inspect(); };
+  const auto inspect = [&lock] { return lock.Inspect(); };
   auto held = [&] {
-    const WaitReport report(options_, what_, look);
+    const WaitReport report(options_, what_, inspect);
     return acquire();
   }();
   if (held.ok()) return RunHold(*std::move(held), client.server());
   if (IsBusy(held.status())) {
-    const absl::StatusOr<LockInfo> info = look();
+    const absl::StatusOr<LockInfo> info = inspect();
     if (info.ok()) holders_ = HoldersText(*info);
   }
   return held.status();
@@ -294,7 +295,7 @@ absl::StatusOr<RunHold> RunAttempt::TakeBy(const Client& client, Lock& lock, con
 
 int RunAttempt::ExplainRefusal() const {
   if (!IsBusy(result_.status())) return Refuse(result_.status());
-  // If it is not to count as a failure, cron is to send no mail about it either.
+  // With --busy-code 0 it is no failure, so cron must not send mail about any output.
   if (options_.busy_code == 0) return 0;
   const bool waited = options_.wait > absl::ZeroDuration();
   Complain({what_, waited ? " was busy for " : " is busy",

@@ -1,4 +1,4 @@
-// What `redlatch run` was asked for, its lock, and what it says while it waits for that.
+// The options of `redlatch run`, its lock, and its messages while it waits for the lock.
 #ifndef REDLATCH_SRC_CLI_RUN_HOLD_H_
 #define REDLATCH_SRC_CLI_RUN_HOLD_H_
 
@@ -27,10 +27,10 @@ namespace redlatch::cli {
 
 enum class RunKind : uint8_t {
   kPlain,    // a SimpleLock
-  kShared,   // the readers' side of a ReentrantReadWriteLock
-  kWrite,    // its writer's side
-  kPermits,  // some permits of a Semaphore
-  kQuorum,   // a RedLock, of a URL that names a quorum of servers
+  kShared,   // the read side of a ReentrantReadWriteLock
+  kWrite,    // the write side of a ReentrantReadWriteLock
+  kPermits,  // permits of a Semaphore
+  kQuorum,   // a RedLock, since the URL names a quorum of servers
 };
 
 struct RunOptions {
@@ -41,17 +41,17 @@ struct RunOptions {
   int64_t capacity = 0;
   absl::Duration wait = absl::InfiniteDuration();
   absl::Duration lease = absl::Seconds(30);
-  // Between SIGTERM and SIGKILL.
+  // The time from SIGTERM to SIGKILL.
   absl::Duration grace = absl::Seconds(10);
   bool kill_on_lost = true;
   int busy_code = kBusy;
   std::string server;  // a URL
 };
 
-// The exit code if that is all: see CommandLine::Parse().
+// Returns an exit code if nothing is to be run: see CommandLine::Parse().
 std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options);
 
-// What was acquired, a Lease or a Permit.
+// A Lease or a Permit.
 class RunHold {
  public:
   RunHold(Lease lease, std::string server) : held_(std::move(lease)), server_(std::move(server)) {}
@@ -67,9 +67,9 @@ class RunHold {
   absl::Status Release() {
     return std::visit([](auto& held) { return held.Release(); }, held_);
   }
-  // Null for permits.
+  // Null if it is a Permit.
   const Lease* lease() const { return std::get_if<Lease>(&held_); }
-  // Without user and password.
+  // The server's URL, without user and password.
   const std::string& server() const { return server_; }
 
  private:
@@ -77,10 +77,10 @@ class RunHold {
   std::string server_;
 };
 
-// Connects and acquires on a thread of its own, and reports on a terminal while it waits.
+// Connects and acquires on its own thread, and reports on a terminal while it waits.
 class RunAttempt {
  public:
-  // `what`: "lock "x"": what messages call it. `ended` is called on that thread when it is done.
+  // `what`: `lock "x"`, for messages. `ended` is called on that thread at the end.
   RunAttempt(const RunOptions& options, std::shared_ptr<Observer> observer, std::string what,
              std::function<void()> ended);
   ~RunAttempt() = default;  // joins
@@ -89,12 +89,12 @@ class RunAttempt {
 
   bool done() const { return done_; }
 
-  // A signal ends the waiting; and, while it only connects, this process, with nothing to be taken
-  // back.
+  // Ends the wait because of a signal. If the attempt is still connecting, it ends this process:
+  // there is nothing to cancel at the server.
   void CallOff(int signal);
 
-  // Once it is done. The exit code if there is no hold, which it explains on stderr, or if it is to
-  // be released at once.
+  // REQUIRES: done(). Sets `hold` if the lock was acquired. Returns an exit code if it was not,
+  // which it explains on stderr, or if the caller must release it at once because of CallOff().
   std::optional<int> Take(std::optional<RunHold>* hold);
 
  private:
@@ -109,28 +109,29 @@ class RunAttempt {
   const RunOptions& options_;
   const std::shared_ptr<Observer> observer_;
   const std::string what_;
-  std::string holders_;  // of a busy one: "held by ..."; empty: not known
+  std::string holders_;  // "held by ...", if the lock is busy; empty: unknown
   absl::StatusOr<RunHold> result_ = absl::UnknownError("");
   std::stop_source stop_;
   std::atomic<Phase> phase_ = Phase::kConnecting;
   std::atomic<bool> done_ = false;
-  int called_off_ = 0;  // by which signal
+  int called_off_ = 0;  // the signal of CallOff()
   std::jthread thread_;
 };
 
-// "1.5s", without digits that nobody reads.
+// "1.5s": whole milliseconds.
 std::string Rounded(absl::Duration time);
 
-// "held by redlatch run: make (web1, pid 4242) and 2 more"; "4 of 4 permits are taken, by ..."; how
-// many are in line if nobody holds it. Empty: there is nothing to tell.
+// "held by redlatch run: make (web1, pid 4242) and 2 more"; "4 of 4 permits taken, by ..."; or, if
+// the lock is free, how many are in line. Empty if it is free and has no waiters.
 std::string HoldersText(const LockInfo& info);
 
-// "next in line", "3 ahead": the place of the waiter that `self` is. If it is not found there, how
-// many wait.
+// The place of the process `self` among the waiters: "next in line", "3 ahead in line". If it is
+// not among those listed, how many wait.
 std::string PlaceText(const LockInfo& info, const LockInfo::Process& self);
 
-// The holder on this host, if there is one among these processes, whose end this wait would have to
-// outlast: with it the lock can never be free, or never have so many permits.
+// A holder on this host that is one of `ancestors`, if the wait can only end after that holder
+// does: while it holds the lock, the lock is never free, or never has enough permits. Null if there
+// is none.
 const LockInfo::Party* HeldAbove(const LockInfo& info, const std::string& host,
                                  const std::vector<pid_t>& ancestors, int64_t permits);
 

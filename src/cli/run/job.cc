@@ -23,7 +23,7 @@
 namespace redlatch::cli {
 namespace {
 
-int LookFor(const std::string& path) {
+int CheckExecutable(const std::string& path) {
   struct stat what = {};
   if (stat(path.c_str(), &what) != 0) return kNotFound;
   return S_ISREG(what.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : kNotExecutable;
@@ -54,7 +54,7 @@ std::optional<Process> Read(const char* pid) {
   std::ifstream file(std::string("/proc/") + pid + "/stat");
   std::string text;
   std::getline(file, text, '\0');
-  // The name before it, in parentheses, may contain anything.
+  // The program's name before these fields, in parentheses, may contain any characters.
   const char* const behind_name = std::strrchr(text.c_str(), ')');
   Process process;
   int group = 0;
@@ -65,7 +65,7 @@ std::optional<Process> Read(const char* pid) {
   return process;
 }
 
-// In a PID namespace with the /proc of another, the numbers there are not ours.
+// False in a PID namespace that sees the /proc of another one: its process IDs are not ours.
 bool NumbersAreOurs() {
   std::array<char, 32> self = {};
   return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
@@ -89,12 +89,13 @@ std::unordered_map<pid_t, Process> AllProcesses() {
 }  // namespace
 
 int FindCommand(const std::string& command) {
-  if (command.find('/') != std::string::npos) return LookFor(command);
+  if (command.find('/') != std::string::npos) return CheckExecutable(command);
   const char* const variable = std::getenv("PATH");
   int found = kNotFound;
   for (const absl::string_view directory :
        absl::StrSplit(variable != nullptr ? variable : "/bin:/usr/bin", ':')) {
-    const int here = LookFor(absl::StrCat(directory.empty() ? "." : directory, "/", command));
+    const int here =
+        CheckExecutable(absl::StrCat(directory.empty() ? "." : directory, "/", command));
     if (here == 0 && !command.empty()) return 0;
     if (here == kNotExecutable && !command.empty()) found = here;
   }
@@ -114,8 +115,9 @@ Job::Job(const std::vector<std::string>& command, const sigset_t& mask, bool own
   const pid_t parent = getpid();
   pid_ = fork();
   if (pid_ == 0) {
-    // Whatever happens to its parent. That has one thread now, and this is the one to outlive all
-    // others; but a set-user-ID program clears it.
+    // The child dies with its parent, however the parent dies. The kernel watches the thread that
+    // called fork(); that is the parent's first thread, which ends last. A set-user-ID program
+    // clears this setting.
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(kFailure);
     Become(command, mask);
@@ -141,7 +143,7 @@ void Job::Become(const std::vector<std::string>& command, const sigset_t& mask) 
   for (ssize_t got = 0; (got = ReadSome(childs_go_, bytes.data(), bytes.size())) > 0;) {
     told.append(bytes.data(), static_cast<size_t>(got));
   }
-  if (told.empty()) _exit(0);  // called off
+  if (told.empty()) _exit(0);  // Start() was never called
   for (const absl::string_view variable : absl::StrSplit(told, '\0', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(variable, absl::MaxSplits('=', 1));
     unsetenv(parts[0].c_str());
@@ -167,7 +169,7 @@ int Job::Start(const std::vector<std::string>& environment) {
   go_.Reset();
   int error = 0;
   if (!written) {
-    error = ECHILD;  // somebody has killed it
+    error = ECHILD;  // the child was killed
   } else if (ReadSome(failure_, &error, sizeof error) != sizeof error) {
     error = 0;
   }
@@ -189,8 +191,8 @@ void Job::Signal(int signal) const {
 }
 
 void Job::SignalFamily(int signal) const {
-  Signal(signal);  // although /proc should not be there
-  // No fork escapes this one, while what is read in /proc is old.
+  Signal(signal);  // works without /proc
+  // A signal to the group also reaches processes that were forked after /proc was read.
   if (signal == SIGKILL && own_group_ && !code_) kill(-pid_, SIGKILL);
   for (const pid_t pid : Family(code_ ? 0 : pid_, 0)) {
     if (code_ || pid != pid_) kill(pid, signal);
@@ -199,7 +201,7 @@ void Job::SignalFamily(int signal) const {
 
 bool Job::Lives() const {
   if (!code_) return true;
-  // No child at all: the usual case, at the price of a system call.
+  // Usually there is no child at all, which one system call shows.
   siginfo_t ignored = {};
   if (waitid(P_ALL, 0, &ignored, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return false;
   return !Family(0, 0).empty();
@@ -209,13 +211,14 @@ std::vector<pid_t> Family(pid_t command, pid_t keeper) {
   const pid_t self = getpid();
   const pid_t session = getsid(0);
   const auto all = AllProcesses();
-  // The parent of a container's first process is 0, as is no keeper.
+  // The parent of a container's first process is 0, and so is `keeper` if there is none.
   const auto adopts = [&](pid_t pid) { return pid == self || (keeper > 0 && pid == keeper); };
 
   std::vector<pid_t> family;
   for (const auto& [pid, process] : all) {
     if (adopts(pid)) continue;
-    // Up to the one that is a child of ours, or of the keeper. A reused pid could close a circle.
+    // Goes up to the ancestor that is a child of this process or of the keeper. Since pids are
+    // reused, the parents could form a circle, so the number of steps is limited.
     pid_t top = pid;
     const Process* at = &process;
     size_t steps = 0;

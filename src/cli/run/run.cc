@@ -1,13 +1,14 @@
 // `redlatch run` consists of two processes:
 //
-//   front    the one that was started, of a single thread: forwards signals, takes the terminal's
-//            stops and interruptions, exits with the command's code
-//   keeper   its child, in a process group of its own: has the lock, and the command as its child
+//   front    the process that the user started, with one thread: it forwards signals, obeys the
+//            terminal's stops and interruptions, and exits with the command's code
+//   keeper   its child, in a process group of its own: it has the lock, and the command is a
+//            child of it
 //
-// If one of them cannot end the command, the other does. The front is the parent of whatever the
-// keeper leaves, and kills the command when the lease ends, even if the keeper hangs. The keeper
-// goes on renewing the lock while the front is stopped by ^Z. If the front is killed, the keeper
-// ends the command and releases the lock.
+// If one of them cannot end the command, the other does. The front becomes the parent of all
+// processes that the keeper leaves, and kills the command when the lease ends, even if the keeper
+// hangs. The keeper goes on renewing the lock while the front is stopped by ^Z. If the front is
+// killed, the keeper ends the command and releases the lock.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -40,7 +41,7 @@
 namespace redlatch::cli {
 namespace {
 
-// A descriptor that can be read from a moment on.
+// A descriptor that becomes readable at a given moment.
 class Alarm {
  public:
   Alarm() : fd_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {}
@@ -62,9 +63,9 @@ class Alarm {
   const int fd_;
 };
 
-constexpr pid_t kReaped = -1;  // its number may be another's by now
+constexpr pid_t kReaped = -1;  // another process may have its number by now
 
-// In memory that both have.
+// Shared memory of both processes.
 struct Watch {
   // When the command must be gone: the lease's end as this client counts it, which is before the
   // server gives the lock to another. Renewals move it.
@@ -73,31 +74,31 @@ struct Watch {
 };
 static_assert(std::atomic<base::Instant>::is_always_lock_free);
 
-// From the front to the keeper.
+// A message from the front to the keeper.
 struct Forwarded {
   int32_t signal = 0;
-  bool command_has_it = false;  // the terminal has sent it to the command too
+  bool command_has_it = false;  // the terminal has sent the signal to the command, too
 };
 
 class Notices : public Observer {
  public:
   Notices() { event_.Open(); }
 
-  int fd() const { return event_.fd(); }  // can be read when something has happened; -1: none
-  void Nudge() const { event_.Signal(); }
+  int fd() const { return event_.fd(); }  // readable after Wake(); -1 if it could not be made
+  void Wake() const { event_.Signal(); }
   void Clear() { event_.Drain(); }
 
-  // The stop token fires a moment before it is told why.
+  // The stop token fires a moment before OnLost() tells the reason.
   bool loss_told() const { return loss_told_; }
 
-  // Why the lock was lost or is about to be, as far as it was told.
+  // Why the lock was lost or is about to be lost, as far as it is known.
   std::string why() const {
     const std::lock_guard lock(mutex_);
     return why_.empty() ? "the server did not answer, or this process was not running" : why_;
   }
 
  private:
-  void OnRenewed(std::string_view, FencingToken) override { Nudge(); }
+  void OnRenewed(std::string_view, FencingToken) override { Wake(); }
   void OnAtRisk(std::string_view, FencingToken, absl::Duration, const absl::Status& why) override {
     Set(std::string(why.message()));
   }
@@ -105,7 +106,7 @@ class Notices : public Observer {
   void OnLost(const LostLease& lost) override {
     Set(lost.reason);
     loss_told_ = true;
-    Nudge();
+    Wake();
   }
   void OnReleaseFailed(std::string_view, FencingToken, absl::Duration,
                        const absl::Status&) override {}  // the keeper says so
@@ -116,7 +117,7 @@ class Notices : public Observer {
       const std::lock_guard lock(mutex_);
       why_ = std::move(why);
     }
-    Nudge();
+    Wake();
   }
 
   base::WakeEvent event_;
@@ -125,15 +126,15 @@ class Notices : public Observer {
   std::string why_;
 };
 
-// SIGKILL is sent so long before the lease's end as this client counts it, so as to be in time on a
-// machine that is slow to run us: a twentieth of the lease, but no more than this. By the server's
-// count the lease ends later still.
+// SIGKILL is sent that long before the end of the lease, so that it is in time on a slow machine: a
+// twentieth of the lease, but at most this. This client counts the lease; the server's count ends
+// later still.
 constexpr absl::Duration kKillEarly = absl::Milliseconds(500);
-// When what did not die of SIGKILL, or was just born, is looked for and gets it again: more and
-// more seldom.
+// How often SIGKILL is repeated for processes that survived it, or were forked just then. The pause
+// doubles from the first value to the last.
 constexpr absl::Duration kFirstRepeat = absl::Milliseconds(10);
 constexpr absl::Duration kLastRepeat = absl::Seconds(1);
-constexpr absl::Duration kReasonPatience = absl::Milliseconds(200);
+constexpr absl::Duration kReasonTimeout = absl::Milliseconds(200);
 constexpr std::string_view kIsLost = " is lost (";
 
 bool Ends(int signal) {
@@ -142,7 +143,8 @@ bool Ends(int signal) {
 
 class Keeper {
  public:
-  // `link`: to the front. Forwarded comes in, and a byte goes out when `watch` is set.
+  // `link`: the socket to the front. The keeper receives Forwarded, and sends one byte when `watch`
+  // is set.
   Keeper(const RunOptions& options, int link, Watch& watch, Job& job)
       : options_(options),
         early_(std::min(options_.lease / 20, kKillEarly)),
@@ -164,12 +166,12 @@ class Keeper {
     }
     if (const std::optional<int> failed = Acquire()) return *failed;
     if (const std::optional<int> failed = Start()) return *failed;
-    while (!Attend()) Await();
+    while (!HandleDue()) Await();
     return Finish();
   }
 
  private:
-  // Until something has happened, or the alarm goes off.
+  // Waits for an event or the alarm.
   void Await() {
     std::array<pollfd, 4> events = {{{.fd = notices_->fd(), .events = POLLIN, .revents = 0},
                                      {.fd = children_, .events = POLLIN, .revents = 0},
@@ -180,16 +182,16 @@ class Keeper {
     signalfd_siginfo child = {};
     while (read(children_, &child, sizeof child) > 0) {
     }
-    if (events[3].revents != 0) Hear();
+    if (events[3].revents != 0) ReadFromFront();
   }
 
-  void Hear() {
+  void ReadFromFront() {
     Forwarded forwarded;
     const ssize_t got = recv(link_, &forwarded, sizeof forwarded, MSG_DONTWAIT);
     if (got == sizeof forwarded) {
       Take(forwarded);
     } else if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) {
-      link_ = -1;  // poll() passes over it
+      link_ = -1;  // poll() ignores it
       if (!hold_) {
         attempt_->CallOff(SIGKILL);
       } else {
@@ -205,12 +207,12 @@ class Keeper {
       return;
     }
     if (!forwarded.command_has_it) job_.Signal(forwarded.signal);
-    // What is left of a command that has ended, or is told to, gets no more time than needed.
+    // If the command has ended already, the processes that it left end now.
     if (Ends(forwarded.signal) && code_) End(options_.grace);
   }
 
   std::optional<int> Acquire() {
-    attempt_.emplace(options_, notices_, what_, [this] { notices_->Nudge(); });
+    attempt_.emplace(options_, notices_, what_, [this] { notices_->Wake(); });
     while (!attempt_->done()) Await();
     const std::optional<int> failed = attempt_->Take(&hold_);
     if (failed && hold_) (void)Release();
@@ -218,7 +220,7 @@ class Keeper {
   }
 
   std::optional<int> Start() {
-    told_.emplace(hold_->lost(), [this] { notices_->Nudge(); });
+    told_.emplace(hold_->lost(), [this] { notices_->Wake(); });
     std::vector<std::string> environment = {"REDLATCH_LOCK=" + options_.name,
                                             "REDLATCH_SERVER=" + hold_->server(), "REDLATCH_TOKEN"};
     if (const Lease* const lease = hold_->lease()) {
@@ -241,15 +243,15 @@ class Keeper {
     if (options_.kill_on_lost) watch_.deadline = base::Now() + remaining;
   }
 
-  // What is due now. True: the command is gone, and all that it left.
-  bool Attend() {
+  // Does everything that is due now. Returns true when the command and all its processes are gone.
+  bool HandleDue() {
     if (!code_) {
       code_ = job_.Ended();
       if (code_) watch_.command = kReaped;
       if (code_ && !ending_) kill_or_term_at_ = base::Now() + options_.grace;
     }
     if (code_ && !job_.Lives()) return true;
-    LookAtHold();
+    CheckHold();
     if (notices_->loss_told()) TellOfLoss(kIsLost);
     if (ending_ && kill_or_term_at_ <= base::Now()) {
       job_.SignalFamily(SIGKILL);
@@ -273,7 +275,7 @@ class Keeper {
     return false;
   }
 
-  void LookAtHold() {
+  void CheckHold() {
     if (lost_) return;
     const bool lost = hold_->lost().stop_requested();
     const absl::Duration remaining = hold_->remaining();
@@ -286,7 +288,7 @@ class Keeper {
     }
     if (!lost && remaining > options_.grace + early_) return;
     lost_ = true;
-    // As long as the lease was known to last, at most, though somebody has forced its release.
+    // The grace never goes beyond the lease as it was last known, also after a forced release.
     const absl::Duration left = watch_.deadline.load() - base::Now();
     const absl::Duration grace = std::clamp(left - early_, absl::ZeroDuration(), options_.grace);
     untold_ = absl::StrCat("SIGTERM to the command now, SIGKILL in ", Rounded(grace));
@@ -294,9 +296,9 @@ class Keeper {
     End(grace);
   }
 
-  // Where the command ended faster than the reason came.
+  // Waits a moment for the reason of the loss, if the command ended before it was known.
   void AwaitReason() const {
-    const base::Instant until = base::Now() + kReasonPatience;
+    const base::Instant until = base::Now() + kReasonTimeout;
     while (!untold_.empty() && !notices_->loss_told() && base::Now() < until) {
       pollfd told = {.fd = notices_->fd(), .events = POLLIN, .revents = 0};
       base::Poll(&told, 1, until);
@@ -310,7 +312,7 @@ class Keeper {
     untold_.clear();
   }
 
-  // SIGTERM now, also to what is stopped, and SIGKILL after the grace.
+  // Sends SIGTERM now, also to stopped processes, and SIGKILL after the grace period.
   void End(absl::Duration grace) {
     const base::Instant at = base::Now() + grace;
     kill_or_term_at_ = ending_ ? std::min(kill_or_term_at_, at) : at;
@@ -322,7 +324,7 @@ class Keeper {
     alarm_.Set(kill_or_term_at_);
   }
 
-  // Where the server answers, the client ends as well, so that nothing tells of it any longer.
+  // If the release is confirmed, the client ends as well, and removes its description.
   absl::Status Release() {
     absl::Status released = hold_->Release();
     if (released.ok()) hold_.reset();
@@ -358,18 +360,18 @@ class Keeper {
   std::optional<RunAttempt> attempt_;
   std::optional<RunHold> hold_;
   std::optional<std::stop_callback<std::function<void()>>> told_;
-  bool lost_ = false;                     // or about to be, so that the command is ended
-  std::string untold_;                    // what follows from it, until it is told why
+  bool lost_ = false;                     // the lock is lost or about to be: the command is ended
+  std::string untold_;                    // the consequence of the loss, until it is printed
   bool ending_ = false;                   // SIGTERM was sent
-  absl::Duration repeat_ = kFirstRepeat;  // of SIGKILL
+  absl::Duration repeat_ = kFirstRepeat;  // the pause before the next SIGKILL
   std::optional<int> code_;
-  // Of SIGKILL where `ending_`, else of SIGTERM to what the command has left.
+  // The next SIGKILL if `ending_`, else the SIGTERM to the processes that the command has left.
   base::Instant kill_or_term_at_ = base::Instant::Infinite();
 };
 
-// All but those by which the kernel reports a fault of our own, and those by which a terminal stops
-// who uses it out of turn: these are to do what they always do.
-sigset_t Attended() {
+// All signals except those that report a fault of this process, and those that stop a background
+// process when it uses the terminal. These keep their default actions.
+sigset_t HandledSignals() {
   sigset_t signals;
   sigfillset(&signals);
   for (const int left :
@@ -379,7 +381,8 @@ sigset_t Attended() {
   return signals;
 }
 
-// As with nohup(1). Being blocked it arrives all the same.
+// True if this process was started to ignore the signal, as by nohup(1). A blocked signal arrives
+// at a signalfd even if it is ignored.
 bool IsIgnored(int signal) {
   struct sigaction action = {};
   return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
@@ -406,7 +409,7 @@ class Front {
                                        {.fd = link_, .events = POLLIN, .revents = 0}}};
       poll(events.data(), events.size(), -1);
       if (const std::optional<int> code = TakeSignals()) return *code;
-      if (events[2].revents != 0) HearKeeper();
+      if (events[2].revents != 0) ReadFromKeeper();
       if (events[1].revents != 0 && watch_->deadline.load() <= base::Now()) {
         Complain(
             {"the lock's lease has ended, and the process that renews it did not stop the command: "
@@ -429,12 +432,12 @@ class Front {
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
     link_ = ends[0];
 
-    signal(SIGCHLD, SIG_DFL);  // were it ignored, no child could be waited for
-    const sigset_t attended = Attended();
+    signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would fail
+    const sigset_t handled = HandledSignals();
     sigset_t before;
-    sigprocmask(SIG_SETMASK, &attended, &before);
-    signals_ = signalfd(-1, &attended, SFD_CLOEXEC | SFD_NONBLOCK);
-    // Children that the keeper leaves become ours.
+    sigprocmask(SIG_SETMASK, &handled, &before);
+    signals_ = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
+    // Orphans of the keeper become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     if (signals_ < 0 || alarm_.fd() < 0) return false;
     keeper_ = fork();
@@ -442,14 +445,15 @@ class Front {
       sigset_t all;
       sigfillset(&all);
       sigprocmask(SIG_SETMASK, &all, nullptr);  // a keeper in the background may write to stderr
-      close(link_);                             // else it would never hear of our end
+      close(link_);                             // otherwise it would never notice the front's end
       BeKeeper(ends[1], before);
     }
     close(ends[1]);
     return keeper_ > 0;
   }
 
-  // The keeper's whole life, from the lock to the release. `mask`: of signals, for the command.
+  // The keeper's whole life, from the lock to the release. `mask`: the signals that are blocked in
+  // the command.
   [[noreturn]] void BeKeeper(int link, const sigset_t& mask) const {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     int code = kFailure;
@@ -459,13 +463,13 @@ class Front {
       if (job.pid() > 0) {
         LetGoOfDescriptorsBut({link, job.descriptors()[0], job.descriptors()[1]});
       }
-      // Never destroyed: the lock is released, and an orderly end would only take time.
+      // The Keeper is never destroyed: the lock is released, and destructors would only take time.
       code = (new Keeper(options_, link, *watch_, job))->Run();
     }
     _exit(code);
   }
 
-  // The code to exit with, once the keeper has ended.
+  // Returns the exit code once the keeper has ended.
   std::optional<int> TakeSignals() {
     signalfd_siginfo info = {};
     while (read(signals_, &info, sizeof info) == sizeof info) {
@@ -473,7 +477,7 @@ class Front {
       if (signal == SIGCHLD) {
         if (const std::optional<int> code = KeeperEnded()) return code;
       } else if (signal != SIGPIPE && !IsIgnored(signal)) {
-        // A terminal that goes away tells the leader of its session alone.
+        // A terminal that hangs up sends SIGHUP only to the leader of its session.
         const bool to_us_alone = signal == SIGHUP && getsid(0) == getpid();
         Forward(signal, info.ssi_code == SI_KERNEL && !to_us_alone);
       }
@@ -484,15 +488,15 @@ class Front {
   void Forward(int signal, bool by_terminal) {
     const Forwarded forwarded = {.signal = signal, .command_has_it = by_terminal && !own_group_};
     (void)!send(link_, &forwarded, sizeof forwarded, MSG_NOSIGNAL | MSG_DONTWAIT);
-    // Whoever has started us is to see that we have stopped.
+    // The front stops, too, so that its parent sees it.
     if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
   }
 
-  void HearKeeper() {
+  void ReadFromKeeper() {
     char byte = 0;
     const ssize_t got = recv(link_, &byte, 1, MSG_DONTWAIT);
     if (got == 1) armed_ = true;
-    if (got == 0) link_ = -1;  // it is about to end
+    if (got == 0) link_ = -1;  // the keeper is about to end
   }
 
   std::optional<int> KeeperEnded() {
@@ -510,7 +514,7 @@ class Front {
     return kLost;
   }
 
-  // SIGKILL to all of it, until there is none.
+  // Sends SIGKILL to the command and all its processes, until none is left.
   void EndCommand() {
     const pid_t command = watch_->command;
     if (own_group_ && command > 0) kill(-command, SIGKILL);
@@ -519,7 +523,7 @@ class Front {
       for (const pid_t pid : family) kill(pid, SIGKILL);
       if (command > 0) waitpid(command, nullptr, WNOHANG);
       if (family.empty()) return;
-      // Children's ends wake it; others are looked for again.
+      // The end of a child wakes this process; other processes are found again in /proc.
       pollfd ended = {.fd = signals_, .events = POLLIN, .revents = 0};
       poll(&ended, 1, 10);
       signalfd_siginfo info = {};
@@ -530,7 +534,7 @@ class Front {
   }
 
   const RunOptions& options_;
-  const bool own_group_;  // for the command: no terminal's signals are to reach it directly
+  const bool own_group_;  // the command gets its own process group: there is no terminal
   Watch* watch_ = nullptr;
   int link_ = -1;
   int signals_ = -1;
@@ -544,7 +548,7 @@ class Front {
 int Run(const std::vector<std::string>& words) {
   RunOptions options;
   if (const std::optional<int> over = ParseRunOptions(words, &options)) return *over;
-  // Before it waits for the lock: that may take long.
+  // Checks the command before waiting for the lock, which may take long.
   const std::string command = absl::Utf8SafeCEscape(options.command[0]);
   const int found = FindCommand(options.command[0]);
   if (found == kNotFound) {

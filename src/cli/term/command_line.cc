@@ -41,8 +41,8 @@ bool ParseTime(const std::string& text, absl::Duration* time) {
 
 }  // namespace
 
-absl::Status WrongUsage(const std::string& what, const std::string& mend) {
-  return absl::InvalidArgumentError(absl::StrCat(what, "; ", mend));
+absl::Status WrongUsage(const std::string& what, const std::string& fix) {
+  return absl::InvalidArgumentError(absl::StrCat(what, "; ", fix));
 }
 
 CommandLine::CommandLine(std::string command) : command_(std::move(command)) {
@@ -67,14 +67,14 @@ void CommandLine::Text(const std::string& option, const std::string& what, std::
 void CommandLine::Time(const std::string& option, absl::Duration* time) {
   options_[option] = {.what = "a time, as in 10s",
                       .wrong = "is not a length of time",
-                      .mend = "say 500ms, 10s, 1m30s, 2h, or a number of seconds",
+                      .fix = "say 500ms, 10s, 1m30s, 2h, or a number of seconds",
                       .take = [time](const std::string& value) { return ParseTime(value, time); }};
 }
 
 void CommandLine::Number(const std::string& option, int64_t least, int64_t* number) {
   options_[option] = {.what = "a number",
                       .wrong = "is not a number it can be",
-                      .mend = absl::StrCat("say a whole number, ", least, " or more"),
+                      .fix = absl::StrCat("say a whole number, ", least, " or more"),
                       .take = [least, number](const std::string& value) {
                         return absl::SimpleAtoi(value, number) && *number >= least;
                       }};
@@ -85,20 +85,20 @@ void CommandLine::Choice(const std::string& option, const std::vector<std::strin
   const std::string what = absl::StrJoin(words, " or ");
   options_[option] = {.what = what,
                       .wrong = "is not one of its values",
-                      .mend = "say " + what,
+                      .fix = "say " + what,
                       .take = [words, word](const std::string& value) {
                         *word = value;
                         return std::ranges::find(words, value) != words.end();
                       }};
 }
 
-void CommandLine::Operands(size_t most, const std::string& mend) {
+void CommandLine::Operands(size_t most, const std::string& fix) {
   most_operands_ = most;
-  too_many_ = mend;
+  too_many_ = fix;
 }
 
-void CommandLine::NeedsName(const std::string& noun, const std::string& mend) {
-  no_name_ = WrongUsage(absl::StrCat("the ", noun, "'s name is missing"), mend);
+void CommandLine::NeedsName(const std::string& noun, const std::string& fix) {
+  no_name_ = WrongUsage(absl::StrCat("the ", noun, "'s name is missing"), fix);
 }
 
 std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
@@ -153,7 +153,7 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   if (found == options_.end()) {
     return absl::InvalidArgumentError(
         absl::StrCat("redlatch ", command_, " has no option ", absl::Utf8SafeCEscape(name),
-                     DidYouMean(name, OptionNames()), MendOfUnknown()));
+                     DidYouMean(name, OptionNames()), HintForUnknown()));
   }
   const Option& option = found->second;
   given_.insert(name);
@@ -168,7 +168,7 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
     value = words[(*at)++];
   }
   if (option.take(value)) return absl::OkStatus();
-  return WrongUsage(absl::StrCat(name, " ", Quoted(value), " ", option.wrong), option.mend);
+  return WrongUsage(absl::StrCat(name, " ", Quoted(value), " ", option.wrong), option.fix);
 }
 
 std::vector<std::string> CommandLine::OptionNames() const {
@@ -177,7 +177,7 @@ std::vector<std::string> CommandLine::OptionNames() const {
   return names;
 }
 
-std::string CommandLine::MendOfUnknown() const {
+std::string CommandLine::HintForUnknown() const {
   return absl::StrCat(" (see redlatch ", command_, " --help",
                       command_follows_     ? "; options of the command itself go after --"
                       : most_operands_ > 0 ? "; put -- before a name that begins with -"
@@ -187,7 +187,7 @@ std::string CommandLine::MendOfUnknown() const {
 
 namespace {
 
-// How many letters must be put in, left out, replaced, or swapped with their neighbour.
+// How many letters must be inserted, removed, replaced, or swapped with their neighbour.
 size_t Distance(std::string_view from, std::string_view to) {
   std::vector<size_t> before_last(to.size() + 1);
   std::vector<size_t> last(to.size() + 1);
@@ -207,14 +207,14 @@ size_t Distance(std::string_view from, std::string_view to) {
   return row[to.size()];
 }
 
-// Of a longer word more may be wrong; of a single letter, nothing.
+// How many letters of a mistyped word may be wrong: more in a longer word, none in a single letter.
 size_t Tolerated(std::string_view word) {
   const size_t dashes = std::min(word.find_first_not_of('-'), word.size());
   const size_t letters = word.size() - dashes;
   return letters < 2 ? 0 : (letters + 1) / 3;
 }
 
-// Beginning with it is nearer than any misspelling.
+// A word that begins with what was typed is nearer than any misspelling.
 size_t Farness(std::string_view word, std::string_view known) {
   return known.starts_with(word) ? 0 : Distance(word, known);
 }
@@ -326,7 +326,7 @@ std::string Plain(const Section& section, size_t width) {
   return out;
 }
 
-// A hyphen that is meant as one is typed so, and no line is taken for a request.
+// Escapes a text for roff: a hyphen stays a hyphen, and no line becomes a request.
 std::string Roff(const std::string& text) {
   std::string out = absl::StrReplaceAll(text, {{"\\", "\\e"},
                                                {"-", "\\-"},

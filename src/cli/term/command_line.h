@@ -1,4 +1,4 @@
-// The words behind `redlatch COMMAND`, and what `redlatch` tells of itself.
+// Parses the words after `redlatch COMMAND`, and prints the help pages.
 #ifndef REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_
 #define REDLATCH_SRC_CLI_TERM_COMMAND_LINE_H_
 
@@ -16,36 +16,36 @@
 
 namespace redlatch::cli {
 
-// "what; mend", as kInvalidArgument.
-absl::Status WrongUsage(const std::string& what, const std::string& mend);
+// kInvalidArgument with the message "what; fix".
+absl::Status WrongUsage(const std::string& what, const std::string& fix);
 
-// Says which options there are, then parses: --option value, --option=value, --flag. Behind `--`
-// all are operands. Each has --server and --help.
+// The caller declares the options, then calls Parse(): --option value, --option=value, --flag. All
+// words after `--` are operands. Each command has --server and --help.
 //
-// Abseil's flags are not used here: they belong to the whole program, where each command has its
-// own; they go on past the operands into whatever follows; and their --help lists source files, it
-// does not teach.
+// Abseil's flags do not fit: they are global, while each command has its own; they are also parsed
+// after the operands, where another command's options are; and their --help lists source files.
 class CommandLine {
  public:
-  // `command` is "run", of which there is a page.
+  // `command`: for example "run". It must have a page.
   explicit CommandLine(std::string command);
 
-  // What is pointed at must outlive Parse(), and keeps its value where the option is not given.
+  // The variables must outlive Parse(). They keep their values if the option is not given.
   void Flag(const std::string& option, bool* flag);
   void Text(const std::string& option, const std::string& what, std::string* text);
   void Time(const std::string& option, absl::Duration* time);
   void Number(const std::string& option, int64_t least, int64_t* number);
-  // One of these words.
+  // Takes one of these words.
   void Choice(const std::string& option, const std::vector<std::string>& words, std::string* word);
-  // More operands than these are refused with `mend`. Without this call any is.
-  void Operands(size_t most, const std::string& mend);
-  // The first operand is the name of a `noun`, and must be there; `mend` says how.
-  void NeedsName(const std::string& noun, const std::string& mend);
-  // What follows `--` is another's command, and left alone.
+  // Allows that many operands; the error for more ends with `fix`. Without this call none is
+  // allowed.
+  void Operands(size_t most, const std::string& fix);
+  // Requires the name of a `noun` as the first operand; the error without it ends with `fix`.
+  void NeedsName(const std::string& noun, const std::string& fix);
+  // The words after `--` are another command with its arguments. They are not parsed.
   void CommandFollows() { command_follows_ = true; }
 
-  // The exit code if that is all: it has printed the help, after which nothing counts, or said what
-  // is wrong and how to mend it.
+  // Returns an exit code if the command must not run: Parse() has printed the help, or said what is
+  // wrong and how to fix it.
   std::optional<int> Parse(const std::vector<std::string>& words);
 
   bool given(const std::string& option) const { return given_.contains(option); }
@@ -56,15 +56,15 @@ class CommandLine {
 
  private:
   struct Option {
-    std::string what = {};              // its value is; empty: it has none
-    std::string wrong = {}, mend = {};  // of a value that it does not take
+    std::string what = {};             // what its value is; empty: it takes none
+    std::string wrong = {}, fix = {};  // the error for a wrong value
     std::function<bool(const std::string& value)> take;
   };
 
   absl::Status TakeAll(const std::vector<std::string>& words);
   absl::Status TakeOperand(const std::string& word);
   std::vector<std::string> OptionNames() const;
-  std::string MendOfUnknown() const;
+  std::string HintForUnknown() const;
   // Moves `at` past the option's value.
   absl::Status TakeOption(const std::vector<std::string>& words, size_t* at);
 
@@ -82,18 +82,18 @@ class CommandLine {
   std::vector<std::string> following_;
 };
 
-// The one of `known` that somebody who typed `word` will have meant: it begins with `word`, or is
-// spelt almost like it. Empty if there is none, or if several are equally near.
+// The one of `known` that the user probably meant by `word`: it begins with `word`, or is spelt
+// almost like it. Empty if there is none, or if several are equally near.
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known);
 
 // "; did you mean <it>?", or nothing.
 std::string DidYouMean(std::string_view word, const std::vector<std::string>& known);
 
 std::string Overview();  // redlatch --help
-// redlatch COMMAND --help, as wide as the terminal, and no wider than a page.
-// REQUIRES: there is that command.
+// redlatch COMMAND --help, as wide as the terminal but at most as wide as a page.
+// REQUIRES: the command exists.
 std::string Help(std::string_view command);
-std::string ManPage();  // redlatch --man: what docs/man/redlatch.1 holds
+std::string ManPage();  // redlatch --man: the content of docs/man/redlatch.1
 
 int Bench(const std::vector<std::string>& words);
 int Break(const std::vector<std::string>& words);

@@ -28,8 +28,8 @@ bool IsIn(const std::array<std::array<uint32_t, 2>, n>& ranges, uint32_t code) {
       ranges, [code](const auto& range) { return range[0] <= code && code <= range[1]; });
 }
 
-// Terminals give two columns to what is Chinese, Japanese or Korean, and to most pictures; none to
-// what is written above or below another character.
+// How many columns a terminal gives to a character: two to Chinese, Japanese and Korean ones and to
+// most pictures, none to combining marks.
 size_t ColumnsOf(uint32_t code) {
   constexpr std::array<std::array<uint32_t, 2>, 10> kWide = {{
       {0x1100, 0x115f},
@@ -61,7 +61,7 @@ struct Unit {
   const char* name;
 };
 
-// "54", "1.25", "12.5": three digits, and no zeros that say nothing.
+// "54", "1.25", "12.5": three digits, without trailing zeros.
 std::string ThreeDigits(double value) {
   const int decimals = value >= 99.95 ? 0 : value >= 9.995 ? 1 : 2;
   std::string text = absl::StrFormat("%.*f", decimals, value);
@@ -82,7 +82,7 @@ std::string InUnits(double value, const Unit (&units)[n]) {
 constexpr size_t kNarrowest = 30;
 
 void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last) {
-#ifdef SYS_close_range  // Linux 5.9; without it they stay open for a while
+#ifdef SYS_close_range  // Linux 5.9; without it the descriptors stay open until the process ends
   syscall(SYS_close_range, first, last, 0);
 #endif
 }
@@ -142,7 +142,7 @@ size_t Columns(std::string_view printable) {
 std::string Cut(std::string_view printable, size_t columns) {
   if (Columns(printable) <= columns) return std::string(printable);
   size_t size = 0;
-  size_t taken = 1;  // of the dots
+  size_t taken = 1;  // for the ellipsis
   while (size < printable.size()) {
     const base::Character next = base::FirstCharacter(printable.substr(size));
     taken += ColumnsOf(next.code);
@@ -258,7 +258,7 @@ size_t PageWidth() {
 
 TerminalLine::TerminalLine(pid_t job) : has_terminal_(isatty(STDERR_FILENO) != 0), job_(job) {}
 
-// A terminal that is not this session's has no foreground that it could tell.
+// The foreground group is unknown if the terminal belongs to another session; then it is shown.
 bool TerminalLine::OwnsTerminal() const {
   const pid_t foreground = tcgetpgrp(STDERR_FILENO);
   return foreground < 0 || foreground == job_;
@@ -266,7 +266,7 @@ bool TerminalLine::OwnsTerminal() const {
 
 std::string TerminalLine::Erasure() {
   if (columns_ == 0) return "";
-  // By the width that it has now: terminals wrap anew what they show.
+  // Uses the present width, since terminals wrap their lines again when they are resized.
   const size_t rows = (columns_ - 1) / std::max<size_t>(1, TerminalWidth(STDERR_FILENO));
   columns_ = 0;
   return absl::StrCat(rows > 0 ? absl::StrCat("\x1b[", rows, "A") : "", "\r\x1b[J");
@@ -275,7 +275,7 @@ std::string TerminalLine::Erasure() {
 void TerminalLine::Show(std::string_view text) {
   if (!has_terminal_) return;
   if (!OwnsTerminal()) {
-    columns_ = 0;  // others have written below it since
+    columns_ = 0;  // other processes may have written below it
     return;
   }
   const std::string line = absl::StrCat(Erasure(), "\r", std::string(text));

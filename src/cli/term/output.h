@@ -1,4 +1,4 @@
-// What the command prints, and how it exits.
+// The command's exit codes, and helpers for its output.
 #ifndef REDLATCH_SRC_CLI_TERM_OUTPUT_H_
 #define REDLATCH_SRC_CLI_TERM_OUTPUT_H_
 
@@ -19,38 +19,38 @@
 
 namespace redlatch::cli {
 
-// What `redlatch` itself exits with, beside the code of a command that it ran. Those of 125 and
-// above mean what they do with env(1), timeout(1) and shells.
-inline constexpr int kNo = 1;             // nobody uses that name, or the user said no
-inline constexpr int kNeedsChange = 1;    // the server, says the doctor
-inline constexpr int kBusy = 120;         // somebody else had the lock for as long as --wait
-inline constexpr int kUnreachable = 121;  // the server
-inline constexpr int kLost = 122;         // the lock, while the command ran
-inline constexpr int kRefused = 123;      // by the server or the library: it won't do it
-inline constexpr int kFailure = 125;  // of redlatch itself, or what it was asked for makes no sense
+// The exit codes of `redlatch` itself, beside that of a command that it ran. Codes of 125 and above
+// mean the same as with env(1), timeout(1) and shells.
+inline constexpr int kNo = 1;             // no client uses that name, or the user said no
+inline constexpr int kNeedsChange = 1;    // the doctor found something that should be changed
+inline constexpr int kBusy = 120;         // another client had the lock for as long as --wait
+inline constexpr int kUnreachable = 121;  // the server could not be reached
+inline constexpr int kLost = 122;         // the lock was lost while the command ran
+inline constexpr int kRefused = 123;      // the server or the library refused
+inline constexpr int kFailure = 125;      // a failure of redlatch itself, or wrong usage
 inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // plus the signal's number
 
-// One line on stderr, in one piece.
+// Writes one line to stderr, in one piece.
 void Complain(std::initializer_list<std::string_view> parts);
 
-// Says on stderr why redlatch, the library or the server won't do it, and how to mend that. The
-// exit code; kNo for kNotFound.
+// Says on stderr why redlatch, the library or the server refused, and how to fix that. Returns the
+// exit code: kNo for kNotFound.
 int Refuse(const absl::Status& why);
 
-// For a terminal. Within $'…' in a shell, the result is the name again.
+// Escapes a name for a terminal. Within $'…' a shell turns the result into the name again.
 using base::Printable;
 
-// How many columns it takes, where it is printable; characters of two columns count as one.
+// How many columns a terminal needs for a printable text.
 size_t Columns(std::string_view printable);
-// Cut to so many columns, with an ellipsis for what is left out.
+// Cuts the text to that many columns, with an ellipsis for the rest.
 std::string Cut(std::string_view printable, size_t columns);
-// With spaces behind it, up to so many columns.
+// Appends spaces up to that many columns.
 std::string Padded(std::string_view printable, size_t columns);
 
 inline constexpr size_t kPageWidth = 80;
-// The words in lines of so many columns, each of which begins with `indent` spaces.
+// Breaks the text into lines of at most `width` columns, which begin with `indent` spaces.
 std::string Wrapped(std::string_view printable, size_t indent, size_t width = kPageWidth);
 
 // "0.3s", "21.4s", "3m12s", "2h05m", "3d04h"; "-" for an infinite one.
@@ -59,21 +59,21 @@ std::string Brief(absl::Duration time);
 // "1 permit", "2 permits".
 std::string Counted(int64_t count, std::string_view noun);
 
-// A string of JSON, quotes included; of bytes that are not UTF-8 each one is U+FFFD.
+// A string of JSON with its quotes. Each byte that is not UTF-8 becomes U+FFFD.
 std::string JsonText(std::string_view bytes);
 
-std::string JsonList(const std::vector<std::string>& values);  // of JSON
+std::string JsonList(const std::vector<std::string>& values);  // each value is JSON
 
 // One line of JSON.
 class JsonObject {
  public:
-  // Of bytes that are not UTF-8 each one is U+FFFD, and `key`_base64 tells them all.
+  // Each byte that is not UTF-8 becomes U+FFFD; then `key`_base64 has the exact bytes, too.
   void Text(std::string_view key, std::string_view bytes);
   void Number(std::string_view key, int64_t number) { Json(key, std::to_string(number)); }
   void Bool(std::string_view key, bool value) { Json(key, value ? "true" : "false"); }
   void Null(std::string_view key) { Json(key, "null"); }
   void Json(std::string_view key, std::string_view json);
-  // Milliseconds; null where it is infinite.
+  // The time in milliseconds; null if it is infinite.
   void Millis(std::string_view key, absl::Duration time);
 
   std::string Finish() const { return "{" + members_ + "}"; }
@@ -82,7 +82,7 @@ class JsonObject {
   std::string members_;
 };
 
-// Three digits at most: "54 µs", "1.25 ms", "2 s", "3 min", "5 h", "2 days".
+// At most three digits: "54 µs", "1.25 ms", "2 s", "3 min", "5 h", "2 days".
 std::string ShortTime(absl::Duration time);
 // "895 KiB".
 std::string ShortSize(int64_t bytes);
@@ -92,21 +92,21 @@ struct Spread {
   absl::Duration p99;
   absl::Duration worst;
 };
-// REQUIRES: there is at least one.
+// REQUIRES: `times` is not empty.
 Spread SpreadOf(std::vector<absl::Duration> times);
 
-// What a lease should not be below where a round trip took so long at worst: it is renewed each
-// third, and has to outlive what a short measurement did not see.
+// The shortest lease to recommend if `worst` was the slowest round trip. A lease is renewed after
+// each third of it, and must also survive delays that a short measurement did not see.
 absl::Duration ShortestLease(absl::Duration worst);
 
-// The columns of the terminal that it is; 0 if it is none.
+// The width of the terminal; 0 if `descriptor` is no terminal.
 size_t TerminalWidth(int descriptor = STDOUT_FILENO);
 // The width at which text for standard output is wrapped.
 size_t PageWidth();
 
-// A text on the terminal that stderr is, which replaces the one before, however many rows that
-// took, and goes with this object. It is shown only while the job owns the terminal: neither in the
-// background, nor while ^Z has stopped it. One thread at a time.
+// A line of text on the terminal at stderr. A new text replaces the previous one, also if that took
+// several rows; the destructor removes it. It is shown only while the job owns the terminal:
+// neither in the background, nor while ^Z has stopped the job. One thread at a time.
 class TerminalLine {
  public:
   // `job`: the process group that the user sees.
@@ -122,15 +122,15 @@ class TerminalLine {
 
  private:
   bool OwnsTerminal() const;
-  // What takes away what is shown.
+  // The control sequence that removes the text.
   std::string Erasure();
 
   const bool has_terminal_;
   const pid_t job_;
-  size_t columns_ = 0;  // of what is shown
+  size_t columns_ = 0;  // of the text that is shown
 };
 
-// How far a long work is. Nothing is written in the first moments.
+// Shows the progress of a long task on the terminal. It shows nothing in the first moments.
 class Progress {
  public:
   Progress() : next_(base::Now() + kFirst) {}
@@ -146,12 +146,14 @@ class Progress {
   base::Instant next_;
 };
 
-// Where the caller has closed standard streams, ours must not take their numbers. A program that is
-// executed finds them closed.
+// Opens /dev/null for each standard stream that the caller has closed, so that no other descriptor
+// gets its number. A program that is executed finds them closed again.
 void OccupyStandardDescriptors();
 
-// For a process beside the command, which has its own of these: a pipe that waits for its last
-// writer, or a lock file, must not wait for that process. Standard error stays.
+// Closes all descriptors except standard error and `kept`; standard input and output become
+// /dev/null. The keeper calls it because the command
+// has the same descriptors: the reader of a pipe, or the next user of a lock file, must wait only
+// for the command.
 void LetGoOfDescriptorsBut(std::vector<int> kept);
 
 }  // namespace redlatch::cli

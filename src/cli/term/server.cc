@@ -37,8 +37,8 @@ std::vector<Shard> ShardsOf(const redis::ClusterView& view) {
 }
 
 std::optional<std::string> NameIn(const Shard& shard, std::string_view beginning) {
-  // A shard of few slots takes many names, but not without end; if so many are of one slot, they
-  // have a hash tag.
+  // For a shard of few slots it may take many names. If the first ones all have the same slot, the
+  // beginning has a hash tag, and further names do not help.
   constexpr int kMostNames = 300'000;
   constexpr int kEnoughOfOneSlot = 100;
   std::optional<redis::Slot> first;
@@ -56,13 +56,12 @@ std::optional<std::string> NameIn(const Shard& shard, std::string_view beginning
 absl::StatusOr<redis::ClusterView> FindCluster(const redis::Url& url,
                                                absl::Span<const redis::HostAndPort> nodes) {
   absl::Status why;
-  // A node that hangs delays little as long as there are others.
-  for (const absl::Duration patience :
+  // The first round has a short timeout, so that a node that hangs delays it little.
+  for (const absl::Duration timeout :
        {absl::Milliseconds(500), url.connect_timeout + url.command_timeout}) {
     std::optional<redis::ClusterView> best;
     for (const redis::HostAndPort& node : nodes) {
-      absl::StatusOr<redis::ClusterView> view =
-          redis::AskForView(url, node, base::Now() + patience);
+      absl::StatusOr<redis::ClusterView> view = redis::AskForView(url, node, base::Now() + timeout);
       if (!view.ok()) {
         why = view.status();
         if (absl::StrContains(why.message(), "cluster support disabled")) {
@@ -79,8 +78,8 @@ absl::StatusOr<redis::ClusterView> FindCluster(const redis::Url& url,
   return why;
 }
 
-// id address@port[,host] flags primary ping pong epoch link slots... Among the slots are
-// "[93->-id]", which leaves, and "[93-<-id]", which comes.
+// Each line is: id address@port[,host] flags primary ping pong epoch link slots... Among the slots,
+// "[93->-id]" is one that leaves the node, and "[93-<-id]" one that comes to it.
 std::vector<ClusterLine> ReadClusterNodes(const std::string& text) {
   std::vector<ClusterLine> lines;
   for (const absl::string_view row : absl::StrSplit(text, '\n', absl::SkipWhitespace())) {
@@ -116,12 +115,12 @@ void ForEach(size_t count, size_t at_once, const std::function<void(size_t i)>& 
   }
 }
 
-// Many commands travel at once, so they get more time than the URL's command_timeout.
+// Many commands are sent at once, so they get more time than the URL's command_timeout.
 Server::Server(const redis::Url& parsed, std::string_view url)
     : parsed_(parsed),
       url_(url),
       name_(parsed.DebugString()),
-      patience_(parsed.command_timeout + absl::Seconds(4)) {}
+      timeout_(parsed.command_timeout + absl::Seconds(4)) {}
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
@@ -149,25 +148,25 @@ absl::Status Server::Connect() {
     if (!socket->has_value()) {
       return absl::NotFoundError(
           absl::StrCat("your private server (", name_,
-                       ") is not running, so nobody holds a lock there; choose another server with "
+                       ") is not running, so it has no locks; choose another server with "
                        "--server or $REDLATCH_URL"));
     }
   }
   nodes_.push_back({.where = {}, .url = parsed_});
   const redis::Command hello{"HELLO"};
-  const auto replies = AskNode(nodes_[0], {&hello, 1}, base::Now() + patience_);
+  const auto replies = AskNode(nodes_[0], {&hello, 1}, base::Now() + timeout_);
   if (!replies.ok()) return replies.status();
   is_replica_ = redis::ValueOf(replies->front(), "role") == "replica";
   // A server that cannot hold locks has none to show.
   const auto purpose = redis::Handshake::Purpose::kQuestions;
   absl::Status fit = redis::Handshake(parsed_, purpose).CheckHello(replies->front());
   if (fit.ok() && is_replica_) {
-    Complain({"warning: ", name_, " is a replica: it may show what is no longer so"});
+    Complain({"warning: ", name_, " is a replica: what it shows may be out of date"});
   }
   return fit;
 }
 
-// Asks nodes that have been of use first.
+// Learns which node has which slots. Asks nodes with a working connection first.
 absl::Status Server::Learn() {
   std::vector<redis::HostAndPort> whom;
   for (const Node& node : nodes_) {
@@ -177,7 +176,7 @@ absl::Status Server::Learn() {
   for (const Node& node : nodes_) whom.push_back(node.where);
   const absl::StatusOr<redis::ClusterView> view = FindCluster(parsed_, whom);
   if (!view.ok()) return view.status();
-  owners_.assign(redis::kSlots, kNobody);
+  owners_.assign(redis::kSlots, kNoNode);
   for (const redis::SlotRange& range : view->ranges) {
     std::fill(owners_.begin() + range.first, owners_.begin() + range.last + 1,
               NodeAt(range.primary));
@@ -194,10 +193,10 @@ size_t Server::NodeAt(const redis::HostAndPort& where) {
 
 void Server::FindAllParts() {
   if (!is_cluster()) return;
-  const auto unserved = std::ranges::find(owners_, kNobody);
+  const auto unserved = std::ranges::find(owners_, kNoNode);
   if (unserved != owners_.end()) {
     PassesOver(absl::UnavailableError(
-        absl::StrCat("no node of ", name(), " serves ", std::ranges::count(owners_, kNobody),
+        absl::StrCat("no node of ", name(), " serves ", std::ranges::count(owners_, kNoNode),
                      " of its slots, the first of which is ", unserved - owners_.begin())));
   }
   for (size_t part = 0; part < nodes_.size(); ++part) {
@@ -221,9 +220,8 @@ absl::StatusOr<std::vector<redis::Reply>> Server::AskNode(Node& node,
                                                           absl::Span<const redis::Command> commands,
                                                           base::Instant deadline) {
   if (!node.connection) {
-    const absl::Duration patience = parsed_.connect_timeout + parsed_.command_timeout;
-    auto opened =
-        redis::PlainConnection::Open(node.url, std::min(deadline, base::Now() + patience));
+    const absl::Duration timeout = parsed_.connect_timeout + parsed_.command_timeout;
+    auto opened = redis::PlainConnection::Open(node.url, std::min(deadline, base::Now() + timeout));
     node.failure = opened.status();
     if (!opened.ok()) return opened.status();
     node.connection = *std::move(opened);
@@ -237,7 +235,7 @@ absl::StatusOr<std::vector<redis::Reply>> Server::AskNode(Node& node,
 absl::StatusOr<redis::Reply> Server::AskPart(size_t part, const redis::Command& command) {
   Node& node = nodes_[part];
   if (passes_over_unreachable_ && !node.failure.ok()) return node.failure;
-  auto replies = AskNode(node, {&command, 1}, base::Now() + patience_);
+  auto replies = AskNode(node, {&command, 1}, base::Now() + timeout_);
   if (!replies.ok()) return replies.status();
   if (!replies->front().is_error()) return std::move(replies->front());
   return redis::ErrorStatus(replies->front().text, node.url.DebugString());
@@ -250,14 +248,14 @@ absl::StatusOr<std::vector<redis::Reply>> Server::Ask(absl::Span<const redis::Co
   Questioned asked{.commands = commands,
                    .keys = keys,
                    .nil_if_unreachable = is_cluster() && (soon || passes_over_unreachable_),
-                   .deadline = base::Now() + (soon ? parsed_.command_timeout : patience_),
+                   .deadline = base::Now() + (soon ? parsed_.command_timeout : timeout_),
                    .replies = std::vector<redis::Reply>(commands.size())};
   std::map<size_t, std::vector<size_t>> by_node;
   for (size_t i = 0; i < keys.size(); ++i) by_node[PartOf(keys[i])].push_back(i);
   auto left = static_cast<int64_t>(by_node.size());
   for (const auto& [node, questions] : by_node) {
     const base::Instant now = base::Now();
-    asked.nodes_share = now + (asked.deadline - now) / left--;  // one that hangs leaves others time
+    asked.nodes_share = now + (asked.deadline - now) / left--;  // leaves time for the other nodes
     if (absl::Status done = AskTogether(node, questions, asked); !done.ok()) return done;
   }
   return std::move(asked.replies);
@@ -268,7 +266,7 @@ absl::Status Server::AskTogether(size_t node, const std::vector<size_t>& questio
   std::vector<redis::Command> commands;
   for (const size_t i : questions) commands.push_back(asked.commands[i]);
   absl::StatusOr<std::vector<redis::Reply>> replies = std::vector<redis::Reply>();
-  if (node == kNobody) {
+  if (node == kNoNode) {
     replies = absl::UnavailableError(absl::StrCat("no node of ", name_, " serves slot ",
                                                   redis::SlotOf(asked.keys[questions[0]])));
   } else if (asked.nil_if_unreachable && !nodes_[node].failure.ok()) {
@@ -297,7 +295,7 @@ absl::Status Server::AskTogether(size_t node, const std::vector<size_t>& questio
   return absl::OkStatus();
 }
 
-// Asks the node that has the key now, as the library finds it.
+// Asks through the library's server group, which finds the node that has the key now.
 absl::Status Server::AskGroup(size_t question, Questioned& asked) {
   if (group_ == nullptr) {
     redis::Url url = parsed_;
@@ -322,7 +320,7 @@ absl::Status Server::AskGroup(size_t question, Questioned& asked) {
     asked.replies[question] = reply.ok() && !reply->is_error() ? *reply : redis::Reply();
     if (why.ok()) return why;
     if (absl::IsUnavailable(why) && reply.ok() && base::Now() < asked.deadline) {
-      base::Parker().ParkUntil(base::Now() + absl::Milliseconds(20));  // refused for now
+      base::Parker().ParkUntil(base::Now() + absl::Milliseconds(20));  // the refusal is temporary
       continue;
     }
     if (!absl::IsUnavailable(why) || !asked.nil_if_unreachable) return why;
@@ -333,7 +331,7 @@ absl::Status Server::AskGroup(size_t question, Questioned& asked) {
 
 bool Server::IsNil(const std::string& error) const {
   const redis::ErrorCode code = redis::ClassifyError(error);
-  // Of a key, as against "... to run the 'scan' command".
+  // True if the key is forbidden, not the command ("... to run the 'scan' command").
   const bool forbidden =
       code == redis::ErrorCode::kNoPermission && absl::StrContains(error, "to access");
   return code == redis::ErrorCode::kWrongType || (forbidden && passes_over_forbidden_);
@@ -381,8 +379,8 @@ QuorumServers::QuorumServers(const redis::Url& parsed, std::string_view url)
   }
 }
 
-std::vector<absl::Status> QuorumServers::Look(
-    const std::function<absl::Status(size_t i, Server& server)>& look) {
+std::vector<absl::Status> QuorumServers::Visit(
+    const std::function<absl::Status(size_t i, Server& server)>& visit) {
   std::vector<absl::Status> outcomes(size());
   ForEach(size(), size(), [&](size_t i) {
     One& one = servers_[i];
@@ -391,7 +389,7 @@ std::vector<absl::Status> QuorumServers::Look(
       one.opened = server.status();
       if (server.ok()) one.server = *std::move(server);
     }
-    outcomes[i] = one.opened.ok() ? look(i, *one.server) : one.opened;
+    outcomes[i] = one.opened.ok() ? visit(i, *one.server) : one.opened;
   });
   return outcomes;
 }

@@ -1,5 +1,5 @@
-// The servers that the command asks, as no client of their locks: a server may be a replica, and
-// the user one that may only read.
+// The servers that the command asks with plain commands, not as a client of their locks. A server
+// may be a replica, and the user may be allowed only to read.
 #ifndef REDLATCH_SRC_CLI_TERM_SERVER_H_
 #define REDLATCH_SRC_CLI_TERM_SERVER_H_
 
@@ -29,7 +29,7 @@
 
 namespace redlatch::cli {
 
-// ---- Which parts a cluster has.
+// ---- The shards of a cluster.
 
 // A primary that serves slots, and its replicas.
 struct Shard {
@@ -39,67 +39,67 @@ struct Shard {
 
   bool Has(std::string_view key) const { return slots.test(redis::SlotOf(key)); }
 };
-// By their primaries.
+// The shards, sorted by their primaries.
 std::vector<Shard> ShardsOf(const redis::ClusterView& view);
 
-// A name in one of the shard's slots that begins so; nothing if none was found, as when the
-// beginning has a hash tag of another shard.
+// A name with that beginning in one of the shard's slots; nullopt if there is none, for example
+// because the beginning has a hash tag of another shard.
 std::optional<std::string> NameIn(const Shard& shard, std::string_view beginning);
 
-// What one of these nodes says: the first that is well, else the one that is least behind. If none
-// answers, the error of the last.
+// The cluster as one of these nodes sees it: the first node that says the cluster is well, else the
+// one with the latest epoch. If none answers, the error of the last one.
 absl::StatusOr<redis::ClusterView> FindCluster(const redis::Url& url,
                                                absl::Span<const redis::HostAndPort> nodes);
 
-// A slot that is on its way, as one of the two nodes says.
+// A slot on the move, as one of the two nodes reports it.
 struct OpenSlot {
   int slot = 0;
-  bool leaving = false;  // the node that says so; else it comes there
+  bool leaving = false;  // true: the slot leaves the reporting node; false: it comes there
   std::string other;     // the id of the other node
 };
-// One node, as a node tells in CLUSTER NODES.
+// One line of CLUSTER NODES.
 struct ClusterLine {
   std::string id;
-  std::string address;          // that it announces; ":0" if that is not known
+  std::string address;          // as the node announces it; ":0" if it is unknown
   std::set<std::string> flags;  // "master", "fail?"
-  bool serves = false;          // any slots
-  std::vector<OpenSlot> open;   // only of the node that tells
+  bool serves = false;          // it serves at least one slot
+  std::vector<OpenSlot> open;   // only in the line of the reporting node
 };
 std::vector<ClusterLine> ReadClusterNodes(const std::string& text);
 
-// Calls work(0) to work(count - 1), `at_once` of them at the same time, on threads of their own.
-// Returns when all have.
+// Calls work(0) to work(count - 1) on its own threads, at most `at_once` at the same time. Returns
+// when all calls have returned.
 void ForEach(size_t count, size_t at_once, const std::function<void(size_t i)>& work);
 
 // ---- A server, or all primaries of a cluster.
 
-// What becomes of a question whose node can't be asked, while others can.
+// What happens to a question if its node can't be asked but others can.
 enum class Unreachable : uint8_t {
-  kFails,  // all that were asked together
-  kIsNil,  // it is answered nil, and soon
+  kFails,  // the whole Ask() fails
+  kIsNil,  // the reply is nil, after a short timeout
 };
 
-// One server, or a cluster, that is asked by plain commands, none of which takes long. A question
-// that a node does not answer, because its key is elsewhere or is moving, goes through the
-// library's own server group, which finds the node that answers it.
+// One server, or a cluster, that answers plain commands, none of which takes long. If a node does
+// not answer because the key is elsewhere or its slot is moving, the question goes through the
+// library's own server group, which finds the right node.
 class Server {
  public:
-  // Errors as those of Client::Connect(), and kNotFound if the URL is that of an embedded server
-  // which does not run: the command does not start it to ask what no client has told it.
+  // Fails as Client::Connect() does, and with kNotFound if the URL is that of an embedded server
+  // which is not running: the command does not start a server that has no locks.
   static absl::StatusOr<std::unique_ptr<Server>> Open(std::string_view url);
 
-  // The replies, in order; `keys` are the commands' keys. What has become another type meanwhile
-  // answers nil, as does what this user may not see after PassOverWhatIsForbidden(); any other
-  // refusal is the status of them all.
+  // Returns the replies in order; `keys` are the commands' keys. The reply is nil for a key whose
+  // type has just changed and, after PassOverWhatIsForbidden(), for a key that this user may not
+  // read. Any other error reply makes the whole call fail.
   absl::StatusOr<std::vector<redis::Reply>> Ask(absl::Span<const redis::Command> commands,
                                                 absl::Span<const std::string> keys,
                                                 Unreachable unreachable);
 
-  // Each has keys of its own: one, or the primaries of a cluster.
+  // How many parts there are, each with its own keys: one, or the primaries of a cluster.
   size_t parts() const { return nodes_.size(); }
-  // Adds those that serve no slots yet, if the server tells: a slot may be on its way there.
+  // Adds primaries that serve no slots yet, if a node tells of them: a slot may be moving there.
   void FindAllParts();
-  // The part that has the key, as far as it is known.
+  // The part that has the key, according to the latest information.
   size_t PartOf(std::string_view key) const {
     return owners_.empty() ? 0 : owners_[redis::SlotOf(key)];
   }
@@ -108,13 +108,14 @@ class Server {
   bool is_cluster() const { return parsed_.kind == redis::Url::Kind::kCluster; }
   bool is_replica() const { return is_replica_; }
   void PassOverWhatIsForbidden() { passes_over_forbidden_ = true; }
-  // Takes every question as Unreachable::kIsNil, with all patience, and remembers why in missing().
+  // Treats every question like Unreachable::kIsNil, but with the full timeout. missing() has the
+  // reasons.
   void PassOverWhatIsUnreachable() { passes_over_unreachable_ = true; }
-  // True if a node that failed so is passed over.
+  // True if a node that failed with this error is passed over.
   bool PassesOver(const absl::Status& why);
   const std::vector<absl::Status>& missing() const { return missing_; }
 
-  // What the clock says by which the key expires, in µs.
+  // The time in µs by the clock of the server that has the key.
   absl::StatusOr<int64_t> NowMicros(const std::string& key);
 
   const std::string& url() const { return url_; }
@@ -126,16 +127,16 @@ class Server {
     redis::HostAndPort where;
     redis::Url url;
     std::optional<redis::PlainConnection> connection = std::nullopt;
-    absl::Status failure = absl::OkStatus();  // why it could not be asked, the last time
+    absl::Status failure = absl::OkStatus();  // of the last attempt to ask it
   };
-  // What one call of Ask() still has to do.
+  // The state of one call of Ask().
   struct Questioned {
     absl::Span<const redis::Command> commands;
     absl::Span<const std::string> keys;
     bool nil_if_unreachable;
     base::Instant deadline;
     std::vector<redis::Reply> replies;
-    base::Instant nodes_share = {};  // of it, of the node whose turn it is
+    base::Instant nodes_share = {};  // the deadline of the current node
   };
 
   Server(const redis::Url& parsed, std::string_view url);
@@ -149,26 +150,26 @@ class Server {
   absl::Status AskGroup(size_t question, Questioned& asked);
   bool IsNil(const std::string& error) const;
 
-  static constexpr size_t kNobody = SIZE_MAX;
+  static constexpr size_t kNoNode = SIZE_MAX;
   const redis::Url parsed_;
   const std::string url_;
   const std::string name_;
-  const absl::Duration patience_;
+  const absl::Duration timeout_;
   std::deque<Node> nodes_;
-  std::vector<size_t> owners_;                 // of each slot, in nodes_; of a cluster
-  std::unique_ptr<redis::ServerGroup> group_;  // made when it is needed
+  std::vector<size_t> owners_;  // of a cluster: for each slot, the index of its node in nodes_
+  std::unique_ptr<redis::ServerGroup> group_;  // created on first use
   bool is_replica_ = false;
   bool passes_over_forbidden_ = false;
   bool passes_over_unreachable_ = false;
   std::vector<absl::Status> missing_;
 };
 
-// Commands that travel together, and what is done with each one's reply.
+// Commands that are sent together, each with a function that takes its reply.
 class Questions {
  public:
   using Take = std::function<void(const redis::Reply&)>;
 
-  // The second of the words is the key.
+  // The second word is the key.
   void Add(std::initializer_list<std::string_view> words, Take take) {
     commands_.emplace_back(words);
     keys_.emplace_back(words.begin()[1]);
@@ -182,16 +183,16 @@ class Questions {
   std::vector<Take> takes_;
 };
 
-// What a reply says as a number; 0 if it says none.
+// The reply as a number; 0 if it is none.
 int64_t NumberIn(const redis::Reply& reply);
 
 // ---- The servers of a quorum.
 
-// Each is looked at by itself, and all at the same time: those that cannot be reached cost together
-// what one costs, once.
+// Asks each server by itself, all at the same time. So unreachable servers delay it only by one
+// connect timeout, once.
 class QuorumServers {
  public:
-  // REQUIRES: `parsed`, of `url`, is a quorum's.
+  // REQUIRES: `parsed` is the parsed `url`, and names a quorum.
   QuorumServers(const redis::Url& parsed, std::string_view url);
 
   size_t size() const { return servers_.size(); }
@@ -200,11 +201,13 @@ class QuorumServers {
   const std::string& name() const { return name_; }
   const std::string& name(size_t i) const { return servers_[i].name; }
 
-  // Calls `look` with each that can be reached; connects first if that has not been tried. Returns
-  // each one's outcome.
-  std::vector<absl::Status> Look(const std::function<absl::Status(size_t i, Server& server)>& look);
+  // Calls `visit` with each server that can be reached; connects first if it has not tried yet.
+  // Returns the outcome of each server.
+  std::vector<absl::Status> Visit(
+      const std::function<absl::Status(size_t i, Server& server)>& visit);
 
-  // OK if a majority of these are; else kUnavailable, or kPermissionDenied and such if that is why.
+  // OK if a majority of `outcomes` is OK. Else kUnavailable, or the code of another error among
+  // them.
   absl::Status WhyNoMajority(const std::vector<absl::Status>& outcomes) const;
 
  private:

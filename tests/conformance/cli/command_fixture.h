@@ -12,7 +12,7 @@
 
 namespace redlatch {
 
-// What can be read of it: a process may end under its file in /proc.
+// As much as can be read: a process may end while its file in /proc is read.
 inline std::string TextOf(const std::string& path) {
   std::ostringstream text;
   text << std::ifstream(path, std::ios::binary).rdbuf();
@@ -26,7 +26,7 @@ class RedlatchCommandTest : public ::testing::Test {
   // `redlatch WORDS`; its standard input and output are the child's pipe.
   std::unique_ptr<support::Child> StartRedlatch(const Words& words,
                                                 const Words& environment = {}) const {
-    // The shell is replaced by redlatch: it has but sent the errors to a file.
+    // The shell only redirects stderr to a file; then redlatch replaces it.
     Words argv = {"/bin/sh", "-c", "exec \"$0\" \"$@\" 2>>" + errors_path_, REDLATCH_COMMAND};
     argv.insert(argv.end(), words.begin(), words.end());
     Words variables = {"REDLATCH_URL=" + server_->url()};
@@ -34,7 +34,7 @@ class RedlatchCommandTest : public ::testing::Test {
     return support::Child::Exec(std::move(argv), {.environment = std::move(variables)});
   }
 
-  // A line of shell on a terminal: what is typed there, and what it shows, is the child's pipe.
+  // Runs a line of shell on a terminal. The child's pipe is the keyboard and the screen.
   std::unique_ptr<support::Child> StartOnTerminal(const std::string& line,
                                                   uint16_t columns = 80) const {
     return support::Child::Exec(
@@ -42,21 +42,21 @@ class RedlatchCommandTest : public ::testing::Test {
         {.environment = {"REDLATCH_URL=" + server_->url()}, .columns = columns});
   }
 
-  // To its end: as a shell's $?, -1 where it does not end.
+  // Waits for its end. Returns the exit code like a shell's $?, or -1 if it does not end.
   static int CodeOf(support::Child& command, absl::Duration timeout = absl::Seconds(30)) {
     const std::optional<support::ExitStatus> status = command.WaitFor(timeout);
     if (!status) return -1;
     return status->signal != 0 ? 128 + status->signal : status->code;
   }
 
-  // What it writes to standard output, to the end.
+  // Its whole standard output.
   static std::string OutputOf(support::Child& command) {
     std::string output;
     while (const auto line = command.pipe().ReadLine()) output += *line + "\n";
     return output;
   }
 
-  // What has been said on stderr, by all of them.
+  // The stderr of all commands so far.
   std::string Errors() const { return TextOf(errors_path_); }
 
   static Words Join(Words words, const Words& more) {
@@ -69,7 +69,7 @@ class RedlatchCommandTest : public ::testing::Test {
   const std::string errors_path_ = directory_.path() + "/errors";
 };
 
-class RedlatchLookTest : public RedlatchCommandTest {
+class RedlatchOutputTest : public RedlatchCommandTest {
  protected:
   struct Outcome {
     int code = -1;
@@ -77,7 +77,7 @@ class RedlatchLookTest : public RedlatchCommandTest {
     std::string errors;
   };
 
-  // `redlatch WORDS`, to its end. Where `input` is not empty it is typed.
+  // Runs `redlatch WORDS` to its end.
   Outcome Redlatch(const Words& words, const Words& environment = {}) const {
     const size_t before = Errors().size();
     const auto command = StartRedlatch(words, environment);
@@ -88,7 +88,7 @@ class RedlatchLookTest : public RedlatchCommandTest {
     return outcome;
   }
 
-  // On a terminal with this many columns, with `typed` typed there.
+  // The same on a terminal with this many columns, where `typed` is typed.
   Outcome OnTerminal(const std::string& words, const std::string& typed = "",
                      uint16_t columns = 80) const {
     const auto command = StartOnTerminal(
@@ -100,7 +100,7 @@ class RedlatchLookTest : public RedlatchCommandTest {
     return outcome;
   }
 
-  // What a strict reader of JSON makes of lines of it: `rows` in an expression of Python.
+  // Parses lines of JSON strictly, as `rows`, and evaluates an expression of Python.
   std::string Json(const std::string& lines, const std::string& expression) const {
     const std::string path = directory_.path() + "/json";
     std::ofstream(path, std::ios::binary) << lines;
@@ -124,7 +124,7 @@ print(eval(sys.argv[2])))py";
     gethostname(host.data(), host.size() - 1);
     return host.data();
   }
-  // As the list shows this process, of a client that calls itself so.
+  // How the list shows this process, for a client with that program name.
   static std::string Me(const std::string& program) {
     return absl::StrCat(Host(), ":", getpid(), " ", program);
   }
@@ -134,7 +134,7 @@ print(eval(sys.argv[2])))py";
   }
 };
 
-// Waits for something in a thread of its own, until this object goes.
+// Calls `acquire` in a thread, and cancels it in the destructor.
 class Waiting {
  public:
   explicit Waiting(std::function<void(const AcquireOptions&)> acquire)
@@ -151,7 +151,7 @@ class Waiting {
   std::thread thread_;
 };
 
-// A process's end as an event, for one that is not our child.
+// Waits for the end of a process that is not our child.
 class EndOf {
  public:
   explicit EndOf(pid_t pid) : pid_(pid), fd_(static_cast<int>(syscall(SYS_pidfd_open, pid, 0))) {
@@ -159,7 +159,8 @@ class EndOf {
   }
   EndOf(EndOf&&) = default;
   EndOf& operator=(EndOf&&) = delete;
-  // What a failed test has left. The descriptor knows the process, whatever its number is by now.
+  // Kills the process if a failed test has left it. The descriptor refers to the right process even
+  // if another one has its number by now.
   ~EndOf() {
     if (fd_.valid()) syscall(SYS_pidfd_send_signal, fd_.get(), SIGKILL, nullptr, 0);
   }
@@ -185,7 +186,7 @@ class RedlatchRunTest : public RedlatchCommandTest {
     return CodeOf(*Start(words, environment));
   }
 
-  // A number on a line of its own, of a process.
+  // Reads a line with the number of a process.
   static EndOf ProcessFrom(support::Child& run) {
     int pid = 0;
     const std::optional<std::string> line = run.pipe().ReadLine();
@@ -199,20 +200,20 @@ class RedlatchRunTest : public RedlatchCommandTest {
     return behind_name == std::string::npos ? 0 : std::atoi(status.c_str() + behind_name + 4);
   }
 
-  // A script of two processes, of which the second outlives the first if nobody ends it; it says
-  // their numbers. Both do `to_term` when SIGTERM comes.
+  // A script of two processes, which prints their numbers. The second outlives the first, unless it
+  // is killed. On SIGTERM both run `to_term`.
   static Words Family(const std::string& to_term) {
     const std::string stay = "trap '" + to_term + "' TERM; echo $$; while :; do sleep 0.02; done";
     return {"sh", "-c", "sh -c \"$0\" & " + stay, stay};
   }
 
-  // Whether the server still keeps it from others.
+  // True while the lock's key exists at the server.
   bool IsTaken(const std::string& lock) const { return server_->Integer({"EXISTS", lock}) == 1; }
 };
 
 class RedlatchDoctorFixture : public RedlatchCommandTest {
  protected:
-  struct Look {
+  struct Report {
     int code = -1;
     std::string output;
 
@@ -225,7 +226,7 @@ class RedlatchDoctorFixture : public RedlatchCommandTest {
       }
       return found;
     }
-    // What was found under this name, as lines of JSON.
+    // The findings of this check, as lines of JSON.
     std::vector<std::string> Of(const std::string& check) const {
       return Matches("\\{\"check\":\"" + check + "\".*\\}");
     }
@@ -235,23 +236,23 @@ class RedlatchDoctorFixture : public RedlatchCommandTest {
       EXPECT_THAT(all, SizeIs(1)) << output;
       return all.empty() ? "" : all.front();
     }
-    // Of all findings of this name.
+    // The levels of all findings of this check.
     std::set<std::string> Levels(const std::string& check) const {
       const auto levels = Matches("\"check\":\"" + check + "\",\"level\":\"([a-z]+)\"", 1);
       return {levels.begin(), levels.end()};
     }
-    // What is to be typed.
+    // The commands that the doctor recommends.
     std::vector<std::string> Commands() const {
       return Matches("\"((CONFIG SET|ACL SETUSER) ([^\"\\\\]|\\\\\")*)\"", 1);
     }
   };
 
-  Look LookAt(const std::string& url, const Words& words = {}) const {
+  Report Examine(const std::string& url, const Words& words = {}) const {
     const auto doctor = StartRedlatch(Join({"doctor", "--json"}, words), {"REDLATCH_URL=" + url});
-    Look look;
-    look.output = OutputOf(*doctor);
-    look.code = CodeOf(*doctor);
-    return look;
+    Report report;
+    report.output = OutputOf(*doctor);
+    report.code = CodeOf(*doctor);
+    return report;
   }
 };
 

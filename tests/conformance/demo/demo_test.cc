@@ -1,4 +1,4 @@
-// The demonstration, as somebody who runs it sees it.
+// Tests redlatch-demo as its users run it.
 
 #include <iterator>
 
@@ -25,7 +25,7 @@ class DemoTest : public ::testing::Test {
 
   std::string output() const { return TextOf(output_); }
 
-  // Files that it left, and processes that have been told of one.
+  // Files that the demo left, and processes whose command lines name one.
   std::vector<std::string> Leftovers() const {
     std::vector<std::string> found;
     for (const auto& entry : std::filesystem::directory_iterator(scratch_)) {
@@ -45,7 +45,7 @@ class DemoTest : public ::testing::Test {
   const std::string output_;
 };
 
-TEST_F(DemoTest, CountsExactlyThoughAWorkerIsKilledAndAnotherFrozen) {
+TEST_F(DemoTest, CountIsExactDespiteAKilledAndAFrozenWorker) {
   const auto demo = Start(server_->unix_url());
   const std::optional<support::ExitStatus> status = demo->WaitFor(absl::Seconds(60));
   ASSERT_TRUE(status.has_value()) << output();
@@ -57,7 +57,7 @@ TEST_F(DemoTest, CountsExactlyThoughAWorkerIsKilledAndAnotherFrozen) {
   EXPECT_THAT(Leftovers(), IsEmpty());
 }
 
-TEST_F(DemoTest, InterruptedItLeavesNothingBehind) {
+TEST_F(DemoTest, LeavesNothingBehindIfInterrupted) {
   const auto demo = Start(server_->unix_url());
   EXPECT_TRUE(
       support::Await([&] { return output().find("workers have started") != std::string::npos; }));
@@ -69,7 +69,7 @@ TEST_F(DemoTest, InterruptedItLeavesNothingBehind) {
   EXPECT_THAT(Leftovers(), IsEmpty());
 }
 
-TEST_F(DemoTest, SaysWhichServerItCannotReach) {
+TEST_F(DemoTest, NamesTheUnreachableServer) {
   const auto demo = Start("unix://" + scratch_ + "/nowhere.sock");
   EXPECT_EQ(demo->Wait().code, 1);
   EXPECT_THAT(output(), HasSubstr("nowhere.sock"));

@@ -1,4 +1,5 @@
-// `redlatch ls`, `inspect`, `break` and `capacity`, of a quorum of servers and of one of them.
+// Tests `redlatch ls`, `inspect`, `break` and `capacity` with a quorum, and with one of its
+// servers.
 #include "src/redis/wire/codec.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
@@ -10,7 +11,7 @@ using ::testing::StartsWith;
 
 constexpr char kJobQueue[] = "redlatch:2:{job}:quorum.queue";
 
-class RedlatchQuorumLookTest : public RedlatchLookTest {
+class RedlatchQuorumInspectTest : public RedlatchOutputTest {
  protected:
   Outcome AtAll(const Words& words) const {
     return Redlatch(words, {"REDLATCH_URL=" + group_.url("connect_timeout=3s")});
@@ -22,8 +23,8 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
   Client ClientCalled(const std::string& program) const {
     return Connect(group_.url(), {.program = program});
   }
-  // A lease that nothing renews while the test runs, on all servers: those to which the client has
-  // connected by then.
+  // Acquires the lock on all servers. The client may still be connecting to some of them, so it
+  // tries several times. The lease is so long that it is not renewed during the test.
   Lease Take(RedLock& lock) {
     for (int tries = 0;; ++tries) {
       auto lease = Must(lock.Acquire({.wait = absl::Seconds(10)}));
@@ -39,7 +40,7 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
   bool AwaitQueuedAtAll() {
     return Await([&] { return group_.Having(kJobQueue) == group_.size(); });
   }
-  // What other clients' rounds, or dead ones, leave at some of the servers.
+  // Writes grants at some servers, as other clients' attempts or dead clients may leave them.
   void GrantAt(const std::vector<size_t>& servers) {
     for (const size_t i : servers) {
       group_[i].Do({"SET", "job", std::string(32, 'a') + ":1 1", "PX", "3600000"});
@@ -50,7 +51,7 @@ class RedlatchQuorumLookTest : public RedlatchLookTest {
   const RedLockOptions long_ = {.lease = absl::Hours(1)};
 };
 
-TEST_F(RedlatchQuorumLookTest, ListsALockOnceAndOnHowManyServersItIsHeld) {
+TEST_F(RedlatchQuorumInspectTest, ListsALockOnceWithTheNumberOfItsServers) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   RedLock theirs(ClientCalled("other"), "job");
@@ -66,7 +67,7 @@ TEST_F(RedlatchQuorumLookTest, ListsALockOnceAndOnHowManyServersItIsHeld) {
                                           HasSubstr("59m"), HasSubstr(Me("billing"))));
 }
 
-TEST_F(RedlatchQuorumLookTest, ShowsWhatEachServerSays) {
+TEST_F(RedlatchQuorumInspectTest, ShowsTheAnswerOfEachServer) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   RedLock theirs(ClientCalled("other"), "job");
@@ -74,10 +75,10 @@ TEST_F(RedlatchQuorumLookTest, ShowsWhatEachServerSays) {
   ASSERT_TRUE(AwaitQueuedAtAll());
   group_[1].Do({"DEL", "job"});
   group_[4].Kill();
-  const Outcome look = AtAll({"inspect", "job"});
-  EXPECT_EQ(look.code, 0) << look.errors;
+  const Outcome outcome = AtAll({"inspect", "job"});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
   EXPECT_THAT(
-      look.output,
+      outcome.output,
       AllOf(StartsWith("Lock \"job\": quorum, held on 3 of 5\n  held by         " + Me("billing")),
             HasSubstr("waiting         " + Me("other")), HasSubstr("last token"),
             HasSubstr(absl::StrCat("servers         ", group_[0].url(), ": held, lease 59m")),
@@ -90,21 +91,21 @@ TEST_F(RedlatchQuorumLookTest, ShowsWhatEachServerSays) {
             "[('quorum', 1, 3, 1, 1, [True, False, True, True, False], True)]");
 }
 
-TEST_F(RedlatchQuorumLookTest, WaitsOnceForServersThatHang) {
+TEST_F(RedlatchQuorumInspectTest, WaitsOnceForHangingServers) {
   GrantAt({0, 1, 2});
   group_[3].Stop();
   group_[4].Stop();
   const base::Instant begun = base::Now();
-  const Outcome look = AtAll({"inspect", "job"});
+  const Outcome outcome = AtAll({"inspect", "job"});
   const absl::Duration took = base::Now() - begun;
   group_[3].Continue();
   group_[4].Continue();
-  EXPECT_EQ(look.code, 0) << look.errors;
-  EXPECT_THAT(look.output, AllOf(HasSubstr("held on 3 of 5"), HasSubstr("no answer")));
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("held on 3 of 5"), HasSubstr("no answer")));
   EXPECT_LT(took, absl::Seconds(6)) << "one connect_timeout is 3 s";
 }
 
-TEST_F(RedlatchQuorumLookTest, SaysThatTooFewServersAnswer) {
+TEST_F(RedlatchQuorumInspectTest, FailsIfTooFewServersAnswer) {
   GrantAt({0, 1});
   for (const size_t i : {2, 3, 4}) group_[i].Kill();
   for (const Words& words :
@@ -118,7 +119,7 @@ TEST_F(RedlatchQuorumLookTest, SaysThatTooFewServersAnswer) {
   EXPECT_EQ(AtAll({"ls"}).code, 121);
 }
 
-TEST_F(RedlatchQuorumLookTest, BreaksALockAtAllServersAndTellsItsHolder) {
+TEST_F(RedlatchQuorumInspectTest, BreaksALockAtAllServersAndNotifiesItsHolder) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   const Outcome broken = AtAll({"break", "--yes", "job"});
@@ -130,7 +131,7 @@ TEST_F(RedlatchQuorumLookTest, BreaksALockAtAllServersAndTellsItsHolder) {
   EXPECT_THAT(AtAll({"break", "--yes", "job"}).output, HasSubstr("Nobody holds"));
 }
 
-TEST_F(RedlatchQuorumLookTest, BreaksWhatIsHeldByAMinorityAndNamesWhoIsNotThere) {
+TEST_F(RedlatchQuorumInspectTest, BreaksAMinoritysGrantsAndNamesMissingServers) {
   GrantAt({0, 1, 2});
   group_[4].Kill();
   const Outcome broken = AtAll({"break", "--yes", "job"});
@@ -144,7 +145,7 @@ TEST_F(RedlatchQuorumLookTest, BreaksWhatIsHeldByAMinorityAndNamesWhoIsNotThere)
   EXPECT_EQ(group_[3].Integer({"EXISTS", "job"}), 0);
 }
 
-TEST_F(RedlatchQuorumLookTest, OneServerShowsItsPartAsSuch) {
+TEST_F(RedlatchQuorumInspectTest, SingleServerShowsItsPartOfTheQuorum) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   EXPECT_THAT(AtOne(2, {"ls"}).output, StartsWith("job   quorum      held "));
@@ -158,7 +159,7 @@ TEST_F(RedlatchQuorumLookTest, OneServerShowsItsPartAsSuch) {
   EXPECT_THAT(AtOne(2, {"inspect", "job"}).output, HasSubstr("waiting         " + Me("other")));
 }
 
-TEST_F(RedlatchQuorumLookTest, BreaksItsPartAtOneServerAlone) {
+TEST_F(RedlatchQuorumInspectTest, SingleServerIsBrokenAlone) {
   GrantAt({0, 1, 2});
   group_[2].Do({"ZADD", kJobQueue, "1", std::string(32, 'b') + ":1"});
   const Outcome broken = AtOne(2, {"break", "--yes", "job"});
@@ -168,7 +169,7 @@ TEST_F(RedlatchQuorumLookTest, BreaksItsPartAtOneServerAlone) {
   EXPECT_EQ(group_.Having("job"), 2U);
 }
 
-TEST_F(RedlatchQuorumLookTest, HasNoSemaphores) {
+TEST_F(RedlatchQuorumInspectTest, HasNoSemaphores) {
   const Outcome outcome = AtAll({"capacity", "encoders", "4"});
   EXPECT_EQ(outcome.code, 123);
   EXPECT_THAT(outcome.errors, AllOf(HasSubstr("a quorum of servers has no semaphores"),
@@ -176,7 +177,7 @@ TEST_F(RedlatchQuorumLookTest, HasNoSemaphores) {
   EXPECT_THAT(outcome.output, IsEmpty());
 }
 
-// `redlatch run` under a lock that a quorum of servers grants.
+// Tests `redlatch run` with a quorum.
 
 class RedlatchQuorumRunTest : public RedlatchRunTest {
  protected:
@@ -184,7 +185,7 @@ class RedlatchQuorumRunTest : public RedlatchRunTest {
   std::unique_ptr<support::Child> StartAtAll(const Words& words) const {
     return Start(words, AtAll());
   }
-  // A command that says that it runs, and goes on until a line is written to it.
+  // A command that prints "runs", and goes on until it reads a line.
   Words Holder() const {
     return {"--lease", "3s", "job", "--", "sh", "-c", "echo runs; read -r line"};
   }
@@ -203,7 +204,7 @@ TEST_F(RedlatchQuorumRunTest, RunsACommandWhileAMajorityGrantsIt) {
   EXPECT_TRUE(Await([&] { return group_.Having("job") == 0; }));
 }
 
-TEST_F(RedlatchQuorumRunTest, TellsTheCommandItsServersAndAGrowingToken) {
+TEST_F(RedlatchQuorumRunTest, PassesServersAndAGrowingTokenToTheCommand) {
   const auto tell = [this] {
     const auto run = StartAtAll({"job", "--", "sh", "-c", "echo $REDLATCH_TOKEN $REDLATCH_SERVER"});
     return run->pipe().ReadLine().value_or("");
@@ -215,7 +216,7 @@ TEST_F(RedlatchQuorumRunTest, TellsTheCommandItsServersAndAGrowingToken) {
   EXPECT_LT(std::stoll(first), std::stoll(second));
 }
 
-TEST_F(RedlatchQuorumRunTest, EndsACommandWhoseMajorityIsGone) {
+TEST_F(RedlatchQuorumRunTest, EndsTheCommandIfTheMajorityIsLost) {
   const auto holder = StartAtAll(
       {"--lease", "1s", "--grace", "200ms", "job", "--", "sh", "-c", "echo runs; read -r line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "runs") << Errors();
@@ -224,7 +225,7 @@ TEST_F(RedlatchQuorumRunTest, EndsACommandWhoseMajorityIsGone) {
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, AtAll()), 121);
 }
 
-TEST_F(RedlatchQuorumRunTest, RefusesWhatAQuorumHasNot) {
+TEST_F(RedlatchQuorumRunTest, RefusesOptionsThatAQuorumDoesNotHave) {
   for (const Words& words :
        {Words{"--shared"}, Words{"--write"}, Words{"--permits", "1", "--capacity", "2"},
         Words{"--capacity", "2"}}) {
@@ -234,7 +235,7 @@ TEST_F(RedlatchQuorumRunTest, RefusesWhatAQuorumHasNot) {
   }
 }
 
-// `redlatch bench`, beside a cluster.
+// Tests `redlatch bench` with a cluster.
 
 void ExpectAllMeasured(const std::string& output) {
   EXPECT_THAT(output, HasSubstr("\"interrupted\":false"));
@@ -255,7 +256,7 @@ class RedlatchClusterBenchTest : public RedlatchCommandTest {
   const std::unique_ptr<ClusterGroup> group_ = ClusterGroup::Start();
 };
 
-TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothingBehind) {
+TEST_F(RedlatchClusterBenchTest, MeasuresAllPrimariesAndLeavesNothingBehind) {
   const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group_->url()});
   const std::string output = OutputOf(*bench);
   EXPECT_EQ(CodeOf(*bench), 0) << Errors();
@@ -271,11 +272,11 @@ TEST_F(RedlatchClusterBenchTest, MeasuresAllThereIsAtAllPrimariesAndLeavesNothin
   }
 }
 
-// `redlatch bench`, beside a quorum of servers.
+// Tests `redlatch bench` with a quorum.
 
 using RedlatchQuorumBenchTest = RedlatchCommandTest;
 
-TEST_F(RedlatchQuorumBenchTest, MeasuresLocksOfAllServersAndLeavesNothingBehind) {
+TEST_F(RedlatchQuorumBenchTest, MeasuresAllServersAndLeavesNothingBehind) {
   QuorumGroup group(3);
   const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group.url()});
   const std::string output = OutputOf(*bench);
@@ -288,7 +289,7 @@ TEST_F(RedlatchQuorumBenchTest, MeasuresLocksOfAllServersAndLeavesNothingBehind)
   }
 }
 
-// What the commands do about a node of a cluster that sends them elsewhere, or asks for patience.
+// Tests commands with a node of a cluster that redirects them, or asks them to try again.
 
 using support::FakeServer;
 
@@ -297,7 +298,7 @@ constexpr char kJobName[] = "job";
 // A node that believes it serves all slots, and has no keys.
 class Node {
  public:
-  // What it answers to a question about a key; nothing: that it is not there.
+  // The reply to a question about a key; nullopt: the key does not exist.
   using Refusal = std::function<std::optional<std::string>()>;
   explicit Node(Refusal refusal = [] { return std::nullopt; }) : refusal_(std::move(refusal)) {}
 
@@ -323,7 +324,7 @@ class Node {
 
 class RedlatchClusterServerTest : public RedlatchCommandTest {
  protected:
-  // 1: nobody uses the name.
+  // The exit code; 1 means that there is no such lock.
   int Inspect(const std::string& url) const {
     const auto command = StartRedlatch({"inspect", kJobName}, {"REDLATCH_URL=" + url});
     return CodeOf(*command);
@@ -343,7 +344,7 @@ TEST_F(RedlatchClusterServerTest, FollowsASlotToTheNodeThatHasIt) {
   EXPECT_GT(owner.asked(), 1);
 }
 
-TEST_F(RedlatchClusterServerTest, AsksAgainWhatIsRefusedForNow) {
+TEST_F(RedlatchClusterServerTest, RepeatsQuestionsAfterTemporaryRefusals) {
   for (const char* const refusal : {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
                                     "-CLUSTERDOWN The cluster is down\r\n"}) {
     std::atomic<int> left = 3;
@@ -356,7 +357,7 @@ TEST_F(RedlatchClusterServerTest, AsksAgainWhatIsRefusedForNow) {
   }
 }
 
-TEST_F(RedlatchClusterServerTest, DoesNotAskForEver) {
+TEST_F(RedlatchClusterServerTest, StopsFollowingRedirectsInACircle) {
   std::atomic<const Node*> self = nullptr;
   const Node circle([&] { return self.load()->MovedHere(); });
   self = &circle;
@@ -364,12 +365,12 @@ TEST_F(RedlatchClusterServerTest, DoesNotAskForEver) {
   EXPECT_EQ(Inspect(circle.url() + "?command_timeout=10ms"), 121);
   EXPECT_LT(absl::Now() - begun, absl::Seconds(15));
   EXPECT_THAT(Errors(), HasSubstr("is on the move, for longer than this could wait"));
-  EXPECT_LT(circle.asked(), 1000) << "in no hurry";
+  EXPECT_LT(circle.asked(), 1000) << "it pauses between attempts";
 }
 
-// `redlatch ls`, `inspect`, `break` and `capacity`, of all primaries of a cluster.
+// Tests `redlatch ls`, `inspect`, `break` and `capacity` with all primaries of a cluster.
 
-class RedlatchClusterLookTest : public RedlatchLookTest {
+class RedlatchClusterInspectTest : public RedlatchOutputTest {
  protected:
   static void SetUpTestSuite() { group_ = ClusterGroup::Start().release(); }
   static void TearDownTestSuite() { delete std::exchange(group_, nullptr); }
@@ -385,7 +386,7 @@ class RedlatchClusterLookTest : public RedlatchLookTest {
   static std::string QueueOf(const std::string& name) {
     return absl::StrCat("redlatch:2:{", name, "}:simple.queue");
   }
-  // "id 127.0.0.1:port@bus myself,..."
+  // Reads the bus port in "id 127.0.0.1:port@bus myself,...".
   static std::string BusPortOf(RedisServer& server) {
     const std::string nodes = server.Text({"CLUSTER", "NODES"});
     const size_t at = nodes.rfind('@', nodes.find(" myself")) + 1;
@@ -400,9 +401,9 @@ class RedlatchClusterLookTest : public RedlatchLookTest {
   const Client other_ = ClientOf(*group_, "other");
 };
 
-ClusterGroup* RedlatchClusterLookTest::group_ = nullptr;
+ClusterGroup* RedlatchClusterInspectTest::group_ = nullptr;
 
-TEST_F(RedlatchClusterLookTest, ListsTheLocksOfAllPrimariesAndWhoHasThem) {
+TEST_F(RedlatchClusterInspectTest, ListsLocksAndHoldersOfAllPrimaries) {
   std::vector<Lease> leases;
   std::string names;
   for (size_t i = 0; i < group_->servers(); ++i) {
@@ -419,7 +420,7 @@ TEST_F(RedlatchClusterLookTest, ListsTheLocksOfAllPrimariesAndWhoHasThem) {
   EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
-TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
+TEST_F(RedlatchClusterInspectTest, ShowsALockOnceWhileItsSlotIsHalfMoved) {
   const std::string name = group_->NameAt(0, "moving");
   const redis::Slot slot = redis::SlotOf(name);
   SimpleLock lock(client_, name, {.lease = absl::Hours(1)});
@@ -429,7 +430,7 @@ TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
   const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
   ASSERT_TRUE(AwaitOneQueued(name));
   group_->BeginMove(slot, 1);
-  // The queue is there already, the lock's own key is not.
+  // Moves the queue, but not the lock's main key.
   group_->server(0).Do({"MIGRATE", "127.0.0.1", absl::StrCat(group_->server(1).port()),
                         QueueOf(name), "0", "5000", "AUTH2", RedisServer::kOwnUser,
                         RedisServer::kOwnPassword});
@@ -439,10 +440,10 @@ TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
   EXPECT_EQ(list.code, 0) << list.errors;
   EXPECT_EQ(Json(list.output, "[(row['name'], row['holding'], row['waiting']) for row in rows]"),
             absl::StrCat("[('", name, "', 1, 1)]"));
-  const Outcome look = AtCluster({"inspect", name});
-  EXPECT_EQ(look.code, 0) << look.errors;
-  EXPECT_THAT(look.output, AllOf(HasSubstr("held by         " + Me("billing")),
-                                 HasSubstr("waiting         " + Me("other"))));
+  const Outcome outcome = AtCluster({"inspect", name});
+  EXPECT_EQ(outcome.code, 0) << outcome.errors;
+  EXPECT_THAT(outcome.output, AllOf(HasSubstr("held by         " + Me("billing")),
+                                    HasSubstr("waiting         " + Me("other"))));
 
   group_->FinishMove(slot, 1);
   EXPECT_EQ(group_->OwnerOf(slot), 1);
@@ -450,7 +451,7 @@ TEST_F(RedlatchClusterLookTest, ShowsALockOnceAndWholeWhileItsSlotIsHalfMoved) {
               AllOf(HasSubstr(Me("billing")), HasSubstr(Me("other"))));
 }
 
-TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
+TEST_F(RedlatchClusterInspectTest, FindsKeysAtAPrimaryThatHasNoSlotYet) {
   const auto group = ClusterGroup::Start();
   const std::string name = group->NameAt(0, "moving");
   const std::string slot = absl::StrCat(redis::SlotOf(name));
@@ -490,12 +491,12 @@ TEST_F(RedlatchClusterLookTest, FindsKeysThatCameToAPrimaryBeforeItHasASlot) {
   EXPECT_EQ(list.code, 0) << list.errors;
   EXPECT_EQ(Json(list.output, "[(row['name'], row['holding']) for row in rows]"),
             absl::StrCat("[('", name, "', 1)]"));
-  // So that the lock can be released.
+  // Finishes the move, so that the lock can be released.
   group->server(0).Do({"CLUSTER", "SETSLOT", slot, "NODE", id});
   fresh->Do({"CLUSTER", "SETSLOT", slot, "NODE", id});
 }
 
-TEST_F(RedlatchClusterLookTest, BreaksALockAtEachPrimaryAndTellsHolderAndWaiter) {
+TEST_F(RedlatchClusterInspectTest, BreaksALockAtEachPrimaryAndNotifiesHolderAndWaiter) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = group_->NameAt(i, "break");
     SCOPED_TRACE(name);
@@ -514,13 +515,13 @@ TEST_F(RedlatchClusterLookTest, BreaksALockAtEachPrimaryAndTellsHolderAndWaiter)
                                         HasSubstr("Broken. It is now held by:\n  " + Me("other"))));
       waiter.join();
       EXPECT_TRUE(got.ok()) << got.status();
-      EXPECT_LT(absl::Now() - begun, absl::Seconds(5)) << "not by its heartbeat";
+      EXPECT_LT(absl::Now() - begun, absl::Seconds(5)) << "it is told, not found by a heartbeat";
     }
     EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }));
   }
 }
 
-TEST_F(RedlatchClusterLookTest, ShowsAndSetsTheCapacityOfASemaphoreInAnySlot) {
+TEST_F(RedlatchClusterInspectTest, ShowsAndSetsTheCapacityOfASemaphoreInAnySlot) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = group_->NameAt(i, "slots");
     ASSERT_TRUE(Semaphore(client_, name, 3).Acquire().ok());
@@ -531,27 +532,27 @@ TEST_F(RedlatchClusterLookTest, ShowsAndSetsTheCapacityOfASemaphoreInAnySlot) {
   EXPECT_EQ(AtCluster({"capacity", "nothing"}).code, 1);
 }
 
-TEST_F(RedlatchClusterLookTest, SaysThatNobodyUsesAName) {
-  const Outcome outcome = AtCluster({"inspect", "nobody's"});
+TEST_F(RedlatchClusterInspectTest, UnusedNameIsNoLock) {
+  const Outcome outcome = AtCluster({"inspect", "unused"});
   EXPECT_EQ(outcome.code, 1);
-  EXPECT_THAT(outcome.errors, HasSubstr("there is no lock \"nobody's\" at redis-cluster://"));
+  EXPECT_THAT(outcome.errors, HasSubstr("there is no lock \"unused\" at redis-cluster://"));
 }
 
-TEST_F(RedlatchClusterLookTest, RefusesAServerThatIsNoNodeOfACluster) {
+TEST_F(RedlatchClusterInspectTest, RefusesAServerOutsideOfACluster) {
   const Outcome outcome =
       Redlatch({"ls"}, {absl::StrCat("REDLATCH_URL=redis-cluster://127.0.0.1:", server_->port())});
   EXPECT_EQ(outcome.code, 123);
   EXPECT_THAT(outcome.errors, HasSubstr("is no node of a cluster (begin the URL with redis://)"));
 }
 
-TEST_F(RedlatchClusterLookTest, RefusesOneNodeOfACluster) {
+TEST_F(RedlatchClusterInspectTest, RefusesASingleNodeOfACluster) {
   const Outcome outcome = Redlatch({"ls"}, {"REDLATCH_URL=" + group_->server(0).url()});
   EXPECT_EQ(outcome.code, 123);
   EXPECT_THAT(outcome.errors,
               HasSubstr("is a node of a cluster (begin the URL with redis-cluster://)"));
 }
 
-TEST_F(RedlatchClusterLookTest, ListFailsIfNoNodeServesASlot) {
+TEST_F(RedlatchClusterInspectTest, ListFailsIfNoNodeServesASlot) {
   const auto group = ClusterGroup::Start();
   for (size_t i = 0; i < group->servers(); ++i) {
     ASSERT_EQ(group->server(i).Text({"CLUSTER", "DELSLOTS", "7"}), "OK");
@@ -562,7 +563,7 @@ TEST_F(RedlatchClusterLookTest, ListFailsIfNoNodeServesASlot) {
                                  HasSubstr("serves 1 of its slots, the first of which is 7")));
 }
 
-TEST_F(RedlatchClusterLookTest, NamesANodeThatIsDownAndShowsWhatTheOthersHave) {
+TEST_F(RedlatchClusterInspectTest, NamesANodeThatIsDownAndListsTheOthersLocks) {
   const auto group =
       ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}});
   const Client client = ClientOf(*group, "billing");
@@ -582,14 +583,14 @@ TEST_F(RedlatchClusterLookTest, NamesANodeThatIsDownAndShowsWhatTheOthersHave) {
               AllOf(HasSubstr(names[0]), HasSubstr(names[1]), Not(HasSubstr(names[2]))));
   EXPECT_THAT(list.errors, AllOf(HasSubstr("some locks are not shown"), HasSubstr(lost)));
   for (size_t i : {0, 1}) {
-    const Outcome look = Redlatch(Join({"inspect", names[i]}, at));
-    EXPECT_EQ(look.code, 0) << look.errors;
-    EXPECT_THAT(look.output, HasSubstr("held by"));
+    const Outcome outcome = Redlatch(Join({"inspect", names[i]}, at));
+    EXPECT_EQ(outcome.code, 0) << outcome.errors;
+    EXPECT_THAT(outcome.output, HasSubstr("held by"));
   }
-  const Outcome look = Redlatch(Join({"inspect", names[2]}, at));
-  EXPECT_EQ(look.code, 121);
-  EXPECT_THAT(look.errors, HasSubstr(lost));
-  // What the client wants of that node is in vain.
+  const Outcome outcome = Redlatch(Join({"inspect", names[2]}, at));
+  EXPECT_EQ(outcome.code, 121);
+  EXPECT_THAT(outcome.errors, HasSubstr(lost));
+  // The release at the dead node fails.
   leases.clear();
 }
 

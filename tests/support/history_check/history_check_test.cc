@@ -1,4 +1,4 @@
-// A checker that finds nothing proves nothing. Each bad history here is a good one with one change.
+// Tests that the checker finds violations. Each bad history here is a good one with one change.
 #include <cstdint>
 #include <fstream>
 #include <string>
@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// `end`: of the observation; 0 is the time of the last event.
+// `end`: the end of the observation; 0: the time of the last event.
 std::vector<Violation> Judge(absl::string_view text, int64_t end = 0) {
   const support::TempDir directory;
   const std::string path = directory.path() + "/history";
@@ -43,7 +43,7 @@ struct Change {
 };
 class BadHistory : public ::testing::TestWithParam<Change> {};
 
-TEST_P(BadHistory, IsFoundAndItsGoodNeighbourPasses) {
+TEST_P(BadHistory, IsFoundAndTheGoodOnePasses) {
   const Change& change = GetParam();
   EXPECT_THAT(Judge(change.good), IsEmpty());
   const std::string bad = absl::StrReplaceAll(change.good, {{change.from, change.to}});
@@ -165,7 +165,7 @@ constexpr Change kChanges[] = {
 std::string NameOf(const ::testing::TestParamInfo<Change>& info) { return info.param.name; }
 INSTANTIATE_TEST_SUITE_P(HistoryCheck, BadHistory, ::testing::ValuesIn(kChanges), NameOf);
 
-TEST(HistoryCheck, FindsEveryOverlapBehindAnotherOfTheSameOwner) {
+TEST(HistoryCheck, FindsOverlapsBehindOthersOfTheSameOwner) {
   const auto found = Judge(
       "1 a acquire object=o owner=A\n1 b acquire object=o owner=B\n"
       "1 c acquire object=o owner=B\n10 a ok until=50\n20 b ok until=90\n30 c ok until=40\n");
@@ -173,14 +173,14 @@ TEST(HistoryCheck, FindsEveryOverlapBehindAnotherOfTheSameOwner) {
   EXPECT_THAT(found[1].lines, ElementsAre(1, 3, 4, 6));
 }
 
-TEST(HistoryCheck, DoesNotCountOnWhatIsUnknown) {
+TEST(HistoryCheck, UnknownCallsAreNeitherCertainNorExcluded) {
   EXPECT_THAT(Judge("1 a acquire object=o owner=A\n2 a unknown\n3 b acquire object=o owner=B\n"
                     "4 b ok token=1\n5 c acquire object=o owner=C\n6 f force object=o\n"
                     "7 f unknown\n9 c ok token=2\n"),
               IsEmpty());
 }
 
-TEST(HistoryCheck, LetsAnOwnerShareATokenThatAnUnknownCallMayHold) {
+TEST(HistoryCheck, OwnerMayShareATokenWithAnUnknownCall) {
   const std::string shared =
       "1 a acquire object=o kind=reentrant owner=A\n2 b acquire object=o kind=reentrant owner=A\n"
       "3 a ok token=1\n4 b unknown\n5 a release\n6 a released\n"
@@ -189,19 +189,19 @@ TEST(HistoryCheck, LetsAnOwnerShareATokenThatAnUnknownCallMayHold) {
   EXPECT_THAT(Judge(absl::StrReplaceAll(shared, {{"b unknown", "b failed"}})), SizeIs(1));
 }
 
-TEST(HistoryCheck, FindsACallThatStillWaitsAtTheEnd) {
+TEST(HistoryCheck, FindsACallThatWaitsAtTheEnd) {
   const std::string waiting = "0 - calm bound=5\n1 a acquire object=o waits=yes\n";
   EXPECT_THAT(Judge(waiting, 6), IsEmpty());
   EXPECT_THAT(Judge(waiting, 7), SizeIs(1));
   EXPECT_THAT(Judge(waiting + "6 - storm\n", 7), IsEmpty());
-  // It waits for p, and keeps others from o, which is free.
+  // m waits for p, and b waits behind it for o, which is free.
   EXPECT_THAT(Judge("0 - calm bound=5\n1 a acquire object=p\n1 a ok\n"
                     "2 m acquire object=o,p waits=yes\n3 b acquire object=o waits=yes\n",
                     99),
               IsEmpty());
 }
 
-TEST(HistoryCheck, MergesFilesAndLeavesOutAnUnfinishedLine) {
+TEST(HistoryCheck, MergesFilesWithoutUnfinishedLines) {
   const support::TempDir directory;
   const std::vector<std::string> files = {directory.path() + "/1", directory.path() + "/2"};
   std::ofstream(files[0]) << "# the first\n5 a acquire object=o owner=A\n9 a ok tok";

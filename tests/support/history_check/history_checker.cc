@@ -104,7 +104,7 @@ void HistoryChecker::Begin(const HistoryEvent& event) {
     key.asked = now_.step;
     object.may_have_counted += call.amount;
   }
-  // What is certain when the question is asked.
+  // The counts that are certain when the question is asked.
   if (call.what == What::kRead) call.limit = object.latch - object.counted;
   if (call.what != What::kWait) return;
   call.was_open = object.counted >= object.latch || object.passed != nullptr;
@@ -121,7 +121,7 @@ void HistoryChecker::BeginAcquire(Call& call) {
   }
 }
 
-// Of each object: what was granted before or meanwhile may be gone from here on.
+// Holds that were granted before or during the call are no longer certain from here on.
 void HistoryChecker::BeginForce(Call& call) {
   for (Object* const object : call.objects) {
     ++object->forces;
@@ -174,7 +174,7 @@ void HistoryChecker::ReturnAcquire(Call& call, const HistoryEvent& event) {
   Hold(call, event.until);
 }
 
-// Those that were set before this one was asked for no longer count, once it is executed.
+// Once the resize is executed, capacities that were set before it was called no longer count.
 void HistoryChecker::ReturnResize(Call& call, What outcome) {
   std::vector<Capacity>& all = call.objects.front()->capacities;
   if (outcome == What::kFailed) {
@@ -235,14 +235,14 @@ void HistoryChecker::ReturnFromLatch(Call& call, const HistoryEvent& event) {
 }
 
 void HistoryChecker::Queue(Call& call, const HistoryEvent& event) {
-  if (call.returned.step != 0) return;  // it was told late
+  if (call.returned.step != 0) return;  // the event came late
   call.queued_until = event.until;
   if (call.queued.step != 0) return;
   call.queued = now_;
   for (Object* const object : call.objects) object->writers.push_back(&call);
 }
 
-// It is certain from now on until then. What was certain longer stays so.
+// The hold is certain from now on until `until`, or longer if it already was.
 void HistoryChecker::Hold(Call& call, int64_t until) {
   if (call.ended || until <= now_.time || until <= call.until) return;
   for (Object* const object : call.objects) {
@@ -292,7 +292,7 @@ void HistoryChecker::Expire(Object& object) {
   }
 }
 
-// Whether the server may have granted it, and not yet have ended it.
+// Notes whether the server may have granted the call, and not yet ended that grant.
 void HistoryChecker::MayHold(Call& call, bool may) {
   if (call.is_possible == may || (!may && call.quiet != quiet_)) return;
   call.is_possible = may;
@@ -308,7 +308,7 @@ void HistoryChecker::MayHold(Call& call, bool may) {
   }
 }
 
-// The capacities that may have counted at some time from then on.
+// The smallest and the largest capacity that may have counted at any time since `from`.
 std::pair<int64_t, int64_t> HistoryChecker::LeastAndMost(const Object& object, int64_t from) const {
   if (object.capacities.empty()) return {1, 1};
   std::pair<int64_t, int64_t> found = {kNever, 0};
@@ -353,7 +353,7 @@ void HistoryChecker::CheckTokens(Call& call) {
   const Rule rule = reads ? Rule::kReadTokens : Rule::kTokens;
   for (size_t i = 0; i < call.objects.size(); ++i) {
     Object& object = *call.objects[i];
-    // The holds of one owner share a token as long as there is one that may be held.
+    // The holds of one owner share a token as long as one of them may be held.
     const bool shares = call.kind != Kind::kLock &&
                         (call.may_share || object.owners[call.owner].last_asked > call.asked.step);
     const auto may_have = [&](const Call& other) {
@@ -409,7 +409,7 @@ void HistoryChecker::CheckFree(const HistoryEvent& event) {
   }
 }
 
-// It has had no certain hold since `free_since`.
+// The object has had no certain hold since `free_since`.
 void HistoryChecker::CheckProgress(Object& object) {
   Expire(object);
   const bool busy = object.latch > 0 ? object.counted < object.latch

@@ -1,4 +1,4 @@
-// Judges a history of locks, event by event: see history_check.md for what must be true of it.
+// Checks a history of locks, event by event. history_check.md says what must be true.
 #ifndef REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_CHECKER_H_
 #define REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_CHECKER_H_
 
@@ -20,14 +20,14 @@ namespace redlatch::history {
 
 enum class Rule : uint8_t {
   kFormat,      // the history contradicts itself
-  kExclusion,   // two hold
-  kCapacity,    // more permits than there are
-  kTokens,      // a token does not grow, or two have it
-  kReadTokens,  // the same of a reader's
+  kExclusion,   // two owners hold it
+  kCapacity,    // more permits are held than there are
+  kTokens,      // a token does not grow, or two holds have it
+  kReadTokens,  // the same for readers' tokens
   kOrder,       // a reader passes a writer
   kLatch,       // it opens too soon or not at all, or a count is lost or counts twice
   kAllOrNone,   // a multi-lock is held in part
-  kFree,        // more or less is free than can be
+  kFree,        // more or less is free than is possible
   kProgress,    // a call waits while nothing is held
 };
 
@@ -43,12 +43,12 @@ class HistoryChecker {
   HistoryChecker() = default;
   HistoryChecker(HistoryChecker&&) = default;
 
-  // In the order in which they happened.
+  // Takes the next event; the events come in the order in which they happened.
   void Add(const HistoryEvent& event);
-  // The end of the time that was observed: no call waits for longer than the bound until then.
+  // Ends the observation: it also checks that no call has waited for longer than the bound by then.
   void Finish(int64_t time);
 
-  // While a call waited, in calm.
+  // The longest time for which an object was free, in calm, while a call waited for it.
   int64_t longest_idle() const { return longest_idle_; }
   // It grows as soon as the events show a violation.
   const std::vector<Violation>& violations() const& { return violations_; }
@@ -57,7 +57,7 @@ class HistoryChecker {
  private:
   struct Object;
   struct Call;
-  // The one whose certainty ends first comes first.
+  // Sorts by the end of the certainty, the first one first.
   struct EndsSooner {
     bool operator()(const Call* a, const Call* b) const;
   };
@@ -71,7 +71,7 @@ class HistoryChecker {
   };
   struct Capacity {
     int64_t permits;
-    int64_t from;  // it may count from then on
+    int64_t from;  // since when it may count
     int64_t replaced = kNever;
     const Call* set_by = nullptr;
   };
@@ -95,44 +95,44 @@ class HistoryChecker {
     Kind kind = Kind::kLock;
     bool waits = false;
     bool ended = false;      // released, lost, or possibly forced
-    bool may_share = false;  // its token with others of its owner
-    bool was_open = false;   // the latch, when it asked
+    bool may_share = false;  // it may share its token with other holds of its owner
+    bool was_open = false;   // the latch was open when the call asked
     bool is_possible = false;
     uint64_t quiet = 0;
     uint64_t token = 0;
     int64_t amount = 1;
-    int64_t limit = 0;  // of permits, when it was granted
+    int64_t limit = 0;  // the largest capacity when the permits were granted
     int64_t until = 0;
     Mark asked;
-    Mark returned;  // step 0: it has not
-    Mark queued;    // likewise
+    Mark returned;  // step 0: it has not returned
+    Mark queued;    // step 0: it is not queued
     int64_t queued_until = 0;
     std::vector<Object*> objects;
-    std::vector<const Call*> before;  // of each object, the one with the largest token
+    std::vector<const Call*> before;  // for each object, the call with the largest token until then
   };
   struct Object {
     std::string name;
-    Holds exclusive;  // those that are certain
+    Holds exclusive;  // the certain ones, as in `shared`
     Holds shared;
-    int64_t permits = 0;   // of `shared`
-    int64_t possible = 0;  // permits that are held or may be
+    int64_t permits = 0;   // of all holds in `shared`
+    int64_t possible = 0;  // permits that are held or may be held
     std::vector<Capacity> capacities;
     std::unordered_map<std::string, Owner> owners;
-    const Call* largest = nullptr;                     // token
-    std::unordered_map<uint64_t, const Call*> tokens;  // but for those of readers
-    std::vector<const Call*> writers;                  // that are queued
+    const Call* largest = nullptr;                     // the call with the largest token
+    std::unordered_map<uint64_t, const Call*> tokens;  // without those of readers
+    std::vector<const Call*> writers;                  // the queued ones
     int64_t window = 0;
     int forces = 0;
-    uint64_t forced = 0;                      // step
-    int64_t free_since = 0;                   // while nothing is certain
+    uint64_t forced = 0;                      // the step at which the last force returned
+    int64_t free_since = 0;                   // if no hold is certain
     std::map<uint64_t, const Call*> waiters;  // by the step at which they asked
-    int waiters_for_more = 0;                 // multi-locks: they wait for other objects, too
-    int64_t latch = 0;                        // as many counts open it
-    int64_t counted = 0;                      // for certain
+    int waiters_for_more = 0;                 // multi-locks, which wait for other objects, too
+    int64_t latch = 0;                        // that many counts open it
+    int64_t counted = 0;                      // the certain counts
     int64_t may_have_counted = 0;
     std::unordered_map<std::string, Key> keys;
-    const Call* passed = nullptr;  // the first
-    int64_t passed_with = 0;       // counts at most
+    const Call* passed = nullptr;  // the first call that passed the latch
+    int64_t passed_with = 0;       // the most counts that may have been made by then
   };
 
   void Declare(const HistoryEvent& event);
@@ -147,7 +147,7 @@ class HistoryChecker {
   void Queue(Call& call, const HistoryEvent& event);
   void Hold(Call& call, int64_t until);
   void End(Call& call);
-  // What is no longer certain leaves.
+  // Removes the holds that are no longer certain.
   void Expire(Object& object);
   void MayHold(Call& call, bool may);
   std::pair<int64_t, int64_t> LeastAndMost(const Object& object, int64_t from) const;
@@ -165,7 +165,7 @@ class HistoryChecker {
   std::string Words(const Call& call) const;
 
   Mark now_;
-  std::optional<std::pair<int64_t, int64_t>> calm_;  // since, bound
+  std::optional<std::pair<int64_t, int64_t>> calm_;  // its begin and its bound
   uint64_t quiet_ = 0;
   std::map<std::string, Object, std::less<>> objects_;
   std::deque<Call> calls_;
@@ -174,7 +174,7 @@ class HistoryChecker {
   int64_t longest_idle_ = 0;
 };
 
-// Of all its events, up to the last.
+// Checks all events of the history.
 HistoryChecker Judge(const History& history);
 
 }  // namespace redlatch::history

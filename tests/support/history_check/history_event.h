@@ -1,4 +1,4 @@
-// The events of a history of locks, and the lines of text that stand for them: see
+// The events of a history of locks, and the lines of text that represent them: see
 // history_check.md.
 #ifndef REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_EVENT_H_
 #define REDLATCH_TESTS_SUPPORT_HISTORY_CHECK_HISTORY_EVENT_H_
@@ -32,7 +32,7 @@ enum class What : uint8_t {
   kUntil,
   kRelease,
   kReleased,
-  kLost,  // tell more of an acquisition
+  kLost,  // report more about an acquisition
   kFree,
   kQuiet,
   kCalm,
@@ -43,12 +43,12 @@ enum class Kind : uint8_t { kLock, kReentrant, kWrite, kRead, kPermits };
 
 constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// Strings are copied by whatever keeps them longer than the call that is given the event.
+// The strings are only valid during the call that takes the event; it copies those that it keeps.
 struct HistoryEvent {
   int64_t time = 0;
   absl::string_view call = "-";
   What what = What::kAcquire;
-  absl::string_view objects = {};  // several, of a multi-lock, are separated by commas
+  absl::string_view objects = {};  // separated by commas if there are several, of a multi-lock
   Kind kind = Kind::kLock;
   absl::string_view owner = {};  // of a count: its key
   bool waits = false;
@@ -56,14 +56,14 @@ struct HistoryEvent {
   int64_t until = kNever;
   int64_t amount = -1;  // permits, counts or a bound; -1 stands for 1
   int64_t window = 0;
-  uint64_t line = 0;  // 0: one more than that of the event before
+  uint64_t line = 0;  // 0: one more than that of the previous event
 };
 
 std::string ToLine(const HistoryEvent& event);
 absl::StatusOr<HistoryEvent> ParseLine(absl::string_view line);
 
-// The events of several files in the order of their times. A last line without its end is left
-// out: its process was killed while it wrote.
+// The events of several files, sorted by time. An incomplete last line is left out: its process was
+// killed while it wrote.
 struct History {
   struct Line {
     size_t file;
@@ -76,7 +76,7 @@ struct History {
   std::vector<HistoryEvent> events;
   std::vector<Line> lines;
   std::vector<std::string> files;
-  std::deque<std::string> texts;  // of the files: what all strings are part of
+  std::deque<std::string> texts;  // the contents of the files; all string_views point into them
 };
 absl::StatusOr<History> ReadHistory(std::vector<std::string> files);
 

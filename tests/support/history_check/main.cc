@@ -1,4 +1,4 @@
-// history_check FILE...: judges the history that the files contain together. See history_check.md.
+// history_check FILE...: checks the history that the files contain together. See history_check.md.
 #include <cstdint>
 #include <cstdio>
 #include <string>

@@ -9,7 +9,7 @@ namespace {
 const std::vector<std::string> kCommands = {"run", "ls", "inspect", "break", "capacity", "doctor"};
 const std::vector<std::string> kOptions = {"--all", "--json", "--server", "--shared", "--wait"};
 
-TEST(SuggestionTest, IsTheWordThatWasMistypedOrBegun) {
+TEST(SuggestionTest, FindsMistypedAndAbbreviatedWords) {
   EXPECT_EQ(Suggestion("isnpect", kCommands), "inspect");  // swapped
   EXPECT_EQ(Suggestion("docter", kCommands), "doctor");    // replaced
   EXPECT_EQ(Suggestion("lss", kCommands), "ls");           // one too many
@@ -37,7 +37,7 @@ TEST(SuggestionTest, IsNoneIfTwoAreEquallyNear) {
   EXPECT_EQ(Suggestion("cat", {"car", "bat", "cut"}), "");
 }
 
-TEST(SuggestionTest, IsAskedForInWords) {
+TEST(SuggestionTest, DidYouMeanIsASentence) {
   EXPECT_EQ(DidYouMean("lss", kCommands), "; did you mean ls?");
   EXPECT_EQ(DidYouMean("status", kCommands), "");
 }
@@ -57,7 +57,7 @@ LockInfo HeldBy(std::vector<LockInfo::Party> holders) {
   return info;
 }
 
-TEST(WaitWordsTest, NamesTheHolderAndHowManyMoreThereAre) {
+TEST(WaitWordsTest, NamesTheFirstHolderAndCountsTheOthers) {
   EXPECT_EQ(HoldersText(HeldBy({Of("web1", 4242)})), "held by worker (web1, pid 4242)");
   LockInfo many = HeldBy({Of("web1", 1), Of("web2", 2)});
   many.holding = 2000;
@@ -70,7 +70,7 @@ TEST(WaitWordsTest, CountsPermits) {
   EXPECT_EQ(HoldersText(info), "4 of 4 permits taken, by worker (web1, pid 1) and 1 more");
 }
 
-TEST(WaitWordsTest, TellsOfAHolderThatIsNotKnownWhatThereIs) {
+TEST(WaitWordsTest, DescribesAnUnknownHolder) {
   LockInfo info = HeldBy({Of("", 0)});
   EXPECT_EQ(HoldersText(info), "held by client 01234567, process unknown");
   info.holders[0].hold = "cron\x1b";
@@ -81,7 +81,7 @@ TEST(WaitWordsTest, TellsOfAHolderThatIsNotKnownWhatThereIs) {
   EXPECT_EQ(HoldersText(info), "3 in line for it");
 }
 
-TEST(WaitWordsTest, TellsTheOwnPlaceInLine) {
+TEST(WaitWordsTest, ShowsTheOwnPlaceInLine) {
   LockInfo info;
   info.waiters = {Of("web1", 7), Of("web2", 7), Of("web1", 8)};
   info.waiting = 3;
@@ -91,17 +91,18 @@ TEST(WaitWordsTest, TellsTheOwnPlaceInLine) {
   EXPECT_EQ(place("web1", 7), "next in line");
   EXPECT_EQ(place("web2", 7), "1 ahead in line");
   EXPECT_EQ(place("web1", 8), "2 ahead in line");
-  EXPECT_EQ(place("web3", 7), "3 in line") << "as of one that is not among those listed";
+  EXPECT_EQ(place("web3", 7), "3 in line") << "it is not among the listed waiters";
 }
 
-TEST(WaitWordsTest, KnowsThatAnAncestorHasTheLock) {
+TEST(WaitWordsTest, RecognizesAnAncestorThatHasTheLock) {
   const LockInfo info = HeldBy({Of("web2", 10), Of("web1", 20)});
   EXPECT_EQ(HeldAbove(info, "web1", {5, 20, 30}, 1), &info.holders[1]);
-  EXPECT_EQ(HeldAbove(info, "web1", {10, 30}, 1), nullptr) << "that is another host's";
-  EXPECT_EQ(HeldAbove(HeldBy({Of("web1", 0)}), "web1", {0}, 1), nullptr) << "that is not known";
+  EXPECT_EQ(HeldAbove(info, "web1", {10, 30}, 1), nullptr) << "the process is on another host";
+  EXPECT_EQ(HeldAbove(HeldBy({Of("web1", 0)}), "web1", {0}, 1), nullptr)
+      << "the process is unknown";
 }
 
-TEST(WaitWordsTest, KnowsThatAncestorsLeaveTooFewPermits) {
+TEST(WaitWordsTest, RecognizesAncestorsThatLeaveTooFewPermits) {
   LockInfo info = HeldBy({Of("web1", 10, 2), Of("web1", 20, 1), Of("web1", 30, 5)});
   info.capacity = info.used = 8;
   EXPECT_EQ(HeldAbove(info, "web1", {10, 20}, 5), nullptr) << "the third may return its five";
@@ -110,7 +111,7 @@ TEST(WaitWordsTest, KnowsThatAncestorsLeaveTooFewPermits) {
 
 std::string AfterHead(const std::string& text) { return text.substr(text.find('\n')); }
 
-TEST(BenchFigures, PrintNothingThatWasNotMeasured) {
+TEST(BenchFigures, OmitWhatWasNotMeasured) {
   BenchFigures figures;
   figures.server = "redis://h";
   EXPECT_THAT(AfterHead(BenchText(figures)), Not(HasSubstr("lease")));
@@ -121,15 +122,15 @@ TEST(BenchFigures, PrintNothingThatWasNotMeasured) {
   EXPECT_THAT(BenchJson(figures), Not(HasSubstr("lease")));
 }
 
-TEST(BenchFigures, HaveAP99OfAHundredAndMore) {
+TEST(BenchFigures, HaveP99FromAHundredSamples) {
   BenchFigures figures;
-  figures.hand_overs.plain.assign(99, absl::Microseconds(50));
+  figures.handovers.plain.assign(99, absl::Microseconds(50));
   EXPECT_THAT(BenchJson(figures), HasSubstr("\"p50_us\":50.0,\"p99_us\":null"));
-  figures.hand_overs.plain.push_back(absl::Microseconds(70));
+  figures.handovers.plain.push_back(absl::Microseconds(70));
   EXPECT_THAT(BenchJson(figures), HasSubstr("\"p99_us\":50.0,\"worst_us\":70.0"));
 }
 
-TEST(BenchFigures, AreReadForTheUser) {
+TEST(BenchFigures, AreExplainedToTheUser) {
   BenchFigures figures;
   figures.round_trips.redlatch.assign(100, absl::Milliseconds(10));
   figures.one_thread.redlatch = {40, 45, 99};

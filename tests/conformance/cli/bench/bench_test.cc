@@ -14,7 +14,7 @@ class RedlatchBenchTest : public RedlatchCommandTest {
 
   int64_t Pings() const { return server_->Calls({"ping"}); }
 
-  // Begun, and measuring.
+  // Starts a benchmark, and waits until it measures.
   std::unique_ptr<support::Child> StartAndAwaitLoad(const Words& words) const {
     const int64_t before = Pings();
     auto bench = StartRedlatch(Join({"bench", "--time", "10m"}, words));
@@ -23,7 +23,7 @@ class RedlatchBenchTest : public RedlatchCommandTest {
   }
 };
 
-// What the figures must agree in, whatever the machine; prints what does not.
+// Checks that the figures are consistent, on any machine, and prints those that are not.
 constexpr char kConsistent[] = R"py(
 import json, sys
 figures = json.load(sys.stdin)
@@ -46,7 +46,7 @@ check('threads', figures['threads'] == 8)
 print('wrong: ' + ', '.join(wrong))
 )py";
 
-TEST_F(RedlatchBenchTest, MeasuresWhatAgreesAndLeavesNothingBehind) {
+TEST_F(RedlatchBenchTest, FiguresAreConsistentAndNothingIsLeft) {
   const auto bench = StartRedlatch({"bench", "--time", "4s", "--json"});
   const std::string output = OutputOf(*bench);
   EXPECT_EQ(CodeOf(*bench), 0) << Errors();
@@ -58,7 +58,7 @@ TEST_F(RedlatchBenchTest, MeasuresWhatAgreesAndLeavesNothingBehind) {
   EXPECT_THAT(Errors(), HasSubstr("for about 4 s " + server_->url() + " will be kept busy"));
 }
 
-TEST_F(RedlatchBenchTest, PrintsATableAndWhatItMeans) {
+TEST_F(RedlatchBenchTest, PrintsATableAndItsMeaning) {
   const auto bench = StartRedlatch({"bench", "--time=1"});
   const std::string output = OutputOf(*bench);
   EXPECT_EQ(CodeOf(*bench), 0) << Errors();
@@ -73,13 +73,13 @@ TEST_F(RedlatchBenchTest, EndsCleanlyWhenItIsInterrupted) {
     const std::string output = OutputOf(*bench);
     EXPECT_EQ(CodeOf(*bench, absl::Seconds(20)), 128 + signal);
     EXPECT_THAT(output, HasSubstr("\"interrupted\":true"));
-    // What was not measured has no figure.
+    // A figure that was not measured is null.
     EXPECT_THAT(output, HasSubstr("\"locks_per_s_one_lock\":{\"redlatch\":null"));
     ExpectNothingLeft();
   }
 }
 
-TEST_F(RedlatchBenchTest, EndsWhereTheServerDoes) {
+TEST_F(RedlatchBenchTest, EndsIfTheServerEnds) {
   const auto bench = StartAndAwaitLoad({});
   server_->Kill();
   EXPECT_EQ(CodeOf(*bench), 121);
@@ -87,7 +87,7 @@ TEST_F(RedlatchBenchTest, EndsWhereTheServerDoes) {
   EXPECT_THAT(Errors(), HasSubstr(server_->url()));
 }
 
-TEST_F(RedlatchBenchTest, DoesNotTryAgainToTidyUpWhereItCouldNotBegin) {
+TEST_F(RedlatchBenchTest, DoesNotConnectAgainIfTheServerIsUnreachable) {
   support::TcpProxy proxy({.port = server_->port()});
   proxy.Drop(support::Direction::kToClient);
   const auto bench = StartRedlatch({"bench", "--server", proxy.url()});
@@ -95,7 +95,7 @@ TEST_F(RedlatchBenchTest, DoesNotTryAgainToTidyUpWhereItCouldNotBegin) {
   EXPECT_EQ(proxy.stats().accepted, 1);
 }
 
-TEST_F(RedlatchBenchTest, TellsOfAServerThatRefuses) {
+TEST_F(RedlatchBenchTest, ReportsARefusalOfTheServer) {
   server_->Command({"CONFIG", "SET", "maxmemory", "100mb"});
   server_->Command({"CONFIG", "SET", "maxmemory-policy", "allkeys-lru"});
   const auto bench = StartRedlatch({"bench"});

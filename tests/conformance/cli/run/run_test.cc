@@ -1,4 +1,4 @@
-// `redlatch run`, as a shell and a crontab see it.
+// Tests `redlatch run` as shells and crontabs use it.
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
@@ -11,7 +11,7 @@ Client ClientOf(const support::RedisServer& server) {
   return *std::move(client);
 }
 
-TEST_F(RedlatchRunTest, ExitsAsTheCommandDoes) {
+TEST_F(RedlatchRunTest, ExitsWithTheCommandsCode) {
   EXPECT_EQ(Code({"job", "--", "true"}), 0);
   EXPECT_EQ(Code({"job", "--", "sh", "-c", "exit 3"}), 3);
   EXPECT_EQ(Code({"job", "--", "sh", "-c", "kill -KILL $$"}), 128 + SIGKILL);
@@ -19,7 +19,7 @@ TEST_F(RedlatchRunTest, ExitsAsTheCommandDoes) {
   EXPECT_THAT(Errors(), IsEmpty());
 }
 
-TEST_F(RedlatchRunTest, HandsArgumentsAndStandardStreamsThrough) {
+TEST_F(RedlatchRunTest, PassesArgumentsAndStandardStreams) {
   const auto run = Start({"--wait=5", "job", "--lease", "5s", "--", "sh", "-c",
                           "printf '%s\\n' \"$@\"; cat", "sh", "", "a  b", "--", "--help", "-x"});
   for (const char* const word : {"", "a  b", "--", "--help", "-x"}) {
@@ -31,7 +31,7 @@ TEST_F(RedlatchRunTest, HandsArgumentsAndStandardStreamsThrough) {
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
-TEST_F(RedlatchRunTest, TellsTheCommandItsLockAndAGrowingToken) {
+TEST_F(RedlatchRunTest, PassesNameAndAGrowingTokenToTheCommand) {
   const std::string name = "odd \"name\" * \xc3\xa4 $x\nand\ttwo lines";
   const std::string script = R"(
       echo "$REDLATCH_TOKEN"
@@ -50,7 +50,7 @@ TEST_F(RedlatchRunTest, TellsTheCommandItsLockAndAGrowingToken) {
   }
 }
 
-TEST_F(RedlatchRunTest, TellsTheCommandNoPasswordAndNoTokenOfPermits) {
+TEST_F(RedlatchRunTest, PassesNoPasswordAndNoTokenOfPermits) {
   const auto secret = support::RedisServer::Start({.password = "hunter2"});
   const std::string url = "redis://:hunter2@127.0.0.1:" + std::to_string(secret->port());
   const auto run = Start({"--capacity", "3", "--permits", "2", "slots", "--", "env"},
@@ -64,7 +64,7 @@ TEST_F(RedlatchRunTest, TellsTheCommandNoPasswordAndNoTokenOfPermits) {
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
-TEST_F(RedlatchRunTest, LetsTheCommandHaveNoDescriptorOfItsOwn) {
+TEST_F(RedlatchRunTest, CommandInheritsNoDescriptorOfRedlatch) {
   const auto run = Start({"job", "--", "ls", "-l", "/proc/self/fd"});
   std::vector<std::string> sockets;
   std::string all;
@@ -77,7 +77,7 @@ TEST_F(RedlatchRunTest, LetsTheCommandHaveNoDescriptorOfItsOwn) {
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
-TEST_F(RedlatchRunTest, TellsWhatItRunsWhileItDoesAndLeavesNothingOfThat) {
+TEST_F(RedlatchRunTest, DescribesItselfOnlyWhileItRuns) {
   const auto run = Start({"job", "--", "/bin/sh", "-c", "echo held; read line"});
   ASSERT_EQ(run->pipe().ReadLine(), "held");
   {
@@ -95,7 +95,7 @@ TEST_F(RedlatchRunTest, TellsWhatItRunsWhileItDoesAndLeavesNothingOfThat) {
   }));
 }
 
-TEST_F(RedlatchRunTest, IsBusyForAsLongAsItWasToldToWait) {
+TEST_F(RedlatchRunTest, WaitsForTheGivenTimeThenIsBusy) {
   const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
   EXPECT_EQ(Code({"job", "--wait", "0", "--", "echo", "wrong"}), 120);
@@ -124,7 +124,7 @@ TEST_F(RedlatchRunTest, HasReleasedTheLockWhenItExits) {
   }
 }
 
-TEST_F(RedlatchRunTest, ReadsTogetherAndWritesAlone) {
+TEST_F(RedlatchRunTest, ReadersRunTogetherWritersAlone) {
   const auto reader = Start({"--shared", "data", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(reader->pipe().ReadLine(), "held");
   EXPECT_EQ(Code({"--shared", "--wait", "0", "data", "--", "true"}), 0);
@@ -134,9 +134,9 @@ TEST_F(RedlatchRunTest, ReadsTogetherAndWritesAlone) {
   EXPECT_EQ(Code({"--write", "--wait", "0", "data", "--", "true"}), 0);
 }
 
-TEST_F(RedlatchRunTest, RunsAsManyAtATimeAsThereArePermits) {
-  const RedlatchRunTest::Words held = {
-      "--capacity", "2", "slots", "--wait", "0", "--", "sh", "-c", "echo held; read line"};
+TEST_F(RedlatchRunTest, RunsAsManyCommandsAsThereArePermits) {
+  const Words held = {"--capacity",          "2", "slots", "--wait", "0", "--", "sh", "-c",
+                      "echo held; read line"};
   const auto one = Start(held);
   const auto two = Start(held);
   EXPECT_EQ(one->pipe().ReadLine(), "held");
@@ -156,7 +156,7 @@ TEST_F(RedlatchRunTest, FindsTheCommandBeforeItTakesTheLock) {
   EXPECT_EQ(Code({nowhere, "job", "--", directory_.path()}), 126);
 }
 
-TEST_F(RedlatchRunTest, ReleasesTheLockWhereTheCommandCannotBeExecuted) {
+TEST_F(RedlatchRunTest, ReleasesTheLockIfTheCommandCannotBeExecuted) {
   const std::string broken = directory_.path() + "/broken";
   std::ofstream(broken) << "#!/no/such/interpreter\n";
   chmod(broken.c_str(), 0700);
@@ -165,14 +165,14 @@ TEST_F(RedlatchRunTest, ReleasesTheLockWhereTheCommandCannotBeExecuted) {
   EXPECT_FALSE(IsTaken("job"));
 }
 
-TEST_F(RedlatchRunTest, SaysWhichServerItCannotReach) {
+TEST_F(RedlatchRunTest, NamesTheUnreachableServer) {
   server_->Kill();
   EXPECT_EQ(Code({"job", "--", "echo", "wrong"}), 121);
   EXPECT_THAT(Errors(), AllOf(StartsWith("redlatch: "), HasSubstr(server_->url()),
                               HasSubstr("REDLATCH_URL")));
 }
 
-TEST_F(RedlatchRunTest, SaysWhatTheServerRefuses) {
+TEST_F(RedlatchRunTest, ReportsRefusalsOfTheServer) {
   server_->Text({"HSET", "job", "no", "lock"});
   EXPECT_EQ(Code({"job", "--", "echo", "wrong"}), 123);
   EXPECT_THAT(Errors(), HasSubstr("job"));
@@ -183,7 +183,7 @@ TEST_F(RedlatchRunTest, SaysWhatTheServerRefuses) {
   EXPECT_EQ(Code({"--capacity", "3", "slots", "--", "true"}), 123);
 }
 
-TEST_F(RedlatchRunTest, HasTheManPageThatItWrites) {
+TEST_F(RedlatchRunTest, ManPageIsUpToDate) {
   const auto man = support::Child::Exec({REDLATCH_COMMAND, "--man"});
   std::string text;
   while (const auto line = man->pipe().ReadLine()) text += *line + "\n";
@@ -215,7 +215,7 @@ TEST_F(RedlatchRunTest, ExitsWith128AndTheSignalThatEndedTheCommand) {
   EXPECT_FALSE(IsTaken("job"));
 }
 
-TEST_F(RedlatchRunTest, IgnoresWhatItWasStartedToIgnore) {
+TEST_F(RedlatchRunTest, IgnoresSignalsThatItInheritedAsIgnored) {
   const auto run =
       support::Child::Exec({"/bin/sh", "-c", "trap '' HUP; exec \"$0\" \"$@\"", REDLATCH_COMMAND,
                             "run", "job", "--", "sh", "-c", "echo ready; read line; echo over"},
@@ -227,7 +227,7 @@ TEST_F(RedlatchRunTest, IgnoresWhatItWasStartedToIgnore) {
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
-TEST_F(RedlatchRunTest, StopsAndGoesOnWithTheCommand) {
+TEST_F(RedlatchRunTest, StopsAndContinuesWithTheCommand) {
   const auto run =
       Start({"job", "--", "sh", "-c", "echo $$; while read line; do echo $line; done"});
   const EndOf command = ProcessFrom(*run);
@@ -242,7 +242,7 @@ TEST_F(RedlatchRunTest, StopsAndGoesOnWithTheCommand) {
   EXPECT_EQ(run->pipe().ReadLine(), "on");
 }
 
-TEST_F(RedlatchRunTest, TheCommandReadsFromTheTerminalAndGetsItsInterruptionsOnce) {
+TEST_F(RedlatchRunTest, CommandReadsTheTerminalAndIsInterruptedOnce) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   const auto run = StartOnTerminal(
       "exec " REDLATCH_COMMAND
@@ -266,7 +266,7 @@ TEST_F(RedlatchRunTest, TheCommandReadsFromTheTerminalAndGetsItsInterruptionsOnc
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
-TEST_F(RedlatchRunTest, LeavesTheQueueWhereASignalEndsItsWaiting) {
+TEST_F(RedlatchRunTest, LeavesTheQueueIfASignalEndsItsWait) {
   const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
   const auto waiter = Start({"job", "--", "echo", "wrong"});
@@ -282,7 +282,7 @@ TEST_F(RedlatchRunTest, LeavesTheQueueWhereASignalEndsItsWaiting) {
   EXPECT_EQ(waiting(), 0);
 }
 
-TEST_F(RedlatchRunTest, EndsWhatTheCommandLeftBeforeItReleases) {
+TEST_F(RedlatchRunTest, EndsLeftProcessesBeforeTheRelease) {
   const auto run = Start({"--grace", "100ms", "job", "--", "sh", "-c",
                           "sh -c 'trap \"\" TERM; echo $$; exec sleep 1000' & read line; exit 5"});
   const EndOf left = ProcessFrom(*run);
@@ -293,7 +293,7 @@ TEST_F(RedlatchRunTest, EndsWhatTheCommandLeftBeforeItReleases) {
   EXPECT_FALSE(IsTaken("job"));
 }
 
-TEST_F(RedlatchRunTest, LetsWhatTheCommandLeftFinishByItself) {
+TEST_F(RedlatchRunTest, LetsLeftProcessesFinish) {
   const auto run = Start({"job", "--", "sh", "-c", "{ sleep 0.2; echo written; } & exit 0"});
   EXPECT_EQ(run->pipe().ReadLine(), "written");
   EXPECT_EQ(CodeOf(*run), 0);
@@ -309,15 +309,16 @@ TEST_F(RedlatchRunTest, LeavesADaemonAlone) {
   EXPECT_FALSE(daemon.Within(absl::Milliseconds(50)));
 }
 
-// In a PID namespace of its own, where the shell that starts it is process 1, of parent 0.
+// Runs in a PID namespace of its own, where the shell that starts redlatch is process 1 with parent
+// 0.
 class RedlatchRunInNamespaceTest : public RedlatchRunTest {
  protected:
   void SetUp() override {
     if (support::Child::Exec(Join(Words(kUnshare), {"true"}))->Wait().code != 0) {
-      GTEST_SKIP() << "this machine lets its users make no PID namespace: nothing was tested";
+      GTEST_SKIP() << "users of this machine may not create PID namespaces: nothing was tested";
     }
   }
-  // What the script prints; $0 is redlatch.
+  // The output of the script, whose $0 is redlatch.
   std::string Printed(const std::string& script) const {
     const auto shell = support::Child::Exec(Join(kUnshare, {"sh", "-c", script, REDLATCH_COMMAND}),
                                             {.environment = {"REDLATCH_URL=" + server_->url()}});
@@ -330,7 +331,7 @@ class RedlatchRunInNamespaceTest : public RedlatchRunTest {
                           "--pid",   "--fork", "--mount-proc"};
 };
 
-TEST_F(RedlatchRunInNamespaceTest, EndsWhatTheCommandLeftAndNothingElse) {
+TEST_F(RedlatchRunInNamespaceTest, EndsLeftProcessesAndNothingElse) {
   const std::string script = R"sh(
     sleep 1000 >&2 & beside=$!
     left=$("$0" run --grace 100ms job -- sh -c 'sleep 1000 >&2 & echo $!; exit 3')
@@ -341,27 +342,27 @@ TEST_F(RedlatchRunInNamespaceTest, EndsWhatTheCommandLeftAndNothingElse) {
   EXPECT_EQ(Printed(script), "code 3;ended;beside it;");
 }
 
-TEST(RedlatchRunEmbeddedTest, StartsTheServerAndLeavesItNothingOfTheCallers) {
+TEST(RedlatchRunEmbeddedTest, ServerInheritsNothingFromTheCaller) {
   const redis::EmbeddedHome home;
   const auto run =
       support::Child::Exec({REDLATCH_COMMAND, "run", "job", "--", "echo", "done"},
                            {.environment = {"REDLATCH_URL=embedded:" + home.directory()}});
   EXPECT_EQ(run->pipe().ReadLine(absl::Seconds(30)), "done");
   const absl::Time begin = absl::Now();
-  // The end of the stream: nobody else has it open, though the server goes on.
+  // The stream ends, although the server goes on: no other process has it open.
   EXPECT_EQ(run->pipe().ReadLine(absl::Seconds(20)), std::nullopt);
   EXPECT_LT(absl::Now() - begin, absl::Seconds(15));
   EXPECT_EQ(run->Wait().code, 0);
   EXPECT_EQ(home.Servers().size(), 1);
 }
 
-// What `redlatch run` tells of a lock that it has to wait for.
+// Tests the messages of `redlatch run` while it waits for a lock.
 
 using ::testing::ContainsRegex;
 
-class RedlatchWaitTest : public RedlatchLookTest {
+class RedlatchWaitTest : public RedlatchOutputTest {
  protected:
-  // The name by which messages call this process, of a client that calls itself so.
+  // How messages name this process, for a client with that program name.
   static std::string Prose(const std::string& program) {
     return absl::StrCat(program, " \\(", Host(), ", pid ", getpid(), "\\)");
   }
@@ -384,7 +385,7 @@ TEST_F(RedlatchWaitTest, NamesTheHolderOfABusyLock) {
                                            Prose("billing") + "\n$"));
 }
 
-TEST_F(RedlatchWaitTest, ShowsOnATerminalWhomItWaitsForAndItsPlace) {
+TEST_F(RedlatchWaitTest, ShowsHolderAndPlaceOnATerminal) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
@@ -397,7 +398,7 @@ TEST_F(RedlatchWaitTest, ShowsOnATerminalWhomItWaitsForAndItsPlace) {
   EXPECT_THAT(narrow.output,
               AllOf(ContainsRegex("\r(redlatch: waiting [01]s?[0-9ms]* for lock \"job\", held by " +
                                   Prose("billing") + "; 1 ahead in line)"),
-                    // It took three rows or so, and is gone before what is said at the end.
+                    // The line took about three rows, and was removed before the final message.
                     ContainsRegex("line\x1b\\[[1-4]A\r\x1b\\[Jredlatch: lock \"job\" was busy")));
 }
 
@@ -418,7 +419,7 @@ TEST_F(RedlatchWaitTest, ShowsNothingIfTheLockIsFree) {
   EXPECT_THAT(outcome.output, AllOf(HasSubstr("ran"), Not(HasSubstr("waiting"))));
 }
 
-TEST_F(RedlatchWaitTest, WarnsOfALockThatItsOwnCommandIsRunUnder) {
+TEST_F(RedlatchWaitTest, WarnsIfItWaitsForItself) {
   const std::string inner = absl::StrCat(REDLATCH_COMMAND, " run --wait 1s job -- true");
   const Outcome outcome =
       Redlatch({"run", "job", "--", REDLATCH_COMMAND, "run", "between", "--", "sh", "-c", inner});
@@ -429,7 +430,7 @@ TEST_F(RedlatchWaitTest, WarnsOfALockThatItsOwnCommandIsRunUnder) {
                     HasSubstr("was busy for 1s")));
 }
 
-TEST_F(RedlatchWaitTest, DoesNotWarnIfTheInnerOneGetsTheLock) {
+TEST_F(RedlatchWaitTest, DoesNotWarnIfTheInnerRunGetsTheLock) {
   const Outcome shared = Redlatch({"run", "--shared", "data", "--", REDLATCH_COMMAND, "run",
                                    "--shared", "data", "--", "sleep", "0.7"});
   EXPECT_EQ(shared.code, 0);

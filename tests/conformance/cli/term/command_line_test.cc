@@ -1,4 +1,4 @@
-// What `redlatch` says to words that are not a subcommand's own.
+// Tests the options that all commands share, the help pages, and wrong usage.
 
 #include "redlatch/version.h"
 #include "tests/conformance/cli/command_fixture.h"
@@ -7,9 +7,9 @@
 namespace redlatch {
 namespace {
 
-using RedlatchCommandLineTest = RedlatchLookTest;
+using RedlatchCommandLineTest = RedlatchOutputTest;
 
-TEST_F(RedlatchCommandLineTest, TellsItsVersionHoweverItIsAsked) {
+TEST_F(RedlatchCommandLineTest, PrintsItsVersion) {
   for (const char* const word : {"--version", "-V", "version"}) {
     const Outcome outcome = Redlatch({word});
     EXPECT_EQ(outcome.code, 0) << word;
@@ -17,7 +17,7 @@ TEST_F(RedlatchCommandLineTest, TellsItsVersionHoweverItIsAsked) {
   }
 }
 
-TEST_F(RedlatchCommandLineTest, TeachesItsCommandsWhenAskedAndWhenNothingIsAsked) {
+TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestAndWithoutArguments) {
   const Outcome help = Redlatch({"--help"});
   EXPECT_EQ(help.code, 0);
   for (const std::string name : {"run", "ls", "inspect", "break", "capacity", "doctor", "bench"}) {
@@ -36,15 +36,15 @@ TEST_F(RedlatchCommandLineTest, TeachesItsCommandsWhenAskedAndWhenNothingIsAsked
   EXPECT_EQ(nothing.errors, help.output);
 }
 
-TEST_F(RedlatchCommandLineTest, SaysInOneLineWhatIsWrong) {
+TEST_F(RedlatchCommandLineTest, ReportsErrorsInOneLine) {
   server_->Text({"RPUSH", "jobs", "1"});
-  server_->Command({"ACL", "SETUSER", "looker", "on", ">secret", "~*", "&*", "+@all", "-scan"});
+  server_->Command({"ACL", "SETUSER", "viewer", "on", ">secret", "~*", "&*", "+@all", "-scan"});
   const std::string refuses =
-      absl::StrCat("--server=redis://looker:secret@127.0.0.1:", server_->port());
-  const std::string nobody = "--server=unix:///no/such/socket";
+      absl::StrCat("--server=redis://viewer:secret@127.0.0.1:", server_->port());
+  const std::string unreachable = "--server=unix:///no/such/socket";
   const std::string set_it = "set the server with --server";
   const struct {
-    std::string words;  // apart by spaces; '' is an empty one
+    std::string words;  // separated by spaces; '' is an empty word
     int code;
     std::string says;
   } cases[] = {
@@ -57,7 +57,7 @@ TEST_F(RedlatchCommandLineTest, SaysInOneLineWhatIsWrong) {
       {"ls --all=yes", 125, "takes no value"},
       {"ls --server", 125, "give it a URL"},
       {"ls a b", 125, "unexpected argument \"b\"; say one pattern, in quotes"},
-      {"ls " + nobody, 121, set_it},
+      {"ls " + unreachable, 121, set_it},
       {"ls " + refuses, 123, "scan"},
       {"inspect", 125, "name is missing"},
       {"inspect ''", 125, "name is missing"},
@@ -65,10 +65,10 @@ TEST_F(RedlatchCommandLineTest, SaysInOneLineWhatIsWrong) {
       {"inspect a}b", 125, "braces that are no hash tag"},
       {"inspect -a", 125, "put -- before a name that begins with -"},
       {"inspect jobs", 1, "is a list that does not belong to a lock"},
-      {"inspect a " + nobody, 121, set_it},
+      {"inspect a " + unreachable, 121, set_it},
       {"break --yes", 125, "name is missing"},
       {"break a b", 125, "unexpected argument \"b\"; say one name"},
-      {"break --yes job " + nobody, 121, set_it},
+      {"break --yes job " + unreachable, 121, set_it},
       {"capacity", 125, "name is missing"},
       {"capacity slots many", 125, "\"many\" is not a number"},
       {"capacity slots 0", 125, "1 to 1000000000"},
@@ -76,7 +76,7 @@ TEST_F(RedlatchCommandLineTest, SaysInOneLineWhatIsWrong) {
       {"doctor x", 125, "unexpected argument \"x\"; redlatch doctor takes options only"},
       {"doctor --jsno", 125, "did you mean --json?"},
       {"doctor --server=redis://", 125, "redis://"},
-      {"doctor " + nobody, 121, "cannot connect to unix:///no/such/socket"},
+      {"doctor " + unreachable, 121, "cannot connect to unix:///no/such/socket"},
       {"bench x", 125, "unexpected argument \"x\"; redlatch bench takes options only"},
       {"bench --time", 125, "--time needs a value"},
       {"bench --time 0", 125, "--time"},
@@ -114,7 +114,7 @@ TEST_F(RedlatchCommandLineTest, SaysInOneLineWhatIsWrong) {
   }
 }
 
-TEST_F(RedlatchCommandLineTest, GivesUpAServerThatHangs) {
+TEST_F(RedlatchCommandLineTest, GivesUpOnAHangingServer) {
   server_->Stop();
   const absl::Time begun = absl::Now();
   EXPECT_EQ(Redlatch({"ls"}).code, 121);

@@ -1,4 +1,4 @@
-// A bar: `redlatch run NAME -- true` costs no more than three times what `redis-cli PING` does, as
+// A bar: `redlatch run NAME -- true` takes at most three times as long as `redis-cli PING`, both as
 // whole processes. REDLATCH_FULL_BARS=1 runs each 200 times.
 #include <fcntl.h>
 #include <spawn.h>
@@ -18,7 +18,7 @@ constexpr bool kSanitized = true;
 constexpr bool kSanitized = false;
 #endif
 
-// How long the program takes, from its start to its end; infinite where it fails.
+// How long the program takes, from its start to its end; infinite if it fails.
 absl::Duration TimeOf(std::vector<std::string> words) {
   std::vector<char*> argv;
   for (std::string& word : words) argv.push_back(word.data());
@@ -41,8 +41,8 @@ absl::Duration LowerQuartile(std::vector<absl::Duration> times) {
   return times[times.size() / 4];
 }
 
-TEST(RedlatchRunCostTest, IsThreeTimesThatOfAPingAtMost) {
-  if (kSanitized) GTEST_SKIP() << "what sanitizers cost is not asked";
+TEST(RedlatchRunCostTest, IsAtMostThreeTimesThatOfAPing) {
+  if (kSanitized) GTEST_SKIP() << "the bar does not hold with sanitizers";
   const redis::EmbeddedHome home;
   const std::vector<std::string> run = {
       REDLATCH_COMMAND, "run", "--server", "embedded:" + home.directory(), "job", "--", "true"};
@@ -54,7 +54,7 @@ TEST(RedlatchRunCostTest, IsThreeTimesThatOfAPingAtMost) {
 
   std::vector<absl::Duration> runs;
   std::vector<absl::Duration> pings;
-  // In turn, so that what else the machine does befalls both.
+  // They take turns, so that other load on the machine affects both.
   for (int i = support::FullBars() ? 200 : 40; i > 0; --i) {
     runs.push_back(TimeOf(run));
     pings.push_back(TimeOf(ping));

@@ -1,5 +1,5 @@
-// `redlatch run` killed at any moment: while it starts, waits, runs or ends. Nothing of it outlives
-// the lock, and its exit code is one of those that the manual promises.
+// Kills `redlatch run` at random moments: while it starts, waits, runs or ends. None of its
+// processes outlives the lock, and its exit code is one that the manual promises.
 #include <dirent.h>
 #include <signal.h>
 
@@ -17,8 +17,8 @@ class RedlatchRunKillsTest : public RedlatchRunTest {
     std::string name;
   };
 
-  // Everything that a run has started, by a variable in its environment; or, of that, only its
-  // command and what came of it.
+  // All processes that a run has started, found by a variable in their environment; with
+  // `commands`, only the command and its descendants.
   static std::vector<Process> StartedBy(const std::string& mark, bool commands) {
     std::vector<Process> found;
     DIR* const directory = opendir("/proc");
@@ -42,7 +42,7 @@ class RedlatchRunKillsTest : public RedlatchRunTest {
     });
   }
 
-  // The keeper where there is one yet, and `of_keeper`; else the front.
+  // The keeper if `of_keeper` and there already is one; else the front.
   static pid_t Victim(pid_t front, bool of_keeper) {
     int keeper = 0;
     const std::string children =
@@ -51,12 +51,12 @@ class RedlatchRunKillsTest : public RedlatchRunTest {
     return of_keeper && has_one ? keeper : front;
   }
 
-  static bool AllEnd(const std::string& mark, absl::Duration patience) {
-    return Await([&] { return StartedBy(mark, /*commands=*/false).empty(); }, patience);
+  static bool AllEnd(const std::string& mark, absl::Duration timeout) {
+    return Await([&] { return StartedBy(mark, /*commands=*/false).empty(); }, timeout);
   }
 };
 
-TEST_F(RedlatchRunKillsTest, AtAnyMomentTheyLeaveNothingThatOutlivesTheLock) {
+TEST_F(RedlatchRunKillsTest, NothingOutlivesTheLock) {
   const char* const given = std::getenv("REDLATCH_SOAK_SEED");
   const uint64_t seed = given != nullptr ? std::strtoull(given, nullptr, 10) : base::RandomBits();
   SCOPED_TRACE(absl::StrCat("REDLATCH_SOAK_SEED=", seed));
@@ -80,7 +80,8 @@ TEST_F(RedlatchRunKillsTest, AtAnyMomentTheyLeaveNothingThatOutlivesTheLock) {
     const auto next = Must(lock.Acquire({.wait = absl::Seconds(30)}));
     const std::vector<Process> overlapping = StartedBy(mark, /*commands=*/true);
     EXPECT_THAT(overlapping, IsEmpty()) << "run beside the next holder: " << Listed(overlapping);
-    // Of the front itself; of the keeper, before and while the command runs.
+    // The first code is that of the killed front. The others are those of a front whose keeper was
+    // killed: while the command runs, or before.
     const int code = CodeOf(*run);
     if (victim == front) {
       EXPECT_EQ(code, 128 + SIGKILL);

@@ -1,5 +1,5 @@
-// What becomes of a command whose lock is lost, or whose `redlatch run` is killed: it ends, with
-// all that it started, before the lock can be another's.
+// Tests that a command whose lock is lost, or whose `redlatch run` is killed, ends with all its
+// processes before another client can get the lock.
 #include <signal.h>
 
 #include "tests/conformance/cli/command_fixture.h"
@@ -12,7 +12,7 @@ class RedlatchRunLossTest : public RedlatchRunTest {
  protected:
   RedlatchRunLossTest() : proxy_({.port = server_->port()}) {}
 
-  // A run of two processes through the proxy, which have said their numbers.
+  // A run whose command has two processes, connected through the proxy.
   struct Run {
     std::unique_ptr<support::Child> redlatch;
     EndOf one;
@@ -30,15 +30,15 @@ class RedlatchRunLossTest : public RedlatchRunTest {
     return run.one.Within(absl::Seconds(20)) && run.two.Within(absl::Seconds(20));
   }
 
-  // The process that has the lock is the parent of the command, of which the other one is a child.
+  // The keeper is the parent of the command, and the command is the parent of the other process.
   static pid_t KeeperOf(const Run& run) {
     const pid_t front = run.redlatch->pid();
     const pid_t parent = ParentOf(run.one.pid());
     return ParentOf(parent) == front ? parent : ParentOf(parent);
   }
 
-  // Whoever gets the lock next finds nothing of the run alive.
-  void ExpectNobodyOverlaps(const Run& run) const {
+  // Expects that no process of the run is alive when the next client gets the lock.
+  void ExpectNoOverlap(const Run& run) const {
     Client client = Connect(server_->url());
     SimpleLock lock(client, "job");
     const auto lease = Must(lock.Acquire({.wait = absl::Seconds(60)}));
@@ -49,22 +49,22 @@ class RedlatchRunLossTest : public RedlatchRunTest {
   TcpProxy proxy_;
 };
 
-TEST_F(RedlatchRunLossTest, TheCommandIsToldEarlyEnoughToEndInOrder) {
+TEST_F(RedlatchRunLossTest, CommandGetsSigtermBeforeTheLeaseEnds) {
   const Run run = StartFamily({"--lease", "2s", "--grace", "900ms"}, "echo told; exit 0");
   proxy_.Drop(Direction::kToClient);
-  ExpectNobodyOverlaps(run);
+  ExpectNoOverlap(run);
   EXPECT_EQ(run.redlatch->pipe().ReadLine(), "told");
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
   EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is about to be lost"));
 }
 
-TEST_F(RedlatchRunLossTest, SaysWhatKeptItFromTheServerWhenTheWaitIsOver) {
+TEST_F(RedlatchRunLossTest, ReportsTheConnectionErrorAfterTheWait) {
   server_->Kill();
   EXPECT_EQ(Code({"--wait", "200ms", "job", "--", "true"}), 121);
   EXPECT_THAT(Errors(), HasSubstr("Connection refused"));
 }
 
-TEST_F(RedlatchRunLossTest, ASlowServerIsNoUnreachableOneThoughItIsTriedOnce) {
+TEST_F(RedlatchRunLossTest, SlowServerIsReachedWithoutAWait) {
   proxy_.Delay(Direction::kToClient, absl::Milliseconds(150));
   const Words far = {"REDLATCH_URL=" + proxy_.url()};
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}, far), 0) << Errors();
@@ -76,9 +76,9 @@ TEST_F(RedlatchRunLossTest, ASlowServerIsNoUnreachableOneThoughItIsTriedOnce) {
   EXPECT_EQ(Code({"--wait", "0", "job", "--", "echo", "wrong"}, far), 121) << Errors();
 }
 
-TEST_F(RedlatchRunLossTest, TheCommandEndsWithATerminalOfWhichRedlatchIsTheFirstProcess) {
+TEST_F(RedlatchRunLossTest, CommandEndsWhenItsTerminalHangsUp) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
-  // As with ssh -t: no shell is there to be told, and to tell.
+  // As with ssh -t, there is no shell that would get SIGHUP and forward it.
   const auto run =
       StartOnTerminal("exec " REDLATCH_COMMAND " run job -- sh -c 'echo $$; exec sleep 60'");
   const EndOf command = ProcessFrom(*run);
@@ -89,7 +89,7 @@ TEST_F(RedlatchRunLossTest, TheCommandEndsWithATerminalOfWhichRedlatchIsTheFirst
   EXPECT_TRUE(lock.Acquire({.wait = absl::Seconds(10)}).ok());
 }
 
-TEST_F(RedlatchRunLossTest, ALockThatTheServerHasForgottenIsSaidToBeGone) {
+TEST_F(RedlatchRunLossTest, ReportsALockThatTheServerHasForgotten) {
   const Run run = StartFamily({"--lease", "3s"}, "exit 0");
   server_->Text({"FLUSHALL"});
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
@@ -97,18 +97,18 @@ TEST_F(RedlatchRunLossTest, ALockThatTheServerHasForgottenIsSaidToBeGone) {
   EXPECT_TRUE(BothEnd(run));
 }
 
-TEST_F(RedlatchRunLossTest, AStoppedCommandKeepsTheLockAndEndsWithIt) {
+TEST_F(RedlatchRunLossTest, StoppedCommandKeepsTheLockAndEndsWithIt) {
   const Run run = StartFamily({"--lease", "2s"}, "exit 0");
   kill(run.one.pid(), SIGSTOP);
   kill(run.two.pid(), SIGSTOP);
   EXPECT_FALSE(run.one.Within(absl::Seconds(3)));  // longer than the lease
   EXPECT_TRUE(IsTaken("job"));
   proxy_.Drop(Direction::kToClient);
-  ExpectNobodyOverlaps(run);
+  ExpectNoOverlap(run);
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
 }
 
-TEST_F(RedlatchRunLossTest, WithWarnTheCommandGoesOn) {
+TEST_F(RedlatchRunLossTest, CommandGoesOnWithOnLostWarn) {
   for (const auto& [own, expected] : {std::pair(0, 122), std::pair(4, 4)}) {
     const auto run = Start({"--on-lost=warn", "--lease", "500ms", "job", "--", "sh", "-c",
                             "echo on; read line; exit " + std::to_string(own)},
@@ -123,7 +123,7 @@ TEST_F(RedlatchRunLossTest, WithWarnTheCommandGoesOn) {
   }
 }
 
-TEST_F(RedlatchRunLossTest, KilledItTakesTheCommandWithItAndReleasesTheLock) {
+TEST_F(RedlatchRunLossTest, KilledRedlatchEndsTheCommandAndReleases) {
   const Run run = StartFamily({"--lease", "60s", "--grace", "300ms"}, ":");
   const EndOf keeper(KeeperOf(run));
   kill(run.redlatch->pid(), SIGKILL);
@@ -133,7 +133,7 @@ TEST_F(RedlatchRunLossTest, KilledItTakesTheCommandWithItAndReleasesTheLock) {
   EXPECT_EQ(Code({"job", "--wait", "0", "--", "true"}), 0);
 }
 
-TEST_F(RedlatchRunLossTest, AReleaseThatIsNotAnsweredIsToldAndChangesNoExitCode) {
+TEST_F(RedlatchRunLossTest, UnansweredReleaseIsReportedAndKeepsTheExitCode) {
   const auto run = Start({"--lease", "60s", "job", "--", "sh", "-c", "echo on; read line; exit 4"},
                          {"REDLATCH_URL=" + proxy_.url()});
   ASSERT_EQ(run->pipe().ReadLine(), "on");
@@ -143,7 +143,7 @@ TEST_F(RedlatchRunLossTest, AReleaseThatIsNotAnsweredIsToldAndChangesNoExitCode)
   EXPECT_THAT(Errors(), HasSubstr("could not be released"));
 }
 
-TEST_F(RedlatchRunLossTest, WhereBothItsProcessesAreKilledAtOnceTheCommandEnds) {
+TEST_F(RedlatchRunLossTest, CommandEndsIfBothProcessesAreKilled) {
   const Run run = StartFamily({"--lease", "60s"}, ":");
   const pid_t keeper = KeeperOf(run);
   const pid_t command = ParentOf(run.one.pid()) == keeper ? run.one.pid() : run.two.pid();
@@ -154,7 +154,7 @@ TEST_F(RedlatchRunLossTest, WhereBothItsProcessesAreKilledAtOnceTheCommandEnds) 
   EXPECT_TRUE((command == run.one.pid() ? run.one : run.two).Within(absl::Seconds(10)));
 }
 
-TEST_F(RedlatchRunLossTest, KilledWhileItWaitsItLeavesTheQueue) {
+TEST_F(RedlatchRunLossTest, KilledWaiterLeavesTheQueue) {
   const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
   const auto waiter = Start({"job", "--", "echo", "wrong"});
@@ -172,28 +172,28 @@ TEST_F(RedlatchRunLossTest, KilledWhileItWaitsItLeavesTheQueue) {
   EXPECT_TRUE(waiting(0));
 }
 
-TEST_F(RedlatchRunLossTest, WhereTheProcessThatRenewsIsKilledTheCommandIsToo) {
+TEST_F(RedlatchRunLossTest, CommandIsKilledIfTheKeeperIsKilled) {
   const Run run = StartFamily({"--lease", "5s"}, ":");
   kill(KeeperOf(run), SIGKILL);
-  ExpectNobodyOverlaps(run);
+  ExpectNoOverlap(run);
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
   EXPECT_THAT(Errors(), HasSubstr("was killed"));
 }
 
-TEST_F(RedlatchRunLossTest, WhereTheProcessThatRenewsHangsTheCommandIsKilledInTime) {
+TEST_F(RedlatchRunLossTest, CommandIsKilledInTimeIfTheKeeperHangs) {
   const Run run = StartFamily({"--lease", "3s"}, ":");
   kill(KeeperOf(run), SIGSTOP);
-  ExpectNobodyOverlaps(run);
+  ExpectNoOverlap(run);
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
 }
 
-TEST_F(RedlatchRunLossTest, WhileItIsStoppedTheLockIsRenewedAndTheLossAttendedTo) {
+TEST_F(RedlatchRunLossTest, StoppedFrontStillRenewsAndHandlesTheLoss) {
   const Run run = StartFamily({"--lease", "2s"}, ":");
   run.redlatch->Stop();
   EXPECT_FALSE(run.one.Within(absl::Seconds(3)));  // longer than the lease
   EXPECT_TRUE(IsTaken("job"));
   proxy_.Drop(Direction::kToClient);
-  ExpectNobodyOverlaps(run);
+  ExpectNoOverlap(run);
   run.redlatch->Continue();
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
 }

@@ -1,5 +1,5 @@
-// `redlatch run --wait` that begins while no server serves it: the command runs as soon as one
-// does.
+// Tests `redlatch run --wait` if no server is available at first: the command runs as soon as one
+// is.
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
@@ -19,7 +19,7 @@ class RedlatchRunWaitsForServer : public RedlatchRunTest {
   }
 };
 
-TEST_F(RedlatchRunWaitsForServer, OfEveryKind) {
+TEST_F(RedlatchRunWaitsForServer, OfEveryServerGroup) {
   ExpectToWait(server_->url(), {server_.get()});
   const support::FakeSentinel sentinel([this] { return server_->port(); });
   ExpectToWait("redis-sentinel://" + sentinel.address() + "/m", {server_.get()});

@@ -173,15 +173,16 @@ class ClientKill : public support::SubscriberTestFixture {
     return Await([this, enough = answered_ + more] { return answered_ >= enough; });
   }
   void KillAndAwaitRecovery() {
-    ears_.Forget();
+    recorder_.Forget();
     ASSERT_TRUE(AwaitAnswers(100)) << "callers are stuck";
     EXPECT_EQ(server_->Integer({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"}), 1);
     EXPECT_EQ(KillSubscribers(), 1);
-    ASSERT_TRUE(ears_.Await("live again"));
+    ASSERT_TRUE(recorder_.Await("live again"));
     for (int i = 0; i < kChannels; ++i) ASSERT_EQ(Publish(std::to_string(i), "m"), 1) << i;
-    for (int i = 0; i < kChannels; ++i) ASSERT_TRUE(ears_.Await(absl::StrCat("message ", i, " m")));
-    EXPECT_EQ(ears_.Count("down"), 1);
-    EXPECT_EQ(ears_.Count("live again"), 1);
+    for (int i = 0; i < kChannels; ++i)
+      ASSERT_TRUE(recorder_.Await(absl::StrCat("message ", i, " m")));
+    EXPECT_EQ(recorder_.Count("down"), 1);
+    EXPECT_EQ(recorder_.Count("live again"), 1);
   }
 
   static constexpr std::string_view kKeys[] = {"counter"};

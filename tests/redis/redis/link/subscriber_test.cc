@@ -30,10 +30,10 @@ TEST_F(SubscriberTest, TooLongMessageBreaksOnlyConnection) {
   const auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
   server_->Command({"PUBLISH", "c", std::string(size_t{65} << 20, 'm')});
-  EXPECT_TRUE(ears_.Await("live again"));
-  EXPECT_THAT(std::string(ears_.why_down().message()), HasSubstr("limit"));
+  EXPECT_TRUE(recorder_.Await("live again"));
+  EXPECT_THAT(std::string(recorder_.why_down().message()), HasSubstr("limit"));
   EXPECT_EQ(Publish("c", "m"), 1);
-  EXPECT_TRUE(ears_.Await("message c m"));
+  EXPECT_TRUE(recorder_.Await("message c m"));
 }
 
 // Looking up a host or starting a server cannot be interrupted.
@@ -54,7 +54,7 @@ TEST_F(SubscriberTest, DestructorDoesNotWaitForServerStart) {
 TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
   server_->Command({"CONFIG", "SET", "client-output-buffer-limit", "pubsub 64kb 0 0"});
   std::promise<void> go_on;
-  SubscriberOptions options = ears_.Options();
+  SubscriberOptions options = recorder_.Options();
   options.on_message = [&, forward = options.on_message](std::string_view channel,
                                                          std::string_view message) {
     if (message == "stay") return go_on.get_future().wait();
@@ -68,9 +68,9 @@ TEST_F(SubscriberTest, SlowReaderIsDroppedAndReconnects) {
   while (Publish("c", filler) > 0) {
   }
   go_on.set_value();
-  EXPECT_TRUE(ears_.Await("live again"));
+  EXPECT_TRUE(recorder_.Await("live again"));
   EXPECT_TRUE(ArrivesSoon("c"));
-  EXPECT_EQ(ears_.heard().front(), "down");
+  EXPECT_EQ(recorder_.lines().front(), "down");
 }
 
 // A subscriber may be destroyed at any moment when no call of it is in progress.
@@ -109,9 +109,9 @@ TEST_F(SubscriberEnd, LeaksNothingAtAnyMoment) {
     (void)subscriber->Unsubscribe("c", In(absl::Microseconds(i)));
   }
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));  // the fixture's own
-  const auto before = ears_.heard();
+  const auto before = recorder_.lines();
   EXPECT_EQ(Publish("c", "no subscriber"), 0);
-  EXPECT_EQ(ears_.heard(), before);
+  EXPECT_EQ(recorder_.lines(), before);
   EXPECT_TRUE(AwaitThreads(threads_));
   EXPECT_EQ(support::OpenDescriptors(), descriptors_);
 }
@@ -156,14 +156,14 @@ TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
   EXPECT_TRUE(subscriber->live());
   EXPECT_EQ(subscriber->stats().breaks, 0);
   EXPECT_EQ(Publish("ok-1", "m"), 1);
-  EXPECT_TRUE(ears_.Await("message ok-1 m"));
-  EXPECT_THAT(ears_.heard(), ElementsAre("message ok-1 m"));  // nothing for the other callbacks
+  EXPECT_TRUE(recorder_.Await("message ok-1 m"));
+  EXPECT_THAT(recorder_.lines(), ElementsAre("message ok-1 m"));  // nothing for the other callbacks
 
   EXPECT_EQ(subscriber->Subscribe("denied", Soon()).code(), kDenied);
   Acl({"&denied"});
   EXPECT_TRUE(subscriber->Subscribe("denied", Soon()).ok());
   EXPECT_EQ(Publish("denied", "m"), 1);
-  EXPECT_TRUE(ears_.Await("message denied m"));
+  EXPECT_TRUE(recorder_.Await("message denied m"));
 }
 
 TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
@@ -172,14 +172,14 @@ TEST_F(SubscriberRefusal, RevokedChannelAloneIsRefused) {
     ASSERT_TRUE(subscriber->Subscribe(channel, Soon()).ok());
   }
   Acl({"resetchannels", "&ok-1", "&ok-3"});  // the server then closes the connection
-  EXPECT_TRUE(ears_.Await("live again"));
-  EXPECT_THAT(ears_.heard(), ElementsAre("down", "refused ok-2", "live again"));
-  EXPECT_THAT(ears_.why_refused(), IsError(kDenied, HasSubstr("NOPERM")));
+  EXPECT_TRUE(recorder_.Await("live again"));
+  EXPECT_THAT(recorder_.lines(), ElementsAre("down", "refused ok-2", "live again"));
+  EXPECT_THAT(recorder_.why_refused(), IsError(kDenied, HasSubstr("NOPERM")));
   EXPECT_TRUE(subscriber->live());
   EXPECT_EQ(Publish("ok-3", "m"), 1);
-  EXPECT_TRUE(ears_.Await("message ok-3 m"));
+  EXPECT_TRUE(recorder_.Await("message ok-3 m"));
   EXPECT_EQ(subscriber->Subscribe("ok-2", Soon()).code(), kDenied);
-  EXPECT_EQ(ears_.Count("refused ok-2"), 1);  // the call itself returned the error
+  EXPECT_EQ(recorder_.Count("refused ok-2"), 1);  // the call itself returned the error
 }
 
 // A server, or another program at its address, that sends nonsense.
@@ -205,18 +205,18 @@ class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
   void ExpectOneLoss(FakeServer::Answer answer) {
     FakeServer server(std::move(answer));
     Subscriber subscriber(*ParseUrl(server.url()),
-                          ears_.Options({.ping_interval = absl::Milliseconds(200),
-                                         .answer_timeout = absl::Milliseconds(200),
-                                         .first_backoff = absl::Milliseconds(1)}));
+                          recorder_.Options({.ping_interval = absl::Milliseconds(200),
+                                             .answer_timeout = absl::Milliseconds(200),
+                                             .first_backoff = absl::Milliseconds(1)}));
     EXPECT_TRUE(subscriber.Subscribe("c", Soon()).ok());
-    EXPECT_TRUE(ears_.Await("message c m"));
-    EXPECT_THAT(ears_.heard(), ElementsAre("down", "live again", "message c m"));
+    EXPECT_TRUE(recorder_.Await("message c m"));
+    EXPECT_THAT(recorder_.lines(), ElementsAre("down", "live again", "message c m"));
     EXPECT_EQ(server.connections(), 2);
-    EXPECT_THAT(std::string(ears_.why_down().message()), HasSubstr(server.url()));
-    EXPECT_LT(ears_.why_down().message().size(), 1000);
+    EXPECT_THAT(std::string(recorder_.why_down().message()), HasSubstr(server.url()));
+    EXPECT_LT(recorder_.why_down().message().size(), 1000);
   }
 
-  support::SubscriberEars ears_;
+  support::SubscriberRecorder recorder_;
 };
 
 TEST_P(SubscriberNonsense, CostsOnlyTheConnectionAfterSubscribe) {
@@ -252,8 +252,8 @@ TEST_P(SubscriberLeaves, MovingSlotWithoutLosingConnection) {
     if (asked.command[0] != "SUNSUBSCRIBE") return FakeServer::Polite(asked);
     return unasked ? said("sunsubscribe", asked.command[1]) + moved : asks;
   });
-  support::SubscriberEars ears;
-  Subscriber subscriber(*ParseUrl(server.url()), ears.Options({.sharded = true}));
+  support::SubscriberRecorder recorder;
+  Subscriber subscriber(*ParseUrl(server.url()), recorder.Options({.sharded = true}));
   const base::Instant soon = base::Now() + absl::Seconds(10);
   EXPECT_TRUE(subscriber.Subscribe("{a}", soon).ok());
   EXPECT_TRUE(subscriber.Unsubscribe("{a}", soon).ok());
@@ -276,7 +276,7 @@ class SubscriberThreadTest : public support::SubscriberTestFixture {
       const std::string message = absl::StrCat("quick ", i);
       const base::Instant published = base::Now();
       ASSERT_EQ(Publish(channel, message), 1);
-      ASSERT_TRUE(ears_.Await(absl::StrCat("message ", channel, " ", message)));
+      ASSERT_TRUE(recorder_.Await(absl::StrCat("message ", channel, " ", message)));
       slowest_ = std::max(slowest_, base::Now() - published);
     }
   }
@@ -294,7 +294,7 @@ TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
     const auto sick = MakeOneOfSeveral(proxy_.url() + "?connect_timeout=30s");
     EXPECT_TRUE(absl::IsUnavailable(sick->Subscribe("sick", In(absl::Milliseconds(50)))));
     ExpectMessages("c");
-    ears_.Forget();
+    recorder_.Forget();
   }
   EXPECT_LT(slowest_, absl::Milliseconds(100));
 }
@@ -318,7 +318,7 @@ TEST_F(SubscriberFork, ChildsDestructorClosesGate) {
   });
   EXPECT_EQ(code, 0);
   EXPECT_EQ(server_->Integer({"PUBLISH", "c", "m"}), 1);
-  EXPECT_TRUE(ears_.Await("message c m"));
+  EXPECT_TRUE(recorder_.Await("message c m"));
 }
 
 // glibc's condition variables wait in their destructor for their waiters, of which a child has
@@ -374,7 +374,7 @@ class SubscriberReaderTest : public support::SubscriberTestFixture,
   // Makes a subscriber of "c" that sets `parker_` for each message, and counts those that the
   // test's own thread read.
   void SetUp() override {
-    SubscriberOptions options = ears_.Options();
+    SubscriberOptions options = recorder_.Options();
     options.on_message = [this, forward = options.on_message, me = std::this_thread::get_id()](
                              std::string_view channel, std::string_view message) {
       forward(channel, message);

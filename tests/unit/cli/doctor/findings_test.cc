@@ -1,4 +1,4 @@
-// What the doctor says of the server, its memory and its data.
+// Tests what the doctor finds from the facts about one server.
 #include <regex>
 
 #include "absl/strings/ascii.h"
@@ -14,21 +14,21 @@ namespace {
 using ::testing::Field;
 using enum Level;
 
-TEST(DoctorFindings, HasNothingToSayOfAHealthyServer) {
+TEST(DoctorFindings, HealthyServerHasNoFindings) {
   const std::vector<Finding> findings = Diagnose(HealthyFacts());
-  EXPECT_THAT(findings, Each(AllOf(Field(&Finding::level, kOk), Field(&Finding::mend, IsEmpty()),
+  EXPECT_THAT(findings, Each(AllOf(Field(&Finding::level, kOk), Field(&Finding::fix, IsEmpty()),
                                    Field(&Finding::commands, IsEmpty()))));
   EXPECT_EQ(DoctorExitCode(findings), 0);
 }
 
-TEST(DoctorFindings, CountsNothingAsCheckedThatNobodyAsked) {
+TEST(DoctorFindings, UnaskedQuestionsAreUnchecked) {
   for (const Finding& finding : Diagnose(DoctorFacts())) {
     const Level level = finding.check == "INFO" ? kWarn : kUnchecked;
     EXPECT_EQ(finding.level, level) << finding.check << ": " << finding.found;
   }
 }
 
-TEST(DoctorFindings, ExitsByTheWorst) {
+TEST(DoctorFindings, ExitCodeIsThatOfTheWorstFinding) {
   EXPECT_EQ(DoctorExitCode({}), 0);
   EXPECT_EQ(DoctorExitCode({{.level = kUnchecked}, {.level = kOk}}), 0);
   EXPECT_EQ(DoctorExitCode({{.level = kNote}}), 0);
@@ -36,7 +36,7 @@ TEST(DoctorFindings, ExitsByTheWorst) {
   EXPECT_EQ(DoctorExitCode({{.level = kBad}, {.level = kWarn}}), kRefused);
 }
 
-TEST(DoctorFindings, WantsInfo) {
+TEST(DoctorFindings, NeedsInfo) {
   DoctorFacts facts = HealthyFacts();
   facts.info = absl::PermissionDeniedError("NOPERM");
   EXPECT_EQ(Worst(facts, "INFO").level, kWarn);
@@ -47,7 +47,7 @@ TEST(DoctorFindings, WantsInfo) {
   }
 }
 
-TEST(DoctorFindings, WithoutConfigSaysWhatItCouldNotSeeAndNeverConfigSet) {
+TEST(DoctorFindings, WithoutConfigChecksAreUncheckedAndNoFixUsesConfigSet) {
   DoctorFacts facts = With("maxmemory_policy", "allkeys-lru");
   (*facts.info)["used_memory"] = "950";
   facts.config = absl::FailedPreconditionError("ERR unknown command 'CONFIG'");
@@ -61,8 +61,8 @@ TEST(DoctorFindings, WithoutConfigSaysWhatItCouldNotSeeAndNeverConfigSet) {
   }
 }
 
-// What is changed in the facts of a healthy server, and the worst that the doctor then finds under
-// a name: nothing, or its level and parts of what it says. The commands stand between > and <.
+// Changes to the facts of a healthy server, and the worst finding of a check after them: nothing,
+// or its level and parts of its text. The commands are between > and <.
 using Change = std::function<void(DoctorFacts&)>;
 struct Case {
   std::string_view check;
@@ -87,7 +87,7 @@ void ExpectFound(const std::vector<Case>& cases) {
     if (!each.level) continue;
     const Finding worst = Worst(facts, each.check);
     EXPECT_EQ(worst.level, *each.level);
-    const std::string said = absl::StrCat(worst.found, "\n", worst.mend, "\n> ",
+    const std::string said = absl::StrCat(worst.found, "\n", worst.fix, "\n> ",
                                           absl::StrJoin(worst.commands, " > "), " <");
     for (const std::string& text : each.says) EXPECT_THAT(said, HasSubstr(text));
   }
@@ -96,7 +96,7 @@ void ExpectFound(const std::vector<Case>& cases) {
 constexpr std::optional<Level> kNothing;
 const absl::Status kDenied = absl::PermissionDeniedError("NOPERM");
 
-TEST(DoctorFindings, KnowsWhichServersHoldLocks) {
+TEST(DoctorFindings, RefusesServersThatCannotHoldLocks) {
   ExpectFound({
       {"version", kBad, {Info("redis_version", "6.2.7")}},
       {"version", kOk, {Info("redis_version", "10.0.1")}},
@@ -115,7 +115,7 @@ TEST(DoctorFindings, KnowsWhichServersHoldLocks) {
   });
 }
 
-TEST(DoctorFindings, RefusesEvictionAndGradesHowFullMemoryIs) {
+TEST(DoctorFindings, RefusesEvictionAndGradesMemoryUse) {
   const Change evicts = Info("maxmemory_policy", "allkeys-lru"), no_limit = Info("maxmemory", "0");
   const Change full_machine = Info("used_memory", "100000");
   ExpectFound({
@@ -126,7 +126,7 @@ TEST(DoctorFindings, RefusesEvictionAndGradesHowFullMemoryIs) {
       {"memory", kNote, {Info("used_memory", "750")}},
       {"memory", kWarn, {Info("used_memory", "900")}},
       {"memory", kBad, {Info("used_memory", "1000")}, {"> CONFIG SET maxmemory 2000 <"}},
-      // Of the machine's memory where there is no limit: never out of it by a rule of Redis.
+      // Without a limit it compares with the machine's memory; it is never full by a rule of Redis.
       {"memory", kOk, {no_limit}},
       {"memory", kWarn, {no_limit, full_machine}},
       {"memory",
@@ -137,7 +137,7 @@ TEST(DoctorFindings, RefusesEvictionAndGradesHowFullMemoryIs) {
   });
 }
 
-TEST(DoctorFindings, SaysWhatARestartForgetsAndWhenTheServerTakesNoWrites) {
+TEST(DoctorFindings, GradesPersistenceAndDiskErrors) {
   const Change no_file = Info("aof_enabled", "0");
   const Change snapshot_fails = Info("rdb_last_bgsave_status", "err");
   ExpectFound({
@@ -157,11 +157,11 @@ TEST(DoctorFindings, SaysWhatARestartForgetsAndWhenTheServerTakesNoWrites) {
   });
 }
 
-TEST(DoctorFindings, LooksAtTheCertificate) {
+TEST(DoctorFindings, ChecksTheCertificate) {
   const auto until = [](int days) -> Change {
     return [days](DoctorFacts& facts) {
-      facts.looked_at = absl::FromUnixSeconds(1'700'000'000);
-      facts.certificate_until = facts.looked_at + absl::Hours(24 * days);
+      facts.checked_at = absl::FromUnixSeconds(1'700'000'000);
+      facts.certificate_until = facts.checked_at + absl::Hours(24 * days);
     };
   };
   ExpectFound({{"TLS", kNothing, {}},
@@ -169,7 +169,7 @@ TEST(DoctorFindings, LooksAtTheCertificate) {
                {"TLS", kWarn, {until(5)}, {"ends on 2023-11-19"}}});
 }
 
-TEST(DoctorFindings, LooksAtWhatSentinelsSee) {
+TEST(DoctorFindings, ChecksTheSentinels) {
   const auto sentinels = [](int count) -> Change {
     return [count](DoctorFacts& facts) {
       for (int i = 1; i <= count; ++i) {
@@ -205,7 +205,7 @@ TEST(DoctorFindings, LooksAtWhatSentinelsSee) {
   });
 }
 
-TEST(DoctorFindings, SaysWhatIsPromisedAndLooksAtEachReplica) {
+TEST(DoctorFindings, ChecksThePromiseAndEachReplica) {
   const std::string stop = "CONFIG SET min-replicas-to-write 1";
   const Change never_stops = Config("min-replicas-to-write", "0");
   const Change alone = Info("connected_slaves", "0");
@@ -221,7 +221,9 @@ TEST(DoctorFindings, SaysWhatIsPromisedAndLooksAtEachReplica) {
        {"> CONFIG SET repl-backlog-ttl 0 <"}},
       {"quarantine", kBad, {[](auto& facts) { facts.info = kDenied; }}},
       {"promise", kNote, {never_stops}, {"> " + stop + " <"}},
-      {"promise", kNote, {Config("min-replicas-max-lag", "0")}},  // which switches that off
+      {"promise",
+       kNote,
+       {Config("min-replicas-max-lag", "0")}},  // 0 disables min-replicas-to-write
       {"failover", kWarn, {Config("min-replicas-max-lag", "0")}},
       {"promise", kNote, {alone}, {"nothing replaces it"}},
       {"replicas",
@@ -232,7 +234,7 @@ TEST(DoctorFindings, SaysWhatIsPromisedAndLooksAtEachReplica) {
       {"WAIT", kWarn, {[](auto& facts) { facts.confirmation->replicas = 0; }}},
       {"WAIT", kUnchecked, {[](auto& facts) { facts.confirmation = kDenied; }}},
       {"failover", kWarn, {never_stops}, {"> " + stop}},
-      // More than there are: nobody can lock.
+      // It requires more replicas than there are: no lock can be taken.
       {"failover", kBad, {Config("min-replicas-to-write", "2")}},
       {"failover", kBad, {alone}},
       {"failover", kNothing, {alone, never_stops}},
@@ -240,7 +242,7 @@ TEST(DoctorFindings, SaysWhatIsPromisedAndLooksAtEachReplica) {
   });
 }
 
-TEST(DoctorFindings, SaysWhereAnEmbeddedServerIsAndThatItForgets) {
+TEST(DoctorFindings, DescribesAnEmbeddedServer) {
   const auto embedded = [](int keeper) -> Change {
     return [keeper](DoctorFacts& facts) {
       (*facts.info)["aof_enabled"] = "0";
@@ -257,7 +259,7 @@ TEST(DoctorFindings, SaysWhereAnEmbeddedServerIsAndThatItForgets) {
   });
 }
 
-TEST(DoctorFindings, NamesTheLineThatGrantsWhatIsMissing) {
+TEST(DoctorFindings, NamesTheCommandThatGrantsMissingPermissions) {
   using Outcome = CommandProbe::Outcome;
   const auto probe = [](size_t i, Outcome outcome) -> Change {
     return [=](DoctorFacts& facts) { facts.probes[i].outcome = outcome; };
@@ -280,14 +282,14 @@ TEST(DoctorFindings, NamesTheLineThatGrantsWhatIsMissing) {
        {probe(0, Outcome::kNoKey), [](auto& facts) { facts.prefix = "orders:"; }},
        {"> ACL SETUSER app ~orders:* ~redlatch:2:{orders:* ~redlatch:rw:{orders:* <"}},
       {"permissions", kBad, {probe(0, Outcome::kUnknownToServer)}, {"rename-command"}},
-      // Locks do without names.
+      // Locks work without descriptions of clients.
       {"names", kNothing, {names}},
       {"names",
        kNote,
        {names, probe(3, Outcome::kNoCommand)},
        {"> ACL SETUSER app +mget ~redlatch:client:* <"}},
       {"permissions", kOk, {names, probe(3, Outcome::kNoCommand)}},
-      // No trial counts as passed that was not made.
+      // A trial that was not made does not count as passed.
       {"locks", kUnchecked, {[](auto& facts) { facts.trials.clear(); }}},
       {"locks", kBad, {trial(absl::FailedPreconditionError("else"))}, {"latch"}},
       {"locks", kUnchecked, {trial(absl::CancelledError("not tried"))}},
@@ -297,7 +299,7 @@ TEST(DoctorFindings, NamesTheLineThatGrantsWhatIsMissing) {
   });
 }
 
-TEST(DoctorFindings, WantsMessagesToArrive) {
+TEST(DoctorFindings, ChecksThatMessagesArrive) {
   const auto message = [](const absl::Status& outcome) -> Change {
     return [outcome](DoctorFacts& facts) { facts.message = outcome; };
   };
@@ -321,7 +323,7 @@ TEST(DoctorFindings, WantsMessagesToArrive) {
   });
 }
 
-TEST(DoctorFindings, GradesDelaysOfTheServer) {
+TEST(DoctorFindings, GradesTheServersDelays) {
   const auto pings = [](std::vector<absl::Duration> each) -> Change {
     return [each](DoctorFacts& facts) { facts.pings = each; };
   };
@@ -345,7 +347,7 @@ TEST(DoctorFindings, GradesDelaysOfTheServer) {
       {"round trip", kWarn, {pings(slower)}},
       {"round trip", kUnchecked, {pings({})}},
       {"lease", kNothing, {pings({})}},
-      // What is older than a day is forgotten.
+      // Delays older than a day do not count.
       {"slow log", kNote, {keys_ago(25)}, {"SORT, 50 ms"}},
       {"lease", kOk, {keys_ago(25)}, {"at least 1 s"}},
       {"slow log", kWarn, {keys_ago(23)}},
@@ -359,7 +361,7 @@ TEST(DoctorFindings, GradesDelaysOfTheServer) {
   });
 }
 
-TEST(DoctorFindings, NoticesAClockThatIsSteppedOrDiffers) {
+TEST(DoctorFindings, NoticesAClockThatJumpsOrDiffers) {
   const auto step = [](absl::Duration by) -> Change {
     return [by](DoctorFacts& facts) { facts.clock[1].server += by; };
   };
@@ -378,7 +380,7 @@ TEST(DoctorFindings, NoticesAClockThatIsSteppedOrDiffers) {
   });
 }
 
-TEST(DoctorFindings, MentionsSettingsThatCutClientsOff) {
+TEST(DoctorFindings, ReportsSettingsThatDisconnectClients) {
   const std::string threshold = "busy-reply-threshold";
   const Change local = [](DoctorFacts& facts) { facts.over_network = false; };
   const Change open = [](DoctorFacts& facts) { facts.has_password = false; };
@@ -405,7 +407,7 @@ TEST(DoctorFindings, MentionsSettingsThatCutClientsOff) {
   });
 }
 
-// What the doctor reads in a server's replies, asks it to find out, and prints.
+// Tests how the doctor reads a server's replies, which commands it sends, and what it prints.
 
 using redis::Reply;
 using Type = redis::Reply::Type;
@@ -418,7 +420,7 @@ Reply Array(std::vector<Reply> elements) {
   return {.type = Type::kArray, .elements = std::move(elements)};
 }
 
-TEST(DoctorAnswers, TakesInfoApart) {
+TEST(DoctorAnswers, ParsesInfo) {
   const auto info =
       InfoAnswer(Text("# Server\r\nrole:master\r\n\r\nslave0:ip=::1,port=7,state=online,offset=1,"
                       "lag=2\r\nslave_read_only:1\r\n"));
@@ -431,7 +433,7 @@ TEST(DoctorAnswers, TakesInfoApart) {
   EXPECT_EQ(replicas[0].lag, absl::Seconds(2));
 }
 
-TEST(DoctorAnswers, TakesListsApart) {
+TEST(DoctorAnswers, ParsesLists) {
   const absl::Time now = absl::FromUnixSeconds(1000);
   const auto config = ConfigAnswer(Array({Text("save"), Text(""), Text("timeout"), Text("5")}));
   ASSERT_TRUE(config.ok());
@@ -456,7 +458,7 @@ TEST(DoctorAnswers, TakesListsApart) {
   EXPECT_EQ(clients->at(0).name, "a");
 }
 
-TEST(DoctorAnswers, TakesARefusalForNoAnswer) {
+TEST(DoctorAnswers, RefusalIsNoAnswer) {
   const absl::Time now = absl::UnixEpoch();
   for (const Reply& reply : {Error("NOPERM no"), Number(1), Reply()}) {
     EXPECT_FALSE(InfoAnswer(reply).ok());
@@ -470,8 +472,8 @@ TEST(DoctorAnswers, TakesARefusalForNoAnswer) {
   EXPECT_TRUE(absl::IsPermissionDenied(InfoAnswer(Error("NOPERM no")).status()));
 }
 
-TEST(DoctorProbes, TryEveryCommandThatAScriptCalls) {
-  std::set<std::string> probed = {"info"};  // a look of its own says whether that is permitted
+TEST(DoctorProbes, CoverEveryCommandOfTheScripts) {
+  std::set<std::string> probed = {"info"};  // the doctor sends INFO anyway
   for (const ProbeWords& probe : ProbesOf("k", "c")) {
     probed.insert(probe.command.substr(0, probe.command.find('|')));
   }
@@ -489,7 +491,7 @@ TEST(DoctorProbes, TryEveryCommandThatAScriptCalls) {
   EXPECT_GT(calls, 100);
 }
 
-TEST(DoctorProbes, TellWhatIsMissing) {
+TEST(DoctorProbes, DistinguishMissingPermissions) {
   EXPECT_EQ(ProbeOutcome(Number(1)), Outcome::kAllowed);
   EXPECT_EQ(ProbeOutcome(Error("WRONGTYPE Operation against a key")), Outcome::kAllowed);
   EXPECT_EQ(ProbeOutcome(Error("NOPERM this user has no permissions to run the 'get' command")),
@@ -500,7 +502,7 @@ TEST(DoctorProbes, TellWhatIsMissing) {
   EXPECT_EQ(ProbeOutcome(Error("NOPERM this user has no permissions to access one of the channels "
                                "used as arguments")),
             Outcome::kNoChannel);
-  // As Redis 8 and Valkey 8 put it.
+  // The wording of Redis 8 and Valkey 8.
   EXPECT_EQ(ProbeOutcome(Error("NOPERM User app has no permissions to run the 'get' command")),
             Outcome::kNoCommand);
   EXPECT_EQ(ProbeOutcome(Error("NOPERM No permissions to access a key")), Outcome::kNoKey);
@@ -511,14 +513,14 @@ TEST(DoctorProbes, TellWhatIsMissing) {
 
 class DoctorReportWidth : public ::testing::TestWithParam<size_t> {};
 
-TEST_P(DoctorReportWidth, FitsLinesAndLeavesCommandsWhole) {
+TEST_P(DoctorReportWidth, WrapsLinesButNotCommands) {
   const std::string long_command = "ACL SETUSER app" + std::string(30, ' ') + std::string(60, '+');
   const std::string report =
       TextReport("redis://h",
                  {{.level = Level::kWarn,
                    .check = "persistence",
                    .found = std::string(12, 'a') + " and more words than one line has room for",
-                   .mend = "do this, do that, and do not forget to do the other thing either",
+                   .fix = "do this, do that, and do not forget to do the other thing either",
                    .commands = {long_command}}},
                  false, GetParam());
   EXPECT_THAT(report, HasSubstr(long_command));
@@ -536,13 +538,13 @@ TEST_P(DoctorReportWidth, FitsLinesAndLeavesCommandsWhole) {
 
 INSTANTIATE_TEST_SUITE_P(Wide, DoctorReportWidth, ::testing::Values(40, 60, 80));
 
-TEST(DoctorReport, LetsNoControlCharacterReachATerminal) {
+TEST(DoctorReport, EscapesControlCharacters) {
   const std::string report =
       TextReport("redis://h", {{.check = "slow log", .found = "\033[2J\xc2\x9b\xff\n"}}, false);
   EXPECT_THAT(report, HasSubstr("\\x1b[2J\\xc2\\x9b\\xff\\x0a"));
 }
 
-TEST(JsonTextTest, EscapesWhatJsonDoesNotTake) {
+TEST(JsonTextTest, EscapesInvalidCharacters) {
   EXPECT_EQ(JsonText("a\"b\\c\n\x01"), "\"a\\\"b\\\\c\\u000a\\u0001\"");
   EXPECT_EQ(JsonText("ä€😀"), "\"ä€😀\"");
   EXPECT_EQ(JsonText("\xff\xc0\x80\xed\xa0\x80z\xe2\x82"),
@@ -550,7 +552,7 @@ TEST(JsonTextTest, EscapesWhatJsonDoesNotTake) {
             "\xef\xbf\xbd\xef\xbf\xbd\"");
 }
 
-TEST(Measures, ReadLikeSpeech) {
+TEST(Measures, HaveUnits) {
   EXPECT_EQ(ShortTime(absl::ZeroDuration()), "0 s");
   EXPECT_EQ(ShortTime(absl::Nanoseconds(53'700)), "53.7 µs");
   EXPECT_EQ(ShortTime(absl::Nanoseconds(999'960)), "1 ms");
@@ -562,7 +564,7 @@ TEST(Measures, ReadLikeSpeech) {
   EXPECT_EQ(ShortSize(0), "0 bytes");
 }
 
-TEST(Measures, TakeSpreadsByRank) {
+TEST(Measures, SpreadHasPercentilesByRank) {
   std::vector<absl::Duration> times;
   for (int i = 100; i >= 1; --i) times.push_back(absl::Milliseconds(i));
   const Spread spread = SpreadOf(times);
@@ -572,7 +574,7 @@ TEST(Measures, TakeSpreadsByRank) {
   EXPECT_EQ(SpreadOf({absl::Seconds(1)}).p99, absl::Seconds(1));
 }
 
-TEST(Measures, AdviseALeaseOfTwentyTimesTheWorst) {
+TEST(Measures, ShortestLeaseIsTwentyTimesTheWorst) {
   EXPECT_EQ(ShortestLease(absl::Microseconds(50)), absl::Seconds(1));
   EXPECT_EQ(ShortestLease(absl::Milliseconds(51)), absl::Seconds(2));
   EXPECT_EQ(ShortestLease(absl::Seconds(3)), absl::Seconds(60));

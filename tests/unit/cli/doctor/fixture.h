@@ -1,4 +1,4 @@
-// A server with which the doctor finds nothing, and what it finds in others.
+// The facts about a healthy server, and helpers to examine findings.
 #ifndef REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 #define REDLATCH_TESTS_UNIT_CLI_DOCTOR_FIXTURE_H_
 
@@ -51,7 +51,7 @@ inline DoctorFacts HealthyFacts() {
   return facts;
 }
 
-// All that was found under this name.
+// All findings of this check.
 template <class Facts>
 std::vector<Finding> Of(const Facts& facts, std::string_view check) {
   std::vector<Finding> of = Diagnose(facts);
@@ -59,7 +59,7 @@ std::vector<Finding> Of(const Facts& facts, std::string_view check) {
   return of;
 }
 
-// The worst of it.
+// The worst finding of this check.
 inline Finding Worst(const DoctorFacts& facts, std::string_view check) {
   const std::vector<Finding> of = Of(facts, check);
   EXPECT_FALSE(of.empty()) << check;

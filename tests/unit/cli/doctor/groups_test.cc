@@ -1,4 +1,4 @@
-// What the doctor concludes of a cluster, from facts that are made up.
+// Tests what the doctor concludes from made-up facts about clusters and quorums.
 #include "tests/unit/cli/doctor/fixture.h"
 
 namespace redlatch::cli {
@@ -38,14 +38,14 @@ ClusterFacts HealthyCluster() {
   return facts;
 }
 
-TEST(ClusterDoctor, FindsNothingToChangeInAHealthyCluster) {
+TEST(ClusterDoctor, HealthyClusterNeedsNoChange) {
   for (const Finding& finding : Diagnose(HealthyCluster())) {
     EXPECT_LE(finding.level, Level::kNote) << finding.check << ": " << finding.found;
   }
   EXPECT_EQ(DoctorExitCode(Diagnose(HealthyCluster())), 0);
 }
 
-TEST(ClusterDoctor, SaysWhatSeveralNodesHaveInCommonOnceAndNamesThem) {
+TEST(ClusterDoctor, MergesEqualFindingsAndNamesTheirNodes) {
   ClusterFacts facts = HealthyCluster();
   EXPECT_EQ(Of(facts, "eviction").front().where, "all 6 nodes");
   EXPECT_EQ(Of(facts, "messages").front().where, "all 3 primaries");
@@ -57,7 +57,7 @@ TEST(ClusterDoctor, SaysWhatSeveralNodesHaveInCommonOnceAndNamesThem) {
   EXPECT_THAT(eviction[1].nodes, ElementsAre("n2:7001", "n2:7002"));
 }
 
-TEST(ClusterDoctor, MergesFiguresThatDifferOnlyWhereNothingIsToBeChanged) {
+TEST(ClusterDoctor, MergesDifferentFiguresOnlyIfNoChangeIsNeeded) {
   ClusterFacts facts = HealthyCluster();
   facts.nodes[1].facts.message = absl::Milliseconds(3);
   const std::vector<Finding> messages = Of(facts, "messages");
@@ -67,10 +67,10 @@ TEST(ClusterDoctor, MergesFiguresThatDifferOnlyWhereNothingIsToBeChanged) {
     facts.nodes[i].facts.slow_commands =
         std::vector<Delay>{{.what = "keys", .took = absl::Seconds(1 + i), .ago = absl::Minutes(1)}};
   }
-  EXPECT_THAT(Of(facts, "slow log"), SizeIs(3)) << "each that has to be looked into";
+  EXPECT_THAT(Of(facts, "slow log"), SizeIs(3)) << "each warning keeps its figures";
 }
 
-TEST(ClusterDoctor, NamesNodesOfOtherVersions) {
+TEST(ClusterDoctor, NamesNodesWithOtherVersions) {
   ClusterFacts facts = HealthyCluster();
   EXPECT_THAT(Of(facts, "versions"), IsEmpty());
   (*facts.nodes[4].facts.info)["redis_version"] = "7.2.4";
@@ -80,7 +80,7 @@ TEST(ClusterDoctor, NamesNodesOfOtherVersions) {
   EXPECT_THAT(versions[0].found, HasSubstr("Redis 7.2.4 at n2:7002"));
 }
 
-TEST(ClusterDoctor, NamesNodesThatOthersMiss) {
+TEST(ClusterDoctor, NamesNodesThatOtherNodesMiss) {
   ClusterFacts facts = HealthyCluster();
   facts.nodes[0].nodes = ReadClusterNodes(
       "a n1:7001@17001 myself,master - 0 0 1 connected 0-5460\n"
@@ -95,7 +95,7 @@ TEST(ClusterDoctor, NamesNodesThatOthersMiss) {
   EXPECT_THAT(nodes[3].found, HasSubstr("e has no known address"));
 }
 
-TEST(ClusterDoctor, ReadsSlotsOnTheMoveFromBothEnds) {
+TEST(ClusterDoctor, ReportsMovingSlotsFromBothNodes) {
   const std::vector<ClusterLine> lines = ReadClusterNodes(
       "a n1:7001@17001,host myself,master - 0 0 1 connected 0-5460 [93->-b] [77-<-c]\n");
   ASSERT_THAT(lines, SizeIs(1));
@@ -111,7 +111,7 @@ TEST(ClusterDoctor, ReadsSlotsOnTheMoveFromBothEnds) {
               AllOf(HasSubstr("slot 77 from c to n1:7001"), HasSubstr("93 from n1:7001 to b")));
 }
 
-TEST(ClusterDoctor, SaysWhatFullCoverageMeansAndWhatItCouldNotSee) {
+TEST(ClusterDoctor, ExplainsFullCoverageAndMissingPermissions) {
   ClusterFacts facts = HealthyCluster();
   (*facts.nodes[0].facts.config)["cluster-require-full-coverage"] = "yes";
   (*facts.nodes[1].facts.config)["cluster-allow-pubsubshard-when-down"] = "no";
@@ -126,7 +126,7 @@ TEST(ClusterDoctor, SaysWhatFullCoverageMeansAndWhatItCouldNotSee) {
   EXPECT_EQ(Of(facts, "majority").front().level, Level::kWarn);
 }
 
-TEST(ClusterDoctor, WarnsOfAReplicaThatCanNotTakeOver) {
+TEST(ClusterDoctor, WarnsOfADisconnectedReplica) {
   ClusterFacts facts = HealthyCluster();
   (*facts.nodes[3].facts.info)["master_link_status"] = "down";
   const std::vector<Finding> role = Of(facts, "role");
@@ -134,8 +134,6 @@ TEST(ClusterDoctor, WarnsOfAReplicaThatCanNotTakeOver) {
   EXPECT_EQ(role[1].level, Level::kWarn);
   EXPECT_EQ(role[1].where, "n1:7002");
 }
-
-// What the doctor concludes of a quorum of servers, from facts that are made up.
 
 QuorumFacts HealthyQuorum(int size = 3) {
   QuorumFacts facts;
@@ -165,7 +163,7 @@ void StepClock(NodeFacts& node, absl::Duration by) {
   for (ClockReading& reading : node.facts.clock) reading.server += by;
 }
 
-TEST(DoctorQuorumTest, FindsNothingInOneThatIsWell) {
+TEST(DoctorQuorumTest, HealthyQuorumNeedsNoChange) {
   for (const Finding& finding : Diagnose(HealthyQuorum())) {
     EXPECT_LE(finding.level, Level::kNote) << finding.check << ": " << finding.found;
   }
@@ -174,7 +172,7 @@ TEST(DoctorQuorumTest, FindsNothingInOneThatIsWell) {
   }
   EXPECT_EQ(Only(HealthyQuorum(), "locks").where, "all 3 servers");
   EXPECT_THAT(Of(HealthyQuorum(), "versions"), IsEmpty());
-  EXPECT_THAT(Of(HealthyQuorum(), "promise"), IsEmpty()) << "of one server";
+  EXPECT_THAT(Of(HealthyQuorum(), "promise"), IsEmpty()) << "a single server promises nothing";
 }
 
 TEST(DoctorQuorumTest, CountsItsServers) {
@@ -197,7 +195,7 @@ TEST(DoctorQuorumTest, NamesServersThatDoNotAnswer) {
   EXPECT_THAT(Of(facts, "servers").back().found, HasSubstr("1 of 3 answer, and 2 are needed"));
 }
 
-TEST(DoctorQuorumTest, FindsAServerThatIsNamedTwice) {
+TEST(DoctorQuorumTest, FindsAServerNamedTwice) {
   QuorumFacts facts = HealthyQuorum();
   facts.nodes[2].facts.info = facts.nodes[0].facts.info;
   EXPECT_EQ(Only(facts, "independence").level, Level::kBad);
@@ -213,16 +211,16 @@ TEST(DoctorQuorumTest, FindsAReplicaOfAnother) {
   EXPECT_THAT(Only(facts, "independence").found,
               HasSubstr("redis://n2:6379 and redis://n3:6379 have the same data"));
   EXPECT_EQ(Of(facts, "role").back().level, Level::kBad);
-  EXPECT_THAT(Of(facts, "role").back().mend, HasSubstr("primaries, each of its own"));
+  EXPECT_THAT(Of(facts, "role").back().fix, HasSubstr("primaries, each of its own"));
 }
 
-TEST(DoctorQuorumTest, SaysWhereIndependenceIsNotKnown) {
+TEST(DoctorQuorumTest, IndependenceIsUncheckedWithoutInfo) {
   QuorumFacts facts = HealthyQuorum();
   facts.nodes[0].facts.info = absl::PermissionDeniedError("no");
   EXPECT_EQ(Only(facts, "independence").level, Level::kUnchecked);
 }
 
-TEST(DoctorQuorumTest, FindsClocksThatAreApart) {
+TEST(DoctorQuorumTest, FindsClocksThatDiffer) {
   QuorumFacts facts = HealthyQuorum();
   StepClock(facts.nodes[0], absl::Milliseconds(400));
   EXPECT_EQ(Only(facts, "clocks").level, Level::kOk);
@@ -232,33 +230,33 @@ TEST(DoctorQuorumTest, FindsClocksThatAreApart) {
               HasSubstr("redis://n1:6379 is 800 ms ahead of redis://n3:6379"));
 }
 
-TEST(DoctorQuorumTest, TellsOfDifferentVersions) {
+TEST(DoctorQuorumTest, ReportsDifferentVersions) {
   QuorumFacts facts = HealthyQuorum();
   (*facts.nodes[1].facts.info)["redis_version"] = "7.2.1";
   EXPECT_EQ(Only(facts, "versions").level, Level::kNote);
   EXPECT_THAT(Only(facts, "versions").found, HasSubstr("Redis 7.2.1 at redis://n2:6379"));
 }
 
-TEST(DoctorQuorumTest, AdvisesARestartDelayWhereARestartForgets) {
+TEST(DoctorQuorumTest, AdvisesARestartDelayIfARestartForgets) {
   QuorumFacts facts = HealthyQuorum();
   (*facts.nodes[1].facts.info)["aof_enabled"] = "0";
   const std::vector<Finding> without = Of(facts, "persistence");
   EXPECT_EQ(without.back().level, Level::kWarn);
   EXPECT_EQ(without.back().where, "redis://n2:6379");
-  EXPECT_THAT(without.back().mend, HasSubstr("restart_delay="));
+  EXPECT_THAT(without.back().fix, HasSubstr("restart_delay="));
   for (NodeFacts& node : facts.nodes) node.facts.restart_delay = absl::Minutes(1);
   EXPECT_EQ(Of(facts, "persistence").back().level, Level::kNote);
   EXPECT_EQ(Only(facts, "restarts").level, Level::kOk);
 }
 
-TEST(DoctorQuorumTest, FindsWhatARestartDelayLacks) {
+TEST(DoctorQuorumTest, FindsProblemsOfARestartDelay) {
   const auto with = [](const Told<Holdback>& delay) {
     QuorumFacts facts = HealthyQuorum();
     for (NodeFacts& node : facts.nodes) node.facts.restart_delay = absl::Minutes(1);
     facts.nodes[2].facts.delay = delay;
     return Of(facts, "restarts").back();
   };
-  const absl::Time now = HealthyQuorum().nodes[0].facts.looked_at;
+  const absl::Time now = HealthyQuorum().nodes[0].facts.checked_at;
   EXPECT_EQ(with(absl::NotFoundError("none")).level, Level::kOk);
   EXPECT_EQ(with(Holdback{.until = now - absl::Hours(1), .length = absl::Minutes(1)}).level,
             Level::kOk);
@@ -266,7 +264,7 @@ TEST(DoctorQuorumTest, FindsWhatARestartDelayLacks) {
             Level::kNote);
   const Finding differs = with(Holdback{.until = now, .length = absl::Minutes(2)});
   EXPECT_EQ(differs.level, Level::kBad);
-  EXPECT_THAT(differs.mend, HasSubstr("restart_delay=2m"));
+  EXPECT_THAT(differs.fix, HasSubstr("restart_delay=2m"));
   QuorumFacts facts = HealthyQuorum();
   facts.nodes[2].facts.restart_delay = absl::Minutes(1);
   facts.nodes[2].facts.delay = absl::PermissionDeniedError("no");
@@ -274,7 +272,7 @@ TEST(DoctorQuorumTest, FindsWhatARestartDelayLacks) {
   EXPECT_THAT(Of(facts, "restarts").front().commands.front(), HasSubstr("~redlatch:quorum"));
 }
 
-TEST(DoctorQuorumTest, FindsADelayThatThisUrlDoesNotAskFor) {
+TEST(DoctorQuorumTest, FindsARestartDelayMissingInTheUrl) {
   QuorumFacts facts = HealthyQuorum();
   facts.nodes[0].facts.delay = Holdback{.until = {}, .length = absl::Minutes(1)};
   EXPECT_EQ(Only(facts, "restarts").level, Level::kBad);

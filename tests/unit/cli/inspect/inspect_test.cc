@@ -34,7 +34,7 @@ LockRow Simple(const std::string& hold) {
   return row;
 }
 
-TEST(RowOfQuorumTest, IsHeldByWhoHasAMajority) {
+TEST(RowOfQuorumTest, HolderHasAMajority) {
   const LockRow row =
       RowOfQuorum({Held(kOne, 30), Held(kOther, 60), Held(kOne, 20), Held(kOne, 10)}, 5, 0);
   EXPECT_EQ(row.holding, 1);
@@ -43,13 +43,13 @@ TEST(RowOfQuorumTest, IsHeldByWhoHasAMajority) {
   EXPECT_EQ(StateOf(row), "held 3/5");
 }
 
-TEST(RowOfQuorumTest, ItsLeaseIsThatOfAMajority) {
+TEST(RowOfQuorumTest, LeaseIsThatOfAMajority) {
   EXPECT_EQ(RowOfQuorum({Held(kOne, 10), Held(kOne, 30), Held(kOne, 20)}, 3, 0).remaining,
             absl::Seconds(20));
   EXPECT_EQ(RowOfQuorum({Held(kOne, 10), Held(kOne, 30)}, 3, 1).remaining, absl::Seconds(10));
 }
 
-TEST(RowOfQuorumTest, AMinorityHoldsNothing) {
+TEST(RowOfQuorumTest, MinorityHoldsNothing) {
   const LockRow row = RowOfQuorum({Held(kOne, 30), Free(2), Held(kOne, 20)}, 5, 0);
   EXPECT_EQ(row.holding, 0);
   EXPECT_EQ(row.held_on, 2);
@@ -58,35 +58,35 @@ TEST(RowOfQuorumTest, AMinorityHoldsNothing) {
   EXPECT_TRUE(row.in_use());
 }
 
-TEST(RowOfQuorumTest, ServersThatDoNotAnswerMayMakeItAMajority) {
+TEST(RowOfQuorumTest, UnreachableServersMayCompleteAMajority) {
   EXPECT_EQ(StateOf(RowOfQuorum({Held(kOne, 30), Held(kOne, 30)}, 5, 1)), "maybe 2/5");
   EXPECT_EQ(StateOf(RowOfQuorum({Held(kOne, 30)}, 5, 1)), "part 1/5");
   EXPECT_EQ(StateOf(RowOfQuorum({Held(kOne, 30)}, 4, 1)), "part 1/4") << "half is no majority";
 }
 
-TEST(RowOfQuorumTest, WhatNobodyHasIsFree) {
+TEST(RowOfQuorumTest, LockWithoutGrantsIsFree) {
   const LockRow row = RowOfQuorum({Free(), Free(1)}, 3, 0);
   EXPECT_EQ(StateOf(row), "free");
   EXPECT_EQ(row.kind, "quorum");
   EXPECT_EQ(row.waiting, 1);
 }
 
-TEST(RowOfQuorumTest, ASimpleLockOfThatNameGrantsNothing) {
+TEST(RowOfQuorumTest, SimpleLockOfThatNameIsNoGrant) {
   const LockRow row = RowOfQuorum({Simple(kOther), Held(kOne, 30)}, 3, 0);
   EXPECT_EQ(row.hold, kOne);
   EXPECT_EQ(row.held_on, 1);
   EXPECT_FALSE(MayBeOfQuorum(Simple(kOther)));
-  EXPECT_TRUE(MayBeOfQuorum(Simple("another program's"))) << "it keeps the quorum out";
+  EXPECT_TRUE(MayBeOfQuorum(Simple("another program's"))) << "it prevents grants of the quorum";
 }
 
-TEST(RowOfQuorumTest, OtherKindsAreNone) {
+TEST(RowOfQuorumTest, OtherKindsAreNotOfTheQuorum) {
   LockRow row;
   row.type = "hash";
   row.kind = "reentrant";
   EXPECT_FALSE(MayBeOfQuorum(row));
   row.kind = "simple";
   row.type = "none";
-  EXPECT_FALSE(MayBeOfQuorum(row)) << "somebody waits for a simple lock";
+  EXPECT_FALSE(MayBeOfQuorum(row)) << "a client waits for a simple lock";
 }
 
 TEST(LockKeys, EveryKeyOfALockTellsItsName) {
@@ -104,7 +104,7 @@ TEST(LockKeys, EveryKeyOfALockTellsItsName) {
   }
 }
 
-TEST(LockKeys, ARightPartIsReadOffTheSuffix) {
+TEST(LockKeys, PartFollowsFromTheSuffix) {
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:fence").part, kFence);
   EXPECT_EQ(ReadLockKey("redlatch:rw:{x}:readers").part, kReaders);
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:rw.writers").part, kWriters);
@@ -113,10 +113,10 @@ TEST(LockKeys, ARightPartIsReadOffTheSuffix) {
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:simple.waiters").part, kNoPart);
   EXPECT_EQ(ReadLockKey("redlatch:client:x").part, kNoPart);
   EXPECT_EQ(ReadLockKey("redlatch:client:x").name, "");
-  EXPECT_EQ(ReadLockKey("x}").part, kNoPart) << "which no lock can be called";
+  EXPECT_EQ(ReadLockKey("x}").part, kNoPart) << "no lock can be called so";
 }
 
-TEST(LockKeys, QueuesAreThoseOfAKind) {
+TEST(LockKeys, QueueSuffixTellsTheKind) {
   for (const std::string kind :
        {"simple", "reentrant", "read_write", "semaphore", "latch", "own"}) {
     EXPECT_EQ(KindOfQueue(QueueSuffix(kind)), kind);
@@ -125,7 +125,7 @@ TEST(LockKeys, QueuesAreThoseOfAKind) {
   EXPECT_EQ(WaitersSuffix("own"), "x.own.waiters");
 }
 
-TEST(LockKeys, AQuorumsServerStoresAHoldAndItsAttempt) {
+TEST(LockKeys, QuorumValueIsGrantAndAttempt) {
   const std::string hold = std::string(32, 'a') + ":7";
   EXPECT_EQ(QuorumHoldIn(hold + " 12"), hold);
   for (const char* const rest : {"", " ", " x", " 1 2", " -1", "k1"}) {
@@ -134,14 +134,14 @@ TEST(LockKeys, AQuorumsServerStoresAHoldAndItsAttempt) {
   EXPECT_EQ(QuorumHoldIn("another program 1"), "");
 }
 
-TEST(LockKeys, KindsHaveTheVersionOfTheProtocol) {
+TEST(LockKeys, KindsHaveTheProtocolVersion) {
   EXPECT_EQ(KindIn("reentrant/2"), "reentrant");
   for (const char* const other : {"reentrant", "reentrant/3", "cooldown", "cooldown/2", ""}) {
     EXPECT_EQ(KindIn(other), other);
   }
   EXPECT_TRUE(IsKindOfOurs("reentrant/3"));
   EXPECT_FALSE(IsKindOfOurs("cooldown/2"));
-  EXPECT_FALSE(IsKindOfOurs("simple/2")) << "is no hash";
+  EXPECT_FALSE(IsKindOfOurs("simple/2")) << "a simple lock is no hash";
 }
 
 const ListCells kHeading = {"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"};

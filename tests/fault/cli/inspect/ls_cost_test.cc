@@ -1,16 +1,17 @@
-// `redlatch ls` and `redlatch inspect` beside very many locks: no command of theirs takes all keys,
-// or all fields of one, at once. (What a look's script costs: tests/sim/lua/*/cost_test.cc.)
+// Tests `redlatch ls` and `redlatch inspect` with very many locks: none of their commands reads all
+// keys, or all fields of one key, at once. (tests/sim/lua/*/cost_test.cc tests what the scripts
+// cost.)
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
 namespace {
 
-using LsCost = RedlatchLookTest;
+using LsCost = RedlatchOutputTest;
 
-TEST_F(LsCost, NoCommandLooksAtAllLocksOrAllHolders) {
+TEST_F(LsCost, NoCommandReadsAllLocksOrAllHolders) {
   const int locks = std::max(support::Scaled(100'000), 5000);
-  // Of ten locks, three have waiters; and one semaphore has very many holders.
+  // Three of ten locks have waiters, and one semaphore has very many holders.
   constexpr char kMake[] = R"lua(
 for i = 1, tonumber(ARGV[1]) do
   local name, hold = (i % 10 < 3 and 'x:' or 'lock:') .. i, string.format('%032x:1', i)

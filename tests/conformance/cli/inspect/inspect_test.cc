@@ -1,4 +1,4 @@
-// `redlatch ls`: which locks there are, who holds them, who waits.
+// Tests `redlatch ls`, which lists locks, their holders and their waiters.
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
@@ -8,7 +8,7 @@ namespace {
 using ::testing::ContainsRegex;
 using ::testing::EndsWith;
 
-class RedlatchLsTest : public RedlatchLookTest {
+class RedlatchLsTest : public RedlatchOutputTest {
  protected:
   std::vector<std::string> Lines(const Words& words = {}) const {
     const Outcome list = Redlatch(Join({"ls"}, words));
@@ -20,7 +20,7 @@ class RedlatchLsTest : public RedlatchLookTest {
   const Client other_ = NewClient({.program = "other"});
 };
 
-TEST_F(RedlatchLsTest, TellsOfALockWhoHoldsItForHowLongAndHowManyWait) {
+TEST_F(RedlatchLsTest, ShowsHolderLeaseAndNumberOfWaiters) {
   SimpleLock lock(client_, "job", {.lease = absl::Minutes(5)});
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
@@ -55,7 +55,7 @@ TEST_F(RedlatchLsTest, KnowsEachKind) {
   const auto lease = simple.Acquire();
   CountDownLatch latch(client_, "e:latch", 5);
   ASSERT_TRUE(latch.CountDown(2).ok());
-  server_->Text({"SET", "f:foreign", "somebody", "PX", "60000"});
+  server_->Text({"SET", "f:foreign", "another", "PX", "60000"});
   server_->Text({"SET", "redlatch:2:{f:foreign}:fence", "1", "PX", "60000"});
   server_->Text({"HSET", "g:own", "kind", "cooldown", "hold", server_->Text({"GET", "h:simple"})});
   server_->Text({"SET", "redlatch:2:{g:own}:fence", "1", "PX", "60000"});
@@ -68,7 +68,7 @@ TEST_F(RedlatchLsTest, KnowsEachKind) {
                   ContainsRegex("^c:write +read_write +written +[23][0-9.]+s +0 +.*billing"),
                   ContainsRegex("^d:slots +semaphore +3 of 4 +[23][0-9.]+s +0 +.*billing"),
                   ContainsRegex("^e:latch +latch +3 to go +- +0$"),
-                  ContainsRegex("^f:foreign +simple +held +.*s +0 +\"somebody\", not by"),
+                  ContainsRegex("^f:foreign +simple +held +.*s +0 +\"another\", not by"),
                   ContainsRegex("^g:own +cooldown +held +- +0 +.*other"),
                   ContainsRegex("^h:simple +simple +held +.*other")));
   const std::string json = Redlatch({"ls", "--json"}).output;
@@ -77,10 +77,10 @@ TEST_F(RedlatchLsTest, KnowsEachKind) {
                  "names['c:write']['mode'], names['b:read']['mode'], "
                  "(names['e:latch']['to_go'], names['e:latch']['total']), "
                  "names['f:foreign']['holder']['hold'], names['g:own']['kind']]"),
-            "[(3, 4), 'write', 'read', (3, 5), 'somebody', 'cooldown']");
+            "[(3, 4), 'write', 'read', (3, 5), 'another', 'cooldown']");
 }
 
-TEST_F(RedlatchLsTest, ShowsThatAWriterKeepsReadersOut) {
+TEST_F(RedlatchLsTest, ShowsAWaitingWriter) {
   ReentrantReadWriteLock read(client_, "data");
   const auto reads = read.AcquireRead();
   ReentrantReadWriteLock write(other_, "data");
@@ -88,13 +88,13 @@ TEST_F(RedlatchLsTest, ShowsThatAWriterKeepsReadersOut) {
   ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
   EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
   EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output, "rows[0]['waiting_writers']"), "1");
-  // More readers than one script lets in wait for their turn.
+  // The same while readers wait because one script lets in only so many.
   server_->Text({"HSET", "data", "kind", "read_write/2", "phase", "7"});
   server_->Text({"PEXPIRE", "data", "30000"});
   EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
 }
 
-TEST_F(RedlatchLsTest, ShowsWhatNobodyUsesWithAllOnly) {
+TEST_F(RedlatchLsTest, ShowsUnusedLocksOnlyWithAll) {
   SimpleLock once(client_, "once");
   ASSERT_TRUE(once.Acquire().ok());
   Semaphore slots(client_, "slots", 4);
@@ -110,13 +110,14 @@ TEST_F(RedlatchLsTest, ShowsWhatNobodyUsesWithAllOnly) {
                                             ContainsRegex("^slots +semaphore +0 of 4 +- +0$")));
 }
 
-TEST_F(RedlatchLsTest, PassesOverKeysThatAreNoLocks) {
+TEST_F(RedlatchLsTest, IgnoresKeysThatAreNoLocks) {
   server_->Text({"SET", "text", std::string(100000, 'x')});
   server_->Text({"SET", "almost", "0123456789abcdef0123456789abcdef:"});
   server_->Text({"HSET", "hash", "kind", "of", "magic", "1"});
   server_->Text({"ZADD", "zset", "1", "a"});
   server_->Text({"ZADD", "zset:queue", "1", "a"});
-  server_->Text({"SET", "brace}", "0123456789abcdef0123456789abcdef:1"});  // no lock can have it
+  server_->Text(
+      {"SET", "brace}", "0123456789abcdef0123456789abcdef:1"});  // no lock can be called so
   for (const char* const key :
        {"redlatch:", "redlatch:2", "redlatch:2:x:fence", "redlatch:2:{x:fence",
         "redlatch:2:{}:fence", "redlatch:2:{{x}}:fence", "redlatch:2:{x}:rw.readers",
@@ -130,7 +131,7 @@ TEST_F(RedlatchLsTest, PassesOverKeysThatAreNoLocks) {
   EXPECT_THAT(Lines({"--all"}), IsEmpty());
 }
 
-TEST_F(RedlatchLsTest, TakesAGlobForTheName) {
+TEST_F(RedlatchLsTest, MatchesNamesByGlob) {
   std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (const char* const name : {"a:1", "a:2", "a:10", "b{a:1}", "{a:1}", "a:[1]"}) {
@@ -153,7 +154,7 @@ TEST_F(RedlatchLsTest, TakesAGlobForTheName) {
   EXPECT_EQ(names("nothing"), "[]");
 }
 
-TEST_F(RedlatchLsTest, LetsNoNameDoHarm) {
+TEST_F(RedlatchLsTest, EscapesHostileNames) {
   const std::string hostile =
       std::string("\x1b[31m\r\n\t\0\x7f\\ \"'", 14) + "\xff\xc3\xa4\xc2\x9b\xe2\x80\xae";
   SimpleLock lock(client_, hostile);
@@ -168,15 +169,15 @@ TEST_F(RedlatchLsTest, LetsNoNameDoHarm) {
             R"(b'\x1b[31m\r\n\t\x00\x7f\\ "\'\xff\xc3\xa4\xc2\x9b\xe2\x80\xae')");
 }
 
-TEST_F(RedlatchLsTest, LetsNoProgramsNameDoHarm) {
-  // As one that keeps to no rule could tell it.
+TEST_F(RedlatchLsTest, EscapesHostileProgramNames) {
+  // A hostile client may write any description.
   const std::string client = "0123456789abcdef0123456789abcdef";
   server_->Text({"SET", "job", client + ":1", "PX", "60000"});
   server_->Text({"SET", "redlatch:client:" + client, "7 1 host \x1b]0;title\x07 \"x\""});
   EXPECT_THAT(Lines(), ElementsAre(EndsWith("\\x1b]0;title\\x07 \"x\"")));
 }
 
-TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
+TEST_F(RedlatchLsTest, ReportsThatThereAreNoLocks) {
   const Outcome none = Redlatch({"ls"});
   EXPECT_EQ(none.code, 0);
   EXPECT_THAT(none.output, IsEmpty());
@@ -189,7 +190,7 @@ TEST_F(RedlatchLsTest, SaysThatThereAreNone) {
   EXPECT_THAT(Redlatch({"ls", "other*"}).errors, StartsWith("no locks of that name at "));
 }
 
-TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
+TEST_F(RedlatchLsTest, PrintsHeadingTotalsAndFittingLinesOnATerminal) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_, "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line");
   const auto lease = lock.Acquire();
@@ -206,7 +207,7 @@ TEST_F(RedlatchLsTest, HasOnATerminalAHeadingASumAndLinesThatFit) {
   EXPECT_LE(lines[1].size(), 84) << "two characters may be of three bytes";
 }
 
-TEST_F(RedlatchLsTest, ShowsOnATerminalHowFarItIsIfTheServerIsSlow) {
+TEST_F(RedlatchLsTest, ShowsProgressOnATerminalIfTheServerIsSlow) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   EXPECT_EQ(server_->Text({"DEBUG", "POPULATE", "400"}), "OK");  // keys for two pages
   support::TcpProxy proxy({.port = server_->port()});
@@ -215,18 +216,18 @@ TEST_F(RedlatchLsTest, ShowsOnATerminalHowFarItIsIfTheServerIsSlow) {
               AllOf(HasSubstr("keys scanned: "), HasSubstr("\x1b[J")));
 }
 
-TEST_F(RedlatchLsTest, KnowsThatSomeCharactersAreTwoColumnsWide) {
+TEST_F(RedlatchLsTest, CountsWideCharactersAsTwoColumns) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   std::string name;
   for (int i = 0; i < 40; ++i) name += "\xe9\x8e\x96";
   SimpleLock lock(client_, name);
   const auto lease = lock.Acquire();
-  // Of 20 columns nine characters have two each, and the dots have one.
+  // In 20 columns there is room for nine characters of two columns each, and the ellipsis.
   EXPECT_THAT(OnTerminal("ls", "", 60).output,
               ContainsRegex("\n(\xe9\x8e\x96){9}\xe2\x80\xa6   held "));
 }
 
-TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
+TEST_F(RedlatchLsTest, DoesNotStartAPrivateServer) {
   const std::string home = directory_.path() + "/home";
   const Outcome list = Redlatch({"ls", "--server=embedded:" + home});
   EXPECT_EQ(list.code, 0);
@@ -236,7 +237,7 @@ TEST_F(RedlatchLsTest, DoesNotStartAPrivateServerToSayThatItHasNoLocks) {
   EXPECT_NE(stat((home + "/redis.sock").c_str(), &socket), 0);
 }
 
-TEST_F(RedlatchLsTest, ListsTheLocksOfAPrivateServerThatRuns) {
+TEST_F(RedlatchLsTest, ListsTheLocksOfARunningPrivateServer) {
   const redis::EmbeddedHome home;
   const std::string url = "embedded:" + home.directory();
   const auto run =
@@ -245,11 +246,11 @@ TEST_F(RedlatchLsTest, ListsTheLocksOfAPrivateServerThatRuns) {
   EXPECT_THAT(Lines({"--server", url}), ElementsAre(ContainsRegex("^job +simple +held ")));
 }
 
-TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
+TEST_F(RedlatchLsTest, ListsOnlyLocksThatTheUserMayRead) {
   const auto restricted = support::RedisServer::Start(
-      {.acl = {"user looker on >secret ~mine:* ~redlatch:2:{mine:* ~redlatch:rw:{mine:* &* "
+      {.acl = {"user viewer on >secret ~mine:* ~redlatch:2:{mine:* ~redlatch:rw:{mine:* &* "
                "+@all"}});
-  const std::string url = "redis://looker:secret@127.0.0.1:" + std::to_string(restricted->port());
+  const std::string url = "redis://viewer:secret@127.0.0.1:" + std::to_string(restricted->port());
   for (const char* const name : {"mine:1", "theirs:1"}) {
     restricted->Text({"SET", name, "0123456789abcdef0123456789abcdef:1", "PX", "60000"});
     restricted->Text({"SET", absl::StrCat("redlatch:2:{", name, "}:fence"), "1", "PX", "60000"});
@@ -261,7 +262,7 @@ TEST_F(RedlatchLsTest, ListsWhatItsUserMaySee) {
   EXPECT_THAT(forbidden.errors, Not(HasSubstr("there is no lock")));
 }
 
-TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
+TEST_F(RedlatchLsTest, FailsIfItsOutputCannotBeWritten) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   for (const char* const words : {"ls", "ls --help", "--help", "--version"}) {
@@ -274,7 +275,7 @@ TEST_F(RedlatchLsTest, FailsWhereItsOutputCannotBeWritten) {
   }
 }
 
-TEST_F(RedlatchLsTest, WritesNothingIntoItsConnectionWhereItsOutputIsClosed) {
+TEST_F(RedlatchLsTest, ClosedOutputDoesNotReachItsConnection) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   const auto command = support::Child::Exec(
@@ -291,20 +292,20 @@ TEST_F(RedlatchLsTest, LeavesNothingBehind) {
   EXPECT_THAT(Lines(), SizeIs(1));
   EXPECT_EQ(server_->Integer({"DBSIZE"}), keys);
   EXPECT_EQ(Redlatch({"inspect", "job"}).code, 0);
-  // It removes its description without waiting for the answer.
+  // The command does not wait for the reply when it removes its description.
   EXPECT_TRUE(support::Await([&] { return server_->Integer({"DBSIZE"}) == keys; }));
 }
 
-// `redlatch inspect`: all that is known of one lock.
+// Tests `redlatch inspect`, which shows everything that is known about one lock.
 
-class RedlatchInspectTest : public RedlatchLookTest {
+class RedlatchInspectTest : public RedlatchOutputTest {
  protected:
   std::string Text(const std::string& name) const {
     const Outcome outcome = Redlatch({"inspect", "--", name});
     EXPECT_EQ(outcome.code, 0) << outcome.errors;
     return outcome.output;
   }
-  // An expression of `r`, which is what the command says.
+  // Evaluates an expression of `r`, the command's JSON.
   std::string Of(const std::string& name, const std::string& expression) const {
     const Outcome outcome = Redlatch({"inspect", "--json", "--", name});
     EXPECT_EQ(outcome.code, 0) << outcome.errors;
@@ -316,7 +317,7 @@ class RedlatchInspectTest : public RedlatchLookTest {
   const Client third_ = NewClient({.program = "third"});
 };
 
-TEST_F(RedlatchInspectTest, TellsWhoHasTheLockSinceWhenAndWhoWaitsInOrder) {
+TEST_F(RedlatchInspectTest, ShowsHolderItsTimeAndWaitersInOrder) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
@@ -349,7 +350,7 @@ TEST_F(RedlatchInspectTest, TellsWhoHasTheLockSinceWhenAndWhoWaitsInOrder) {
             "(True, True, True, True)");
 }
 
-TEST_F(RedlatchInspectTest, TellsReadersFromWriters) {
+TEST_F(RedlatchInspectTest, DistinguishesReadersFromWriters) {
   ReentrantReadWriteLock first(client_, "data");
   const auto reads = first.AcquireRead();
   ReentrantReadWriteLock second(second_, "data");
@@ -367,7 +368,7 @@ TEST_F(RedlatchInspectTest, TellsReadersFromWriters) {
             "(2, {'read'}, 'write', 1)");
 }
 
-TEST_F(RedlatchInspectTest, TellsOwnersOfAReentrantLock) {
+TEST_F(RedlatchInspectTest, ShowsOwnersOfAReentrantLock) {
   ReentrantLock lock(client_, "job");
   const auto lease = lock.AcquireAs(Owner("night shift"));
   ASSERT_TRUE(lease.ok());
@@ -376,7 +377,7 @@ TEST_F(RedlatchInspectTest, TellsOwnersOfAReentrantLock) {
             "('reentrant', 'user:night shift')");
 }
 
-TEST_F(RedlatchInspectTest, TellsPermitsOfASemaphore) {
+TEST_F(RedlatchInspectTest, ShowsPermitsOfASemaphore) {
   Semaphore slots(client_, "slots", 4);
   const auto three = slots.Acquire(3);
   Semaphore theirs(second_, "slots", 4);
@@ -391,7 +392,7 @@ TEST_F(RedlatchInspectTest, TellsPermitsOfASemaphore) {
       "(3, 4, 3, 2)");
 }
 
-TEST_F(RedlatchInspectTest, TellsHowFarALatchIsAndWhoWaitsForIt) {
+TEST_F(RedlatchInspectTest, ShowsCountAndWaitersOfALatch) {
   CountDownLatch latch(client_, "import", 12);
   ASSERT_TRUE(latch.CountDown(5).ok());
   CountDownLatch theirs(second_, "import", 12);
@@ -405,7 +406,7 @@ TEST_F(RedlatchInspectTest, TellsHowFarALatchIsAndWhoWaitsForIt) {
             "('latch', 7, 12, 1, False)");
 }
 
-TEST_F(RedlatchInspectTest, TellsWhenAWaiterOfALatchCameHoweverOftenItHasAskedSince) {
+TEST_F(RedlatchInspectTest, ShowsArrivalOfALatchWaiterDespiteHeartbeats) {
   CountDownLatch latch(client_, "import", 12);
   ASSERT_TRUE(latch.CountDown(5).ok());
   CountDownLatch theirs(second_, "import", 12);
@@ -414,23 +415,23 @@ TEST_F(RedlatchInspectTest, TellsWhenAWaiterOfALatchCameHoweverOftenItHasAskedSi
   const std::string hold =
       server_->Command({"ZRANGE", "redlatch:2:{import}:latch.queue", "0", "0"}).elements[0].text;
   const std::string came = server_->Text({"ZSCORE", "redlatch:2:{import}:latch.queue", hold});
-  // As a heartbeat, an hour later, leaves it.
+  // Writes the record that a heartbeat would leave an hour later.
   server_->Text({"HSET", "redlatch:2:{import}:latch.waiters", hold,
                  absl::StrCat(absl::ToUnixMicros(absl::Now() + absl::Hours(1)), " 1 1 1 1 1 0")});
   EXPECT_EQ(Of("import", "r['waiters'][0]['since_us']"), came);
 }
 
-TEST_F(RedlatchInspectTest, TellsOfAForeignHolderWhatItHasStored) {
+TEST_F(RedlatchInspectTest, ShowsTheValueOfAForeignHolder) {
   server_->Text({"SET", "job", "cron@\x1bhost", "NX", "PX", "60000"});
   EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": simple, held\n"),
                                  HasSubstr("\"cron@\\x1bhost\", not by redlatch, lease ")));
-  server_->Text({"SET", "endless", "somebody"});
+  server_->Text({"SET", "endless", "another"});
   EXPECT_THAT(Text("endless"), HasSubstr("not by redlatch, without end\n"));
   EXPECT_EQ(Of("endless", "(r['holders'][0]['hold'], r['holders'][0]['remaining_ms'])"),
-            "('somebody', None)");
+            "('another', None)");
 }
 
-TEST_F(RedlatchInspectTest, TellsOfAKindOfAProgramsOwnWhatItsKeysSay) {
+TEST_F(RedlatchInspectTest, ShowsWhatTheKeysOfAnOwnKindTell) {
   SimpleLock donor(client_, "donor");
   const auto lease = donor.Acquire();
   const std::string hold = server_->Text({"GET", "donor"});
@@ -443,7 +444,7 @@ TEST_F(RedlatchInspectTest, TellsOfAKindOfAProgramsOwnWhatItsKeysSay) {
   EXPECT_THAT(Text("own"),
               AllOf(StartsWith("Lock \"own\": a kind of its own, \"cool-down\"\n"),
                     ContainsRegex("held by +" + Me("billing")), HasSubstr("last token      77\n"),
-                    // In no order, since only its class knows that of service.
+                    // The waiters have no numbers, since only their class knows their order.
                     ContainsRegex("waiting +client aaaaaaaa, process unknown\n +" + Me("billing") +
                                   ", since 20.* \\(5m0[0-9]s\\)\n"),
                     HasSubstr("a hash\n"), ContainsRegex("key expires in +(1m00s|5[0-9.]+s)\n")));
@@ -455,7 +456,7 @@ TEST_F(RedlatchInspectTest, TellsOfAKindOfAProgramsOwnWhatItsKeysSay) {
   EXPECT_THAT(Text("own"), StartsWith("Lock \"own\": a kind of its own, \"cool\\x1b\"\n"));
 }
 
-TEST_F(RedlatchInspectTest, SaysThatNobodyHoldsIt) {
+TEST_F(RedlatchInspectTest, ShowsAFreeLock) {
   SimpleLock lock(client_, "job");
   ASSERT_TRUE(lock.Acquire().ok());
   EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": nobody holds it\n"),
@@ -464,7 +465,7 @@ TEST_F(RedlatchInspectTest, SaysThatNobodyHoldsIt) {
             "('unknown', 0, [], [])");
 }
 
-TEST_F(RedlatchInspectTest, SaysThatNobodyUsesTheName) {
+TEST_F(RedlatchInspectTest, ReportsAnUnusedName) {
   const Outcome outcome = Redlatch({"inspect", "no\x1bsuch"});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.output, IsEmpty());
@@ -474,7 +475,7 @@ TEST_F(RedlatchInspectTest, SaysThatNobodyUsesTheName) {
             1);
 }
 
-TEST_F(RedlatchInspectTest, TakesAnyNameThatALockCanHave) {
+TEST_F(RedlatchInspectTest, AcceptsAnyNameThatALockCanHave) {
   const Client prefixed = NewClient({.key_prefix = "shop:"});
   for (const std::string& name : {std::string("-x"), std::string("--json"), std::string("a b\nc"),
                                   std::string("\xff\xfe"), std::string("t{ag}")}) {
@@ -486,9 +487,9 @@ TEST_F(RedlatchInspectTest, TakesAnyNameThatALockCanHave) {
   EXPECT_EQ(Of("shop:\xff\xfe", "base64.b64decode(r['name_base64'])"), R"(b'shop:\xff\xfe')");
 }
 
-// Whoever may only read, and whatever server only has a copy: `ls` and `inspect` work all the same.
+// Tests that `ls` and `inspect` work for users that may only read, and at replicas.
 
-class OnlookerTest : public RedlatchLookTest {
+class RedlatchReadOnlyTest : public RedlatchOutputTest {
  protected:
   void SetUp() override {
     ASSERT_TRUE(simple_.try_lock());
@@ -496,11 +497,11 @@ class OnlookerTest : public RedlatchLookTest {
     ASSERT_TRUE(permits_.try_acquire());
   }
 
-  // The words of the command that docs/operations.md has for this user.
+  // The words of the command in docs/operations.md that creates this user.
   static std::vector<std::string> RuleOf(const std::string& user) {
     return WordsFrom("ACL SETUSER " + user + " ", "```");
   }
-  // Of docs/operations.md.
+  // The words of docs/operations.md from `first` up to `end`.
   static std::vector<std::string> WordsFrom(const std::string& first, const std::string& end) {
     const std::filesystem::path man = REDLATCH_MAN_PAGE;
     const std::string text = TextOf(man.parent_path().parent_path() / "operations.md");
@@ -515,9 +516,9 @@ class OnlookerTest : public RedlatchLookTest {
     EXPECT_EQ(list.code, 0) << list.errors;
     EXPECT_EQ(Json(list.output, "sorted(names)"), "['permits', 'simple', 'writes']");
     for (const char* name : {"simple", "writes", "permits"}) {
-      const Outcome look = Redlatch({"inspect", name, "--server", url});
-      EXPECT_EQ(look.code, 0) << look.errors;
-      EXPECT_THAT(look.output, HasSubstr(name));
+      const Outcome outcome = Redlatch({"inspect", name, "--server", url});
+      EXPECT_EQ(outcome.code, 0) << outcome.errors;
+      EXPECT_THAT(outcome.output, HasSubstr(name));
     }
     EXPECT_THAT(Redlatch({"inspect", "simple", "--server", url}).output, HasSubstr("billing"));
   }
@@ -528,12 +529,12 @@ class OnlookerTest : public RedlatchLookTest {
   Semaphore permits_{client_, "permits", 2, {.lease = absl::Minutes(5)}};
 };
 
-TEST_F(OnlookerTest, MayBeAUserOfTheRuleThatTheDocumentHas) {
+TEST_F(RedlatchReadOnlyTest, DocumentedViewerMayReadAllLocks) {
   EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
   ExpectToSeeAll(absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port()));
 }
 
-TEST_F(OnlookerTest, MayAskAReplica) {
+TEST_F(RedlatchReadOnlyTest, ReplicaShowsAllLocks) {
   const auto replica = support::RedisServer::Start({.replica_of = server_->port()});
   ASSERT_TRUE(replica->AwaitInfo("master_link_status", "up"));
   ASSERT_TRUE(
@@ -544,8 +545,8 @@ TEST_F(OnlookerTest, MayAskAReplica) {
   EXPECT_THAT(Redlatch({"ls"}).errors, IsEmpty());
 }
 
-// A user of locks of the document's rule has all that each of them needs.
-TEST_F(OnlookerTest, AUserOfTheDocumentsRuleMayUseLocksOfEachKind) {
+// The user of the documented rule has all permissions that every kind of lock needs.
+TEST_F(RedlatchReadOnlyTest, DocumentedAppUserMayUseEveryKind) {
   EXPECT_EQ(server_->Text(RuleOf("app")), "OK");
   const Outcome doctor =
       Redlatch({"doctor", "--json", "--server",
@@ -553,7 +554,7 @@ TEST_F(OnlookerTest, AUserOfTheDocumentsRuleMayUseLocksOfEachKind) {
   EXPECT_THAT(doctor.output, HasSubstr("taken, kept and released"));
 }
 
-TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
+TEST_F(RedlatchReadOnlyTest, DocumentedDoctorUserMayCheckEverything) {
   std::vector<std::string> rule = RuleOf("app");
   const std::vector<std::string> further = WordsFrom("+info +config|get", "`");
   rule.insert(rule.end(), further.begin(), further.end());
@@ -565,11 +566,11 @@ TEST_F(OnlookerTest, ADoctorWithTheDocumentsFurtherRightsLooksAtAll) {
   EXPECT_THAT(doctor.output, Not(HasSubstr("\"level\":\"unchecked\""))) << doctor.output;
 }
 
-// Locks that their clients may keep, as `redlatch ls`, `inspect` and `break` show them.
+// Tests how `redlatch ls`, `inspect` and `break` treat cached grants.
 
-const LockOptions kKept{.cache_for = absl::Seconds(20)};
+const LockOptions kCached{.cache_for = absl::Seconds(20)};
 
-class RedlatchKeptTest : public RedlatchLookTest {
+class RedlatchCachedTest : public RedlatchOutputTest {
  protected:
   std::string Inspected(const std::string& name, const std::string& expression) const {
     return Json(Redlatch({"inspect", "--json", name}).output,
@@ -579,10 +580,10 @@ class RedlatchKeptTest : public RedlatchLookTest {
   const Client client_ = NewClient({.program = "billing"});
 };
 
-TEST_F(RedlatchKeptTest, AreShownAsKept) {
-  SimpleLock simple(client_, "simple", kKept), plain(client_, "plain");
-  ReentrantLock reentrant(client_, "reentrant", kKept);
-  ReentrantReadWriteLock read(client_, "read", kKept);
+TEST_F(RedlatchCachedTest, CachedGrantsAreShownAsKept) {
+  SimpleLock simple(client_, "simple", kCached), plain(client_, "plain");
+  ReentrantLock reentrant(client_, "reentrant", kCached);
+  ReentrantReadWriteLock read(client_, "read", kCached);
   simple.lock(), simple.unlock();
   reentrant.lock(), reentrant.unlock();
   read.lock_shared(), read.unlock_shared();
@@ -605,8 +606,8 @@ TEST_F(RedlatchKeptTest, AreShownAsKept) {
   plain.unlock();
 }
 
-TEST_F(RedlatchKeptTest, ShowsTheAgeAlthoughARenewalReservedTokens) {
-  SimpleLock lock(client_, "job", kKept);
+TEST_F(RedlatchCachedTest, ShowsTheAgeAfterARenewalReservedTokens) {
+  SimpleLock lock(client_, "job", kCached);
   { ASSERT_TRUE(lock.Acquire().ok()); }
   ASSERT_TRUE(support::Await(
       [&] {
@@ -616,8 +617,8 @@ TEST_F(RedlatchKeptTest, ShowsTheAgeAlthoughARenewalReservedTokens) {
   EXPECT_EQ(Inspected("job", "'since_us' in r['holders'][0]"), "True");
 }
 
-TEST_F(RedlatchKeptTest, WaitersAreNotShownAsKept) {
-  SimpleLock plain(NewClient({.program = "first"}), "job"), waits(client_, "job", kKept);
+TEST_F(RedlatchCachedTest, WaitersAreNotShownAsKept) {
+  SimpleLock plain(NewClient({.program = "first"}), "job"), waits(client_, "job", kCached);
   plain.lock();
   const Waiting waiting([&](const AcquireOptions& how) { (void)waits.Acquire(how); });
   ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
@@ -625,24 +626,24 @@ TEST_F(RedlatchKeptTest, WaitersAreNotShownAsKept) {
   plain.unlock();
 }
 
-TEST_F(RedlatchKeptTest, AreBrokenAsOthersAre) {
-  SimpleLock lock(client_, "job", kKept);
+TEST_F(RedlatchCachedTest, CachedGrantsCanBeBroken) {
+  SimpleLock lock(client_, "job", kCached);
   lock.lock(), lock.unlock();
   const Outcome broken = Redlatch({"break", "--yes", "job"});
   EXPECT_EQ(broken.code, 0) << broken.errors;
   EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
 }
 
-// `redlatch break`: a lock is taken from whoever holds it.
+// Tests `redlatch break`, which takes a lock from its holder.
 
-class RedlatchBreakTest : public RedlatchLookTest {
+class RedlatchBreakTest : public RedlatchOutputTest {
  protected:
   static constexpr absl::Duration kLong = absl::Hours(1);
   const Client client_ = NewClient({.program = "billing"});
   const Client other_ = NewClient({.program = "other"});
 };
 
-TEST_F(RedlatchBreakTest, SaysWhomItHitsTellsItAtOnceAndSaysWhoGotItNext) {
+TEST_F(RedlatchBreakTest, NamesTheHolderNotifiesItAndNamesTheNextOne) {
   SimpleLock lock(client_, "job", {.lease = kLong});
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
@@ -661,7 +662,7 @@ TEST_F(RedlatchBreakTest, SaysWhomItHitsTellsItAtOnceAndSaysWhoGotItNext) {
   EXPECT_FALSE(lease->valid());
 }
 
-TEST_F(RedlatchBreakTest, BreaksEachKindOfLockForAllItsHolders) {
+TEST_F(RedlatchBreakTest, BreaksEveryKindForAllHolders) {
   ReentrantLock reentrant(client_, "reentrant", {.lease = kLong});
   const auto reentered = reentrant.Acquire();
   ReentrantReadWriteLock read(client_, "read", {.lease = kLong});
@@ -709,7 +710,7 @@ TEST_F(RedlatchBreakTest, AsksOnATerminal) {
   EXPECT_TRUE(Fires(lease->lost()));
 }
 
-TEST_F(RedlatchBreakTest, DemandsAYesWhereNoTerminalIsThere) {
+TEST_F(RedlatchBreakTest, RequiresYesWithoutATerminal) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   const Outcome outcome = Redlatch({"break", "job"});
@@ -719,7 +720,7 @@ TEST_F(RedlatchBreakTest, DemandsAYesWhereNoTerminalIsThere) {
   EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 1);
 }
 
-TEST_F(RedlatchBreakTest, DoesNothingWhereAnotherHasItByTheTimeOfTheAnswer) {
+TEST_F(RedlatchBreakTest, DoesNothingIfTheHolderHasChanged) {
   if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
   SimpleLock lock(client_, "job");
   auto lease = lock.Acquire();
@@ -737,15 +738,15 @@ TEST_F(RedlatchBreakTest, DoesNothingWhereAnotherHasItByTheTimeOfTheAnswer) {
   EXPECT_TRUE(next->valid());
 }
 
-TEST_F(RedlatchBreakTest, BreaksTheHoldOfAForeignProgram) {
-  server_->Text({"SET", "job", "somebody", "NX", "PX", "60000"});
+TEST_F(RedlatchBreakTest, BreaksTheLockOfAForeignProgram) {
+  server_->Text({"SET", "job", "another", "NX", "PX", "60000"});
   const Outcome outcome = Redlatch({"break", "--yes", "job"});
   EXPECT_EQ(outcome.code, 0) << outcome.errors;
-  EXPECT_THAT(outcome.output, HasSubstr("\"somebody\", not by redlatch"));
+  EXPECT_THAT(outcome.output, HasSubstr("\"another\", not by redlatch"));
   EXPECT_EQ(server_->Integer({"EXISTS", "job"}), 0);
 }
 
-TEST_F(RedlatchBreakTest, DoesNotTouchWhatMayBeAnotherProgramsData) {
+TEST_F(RedlatchBreakTest, LeavesKeysThatMayBeData) {
   server_->Text({"SET", "price", "12"});
   server_->Text({"RPUSH", "jobs", "1"});
   for (const char* const key : {"price", "jobs"}) {
@@ -755,20 +756,20 @@ TEST_F(RedlatchBreakTest, DoesNotTouchWhatMayBeAnotherProgramsData) {
     EXPECT_THAT(outcome.output, IsEmpty());
     EXPECT_EQ(server_->Integer({"EXISTS", key}), 1);
   }
-  // Somebody has waited for it: it is a lock.
+  // A fence shows that it is a lock.
   server_->Text({"SET", "redlatch:2:{price}:fence", "1", "PX", "60000"});
   EXPECT_EQ(Redlatch({"break", "--yes", "price"}).code, 0) << Errors();
   EXPECT_EQ(server_->Integer({"EXISTS", "price"}), 0);
 }
 
-TEST_F(RedlatchBreakTest, RefusesAKeyOfAnotherLockAndDeletesNothing) {
+TEST_F(RedlatchBreakTest, RefusesAnAuxiliaryKeyAndDeletesNothing) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
   ReentrantReadWriteLock data(client_, "{data}");
   const auto read = data.AcquireRead();
   const auto client = server_->Command({"KEYS", "redlatch:client:*"}).elements.at(0).text;
-  // As SetUp's programs made them, and one that a user gave no expiry.
+  // Two auxiliary keys; the first one has lost its expiry.
   const std::string keys[] = {"redlatch:2:{job}:fence", "redlatch:rw.tag:{data}:readers"};
   server_->Command({"PERSIST", keys[0]});
   for (const std::string& key : keys) {
@@ -784,7 +785,7 @@ TEST_F(RedlatchBreakTest, RefusesAKeyOfAnotherLockAndDeletesNothing) {
   EXPECT_TRUE(lease->valid());
 }
 
-TEST_F(RedlatchBreakTest, SaysWhatCannotBeBroken) {
+TEST_F(RedlatchBreakTest, RefusesLatchesAndOwnKinds) {
   CountDownLatch latch(client_, "latch", 5);
   ASSERT_TRUE(latch.CountDown(2).ok());
   const Outcome of_latch = Redlatch({"break", "--yes", "latch"});
@@ -800,7 +801,7 @@ TEST_F(RedlatchBreakTest, SaysWhatCannotBeBroken) {
   EXPECT_EQ(server_->Integer({"EXISTS", "own"}), 1);
 }
 
-TEST_F(RedlatchBreakTest, LeavesALockOfAnotherVersionAlone) {
+TEST_F(RedlatchBreakTest, RefusesALockOfAnotherVersion) {
   server_->Text({"HSET", "job", "kind", "reentrant/3", "owner", "x", "holds", "1"});
   server_->Text({"PEXPIRE", "job", "60000"});
   const Outcome outcome = Redlatch({"break", "--yes", "job"});
@@ -811,7 +812,7 @@ TEST_F(RedlatchBreakTest, LeavesALockOfAnotherVersionAlone) {
   EXPECT_EQ(server_->Integer({"HLEN", "job"}), 3);
 }
 
-TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
+TEST_F(RedlatchBreakTest, DoesNothingIfTheLockIsFree) {
   SimpleLock lock(client_, "free");
   ASSERT_TRUE(lock.Acquire().ok());
   const Outcome of_free = Redlatch({"break", "--yes", "free"});
@@ -822,14 +823,14 @@ TEST_F(RedlatchBreakTest, DoesNothingWhereNobodyHoldsIt) {
   EXPECT_THAT(unused.errors, HasSubstr("there is no lock"));
 }
 
-// `redlatch capacity`: how many permits a semaphore has.
+// Tests `redlatch capacity`, which shows or sets how many permits a semaphore has.
 
-class RedlatchCapacityTest : public RedlatchLookTest {
+class RedlatchCapacityTest : public RedlatchOutputTest {
  protected:
   const Client client_ = NewClient();
 };
 
-TEST_F(RedlatchCapacityTest, PrintsWhatIsStoredAndSetsIt) {
+TEST_F(RedlatchCapacityTest, PrintsAndSetsTheCapacity) {
   Semaphore slots(client_, "slots", 3);
   ASSERT_TRUE(slots.Acquire().ok());
   const Outcome outcome = Redlatch({"capacity", "slots"});
@@ -840,7 +841,7 @@ TEST_F(RedlatchCapacityTest, PrintsWhatIsStoredAndSetsIt) {
   EXPECT_EQ(Redlatch({"capacity", "slots"}).output, "2\n");
 }
 
-TEST_F(RedlatchCapacityTest, LetsThoseInWhoWereRefusedForNamingAnother) {
+TEST_F(RedlatchCapacityTest, NewCapacityOverridesTheOption) {
   const auto run = [&](const char* capacity) {
     return Redlatch({"run", "--capacity", capacity, "slots", "--", "echo", "ran"});
   };
@@ -852,23 +853,23 @@ TEST_F(RedlatchCapacityTest, LetsThoseInWhoWereRefusedForNamingAnother) {
                         "change it for everyone: redlatch capacity slots 4\n"));
   EXPECT_EQ(Redlatch({"capacity", "slots", "4"}).code, 0);
   EXPECT_EQ(run("4").output, "ran\n");
-  EXPECT_EQ(run("3").output, "ran\n") << "what was set counts, whatever else is said";
+  EXPECT_EQ(run("3").output, "ran\n") << "the capacity that was set counts, not the option";
 }
 
-TEST_F(RedlatchCapacityTest, SetsItBeforeAnybodyHasUsedTheName) {
+TEST_F(RedlatchCapacityTest, SetsTheCapacityOfAnUnusedName) {
   const Outcome outcome = Redlatch({"capacity", "slots", "5"});
   EXPECT_EQ(outcome.code, 0) << outcome.errors;
   EXPECT_THAT(outcome.output, StartsWith("semaphore \"slots\": 5 permits in all, nobody"));
   EXPECT_EQ(Redlatch({"capacity", "slots"}).output, "5\n");
 }
 
-TEST_F(RedlatchCapacityTest, SaysThatThereIsNoSuchSemaphore) {
+TEST_F(RedlatchCapacityTest, ReportsAMissingSemaphore) {
   const Outcome outcome = Redlatch({"capacity", "no\x1bsuch"});
   EXPECT_EQ(outcome.code, 1);
   EXPECT_THAT(outcome.errors, HasSubstr("there is no semaphore \"no\\x1bsuch\""));
 }
 
-TEST_F(RedlatchCapacityTest, LeavesAloneWhatIsNoSemaphore) {
+TEST_F(RedlatchCapacityTest, RefusesOtherKeys) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   server_->Text({"RPUSH", "jobs", "1"});
