@@ -22,9 +22,9 @@
 //   }
 //   BENCHMARK(BM_SimpleLock_Processes)->Apply(ForEachRaceSize);
 //
-// A racer is this program run again, not a fork that goes on: the benchmarks before it left threads
-// and locks in this process, and a forked child would have the locks without the threads. So a body
-// has a name and captures nothing; what it must know comes as `args`. ServerPort(), ServerUrl() and
+// A racer is a new process of this program, not a fork: earlier benchmarks left threads and locks
+// in this process, and a forked child would have the locks without the threads. So a body has a
+// name and captures nothing; its parameters come as `args`. ServerPort(), ServerUrl() and
 // ConnectRaw() lead it to the server of the process that runs the race.
 #ifndef REDLATCH_BENCHMARKS_PROCESS_RACE_H_
 #define REDLATCH_BENCHMARKS_PROCESS_RACE_H_

@@ -366,7 +366,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
   if (special.OneIn(8) && possible) {
     which = Faults::kLoseNothing;
-    // So that a heartbeat does not replace a lost message too soon.
+    // Longer leases have later heartbeats, which do not replace a lost message too soon.
     const bool any_lease = plan.quarantine_ms + plan.restart_delay_ms == 0;
     for (SharedObject& each : plan.objects) each.lease_ms = any_lease ? 30'000 : each.lease_ms;
   }

@@ -343,7 +343,7 @@ TEST_F(LockStateCachedReadsTest, AreTakenAgainWithoutServer) {
   EXPECT_TRUE(Quiet());
 }
 
-// As long as without caching: otherwise short reads would be better off without it.
+// They are joined as long as without caching. Otherwise caching would make short reads slower.
 TEST_F(LockStateCachedReadsTest, AreJoinedInTurnDespiteRecall) {
   Want in_window = Cacheable(2);
   in_window.turn = absl::Milliseconds(5);
