@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""coverage.py BUILD EXPLAINED: how many lines of the engine ran, and which of the machine never did.
+"""coverage.py BUILD EXPLAINED: how many lines of the library ran, and which of the lock state never did.
 
 Reads what a build with --coverage has counted. A line of src/lock/state that never ran must stand in
 EXPLAINED as "<file>: <text of the line> -- <reason>". Exits with 1 if one does not.
