@@ -76,7 +76,8 @@ struct LatchWaitOptionsView {
 // calls end with kCancelled.
 class REDLATCH_EXPORT CountDownLatch {
  public:
-  CountDownLatch(Client client, std::string_view name, int64_t count, LatchOptions options = {});
+  CountDownLatch(const Client& client, std::string_view name, int64_t count,
+                 LatchOptions options = {});
   ~CountDownLatch();
   CountDownLatch(const CountDownLatch&) = delete;
   CountDownLatch& operator=(const CountDownLatch&) = delete;

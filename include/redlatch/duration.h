@@ -19,15 +19,13 @@ namespace redlatch {
 class Duration {
  public:
   constexpr Duration() = default;  // zero
-  constexpr Duration(absl::Duration value)
-      : value_(value) {}  // NOLINT(google-explicit-constructor)
+  // NOLINTBEGIN(google-explicit-constructor)
+  constexpr Duration(absl::Duration value) : value_(value) {}
   template <class Rep, class Period>
-  Duration(const std::chrono::duration<Rep, Period>& value)  // NOLINT(google-explicit-constructor)
-      : value_(FromStd(value)) {}
+  Duration(const std::chrono::duration<Rep, Period>& value) : value_(FromStd(value)) {}
 
-  constexpr operator absl::Duration() const {
-    return value_;
-  }  // NOLINT(google-explicit-constructor)
+  constexpr operator absl::Duration() const { return value_; }
+  // NOLINTEND(google-explicit-constructor)
 
  private:
   template <class Rep, class Period>

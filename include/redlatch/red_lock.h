@@ -47,7 +47,7 @@ class REDLATCH_EXPORT RedLock final : public RedisLockBase {
   // two names would have two votes, and its failure would cost both.
   RedLock(const std::vector<Client>& clients, std::string_view name, RedLockOptions options = {});
   // With a client that is connected to all: Client::Connect("redlock:redis://a,redis://b,...").
-  RedLock(Client client, std::string_view name, RedLockOptions options = {});
+  RedLock(const Client& client, std::string_view name, RedLockOptions options = {});
 
  private:
   LockScripts Scripts() const override;

@@ -141,9 +141,9 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   const std::string& name() const;
 
  protected:
-  RedisLockBase(Client client, std::string_view name, LockOptions options);
+  RedisLockBase(const Client& client, std::string_view name, LockOptions options);
   // For the library's own classes, whose keys no other class can have.
-  RedisLockBase(Client client, std::string_view name, LockOptions options,
+  RedisLockBase(const Client& client, std::string_view name, LockOptions options,
                 const internal::LibraryKind& kind);
 
   // Acquire() and its kin for an Owner. A class whose LockTraits allow owners makes them public.

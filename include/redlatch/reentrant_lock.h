@@ -25,7 +25,7 @@ namespace redlatch {
 // first, and a `lease` in the options of a further Acquire() has no effect.
 class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
  public:
-  ReentrantLock(Client client, std::string_view name, LockOptions options = {});
+  ReentrantLock(const Client& client, std::string_view name, LockOptions options = {});
 
   // For work that crosses threads or processes: see Owner.
   using RedisLockBase::AcquireAs;

@@ -51,7 +51,7 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
     kPhaseFair,    // readers that waited through a write go before the next write
   };
 
-  ReentrantReadWriteLock(Client client, std::string_view name, LockOptions options = {},
+  ReentrantReadWriteLock(const Client& client, std::string_view name, LockOptions options = {},
                          Policy policy = Policy::kWriterFirst);
   ~ReentrantReadWriteLock() override;
 

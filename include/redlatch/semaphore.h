@@ -64,7 +64,8 @@ struct SemaphoreOptions {
 // is given back in the background; permits are not affected.
 class REDLATCH_EXPORT Semaphore {
  public:
-  Semaphore(Client client, std::string_view name, int64_t capacity, SemaphoreOptions options = {});
+  Semaphore(const Client& client, std::string_view name, int64_t capacity,
+            SemaphoreOptions options = {});
   ~Semaphore();
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;

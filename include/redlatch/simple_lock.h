@@ -27,7 +27,7 @@ namespace redlatch {
 // second.
 class REDLATCH_EXPORT SimpleLock final : public RedisLockBase {
  public:
-  SimpleLock(Client client, std::string_view name, LockOptions options = {});
+  SimpleLock(const Client& client, std::string_view name, LockOptions options = {});
 
  private:
   LockScripts Scripts() const override;

@@ -407,7 +407,7 @@ void CountDownLatch::Body::AskAsync(const std::shared_ptr<internal::LockHandle>&
   if (gone_) driver.StopObject(this);
 }
 
-CountDownLatch::CountDownLatch(Client client, std::string_view name, int64_t count,
+CountDownLatch::CountDownLatch(const Client& client, std::string_view name, int64_t count,
                                LatchOptions options)
     : body_(std::make_shared<Body>(client.core(), name, count, options)) {}
 

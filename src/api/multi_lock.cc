@@ -146,8 +146,8 @@ class MultiLock::Apart final : public Body, public std::enable_shared_from_this<
  public:
   // Each lock once. `own`: the locks that were made for this. `bad`: why they cannot be used, or
   // OK.
-  Apart(std::string name, std::vector<Part> parts, std::vector<std::unique_ptr<RedisLockBase>> own,
-        absl::Status bad)
+  Apart(std::string name, const std::vector<Part>& parts,
+        std::vector<std::unique_ptr<RedisLockBase>> own, absl::Status bad)
       : Body(std::move(name)), own_(std::move(own)), bad_(std::move(bad)) {
     for (const Part& part : parts) {
       parts_.push_back({std::static_pointer_cast<LockBody>(BodyOf(*part.lock())), part.reads()});

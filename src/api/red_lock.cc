@@ -27,8 +27,8 @@ RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, RedL
               .lease = options.lease, .turn = options.turn, .on_lost = std::move(options.on_lost)},
           internal::kinds::kQuorumKeys) {}
 
-RedLock::RedLock(Client client, std::string_view name, RedLockOptions options)
-    : RedLock(std::vector<Client>{std::move(client)}, name, std::move(options)) {}
+RedLock::RedLock(const Client& client, std::string_view name, RedLockOptions options)
+    : RedLock(std::vector<Client>{client}, name, std::move(options)) {}
 
 LockScripts RedLock::Scripts() const {
   return {.acquire = lua::kQuorumAcquire,

@@ -222,7 +222,7 @@ absl::Status RedisLockBase::LockBody::Lock(bool reads, absl::Duration wait, bool
   if (LockAgain(reads)) return absl::OkStatus();
   const absl::StatusOr<Access> access = AccessFor(reads, {});
   if (!access.ok()) return access.status();
-  const absl::Status locked = access->Acquire(internal::Face::kStd, {.wait = wait}).status();
+  absl::Status locked = access->Acquire(internal::Face::kStd, {.wait = wait}).status();
   deadlock = !reads && absl::IsFailedPrecondition(locked) &&
              (access->OfThisThread().depth > 0 || !RefuseUpgrade().ok());
   return locked;
@@ -316,11 +316,11 @@ RedisLockBase::RedisLockBase(std::shared_ptr<Body> body) : body_(std::move(body)
   body_->SetObject(*this);
 }
 
-RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options)
+RedisLockBase::RedisLockBase(const Client& client, std::string_view name, LockOptions options)
     : RedisLockBase(std::make_shared<LockBody>(client.core(), std::vector{std::string(name)},
                                                std::move(options), nullptr)) {}
 
-RedisLockBase::RedisLockBase(Client client, std::string_view name, LockOptions options,
+RedisLockBase::RedisLockBase(const Client& client, std::string_view name, LockOptions options,
                              const internal::LibraryKind& kind)
     : RedisLockBase(std::make_shared<LockBody>(client.core(), std::vector{std::string(name)},
                                                std::move(options), &kind)) {}

@@ -8,8 +8,8 @@
 #include "src/lock/kinds.h"
 
 namespace redlatch {
-ReentrantLock::ReentrantLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kReentrantKeys) {}
+ReentrantLock::ReentrantLock(const Client& client, std::string_view name, LockOptions options)
+    : RedisLockBase(client, name, std::move(options), internal::kinds::kReentrantKeys) {}
 
 LockScripts ReentrantLock::Scripts() const {
   return {.acquire = lua::kReentrantAcquire,

@@ -9,9 +9,9 @@ namespace redlatch {
 
 namespace kinds = internal::kinds;
 
-ReentrantReadWriteLock::ReentrantReadWriteLock(Client client, std::string_view name,
+ReentrantReadWriteLock::ReentrantReadWriteLock(const Client& client, std::string_view name,
                                                LockOptions options, Policy policy)
-    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kReadWriteKeys),
+    : RedisLockBase(client, name, std::move(options), internal::kinds::kReadWriteKeys),
       policy_(policy) {}
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;

@@ -149,7 +149,7 @@ class Semaphore::Body {
   std::shared_ptr<internal::PermitPool> permits_ ABSL_GUARDED_BY(mu_);  // null before the first use
 };
 
-Semaphore::Semaphore(Client client, std::string_view name, int64_t capacity,
+Semaphore::Semaphore(const Client& client, std::string_view name, int64_t capacity,
                      SemaphoreOptions options)
     : body_(std::make_shared<Body>(client.core(), name, capacity, std::move(options))) {}
 

@@ -6,8 +6,8 @@
 #include "src/lock/kinds.h"
 
 namespace redlatch {
-SimpleLock::SimpleLock(Client client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::move(client), name, std::move(options), internal::kinds::kSimpleKeys) {}
+SimpleLock::SimpleLock(const Client& client, std::string_view name, LockOptions options)
+    : RedisLockBase(client, name, std::move(options), internal::kinds::kSimpleKeys) {}
 
 LockScripts SimpleLock::Scripts() const { return SimpleScripts(); }
 

@@ -17,8 +17,8 @@ namespace redlatch::base {
 // after its one atomic write.
 //
 // An owner that sleeps in poll() calls BeginPolling() before and EndPolling() after: Set() then
-// signals the WakeEvent whose descriptor it gave, and which must live for as long as any thread may be
-// in Set().
+// signals the WakeEvent whose descriptor it gave, and which must live for as long as any thread may
+// be in Set().
 class Parker {
  public:
   static constexpr uint32_t kArmed = 0;

@@ -70,7 +70,8 @@ void Tell(Seat& seat, std::string line) {
 }
 
 // Reads the number, thinks, and writes the number plus one: all of it under the lock.
-absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token, std::stop_token lost) {
+absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token,
+                    const std::stop_token& lost) {
   absl::StatusOr<int64_t> count = Access(file, {.token = token, .worker = seat.number});
   if (count.ok()) {
     seat.count = *count;

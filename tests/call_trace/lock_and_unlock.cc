@@ -1,5 +1,5 @@
-// Prints the address of each function of ours that one uncontended lock() and one unlock() enter, on
-// the calling thread, in the order of their first entry. tests/call_trace/check.py counts them.
+// Prints the address of each function of ours that one uncontended lock() and one unlock() enter,
+// on the calling thread, in the order of their first entry. tests/call_trace/check.py counts them.
 #include <cstddef>
 #include <cstdio>
 

@@ -27,8 +27,9 @@ end
 
 class PriorityLock final : public redlatch::RedisLockBase {
  public:
-  PriorityLock(redlatch::Client client, std::string_view name, redlatch::LockOptions options = {})
-      : RedisLockBase(std::move(client), name, std::move(options)) {}
+  PriorityLock(const redlatch::Client& client, std::string_view name,
+               redlatch::LockOptions options = {})
+      : RedisLockBase(client, name, std::move(options)) {}
 
   // 0 to 9. Acquire() and lock() have priority 5.
   absl::StatusOr<redlatch::Lease> AcquireWithPriority(

@@ -30,8 +30,9 @@ end
 
 class TurnLock final : public redlatch::RedisLockBase {
  public:
-  TurnLock(redlatch::Client client, std::string_view name, redlatch::LockOptions options = {})
-      : RedisLockBase(std::move(client), name, std::move(options)) {}
+  TurnLock(const redlatch::Client& client, std::string_view name,
+           redlatch::LockOptions options = {})
+      : RedisLockBase(client, name, std::move(options)) {}
 
   using RedisLockBase::AcquireAs;
 

@@ -55,7 +55,8 @@ using Work = std::function<absl::Status(int thread, Lap& lap)>;
 // moves during the measurement.
 class Measurement {
  public:
-  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards, std::string name)
+  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards,
+              const std::string& name)
       : url_(std::move(url)), url_text_(std::move(url_text)), shards_(std::move(shards)) {
     // From here on these signals only end the measurement, in all threads.
     sigemptyset(&signals_);

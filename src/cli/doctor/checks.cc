@@ -402,7 +402,7 @@ void SetLimits(const DoctorFacts& f, Values& v) {
   const auto most = static_cast<int64_t>(v.n("maxclients"));
   const double left = v.n("maxclients") - v.n("connected_clients");
   // Eight clients of redlatch have sixteen connections.
-  v.Flag("few", left < 16 || left < static_cast<double>(most / 10));
+  v.Flag("few", left < 16 || left < v.n("maxclients") / 10);
   v.Set("more", std::max<int64_t>(1000, 2 * most));
   auto limit = NumberIn(f.config, "busy-reply-threshold");
   if (!limit) limit = NumberIn(f.config, "lua-time-limit");
