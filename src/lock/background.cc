@@ -9,7 +9,6 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "src/base/thread.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
 #include "src/redis/link/script_runner.h"
@@ -24,43 +23,20 @@ constexpr absl::Duration kTogether = absl::Milliseconds(250);
 }  // namespace
 
 void Background::Stop(base::Instant until) {
-  std::thread thread;
-  {
-    const base::MutexLock lock(mu_);
-    stopping_ = true;
-    stop_by_ = until;
-    core_.batches().EndBy(until);
-    thread = std::move(thread_);
-  }
-  changed_.SignalAll();
-  base::Join(thread);
-}
-
-void Background::Start() {
-  if (thread_.joinable() || stopping_) return;
-  // If this fails, Ready() reports it when a lock is asked for.
-  static_cast<void>(base::TryStartThread(thread_, "redlatch-renew", [this] { Work(); }));
-}
-
-bool Background::Ready() {
-  const base::MutexLock lock(mu_);
-  Start();
-  return thread_.joinable() || stopping_;
-}
-
-void Background::Wake() {
-  Ready();
-  changed_.SignalOne();
+  core_.batches().EndBy(until);
+  if (!worker_.Stop()) return;
+  core_.unattended().Flush(until);  // what fails now is due below
+  Serve(TakeDue());
 }
 
 void Background::Schedule(Entry& entry, base::Instant moment) {
   bool first = false;
   {
     const base::MutexLock lock(mu_);
-    Start();
     first = timers_.SetEarlier(entry.request_timer, moment);
   }
-  if (first) changed_.SignalOne();
+  // If the thread cannot be started, Ready() says so when a lock is asked for.
+  if (first) worker_.Wake();
 }
 
 void Background::MakeRoom(size_t entries) {
@@ -74,83 +50,52 @@ void Background::Remove(Entry& entry) {
 }
 
 void Background::Reconnected() {
-  {
-    const base::MutexLock lock(mu_);
-    Start();
-    reconnected_ = true;
-  }
-  changed_.SignalOne();
+  reconnected_ = true;
+  worker_.Wake();
 }
 
 void Background::Unsubscribed() {
-  {
-    const base::MutexLock lock(mu_);
-    unsubscribed_ = true;
-    if (!thread_.joinable()) return;  // the thread checks this when it starts
-  }
-  changed_.SignalOne();
+  unsubscribed_ = true;
+  if (worker_.started()) worker_.Wake();  // otherwise the thread's first turn handles it
 }
 
 void Background::TooManyCached() {
-  {
-    const base::MutexLock lock(mu_);
-    Start();
-    too_many_cached_ = true;
-  }
-  changed_.SignalOne();
+  too_many_cached_ = true;
+  worker_.Wake();
 }
 
-void Background::TakeDue(base::Instant now, std::vector<Entry*>& due) {
-  if (now < timers_.next()) return;
+base::Instant Background::TakeTurn() {
+  const base::Instant now = base::Now();
+  if (core_.unattended().due() <= now) core_.unattended().Read();
+  if (unsubscribed_.exchange(false)) core_.Unsubscribed();
+  if (too_many_cached_.exchange(false)) core_.GiveBackSurplus();
+  if (reconnected_.exchange(false)) core_.Reconnected();
+  if (describe_at_ <= now) {
+    describe_at_ = now + refresh_;
+    core_.Describe();
+  }
+  Serve(TakeDue());
+  if (repeat_at() <= now) Repeat();
+  const base::Instant due = std::min({describe_at_, repeat_at(), core_.unattended().due()});
+  const base::MutexLock lock(mu_);
+  return std::min(due, timers_.next());
+}
+
+std::vector<Entry*> Background::TakeDue() {
+  std::vector<Entry*> due;
+  const base::Instant now = base::Now();
+  const base::MutexLock lock(mu_);
+  if (now < timers_.next()) return due;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
     LockTable::Refer(*entry);
     due.push_back(entry);
   }
+  return due;
 }
 
-void Background::Work() {
-  std::vector<Entry*> due;
-  bool last = false;
-  mu_.Lock();
-  while (!last) {
-    last = stopping_;
-    const bool reconnected = std::exchange(reconnected_, false);
-    const bool unsubscribed = std::exchange(unsubscribed_, false);
-    const bool too_many_cached = std::exchange(too_many_cached_, false);
-    const base::Instant stop_by = stop_by_;
-    if (last) {  // what fails then is due below
-      mu_.Unlock();
-      core_.unattended().Flush(stop_by);
-      mu_.Lock();
-    }
-    const base::Instant now = base::Now();
-    const bool describe = describe_at_ <= now && !last;
-    if (describe) describe_at_ = now + refresh_;
-    const base::Instant repeat_at = repeating_
-                                        ? base::Instant::Infinite()
-                                        : std::min(core_.counts().due(), core_.releases().due());
-    const bool repeat = repeat_at <= now && !last;
-    const base::Instant read_at = core_.unattended().due();
-    const bool read = read_at <= now && !last;
-    TakeDue(now, due);
-    const bool told = reconnected || unsubscribed || too_many_cached;
-    if (due.empty() && !told && !describe && !repeat && !read && !last) {
-      changed_.WaitUntil(mu_, std::min({timers_.next(), describe_at_, repeat_at, read_at}));
-      continue;
-    }
-    mu_.Unlock();
-    if (read) core_.unattended().Read();
-    if (unsubscribed) core_.Unsubscribed();
-    if (too_many_cached) core_.GiveBackSurplus();
-    if (reconnected) core_.Reconnected();
-    if (describe) core_.Describe();
-    Serve(due);
-    if (repeat) Repeat();
-    for (Entry* const entry : due) core_.lock_table().Unrefer(*entry);
-    due.clear();
-    mu_.Lock();
-  }
-  mu_.Unlock();
+base::Instant Background::repeat_at() const {
+  if (repeating_) return base::Instant::Infinite();
+  return std::min(core_.counts().due(), core_.releases().due());
 }
 
 // In a cluster, each server has a lane: one that hangs delays no renewals at others.
@@ -187,6 +132,7 @@ void Background::Serve(const std::vector<Entry*>& due) {
     for (const Request& request : to_confirm) core_.batches().Post(*entry, request);
   }
   for (auto& [server, its] : jobs) core_.batches().PostAll(server, std::move(its));
+  for (Entry* const entry : due) core_.lock_table().Unrefer(*entry);
 }
 
 }  // namespace redlatch::internal

@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_LOCK_BACKGROUND_H_
 
 #include <atomic>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -10,6 +9,7 @@
 #include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/base/worker.h"
 #include "src/lock/entry.h"
 #include "src/lock/script_batch.h"
 #include "src/lock/state/request.h"
@@ -27,15 +27,15 @@ class Background {
   // `refresh`: how often the client describes itself.
   Background(ClientCore& core, absl::Duration refresh)
       : core_(core), refresh_(refresh), describe_at_(base::Now() + refresh) {}
-  // Serves what is due, until `until` at most, and ends the thread.
+  // Ends the thread, and serves what is due, until `until` at most.
   void Stop(base::Instant until);
   Background(const Background&) = delete;
   Background& operator=(const Background&) = delete;
 
   // Starts the thread if needed. Returns false if it cannot be started.
-  bool Ready();
+  bool Ready() { return worker_.Start(); }
   // Something may be due sooner than before.
-  void Wake();
+  void Wake() { worker_.Wake(); }
   void Schedule(Entry& entry, base::Instant moment);
   void Remove(Entry& entry);
   // Reserves memory for the timers of that many entries.
@@ -48,25 +48,22 @@ class Background {
   void TooManyCached();
 
  private:
-  void Start() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Work();
-  void TakeDue(base::Instant now, std::vector<Entry*>& due) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  base::Instant TakeTurn();
+  std::vector<Entry*> TakeDue();
   void Serve(const std::vector<Entry*>& due);
+  base::Instant repeat_at() const;
   void Repeat();
 
   ClientCore& core_;
   const absl::Duration refresh_;
   std::atomic<bool> repeating_{false};
+  std::atomic<bool> reconnected_{false};
+  std::atomic<bool> unsubscribed_{false};
+  std::atomic<bool> too_many_cached_{false};
+  base::Instant describe_at_;  // used by the thread
   base::Mutex mu_;
-  base::CondVar changed_;
   TimerHeap timers_ ABSL_GUARDED_BY(mu_);
-  base::Instant describe_at_ ABSL_GUARDED_BY(mu_);
-  bool reconnected_ ABSL_GUARDED_BY(mu_) = false;
-  bool unsubscribed_ ABSL_GUARDED_BY(mu_) = false;
-  bool too_many_cached_ ABSL_GUARDED_BY(mu_) = false;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  base::Instant stop_by_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
-  std::thread thread_ ABSL_GUARDED_BY(mu_);
+  base::Worker worker_{"redlatch-renew", [this] { return TakeTurn(); }};
 };
 
 }  // namespace redlatch::internal

@@ -1,0 +1,51 @@
+#ifndef REDLATCH_SRC_BASE_WORKER_H_
+#define REDLATCH_SRC_BASE_WORKER_H_
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+
+namespace redlatch::base {
+
+// A thread that calls one function whenever it is due or Wake() asks for it. The thread starts when
+// it is first needed. Thread-safe. A forked child neither uses nor destroys it: the thread does not
+// exist there.
+class Worker {
+ public:
+  // `turn` does what is due, and returns when it is due next. `name` is for ps, top and debuggers.
+  Worker(const char* name, std::function<Instant()> turn) : name_(name), turn_(std::move(turn)) {}
+  ~Worker() { Stop(); }
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+
+  // Starts the thread, which takes a turn at once; does nothing if it runs or was stopped. Returns
+  // false if no thread can be started.
+  bool Start();
+  // Has the thread take another turn, even if it is taking one now. Starts the thread if needed.
+  void Wake();
+  bool started() const { return started_.load(std::memory_order_acquire); }
+
+  // Waits for the present turn; there is no other one. Returns true if the thread had started. Do
+  // not call it in a turn.
+  bool Stop();
+
+ private:
+  void Run();
+
+  const char* const name_;
+  const std::function<Instant()> turn_;
+  std::atomic<bool> started_{false};  // it stays set after Stop()
+  Mutex mu_;
+  CondVar changed_;
+  bool woken_ ABSL_GUARDED_BY(mu_) = true;
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
+};
+
+}  // namespace redlatch::base
+
+#endif  // REDLATCH_SRC_BASE_WORKER_H_
