@@ -6,7 +6,6 @@
 
 #include "src/base/clock.h"
 #include "src/base/thread.h"
-#include "src/lock/state/hold_owner.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/users_code.h"
 

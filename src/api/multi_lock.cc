@@ -28,8 +28,7 @@
 #include "src/base/thread.h"
 #include "src/lock/kinds.h"
 #include "src/lock/repeated_script.h"
-#include "src/lock/state/hold_owner.h"
-#include "src/lock/state/joint_hold_state.h"
+#include "src/lock/state/hold_state.h"
 #include "src/lock/users_code.h"
 
 namespace redlatch {

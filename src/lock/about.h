@@ -6,7 +6,7 @@
 #include "absl/strings/string_view.h"
 #include "src/lock/client_core.h"
 #include "src/lock/entry.h"
-#include "src/lock/state/effects.h"
+#include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 

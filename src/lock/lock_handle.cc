@@ -26,6 +26,12 @@ namespace {
 constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 
+// Waits for the moment from which a token may be used. It is a few milliseconds away at most.
+void WaitFor(base::Instant moment) {
+  while (moment != base::Instant() && base::Now() < moment) {
+  }
+}
+
 }  // namespace
 
 absl::Status LockHandle::CheckLease(absl::Duration lease) const {
@@ -168,17 +174,6 @@ void LockHandle::Misuse(std::string_view what) {
   core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.name(), what); });
 }
 
-HoldRef LockHandle::Pin() {
-  HoldRef held;
-  {
-    const base::MutexLock lock(entry_.mu);
-    held = entry_.state.Pin(ThreadNumber());
-  }
-  while (held.not_before != base::Instant() && base::Now() < held.not_before) {
-  }
-  return held;
-}
-
 void LockHandle::RemoveObject(const void* object) {
   if (core_->in_forked_child()) return;
   core_->StopAll(entry_.keys.name(), object);
@@ -195,19 +190,16 @@ void LockHandle::ReleaseStd() {
   });
 }
 
-HoldRef LockHandle::Current() const {
+HoldRef LockHandle::See(bool pins) const {
   if (core_->in_forked_child()) return {};
   HoldRef held;
-  std::optional<LockState::Drawn> drawn;
   {
     const base::Instant now = base::Now();
     const base::MutexLock lock(entry_.mu);
-    drawn = entry_.state.Draw(ThreadNumber(), now);
-    held = entry_.state.OfThread(ThreadNumber());
-    held.view = entry_.state.ViewOf(ThreadNumber());
+    LockState& state = entry_.state;
+    held = pins ? state.Pin(ThreadNumber(), now) : state.Current(ThreadNumber(), now);
   }
-  while (drawn && base::Now() < drawn->not_before) {
-  }
+  WaitFor(held.not_before);
   return held;
 }
 
@@ -355,8 +347,7 @@ absl::StatusOr<HoldRef> LockHandle::Outcome(AcquireOperation& operation,
     });
     return About(bad);
   }
-  while (waiter.began < waiter.not_before && base::Now() < waiter.not_before) {
-  }
+  if (waiter.began < waiter.not_before) WaitFor(waiter.not_before);
   return HoldRef{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
 }
 
@@ -428,7 +419,7 @@ void LockHandle::Unlock() noexcept {
   if (LeaveCachedNow()) return;
   if (entry_.type->traits.reentrant) {
     const base::MutexLock lock(entry_.mu);
-    if (entry_.state.ReleaseInner(ThreadNumber(), Face::kStd)) return;
+    if (entry_.state.UnlockInner(ThreadNumber())) return;
   }
   EndQuietly({.thread = ThreadNumber(), .deadline = core_->ReleaseBy()}, /*leaves=*/false);
 }

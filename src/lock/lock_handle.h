@@ -25,9 +25,9 @@
 #include "src/lock/event_driver.h"
 #include "src/lock/event_script.h"
 #include "src/lock/state/acquire_operation.h"
-#include "src/lock/state/hold_owner.h"
-#include "src/lock/state/hold_ref.h"
+#include "src/lock/state/hold_state.h"
 #include "src/lock/state/release_operation.h"
+#include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 
@@ -110,9 +110,6 @@ class LockHandle final : public HoldOwner {
   absl::Status Extend(uint64_t hold, absl::Duration lease) override;
   // Reports that the calling thread tried to end a hold that it does not have.
   void Misuse(std::string_view what);
-  // The calling thread, which may have the lock, is about to read.
-  HoldRef Pin();
-
   // Gives back the grant, if it is cached.
   void GiveBackCached();
   // Notes whether other clients have tried to get the other handle's grant.
@@ -128,7 +125,9 @@ class LockHandle final : public HoldOwner {
 
   HoldRef OfThisThread() const;
   // The same, as the user sees it.
-  HoldRef Current() const;
+  HoldRef Current() const { return See(/*pins=*/false); }
+  // The same; the calling thread, which may have the lock, is about to read.
+  HoldRef Pin() const { return See(/*pins=*/true); }
   // Returns true if a thread has the lock, may take it from the cache, or must still unlock a lost
   // hold.
   bool in_use() const;
@@ -154,6 +153,7 @@ class LockHandle final : public HoldOwner {
   absl::Status About(const absl::Status& status) const;
 
  private:
+  HoldRef See(bool pins) const;
   absl::Status CheckAcks(const LockOptions& options) const;
   absl::Status CheckCaching(const LockOptions& options) const;
   absl::Status Check(const AcquireCall& call) const;

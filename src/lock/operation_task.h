@@ -12,7 +12,7 @@
 #include "src/lock/event_script.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/state/acquire_operation.h"
-#include "src/lock/state/hold_owner.h"
+#include "src/lock/state/hold_state.h"
 #include "src/lock/state/release_operation.h"
 
 namespace redlatch::internal {

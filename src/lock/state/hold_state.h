@@ -1,3 +1,4 @@
+// What a redlatch::Hold shows, and what a redlatch::Lease releases.
 #ifndef REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_
 #define REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_
 
@@ -6,10 +7,13 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "src/base/clock.h"
@@ -60,6 +64,52 @@ class HoldState {
   std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
   std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // created on first access
+};
+
+// The state of a hold that consists of several. It is valid until the first of them ends, and lost
+// when the first of them is lost. Thread-safe.
+class JointHoldState final : public HoldState {
+ public:
+  struct Part {
+    std::string name;
+    FencingToken token;
+    std::shared_ptr<HoldState> view;
+  };
+
+  explicit JointHoldState(std::vector<Part> parts);
+
+  base::Instant Deadline() const override;
+  std::stop_token Lost(base::Instant now) override;
+  int acked_by() const override;  // the fewest of all parts
+  // Returns nothing if no part has that name, or several have.
+  std::optional<FencingToken> TokenOf(std::string_view name) const override;
+
+ private:
+  const std::vector<Part> parts_;
+  const std::shared_ptr<std::stop_source> lost_ = std::make_shared<std::stop_source>();
+};
+
+// Releases and extends the hold of a lease: a lock of one server group, or of several. Thread-safe.
+// In a forked child, calls are refused or do nothing.
+class HoldOwner {
+ public:
+  virtual ~HoldOwner() = default;
+
+  // kFailedPrecondition in a forked child.
+  virtual absl::Status Refusal() const = 0;
+  // Implement Lease::Release() and Lease::Extend(). `token` is for the observer, if the hold was
+  // lost.
+  virtual absl::Status Release(uint64_t hold, FencingToken token) = 0;
+  virtual absl::Status Extend(uint64_t hold, absl::Duration lease) = 0;
+  // Release() without a caller that waits for the outcome.
+  virtual void ReleaseQuietly(uint64_t hold, FencingToken token) = 0;
+
+  // Starts Release() and returns. `then` turns the outcome into a completion, which runs where the
+  // user wants. The operation does not keep this object alive.
+  using Then = absl::AnyInvocable<absl::AnyInvocable<void() &&>(absl::Status) &&>;
+  virtual void ReleaseAsync(uint64_t hold, FencingToken token, Then then) = 0;
+  // Runs the completion there.
+  virtual void Tell(absl::AnyInvocable<void() &&> completion) = 0;
 };
 
 }  // namespace redlatch::internal

@@ -7,7 +7,6 @@
 #include <utility>
 #include <variant>
 
-#include "src/base/status.h"
 #include "src/lock/state/timing.h"
 
 namespace redlatch::internal {
@@ -142,41 +141,46 @@ bool LockState::CanPass(const Waiter& waiter, base::Instant now) const {
          exclusive() && HasTokens();
 }
 
-LockState::Drawn LockState::NextToken() {
+// Draws a token for the hold, unless it has one or the grant has none left. Returns when it may
+// first be used.
+base::Instant LockState::Draw(LocalHold& hold, base::Instant now) {
+  if (hold.token != FencingToken() || grant_->deadline <= now || !exclusive() || !HasTokens()) {
+    return base::Instant();
+  }
   const uint64_t token = grant_->next_token++;
+  hold.token = FencingToken(token);
   const auto before = static_cast<int64_t>(token - grant_->first_token);
-  return {.token = FencingToken(token),
-          .not_before = grant_->reserved + absl::Microseconds(before)};
+  return grant_->reserved + absl::Microseconds(before);
 }
 
-void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (!exclusive()) {
-    waiter.token = waiter.write_token == FencingToken() ? FencingToken(grant_->first_token)
-                                                        : waiter.write_token;
-  } else if (waiter.face == Face::kStatus || config_.tells_token || !IsCacheable(grant_->id)) {
-    const Drawn drawn = NextToken();
-    waiter.token = drawn.token;
-    waiter.not_before = drawn.not_before;
-  }
-  waiter.hold = NextHold();
-  waiter.awaits_wake = false;  // it may wait again if it sleeps through its hold
+LocalHold& LockState::BeginHold(LocalHold hold, base::Instant waited_since) {
   if (shared() && served_ < kOfUse) ++served_;
   if (!held()) grant_->at_risk = false;
   grant_->cached_until = base::Instant();
-  LocalHold& hold = grant_->holds.emplace_back(LocalHold{
-      .id = waiter.hold,
-      .thread = waiter.thread,
-      .depth = 1,
-      .std_depth = waiter.face == Face::kStd ? 1U : 0U,
-      .token = waiter.token,
-      .began = now,
-      .options = waiter.options,
-  });
-  if (waiter.face == Face::kStatus) {
-    hold.view = std::move(waiter.view);
-    waiter.view = ViewOf(hold);
+  if (config_.counts) tally_.waited.Add(waited_since, hold.began);
+  hold.id = NextHold();
+  hold.depth = 1;
+  return grant_->holds.emplace_back(std::move(hold));
+}
+
+void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
+  const bool std = waiter.face == Face::kStd;
+  LocalHold& hold = BeginHold({.thread = waiter.thread,
+                               .std_depth = std ? 1U : 0U,
+                               .token = waiter.write_token,
+                               .began = now,
+                               .options = waiter.options,
+                               .view = std::move(waiter.view)},
+                              waiter.began);
+  if (!exclusive()) {
+    if (hold.token == FencingToken()) hold.token = FencingToken(grant_->first_token);
+  } else if (!std || config_.tells_token || !IsCacheable(grant_->id)) {
+    waiter.not_before = Draw(hold, now);
   }
-  if (config_.counts) tally_.waited.Add(waiter.began, now);
+  waiter.hold = hold.id;
+  waiter.token = hold.token;
+  waiter.awaits_wake = false;  // it may wait again if it sleeps through its hold
+  if (!std) waiter.view = ViewOf(hold);
   Decide(waiter, Waiter::State::kGranted, effects);
 }
 
@@ -199,8 +203,7 @@ void LockState::Settle(uint64_t ended, FencingToken token, absl::Duration cache_
   Waiter* const head = queue_.head();
   if (head == nullptr && Cache(cache_for, now)) return;
   if (head == nullptr || !CanPass(*head, now)) {
-    ReleaseGrant(ended, token, now);
-    return UpdatePending(now);
+    return GiveBack(now, ended, token);
   }
   if (grant_->retakes_left <= 0) return GiveToHead(now, effects);
   if (head->awaits_wake) return;
@@ -241,44 +244,36 @@ std::optional<HoldRef> LockState::Reenter(uint64_t thread, Face face, bool manua
   if (!config_.reentrant || !held() || next_expiry() <= now) return std::nullopt;
   LocalHold* const mine = config_.explicit_owner ? &grant_->holds.front() : FindOf(thread);
   if (mine == nullptr) return std::nullopt;
-  LocalHold& hold = *mine;
   if (grant_->terms.manual && !manual) {  // the hold must not end with the manual lease
     grant_->terms.manual = false;
     RenewNow(now);
   }
-  base::Instant not_before;
-  if (face == Face::kStatus && hold.token == FencingToken() && exclusive()) {
-    const Drawn drawn = NextToken();
-    hold.token = drawn.token;
-    not_before = drawn.not_before;
+  HoldRef held{.hold = mine->id};
+  if (face == Face::kStatus) {
+    held.not_before = Draw(*mine, now);
+    held.view = ViewOf(*mine);
   }
-  std::shared_ptr<HoldState> view = face == Face::kStatus ? ViewOf(hold) : nullptr;
-  ++hold.depth;
-  if (face == Face::kStd) ++hold.std_depth;
-  return HoldRef{.hold = hold.id,
-                 .token = hold.token,
-                 .depth = hold.depth,
-                 .view = std::move(view),
-                 .not_before = not_before};
+  held.token = mine->token;
+  held.depth = ++mine->depth;
+  if (face == Face::kStd) ++mine->std_depth;
+  return held;
 }
 
-bool LockState::ReleaseInner(uint64_t thread, Face face) {
+bool LockState::UnlockInner(uint64_t thread) {
   LocalHold* const mine = FindOf(thread);
-  if (mine == nullptr || mine->depth < 2) return false;
-  LocalHold& hold = *mine;
-  if (face == Face::kStd) {
-    if (hold.std_depth == 0) return false;
-    --hold.std_depth;
-  }
-  --hold.depth;
+  if (mine == nullptr || mine->depth < 2 || mine->std_depth == 0) return false;
+  --mine->depth;
+  --mine->std_depth;
   return true;
 }
 
-void LockState::EndHold(const LocalHold& hold, base::Instant now, Effects& effects) {
+// Returns the options for the caller, since they must be destroyed outside the mutex.
+std::shared_ptr<const LockOptions> LockState::EndHold(const LocalHold& hold, base::Instant now) {
   if (config_.counts) tally_.held_for.Add(hold.began, now);
   if (hold.view != nullptr) hold.view->Release();
-  effects.ended.push_back(hold.options);
+  std::shared_ptr<const LockOptions> options = hold.options;
   grant_->holds.erase(grant_->holds.begin() + (&hold - grant_->holds.data()));
+  return options;
 }
 
 Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, Effects& effects) {
@@ -286,10 +281,9 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
-  const absl::Duration cache_for = hold.options->cache_for;
-  EndHold(hold, now, effects);
+  const auto& options = effects.ended.emplace_back(EndHold(hold, now));
   if (held()) return released;
-  Settle(released.hold, released.token, cache_for, now, effects);
+  Settle(released.hold, released.token, options->cache_for, now, effects);
   if (!grant_) released.kind = Released::Kind::kUnconfirmed;
   return released;
 }
@@ -311,37 +305,26 @@ Released LockState::Unlock(uint64_t thread, base::Instant now, Effects& effects)
   if (LocalHold* const mine = FindOf(thread); mine != nullptr && mine->std_depth > 0) {
     return ReleaseLevel(*mine, Face::kStd, now, effects);
   }
-  if (lost_std_ == nullptr) return {.kind = Released::Kind::kNotHeld};
-  for (auto lost = lost_std_->begin(); lost != lost_std_->end(); ++lost) {
-    if (lost->thread != thread) continue;
-    Released released{.kind = Released::Kind::kLost, .hold = lost->hold, .token = lost->token};
-    if (--lost->depth == 0) lost_std_->erase(lost);
-    if (lost_std_->empty()) lost_std_.reset();
-    return released;
-  }
-  return {.kind = Released::Kind::kNotHeld};
+  LocalHold* const lost = FindLost(thread);
+  if (lost == nullptr) return {.kind = Released::Kind::kNotHeld};
+  Released released{.kind = Released::Kind::kLost, .hold = lost->id, .token = lost->token};
+  if (--lost->std_depth == 0) lost_std_->erase(lost_std_->begin() + (lost - lost_std_->data()));
+  if (lost_std_->empty()) lost_std_.reset();
+  return released;
 }
 
 void LockState::ReleaseStd(base::Instant now, Effects& effects) {
   Expire(now, effects);
   lost_std_.reset();
   may_cache_ = false;
-  if (cached()) return GiveBackCached(now);
+  if (cached()) return GiveBack(now);
   if (!held()) return;
   for (size_t i = grant_->holds.size(); i-- > 0;) {
     LocalHold& hold = grant_->holds[i];
     hold.depth -= std::exchange(hold.std_depth, 0);
-    if (hold.depth == 0) EndHold(hold, now, effects);
+    if (hold.depth == 0) effects.ended.push_back(EndHold(hold, now));
   }
   if (!held()) Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
-}
-
-absl::InlinedVector<uint64_t, 1> LockState::holds() const {
-  absl::InlinedVector<uint64_t, 1> ids;
-  if (grant_) {
-    for (const LocalHold& hold : grant_->holds) ids.push_back(hold.id);
-  }
-  return ids;
 }
 
 const LocalHold* LockState::Find(uint64_t hold) const {
@@ -355,6 +338,14 @@ const LocalHold* LockState::Find(uint64_t hold) const {
 const LocalHold* LockState::FindOf(uint64_t thread) const {
   if (!grant_) return nullptr;
   for (const LocalHold& each : grant_->holds) {
+    if (each.thread == thread) return &each;
+  }
+  return nullptr;
+}
+
+LocalHold* LockState::FindLost(uint64_t thread) const {
+  if (lost_std_ == nullptr) return nullptr;
+  for (LocalHold& each : *lost_std_) {
     if (each.thread == thread) return &each;
   }
   return nullptr;
@@ -375,40 +366,29 @@ std::shared_ptr<HoldState> LockState::ViewOf(LocalHold& hold) const {
   return hold.view;
 }
 
-std::shared_ptr<HoldState> LockState::ViewOf(uint64_t thread) {
-  if (LocalHold* const mine = FindOf(thread)) return ViewOf(*mine);
-  if (lost_std_ == nullptr) return nullptr;
-  for (const LostStd& lost : *lost_std_) {
-    if (lost.thread == thread) return lost.view;
+HoldRef LockState::OfThread(uint64_t thread) const {
+  if (const LocalHold* const mine = FindOf(thread)) {
+    return {mine->id, mine->token, mine->depth, grant_->id, mine->view};
   }
-  return nullptr;
+  const LocalHold* const lost = FindLost(thread);
+  return lost == nullptr ? HoldRef() : HoldRef{lost->id, lost->token, 0, 0, lost->view};
 }
 
-HoldRef LockState::Pin(uint64_t thread) {
+HoldRef LockState::Current(uint64_t thread, base::Instant now) {
   LocalHold* const mine = FindOf(thread);
   base::Instant not_before;
   if (mine != nullptr) {
-    grant_->pinned = true;
-    if (mine->token == FencingToken()) {
-      const Drawn drawn = NextToken();
-      mine->token = drawn.token;
-      not_before = drawn.not_before;
-    }
+    not_before = Draw(*mine, now);
+    ViewOf(*mine);
   }
   HoldRef held = OfThread(thread);
   held.not_before = not_before;
   return held;
 }
 
-HoldRef LockState::OfThread(uint64_t thread) const {
-  if (const LocalHold* const mine = FindOf(thread)) {
-    return {.hold = mine->id, .token = mine->token, .depth = mine->depth, .grant = grant_->id};
-  }
-  if (lost_std_ == nullptr) return {};
-  for (const LostStd& lost : *lost_std_) {
-    if (lost.thread == thread) return {.hold = lost.hold, .token = lost.token};
-  }
-  return {};
+HoldRef LockState::Pin(uint64_t thread, base::Instant now) {
+  if (FindOf(thread) != nullptr) grant_->pinned = true;
+  return Current(thread, now);
 }
 
 // ---- Cached grants.
@@ -478,13 +458,8 @@ bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) 
     if (!grant_->renewing) RenewNow(now);
     return true;
   }
-  GiveBackCached(now);
+  GiveBack(now);
   return false;
-}
-
-void LockState::GiveBackCached(base::Instant now) {
-  ReleaseGrant(0, FencingToken(), now);
-  UpdatePending(now);
 }
 
 void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
@@ -502,19 +477,19 @@ void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
     grant_->asked = now;  // a last window for threads of this client
   }
   if (!cached()) return;
-  if (grant_->turn_ends <= now) return GiveBackCached(now);
+  if (grant_->turn_ends <= now) return GiveBack(now);
   grant_->cached_until = grant_->turn_ends;
 }
 
 void LockState::OnUnsubscribed(base::Instant now) {
   subscribed_ = false;
   if (!cached()) return;
-  if (grant_->turn_ends <= now) return GiveBackCached(now);
+  if (grant_->turn_ends <= now) return GiveBack(now);
   grant_->cached_until = std::min(grant_->cached_until, grant_->turn_ends);
 }
 
 void LockState::OnTooManyCached(base::Instant now) {
-  if (cached()) GiveBackCached(now);
+  if (cached()) GiveBack(now);
 }
 
 bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockOptions>& options,
@@ -522,25 +497,19 @@ bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockO
   if (!grant_ || !queue_.empty() || grant_->lost_at <= now || config_.tells_token) return false;
   // Readers may join other readers.
   if (!cached() && (!shared() || !held() || FindOf(thread) != nullptr)) return false;
-  Grant& grant = *grant_;
+  const Grant& grant = *grant_;
   const Terms& terms = grant.terms;
   if (!MayCache() || (!shared() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
       terms.whole || terms.args || options->cache_for <= absl::ZeroDuration() ||
       options->cache_for > terms.lease || options->acks.replicas != 0 || options->acks.fsync) {
     return false;
   }
-  if (cached()) grant.at_risk = false;
-  grant.cached_until = base::Instant();
-  if (shared() && served_ < kOfUse) ++served_;
-  grant.holds.emplace_back(
-      LocalHold{.id = NextHold(),
-                .thread = thread,
-                .depth = 1,
-                .std_depth = 1,
-                .token = shared() ? FencingToken(grant.first_token) : FencingToken(),
-                .began = now,
-                .options = options});
-  if (config_.counts) tally_.waited.Add(now, now);
+  BeginHold({.thread = thread,
+             .std_depth = 1,
+             .token = shared() ? FencingToken(grant.first_token) : FencingToken(),
+             .began = now,
+             .options = options},
+            now);
   return true;
 }
 
@@ -554,21 +523,8 @@ bool LockState::LeaveCachedNow(uint64_t thread, base::Instant now,
   }
   const bool last = grant_->holds.size() == 1;
   if (last && !Cache(mine->options->cache_for, now)) return false;
-  if (config_.counts) tally_.held_for.Add(mine->began, now);
-  ended = std::move(mine->options);
-  grant_->holds.erase(grant_->holds.begin() + (mine - grant_->holds.data()));
+  ended = EndHold(*mine, now);
   return true;
-}
-
-std::optional<LockState::Drawn> LockState::Draw(uint64_t thread, base::Instant now) {
-  LocalHold* const mine = FindOf(thread);
-  if (mine == nullptr || mine->token != FencingToken() || grant_->deadline <= now || !exclusive() ||
-      !HasTokens()) {
-    return std::nullopt;
-  }
-  const Drawn drawn = NextToken();
-  mine->token = drawn.token;
-  return drawn;
 }
 
 // ---- The pending acquire: a request for the lock that is not yet decided.
@@ -577,7 +533,11 @@ void LockState::UpdatePending(base::Instant now) {
   if (grant_) return;
   const Waiter* const head = queue_.head();
   if (head == nullptr) server_.Forget();
-  if (pending_ && (head == nullptr || pending_->acquire.terms != head->terms)) CancelPending(now);
+  if (pending_ && (head == nullptr || pending_->acquire.terms != head->terms)) {
+    const bool unanswered = pending_->in_flight || pending_->uncertain;
+    if (unanswered || pending_->queued) Cancel(pending_->acquire, unanswered, now);
+    pending_.reset();
+  }
   if (pending_ && pending_->ask_again) AskNow(now);  // the waiter that was to ask may have left
   if (pending_ || head == nullptr) return;
   pending_.emplace();
@@ -587,19 +547,15 @@ void LockState::UpdatePending(base::Instant now) {
   pending_->due = now;
 }
 
-void LockState::CancelPending(base::Instant now) {
-  const PendingAcquire& pending = *pending_;
-  const bool unanswered = pending.in_flight || pending.uncertain;
-  if (unanswered || pending.queued) {
-    cleanups_.Add({
-        .request = {.what = CancelRequest{.tombstone = unanswered, .block = pending.acquire.block},
-                    .grant = pending.acquire.grant,
-                    .lease = pending.acquire.terms.lease},
-        .expires = now + LongestAbandoned(pending.acquire.terms.lease, config_.longest_heartbeat),
-        .due = now,
-    });
-  }
-  pending_.reset();
+// No waiter needs that acquire any more.
+void LockState::Cancel(const AcquireRequest& acquire, bool tombstone, base::Instant now) {
+  const absl::Duration lease = acquire.terms.lease;
+  if (cleanups_.Has(acquire.grant)) return;
+  cleanups_.Add({.request = {.what = CancelRequest{.tombstone = tombstone, .block = acquire.block},
+                             .grant = acquire.grant,
+                             .lease = lease},
+                 .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
+                 .due = now});
 }
 
 AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
@@ -669,13 +625,6 @@ void LockState::OnAskAgain(GrantId grant, Effects& effects) {
   Wake(*head, effects);
 }
 
-void LockState::OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now) {
-  if (cleanups_.Has(grant)) return;
-  cleanups_.Add({.request = {.what = CancelRequest{.block = block}, .grant = grant, .lease = lease},
-                 .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
-                 .due = now});
-}
-
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
   if (release != nullptr && due.first && pending_ && pending_->acquire.attempt == 0 &&
@@ -697,32 +646,24 @@ uint64_t LockState::waiting() const {
 void LockState::OnAcquireResult(const Request& request, const Result& result, base::Instant now,
                                 Effects& effects) {
   const AcquireRequest& acquire = *request.acquire();
-  if (IsPending(acquire.grant)) {
-    if (result.failed() != nullptr) return OnAcquireFailed(request, *result.failed(), now, effects);
-    return OnPendingResult(request, result.acquire(), now, effects);
+  const AcquireResult& outcome = result.acquire();
+  const auto* const granted = std::get_if<AcquireGranted>(&outcome);
+  const auto* const queued = std::get_if<AcquireQueued>(&outcome);
+  if (!IsPending(acquire.grant)) {
+    if (OnLateResult(request, result, now, effects)) return;
+    if (granted != nullptr || queued != nullptr) Cancel(acquire, /*tombstone=*/false, now);
+    return;
   }
-  if (OnLateResult(request, result, now, effects)) return;
-  if (std::holds_alternative<AcquireGranted>(result.acquire()) ||
-      std::holds_alternative<AcquireQueued>(result.acquire())) {
-    OnUnwanted(acquire.grant, acquire.terms.lease, acquire.block, now);
-  }
-}
-
-void LockState::OnPendingResult(const Request& request, const AcquireResult& result,
-                                base::Instant now, Effects& effects) {
   pending_->in_flight = false;
+  if (result.failed() != nullptr) return OnAcquireFailed(request, *result.failed(), now, effects);
   auto& attempts = pending_->attempts;
-  while (!attempts.empty() && attempts.front().number < request.acquire()->attempt) {
+  while (!attempts.empty() && attempts.front().number < acquire.attempt) {
     attempts.erase(attempts.begin());
   }
-  if (const auto* const granted = std::get_if<AcquireGranted>(&result)) {
-    return OnAcquireGranted(request, *granted, now, effects);
-  }
-  if (const auto* const queued = std::get_if<AcquireQueued>(&result)) {
-    return OnQueued(*queued, now, effects);
-  }
-  if (std::holds_alternative<AcquireBusy>(result)) return OnBusy(now, effects);
-  if (std::holds_alternative<AcquireNotMade>(result)) {
+  if (granted != nullptr) return OnAcquireGranted(request, *granted, now, effects);
+  if (queued != nullptr) return OnQueued(*queued, now, effects);
+  if (std::holds_alternative<AcquireBusy>(outcome)) return OnBusy(now, effects);
+  if (std::holds_alternative<AcquireNotMade>(outcome)) {
     pending_->due = now;
     return;
   }
@@ -788,10 +729,9 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
 void LockState::OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,
                                 Effects& effects) {
   PendingAcquire& pending = *pending_;
-  pending.in_flight = false;
   pending.uncertain |= failed.may_have_executed;
   if (!MayPass(failed.why, pending.queued)) {
-    FailAll(failed.why, effects);
+    FailIf(std::nullopt, base::Instant::Infinite(), failed.why, effects);
     return UpdatePending(now);
   }
   if (absl::IsUnavailable(failed.why)) {
@@ -804,15 +744,6 @@ void LockState::OnAcquireFailed(const Request& request, const Failed& failed, ba
       now + Spread(kFirstBackoff, kLongestBackoff, pending.failures++, pending.acquire.grant);
   if (pending.again) pending.due = now;
   UpdatePending(now);
-}
-
-// The server reports that the acquire was granted or left the queue, but no message said so.
-void LockState::OnMissed(GrantId grant) {
-  if (!IsPending(grant) || !pending_->queued || pending_->claimed) return;
-  misses_ = true;
-  pending_->exposed = true;
-  missed_ = grant;
-  missed_since_ = pending_->began;
 }
 
 // No message will tell this waiter that it is its turn.
@@ -830,7 +761,7 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   server_.Answered(now);
   pending_->queued = true;  // messages are sent only for queued requests
   const bool exposed = std::exchange(pending_->exposed, true);
-  for (const Attempt& attempt : pending_->attempts) {
+  for (const auto& attempt : pending_->attempts) {
     if (attempt.number != news.attempt || exposed) continue;
     return OnGrantMessage(news, attempt.sent, now, effects);
   }
@@ -966,14 +897,15 @@ constexpr char kGoneReason[] =
 
 }  // namespace
 
-void LockState::ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now) {
+// Releases the grant. `hold` is the one that has just ended, if its caller may ask for the outcome.
+void LockState::GiveBack(base::Instant now, uint64_t hold, FencingToken token) {
+  if (hold == 0) token = FencingToken(grant_->next_token - 1);
   AddCleanup({.hold = hold,
               .due = now,
               .releases = true,
-              .outcome = {.kind = Released::Kind::kUnconfirmed,
-                          .hold = hold,
-                          .token = hold != 0 ? token : FencingToken(grant_->next_token - 1)}},
+              .outcome = {.kind = Released::Kind::kUnconfirmed, .hold = hold, .token = token}},
              now);
+  UpdatePending(now);
 }
 
 // `cleanup` says why; everything else comes from the grant.
@@ -1027,11 +959,11 @@ void LockState::Lose(const std::string& reason, base::Instant release_at, base::
     if (hold.std_depth > 0 && hold.view == nullptr) hold.view = std::make_shared<HoldState>();
     if (hold.view != nullptr) hold.view->Lose();
     if (hold.std_depth > 0) {
-      if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LostStd>>();
-      lost_std_->push_back({.thread = hold.thread,
-                            .hold = hold.id,
+      if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LocalHold>>();
+      lost_std_->push_back({.id = hold.id,
+                            .thread = hold.thread,
+                            .std_depth = hold.std_depth,
                             .token = hold.token,
-                            .depth = hold.std_depth,
                             .view = hold.view});
     }
     if (!hold.unconfirmed) effects.losses.push_back({.hold = std::move(hold), .reason = reason});
@@ -1113,7 +1045,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   grant.failures = 0;
   if (IsCacheable(grant.id) && result.others > 0) OnRecall(grant.id, now);
   if (cached() && !queue_.empty()) {  // it may have new tokens
-    return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : GiveBackCached(now);
+    return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : GiveBack(now);
   }
   if (config_.explicit_owner && held()) LetOwnerIn(now, effects);
   if (!shared() || !grant_) return;
@@ -1159,7 +1091,7 @@ void LockState::OnRenewalFailed(const Request& request, const Failed& failed, bo
                    std::min(kLongestBackoff, grant.terms.lease / 10), grant.failures++, grant.id);
   if (grant.again) grant.renew_due = now;
   grant.last_failure = base::Unshared(failed.why);
-  if (cached() && !queue_.empty()) return GiveBackCached(now);
+  if (cached() && !queue_.empty()) return GiveBack(now);
   if (shared()) LetJoin(now, effects);
   if (!TellsOfRenewals()) return;
   ++tally_.renewals_failed;
@@ -1205,8 +1137,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
   if (grant_->renewing || grant_->deadline <= now || now + sooner < grant_->renew_due)
     return std::nullopt;
   if (!held() && !cached()) {  // no waiter has come: other clients must not wait
-    ReleaseGrant(0, FencingToken(), now);
-    UpdatePending(now);
+    GiveBack(now);
     return NextRequest(now, early);
   }
   grant_->renewing = true;
@@ -1223,9 +1154,9 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
 std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
   if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
   if (std::optional<Request> acquire = NextAcquireRequest(now)) return acquire;
-  if (std::optional<Request> check = handover_check_.Next(now)) return check;
+  if (std::optional<Request> check = handover_check_.Next(now, *config_.numbers)) return check;
   if (cached() && grant_->cached_until <= now) {
-    GiveBackCached(now);
+    GiveBack(now);
     return NextRequest(now, early);
   }
   return grant_ ? NextRenewal(now, early) : std::nullopt;
@@ -1248,15 +1179,19 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
     return;
   }
   if (!std::holds_alternative<AcquireRequest>(request.what) &&
-      !handover_check_.OnResult(request, result, now, [this] { return NextGrant(); })) {
+      !handover_check_.OnResult(request, result, now)) {
     cleanups_.OnResult(request, result, now, effects);
   }
   if (const AcquireRequest* const acquire = request.acquire()) {
     if (result.unsubscribed) {
       misses_ = false;  // no message can come: its place in the queue is not to blame
       missed_ = 0;
-    } else if (result.missed) {
-      OnMissed(acquire->grant);
+    } else if (result.missed && IsPending(acquire->grant) && pending_->queued &&
+               !pending_->claimed) {
+      // The acquire was granted or left the queue, but no message said so.
+      misses_ = pending_->exposed = true;
+      missed_ = acquire->grant;
+      missed_since_ = pending_->began;
     }
     OnAcquireResult(request, result, now, effects);
     if (result.unsubscribed) PollSoon(acquire->grant, now);
@@ -1271,19 +1206,16 @@ void LockState::CheckHandoverAfter(absl::Duration check_after, base::Instant now
   // The present grant proves that the lock was taken. An Owner's does not, because it may have
   // other holds.
   if (grant_ && exclusive() && !config_.explicit_owner) return;
-  const auto fresh = [this] { return NextGrant(); };
-  const bool at_once = check_after <= absl::Milliseconds(1);
+  if (check_after > absl::Milliseconds(1)) {
+    return handover_check_.Add(now + check_after + kCheckGrace);
+  }
   base::Instant then = base::Instant::Infinite();
   if (later > absl::ZeroDuration()) then = now + later + kCheckGrace;
-  if (at_once && pending_ && pending_->queued) {  // its heartbeat continues the script as well
-    pending_->due = std::min(pending_->due, now);
-    pending_->again |= pending_->in_flight;
-    // The heartbeat does not replace the check: it may be late, or never come.
-    if (!then.is_infinite()) handover_check_.Add(then, fresh);
-    return;
-  }
-  if (at_once) return handover_check_.AddAtOnce(now, then, fresh);
-  handover_check_.Add(now + check_after + kCheckGrace, fresh);
+  if (!pending_ || !pending_->queued) return handover_check_.AddAtOnce(now, then);
+  pending_->due = std::min(pending_->due, now);  // its heartbeat continues the script as well
+  pending_->again |= pending_->in_flight;
+  // The heartbeat does not replace the check: it may be late, or never come.
+  if (!then.is_infinite()) handover_check_.Add(then);
 }
 
 // The server's result tells whether the grant or the request is really gone.
@@ -1322,7 +1254,7 @@ void LockState::AddStateTo(LockStats& stats) const {
   stats.releasing += releasing();
   stats.released -= releasing();
   stats.held += grant_ ? grant_->holds.size() : 0;
-  if (config_.use == GrantUse::kPermit) stats.permits += permits();
+  if (config_.use == GrantUse::kPermit && held()) stats.permits += grant_->terms.permits;
 }
 
 std::optional<Request> LockState::NextRequestOf(uint64_t hold, base::Instant now) {
@@ -1357,21 +1289,17 @@ void LockState::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   Wake(waiter, effects);
 }
 
-void LockState::FailIf(WaitLimit wait_limit, base::Instant begun_by, const absl::Status& why,
-                       Effects& effects) {
+// Ends the waiters with that limit, or all, that began by then; kBusy if `why` is OK.
+void LockState::FailIf(std::optional<WaitLimit> wait_limit, base::Instant begun_by,
+                       const absl::Status& why, Effects& effects) {
   Waiter* next = nullptr;
   for (Waiter* waiter = queue_.head(); waiter != nullptr; waiter = next) {
     next = waiter->next;
-    if (waiter->wait_limit != wait_limit || begun_by < waiter->began) continue;
+    const bool ends = !wait_limit || waiter->wait_limit == *wait_limit;
+    if (!ends || begun_by < waiter->began) continue;
     queue_.Remove(*waiter);
     waiter->failure = base::Unshared(why);
     Decide(*waiter, why.ok() ? Waiter::State::kBusy : Waiter::State::kFailed, effects);
-  }
-}
-
-void LockState::FailAll(const absl::Status& why, Effects& effects) {
-  for (WaitLimit each : {WaitLimit::kNone, WaitLimit::kBounded, WaitLimit::kEndless}) {
-    FailIf(each, base::Instant::Infinite(), why, effects);
   }
 }
 
@@ -1455,6 +1383,49 @@ void LockState::StopAll(const void* object, base::Instant now, Effects& effects)
     GiveUp(*waiter, Waiter::State::kStopped, now, effects);
     Wake(*waiter, effects);
   }
+}
+
+// ---- The handover check.
+
+namespace {
+
+constexpr uint32_t kMostFailures = 4;  // then a waiter's next heartbeat takes over
+
+}  // namespace
+
+void HandoverCheck::Add(base::Instant due) {
+  if (none()) {
+    due_ = due;
+  } else if (then_.is_infinite() || then_ < due) {
+    then_ = due;
+  }
+}
+
+void HandoverCheck::AddAtOnce(base::Instant now, base::Instant then) {
+  then = std::min({then, then_, due_ > now ? due_ : then});
+  *this = {};
+  due_ = now;
+  then_ = then;
+}
+
+std::optional<Request> HandoverCheck::Next(base::Instant now, base::Numbers& numbers) {
+  if (in_flight_ || now < due_) return std::nullopt;
+  in_flight_ = true;
+  if (grant_ == 0) grant_ = numbers.NextSecret();
+  return Request{.what = CancelRequest(), .grant = grant_, .sent = now};
+}
+
+bool HandoverCheck::OnResult(const Request& request, const Result& result, base::Instant now) {
+  if (grant_ != request.grant) return false;
+  in_flight_ = false;
+  if (result.failed() != nullptr && ++failures_ < kMostFailures) {
+    due_ = now + Spread(kFirstBackoff, kLongestBackoff, failures_, grant_);
+    return true;
+  }
+  const base::Instant then = then_;
+  Clear();
+  due_ = then;
+  return true;
 }
 
 }  // namespace redlatch::internal

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_LOCK_STATE_LOCK_STATE_H_
 #define REDLATCH_SRC_LOCK_STATE_LOCK_STATE_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -12,20 +13,136 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
-#include "redlatch/stats.h"
 #include "src/base/clock.h"
 #include "src/base/random.h"
-#include "src/lock/state/effects.h"
-#include "src/lock/state/grant.h"
-#include "src/lock/state/handover_check.h"
-#include "src/lock/state/hold_ref.h"
+#include "src/base/status.h"
 #include "src/lock/state/pending_cleanups.h"
-#include "src/lock/state/reachability.h"
 #include "src/lock/state/request.h"
 #include "src/lock/state/tally.h"
 #include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
+
+// An acquire that is being made, is queued, or must be repeated.
+struct PendingAcquire {
+  AcquireRequest acquire;
+  bool in_flight = false;
+  bool uncertain = false;  // an attempt went unanswered, and may be executed at any time
+  bool queued = false;
+  // the request in flight may have been sent too early to see the present state
+  bool again = false;
+  bool ask_again = false;  // the first thread that runs repeats it: it may be its turn
+  bool claimed = false;    // a grant came by message whose claim is too short to work under
+  bool forced = false;     // the request in flight may have been granted and ended by force since
+  bool recalled = false;   // it was granted, and another client asks for it
+  bool exposed = false;    // others may know the id: messages are not believed, the server is asked
+  struct Attempt {
+    uint32_t number;
+    base::Instant sent;
+  };
+  absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may name
+  base::Instant due;
+  base::Instant began;  // the start of the wait
+  uint32_t failures = 0;
+  uint32_t polls = 0;  // because of a foreign owner, or without messages
+};
+
+// What the server granted, and the holds under it.
+struct Grant {  // members are ordered to leave no gaps: a client may have very many
+  GrantId id = 0;
+  Terms terms;
+  uint32_t attempt = 0;  // the attempt that was granted
+  int retakes_left = 0;
+  bool claimed = false;       // granted for `claim` so far, not for the lease
+  bool others : 1 = false;    // other clients waited when the server was last asked
+  bool queued : 1 = false;    // it was granted after a wait, so other clients may come again
+  bool recalled : 1 = false;  // another client has asked for it
+  bool tried : 1 = false;     // another client has lately tried to get the lock and found it cached
+  bool recallable : 1 = false;  // it has been cached, so recalls must arrive at once
+  bool extends : 1 = false;     // it was a manual hold: Extend() may be called
+  bool pinned = false;          // not passed on inside the client
+  bool in_flight = false;       // an attempt of its acquire is in flight
+  bool uncertain = false;
+  bool acked = false;      // by all that its terms require
+  int16_t acked_by = 0;    // replicas, at the last confirmation
+  absl::Duration claim;    // zero if it had the lease from the start
+  base::Instant deadline;  // another client may be the owner from then on
+  base::Instant lost_at;   // this client considers it lost from then on; somewhat before `deadline`
+  base::Instant server_expires;  // the server has forgotten it from then on
+  base::Instant asked;           // when the request that reported `others` was sent
+  base::Instant turn_ends;       // this client may keep it until then although others wait
+  base::Instant cached_until;    // cached until then; Instant() if it is not cached
+  uint64_t next_token = 0;
+  uint64_t last_token = 0;
+  uint64_t first_token = 0;
+  base::Instant reserved;                   // when the request that reserved the tokens was sent
+  absl::InlinedVector<LocalHold, 1> holds;  // several if the grant is shared
+  base::Instant renew_due;
+  bool renewing = false;
+  bool again = false;     // as in PendingAcquire
+  bool forced = false;    // a message said so; the server's result will tell
+  bool at_risk = false;   // its thread was told
+  uint32_t failures = 0;  // of renewals, since the last success
+  absl::Status last_failure;
+};
+
+// Since when, and why, the server has not answered.
+class Reachability {
+ public:
+  // Returns true if a request went unanswered and none has been answered since.
+  bool silent() const { return !since_.is_infinite(); }
+  // REQUIRES: silent().
+  base::Instant since() const { return since_; }
+  const absl::Status& why() const { return why_; }
+
+  void Answered(base::Instant now) {
+    since_ = base::Instant::Infinite();
+    answered_at_ = now;
+  }
+  void Unanswered(base::Instant since, const absl::Status& why) {
+    why_ = base::Unshared(why);
+    if (!silent()) since_ = since;
+  }
+  // No caller waits for the server any more.
+  void Forget() { since_ = base::Instant::Infinite(); }
+
+  // A silence that a waiter met elsewhere, or Infinite() if the server has answered here since.
+  base::Instant Since(base::Instant met) const {
+    return answered_at_ < met ? met : base::Instant::Infinite();
+  }
+
+ private:
+  base::Instant since_ = base::Instant::Infinite();
+  base::Instant answered_at_;  // when the server last answered
+  absl::Status why_;
+};
+
+// Checks whether a lock that was handed over by message was taken. A check is a cancel of an
+// acquire that was never made: it changes nothing, unless the new owner is frozen or unsubscribed;
+// then it passes the lock on. One check is in flight at a time. Of later ones only the latest is
+// kept, since all claims are over by then.
+class HandoverCheck {
+ public:
+  bool none() const { return due_.is_infinite(); }
+  // Schedules a check.
+  void Add(base::Instant due);
+  // Schedules a check for now that no other replaces, and perhaps another one at `then`.
+  void AddAtOnce(base::Instant now, base::Instant then);
+  void Clear() { *this = {}; }
+
+  std::optional<Request> Next(base::Instant now, base::Numbers& numbers);
+  // When Next() returns a request, if nothing happens before.
+  base::Instant due() const { return in_flight_ ? base::Instant::Infinite() : due_; }
+  // Returns true if the request was a check.
+  bool OnResult(const Request& request, const Result& result, base::Instant now);
+
+ private:
+  GrantId grant_ = 0;  // the id of the check, once it was sent
+  base::Instant due_ = base::Instant::Infinite();
+  base::Instant then_ = base::Instant::Infinite();  // when the following one is due
+  bool in_flight_ = false;
+  uint32_t failures_ = 0;
+};
 
 // How the threads of one client use a grant.
 enum class GrantUse : uint8_t {
@@ -123,8 +240,8 @@ class LockState {
   // Enters the thread's hold once more. Returns nothing if there is none. A manual hold that is
   // entered without a lease (`manual` is false) is renewed from then on.
   std::optional<HoldRef> Reenter(uint64_t thread, Face face, bool manual, base::Instant now);
-  // Ends what Reenter() began. Returns false at the last level.
-  bool ReleaseInner(uint64_t thread, Face face);
+  // Ends one level of a hold by lock(). Returns false at the last level.
+  bool UnlockInner(uint64_t thread);
 
   // Takes a cached grant for a thread, and leaves it cached. Return false if the caller must take
   // the slow path. Never block.
@@ -144,9 +261,6 @@ class LockState {
   void Forget(uint64_t hold) { cleanups_.Forget(hold); }
   // No lock object is left through which a thread could unlock: holds by lock() end.
   void ReleaseStd(base::Instant now, Effects& effects);
-  // The thread is about to read: its hold goes back to the server and is never passed on inside the
-  // client, since the thread may continue to read.
-  HoldRef Pin(uint64_t thread);
   // A request that gives a manual hold a new lease; nothing if the hold is renewed, or gone.
   std::optional<Request> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
   // The renewal that replicas must confirm by `by` before a hold with acks counts; nothing if its
@@ -155,12 +269,13 @@ class LockState {
   // A thread tried to end a hold that it does not have.
   void OnMisuse() { ++tally_.misused; }
 
-  // The thread's token, if none has been drawn for its hold.
-  struct Drawn {
-    FencingToken token;
-    base::Instant not_before;
-  };
-  std::optional<Drawn> Draw(uint64_t thread, base::Instant now);
+  // A thread's hold, or a hold by lock() that was lost and not yet unlocked (its depth is 0).
+  HoldRef OfThread(uint64_t thread) const;
+  // The same, with a token and a user-visible state.
+  HoldRef Current(uint64_t thread, base::Instant now);
+  // The same. The thread is about to read: its hold goes back to the server and is never passed on
+  // inside the client, since the thread may continue to read.
+  HoldRef Pin(uint64_t thread, base::Instant now);
 
   // ---- Requests.
 
@@ -185,8 +300,6 @@ class LockState {
   // the secret grant id of the pending acquire and an attempt that was made. Otherwise the server
   // is asked.
   void OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
-  // An acquire that no waiter needs any more was granted or queued: it is cancelled.
-  void OnUnwanted(GrantId grant, absl::Duration lease, uint32_t block, base::Instant now);
   // Another client forced the release of that grant.
   void OnForced(GrantId grant, base::Instant now);
   // It may be this request's turn, which only the server can tell.
@@ -228,30 +341,15 @@ class LockState {
   base::Instant cached_until() const { return grant_ ? grant_->cached_until : base::Instant(); }
   // A thread has the grant, may take it from the cache, or must still unlock a lost hold.
   bool in_use() const { return held() || cached() || lost_std_ != nullptr; }
-  absl::InlinedVector<uint64_t, 1> holds() const;  // the current ones
   bool Valid(uint64_t hold, base::Instant now) const;
   base::Instant Deadline(uint64_t hold) const;  // Instant() if it is over
-  // A thread's hold, or a hold by lock() that was lost and not yet unlocked (its depth is 0).
-  HoldRef OfThread(uint64_t thread) const;
-  // Its user-visible state; null if there is no hold.
-  std::shared_ptr<HoldState> ViewOf(uint64_t thread);
 
   void AddCountsTo(LockStats& stats) const { tally_.AddTo(stats, cleanups_.failed()); }
   void AddStateTo(LockStats& stats) const;
   uint64_t waiting() const;    // waiters in the queue
   uint64_t releasing() const;  // holds that threads have released, and the server has not
-  // How many permits the server counts for all holds.
-  uint32_t permits() const { return held() ? grant_->terms.permits : 0; }
 
  private:
-  struct LostStd {  // a hold by lock() that was lost and is not yet unlocked
-    uint64_t thread;
-    uint64_t hold;
-    FencingToken token;
-    uint32_t depth;
-    std::shared_ptr<HoldState> view;
-  };
-
   bool exclusive() const { return config_.use == GrantUse::kExclusive; }
   bool shared() const { return config_.use == GrantUse::kShared; }
   bool latch() const { return config_.use == GrantUse::kLatch; }
@@ -267,9 +365,8 @@ class LockState {
   void Enqueue(Waiter& waiter, base::Instant now);
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
-  void FailIf(WaitLimit wait_limit, base::Instant begun_by, const absl::Status& why,
+  void FailIf(std::optional<WaitLimit> wait_limit, base::Instant begun_by, const absl::Status& why,
               Effects& effects);
-  void FailAll(const absl::Status& why, Effects& effects);
   void RefuseImpatient(Effects& effects);
   void OnUnreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                      Effects& effects);
@@ -277,7 +374,8 @@ class LockState {
 
   // Threads of this client.
   bool CanPass(const Waiter& waiter, base::Instant now) const;
-  Drawn NextToken();
+  base::Instant Draw(LocalHold& hold, base::Instant now);
+  LocalHold& BeginHold(LocalHold hold, base::Instant waited_since);
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveToHead(base::Instant now, Effects& effects);
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
@@ -294,7 +392,7 @@ class LockState {
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
   bool Cache(absl::Duration cache_for, base::Instant now);
   bool TakeCached(Waiter& waiter, base::Instant now, Effects& effects);
-  void GiveBackCached(base::Instant now);
+  void GiveBack(base::Instant now, uint64_t hold = 0, FencingToken token = {});
 
   // Holds.
   const LocalHold* Find(uint64_t hold) const;
@@ -305,11 +403,12 @@ class LockState {
   }
   std::shared_ptr<HoldState> ViewOf(LocalHold& hold) const;
   Released ReleaseLevel(LocalHold& hold, Face face, base::Instant now, Effects& effects);
-  void EndHold(const LocalHold& hold, base::Instant now, Effects& effects);
+  std::shared_ptr<const LockOptions> EndHold(const LocalHold& hold, base::Instant now);
+  LocalHold* FindLost(uint64_t thread) const;
 
   // The pending acquire.
   void UpdatePending(base::Instant now);
-  void CancelPending(base::Instant now);
+  void Cancel(const AcquireRequest& acquire, bool tombstone, base::Instant now);
   AcquireRequest NextAcquire(base::Instant now, bool contended);
   Request WithAcquire(PendingCleanups::Due due, base::Instant now);
   std::optional<Request> NextAcquireRequest(base::Instant now);
@@ -317,12 +416,9 @@ class LockState {
   void ConfirmFirst(base::Instant now, Effects& effects);
   void PollSoon(GrantId grant, base::Instant now);
   std::optional<base::Instant> TakeMissed();
-  void OnMissed(GrantId grant);
 
   // Results of acquire requests.
   void OnAcquireResult(const Request& request, const Result& result, base::Instant now,
-                       Effects& effects);
-  void OnPendingResult(const Request& request, const AcquireResult& result, base::Instant now,
                        Effects& effects);
   void OnAcquireGranted(const Request& request, const AcquireGranted& result, base::Instant now,
                         Effects& effects);
@@ -349,7 +445,6 @@ class LockState {
               Effects& effects);
   // Returns true if the observer is told of renewals. A confirmation is part of the acquisition.
   bool TellsOfRenewals() const { return held() && !grant_->terms.manual && !grant_->claimed; }
-  void ReleaseGrant(uint64_t hold, FencingToken token, base::Instant now);
   void AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instant now);
   void Lose(const std::string& reason, base::Instant release_at, base::Instant now,
             Effects& effects);
@@ -362,9 +457,10 @@ class LockState {
   HandoverCheck handover_check_;
   Reachability server_;
   Tally tally_;
-  uint64_t last_token_ = 0;                         // the first token of the latest grant
-  std::unique_ptr<std::vector<LostStd>> lost_std_;  // null if there is none, as is usual
-  LatchCounts latch_counts_;                        // the most that the server has reported
+  uint64_t last_token_ = 0;  // the first token of the latest grant
+  // Holds by lock() that were lost and are not yet unlocked. Null if there are none, as is usual.
+  std::unique_ptr<std::vector<LocalHold>> lost_std_;
+  LatchCounts latch_counts_;  // the most that the server has reported
 
   // How long this client usually waits for the lock. A much longer wait may mean that messages were
   // lost, so the client asks before its heartbeat is due.

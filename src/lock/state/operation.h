@@ -6,9 +6,9 @@
 
 #include "absl/status/status.h"
 #include "src/base/clock.h"
-#include "src/lock/state/effects.h"
 #include "src/lock/state/lock_state.h"
 #include "src/lock/state/request.h"
+#include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 

@@ -10,8 +10,8 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
-#include "src/lock/state/effects.h"
 #include "src/lock/state/request.h"
+#include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 

@@ -3,6 +3,7 @@
 #define REDLATCH_SRC_LOCK_STATE_REQUEST_H_
 
 #include <cstdint>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
@@ -16,7 +17,6 @@
 #include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/status.h"
-#include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
 
@@ -35,6 +35,26 @@ inline bool IsCacheable(GrantId grant) { return (grant & kCacheable) != 0; }
 struct LatchCounts {
   uint64_t counts = 0;
   uint64_t last = 0;
+};
+
+// What a waiter asks the server for. A grant serves only waiters with equal terms.
+struct Terms {
+  absl::Duration lease = absl::ZeroDuration();
+  bool manual = false;     // never renewed
+  bool whole = false;      // a claim is not enough: the thread needs the whole lease
+  bool cacheable = false;  // LockOptions::cache_for
+  base::AcksWanted acks;   // the grant counts only once these have it
+  // A semaphore's permits that are wanted, and its capacity.
+  uint32_t permits = 1;
+  uint32_t capacity = 0;
+  std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
+
+  friend bool operator==(const Terms& a, const Terms& b) {
+    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole &&
+           a.cacheable == b.cacheable && a.acks == b.acks && a.permits == b.permits &&
+           a.capacity == b.capacity &&
+           (a.args == b.args || (a.args && b.args && *a.args == *b.args));
+  }
 };
 
 // The arguments of `acquire`, and of a `release` that queues the client again.

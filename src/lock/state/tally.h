@@ -69,10 +69,30 @@ struct Tally {
   uint64_t renewals_failed = 0;
   uint64_t misused = 0;
 
-  // Counts the end of a call.
-  void CountEnd(Waiter::State state);
+  // Counts the end of a call without a hold.
+  void CountEnd(Waiter::State state) {
+    busy += state == Waiter::State::kBusy ? 1 : 0;
+    cancelled += state == Waiter::State::kStopped ? 1 : 0;
+    failed += state == Waiter::State::kFailed || state == Waiter::State::kDeadlock ? 1 : 0;
+  }
   // Adds the counts to `stats`. Holds that are being released count as released.
-  void AddTo(LockStats& stats, uint64_t releases_failed) const;
+  void AddTo(LockStats& stats, uint64_t releases_failed) const {
+    LockStats counted{.opened = opened,
+                      .busy = busy,
+                      .cancelled = cancelled,
+                      .failed = failed,
+                      .releases_failed = releases_failed,
+                      .lost = lost,
+                      .renewed = renewed,
+                      .renewals_failed = renewals_failed,
+                      .misused = misused};
+    waited.AddTo(counted.waited);
+    held_for.AddTo(counted.held_for);
+    counted.acquired = counted.waited.count() - opened;
+    counted.passed_on = counted.acquired - granted;
+    counted.released = counted.held_for.count() - lost - releases_failed;
+    stats += counted;
+  }
 };
 
 }  // namespace redlatch::internal

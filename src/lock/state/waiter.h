@@ -1,3 +1,4 @@
+// The calls that want a lock, the holds that they get, and the consequences of an event.
 #ifndef REDLATCH_SRC_LOCK_STATE_WAITER_H_
 #define REDLATCH_SRC_LOCK_STATE_WAITER_H_
 
@@ -6,35 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
-#include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/lock/state/hold_state.h"
+#include "src/lock/state/request.h"
 
 namespace redlatch::internal {
-
-// What a waiter asks the server for. A grant serves only waiters with equal terms.
-struct Terms {
-  absl::Duration lease = absl::ZeroDuration();
-  bool manual = false;     // never renewed
-  bool whole = false;      // a claim is not enough: the thread needs the whole lease
-  bool cacheable = false;  // LockOptions::cache_for
-  base::AcksWanted acks;   // the grant counts only once these have it
-  // A semaphore's permits that are wanted, and its capacity.
-  uint32_t permits = 1;
-  uint32_t capacity = 0;
-  std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
-
-  friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole &&
-           a.cacheable == b.cacheable && a.acks == b.acks && a.permits == b.permits &&
-           a.capacity == b.capacity &&
-           (a.args == b.args || (a.args && b.args && *a.args == *b.args));
-  }
-};
 
 // How long a client may serve its own threads: while no other client is known to wait, and after
 // this client has waited or while others wait.
@@ -130,6 +112,71 @@ class WaiterQueue {
  private:
   Waiter* head_ = nullptr;
   Waiter* tail_ = nullptr;
+};
+
+// A thread's hold, from the grant to the release or loss. It counts reentry, which the server does
+// not see.
+struct LocalHold {
+  uint64_t id = 0;
+  uint64_t thread = 0;
+  uint32_t depth = 0;        // of all levels
+  uint32_t std_depth = 0;    // levels by lock()
+  bool unconfirmed = false;  // Confirm() asks for it; if it is lost before, its thread never had it
+  FencingToken token;
+  base::Instant began;
+  std::shared_ptr<const LockOptions> options;
+  std::shared_ptr<HoldState> view;  // created on first access
+};
+
+// A hold that was lost, for the loss notifier.
+struct Loss {
+  LocalHold hold;
+  std::string reason;
+};
+
+// Something to tell the observer.
+struct Notice {
+  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered, kReleaseFailed };
+  Kind kind = Kind::kRenewed;
+  FencingToken token;
+  absl::Duration remaining = absl::ZeroDuration();
+  absl::Status why;
+};
+
+// The consequences of an event, except requests, which NextRequest() returns.
+struct Effects {
+  absl::InlinedVector<Waiter*, 4> wakes;
+  std::vector<Loss> losses;
+  std::vector<Notice> notices;
+  // The options of holds that ended. They are destroyed outside the mutex, since they may own a
+  // user's functions.
+  absl::InlinedVector<std::shared_ptr<const LockOptions>, 1> ended;
+};
+
+// The known outcome of a release.
+struct Released {
+  enum class Kind : uint8_t {
+    kDone,  // nothing is left to do: an inner level, passed on inside the client, or confirmed
+    kUnconfirmed,  // the server has not confirmed it; `failure` says why
+    kLost,         // the hold was lost before
+    kNotHeld,      // the thread has no hold
+    kRefused,      // the server refused it; `failure` says why
+  };
+  Kind kind = Kind::kDone;
+  uint64_t hold = 0;
+  FencingToken token;
+  absl::Status failure;
+};
+
+// A thread's hold, under a grant of its client.
+struct HoldRef {
+  uint64_t hold = 0;  // 0 if there is no hold
+  FencingToken token;
+  // When a hold is looked up: its depth. 0 if it was lost and is not yet unlocked.
+  uint32_t depth = 0;
+  GrantId grant = 0;                     // 0 if it was lost
+  std::shared_ptr<HoldState> view = {};  // set if the user can see the hold
+  base::Instant not_before = {};         // when the token may first be used
 };
 
 }  // namespace redlatch::internal

@@ -154,27 +154,26 @@ TEST_F(LockStateCachedTest, FastLeaveRequiresPlainHold) {
   Hold(Cacheable());
   ASSERT_TRUE(state().Reenter(1, Face::kStd, false, now()).has_value());
   EXPECT_FALSE(LeaveCachedNow()) << "it is entered twice";
-  EXPECT_TRUE(state().ReleaseInner(1, Face::kStd));
-  state().ViewOf(1);
+  EXPECT_TRUE(state().UnlockInner(1));
+  EXPECT_NE(state().Current(1, now()).view, nullptr);
   EXPECT_FALSE(LeaveCachedNow()) << "the user has a view of it";
 }
 
 TEST_F(LockStateCachedTest, DrawsTokenOncePerHoldAndNotAfterIt) {
   Hold(Cacheable());
-  EXPECT_FALSE(state().Draw(2, now()).has_value()) << "it has no hold";
-  const auto drawn = state().Draw(1, now());
-  ASSERT_TRUE(drawn.has_value());
-  EXPECT_EQ(drawn->token, FencingToken(kToken));
-  EXPECT_FALSE(state().Draw(1, now()).has_value()) << "it has one";
+  EXPECT_EQ(state().Current(2, now()).hold, 0U);
+  EXPECT_EQ(state().OfThread(1).token, FencingToken());
+  EXPECT_EQ(state().Current(1, now()).token, FencingToken(kToken));
+  EXPECT_EQ(state().Current(1, now()).token, FencingToken(kToken)) << "it has one";
   EXPECT_EQ(state().OfThread(1).token, FencingToken(kToken));
   Unlock(1);
-  EXPECT_FALSE(state().Draw(1, now()).has_value());
+  EXPECT_EQ(state().Current(1, now()).hold, 0U);
 
   Make({});
   state().OnSubscribed();
   Hold(Cacheable());
   Pass(kValid);
-  EXPECT_FALSE(state().Draw(1, now()).has_value()) << "its lease is over";
+  EXPECT_EQ(state().Current(1, now()).token, FencingToken()) << "its lease is over";
 }
 
 TEST_F(LockStateCachedTest, LaterTokensWaitForClock) {

@@ -1,8 +1,7 @@
-#include "src/lock/state/joint_hold_state.h"
-
 #include <stop_token>
 
 #include "src/base/clock.h"
+#include "src/lock/state/hold_state.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::internal {

@@ -241,13 +241,13 @@ TEST_F(LockStateLocalTest, ReenterAndLeaveCountLevels) {
   Make({.reentrant = true});
   Waiter& waiter = Hold({.face = Face::kStd});
   EXPECT_FALSE(state().Reenter(2, Face::kStd, false, now()).has_value());
-  EXPECT_FALSE(state().ReleaseInner(1, Face::kStd)) << "the last level is released";
+  EXPECT_FALSE(state().UnlockInner(1)) << "the last level is released";
   const auto held = state().Reenter(1, Face::kStd, false, now());
   ASSERT_TRUE(held.has_value());
   EXPECT_EQ(held->hold, waiter.hold);
   EXPECT_EQ(held->depth, 2U);
-  EXPECT_FALSE(state().ReleaseInner(2, Face::kStd));
-  EXPECT_TRUE(state().ReleaseInner(1, Face::kStd));
+  EXPECT_FALSE(state().UnlockInner(2));
+  EXPECT_TRUE(state().UnlockInner(1));
   PassTo(state().next_expiry());
   EXPECT_FALSE(state().Reenter(1, Face::kStd, false, now()).has_value());
 }
@@ -272,8 +272,8 @@ TEST_F(LockStateLocalTest, HeadThatOversleptIsWokenAgain) {
 
 TEST_F(LockStateLocalTest, PinnedHoldDoesNotPassOn) {
   const auto [first, second] = Contended({.thread = 1}, {.thread = 2});
-  EXPECT_EQ(state().Pin(2).depth, 0);
-  EXPECT_EQ(state().Pin(1).hold, first->hold);
+  EXPECT_EQ(state().Pin(2, now()).depth, 0);
+  EXPECT_EQ(state().Pin(1, now()).hold, first->hold);
   EXPECT_EQ(Release(first->hold).kind, Kind::kUnconfirmed);
   EXPECT_EQ(second->state, State::kWaiting);
   const Request release = Fetch<ReleaseRequest>();

@@ -1,6 +1,5 @@
-#include "src/lock/state/reachability.h"
-
 #include "src/base/clock.h"
+#include "src/lock/state/lock_state.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::internal {
