@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -19,13 +17,11 @@
 #include "src/api/outcomes.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/base/parker.h"
-#include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/lock_handle.h"
-#include "src/lock/repeated_script.h"
+#include "src/lock/state/script_operation.h"
 #include "src/lock/state/timing.h"
 #include "src/lock/users_code.h"
 
@@ -40,8 +36,6 @@ using internal::kAnswerGrace;
 constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
 constexpr absl::Duration kShortestTtl = absl::Seconds(1);
 constexpr absl::Duration kLongestTtl = absl::Hours(24 * 365);
-constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
-constexpr absl::Duration kLongestBackoff = absl::Milliseconds(500);
 // The thread that opens a latch tells the waiters itself for that long, as its process may end
 // then.
 constexpr absl::Duration kTelling = absl::Milliseconds(500);
@@ -55,16 +49,16 @@ internal::LockType LatchType() {
           .keys = internal::KeyNames(kinds::kLatch, {std::string(kinds::kCountedSuffix)})};
 }
 
-absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<redis::Reply>& reply) {
+absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<std::string>& reply) {
   if (!reply.ok()) return reply.status();
   int64_t count = 0;
-  if (absl::SimpleAtoi(reply->text.substr(0, reply->text.find(' ')), &count)) return count;
-  return absl::InternalError("a script's reply is not a count: " + reply->DebugString());
+  if (absl::SimpleAtoi(reply->substr(0, reply->find(' ')), &count)) return count;
+  return absl::InternalError("a script's reply is not a count: " + *reply);
 }
 
-// True if more waiters remain than the script has told that the latch is open.
-bool HasMoreToTell(const absl::StatusOr<redis::Reply>& reply) {
-  return reply.ok() && absl::EndsWith(reply->text, " look 1");
+// Returns true if more waiters remain than the script has told that the latch is open.
+bool HasMoreToTell(const absl::StatusOr<std::string>& reply) {
+  return reply.ok() && absl::EndsWith(*reply, " look 1");
 }
 
 }  // namespace
@@ -89,7 +83,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   void WaitAsync(const LatchWaitOptions& options, WaitCallback told);
   // Returns how many counts are still to come after it.
   absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
-  absl::StatusOr<int64_t> Count(base::Instant answered_by, const std::stop_token& stop = {});
+  absl::StatusOr<int64_t> Count();
 
  private:
   // The latch as this object has found it at its first use.
@@ -97,48 +91,49 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
     std::shared_ptr<internal::LockHandle> handle;
     std::string name;  // of this incarnation, for scripts
   };
-  using Attempt = std::function<absl::StatusOr<redis::Reply>()>;
-
-  // A call of WaitAsync(), and how it uses the answer to a script.
+  // A call of WaitAsync().
   struct AsyncWait {
     LatchWaitOptions options;
     base::Instant began;
-    base::Instant end;  // of its first use, and of a check
     WaitCallback told;
   };
-  using Next = void (Body::*)(AsyncWait wait, const redis::Reply& reply);
+  using Script = internal::ScriptOperation::Call;
 
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Nameless() const;
-  std::vector<std::string> CreationArgs() const;
-  absl::StatusOr<Latch> Learn(const redis::Reply& created);
-  absl::StatusOr<Latch> Find(base::Instant answered_by, base::Instant give_up_by,
-                             const std::stop_token& stop);
-  absl::StatusOr<redis::Reply> Persist(base::Instant deadline, const std::stop_token& stop,
-                                       const Attempt& attempt);
-  void Remember(const Latch& latch, const std::string& id, int64_t n, const redis::Reply& reply,
+  Script Creation(base::Instant until) const;
+  Script Counting(const Latch& latch, base::Instant until) const;
+  Latch Known() const;
+  absl::StatusOr<Latch> Learn(const absl::StatusOr<std::string>& created);
+  absl::StatusOr<Latch> Find(base::Instant until, const std::stop_token& stop = {});
+  void Remember(const Latch& latch, const std::string& id, int64_t n, const std::string& reply,
                 uint64_t sent_in);
-  void AwaitAt(const Latch& latch, AsyncWait wait);
-  void AfterCreation(AsyncWait wait, const redis::Reply& created);
-  void AfterCount(AsyncWait wait, const redis::Reply& counted);
-  void AskAsync(const std::shared_ptr<internal::LockHandle>& handle, AsyncWait wait,
-                const LuaScript& script, std::function<std::vector<std::string>()> args, Next next);
+  void WaitAt(const absl::StatusOr<Latch>& latch, AsyncWait wait);
   void Tell(AsyncWait wait, absl::Status status);
   internal::AcquireCall CallOf(const LatchWaitOptions& options, base::Instant began) const;
-  absl::Status WhenLookedAt(int64_t count) const;
+  absl::Status WhenLookedAt(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
     return absl::Status(
         code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what)));
   }
   absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
-  base::Instant GiveUpBy() const { return base::Now() + core_->options().unreachable_after; }
+  // Calls without an end of their own try to reach a server for that long.
+  base::Instant GiveUpBy() const {
+    return base::Now() + core_->options().unreachable_after + kAnswerGrace;
+  }
+  // Until when a wait may look for the latch, or at it.
+  base::Instant LooksUntil(absl::Duration wait, base::Instant began) const {
+    if (wait == absl::InfiniteDuration()) return GiveUpBy();
+    return began + std::max(wait, absl::ZeroDuration()) +
+           AnswerTimeout(wait, core_->command_timeout());
+  }
 
   const std::shared_ptr<internal::ClientCore> core_;
   const std::string name_;
   const int64_t total_;
   const absl::Duration ttl_;
   std::atomic<bool> gone_{false};
-  base::Mutex mu_;
+  mutable base::Mutex mu_;
   Latch latch_ ABSL_GUARDED_BY(mu_);  // without a handle before the first use
 };
 
@@ -157,42 +152,41 @@ absl::Status CountDownLatch::Body::Check() const {
   return absl::OkStatus();
 }
 
-// Repeats the attempt as long as the server cannot be reached. Each attempt has its own timeout, so
-// `deadline` does not cut the last one short.
-absl::StatusOr<redis::Reply> CountDownLatch::Body::Persist(base::Instant deadline,
-                                                           const std::stop_token& stop,
-                                                           const Attempt& attempt) {
-  base::Backoff backoff(kFirstBackoff, kLongestBackoff);
-  while (true) {
-    absl::StatusOr<redis::Reply> reply = attempt();
-    if (!absl::IsUnavailable(reply.status())) return reply;
-    if (stop.stop_requested() || gone_) {
-      return About(absl::StatusCode::kCancelled, "the wait was stopped");
-    }
-    const base::Instant next = base::Now() + backoff.Next();
-    if (deadline <= next) return reply;
-    base::Parker parker;
-    parker.Arm();
-    const std::stop_callback on_stop(stop, [&parker] { parker.Set(1); });
-    parker.ParkUntil(next);
-  }
-}
-
 // For scripts before the latch is known.
 absl::StatusOr<std::shared_ptr<internal::LockHandle>> CountDownLatch::Body::Nameless() const {
   return internal::LockHandle::Attach(core_, name_, core_->FreshId(), LatchType());
 }
 
-// A new incarnation each time: if the latch has vanished, a late attempt must not bring back the
-// one that another attempt made.
-std::vector<std::string> CountDownLatch::Body::CreationArgs() const {
-  return {absl::StrCat(total_), absl::StrCat(absl::ToInt64Milliseconds(ttl_)), core_->FreshId()};
+// A new incarnation in each attempt: if the latch has vanished, a late attempt must not bring back
+// the one that another attempt made.
+auto CountDownLatch::Body::Creation(base::Instant until) const -> Script {
+  return {.script = &lua::kLatchCreate,
+          .args =
+              [core = core_, total = absl::StrCat(total_),
+               ttl = absl::StrCat(absl::ToInt64Milliseconds(ttl_))](int) {
+                return std::vector<std::string>{total, ttl, core->FreshId()};
+              },
+          .until = until,
+          .command_timeout = core_->command_timeout()};
 }
 
-absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Learn(
-    const redis::Reply& created) {
-  const std::string incarnation = created.text.substr(0, created.text.find(' '));
-  Latch found{.name = absl::StrCat("latch:", absl::ToInt64Milliseconds(ttl_), ":", incarnation)};
+auto CountDownLatch::Body::Counting(const Latch& latch, base::Instant until) const -> Script {
+  return {.script = &lua::kLatchCount,
+          .args = [name = latch.name](int) { return std::vector<std::string>{name}; },
+          .until = until,
+          .command_timeout = core_->command_timeout()};
+}
+
+auto CountDownLatch::Body::Known() const -> Latch {
+  const base::MutexLock lock(mu_);
+  return latch_;
+}
+
+auto CountDownLatch::Body::Learn(const absl::StatusOr<std::string>& created)
+    -> absl::StatusOr<Latch> {
+  if (!created.ok()) return created.status();
+  Latch found{.name = absl::StrCat("latch:", absl::ToInt64Milliseconds(ttl_), ":",
+                                   created->substr(0, created->find(' ')))};
   auto handle = internal::LockHandle::Attach(core_, name_, found.name, LatchType());
   if (!handle.ok()) return handle.status();
   found.handle = *std::move(handle);
@@ -201,44 +195,31 @@ absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Learn(
   return latch_;
 }
 
-absl::StatusOr<CountDownLatch::Body::Latch> CountDownLatch::Body::Find(
-    base::Instant answered_by, base::Instant give_up_by, const std::stop_token& stop) {
+auto CountDownLatch::Body::Find(base::Instant until, const std::stop_token& stop)
+    -> absl::StatusOr<Latch> {
   if (absl::Status bad = Check(); !bad.ok()) return bad;
-  {
-    const base::MutexLock lock(mu_);
-    if (latch_.handle != nullptr) return latch_;
-  }
+  if (Latch known = Known(); known.handle != nullptr) return known;
   const auto nameless = Nameless();
   if (!nameless.ok()) return nameless.status();
-  const auto made = Persist(std::min(answered_by, give_up_by), stop, [&] {
-    return (*nameless)->Run(lua::kLatchCreate, CreationArgs(),
-                            std::min(answered_by, give_up_by + kAnswerGrace));
-  });
-  if (!made.ok()) return made.status();
-  return Learn(*made);
+  return Learn((*nameless)->RunUntilAnswered(Creation(until), stop, &gone_));
 }
 
 absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
   const base::Instant began = base::Now();
-  const base::Instant answered_by = began +
-                                    std::max<absl::Duration>(options.wait, absl::ZeroDuration()) +
-                                    AnswerTimeout(options.wait, core_->command_timeout());
-  if (options.wait <= absl::ZeroDuration()) {
-    const absl::StatusOr<int64_t> count = Count(answered_by, options.stop);
-    return count.ok() ? WhenLookedAt(*count) : count.status();
-  }
-  // A wait with an end of its own is not given up before.
-  const base::Instant give_up_by =
-      options.wait < absl::InfiniteDuration() ? answered_by : GiveUpBy();
-  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, options.stop);
+  const base::Instant until = LooksUntil(options.wait, began);
+  const absl::StatusOr<Latch> latch = Find(until, options.stop);
   if (!latch.ok()) return latch.status();
-  return latch->handle->Acquire(CallOf(options, began)).status();
+  if (options.wait > absl::ZeroDuration()) {
+    return latch->handle->Acquire(CallOf(options, began)).status();
+  }
+  return WhenLookedAt(
+      ReadCount(latch->handle->RunUntilAnswered(Counting(*latch, until), options.stop, &gone_)));
 }
 
-absl::Status CountDownLatch::Body::WhenLookedAt(int64_t count) const {
-  return count == 0 ? absl::OkStatus()
-                    : About(absl::StatusCode::kDeadlineExceeded,
-                            absl::StrCat("it has not opened; its count is still ", count));
+absl::Status CountDownLatch::Body::WhenLookedAt(const absl::StatusOr<int64_t>& count) const {
+  if (!count.ok() || *count == 0) return count.status();
+  return About(absl::StatusCode::kDeadlineExceeded,
+               absl::StrCat("it has not opened; its count is still ", *count));
 }
 
 internal::AcquireCall CountDownLatch::Body::CallOf(const LatchWaitOptions& options,
@@ -262,44 +243,42 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
     return About(absl::StatusCode::kInvalidArgument,
                  absl::StrCat("cannot count down by ", n, "; it is 0 to ", kMostArrivals));
   }
-  const base::Instant give_up_by = GiveUpBy();
-  const absl::StatusOr<Latch> latch = Find(base::Instant::Infinite(), give_up_by, {});
+  const base::Instant until = GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(until);
   if (!latch.ok()) return latch.status();
-  std::vector<std::string> args = {
-      latch->name, id.empty() ? core_->FreshId() : "user:" + std::string(id), absl::StrCat(n)};
-  const auto count_down = [&] {
-    auto reply = latch->handle->Run(lua::kLatchCountDown, args, give_up_by + kAnswerGrace);
-    // It may have counted, and a waiter may have been told so, when the server was lost: then it
-    // counts among the first, so that nothing is thought to be missing.
-    if (absl::IsUnavailable(reply.status()) && args.size() == 3) args.emplace_back("0");
-    return reply;
-  };
+  const std::string its_id = id.empty() ? core_->FreshId() : "user:" + std::string(id);
   const uint64_t sent_in = core_->counts().era();
-  auto reply = Persist(give_up_by, {}, count_down);
+  bool repeated = false;
+  const auto count_down = [&](base::Instant ends) {
+    return latch->handle->RunUntilAnswered(
+        {.script = &lua::kLatchCountDown,
+         .args =
+             [&](int attempt) {
+               std::vector<std::string> args = {latch->name, its_id, absl::StrCat(n)};
+               // An earlier attempt may have counted, and a waiter may have been told so, when the
+               // server was lost: then it counts among the first, so that nothing is thought to be
+               // missing.
+               repeated = repeated || attempt > 0;
+               if (repeated) args.emplace_back("0");
+               return args;
+             },
+         .until = ends,
+         .command_timeout = core_->command_timeout()});
+  };
+  absl::StatusOr<std::string> reply = count_down(until);
   absl::StatusOr<int64_t> count = ReadCount(reply);
-  if (count.ok() && n > 0) Remember(*latch, args[1], n, *reply, sent_in);
+  if (count.ok() && n > 0) Remember(*latch, its_id, n, *reply, sent_in);
   const base::Instant tell_until = base::Now() + kTelling;
-  while (HasMoreToTell(reply)) {
-    if (tell_until < base::Now()) {
-      latch->handle->GoOn();
-      break;
-    }
-    reply = count_down();
-  }
-  if (count.ok() && !reply.ok()) latch->handle->GoOn();
+  while (HasMoreToTell(reply) && base::Now() <= tell_until) reply = count_down(until);
+  if (count.ok() && (!reply.ok() || HasMoreToTell(reply))) latch->handle->GoOn();
   return count;
-}
-
-void CountDownLatch::Body::AfterCount(AsyncWait wait, const redis::Reply& counted) {
-  const absl::StatusOr<int64_t> count = ReadCount(counted);
-  Tell(std::move(wait), count.ok() ? WhenLookedAt(*count) : count.status());
 }
 
 // Keeps the count, so that it can be repeated if a server has not received it.
 void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, int64_t n,
-                                    const redis::Reply& reply, uint64_t sent_in) {
+                                    const std::string& reply, uint64_t sent_in) {
   static const auto* const type = new internal::LockType(LatchType());
-  const std::vector<std::string> words = absl::StrSplit(reply.text, absl::MaxSplits(' ', 2));
+  const std::vector<std::string> words = absl::StrSplit(reply, absl::MaxSplits(' ', 2));
   uint64_t when = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
   const absl::Duration pace =
@@ -314,15 +293,11 @@ void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, i
                       sent_in, pace);
 }
 
-absl::StatusOr<int64_t> CountDownLatch::Body::Count(base::Instant answered_by,
-                                                    const std::stop_token& stop) {
-  const base::Instant give_up_by = answered_by.is_infinite() ? GiveUpBy() : answered_by;
-  const absl::StatusOr<Latch> latch = Find(answered_by, give_up_by, stop);
+absl::StatusOr<int64_t> CountDownLatch::Body::Count() {
+  const base::Instant until = GiveUpBy();
+  const absl::StatusOr<Latch> latch = Find(until);
   if (!latch.ok()) return latch.status();
-  return ReadCount(Persist(std::min(answered_by, give_up_by), stop, [&] {
-    return latch->handle->Run(lua::kLatchCount, {latch->name},
-                              std::min(answered_by, give_up_by + kAnswerGrace));
-  }));
+  return ReadCount(latch->handle->RunUntilAnswered(Counting(*latch, until), {}, &gone_));
 }
 
 // ---- Waiting at a latch without a thread.
@@ -341,70 +316,46 @@ void CountDownLatch::Body::Tell(AsyncWait wait, absl::Status status) {
   core_->event_driver().Complete(Telling(std::move(wait.told), std::move(status)));
 }
 
-// The first use of a latch looks it up at the server.
+// The first use of a latch looks it up at the server. The tasks keep this alive until they are
+// answered or the object is destroyed.
 void CountDownLatch::Body::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
-  AsyncWait wait{.options = options, .began = base::Now(), .end = {}, .told = std::move(told)};
+  AsyncWait wait{.options = options, .began = base::Now(), .told = std::move(told)};
   absl::Status bad = Check();
   if (bad.ok() && !core_->event_driver().Ready()) bad = base::NoThread();
   if (!bad.ok()) return Tell(std::move(wait), std::move(bad));
-  wait.end = options.wait == absl::InfiniteDuration()
-                 ? GiveUpBy()
-                 : wait.began + std::max<absl::Duration>(options.wait, absl::ZeroDuration()) +
-                       internal::AnswerTimeout(options.wait, core_->command_timeout());
-  std::optional<Latch> known;
-  {
-    const base::MutexLock lock(mu_);
-    if (latch_.handle != nullptr) known = latch_;
-  }
-  if (known) return AwaitAt(*known, std::move(wait));
+  if (Latch known = Known(); known.handle != nullptr) return WaitAt(known, std::move(wait));
   const auto nameless = Nameless();
   if (!nameless.ok()) return Tell(std::move(wait), nameless.status());
-  AskAsync(
-      *nameless, std::move(wait), lua::kLatchCreate, [this] { return CreationArgs(); },
-      &Body::AfterCreation);
-}
-
-void CountDownLatch::Body::AfterCreation(AsyncWait wait, const redis::Reply& created) {
-  const absl::StatusOr<Latch> latch = Learn(created);
-  if (!latch.ok()) return Tell(std::move(wait), latch.status());
-  AwaitAt(*latch, std::move(wait));
-}
-
-void CountDownLatch::Body::AwaitAt(const Latch& latch, AsyncWait wait) {
-  if (wait.options.wait <= absl::ZeroDuration()) {
-    return AskAsync(
-        latch.handle, std::move(wait), lua::kLatchCount,
-        [name = latch.name] { return std::vector<std::string>{name}; }, &Body::AfterCount);
-  }
-  latch.handle->AcquireAsync(
-      CallOf(wait.options, wait.began),
-      [told = std::move(wait.told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
-        return Telling(std::move(told), open.status());
+  Script creation = Creation(LooksUntil(options.wait, wait.began));
+  (*nameless)->RunUntilAnsweredAsync(
+      std::move(creation), this, options.stop,
+      [self = shared_from_this(), nameless = *nameless,
+       wait = std::move(wait)](const absl::StatusOr<std::string>& created) mutable {
+        self->WaitAt(self->Learn(created), std::move(wait));
       });
-  if (gone_) core_->event_driver().StopObject(this);  // it went while the latch was looked for
+  if (gone_) core_->event_driver().StopObject(this);
 }
 
-// The task keeps this alive until it is answered or the object is destroyed.
-void CountDownLatch::Body::AskAsync(const std::shared_ptr<internal::LockHandle>& handle,
-                                    AsyncWait wait, const LuaScript& script,
-                                    std::function<std::vector<std::string>()> args, Next next) {
-  internal::RepeatedScript::Call call{.object = this,
-                                      .stop = wait.options.stop,
-                                      .until = wait.end,
-                                      .attempt = nullptr,
-                                      .then = nullptr};
-  call.attempt = [handle, &script, args = std::move(args),
-                  until = wait.end](internal::EventTask& task) {
-    return handle->RunInBatch(task, script, args(), until);
-  };
-  call.then = [self = shared_from_this(), handle, wait = std::move(wait),
-               next](absl::StatusOr<redis::Reply> reply) mutable {
-    if (!reply.ok()) return self->Tell(std::move(wait), handle->About(reply.status()));
-    (*self.*next)(std::move(wait), *reply);
-  };
-  EventDriver& driver = core_->event_driver();
-  driver.Begin(std::make_unique<internal::RepeatedScript>(driver, std::move(call)));
-  if (gone_) driver.StopObject(this);
+void CountDownLatch::Body::WaitAt(const absl::StatusOr<Latch>& latch, AsyncWait wait) {
+  if (!latch.ok()) return Tell(std::move(wait), latch.status());
+  const LatchWaitOptions options = wait.options;
+  if (options.wait > absl::ZeroDuration()) {
+    // The wait keeps neither the object nor the client alive.
+    latch->handle->AcquireAsync(
+        CallOf(options, wait.began),
+        [told = std::move(wait.told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
+          return Telling(std::move(told), open.status());
+        });
+  } else {
+    Script counting = Counting(*latch, LooksUntil(options.wait, wait.began));
+    latch->handle->RunUntilAnsweredAsync(
+        std::move(counting), this, options.stop,
+        [self = shared_from_this(), handle = latch->handle,
+         wait = std::move(wait)](const absl::StatusOr<std::string>& counted) mutable {
+          self->Tell(std::move(wait), self->WhenLookedAt(ReadCount(counted)));
+        });
+  }
+  if (gone_) core_->event_driver().StopObject(this);  // it went while the latch was looked for
 }
 
 CountDownLatch::CountDownLatch(const Client& client, std::string_view name, int64_t count,
@@ -445,9 +396,7 @@ absl::Status CountDownLatch::CountDown(int64_t n, std::string_view id) {
   return std::shared_ptr<Body>(body_)->CountDown(n, id).status();
 }
 
-absl::StatusOr<int64_t> CountDownLatch::Count() {
-  return std::shared_ptr<Body>(body_)->Count(base::Instant::Infinite());
-}
+absl::StatusOr<int64_t> CountDownLatch::Count() { return std::shared_ptr<Body>(body_)->Count(); }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
   body_->WaitAsync(options, internal::NotNull(std::move(callback)));

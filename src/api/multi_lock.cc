@@ -26,8 +26,8 @@
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
+#include "src/lock/event_driver.h"
 #include "src/lock/kinds.h"
-#include "src/lock/repeated_script.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/users_code.h"
 

@@ -185,8 +185,9 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   return action;
 }
 
-Result ClientCore::Run(Entry& entry, Request request, base::Instant deadline) {
+Result ClientCore::Run(Entry& entry, const Request& given, base::Instant deadline) {
   return OrNoMemory([&] {
+    Request request = given;
     MakeReady(entry, request);
     const auto wanted = [&] {
       const base::MutexLock lock(entry.mu);

@@ -147,7 +147,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   }
 
   // Runs a script on the calling thread.
-  Result Run(Entry& entry, Request request, base::Instant deadline);
+  Result Run(Entry& entry, const Request& request, base::Instant deadline);
   // Sends the request, calls `meanwhile`, and then reads the result. If `meanwhile` returns false,
   // the result is left to the next thread that reads. Returns false if the caller must use Run().
   bool RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,

@@ -2,20 +2,19 @@
 
 #include <algorithm>
 #include <utility>
+#include <variant>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/types/span.h"
 #include "src/base/thread.h"
 #include "src/lock/client_core.h"
-#include "src/lock/event_script.h"
+#include "src/lock/script_codec.h"
 
 namespace redlatch::internal {
 namespace {
 
 constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
-// An attempt to connect continues the last one; see SharedConnection.
-constexpr absl::Duration kReachFor = absl::Milliseconds(10);
-constexpr absl::Duration kReachEach = absl::Milliseconds(20);
-// An attempt to subscribe also continues the last one.
+// An attempt to subscribe continues the last one.
 constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
 // A thread spins equally long for its own reply; see SharedConnectionOptions.
@@ -91,6 +90,57 @@ void EventDriver::PushHeld(EventTask& task, unsigned events) {
   TakeBack(task);
   inbox_.push_back(&task);
   Signal();
+}
+
+EventReply::EventReply(EventDriver& its_driver, EventTask& task)
+    : driver(its_driver.shared_from_this()), task_(&task) {}
+
+void EventReply::Arrive() {
+  EventTask* task = nullptr;
+  {
+    const base::MutexLock lock(driver->mu_);
+    arrived_ = true;
+    if (count_in_flight != nullptr) --*count_in_flight;
+    task = task_;
+    task != nullptr ? driver->PushHeld(*task, EventTask::kAnswered) : driver->Signal();
+  }
+  if (task == nullptr) delete this;
+}
+
+void EventReply::Abandon(EventReply* reply) {
+  {
+    const base::MutexLock lock(reply->driver->mu_);
+    reply->task_ = nullptr;
+    if (!reply->arrived_) return;
+  }
+  delete reply;
+}
+
+bool EventReply::HasArrived() {
+  const base::MutexLock lock(driver->mu_);
+  return arrived_;
+}
+
+absl::StatusOr<EventReplyPtr> EventDriver::Post(EventTask& task, Entry& entry,
+                                                const Request& request) {
+  auto reply = std::make_unique<EventReply>(*this, task);
+  const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+  reply->in_flight.results =
+      absl::MakeSpan(reply->answers).last(release != nullptr && release->awaited ? 2 : 1);
+  reply->in_flight.done = [its = reply.get()] {
+    --its->driver->in_flight_count_;
+    its->Arrive();
+  };
+  reply->in_flight.unhurried = true;
+  EncodedRequest encoded(core_.SubjectOf(entry), request);
+  reply->count_in_flight = task.in_flight_;
+  ++in_flight_count_;
+  ++*task.in_flight_;
+  absl::Status sent = core_.server_group().Post(encoded.call(), reply->in_flight);
+  if (sent.ok()) return EventReplyPtr(reply.release());
+  --in_flight_count_;
+  --*task.in_flight_;
+  return sent;
 }
 
 EventReplyPtr EventDriver::RunInBatch(EventTask& task, Entry& entry, const Request& request,
@@ -228,16 +278,6 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
   if (!task.queued_) ended_tasks_.emplace_back(&task);  // otherwise TakeInbox() does
 }
 
-absl::Status EventDriver::Reach(std::string_view key, base::Instant now) {
-  if (now < reach_again_) return unreachable_;
-  absl::StatusOr<redis::Reply> reply =
-      core_.server_group().Call(key, redis::Command{"PING"}, base::Now() + kReachFor);
-  if (reply.ok()) return absl::OkStatus();
-  reach_again_ = base::Now() + kReachEach;
-  unreachable_ = std::move(reply).status();
-  return unreachable_;
-}
-
 // Keys without a subscription attempt come before those with one.
 absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
   const base::Instant now = base::Now();
@@ -360,7 +400,7 @@ void EventDriver::Run(Completion completion, Whose whose) {
 namespace {
 
 constexpr absl::Duration kStopTurn = absl::Milliseconds(1);
-constexpr absl::Duration kStopTimeout = absl::Seconds(1);  // for completions
+constexpr absl::Duration kCompletionsTimeout = absl::Seconds(1);  // for completions
 
 }  // namespace
 
@@ -383,7 +423,7 @@ void EventDriver::Stop(base::Instant until) {
     RunRemaining();
     ended_ = true;
   }
-  const base::Instant end = base::Now() + kStopTimeout;
+  const base::Instant end = base::Now() + kCompletionsTimeout;
   while (!ended_ && !OnItsThread() && base::Now() < end) changed_.WaitUntil(mu_, end);
   mu_.Unlock();
 }

@@ -3,12 +3,15 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <list>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
+#include <stop_token>
 #include <string_view>
 #include <thread>
 #include <utility>
@@ -17,21 +20,97 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
 #include "src/base/way_to_wait.h"
 #include "src/lock/entry.h"
-#include "src/lock/event_task.h"
 #include "src/lock/state/request.h"
 #include "src/lock/weak_map.h"
+#include "src/redis/link/shared_connection.h"
+#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 
-class EventScript;
 class ClientCore;
-struct AbandonEventReply;
-struct EventReply;
+class EventDriver;
+
+// An operation that waits without a thread. An EventDriver owns it and tells it what happens.
+class EventTask {
+ public:
+  enum Event : uint8_t {
+    kBegun = 1,
+    kWoken = 2,    // by its lock state
+    kThrough = 4,  // together with kWoken: the outcome is there
+    kStopped = 8,  // its stop token fired, or its object is gone
+    kAnswered = 16,
+    kTime = 32,    // it is due()
+    kEnding = 64,  // the client ends: what can end must end now
+    kOver = 128,   // the last call
+  };
+
+  EventTask() = default;
+  EventTask(const EventTask&) = delete;
+  EventTask& operator=(const EventTask&) = delete;
+  virtual ~EventTask() = default;
+
+  // The lock object that began it, or null.
+  virtual const void* object() const { return nullptr; }
+  // Ends the task when it fires.
+  virtual std::stop_token stop() const { return {}; }
+
+ protected:
+  // Called with all events since the last call; never concurrently. Returns false when the task is
+  // over; the driver destroys it a little later. It must return false at kOver.
+  virtual bool Step(unsigned events, base::Instant now) = 0;
+  // When Step() is due if no event happens before. Called after each Step().
+  virtual base::Instant due() const = 0;
+
+ private:
+  friend class EventDriver;
+
+  // Used by the driver only.
+  EventTask* previous_ = nullptr;
+  EventTask* next_ = nullptr;
+  base::Instant timer_ = base::Instant::Infinite();
+  uint8_t events_ = 0;
+  bool queued_ = false;
+  bool over_ = false;
+  bool held_back_ = false;
+  std::list<EventTask*>::iterator held_at_;  // if it is held back
+  std::optional<std::stop_callback<std::function<void()>>> on_stop_;
+  std::shared_ptr<std::atomic<size_t>> in_flight_;  // at its server
+};
+
+// A request in flight for a task. It may outlive the task.
+struct EventReply {
+  EventReply(EventDriver& driver, EventTask& task);
+
+  // Called by the thread that has read the reply.
+  void Arrive();
+  // Called by the driver when its task no longer needs the reply. Destroys it, now or when it
+  // arrives.
+  static void Abandon(EventReply* reply);
+  bool HasArrived();
+
+  const std::shared_ptr<EventDriver> driver;
+  redis::InFlight in_flight;
+  std::shared_ptr<std::atomic<size_t>> count_in_flight;  // includes this one until it arrives
+  // The replies to the PING before the script, if there is one, and to the script; `ran` is the
+  // result if another thread ran the request.
+  absl::StatusOr<redis::Reply> answers[2];
+  Result ran;
+
+ private:
+  EventTask* task_;  // guarded by the driver's mutex, as is `arrived_`
+  bool arrived_ = false;
+};
+
+struct AbandonEventReply {
+  void operator()(EventReply* reply) const { EventReply::Abandon(reply); }
+};
+using EventReplyPtr = std::unique_ptr<EventReply, AbandonEventReply>;
 
 // Drives all operations that wait without a thread, on one thread that starts when it is first
 // needed. It sends all due scripts in one write, reads the replies if no other thread does, and
@@ -75,18 +154,23 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // ---- For tasks.
 
   void Push(EventTask& task, unsigned events) noexcept;
-  // Lets a thread of the client run the request: it needs several servers, a cluster redirects it,
-  // or it is not part of a grant.
-  std::unique_ptr<EventReply, AbandonEventReply> RunInBatch(EventTask& task, Entry& entry,
-                                                            const Request& request,
-                                                            base::Instant until);
+  // Sends the request over a connection that is there.
+  absl::StatusOr<EventReplyPtr> Post(EventTask& task, Entry& entry, const Request& request);
+  // Lets a thread of the client run the request: it needs several servers, there is no connection,
+  // or the server has refused it for now.
+  EventReplyPtr RunInBatch(EventTask& task, Entry& entry, const Request& request,
+                           base::Instant until);
+  // A reply came, or did not come in time.
+  void NoteReply(bool in_time) {
+    silent_ = !in_time;
+    stalled_ = stalled_ || !in_time;
+  }
   ClientCore& core() { return core_; }
   // Ensures that messages about the key reach this client, in a bounded time. On failure, `again`
   // says when to retry.
   absl::Status Listen(std::string_view key, base::Instant& again);
 
  private:
-  friend class EventScript;
   friend struct EventReply;
 
   void Work();
@@ -108,9 +192,6 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   bool SpinForMore(base::Instant until) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool HasMore() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Poll(base::Instant until) ABSL_LOCKS_EXCLUDED(mu_);
-  // Ensures a connection to the key's server, in a bounded time, since all other tasks wait
-  // meanwhile.
-  absl::Status Reach(std::string_view key, base::Instant now);
 
   // Completions.
   void RunCompletions() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -144,13 +225,30 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // Used only by the thread that takes a turn at tasks.
   std::vector<std::pair<EventTask*, unsigned>> turn_;
   std::set<std::pair<base::Instant, EventTask*>> timers_;
-  base::Instant reach_again_;  // the earliest time of the next attempt
-  absl::Status unreachable_;
   base::Instant listen_again_;
   absl::Status unsubscribed_;
   bool stalled_ = false;  // a script went unanswered
   bool silent_ = false;   // no script was answered since
   base::WayToWait way_{{.probe = 8, .interval = 64, .weight = 1.0 / 16}};
+};
+
+// Runs a completion of the library at a given time, or when the client ends before.
+class EventTimer final : public EventTask {
+ public:
+  EventTimer(EventDriver& driver, base::Instant at, EventDriver::Completion completion)
+      : driver_(driver), at_(at), completion_(std::move(completion)) {}
+
+ private:
+  bool Step(unsigned events, base::Instant now) override {
+    if ((events & (kEnding | kOver)) == 0 && now < at_) return true;
+    driver_.Complete(std::move(completion_), EventDriver::Whose::kOwn);
+    return false;
+  }
+  base::Instant due() const override { return at_; }
+
+  EventDriver& driver_;
+  const base::Instant at_;
+  EventDriver::Completion completion_;
 };
 
 }  // namespace redlatch::internal

@@ -283,10 +283,24 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
   }
 }
 
-EventReplyPtr LockHandle::RunInBatch(EventTask& task, const LuaScript& script,
-                                     absl::Span<const std::string> args, base::Instant deadline) {
-  const ScriptRequest what{.script = &script, .args = {args.begin(), args.end()}};
-  return core_->event_driver().RunInBatch(task, entry_, {.what = what}, deadline);
+absl::StatusOr<std::string> LockHandle::RunUntilAnswered(ScriptOperation::Call call,
+                                                         const std::stop_token& stop,
+                                                         const std::atomic<bool>* gone) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  ScriptOperation operation(std::move(call));
+  ThreadDriver(*core_, entry_, stop, gone).Drive(operation);
+  if (!operation.outcome().ok()) return About(operation.outcome().status());
+  return std::move(operation.outcome());
+}
+
+void LockHandle::RunUntilAnsweredAsync(
+    ScriptOperation::Call call, const void* object, std::stop_token stop,
+    absl::AnyInvocable<void(absl::StatusOr<std::string>) &&> then) {
+  EventDriver& driver = core_->event_driver();
+  LockTable::Refer(entry_);
+  driver.Begin(std::make_unique<ScriptTask>(driver, entry_, std::move(call), object,
+                                            std::move(stop), std::move(then)),
+               entry_.keys.main());
 }
 
 // ---- Acquisition.

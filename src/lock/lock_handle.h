@@ -23,10 +23,10 @@
 #include "src/lock/client_core.h"
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
-#include "src/lock/event_script.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/state/release_operation.h"
+#include "src/lock/state/script_operation.h"
 #include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
@@ -140,9 +140,14 @@ class LockHandle final : public HoldOwner {
   absl::StatusOr<redis::Reply> Run(const LuaScript& script, absl::Span<const std::string> args,
                                    base::Instant deadline = base::Instant::Infinite(),
                                    std::string_view own_key = {});
-  // The same without waiting. The reply is the second of EventReply::answers.
-  EventReplyPtr RunInBatch(EventTask& task, const LuaScript& script,
-                           absl::Span<const std::string> args, base::Instant deadline);
+  // Runs a script until a server has answered, and returns the text of the reply. `gone`: set when
+  // the lock object is destroyed.
+  absl::StatusOr<std::string> RunUntilAnswered(ScriptOperation::Call call,
+                                               const std::stop_token& stop = {},
+                                               const std::atomic<bool>* gone = nullptr);
+  // The same without a thread; see ScriptTask. EventDriver::StopObject() ends it.
+  void RunUntilAnsweredAsync(ScriptOperation::Call call, const void* object, std::stop_token stop,
+                             absl::AnyInvocable<void(absl::StatusOr<std::string>) &&> then);
   absl::StatusOr<LockInfo> Inspect(int most_waiters = kWaitersListed);
   absl::Status ForceRelease();
   // Runs a script repeatedly until all of its work is done; each call continues the last one.

@@ -3,20 +3,51 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "src/base/mutex.h"
+#include "src/base/random.h"
 #include "src/lock/about.h"
 #include "src/lock/client_core.h"
 #include "src/lock/lock_table.h"
+#include "src/lock/script_codec.h"
 #include "src/lock/state/timing.h"
+#include "src/redis/link/script_runner.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
+namespace {
+
+// A batch that ends with its request's deadline says why; one that has not begun by then does not.
+constexpr absl::Duration kBatchGrace = absl::Milliseconds(5);
+
+}  // namespace
+
+struct OperationTask::Running {
+  Request request;
+  bool confirms;  // it is a renewal that replicas must confirm
+  base::Instant until;
+  base::Instant try_at;
+  Result result;
+  base::Backoff backoff{absl::Milliseconds(2), absl::Milliseconds(100)};
+  EventReplyPtr reply = nullptr;  // while it is in flight
+  bool in_batch = false;
+
+  base::Instant due() const {
+    if (reply == nullptr) return std::min(until, try_at);
+    return in_batch ? until + kBatchGrace : until;
+  }
+};
+
+OperationTask::OperationTask(EventDriver& driver, Entry& entry, Operation::Action action,
+                             base::Instant due)
+    : driver_(driver), entry_(&entry), action_(action), due_(due) {}
 
 OperationTask::~OperationTask() = default;
 
 bool OperationTask::Step(unsigned events, base::Instant now) {
   if ((events & kStopped) != 0) {
     gone_ = gone_ || !stop().stop_requested();
-    if (script_ != nullptr) script_->Hurry(now + kAnswerGrace);
+    if (running_ != nullptr) running_->until = std::min(running_->until, now + kAnswerGrace);
   }
   // The client ends: an acquisition ends now, a release at its deadline.
   const bool over = (events & kOver) != 0;
@@ -37,8 +68,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
     }
     action_ = driver_.core().Resume(*entry_, operation(), event);
     ends = false;  // the next action is still executed
-    script_.reset();
-    confirmation_.reset();
+    running_.reset();
     const bool sleeps = action_.kind == Operation::Action::Kind::kSleep;
     if (action_.kind == Operation::Action::Kind::kDone || over) return End();
     if (sleeps) {
@@ -55,9 +85,8 @@ bool OperationTask::Execute(Operation::Event& event, bool ends, base::Instant no
     case Kind::kSubscribe:
       return Subscribe(event, ends);
     case Kind::kRun:
-      return Run(event, ends, now);
     case Kind::kConfirm:
-      return Confirm(event, ends, now);
+      return Run(event, ends, now);
     case Kind::kSleep:
     case Kind::kDone:
       return true;
@@ -80,32 +109,99 @@ bool OperationTask::Subscribe(Operation::Event& event, bool ends) {
 }
 
 bool OperationTask::Run(Operation::Event& event, bool ends, base::Instant now) {
-  if (script_ == nullptr) {
-    if (ends) return true;
-    script_ = std::make_unique<EventScript>(driver_, *this, *entry_, operation().request(),
-                                            action_.until);
+  if (running_ == nullptr && ends) return true;
+  if (running_ == nullptr) BeginRun(now);
+  Running& run = *running_;
+  bool over = run.reply != nullptr && TakeReply(now);
+  if (!over && run.reply == nullptr) {
+    // Usually this sends the request. An immediate failure is handled like a later one.
+    over = run.until <= now || (run.try_at <= now && !Send());
   }
-  // Usually this sends the request. An immediate failure is handled like a later one.
-  result_ = script_->Step(now);
-  if (!result_) {
-    due_ = script_->due();
-    return false;
+  due_ = run.due();
+  if (!over) return false;
+  if (!run.confirms) {
+    run.result = driver_.core().TakeResult(*entry_, run.request, std::move(run.result));
   }
-  event.result = &*result_;
+  event.result = &run.result;
   return true;
 }
 
-bool OperationTask::Confirm(Operation::Event& event, bool ends, base::Instant now) {
-  if (confirmation_ == nullptr && !ends) {
-    due_ = action_.until;
-    confirmation_ = driver_.RunInBatch(*this, *entry_, operation().request(), due_);
+void OperationTask::BeginRun(base::Instant now) {
+  ClientCore& core = driver_.core();
+  const bool confirms = action_.kind == Operation::Action::Kind::kConfirm;
+  Result unsent{.what = Failed{.why = absl::UnavailableError(
+                                   absl::StrCat("the command could not be sent to ",
+                                                core.server(entry_->keys.main()), " in time")),
+                               .not_sent = true}};
+  running_.reset(new Running{.request = operation().request(),
+                             .confirms = confirms,
+                             .until = action_.until,
+                             .try_at = now,
+                             .result = std::move(unsent)});
+  if (!confirms) core.MakeReady(*entry_, running_->request);
+}
+
+// Returns false if the request cannot be sent.
+bool OperationTask::Send() {
+  Running& run = *running_;
+  run.in_batch = run.confirms || driver_.core().is_quorum();
+  if (!run.in_batch) {
+    auto posted = driver_.Post(*this, *entry_, run.request);
+    if (posted.ok()) {
+      run.reply = *std::move(posted);
+      return true;
+    }
+    run.result = {.what = Failed{.why = posted.status(), .not_sent = true}};
+    if (!absl::IsUnavailable(posted.status())) return false;
+    run.in_batch = true;
+  }
+  run.reply = driver_.RunInBatch(*this, *entry_, run.request, run.until);
+  return true;
+}
+
+// Returns true if the request has its final result.
+bool OperationTask::TakeReply(base::Instant now) {
+  Running& run = *running_;
+  const std::string server = driver_.core().server(entry_->keys.main());
+  if (!run.reply->HasArrived()) {
+    if (now < run.due()) return false;
+    driver_.NoteReply(/*in_time=*/false);
+    run.result = {.what = Failed{.why = absl::UnavailableError(absl::StrCat(
+                                     server,
+                                     " did not answer in time (the command was sent and "
+                                     "may have been executed)")),
+                                 .may_have_executed = true}};
+    return true;
+  }
+  driver_.NoteReply(/*in_time=*/true);
+  bool redirected = false;
+  if (run.in_batch) {
+    run.result = std::move(run.reply->ran);
+  } else {
+    const auto reply = redis::ResultOfPosted(std::move(run.reply->answers[1]), server);
+    redirected = redis::RedirectOf(reply.status()).has_value();
+    run.result = ReadResult(run.request, reply);
+  }
+  run.reply.reset();
+  if (run.until <= now || !(redirected || MayPass())) return true;
+  if (run.in_batch) {
+    run.try_at = now + run.backoff.Next();
+  } else {
+    run.in_batch = true;
+    run.reply = driver_.RunInBatch(*this, *entry_, run.request, run.until);
+  }
+  return false;
+}
+
+// Returns true if the request was not executed, and may succeed later.
+bool OperationTask::MayPass() const {
+  const Failed* const failed = running_->result.failed();
+  if (failed == nullptr || !absl::IsUnavailable(failed->why) || failed->may_have_executed ||
+      running_->confirms || driver_.core().is_quorum()) {
     return false;
   }
-  if (!ends && !confirmation_->HasArrived() && now < action_.until) return false;
-  const bool arrived = confirmation_ != nullptr && confirmation_->HasArrived();
-  result_ = arrived ? std::move(confirmation_->ran) : NoResult();
-  event.result = &*result_;
-  return true;
+  const base::MutexLock lock(entry_->mu);
+  return entry_->state.IsWanted(running_->request);
 }
 
 AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, AcquireCall call,
@@ -186,6 +282,18 @@ bool ReleaseTask::End() {
   }
   if (core.observed()) core.TellReleasedLater(*entry_, released);
   if (then_) driver_.Complete(std::move(then_)(StatusOf(core, *entry_, released)));
+  core.lock_table().Unrefer(*entry_);
+  return false;
+}
+
+bool ScriptTask::End() {
+  ClientCore& core = driver_.core();
+  auto outcome = std::move(operation_.outcome());
+  if (!outcome.ok()) outcome = About(core, *entry_, outcome.status());
+  auto tell = [then = std::move(then_), outcome = std::move(outcome)]() mutable {
+    std::move(then)(std::move(outcome));
+  };
+  driver_.Complete(std::move(tell), EventDriver::Whose::kOwn);
   core.lock_table().Unrefer(*entry_);
   return false;
 }

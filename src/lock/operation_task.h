@@ -4,16 +4,20 @@
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
-#include "src/lock/event_script.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/state/release_operation.h"
+#include "src/lock/state/script_operation.h"
 
 namespace redlatch::internal {
 
@@ -27,8 +31,7 @@ class OperationTask : public EventTask, public Waker {
   // `entry` has a reference for this object. `action` is what the operation has already asked for.
   // `due`: when it must be stepped even if too many requests are in flight.
   OperationTask(EventDriver& driver, Entry& entry, Operation::Action action = kResume,
-                base::Instant due = base::Instant::Infinite())
-      : driver_(driver), entry_(&entry), action_(action), due_(due) {}
+                base::Instant due = base::Instant::Infinite());
   static constexpr Operation::Action kResume{.kind = Operation::Action::Kind::kSleep, .until = {}};
 
   virtual Operation& operation() = 0;
@@ -45,15 +48,18 @@ class OperationTask : public EventTask, public Waker {
   bool Execute(Operation::Event& event, bool ends, base::Instant now);
   bool Subscribe(Operation::Event& event, bool ends);
   bool Run(Operation::Event& event, bool ends, base::Instant now);
-  bool Confirm(Operation::Event& event, bool ends, base::Instant now);
+  void BeginRun(base::Instant now);
+  bool Send();
+  bool TakeReply(base::Instant now);
+  bool MayPass() const;
+
+  struct Running;  // the request of kRun or kConfirm
 
   Operation::Action action_;
   base::Instant due_;
   bool gone_ = false;
-  std::unique_ptr<EventScript> script_;  // in flight, of kRun
-  EventReplyPtr confirmation_;           // in flight, of kConfirm
-  std::optional<Result> result_;
   absl::Status subscribed_as_;
+  std::unique_ptr<Running> running_;  // null while the task sleeps, to save memory
 };
 
 // An acquisition without a thread. It is an owner of its own: even on a reentrant lock, it enters
@@ -94,6 +100,33 @@ class ReleaseTask final : public OperationTask {
 
   ReleaseOperation operation_;
   HoldOwner::Then then_;
+};
+
+// A script without a thread.
+class ScriptTask final : public OperationTask {
+ public:
+  using Then = absl::AnyInvocable<void(absl::StatusOr<std::string>) &&>;
+
+  // `object` is the lock object that began it. `then` is called as a completion of the library.
+  ScriptTask(EventDriver& driver, Entry& entry, ScriptOperation::Call call, const void* object,
+             std::stop_token stop, Then then)
+      : OperationTask(driver, entry),
+        operation_(std::move(call)),
+        object_(object),
+        stop_(std::move(stop)),
+        then_(std::move(then)) {}
+
+  const void* object() const override { return object_; }
+  std::stop_token stop() const override { return stop_; }
+
+ private:
+  Operation& operation() override { return operation_; }
+  bool End() override;
+
+  ScriptOperation operation_;
+  const void* const object_;
+  const std::stop_token stop_;
+  Then then_;
 };
 
 }  // namespace redlatch::internal
