@@ -107,6 +107,21 @@ inline constexpr LuaScript ${constant}{
 };
 ")
   string(APPEND all "${constant}, ")
+  if(constant MATCHES "^(.*)ForceRelease$")
+    list(APPEND locks "${CMAKE_MATCH_1}")
+  endif()
+endforeach()
+foreach(lock IN LISTS locks)
+  string(APPEND header "
+inline constexpr LockScripts ${lock}Scripts{
+    .acquire = ${lock}Acquire,
+    .release = ${lock}Release,
+    .renew = ${lock}Renew,
+    .cancel = ${lock}Cancel,
+    .inspect = ${lock}Inspect,
+    .force_release = ${lock}ForceRelease,
+};
+")
 endforeach()
 
 file(GLOB pieces RELATIVE "${LUA_DIR}" "${LUA_DIR}/*/*.lua" "${LUA_DIR}/*/common/*.lua")

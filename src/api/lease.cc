@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "src/base/clock.h"
-#include "src/base/thread.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/users_code.h"
 
@@ -92,18 +91,14 @@ absl::Status Lease::Release() {
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
   callback = internal::NotNull(std::move(callback));
-  if (owner_ == nullptr) {  // no client says where callbacks run
-    base::RunApart(
-        "redlatch-async", [told = std::make_shared<ReleaseCallback>(std::move(callback))] {
-          internal::RunUsersCode("a callback", [&] { (std::move(*told))(absl::OkStatus()); });
-        });
-    return;
-  }
   const auto tell = [](ReleaseCallback told, absl::Status status) {
     return [told = std::move(told), status = std::move(status)]() mutable {
       std::move(told)(std::move(status));
     };
   };
+  if (owner_ == nullptr) {  // no client says where callbacks run
+    return internal::RunCallbackApart(tell(std::move(callback), absl::OkStatus()));
+  }
   // The callback may destroy the lease.
   const std::shared_ptr<internal::HoldOwner> owner = owner_;
   absl::Status known = owner->Refusal();

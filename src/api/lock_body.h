@@ -1,18 +1,17 @@
+// What lock objects are made of, and how they report outcomes.
 #ifndef REDLATCH_SRC_API_LOCK_BODY_H_
 #define REDLATCH_SRC_API_LOCK_BODY_H_
 
 #include <atomic>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "lua/scripts.h"
 #include "redlatch/redis_lock_base.h"
+#include "src/api/outcomes.h"
 #include "src/base/mutex.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/lock_type.h"
@@ -20,9 +19,9 @@
 
 namespace redlatch {
 
-// What a lock object does. A call that is in progress keeps it, even if the object is destroyed.
-// `reads`: on the shared side.
-class RedisLockBase::Body {
+// What a lock object does. A call that waits keeps it, even if the object is destroyed. `reads`: on
+// the shared side.
+class RedisLockBase::Body : public std::enable_shared_from_this<Body> {
  public:
   explicit Body(std::string name) : name_(std::move(name)) {}
   virtual ~Body() = default;
@@ -32,12 +31,13 @@ class RedisLockBase::Body {
   virtual void SetObject(const RedisLockBase&) {}
 
   // lock() and its kin. `deadlock` becomes true if this thread would wait for itself.
-  virtual absl::Status Lock(bool reads, absl::Duration wait, bool& deadlock) = 0;
+  virtual absl::Status Lock(bool reads, const AcquireOptions& options, bool& deadlock) = 0;
   virtual void Unlock(bool reads) noexcept = 0;
   virtual absl::StatusOr<Lease> Acquire(bool reads, const Caller& caller,
                                         const AcquireOptions& options) = 0;
+  using Whose = internal::EventDriver::Whose;
   virtual void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
-                            AcquireCallback callback) = 0;
+                            AcquireCallback callback, Whose whose) = 0;
   virtual Hold Current(bool reads) = 0;
   virtual int HoldCount(bool reads) = 0;
   virtual absl::StatusOr<LockInfo> Inspect() = 0;
@@ -50,7 +50,7 @@ class RedisLockBase::Body {
 };
 
 // A lock of one lock state: of one name, or of several that one script takes.
-class RedisLockBase::LockBody final : public Body, public std::enable_shared_from_this<LockBody> {
+class RedisLockBase::LockBody final : public Body {
  public:
   // `kind` is null for a user's class. Several `names` are each once and in their order.
   LockBody(std::shared_ptr<internal::ClientCore> core, std::vector<std::string> names,
@@ -59,37 +59,23 @@ class RedisLockBase::LockBody final : public Body, public std::enable_shared_fro
   bool several() const { return names_.size() > 1; }
   const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
   const LockOptions& options() const { return *options_; }
-
-  // One side of the lock for one caller, with all that a call needs if the object goes meanwhile.
-  struct Access {
-    std::shared_ptr<LockBody> body;
-    std::shared_ptr<internal::LockHandle> handle;  // of the caller's holds on the exclusive side
-    bool reads = false;
-    Caller caller = {};
-
-    absl::StatusOr<internal::OwnedHold> Acquire(internal::Face face,
-                                                const AcquireOptions& options) const;
-    // Releases what the calling thread has by lock(), if it still has it.
-    void Unlock() const;
-    internal::HoldRef OfThisThread() const { return Ask(&internal::LockHandle::OfThisThread); }
-    internal::HoldRef Current() const { return Ask(&internal::LockHandle::Current); }
-
-   private:
-    internal::HoldRef Ask(internal::HoldRef (internal::LockHandle::*question)() const) const;
-  };
-  absl::StatusOr<Access> AccessFor(bool reads, const Caller& caller);
-  void AcquireAsync(const absl::StatusOr<Access>& access, const AcquireOptions& options,
-                    internal::EventDriver::Whose whose, AcquireCallback callback);
+  // Returns the handle of the caller's holds on the exclusive side, or why the caller cannot
+  // acquire this side. After one call, it needs the lock object no more.
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> HandleFor(bool reads, const Caller& caller);
+  internal::HoldRef OfThisThread(bool reads) {
+    const auto handle = HandleOfThisThread(reads);
+    return handle == nullptr ? internal::HoldRef() : handle->OfThisThread();
+  }
 
   void SetObject(const RedisLockBase& object) override { object_ = &object; }
-  absl::Status Lock(bool reads, absl::Duration wait, bool& deadlock) override;
+  absl::Status Lock(bool reads, const AcquireOptions& options, bool& deadlock) override;
   void Unlock(bool reads) noexcept override;
   absl::StatusOr<Lease> Acquire(bool reads, const Caller& caller,
                                 const AcquireOptions& options) override;
   void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
-                    AcquireCallback callback) override;
+                    AcquireCallback callback, Whose whose) override;
   Hold Current(bool reads) override;
-  int HoldCount(bool reads) override;
+  int HoldCount(bool reads) override { return static_cast<int>(OfThisThread(reads).depth); }
   absl::StatusOr<LockInfo> Inspect() override;
   absl::Status ForceRelease() override;
   void Close() override;
@@ -103,13 +89,15 @@ class RedisLockBase::LockBody final : public Body, public std::enable_shared_fro
   // must take the slow path. Never blocks.
   bool LockAgain(bool reads) const;
   bool caches() const { return options_->cache_for > absl::ZeroDuration(); }
-  absl::StatusOr<std::shared_ptr<internal::LockHandle>> HandleFor(const Owner& owner) const;
+  // Returns null if this thread cannot have a hold on that side.
+  std::shared_ptr<internal::LockHandle> HandleOfThisThread(bool reads);
   // kFailedPrecondition if the calling thread reads, so that to write it would wait for itself.
   absl::Status RefuseUpgrade() const;
   internal::AcquireCall CallOf(internal::Face face, const Caller& caller,
                                const AcquireOptions& options) const;
-  absl::StatusOr<internal::OwnedHold> Read(internal::Face face,
-                                           const AcquireOptions& options) const;
+  absl::StatusOr<internal::OwnedHold> Take(internal::Face face, bool reads, const Caller& caller,
+                                           const AcquireOptions& options);
+  absl::StatusOr<internal::OwnedHold> Read(internal::AcquireCall call) const;
   absl::Status Refuse(absl::StatusCode code, std::string_view why) const;
 
   const std::shared_ptr<internal::ClientCore> core_;
@@ -121,18 +109,9 @@ class RedisLockBase::LockBody final : public Body, public std::enable_shared_fro
   base::Mutex mu_;
   std::atomic<bool> attached_{false};
   std::shared_ptr<internal::LockHandle> handle_;
-  std::shared_ptr<internal::ReaderGroups> readers_;  // null: the lock has no shared side
+  std::unique_ptr<const internal::LockType> owners_type_;  // null: the lock has no Owners
+  std::shared_ptr<internal::ReaderGroups> readers_;        // null: the lock has no shared side
 };
-
-// The scripts of a SimpleLock, which a MultiLock of one name also uses.
-inline LockScripts SimpleScripts() {
-  return {.acquire = lua::kSimpleAcquire,
-          .release = lua::kSimpleRelease,
-          .renew = lua::kSimpleRenew,
-          .cancel = lua::kSimpleCancel,
-          .inspect = lua::kSimpleInspect,
-          .force_release = lua::kSimpleForceRelease};
-}
 
 }  // namespace redlatch
 

@@ -13,7 +13,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lua/scripts.h"
@@ -23,23 +22,17 @@
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
-#include "src/base/random.h"
 #include "src/base/status.h"
-#include "src/base/thread.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/kinds.h"
 #include "src/lock/state/hold_state.h"
+#include "src/lock/state/multi_operation.h"
 #include "src/lock/users_code.h"
 
 namespace redlatch {
 namespace {
 
-using internal::EventDriver;
-
 constexpr size_t kMostLocks = 64;
-// Pauses between two rounds. They are short because a round waits for the lock that was refused.
-constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
-constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 
 absl::Status CheckCount(size_t locks) {
   if (locks == 0) return absl::InvalidArgumentError("a MultiLock must have at least one lock");
@@ -56,18 +49,6 @@ bool InOneSlot(internal::ClientCore& core, const std::vector<std::string>& names
   return std::all_of(names.begin(), names.end(),
                      [&](const std::string& name) { return tag(name) == tag(names.front()); });
 }
-
-// Returns whether another round may succeed. Locks of several clients are tried without waiting,
-// and the next round waits for the one that was refused.
-bool MayPass(const absl::Status& why, bool of_one_client) {
-  return absl::IsAborted(why) ||
-         (!of_one_client && (absl::IsDeadlineExceeded(why) || absl::IsUnavailable(why)));
-}
-
-absl::Status LostMeanwhile() {
-  return absl::AbortedError("one of the locks was lost while another was waited for");
-}
-absl::Status Stopped() { return absl::CancelledError("the wait was stopped"); }
 
 // The leases behind a lease of several locks. They are released with it, the last one first.
 class JointHoldOwner final : public internal::HoldOwner {
@@ -138,10 +119,8 @@ class JointHoldOwner final : public internal::HoldOwner {
 
 }  // namespace
 
-// Locks that no script can take together. Those of one client are taken in the order of their keys,
-// which all programs share. Those of several clients have no common order, since one server may
-// have several names, so only one is ever waited for, while none is held. Thread-safe.
-class MultiLock::Apart final : public Body, public std::enable_shared_from_this<Apart> {
+// Locks that no script can take together: see MultiOperation. Thread-safe.
+class MultiLock::Apart final : public Body {
  public:
   // Each lock once. `own`: the locks that were made for this. `bad`: why they cannot be used, or
   // OK.
@@ -149,17 +128,17 @@ class MultiLock::Apart final : public Body, public std::enable_shared_from_this<
         std::vector<std::unique_ptr<RedisLockBase>> own, absl::Status bad)
       : Body(std::move(name)), own_(std::move(own)), bad_(std::move(bad)) {
     for (const Part& part : parts) {
-      parts_.push_back({std::static_pointer_cast<LockBody>(BodyOf(*part.lock())), part.reads()});
-      of_one_client_ = of_one_client_ && parts_.back().body->core() == parts_.front().body->core();
+      sides_.push_back({std::static_pointer_cast<LockBody>(BodyOf(*part.lock())), part.reads()});
+      of_one_client_ = of_one_client_ && sides_.back().body->core() == sides_.front().body->core();
     }
   }
 
-  absl::Status Lock(bool reads, absl::Duration wait, bool& deadlock) override;
+  absl::Status Lock(bool reads, const AcquireOptions& options, bool& deadlock) override;
   void Unlock(bool reads) noexcept override;
   absl::StatusOr<Lease> Acquire(bool reads, const Caller& caller,
                                 const AcquireOptions& options) override;
   void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
-                    AcquireCallback callback) override;
+                    AcquireCallback callback, Whose whose) override;
   Hold Current(bool reads) override;
   int HoldCount(bool reads) override;
   absl::StatusOr<LockInfo> Inspect() override;
@@ -171,188 +150,216 @@ class MultiLock::Apart final : public Body, public std::enable_shared_from_this<
     std::shared_ptr<LockBody> body;
     bool reads = false;
   };
-  // What a call works with: while it waits, this object and the locks may be destroyed.
-  using Accesses = std::vector<LockBody::Access>;
-  // How one lock is taken and given back, and whether it is still held.
-  struct Ways {
-    std::function<absl::Status(size_t, absl::Duration wait, const std::stop_token& stop)> take;
-    std::function<void(size_t)> give_back;
-    std::function<bool(size_t)> holds;
-  };
-  // An acquisition without a thread.
-  class Chain;
+  class Call;
 
-  absl::StatusOr<Accesses> AccessesFor(const Caller& caller) const;
-  absl::Status TakeAll(const Ways& ways, absl::Duration wait, const std::stop_token& stop) const;
-  // Returns which lock was refused.
-  size_t TakeFrom(const Ways& ways, size_t first, absl::Duration wait, const std::stop_token& stop,
-                  absl::Status& status) const;
-  static Hold Joined(const Accesses& accesses, const std::vector<Hold>& holds);
-  static Lease LeaseOf(const Accesses& accesses, std::vector<Lease> leases);
+  // Attaches all locks, so that a call needs no lock object afterwards. Returns why the caller
+  // cannot acquire them, or OK.
+  absl::Status Prepare(const Caller& caller) const;
+  static Hold Joined(const std::vector<Side>& sides, const std::vector<Hold>& holds);
 
   const std::vector<std::unique_ptr<RedisLockBase>> own_;
   const absl::Status bad_;
-  std::vector<Side> parts_;
+  std::vector<Side> sides_;
   bool of_one_client_ = true;
   std::stop_source gone_;
 };
 
+// Executes one acquisition of all locks; MultiOperation decides. It keeps all that it needs:
+// meanwhile, the MultiLock and its locks may be destroyed.
+class MultiLock::Apart::Call : public std::enable_shared_from_this<Call> {
+ public:
+  enum class How : uint8_t {
+    kLock,     // the calling thread locks, as lock() does
+    kAcquire,  // the calling thread acquires leases
+    kAsync,    // no thread waits
+  };
+  Call(const Apart& apart, How how, Caller caller, AcquireOptions options,
+       AcquireCallback callback = nullptr)
+      : sides_(apart.sides_),
+        how_(how),
+        caller_(std::move(caller)),
+        options_(std::move(options)),
+        callback_(std::move(callback)),
+        operation_(sides_.size(), apart.of_one_client_, base::Now() + options_.wait),
+        leases_(sides_.size()) {
+    by_caller_.emplace(options_.stop, [this] { stopped_.request_stop(); });
+    with_object_.emplace(apart.gone_.get_token(), [this] { stopped_.request_stop(); });
+    options_.stop = stopped_.get_token();
+  }
+
+  // Executes the operation's actions until it is over, or a result or a time is awaited. It is then
+  // called again.
+  void Run(absl::Status outcome) {
+    using Kind = internal::MultiOperation::Action::Kind;
+    const auto holds = [this](size_t i) { return Holds(i); };
+    for (;;) {
+      const auto action =
+          operation_.Resume(std::move(outcome), holds, stopped_.stop_requested(), base::Now());
+      if (action.kind == Kind::kDone) return Finish();
+      outcome = absl::OkStatus();
+      if (action.kind == Kind::kTake) {
+        options_.wait = base::Until(action.until);
+        if (how_ == How::kAsync) return TakeAsync(action.lock);
+        outcome = Take(action.lock);
+      } else if (action.kind == Kind::kGiveBack) {
+        GiveBack(action.lock);
+      } else if (how_ == How::kAsync) {
+        return SleepAsync(action.until);
+      } else {
+        base::Parker().ParkUntil(action.until);
+      }
+    }
+  }
+
+  const absl::Status& outcome() const { return operation_.outcome(); }
+  bool deadlock() const { return deadlock_; }
+  absl::StatusOr<Lease> TakeLease() {
+    if (!outcome().ok()) return outcome();
+    std::vector<Hold> holds;
+    for (const Lease& lease : leases_) holds.push_back(lease.hold());
+    return Lease(std::make_shared<JointHoldOwner>(sides_.front().body->core(), std::move(leases_)),
+                 1, Joined(sides_, holds));
+  }
+
+ private:
+  // The first client's, which says where callbacks run.
+  internal::EventDriver& driver() const { return sides_.front().body->core()->event_driver(); }
+
+  absl::Status Take(size_t i) {
+    const Side& side = sides_[i];
+    if (how_ == How::kLock) return side.body->Lock(side.reads, options_, deadlock_);
+    return Keep(i, side.body->Acquire(side.reads, caller_, options_));
+  }
+  absl::Status Keep(size_t i, absl::StatusOr<Lease> lease) {
+    if (!lease.ok()) return lease.status();
+    leases_[i] = *std::move(lease);
+    return absl::OkStatus();
+  }
+  void TakeAsync(size_t i) {
+    sides_[i].body->AcquireAsync(
+        sides_[i].reads, caller_, options_,
+        [self = shared_from_this(), i](absl::StatusOr<Lease> lease) {
+          self->Run(self->Keep(i, std::move(lease)));
+        },
+        Whose::kOwn);
+  }
+  void SleepAsync(base::Instant until) {
+    internal::EventDriver& driver = this->driver();
+    driver.Begin(std::make_unique<internal::EventTimer>(
+        driver, until, [self = shared_from_this()] { self->Run(absl::OkStatus()); }));
+  }
+  void GiveBack(size_t i) {
+    const Side& side = sides_[i];
+    if (how_ != How::kLock) {
+      leases_[i] = Lease();
+    } else if (side.body->OfThisThread(side.reads).hold != 0) {
+      side.body->Unlock(side.reads);  // else it was released with the last lock object
+    }
+  }
+  bool Holds(size_t i) const {
+    const Side& side = sides_[i];
+    return how_ == How::kLock ? side.body->Current(side.reads).valid() : leases_[i].valid();
+  }
+  void Finish() {
+    by_caller_.reset();
+    with_object_.reset();
+    if (how_ != How::kAsync) return;
+    driver().Complete([callback = std::move(callback_), lease = TakeLease()]() mutable {
+      std::move(callback)(std::move(lease));
+    });
+  }
+
+  const std::vector<Side> sides_;
+  const How how_;
+  const Caller caller_;
+  AcquireOptions options_;
+  AcquireCallback callback_;
+  internal::MultiOperation operation_;
+  std::vector<Lease> leases_;
+  bool deadlock_ = false;
+  std::stop_source stopped_;
+  std::optional<std::stop_callback<std::function<void()>>> by_caller_;
+  std::optional<std::stop_callback<std::function<void()>>> with_object_;
+};
+
 void MultiLock::Apart::Close() {
-  if (!parts_.empty() && parts_.front().body->core()->in_forked_child()) return;
+  if (!sides_.empty() && sides_.front().body->core()->in_forked_child()) return;
   gone_.request_stop();
 }
 
-auto MultiLock::Apart::AccessesFor(const Caller& caller) const -> absl::StatusOr<Accesses> {
-  if (!bad_.ok()) return bad_;
-  Accesses accesses;
-  for (const Side& part : parts_) {
-    auto access = part.body->AccessFor(part.reads, caller);
-    if (!access.ok()) return access.status();
-    accesses.push_back(*std::move(access));
-  }
-  return accesses;
+absl::Status MultiLock::Apart::Prepare(const Caller& caller) const {
+  absl::Status bad = bad_;
+  for (const Side& side : sides_) bad.Update(side.body->HandleFor(side.reads, caller).status());
+  return bad;
 }
 
-// Takes the locks from `first` on, and round. Locks of one client are all waited for; of others,
-// the first alone.
-size_t MultiLock::Apart::TakeFrom(const Ways& ways, size_t first, absl::Duration wait,
-                                  const std::stop_token& stop, absl::Status& status) const {
-  const base::Instant end = base::Now() + wait;
-  size_t taken = 0;
-  const auto at = [&](size_t i) { return (first + i) % parts_.size(); };
-  absl::Cleanup rollback = [&] {
-    while (taken > 0) ways.give_back(at(--taken));
-  };
-  for (; taken < parts_.size(); ++taken) {
-    const bool waits = taken == 0 || of_one_client_;
-    status = ways.take(at(taken), waits ? base::Until(end) : absl::ZeroDuration(), stop);
-    if (!status.ok()) return at(taken);
-  }
-  for (size_t i = 0; i < parts_.size(); ++i) {
-    if (ways.holds(at(i))) continue;
-    status = LostMeanwhile();
-    return at(i);
-  }
-  std::move(rollback).Cancel();
-  return first;
-}
-
-absl::Status MultiLock::Apart::TakeAll(const Ways& ways, absl::Duration wait,
-                                       const std::stop_token& stop) const {
-  std::stop_source stopped;
-  const auto end_it = [&] { stopped.request_stop(); };
-  const std::stop_callback by_caller(stop, end_it);
-  const std::stop_callback with_object(gone_.get_token(), end_it);
-  const base::Instant end = base::Now() + wait;
-  base::Backoff backoff(kFirstPause, kLongestPause);
-  size_t first = 0;
-  for (;;) {
-    absl::Status status;
-    const size_t refused = TakeFrom(ways, first, base::Until(end), stopped.get_token(), status);
-    if (status.ok()) return status;
-    const base::Instant next = base::Now() + backoff.Next();
-    if (!MayPass(status, of_one_client_) || end <= next) return status;
-    if (stopped.stop_requested()) return Stopped();
-    if (!of_one_client_) first = refused;
-    base::Parker().ParkUntil(next);
-  }
-}
-
-absl::Status MultiLock::Apart::Lock(bool, absl::Duration wait, bool& deadlock) {
-  const auto self = shared_from_this();
-  const absl::StatusOr<Accesses> accesses = AccessesFor({});
-  if (!accesses.ok()) return accesses.status();
-  const Ways ways = {
-      .take = [&](size_t i, absl::Duration its_wait, const std::stop_token& stop) -> absl::Status {
-        return (*accesses)[i]
-            .Acquire(internal::Face::kStd, {.wait = its_wait, .stop = stop})
-            .status();
-      },
-      .give_back = [&](size_t i) { (*accesses)[i].Unlock(); },
-      .holds =
-          [&](size_t i) {
-            const auto view = (*accesses)[i].Current().view;
-            return view != nullptr && view->Valid(base::Now());
-          },
-  };
-  absl::Status taken = TakeAll(ways, wait, {});
-  deadlock = absl::IsFailedPrecondition(taken) &&
-             std::any_of(accesses->begin(), accesses->end(), [](LockBody::Access access) {
-               if (access.OfThisThread().depth > 0) return true;
-               access.reads = !access.reads;
-               return access.OfThisThread().depth > 0;
-             });
-  return taken;
+absl::Status MultiLock::Apart::Lock(bool, const AcquireOptions& options, bool& deadlock) {
+  if (absl::Status bad = Prepare({}); !bad.ok()) return bad;
+  Call call(*this, Call::How::kLock, {}, options);
+  call.Run(absl::OkStatus());
+  deadlock = call.deadlock();
+  return call.outcome();
 }
 
 void MultiLock::Apart::Unlock(bool) noexcept {
-  for (size_t i = parts_.size(); i-- > 0;) parts_[i].body->Unlock(parts_[i].reads);
+  for (size_t i = sides_.size(); i-- > 0;) sides_[i].body->Unlock(sides_[i].reads);
 }
 
 absl::StatusOr<Lease> MultiLock::Apart::Acquire(bool, const Caller& caller,
                                                 const AcquireOptions& options) {
-  const auto self = shared_from_this();
-  const absl::StatusOr<Accesses> accesses = AccessesFor(caller);
-  if (!accesses.ok()) return accesses.status();
-  std::vector<Lease> leases(accesses->size());
-  const Ways ways = {
-      .take = [&](size_t i, absl::Duration wait, const std::stop_token& stop) -> absl::Status {
-        AcquireOptions its = options;
-        its.wait = wait;
-        its.stop = stop;
-        auto lease = redlatch::LeaseOf((*accesses)[i].Acquire(internal::Face::kStatus, its));
-        if (!lease.ok()) return lease.status();
-        leases[i] = *std::move(lease);
-        return absl::OkStatus();
-      },
-      .give_back = [&](size_t i) { leases[i] = Lease(); },
-      .holds = [&](size_t i) { return leases[i].valid(); },
+  if (absl::Status bad = Prepare(caller); !bad.ok()) return bad;
+  Call call(*this, Call::How::kAcquire, caller, options);
+  call.Run(absl::OkStatus());
+  return call.TakeLease();
+}
+
+void MultiLock::Apart::AcquireAsync(bool, const Caller& caller, const AcquireOptions& options,
+                                    AcquireCallback callback, Whose) {
+  callback = internal::NotNull(std::move(callback));
+  absl::Status bad = base::Unshared(Prepare(caller));
+  if (bad.ok()) {
+    std::make_shared<Call>(*this, Call::How::kAsync, caller, options, std::move(callback))
+        ->Run(absl::OkStatus());
+    return;
+  }
+  auto told = [callback = std::move(callback), bad = std::move(bad)]() mutable {
+    std::move(callback)(std::move(bad));
   };
-  if (absl::Status taken = TakeAll(ways, options.wait, options.stop); !taken.ok()) return taken;
-  return LeaseOf(*accesses, std::move(leases));
+  if (!sides_.empty()) {
+    return sides_.front().body->core()->event_driver().Complete(std::move(told));
+  }
+  internal::RunCallbackApart(std::move(told));  // without locks it has no client
 }
 
-Lease MultiLock::Apart::LeaseOf(const Accesses& accesses, std::vector<Lease> leases) {
-  std::vector<Hold> holds;
-  for (const Lease& lease : leases) holds.push_back(lease.hold());
-  Hold joined = Joined(accesses, holds);
-  auto owner = std::make_shared<JointHoldOwner>(accesses.front().body->core(), std::move(leases));
-  return Lease(std::move(owner), 1, std::move(joined));
-}
-
-Hold MultiLock::Apart::Joined(const Accesses& accesses, const std::vector<Hold>& holds) {
+Hold MultiLock::Apart::Joined(const std::vector<Side>& sides, const std::vector<Hold>& holds) {
   std::vector<internal::JointHoldState::Part> parts;
   for (size_t i = 0; i < holds.size(); ++i) {
     if (holds[i].state() == nullptr) return {};
-    parts.push_back({.name = accesses[i].body->name(),
+    parts.push_back({.name = sides[i].body->name(),
                      .token = holds[i].fencing_token(),
                      .view = holds[i].state()});
   }
+  if (parts.empty()) return {};
   return Hold(std::make_shared<internal::JointHoldState>(std::move(parts)), FencingToken());
 }
 
 Hold MultiLock::Apart::Current(bool) {
-  const absl::StatusOr<Accesses> accesses = AccessesFor({});
-  if (!accesses.ok()) return {};
   std::vector<Hold> holds;
-  for (const LockBody::Access& access : *accesses) holds.push_back(HoldOf(access.Current()));
-  return Joined(*accesses, holds);
+  for (const Side& side : sides_) holds.push_back(side.body->Current(side.reads));
+  return Joined(sides_, holds);
 }
 
 int MultiLock::Apart::HoldCount(bool) {
-  const absl::StatusOr<Accesses> accesses = AccessesFor({});
-  if (!accesses.ok()) return 0;
-  uint32_t fewest = std::numeric_limits<uint32_t>::max();
-  for (const auto& access : *accesses) fewest = std::min(fewest, access.OfThisThread().depth);
-  return static_cast<int>(fewest);
+  int fewest = sides_.empty() ? 0 : std::numeric_limits<int>::max();
+  for (const Side& side : sides_) fewest = std::min(fewest, side.body->HoldCount(side.reads));
+  return fewest;
 }
 
 absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() {
-  const absl::StatusOr<Accesses> accesses = AccessesFor({});
-  if (!accesses.ok()) return accesses.status();
+  if (absl::Status bad = Prepare({}); !bad.ok()) return bad;
   LockInfo all;
-  for (const LockBody::Access& access : *accesses) {
-    absl::StatusOr<LockInfo> info = access.handle->Inspect();
+  for (const Side& side : sides_) {
+    absl::StatusOr<LockInfo> info = side.body->Inspect();
     if (!info.ok()) return info.status();
     std::move(info->holders.begin(), info->holders.end(), std::back_inserter(all.holders));
     std::move(info->waiters.begin(), info->waiters.end(), std::back_inserter(all.waiters));
@@ -364,107 +371,10 @@ absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() {
 }
 
 absl::Status MultiLock::Apart::ForceRelease() {
-  const absl::StatusOr<Accesses> accesses = AccessesFor({});
-  if (!accesses.ok()) return accesses.status();
-  absl::Status result;
-  for (const auto& access : *accesses) result.Update(access.handle->ForceRelease());
+  absl::Status result = Prepare({});
+  if (!result.ok()) return result;
+  for (const Side& side : sides_) result.Update(side.body->ForceRelease());
   return result;
-}
-
-// TakeAll() in steps, one at a time, on the threads of its clients. What it waits for keeps it.
-class MultiLock::Apart::Chain : public std::enable_shared_from_this<Chain> {
- public:
-  Chain(const Apart& apart, Accesses accesses, AcquireOptions options, AcquireCallback callback)
-      : accesses_(std::move(accesses)),
-        of_one_client_(apart.of_one_client_),
-        options_(std::move(options)),
-        callback_(std::move(callback)),
-        end_(base::Now() + options_.wait),
-        leases_(accesses_.size()) {
-    by_caller_.emplace(options_.stop, [this] { stopped_.request_stop(); });
-    with_object_.emplace(apart.gone_.get_token(), [this] { stopped_.request_stop(); });
-  }
-
-  void TakeNext() {
-    const bool waits = taken_ == 0 || of_one_client_;
-    AcquireOptions its = options_;
-    its.wait = waits ? base::Until(end_) : absl::ZeroDuration();
-    its.stop = stopped_.get_token();
-    const LockBody::Access& access = accesses_[At(taken_)];
-    access.body->AcquireAsync(access, its, EventDriver::Whose::kOwn,
-                              [self = shared_from_this()](absl::StatusOr<Lease> lease) {
-                                self->OnTaken(std::move(lease));
-                              });
-  }
-
- private:
-  size_t At(size_t i) const { return (first_ + i) % leases_.size(); }
-  // The first client's, which says where callbacks run.
-  EventDriver& driver() const { return accesses_.front().body->core()->event_driver(); }
-
-  void OnTaken(absl::StatusOr<Lease> lease) {
-    if (!lease.ok()) return OnRefused(At(taken_), lease.status());
-    leases_[At(taken_++)] = *std::move(lease);
-    if (taken_ < leases_.size()) return TakeNext();
-    for (size_t i = 0; i < leases_.size(); ++i) {
-      if (!leases_[At(i)].valid()) return OnRefused(At(i), LostMeanwhile());
-    }
-    Finish(LeaseOf(accesses_, std::move(leases_)));
-  }
-
-  void OnRefused(size_t refused, const absl::Status& why) {
-    while (taken_ > 0) leases_[At(--taken_)] = Lease();
-    const base::Instant next = base::Now() + backoff_.Next();
-    if (!MayPass(why, of_one_client_) || end_ <= next) return Finish(why);
-    if (stopped_.stop_requested()) return Finish(Stopped());
-    if (!of_one_client_) first_ = refused;
-    EventDriver& driver = this->driver();
-    driver.Begin(std::make_unique<internal::EventTimer>(
-        driver, next, [self = shared_from_this()] { self->TakeNext(); }));
-  }
-
-  void Finish(absl::StatusOr<Lease> lease) {
-    by_caller_.reset();
-    with_object_.reset();
-    driver().Complete([callback = std::move(callback_), lease = std::move(lease)]() mutable {
-      std::move(callback)(std::move(lease));
-    });
-  }
-
-  const Accesses accesses_;
-  const bool of_one_client_;
-  const AcquireOptions options_;
-  AcquireCallback callback_;
-  const base::Instant end_;
-  std::vector<Lease> leases_;
-  size_t first_ = 0;  // where a round begins
-  size_t taken_ = 0;
-  base::Backoff backoff_{kFirstPause, kLongestPause};
-  std::stop_source stopped_;
-  std::optional<std::stop_callback<std::function<void()>>> by_caller_;
-  std::optional<std::stop_callback<std::function<void()>>> with_object_;
-};
-
-void MultiLock::Apart::AcquireAsync(bool, const Caller& caller, const AcquireOptions& options,
-                                    AcquireCallback callback) {
-  callback = internal::NotNull(std::move(callback));
-  absl::StatusOr<Accesses> accesses = AccessesFor(caller);
-  if (accesses.ok()) {
-    return std::make_shared<Chain>(*this, *std::move(accesses), options, std::move(callback))
-        ->TakeNext();
-  }
-  if (!parts_.empty()) {
-    return parts_.front().body->core()->event_driver().Complete(
-        [callback = std::move(callback), bad = base::Unshared(accesses.status())]() mutable {
-          std::move(callback)(std::move(bad));
-        });
-  }
-  // Without locks it has no client either.
-  base::RunApart(
-      "redlatch-async", [callback = std::make_shared<AcquireCallback>(std::move(callback)),
-                         bad = std::make_shared<absl::Status>(base::Unshared(bad_))] {
-        internal::RunUsersCode("a callback", [&] { std::move (*callback)(std::move(*bad)); });
-      });
 }
 
 // ---- Which way the locks are taken.
@@ -552,13 +462,8 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
 
 // A lock of one name is the simple lock of that name, with its scripts and their traits.
 LockScripts MultiLock::Scripts() const {
-  if (!static_cast<const LockBody&>(*BodyOf(*this)).several()) return SimpleScripts();
-  return {.acquire = lua::kMultiAcquire,
-          .release = lua::kMultiRelease,
-          .renew = lua::kMultiRenew,
-          .cancel = lua::kMultiCancel,
-          .inspect = lua::kMultiInspect,
-          .force_release = lua::kMultiForceRelease};
+  return static_cast<const LockBody&>(*BodyOf(*this)).several() ? lua::kMultiScripts
+                                                                : lua::kSimpleScripts;
 }
 
 LockTraits MultiLock::Traits() const {

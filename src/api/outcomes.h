@@ -2,6 +2,8 @@
 #ifndef REDLATCH_SRC_API_OUTCOMES_H_
 #define REDLATCH_SRC_API_OUTCOMES_H_
 
+#include <atomic>
+#include <memory>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -11,6 +13,7 @@
 #include "redlatch/lease.h"
 #include "redlatch/status.h"
 #include "src/lock/lock_handle.h"
+#include "src/lock/users_code.h"
 
 namespace redlatch {
 
@@ -30,6 +33,32 @@ inline absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> owned) 
   if (!owned.ok()) return owned.status();
   const uint64_t id = owned->held.hold;
   return Lease(std::move(owned->handle), id, HoldOf(std::move(owned->held)));
+}
+
+// Gives the callback what `wrap` makes of the hold: a Lease or a Permit from then on, so that it is
+// released if the callback is dropped.
+template <class Wrap, class Callback>
+internal::LockHandle::Finish FinishOf(Wrap wrap, Callback callback) {
+  return [wrap, told = internal::NotNull(std::move(callback))](
+             absl::StatusOr<internal::OwnedHold> held) mutable {
+    return [told = std::move(told), result = wrap(std::move(held))]() mutable {
+      std::move(told)(std::move(result));
+    };
+  };
+}
+
+// What a call of a lock object or a semaphore asks for. `gone` is set when `object` is destroyed.
+inline internal::AcquireCall CallOf(const AcquireOptions& options,
+                                    const std::shared_ptr<const LockOptions>& of_object,
+                                    const void* object, const std::atomic<bool>& gone) {
+  return {.terms = {.lease = options.lease.value_or(of_object->lease),
+                    .manual = options.lease.has_value(),
+                    .whole = options.whole_lease},
+          .wait = options.wait,
+          .stop = options.stop,
+          .options = of_object,
+          .object = object,
+          .gone = &gone};
 }
 
 }  // namespace redlatch

@@ -30,14 +30,7 @@ RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, RedL
 RedLock::RedLock(const Client& client, std::string_view name, RedLockOptions options)
     : RedLock(std::vector<Client>{client}, name, std::move(options)) {}
 
-LockScripts RedLock::Scripts() const {
-  return {.acquire = lua::kQuorumAcquire,
-          .release = lua::kQuorumRelease,
-          .renew = lua::kQuorumRenew,
-          .cancel = lua::kQuorumCancel,
-          .inspect = lua::kQuorumInspect,
-          .force_release = lua::kQuorumForceRelease};
-}
+LockScripts RedLock::Scripts() const { return lua::kQuorumScripts; }
 
 LockTraits RedLock::Traits() const { return {.kind = internal::kinds::kQuorum}; }
 

@@ -57,7 +57,7 @@ absl::Status RedisLockBase::LockBody::Attach() {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const base::MutexLock guard(mu_);
   if (handle_ != nullptr) return absl::OkStatus();
-  const absl::StatusOr<internal::LockType> type = TypeOf();
+  absl::StatusOr<internal::LockType> type = TypeOf();
   if (!type.ok()) return type.status();
   auto handle = internal::LockHandle::Attach(core_, names_.front(), {}, *type);
   if (!handle.ok()) return handle.status();
@@ -70,6 +70,9 @@ absl::Status RedisLockBase::LockBody::Attach() {
       return std::make_shared<internal::ReaderGroups>(core_, name(), std::move(shared));
     });
     readers_->AddObject();
+  }
+  if (type->traits.reentrant || type->traits.owners) {
+    owners_type_ = std::make_unique<const internal::LockType>(*std::move(type));
   }
   handle_ = *std::move(handle);
   handle_->AddObject();
@@ -84,57 +87,29 @@ void RedisLockBase::LockBody::Close() {
   if (readers_ != nullptr) readers_->RemoveObject();
 }
 
-absl::StatusOr<std::shared_ptr<internal::LockHandle>> RedisLockBase::LockBody::HandleFor(
-    const Owner& owner) const {
-  if (owner.is_calling_thread()) return handle_;
-  const LockTraits& traits = handle_->entry().type->traits;
-  if (!traits.reentrant && !traits.owners) {
-    return Refuse(absl::StatusCode::kInvalidArgument,
-                  ": an Owner is for reentrant locks; use Acquire()");
-  }
-  const absl::StatusOr<internal::LockType> type = TypeOf();
-  if (!type.ok()) return type.status();
-  return internal::LockHandle::Attach(core_, name(), "user:" + owner.name(), *type);
-}
-
-auto RedisLockBase::LockBody::AccessFor(bool reads, const Caller& caller)
-    -> absl::StatusOr<Access> {
+auto RedisLockBase::LockBody::HandleFor(bool reads, const Caller& caller)
+    -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
   if (absl::Status attached = Attach(); !attached.ok()) return attached;
   if (reads && readers_ == nullptr) {
     return Refuse(absl::StatusCode::kFailedPrecondition, " has no shared side");
   }
-  if (reads && !caller.owner.is_calling_thread()) {
+  if (caller.owner.is_calling_thread()) return handle_;
+  if (reads) {
     return Refuse(absl::StatusCode::kInvalidArgument,
                   ": an Owner is for writers; use AcquireRead()");
   }
-  auto handle = HandleFor(caller.owner);
-  if (!handle.ok()) return handle.status();
-  return Access{shared_from_this(), *std::move(handle), reads, caller};
+  if (owners_type_ == nullptr) {
+    return Refuse(absl::StatusCode::kInvalidArgument,
+                  ": an Owner is for reentrant locks; use Acquire()");
+  }
+  return internal::LockHandle::Attach(core_, name(), "user:" + caller.owner.name(), *owners_type_);
 }
 
-internal::HoldRef RedisLockBase::LockBody::Access::Ask(
-    internal::HoldRef (internal::LockHandle::*question)() const) const {
-  if (!reads) return ((*handle).*question)();
-  if (body->readers_ == nullptr || body->core_->in_forked_child()) return {};
-  const auto group = body->readers_->OfThisThread();
-  return group == nullptr ? internal::HoldRef() : ((*group).*question)();
-}
-
-void RedisLockBase::LockBody::Access::Unlock() const {
-  if (OfThisThread().hold == 0) return;  // it was released with the last lock object
-  if (!reads) return handle->Unlock();
-  if (const auto group = body->readers_->OfThisThread()) group->Unlock();
-}
-
-absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Access::Acquire(
-    internal::Face face, const AcquireOptions& options) const {
-  if (reads) return body->Read(face, options);
-  if (absl::Status refused = body->RefuseUpgrade(); !refused.ok()) return refused;
-  internal::AcquireCall call = body->CallOf(face, caller, options);
-  if (body->readers_ != nullptr) body->readers_->GiveBack(call);
-  auto held = handle->Acquire(call);
-  if (!held.ok()) return held.status();
-  return internal::OwnedHold{handle, *std::move(held)};
+auto RedisLockBase::LockBody::HandleOfThisThread(bool reads)
+    -> std::shared_ptr<internal::LockHandle> {
+  if (!Attach().ok() || core_->in_forked_child()) return nullptr;
+  if (!reads) return handle_;
+  return readers_ == nullptr ? nullptr : readers_->OfThisThread();
 }
 
 absl::Status RedisLockBase::LockBody::RefuseUpgrade() const {
@@ -149,65 +124,66 @@ absl::Status RedisLockBase::LockBody::RefuseUpgrade() const {
 
 internal::AcquireCall RedisLockBase::LockBody::CallOf(internal::Face face, const Caller& caller,
                                                       const AcquireOptions& options) const {
-  internal::Terms terms{.lease = options.lease.value_or(options_->lease),
-                        .manual = options.lease.has_value(),
-                        .whole = options.whole_lease,
-                        .acks = {.replicas = static_cast<int16_t>(options_->acks.replicas),
-                                 .fsync = options_->acks.fsync}};
-  terms.cacheable =
-      caches() && !terms.manual && !terms.acks.any() && caller.owner.is_calling_thread();
+  internal::AcquireCall call = redlatch::CallOf(options, options_, this, gone_);
+  call.face = face;
+  call.terms.acks = {.replicas = static_cast<int16_t>(options_->acks.replicas),
+                     .fsync = options_->acks.fsync};
+  call.terms.cacheable =
+      caches() && !call.terms.manual && !call.terms.acks.any() && caller.owner.is_calling_thread();
   if (!caller.args.empty()) {
-    terms.args = std::make_shared<const std::vector<std::string>>(caller.args);
+    call.terms.args = std::make_shared<const std::vector<std::string>>(caller.args);
   }
-  return {.face = face,
-          .terms = std::move(terms),
-          .wait = options.wait,
-          .stop = options.stop,
-          .options = options_,
-          .object = this,
-          .gone = &gone_};
+  return call;
 }
 
 namespace {
 
-// A group of readers and its ReaderGroups, so that a thread with a lease may reenter through
-// another lock object.
-struct GroupAndReaders {
-  std::shared_ptr<internal::ReaderGroups> readers;
-  std::shared_ptr<internal::LockHandle> group;
-};
+// A group of readers, and the ReaderGroups that it keeps, so that a thread with a lease may reenter
+// through another lock object.
+using Kept =
+    std::pair<std::shared_ptr<internal::ReaderGroups>, std::shared_ptr<internal::LockHandle>>;
 
-// The group, which keeps both.
-std::shared_ptr<internal::LockHandle> WithReaders(std::shared_ptr<GroupAndReaders> both,
-                                                  std::shared_ptr<internal::ReaderGroups> readers,
-                                                  std::shared_ptr<internal::LockHandle> group) {
-  internal::LockHandle* const handle = group.get();
-  *both = {.readers = std::move(readers), .group = std::move(group)};
-  return std::shared_ptr<internal::LockHandle>(std::move(both), handle);
+std::shared_ptr<internal::LockHandle> GroupOf(std::shared_ptr<Kept> kept) {
+  internal::LockHandle* const group = kept->second.get();
+  return {std::move(kept), group};
 }
 
 absl::StatusOr<std::shared_ptr<internal::LockHandle>> NextGroup(
     std::shared_ptr<internal::ReaderGroups> readers, const internal::Entry* left) {
   auto group = readers->NextGroup(left);
   if (!group.ok()) return group;
-  return WithReaders(std::make_shared<GroupAndReaders>(), std::move(readers), *std::move(group));
+  return GroupOf(std::make_shared<Kept>(std::move(readers), *std::move(group)));
 }
 
 }  // namespace
 
+absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Take(internal::Face face, bool reads,
+                                                                  const Caller& caller,
+                                                                  const AcquireOptions& options) {
+  auto handle = HandleFor(reads, caller);
+  if (!handle.ok()) return handle.status();
+  internal::AcquireCall call = CallOf(face, caller, options);
+  if (reads) return Read(std::move(call));
+  if (absl::Status refused = RefuseUpgrade(); !refused.ok()) return refused;
+  if (readers_ != nullptr) readers_->GiveBack(call);
+  auto held = (*handle)->Acquire(call);
+  if (!held.ok()) return held.status();
+  return internal::OwnedHold{*std::move(handle), *std::move(held)};
+}
+
 absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
-    internal::Face face, const AcquireOptions& options) const {
+    internal::AcquireCall call) const {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  internal::AcquireCall call = CallOf(face, {}, options);
   if (const auto writes = handle_->Pin(); writes.depth > 0) {
     call.write_token = writes.token;
     call.write_grant = writes.grant;
   }
   // Made before the grant is there: if memory is lacking, nothing must be given back.
-  auto both = face == internal::Face::kStatus ? std::make_shared<GroupAndReaders>() : nullptr;
+  auto kept = call.face == internal::Face::kStatus ? std::make_shared<Kept>() : nullptr;
   auto entered = readers_->Acquire(std::move(call));
-  if (entered.ok() && both != nullptr) {
-    entered->handle = WithReaders(std::move(both), readers_, std::move(entered->handle));
+  if (entered.ok() && kept != nullptr) {
+    *kept = {readers_, std::move(entered->handle)};
+    entered->handle = GroupOf(std::move(kept));
   }
   return entered;
 }
@@ -218,13 +194,13 @@ bool RedisLockBase::LockBody::LockAgain(bool reads) const {
   return caches() && readers_ != nullptr && readers_->LockAgain(options_);
 }
 
-absl::Status RedisLockBase::LockBody::Lock(bool reads, absl::Duration wait, bool& deadlock) {
+absl::Status RedisLockBase::LockBody::Lock(bool reads, const AcquireOptions& options,
+                                           bool& deadlock) {
   if (LockAgain(reads)) return absl::OkStatus();
-  const absl::StatusOr<Access> access = AccessFor(reads, {});
-  if (!access.ok()) return access.status();
-  absl::Status locked = access->Acquire(internal::Face::kStd, {.wait = wait}).status();
+  const auto self = shared_from_this();
+  absl::Status locked = Take(internal::Face::kStd, reads, {}, options).status();
   deadlock = !reads && absl::IsFailedPrecondition(locked) &&
-             (access->OfThisThread().depth > 0 || !RefuseUpgrade().ok());
+             (OfThisThread(reads).depth > 0 || (attached() && !RefuseUpgrade().ok()));
   return locked;
 }
 
@@ -245,69 +221,47 @@ void RedisLockBase::LockBody::Unlock(bool reads) noexcept {
 
 absl::StatusOr<Lease> RedisLockBase::LockBody::Acquire(bool reads, const Caller& caller,
                                                        const AcquireOptions& options) {
-  const absl::StatusOr<Access> access = AccessFor(reads, caller);
-  if (!access.ok()) return access.status();
-  return LeaseOf(access->Acquire(internal::Face::kStatus, options));
+  const auto self = shared_from_this();
+  return LeaseOf(Take(internal::Face::kStatus, reads, caller, options));
 }
 
 void RedisLockBase::LockBody::AcquireAsync(bool reads, const Caller& caller,
-                                           const AcquireOptions& options,
-                                           AcquireCallback callback) {
-  AcquireAsync(AccessFor(reads, caller), options, internal::EventDriver::Whose::kUsers,
-               std::move(callback));
-}
-
-void RedisLockBase::LockBody::AcquireAsync(const absl::StatusOr<Access>& access,
-                                           const AcquireOptions& options,
-                                           internal::EventDriver::Whose whose,
-                                           AcquireCallback callback) {
-  // It is a lease from here on, so that it is released if the callback is dropped.
-  internal::LockHandle::Finish finish = [told = internal::NotNull(std::move(callback))](
-                                            absl::StatusOr<internal::OwnedHold> held) mutable {
-    auto lease = LeaseOf(std::move(held));
-    return [told = std::move(told), lease = std::move(lease)]() mutable {
-      std::move(told)(std::move(lease));
-    };
-  };
-  const auto refuse = [&](const absl::Status& why) {
-    core_->event_driver().Complete(std::move(finish)(why), whose);
-  };
-  if (const absl::Status refused = core_->Refusal(); !refused.ok()) return refuse(refused);
-  if (!access.ok()) return refuse(access.status());
-  internal::AcquireCall call = CallOf(internal::Face::kStatus, access->caller, options);
-  if (!access->reads) {
-    return access->handle->AcquireAsync(std::move(call), std::move(finish), nullptr, whose);
+                                           const AcquireOptions& options, AcquireCallback callback,
+                                           Whose whose) {
+  internal::LockHandle::Finish finish = FinishOf(LeaseOf, std::move(callback));
+  auto handle = HandleFor(reads, caller);
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) handle = std::move(refused);
+  if (handle.ok() && reads) handle = NextGroup(readers_, nullptr);
+  if (!handle.ok()) {
+    return core_->event_driver().Complete(std::move(finish)(handle.status()), whose);
   }
-  const auto group = NextGroup(readers_, nullptr);
-  if (!group.ok()) return refuse(group.status());
-  auto elsewhere =
-      [known = std::weak_ptr<internal::ReaderGroups>(readers_)](
-          const internal::Entry& left) -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
-    std::shared_ptr<internal::ReaderGroups> readers = known.lock();
-    if (readers == nullptr) return absl::CancelledError("its lock is gone");
-    return NextGroup(std::move(readers), &left);
-  };
-  (*group)->AcquireAsync(std::move(call), std::move(finish), std::move(elsewhere), whose);
+  internal::LockHandle::Elsewhere elsewhere;
+  if (reads) {
+    elsewhere =
+        [known = std::weak_ptr<internal::ReaderGroups>(readers_)](
+            const internal::Entry& left) -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
+      std::shared_ptr<internal::ReaderGroups> readers = known.lock();
+      if (readers == nullptr) return absl::CancelledError("its lock is gone");
+      return NextGroup(std::move(readers), &left);
+    };
+  }
+  (*handle)->AcquireAsync(CallOf(internal::Face::kStatus, caller, options), std::move(finish),
+                          std::move(elsewhere), whose);
 }
 
 Hold RedisLockBase::LockBody::Current(bool reads) {
-  const absl::StatusOr<Access> access = AccessFor(reads, {});
-  return access.ok() ? HoldOf(access->Current()) : Hold();
-}
-
-int RedisLockBase::LockBody::HoldCount(bool reads) {
-  const absl::StatusOr<Access> access = AccessFor(reads, {});
-  return access.ok() ? static_cast<int>(access->OfThisThread().depth) : 0;
+  const auto handle = HandleOfThisThread(reads);
+  return handle == nullptr ? Hold() : HoldOf(handle->Current());
 }
 
 absl::StatusOr<LockInfo> RedisLockBase::LockBody::Inspect() {
-  if (absl::Status attached = Attach(); !attached.ok()) return attached;
-  return std::shared_ptr<internal::LockHandle>(handle_)->Inspect();
+  const auto handle = HandleFor(/*reads=*/false, {});
+  return handle.ok() ? (*handle)->Inspect() : handle.status();
 }
 
 absl::Status RedisLockBase::LockBody::ForceRelease() {
-  if (absl::Status attached = Attach(); !attached.ok()) return attached;
-  return std::shared_ptr<internal::LockHandle>(handle_)->ForceRelease();
+  const auto handle = HandleFor(/*reads=*/false, {});
+  return handle.ok() ? (*handle)->ForceRelease() : handle.status();
 }
 
 // ---- The lock object. Each call keeps the body, in case the object is destroyed meanwhile.
@@ -334,7 +288,7 @@ const std::string& RedisLockBase::name() const { return body_->name(); }
 
 void RedisLockBase::lock() {
   bool deadlock = false;
-  const absl::Status locked = body_->Lock(/*reads=*/false, absl::InfiniteDuration(), deadlock);
+  const absl::Status locked = body_->Lock(/*reads=*/false, {}, deadlock);
   if (locked.ok()) return;
   if (deadlock) ThrowDeadlock(locked);
   Throw(locked);
@@ -342,7 +296,7 @@ void RedisLockBase::lock() {
 
 std::optional<bool> RedisLockBase::TryLockFor(absl::Duration wait) {
   bool deadlock = false;
-  const absl::Status locked = body_->Lock(/*reads=*/false, wait, deadlock);
+  const absl::Status locked = body_->Lock(/*reads=*/false, {.wait = wait}, deadlock);
   if (locked.ok()) return true;
   if (IsBusy(locked)) return false;
   if (deadlock) return std::nullopt;
@@ -358,7 +312,7 @@ absl::StatusOr<Lease> RedisLockBase::AcquireBy(const Caller& caller,
 
 void RedisLockBase::AcquireAsyncBy(const Caller& caller, const AcquireOptions& options,
                                    AcquireCallback callback) {
-  body_->AcquireAsync(/*reads=*/false, caller, options, std::move(callback));
+  body_->AcquireAsync(/*reads=*/false, caller, options, std::move(callback), Body::Whose::kUsers);
 }
 
 Hold RedisLockBase::current() const { return body_->Current(/*reads=*/false); }
@@ -369,13 +323,13 @@ absl::Status RedisLockBase::ForceRelease() { return body_->ForceRelease(); }
 
 void RedisLockBase::LockShared() {
   bool deadlock = false;
-  const absl::Status locked = body_->Lock(/*reads=*/true, absl::InfiniteDuration(), deadlock);
+  const absl::Status locked = body_->Lock(/*reads=*/true, {}, deadlock);
   if (!locked.ok()) Throw(locked);
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
   bool deadlock = false;
-  const absl::Status locked = body_->Lock(/*reads=*/true, wait, deadlock);
+  const absl::Status locked = body_->Lock(/*reads=*/true, {.wait = wait}, deadlock);
   if (!locked.ok() && !IsBusy(locked)) Throw(locked);
   return locked.ok();
 }
@@ -387,7 +341,7 @@ absl::StatusOr<Lease> RedisLockBase::AcquireShared(const AcquireOptions& options
 }
 
 void RedisLockBase::AcquireSharedAsync(const AcquireOptions& options, AcquireCallback callback) {
-  body_->AcquireAsync(/*reads=*/true, {}, options, std::move(callback));
+  body_->AcquireAsync(/*reads=*/true, {}, options, std::move(callback), Body::Whose::kUsers);
 }
 
 Hold RedisLockBase::CurrentShared() const { return body_->Current(/*reads=*/true); }

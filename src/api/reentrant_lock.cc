@@ -11,14 +11,7 @@ namespace redlatch {
 ReentrantLock::ReentrantLock(const Client& client, std::string_view name, LockOptions options)
     : RedisLockBase(client, name, std::move(options), internal::kinds::kReentrantKeys) {}
 
-LockScripts ReentrantLock::Scripts() const {
-  return {.acquire = lua::kReentrantAcquire,
-          .release = lua::kReentrantRelease,
-          .renew = lua::kReentrantRenew,
-          .cancel = lua::kReentrantCancel,
-          .inspect = lua::kReentrantInspect,
-          .force_release = lua::kReentrantForceRelease};
-}
+LockScripts ReentrantLock::Scripts() const { return lua::kReentrantScripts; }
 
 std::vector<std::string> ReentrantLock::ExtraKeys() const {
   return {std::string(internal::kinds::kHoldsSuffix)};

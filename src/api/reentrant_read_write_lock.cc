@@ -16,16 +16,7 @@ ReentrantReadWriteLock::ReentrantReadWriteLock(const Client& client, std::string
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;
 
-LockScripts ReentrantReadWriteLock::Scripts() const {
-  return {
-      .acquire = lua::kReadWriteAcquire,
-      .release = lua::kReadWriteRelease,
-      .renew = lua::kReadWriteRenew,
-      .cancel = lua::kReadWriteCancel,
-      .inspect = lua::kReadWriteInspect,
-      .force_release = lua::kReadWriteForceRelease,
-  };
-}
+LockScripts ReentrantReadWriteLock::Scripts() const { return lua::kReadWriteScripts; }
 
 LockScripts ReentrantReadWriteLock::SharedScripts() const {
   return {

@@ -24,12 +24,7 @@ namespace kinds = internal::kinds;
 constexpr int64_t kMostPermits = 1'000'000'000;
 
 internal::LockType SemaphoreType() {
-  return {.scripts = {.acquire = lua::kSemaphoreAcquire,
-                      .release = lua::kSemaphoreRelease,
-                      .renew = lua::kSemaphoreRenew,
-                      .cancel = lua::kSemaphoreCancel,
-                      .inspect = lua::kSemaphoreInspect,
-                      .force_release = lua::kSemaphoreForceRelease},
+  return {.scripts = lua::kSemaphoreScripts,
           .traits = {.kind = kinds::kSemaphore},
           .use = internal::GrantUse::kPermit,
           .noun = "semaphore",
@@ -128,16 +123,10 @@ class Semaphore::Body {
 
  private:
   internal::AcquireCall CallOf(int64_t count, const AcquireOptions& options) const {
-    return {.terms = {.lease = options.lease.value_or(options_->lease),
-                      .manual = options.lease.has_value(),
-                      .whole = options.whole_lease,
-                      .permits = static_cast<uint32_t>(count),
-                      .capacity = static_cast<uint32_t>(capacity_)},
-            .wait = options.wait,
-            .stop = options.stop,
-            .options = options_,
-            .object = this,
-            .gone = &gone_};
+    internal::AcquireCall call = redlatch::CallOf(options, options_, this, gone_);
+    call.terms.permits = static_cast<uint32_t>(count);
+    call.terms.capacity = static_cast<uint32_t>(capacity_);
+    return call;
   }
 
   const std::shared_ptr<internal::ClientCore> core_;

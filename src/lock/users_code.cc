@@ -1,11 +1,14 @@
 #include "src/lock/users_code.h"
 
 #include <exception>
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/stderr_line.h"
+#include "src/base/thread.h"
 
 namespace redlatch::internal {
 namespace {
@@ -26,6 +29,12 @@ void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcep
   } catch (...) {
     Tell(name, "it is no std::exception");
   }
+}
+
+void RunCallbackApart(absl::AnyInvocable<void() &&> callback) {
+  const auto shared = std::make_shared<decltype(callback)>(std::move(callback));
+  base::RunApart("redlatch-async",
+                 [shared] { RunUsersCode("a callback", [&] { std::move (*shared)(); }); });
 }
 
 }  // namespace redlatch::internal

@@ -4,6 +4,7 @@
 #include <string_view>
 #include <utility>
 
+#include "absl/functional/any_invocable.h"
 #include "absl/functional/function_ref.h"
 
 namespace redlatch::internal {
@@ -11,6 +12,9 @@ namespace redlatch::internal {
 // Calls a user's function. `name` is its name for messages. An exception is reported on stderr and
 // goes no further.
 void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
+
+// Calls a user's callback on a thread of its own, if there is no client that says where to call it.
+void RunCallbackApart(absl::AnyInvocable<void() &&> callback);
 
 // Returns the user's callback, or one that does nothing if it is null.
 template <class Callback>

@@ -2,7 +2,7 @@
 #include <errno.h>
 
 #include "absl/strings/escaping.h"
-#include "src/api/lock_body.h"
+#include "lua/scripts.h"
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
@@ -275,7 +275,7 @@ class Greedy : public RedisLockBase {
         extra_keys_(std::move(extra_keys)) {}
 
  private:
-  LockScripts Scripts() const override { return SimpleScripts(); }
+  LockScripts Scripts() const override { return lua::kSimpleScripts; }
   LockTraits Traits() const override { return {.kind = "simple"}; }
   std::vector<std::string> ExtraKeys() const override { return extra_keys_; }
 

@@ -169,16 +169,10 @@ class DescriptionRefresh : public ClientDescription {
   }
   static std::shared_ptr<internal::LockHandle> NewSession(
       const std::shared_ptr<internal::ClientCore>& core) {
-    auto session =
-        internal::LockHandle::Attach(core, "job", {},
-                                     {.scripts = {.acquire = lua::kSimpleAcquire,
-                                                  .release = lua::kSimpleRelease,
-                                                  .renew = lua::kSimpleRenew,
-                                                  .cancel = lua::kSimpleCancel,
-                                                  .inspect = lua::kSimpleInspect,
-                                                  .force_release = lua::kSimpleForceRelease},
-                                      .traits = {.kind = "simple"},
-                                      .keys = internal::KeyNames("simple")});
+    auto session = internal::LockHandle::Attach(core, "job", {},
+                                                {.scripts = lua::kSimpleScripts,
+                                                 .traits = {.kind = "simple"},
+                                                 .keys = internal::KeyNames("simple")});
     EXPECT_TRUE(session.ok()) << session.status();
     return *session;
   }

@@ -2,7 +2,7 @@
 #include <shared_mutex>
 
 #include "redlatch/redis_lock_base.h"
-#include "src/api/lock_body.h"
+#include "lua/scripts.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -190,7 +190,7 @@ class OfAUser : public RedisLockBase {
       : RedisLockBase(std::move(client), "theirs", std::move(options)), cacheable_(cacheable) {}
 
  private:
-  LockScripts Scripts() const override { return SimpleScripts(); }
+  LockScripts Scripts() const override { return lua::kSimpleScripts; }
   LockTraits Traits() const override { return {.kind = "users", .cacheable = cacheable_}; }
 
   const bool cacheable_;
