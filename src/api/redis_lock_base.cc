@@ -245,8 +245,9 @@ void RedisLockBase::LockBody::AcquireAsync(bool reads, const Caller& caller,
       return NextGroup(std::move(readers), &left);
     };
   }
-  (*handle)->AcquireAsync(CallOf(internal::Face::kStatus, caller, options), std::move(finish),
-                          std::move(elsewhere), whose);
+  internal::AcquireCall call = CallOf(internal::Face::kStatus, caller, options);
+  if (!reads && readers_ != nullptr) readers_->GiveBack(call);
+  (*handle)->AcquireAsync(std::move(call), std::move(finish), std::move(elsewhere), whose);
 }
 
 Hold RedisLockBase::LockBody::Current(bool reads) {

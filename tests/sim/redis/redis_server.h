@@ -263,6 +263,8 @@ class RedisServer : private ScriptHost {
   struct Counts {
     uint64_t commands = 0;  // of clients
     uint64_t scripts = 0;
+    // By grant id, a hash of its scripts in their order, but for renewals: these follow the clock.
+    std::map<std::string, uint64_t> grants;
     uint64_t unknown_scripts = 0;  // NOSCRIPT
     uint64_t calls_in_scripts = 0;
     uint64_t work = 0;  // of scripts: words and values of their calls, and elements that DEL freed

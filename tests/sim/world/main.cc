@@ -33,6 +33,8 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --coverage FILE        fail if a run never took a kind of fault or a line of a script, unless FILE
                          explains it
   --taken FILE           with --coverage: lines of scripts that their tests take
+  --both-ways 1          each run twice, with Acquire() and with AcquireAsync(), without late segments
+                         and preemption: fail if that makes servers run other scripts
   --strict 1             demand what no lock over Redis can promise, too, to see how that fails
   --shrink 0             do not look for the smallest plan that fails
   --failures N           end after so many runs that broke a promise (default 3)
@@ -50,6 +52,7 @@ struct Flags {
   std::string taken;
   uint64_t shrink = 1;
   uint64_t strict = 0;
+  uint64_t both_ways = 0;
   uint64_t calls = 0;
   uint64_t failures = 3;
   uint64_t jobs = 0;  // read by Raw()
@@ -74,6 +77,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   if (flag == "--shrink") return absl::SimpleAtoi(value, &flags.shrink);
   if (flag == "--calls") return absl::SimpleAtoi(value, &flags.calls);
   if (flag == "--strict") return absl::SimpleAtoi(value, &flags.strict);
+  if (flag == "--both-ways") return absl::SimpleAtoi(value, &flags.both_ways);
   if (flag == "--jobs") return absl::SimpleAtoi(value, &flags.jobs);
   if (flag == "--group") return SetGroup(value, flags.limits);
   std::string* const text = flag == "--replay"     ? &flags.replay
@@ -208,6 +212,7 @@ class Campaign {
     if (over || failures_ >= flags_.failures) return false;
     request = {
         .seed = flags_.from + begun_++, .limits = flags_.limits, .strict = flags_.strict != 0};
+    if (flags_.both_ways != 0) request.edits = "p,l,b";
     return true;
   }
 
@@ -221,9 +226,23 @@ class Campaign {
       fprintf(stderr, "%lu runs, %lu steps in %.0f s\n", runs_, total_.steps, Elapsed());
     }
     if (!result.violation.empty()) return Report(request, result.violation);
+    if (flags_.both_ways != 0) return CompareWays(request, result);
     if (request.seed % kRepeatedOneIn != 0 || runner_.RunOne(request).hash == result.hash) return;
     ++failures_;
     printf("seed %lu: a second run of the same seed takes another course\n", request.seed);
+  }
+
+  void CompareWays(Request request, const RunResult& blocking) {
+    request.edits = "p,l,a";
+    const RunResult asynchronous = runner_.RunOne(request);
+    if (!asynchronous.violation.empty()) return Report(request, asynchronous.violation);
+    if (asynchronous.requests == blocking.requests) return;
+    ++failures_;
+    printf(
+        "seed %lu: %lu scripts with Acquire(), and %lu others or in another order with "
+        "AcquireAsync(): compare --replay %lu:p,l,b and %lu:p,l,a%s\n",
+        request.seed, blocking.scripts, asynchronous.scripts, request.seed, request.seed,
+        MoreFlags().c_str());
   }
 
   void Report(Request request, const std::string& violation) {

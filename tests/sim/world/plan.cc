@@ -399,6 +399,25 @@ std::vector<size_t> Numbers(absl::string_view edit) {
   return numbers;
 }
 
+// Leaves one thread, which acquires only by AcquireAsync(), or only by Acquire(). What then happens
+// does not depend on that choice, but for what races with the thread itself: a stop, a release that
+// it does not wait for, and a forced one.
+void LetOneThreadAcquire(Plan& plan, bool asynchronously) {
+  using Interface = Operation::Interface;
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      if (&thread != plan.clients[0].threads.data()) thread.clear();
+      for (Operation& each : thread) {
+        each.stop_ms = -1;
+        each.leave = Operation::Leave::kRelease;
+        if (each.interface == Interface::kForceRelease) each.interface = Interface::kInspect;
+        if (each.interface > Interface::kAcquireAsync) continue;
+        each.interface = asynchronously ? Interface::kAcquireAsync : Interface::kAcquire;
+      }
+    }
+  }
+}
+
 void Apply(Plan& plan, absl::string_view edit, std::vector<size_t>& gone_faults) {
   const std::vector<size_t> at = Numbers(edit);
   switch (edit[0]) {
@@ -421,6 +440,9 @@ void Apply(Plan& plan, absl::string_view edit, std::vector<size_t>& gone_faults)
     case 'l':
       plan.late_one_in = 0;
       return;
+    case 'a':
+    case 'b':
+      return LetOneThreadAcquire(plan, edit[0] == 'a');
     case 'k':
       plan.server_clock_speed = 1;
       for (ClientPlan& client : plan.clients) client.clock_speed = 1;

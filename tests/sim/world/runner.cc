@@ -164,6 +164,7 @@ RunResult Runner::End(const Worker& worker) {
     result.scripts = theirs.scripts;
     result.grants = theirs.grants;
     result.hash = theirs.hash;
+    result.requests = theirs.requests;
     result.virtual_ms = theirs.virtual_ms;
     result.faults = theirs.faults;
     result.violation = slot.violation;

@@ -113,7 +113,10 @@ RunResult World::Run() {
   result_.grants = oracle_.grants();
   result_.hash = kernel_.trace_hash();
   result_.virtual_ms = (kernel_.now() - start_) / kMilli;
-  for (const auto& host : group_->hosts()) result_.scripts += host->scripts();
+  for (const auto& host : group_->hosts()) {
+    result_.scripts += host->scripts();
+    for (const auto& [id, scripts] : host->redis().counts().grants) result_.requests += scripts;
+  }
   return result_;
 }
 

@@ -24,7 +24,8 @@ struct RunResult {
   uint64_t steps = 0;
   uint64_t scripts = 0;
   uint64_t grants = 0;
-  uint64_t hash = 0;  // equal for equal runs
+  uint64_t hash = 0;      // equal for equal runs
+  uint64_t requests = 0;  // equal if each grant was asked for and ended by the same scripts
   int64_t virtual_ms = 0;
   FaultCounts faults = {};
 };
