@@ -277,20 +277,16 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
 // Keeps the count, so that it can be repeated if a server has not received it.
 void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, int64_t n,
                                     const std::string& reply, uint64_t sent_in) {
-  static const auto* const type = new internal::LockType(LatchType());
   const std::vector<std::string> words = absl::StrSplit(reply, absl::MaxSplits(' ', 2));
   uint64_t when = 0;
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
-  const absl::Duration pace =
-      internal::HeartbeatInterval(WaitersLease(), type->traits.longest_heartbeat);
-  core_->counts().Add({.name = name_,
-                       .latch = latch.name,
-                       .id = id,
-                       .n = n,
-                       .when = when,
-                       .type = type,
-                       .script = &lua::kLatchCountDown},
-                      sent_in, pace);
+  const internal::Entry& entry = latch.handle->entry();
+  core_->counts().Add(
+      {.latch = {.keys = entry.keys, .type = entry.type, .owner = entry.owner},
+       .id = id,
+       .n = n,
+       .when = when},
+      sent_in, internal::HeartbeatInterval(WaitersLease(), entry.type->traits.longest_heartbeat));
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::Count() {

@@ -75,8 +75,10 @@ base::Instant Background::TakeTurn() {
     core_.Describe();
   }
   Serve(TakeDue());
-  if (repeat_at() <= now) Repeat();
-  const base::Instant due = std::min({describe_at_, repeat_at(), core_.unattended().due()});
+  core_.batches().Post(core_.releases().TakeDue());
+  core_.batches().Post(core_.counts().TakeDue());
+  const base::Instant due = std::min(
+      {describe_at_, core_.releases().due(), core_.counts().due(), core_.unattended().due()});
   const base::MutexLock lock(mu_);
   return std::min(due, timers_.next());
 }
@@ -93,45 +95,20 @@ std::vector<Entry*> Background::TakeDue() {
   return due;
 }
 
-base::Instant Background::repeat_at() const {
-  if (repeating_) return base::Instant::Infinite();
-  return std::min(core_.counts().due(), core_.releases().due());
-}
-
-// In a cluster, each server has a lane: one that hangs delays no renewals at others.
-void Background::Repeat() {
-  repeating_ = true;
-  ScriptBatch::Jobs jobs;
-  jobs.emplace_back().then = [this](const Result&) {
-    core_.releases().Repeat();
-    core_.counts().Repeat();
-    repeating_ = false;
-    Wake();
-  };
-  core_.batches().PostAll("repeats", std::move(jobs));
-}
-
 void Background::Serve(const std::vector<Entry*>& due) {
-  std::map<std::string, ScriptBatch::Jobs> jobs;  // by server
+  ScriptBatch::Jobs jobs;
   for (Entry* const entry : due) {
-    std::vector<Request> to_confirm;
     core_.Feed(*entry, [&](LockState& state, Effects& effects) {
       const base::Instant now = base::Now();
       state.Expire(now, effects);  // a hold that is over sends nothing
       while (const std::optional<Request> request = state.NextRequest(now, kTogether)) {
-        const auto* const renewal = std::get_if<RenewRequest>(&request->what);
-        if (renewal != nullptr && renewal->acks.any()) {
-          to_confirm.push_back(*request);
-          continue;
-        }
         core_.Prepare(*entry, *request);
         LockTable::Refer(*entry);
-        jobs[core_.server(entry->keys.main())].push_back({.entry = entry, .request = *request});
+        jobs.push_back({.entry = entry, .request = *request});
       }
     });
-    for (const Request& request : to_confirm) core_.batches().Post(*entry, request);
   }
-  for (auto& [server, its] : jobs) core_.batches().PostAll(server, std::move(its));
+  core_.batches().Post(std::move(jobs));
   for (Entry* const entry : due) core_.lock_table().Unrefer(*entry);
 }
 

@@ -51,12 +51,9 @@ class Background {
   base::Instant TakeTurn();
   std::vector<Entry*> TakeDue();
   void Serve(const std::vector<Entry*>& due);
-  base::Instant repeat_at() const;
-  void Repeat();
 
   ClientCore& core_;
   const absl::Duration refresh_;
-  std::atomic<bool> repeating_{false};
   std::atomic<bool> reconnected_{false};
   std::atomic<bool> unsubscribed_{false};
   std::atomic<bool> too_many_cached_{false};

@@ -6,15 +6,14 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lua/scripts.h"
 #include "src/lock/client_core.h"
-#include "src/lock/script_batch.h"
 
 namespace redlatch::internal {
 namespace {
 
 constexpr size_t kMostCounts = 4096;
 constexpr size_t kCountsAtOnce = 128;
-// Short, since renewals wait meanwhile.
 constexpr absl::Duration kCountsTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kBackoff = absl::Seconds(1);
 
@@ -64,67 +63,74 @@ bool Counts::RepeatsAll() const {
 
 void Counts::MarkAll(const redis::ServerGroup::Concerned& concerned) {
   for (Record& record : counts_) {
-    record.repeat = record.repeat || !concerned ||
-                    concerned(absl::StrCat(core_.options().key_prefix, record.count.name));
+    record.repeat = record.repeat || !concerned || concerned(record.count.latch.keys.main());
   }
 }
 
 base::Instant Counts::due() const {
   const base::MutexLock lock(mu_);
-  return due_;
-}
-
-// Returns the latest of those that must all be repeated, or else the latest count: if the server
-// has received that one, it has all earlier ones.
-Counts::Batch Counts::TakeDue(base::Instant now) {
-  const base::MutexLock lock(mu_);
-  Batch batch{.era = era_};
-  if (now < due_ || counts_.empty()) return batch;
-  for (size_t i = counts_.size(); i-- > 0 && batch.records.size() < kCountsAtOnce;) {
-    if (counts_[i].repeat) batch.records.push_back(counts_[i]);
-  }
-  if (batch.records.empty()) batch.records.push_back(counts_.back());
-  std::reverse(batch.records.begin(), batch.records.end());
-  return batch;
+  return round_.in_flight > 0 ? base::Instant::Infinite() : due_;
 }
 
 // Doubles each time it was too short, for slow links.
 absl::Duration Counts::Timeout() const {
-  const base::MutexLock lock(mu_);
   return std::min(kCountsTimeout * (1 << std::min(silent_, 8)), core_.command_timeout());
 }
 
-void Counts::Repeat() {
-  const Batch batch = TakeDue(base::Now());
-  const std::vector<Record>& due = batch.records;
-  if (due.empty()) return;
-  std::vector<ScriptBatch::Bare> requests;
-  std::set<uint64_t> numbers;
-  for (const Record& record : due) {
-    const Count& count = record.count;
-    numbers.insert(record.number);
-    absl::StatusOr<KeySet> keys = KeySet::Make(core_.options().key_prefix, count.name);
-    if (!keys.ok()) return;  // cannot happen: the name was valid before
-    ScriptRequest what{
-        .script = count.script,
-        .args = {count.latch, count.id, absl::StrCat(count.n), absl::StrCat(count.when)}};
-    requests.push_back({.keys = *std::move(keys),
-                        .type = *count.type,
-                        .owner = {},
-                        .request = {.what = std::move(what)}});
-  }
-  const std::vector<Result> results = core_.batches().RunHere(requests, base::Now() + Timeout());
-
+// Repeats the latest of those that must all be repeated, or else the latest count: if the server
+// has received that one, it has all earlier ones.
+ScriptBatch::Jobs Counts::TakeDue() {
+  ScriptBatch::Jobs jobs;
+  const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  const bool silent = std::any_of(results.begin(), results.end(), IsSilence);
+  if (now < due_ || counts_.empty() || round_.in_flight > 0) return jobs;
+  std::vector<Record> due;
+  for (size_t i = counts_.size(); i-- > 0 && due.size() < kCountsAtOnce;) {
+    if (counts_[i].repeat) due.push_back(counts_[i]);
+  }
+  if (due.empty()) due.push_back(counts_.back());
+  std::reverse(due.begin(), due.end());
+  for (size_t i = 0; i < due.size(); ++i) {
+    const Count& count = due[i].count;
+    ScriptRequest what{
+        .script = &lua::kLatchCountDown,
+        .args = {count.latch.owner, count.id, absl::StrCat(count.n), absl::StrCat(count.when)}};
+    jobs.push_back({.bare = count.latch,
+                    .request = {.what = std::move(what)},
+                    .then = [this, i](const Result& result) { Answered(i, result); },
+                    .until = now + Timeout()});
+  }
+  round_ = {.era = era_,
+            .records = std::move(due),
+            .results = std::vector<Result>(jobs.size()),
+            .in_flight = jobs.size()};
+  return jobs;
+}
+
+void Counts::Answered(size_t index, const Result& result) {
+  {
+    const base::MutexLock lock(mu_);
+    round_.results[index] = result;
+    if (--round_.in_flight > 0) return;
+    EndRound();
+  }
+  core_.WakeBackground();
+}
+
+void Counts::EndRound() {
+  const bool silent = std::any_of(round_.results.begin(), round_.results.end(), IsSilence);
   silent_ = silent ? silent_ + 1 : 0;
   more_to_tell_ = false;
-  if (!silent && batch.era == era_) {
+  if (!silent && round_.era == era_) {
+    std::set<uint64_t> numbers;
+    for (const Record& record : round_.records) numbers.insert(record.number);
     for (Record& record : counts_) {
       if (numbers.contains(record.number)) record.repeat = false;
     }
   }
-  for (size_t i = 0; i < due.size(); ++i) TakeResult(due[i].count, results[i]);
+  for (size_t i = 0; i < round_.records.size(); ++i) {
+    TakeResult(round_.records[i].count, round_.results[i]);
+  }
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
   if ((more_to_tell_ || RepeatsAll()) && !silent) due_ = base::Now();
   if (counts_.empty()) {
@@ -148,7 +154,7 @@ void Counts::TakeResult(const Count& count, const Result& result) {
   if (reply != nullptr && !opened) return;
   for (size_t i = counts_.size(); i-- > 0;) {
     const Count& record = counts_[i].count;
-    if (record.name != count.name || record.latch != count.latch) continue;
+    if (record.latch.keys != count.latch.keys || record.latch.owner != count.latch.owner) continue;
     if (!opened && !aborted && record.id != count.id) continue;
     counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
   }

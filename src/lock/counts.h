@@ -8,12 +8,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "redlatch/lua_script.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/lock/lock_type.h"
+#include "src/lock/script_batch.h"
 #include "src/lock/state/request.h"
 #include "src/redis/server_group/server_group.h"
 
@@ -26,13 +24,10 @@ class ClientCore;
 class Counts {
  public:
   struct Count {
-    std::string name;   // the latch's
-    std::string latch;  // its incarnation, for the script
+    ScriptBatch::Bare latch;  // the owner is its incarnation
     std::string id;
     int64_t n = 0;
     uint64_t when = 0;  // by the server's clock, in microseconds
-    const LockType* type = nullptr;
-    const LuaScript* script = nullptr;
   };
 
   explicit Counts(ClientCore& core) : core_(core) {}
@@ -48,8 +43,8 @@ class Counts {
   void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
-  // Repeats what is due, on the background's thread.
-  void Repeat();
+  // Returns what is due, for the background to run.
+  ScriptBatch::Jobs TakeDue();
 
  private:
   struct Record {
@@ -58,16 +53,20 @@ class Counts {
     uint64_t era = 0;
     bool repeat = false;  // as all are after a failover
   };
-  struct Batch {
+  // The counts that are being repeated.
+  struct Round {
     uint64_t era = 0;
     std::vector<Record> records;
+    std::vector<Result> results;
+    size_t in_flight = 0;
   };
 
-  Batch TakeDue(base::Instant now);
-  absl::Duration Timeout() const;
+  absl::Duration Timeout() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool RepeatsAll() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void MarkAll(const redis::ServerGroup::Concerned& concerned = nullptr)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Answered(size_t index, const Result& result);
+  void EndRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void TakeResult(const Count& count, const Result& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ClientCore& core_;
@@ -75,7 +74,8 @@ class Counts {
   uint64_t era_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t last_number_ ABSL_GUARDED_BY(mu_) = 0;
   std::deque<Record> counts_ ABSL_GUARDED_BY(mu_);  // by `era`, then by `when`
-  int silent_ ABSL_GUARDED_BY(mu_) = 0;             // batches in a row without an answer
+  Round round_ ABSL_GUARDED_BY(mu_);
+  int silent_ ABSL_GUARDED_BY(mu_) = 0;  // rounds in a row without an answer
   // the repeat of the latest count has more to report
   bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;
   absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();

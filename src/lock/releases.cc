@@ -1,15 +1,10 @@
 #include "src/lock/releases.h"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "src/lock/client_core.h"
 #include "src/lock/entry.h"
-#include "src/lock/script_batch.h"
-#include "src/lock/script_codec.h"
-#include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
 namespace {
@@ -17,7 +12,6 @@ namespace {
 // A replica usually lags by the last millisecond.
 constexpr size_t kMostReleases = 256;
 constexpr int kMostTries = 3;
-// Short, since renewals wait meanwhile.
 constexpr absl::Duration kReleasesTimeout = absl::Milliseconds(250);
 
 }  // namespace
@@ -28,15 +22,14 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
   {
     const base::MutexLock lock(mu_);
     if (latest_.size() < kMostReleases) {
-      latest_.emplace_back();
+      latest_.push_back({.lock = {entry.keys, entry.type, entry.owner}});
       next_ = latest_.size() - 1;
     }
     Record& record = latest_[next_];
     next_ = (next_ + 1) % kMostReleases;
-    record.key = entry.keys.main();
-    record.prefix_size = entry.keys.main().size() - entry.keys.name().size();
-    record.owner = entry.owner;
-    record.type = entry.type;
+    record.lock.keys = entry.keys;
+    record.lock.type = entry.type;
+    record.lock.owner = entry.owner;
     record.grant = request.grant;
     record.lease = request.lease;
     record.expires = what.expires;
@@ -50,7 +43,7 @@ void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   anew_ = base::Now();
   for (const Record& record : latest_) {
-    if (concerned && !concerned(record.key)) continue;
+    if (concerned && !concerned(record.lock.keys.main())) continue;
     const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(), [&](const Record& other) {
       return other.grant == record.grant;
     });
@@ -68,41 +61,38 @@ base::Instant Releases::due() const {
   return due_;
 }
 
-std::vector<Releases::Record> Releases::TakeDue(base::Instant now) {
+ScriptBatch::Jobs Releases::TakeDue() {
+  ScriptBatch::Jobs jobs;
+  const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  if (now < due_) return {};
+  if (now < due_) return jobs;
   due_ = base::Instant::Infinite();
-  std::vector<Record> due = std::exchange(to_repeat_, {});
-  due.erase(std::remove_if(due.begin(), due.end(),
-                           [&](const Record& record) { return record.expires <= now; }),
-            due.end());
-  return due;
+  for (Record& record : std::exchange(to_repeat_, {})) {
+    if (record.expires <= now) continue;
+    jobs.push_back(
+        {.bare = record.lock,
+         .request = {.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease},
+         .then = [this, record](const Result& result) { TakeResult(record, result); },
+         .until = now + kReleasesTimeout});
+  }
+  return jobs;
 }
 
-void Releases::Repeat() {
-  std::vector<Record> due = TakeDue(base::Now());
-  if (due.empty()) return;
-  std::vector<ScriptBatch::Bare> requests;
-  for (const Record& record : due) {
-    requests.push_back(
-        {.keys = KeySet(record.key, record.prefix_size),
-         .type = *record.type,
-         .owner = record.owner,
-         .request = {.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease}});
+void Releases::TakeResult(Record record, const Result& result) {
+  const Failed* const failed = result.failed();
+  if (failed == nullptr) return;
+  // After several attempts a release has arrived, even if no reply has.
+  if (failed->may_have_executed && ++record.tries >= kMostTries) return;
+  if (!absl::IsUnavailable(failed->why) && !absl::IsResourceExhausted(failed->why) &&
+      !failed->not_sent) {
+    return;
   }
-  const std::vector<Result> results =
-      core_.batches().RunHere(requests, base::Now() + kReleasesTimeout);
-  const base::MutexLock lock(mu_);
-  for (size_t i = 0; i < due.size(); ++i) {
-    const Failed* const failed = results[i].failed();
-    if (failed == nullptr) continue;
-    // After several attempts a release has arrived, even if no reply has.
-    const bool arrived = failed->may_have_executed && ++due[i].tries >= kMostTries;
-    const bool may_pass = absl::IsUnavailable(failed->why) ||
-                          absl::IsResourceExhausted(failed->why) || failed->not_sent;
-    if (may_pass && !arrived) to_repeat_.push_back(std::move(due[i]));
+  {
+    const base::MutexLock lock(mu_);
+    to_repeat_.push_back(std::move(record));
+    due_ = std::min(due_, base::Now() + kReleasesTimeout);
   }
-  if (!to_repeat_.empty()) due_ = std::min(due_, base::Now() + kReleasesTimeout);
+  core_.WakeBackground();
 }
 
 }  // namespace redlatch::internal

@@ -2,15 +2,13 @@
 #define REDLATCH_SRC_LOCK_RELEASES_H_
 
 #include <cstddef>
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
-#include "src/lock/lock_type.h"
+#include "src/lock/script_batch.h"
 #include "src/lock/state/request.h"
 #include "src/redis/server_group/server_group.h"
 
@@ -34,22 +32,19 @@ class Releases {
   void RepeatAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
-  // Repeats what is due, on the background's thread.
-  void Repeat();
+  // Returns what is due, for the background to run.
+  ScriptBatch::Jobs TakeDue();
 
  private:
   struct Record {
-    std::string key;
-    size_t prefix_size = 0;
-    std::string owner;
-    std::shared_ptr<const LockType> type;
+    ScriptBatch::Bare lock;
     GrantId grant = 0;
     absl::Duration lease;
     base::Instant expires;  // the grant has expired at every server
     int tries = 0;
   };
   void RepeatSoon(const Record& record) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  std::vector<Record> TakeDue(base::Instant now);
+  void TakeResult(Record record, const Result& result);
 
   ClientCore& core_;
   mutable base::Mutex mu_;

@@ -12,7 +12,6 @@
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/lock/client_core.h"
-#include "src/lock/request_runner.h"
 
 namespace redlatch::internal {
 namespace {
@@ -49,25 +48,74 @@ std::string TooFew(const RenewRequest& renewal, const base::Acks& acks) {
 
 }  // namespace
 
-ScriptBatch::ScriptBatch(ClientCore& core)
-    : core_(core), lanes_("redlatch-batch", [this](Jobs& jobs) { RunLane(jobs); }) {}
-
-void ScriptBatch::Post(Entry& entry, const Request& request, Then then, base::Instant until) {
-  const RenewRequest* const renewal = ToConfirm(request);
-  // Each server has replicas of its own.
-  const std::string lane =
-      renewal != nullptr ? absl::StrCat("acks ", core_.server(entry.keys.main())) : "posted";
-  LockTable::Refer(entry);
-  Jobs jobs;
-  Job& job = jobs.emplace_back(
-      Job{.entry = &entry, .request = request, .then = std::move(then), .until = until});
-  if (renewal != nullptr && renewal->acks.fsync) job.slice = kSliceOfFsync;
-  if (!stopping_ && lanes_.Add(lane, jobs)) return;
-  Finish(job, NotRun(base::NoThread()));
+// Each server has replicas of its own.
+std::string ScriptBatch::QueueOf(const Job& job) const {
+  const KeySet& keys = job.entry != nullptr ? job.entry->keys : job.bare->keys;
+  if (ToConfirm(job.request) != nullptr) return "acks " + core_.server(keys.main());
+  const std::string server = core_.is_cluster() ? core_.server(keys.main()) : "";
+  return job.until == base::Instant() ? server : "posted " + server;
 }
 
-void ScriptBatch::PostAll(const std::string& server, Jobs jobs) {
-  if (!core_.is_cluster() || !lanes_.Add(server, jobs)) RunLane(jobs);
+void ScriptBatch::Post(Jobs jobs) {
+  std::map<std::string, Jobs> by_queue;
+  for (Job& job : jobs) by_queue[QueueOf(job)].push_back(std::move(job));
+  for (auto& [name, its] : by_queue) {
+    if (!name.empty() && Add(name, its)) continue;
+    const Job& first = its.front();
+    if (first.until == base::Instant() && ToConfirm(first.request) == nullptr) {
+      RunBatch(its);
+    } else {
+      for (Job& job : its) Finish(job, NotRun(base::NoThread()));
+    }
+  }
+}
+
+void ScriptBatch::Post(Entry& entry, const Request& request, Then then, base::Instant until) {
+  LockTable::Refer(entry);
+  Jobs jobs;
+  jobs.push_back({.entry = &entry, .request = request, .then = std::move(then), .until = until});
+  Post(std::move(jobs));
+}
+
+// Returns false, and takes no jobs, if no thread can be started for them.
+bool ScriptBatch::Add(const std::string& name, Jobs& jobs) {
+  Queue* queue = nullptr;
+  {
+    const base::MutexLock lock(mu_);
+    queue = &queues_.try_emplace(name, *this).first->second;
+    if (stopping_ || !queue->worker.Start()) return false;
+    std::move(jobs.begin(), jobs.end(), std::back_inserter(queue->jobs));
+  }
+  queue->worker.Wake();
+  return true;
+}
+
+base::Instant ScriptBatch::RunNext(Queue& queue) {
+  Jobs jobs;
+  {
+    const base::MutexLock lock(mu_);
+    jobs.swap(queue.jobs);
+  }
+  if (!jobs.empty()) RunBatch(jobs);
+  if (jobs.empty()) return base::Instant::Infinite();
+  const base::MutexLock lock(mu_);
+  queue.jobs.insert(queue.jobs.begin(), std::move_iterator(jobs.begin()),
+                    std::move_iterator(jobs.end()));
+  return base::Instant();
+}
+
+void ScriptBatch::Stop() {
+  std::vector<Queue*> queues;
+  {
+    const base::MutexLock lock(mu_);
+    stopping_ = true;
+    for (auto& [name, queue] : queues_) queues.push_back(&queue);
+  }
+  for (Queue* const queue : queues) {
+    queue->worker.Stop();
+    while (RunNext(*queue) == base::Instant()) {
+    }
+  }
 }
 
 Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant until) noexcept {
@@ -87,20 +135,12 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
   return NoResult();
 }
 
-std::vector<Result> ScriptBatch::RunHere(absl::Span<const Bare> requests, base::Instant until) {
-  std::vector<RequestRunner::Item> items;
-  for (const Bare& each : requests) {
-    items.push_back(
-        {.subject = core_.SubjectOf(each.keys, each.type, each.owner), .request = each.request});
+RequestRunner::Item ScriptBatch::ItemOf(const Job& job) const {
+  if (job.entry != nullptr) {
+    return {.subject = core_.SubjectOf(*job.entry), .request = job.request};
   }
-  std::vector<Result> results(items.size());
-  core_.runner().RunBatch(items, until, absl::MakeSpan(results));
-  return results;
-}
-
-void ScriptBatch::Stop() {
-  stopping_ = true;
-  lanes_.Finish();
+  return {.subject = core_.SubjectOf(job.bare->keys, *job.bare->type, job.bare->owner),
+          .request = job.request};
 }
 
 void ScriptBatch::Finish(Job& job, Result result) {
@@ -112,7 +152,7 @@ void ScriptBatch::Finish(Job& job, Result result) {
       state.OnResult(job.request, result, base::Now(), effects);
     });
   }
-  core_.lock_table().Unrefer(*job.entry);
+  if (job.entry != nullptr) core_.lock_table().Unrefer(*job.entry);
 }
 
 void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
@@ -126,11 +166,7 @@ void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
   jobs.erase(late, jobs.end());
 }
 
-void ScriptBatch::RunLane(Jobs& jobs) {
-  if (jobs.front().entry == nullptr) {  // work of the background
-    for (Job& job : jobs) job.then({});
-    return jobs.clear();
-  }
+void ScriptBatch::RunBatch(Jobs& jobs) {
   if (ToConfirm(jobs.front().request) != nullptr) return RunConfirmed(jobs);
   DropLate(jobs, "the command could not be sent in time: others were in the way");
   for (size_t begin = 0; begin < jobs.size(); begin += kLargestBatch) {
@@ -149,9 +185,8 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
     const base::Instant its =
         posted ? job.until : now + std::max(kShortestTimeout, job.request.lease / 3);
     least = std::min(least, its);
-    items.push_back({.subject = core_.SubjectOf(*job.entry),
-                     .request = job.request,
-                     .until = posted ? its : std::min(its, now + core_.command_timeout())});
+    items.push_back(ItemOf(job));
+    items.back().until = posted ? its : std::min(its, now + core_.command_timeout());
     most = std::max(most, items.back().until);
   }
   // At a quorum, each request has its own deadline: the shortest one must not end the batch for the
@@ -180,6 +215,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
     if (job.acks_until != base::Instant()) continue;
     // It may use at most half of the hold's remaining time when its first batch begins.
     const RenewRequest& renewal = *ToConfirm(job.request);
+    if (renewal.acks.fsync) job.slice = kSliceOfFsync;
     job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestAckTimeout,
                                       std::max(renewal.ack_timeout, kShortestAckTimeout));
   }
@@ -212,7 +248,7 @@ void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
   std::vector<RequestRunner::Item> items;
   for (const Job& job : jobs) {
     ack_timeout = std::max(ack_timeout, std::min(job.slice, job.acks_until - now));
-    items.push_back({.subject = core_.SubjectOf(*job.entry), .request = job.request});
+    items.push_back(ItemOf(job));
   }
   std::vector<Result> results(jobs.size());
   const absl::StatusOr<base::Acks> acks = core_.runner().RunConfirmed(

@@ -3,15 +3,20 @@
 
 #include <atomic>
 #include <functional>
+#include <map>
+#include <memory>
+#include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/base/worker.h"
 #include "src/lock/entry.h"
-#include "src/lock/lanes.h"
+#include "src/lock/request_runner.h"
 #include "src/lock/state/request.h"
 
 namespace redlatch::internal {
@@ -19,16 +24,22 @@ namespace redlatch::internal {
 class ClientCore;
 
 // Builds and runs the requests that no caller drives, and hands out their results. Requests of one
-// server that are due together go in one batch. Each server has a lane, so a server that hangs
-// delays no other. Renewals that replicas must confirm, and requests that the event driver cannot
-// post, have lanes of their own. Thread-safe.
+// server that are due together go in one batch. Each server has queues of its own, with a thread
+// each, so a server that hangs delays no other: one for the background, one for requests with a
+// deadline, and one for renewals that replicas must confirm. Thread-safe.
 class ScriptBatch {
  public:
   // Receives the result. It must not block.
   using Then = std::function<void(Result)>;
+  // A lock that may have no entry any more.
+  struct Bare {
+    KeySet keys;
+    std::shared_ptr<const LockType> type;
+    std::string owner;
+  };
   struct Job {
-    // with a reference; null: `then` is work of the background, not a request
-    Entry* entry = nullptr;
+    Entry* entry = nullptr;    // with a reference; or:
+    std::optional<Bare> bare;  // requires `then`
     Request request;
     Then then = nullptr;  // null: the entry's state gets the result
     // No result is wanted from then on; Instant(): a part of the lease after it is sent.
@@ -39,44 +50,47 @@ class ScriptBatch {
     absl::Duration slice = absl::Milliseconds(50);
   };
   using Jobs = std::vector<Job>;
-  // A request of a lock that may have no entry any more. It refers to type and owner.
-  struct Bare {
-    KeySet keys;
-    const LockType& type;
-    std::string_view owner;
-    Request request;
-  };
 
-  explicit ScriptBatch(ClientCore& core);
+  explicit ScriptBatch(ClientCore& core) : core_(core) {}
   ScriptBatch(const ScriptBatch&) = delete;
   ScriptBatch& operator=(const ScriptBatch&) = delete;
 
-  // Runs the request in the next batch of its lane. `then` is called at once if there is no thread.
+  // Runs the jobs in the next batches of their queues. Those of the background at a single server
+  // or a quorum run on the calling thread, as do those that cannot wait for a thread to start.
+  void Post(Jobs jobs);
+  // The same for one request of an entry.
   void Post(Entry& entry, const Request& request, Then then = nullptr, base::Instant until = {});
-  // The same for jobs of the background, whose server is given. Those that cannot wait for a lane
-  // run on the calling thread.
-  void PostAll(const std::string& server, Jobs jobs);
   // Posts the request, and waits for its result until then; a later result is dropped.
   Result Run(Entry& entry, const Request& request, base::Instant until) noexcept;
-  // Runs the requests in one batch on the calling thread, and returns their results.
-  std::vector<Result> RunHere(absl::Span<const Bare> requests, base::Instant until);
   // Returns when all batches have run. No renewal waits for replicas any more.
   void Stop();
   // The latest time for a batch of the background, from here on.
   void EndBy(base::Instant until) { end_by_ = until.nanos(); }
 
  private:
-  void RunLane(Jobs& jobs);
+  struct Queue {
+    explicit Queue(ScriptBatch& batch)
+        : worker("redlatch-batch", [this, &batch] { return batch.RunNext(*this); }) {}
+    Jobs jobs;  // guarded by `mu_`
+    base::Worker worker;
+  };
+
+  std::string QueueOf(const Job& job) const;
+  bool Add(const std::string& name, Jobs& jobs);
+  base::Instant RunNext(Queue& queue);
+  void RunBatch(Jobs& jobs);
   void RunPlain(absl::Span<Job> jobs);
   void RunConfirmed(Jobs& jobs);
   void RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again);
   void DropLate(Jobs& jobs, const char* why);
   void Finish(Job& job, Result result);
+  RequestRunner::Item ItemOf(const Job& job) const;
 
   ClientCore& core_;
   std::atomic<bool> stopping_{false};
   std::atomic<int64_t> end_by_{base::Instant::Infinite().nanos()};
-  Lanes<Job> lanes_;
+  base::Mutex mu_;
+  std::map<std::string, Queue> queues_ ABSL_GUARDED_BY(mu_);  // by kind and server
 };
 
 }  // namespace redlatch::internal
