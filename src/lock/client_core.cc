@@ -29,36 +29,6 @@
 
 namespace redlatch::internal {
 
-ClientCore::Inside::Inside(ClientCore& owner)
-    : core(owner),
-      lock_table(
-          {.tells_token = owner.observed(),
-           .unreachable_after = owner.options_.unreachable_after,
-           .numbers = &owner.numbers_},
-          static_cast<size_t>(std::max(owner.options_.stats_names, 0)),
-          owner.url_.quarantine > absl::ZeroDuration(),
-          [this](size_t entries) {
-            background.MakeRoom(entries);
-            notifier.MakeRoom(entries);
-          },
-          [this](Entry& entry) {
-            background.Remove(entry);
-            notifier.Remove(entry);
-          }),
-      batches(owner),
-      background(owner, owner.pace_.refresh),
-      notifier(owner) {}
-
-ClientCore::Inside::~Inside() {
-  const base::Instant until = base::Now() + core.command_timeout();
-  core.event_driver_->Stop(until);
-  background.Stop(until);
-  core.unattended_.Flush(until);  // if there was no thread for that
-  batches.Stop();
-  notifier.Stop();
-  core.unattended_.Close();
-}
-
 ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make make_quorum,
                        DescriptionPace pace, std::string url_problem)
     : url_(std::move(url)),
@@ -73,9 +43,33 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
       server_group_(MakeServerGroup(make_quorum)),
       server_(server_group_->server({})),
       description_remover_(*server_group_, identity_.client),
-      inside_(std::make_unique<Inside>(*this)) {}
+      lock_table_(
+          {.tells_token = observed(),
+           .unreachable_after = options_.unreachable_after,
+           .numbers = &numbers_},
+          static_cast<size_t>(std::max(options_.stats_names, 0)),
+          url_.quarantine > absl::ZeroDuration(),
+          [this](size_t entries) {
+            background_.MakeRoom(entries);
+            notifier_.MakeRoom(entries);
+          },
+          [this](Entry& entry) {
+            background_.Remove(entry);
+            notifier_.Remove(entry);
+          }),
+      background_(*this, pace_.refresh) {}
 
-ClientCore::~ClientCore() { server_group_->Stop(); }
+// Ends the threads, which use all members.
+ClientCore::~ClientCore() {
+  server_group_->Stop();
+  const base::Instant until = base::Now() + command_timeout();
+  event_driver_->Stop(until);
+  background_.Stop(until);
+  unattended_.Flush(until);  // if there was no thread for that
+  batches_.Stop();
+  notifier_.Stop();
+  unattended_.Close();
+}
 
 // Replaces destruction in a forked child.
 void ClientCore::Abandon() { server_group_.reset(); }
@@ -163,7 +157,7 @@ std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", n
 
 absl::Status ClientCore::EnsureThreads() {
   if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  if (!inside_->background.Ready() || !inside_->notifier.Ready()) return base::NoThread();
+  if (!background_.Ready() || !notifier_.Ready()) return base::NoThread();
   has_threads_.store(true, std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -199,6 +193,7 @@ Result ClientCore::Run(Entry& entry, const Request& given, base::Instant deadlin
 
 bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
                             base::Instant deadline, std::optional<Result>& result) {
+  if (is_quorum()) return false;
   UnattendedRequests::InFlight* command = nullptr;
   try {
     MakeReady(entry, request);
@@ -215,15 +210,10 @@ bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<boo
     unattended_.Leave(*command);
     return true;
   }
-  const absl::StatusOr<redis::Reply> reply = unattended_.Finish(*command, deadline);
+  result = unattended_.Finish(*command, deadline);
   // Run() handles everything that the server did not execute.
-  if (reply.ok() ? reply->is_error() : redis::NotSent(reply.status())) return false;
-  result = OrNoMemory([&] {
-    Result its = ReadResult(request, reply);
-    NoteAnswer(entry, request, its);
-    return its;
-  });
-  return true;
+  const Failed* const failed = result->failed();
+  return failed == nullptr || failed->may_have_executed;
 }
 
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
@@ -255,10 +245,9 @@ void ClientCore::OnMessage(std::string_view text) {
   if (!message) return;
   using Kind = Message::Kind;
   NewGrant& news = message->news;
-  LockTable& lock_table = inside_->lock_table;
-  Entry* its = lock_table.ReferTo(message->key, news.grant);
+  Entry* its = lock_table_.ReferTo(message->key, news.grant);
   // The key may not be the first one of a lock of several names.
-  if (its == nullptr && message->kind == Kind::kForced) its = lock_table.ReferTo(news.grant);
+  if (its == nullptr && message->kind == Kind::kForced) its = lock_table_.ReferTo(news.grant);
   if (its == nullptr) return;  // the grant is over, or was never this client's
   if (message->kind == Kind::kRecall || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
@@ -270,7 +259,7 @@ void ClientCore::OnMessage(std::string_view text) {
       state.OnForced(news.grant, base::Now());
     });
   }
-  lock_table.Unrefer(*its);
+  lock_table_.Unrefer(*its);
 }
 
 void ClientCore::StopAll(std::string_view name, const void* object) {
@@ -287,7 +276,7 @@ void ClientCore::StopAll(std::string_view name, const void* object) {
 
 void ClientCore::Expire(Entry& entry) {
   Feed(entry, [](LockState& state, Effects& effects) { state.Expire(base::Now(), effects); });
-  inside_->lock_table.Unrefer(entry);
+  lock_table_.Unrefer(entry);
 }
 
 void ClientCore::Describe() {
@@ -304,10 +293,9 @@ void ClientCore::Finish(Entry& entry, Effects& effects) {
 // ---- Reports to users, on the client's own threads.
 
 void ClientCore::TellLater(std::function<void(Observer&)> event) {
-  inside_->notifier.Post(LossNotifier::Urgency::kNotice,
-                         [observer = observer_, event = std::move(event)] {
-                           RunUsersCode("an Observer", [&] { event(*observer); });
-                         });
+  notifier_.Post(LossNotifier::Urgency::kNotice, [observer = observer_, event = std::move(event)] {
+    RunUsersCode("an Observer", [&] { event(*observer); });
+  });
 }
 
 void ClientCore::TellReleasedLater(const Entry& entry, const Released& released) {
@@ -335,7 +323,7 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
   losses_.fetch_add(1, std::memory_order_release);
   std::shared_ptr<HoldState> view = std::move(loss.hold.view);
   if (view != nullptr) {
-    inside_->notifier.Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
+    notifier_.Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
   }
   LostLease lost{.lock = std::string(entry.name()),
                  .server = server(entry.keys.main()),
@@ -348,7 +336,7 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
     RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
     if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
   };
-  inside_->notifier.Post(LossNotifier::Urgency::kCallback, std::move(tell));
+  notifier_.Post(LossNotifier::Urgency::kCallback, std::move(tell));
 }
 
 void ClientCore::Post(const Entry& entry, Notice notice) {
@@ -401,8 +389,8 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
 std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Make make_quorum) {
   redis::ServerGroup::Events events{
       .on_message = [this](std::string_view message) { OnMessage(message); },
-      .on_reconnected = [this] { inside_->background.Reconnected(); },
-      .on_down = [this] { inside_->background.Unsubscribed(); },
+      .on_reconnected = [this] { background_.Reconnected(); },
+      .on_down = [this] { background_.Unsubscribed(); },
       .on_subscribed = [this](bool subscribed,
                               std::string_view why) { TellSubscribed(subscribed, why); },
       .on_unread = [this] { event_driver_->ReadReplies(); }};
@@ -460,7 +448,7 @@ void ClientCore::Reconnected() {
     reconnects_.fetch_add(1, std::memory_order_relaxed);
     TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
   }
-  inside_->lock_table.VisitAll([this, &concerned = concerned](Entry& entry) {
+  lock_table_.VisitAll([this, &concerned = concerned](Entry& entry) {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
@@ -536,7 +524,7 @@ void ClientCore::GiveBackAtExit() {
 }
 
 void ClientCore::Unsubscribed() {
-  inside_->lock_table.VisitAll([this](Entry& entry) {
+  lock_table_.VisitAll([this](Entry& entry) {
     if (!entry.type->traits.cacheable) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnUnsubscribed(base::Now()); });
   });
@@ -545,13 +533,13 @@ void ClientCore::Unsubscribed() {
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
   server_group_->subscriptions().KeepReading(entry.keys.main(), begins);
   const size_t recallable_noted = begins ? ++caching_entries_ : --caching_entries_;
-  if (begins && recallable_noted > kMostCached) inside_->background.TooManyCached();
+  if (begins && recallable_noted > kMostCached) background_.TooManyCached();
 }
 
 void ClientCore::GiveBackSurplus() {
   if (caching_entries_ <= kMostCached) return;
   std::vector<std::pair<base::Instant, Entry*>> idle;
-  inside_->lock_table.VisitAll([&](Entry& entry) {
+  lock_table_.VisitAll([&](Entry& entry) {
     const base::MutexLock lock(entry.mu);
     const base::Instant until = entry.state.cached_until();
     if (until == base::Instant()) return;
@@ -564,7 +552,7 @@ void ClientCore::GiveBackSurplus() {
     Entry& entry = *idle[i].second;
     if (i < going)
       Feed(entry, [](LockState& state, Effects&) { state.OnTooManyCached(base::Now()); });
-    inside_->lock_table.Unrefer(entry);
+    lock_table_.Unrefer(entry);
   }
 }
 

@@ -90,8 +90,8 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   }
   bool is_cluster() const { return url_.kind == redis::Url::Kind::kCluster; }
   bool is_quorum() const { return url_.kind == redis::Url::Kind::kQuorum; }
-  LockTable& lock_table() { return inside_->lock_table; }
-  ScriptBatch& batches() { return inside_->batches; }
+  LockTable& lock_table() { return lock_table_; }
+  ScriptBatch& batches() { return batches_; }
   // Drives everything that waits without a thread.
   EventDriver& event_driver() { return *event_driver_; }
   bool observed() const { return options_.observer != nullptr; }
@@ -120,7 +120,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Counts& counts() { return counts_; }
   // The recent releases of this client.
   Releases& releases() { return releases_; }
-  void WakeBackground() { inside_->background.Wake(); }
+  void WakeBackground() { background_.Wake(); }
   // Releases that are in flight and that no thread waits for.
   UnattendedRequests& unattended() { return unattended_; }
   // Tells the observer how a release ended, on a thread of the client.
@@ -143,7 +143,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   // Schedules the entry's next request for that time.
   void ScheduleRequest(Entry& entry, base::Instant request_at) {
-    if (entry.request_timer.IsAfter(request_at)) inside_->background.Schedule(entry, request_at);
+    if (entry.request_timer.IsAfter(request_at)) background_.Schedule(entry, request_at);
   }
 
   // Runs a script on the calling thread.
@@ -217,16 +217,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void GiveBackSurplus();
 
  private:
-  struct Inside {
-    explicit Inside(ClientCore& owner);
-    ~Inside();  // ends the threads, which use all members
-    ClientCore& core;
-    LockTable lock_table;
-    ScriptBatch batches;
-    Background background;
-    LossNotifier notifier;
-  };
-
   ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make make_quorum,
              DescriptionPace pace, std::string url_problem);
   ~ClientCore();
@@ -272,13 +262,16 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const redis::Command description_;
   QuorumRunner* quorum_ = nullptr;  // the server group, if it is one
   // Its threads use all of this object and are stopped first. Its descriptor wakes sleeping
-  // threads, which those of `inside_` may be doing.
+  // threads of the members below.
   std::unique_ptr<redis::ServerGroup> server_group_;
   ServerRunner server_runner_{*server_group_};
   const std::string server_;
   // must run after everything that the members below send
   const DescriptionRemover description_remover_;
-  std::unique_ptr<Inside> inside_;
+  LockTable lock_table_;
+  ScriptBatch batches_{*this};
+  Background background_;
+  LossNotifier notifier_{*this};
 };
 
 template <class Event>
@@ -322,7 +315,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
     Finish(entry, effects);
   }
   ScheduleRequest(entry, request_at);
-  if (entry.expiry_timer.IsAfter(expiry_at)) inside_->notifier.Watch(entry, expiry_at);
+  if (entry.expiry_timer.IsAfter(expiry_at)) notifier_.Watch(entry, expiry_at);
 }
 
 }  // namespace redlatch::internal

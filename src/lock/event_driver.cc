@@ -2,13 +2,10 @@
 
 #include <algorithm>
 #include <utility>
-#include <variant>
 
 #include "absl/container/inlined_vector.h"
-#include "absl/types/span.h"
 #include "src/base/thread.h"
 #include "src/lock/client_core.h"
-#include "src/lock/script_codec.h"
 
 namespace redlatch::internal {
 namespace {
@@ -124,19 +121,15 @@ bool EventReply::HasArrived() {
 absl::StatusOr<EventReplyPtr> EventDriver::Post(EventTask& task, Entry& entry,
                                                 const Request& request) {
   auto reply = std::make_unique<EventReply>(*this, task);
-  const auto* const release = std::get_if<ReleaseRequest>(&request.what);
-  reply->in_flight.results =
-      absl::MakeSpan(reply->answers).last(release != nullptr && release->awaited ? 2 : 1);
-  reply->in_flight.done = [its = reply.get()] {
+  reply->posted.in_flight.done = [its = reply.get()] {
     --its->driver->in_flight_count_;
     its->Arrive();
   };
-  reply->in_flight.unhurried = true;
-  EncodedRequest encoded(core_.SubjectOf(entry), request);
+  reply->posted.in_flight.unhurried = true;
   reply->count_in_flight = task.in_flight_;
   ++in_flight_count_;
   ++*task.in_flight_;
-  absl::Status sent = core_.server_group().Post(encoded.call(), reply->in_flight);
+  absl::Status sent = core_.runner().Post(core_.SubjectOf(entry), request, reply->posted);
   if (sent.ok()) return EventReplyPtr(reply.release());
   --in_flight_count_;
   --*task.in_flight_;
@@ -149,7 +142,7 @@ EventReplyPtr EventDriver::RunInBatch(EventTask& task, Entry& entry, const Reque
   core_.batches().Post(
       entry, request,
       [its = reply.get()](Result result) {
-        its->ran = std::move(result);
+        its->posted.result = std::move(result);
         its->Arrive();
       },
       until);

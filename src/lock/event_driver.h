@@ -26,10 +26,9 @@
 #include "src/base/wake_event.h"
 #include "src/base/way_to_wait.h"
 #include "src/lock/entry.h"
+#include "src/lock/request_runner.h"
 #include "src/lock/state/request.h"
 #include "src/lock/weak_map.h"
-#include "src/redis/link/shared_connection.h"
-#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 
@@ -95,12 +94,8 @@ struct EventReply {
   bool HasArrived();
 
   const std::shared_ptr<EventDriver> driver;
-  redis::InFlight in_flight;
+  PostedRequest posted;  // has a result if another thread ran the request
   std::shared_ptr<std::atomic<size_t>> count_in_flight;  // includes this one until it arrives
-  // The replies to the PING before the script, if there is one, and to the script; `ran` is the
-  // result if another thread ran the request.
-  absl::StatusOr<redis::Reply> answers[2];
-  Result ran;
 
  private:
   EventTask* task_;  // guarded by the driver's mutex, as is `arrived_`

@@ -24,7 +24,7 @@ thread_local const void* running_for = nullptr;
 struct LossNotifier::State {
   explicit State(ClientCore& owner) : core(owner) {}
 
-  struct Lane {  // pieces of code that run in order
+  struct Queue {  // pieces of code that run in order
     // How long the latest piece runs alone; then the next one runs beside it.
     const absl::Duration to_itself;
     const int most;  // pieces that run at the same time if a user's code does not return
@@ -42,7 +42,7 @@ struct LossNotifier::State {
     }
   };
 
-  Lane& Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
+  Queue& Next() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
     return stop_tokens.open() ? stop_tokens : callbacks;
   }
   int running() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) {
@@ -66,8 +66,8 @@ struct LossNotifier::State {
   TimerHeap timers ABSL_GUARDED_BY(mu);
   // Stop tokens are many and urgent: until one is requested, even a thread that polls it is not
   // told.
-  Lane stop_tokens ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(1), .most = 64};
-  Lane callbacks ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(10), .most = 8};
+  Queue stop_tokens ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(1), .most = 64};
+  Queue callbacks ABSL_GUARDED_BY(mu){.to_itself = absl::Milliseconds(10), .most = 8};
   int threads ABSL_GUARDED_BY(mu) = 0;
   bool has_spare ABSL_GUARDED_BY(mu) = false;  // a thread waits to lead
   bool led ABSL_GUARDED_BY(mu) = false;
@@ -114,9 +114,9 @@ void LossNotifier::Remove(Entry& entry) {
 void LossNotifier::Post(Urgency urgency, std::function<void()> code) {
   const base::MutexLock lock(state_->mu);
   state_->EnsureLeader(state_);
-  State::Lane& lane = urgency == Urgency::kStopToken ? state_->stop_tokens : state_->callbacks;
-  if (urgency == Urgency::kNotice && lane.waiting.size() >= kMostWaiting) return;
-  lane.waiting.push_back(std::move(code));
+  State::Queue& queue = urgency == Urgency::kStopToken ? state_->stop_tokens : state_->callbacks;
+  if (urgency == Urgency::kNotice && queue.waiting.size() >= kMostWaiting) return;
+  queue.waiting.push_back(std::move(code));
   state_->changed.SignalAll();
 }
 
@@ -141,19 +141,19 @@ void LossNotifier::Work(const std::shared_ptr<State>& shared) {
       state.led = false;
       continue;
     }
-    State::Lane& lane = state.Next();
-    if (const base::Instant due = lane.Due(); now < due) {
+    State::Queue& queue = state.Next();
+    if (const base::Instant due = queue.Due(); now < due) {
       state.led = true;
       state.changed.WaitUntil(state.mu, std::min(state.timers.next(), due));
       state.led = false;
       continue;
     }
-    std::function<void()> code = std::move(lane.waiting.front());
-    lane.waiting.pop_front();
-    ++lane.running;
-    lane.latest_runs = true;
-    lane.latest_began = now;
-    const uint64_t number = ++lane.latest;
+    std::function<void()> code = std::move(queue.waiting.front());
+    queue.waiting.pop_front();
+    ++queue.running;
+    queue.latest_runs = true;
+    queue.latest_began = now;
+    const uint64_t number = ++queue.latest;
     state.EnsureLeader(shared);
     state.led_by_none.SignalOne();
     state.mu.Unlock();
@@ -162,8 +162,8 @@ void LossNotifier::Work(const std::shared_ptr<State>& shared) {
     code = nullptr;
     running_for = nullptr;
     state.mu.Lock();
-    --lane.running;
-    if (lane.latest == number) lane.latest_runs = false;
+    --queue.running;
+    if (queue.latest == number) queue.latest_runs = false;
     state.changed.SignalAll();  // a slot is free
   }
   --state.threads;

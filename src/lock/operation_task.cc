@@ -9,10 +9,7 @@
 #include "src/lock/about.h"
 #include "src/lock/client_core.h"
 #include "src/lock/lock_table.h"
-#include "src/lock/script_codec.h"
 #include "src/lock/state/timing.h"
-#include "src/redis/link/script_runner.h"
-#include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
 namespace {
@@ -174,16 +171,9 @@ bool OperationTask::TakeReply(base::Instant now) {
     return true;
   }
   driver_.NoteReply(/*in_time=*/true);
-  bool redirected = false;
-  if (run.in_batch) {
-    run.result = std::move(run.reply->ran);
-  } else {
-    const auto reply = redis::ResultOfPosted(std::move(run.reply->answers[1]), server);
-    redirected = redis::RedirectOf(reply.status()).has_value();
-    run.result = ReadResult(run.request, reply);
-  }
+  run.result = run.reply->posted.Take(run.request, server);
   run.reply.reset();
-  if (run.until <= now || !(redirected || MayPass())) return true;
+  if (run.until <= now || !MayPass()) return true;
   if (run.in_batch) {
     run.try_at = now + run.backoff.Next();
   } else {
@@ -193,13 +183,15 @@ bool OperationTask::TakeReply(base::Instant now) {
   return false;
 }
 
-// Returns true if the request was not executed, and may succeed later.
+// Returns true if the request was not executed, and may succeed later or elsewhere.
 bool OperationTask::MayPass() const {
   const Failed* const failed = running_->result.failed();
-  if (failed == nullptr || !absl::IsUnavailable(failed->why) || failed->may_have_executed ||
-      running_->confirms || driver_.core().is_quorum()) {
+  if (failed == nullptr || failed->may_have_executed || running_->confirms ||
+      driver_.core().is_quorum()) {
     return false;
   }
+  const bool redirected = failed->not_sent && !running_->in_batch;
+  if (!redirected && !absl::IsUnavailable(failed->why)) return false;
   const base::MutexLock lock(entry_->mu);
   return entry_->state.IsWanted(running_->request);
 }

@@ -1,12 +1,19 @@
 #include "src/lock/request_runner.h"
 
 #include <algorithm>
+#include <utility>
 #include <variant>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 
 namespace redlatch::internal {
+
+Result PostedRequest::Take(const Request& request, std::string_view server) {
+  if (result) return *std::move(result);
+  return ReadResult(request,
+                    redis::ResultOfPosted(std::exchange(replies[1], redis::Reply()), server));
+}
 
 Result ServerRunner::Run(const Subject& subject, const Request& request, base::Instant deadline,
                          redis::StillWanted still_wanted) {
@@ -47,11 +54,12 @@ absl::StatusOr<base::Acks> ServerRunner::RunConfirmed(absl::Span<const Item> ite
 
 // A server writes first to the client that it was last about to write to. Because of the PING, the
 // message that the lock is free goes out before the reply to the release.
-absl::Status ServerRunner::Post(const Subject& subject, const Request& release,
+absl::Status ServerRunner::Post(const Subject& subject, const Request& request,
                                 PostedRequest& posted) {
-  const bool awaited = std::get<ReleaseRequest>(release.what).awaited;
+  const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+  const bool awaited = release != nullptr && release->awaited;
   posted.in_flight.results = absl::MakeSpan(posted.replies).last(awaited ? 2 : 1);
-  EncodedRequest encoded(subject, release);
+  EncodedRequest encoded(subject, request);
   return group_.Post(encoded.call(), posted.in_flight);
 }
 

@@ -29,6 +29,9 @@ struct PostedRequest {
   // The replies to the PING before the script, if there is one, and to the script.
   absl::StatusOr<redis::Reply> replies[2];
   std::optional<Result> result;  // set if it is known without a reply
+
+  // Returns the result of the request, once it is there. `server` is for messages.
+  Result Take(const Request& request, std::string_view server);
 };
 
 // Runs requests where their locks are: at a server, or at a majority of servers. Thread-safe.
@@ -55,8 +58,9 @@ class RequestRunner {
                                                   absl::Duration ack_timeout,
                                                   base::Instant deadline,
                                                   absl::Span<Result> results) = 0;
-  // Sends a release and returns. If this fails, it was not sent, and `done` is not called.
-  virtual absl::Status Post(const Subject& subject, const Request& release,
+  // Sends a request and returns; a quorum takes only releases. If this fails, it was not sent, and
+  // `done` is not called.
+  virtual absl::Status Post(const Subject& subject, const Request& request,
                             PostedRequest& posted) = 0;
   // Runs a script that is not part of a hold. `own_key`: the suffix of a key of its own, or empty.
   virtual absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
@@ -78,7 +82,7 @@ class ServerRunner final : public RequestRunner {
                                           const base::AcksWanted& wanted,
                                           absl::Duration ack_timeout, base::Instant deadline,
                                           absl::Span<Result> results) override;
-  absl::Status Post(const Subject& subject, const Request& release, PostedRequest& posted) override;
+  absl::Status Post(const Subject& subject, const Request& request, PostedRequest& posted) override;
   absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                          absl::Span<const std::string> args,
                                          std::string_view own_key, base::Instant deadline) override;

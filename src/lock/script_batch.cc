@@ -210,43 +210,28 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
     return jobs.clear();
   }
   DropLate(jobs, "it could not be confirmed in time: other holds were in the way");
-  const base::Instant now = base::Now();
-  for (Job& job : jobs) {
-    if (job.acks_until != base::Instant()) continue;
-    // It may use at most half of the hold's remaining time when its first batch begins.
-    const RenewRequest& renewal = *ToConfirm(job.request);
-    if (renewal.acks.fsync) job.slice = kSliceOfFsync;
-    job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestAckTimeout,
-                                      std::max(renewal.ack_timeout, kShortestAckTimeout));
-  }
-  const auto demands = [](const Job& job) {
-    const base::AcksWanted& wanted = ToConfirm(job.request)->acks;
-    return std::pair(wanted.fsync, wanted.replicas);
-  };
-  std::stable_sort(jobs.begin(), jobs.end(),
-                   [&](const Job& a, const Job& b) { return demands(a) < demands(b); });
-  Jobs again;
-  for (auto begin = jobs.begin(); begin != jobs.end();) {
-    const auto end = std::find_if(begin, jobs.end(),
-                                  [&](const Job& job) { return demands(job) != demands(*begin); });
-    const auto batch_end =
-        begin + std::min<ptrdiff_t>(static_cast<ptrdiff_t>(kLargestBatch), end - begin);
-    // Renewals that have not had their turn go first in the next batch.
-    again.insert(again.end(), std::move_iterator(batch_end), std::move_iterator(end));
-    RunConfirmedGroup(absl::MakeSpan(&*begin, static_cast<size_t>(batch_end - begin)), again);
-    begin = end;
-  }
-  jobs = std::move(again);
-}
-
-// Renewals that run again are sent again, since the connection may have changed. Their deadlines
-// count from the first time.
-void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
+  if (jobs.empty()) return;
   const base::AcksWanted wanted = ToConfirm(jobs.front().request)->acks;
+  const auto others = std::stable_partition(jobs.begin(), jobs.end(), [&](const Job& job) {
+    return ToConfirm(job.request)->acks == wanted;
+  });
+  // Renewals that have not had their turn go first in the next batch.
+  const auto end = jobs.begin() + std::min<ptrdiff_t>(kLargestBatch, others - jobs.begin());
+  Jobs again;
+  std::move(end, jobs.end(), std::back_inserter(again));
+  jobs.erase(end, jobs.end());
+
   const base::Instant now = base::Now();
   absl::Duration ack_timeout = kShortestAckTimeout;
   std::vector<RequestRunner::Item> items;
-  for (const Job& job : jobs) {
+  for (Job& job : jobs) {
+    if (job.acks_until == base::Instant()) {
+      // It may use at most half of the hold's remaining time when its first batch begins.
+      const RenewRequest& renewal = *ToConfirm(job.request);
+      if (wanted.fsync) job.slice = kSliceOfFsync;
+      job.acks_until = now + std::clamp((renewal.deadline - now) / 2, kShortestAckTimeout,
+                                        std::max(renewal.ack_timeout, kShortestAckTimeout));
+    }
     ack_timeout = std::max(ack_timeout, std::min(job.slice, job.acks_until - now));
     items.push_back(ItemOf(job));
   }
@@ -254,33 +239,44 @@ void ScriptBatch::RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again) {
   const absl::StatusOr<base::Acks> acks = core_.runner().RunConfirmed(
       items, wanted, ack_timeout, now + ack_timeout + core_.command_timeout(),
       absl::MakeSpan(results));
-  const base::Instant then = base::Now();
   for (size_t i = 0; i < jobs.size(); ++i) {
-    Job& job = jobs[i];
-    Result result = std::move(results[i]);
-    auto* const held = std::get_if<StillHeld>(&result.what);
-    // This happens while a slot moves, for example.
-    if (result.refused_for_now() && then < job.acks_until) {
-      again.push_back(std::move(job));
-      continue;
+    if (TakeAcks(jobs[i], results[i], acks)) {
+      Finish(jobs[i], std::move(results[i]));
+    } else {
+      if (!wanted.fsync && results[i].failed() == nullptr) {
+        jobs[i].slice = std::min(2 * ack_timeout, kLongestSlice);
+      }
+      again.push_back(std::move(jobs[i]));
     }
-    if (!acks.ok() && result.failed() == nullptr) {
-      // A reply that the grant is gone is not believed either: a replica may have sent it.
-      result.what = Failed{.why = acks.status(), .may_have_executed = true};
-    } else if (held != nullptr && acks->enough(wanted)) {
-      held->acked_by = acks->replicas;
-      held->acked = true;
-    } else if (held != nullptr && then < job.acks_until) {
-      if (!wanted.fsync) job.slice = std::min(2 * ack_timeout, kLongestSlice);
-      again.push_back(std::move(job));
-      continue;
-    } else if (held != nullptr) {
-      result.what = Failed{.why = absl::UnavailableError(TooFew(*ToConfirm(job.request), *acks)),
-                           .may_have_executed = true,
-                           .too_few = true};
-    }
-    Finish(job, std::move(result));
   }
+  jobs = std::move(again);
+}
+
+// Returns false if the renewal is to be sent again, since the connection may have changed. Its
+// deadline counts from the first time.
+bool ScriptBatch::TakeAcks(const Job& job, Result& result, const absl::StatusOr<base::Acks>& acks) {
+  const RenewRequest& renewal = *ToConfirm(job.request);
+  const bool in_time = base::Now() < job.acks_until;
+  if (result.failed() != nullptr) {
+    return !(result.refused_for_now() && in_time);  // a slot moves, for example
+  }
+  if (!acks.ok()) {
+    // A reply that the grant is gone is not believed either: a replica may have sent it.
+    result.what = Failed{.why = acks.status(), .may_have_executed = true};
+    return true;
+  }
+  auto* const held = std::get_if<StillHeld>(&result.what);
+  if (held == nullptr) return true;
+  if (acks->enough(renewal.acks)) {
+    held->acked_by = acks->replicas;
+    held->acked = true;
+    return true;
+  }
+  if (in_time) return false;
+  result.what = Failed{.why = absl::UnavailableError(TooFew(renewal, *acks)),
+                       .may_have_executed = true,
+                       .too_few = true};
+  return true;
 }
 
 }  // namespace redlatch::internal

@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "src/base/acks.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/worker.h"
@@ -81,7 +83,7 @@ class ScriptBatch {
   void RunBatch(Jobs& jobs);
   void RunPlain(absl::Span<Job> jobs);
   void RunConfirmed(Jobs& jobs);
-  void RunConfirmedGroup(absl::Span<Job> jobs, Jobs& again);
+  static bool TakeAcks(const Job& job, Result& result, const absl::StatusOr<base::Acks>& acks);
   void DropLate(Jobs& jobs, const char* why);
   void Finish(Job& job, Result result);
   RequestRunner::Item ItemOf(const Job& job) const;

@@ -5,16 +5,11 @@
 #include <string>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "absl/cleanup/cleanup.h"
-#include "absl/status/statusor.h"
-#include "absl/types/span.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/lock/client_core.h"
-#include "src/lock/script_codec.h"
-#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
@@ -34,7 +29,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 UnattendedRequests::UnattendedRequests(ClientCore& core) : core_(core) {}
 UnattendedRequests::~UnattendedRequests() = default;
 
-UnattendedRequests::InFlight& UnattendedRequests::Take(Entry& entry, const Request& script) {
+UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Request& script) {
   InFlight* command = nullptr;
   {
     const base::MutexLock lock(mu_);
@@ -76,7 +71,7 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
   InFlight* command = nullptr;
   absl::Status sent;
   try {
-    command = &Take(entry, release);
+    command = &Prepare(entry, release);
     command->hold = hold;
     command->posted.in_flight.done = [this, command] { Answered(*command); };
     LeaveUnattended(*command);
@@ -91,21 +86,30 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
 }
 
 UnattendedRequests::InFlight* UnattendedRequests::Begin(Entry& entry, const Request& acquire) {
-  InFlight& command = Take(entry, acquire);
-  command.posted.in_flight.results = absl::MakeSpan(command.posted.replies).last(1);
+  InFlight& command = Prepare(entry, acquire);
   absl::Cleanup give_back = [&] { GiveBack(command); };
-  EncodedRequest request(core_.SubjectOf(entry), command.script);
-  const redis::ScriptCall call = request.call();
-  if (!core_.server_group().Post(call, command.posted.in_flight).ok()) return nullptr;
+  if (!core_.runner().Post(core_.SubjectOf(entry), command.script, command.posted).ok()) {
+    return nullptr;
+  }
   std::move(give_back).Cancel();
   return &command;
 }
 
-absl::StatusOr<redis::Reply> UnattendedRequests::Finish(InFlight& command, base::Instant deadline) {
+Result UnattendedRequests::Finish(InFlight& command, base::Instant deadline) {
   redis::SharedConnection::Finish(command.posted.in_flight, deadline);
-  absl::StatusOr<redis::Reply> reply = std::exchange(command.posted.replies[1], redis::Reply());
+  Result result = Take(command);
   GiveBack(command);
-  return reply;
+  return result;
+}
+
+Result UnattendedRequests::Take(InFlight& command) {
+  const std::string_view key = command.entry->keys.main();
+  return OrNoMemory([&] {
+    Result result = core_.is_cluster() ? command.posted.Take(command.script, core_.server(key))
+                                       : command.posted.Take(command.script, core_.server());
+    core_.NoteAnswer(*command.entry, command.script, result);
+    return result;
+  });
 }
 
 void UnattendedRequests::Leave(InFlight& command) {
@@ -160,17 +164,7 @@ void UnattendedRequests::Flush(base::Instant until) {
 void UnattendedRequests::Answered(InFlight& command) {
   if (closed_) return;  // the lock states are gone
   Entry& entry = *command.entry;
-  Feed(entry, command.script, command.hold, OrNoMemory([&] {
-         PostedRequest& posted = command.posted;
-         const std::string node = core_.is_cluster() ? core_.server(entry.keys.main()) : "";
-         const absl::StatusOr<redis::Reply> reply =
-             redis::ResultOfPosted(std::exchange(posted.replies[1], redis::Reply()),
-                                   core_.is_cluster() ? std::string_view(node) : core_.server());
-         Result result =
-             posted.result ? *std::move(posted.result) : ReadResult(command.script, reply);
-         core_.NoteAnswer(entry, command.script, result);
-         return result;
-       }));
+  Feed(entry, command.script, command.hold, Take(command));
   const size_t batch = command.batch;
   GiveBack(command);
   core_.lock_table().Unrefer(entry);
@@ -184,10 +178,9 @@ void UnattendedRequests::Feed(Entry& entry, const Request& script, uint64_t hold
   core_.Feed(entry, [&](LockState& state, Effects& effects) {
     state.OnResult(script, result, base::Now(), effects);
     if (hold == 0) return;  // an acquire, or the release of a cached grant
-    auto& lock = static_cast<LockState&>(state);
-    released = lock.Outcome(hold);
+    released = state.Outcome(hold);
     // No caller will ask for the outcome later.
-    if (released.kind == Released::Kind::kUnconfirmed) lock.Forget(hold);
+    if (released.kind == Released::Kind::kUnconfirmed) state.Forget(hold);
   });
   if (hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
 }

@@ -8,14 +8,11 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/entry.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/state/request.h"
-#include "src/redis/link/shared_connection.h"
-#include "src/redis/wire/codec.h"
 
 namespace redlatch::internal {
 
@@ -48,7 +45,7 @@ class UnattendedRequests {
   // one of Finish(), which reads the result, and Leave(), which leaves it to another thread, must
   // follow. Either ends the use of the InFlight.
   InFlight* Begin(Entry& entry, const Request& acquire);
-  absl::StatusOr<redis::Reply> Finish(InFlight& command, base::Instant deadline);
+  Result Finish(InFlight& command, base::Instant deadline);
   void Leave(InFlight& command);
 
   // For the background's thread: reads the results that have come. due() says when.
@@ -61,7 +58,8 @@ class UnattendedRequests {
   void Close() { closed_ = true; }
 
  private:
-  InFlight& Take(Entry& entry, const Request& script);
+  InFlight& Prepare(Entry& entry, const Request& script);
+  Result Take(InFlight& command);
   void LeaveUnattended(InFlight& command);
   void GiveBack(InFlight& command);
   void ScheduleRead();
