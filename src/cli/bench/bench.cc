@@ -3,11 +3,8 @@
 #include <signal.h>
 
 #include <array>
-#include <atomic>
-#include <cstdio>
 #include <latch>
 #include <numeric>
-#include <stop_token>
 #include <thread>
 
 #include "absl/strings/str_format.h"
@@ -18,10 +15,7 @@
 #include "src/base/sha1.h"
 #include "src/cli/inspect/locks.h"
 #include "src/cli/term/command_line.h"
-#include "src/cli/term/output.h"
-#include "src/cli/term/server.h"
 #include "src/lock/key_set.h"
-#include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::cli {
@@ -33,79 +27,89 @@ constexpr std::string_view kRelease =
     "if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end\n"
     "return redis.call('DEL', KEYS[1])";
 
-base::Instant Soon() { return base::Now() + kAnswerTimeout; }
+// A blocking connection.
+struct Plain {
+  explicit Plain(const redis::Url& url)
+      : name(url.DebugString()),
+        connection(redis::PlainConnection::Open(url, base::Now() + kAnswerTimeout)) {}
 
-// What one thread has measured. The thread works while Next() is true. Each call but the first
-// counts one pair: what the thread did since the previous call.
-struct Lap {
-  bool Next() {
-    ended = base::Now();
-    if (++pairs == 0) begun = ended;
-    return !stop.stop_requested();
+  absl::StatusOr<redis::Reply> Ask(const redis::Command& command) {
+    if (!connection.ok()) return connection.status();
+    auto reply = connection->Call(command, base::Now() + kAnswerTimeout);
+    if (reply.ok() && reply->is_error()) return redis::ErrorStatus(reply->text, name);
+    return reply;
   }
+
+  const std::string name;
+  absl::StatusOr<redis::PlainConnection> connection;
+};
+
+// What one thread measures within a slice of the time.
+struct Lap {
   std::stop_token stop;
-  int64_t pairs = -1;
+  int64_t pairs = 0;
   base::Instant begun = {};
   base::Instant ended = {};
-  Times times = {};
+  std::vector<absl::Duration> times = {};
+  absl::Status outcome = absl::OkStatus();
 };
-using Work = std::function<absl::Status(int thread, Lap& lap)>;
+// Does one thing, such as to acquire and release a lock. kCancelled: the slice ended first.
+using Step = std::function<absl::Status(Lap& lap)>;
+using Work = std::function<Step(int thread)>;          // makes the steps of a thread
+using Names = std::function<std::string(int thread)>;  // of the threads' locks
 
 // In a cluster the threads' own locks are spread over the shards. Plain commands fail if a slot
 // moves during the measurement.
 class Measurement {
  public:
-  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards,
-              const std::string& name)
-      : url_(std::move(url)), url_text_(std::move(url_text)), shards_(std::move(shards)) {
+  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards, std::string name)
+      : url_(std::move(url)),
+        url_text_(std::move(url_text)),
+        shards_(std::move(shards)),
+        shared_(name + ":shared"),
+        handed_(name + ":handover") {
     // From here on these signals only end the measurement, in all threads.
     sigemptyset(&signals_);
     for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&signals_, signal);
     pthread_sigmask(SIG_BLOCK, &signals_, nullptr);
     for (size_t thread = 0; thread < kThreads; ++thread) {
-      names_.push_back(absl::StrCat(name, ":own:", thread));
+      own_.push_back(absl::StrCat(name, ":own:", thread));
       if (shards_.empty()) continue;
-      const Shard& shard = shards_[thread % shards_.size()];
-      names_.back() = NameIn(shard, names_.back()).value_or(names_.back());
+      own_.back() = NameIn(shards_[thread % shards_.size()], own_.back()).value_or(own_.back());
     }
-    names_.push_back(shared_ = name + ":shared");
-    names_.push_back(handed_ = name + ":handover");
     figures_.server = url_.DebugString();
   }
 
   // Measures one thing after the other, in rounds, so that other load on the machine affects
   // redlatch and plain commands alike. If it ends early, figures() has only completed slices.
   absl::Status Measure(absl::Duration time) {
-    absl::StatusOr<Client> client = Client::Connect(url_text_);
+    const auto client = Client::Connect(url_text_);
     if (!client.ok()) return client.status();
-    const absl::StatusOr<Client> other =
-        Client::Connect(url_text_, {.on_warning = [](std::string_view) {}});
+    const auto other = Client::Connect(url_text_, {.on_warning = [](std::string_view) {}});
     if (!other.ok()) return other.status();
     const int64_t rounds = std::clamp<int64_t>(time / absl::Seconds(1), 1, 5);
     slice_ = time / (10 * rounds);
-    absl::Status done;
-    for (int64_t round = 0; round < rounds && done.ok(); ++round) {
-      done = RoundTrips(*client);
-      const auto own = [&](int thread) { return names_[static_cast<size_t>(thread)]; };
-      if (done.ok()) done = Locks(1, *client, own, figures_.one_thread);
-      if (done.ok()) done = Locks(kThreads, *client, own, figures_.own_locks);
-      const auto shared = [&](int) { return shared_; };
-      if (done.ok()) done = Locks(kThreads, *client, shared, figures_.one_lock);
-      if (done.ok()) done = Handovers({*client, *other});
+    const Names own = [this](int thread) { return own_[static_cast<size_t>(thread)]; };
+    const Names shared = [this](int) { return shared_; };
+    for (int64_t round = 0; round < rounds && status_.ok(); ++round) {
+      RoundTrips(*client);
+      Locks(1, *client, own, figures_.one_thread);
+      Locks(kThreads, *client, own, figures_.own_locks);
+      Locks(kThreads, *client, shared, figures_.one_lock);
+      Handovers({*client, *other});
     }
-    return done;
+    return status_;
   }
 
   // Deletes the remaining keys; of a quorum, at all its servers.
   absl::Status TidyUp() const {
     absl::Status status;
-    for (const std::string& name : begun_ ? names_ : std::vector<std::string>()) {
-      for (const redis::Url& url :
-           url_.members.empty() ? std::vector<redis::Url>{UrlOf(name)} : url_.members) {
-        auto connection = redis::PlainConnection::Open(url, Soon());
-        status.Update(connection.ok() ? Ask(*connection, DeleteLocks({name})).status()
-                                      : connection.status());
-      }
+    std::vector<std::string> names = own_;
+    names.insert(names.end(), {shared_, handed_});
+    for (const std::string& name : begun_ ? names : std::vector<std::string>()) {
+      const auto members = url_.members.empty() ? std::vector{UrlOf(name)} : url_.members;
+      for (const redis::Url& url : members)
+        status.Update(Plain(url).Ask(DeleteLocks({name})).status());
       if (absl::IsUnavailable(status)) break;  // each further attempt would only time out, too
     }
     return status;
@@ -123,33 +127,27 @@ class Measurement {
     return url_.members.empty() ? url_ : url_.members.front();
   }
 
-  absl::StatusOr<redis::Reply> Ask(redis::PlainConnection& connection,
-                                   const redis::Command& command) const {
-    absl::StatusOr<redis::Reply> reply = connection.Call(command, Soon());
-    if (reply.ok() && reply->is_error()) {
-      return redis::ErrorStatus(reply->text, url_.DebugString());
-    }
-    return reply;
-  }
-
-  // Runs `work` in that many threads for one slice, or until a signal comes or one of them fails.
-  absl::Status Run(int threads, const Work& work, Rates* rates, Times* times) {
+  // Works in that many threads for one slice, or until a signal comes or one of them fails.
+  void Run(int threads, const Work& work, Figure& figure) {
+    if (!status_.ok()) return;
     begun_ = true;
     std::vector<Lap> laps(static_cast<size_t>(threads));
-    std::vector<absl::Status> outcomes(laps.size());
     std::atomic<bool> failed = false;
-    const base::Instant begun = base::Now();
     {
       std::vector<std::jthread> workers;
-      for (int i = 0; i < threads; ++i) {
-        workers.emplace_back([&, i](const std::stop_token& stop) {
-          Lap& lap = laps[static_cast<size_t>(i)];
+      for (int thread = 0; thread < threads; ++thread) {
+        workers.emplace_back([&, thread](const std::stop_token& stop) {
+          Lap& lap = laps[static_cast<size_t>(thread)];
           lap.stop = stop;
-          outcomes[static_cast<size_t>(i)] = work(i, lap);
-          if (!outcomes[static_cast<size_t>(i)].ok()) failed = true;
+          const Step step = work(thread);
+          for (lap.begun = lap.ended = base::Now(); !stop.stop_requested(); ++lap.pairs) {
+            if (lap.outcome = step(lap); !lap.outcome.ok()) break;
+            lap.ended = base::Now();
+          }
+          if (!lap.outcome.ok() && !absl::IsCancelled(lap.outcome)) failed = true;
         });
       }
-      const base::Instant end = begun + slice_;
+      const base::Instant end = base::Now() + slice_;
       while (signal_ == 0 && !failed && base::Now() < end) {
         const timespec some = absl::ToTimespec(std::min(base::Until(end), absl::Milliseconds(10)));
         signal_ = std::max(sigtimedwait(&signals_, nullptr, &some), 0);
@@ -157,155 +155,140 @@ class Measurement {
       for (std::jthread& worker : workers) worker.request_stop();  // all, before the first join
     }
     figures_.interrupted = signal_ != 0;
-    if (figures_.interrupted) return absl::CancelledError("interrupted");
+    if (figures_.interrupted) status_ = absl::CancelledError("interrupted");
     double rate = 0;
-    for (size_t i = 0; i < laps.size(); ++i) {
-      if (!outcomes[i].ok()) return outcomes[i];
-      const Lap& lap = laps[i];
-      if (lap.pairs > 0) {
+    for (const Lap& lap : laps) {
+      if (!absl::IsCancelled(lap.outcome)) status_.Update(lap.outcome);
+      if (lap.pairs > 0)
         rate += static_cast<double>(lap.pairs) / absl::ToDoubleSeconds(lap.ended - lap.begun);
-      }
-      if (times != nullptr) times->insert(times->end(), lap.times.begin(), lap.times.end());
     }
+    if (!status_.ok()) return;
+    for (const Lap& lap : laps)
+      figure.times.insert(figure.times.end(), lap.times.begin(), lap.times.end());
     // On an overloaded machine no pair may complete within the slice: that gives no figure.
-    if (rates != nullptr && rate > 0) rates->push_back(rate);
-    return absl::OkStatus();
+    if (rate > 0) figure.rates.push_back(rate);
   }
 
-  absl::Status RoundTrips(const Client& client) {
-    const Work plain = [&](int, Lap& lap) -> absl::Status {
-      auto connection =
-          redis::PlainConnection::Open(UrlOf(""), Soon());  // a client's PING goes there
-      if (!connection.ok()) return connection.status();
-      while (lap.Next()) {
+  void RoundTrips(const Client& client) {
+    const Work plain = [&](int) -> Step {
+      return [connection = std::make_shared<Plain>(UrlOf(""))](Lap& lap) {  // as a client's PING
         const base::Instant begun = base::Now();
-        if (auto pong = Ask(*connection, redis::Command{"PING"}); !pong.ok()) return pong.status();
+        absl::Status pong = connection->Ask(redis::Command{"PING"}).status();
         lap.times.push_back(base::Now() - begun);
-      }
-      return absl::OkStatus();
+        return pong;
+      };
     };
-    const Work redlatch = [&](int, Lap& lap) -> absl::Status {
-      while (lap.Next()) {
+    const Work redlatch = [&](int) -> Step {
+      return [&](Lap& lap) {
         const absl::StatusOr<absl::Duration> pong = client.Ping();
-        if (!pong.ok()) return pong.status();
-        lap.times.push_back(*pong);
-      }
-      return absl::OkStatus();
+        lap.times.push_back(pong.value_or(absl::ZeroDuration()));
+        return pong.status();
+      };
     };
-    absl::Status done = Run(1, plain, nullptr, &figures_.round_trips.plain);
-    return done.ok() ? Run(1, redlatch, nullptr, &figures_.round_trips.redlatch) : done;
+    Run(1, plain, figures_.round_trips.plain);
+    Run(1, redlatch, figures_.round_trips.redlatch);
   }
 
   // Locks with SET NX PX, repeated at once while another thread has the lock, and unlocks with a
   // script that compares and deletes.
-  absl::Status PlainPairs(const std::string& key, const std::string& owner, Lap& lap) const {
-    auto connection = redis::PlainConnection::Open(UrlOf(key), Soon());
-    if (!connection.ok()) return connection.status();
-    const redis::Command teach{"EVAL", kRelease, "1", key, owner};
-    if (auto taught = Ask(*connection, teach); !taught.ok()) return taught.status();
+  Step PlainPairs(const std::string& key, const std::string& owner) const {
+    auto connection = std::make_shared<Plain>(UrlOf(key));
+    // The server then knows the script.
+    absl::Status ready =
+        connection->Ask(redis::Command{"EVAL", kRelease, "1", key, owner}).status();
     const redis::Command take{"SET", key, owner, "NX", "PX", "5000"};
     const redis::Command release{"EVALSHA", base::Sha1Hex(kRelease), "1", key, owner};
-    while (lap.Next()) {
-      absl::StatusOr<redis::Reply> taken;
+    return [=](Lap& lap) {
+      absl::StatusOr<redis::Reply> taken = ready;
       do {
-        taken = Ask(*connection, take);
+        if (ready.ok()) taken = connection->Ask(take);
         if (!taken.ok()) return taken.status();
-        if (taken->is_nil() && lap.stop.stop_requested()) return absl::OkStatus();
+        if (taken->is_nil() && lap.stop.stop_requested()) return absl::CancelledError();
       } while (taken->is_nil());
-      if (auto released = Ask(*connection, release); !released.ok()) return released.status();
-    }
-    return absl::OkStatus();
-  }
-
-  std::unique_ptr<RedisLockBase> LockOf(const Client& client, const std::string& name) const {
-    const LockOptions options = {.lease = kAnswerTimeout};
-    if (!url_.members.empty())
-      return std::make_unique<RedLock>(client, name, RedLockOptions{.lease = options.lease});
-    return std::make_unique<SimpleLock>(client, name, options);
+      return connection->Ask(release).status();
+    };
   }
 
   // Acquires and releases the lock; calls `held` in between.
-  absl::Status LockPairs(const Client& client, const std::string& name, Lap& lap,
-                         const std::function<void()>& held) const {
-    const auto lock = LockOf(client, name);
-    while (lap.Next()) {
+  Step LockPairs(const Client& client, const std::string& name,
+                 const std::function<void(Lap& lap)>& held) const {
+    std::shared_ptr<RedisLockBase> lock;
+    if (url_.members.empty()) {
+      lock = std::make_shared<SimpleLock>(client, name, LockOptions{.lease = kAnswerTimeout});
+    } else {
+      lock = std::make_shared<RedLock>(client, name, RedLockOptions{.lease = kAnswerTimeout});
+    }
+    return [=](Lap& lap) {
       absl::StatusOr<Lease> lease = lock->Acquire({.wait = kAnswerTimeout});
       if (!lease.ok()) return lease.status();
-      held();
-      if (absl::Status released = lease->Release(); !released.ok()) return released;
-    }
-    return absl::OkStatus();
+      held(lap);
+      return lease->Release();
+    };
   }
 
-  absl::Status Locks(int threads, const Client& client,
-                     const std::function<std::string(int thread)>& name, Compared<Rates>& rates) {
-    const Work plain = [&](int thread, Lap& lap) {
-      return PlainPairs(name(thread), absl::StrCat(thread), lap);
-    };
-    const Work redlatch = [&](int thread, Lap& lap) {
-      return LockPairs(client, name(thread), lap, [] {});
-    };
-    absl::Status done = Run(threads, plain, &rates.plain, nullptr);
-    return done.ok() ? Run(threads, redlatch, &rates.redlatch, nullptr) : done;
+  void Locks(int threads, const Client& client, const Names& name, Compared& both) {
+    Run(
+        threads, [&](int i) { return PlainPairs(name(i), absl::StrCat(i)); }, both.plain);
+    Run(
+        threads, [&](int i) { return LockPairs(client, name(i), [](Lap&) {}); }, both.redlatch);
   }
 
   // Two threads, each of which waits for the other in turn. The time is from the stamp of one
   // thread to the end of the other's wait.
-  absl::Status Handovers(const std::array<Client, 2>& clients) {
+  void Handovers(const std::array<Client, 2>& clients) {
     std::atomic<int64_t> stamp = 0;  // when a thread sent it; the lowest bit says which thread
-    const auto send = [&](int thread) { stamp = 2 * base::Now().nanos() + thread; };
     const auto take = [&](int thread, Lap& lap) {
-      const base::Instant now = base::Now();
       const int64_t sent = stamp;
       if (sent == 0 || sent % 2 == thread) return;
-      lap.times.push_back(now - base::Instant::FromNanos(sent / 2));
+      lap.times.push_back(base::Now() - base::Instant::FromNanos(sent / 2));
     };
-    const bool sharded = !shards_.empty();
-    const std::string tag = sharded ? redis::TagOf(redis::SlotOf(handed_)) : "";
-    const std::string channels[] = {absl::StrCat("redlatch:bench:", tag, handed_, ":0"),
-                                    absl::StrCat("redlatch:bench:", tag, handed_, ":1")};
+    const auto send = [&](int thread) { stamp = 2 * base::Now().nanos() + thread; };
+    const std::string s = shards_.empty() ? "" : "S";  // sharded channels
+    const std::string tag = shards_.empty() ? "" : redis::TagOf(redis::SlotOf(handed_));
+    const std::string channel = absl::StrCat("redlatch:bench:", tag, handed_, ":");
     std::latch subscribed(2);
-    const Work plain = [&](int thread, Lap& lap) -> absl::Status {
-      const redis::Url url = UrlOf(channels[0]);
-      auto speaker = redis::PlainConnection::Open(url, Soon());
-      auto listener = redis::PlainConnection::Open(url, Soon());
-      absl::Status ready = speaker.ok() ? listener.status() : speaker.status();
-      const redis::Command subscribe{sharded ? "SSUBSCRIBE" : "SUBSCRIBE", channels[thread]};
-      const redis::Command publish{sharded ? "SPUBLISH" : "PUBLISH", channels[1 - thread], "x"};
-      if (ready.ok()) ready = Ask(*listener, subscribe).status();
+    const auto plain = [&](int thread) -> Step {
+      const redis::Url url = UrlOf(channel);
+      auto listener = std::make_shared<Plain>(url);
+      const redis::Command publish{s + "PUBLISH", absl::StrCat(channel, 1 - thread), "x"};
+      // The other thread may still wait at the end.
+      const std::shared_ptr<Plain> speaker(new Plain(url), [publish](Plain* last) {
+        (void)last->Ask(publish);
+        delete last;
+      });
+      const auto ready =
+          listener->Ask(redis::Command{s + "SUBSCRIBE", absl::StrCat(channel, thread)});
       subscribed.arrive_and_wait();
-      if (!ready.ok()) return ready;
-      for (bool first = thread == 0; lap.Next(); first = false) {
-        if (!first) {
-          auto got = listener->Receive(Soon());
-          if (!got.ok()) return lap.stop.stop_requested() ? absl::OkStatus() : got.status();
+      return [=, &take, &send](Lap& lap) {
+        if (!ready.ok()) return ready.status();
+        if (thread != 0 || lap.pairs > 0) {
+          const auto got = listener->connection->Receive(base::Now() + kAnswerTimeout);
+          if (!got.ok()) return lap.stop.stop_requested() ? absl::CancelledError() : got.status();
           take(thread, lap);
         }
         send(thread);
-        if (auto sent = Ask(*speaker, publish); !sent.ok()) return sent.status();
-      }
-      return Ask(*speaker, publish).status();  // the other thread may still wait
+        return speaker->Ask(publish).status();
+      };
     };
-    absl::Status done = Run(2, plain, nullptr, &figures_.handovers.plain);
-    if (!done.ok()) return done;
+    Run(2, plain, figures_.handovers.plain);
     stamp = 0;
-    const Work redlatch = [&](int thread, Lap& lap) {
-      return LockPairs(clients[static_cast<size_t>(thread)], handed_, lap, [&] {
+    const auto redlatch = [&](int thread) {
+      return LockPairs(clients[static_cast<size_t>(thread)], handed_, [=, &take, &send](Lap& lap) {
         take(thread, lap);
         send(thread);
       });
     };
-    return Run(2, redlatch, nullptr, &figures_.handovers.redlatch);
+    Run(2, redlatch, figures_.handovers.redlatch);
   }
 
   const redis::Url url_;
   const std::string url_text_;
   const std::vector<Shard> shards_;  // the cluster's, when the measurement begins; else empty
-  std::vector<std::string> names_;   // of all locks, the threads' own first
-  std::string shared_;
-  std::string handed_;
+  const std::string shared_, handed_;
+  std::vector<std::string> own_;  // the threads' own locks
   absl::Duration slice_;
   BenchFigures figures_;
+  absl::Status status_;
   sigset_t signals_ = {};
   bool begun_ = false;
   int signal_ = 0;
@@ -313,48 +296,41 @@ class Measurement {
 
 // ---- Output.
 
-std::string Right(std::string_view text) {
-  return std::string(14 - Columns(text), ' ').append(text);
+double MedianOf(std::vector<double> rates) {
+  std::ranges::sort(rates);
+  return rates[rates.size() / 2];
 }
 
-double MedianOf(Rates rates) {
-  const auto middle = rates.begin() + static_cast<Rates::difference_type>(rates.size() / 2);
-  std::nth_element(rates.begin(), middle, rates.end());
-  return *middle;
+// Fewer than a hundred samples have no slowest in a hundred.
+bool Has(const Figure& figure, absl::Duration Spread::*which) {
+  return figure.times.size() >= (which == &Spread::p99 ? 100 : 1);
 }
 
-// "1 234 567"
-std::string RateText(const Rates& rates) {
-  if (rates.empty()) return "-";
-  std::string digits = absl::StrFormat("%.0f", MedianOf(rates));
+// The time, or the rate as "1 234 567".
+std::string TextOf(const Figure& figure, absl::Duration Spread::*which) {
+  if (which != nullptr) return Has(figure, which) ? ShortTime(SpreadOf(figure.times).*which) : "-";
+  if (figure.rates.empty()) return "-";
+  std::string digits = absl::StrFormat("%.0f", MedianOf(figure.rates));
   for (size_t at = digits.size(); at > 3; at -= 3) digits.insert(at - 3, " ");
   return digits;
 }
 
-// Fewer than a hundred samples have no slowest in a hundred.
-bool HasP99(const Times& times) { return times.size() >= 100; }
-
-std::string TimeText(const Times& times, absl::Duration Spread::*which) {
-  if (times.empty() || (which == &Spread::p99 && !HasP99(times))) return "-";
-  return ShortTime(SpreadOf(times).*which);
-}
-
 // What the figures mean for the user.
 std::string Reading(const BenchFigures& figures) {
-  const Times& round_trips = figures.round_trips.redlatch;
+  const auto& round_trips = figures.round_trips.redlatch.times;
   if (round_trips.empty()) return "";
-  const absl::Duration worst = SpreadOf(round_trips).worst;
-  std::string out =
-      Wrapped(absl::StrCat("Leases should be at least ", ShortTime(ShortestLease(worst)),
-                           ", twenty times the slowest round trip seen (", ShortTime(worst),
-                           "); on a bad day there are slower ones."),
-              0);
-  if (figures.one_thread.redlatch.empty()) return out;
+  const std::string worst = ShortTime(SpreadOf(round_trips).worst);
+  std::string out = Wrapped(absl::StrCat("Leases should be at least ",
+                                         ShortTime(ShortestLease(SpreadOf(round_trips).worst)),
+                                         ", twenty times the slowest round trip seen (", worst,
+                                         "); on a bad day there are slower ones."),
+                            0);
+  if (figures.one_thread.redlatch.rates.empty()) return out;
   // The mean, not the median: a rate includes slow round trips, too.
   const absl::Duration mean =
       std::accumulate(round_trips.begin(), round_trips.end(), absl::ZeroDuration()) /
       static_cast<int64_t>(round_trips.size());
-  const double one_thread = MedianOf(figures.one_thread.redlatch);
+  const double one_thread = MedianOf(figures.one_thread.redlatch.rates);
   const double share = std::min(1.0, 2 * absl::ToDoubleSeconds(mean) * one_thread);
   out += Wrapped(
       absl::StrFormat("Of the %s that a lock takes, two round trips account for %.0f %%; %s",
@@ -362,32 +338,30 @@ std::string Reading(const BenchFigures& figures) {
                       share >= 0.7 ? "what matters is the way to the server and back."
                                    : "the rest is work in the server and the client."),
       0);
-  if (figures.own_locks.redlatch.empty()) return out;
-  const double growth = MedianOf(figures.own_locks.redlatch) / one_thread;
-  out += Wrapped(
-      absl::StrFormat("%d threads, each with its own lock, achieve %.1f times as much as one: %s",
-                      kThreads, growth,
-                      growth >= 0.5 * kThreads ? "with one, the server is idle most of the time."
-                                               : "the server or the machine is at its limit."),
-      0);
-  return out;
+  if (figures.own_locks.redlatch.rates.empty()) return out;
+  const double growth = MedianOf(figures.own_locks.redlatch.rates) / one_thread;
+  return out +
+         Wrapped(absl::StrFormat(
+                     "%d threads, each with its own lock, achieve %.1f times as much as one: %s",
+                     kThreads, growth,
+                     growth >= 0.5 * kThreads ? "with one, the server is idle most of the time."
+                                              : "the server or the machine is at its limit."),
+                 0);
 }
 
-std::string Json(const Rates& rates) {
-  return rates.empty() ? "null" : absl::StrFormat("%.1f", MedianOf(rates));
-}
-
-std::string Json(const Times& times) {
-  if (times.empty()) return "null";
-  const Spread spread = SpreadOf(times);
+std::string Json(const Figure& figure, bool is_rate) {
+  if (is_rate)
+    return figure.rates.empty() ? "null" : absl::StrFormat("%.1f", MedianOf(figure.rates));
+  if (figure.times.empty()) return "null";
+  const Spread spread = SpreadOf(figure.times);
   const auto us = [](absl::Duration time) {
     return absl::StrFormat("%.1f", absl::ToDoubleMicroseconds(time));
   };
   JsonObject json;
   json.Json("p50_us", us(spread.p50));
-  json.Json("p99_us", HasP99(times) ? us(spread.p99) : "null");
+  json.Json("p99_us", Has(figure, &Spread::p99) ? us(spread.p99) : "null");
   json.Json("worst_us", us(spread.worst));
-  json.Number("samples", static_cast<int64_t>(times.size()));
+  json.Number("samples", static_cast<int64_t>(figure.times.size()));
   return json.Finish();
 }
 
@@ -396,23 +370,24 @@ std::string Json(const Times& times) {
 std::string BenchText(const BenchFigures& figures) {
   std::string out;
   const auto row = [&](std::string_view what, std::string_view redlatch, std::string_view plain) {
-    absl::StrAppend(&out, Padded(what, 40), Right(redlatch), Right(plain), "\n");
+    absl::StrAppend(&out, Padded(what, 40));
+    for (const auto text : {redlatch, plain})
+      absl::StrAppend(&out, std::string(14 - Columns(text), ' '), std::string(text));
+    out += "\n";
   };
-  const auto times = [&](const char* what, const Compared<Times>& both, auto which) {
-    row(what, TimeText(both.redlatch, which), TimeText(both.plain, which));
-  };
-  const auto rates = [&](const char* what, const Compared<Rates>& both) {
-    row(what, RateText(both.redlatch), RateText(both.plain));
+  const auto add = [&](const char* what, const Compared& both,
+                       absl::Duration Spread::*which = nullptr) {
+    row(what, TextOf(both.redlatch, which), TextOf(both.plain, which));
   };
   row(figures.server, "redlatch", "plain Redis");
-  times("round trip, p50", figures.round_trips, &Spread::p50);
-  times("            p99", figures.round_trips, &Spread::p99);
-  times("            worst", figures.round_trips, &Spread::worst);
-  rates("locks per second, 1 thread", figures.one_thread);
-  rates("                  8 threads, own locks", figures.own_locks);
-  rates("                  8 threads, one lock", figures.one_lock);
-  times("handover to another client, p50", figures.handovers, &Spread::p50);
-  times("                            p99", figures.handovers, &Spread::p99);
+  add("round trip, p50", figures.round_trips, &Spread::p50);
+  add("            p99", figures.round_trips, &Spread::p99);
+  add("            worst", figures.round_trips, &Spread::worst);
+  add("locks per second, 1 thread", figures.one_thread);
+  add("                  8 threads, own locks", figures.own_locks);
+  add("                  8 threads, one lock", figures.one_lock);
+  add("handover to another client, p50", figures.handovers, &Spread::p50);
+  add("                            p99", figures.handovers, &Spread::p99);
   return absl::StrCat(out, "\n", Reading(figures));
 }
 
@@ -421,18 +396,18 @@ std::string BenchJson(const BenchFigures& figures) {
   json.Text("server", figures.server);
   json.Number("threads", kThreads);
   json.Bool("interrupted", figures.interrupted);
-  const auto add = [&json](const char* name, const auto& both) {
+  const auto add = [&json](const char* name, const Compared& both, bool is_rate) {
     JsonObject compared;
-    compared.Json("redlatch", Json(both.redlatch));
-    compared.Json("plain", Json(both.plain));
+    compared.Json("redlatch", Json(both.redlatch, is_rate));
+    compared.Json("plain", Json(both.plain, is_rate));
     json.Json(name, compared.Finish());
   };
-  add("round_trip", figures.round_trips);
-  add("locks_per_s_one_thread", figures.one_thread);
-  add("locks_per_s_own_locks", figures.own_locks);
-  add("locks_per_s_one_lock", figures.one_lock);
-  add("hand_over", figures.handovers);
-  if (const Times& times = figures.round_trips.redlatch; !times.empty()) {
+  add("round_trip", figures.round_trips, false);
+  add("locks_per_s_one_thread", figures.one_thread, true);
+  add("locks_per_s_own_locks", figures.own_locks, true);
+  add("locks_per_s_one_lock", figures.one_lock, true);
+  add("hand_over", figures.handovers, false);
+  if (const auto& times = figures.round_trips.redlatch.times; !times.empty()) {
     json.Number("lease_at_least_s", absl::ToInt64Seconds(ShortestLease(SpreadOf(times).worst)));
   }
   return json.Finish() + "\n";

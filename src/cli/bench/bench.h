@@ -9,25 +9,20 @@
 
 namespace redlatch::cli {
 
-using Times = std::vector<absl::Duration>;
-using Rates = std::vector<double>;  // per second, of each round
-
-// A figure for redlatch, and one for plain commands over one plain connection per thread. An empty
-// figure was not measured.
-template <typename T>
+// Empty: it was not measured.
+struct Figure {
+  std::vector<absl::Duration> times = {};
+  std::vector<double> rates = {};  // per second, of each round
+};
 struct Compared {
-  T redlatch = {};
-  T plain = {};
+  Figure redlatch = {};
+  Figure plain = {};  // plain commands over one plain connection per thread
 };
 
 // bench.page explains each figure.
 struct BenchFigures {
   std::string server;  // its URL without secrets
-  Compared<Times> round_trips;
-  Compared<Rates> one_thread;
-  Compared<Rates> own_locks;
-  Compared<Rates> one_lock;
-  Compared<Times> handovers;
+  Compared round_trips, one_thread, own_locks, one_lock, handovers;
   bool interrupted = false;
 };
 

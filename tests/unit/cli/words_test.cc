@@ -124,25 +124,25 @@ TEST(BenchFigures, OmitWhatWasNotMeasured) {
 
 TEST(BenchFigures, HaveP99FromAHundredSamples) {
   BenchFigures figures;
-  figures.handovers.plain.assign(99, absl::Microseconds(50));
+  figures.handovers.plain.times.assign(99, absl::Microseconds(50));
   EXPECT_THAT(BenchJson(figures), HasSubstr("\"p50_us\":50.0,\"p99_us\":null"));
-  figures.handovers.plain.push_back(absl::Microseconds(70));
+  figures.handovers.plain.times.push_back(absl::Microseconds(70));
   EXPECT_THAT(BenchJson(figures), HasSubstr("\"p99_us\":50.0,\"worst_us\":70.0"));
 }
 
 TEST(BenchFigures, AreExplainedToTheUser) {
   BenchFigures figures;
-  figures.round_trips.redlatch.assign(100, absl::Milliseconds(10));
-  figures.one_thread.redlatch = {40, 45, 99};
-  figures.own_locks.redlatch = {360};
+  figures.round_trips.redlatch.times.assign(100, absl::Milliseconds(10));
+  figures.one_thread.redlatch.rates = {40, 45, 99};
+  figures.own_locks.redlatch.rates = {360};
   const std::string far = BenchText(figures);
   EXPECT_THAT(far, HasSubstr("Leases should be at least 1 s"));
   EXPECT_THAT(far, HasSubstr("two round trips account for 90 %; what matters"));
   EXPECT_THAT(far, HasSubstr("8.0 times"));
   EXPECT_THAT(far, HasSubstr("idle"));
-  figures.round_trips.redlatch.assign(100, absl::Microseconds(20));
-  figures.one_thread.redlatch = {10000};
-  figures.own_locks.redlatch = {12345};
+  figures.round_trips.redlatch.times.assign(100, absl::Microseconds(20));
+  figures.one_thread.redlatch.rates = {10000};
+  figures.own_locks.redlatch.rates = {12345};
   const std::string near = BenchText(figures);
   EXPECT_THAT(near, HasSubstr(" 12 345 "));
   EXPECT_THAT(near, HasSubstr("two round trips account for 40 %; the rest"));
