@@ -13,7 +13,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/random.h"
 #include "src/base/sha1.h"
-#include "src/cli/inspect/locks.h"
+#include "src/cli/inspect/inspect.h"
 #include "src/cli/term/command_line.h"
 #include "src/lock/key_set.h"
 #include "src/redis/wire/errors.h"
@@ -199,12 +199,13 @@ class Measurement {
     const redis::Command take{"SET", key, owner, "NX", "PX", "5000"};
     const redis::Command release{"EVALSHA", base::Sha1Hex(kRelease), "1", key, owner};
     return [=](Lap& lap) {
-      absl::StatusOr<redis::Reply> taken = ready;
-      do {
-        if (ready.ok()) taken = connection->Ask(take);
+      if (!ready.ok()) return ready;
+      for (;;) {
+        const absl::StatusOr<redis::Reply> taken = connection->Ask(take);
         if (!taken.ok()) return taken.status();
-        if (taken->is_nil() && lap.stop.stop_requested()) return absl::CancelledError();
-      } while (taken->is_nil());
+        if (!taken->is_nil()) break;
+        if (lap.stop.stop_requested()) return absl::CancelledError();
+      }
       return connection->Ask(release).status();
     };
   }

@@ -18,7 +18,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/random.h"
 #include "src/cli/doctor/doctor.h"
-#include "src/cli/inspect/locks.h"
+#include "src/cli/inspect/inspect.h"
 #include "src/cli/term/output.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"

@@ -1,3 +1,52 @@
+#include "src/cli/run/run.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <condition_variable>
+#include <cstring>
+#include <fstream>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <unordered_map>
+#include <variant>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_split.h"
+#include "redlatch/client.h"
+#include "redlatch/lease.h"
+#include "redlatch/observer.h"
+#include "redlatch/permit.h"
+#include "redlatch/red_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
+#include "src/base/clock.h"
+#include "src/base/uninterrupted.h"
+#include "src/base/unique_fd.h"
+#include "src/base/wake_event.h"
+#include "src/cli/inspect/inspect.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/output.h"
+#include "src/lock/description.h"
+#include "src/redis/url/url.h"
+
 // `redlatch run` consists of two processes:
 //
 //   front    the process that the user started, with one thread: it forwards signals, obeys the
@@ -9,37 +58,656 @@
 // processes that the keeper leaves, and kills the command when the lease ends, even if the keeper
 // hangs. The keeper goes on renewing the lock while the front is stopped by ^Z. If the front is
 // killed, the keeper ends the command and releases the lock.
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/signalfd.h>
-#include <sys/socket.h>
-#include <sys/timerfd.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <array>
-#include <atomic>
-#include <cerrno>
-#include <cstring>
-#include <mutex>
-#include <new>
-#include <stop_token>
-
-#include "absl/strings/escaping.h"
-#include "redlatch/observer.h"
-#include "redlatch/status.h"
-#include "src/base/clock.h"
-#include "src/base/wake_event.h"
-#include "src/cli/run/hold.h"
-#include "src/cli/run/job.h"
-#include "src/cli/term/command_line.h"
-#include "src/cli/term/output.h"
-
 namespace redlatch::cli {
 namespace {
+
+// ---- The command that is run.
+
+int CheckExecutable(const std::string& path) {
+  struct stat what = {};
+  if (stat(path.c_str(), &what) != 0) return kNotFound;
+  return S_ISREG(what.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : kNotExecutable;
+}
+
+ssize_t ReadSome(const base::UniqueFd& from, void* bytes, size_t size) {
+  return base::Uninterrupted([&] { return read(from.get(), bytes, size); });
+}
+
+bool WriteAll(const base::UniqueFd& to, std::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t put =
+        base::Uninterrupted([&] { return write(to.get(), bytes.data(), bytes.size()); });
+    if (put <= 0) return false;
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+  return true;
+}
+
+struct Process {
+  char state = 0;
+  pid_t parent = 0;
+  pid_t session = 0;
+  bool ended() const { return state == 'Z' || state == 'X'; }
+};
+
+std::optional<Process> Read(const char* pid) {
+  std::ifstream file(std::string("/proc/") + pid + "/stat");
+  std::string text;
+  std::getline(file, text, '\0');
+  // The program's name before these fields, in parentheses, may contain any characters.
+  const char* const behind_name = std::strrchr(text.c_str(), ')');
+  Process process;
+  int group = 0;
+  if (behind_name == nullptr || std::sscanf(behind_name + 1, " %c %d %d %d", &process.state,
+                                            &process.parent, &group, &process.session) != 4) {
+    return std::nullopt;
+  }
+  return process;
+}
+
+// False in a PID namespace that sees the /proc of another one: its process IDs are not ours.
+bool NumbersAreOurs() {
+  std::array<char, 32> self = {};
+  return readlink("/proc/self", self.data(), self.size() - 1) > 0 &&
+         std::atoi(self.data()) == getpid();
+}
+
+std::unordered_map<pid_t, Process> AllProcesses() {
+  std::unordered_map<pid_t, Process> all;
+  if (!NumbersAreOurs()) return all;
+  DIR* const directory = opendir("/proc");
+  if (directory == nullptr) return all;
+  while (const dirent* entry = readdir(directory)) {
+    const pid_t pid = std::atoi(entry->d_name);
+    if (pid <= 0) continue;
+    if (const std::optional<Process> process = Read(entry->d_name)) all.emplace(pid, *process);
+  }
+  closedir(directory);
+  return all;
+}
+
+// Searches the command as a shell does. Returns 0 if it can be executed, else kNotFound or
+// kNotExecutable.
+int FindCommand(const std::string& command) {
+  if (command.find('/') != std::string::npos) return CheckExecutable(command);
+  const char* const variable = std::getenv("PATH");
+  int found = kNotFound;
+  for (const absl::string_view directory :
+       absl::StrSplit(variable != nullptr ? variable : "/bin:/usr/bin", ':')) {
+    const int here =
+        CheckExecutable(absl::StrCat(directory.empty() ? "." : directory, "/", command));
+    if (here == 0 && !command.empty()) return 0;
+    if (here == kNotExecutable && !command.empty()) found = here;
+  }
+  return found;
+}
+
+// The living processes of a command: the command itself, its descendants, and orphans among them,
+// which the kernel hands to the calling process if that is a subreaper. It does not go by process
+// groups, since shells and daemons make their own. An orphan in a session of its own is a daemon,
+// and does not belong to the command any more.
+//
+// `keeper` is a child of the caller that does not belong to the command, but may be its parent; 0:
+// none. Orphans that have ended are reaped; the command itself is not.
+std::vector<pid_t> Family(pid_t command, pid_t keeper) {
+  const pid_t self = getpid();
+  const pid_t session = getsid(0);
+  const auto all = AllProcesses();
+  // The parent of a container's first process is 0, and so is `keeper` if there is none.
+  const auto adopts = [&](pid_t pid) { return pid == self || (keeper > 0 && pid == keeper); };
+
+  std::vector<pid_t> family;
+  for (const auto& [pid, process] : all) {
+    if (adopts(pid)) continue;
+    // Goes up to the ancestor that is a child of this process or of the keeper. Since pids are
+    // reused, the parents could form a circle, so the number of steps is limited.
+    pid_t top = pid;
+    const Process* at = &process;
+    size_t steps = 0;
+    while (!adopts(at->parent) && steps++ < all.size()) {
+      const auto parent = all.find(at->parent);
+      if (parent == all.end()) break;
+      top = parent->first;
+      at = &parent->second;
+    }
+    if (!adopts(at->parent) || (top != command && at->session != session)) continue;
+    if (!process.ended()) {
+      family.push_back(pid);
+    } else if (process.parent == self && pid != command) {
+      waitpid(pid, nullptr, WNOHANG);
+    }
+  }
+  return family;
+}
+
+// The ancestors of this process, its parent first.
+std::vector<pid_t> Ancestors() {
+  std::vector<pid_t> ancestors;
+  if (!NumbersAreOurs()) return ancestors;
+  for (pid_t pid = getppid(); pid > 1;) {
+    ancestors.push_back(pid);
+    const std::optional<Process> process = Read(std::to_string(pid).c_str());
+    pid = process ? process->parent : 0;
+  }
+  return ancestors;
+}
+
+// A child process that becomes the command when Start() is called. It is forked before there are
+// threads or connections, so that it inherits none.
+class Job {
+ public:
+  // `mask`: the signals that are blocked in the command. `own_group`: the command gets its own
+  // process group.
+  Job(const std::vector<std::string>& command, const sigset_t& mask, bool own_group);
+  ~Job();  // ends and reaps the child if it was not started
+  Job(const Job&) = delete;
+  Job& operator=(const Job&) = delete;
+
+  // -1 if it could not be forked.
+  pid_t pid() const { return pid_; }
+  // The descriptors that must stay open until Start() has returned.
+  std::array<int, 2> descriptors() const { return {go_.get(), failure_.get()}; }
+
+  // Sets ("NAME=value") or removes ("NAME") variables of the environment, and executes the command.
+  // Returns 0, or the errno if the command can't be executed.
+  int Start(const std::vector<std::string>& environment);
+
+  // The command's exit code as a shell reports it, once the command has ended. Reaps it.
+  std::optional<int> Ended();
+
+  // Sends the signal to the command alone, unless it has ended.
+  void Signal(int signal) const;
+  // Sends the signal to the command and all processes that it has started.
+  void SignalFamily(int signal) const;
+  // True if the command, or a process that it has started, is alive.
+  bool Lives() const;
+
+ private:
+  [[noreturn]] void Become(const std::vector<std::string>& command, const sigset_t& mask) const;
+
+  const bool own_group_;
+  base::UniqueFd go_;       // the child reads its environment from it
+  base::UniqueFd failure_;  // the child writes the errno of a failed exec to it; success closes it
+  base::UniqueFd childs_go_;
+  base::UniqueFd childs_failure_;
+  pid_t pid_ = -1;
+  std::optional<int> code_;
+};
+
+Job::Job(const std::vector<std::string>& command, const sigset_t& mask, bool own_group)
+    : own_group_(own_group) {
+  std::array<int, 2> go = {-1, -1};
+  std::array<int, 2> failure = {-1, -1};
+  if (pipe2(go.data(), O_CLOEXEC) != 0) return;
+  childs_go_ = base::UniqueFd(go[0]);
+  go_ = base::UniqueFd(go[1]);
+  if (pipe2(failure.data(), O_CLOEXEC) != 0) return;
+  failure_ = base::UniqueFd(failure[0]);
+  childs_failure_ = base::UniqueFd(failure[1]);
+  const pid_t parent = getpid();
+  pid_ = fork();
+  if (pid_ == 0) {
+    // The child dies with its parent, however the parent dies. The kernel watches the thread that
+    // called fork(); that is the parent's first thread, which ends last. A set-user-ID program
+    // clears this setting.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(kFailure);
+    Become(command, mask);
+  }
+  childs_go_.Reset();
+  childs_failure_.Reset();
+}
+
+Job::~Job() {
+  const bool unstarted = go_.valid();
+  go_.Reset();
+  if (unstarted && pid_ > 0) {
+    base::Uninterrupted([this] { return waitpid(pid_, nullptr, 0); });
+  }
+}
+
+void Job::Become(const std::vector<std::string>& command, const sigset_t& mask) const {
+  close(go_.get());
+  close(failure_.get());
+  if (own_group_) setpgid(0, 0);
+  std::string told;
+  std::array<char, 1024> bytes = {};
+  for (ssize_t got = 0; (got = ReadSome(childs_go_, bytes.data(), bytes.size())) > 0;) {
+    told.append(bytes.data(), static_cast<size_t>(got));
+  }
+  if (told.empty()) _exit(0);  // Start() was never called
+  for (const absl::string_view variable : absl::StrSplit(told, '\0', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(variable, absl::MaxSplits('=', 1));
+    unsetenv(parts[0].c_str());
+    if (parts.size() > 1) setenv(parts[0].c_str(), parts[1].c_str(), /*overwrite=*/1);
+  }
+  std::vector<char*> argv;
+  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+  argv.push_back(nullptr);
+  sigprocmask(SIG_SETMASK, &mask, nullptr);
+  execvp(argv[0], argv.data());
+  const int error = errno;
+  (void)!write(childs_failure_.get(), &error, sizeof error);
+  _exit(kNotExecutable);
+}
+
+int Job::Start(const std::vector<std::string>& environment) {
+  std::string told;
+  for (const std::string& variable : environment) {
+    told += variable;
+    told += '\0';
+  }
+  const bool written = WriteAll(go_, told);
+  go_.Reset();
+  int error = 0;
+  if (!written) {
+    error = ECHILD;  // the child was killed
+  } else if (ReadSome(failure_, &error, sizeof error) != sizeof error) {
+    error = 0;
+  }
+  failure_.Reset();
+  if (error != 0) waitpid(pid_, nullptr, 0);
+  return error;
+}
+
+std::optional<int> Job::Ended() {
+  int status = 0;
+  if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+    code_ = WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
+  }
+  return code_;
+}
+
+void Job::Signal(int signal) const {
+  if (!code_) kill(pid_, signal);
+}
+
+void Job::SignalFamily(int signal) const {
+  Signal(signal);  // works without /proc
+  // A signal to the group also reaches processes that were forked after /proc was read.
+  if (signal == SIGKILL && own_group_ && !code_) kill(-pid_, SIGKILL);
+  for (const pid_t pid : Family(code_ ? 0 : pid_, 0)) {
+    if (code_ || pid != pid_) kill(pid, signal);
+  }
+}
+
+bool Job::Lives() const {
+  if (!code_) return true;
+  // Usually there is no child at all, which one system call shows.
+  siginfo_t ignored = {};
+  if (waitid(P_ALL, 0, &ignored, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return false;
+  return !Family(0, 0).empty();
+}
+
+// ---- The lock.
+
+enum class RunKind : uint8_t {
+  kPlain,    // a SimpleLock
+  kShared,   // the read side of a ReentrantReadWriteLock
+  kWrite,    // the write side of a ReentrantReadWriteLock
+  kPermits,  // permits of a Semaphore
+  kQuorum,   // a RedLock, since the URL names a quorum of servers
+};
+
+struct RunOptions {
+  std::string name;
+  std::vector<std::string> command;
+  RunKind kind = RunKind::kPlain;
+  int64_t permits = 1;
+  int64_t capacity = 0;
+  absl::Duration wait = absl::InfiniteDuration();
+  absl::Duration lease = absl::Seconds(30);
+  // The time from SIGTERM to SIGKILL.
+  absl::Duration grace = absl::Seconds(10);
+  bool kill_on_lost = true;
+  int busy_code = kBusy;
+  std::string server;  // a URL
+};
+
+constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
+constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // of the default
+
+// Sets the values that depend on several options, and refuses options that contradict each other.
+absl::Status Complete(const CommandLine& line, RunOptions& options) {
+  const bool shared = line.given("--shared");
+  const bool write = line.given("--write");
+  const bool permits = line.given("--permits") || line.given("--capacity");
+  if (shared && write) return WrongUsage("--shared and --write exclude each other", "say one");
+  if (permits && (shared || write)) {
+    return WrongUsage(
+        "--shared and --write are for a read-write lock, --permits and --capacity "
+        "for a semaphore",
+        "a name can only be one of them");
+  }
+  if (permits && !line.given("--capacity")) {
+    return WrongUsage("--permits needs --capacity",
+                      "say how many permits there are in all, as in --permits 1 --capacity 4");
+  }
+  if (permits && options.permits > options.capacity) {
+    return WrongUsage("--permits is more than --capacity", "that many can never be free");
+  }
+  options.kind = permits  ? RunKind::kPermits
+                 : shared ? RunKind::kShared
+                 : write  ? RunKind::kWrite
+                          : RunKind::kPlain;
+  // If the URL is wrong, the attempt to connect says why.
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
+  if (url.ok() && url->kind == redis::Url::Kind::kQuorum) {
+    for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
+      if (!line.given(option)) continue;
+      return WrongUsage(
+          absl::StrCat(option, " is not for a quorum of servers, which has plain locks only"),
+          absl::StrCat("name one server for it, as in --server ",
+                       url->members.front().DebugString()));
+    }
+    options.kind = RunKind::kQuorum;
+  }
+  if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
+    return WrongUsage("--lease is out of range", "say 100ms to 24h");
+  }
+  if (!line.given("--grace")) options.grace = std::min(options.lease / 3, kLongestGrace);
+  if (options.grace <= options.lease / 2) return absl::OkStatus();
+  return WrongUsage("--grace is more than half of the lease",
+                    absl::StrCat("the command must be gone before the lease ends, so say at most ",
+                                 absl::FormatDuration(options.lease / 2), ", or a longer --lease"));
+}
+
+std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options) {
+  CommandLine line("run");
+  bool chosen = false;
+  int64_t busy_code = options->busy_code;
+  std::string on_lost = "kill";
+  line.Flag("--shared", &chosen);
+  line.Flag("--write", &chosen);
+  line.Number("--permits", 1, &options->permits);
+  line.Number("--capacity", 1, &options->capacity);
+  line.Time("--wait", &options->wait);
+  line.Time("--lease", &options->lease);
+  line.Time("--grace", &options->grace);
+  line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
+  line.Number("--busy-code", 0, &busy_code);
+  line.Operands(1, "put -- before the command: redlatch run NAME -- CMD ARGS");
+  line.NeedsName("lock", "say redlatch run NAME -- CMD ARGS");
+  line.CommandFollows();
+  if (const std::optional<int> over = line.Parse(words)) return over;
+  if (line.following().empty()) {
+    return Refuse(WrongUsage("the command is missing", "say redlatch run NAME -- CMD ARGS"));
+  }
+  if (busy_code > 255) {
+    return Refuse(WrongUsage("--busy-code is out of range", "say 0 to 255"));
+  }
+  options->name = line.operands()[0];
+  options->command = line.following();
+  options->kill_on_lost = on_lost == "kill";
+  options->busy_code = static_cast<int>(busy_code);
+  options->server = line.server();
+  const absl::Status complete = Complete(line, *options);
+  return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
+}
+
+// A Lease or a Permit.
+class RunHold {
+ public:
+  RunHold(Lease lease, std::string server) : held_(std::move(lease)), server_(std::move(server)) {}
+  RunHold(Permit permit, std::string server)
+      : held_(std::move(permit)), server_(std::move(server)) {}
+
+  absl::Duration remaining() const {
+    return std::visit([](const auto& held) { return held.remaining(); }, held_);
+  }
+  std::stop_token lost() const {
+    return std::visit([](const auto& held) { return held.lost(); }, held_);
+  }
+  absl::Status Release() {
+    return std::visit([](auto& held) { return held.Release(); }, held_);
+  }
+  // Null if it is a Permit.
+  const Lease* lease() const { return std::get_if<Lease>(&held_); }
+  // The server's URL, without user and password.
+  const std::string& server() const { return server_; }
+
+ private:
+  std::variant<Lease, Permit> held_;
+  std::string server_;
+};
+
+// "1.5s": whole milliseconds.
+std::string Rounded(absl::Duration time) {
+  return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
+}
+
+constexpr std::chrono::milliseconds kFirst(500);
+constexpr std::chrono::milliseconds kEvery(1000);
+
+// Returns false if it was stopped.
+bool Sleep(const std::stop_token& stop, std::chrono::milliseconds time) {
+  std::mutex mutex;
+  std::condition_variable_any never;
+  std::unique_lock lock(mutex);
+  never.wait_for(lock, stop, time, [] { return false; });
+  return !stop.stop_requested();
+}
+
+// After half a second it shows, in a line on the terminal, which process has the lock and how many
+// waiters are ahead. It updates that line, and removes it when the object is destroyed. It shows
+// nothing if stderr is no terminal, or if another job owns the terminal. With or without a
+// terminal, it warns if the lock is held by a process that has started this one.
+class WaitReport {
+ public:
+  using Inspect = std::function<absl::StatusOr<LockInfo>()>;
+  // `what`: `lock "x"`. The object calls `inspect` on its own thread, which ends with it.
+  WaitReport(const RunOptions& options, const std::string& what, Inspect inspect)
+      : permits_(options.permits),
+        what_(what),
+        nested_(std::getenv("REDLATCH_LOCK") != nullptr),
+        self_(internal::ThisProcess("")),
+        line_(
+            getpgid(getppid())) {  // the front's group: the user's shell does not see the keeper's
+    if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
+    thread_ = std::jthread(
+        [this, inspect = std::move(inspect)](const std::stop_token& stop) { Run(stop, inspect); });
+  }
+
+ private:
+  void Run(const std::stop_token& stop, const Inspect& inspect) {
+    const base::Instant begun = base::Now();
+    bool warned = !nested_;
+    for (auto pause = kFirst; Sleep(stop, pause); pause = kEvery) {
+      const absl::StatusOr<LockInfo> info = inspect();
+      if (stop.stop_requested()) return;
+      if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
+      if (!line_.has_terminal()) return;
+      std::string text = absl::StrCat(
+          "redlatch: waiting ",
+          absl::FormatDuration(absl::Floor(base::Now() - begun, absl::Seconds(1))), " for ", what_);
+      if (info.ok()) {
+        const std::string holders = HoldersText(*info);
+        absl::StrAppend(&text, holders.empty() ? "" : ", ", holders, "; ", PlaceText(*info, self_));
+      }
+      line_.Show(text);
+    }
+  }
+
+  void WarnOfNesting(const LockInfo& info) {
+    const LockInfo::Party* const above = HeldAbove(info, self_.host, Ancestors(), permits_);
+    if (above == nullptr) return;
+    line_.Clear();
+    Complain(
+        {"warning: ", what_, " is held by ", InProse(above->process, above->hold),
+         absl::StrCat(", under which this command runs: it waits for itself; give the inner lock "
+                      "another name, or take the lock only once")});
+  }
+
+  const int64_t permits_;
+  const std::string what_;
+  const bool nested_;  // within another redlatch run
+  const LockInfo::Process self_;
+  TerminalLine line_;
+  std::jthread thread_;
+};
+
+// If the semaphore has another capacity, the error says what to do on the command line.
+absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
+                     const RunOptions& options) {
+  if (!absl::IsFailedPrecondition(why)) return why;
+  const absl::StatusOr<LockInfo> info = semaphore.Inspect();
+  if (!info.ok() || info->capacity == 0 || info->capacity == options.capacity) return why;
+  const std::string name = Printable(options.name);
+  return absl::FailedPreconditionError(
+      absl::StrCat("semaphore \"", name, "\" has ", Counted(info->capacity, "permit"),
+                   " in all, not ", options.capacity, "; say --capacity ", info->capacity,
+                   ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
+}
+
+// Connects and acquires on its own thread, and reports on a terminal while it waits.
+class RunAttempt {
+ public:
+  // `what`: `lock "x"`, for messages. `ended` is called on that thread at the end.
+  RunAttempt(const RunOptions& options, std::shared_ptr<Observer> observer, std::string what,
+             std::function<void()> ended);
+  ~RunAttempt() = default;  // joins
+  RunAttempt(const RunAttempt&) = delete;
+  RunAttempt& operator=(const RunAttempt&) = delete;
+
+  bool done() const { return done_; }
+
+  // Ends the wait because of a signal. If the attempt is still connecting, it ends this process:
+  // there is nothing to cancel at the server.
+  void CallOff(int signal);
+
+  // REQUIRES: done(). Sets `hold` if the lock was acquired. Returns an exit code if it was not,
+  // which it explains on stderr, or if the caller must release it at once because of CallOff().
+  std::optional<int> Take(std::optional<RunHold>* hold);
+
+ private:
+  enum class Phase : uint8_t { kConnecting, kAcquiring, kCalledOff };
+
+  absl::StatusOr<RunHold> Acquire();
+  absl::StatusOr<RunHold> TakeFor(const Client& client, absl::Duration wait);
+  template <class Lock, class Call>
+  absl::StatusOr<RunHold> TakeBy(const Client& client, Lock& lock, const Call& acquire);
+  int ExplainRefusal() const;
+
+  const RunOptions& options_;
+  const std::shared_ptr<Observer> observer_;
+  const std::string what_;
+  std::string holders_;  // "held by ...", if the lock is busy; empty: unknown
+  absl::StatusOr<RunHold> result_ = absl::UnknownError("");
+  std::stop_source stop_;
+  std::atomic<Phase> phase_ = Phase::kConnecting;
+  std::atomic<bool> done_ = false;
+  int called_off_ = 0;  // the signal of CallOff()
+  std::jthread thread_;
+};
+
+RunAttempt::RunAttempt(const RunOptions& options, std::shared_ptr<Observer> observer,
+                       std::string what, std::function<void()> ended)
+    : options_(options), observer_(std::move(observer)), what_(std::move(what)) {
+  thread_ = std::jthread([this, ended = std::move(ended)] {
+    result_ = Acquire();
+    done_ = true;
+    ended();
+  });
+}
+
+void RunAttempt::CallOff(int signal) {
+  called_off_ = signal;
+  Phase connecting = Phase::kConnecting;
+  if (phase_.compare_exchange_strong(connecting, Phase::kCalledOff)) _exit(kSignalled + signal);
+  stop_.request_stop();
+}
+
+std::optional<int> RunAttempt::Take(std::optional<RunHold>* hold) {
+  thread_.join();
+  if (result_.ok()) hold->emplace(*std::move(result_));
+  if (called_off_ != 0) return kSignalled + called_off_;
+  return hold->has_value() ? std::nullopt : std::optional(ExplainRefusal());
+}
+
+absl::StatusOr<RunHold> RunAttempt::Acquire() {
+  const std::string& command = options_.command[0];
+  ClientOptions how = {
+      .program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
+      .observer = observer_,
+      .on_warning = [](std::string_view warning) {
+        Complain({"warning: ", warning});
+      }};
+  const base::Instant end = base::Now() + options_.wait;
+  absl::StatusOr<Client> client = Client::Connect(options_.server, how);
+  // If the server is unavailable now, as in a failover, the client tries until --wait is over.
+  if (absl::IsUnavailable(client.status()) && !end.is_infinite() && base::Now() < end) {
+    how.connect = ConnectPolicy::kLazy;
+    client = Client::Connect(options_.server, how);
+  }
+  if (!client.ok()) return client.status();
+  Phase connecting = Phase::kConnecting;
+  if (!phase_.compare_exchange_strong(connecting, Phase::kAcquiring)) {
+    for (;;) pause();  // the process is ending
+  }
+  const absl::Duration left = end.is_infinite() ? options_.wait : base::Until(end);
+  absl::StatusOr<RunHold> hold = TakeFor(*client, left);
+  if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
+  // The library returns when `left` is over. With a short wait, a server that is slow or far away
+  // would never grant a lock, so it gets at least command_timeout. (Without a wait, the library
+  // itself gives it that time.)
+  if (left <= absl::ZeroDuration()) return hold;
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(options_.server);
+  if (!url.ok() || url->command_timeout <= left) return hold;
+  return TakeFor(*client, url->command_timeout);
+}
+
+absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration wait) {
+  const AcquireOptions how = {.wait = wait, .whole_lease = true, .stop = stop_.get_token()};
+  // The RunHold outlives the lock objects made here.
+  if (options_.kind == RunKind::kPermits) {
+    Semaphore semaphore(client, options_.name, options_.capacity, {.lease = options_.lease});
+    absl::StatusOr<RunHold> hold =
+        TakeBy(client, semaphore, [&] { return semaphore.Acquire(options_.permits, how); });
+    if (!hold.ok()) return Explain(hold.status(), semaphore, options_);
+    return hold;
+  }
+  if (options_.kind == RunKind::kQuorum) {
+    RedLock lock(client, options_.name, {.lease = options_.lease});
+    return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+  }
+  if (options_.kind == RunKind::kPlain) {
+    SimpleLock lock(client, options_.name, {.lease = options_.lease});
+    return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+  }
+  ReentrantReadWriteLock lock(client, options_.name, {.lease = options_.lease});
+  return TakeBy(client, lock, [&] {
+    return options_.kind == RunKind::kShared ? lock.AcquireRead(how) : lock.AcquireWrite(how);
+  });
+}
+
+// Acquires while a WaitReport informs the user.
+template <class Lock, class Call>
+absl::StatusOr<RunHold> RunAttempt::TakeBy(const Client& client, Lock& lock, const Call& acquire) {
+  const auto inspect = [&lock] { return lock.Inspect(); };
+  auto held = [&] {
+    const WaitReport report(options_, what_, inspect);
+    return acquire();
+  }();
+  if (held.ok()) return RunHold(*std::move(held), client.server());
+  if (IsBusy(held.status())) {
+    const absl::StatusOr<LockInfo> info = inspect();
+    if (info.ok()) holders_ = HoldersText(*info);
+  }
+  return held.status();
+}
+
+int RunAttempt::ExplainRefusal() const {
+  if (!IsBusy(result_.status())) return Refuse(result_.status());
+  // With --busy-code 0 it is no failure, so cron must not send mail about any output.
+  if (options_.busy_code == 0) return 0;
+  const bool waited = options_.wait > absl::ZeroDuration();
+  Complain({what_, waited ? " was busy for " : " is busy",
+            waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ",
+            holders_});
+  return options_.busy_code;
+}
+
+// ---- The two processes.
 
 // A descriptor that becomes readable at a given moment.
 class Alarm {
@@ -557,6 +1225,42 @@ int Run(const std::vector<std::string>& words) {
     Complain({command, ": not executable; check what it is, or chmod +x it"});
   }
   return found != 0 ? found : Front(options).Run();
+}
+
+std::string HoldersText(const LockInfo& info) {
+  if (info.holders.empty()) {
+    return info.waiting == 0 ? "" : absl::StrCat(info.waiting, " in line for it");
+  }
+  const LockInfo::Party& first = info.holders.front();
+  const auto others = std::max(info.holding, static_cast<int64_t>(info.holders.size())) - 1;
+  return absl::StrCat(
+      info.capacity == 0
+          ? "held by "
+          : absl::StrCat(info.used, " of ", Counted(info.capacity, "permit"), " taken, by "),
+      InProse(first.process, first.hold), others > 0 ? absl::StrCat(" and ", others, " more") : "");
+}
+
+std::string PlaceText(const LockInfo& info, const LockInfo::Process& self) {
+  const auto own = std::ranges::find_if(info.waiters, [&](const LockInfo::Party& waiter) {
+    return waiter.process.pid == self.pid && waiter.process.host == self.host;
+  });
+  if (own == info.waiters.end()) return absl::StrCat(info.waiting, " in line");
+  const auto ahead = own - info.waiters.begin();
+  return ahead == 0 ? "next in line" : absl::StrCat(ahead, " ahead in line");
+}
+
+const LockInfo::Party* HeldAbove(const LockInfo& info, const std::string& host,
+                                 const std::vector<pid_t>& ancestors, int64_t permits) {
+  const LockInfo::Party* found = nullptr;
+  int64_t held = 0;
+  for (const LockInfo::Party& holder : info.holders) {
+    if (holder.process.pid == 0 || holder.process.host != host) continue;
+    if (std::ranges::find(ancestors, holder.process.pid) == ancestors.end()) continue;
+    found = &holder;
+    held += holder.permits;
+  }
+  const bool enough_without = info.capacity > 0 && permits <= info.capacity - held;
+  return enough_without ? nullptr : found;
 }
 
 }  // namespace redlatch::cli

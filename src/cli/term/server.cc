@@ -166,21 +166,27 @@ absl::Status Server::Connect() {
   return fit;
 }
 
-// Learns which node has which slots. Asks nodes with a working connection first.
+// Learns which node has which slots.
 absl::Status Server::Learn() {
-  std::vector<redis::HostAndPort> whom;
-  for (const Node& node : nodes_) {
-    if (node.connection) whom.push_back(node.where);
-  }
-  whom.insert(whom.end(), parsed_.nodes.begin(), parsed_.nodes.end());
-  for (const Node& node : nodes_) whom.push_back(node.where);
-  const absl::StatusOr<redis::ClusterView> view = FindCluster(parsed_, whom);
+  const absl::StatusOr<redis::ClusterView> view = FindCluster(parsed_, parsed_.nodes);
   if (!view.ok()) return view.status();
   owners_.assign(redis::kSlots, kNoNode);
   for (const redis::SlotRange& range : view->ranges) {
     std::fill(owners_.begin() + range.first, owners_.begin() + range.last + 1,
               NodeAt(range.primary));
   }
+  redis::Url url = parsed_;
+  url.only_questions = true;
+  url.quarantine = absl::ZeroDuration();
+  group_ = std::make_unique<redis::Cluster>(
+      url,
+      redis::Cluster::Own{.channel = [](std::string_view) { return std::string(); },
+                          .description_key = "",
+                          .description = redis::Command{"PING"},
+                          .mark = [](std::string_view) { return redis::Command{"PING"}; }},
+      redis::ServerGroup::Events{.on_message = [](std::string_view) {},
+                                 .on_reconnected = [] {},
+                                 .on_subscribed = [](bool, std::string_view) {}});
   return absl::OkStatus();
 }
 
@@ -241,100 +247,80 @@ absl::StatusOr<redis::Reply> Server::AskPart(size_t part, const redis::Command& 
   return redis::ErrorStatus(replies->front().text, node.url.DebugString());
 }
 
-absl::StatusOr<std::vector<redis::Reply>> Server::Ask(absl::Span<const redis::Command> commands,
-                                                      absl::Span<const std::string> keys,
-                                                      Unreachable unreachable) {
+absl::Status Server::Ask(absl::Span<const Question> questions, Unreachable unreachable) {
+  if (questions.empty()) return absl::OkStatus();
   const bool soon = unreachable == Unreachable::kIsNil;
-  Questioned asked{.commands = commands,
-                   .keys = keys,
-                   .nil_if_unreachable = is_cluster() && (soon || passes_over_unreachable_),
-                   .deadline = base::Now() + (soon ? parsed_.command_timeout : timeout_),
-                   .replies = std::vector<redis::Reply>(commands.size())};
-  std::map<size_t, std::vector<size_t>> by_node;
-  for (size_t i = 0; i < keys.size(); ++i) by_node[PartOf(keys[i])].push_back(i);
-  auto left = static_cast<int64_t>(by_node.size());
-  for (const auto& [node, questions] : by_node) {
-    const base::Instant now = base::Now();
-    asked.nodes_share = now + (asked.deadline - now) / left--;  // leaves time for the other nodes
-    if (absl::Status done = AskTogether(node, questions, asked); !done.ok()) return done;
-  }
-  return std::move(asked.replies);
-}
-
-absl::Status Server::AskTogether(size_t node, const std::vector<size_t>& questions,
-                                 Questioned& asked) {
-  std::vector<redis::Command> commands;
-  for (const size_t i : questions) commands.push_back(asked.commands[i]);
-  absl::StatusOr<std::vector<redis::Reply>> replies = std::vector<redis::Reply>();
-  if (node == kNoNode) {
-    replies = absl::UnavailableError(absl::StrCat("no node of ", name_, " serves slot ",
-                                                  redis::SlotOf(asked.keys[questions[0]])));
-  } else if (asked.nil_if_unreachable && !nodes_[node].failure.ok()) {
-    replies = nodes_[node].failure;
+  const bool pass_over = is_cluster() && (soon || passes_over_unreachable_);
+  const base::Instant deadline = base::Now() + (soon ? parsed_.command_timeout : timeout_);
+  Replies replies;
+  if (is_cluster()) {
+    replies = AskGroup(questions, pass_over, deadline);
   } else {
-    replies = AskNode(nodes_[node], commands, asked.nodes_share);
-    if (!replies.ok() && is_cluster()) Learn().IgnoreError();
-  }
-  if (!replies.ok() && PartOf(asked.keys[questions[0]]) == node) {
-    if (!asked.nil_if_unreachable) return replies.status();
-    (void)PassesOver(replies.status());
-    return absl::OkStatus();
+    std::vector<redis::Command> commands;
+    for (const Question& each : questions) commands.push_back(each.command);
+    auto answers = AskNode(nodes_[0], commands, deadline);
+    if (!answers.ok()) return answers.status();
+    replies.assign(answers->begin(), answers->end());
   }
   for (size_t i = 0; i < questions.size(); ++i) {
-    redis::Reply& reply = asked.replies[questions[i]];
-    if (replies.ok()) reply = std::move((*replies)[i]);
-    if (replies.ok() && !reply.is_error()) continue;
-    if (replies.ok() && IsNil(reply.text)) {
-      reply = {};
-    } else if (replies.ok() && !is_cluster()) {
-      return redis::ErrorStatus(reply.text, name_);
-    } else if (absl::Status done = AskGroup(questions[i], asked); !done.ok()) {
-      return done;
+    absl::StatusOr<redis::Reply>& reply = replies[i];
+    if (reply.ok() && reply->is_error()) {
+      if (IsNil(reply->text)) {
+        reply = redis::Reply();
+      } else {
+        reply = redis::ErrorStatus(reply->text, group_ ? group_->server(questions[i].key) : name_);
+      }
     }
+    if (pass_over && absl::IsUnavailable(reply.status())) {
+      unreachable_.emplace(PartOf(questions[i].key), reply.status());
+      (void)PassesOver(reply.status());
+      reply = redis::Reply();
+    }
+    if (!reply.ok()) return reply.status();
+    questions[i].take(*reply);
   }
   return absl::OkStatus();
 }
 
-// Asks through the library's server group, which finds the node that has the key now.
-absl::Status Server::AskGroup(size_t question, Questioned& asked) {
-  if (group_ == nullptr) {
-    redis::Url url = parsed_;
-    url.only_questions = true;
-    url.quarantine = absl::ZeroDuration();
-    group_ = std::make_unique<redis::Cluster>(
-        url,
-        redis::Cluster::Own{.channel = [](std::string_view) { return std::string(); },
-                            .description_key = "",
-                            .description = redis::Command{"PING"},
-                            .mark = [](std::string_view) { return redis::Command{"PING"}; }},
-        redis::ServerGroup::Events{.on_message = [](std::string_view) {},
-                                   .on_reconnected = [] {},
-                                   .on_subscribed = [](bool, std::string_view) {}});
-  }
-  for (;;) {
-    const auto reply = group_->Call(asked.keys[question], asked.commands[question], asked.deadline);
-    absl::Status why = reply.status();
-    if (reply.ok() && reply->is_error() && !IsNil(reply->text)) {
-      why = redis::ErrorStatus(reply->text, group_->server(asked.keys[question]));
-    }
-    asked.replies[question] = reply.ok() && !reply->is_error() ? *reply : redis::Reply();
-    if (why.ok()) return why;
-    if (absl::IsUnavailable(why) && reply.ok() && base::Now() < asked.deadline) {
-      base::Parker().ParkUntil(base::Now() + absl::Milliseconds(20));  // the refusal is temporary
+// Asks through the library's server group, which finds the node that has each key now.
+Server::Replies Server::AskGroup(absl::Span<const Question> questions, bool pass_over,
+                                 base::Instant deadline) {
+  Replies replies(questions.size(), absl::UnknownError("not asked"));
+  std::vector<std::string_view> keys(questions.size());
+  std::vector<size_t> asked;
+  std::vector<redis::ScriptCall> calls;
+  for (size_t i = 0; i < questions.size(); ++i) {
+    keys[i] = questions[i].key;
+    const auto down = unreachable_.find(PartOf(keys[i]));
+    if (pass_over && down != unreachable_.end()) {
+      replies[i] = down->second;
       continue;
     }
-    if (!absl::IsUnavailable(why) || !asked.nil_if_unreachable) return why;
-    (void)PassesOver(why);
-    return absl::OkStatus();
+    asked.push_back(i);
+    calls.push_back({.keys = {&keys[i], 1}, .command = &questions[i].command});
   }
+  Replies answers(calls.size());
+  group_->Run(calls, deadline, absl::MakeSpan(answers));
+  for (size_t at = 0; at < asked.size(); ++at) {
+    absl::StatusOr<redis::Reply>& reply = replies[asked[at]];
+    reply = std::move(answers[at]);
+    // In a batch, the group soon gives up a call whose slot is moving.
+    const auto is_refused = [&] {
+      return reply.ok() ? reply->is_error() && redis::IsTransient(redis::ClassifyError(reply->text))
+                        : redis::RefusedForNow(reply.status());
+    };
+    while (is_refused() && base::Now() < deadline) {
+      base::Parker().ParkUntil(base::Now() + absl::Milliseconds(20));
+      absl::StatusOr<redis::Reply> next = group_->Run(calls[at], deadline);
+      if (!redis::NotSent(next.status())) reply = std::move(next);
+    }
+  }
+  return replies;
 }
 
 bool Server::IsNil(const std::string& error) const {
-  const redis::ErrorCode code = redis::ClassifyError(error);
-  // True if the key is forbidden, not the command ("... to run the 'scan' command").
-  const bool forbidden =
-      code == redis::ErrorCode::kNoPermission && absl::StrContains(error, "to access");
-  return code == redis::ErrorCode::kWrongType || (forbidden && passes_over_forbidden_);
+  return redis::ClassifyError(error) == redis::ErrorCode::kWrongType ||
+         (passes_over_forbidden_ && redis::DeniesKey(error));
 }
 
 bool Server::PassesOver(const absl::Status& why) {
@@ -344,22 +330,13 @@ bool Server::PassesOver(const absl::Status& why) {
 }
 
 absl::StatusOr<int64_t> Server::NowMicros(const std::string& key) {
-  const redis::Command command{"TIME"};
-  const absl::StatusOr<std::vector<redis::Reply>> replies =
-      Ask({&command, 1}, {&key, 1}, Unreachable::kFails);
-  if (!replies.ok()) return replies.status();
-  if (passes_over_unreachable_ && replies->front().is_nil()) return 0;
-  const std::vector<redis::Reply>& time = replies->front().elements;
+  std::vector<redis::Reply> time(2);
+  const Question question = {key, redis::Command{"TIME"},
+                             [&](const redis::Reply& reply) { time = reply.elements; }};
+  if (absl::Status asked = Ask({&question, 1}); !asked.ok()) return asked;
+  if (passes_over_unreachable_ && time.empty()) return 0;
   if (time.size() != 2) return absl::InternalError("TIME answered no time");
   return NumberIn(time[0]) * 1'000'000 + NumberIn(time[1]);
-}
-
-absl::Status Questions::Ask(Server& server, Unreachable unreachable) {
-  if (commands_.empty()) return absl::OkStatus();
-  const auto replies = server.Ask(commands_, keys_, unreachable);
-  if (!replies.ok()) return replies.status();
-  for (size_t i = 0; i < takes_.size(); ++i) takes_[i]((*replies)[i]);
-  return absl::OkStatus();
 }
 
 int64_t NumberIn(const redis::Reply& reply) {
@@ -368,44 +345,6 @@ int64_t NumberIn(const redis::Reply& reply) {
   if (absl::SimpleAtoi(reply.text, &number)) return number;
   double real = 0;  // scores may have an exponent
   return absl::SimpleAtod(reply.text, &real) ? static_cast<int64_t>(real) : 0;
-}
-
-QuorumServers::QuorumServers(const redis::Url& parsed, std::string_view url)
-    : name_(parsed.DebugString()) {
-  const std::vector<std::string> urls = redis::MembersOf(url);
-  for (size_t i = 0; i < urls.size(); ++i) {
-    servers_.push_back(
-        {.url = urls[i], .name = parsed.members[i].DebugString(), .server = nullptr});
-  }
-}
-
-std::vector<absl::Status> QuorumServers::Visit(
-    const std::function<absl::Status(size_t i, Server& server)>& visit) {
-  std::vector<absl::Status> outcomes(size());
-  ForEach(size(), size(), [&](size_t i) {
-    One& one = servers_[i];
-    if (absl::IsUnknown(one.opened)) {
-      auto server = Server::Open(one.url);
-      one.opened = server.status();
-      if (server.ok()) one.server = *std::move(server);
-    }
-    outcomes[i] = one.opened.ok() ? visit(i, *one.server) : one.opened;
-  });
-  return outcomes;
-}
-
-absl::Status QuorumServers::WhyNoMajority(const std::vector<absl::Status>& outcomes) const {
-  const auto well = static_cast<size_t>(std::ranges::count_if(outcomes, &absl::Status::ok));
-  if (well >= majority()) return absl::OkStatus();
-  std::string why;
-  absl::StatusCode code = absl::StatusCode::kUnavailable;
-  for (const absl::Status& each : outcomes) {
-    if (each.ok()) continue;
-    absl::StrAppend(&why, why.empty() ? "" : "; ", each.message());
-    if (!absl::IsUnavailable(each) && !absl::IsNotFound(each)) code = each.code();
-  }
-  return {code, absl::StrCat(well, " of ", size(), " servers answered, and ", majority(),
-                             " are needed: ", why)};
 }
 
 }  // namespace redlatch::cli

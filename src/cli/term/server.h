@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -20,7 +21,6 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/clock.h"
-#include "src/base/majority.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/server_group/server_group.h"
@@ -73,33 +73,37 @@ void ForEach(size_t count, size_t at_once, const std::function<void(size_t i)>& 
 
 // ---- A server, or all primaries of a cluster.
 
+// A command that takes little time, and what to do with its reply.
+struct Question {
+  std::string key;
+  redis::Command command;
+  std::function<void(const redis::Reply&)> take;
+};
+
 // What happens to a question if its node can't be asked but others can.
 enum class Unreachable : uint8_t {
   kFails,  // the whole Ask() fails
   kIsNil,  // the reply is nil, after a short timeout
 };
 
-// One server, or a cluster, that answers plain commands, none of which takes long. If a node does
-// not answer because the key is elsewhere or its slot is moving, the question goes through the
-// library's own server group, which finds the right node.
+// One server, or a cluster, in which the library's own server group finds the node of each key.
 class Server {
  public:
   // Fails as Client::Connect() does, and with kNotFound if the URL is that of an embedded server
   // which is not running: the command does not start a server that has no locks.
   static absl::StatusOr<std::unique_ptr<Server>> Open(std::string_view url);
 
-  // Returns the replies in order; `keys` are the commands' keys. The reply is nil for a key whose
-  // type has just changed and, after PassOverWhatIsForbidden(), for a key that this user may not
-  // read. Any other error reply makes the whole call fail.
-  absl::StatusOr<std::vector<redis::Reply>> Ask(absl::Span<const redis::Command> commands,
-                                                absl::Span<const std::string> keys,
-                                                Unreachable unreachable);
+  // Asks all questions together. The reply is nil for a key whose type has just changed and, after
+  // PassOverWhatIsForbidden(), for a key that this user may not read. Any other error reply makes
+  // the whole call fail.
+  absl::Status Ask(absl::Span<const Question> questions,
+                   Unreachable unreachable = Unreachable::kFails);
 
   // How many parts there are, each with its own keys: one, or the primaries of a cluster.
   size_t parts() const { return nodes_.size(); }
   // Adds primaries that serve no slots yet, if a node tells of them: a slot may be moving there.
   void FindAllParts();
-  // The part that has the key, according to the latest information.
+  // The part that had the key when the server was opened.
   size_t PartOf(std::string_view key) const {
     return owners_.empty() ? 0 : owners_[redis::SlotOf(key)];
   }
@@ -129,15 +133,7 @@ class Server {
     std::optional<redis::PlainConnection> connection = std::nullopt;
     absl::Status failure = absl::OkStatus();  // of the last attempt to ask it
   };
-  // The state of one call of Ask().
-  struct Questioned {
-    absl::Span<const redis::Command> commands;
-    absl::Span<const std::string> keys;
-    bool nil_if_unreachable;
-    base::Instant deadline;
-    std::vector<redis::Reply> replies;
-    base::Instant nodes_share = {};  // the deadline of the current node
-  };
+  using Replies = std::vector<absl::StatusOr<redis::Reply>>;
 
   Server(const redis::Url& parsed, std::string_view url);
   absl::Status Connect();
@@ -146,8 +142,7 @@ class Server {
   absl::StatusOr<std::vector<redis::Reply>> AskNode(Node& node,
                                                     absl::Span<const redis::Command> commands,
                                                     base::Instant deadline);
-  absl::Status AskTogether(size_t node, const std::vector<size_t>& questions, Questioned& asked);
-  absl::Status AskGroup(size_t question, Questioned& asked);
+  Replies AskGroup(absl::Span<const Question> questions, bool pass_over, base::Instant deadline);
   bool IsNil(const std::string& error) const;
 
   static constexpr size_t kNoNode = SIZE_MAX;
@@ -157,70 +152,31 @@ class Server {
   const absl::Duration timeout_;
   std::deque<Node> nodes_;
   std::vector<size_t> owners_;  // of a cluster: for each slot, the index of its node in nodes_
-  std::unique_ptr<redis::ServerGroup> group_;  // created on first use
+  std::unique_ptr<redis::ServerGroup> group_;   // of a cluster
+  std::map<size_t, absl::Status> unreachable_;  // parts that did not answer, and why
   bool is_replica_ = false;
   bool passes_over_forbidden_ = false;
   bool passes_over_unreachable_ = false;
   std::vector<absl::Status> missing_;
 };
 
-// Commands that are sent together, each with a function that takes its reply.
+// Questions whose second word is the key.
 class Questions {
  public:
-  using Take = std::function<void(const redis::Reply&)>;
-
-  // The second word is the key.
-  void Add(std::initializer_list<std::string_view> words, Take take) {
-    commands_.emplace_back(words);
-    keys_.emplace_back(words.begin()[1]);
-    takes_.push_back(std::move(take));
+  void Add(std::initializer_list<std::string_view> words,
+           std::function<void(const redis::Reply&)> take) {
+    all_.push_back({std::string(words.begin()[1]), redis::Command(words), std::move(take)});
   }
-  absl::Status Ask(Server& server, Unreachable unreachable = Unreachable::kFails);
+  absl::Status Ask(Server& server, Unreachable unreachable = Unreachable::kFails) const {
+    return server.Ask(all_, unreachable);
+  }
 
  private:
-  std::vector<redis::Command> commands_;
-  std::vector<std::string> keys_;
-  std::vector<Take> takes_;
+  std::vector<Question> all_;
 };
 
 // The reply as a number; 0 if it is none.
 int64_t NumberIn(const redis::Reply& reply);
-
-// ---- The servers of a quorum.
-
-// Asks each server by itself, all at the same time. So unreachable servers delay it only by one
-// connect timeout, once.
-class QuorumServers {
- public:
-  // REQUIRES: `parsed` is the parsed `url`, and names a quorum.
-  QuorumServers(const redis::Url& parsed, std::string_view url);
-
-  size_t size() const { return servers_.size(); }
-  size_t majority() const { return base::Majority(size()); }
-  // The URLs, without users and passwords.
-  const std::string& name() const { return name_; }
-  const std::string& name(size_t i) const { return servers_[i].name; }
-
-  // Calls `visit` with each server that can be reached; connects first if it has not tried yet.
-  // Returns the outcome of each server.
-  std::vector<absl::Status> Visit(
-      const std::function<absl::Status(size_t i, Server& server)>& visit);
-
-  // OK if a majority of `outcomes` is OK. Else kUnavailable, or the code of another error among
-  // them.
-  absl::Status WhyNoMajority(const std::vector<absl::Status>& outcomes) const;
-
- private:
-  struct One {
-    std::string url;
-    std::string name;
-    absl::Status opened = absl::UnknownError("not tried");
-    std::unique_ptr<Server> server;
-  };
-
-  const std::string name_;
-  std::vector<One> servers_;
-};
 
 }  // namespace redlatch::cli
 

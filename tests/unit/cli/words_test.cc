@@ -1,5 +1,5 @@
 #include "src/cli/bench/bench.h"
-#include "src/cli/run/hold.h"
+#include "src/cli/run/run.h"
 #include "src/cli/term/command_line.h"
 #include "tests/support/testing.h"
 

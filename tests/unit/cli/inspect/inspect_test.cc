@@ -1,4 +1,4 @@
-#include "src/cli/inspect/locks.h"
+#include "src/cli/inspect/inspect.h"
 #include "src/cli/term/output.h"
 #include "tests/unit/lock/random_names.h"
 

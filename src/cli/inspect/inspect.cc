@@ -1,0 +1,1598 @@
+#include "src/cli/inspect/inspect.h"
+
+#include <fnmatch.h>
+#include <unistd.h>
+
+#include <set>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/numbers.h"
+#include "redlatch/client.h"
+#include "redlatch/red_lock.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
+#include "redlatch/semaphore.h"
+#include "redlatch/simple_lock.h"
+#include "src/base/majority.h"
+#include "src/cli/term/command_line.h"
+#include "src/lock/description.h"
+#include "src/lock/key_set.h"
+
+namespace redlatch::cli {
+namespace {
+
+namespace kinds = internal::kinds;
+using redis::Reply;
+
+// The suffixes of which each lock has at most one key.
+struct PartSuffix {
+  std::string_view suffix;
+  Part part;
+};
+constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
+                                        {internal::kinds::kReadersSuffix, kReaders},
+                                        {internal::kinds::kPermitsSuffix, kPermits},
+                                        {internal::kinds::kWritersSuffix, kWriters}};
+
+constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
+constexpr std::string_view kQueueEnd = ".queue";
+
+std::string InKeys(std::string_view kind) {
+  return kinds::IsOurs(kind) ? std::string(kinds::InKeys(kind))
+                             : std::string(kinds::kUsers).append(kind);
+}
+
+Part PartOf(std::string_view suffix) {
+  for (const PartSuffix& each : kPartSuffixes) {
+    if (suffix == each.suffix) return each.part;
+  }
+  return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
+}
+
+}  // namespace
+
+LockKey ReadLockKey(std::string_view key) {
+  if (internal::CheckMainKey(key).ok()) return {.name = key, .part = kMain};
+  const std::optional<internal::KeyParts> other = internal::ReadAuxiliaryKey(key);
+  if (!other) return {};
+  return {.name = other->main, .part = PartOf(other->suffix), .suffix = other->suffix};
+}
+
+std::string QueueSuffix(std::string_view kind) { return InKeys(kind).append(kQueueEnd); }
+
+std::string WaitersSuffix(std::string_view kind) { return InKeys(kind) + ".waiters"; }
+
+std::string KindOfQueue(std::string_view suffix) {
+  std::string_view kind = suffix.substr(0, suffix.size() - kQueueEnd.size());
+  if (kind == kinds::InKeys(kinds::kReadWrite)) return std::string(kinds::kReadWrite);
+  if (kind.starts_with(kinds::kUsers)) kind.remove_prefix(kinds::kUsers.size());
+  return std::string(kind);
+}
+
+std::string_view KindIn(std::string_view text) {
+  const bool ours = text.ends_with(kVersion) && IsKindOfOurs(text);
+  return ours ? text.substr(0, text.size() - kVersion.size()) : text;
+}
+
+bool IsKindOfOurs(std::string_view text) {
+  const std::string_view kind = text.substr(0, text.find('/'));
+  return kind != kinds::kSimple && kinds::IsOurs(kind);
+}
+
+std::string_view QuorumHoldIn(std::string_view value) {
+  const size_t space = value.find(' ');
+  if (space == value.npos) return {};
+  const std::string_view attempt = value.substr(space + 1);
+  const bool is_number = !attempt.empty() && attempt.find_first_not_of("0123456789") == value.npos;
+  const std::string_view hold = value.substr(0, space);
+  return is_number && !internal::ClientOf(hold).empty() ? hold : std::string_view();
+}
+
+redis::Command DeleteLocks(const std::vector<std::string>& names) {
+  std::vector<std::string> keys;
+  for (const std::string& name : names) {
+    keys.push_back(name);
+    const auto add = [&](std::string_view suffix) {
+      keys.push_back(internal::AuxiliaryKey(name, suffix));
+    };
+    for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
+    for (const std::string_view suffix :
+         {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix,
+          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix}) {
+      add(suffix);
+    }
+    for (const std::string_view kind : kinds::kAll) {
+      add(QueueSuffix(kind));
+      add(WaitersSuffix(kind));
+    }
+  }
+  std::vector<std::string_view> words = {"DEL"};
+  words.insert(words.end(), keys.begin(), keys.end());
+  return redis::Command(words);
+}
+
+// ---- Finding locks.
+
+namespace {
+
+struct FoundLock {
+  std::string name;
+  uint8_t parts = 0;                     // which of its keys there are: bits of Part
+  std::vector<std::string> queues = {};  // the suffixes of its queues: one queue per kind
+};
+using FoundLocks = std::vector<FoundLock>;
+
+// Patterns are those of Redis: * ? [a-z] [^a-z], and \ to escape a character.
+bool MatchesGlob(std::string_view text, const std::string& pattern) {
+  std::string name(text);
+  std::ranges::replace(name, '\0', '\1');  // no pattern has one
+  return fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
+// Keys per SCAN: so few that a page takes the server a fraction of a millisecond.
+constexpr std::string_view kPage = "250";
+// The last index to read of a string that may be a grant id. It may be any program's data, and
+// huge.
+constexpr std::string_view kLongestHold = "79";
+
+class Finder {
+ public:
+  Finder(Server& server, std::string_view pattern) : server_(server), pattern_(pattern) {}
+
+  // Returns false after the last page of this part.
+  absl::StatusOr<bool> TakePage(size_t part) {
+    const absl::StatusOr<Reply> page =
+        server_.AskPart(part, redis::Command{"SCAN", cursor_, "COUNT", kPage});
+    if (!page.ok()) {
+      cursor_ = "0";
+      if (server_.PassesOver(page.status())) return false;
+      return page.status();
+    }
+    if (page->elements.size() != 2) return absl::InternalError("SCAN answered no page");
+    std::vector<Candidate> candidates;
+    for (const Reply& key : page->elements[1].elements) Sort(key.text, candidates);
+    keys_ += static_cast<int64_t>(page->elements[1].elements.size());
+    if (absl::Status sifted = Sift(candidates); !sifted.ok()) return sifted;
+    cursor_ = page->elements[0].text;
+    return cursor_ != "0";
+  }
+
+  int64_t keys() const { return keys_; }
+
+  std::vector<FoundLock> Result() {
+    std::vector<FoundLock> found;
+    found.reserve(found_.size());
+    for (auto& [name, lock] : found_) found.push_back(std::move(lock));
+    std::ranges::sort(found, {}, &FoundLock::name);
+    return found;
+  }
+
+ private:
+  // A key that may be a lock's main key, or any other data.
+  struct Candidate {
+    std::string name;
+    std::string type;
+    bool is_lock = false;
+  };
+
+  void Sort(const std::string& key, std::vector<Candidate>& candidates) {
+    const LockKey of = ReadLockKey(key);
+    if (of.part == kNoPart || !MatchesGlob(of.name, pattern_)) return;
+    if (of.part == kMain) {
+      candidates.push_back({.name = key, .type = {}});
+    } else {
+      FoundLock& lock = Named(of.name);
+      lock.parts |= of.part;
+      // SCAN may show a key twice.
+      if (of.part == kQueue && std::ranges::find(lock.queues, of.suffix) == lock.queues.end()) {
+        lock.queues.emplace_back(of.suffix);
+      }
+    }
+  }
+
+  FoundLock& Named(std::string_view name) {
+    FoundLock& lock = found_[std::string(name)];
+    if (lock.name.empty()) lock.name = name;
+    return lock;
+  }
+
+  // Adds the candidates whose type and content say that they are locks. Other locks are found by
+  // their auxiliary keys.
+  absl::Status Sift(std::vector<Candidate>& candidates) {
+    Questions about_all;
+    for (Candidate& each : candidates) {
+      about_all.Add({"TYPE", each.name}, [&each](const Reply& reply) { each.type = reply.text; });
+    }
+    if (absl::Status asked = about_all.Ask(server_); !asked.ok()) return asked;
+    Questions about_contents;
+    for (Candidate& each : candidates) {
+      if (each.type == "string") {
+        about_contents.Add({"GETRANGE", each.name, "0", kLongestHold}, [&each](const Reply& reply) {
+          each.is_lock =
+              !internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
+        });
+      } else if (each.type == "hash") {
+        about_contents.Add({"HGET", each.name, "kind"}, [&each](const Reply& reply) {
+          each.is_lock = !reply.is_nil() && IsKindOfOurs(reply.text);
+        });
+      }
+    }
+    if (absl::Status asked = about_contents.Ask(server_); !asked.ok()) return asked;
+    for (const Candidate& each : candidates) {
+      if (each.is_lock) Named(each.name).parts |= kMain;
+    }
+    return absl::OkStatus();
+  }
+
+  Server& server_;
+  const std::string pattern_;
+  std::string cursor_ = "0";
+  int64_t keys_ = 0;
+  absl::flat_hash_map<std::string, FoundLock> found_;  // by name
+};
+
+// All locks whose name matches, sorted by name. After each step it calls `progress` with the number
+// of keys so far.
+absl::StatusOr<FoundLocks> FindLocks(Server& server, std::string_view pattern,
+                                     const std::function<void(int64_t keys)>& progress) {
+  Finder finder(server, pattern);
+  server.FindAllParts();
+  for (size_t part = 0; part < server.parts(); ++part) {  // parts() may grow meanwhile
+    for (;;) {
+      const absl::StatusOr<bool> more = finder.TakePage(part);
+      if (!more.ok()) return more.status();
+      if (!*more) break;
+      progress(finder.keys());
+    }
+  }
+  return finder.Result();
+}
+
+// ---- Reading rows.
+
+// The process of each client, by the client's id, as the client has described itself to the server.
+// It is asked for once. It stays unknown, with a pid of 0, if the server refuses or is unreachable.
+using Processes = std::map<std::string, LockInfo::Process>;
+
+void AskProcesses(Server& server, const std::vector<std::string>& holds, Processes& processes) {
+  Questions questions;
+  for (const std::string& hold : holds) {
+    const auto [client, is_new] = processes.try_emplace(std::string(internal::ClientOf(hold)));
+    if (client->first.empty() || !is_new) continue;
+    questions.Add(
+        {"GET", absl::StrCat(std::string(internal::kDescriptionKeyPrefix), client->first)},
+        [process = &client->second](const Reply& reply) {
+          *process = internal::ReadDescription(reply.text).value_or(LockInfo::Process());
+        });
+  }
+  (void)questions.Ask(server, Unreachable::kIsNil);
+}
+
+// Asks for the number of holders, and the first, of a zset that has each holder with the end of its
+// lease. Readers do not count while there is a writer: they read under its grant.
+void AskHolders(Questions& questions, const std::string& key, int64_t now, bool reading,
+                LockRow& row) {
+  const std::string from = absl::StrCat("(", now);
+  questions.Add({"ZCOUNT", key, from, "+inf"}, [&row, reading](const Reply& reply) {
+    if (!row.hold.empty()) return;
+    row.holding = reply.integer;
+    row.reading = reading;
+  });
+  questions.Add({"ZRANGE", key, from, "+inf", "BYSCORE", "LIMIT", "0", "1", "WITHSCORES"},
+                [&row, now](const Reply& reply) {
+                  if (reply.elements.size() != 2 || !row.hold.empty()) return;
+                  row.hold = reply.elements[0].text;
+                  row.remaining = absl::Microseconds(NumberIn(reply.elements[1]) - now);
+                });
+}
+
+// Takes a holder of a reentrant lock, or a writer. The field is the grant id, the value is "expiry
+// token".
+void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row) {
+  int64_t expiry = 0;
+  const std::string first = value.text.substr(0, value.text.find(' '));
+  if (internal::ClientOf(field.text).empty() || !absl::SimpleAtoi(first, &expiry) || expiry <= now)
+    return;
+  if (row.holding++ > 0) return;
+  row.hold = field.text;
+  row.remaining = absl::Microseconds(expiry - now);
+}
+
+// Takes a holder of an unknown kind of lock: any text that looks like a grant id.
+void GuessHold(const Reply& field, const Reply& value, LockRow& row) {
+  for (const Reply* const text : {&field, &value}) {
+    if (row.hold.empty() && !internal::ClientOf(text->text).empty()) row.hold = text->text;
+  }
+}
+
+void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
+  if (page.elements.size() != 2 || row.is_semaphore() || row.is_latch()) return;
+  const std::vector<Reply>& fields = page.elements[1].elements;
+  for (size_t i = 0; i + 1 < fields.size(); i += 2) {
+    if (row.is_known()) {
+      TakeHold(fields[i], fields[i + 1], now, row);
+    } else {
+      GuessHold(fields[i], fields[i + 1], row);
+    }
+  }
+}
+
+void AskString(Questions& questions, LockRow& row) {
+  row.kind = kinds::kSimple;
+  questions.Add({"GETRANGE", row.name, "0", "127"}, [&row](const Reply& reply) {
+    const std::string_view granted = QuorumHoldIn(reply.text);
+    if (!granted.empty()) row.kind = kinds::kQuorum;
+    row.hold = granted.empty() ? reply.text : std::string(granted);
+    row.holding = reply.text.empty() ? 0 : 1;  // empty: it has ended meanwhile
+  });
+}
+
+void AskHash(Questions& questions, int64_t now, LockRow& row) {
+  questions.Add({"HMGET", row.name, "kind", "capacity", "extra", "total", "count"},
+                [&row](const Reply& reply) {
+                  if (reply.elements.size() != 5) return;
+                  row.kind = KindIn(reply.elements[0].text);
+                  row.capacity = NumberIn(reply.elements[1]);
+                  row.used = NumberIn(reply.elements[2]);
+                  row.total = NumberIn(reply.elements[3]);
+                  row.to_go = NumberIn(reply.elements[4]);
+                });
+  questions.Add({"HSCAN", row.name, "0", "COUNT", "10"},
+                [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
+}
+
+void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
+  const uint8_t parts = lock.parts;
+  const auto key = [&row](std::string_view suffix) {
+    return internal::AuxiliaryKey(row.name, suffix);
+  };
+  if (row.type == "string") {
+    AskString(questions, row);
+  } else if (row.type == "hash") {
+    AskHash(questions, now, row);
+  }
+  for (const std::string& queue : lock.queues) {
+    questions.Add({"ZCARD", key(queue)},
+                  [&row](const Reply& reply) { row.waiting += reply.integer; });
+  }
+  if ((parts & kFence) != 0) {
+    questions.Add({"GET", key(internal::kFenceSuffix)},
+                  [&row](const Reply& reply) { row.token = NumberIn(reply); });
+  }
+  if ((parts & kPermits) != 0)
+    AskHolders(questions, key(kinds::kPermitsSuffix), now, /*reading=*/false, row);
+  if ((parts & kWriters) != 0) {
+    questions.Add({"ZCARD", key(kinds::kWritersSuffix)}, [&row](const Reply& reply) {
+      row.waiting_writers = reply.integer;
+      row.waiting += reply.integer;
+    });
+  }
+  if ((parts & kReaders) != 0)
+    AskHolders(questions, key(kinds::kReadersSuffix), now, /*reading=*/true, row);
+}
+
+void Complete(const FoundLock& lock, LockRow& row) {
+  const uint8_t parts = lock.parts;
+  if (row.is_semaphore()) row.used = row.holding == 0 ? 0 : row.used + row.holding;
+  if (row.type == "none" && (parts & (kReaders | kWriters)) != 0) row.kind = kinds::kReadWrite;
+  if (row.type == "none" && row.kind.empty() && !lock.queues.empty()) {
+    // Semaphores and latches are nothing without their key.
+    std::string kind = KindOfQueue(lock.queues.front());
+    if (kind != kinds::kSemaphore && kind != kinds::kLatch) row.kind = std::move(kind);
+  }
+  const bool foreign = row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty();
+  if (foreign && lock.queues == std::vector<std::string>{QueueSuffix(kinds::kQuorum)}) {
+    row.kind = kinds::kQuorum;
+  }
+  if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
+}
+
+absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const FoundLock> locks,
+                                              Processes& processes) {
+  std::vector<LockRow> rows(locks.size());
+  Questions of_keys;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    LockRow& row = rows[i];
+    row.name = locks[i].name;
+    of_keys.Add({"TYPE", row.name}, [&row](const Reply& reply) { row.type = reply.text; });
+    of_keys.Add({"PTTL", row.name}, [&row](const Reply& reply) {
+      if (reply.integer >= 0) row.remaining = absl::Milliseconds(reply.integer);
+    });
+  }
+  if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
+  Questions of_contents;
+  std::map<size_t, int64_t> clocks;  // of each part, asked once
+  for (size_t i = 0; i < rows.size(); ++i) {
+    const auto [clock, is_new] = clocks.try_emplace(server.PartOf(rows[i].name));
+    if (is_new) {
+      const absl::StatusOr<int64_t> now = server.NowMicros(rows[i].name);
+      if (!now.ok()) return now.status();
+      clock->second = *now;
+    }
+    AskAll(of_contents, locks[i], clock->second, rows[i]);
+  }
+  if (absl::Status asked = of_contents.Ask(server); !asked.ok()) return asked;
+  std::vector<std::string> holds;
+  for (size_t i = 0; i < rows.size(); ++i) {
+    Complete(locks[i], rows[i]);
+    holds.push_back(rows[i].hold);
+  }
+  AskProcesses(server, holds, processes);
+  for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
+  // Removes the locks that this user may not read.
+  std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
+  return rows;
+}
+
+// Calls `take` with the rows of each batch of locks.
+absl::Status ReadAllRows(Server& server, absl::Span<const FoundLock> locks,
+                         const std::function<void(std::vector<LockRow> rows)>& take) {
+  constexpr size_t kTogether = 100;  // so that no batch blocks a server for long
+  Processes processes;
+  for (size_t at = 0; at < locks.size(); at += kTogether) {
+    absl::StatusOr<std::vector<LockRow>> rows =
+        ReadRows(server, locks.subspan(at, kTogether), processes);
+    if (!rows.ok()) return rows.status();
+    take(*std::move(rows));
+  }
+  return absl::OkStatus();
+}
+
+// True if the servers of a quorum that grant the lock, together with those that could not be asked,
+// may be a majority.
+bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quorum / 2; }
+
+}  // namespace
+
+bool LockRow::in_use() const {
+  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
+}
+
+std::string StateOf(const LockRow& row) {
+  if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
+  if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
+  if (row.whole && row.held_on > 0) {
+    const char* const word = row.holding > 0 ? "held " : MayBeHeld(row) ? "maybe " : "part ";
+    return absl::StrCat(word, row.held_on, "/", row.quorum);
+  }
+  if (row.holding == 0) return "free";
+  if (row.reading) return absl::StrCat("read by ", row.holding);
+  return row.is_read_write() ? "written" : "held";
+}
+
+bool MayBeOfQuorum(const LockRow& row) {
+  if (row.type == "none") return row.kind.empty() || row.is_quorum();
+  return row.is_quorum() || (row.kind == kinds::kSimple && internal::ClientOf(row.hold).empty());
+}
+
+LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t unknown) {
+  LockRow whole{.type = "none",
+                .kind = std::string(kinds::kQuorum),
+                .quorum = servers,
+                .unknown = unknown,
+                .whole = true};
+  std::map<std::string, std::vector<absl::Duration>> holds;
+  for (const LockRow& row : rows) {
+    whole.name = row.name;
+    if (!MayBeOfQuorum(row)) continue;
+    whole.waiting = std::max(whole.waiting, row.waiting);
+    whole.token = std::max(whole.token, row.token);
+    if (row.holding > 0) holds[row.hold].push_back(row.remaining);
+  }
+  const auto most =
+      std::ranges::max_element(holds, {}, [](const auto& hold) { return hold.second.size(); });
+  if (most == holds.end()) return whole;
+  whole.type = "string";
+  whole.hold = most->first;
+  std::vector<absl::Duration>& leases = most->second;
+  std::ranges::sort(leases, std::greater());
+  const size_t majority = base::Majority(static_cast<size_t>(servers));
+  whole.held_on = static_cast<int64_t>(leases.size());
+  whole.holding = leases.size() >= majority ? 1 : 0;
+  whole.remaining = leases[std::min(leases.size(), majority) - 1];
+  for (const LockRow& row : rows) {
+    if (row.hold == whole.hold && row.process.pid != 0) whole.process = row.process;
+  }
+  return whole;
+}
+
+// ---- Inspecting one lock.
+
+namespace {
+
+// What one server of a quorum says about a lock.
+struct SaidByServer {
+  std::string server;    // its URL, without user and password
+  absl::Status failure;  // why it could not be asked
+  std::string hold;      // the id of its grant; empty: none
+  std::string text;      // its answer in words
+  absl::Duration remaining = absl::ZeroDuration();
+};
+
+// Everything that is known about one lock.
+struct Inspection {
+  bool exists = false;  // at least one of its keys exists
+  // True if only the main key exists and it may be another program's data: its type is one that no
+  // lock of redlatch has alone, or it is a string without expiry that is no grant id.
+  bool may_be_data = false;
+  LockRow row;
+  LockInfo info;                           // without holders if it is a program's own kind
+  int64_t now_us = 0;                      // by the server's clock
+  std::vector<SaidByServer> servers = {};  // if a whole quorum was asked
+
+  absl::Time now() const { return absl::FromUnixMicros(now_us); }
+};
+
+// "web1:4242 worker"; if the process is unknown, what `hold` tells.
+std::string Described(const LockInfo::Process& process, std::string_view hold) {
+  if (process.pid != 0) {
+    return Printable(absl::StrCat(process.host, ":", process.pid, " ", process.program));
+  }
+  const std::string_view client = internal::ClientOf(hold);
+  if (client.empty()) {
+    return absl::StrCat("\"", Cut(Printable(hold), 40), "\", not by redlatch");
+  }
+  return absl::StrCat("client ", std::string(client.substr(0, 8)), ", process unknown");
+}
+
+void AddProcess(const LockInfo::Process& process, JsonObject& json) {
+  if (process.pid == 0) return;
+  json.Text("host", process.host);
+  json.Number("pid", process.pid);
+  json.Text("program", process.program);
+}
+
+constexpr std::string_view kLastWaiter = "99";  // an index: at most a hundred are listed
+
+// kInvalidArgument if no lock can have that name, also if it is an auxiliary key of another lock.
+absl::Status CheckName(const std::string& name) {
+  absl::Status bad = internal::CheckMainKey(name);
+  const LockKey key = ReadLockKey(name);
+  if (bad.ok() || key.name.empty()) return bad;
+  return absl::InvalidArgumentError(absl::StrCat("\"", Printable(name),
+                                                 "\" is a key of the lock \"", Printable(key.name),
+                                                 "\", and no lock itself"));
+}
+
+absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
+  FoundLock found{.name = name};
+  Questions questions;
+  const auto add = [&](const std::string& key, Part part, const std::string& queue = {}) {
+    questions.Add({"EXISTS", key}, [&found, part, queue](const Reply& reply) {
+      if (reply.integer == 0) return;
+      found.parts |= part;
+      if (part == kQueue) found.queues.push_back(queue);
+    });
+  };
+  const auto add_queue = [&](std::string_view kind) {
+    const std::string suffix = QueueSuffix(kind);
+    add(internal::AuxiliaryKey(name, suffix), kQueue, suffix);
+  };
+  std::string kind;
+  Questions about_kind;
+  about_kind.Add({"HGET", name, "kind"},
+                 [&kind](const Reply& reply) { kind = KindIn(reply.text); });
+  if (absl::Status asked = about_kind.Ask(server); !asked.ok()) return asked;
+  add(name, kMain);
+  for (const auto& [suffix, part] : kPartSuffixes) add(internal::AuxiliaryKey(name, suffix), part);
+  for (const std::string_view each : kinds::kAll) add_queue(each);
+  if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
+  if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
+  return found;
+}
+
+// A client without warnings: Server::Open() has already printed them.
+absl::StatusOr<Client> QuietClient(const std::string& url) {
+  return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
+}
+
+// Calls `act` with a lock object for the row's lock.
+template <class Do>
+auto With(const Server& server, const LockRow& row, Do&& act)
+    -> decltype(act(std::declval<SimpleLock&>())) {
+  const absl::StatusOr<Client> client =
+      QuietClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
+  if (!client.ok()) return client.status();
+  if (row.is_quorum()) {
+    RedLock lock(*client, row.name);
+    return act(lock);
+  }
+  if (row.kind == kinds::kReentrant) {
+    ReentrantLock lock(*client, row.name);
+    return act(lock);
+  }
+  if (row.is_read_write()) {
+    ReentrantReadWriteLock lock(*client, row.name);
+    return act(lock);
+  }
+  if (row.is_semaphore()) {
+    Semaphore semaphore(*client, row.name, 1);  // the capacity matters only for acquisitions
+    return act(semaphore);
+  }
+  SimpleLock lock(*client, row.name);
+  return act(lock);
+}
+
+// When the waiter with this ticket came, by the server's clock; InfinitePast() if the ticket is no
+// time, since a program's own kind may store something else there, such as a priority.
+absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
+  constexpr absl::Duration kOldest = absl::Hours(24 * 365);
+  const absl::Time arrival = absl::FromUnixMicros(ticket);
+  const absl::Time now = absl::FromUnixMicros(now_us);
+  const bool plausible = now - kOldest < arrival && arrival < now + absl::Seconds(10);
+  return plausible ? arrival : absl::InfinitePast();
+}
+
+// What the keys tell about a lock of any kind.
+absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const LockRow& row,
+                                   int64_t now_us) {
+  LockInfo info;
+  info.waiting = row.waiting;
+  info.last_token = FencingToken(static_cast<uint64_t>(row.token));
+  Questions queue;
+  if (!lock.queues.empty()) {
+    queue.Add(
+        {"ZRANGE", internal::AuxiliaryKey(row.name, lock.queues.back()), "0", kLastWaiter,
+         "WITHSCORES"},
+        [&info, now_us](const Reply& reply) {
+          for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
+            info.waiters.push_back({.hold = reply.elements[i].text,
+                                    .since = ArrivalOf(NumberIn(reply.elements[i + 1]), now_us)});
+          }
+        });
+  }
+  if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
+  std::vector<std::string> holds;
+  for (const LockInfo::Party& waiter : info.waiters) holds.push_back(waiter.hold);
+  Processes processes;
+  AskProcesses(server, holds, processes);
+  for (LockInfo::Party& waiter : info.waiters) {
+    waiter.process = processes[std::string(internal::ClientOf(waiter.hold))];
+  }
+  if (!row.is_latch() && !row.hold.empty()) {
+    info.holders.push_back({.hold = row.hold, .remaining = row.remaining, .process = row.process});
+  }
+  return info;
+}
+
+bool MayBeData(const LockRow& row, uint8_t parts) {
+  if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
+  if (row.type != "string") return row.kind.empty();
+  return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
+}
+
+// True if only the keys can be read: of a replica, as a user that may only read, or while a slot of
+// a cluster moves. They tell less than Inspect().
+bool MayOnlyRead(const Server& server, const absl::Status& refused) {
+  const bool refuses_scripts = server.is_replica() || server.is_cluster();
+  return (refuses_scripts && absl::IsUnavailable(refused)) ||
+         (!server.is_replica() && absl::IsPermissionDenied(refused));
+}
+
+bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }
+
+// Inspects the lock whose key is `name`.
+absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
+  if (absl::Status bad = CheckName(name); !bad.ok()) return bad;
+  const absl::StatusOr<FoundLock> found = Find(server, name);
+  if (!found.ok()) return found.status();
+  const absl::StatusOr<int64_t> now = server.NowMicros(name);
+  if (!now.ok()) return now.status();
+  Inspection inspection{.exists = found->parts != 0, .now_us = *now};
+  if (!inspection.exists) return inspection;
+  Processes processes;
+  absl::StatusOr<std::vector<LockRow>> rows = ReadRows(server, {&*found, 1}, processes);
+  if (!rows.ok()) return rows.status();
+  if (rows->empty()) return absl::InternalError("a key has no type");
+  inspection.row = std::move(rows->front());
+  inspection.may_be_data = MayBeData(inspection.row, found->parts);
+  LockRow& row = inspection.row;
+  absl::StatusOr<LockInfo> info = absl::UnimplementedError("not asked");
+  if (IsLibrarys(row)) {  // Inspect() shows one moment; single commands would not
+    info = With(server, row, [](auto& lock) { return lock.Inspect(); });
+    if (!info.ok() && !MayOnlyRead(server, info.status())) return info.status();
+  }
+  if (info.ok()) {
+    row.holding = info->holding;
+    row.used = info->used;
+    row.capacity = info->capacity;
+  } else {
+    info = WaitersOf(server, *found, row, *now);
+    if (!info.ok()) return info.status();
+    if (IsLibrarys(row)) info->holding = row.holding;
+  }
+  row.token = static_cast<int64_t>(info->last_token.value());
+  inspection.info = *std::move(info);
+  return inspection;
+}
+
+std::string Called(const LockRow& row) {
+  const std::string_view noun = row.is_latch()       ? "latch"
+                                : row.is_semaphore() ? "semaphore"
+                                                     : "lock";
+  return absl::StrCat("the ", std::string(noun), " \"", Printable(row.name), "\"");
+}
+
+// Says what a key with `may_be_data` is, and what to do if it is a lock after all.
+std::string SayMayBeData(const LockRow& row) {
+  return absl::StrCat("the key \"", Printable(row.name), "\" is a ", row.type,
+                      row.type == "string" ? " without expiry" : "",
+                      " that does not belong to a lock of redlatch and may be another program's "
+                      "data; if it is a lock after all, remove it with redis-cli DEL");
+}
+
+// Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
+absl::Status BreakAt(const Server& server, const LockRow& row) {
+  if (row.is_latch()) {
+    return absl::UnimplementedError(absl::StrCat(
+        Called(row), " cannot be broken, because nobody holds a latch. It opens after ", row.to_go,
+        " more counts; to let all waiters through, count it down"));
+  }
+  if (IsKindOfOurs(row.kind) && !row.is_known()) {
+    return absl::UnimplementedError(
+        absl::StrCat(Called(row), " is of another version of redlatch, \"", Printable(row.kind),
+                     "\": the redlatch command of that version can break it (docs/upgrading.md)"));
+  }
+  if (!IsLibrarys(row)) {
+    return absl::UnimplementedError(absl::StrCat(
+        Called(row),
+        " is of a program's own kind, so only that program can break it, with ForceRelease()"));
+  }
+  return With(server, row, [](auto& lock) { return lock.ForceRelease(); });
+}
+
+// ---- All servers of a quorum.
+
+// Each server lists at most that many waiters.
+constexpr size_t kMostQuorumListed = 100;
+
+SaidByServer SaidBy(const std::string& server, const absl::StatusOr<Inspection>& seen,
+                    const std::string& main_hold) {
+  SaidByServer said{.server = server, .failure = seen.status(), .hold = {}, .text = {}};
+  if (!seen.ok()) {
+    said.text = absl::StrCat("not asked: ", seen.status().message());
+    return said;
+  }
+  const LockRow& row = seen->row;
+  if (!seen->exists || (MayBeOfQuorum(row) && seen->info.holders.empty())) {
+    said.text = "free";
+  } else if (seen->may_be_data || !MayBeOfQuorum(row)) {
+    said.text = absl::StrCat("another kind of lock, or no lock: ",
+                             row.kind.empty() ? absl::StrCat("a ", row.type) : Printable(row.kind));
+  } else {
+    const LockInfo::Party& holder = seen->info.holders.front();
+    said.hold = holder.hold;
+    said.remaining = holder.remaining;
+    said.text = absl::StrCat(
+        "held", said.hold == main_hold ? "" : " by " + Described(holder.process, holder.hold),
+        holder.remaining == absl::InfiniteDuration() ? ", without end"
+                                                     : ", lease " + Brief(holder.remaining));
+  }
+  return said;
+}
+
+void AddWaiters(const LockInfo& from, LockInfo& to) {
+  to.waiting = std::max(to.waiting, from.waiting);
+  for (const LockInfo::Party& waiter : from.waiters) {
+    const auto known = std::ranges::find(to.waiters, waiter.hold, &LockInfo::Party::hold);
+    if (known == to.waiters.end()) {
+      to.waiters.push_back(waiter);
+    } else if (known->process.pid == 0) {
+      known->process = waiter.process;
+    }
+  }
+}
+
+// Combines the inspections of all servers; `seen` has one for each server.
+Inspection InspectionOfQuorum(const std::string& name, const std::vector<std::string>& servers,
+                              const std::vector<absl::StatusOr<Inspection>>& seen) {
+  std::vector<LockRow> rows;
+  int64_t unknown = 0;
+  Inspection inspection;
+  for (const absl::StatusOr<Inspection>& each : seen) {
+    if (!each.ok()) {
+      ++unknown;
+    } else if (each->exists && !each->may_be_data) {
+      rows.push_back(each->row);
+      inspection.exists = true;
+      if (inspection.now_us == 0) inspection.now_us = each->now_us;
+    } else if (each->may_be_data) {
+      inspection.exists = true;
+    }
+  }
+  inspection.row = RowOfQuorum(rows, static_cast<int64_t>(servers.size()), unknown);
+  inspection.row.name = name;
+  const LockRow& row = inspection.row;
+  for (size_t i = 0; i < servers.size(); ++i) {
+    inspection.servers.push_back(SaidBy(servers[i], seen[i], row.hold));
+    if (!seen[i].ok() || !MayBeOfQuorum(seen[i]->row)) continue;
+    const LockInfo& info = seen[i]->info;
+    AddWaiters(info, inspection.info);
+    if (row.held_on == 0 || !MayBeHeld(row) || !inspection.info.holders.empty()) continue;
+    for (const LockInfo::Party& holder : info.holders) {
+      if (holder.hold == row.hold) inspection.info.holders.push_back(holder);
+    }
+  }
+  for (LockInfo::Party& holder : inspection.info.holders) {
+    holder.remaining = row.remaining;
+    holder.process = row.process;
+  }
+  inspection.info.holding = row.holding;
+  auto& waiters = inspection.info.waiters;
+  // A server may still list the holder as a waiter, if it has not been told of the majority.
+  std::erase_if(waiters, [&](const LockInfo::Party& each) {
+    return row.holding > 0 && each.hold == row.hold;
+  });
+  std::ranges::sort(waiters, {}, &LockInfo::Party::since);
+  if (waiters.size() < kMostQuorumListed) {
+    inspection.info.waiting = static_cast<int64_t>(waiters.size());
+  }
+  return inspection;
+}
+
+// One server or cluster; or the servers of a quorum, each of which is asked by itself, all at the
+// same time. So unreachable servers delay a question only by one connect timeout, once.
+class Servers {
+ public:
+  // Fails as Server::Open() does, but the servers of a quorum are contacted by the first question.
+  static absl::StatusOr<Servers> Open(const std::string& url) {
+    const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+    if (!parsed.ok()) return parsed.status();
+    Servers servers;
+    servers.name_ = parsed->DebugString();
+    servers.is_quorum_ = parsed->kind == redis::Url::Kind::kQuorum;
+    if (!servers.is_quorum_) {
+      One& one = servers.all_.emplace_back(One{.url = url, .name = servers.name_});
+      if (!one.Open().ok()) return one.opened;
+      return servers;
+    }
+    const std::vector<std::string> urls = redis::MembersOf(url);
+    for (size_t i = 0; i < urls.size(); ++i) {
+      servers.all_.push_back({.url = urls[i], .name = parsed->members[i].DebugString()});
+    }
+    return servers;
+  }
+
+  bool is_quorum() const { return is_quorum_; }
+  // The only one.
+  Server& server() { return *all_[0].server; }
+  size_t size() const { return all_.size(); }
+  // The URLs, without users and passwords.
+  const std::string& name() const { return name_; }
+
+  // Calls `visit` with each server that can be reached. Returns the outcome of each server.
+  std::vector<absl::Status> Visit(
+      const std::function<absl::Status(size_t i, Server& server)>& visit) {
+    std::vector<absl::Status> outcomes(size());
+    ForEach(size(), size(), [&](size_t i) {
+      outcomes[i] = all_[i].Open();
+      if (outcomes[i].ok()) outcomes[i] = visit(i, *all_[i].server);
+    });
+    return outcomes;
+  }
+
+  // OK if a majority of `outcomes` is OK. Else kUnavailable, or the code of another error among
+  // them.
+  absl::Status WhyNoMajority(const std::vector<absl::Status>& outcomes) const {
+    const auto well = static_cast<size_t>(std::ranges::count_if(outcomes, &absl::Status::ok));
+    if (well >= base::Majority(size())) return absl::OkStatus();
+    std::string why;
+    absl::StatusCode code = absl::StatusCode::kUnavailable;
+    for (const absl::Status& each : outcomes) {
+      if (each.ok()) continue;
+      absl::StrAppend(&why, why.empty() ? "" : "; ", each.message());
+      if (!absl::IsUnavailable(each) && !absl::IsNotFound(each)) code = each.code();
+    }
+    return {code, absl::StrCat(well, " of ", size(), " servers answered, and ",
+                               base::Majority(size()), " are needed: ", why)};
+  }
+
+  // An error if no server answers. If less than a majority of a quorum answers, the result is what
+  // these servers say, and undecided() is an error.
+  absl::StatusOr<Inspection> InspectLock(const std::string& name) {
+    if (!is_quorum_) return InspectAt(server(), name);
+    std::vector<absl::StatusOr<Inspection>> seen(size(), absl::UnknownError("not asked"));
+    const std::vector<absl::Status> outcomes = Visit([&](size_t i, Server& server) {
+      seen[i] = InspectAt(server, name);
+      return seen[i].status();
+    });
+    std::vector<std::string> names;
+    for (size_t i = 0; i < size(); ++i) {
+      names.push_back(all_[i].name);
+      if (absl::IsInvalidArgument(outcomes[i])) return outcomes[i];  // no lock has that name
+      if (!outcomes[i].ok()) seen[i] = outcomes[i];
+    }
+    undecided_ = WhyNoMajority(outcomes);
+    if (std::ranges::none_of(outcomes, &absl::Status::ok)) return undecided_;
+    return InspectionOfQuorum(name, names, seen);
+  }
+  const absl::Status& undecided() const { return undecided_; }
+
+  // Ends the grants of the inspected lock; of a quorum, at each server that has one.
+  absl::Status Break(const Inspection& seen) {
+    if (!is_quorum_) return BreakAt(server(), seen.row);
+    LockRow row = seen.row;
+    row.kind = kinds::kQuorum;
+    return WhyNoMajority(Visit([&](size_t i, Server& server) {
+      const SaidByServer& said = seen.servers[i];
+      return said.hold.empty() ? said.failure : BreakAt(server, row);
+    }));
+  }
+
+ private:
+  struct One {
+    absl::Status Open() {
+      if (!absl::IsUnknown(opened)) return opened;
+      auto made = Server::Open(url);
+      opened = made.status();
+      if (made.ok()) server = *std::move(made);
+      return opened;
+    }
+
+    std::string url;
+    std::string name;
+    absl::Status opened = absl::UnknownError("not tried");
+    std::unique_ptr<Server> server = nullptr;
+  };
+
+  std::string name_;
+  bool is_quorum_ = false;
+  std::vector<One> all_;
+  absl::Status undecided_;
+};
+
+// ---- The list.
+
+constexpr size_t kGap = 2;
+constexpr size_t kState = 10;
+constexpr size_t kKindColumn = 10;
+constexpr size_t kLeaseColumn = 6;
+constexpr size_t kWaitingColumn = 7;
+// Columns that may be left out, in this order.
+constexpr size_t kDispensable[] = {kKindColumn, kLeaseColumn, kWaitingColumn};
+
+constexpr size_t kEnoughOfName = 20;
+constexpr size_t kEnoughOfHolder = 16;
+constexpr size_t kAllOfHolder = 32;
+// The width of the name column in a pipe. Longer names push the other columns to the right.
+constexpr size_t kLongestName = 60;
+
+// The width of all columns between the name and the holder.
+size_t Taken(size_t left_out) {
+  size_t taken = kGap + kState + kGap;
+  for (size_t i = left_out; i < std::size(kDispensable); ++i) taken += kDispensable[i] + kGap;
+  return taken;
+}
+
+}  // namespace
+
+ListColumns::ListColumns(size_t width, size_t longest_name) : width_(width) {
+  if (width == 0) {
+    name_ = std::min(longest_name, kLongestName);
+    return;
+  }
+  const size_t needed = std::min(longest_name, kEnoughOfName) + kEnoughOfHolder;
+  const auto rest = [&] { return width - std::min(width, Taken(left_out_)); };
+  while (left_out_ < std::size(kDispensable) && rest() < needed) ++left_out_;
+  if (rest() < needed) {
+    name_ = std::min(longest_name, rest() / 2);
+  } else {
+    const size_t generous = rest() - std::min(rest(), kAllOfHolder);
+    name_ = std::min({longest_name, rest() - kEnoughOfHolder, std::max(kEnoughOfName, generous)});
+  }
+}
+
+std::string ListColumns::Line(const ListCells& cells) const {
+  std::string line;
+  const auto add = [&](const std::string& cell, size_t columns) {
+    line += Padded(width_ == 0 ? cell : Cut(cell, columns), columns) + std::string(kGap, ' ');
+  };
+  add(cells.name, name_);
+  if (left_out_ < 1) add(Cut(cells.kind, kKindColumn), kKindColumn);
+  add(cells.state, kState);
+  if (left_out_ < 2) add(cells.lease, kLeaseColumn);
+  if (left_out_ < 3) add(cells.waiting, kWaitingColumn);
+  line += cells.holder;
+  if (width_ > 0) line = Cut(line, width_);
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+namespace {
+
+struct LsOptions {
+  std::string pattern = "*";
+  bool all = false;
+  bool json = false;
+};
+
+void Print(const std::string& line) {
+  std::fwrite(line.data(), 1, line.size(), stdout);
+  std::fputc('\n', stdout);
+}
+
+// The figures that only some kinds of locks have.
+void AddFigures(const LockRow& row, JsonObject& json) {
+  if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
+  if (row.is_semaphore()) {
+    json.Number("used", row.used);
+    json.Number("capacity", row.capacity);
+  }
+  if (row.is_latch()) {
+    json.Number("to_go", row.to_go);
+    json.Number("total", row.total);
+  }
+  if (row.whole) json.Number("held_on", row.held_on);
+  if (row.token > 0) json.Number("token", row.token);
+}
+
+std::string JsonOf(const LockRow& row) {
+  JsonObject json;
+  json.Text("name", row.name);
+  json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
+  json.Bool("in_use", row.in_use());
+  json.Number("holding", row.holding);
+  if ((row.holding > 0 || row.held_on > 0) && !row.is_latch()) {
+    JsonObject holder;
+    if (!row.hold.empty()) holder.Text("hold", row.hold);
+    AddProcess(row.process, holder);
+    holder.Millis("remaining_ms", row.remaining);
+    holder.Bool("kept", internal::MayBeCached(row.hold));
+    json.Json("holder", holder.Finish());
+  }
+  json.Number("waiting", row.waiting);
+  if (row.is_read_write()) {
+    json.Text("mode", row.holding == 0 ? "free" : row.reading ? "read" : "write");
+  }
+  AddFigures(row, json);
+  if (row.whole) {
+    json.Number("servers", row.quorum);
+    json.Number("not_asked", row.unknown);
+  }
+  return json.Finish();
+}
+
+// Prints the list of `redlatch ls`, line by line.
+class List {
+ public:
+  // `locks`: everything that will be listed; each has a member `name`.
+  template <class Locks>
+  List(const LsOptions& options, const Locks& locks)
+      : options_(options), width_(TerminalWidth()), columns_(width_, LongestName(locks)) {}
+
+  void Take(const LockRow& row) {
+    held_ += row.holding > 0 ? 1 : 0;
+    waited_for_ += row.waiting > 0 ? 1 : 0;
+    if (!options_.all && !row.in_use()) return;
+    if (options_.json) return Print(JsonOf(row));
+    if (width_ > 0 && shown_ == 0) {
+      Print(columns_.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"}));
+    }
+    ++shown_;
+    const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
+    std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
+    if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
+    if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
+    Print(columns_.Line({.name = Printable(row.name),
+                         .kind = row.kind.empty() ? "-" : Printable(row.kind),
+                         .state = StateOf(row),
+                         .lease = has_lease ? Brief(row.remaining) : "-",
+                         .waiting = absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
+                         .holder = holder}));
+  }
+
+  // Prints the totals for people on a terminal. In a pipe it prints them only if no lock was shown,
+  // so that an empty list does not look like a failure.
+  void SumUp(size_t all, const std::string& server) const {
+    if (options_.json || (width_ == 0 && shown_ > 0)) return;
+    const char* const named = options_.pattern == "*" ? "" : " of that name";
+    std::string line = all == 0 ? absl::StrCat("no locks", named, " at ", server)
+                                : absl::StrCat(held_, " held, ", waited_for_, " waited for, of ",
+                                               all, named, " at ", server);
+    if (shown_ < all) line += "; --all shows unused ones, too";
+    std::fprintf(stderr, "%s\n", line.c_str());
+  }
+
+ private:
+  template <class Locks>
+  static size_t LongestName(const Locks& locks) {
+    size_t longest = 4;
+    for (const auto& lock : locks) longest = std::max(longest, Columns(Printable(lock.name)));
+    return longest;
+  }
+
+  const LsOptions& options_;
+  const size_t width_;  // 0: no terminal
+  const ListColumns columns_;
+  size_t shown_ = 0;
+  int64_t held_ = 0;
+  int64_t waited_for_ = 0;
+};
+
+// Says which locks are missing because nodes of a cluster did not answer, and returns the exit code
+// for that.
+int SayMissing(const Server& server) {
+  int code = 0;
+  for (const absl::Status& why : server.missing()) {
+    Complain({"some locks are not shown: ", std::string(why.message())});
+    code = std::max(code, absl::IsUnavailable(why) ? kUnreachable : kRefused);
+  }
+  return code;
+}
+
+int Show(Server& server, const LsOptions& options) {
+  server.PassOverWhatIsForbidden();
+  if (server.is_cluster()) server.PassOverWhatIsUnreachable();
+  Progress progress;
+  const absl::StatusOr<FoundLocks> found = FindLocks(
+      server, options.pattern, [&](int64_t keys) { progress.Show("keys scanned", keys); });
+  if (!found.ok()) return Refuse(found.status());
+  List list(options, *found);
+  int64_t read = 0;
+  const absl::Status outcome = ReadAllRows(server, *found, [&](const std::vector<LockRow>& rows) {
+    progress.Clear();
+    for (const LockRow& row : rows) list.Take(row);
+    read += static_cast<int64_t>(rows.size());
+    // On a terminal, the list itself shows the progress.
+    if (TerminalWidth() == 0) progress.Show("locks read", read);
+  });
+  if (!outcome.ok()) return Refuse(outcome);
+  progress.Clear();
+  std::fflush(stdout);
+  list.SumUp(found->size(), server.name());
+  return SayMissing(server);
+}
+
+absl::Status RowsAt(Server& server, std::string_view pattern, std::vector<LockRow>& rows) {
+  server.PassOverWhatIsForbidden();
+  const absl::StatusOr<FoundLocks> found = FindLocks(server, pattern, [](int64_t) {});
+  if (!found.ok()) return found.status();
+  return ReadAllRows(server, *found, [&](std::vector<LockRow> some) {
+    std::ranges::move(some, std::back_inserter(rows));
+  });
+}
+
+// Lists each lock of the quorum once.
+int ShowQuorum(Servers& servers, const LsOptions& options) {
+  std::vector<std::vector<LockRow>> seen(servers.size());
+  const std::vector<absl::Status> outcomes = servers.Visit(
+      [&](size_t i, Server& server) { return RowsAt(server, options.pattern, seen[i]); });
+  const absl::Status undecided = servers.WhyNoMajority(outcomes);
+  const int64_t unknown = std::ranges::count(outcomes, false, &absl::Status::ok);
+  if (unknown == std::ssize(outcomes)) return Refuse(undecided);
+  std::map<std::string, std::vector<LockRow>> by_name;
+  for (size_t i = 0; i < seen.size(); ++i) {
+    for (LockRow& row : seen[i]) {
+      if (outcomes[i].ok()) by_name[row.name].push_back(std::move(row));
+    }
+  }
+  const size_t others = std::erase_if(
+      by_name, [](const auto& lock) { return std::ranges::none_of(lock.second, MayBeOfQuorum); });
+  std::vector<LockRow> rows;
+  for (const auto& [name, parts] : by_name) {
+    rows.push_back(RowOfQuorum(parts, static_cast<int64_t>(servers.size()), unknown));
+  }
+  List list(options, rows);
+  for (const LockRow& row : rows) list.Take(row);
+  std::fflush(stdout);
+  list.SumUp(rows.size(), servers.name());
+  if (others > 0 && !options.json) {
+    std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
+                 others);
+  }
+  if (!undecided.ok()) return Refuse(undecided);
+  // The list is complete: each held lock is on a majority, and at least one of these servers
+  // answered.
+  for (const absl::Status& outcome : outcomes) {
+    if (!outcome.ok()) Complain({"warning: ", std::string(outcome.message())});
+  }
+  return 0;
+}
+
+// ---- Output of one lock.
+
+std::string LineOf(const LockInfo::Party& party, const Inspection& inspection) {
+  std::string line = Described(party.process, party.hold);
+  if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
+  if (party.owner.starts_with("read")) line += ", reading";
+  if (party.owner.starts_with("user:")) {
+    absl::StrAppend(&line, ", owner ", Printable(party.owner.substr(5)));
+  }
+  const bool holds = party.remaining > absl::ZeroDuration();
+  if (holds && internal::MayBeCached(party.hold)) line += ", kept";
+  if (party.since != absl::InfinitePast()) {
+    absl::StrAppend(&line, ", since ",
+                    absl::FormatTime("%Y-%m-%d %H:%M:%S", party.since, absl::LocalTimeZone()), " (",
+                    Brief(inspection.now() - party.since), ")");
+  }
+  if (party.remaining == absl::InfiniteDuration()) {
+    line += ", without end";
+  } else if (party.remaining > absl::ZeroDuration()) {
+    absl::StrAppend(&line, ", lease ", Brief(party.remaining));
+  }
+  return line;
+}
+
+std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& inspection) {
+  JsonObject json;
+  json.Text("hold", party.hold);
+  if (!party.owner.empty()) json.Text("owner", party.owner);
+  AddProcess(party.process, json);
+  if (party.since != absl::InfinitePast()) {
+    json.Number("since_us", absl::ToUnixMicros(party.since));
+    json.Millis(holder ? "held_ms" : "waited_ms", inspection.now() - party.since);
+  }
+  if (holder) json.Millis("remaining_ms", party.remaining);
+  if (holder) json.Bool("kept", internal::MayBeCached(party.hold));
+  if (inspection.row.is_semaphore()) json.Number("permits", party.permits);
+  if (inspection.row.is_read_write()) {
+    json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
+  }
+  return json.Finish();
+}
+
+std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders,
+                   const Inspection& inspection) {
+  std::vector<std::string> list;
+  for (const LockInfo::Party& party : parties) list.push_back(JsonOf(party, holders, inspection));
+  return JsonList(list);
+}
+
+int64_t HoldingOf(const Inspection& inspection) {
+  if (inspection.row.whole) return inspection.row.holding;
+  return std::max({inspection.info.holding, static_cast<int64_t>(inspection.info.holders.size()),
+                   inspection.row.is_known() ? 0 : inspection.row.holding});
+}
+
+// A list with the answer of each server of a quorum.
+std::string ServersOf(const Inspection& inspection) {
+  std::vector<std::string> list;
+  for (const SaidByServer& each : inspection.servers) {
+    JsonObject json;
+    json.Text("server", each.server);
+    if (each.failure.ok()) {
+      json.Text("says", each.text);
+    } else {
+      json.Text("error", std::string(each.failure.message()));
+    }
+    if (!each.hold.empty()) {
+      json.Text("hold", each.hold);
+      json.Millis("remaining_ms", each.remaining);
+    }
+    list.push_back(json.Finish());
+  }
+  return JsonList(list);
+}
+
+std::string JsonOf(const Inspection& inspection, const std::string& server) {
+  const LockRow& row = inspection.row;
+  const LockInfo& info = inspection.info;
+  JsonObject json;
+  json.Text("name", row.name);
+  json.Text("server", server);
+  json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
+  json.Number("holding", HoldingOf(inspection));
+  if (!row.is_latch()) json.Json("holders", ListOf(info.holders, true, inspection));
+  json.Number("waiting", info.waiting);
+  json.Json("waiters", ListOf(info.waiters, false, inspection));
+  AddFigures(row, json);
+  if (row.whole) json.Json("servers", ServersOf(inspection));
+  if (row.type != "none" && (row.is_latch() || !row.is_known())) {
+    json.Text("type", row.type);
+    json.Millis("ttl_ms", row.remaining);
+  }
+  return json.Finish();
+}
+
+void Say(std::string_view what, const std::string& value) {
+  const std::string line = absl::StrCat("  ", Padded(what, 16), value, "\n");
+  std::fwrite(line.data(), 1, line.size(), stdout);
+}
+
+void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, int64_t all,
+            const Inspection& inspection) {
+  // Only a program's own kind knows in which order it serves its waiters.
+  const bool numbered =
+      parties.size() > 1 && (inspection.row.is_known() || inspection.row.kind.empty());
+  int64_t number = 0;
+  for (const LockInfo::Party& party : parties) {
+    ++number;
+    const std::string place = numbered ? absl::StrCat(number, ". ") : "";
+    Say(number == 1 ? what : "", absl::StrCat(place, LineOf(party, inspection)));
+  }
+  if (all > number) Say("", absl::StrCat("and ", all - number, " more"));
+}
+
+std::string QuorumState(const LockRow& row) {
+  const std::string on = absl::StrCat(" on ", row.held_on, " of ", row.quorum);
+  if (row.holding > 0) return absl::StrCat("held", on);
+  if (MayBeHeld(row)) {
+    return absl::StrCat("granted", on, ", and ", row.unknown,
+                        " could not be asked: it is not known whether it is held");
+  }
+  return row.held_on == 0 ? "free" : absl::StrCat("granted", on, " only: it has no holder");
+}
+
+std::string Heading(const LockRow& row) {
+  std::string out = Called(row).substr(4);
+  out[0] = static_cast<char>(out[0] & ~0x20);
+  if (!row.whole && row.type == "none" && row.kind.empty())
+    return absl::StrCat(out, ": nobody holds it");
+  if (IsKindOfOurs(row.kind) && !row.is_known()) {
+    return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
+  }
+  if (!row.is_known()) {
+    return absl::StrCat(out, ": a kind of its own",
+                        row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
+  }
+  if (row.whole) return absl::StrCat(out, ": quorum, ", QuorumState(row));
+  const std::string kind = row.is_latch() || row.is_semaphore() ? "" : absl::StrCat(row.kind, ", ");
+  return absl::StrCat(out, ": ", kind, StateOf(row));
+}
+
+void Print(const Inspection& inspection, const std::string& server) {
+  const LockRow& row = inspection.row;
+  const LockInfo& info = inspection.info;
+  std::puts(Heading(row).c_str());
+  SayAll("held by", info.holders, HoldingOf(inspection), inspection);
+  SayAll("waiting", info.waiters, info.waiting, inspection);
+  if (row.waiting_writers > 0) {
+    Say("waiting writers", absl::StrCat(row.waiting_writers, ", keeping new readers out"));
+  }
+  if (row.token > 0) Say("last token", absl::StrCat(row.token));
+  if (row.is_latch()) Say("made for", absl::StrCat(row.total));
+  if (row.type != "none" && (row.is_latch() || !row.is_known())) {
+    if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
+    Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
+  }
+  if (row.whole) {
+    for (const SaidByServer& each : inspection.servers) {
+      Say(&each == &inspection.servers.front() ? "servers" : "",
+          absl::StrCat(each.server, ": ", each.text));
+    }
+    return;
+  }
+  if (row.is_quorum()) {
+    Say("quorum", "of several servers, of which this one alone was asked");
+  }
+  Say("server", server);
+}
+
+int Show(Servers& servers, const std::string& name, bool as_json) {
+  const absl::StatusOr<Inspection> inspection = servers.InspectLock(name);
+  if (!inspection.ok()) return Refuse(inspection.status());
+  const absl::Status undecided = servers.undecided();
+  if (!inspection->exists && !undecided.ok()) return Refuse(undecided);
+  if (!inspection->exists) {
+    Complain({"there is no lock \"", Printable(name), "\" at ", servers.name(),
+              ", and has not been one in the last day; redlatch ls --all lists what there is"});
+    return kNo;
+  }
+  if (inspection->may_be_data && inspection->row.type != "string") {
+    Complain({SayMayBeData(inspection->row)});
+    return kNo;
+  }
+  if (as_json) {
+    std::puts(JsonOf(*inspection, servers.name()).c_str());
+  } else {
+    Print(*inspection, servers.name());
+  }
+  std::fflush(stdout);
+  return undecided.ok() ? 0 : Refuse(undecided);
+}
+
+constexpr size_t kMostHoldersNamed = 10;
+
+void SayHolders(std::string_view intro, const Inspection& inspection) {
+  const std::vector<LockInfo::Party>& holders = inspection.info.holders;
+  std::string text = absl::StrCat(std::string(intro), "\n");
+  if (holders.empty()) {  // no client has a majority of a quorum's servers
+    for (const SaidByServer& each : inspection.servers) {
+      if (!each.hold.empty()) absl::StrAppend(&text, "  at ", each.server, ": ", each.text, "\n");
+    }
+  }
+  const size_t named = std::min(holders.size(), kMostHoldersNamed);
+  for (size_t i = 0; i < named; ++i) {
+    absl::StrAppend(&text, "  ", LineOf(holders[i], inspection), "\n");
+  }
+  const auto all = std::max(static_cast<size_t>(inspection.info.holding), holders.size());
+  if (all > named) absl::StrAppend(&text, "  and ", all - named, " more\n");
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::set<std::string> HoldsOf(const Inspection& inspection) {
+  std::set<std::string> holds;
+  for (const LockInfo::Party& holder : inspection.info.holders) holds.insert(holder.hold);
+  for (const SaidByServer& each : inspection.servers) {
+    if (!each.hold.empty()) holds.insert(each.hold);
+  }
+  return holds;
+}
+
+// Warns if this is only one server of a quorum.
+void WarnOfOtherServers(const LockRow& row) {
+  if (!row.is_quorum() || row.whole) return;
+  Complain(
+      {"warning: this is one server of a quorum, and the lock is broken there alone: a client that "
+       "has it at most servers keeps it, and may acquire it here again; to break it, name all "
+       "servers: --server redlock:URL,URL,URL"});
+}
+
+// True if the user says yes.
+bool Confirm() {
+  std::fputs(
+      "They will be told at once, but may be in the middle of what the lock protects. Break it? "
+      "[y/N] ",
+      stderr);
+  const int first = std::getchar();
+  return first == 'y' || first == 'Y';
+}
+
+// Names the servers of a quorum at which the lock may not be broken.
+void SayUnbroken(const Inspection& seen, const Inspection& after) {
+  for (size_t i = 0; i < after.servers.size(); ++i) {
+    const SaidByServer& now = after.servers[i];
+    const bool still = !now.hold.empty() && now.hold == seen.servers[i].hold;
+    if (now.failure.ok() && !still) continue;
+    Complain({"warning: not broken at ", now.server, ", which may keep it until its lease ends: ",
+              still ? "its client has renewed it" : std::string(now.failure.message())});
+  }
+}
+
+// Breaks the lock that was inspected, and says who has it now.
+int BreakIt(Servers& servers, const Inspection& seen) {
+  if (absl::Status broken = servers.Break(seen); !broken.ok()) return Refuse(broken);
+  const absl::StatusOr<Inspection> after = servers.InspectLock(seen.row.name);
+  if (!after.ok()) {
+    Complain({"the lock is broken, but it cannot be determined who has it now: ",
+              std::string(after.status().message())});
+    return 0;
+  }
+  SayUnbroken(seen, *after);
+  if (after->info.holders.empty()) {
+    std::printf("Broken. Nobody holds it now.\n");
+  } else {
+    SayHolders("Broken. It is now held by:", *after);
+  }
+  return 0;
+}
+
+int AskAndBreak(Servers& servers, const std::string& name, bool yes) {
+  const absl::StatusOr<Inspection> seen = servers.InspectLock(name);
+  if (!seen.ok()) return Refuse(seen.status());
+  if (!seen->exists) {
+    Complain({"there is no lock \"", Printable(name), "\" at ", servers.name(),
+              "; redlatch ls lists the locks in use"});
+    return kNo;
+  }
+  if (seen->may_be_data) {
+    Complain({SayMayBeData(seen->row)});
+    return kRefused;
+  }
+  const bool breakable = seen->row.is_known() && !seen->row.is_latch();
+  if (seen->row.type != "none" && !breakable) {
+    Complain({std::string(servers.Break(*seen).message())});
+    return kRefused;
+  }
+  if (absl::Status undecided = servers.undecided(); !undecided.ok()) return Refuse(undecided);
+  if (HoldsOf(*seen).empty()) {
+    std::printf("Nobody holds %s: there is nothing to break.\n", Called(seen->row).c_str());
+    return 0;
+  }
+  SayHolders(absl::StrCat("At ", servers.name(), " ", Called(seen->row), " is held by:"), *seen);
+  WarnOfOtherServers(seen->row);
+  if (yes) return BreakIt(servers, *seen);
+  if (isatty(STDIN_FILENO) == 0) {
+    Complain({"there is no terminal to ask on; use --yes to break it without asking"});
+    return kFailure;
+  }
+  if (!Confirm()) {
+    std::puts("Nothing was done.");
+    return kNo;
+  }
+  const absl::StatusOr<Inspection> now = servers.InspectLock(name);
+  if (!now.ok()) return Refuse(now.status());
+  if (HoldsOf(*now) != HoldsOf(*seen)) {
+    Complain({"the lock has other holders by now; nothing was done"});
+    return kNo;
+  }
+  return BreakIt(servers, *seen);
+}
+
+// `redlatch COMMAND NAME [FLAG]`: calls `act` with the lock's name, and whether the flag is given.
+int RunOnOneLock(const std::string& command, const std::string& flag,
+                 const std::vector<std::string>& words,
+                 int (*act)(Servers& servers, const std::string& name, bool flag)) {
+  bool given = false;
+  CommandLine line(command);
+  line.Flag(flag, &given);
+  line.Operands(1, absl::StrCat("say one name: redlatch ", command, " NAME"));
+  line.NeedsName("lock", absl::StrCat("say redlatch ", command, " NAME; redlatch ls lists them"));
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  absl::StatusOr<Servers> servers = Servers::Open(line.server());
+  if (!servers.ok()) return Refuse(servers.status());
+  return act(*servers, line.operands()[0], given);
+}
+
+int Set(const Server& server, const Inspection& seen, const std::string& name, int64_t capacity) {
+  const absl::StatusOr<Client> client = QuietClient(server.url());
+  if (!client.ok()) return Refuse(client.status());
+  const absl::Status set = Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
+  if (!set.ok()) return Refuse(set);
+  const std::string before = !seen.exists ? "nobody has used that name lately"
+                                          : absl::StrCat(seen.row.capacity, " before");
+  std::printf("semaphore \"%s\": %s in all, %s\n", Printable(name).c_str(),
+              Counted(capacity, "permit").c_str(), before.c_str());
+  return 0;
+}
+
+int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> capacity) {
+  const absl::StatusOr<Inspection> seen = InspectAt(server, name);
+  if (!seen.ok()) return Refuse(seen.status());
+  if (seen->exists && !seen->row.is_semaphore()) {
+    Complain({Called(seen->row), " is not a semaphore; redlatch inspect shows what it is"});
+    return kRefused;
+  }
+  if (capacity) return Set(server, *seen, name, *capacity);
+  if (!seen->exists) {
+    Complain({"there is no semaphore \"", Printable(name), "\" at ", server.name(),
+              "; redlatch ls --all lists what there is"});
+    return kNo;
+  }
+  std::printf("%s\n", absl::StrCat(seen->row.capacity).c_str());
+  return 0;
+}
+
+}  // namespace
+
+std::string InProse(const LockInfo::Process& process, std::string_view hold) {
+  if (process.pid == 0) return Described(process, hold);
+  return Printable(absl::StrCat(process.program, " (", process.host, ", pid ", process.pid, ")"));
+}
+
+int Ls(const std::vector<std::string>& words) {
+  LsOptions options;
+  CommandLine line("ls");
+  line.Flag("--all", &options.all);
+  line.Flag("--json", &options.json);
+  line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  if (!line.operands().empty()) options.pattern = line.operands()[0];
+  absl::StatusOr<Servers> servers = Servers::Open(line.server());
+  if (absl::IsNotFound(servers.status())) {
+    if (!options.json)
+      std::fprintf(stderr, "%s\n", std::string(servers.status().message()).c_str());
+    return 0;
+  }
+  if (!servers.ok()) return Refuse(servers.status());
+  return servers->is_quorum() ? ShowQuorum(*servers, options) : Show(servers->server(), options);
+}
+
+int Inspect(const std::vector<std::string>& words) {
+  return RunOnOneLock("inspect", "--json", words, Show);
+}
+
+int Break(const std::vector<std::string>& words) {
+  return RunOnOneLock("break", "--yes", words, AskAndBreak);
+}
+
+int Capacity(const std::vector<std::string>& words) {
+  CommandLine line("capacity");
+  line.Operands(2, "say redlatch capacity NAME [N]");
+  line.NeedsName("semaphore", "say redlatch capacity NAME [N]");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  std::optional<int64_t> capacity;
+  if (line.operands().size() > 1) {
+    const std::string& number = line.operands()[1];
+    if (!absl::SimpleAtoi(number, &capacity.emplace())) {
+      return Refuse(WrongUsage(absl::StrCat("\"", Printable(number), "\" is not a number"),
+                               "say how many permits there are to be in all"));
+    }
+  }
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
+  if (!server.ok()) return Refuse(server.status());
+  return ShowOrSet(**server, line.operands()[0], capacity);
+}
+
+}  // namespace redlatch::cli
