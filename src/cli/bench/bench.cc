@@ -62,7 +62,8 @@ using Names = std::function<std::string(int thread)>;  // of the threads' locks
 // moves during the measurement.
 class Measurement {
  public:
-  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards, std::string name)
+  Measurement(redis::Url url, std::string url_text, std::vector<Shard> shards,
+              const std::string& name)
       : url_(std::move(url)),
         url_text_(std::move(url_text)),
         shards_(std::move(shards)),

@@ -1,14 +1,8 @@
-#include <algorithm>
 #include <cstdlib>
-#include <initializer_list>
-#include <map>
 #include <set>
-#include <string_view>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "src/cli/term/command_line.h"
 

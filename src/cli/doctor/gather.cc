@@ -1,12 +1,8 @@
-#include <algorithm>
 #include <bitset>
 #include <fstream>
-#include <initializer_list>
-#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
@@ -125,20 +121,8 @@ std::pair<std::string, std::string> Split(absl::string_view line, char separator
   return absl::StrSplit(line, absl::MaxSplits(separator, 1));
 }
 
-int64_t NumberOr(const Fields& fields, std::string_view name, int64_t otherwise) {
-  int64_t number = otherwise;
-  const auto found = fields.find(name);
-  if (found == fields.end() || !absl::SimpleAtoi(found->second, &number)) return otherwise;
-  return number;
-}
-
-std::string TextOr(const Fields& fields, std::string_view name, const std::string& otherwise) {
-  const auto found = fields.find(name);
-  return found == fields.end() ? otherwise : found->second;
-}
-
 // "a=1,b=2"
-Fields Pairs(absl::string_view text, char between) {
+Told<Fields> Pairs(absl::string_view text, char between) {
   Fields fields;
   for (const absl::string_view pair : absl::StrSplit(text, between, absl::SkipEmpty())) {
     fields.insert(Split(pair, '='));
@@ -180,38 +164,46 @@ Told<Fields> ConfigAnswer(const Reply& reply) {
   return fields;
 }
 
-Told<std::vector<Delay>> SlowLogAnswer(const Reply& reply, absl::Time now) {
+namespace {
+
+// Each entry has the delay's time at [1]. `read` sets the other members.
+Told<std::vector<Delay>> DelaysAnswer(
+    const Reply& reply, absl::Time now,
+    const std::function<Delay(const std::vector<Reply>& entry)>& read) {
   if (!reply.is_array()) return Refusal(reply);
-  std::vector<Delay> commands;
+  std::vector<Delay> delays;
   for (const Reply& entry : reply.elements) {
-    if (entry.elements.size() < 4 || entry.elements[3].elements.empty()) continue;
-    commands.push_back({.what = entry.elements[3].elements[0].text,
-                        .took = absl::Microseconds(entry.elements[2].integer),
-                        .ago = now - absl::FromUnixSeconds(entry.elements[1].integer)});
+    if (entry.elements.size() < 4) continue;
+    delays.push_back(read(entry.elements));
+    delays.back().ago = now - absl::FromUnixSeconds(entry.elements[1].integer);
   }
-  return commands;
+  return delays;
+}
+
+}  // namespace
+
+Told<std::vector<Delay>> SlowLogAnswer(const Reply& reply, absl::Time now) {
+  return DelaysAnswer(reply, now, [](const std::vector<Reply>& entry) -> Delay {
+    const std::vector<Reply>& words = entry[3].elements;
+    return {.what = words.empty() ? "" : words[0].text,
+            .took = absl::Microseconds(entry[2].integer)};
+  });
 }
 
 Told<std::vector<Delay>> LatencyAnswer(const Reply& reply, absl::Time now) {
-  if (!reply.is_array()) return Refusal(reply);
-  std::vector<Delay> spikes;
-  for (const Reply& entry : reply.elements) {
-    if (entry.elements.size() < 4) continue;
-    spikes.push_back({.what = entry.elements[0].text,
-                      .took = absl::Milliseconds(entry.elements[3].integer),
-                      .ago = now - absl::FromUnixSeconds(entry.elements[1].integer)});
-  }
-  return spikes;
+  return DelaysAnswer(reply, now, [](const std::vector<Reply>& entry) -> Delay {
+    return {.what = entry[0].text, .took = absl::Milliseconds(entry[3].integer)};
+  });
 }
 
 Told<std::vector<PubSubBacklog>> ClientListAnswer(const Reply& reply) {
   if (reply.type != Type::kString) return Refusal(reply);
   std::vector<PubSubBacklog> backlogs;
   for (const absl::string_view line : absl::StrSplit(reply.text, '\n', absl::SkipWhitespace())) {
-    const Fields client = Pairs(line, ' ');
-    backlogs.push_back({.address = TextOr(client, "addr", "?"),
-                        .name = TextOr(client, "name", ""),
-                        .bytes = NumberOr(client, "omem", 0)});
+    const Told<Fields> client = Pairs(line, ' ');
+    backlogs.push_back({.address = TextIn(client, "addr").value_or("?"),
+                        .name = TextIn(client, "name").value_or(""),
+                        .bytes = NumberIn(client, "omem").value_or(0)});
   }
   return backlogs;
 }
@@ -244,11 +236,11 @@ std::vector<Replica> ReplicasIn(const Fields& info) {
   for (const auto& [name, value] : info) {
     int64_t number = 0;
     if (!name.starts_with("slave") || !absl::SimpleAtoi(name.substr(5), &number)) continue;
-    const Fields replica = Pairs(value, ',');
-    replicas.push_back(
-        {.address = absl::StrCat(TextOr(replica, "ip", "?"), ":", TextOr(replica, "port", "?")),
-         .state = TextOr(replica, "state", "unknown"),
-         .lag = absl::Seconds(NumberOr(replica, "lag", 0))});
+    const Told<Fields> replica = Pairs(value, ',');
+    replicas.push_back({.address = absl::StrCat(TextIn(replica, "ip").value_or("?"), ":",
+                                                TextIn(replica, "port").value_or("?")),
+                        .state = TextIn(replica, "state").value_or("unknown"),
+                        .lag = absl::Seconds(NumberIn(replica, "lag").value_or(0))});
   }
   return replicas;
 }
@@ -361,7 +353,7 @@ class Gatherer {
     connection_ = &*opened;
     facts_.certificate_until = connection_->certificate_until();
     if (url_.sentinels != nullptr) AskSentinels();
-    absl::Status done = facts_.place == Place::kReplica ? CheckReplica() : CheckPrimary();
+    absl::Status done = AskAll();
     if (embedded) {
       facts_.embedded = {.directory = redis::EmbeddedDirectory(url_.path).value_or(url_.path),
                          .server_pid = NumberIn(facts_.info, "process_id").value_or(0),
@@ -386,22 +378,18 @@ class Gatherer {
     return redis::TagOf(slot) + ":";
   }
 
-  using Step = absl::Status (Gatherer::*)();
-  absl::Status Take(std::initializer_list<Step> steps) {
-    for (const Step step : steps) {
+  absl::Status AskAll() {
+    using G = Gatherer;
+    const std::vector<absl::Status (G::*)()> of_replica = {&G::AskServer, &G::AskForTime, &G::Probe,
+                                                           &G::Ping, &G::AskForTime};
+    const std::vector<absl::Status (G::*)()> of_primary = {
+        &G::AskServer,   &G::AskForRecords, &G::AskForSubscribers, &G::AskForTime,
+        &G::Probe,       &G::Ping,          &G::AskForTime,        &G::SendMessages,
+        &G::AskReplicas, &G::Try,           &G::AskForTime};
+    for (const auto step : facts_.place == Place::kReplica ? of_replica : of_primary) {
       if (absl::Status done = (this->*step)(); !done.ok()) return done;
     }
     return absl::OkStatus();
-  }
-  absl::Status CheckPrimary() {
-    return Take({&Gatherer::AskServer, &Gatherer::AskForRecords, &Gatherer::AskForSubscribers,
-                 &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping, &Gatherer::AskForTime,
-                 &Gatherer::SendMessages, &Gatherer::AskReplicas, &Gatherer::Try,
-                 &Gatherer::AskForTime});
-  }
-  absl::Status CheckReplica() {
-    return Take({&Gatherer::AskServer, &Gatherer::AskForTime, &Gatherer::Probe, &Gatherer::Ping,
-                 &Gatherer::AskForTime});
   }
 
   absl::StatusOr<Reply> Ask(const Command& command) { return connection_->Call(command, Soon()); }

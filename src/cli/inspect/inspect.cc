@@ -135,117 +135,85 @@ constexpr std::string_view kPage = "250";
 // huge.
 constexpr std::string_view kLongestHold = "79";
 
-class Finder {
- public:
-  Finder(Server& server, std::string_view pattern) : server_(server), pattern_(pattern) {}
+using FoundByName = absl::flat_hash_map<std::string, FoundLock>;
 
-  // Returns false after the last page of this part.
-  absl::StatusOr<bool> TakePage(size_t part) {
-    const absl::StatusOr<Reply> page =
-        server_.AskPart(part, redis::Command{"SCAN", cursor_, "COUNT", kPage});
-    if (!page.ok()) {
-      cursor_ = "0";
-      if (server_.PassesOver(page.status())) return false;
-      return page.status();
-    }
-    if (page->elements.size() != 2) return absl::InternalError("SCAN answered no page");
-    std::vector<Candidate> candidates;
-    for (const Reply& key : page->elements[1].elements) Sort(key.text, candidates);
-    keys_ += static_cast<int64_t>(page->elements[1].elements.size());
-    if (absl::Status sifted = Sift(candidates); !sifted.ok()) return sifted;
-    cursor_ = page->elements[0].text;
-    return cursor_ != "0";
-  }
+FoundLock& Named(std::string_view name, FoundByName& found) {
+  FoundLock& lock = found[std::string(name)];
+  lock.name = name;
+  return lock;
+}
 
-  int64_t keys() const { return keys_; }
-
-  std::vector<FoundLock> Result() {
-    std::vector<FoundLock> found;
-    found.reserve(found_.size());
-    for (auto& [name, lock] : found_) found.push_back(std::move(lock));
-    std::ranges::sort(found, {}, &FoundLock::name);
-    return found;
-  }
-
- private:
-  // A key that may be a lock's main key, or any other data.
-  struct Candidate {
-    std::string name;
-    std::string type;
-    bool is_lock = false;
-  };
-
-  void Sort(const std::string& key, std::vector<Candidate>& candidates) {
-    const LockKey of = ReadLockKey(key);
-    if (of.part == kNoPart || !MatchesGlob(of.name, pattern_)) return;
+// Adds the locks to which these keys belong, if their names match.
+absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std::string& pattern,
+                      FoundByName& found) {
+  // Keys that may be main keys of locks, or any other data, with their types. The type and the
+  // content say which are locks. Other locks are found by their auxiliary keys.
+  std::map<std::string, std::string> candidates;
+  for (const Reply& key : keys) {
+    const LockKey of = ReadLockKey(key.text);
+    if (of.part == kNoPart || !MatchesGlob(of.name, pattern)) continue;
     if (of.part == kMain) {
-      candidates.push_back({.name = key, .type = {}});
-    } else {
-      FoundLock& lock = Named(of.name);
-      lock.parts |= of.part;
-      // SCAN may show a key twice.
-      if (of.part == kQueue && std::ranges::find(lock.queues, of.suffix) == lock.queues.end()) {
-        lock.queues.emplace_back(of.suffix);
-      }
+      candidates[key.text];
+      continue;
+    }
+    FoundLock& lock = Named(of.name, found);
+    lock.parts |= of.part;
+    // SCAN may show a key twice.
+    if (of.part == kQueue && std::ranges::find(lock.queues, of.suffix) == lock.queues.end()) {
+      lock.queues.emplace_back(of.suffix);
     }
   }
-
-  FoundLock& Named(std::string_view name) {
-    FoundLock& lock = found_[std::string(name)];
-    if (lock.name.empty()) lock.name = name;
-    return lock;
+  Questions types;
+  for (auto& each : candidates) {
+    types.Add({"TYPE", each.first}, [&each](const Reply& reply) { each.second = reply.text; });
   }
-
-  // Adds the candidates whose type and content say that they are locks. Other locks are found by
-  // their auxiliary keys.
-  absl::Status Sift(std::vector<Candidate>& candidates) {
-    Questions about_all;
-    for (Candidate& each : candidates) {
-      about_all.Add({"TYPE", each.name}, [&each](const Reply& reply) { each.type = reply.text; });
+  if (absl::Status asked = types.Ask(server); !asked.ok()) return asked;
+  Questions contents;
+  for (const auto& candidate : candidates) {
+    const std::string& name = candidate.first;
+    const auto take = [&](bool is_lock) {
+      if (is_lock) Named(name, found).parts |= kMain;
+    };
+    if (candidate.second == "string") {
+      contents.Add({"GETRANGE", name, "0", kLongestHold}, [take](const Reply& reply) {
+        take(!internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty());
+      });
+    } else if (candidate.second == "hash") {
+      contents.Add({"HGET", name, "kind"}, [take](const Reply& reply) {
+        take(!reply.is_nil() && IsKindOfOurs(reply.text));
+      });
     }
-    if (absl::Status asked = about_all.Ask(server_); !asked.ok()) return asked;
-    Questions about_contents;
-    for (Candidate& each : candidates) {
-      if (each.type == "string") {
-        about_contents.Add({"GETRANGE", each.name, "0", kLongestHold}, [&each](const Reply& reply) {
-          each.is_lock =
-              !internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty();
-        });
-      } else if (each.type == "hash") {
-        about_contents.Add({"HGET", each.name, "kind"}, [&each](const Reply& reply) {
-          each.is_lock = !reply.is_nil() && IsKindOfOurs(reply.text);
-        });
-      }
-    }
-    if (absl::Status asked = about_contents.Ask(server_); !asked.ok()) return asked;
-    for (const Candidate& each : candidates) {
-      if (each.is_lock) Named(each.name).parts |= kMain;
-    }
-    return absl::OkStatus();
   }
-
-  Server& server_;
-  const std::string pattern_;
-  std::string cursor_ = "0";
-  int64_t keys_ = 0;
-  absl::flat_hash_map<std::string, FoundLock> found_;  // by name
-};
+  return contents.Ask(server);
+}
 
 // All locks whose name matches, sorted by name. After each step it calls `progress` with the number
 // of keys so far.
-absl::StatusOr<FoundLocks> FindLocks(Server& server, std::string_view pattern,
+absl::StatusOr<FoundLocks> FindLocks(Server& server, const std::string& pattern,
                                      const std::function<void(int64_t keys)>& progress) {
-  Finder finder(server, pattern);
+  FoundByName found;
+  int64_t keys = 0;
   server.FindAllParts();
   for (size_t part = 0; part < server.parts(); ++part) {  // parts() may grow meanwhile
-    for (;;) {
-      const absl::StatusOr<bool> more = finder.TakePage(part);
-      if (!more.ok()) return more.status();
-      if (!*more) break;
-      progress(finder.keys());
-    }
+    std::string cursor = "0";
+    do {
+      const absl::StatusOr<Reply> page =
+          server.AskPart(part, redis::Command{"SCAN", cursor, "COUNT", kPage});
+      if (!page.ok() && server.PassesOver(page.status())) break;
+      if (!page.ok()) return page.status();
+      if (page->elements.size() != 2) return absl::InternalError("SCAN answered no page");
+      const std::vector<Reply>& some = page->elements[1].elements;
+      if (absl::Status taken = TakeKeys(server, some, pattern, found); !taken.ok()) return taken;
+      keys += std::ssize(some);
+      cursor = page->elements[0].text;
+      progress(keys);
+    } while (cursor != "0");
   }
-  return finder.Result();
+  FoundLocks sorted;
+  sorted.reserve(found.size());
+  for (auto& [name, lock] : found) sorted.push_back(std::move(lock));
+  std::ranges::sort(sorted, {}, &FoundLock::name);
+  return sorted;
 }
 
 // ---- Reading rows.
@@ -1143,7 +1111,7 @@ int Show(Server& server, const LsOptions& options) {
   return SayMissing(server);
 }
 
-absl::Status RowsAt(Server& server, std::string_view pattern, std::vector<LockRow>& rows) {
+absl::Status RowsAt(Server& server, const std::string& pattern, std::vector<LockRow>& rows) {
   server.PassOverWhatIsForbidden();
   const absl::StatusOr<FoundLocks> found = FindLocks(server, pattern, [](int64_t) {});
   if (!found.ok()) return found.status();

@@ -37,7 +37,6 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
-#include "src/base/clock.h"
 #include "src/base/uninterrupted.h"
 #include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
@@ -67,20 +66,6 @@ int CheckExecutable(const std::string& path) {
   struct stat what = {};
   if (stat(path.c_str(), &what) != 0) return kNotFound;
   return S_ISREG(what.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : kNotExecutable;
-}
-
-ssize_t ReadSome(const base::UniqueFd& from, void* bytes, size_t size) {
-  return base::Uninterrupted([&] { return read(from.get(), bytes, size); });
-}
-
-bool WriteAll(const base::UniqueFd& to, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t put =
-        base::Uninterrupted([&] { return write(to.get(), bytes.data(), bytes.size()); });
-    if (put <= 0) return false;
-    bytes.remove_prefix(static_cast<size_t>(put));
-  }
-  return true;
 }
 
 struct Process {
@@ -198,8 +183,33 @@ class Job {
  public:
   // `mask`: the signals that are blocked in the command. `own_group`: the command gets its own
   // process group.
-  Job(const std::vector<std::string>& command, const sigset_t& mask, bool own_group);
-  ~Job();  // ends and reaps the child if it was not started
+  Job(const std::vector<std::string>& command, const sigset_t& mask, bool own_group)
+      : own_group_(own_group) {
+    std::array<int, 2> go = {-1, -1};
+    std::array<int, 2> failure = {-1, -1};
+    if (pipe2(go.data(), O_CLOEXEC) != 0) return;
+    base::UniqueFd childs_go(go[0]);
+    go_ = base::UniqueFd(go[1]);
+    if (pipe2(failure.data(), O_CLOEXEC) != 0) return;
+    failure_ = base::UniqueFd(failure[0]);
+    base::UniqueFd childs_failure(failure[1]);
+    const pid_t parent = getpid();
+    pid_ = fork();
+    if (pid_ != 0) return;
+    // The child dies with its parent, however the parent dies. The kernel watches the thread that
+    // called fork(); that is the parent's first thread, which ends last. A set-user-ID program
+    // clears this setting.
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != parent) _exit(kFailure);
+    Become(command, mask, childs_go.get(), childs_failure.get());
+  }
+  ~Job() {  // ends and reaps the child if it was not started
+    const bool unstarted = go_.valid();
+    go_.Reset();
+    if (unstarted && pid_ > 0) {
+      base::Uninterrupted([this] { return waitpid(pid_, nullptr, 0); });
+    }
+  }
   Job(const Job&) = delete;
   Job& operator=(const Job&) = delete;
 
@@ -210,134 +220,89 @@ class Job {
 
   // Sets ("NAME=value") or removes ("NAME") variables of the environment, and executes the command.
   // Returns 0, or the errno if the command can't be executed.
-  int Start(const std::vector<std::string>& environment);
+  int Start(const std::vector<std::string>& environment) {
+    std::string told;
+    for (const std::string& variable : environment) told.append(variable).push_back('\0');
+    const ssize_t put =
+        base::Uninterrupted([&] { return write(go_.get(), told.data(), told.size()); });
+    go_.Reset();
+    int error = ECHILD;  // the child was killed
+    if (put == std::ssize(told) && Read(failure_.get(), &error, sizeof error) != sizeof error) {
+      error = 0;
+    }
+    failure_.Reset();
+    if (error != 0) waitpid(pid_, nullptr, 0);
+    return error;
+  }
 
   // The command's exit code as a shell reports it, once the command has ended. Reaps it.
-  std::optional<int> Ended();
+  std::optional<int> Ended() {
+    int status = 0;
+    if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) {
+      code_ = WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
+    }
+    return code_;
+  }
 
   // Sends the signal to the command alone, unless it has ended.
-  void Signal(int signal) const;
+  void Signal(int signal) const {
+    if (!code_) kill(pid_, signal);
+  }
   // Sends the signal to the command and all processes that it has started.
-  void SignalFamily(int signal) const;
+  void SignalFamily(int signal) const {
+    Signal(signal);  // works without /proc
+    // A signal to the group also reaches processes that were forked after /proc was read.
+    if (signal == SIGKILL && own_group_ && !code_) kill(-pid_, SIGKILL);
+    for (const pid_t pid : Family(code_ ? 0 : pid_, 0)) {
+      if (code_ || pid != pid_) kill(pid, signal);
+    }
+  }
   // True if the command, or a process that it has started, is alive.
-  bool Lives() const;
+  bool Lives() const {
+    if (!code_) return true;
+    // Usually there is no child at all, which one system call shows.
+    siginfo_t ignored = {};
+    const int any = waitid(P_ALL, 0, &ignored, WEXITED | WNOHANG | WNOWAIT);
+    return (any == 0 || errno != ECHILD) && !Family(0, 0).empty();
+  }
 
  private:
-  [[noreturn]] void Become(const std::vector<std::string>& command, const sigset_t& mask) const;
+  static ssize_t Read(int from, void* bytes, size_t size) {
+    return base::Uninterrupted([=] { return read(from, bytes, size); });
+  }
+
+  [[noreturn]] void Become(const std::vector<std::string>& command, const sigset_t& mask, int go,
+                           int failure) const {
+    close(go_.get());
+    close(failure_.get());
+    if (own_group_) setpgid(0, 0);
+    std::string told;
+    std::array<char, 1024> bytes = {};
+    for (ssize_t got = 0; (got = Read(go, bytes.data(), bytes.size())) > 0;) {
+      told.append(bytes.data(), static_cast<size_t>(got));
+    }
+    if (told.empty()) _exit(0);  // Start() was never called
+    for (const absl::string_view variable : absl::StrSplit(told, '\0', absl::SkipEmpty())) {
+      const std::vector<std::string> parts = absl::StrSplit(variable, absl::MaxSplits('=', 1));
+      unsetenv(parts[0].c_str());
+      if (parts.size() > 1) setenv(parts[0].c_str(), parts[1].c_str(), /*overwrite=*/1);
+    }
+    std::vector<char*> argv;
+    for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
+    argv.push_back(nullptr);
+    sigprocmask(SIG_SETMASK, &mask, nullptr);
+    execvp(argv[0], argv.data());
+    const int error = errno;
+    (void)!write(failure, &error, sizeof error);
+    _exit(kNotExecutable);
+  }
 
   const bool own_group_;
   base::UniqueFd go_;       // the child reads its environment from it
   base::UniqueFd failure_;  // the child writes the errno of a failed exec to it; success closes it
-  base::UniqueFd childs_go_;
-  base::UniqueFd childs_failure_;
   pid_t pid_ = -1;
   std::optional<int> code_;
 };
-
-Job::Job(const std::vector<std::string>& command, const sigset_t& mask, bool own_group)
-    : own_group_(own_group) {
-  std::array<int, 2> go = {-1, -1};
-  std::array<int, 2> failure = {-1, -1};
-  if (pipe2(go.data(), O_CLOEXEC) != 0) return;
-  childs_go_ = base::UniqueFd(go[0]);
-  go_ = base::UniqueFd(go[1]);
-  if (pipe2(failure.data(), O_CLOEXEC) != 0) return;
-  failure_ = base::UniqueFd(failure[0]);
-  childs_failure_ = base::UniqueFd(failure[1]);
-  const pid_t parent = getpid();
-  pid_ = fork();
-  if (pid_ == 0) {
-    // The child dies with its parent, however the parent dies. The kernel watches the thread that
-    // called fork(); that is the parent's first thread, which ends last. A set-user-ID program
-    // clears this setting.
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(kFailure);
-    Become(command, mask);
-  }
-  childs_go_.Reset();
-  childs_failure_.Reset();
-}
-
-Job::~Job() {
-  const bool unstarted = go_.valid();
-  go_.Reset();
-  if (unstarted && pid_ > 0) {
-    base::Uninterrupted([this] { return waitpid(pid_, nullptr, 0); });
-  }
-}
-
-void Job::Become(const std::vector<std::string>& command, const sigset_t& mask) const {
-  close(go_.get());
-  close(failure_.get());
-  if (own_group_) setpgid(0, 0);
-  std::string told;
-  std::array<char, 1024> bytes = {};
-  for (ssize_t got = 0; (got = ReadSome(childs_go_, bytes.data(), bytes.size())) > 0;) {
-    told.append(bytes.data(), static_cast<size_t>(got));
-  }
-  if (told.empty()) _exit(0);  // Start() was never called
-  for (const absl::string_view variable : absl::StrSplit(told, '\0', absl::SkipEmpty())) {
-    const std::vector<std::string> parts = absl::StrSplit(variable, absl::MaxSplits('=', 1));
-    unsetenv(parts[0].c_str());
-    if (parts.size() > 1) setenv(parts[0].c_str(), parts[1].c_str(), /*overwrite=*/1);
-  }
-  std::vector<char*> argv;
-  for (const std::string& word : command) argv.push_back(const_cast<char*>(word.c_str()));
-  argv.push_back(nullptr);
-  sigprocmask(SIG_SETMASK, &mask, nullptr);
-  execvp(argv[0], argv.data());
-  const int error = errno;
-  (void)!write(childs_failure_.get(), &error, sizeof error);
-  _exit(kNotExecutable);
-}
-
-int Job::Start(const std::vector<std::string>& environment) {
-  std::string told;
-  for (const std::string& variable : environment) {
-    told += variable;
-    told += '\0';
-  }
-  const bool written = WriteAll(go_, told);
-  go_.Reset();
-  int error = 0;
-  if (!written) {
-    error = ECHILD;  // the child was killed
-  } else if (ReadSome(failure_, &error, sizeof error) != sizeof error) {
-    error = 0;
-  }
-  failure_.Reset();
-  if (error != 0) waitpid(pid_, nullptr, 0);
-  return error;
-}
-
-std::optional<int> Job::Ended() {
-  int status = 0;
-  if (!code_ && waitpid(pid_, &status, WNOHANG) == pid_) {
-    code_ = WIFSIGNALED(status) ? kSignalled + WTERMSIG(status) : WEXITSTATUS(status);
-  }
-  return code_;
-}
-
-void Job::Signal(int signal) const {
-  if (!code_) kill(pid_, signal);
-}
-
-void Job::SignalFamily(int signal) const {
-  Signal(signal);  // works without /proc
-  // A signal to the group also reaches processes that were forked after /proc was read.
-  if (signal == SIGKILL && own_group_ && !code_) kill(-pid_, SIGKILL);
-  for (const pid_t pid : Family(code_ ? 0 : pid_, 0)) {
-    if (code_ || pid != pid_) kill(pid, signal);
-  }
-}
-
-bool Job::Lives() const {
-  if (!code_) return true;
-  // Usually there is no child at all, which one system call shows.
-  siginfo_t ignored = {};
-  if (waitid(P_ALL, 0, &ignored, WEXITED | WNOHANG | WNOWAIT) != 0 && errno == ECHILD) return false;
-  return !Family(0, 0).empty();
-}
 
 // ---- The lock.
 
@@ -564,29 +529,120 @@ class RunAttempt {
  public:
   // `what`: `lock "x"`, for messages. `ended` is called on that thread at the end.
   RunAttempt(const RunOptions& options, std::shared_ptr<Observer> observer, std::string what,
-             std::function<void()> ended);
-  ~RunAttempt() = default;  // joins
-  RunAttempt(const RunAttempt&) = delete;
-  RunAttempt& operator=(const RunAttempt&) = delete;
+             std::function<void()> ended)
+      : options_(options), observer_(std::move(observer)), what_(std::move(what)) {
+    thread_ = std::jthread([this, ended = std::move(ended)] {
+      result_ = Acquire();
+      done_ = true;
+      ended();
+    });
+  }
 
   bool done() const { return done_; }
 
   // Ends the wait because of a signal. If the attempt is still connecting, it ends this process:
   // there is nothing to cancel at the server.
-  void CallOff(int signal);
+  void CallOff(int signal) {
+    called_off_ = signal;
+    Phase connecting = Phase::kConnecting;
+    if (phase_.compare_exchange_strong(connecting, Phase::kCalledOff)) _exit(kSignalled + signal);
+    stop_.request_stop();
+  }
 
   // REQUIRES: done(). Sets `hold` if the lock was acquired. Returns an exit code if it was not,
   // which it explains on stderr, or if the caller must release it at once because of CallOff().
-  std::optional<int> Take(std::optional<RunHold>* hold);
+  std::optional<int> Take(std::optional<RunHold>* hold) {
+    thread_.join();
+    if (result_.ok()) hold->emplace(*std::move(result_));
+    if (called_off_ != 0) return kSignalled + called_off_;
+    return hold->has_value() ? std::nullopt : std::optional(ExplainRefusal());
+  }
 
  private:
   enum class Phase : uint8_t { kConnecting, kAcquiring, kCalledOff };
 
-  absl::StatusOr<RunHold> Acquire();
-  absl::StatusOr<RunHold> TakeFor(const Client& client, absl::Duration wait);
+  absl::StatusOr<RunHold> Acquire() {
+    const std::string& command = options_.command[0];
+    ClientOptions how = {
+        .program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
+        .observer = observer_,
+        .on_warning = [](std::string_view warning) {
+          Complain({"warning: ", warning});
+        }};
+    const base::Instant end = base::Now() + options_.wait;
+    absl::StatusOr<Client> client = Client::Connect(options_.server, how);
+    // If the server is unavailable now, as in a failover, the client tries until --wait is over.
+    if (absl::IsUnavailable(client.status()) && !end.is_infinite() && base::Now() < end) {
+      how.connect = ConnectPolicy::kLazy;
+      client = Client::Connect(options_.server, how);
+    }
+    if (!client.ok()) return client.status();
+    Phase connecting = Phase::kConnecting;
+    if (!phase_.compare_exchange_strong(connecting, Phase::kAcquiring)) {
+      for (;;) pause();  // the process is ending
+    }
+    const absl::Duration left = end.is_infinite() ? options_.wait : base::Until(end);
+    absl::StatusOr<RunHold> hold = TakeFor(*client, left);
+    if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
+    // The library returns when `left` is over. With a short wait, a server that is slow or far away
+    // would never grant a lock, so it gets at least command_timeout. (Without a wait, the library
+    // itself gives it that time.)
+    if (left <= absl::ZeroDuration()) return hold;
+    const absl::StatusOr<redis::Url> url = redis::ParseUrl(options_.server);
+    if (!url.ok() || url->command_timeout <= left) return hold;
+    return TakeFor(*client, url->command_timeout);
+  }
+
+  absl::StatusOr<RunHold> TakeFor(const Client& client, absl::Duration wait) {
+    const AcquireOptions how = {.wait = wait, .whole_lease = true, .stop = stop_.get_token()};
+    // The RunHold outlives the lock objects made here.
+    if (options_.kind == RunKind::kPermits) {
+      Semaphore semaphore(client, options_.name, options_.capacity, {.lease = options_.lease});
+      absl::StatusOr<RunHold> hold =
+          TakeBy(client, semaphore, [&] { return semaphore.Acquire(options_.permits, how); });
+      if (!hold.ok()) return Explain(hold.status(), semaphore, options_);
+      return hold;
+    }
+    if (options_.kind == RunKind::kQuorum) {
+      RedLock lock(client, options_.name, {.lease = options_.lease});
+      return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+    }
+    if (options_.kind == RunKind::kPlain) {
+      SimpleLock lock(client, options_.name, {.lease = options_.lease});
+      return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+    }
+    ReentrantReadWriteLock lock(client, options_.name, {.lease = options_.lease});
+    return TakeBy(client, lock, [&] {
+      return options_.kind == RunKind::kShared ? lock.AcquireRead(how) : lock.AcquireWrite(how);
+    });
+  }
+
+  // Acquires while a WaitReport informs the user.
   template <class Lock, class Call>
-  absl::StatusOr<RunHold> TakeBy(const Client& client, Lock& lock, const Call& acquire);
-  int ExplainRefusal() const;
+  absl::StatusOr<RunHold> TakeBy(const Client& client, Lock& lock, const Call& acquire) {
+    const auto inspect = [&lock] { return lock.Inspect(); };
+    auto held = [&] {
+      const WaitReport report(options_, what_, inspect);
+      return acquire();
+    }();
+    if (held.ok()) return RunHold(*std::move(held), client.server());
+    if (IsBusy(held.status())) {
+      const absl::StatusOr<LockInfo> info = inspect();
+      if (info.ok()) holders_ = HoldersText(*info);
+    }
+    return held.status();
+  }
+
+  int ExplainRefusal() const {
+    if (!IsBusy(result_.status())) return Refuse(result_.status());
+    // With --busy-code 0 it is no failure, so cron must not send mail about any output.
+    if (options_.busy_code == 0) return 0;
+    const bool waited = options_.wait > absl::ZeroDuration();
+    Complain({what_, waited ? " was busy for " : " is busy",
+              waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ",
+              holders_});
+    return options_.busy_code;
+  }
 
   const RunOptions& options_;
   const std::shared_ptr<Observer> observer_;
@@ -600,135 +656,22 @@ class RunAttempt {
   std::jthread thread_;
 };
 
-RunAttempt::RunAttempt(const RunOptions& options, std::shared_ptr<Observer> observer,
-                       std::string what, std::function<void()> ended)
-    : options_(options), observer_(std::move(observer)), what_(std::move(what)) {
-  thread_ = std::jthread([this, ended = std::move(ended)] {
-    result_ = Acquire();
-    done_ = true;
-    ended();
-  });
-}
-
-void RunAttempt::CallOff(int signal) {
-  called_off_ = signal;
-  Phase connecting = Phase::kConnecting;
-  if (phase_.compare_exchange_strong(connecting, Phase::kCalledOff)) _exit(kSignalled + signal);
-  stop_.request_stop();
-}
-
-std::optional<int> RunAttempt::Take(std::optional<RunHold>* hold) {
-  thread_.join();
-  if (result_.ok()) hold->emplace(*std::move(result_));
-  if (called_off_ != 0) return kSignalled + called_off_;
-  return hold->has_value() ? std::nullopt : std::optional(ExplainRefusal());
-}
-
-absl::StatusOr<RunHold> RunAttempt::Acquire() {
-  const std::string& command = options_.command[0];
-  ClientOptions how = {
-      .program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
-      .observer = observer_,
-      .on_warning = [](std::string_view warning) {
-        Complain({"warning: ", warning});
-      }};
-  const base::Instant end = base::Now() + options_.wait;
-  absl::StatusOr<Client> client = Client::Connect(options_.server, how);
-  // If the server is unavailable now, as in a failover, the client tries until --wait is over.
-  if (absl::IsUnavailable(client.status()) && !end.is_infinite() && base::Now() < end) {
-    how.connect = ConnectPolicy::kLazy;
-    client = Client::Connect(options_.server, how);
-  }
-  if (!client.ok()) return client.status();
-  Phase connecting = Phase::kConnecting;
-  if (!phase_.compare_exchange_strong(connecting, Phase::kAcquiring)) {
-    for (;;) pause();  // the process is ending
-  }
-  const absl::Duration left = end.is_infinite() ? options_.wait : base::Until(end);
-  absl::StatusOr<RunHold> hold = TakeFor(*client, left);
-  if (hold.ok() || !absl::IsUnavailable(hold.status())) return hold;
-  // The library returns when `left` is over. With a short wait, a server that is slow or far away
-  // would never grant a lock, so it gets at least command_timeout. (Without a wait, the library
-  // itself gives it that time.)
-  if (left <= absl::ZeroDuration()) return hold;
-  const absl::StatusOr<redis::Url> url = redis::ParseUrl(options_.server);
-  if (!url.ok() || url->command_timeout <= left) return hold;
-  return TakeFor(*client, url->command_timeout);
-}
-
-absl::StatusOr<RunHold> RunAttempt::TakeFor(const Client& client, absl::Duration wait) {
-  const AcquireOptions how = {.wait = wait, .whole_lease = true, .stop = stop_.get_token()};
-  // The RunHold outlives the lock objects made here.
-  if (options_.kind == RunKind::kPermits) {
-    Semaphore semaphore(client, options_.name, options_.capacity, {.lease = options_.lease});
-    absl::StatusOr<RunHold> hold =
-        TakeBy(client, semaphore, [&] { return semaphore.Acquire(options_.permits, how); });
-    if (!hold.ok()) return Explain(hold.status(), semaphore, options_);
-    return hold;
-  }
-  if (options_.kind == RunKind::kQuorum) {
-    RedLock lock(client, options_.name, {.lease = options_.lease});
-    return TakeBy(client, lock, [&] { return lock.Acquire(how); });
-  }
-  if (options_.kind == RunKind::kPlain) {
-    SimpleLock lock(client, options_.name, {.lease = options_.lease});
-    return TakeBy(client, lock, [&] { return lock.Acquire(how); });
-  }
-  ReentrantReadWriteLock lock(client, options_.name, {.lease = options_.lease});
-  return TakeBy(client, lock, [&] {
-    return options_.kind == RunKind::kShared ? lock.AcquireRead(how) : lock.AcquireWrite(how);
-  });
-}
-
-// Acquires while a WaitReport informs the user.
-template <class Lock, class Call>
-absl::StatusOr<RunHold> RunAttempt::TakeBy(const Client& client, Lock& lock, const Call& acquire) {
-  const auto inspect = [&lock] { return lock.Inspect(); };
-  auto held = [&] {
-    const WaitReport report(options_, what_, inspect);
-    return acquire();
-  }();
-  if (held.ok()) return RunHold(*std::move(held), client.server());
-  if (IsBusy(held.status())) {
-    const absl::StatusOr<LockInfo> info = inspect();
-    if (info.ok()) holders_ = HoldersText(*info);
-  }
-  return held.status();
-}
-
-int RunAttempt::ExplainRefusal() const {
-  if (!IsBusy(result_.status())) return Refuse(result_.status());
-  // With --busy-code 0 it is no failure, so cron must not send mail about any output.
-  if (options_.busy_code == 0) return 0;
-  const bool waited = options_.wait > absl::ZeroDuration();
-  Complain({what_, waited ? " was busy for " : " is busy",
-            waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ",
-            holders_});
-  return options_.busy_code;
-}
-
 // ---- The two processes.
 
 // A descriptor that becomes readable at a given moment.
 class Alarm {
  public:
-  Alarm() : fd_(timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)) {}
-  ~Alarm() { close(fd_); }
-  Alarm(const Alarm&) = delete;
-  Alarm& operator=(const Alarm&) = delete;
-
-  int fd() const { return fd_; }
-  void Set(base::Instant at) {
-    itimerspec when = {};
-    if (!at.is_infinite()) {
-      const int64_t some = std::max<int64_t>(at.nanos(), 1);  // zero would mean never
-      when.it_value = {.tv_sec = some / 1'000'000'000, .tv_nsec = some % 1'000'000'000};
-    }
-    timerfd_settime(fd_, TFD_TIMER_ABSTIME, &when, nullptr);
+  int fd() const { return fd_.get(); }
+  void Set(base::Instant at) const {
+    const int64_t some = at.is_infinite() ? 0 : std::max<int64_t>(at.nanos(), 1);  // 0: never
+    const itimerspec when = {
+        .it_interval = {},
+        .it_value = {.tv_sec = some / 1'000'000'000, .tv_nsec = some % 1'000'000'000}};
+    timerfd_settime(fd(), TFD_TIMER_ABSTIME, &when, nullptr);
   }
 
  private:
-  const int fd_;
+  const base::UniqueFd fd_{timerfd_create(CLOCK_BOOTTIME, TFD_CLOEXEC | TFD_NONBLOCK)};
 };
 
 constexpr pid_t kReaped = -1;  // another process may have its number by now

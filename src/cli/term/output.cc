@@ -4,14 +4,10 @@
 #include <sys/ioctl.h>
 #include <sys/syscall.h>
 
-#include <algorithm>
 #include <array>
 #include <cmath>
-#include <iterator>
-#include <utility>
 
 #include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"

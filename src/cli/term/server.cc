@@ -1,14 +1,10 @@
 #include "src/cli/term/server.h"
 
-#include <algorithm>
 #include <atomic>
-#include <map>
 #include <thread>
-#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "src/base/parker.h"
 #include "src/cli/term/output.h"
@@ -312,7 +308,8 @@ Server::Replies Server::AskGroup(absl::Span<const Question> questions, bool pass
     while (is_refused() && base::Now() < deadline) {
       base::Parker().ParkUntil(base::Now() + absl::Milliseconds(20));
       absl::StatusOr<redis::Reply> next = group_->Run(calls[at], deadline);
-      if (!redis::NotSent(next.status())) reply = std::move(next);
+      // After the deadline, the former reply says why.
+      if (next.ok() || base::Now() < deadline) reply = std::move(next);
     }
   }
   return replies;
