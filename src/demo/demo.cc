@@ -141,9 +141,17 @@ absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token) {
   return absl::OkStatus();
 }
 
-// A worker's loop, until it is ordered to end.
-absl::Status Work(Seat& seat, const std::string& file, SimpleLock& lock,
-                  const LossReporter& reporter) {
+// The whole life of a worker process.
+absl::Status Work(Seat& seat, const std::string& url, const std::string& file,
+                  const std::string& name) {
+  prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the demo, even if it is frozen
+  alarm(60);
+  while (seat.order == Order::kWait) absl::SleepFor(absl::Milliseconds(1));
+  const auto reporter = std::make_shared<LossReporter>(seat);
+  const auto client =
+      Client::Connect(url, {.observer = reporter, .on_warning = [](std::string_view) {}});
+  if (!client.ok()) return client.status();
+  SimpleLock lock(*client, name, {.lease = kLease});
   for (int round = 0; seat.order != Order::kEnd; ++round) {
     seat.doing = "resting";
     absl::SleepFor(absl::Milliseconds(30) * ((round * 7 + seat.number * 3) % 5));
@@ -153,7 +161,7 @@ absl::Status Work(Seat& seat, const std::string& file, SimpleLock& lock,
     });
     if (added.ok()) continue;
     if (!IsLeaseLost(added)) return added;
-    reporter.Await();
+    reporter->Await();
     Tell(seat, absl::StrCat("in worker ", seat.number, ", RunLocked() returns: ", added.message()));
   }
   return absl::OkStatus();
@@ -173,9 +181,14 @@ class Show {
     for (Seat& each : seats_) {  // before this process has a thread or a connection
       each.number = static_cast<int>(&each - seats_.data()) + 1;
       const pid_t pid = fork();
-      if (pid == 0) RunWorker(each, url);
       if (pid < 0) throw std::runtime_error("a worker cannot be started");
-      each.pid = pid;  // the child shares this memory
+      if (pid > 0) {
+        each.pid = pid;  // the child shares this memory
+        continue;
+      }
+      const absl::Status done = Work(each, url, directory_ + "/counter", LockName());
+      if (!done.ok()) Tell(each, absl::StrCat("worker ", each.number, " fails: ", done.message()));
+      _exit(done.ok() ? 0 : 1);
     }
   }
   ~Show() {
@@ -219,23 +232,6 @@ class Show {
  private:
   std::string LockName() const {  // a name for this run alone
     return "redlatch-demo" + directory_.substr(directory_.rfind('.'));
-  }
-
-  // The whole life of a worker process.
-  [[noreturn]] void RunWorker(Seat& seat, const std::string& url) const {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);  // it ends with the demo, even if it is frozen
-    alarm(60);
-    while (seat.order == Order::kWait) absl::SleepFor(absl::Milliseconds(1));
-    const auto reporter = std::make_shared<LossReporter>(seat);
-    const auto client =
-        Client::Connect(url, {.observer = reporter, .on_warning = [](std::string_view) {}});
-    absl::Status done = client.status();
-    if (client.ok()) {
-      SimpleLock lock(*client, LockName(), {.lease = kLease});
-      done = Work(seat, directory_ + "/counter", lock, *reporter);
-    }
-    if (!done.ok()) Tell(seat, absl::StrCat("worker ", seat.number, " fails: ", done.message()));
-    _exit(done.ok() ? 0 : 1);
   }
 
   absl::Duration elapsed() const { return absl::Now() - began_; }
