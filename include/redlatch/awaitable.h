@@ -18,11 +18,10 @@ namespace redlatch {
 //
 //   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable({.wait = 5s});
 //
-//   the coroutine                       the call
-//   awaits                              begins
-//   is destroyed while it is suspended  is cancelled; a result that comes all the same is given
-//   back is never resumed, because the       is never given its result, which is given back event
-//   loop has ended
+//   the coroutine                         the call
+//   awaits                                begins
+//   is destroyed while it is suspended    is cancelled; a result that still comes is given back
+//   is never resumed: its loop has ended  its result is given back
 //
 // The coroutine continues where callbacks run: in ClientOptions::post, else on the client's own
 // thread, which it must not block for long. Any coroutine type will do that passes an awaitable on

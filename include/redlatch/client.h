@@ -84,39 +84,10 @@ struct ClientOptions {
 //                               says why
 //   lost after the connection   -                  -                 connect again
 //
-// URLs (docs/operations.md has examples):
-//
-//   redis://[[user]:password@]host[:port][/db]    TCP
-//   rediss://[[user]:password@]host[:port][/db]   TLS 1.2 or 1.3
-//   unix://[[user]:password@]/path[?db=N]         a Unix socket
-//   redis-sentinel://[[user]:password@]host[:port],.../primary
-//                                                 the primary of that name, found by sentinels
-//   redis-cluster://[[user]:password@]host[:port],...
-//                                                 a cluster, found by some of its nodes
-//   redlock:URL,URL,URL                           a quorum of independent servers: for RedLock
-//   embedded:[/directory]                         a private server of this user on this machine,
-//                                                 started if none runs
-//
-// with options behind a `?`, joined by `&`:
-//
-//   connect_timeout=2s      for one attempt to connect
-//   command_timeout=1s      for one answer
-//   name=...                the connection's name in CLIENT LIST
-//   quarantine=60s          after a promotion, nothing is granted for that long; the same for all
-//                           programs, and longer than leases by min-replicas-max-lag and a second
-//   restart_delay=60s       in a quorum: a server that has started, or is new, grants nothing for
-//                           that long; the same for all programs, and not shorter than leases
-//   eviction=allow          accept a server that may evict locks
-//   idle_stop=60s           embedded: the server ends if it is unused for that long
-//   ca=/path                TLS: the trusted signers, a PEM file or a directory; else the system's
-//   servername=...          TLS: the name that the certificate must have; else the host
-//   cert=/path, key=/path   TLS: this client's certificate and key
-//   tls=insecure            TLS: accept any certificate, with a warning
-//   tls=on                  Sentinel, cluster: all servers speak TLS
-//   sentinel_tls=off        Sentinel: the sentinels do not
-//   sentinel_user=, sentinel_password=    the sentinels' own
-//   db=N                    Sentinel: the database
-//   map=announced/reached,...             cluster: where nodes are reached
+// URLs are redis://, rediss:// (TLS), unix://, redis-sentinel://, redis-cluster://, redlock: (a
+// quorum, for RedLock) and embedded: (a private server, started on demand). Options such as
+// `command_timeout=1s` (for one answer) and `connect_timeout=2s` (for one attempt to connect)
+// follow a `?`. docs/operations.md#the-url lists them all.
 //
 // The client's threads, named redlatch-*, leave signals for the process to the program's threads.
 // The last copy must not be destroyed by on_lost or an Observer, but the callback of an

@@ -46,8 +46,7 @@ struct MultiLockOptions {
 //
 // Names are in one slot on one server, or in a cluster if they share a hash tag ("{acct}:1",
 // "{acct}:2"). Taken together, they cost little more than one lock. Else waiting may take as long
-// as with std::lock(), the locks that were taken first are held meanwhile, and an unreachable
-// server may cost the `command_timeout` for each of its locks.
+// as with std::lock(), and an unreachable server may cost the `command_timeout` for each lock.
 //
 //                                     taken together            one after the other
 //   fencing_token()                   larger than those before  0; each lock has its own:
@@ -55,15 +54,13 @@ struct MultiLockOptions {
 //   options                           those given here, or of   each lock has its own
 //                                     the first lock
 //   a thread that holds one of them   waits for itself          as that lock by itself
-//   Acquire() may also return         -                         kAborted: one was lost while
-//   another
-//                                                               was waited for; try_lock() throws
-//                                                               it
+//   one is lost while another is      -                         kAborted if the wait is over:
+//   waited for                                                  try_lock() throws it
 //
 // A Lease is lost as soon as one of its locks is; the others are given back when it is released.
 // name() lists all, current() and hold_count() say what the calling thread has of all of them,
-// Inspect() tells of the holders of any, ForceRelease() frees all. A lock that is given twice
-// counts once. kInvalidArgument at first use: no locks, more than 64, both sides of one lock, or a
+// Inspect() shows the holders of any, ForceRelease() frees all. A lock that is given twice counts
+// once. kInvalidArgument at first use: no locks, more than 64, both sides of one lock, or a
 // MultiLock in another.
 class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
  public:
@@ -82,7 +79,8 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
     bool reads_ = false;
   };
 
-  MultiLock(const Client& client, std::vector<std::string> names, MultiLockOptions options = {});
+  MultiLock(const Client& client, const std::vector<std::string>& names,
+            MultiLockOptions options = {});
   explicit MultiLock(std::vector<Part> locks);
 
   // For work that crosses threads or processes: see Owner. kInvalidArgument unless all locks are
@@ -94,9 +92,11 @@ class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
  private:
   class Apart;
 
-  static std::shared_ptr<Body> Make(const Client& client, std::vector<std::string> names,
+  static std::shared_ptr<Body> Make(const Client& client, const std::vector<std::string>& names,
                                     MultiLockOptions options);
-  static std::shared_ptr<Body> Make(std::vector<Part> locks);
+  // `own` are those of the locks that were made for this object.
+  static std::shared_ptr<Body> Make(std::vector<Part> locks,
+                                    std::vector<std::unique_ptr<RedisLockBase>> own);
   static absl::Status Arrange(std::vector<Part>& locks);
 
   LockScripts Scripts() const override;

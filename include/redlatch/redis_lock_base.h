@@ -141,10 +141,9 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   const std::string& name() const;
 
  protected:
-  RedisLockBase(const Client& client, std::string_view name, LockOptions options);
-  // For the library's own classes, whose keys no other class can have.
+  // `kind` is for the library's own classes, whose keys no other class can have.
   RedisLockBase(const Client& client, std::string_view name, LockOptions options,
-                const internal::LibraryKind& kind);
+                const internal::LibraryKind* kind = nullptr);
 
   // Acquire() and its kin for an Owner. A class whose LockTraits allow owners makes them public.
   absl::StatusOr<Lease> AcquireAs(const Owner& owner, const AcquireOptions& options = {}) {

@@ -379,55 +379,53 @@ absl::Status MultiLock::Apart::ForceRelease() {
 
 // ---- Which way the locks are taken.
 
-MultiLock::MultiLock(const Client& client, std::vector<std::string> names, MultiLockOptions options)
-    : RedisLockBase(Make(client, std::move(names), std::move(options))) {}
+MultiLock::MultiLock(const Client& client, const std::vector<std::string>& names,
+                     MultiLockOptions options)
+    : RedisLockBase(Make(client, names, std::move(options))) {}
 
-MultiLock::MultiLock(std::vector<Part> locks) : RedisLockBase(Make(std::move(locks))) {}
+MultiLock::MultiLock(std::vector<Part> locks) : RedisLockBase(Make(std::move(locks), {})) {}
 
-auto MultiLock::Make(const Client& client, std::vector<std::string> names, MultiLockOptions options)
-    -> std::shared_ptr<Body> {
-  std::sort(names.begin(), names.end());
-  names.erase(std::unique(names.begin(), names.end()), names.end());
-  LockOptions each{.lease = options.lease,
-                   .turn = options.turn,
-                   .acks = options.acks,
-                   .on_lost = std::move(options.on_lost)};
-  absl::Status bad = CheckCount(names.size());
-  if (bad.ok() && InOneSlot(*client.core(), names)) {
-    return std::make_shared<LockBody>(client.core(), std::move(names), std::move(each),
-                                      &internal::kinds::kSimpleKeys);
-  }
+auto MultiLock::Make(const Client& client, const std::vector<std::string>& names,
+                     MultiLockOptions options) -> std::shared_ptr<Body> {
+  const LockOptions each{.lease = options.lease,
+                         .turn = options.turn,
+                         .acks = options.acks,
+                         .on_lost = std::move(options.on_lost)};
   std::vector<std::unique_ptr<RedisLockBase>> own;
   std::vector<Part> parts;
-  for (size_t i = 0; bad.ok() && i < names.size(); ++i) {
-    own.push_back(std::make_unique<SimpleLock>(client, names[i], each));
+  for (const std::string& name : names) {
+    own.push_back(std::make_unique<SimpleLock>(client, name, each));
     parts.emplace_back(own.back().get());
   }
-  return std::make_shared<Apart>(absl::StrJoin(names, ", "), std::move(parts), std::move(own),
-                                 std::move(bad));
+  return Make(std::move(parts), std::move(own));
 }
 
-auto MultiLock::Make(std::vector<Part> locks) -> std::shared_ptr<Body> {
+auto MultiLock::Make(std::vector<Part> locks, std::vector<std::unique_ptr<RedisLockBase>> own)
+    -> std::shared_ptr<Body> {
   absl::Status bad = Arrange(locks);
-  if (!bad.ok()) locks.clear();
   std::vector<std::string> names;
-  bool together = bad.ok();
+  for (const Part& part : locks) {
+    if (part.lock() != nullptr) names.push_back(part.lock()->name());
+  }
+  if (!bad.ok()) {
+    return std::make_shared<Apart>(absl::StrJoin(names, ", "), std::vector<Part>(), std::move(own),
+                                   std::move(bad));
+  }
   const auto body = [](const Part& part) -> const LockBody& {
     return static_cast<const LockBody&>(*BodyOf(*part.lock()));
   };
-  for (const Part& part : locks) {
-    names.push_back(part.lock()->name());
-    together = together && dynamic_cast<const SimpleLock*>(part.lock()) != nullptr &&
-               body(part).core() == body(locks.front()).core();
-  }
-  if (together && InOneSlot(*body(locks.front()).core(), names)) {
+  const std::shared_ptr<internal::ClientCore> core = body(locks.front()).core();
+  const bool simple = std::ranges::all_of(locks, [&](const Part& part) {
+    return dynamic_cast<const SimpleLock*>(part.lock()) != nullptr && body(part).core() == core;
+  });
+  if (simple && InOneSlot(*core, names)) {
     LockOptions options = body(locks.front()).options();
     options.cache_for = absl::ZeroDuration();
-    return std::make_shared<LockBody>(body(locks.front()).core(), std::move(names),
-                                      std::move(options), &internal::kinds::kSimpleKeys);
+    return std::make_shared<LockBody>(core, std::move(names), std::move(options),
+                                      &internal::kinds::kSimpleKeys);
   }
-  return std::make_shared<Apart>(absl::StrJoin(names, ", "), std::move(locks),
-                                 std::vector<std::unique_ptr<RedisLockBase>>(), std::move(bad));
+  return std::make_shared<Apart>(absl::StrJoin(names, ", "), locks, std::move(own),
+                                 absl::OkStatus());
 }
 
 // Puts the locks in their order, each once; or returns why they cannot be taken together.

@@ -25,7 +25,7 @@ RedLock::RedLock(const std::vector<Client>& clients, std::string_view name, RedL
           OfQuorum(clients), name,
           LockOptions{
               .lease = options.lease, .turn = options.turn, .on_lost = std::move(options.on_lost)},
-          internal::kinds::kQuorumKeys) {}
+          &internal::kinds::kQuorumKeys) {}
 
 RedLock::RedLock(const Client& client, std::string_view name, RedLockOptions options)
     : RedLock(std::vector<Client>{client}, name, std::move(options)) {}

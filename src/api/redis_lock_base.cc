@@ -271,14 +271,10 @@ RedisLockBase::RedisLockBase(std::shared_ptr<Body> body) : body_(std::move(body)
   body_->SetObject(*this);
 }
 
-RedisLockBase::RedisLockBase(const Client& client, std::string_view name, LockOptions options)
-    : RedisLockBase(std::make_shared<LockBody>(client.core(), std::vector{std::string(name)},
-                                               std::move(options), nullptr)) {}
-
 RedisLockBase::RedisLockBase(const Client& client, std::string_view name, LockOptions options,
-                             const internal::LibraryKind& kind)
+                             const internal::LibraryKind* kind)
     : RedisLockBase(std::make_shared<LockBody>(client.core(), std::vector{std::string(name)},
-                                               std::move(options), &kind)) {}
+                                               std::move(options), kind)) {}
 
 RedisLockBase::~RedisLockBase() {
   body_->Close();

@@ -9,7 +9,7 @@
 
 namespace redlatch {
 ReentrantLock::ReentrantLock(const Client& client, std::string_view name, LockOptions options)
-    : RedisLockBase(client, name, std::move(options), internal::kinds::kReentrantKeys) {}
+    : RedisLockBase(client, name, std::move(options), &internal::kinds::kReentrantKeys) {}
 
 LockScripts ReentrantLock::Scripts() const { return lua::kReentrantScripts; }
 

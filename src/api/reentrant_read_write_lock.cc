@@ -11,7 +11,7 @@ namespace kinds = internal::kinds;
 
 ReentrantReadWriteLock::ReentrantReadWriteLock(const Client& client, std::string_view name,
                                                LockOptions options, Policy policy)
-    : RedisLockBase(client, name, std::move(options), internal::kinds::kReadWriteKeys),
+    : RedisLockBase(client, name, std::move(options), &internal::kinds::kReadWriteKeys),
       policy_(policy) {}
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;

@@ -41,7 +41,7 @@ absl::StatusOr<Permit> PermitOf(absl::StatusOr<internal::OwnedHold> owned, int64
 
 }  // namespace
 
-// What a semaphore object does. A call that is in progress keeps it.
+// What a semaphore object is.
 class Semaphore::Body {
  public:
   Body(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t capacity,
@@ -66,9 +66,11 @@ class Semaphore::Body {
     if (permits != nullptr) permits->RemoveObject(this);
   }
 
-  absl::StatusOr<std::shared_ptr<internal::PermitPool>> Permits() {
+  // Returns the pool for a request for that many permits, or for a script.
+  absl::StatusOr<std::shared_ptr<internal::PermitPool>> Pool(int64_t count = 1) {
     if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
     if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
+    if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
       permits_ = core_->permits().Of(name_, [&] {
@@ -81,38 +83,19 @@ class Semaphore::Body {
 
   // For scripts that are no part of a hold.
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Borrow() {
-    const auto permits = Permits();
-    if (!permits.ok()) return permits.status();
-    return (*permits)->Borrow();
+    const auto pool = Pool();
+    return pool.ok() ? (*pool)->Borrow() : pool.status();
   }
 
-  absl::StatusOr<internal::OwnedHold> Acquire(int64_t count, const AcquireOptions& options) {
-    if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
-    const auto permits = Permits();
-    if (!permits.ok()) return permits.status();
-    return (*permits)->Acquire(CallOf(count, options));
+  internal::AcquireCall CallOf(int64_t count, const AcquireOptions& options) const {
+    internal::AcquireCall call = redlatch::CallOf(options, options_, this, gone_);
+    call.terms.permits = static_cast<uint32_t>(count);
+    call.terms.capacity = static_cast<uint32_t>(capacity_);
+    return call;
   }
 
-  void AcquireAsync(int64_t count, const AcquireOptions& options,
-                    internal::LockHandle::Finish finish) {
-    const auto fresh = [&]() -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
-      if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
-      const auto permits = Permits();
-      if (!permits.ok()) return permits.status();
-      return (*permits)->Fresh();
-    };
-    const auto handle = fresh();
-    if (!handle.ok()) return core_->event_driver().Complete(std::move(finish)(handle.status()));
-    (*handle)->AcquireAsync(CallOf(count, options), std::move(finish));
-  }
-
-  absl::StatusOr<LockInfo> Inspect() {
-    const auto handle = Borrow();
-    if (!handle.ok()) return handle.status();
-    absl::StatusOr<LockInfo> info = (*handle)->Inspect();
-    if (info.ok() && info->capacity == 0) info->capacity = capacity_;  // it is not stored yet
-    return info;
-  }
+  const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
+  int64_t capacity() const { return capacity_; }
 
   absl::Status Check(int64_t count, std::string_view what) const {
     if (1 <= count && count <= kMostPermits) return absl::OkStatus();
@@ -122,13 +105,6 @@ class Semaphore::Body {
   }
 
  private:
-  internal::AcquireCall CallOf(int64_t count, const AcquireOptions& options) const {
-    internal::AcquireCall call = redlatch::CallOf(options, options_, this, gone_);
-    call.terms.permits = static_cast<uint32_t>(count);
-    call.terms.capacity = static_cast<uint32_t>(capacity_);
-    return call;
-  }
-
   const std::shared_ptr<internal::ClientCore> core_;
   const std::string name_;
   const int64_t capacity_;
@@ -146,59 +122,68 @@ Semaphore::~Semaphore() { body_->Close(); }
 
 const std::string& Semaphore::name() const { return body_->name(); }
 
+// Each call that waits keeps the body, since the object may be destroyed meanwhile.
+
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
   const std::shared_ptr<Body> body = body_;
-  const auto permits = body->Permits();
-  if (!permits.ok()) Throw(permits.status());
-  auto held = body->Acquire(1, {.wait = wait});
+  const auto pool = body->Pool();
+  if (!pool.ok()) Throw(pool.status());
+  auto held = (*pool)->Acquire(body->CallOf(1, {.wait = wait}));
   if (IsBusy(held.status())) return false;
   if (!held.ok()) Throw(held.status());
-  if (absl::Status kept = (*permits)->Keep(*std::move(held)); !kept.ok()) Throw(kept);
+  if (absl::Status kept = (*pool)->Keep(*std::move(held)); !kept.ok()) Throw(kept);
   return true;
 }
 
 void Semaphore::release(std::ptrdiff_t permits) {
   if (permits == 0) return;
-  const std::shared_ptr<Body> body = body_;
-  const auto all = body->Permits();
-  if (!all.ok()) Throw(all.status());
-  if (permits < 0) Throw(body->Check(permits, "a release"));
-  if (absl::Status few = (*all)->Release(static_cast<size_t>(permits)); !few.ok()) Throw(few);
+  const auto pool = body_->Pool();
+  if (!pool.ok()) Throw(pool.status());
+  if (permits < 0) Throw(body_->Check(permits, "a release"));
+  if (absl::Status few = (*pool)->Release(static_cast<size_t>(permits)); !few.ok()) Throw(few);
 }
 
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {
-  return PermitOf(std::shared_ptr<Body>(body_)->Acquire(permits, options), permits);
+  const std::shared_ptr<Body> body = body_;
+  const auto pool = body->Pool(permits);
+  if (!pool.ok()) return pool.status();
+  return PermitOf((*pool)->Acquire(body->CallOf(permits, options)), permits);
 }
 
 void Semaphore::AcquireAsync(int64_t permits, const AcquireOptions& options,
                              AcquireCallback callback) {
-  body_->AcquireAsync(permits, options,
-                      [permits, told = internal::NotNull(std::move(callback))](
-                          absl::StatusOr<internal::OwnedHold> taken) mutable {
-                        auto permit = PermitOf(std::move(taken), permits);
-                        return [told = std::move(told), permit = std::move(permit)]() mutable {
-                          std::move(told)(std::move(permit));
-                        };
-                      });
+  auto finish = FinishOf(
+      [permits](absl::StatusOr<internal::OwnedHold> taken) {
+        return PermitOf(std::move(taken), permits);
+      },
+      std::move(callback));
+  const auto pool = body_->Pool(permits);
+  const auto handle = pool.ok() ? (*pool)->Fresh() : pool.status();
+  if (!handle.ok()) {
+    return body_->core()->event_driver().Complete(std::move(finish)(handle.status()));
+  }
+  (*handle)->AcquireAsync(body_->CallOf(permits, options), std::move(finish));
 }
 
 absl::Status Semaphore::SetCapacity(int64_t capacity) {
-  const std::shared_ptr<Body> body = body_;
-  if (absl::Status bad = body->Check(capacity, "a capacity"); !bad.ok()) return bad;
-  const auto handle = body->Borrow();
+  if (absl::Status bad = body_->Check(capacity, "a capacity"); !bad.ok()) return bad;
+  const auto handle = body_->Borrow();
   if (!handle.ok()) return handle.status();
   return (*handle)->RunAll(lua::kSemaphoreSetCapacity, absl::StrCat(capacity));
 }
 
 absl::StatusOr<LockInfo> Semaphore::Inspect() const {
-  return std::shared_ptr<Body>(body_)->Inspect();
+  const int64_t capacity = body_->capacity();
+  const auto handle = body_->Borrow();
+  if (!handle.ok()) return handle.status();
+  absl::StatusOr<LockInfo> info = (*handle)->Inspect();
+  if (info.ok() && info->capacity == 0) info->capacity = capacity;  // it is not stored yet
+  return info;
 }
 
 absl::Status Semaphore::ForceRelease() {
-  const std::shared_ptr<Body> body = body_;
-  const auto handle = body->Borrow();
-  if (!handle.ok()) return handle.status();
-  return (*handle)->ForceRelease();
+  const auto handle = body_->Borrow();
+  return handle.ok() ? (*handle)->ForceRelease() : handle.status();
 }
 
 }  // namespace redlatch

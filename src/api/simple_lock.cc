@@ -8,7 +8,7 @@
 namespace redlatch {
 
 SimpleLock::SimpleLock(const Client& client, std::string_view name, LockOptions options)
-    : RedisLockBase(client, name, std::move(options), internal::kinds::kSimpleKeys) {}
+    : RedisLockBase(client, name, std::move(options), &internal::kinds::kSimpleKeys) {}
 
 LockScripts SimpleLock::Scripts() const { return lua::kSimpleScripts; }
 

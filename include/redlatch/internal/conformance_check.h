@@ -49,32 +49,50 @@ class ConformanceCheck {
       if (!client.ok()) return client.status();
       clients_.push_back(*std::move(client));
     }
-    for (const auto check :
-         {&ConformanceCheck::Excludes, &ConformanceCheck::RefusesWhenHeld,
-          &ConformanceCheck::HandsOver, &ConformanceCheck::ForgetsWaitersThatGaveUp,
-          &ConformanceCheck::ReportsAForcedRelease, &ConformanceCheck::EndsWithTheLease,
-          &ConformanceCheck::PassesBetweenThreads}) {
-      if (absl::Status kept = (this->*check)(); !kept.ok()) return kept;
-    }
-    return absl::OkStatus();
+    Check("exclusion", "the lock has one owner at a time", &ConformanceCheck::Exclusion);
+    Check("busy", "a held lock is busy for other clients", &ConformanceCheck::Busy);
+    Check("handover", "a release hands the lock to a waiter", &ConformanceCheck::Handover);
+    Check("cancel", "a waiter that gives up is not granted the lock", &ConformanceCheck::Cancel);
+    Check("force", "a forced release ends a hold, and its holder learns of it",
+          &ConformanceCheck::Force);
+    Check("expiry", "a hold that is not renewed ends with its lease", &ConformanceCheck::Expiry);
+    Check("threads", "the threads of one client hold the lock one at a time",
+          &ConformanceCheck::Threads);
+    const std::lock_guard guard(mu_);
+    return broken_;
   }
 
  private:
   using Lock = std::unique_ptr<RedisLockBase>;
   static constexpr absl::Duration kPatience = absl::Seconds(20);
 
-  Lock Make(int client, std::string_view of) const {
-    return options_.make(clients_[client], options_.name + "-" + std::string(of),
+  void Check(std::string_view word, std::string_view promise, void (ConformanceCheck::*check)()) {
+    word_ = word;
+    promise_ = promise;
+    if (kept()) (this->*check)();
+  }
+  bool kept() {
+    const std::lock_guard guard(mu_);
+    return broken_.ok();
+  }
+  // Notes a promise that is not kept, the current one if none is named. The first counts.
+  bool Expect(bool kept, std::string_view otherwise, std::string_view promise = {}) {
+    if (kept) return true;
+    const std::string broken(promise.empty() ? promise_ : promise);
+    const std::lock_guard guard(mu_);
+    broken_.Update(absl::InternalError(broken + ": " + std::string(otherwise)));
+    return false;
+  }
+  bool Expect(const absl::Status& status, std::string_view promise = {}) {
+    return Expect(status.ok(), status.ToString(), promise);
+  }
+
+  Lock Make(int client) const {
+    return options_.make(clients_[client], options_.name + "-" + std::string(word_),
                          LockOptions{.lease = options_.lease});
   }
-  static absl::Status Broken(std::string_view promise, std::string_view what) {
-    return absl::InternalError(std::string(promise) + ": " + std::string(what));
-  }
-  static absl::Status Because(std::string_view promise, const absl::Status& why) {
-    return Broken(promise, why.ToString());
-  }
   // A slow server breaks no promise.
-  static absl::StatusOr<Lease> Take(RedisLockBase& lock, const AcquireOptions& options) {
+  static absl::StatusOr<Lease> TryToTake(RedisLockBase& lock, const AcquireOptions& options) {
     absl::StatusOr<Lease> lease = lock.Acquire(options);
     for (const absl::Time end = absl::Now() + kPatience;
          absl::IsUnavailable(lease.status()) && absl::Now() < end;) {
@@ -82,11 +100,21 @@ class ConformanceCheck {
     }
     return lease;
   }
-  static absl::Status TakeAndRelease(RedisLockBase& lock) {
-    absl::StatusOr<Lease> lease = Take(lock, {.wait = kPatience});
-    return lease.ok() ? lease->Release() : lease.status();
+  absl::StatusOr<Lease> Take(RedisLockBase& lock,
+                             const AcquireOptions& options = {.wait = kPatience}) {
+    absl::StatusOr<Lease> lease = TryToTake(lock, options);
+    Expect(lease.status());
+    return lease;
   }
-  // Waits until `what` is true; false: it was not in time.
+  void TakeAndRelease(int client) {
+    const Lock lock = Make(client);
+    absl::StatusOr<Lease> lease = Take(*lock);
+    if (lease.ok()) Expect(lease->Release());
+  }
+  void ExpectBusy(RedisLockBase& lock, absl::Duration wait) {
+    const absl::Status refused = TryToTake(lock, {.wait = wait}).status();
+    Expect(absl::IsDeadlineExceeded(refused), refused.ToString());
+  }
   static bool Happens(const std::function<bool()>& what) {
     for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end;) {
       if (what()) return true;
@@ -94,166 +122,115 @@ class ConformanceCheck {
     }
     return false;
   }
-  static bool IsWaitedFor(const RedisLockBase& lock, int64_t waiting = 1) {
+  static bool HasWaiters(const RedisLockBase& lock, int64_t waiting) {
     return Happens([&] {
       const absl::StatusOr<LockInfo> info = lock.Inspect();
-      return info.ok() && info->waiting >= waiting;
+      return info.ok() && info->waiting == waiting;
     });
   }
 
   // One owner at a time, and each has a larger token than those before it.
-  absl::Status Excludes() {
-    constexpr std::string_view kPromise = "the lock has one owner at a time";
-    std::atomic<int> inside = 0, overlaps = 0, falls = 0;
-    uint64_t last = 0;  // under the lock
-    std::vector<absl::Status> results(clients_.size());
-    {
-      std::vector<std::jthread> threads;
-      for (int c = 0; c < static_cast<int>(clients_.size()); ++c) {
-        threads.emplace_back([&, c] {
-          const Lock lock = Make(c, "exclusion");
-          for (int i = 0; i < options_.rounds && results[c].ok(); ++i) {
-            absl::StatusOr<Lease> lease = Take(*lock, {.wait = kPatience});
-            results[c] = lease.status();
-            if (!lease.ok()) break;
-            overlaps += inside.fetch_add(1) > 0 ? 1 : 0;
-            const uint64_t token = lease->fencing_token().value();
-            falls += token <= last ? 1 : 0;
-            last = token;
-            std::this_thread::yield();
-            --inside;
-            results[c] = lease->Release();
-          }
-        });
-      }
+  void Exclusion() {
+    std::atomic<int> inside = 0;
+    std::atomic<uint64_t> last = 0;
+    std::vector<std::jthread> threads;
+    for (int client = 0; client < static_cast<int>(clients_.size()); ++client) {
+      threads.emplace_back([&, client] {
+        const Lock lock = Make(client);
+        for (int i = 0; i < options_.rounds && kept(); ++i) {
+          absl::StatusOr<Lease> lease = Take(*lock);
+          if (!lease.ok()) return;
+          Expect(inside.fetch_add(1) == 0, "owners overlapped");
+          const uint64_t token = lease->fencing_token().value();
+          Expect(last.exchange(token) < token, "one did not", "fencing tokens grow");
+          std::this_thread::yield();
+          --inside;
+          Expect(lease->Release());
+        }
+      });
     }
-    for (const absl::Status& result : results) {
-      if (!result.ok()) return Because(kPromise, result);
-    }
-    if (overlaps > 0) return Broken(kPromise, std::to_string(overlaps) + " owners overlapped");
-    if (falls > 0) return Broken("fencing tokens grow", std::to_string(falls) + " did not");
-    return absl::OkStatus();
   }
 
-  absl::Status RefusesWhenHeld() {
-    constexpr std::string_view kPromise = "a held lock is busy for other clients";
-    const Lock mine = Make(0, "busy"), theirs = Make(1, "busy");
-    absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
-    if (!lease.ok()) return Because(kPromise, lease.status());
-    for (const absl::Duration wait : {absl::ZeroDuration(), absl::Milliseconds(50)}) {
-      const absl::StatusOr<Lease> refused = Take(*theirs, {.wait = wait});
-      if (!absl::IsDeadlineExceeded(refused.status())) return Because(kPromise, refused.status());
-    }
+  void Busy() {
+    const Lock mine = Make(0), theirs = Make(1);
+    absl::StatusOr<Lease> lease = Take(*mine);
+    if (!lease.ok()) return;
+    for (const int ms : {0, 50}) ExpectBusy(*theirs, absl::Milliseconds(ms));
     const absl::StatusOr<LockInfo> info = theirs->Inspect();
-    if (!info.ok()) return Because("Inspect() shows the holder", info.status());
-    if (info->holding != 1) return Broken("Inspect() shows the holder", "it does not");
-    if (absl::Status released = lease->Release(); !released.ok())
-      return Because("a second release is OK", released);
-    if (absl::Status again = lease->Release(); !again.ok())
-      return Because("a second release is OK", again);
-    return absl::OkStatus();
+    if (!Expect(info.status(), "Inspect() shows the holder")) return;
+    Expect(info->holding == 1, "it does not", "Inspect() shows the holder");
+    for (int i = 0; i < 2; ++i) Expect(lease->Release(), "a second release is OK");
   }
 
   // Waiters get the lock one after the other as it is released.
-  absl::Status HandsOver() {
-    constexpr std::string_view kPromise = "a release hands the lock to a waiter";
-    const Lock mine = Make(0, "handover");
-    absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
-    if (!lease.ok()) return Because(kPromise, lease.status());
-    std::vector<absl::Status> results(2);
-    {
-      std::vector<std::jthread> waiters;
-      for (int i = 0; i < 2; ++i) {
-        waiters.emplace_back([&, i] { results[i] = TakeAndRelease(*Make(i + 1, "handover")); });
-      }
-      if (!IsWaitedFor(*mine, 2)) results[0] = Broken(kPromise, "Inspect() shows no waiters");
-      lease = absl::CancelledError();  // releases it
-    }
-    for (const absl::Status& result : results) {
-      if (!result.ok()) return Because(kPromise, result);
-    }
-    return absl::OkStatus();
+  void Handover() {
+    const Lock mine = Make(0);
+    absl::StatusOr<Lease> lease = Take(*mine);
+    if (!lease.ok()) return;
+    std::vector<std::jthread> waiters;
+    for (int client : {1, 2}) waiters.emplace_back([this, client] { TakeAndRelease(client); });
+    Expect(HasWaiters(*mine, 2), "Inspect() shows no waiters");
+    lease = absl::CancelledError();  // releases it
   }
 
-  absl::Status ForgetsWaitersThatGaveUp() {
-    constexpr std::string_view kPromise = "a waiter that gives up is not granted the lock";
-    const Lock mine = Make(0, "cancel");
-    absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
-    if (!lease.ok()) return Because(kPromise, lease.status());
-    const absl::Status gave_up =
-        Take(*Make(1, "cancel"), {.wait = absl::Milliseconds(20)}).status();
-    if (!absl::IsDeadlineExceeded(gave_up)) return Because(kPromise, gave_up);
-    if (!Happens([&] {
-          const absl::StatusOr<LockInfo> info = mine->Inspect();
-          return info.ok() && info->waiting == 0;
-        })) {
-      return Broken(kPromise, "it stays in the queue");
-    }
-    if (absl::Status released = lease->Release(); !released.ok())
-      return Because(kPromise, released);
-    const absl::Status next = TakeAndRelease(*Make(2, "cancel"));
-    return next.ok() ? next : Because(kPromise, next);
+  void Cancel() {
+    const Lock mine = Make(0), theirs = Make(1);
+    absl::StatusOr<Lease> lease = Take(*mine);
+    if (!lease.ok()) return;
+    ExpectBusy(*theirs, absl::Milliseconds(20));
+    Expect(HasWaiters(*mine, 0), "it stays in the queue");
+    Expect(lease->Release());
+    TakeAndRelease(2);
   }
 
-  absl::Status ReportsAForcedRelease() {
-    constexpr std::string_view kPromise =
-        "a forced release ends a hold, and its holder learns of it";
-    const Lock mine = Make(0, "force"), theirs = Make(1, "force");
-    absl::StatusOr<Lease> lease = Take(*mine, {.wait = kPatience});
-    if (!lease.ok()) return Because(kPromise, lease.status());
-    if (absl::Status forced = theirs->ForceRelease(); !forced.ok())
-      return Because(kPromise, forced);
-    if (!Happens([&] { return !lease->valid() && lease->lost().stop_requested(); }))
-      return Broken(kPromise, "it does not");
-    absl::StatusOr<Lease> next = Take(*theirs, {.wait = kPatience});
-    if (!next.ok()) return Because(kPromise, next.status());
-    if (next->fencing_token() <= lease->fencing_token())
-      return Broken("fencing tokens grow", "not after a forced release");
-    return next->Release();
+  void Force() {
+    const Lock mine = Make(0), theirs = Make(1);
+    absl::StatusOr<Lease> lease = Take(*mine);
+    if (!lease.ok() || !Expect(theirs->ForceRelease())) return;
+    Expect(Happens([&] { return !lease->valid() && lease->lost().stop_requested(); }),
+           "it does not");
+    absl::StatusOr<Lease> next = Take(*theirs);
+    if (!next.ok()) return;
+    Expect(next->fencing_token() > lease->fencing_token(), "not after a forced release",
+           "fencing tokens grow");
+    Expect(next->Release());
   }
 
-  // A holder that does not renew loses the lock at the end of its lease.
-  absl::Status EndsWithTheLease() {
-    constexpr std::string_view kPromise = "a hold that is not renewed ends with its lease";
-    const Lock mine = Make(0, "expiry"), theirs = Make(1, "expiry");
+  void Expiry() {
+    const Lock mine = Make(0), theirs = Make(1);
     absl::StatusOr<Lease> lease =
         Take(*mine, {.wait = kPatience, .lease = absl::Milliseconds(500)});
-    if (!lease.ok()) return Because(kPromise, lease.status());
-    absl::StatusOr<Lease> next = Take(*theirs, {.wait = kPatience});
-    if (!next.ok()) return Because(kPromise, next.status());
-    if (lease->valid()) return Broken(kPromise, "two holds are valid at once");
-    return next->Release();
+    if (!lease.ok()) return;
+    absl::StatusOr<Lease> next = Take(*theirs);
+    if (!next.ok()) return;
+    Expect(!lease->valid(), "two holds are valid at once");
+    Expect(next->Release());
   }
 
-  absl::Status PassesBetweenThreads() {
-    constexpr std::string_view kPromise = "the threads of one client hold the lock one at a time";
-    const Lock lock = Make(0, "threads");
-    std::atomic<int> inside = 0, overlaps = 0;
-    std::vector<std::string> errors(4);
-    {
-      std::vector<std::jthread> threads;
-      for (std::string& error : errors) {
-        threads.emplace_back([&] {
-          try {
-            for (int i = 0; i < options_.rounds; ++i) {
-              const std::lock_guard guard(*lock);
-              overlaps += inside.fetch_add(1) > 0 ? 1 : 0;
-              --inside;
-            }
-          } catch (const std::exception& thrown) {
-            error = std::string("lock() threw ") + thrown.what();
+  void Threads() {
+    const Lock lock = Make(0);
+    std::atomic<int> inside = 0;
+    std::vector<std::jthread> threads;
+    for (int thread = 0; thread < 4; ++thread) {
+      threads.emplace_back([&] {
+        try {
+          for (int i = 0; i < options_.rounds; ++i) {
+            const std::lock_guard guard(*lock);
+            Expect(inside.fetch_add(1) == 0, "they overlapped");
+            --inside;
           }
-        });
-      }
+        } catch (const std::exception& thrown) {
+          Expect(false, std::string("lock() threw ") + thrown.what());
+        }
+      });
     }
-    for (const std::string& error : errors) {
-      if (!error.empty()) return Broken(kPromise, error);
-    }
-    return overlaps == 0 ? absl::OkStatus() : Broken(kPromise, "they overlapped");
   }
 
   const ConformanceOptions& options_;
   std::vector<Client> clients_;
+  std::string_view word_, promise_;  // of the current check
+  std::mutex mu_;
+  absl::Status broken_;
 };
 
 }  // namespace internal
