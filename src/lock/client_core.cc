@@ -167,8 +167,8 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   Operation::Action action;
   const auto resume = [&](LockState& state, base::Instant now, Effects& effects) {
     // Under the state's mutex: if messages stop arriving now, the state is told later.
-    event.subscribed = server_group_->subscriptions().subscribed(entry.keys.main());
-    event.messages_arrive = server_group_->subscriptions().subscribed_now(entry.keys.main());
+    event.subscribed = server_group_->subscribed(entry.keys.main());
+    event.messages_arrive = server_group_->subscribed_now(entry.keys.main());
     action = operation.Resume(event, now, state, effects);
   };
   if (operation.may_fail()) {
@@ -220,7 +220,7 @@ void ClientCore::MakeReady(const Entry& entry, Request& request) {
   Prepare(entry, request);
   if (AcquireRequest* const acquire = request.acquire()) {
     acquire->listen =
-        acquire->listen || server_group_->subscriptions().asks_if_subscribed(entry.keys.main());
+        acquire->listen || server_group_->asks_if_subscribed(entry.keys.main());
   }
 }
 
@@ -234,7 +234,7 @@ void ClientCore::Prepare(const Entry& entry, const Request& request) {
   const AcquireRequest* const acquire = request.acquire();
   const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
   if (!heartbeat && !request.missed_since) return;
-  server_group_->subscriptions().CheckSubscription(entry.keys.main(), request.sent,
+  server_group_->CheckSubscription(entry.keys.main(), request.sent,
                                                    request.missed_since);
 }
 
@@ -531,7 +531,7 @@ void ClientCore::Unsubscribed() {
 }
 
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
-  server_group_->subscriptions().KeepReading(entry.keys.main(), begins);
+  server_group_->KeepReading(entry.keys.main(), begins);
   const size_t recallable_noted = begins ? ++caching_entries_ : --caching_entries_;
   if (begins && recallable_noted > kMostCached) background_.TooManyCached();
 }

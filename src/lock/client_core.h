@@ -167,11 +167,11 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     const AcquireRequest* const acquire = request.acquire();
     if (acquire != nullptr && acquire->listen &&
         std::holds_alternative<AcquireQueued>(result.acquire())) {
-      server_group_->subscriptions().NoteSubscribed(entry.keys.main(), !result.unsubscribed,
+      server_group_->NoteSubscribed(entry.keys.main(), !result.unsubscribed,
                                                     request.sent);
     }
     if (std::holds_alternative<RenewRequest>(request.what) && result.unsubscribed) {
-      server_group_->subscriptions().NoteSubscribed(entry.keys.main(), false, request.sent);
+      server_group_->NoteSubscribed(entry.keys.main(), false, request.sent);
     }
     if (const auto* const release = std::get_if<ReleaseRequest>(&request.what);
         release != nullptr && !result.failed()) {
@@ -204,7 +204,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     int64_t due = poll_at_.load(std::memory_order_relaxed);
     if (now.nanos() < due || !poll_at_.compare_exchange_strong(due, now.nanos() + kPollEach))
       return;
-    server_group_->subscriptions().ReadNow(entry.keys.main());
+    server_group_->ReadNow(entry.keys.main());
   }
 
   // Called by the client's own threads only.

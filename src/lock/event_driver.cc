@@ -277,7 +277,7 @@ absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
   absl::Status unsubscribed =
-      core_.server_group().subscriptions().Subscribe(key, now + kListenFor, {});
+      core_.server_group().Subscribe(key, now + kListenFor, {});
   if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
   listen_again_ = base::Now() + kListenEach;
   again = listen_again_ + kListenEach;

@@ -71,13 +71,9 @@ absl::StatusOr<redis::Reply> ServerRunner::RunScript(const Subject& subject,
   return group_.Run(EncodedRequest(subject, script, args, own_key).call(), deadline);
 }
 
-namespace {
-
-absl::Status NoScriptCalls() {
+absl::Status QuorumRunner::NoScriptCalls() {
   return absl::UnimplementedError("a quorum runs requests, and takes no script calls");
 }
-
-}  // namespace
 
 void QuorumRunner::Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
                        absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted) {
@@ -99,10 +95,6 @@ absl::StatusOr<base::Acks> QuorumRunner::RunConfirmed(absl::Span<const Item>,
                                                       const base::AcksWanted&, absl::Duration,
                                                       base::Instant, absl::Span<Result>) {
   return absl::UnimplementedError("the servers of a quorum have no replicas to confirm anything");
-}
-
-absl::Status QuorumRunner::Post(const redis::ScriptCall&, redis::InFlight&) {
-  return NoScriptCalls();
 }
 
 }  // namespace redlatch::internal

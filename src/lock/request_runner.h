@@ -98,6 +98,8 @@ class ServerRunner final : public RequestRunner {
 // A quorum of servers, which runs requests itself and takes no script calls.
 class QuorumRunner : public redis::ServerGroup, public RequestRunner {
  public:
+  QuorumRunner() : ServerGroup(/*runner=*/nullptr) {}
+
   struct Options {
     std::string name;  // for messages
     absl::Duration restart_delay = absl::ZeroDuration();
@@ -109,6 +111,7 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
 
   using RequestRunner::Post;
   using RequestRunner::Run;
+  using ServerGroup::Post;
   using ServerGroup::Run;
   // Returns the first reply of a majority's nodes.
   virtual absl::StatusOr<redis::Reply> RunCommand(std::string_view key,
@@ -120,11 +123,13 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
                                       const base::AcksWanted& wanted, absl::Duration ack_timeout,
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<redis::Reply>> results) final;
-  absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) final;
   absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
                                           const base::AcksWanted& wanted,
                                           absl::Duration ack_timeout, base::Instant deadline,
                                           absl::Span<Result> results) final;
+
+ protected:
+  static absl::Status NoScriptCalls();
 };
 
 }  // namespace redlatch::internal

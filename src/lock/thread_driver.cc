@@ -28,7 +28,7 @@ void ThreadDriver::Finish(Operation& operation, Operation::Action action) noexce
       case Kind::kSubscribe: {
         absl::Status status;
         try {
-          status = core_.server_group().subscriptions().Subscribe(key, action.until, stop_);
+          status = core_.server_group().Subscribe(key, action.until, stop_);
         } catch (const std::bad_alloc&) {
           status = base::NoMemory();
         }
@@ -65,7 +65,7 @@ Operation::Action ThreadDriver::Run(Operation& operation, base::Instant until) n
   // The request will be queued, so its result would only wake this thread. It is read only if no
   // grant comes soon.
   if (request.unread_for > absl::ZeroDuration() &&
-      core_.server_group().subscriptions().subscribed_now(entry_.keys.main())) {
+      core_.server_group().subscribed_now(entry_.keys.main())) {
     const auto decided_meanwhile = [&] {
       return SleepWhileInFlight(operation, std::min(until, request.sent + request.unread_for));
     };
@@ -91,7 +91,7 @@ bool ThreadDriver::SleepWhileInFlight(Operation& operation, base::Instant until)
 }
 
 void ThreadDriver::Sleep(Operation& operation, base::Instant until) {
-  if (core_.server_group().subscriptions().Await(entry_.keys.main(), parker_, until) !=
+  if (core_.server_group().Await(entry_.keys.main(), parker_, until) !=
       base::Parker::kArmed)
     return;
   {

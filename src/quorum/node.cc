@@ -2,58 +2,63 @@
 
 #include <algorithm>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
 namespace {
 
-// Callers do not wait for a node that has been absent for longer.
+// Calls do not wait for a node that has been absent for longer.
 constexpr absl::Duration kConnectingFor = absl::Milliseconds(300);
 constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);  // for one attempt to connect
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 constexpr absl::Duration kRefusedPause = absl::Milliseconds(100);
-// The thread stops connecting if no command was for the node in this time.
+// The thread stops connecting if no call was for the node in this time.
 constexpr absl::Duration kWantedFor = absl::Seconds(30);
-constexpr absl::Duration kUnread = absl::Milliseconds(50);  // how long a reply may lie unread
+constexpr absl::Duration kUnread = absl::Milliseconds(50);      // how long a reply may lie unread
+constexpr absl::Duration kFollowFor = absl::Milliseconds(200);  // for a call that was refused
 constexpr size_t kMostCleanups = 1024;
-constexpr size_t kMostJobs = 256;
+constexpr size_t kMostWaiting = 1024;
 constexpr absl::Duration kSubscribeTurn = absl::Milliseconds(100);
 // The pause before a cleanup that the node refused for now is sent again.
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr int kMostDoublingsOfBackoff = 7;
 
-// `words` holds what the call refers to.
-redis::ScriptCall ViewOf(const NodeCall& call, std::vector<std::string_view>& words) {
-  words.assign(call.keys.begin(), call.keys.end());
-  words.insert(words.end(), call.args.begin(), call.args.end());
-  const auto all = absl::MakeConstSpan(words);
-  return {.script = call.script,
-          .keys = all.subspan(0, call.keys.size()),
-          .args = all.subspan(call.keys.size())};
-}
-
-// Returns whether a command that must be executed has to be repeated after this reply.
-bool IsToBeRepeated(const absl::StatusOr<redis::Reply>& reply) {
-  using redis::ErrorCode;
-  if (!reply.ok()) return absl::IsUnavailable(reply.status()) || redis::NotSent(reply.status());
-  if (!reply->is_error()) return false;
-  const ErrorCode code = redis::ClassifyError(reply->text);
-  if (code == ErrorCode::kNoScript || code == ErrorCode::kMoved || code == ErrorCode::kAsk) {
-    return true;
+// A view of a call, as a server group takes it.
+class View {
+ public:
+  explicit View(const NodeCall& call) : call_(call), words_(call.keys.begin(), call.keys.end()) {
+    words_.insert(words_.end(), call.args.begin(), call.args.end());
   }
-  const absl::Status refused = redis::ErrorStatus(reply->text, "");
-  return absl::IsUnavailable(refused) || absl::IsResourceExhausted(refused);
+  redis::ScriptCall operator*() const {
+    const auto words = absl::MakeConstSpan(words_);
+    return {.script = call_.script,
+            .keys = words.subspan(0, call_.keys.size()),
+            .args = words.subspan(call_.keys.size()),
+            .command = call_.command ? &*call_.command : nullptr};
+  }
+
+ private:
+  const NodeCall& call_;
+  absl::InlinedVector<std::string_view, 24> words_;
+};
+
+// Returns whether a call that must be executed has to be repeated after this result.
+bool IsToBeRepeated(const absl::Status& result) {
+  return absl::IsUnavailable(result) || absl::IsResourceExhausted(result) || redis::NotSent(result);
 }
 
 }  // namespace
 
 Node::Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
            std::function<void()> on_subscribed)
-    : at_(std::move(at)), on_up_(std::move(on_up)), on_subscribed_(std::move(on_subscribed)) {}
+    : at_(std::move(at)),
+      server_(at_->server({})),
+      on_up_(std::move(on_up)),
+      on_subscribed_(std::move(on_subscribed)) {}
 
 Node::~Node() {
   Stop();
@@ -73,6 +78,7 @@ void Node::Stop() {
   }
   changed_.SignalAll();
   base::Join(thread);
+  FailWaiting(absl::UnavailableError(server_ + " is not used any more"));
 }
 
 // If the thread cannot be started, the next caller tries again.
@@ -86,46 +92,75 @@ void Node::WakeThread() {
   changed_.SignalAll();
 }
 
-// ---- Commands.
+// ---- Calls.
 
-redis::Command Node::Encode(const NodeCall& call, bool by_text) {
-  if (call.command) return *call.command;
-  std::vector<std::string_view> words;
-  return redis::EncodeCall(at_->WordingOf(ViewOf(call, words)), by_text);
+void Node::Send(NodeCallPtr call, Done done, Wanted wanted) {
+  SendNow(std::make_shared<Call>(
+      Call{.call = std::move(call), .done = std::move(done), .wanted = std::move(wanted)}));
 }
 
-absl::StatusOr<redis::Reply> Node::Run(const NodeCall& call, base::Instant deadline) {
-  std::vector<std::string_view> words;
-  return at_->Run(ViewOf(call, words), deadline, redis::AlwaysWanted);
-}
-
-absl::Status Node::Send(std::string_view key, const redis::Command& command, Done done) {
+void Node::SendNow(std::shared_ptr<Call> call) {
   ++in_flight_;
   absl::Status sent =
-      at_->Send(key, command, [this, done = std::move(done)](absl::StatusOr<redis::Reply> reply) {
-        done(std::move(reply));
+      at_->Send(*View(*call->call), [this, call](absl::StatusOr<redis::Reply> result) {
+        if (!redis::NotSent(result.status()) || !SendAgain(call)) call->done(std::move(result));
         --in_flight_;
       });
-  if (!sent.ok()) --in_flight_;
-  if (!sent.ok() || reads_.load() || reads_.exchange(true)) return sent;
+  if (!sent.ok()) {
+    --in_flight_;
+    absl::Status down = SendOnceUp(call, std::move(sent));
+    if (!down.ok()) call->done(redis::MarkNotSent(std::move(down)));
+    return;
+  }
+  if (reads_.load() || reads_.exchange(true)) return;
   const base::MutexLock lock(mu_);
   read_at_ = base::Now() + kUnread;
   WakeThread();
-  return sent;
 }
 
-Node::Sent Node::TrySend(std::string_view key, const redis::Command& command, Done done) {
-  const absl::Status sent = Send(key, command, std::move(done));
-  if (sent.ok()) return Sent::kSent;
+bool Node::SendAgain(std::shared_ptr<Call> call) {
+  const base::MutexLock lock(mu_);
+  StartThread();
+  if (!thread_.joinable() || waiting_.size() >= kMostWaiting) return false;
+  call->refused = true;
+  waiting_.push_back(std::move(call));
+  changed_.SignalAll();
+  return true;
+}
+
+absl::Status Node::SendOnceUp(std::shared_ptr<Call> call, absl::Status why) {
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  Want(key, now, now + kWantedFor);
+  Want(call->call->keys.front(), now, std::max(wanted_until_, now + kWantedFor));
   const bool refused = !failure_.ok() && !absl::IsUnavailable(failure_);
-  if (!refused && now - absent_since_ <= kConnectingFor && thread_.joinable()) {
-    return Sent::kConnecting;
+  if (refused || now - absent_since_ > kConnectingFor || !thread_.joinable() ||
+      waiting_.size() >= kMostWaiting) {
+    if (failure_.ok()) failure_ = std::move(why);
+    return base::Unshared(failure_);
   }
-  if (failure_.ok()) failure_ = sent;
-  return Sent::kDown;
+  waiting_.push_back(std::move(call));
+  return absl::OkStatus();
+}
+
+// Runs a call that had to wait for the thread.
+void Node::RunHere(std::shared_ptr<Call> call) {
+  if (!call->wanted()) {
+    call->done(redis::MarkNotSent(absl::UnavailableError("not sent: no caller waits any more")));
+  } else if (call->refused) {
+    call->done(redis::ResultOfPosted(
+        at_->Run(*View(*call->call), base::Now() + kFollowFor, call->wanted), server_));
+  } else {
+    SendNow(std::move(call));
+  }
+}
+
+void Node::FailWaiting(const absl::Status& why) {
+  std::deque<std::shared_ptr<Call>> calls;
+  {
+    const base::MutexLock lock(mu_);
+    calls.swap(waiting_);
+  }
+  for (const auto& call : calls) call->done(redis::MarkNotSent(base::Unshared(why)));
 }
 
 absl::Status Node::failure() const {
@@ -138,14 +173,6 @@ std::vector<std::string> Node::TakeWarnings() {
   return std::exchange(warnings_, {});
 }
 
-bool Node::Do(std::function<void()> job) {
-  const base::MutexLock lock(mu_);
-  if (jobs_.size() >= kMostJobs) return false;
-  jobs_.push_back(std::move(job));
-  WakeThread();
-  return true;
-}
-
 std::shared_ptr<const Node::Subscription> Node::Subscribe(std::string_view key) {
   auto made = std::make_shared<Subscription>(key);
   const base::MutexLock lock(mu_);
@@ -155,36 +182,24 @@ std::shared_ptr<const Node::Subscription> Node::Subscribe(std::string_view key) 
 
 // ---- Cleanups.
 
-void Node::CleanUp(NodeCall call, base::Instant expires) {
-  SendCleanup(std::make_shared<Cleanup>(Cleanup{.call = std::move(call), .expires = expires}));
+void Node::SendCleanup(Cleanup cleanup) {
+  const NodeCallPtr call = cleanup.call;
+  const base::Instant expires = cleanup.expires;
+  Send(
+      call,
+      [this, cleanup = std::move(cleanup)](const absl::StatusOr<redis::Reply>& result) {
+        if (!IsToBeRepeated(result.status())) return;
+        const base::MutexLock lock(mu_);
+        Keep(cleanup, redis::NotSent(result.status()) || redis::MayHaveExecuted(result.status()));
+      },
+      [expires] { return base::Now() < expires; });
 }
 
-void Node::SendCleanup(const std::shared_ptr<Cleanup>& cleanup) {
-  const redis::Command command = Encode(cleanup->call, /*by_text=*/true);
-  const absl::Status sent = Send(cleanup->call.keys.front(), command,
-                                 [this, cleanup](const absl::StatusOr<redis::Reply>& reply) {
-                                   if (!IsToBeRepeated(reply)) return;
-                                   const base::MutexLock lock(mu_);
-                                   Keep(std::move(*cleanup), /*node_is_away=*/!reply.ok());
-                                 });
-  if (sent.ok()) return;
+void Node::CleanUpAfter(const absl::Status& result, NodeCallPtr call, base::Instant expires) {
+  if (!IsToBeRepeated(result)) return;
   const base::MutexLock lock(mu_);
-  Keep(std::move(*cleanup), /*node_is_away=*/true);
-}
-
-void Node::CleanUpAfter(const absl::StatusOr<redis::Reply>& reply, const NodeCall& call,
-                        base::Instant expires) {
-  if (!IsToBeRepeated(reply)) return;
-  const base::MutexLock lock(mu_);
-  Keep({.call = call, .expires = expires}, /*node_is_away=*/!reply.ok());
-}
-
-void Node::CleanUpNow() {
-  const base::MutexLock lock(mu_);
-  for (Cleanup& each : cleanups_) {
-    if (!each.due.is_infinite()) each.due = base::Now();
-  }
-  changed_.SignalAll();
+  Keep({.call = std::move(call), .expires = expires},
+       redis::NotSent(result) || redis::MayHaveExecuted(result));
 }
 
 bool Node::CleanedUp() {
@@ -201,7 +216,7 @@ void Node::Keep(Cleanup cleanup, bool node_is_away) {
     std::erase_if(cleanups_, [now](const Cleanup& each) { return each.expires <= now; });
   }
   if (node_is_away) {
-    Want(cleanup.call.keys.front(), now, std::max(wanted_until_, cleanup.expires));
+    Want(cleanup.call->keys.front(), now, std::max(wanted_until_, cleanup.expires));
     cleanup.due = base::Instant::Infinite();
   } else {
     cleanup.due = now + kFirstBackoff * (1 << std::min(cleanup.tries++, kMostDoublingsOfBackoff));
@@ -228,7 +243,7 @@ void Node::SendCleanups(base::Instant due) {
   }
   const base::Instant now = base::Now();
   for (Cleanup& each : cleanups) {
-    if (now < each.expires) SendCleanup(std::make_shared<Cleanup>(std::move(each)));
+    if (now < each.expires) SendCleanup(std::move(each));
   }
 }
 
@@ -258,11 +273,11 @@ void Node::Work() {
   mu_.Lock();
   while (!stopping_) {
     const base::Instant now = base::Now();
-    if (!jobs_.empty()) {
-      const std::function<void()> job = std::move(jobs_.front());
-      jobs_.pop_front();
+    if (!waiting_.empty() && (absent_since_.is_infinite() || waiting_.front()->refused)) {
+      std::shared_ptr<Call> call = std::move(waiting_.front());
+      waiting_.pop_front();
       mu_.Unlock();
-      job();
+      RunHere(std::move(call));
     } else if (!subscriptions_.empty()) {
       mu_.Unlock();
       SubscribeNext();
@@ -296,8 +311,8 @@ void Node::SubscribeNext() {
     next = std::move(its->second);
     subscriptions_.erase(its);
   }
-  if (!at_->subscriptions().subscribed(next->key)) {
-    next->outcome = at_->subscriptions().Subscribe(next->key, base::Now() + kSubscribeTurn, {});
+  if (!at_->subscribed(next->key)) {
+    next->outcome = at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {});
   }
   next->over = true;
   on_subscribed_();
@@ -329,6 +344,7 @@ absl::Status Node::TryConnect(absl::Duration& pause) {
 void Node::Connect() {
   absl::Duration pause = kPause;
   const absl::Status status = TryConnect(pause);
+  bool down = false;
   {
     const base::MutexLock lock(mu_);
     const base::Instant now = base::Now();
@@ -336,7 +352,10 @@ void Node::Connect() {
     connect_at_ = now + pause;
     if (status.ok()) absent_since_ = base::Instant::Infinite();
     if (status.ok() || wanted_until_ < now) wanted_ = false;
+    down = !status.ok() &&
+           (!absl::IsUnavailable(status) || now - absent_since_ > kConnectingFor || !wanted_);
   }
+  if (down) FailWaiting(status);
   if (!status.ok()) return;
   SendCleanups(base::Instant::Infinite());
   on_up_();

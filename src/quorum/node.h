@@ -30,28 +30,29 @@ struct NodeCall {
       : script(call.script),
         keys(call.keys.begin(), call.keys.end()),
         args(call.args.begin(), call.args.end()) {}
-  explicit NodeCall(redis::Command its_command) : command(std::move(its_command)) {}
+  NodeCall(std::string_view key, redis::Command its_command)
+      : keys{std::string(key)}, command(std::move(its_command)) {}
 
   const LuaScript* script = nullptr;
   std::vector<std::string> keys;
   std::vector<std::string> args;
   std::optional<redis::Command> command;  // in place of a script
 };
+using NodeCallPtr = std::shared_ptr<const NodeCall>;
 
-// One server of a quorum. No caller waits for a single node: a command is sent at once or not at
-// all, and the node's own thread does what takes longer, such as connecting.
+// One server of a quorum. No caller waits for a single node: a call is sent at once, and the node's
+// own thread does what takes longer, such as connecting.
 //
-//   the node is    a command is    and then
-//   up             sent            its reply comes, or the connection breaks
-//   connecting     not sent        the caller tries again soon
-//   down           refused         the thread goes on connecting while commands come
+//   the node is    a call is                       and then
+//   up             sent                            its result comes, or the connection breaks
+//   connecting     sent as soon as the node is up
+//   down           refused                         the thread goes on connecting while calls come
 //
-// A pending cleanup is sent as soon as the node is back, and with back-off if the node refuses it,
-// until it expires. The thread reads the replies that no caller reads. Thread-safe.
+// If the node does not know the script, or is a cluster whose slots move, the thread sends the call
+// again. A pending cleanup is sent as soon as the node is back, and with back-off if the node
+// refuses it, until it expires. The thread reads the replies that no caller reads. Thread-safe.
 class Node {
  public:
-  using Done = redis::ServerGroup::Done;
-
   // `on_up` is called when the node is back, `on_subscribed` after each attempt to subscribe. Both
   // return at once.
   Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
@@ -61,36 +62,27 @@ class Node {
   Node& operator=(const Node&) = delete;
 
   redis::ServerGroup& at() { return *at_; }
-  const redis::ServerGroup& at() const { return *at_; }
-  std::string server() const { return at_->server({}); }
+  const std::string& server() const { return server_; }
 
-  redis::Command Encode(const NodeCall& call, bool by_text);
-  // Follows redirections. To be called by the node's own thread.
-  absl::StatusOr<redis::Reply> Run(const NodeCall& call, base::Instant deadline);
-
-  enum class Sent : uint8_t { kSent, kConnecting, kDown };
-  // Does not call `done` unless kSent. If kConnecting, the caller is to try again soon.
-  Sent TrySend(std::string_view key, const redis::Command& command, Done done);
-  // Sends at once, or returns why not and does not call `done`.
-  absl::Status Send(std::string_view key, const redis::Command& command, Done done);
+  // Called once for each call, on any thread. Returns at once.
+  using Done = std::function<void(absl::StatusOr<redis::Reply> result)>;
+  // False: the call need not be sent any more.
+  using Wanted = std::function<bool()>;
+  void Send(NodeCallPtr call, Done done, Wanted wanted = redis::AlwaysWanted);
   // Why the node is down.
   absl::Status failure() const;
 
-  // Sends a cleanup now or later. It may be executed twice, and its reply is ignored.
-  void CleanUp(NodeCall call, base::Instant expires);
-  // Sends the cleanup if the command that got this reply has to be repeated: its connection broke,
-  // it was never sent, or the server refused it for now. The node's own thread sends it, as the
-  // caller must not use the connection.
-  void CleanUpAfter(const absl::StatusOr<redis::Reply>& reply, const NodeCall& call,
-                    base::Instant expires);
-  // Ends the pause after a refusal.
-  void CleanUpNow();
+  // Sends a cleanup now or later. It may be executed twice, and its result is ignored.
+  void CleanUp(NodeCallPtr call, base::Instant expires) {
+    SendCleanup({.call = std::move(call), .expires = expires});
+  }
+  // Sends the cleanup if the call that had this result has to be repeated: its connection broke, it
+  // was never sent, or the node refused it for now. The node's own thread sends it, as the caller
+  // must not use the connection.
+  void CleanUpAfter(const absl::Status& result, NodeCallPtr call, base::Instant expires);
   // After Stop(): sends the cleanups that are due. Returns whether nothing is left to be sent or
   // read at a node that is there.
   bool CleanedUp();
-
-  // Has the node's own thread do something long. Returns false if it has too much to do.
-  bool Do(std::function<void()> job);
 
   // One attempt of the node's thread to subscribe. All calls for the same channel share the one
   // that has not begun yet.
@@ -110,8 +102,14 @@ class Node {
   void CloseInForkedChild() { at_.reset(); }
 
  private:
+  struct Call {
+    NodeCallPtr call;
+    Done done;
+    Wanted wanted;
+    bool refused = false;  // the node answered that it must be sent in another way, or elsewhere
+  };
   struct Cleanup {
-    NodeCall call;
+    NodeCallPtr call;
     base::Instant expires;
     int tries = 0;
     base::Instant due = {};
@@ -121,18 +119,27 @@ class Node {
   void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Want(std::string_view key, base::Instant now, base::Instant until)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void SendNow(std::shared_ptr<Call> call);
+  // Leaves the call to the thread, which runs it. False: the thread cannot.
+  bool SendAgain(std::shared_ptr<Call> call);
+  // Leaves the call to the thread, which sends it when the node is up. Or returns why the node is
+  // down; `why`: why the call was not sent.
+  absl::Status SendOnceUp(std::shared_ptr<Call> call, absl::Status why);
+  void RunHere(std::shared_ptr<Call> call);
+  void FailWaiting(const absl::Status& why);
   void Work();
   void Connect();
   absl::Status TryConnect(absl::Duration& pause);
   void SubscribeNext();
   // Sends the cleanups that are due by then.
   void SendCleanups(base::Instant due);
-  void SendCleanup(const std::shared_ptr<Cleanup>& cleanup);
+  void SendCleanup(Cleanup cleanup);
   base::Instant CleanupDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Keep(Cleanup cleanup, bool node_is_away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReadReplies();
 
   std::unique_ptr<redis::ServerGroup> at_;
+  const std::string server_;
   const std::function<void()> on_up_;
   const std::function<void()> on_subscribed_;
 
@@ -144,9 +151,9 @@ class Node {
   base::Instant wanted_until_ ABSL_GUARDED_BY(mu_);
   base::Instant connect_at_ ABSL_GUARDED_BY(mu_);
   base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
-  std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest command
+  std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest call
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mu_);
+  std::deque<std::shared_ptr<Call>> waiting_ ABSL_GUARDED_BY(mu_);  // for the thread to send
   std::map<std::string, std::shared_ptr<Subscription>> subscriptions_
       ABSL_GUARDED_BY(mu_);                           // to be made, by channel
   std::string last_subscribed_ ABSL_GUARDED_BY(mu_);  // of these channels
@@ -155,7 +162,7 @@ class Node {
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
 
-  std::atomic<int> in_flight_{0};   // commands
+  std::atomic<int> in_flight_{0};   // calls
   std::atomic<bool> reads_{false};  // the thread reads replies at `read_at_`
 };
 

@@ -1,6 +1,7 @@
 #include "src/quorum/quorum.h"
 
 #include <algorithm>
+#include <bit>
 #include <map>
 #include <optional>
 #include <utility>
@@ -12,11 +13,117 @@
 #include "src/base/majority.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
+#include "src/base/wake_event.h"
 #include "src/base/words.h"
 #include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
+namespace {
+
+// Waiters repeat their request more often, and so does a client that renews.
+constexpr absl::Duration kForgetAfter = absl::Minutes(1);
+
+bool IsMajority(NodeSet nodes, size_t majority) {
+  return static_cast<size_t>(std::popcount(nodes)) >= majority;
+}
+
+}  // namespace
+
+template <class Change>
+auto GrantTable::With(GrantId id, Change change) {
+  const base::MutexLock lock(mu_);
+  const auto found = entries_.find(id);
+  using Value = decltype(change(found->second));
+  return found == entries_.end() ? Value() : change(found->second);
+}
+
+// Forgets grants that were never ended, as their leases were over.
+void GrantTable::Sweep(base::Instant now) {
+  if (entries_.size() < sweep_at_) return;
+  std::erase_if(entries_, [&](const auto& each) { return each.second.ends + kForgetAfter < now; });
+  sweep_at_ = std::max<size_t>(1024, 2 * entries_.size());
+}
+
+void GrantTable::OnAcquire(GrantId id, absl::Duration lease, base::Instant now) {
+  const base::MutexLock lock(mu_);
+  Sweep(now);
+  Entry& entry = entries_[id];
+  entry.grant.lease = lease;
+  entry.free = 0;
+  entry.ends = std::max(entry.ends, now + lease);
+}
+
+void GrantTable::OnRenew(GrantId id, absl::Duration lease, base::Instant now) {
+  With(id, [&](Entry& entry) { entry.ends = std::max(entry.ends, now + lease); });
+}
+
+void GrantTable::SetUncertain(GrantId id, size_t node) {
+  With(id, [&](Entry& entry) { entry.grant.uncertain |= Only(node); });
+}
+
+void GrantTable::OnGranted(GrantId id, uint32_t attempt, uint64_t last_token, base::Instant until) {
+  With(id, [&](Entry& entry) {
+    entry.grant.last_token = last_token;
+    entry.grant.attempt = attempt;
+    entry.stands = true;
+  });
+  OnRenewed(id, until);
+}
+
+void GrantTable::OnRenewed(GrantId id, base::Instant until) {
+  With(id, [&](Entry& entry) {
+    entry.grant.splits = 0;
+    entry.confirmed = std::max(entry.confirmed, until);
+  });
+}
+
+int GrantTable::AddSplit(GrantId id) {
+  return With(id, [](Entry& entry) { return entry.grant.splits++; });
+}
+
+int GrantTable::splits(GrantId id) {
+  return With(id, [](Entry& entry) { return entry.grant.splits; });
+}
+
+std::optional<GrantTable::Grant> GrantTable::End(GrantId id) {
+  const base::MutexLock ending(ending_mu_);
+  const base::MutexLock lock(mu_);
+  const auto found = entries_.find(id);
+  if (found == entries_.end()) return std::nullopt;
+  Grant ended = found->second.grant;
+  // A request that is executed late has its whole lease from then on.
+  ended.lease = std::max(ended.lease, found->second.ends - base::Now() + absl::Milliseconds(1));
+  entries_.erase(found);
+  return ended;
+}
+
+void GrantTable::WhileItStands(GrantId id, absl::FunctionRef<void(const Grant&)> heal) {
+  const base::MutexLock ending(ending_mu_);
+  const std::optional<Grant> grant = With(id, [](Entry& entry) -> std::optional<Grant> {
+    if (!entry.stands) return std::nullopt;
+    Grant known = entry.grant;
+    known.lease = std::max(entry.confirmed - base::Now(), absl::Milliseconds(1));
+    return known;
+  });
+  if (grant) heal(*grant);
+}
+
+bool GrantTable::AddFree(GrantId id, NodeSet nodes, size_t majority) {
+  return With(id, [&](Entry& entry) {
+    entry.free |= nodes;
+    return IsMajority(entry.free, majority);
+  });
+}
+
+bool GrantTable::AddTurn(GrantId id, size_t node, size_t majority) {
+  return With(id, [&](Entry& entry) {
+    const bool was_enough = IsMajority(entry.free, majority);
+    entry.free |= Only(node);
+    return !was_enough && IsMajority(entry.free, majority);
+  });
+}
+
 namespace {
 
 using internal::AcquireRequest;
@@ -45,6 +152,10 @@ constexpr absl::Duration kRenewalTimeout = absl::Milliseconds(50);
 constexpr int kYieldsEach = 4;
 // For a wait for the replies to posted releases.
 constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
+// How often to look at a node that is being connected to, or whose connection another thread reads:
+// that thread may leave before this round's replies have come.
+constexpr absl::Duration kTurn = absl::Milliseconds(1);
+constexpr absl::Duration kLongestTurn = absl::Milliseconds(50);
 
 constexpr std::string_view kTake = "take";  // the usual mode of an acquire
 
@@ -59,19 +170,32 @@ Request CancelOf(GrantId grant, absl::Duration lease) {
           .lease = lease};
 }
 
-NodeCall EncodedCall(const Subject& subject, const Request& request) {
-  return NodeCall(internal::EncodedRequest(subject, request).call());
+std::shared_ptr<NodeCall> EncodedCall(const Subject& subject, const Request& request) {
+  return std::make_shared<NodeCall>(internal::EncodedRequest(subject, request).call());
 }
 
 // Raises the fence of a node to the last token of a grant that stands there. With a `lease`, also
 // heals a node that has lost the grant.
-NodeCall RaiseCall(const Subject& subject, GrantId grant, uint64_t last_token, absl::Duration lease,
-                   uint32_t attempt) {
-  NodeCall call = EncodedCall(subject, CancelOf(grant, absl::ZeroDuration()));
-  call.script = &lua::kQuorumRaise;
-  call.args = {call.args.front(), absl::StrCat(last_token),
-               absl::StrCat(absl::ToInt64Milliseconds(lease)), absl::StrCat(attempt)};
+NodeCallPtr RaiseCall(const Subject& subject, GrantId grant, uint64_t last_token,
+                      absl::Duration lease, uint32_t attempt) {
+  const std::shared_ptr<NodeCall> call =
+      EncodedCall(subject, CancelOf(grant, absl::ZeroDuration()));
+  call->script = &lua::kQuorumRaise;
+  call->args = {call->args.front(), absl::StrCat(last_token),
+                absl::StrCat(absl::ToInt64Milliseconds(lease)), absl::StrCat(attempt)};
   return call;
+}
+
+// Wakes the calling thread, in all its rounds. A forked child has another.
+base::WakeEvent& WakeOfThisThread() {
+  thread_local std::optional<base::WakeEvent> event;
+  thread_local std::optional<base::ForkGuard> guard;
+  if (!event || guard->InForkedChild()) {
+    event.emplace();
+    guard.emplace();
+  }
+  event->Open();
+  return *event;
 }
 
 // Reads the reply to a release, or to the cancel that a node was sent in its place.
@@ -92,6 +216,149 @@ bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& gra
 }
 
 }  // namespace
+
+// ---- Rounds.
+
+// Calls to all nodes that belong together, and their results. Used by one thread.
+struct Quorum::Calls {
+  std::function<NodeCallPtr(size_t node)> call_of;
+  std::function<NodeResult(size_t node, const absl::StatusOr<redis::Reply>& reply)> read;
+  OnResult on_result = nullptr;
+
+  // Filled by the round.
+  std::vector<NodeResult> results = {};
+  std::vector<absl::StatusOr<redis::Reply>> replies = {};
+};
+
+// Sends calls to nodes, and takes in the replies until its thread has enough of them. Whichever
+// thread reads a node's connection hands the replies over. Replies that come later are dropped, and
+// calls that were not sent by then never are.
+class Quorum::Round {
+ public:
+  explicit Round(Nodes& nodes) : nodes_(nodes), inbox_(std::make_shared<Inbox>()) {}
+  ~Round() { inbox_->Close(); }
+  Round(const Round&) = delete;
+  Round& operator=(const Round&) = delete;
+
+  // The calls outlive the round. `to`: the nodes that are sent theirs; the results of others are
+  // kNo.
+  void Put(Calls& calls, NodeSet to = ~NodeSet{0}) {
+    calls_.push_back(&calls);
+    calls.results.resize(nodes_.size());
+    calls.replies.resize(nodes_.size());
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      if ((to & Only(node)) == 0) {
+        calls.results[node].kind = NodeResult::Kind::kNo;
+        continue;
+      }
+      Node& its = *nodes_[node];
+      its.Send(
+          calls.call_of(node),
+          [inbox = inbox_, index = calls_.size() - 1, node, &its,
+           on_result = calls.on_result](absl::StatusOr<redis::Reply> reply) {
+            if (on_result != nullptr) on_result(node, its, reply.status());
+            inbox->Add({.index = index, .node = node, .reply = std::move(reply)});
+          },
+          [inbox = inbox_] { return !inbox->closed(); });
+    }
+  }
+
+  // Takes in replies until `enough` returns true, or the deadline.
+  void Await(absl::FunctionRef<bool()> enough, base::Instant deadline) {
+    for (;;) {
+      for (Arrival& each : inbox_->Take()) {
+        Calls& calls = *calls_[each.index];
+        calls.replies[each.node] = std::move(each.reply);
+        calls.results[each.node] = calls.read(each.node, calls.replies[each.node]);
+      }
+      if (enough() || deadline <= base::Now()) return;
+      if (inbox_->empty()) ReadConnections(deadline);
+    }
+  }
+
+ private:
+  struct Arrival {
+    size_t index = 0;  // of the calls
+    size_t node = 0;
+    absl::StatusOr<redis::Reply> reply;
+  };
+
+  // Where replies arrive, from any thread, until the round's own takes them.
+  class Inbox {
+   public:
+    void Add(Arrival arrival) {
+      const base::MutexLock lock(mu_);
+      if (closed_) return;
+      arrivals_.push_back(std::move(arrival));
+      // Under the mutex: once it is closed, the descriptor may be another's.
+      if (std::this_thread::get_id() != owner_) base::WakeEvent::Signal(wake_fd_);
+    }
+    void Close() {
+      const base::MutexLock lock(mu_);
+      closed_ = true;
+    }
+    bool closed() const {
+      const base::MutexLock lock(mu_);
+      return closed_;
+    }
+    bool empty() const {
+      const base::MutexLock lock(mu_);
+      return arrivals_.empty();
+    }
+    std::vector<Arrival> Take() {
+      const base::MutexLock lock(mu_);
+      return std::exchange(arrivals_, {});
+    }
+    // Becomes readable when another thread adds an arrival. -1: there is none.
+    int wake_fd() const { return wake_fd_; }
+
+   private:
+    const std::thread::id owner_ = std::this_thread::get_id();
+    const int wake_fd_ = WakeOfThisThread().fd();
+    mutable base::Mutex mu_;
+    bool closed_ ABSL_GUARDED_BY(mu_) = false;
+    std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mu_);
+  };
+
+  bool Awaits(size_t node) const {
+    return std::any_of(calls_.begin(), calls_.end(), [&](const Calls* each) {
+      return each->results[node].kind == NodeResult::Kind::kInFlight;
+    });
+  }
+
+  // Reads what has come, or waits for something to come.
+  void ReadConnections(base::Instant until) {
+    absl::InlinedVector<pollfd, 8> fds;
+    absl::InlinedVector<size_t, 8> awaited;  // nodes
+    until = std::min(until, base::Now() + kLongestTurn);
+    fds.push_back({.fd = inbox_->wake_fd(), .events = POLLIN, .revents = 0});
+    bool ready = false;
+    for (size_t node = 0; node < nodes_.size(); ++node) {
+      if (!Awaits(node)) continue;
+      std::vector<redis::Transport::Polled> polled;
+      nodes_[node]->at().BeginPoll(polled);
+      bool any = false;
+      for (const auto& each : polled) {
+        any |= each.fd >= 0;
+        until = std::min(until, each.until);
+        ready |= each.already.readable;
+        fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
+        awaited.push_back(node);
+      }
+      if (!any) until = std::min(until, base::Now() + kTurn);
+    }
+    const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
+    if (came > 0 && fds[0].revents != 0) WakeOfThisThread().Drain();
+    for (size_t i = 0; i < awaited.size(); ++i) {
+      const bool readable = came > 0 && fds[i + 1].revents != 0;
+      if (readable || ready || came == 0) nodes_[awaited[i]]->at().Drain(base::Instant());
+    }
+  }
+
+  Nodes& nodes_;
+  const std::shared_ptr<Inbox> inbox_;
+  std::vector<Calls*> calls_;
+};
 
 // ---- Connections.
 
@@ -183,13 +450,10 @@ absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& w
   return pong.status();
 }
 
-NodeCalls Quorum::AskAll(std::string_view key, bool alike,
-                         std::function<NodeCall(size_t node)> call_of, base::Instant deadline,
-                         absl::FunctionRef<bool(const NodeCalls&)> enough) {
-  NodeCalls calls{.key = key,
-                  .alike = alike,
-                  .call_of = std::move(call_of),
-                  .read = [](size_t, const auto& reply) { return ReadAny(reply); }};
+Quorum::Calls Quorum::AskAll(std::function<NodeCallPtr(size_t node)> call_of,
+                             base::Instant deadline, absl::FunctionRef<bool(const Calls&)> enough) {
+  Calls calls{.call_of = std::move(call_of),
+              .read = [](size_t, const auto& reply) { return ReadAny(reply); }};
   Round round(nodes_);
   round.Put(calls);
   const auto decided = [&] {
@@ -205,9 +469,8 @@ NodeCalls Quorum::AskAll(std::string_view key, bool alike,
 absl::StatusOr<redis::Reply> Quorum::RunCommand(std::string_view key, const redis::Command& command,
                                                 base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  NodeCalls calls = AskAll(
-      key, /*alike=*/true, [&](size_t) { return NodeCall(command); }, deadline,
-      [](const NodeCalls&) { return true; });
+  const auto same = std::make_shared<const NodeCall>(key, command);
+  Calls calls = AskAll([&](size_t) { return same; }, deadline, [](const Calls&) { return true; });
   if (CountAnswered(calls.results) < majority()) {
     return WhyNoMajority(calls.results, /*stands=*/false).why;
   }
@@ -217,12 +480,15 @@ absl::StatusOr<redis::Reply> Quorum::RunCommand(std::string_view key, const redi
   return redis::Reply();
 }
 
-absl::Status Quorum::Send(std::string_view key, const redis::Command& command, Done done) {
+// Sends a command to all nodes. Its results are not waited for.
+absl::Status Quorum::Post(const redis::ScriptCall& call, redis::InFlight& in_flight) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
+  if (call.command == nullptr) return NoScriptCalls();
   absl::Status sent = absl::UnavailableError(absl::StrCat(options_.name, " is not connected"));
   for (const auto& node : nodes_) {
-    if (node->at().Send(key, command, sent.ok() ? nullptr : done).ok()) sent = absl::OkStatus();
+    if (node->at().Send(call, nullptr).ok()) sent = absl::OkStatus();
   }
+  if (sent.ok()) std::exchange(in_flight.done, nullptr)();
   return sent;
 }
 
@@ -251,9 +517,8 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
 }
 
 bool Quorum::subscribed(std::string_view key) const {
-  const auto nodes = std::count_if(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-    return node->at().subscriptions().subscribed(key);
-  });
+  const auto nodes = std::count_if(nodes_.begin(), nodes_.end(),
+                                   [&](const auto& node) { return node->at().subscribed(key); });
   return static_cast<size_t>(nodes) >= majority();
 }
 
@@ -287,15 +552,13 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
 }
 
 bool Quorum::asks_if_subscribed(std::string_view key) const {
-  return std::any_of(nodes_.begin(), nodes_.end(), [&](const auto& node) {
-    return node->at().subscriptions().asks_if_subscribed(key);
-  });
+  return std::any_of(nodes_.begin(), nodes_.end(),
+                     [&](const auto& node) { return node->at().asks_if_subscribed(key); });
 }
 
 void Quorum::CheckSubscription(std::string_view key, base::Instant now,
                                std::optional<base::Instant> missed_since) {
-  for (const auto& node : nodes_)
-    node->at().subscriptions().CheckSubscription(key, now, missed_since);
+  for (const auto& node : nodes_) node->at().CheckSubscription(key, now, missed_since);
 }
 
 redis::ServerGroup::Realigned Quorum::Realign() {
@@ -339,8 +602,9 @@ struct Quorum::Running {
   int64_t proposed = 0;                     // the token, of an acquire
   std::optional<GrantTable::Grant> ending;  // of a release or a cancel
   base::Instant sent;
-  NodeCalls calls;
-  std::optional<NodeCalls> raise;
+  NodeCallPtr same;  // if all nodes are sent the same
+  Calls calls;
+  std::optional<Calls> raise;
   base::Instant ends_at = base::Instant::Infinite();  // of an acquire or a renewal: ends then
   uint64_t token = 0;                                 // that is granted
   bool granted = false;
@@ -368,62 +632,63 @@ void Quorum::Begin(Running& one) {
 // Adds what the scripts of lua/quorum/ are told beside the contract. If there is a restart delay,
 // that is a key more, and how long the delay is, and which run of the node's server this client
 // knows.
-NodeCall Quorum::CallFor(Subject subject, const Request& request, int64_t proposed, size_t node,
-                         std::string_view mode) const {
+std::shared_ptr<NodeCall> Quorum::CallFor(Subject subject, const Request& request, int64_t proposed,
+                                          size_t node, std::string_view mode) const {
   redis::ServerGroup& at = nodes_[node]->at();
   subject.server_group = &at;
-  NodeCall call = EncodedCall(subject, request);
+  std::shared_ptr<NodeCall> call = EncodedCall(subject, request);
   const bool acquires = std::holds_alternative<AcquireRequest>(request.what);
   if (!acquires && !std::holds_alternative<RenewRequest>(request.what)) return call;
   const std::string_view key = subject.keys.main();
   std::string delay;
   if (options_.restart_delay > absl::ZeroDuration()) {
-    call.keys.push_back(internal::QuorumKey(at.slot_tag(key)));
+    call->keys.push_back(internal::QuorumKey(at.slot_tag(key)));
     delay =
         absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.ids(key).run_id);
   }
   if (!acquires) {
-    if (!delay.empty()) call.args.push_back(std::move(delay));
+    if (!delay.empty()) call->args.push_back(std::move(delay));
     return call;
   }
-  std::string& words = call.args.emplace_back(absl::StrCat(proposed));
+  std::string& words = call->args.emplace_back(absl::StrCat(proposed));
   if (!delay.empty() || mode != kTake) words.append(" ").append(mode);
   if (!delay.empty()) words.append(" ").append(delay);
   return call;
 }
 
-NodeCall Quorum::CallAt(const Running& one, size_t node) const {
-  if (!one.CancelledAt(node)) return CallFor(one.subject, one.request, one.proposed, node, kTake);
-  return EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
+NodeCallPtr Quorum::CallAt(Running& one, size_t node) const {
+  if (one.CancelledAt(node)) {
+    return EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
+  }
+  if (one.same != nullptr) return one.same;
+  NodeCallPtr call = CallFor(one.subject, one.request, one.proposed, node, kTake);
+  if (alike_) one.same = call;
+  return call;
 }
 
-std::shared_ptr<const NodeCalls::OnReply> Quorum::OnReplyTo(const Running& one) const {
-  using OnReply = NodeCalls::OnReply;
+Quorum::OnResult Quorum::OnResultOf(const Running& one) const {
   if (one.acquire != nullptr) {
-    return std::make_shared<OnReply>(
-        [grants = grants_, grant = one.grant()](size_t node, Node&, const auto& reply) {
-          if (redis::MayHaveExecuted(reply.status())) grants->SetUncertain(grant, node);
-        });
+    return [grants = grants_, grant = one.grant()](size_t node, Node&, const absl::Status& result) {
+      if (redis::MayHaveExecuted(result)) grants->SetUncertain(grant, node);
+    };
   }
   if (!one.ending) return nullptr;
-  // The caller may have left when the reply comes, and the request with it.
-  return std::make_shared<OnReply>(
-      [cancel = EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease)),
-       expires = one.sent + one.ending->lease](size_t, Node& its, const auto& reply) {
-        its.CleanUpAfter(reply, cancel, expires);
-      });
+  // The caller may have left when the result comes, and the request with it.
+  const NodeCallPtr cancel = EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
+  return [cancel, expires = one.sent + one.ending->lease](size_t, Node& its,
+                                                          const absl::Status& result) {
+    its.CleanUpAfter(result, cancel, expires);
+  };
 }
 
 void Quorum::Send(Round& round, Running& one) {
-  one.calls = {.key = one.key(),
-               .alike = alike_ && (!one.ending || one.ending->uncertain == 0),
-               .call_of = [this, &one](size_t node) { return CallAt(one, node); },
+  one.calls = {.call_of = [this, &one](size_t node) { return CallAt(one, node); },
                .read =
                    [&one](size_t node, const auto& reply) {
                      return one.CancelledAt(node) ? ReadEnding(/*cancelled=*/true, reply)
                                                   : ReadNodeResult(one.request, reply);
                    },
-               .on_reply = OnReplyTo(one)};
+               .on_result = OnResultOf(one)};
   round.Put(one.calls);
 }
 
@@ -436,19 +701,15 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
   }
   one.ends_at = base::Instant::Infinite();
   one.token = token;
-  one.raise =
-      NodeCalls{.key = one.key(),
-                .alike = alike_,
-                .call_of =
-                    [&one](size_t) {
-                      return RaiseCall(one.subject, one.grant(), one.token + one.acquire->block - 1,
-                                       absl::ZeroDuration(), 0);
-                    },
-                .read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
+  const NodeCallPtr same =
+      RaiseCall(one.subject, one.grant(), one.token + one.acquire->block - 1, absl::ZeroDuration(),
+                /*attempt=*/0);
+  one.raise = Calls{.call_of = [same](size_t) { return same; },
+                    .read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
   round.Put(*one.raise, to);
 }
 
-// ---- Rounds.
+// ---- Decisions.
 
 // Returns whether a majority has answered, and the others had time to decide it. What was granted
 // is then given back, as others may be waiting for it.
@@ -558,8 +819,7 @@ void Quorum::Note(const Running& one) {
       clocks.push_back(result.granted()->clock);
     }
     if (one.acquire != nullptr && one.acquire->listen && result.kind == NodeResult::Kind::kQueued) {
-      nodes_[node]->at().subscriptions().NoteSubscribed(one.key(), !result.result.unsubscribed,
-                                                        one.sent);
+      nodes_[node]->at().NoteSubscribed(one.key(), !result.result.unsubscribed, one.sent);
     }
   }
   const bool of_majority = clocks.size() >= majority();
@@ -643,7 +903,7 @@ void Quorum::GiveBack(const Running& one, bool yields) {
     const bool uncertain = results[node].uncertain();
     const bool queued = gone && results[node].kind == Kind::kQueued;
     if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
-    std::optional<NodeCall> call;
+    std::shared_ptr<NodeCall> call;
     if (one.acquire->wait && !gone) {
       call = CallFor(one.subject, queue, one.proposed, node, yields ? "yield" : "queue");
     } else {
@@ -651,7 +911,7 @@ void Quorum::GiveBack(const Running& one, bool yields) {
       call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));
       call->args.push_back(absl::StrCat(one.acquire->attempt));
     }
-    nodes_[node]->CleanUp(*std::move(call), expires);
+    nodes_[node]->CleanUp(std::move(call), expires);
   }
 }
 
@@ -664,14 +924,11 @@ void Quorum::Heal(const Running& one) {
     for (size_t node = 0; node < nodes_.size(); ++node) {
       const Kind kind = one.calls.results[node].kind;
       if (kind != Kind::kNo && kind != Kind::kInFlight) continue;
-      const NodeCall heal =
-          RaiseCall(one.subject, one.grant(), grant.last_token, grant.lease, grant.attempt);
-      const auto done = [grants = grants_, id = one.grant(),
-                         node](const absl::StatusOr<redis::Reply>& reply) {
-        if (redis::MayHaveExecuted(reply.status())) grants->SetUncertain(id, node);
-      };
-      redis::ServerGroup& at = nodes_[node]->at();
-      at.Send(one.key(), nodes_[node]->Encode(heal, /*by_text=*/true), done).IgnoreError();
+      nodes_[node]->Send(
+          RaiseCall(one.subject, one.grant(), grant.last_token, grant.lease, grant.attempt),
+          [grants = grants_, id = one.grant(), node](const absl::StatusOr<redis::Reply>& result) {
+            if (redis::MayHaveExecuted(result.status())) grants->SetUncertain(id, node);
+          });
     }
   });
 }
@@ -685,17 +942,18 @@ absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const Lua
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   const std::string_view key = subject.keys.main();
   const bool forces = script.sha1 == lua::kQuorumForceRelease.sha1;
-  const NodeCall same(internal::EncodedRequest(subject, script, args, own_key).call());
+  const auto same =
+      std::make_shared<NodeCall>(internal::EncodedRequest(subject, script, args, own_key).call());
   const base::Instant agree_by = base::Now() + kAgreeFor;
-  const NodeCalls calls = AskAll(
-      key, alike_ || !forces,
-      [&](size_t node) {
-        NodeCall call = same;
-        if (forces) call.args.front() = ChannelsAt(node, key);
+  const Calls calls = AskAll(
+      [&](size_t node) -> NodeCallPtr {
+        if (!forces) return same;
+        auto call = std::make_shared<NodeCall>(*same);
+        call->args.front() = ChannelsAt(node, key);
         return call;
       },
       deadline,
-      [&](const NodeCalls& its) { return forces || Agree(its.replies) || agree_by < base::Now(); });
+      [&](const Calls& its) { return forces || Agree(its.replies) || agree_by < base::Now(); });
   if (forces) EndForced(subject, calls.replies);
   if (CountAnswered(calls.results) < majority()) {
     return WhyNoMajority(calls.results, /*stands=*/false).why;
@@ -726,11 +984,10 @@ void Quorum::EndForced(const Subject& subject,
     const absl::Duration left = absl::Milliseconds(std::max<int64_t>(left_ms, 1));
     const Subject its{
         .identity = identity, .keys = subject.keys, .type = subject.type, .owner = identity.client};
-    NodeCall cancel = EncodedCall(its, CancelOf(grant, left));
-    cancel.args.emplace_back();  // no attempt
-    cancel.args.emplace_back();
     for (size_t node = 0; node < nodes_.size(); ++node) {
-      cancel.args.back() = ChannelsAt(node, subject.keys.main());
+      const std::shared_ptr<NodeCall> cancel = EncodedCall(its, CancelOf(grant, left));
+      cancel->args.emplace_back();  // no attempt
+      cancel->args.push_back(ChannelsAt(node, subject.keys.main()));
       nodes_[node]->CleanUp(cancel, base::Now() + left);
     }
   }
@@ -741,80 +998,33 @@ void Quorum::EndForced(const Subject& subject,
 // A release in flight. It lives until the last node has answered, or cannot any more.
 class Quorum::PostedRelease {
  public:
-  PostedRelease(Quorum& quorum, std::shared_ptr<const NodeCalls::OnReply> on_reply,
-                NodeSet cancelled, internal::PostedRequest& posted)
-      : quorum_(quorum),
-        on_reply_(std::move(on_reply)),
-        cancelled_(cancelled),
-        results_(quorum.nodes_.size()),
-        posted_(&posted) {}
+  PostedRelease(Quorum& quorum, internal::PostedRequest& posted)
+      : quorum_(quorum), results_(quorum.nodes_.size()), posted_(&posted) {}
 
-  // On any thread that reads; also while the nodes are being destroyed.
-  void OnReply(size_t node, Node& its, const absl::StatusOr<redis::Reply>& reply) {
-    Set(node, its, reply);
-    // The cleanup is sent now, with the script's text, as no caller sends that.
-    if (reply.ok() && redis::ClassifyError(reply->text) == redis::ErrorCode::kNoScript) {
-      its.CleanUpNow();
+  // On any thread; also while the nodes are being destroyed.
+  void OnResult(size_t node, NodeResult result) {
+    if (result.kind == NodeResult::Kind::kFailed) {  // it may end on another thread
+      auto& failed = std::get<internal::Failed>(result.result.what);
+      failed.why = base::Unshared(failed.why);
     }
-    EndIfDecided();
-  }
-
-  void NotSent(size_t node, Node& its, absl::Status why) {
-    Set(node, its, redis::MarkNotSent(std::move(why)));
-  }
-
-  void EndIfDecided() {
     internal::PostedRequest* posted = nullptr;
     {
       const base::MutexLock lock(mu_);
-      if (!Decided() || posted_ == nullptr) return;
+      results_[node] = std::move(result);
+      const bool majority = CountAnswered(results_) >= base::Majority(results_.size());
+      if (posted_ == nullptr || (!majority && CountInFlight(results_) > 0)) return;
       posted = std::exchange(posted_, nullptr);
-      posted->result = ResultSoFar();
+      posted->result = majority ? ReleasedResult(results_)
+                                : Result{.what = NoMajority(results_, quorum_.servers_,
+                                                            /*stands=*/true)};
     }
     std::exchange(posted->in_flight.done, nullptr)();  // which may end it
     --quorum_.posted_;
   }
 
-  // Why it could be sent to no node.
-  absl::Status Why() const {
-    const base::MutexLock lock(mu_);
-    return ResultSoFar().failed()->why;
-  }
-
  private:
-  void Set(size_t node, Node& its, const absl::StatusOr<redis::Reply>& reply) {
-    if (on_reply_ != nullptr) (*on_reply_)(node, its, reply);
-    const bool cancelled = (cancelled_ & Only(node)) != 0;
-    NodeResult result = ReadEnding(cancelled, WithoutErrors(reply, its));
-    if (result.kind == NodeResult::Kind::kFailed) {  // it may end on another thread
-      auto& failed = std::get<internal::Failed>(result.result.what);
-      failed.why = base::Unshared(failed.why);
-    }
-    const base::MutexLock lock(mu_);
-    results_[node] = std::move(result);
-  }
-
-  // A command that will be repeated, with its text or elsewhere, was not refused.
-  static absl::StatusOr<redis::Reply> WithoutErrors(const absl::StatusOr<redis::Reply>& reply,
-                                                    const Node& its) {
-    if (!reply.ok() || !reply->is_error()) return reply;
-    const absl::Status why = redis::ResultOfPosted(reply, its.server()).status();
-    return redis::NotSent(why) ? redis::MarkNotSent(absl::UnavailableError(why.message())) : why;
-  }
-
-  bool Decided() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    return CountAnswered(results_) >= base::Majority(results_.size()) ||
-           CountInFlight(results_) == 0;
-  }
-  Result ResultSoFar() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (CountAnswered(results_) >= base::Majority(results_.size())) return ReleasedResult(results_);
-    return {.what = NoMajority(results_, quorum_.servers_, /*stands=*/true)};
-  }
-
   Quorum& quorum_;  // but not its nodes, which may be going
-  const std::shared_ptr<const NodeCalls::OnReply> on_reply_;
-  const NodeSet cancelled_;
-  mutable base::Mutex mu_;
+  base::Mutex mu_;
   std::vector<NodeResult> results_ ABSL_GUARDED_BY(mu_);
   internal::PostedRequest* posted_ ABSL_GUARDED_BY(mu_);  // null: it has its result
 };
@@ -824,30 +1034,19 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   Running one({.subject = subject, .request = release});
   Begin(one);
-  const NodeSet cancelled = one.ending ? one.ending->uncertain : 0;
-  const auto in_flight = std::make_shared<PostedRelease>(*this, OnReplyTo(one), cancelled, posted);
+  const auto in_flight = std::make_shared<PostedRelease>(*this, posted);
   ++posted_;
-  std::optional<redis::Command> text;  // of all
-  bool sent_any = false;
   // An acquire that follows goes to the first node first. If that gets the release last, it is sent
   // both at once.
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
-    if (!text || !alike_ || cancelled != 0) {
-      text = its.Encode(CallAt(one, node), /*by_text=*/false);
-    }
-    absl::Status sent = its.Send(
-        one.key(), *text, [in_flight, node, &its](const absl::StatusOr<redis::Reply>& reply) {
-          in_flight->OnReply(node, its, reply);
-        });
-    sent_any = sent_any || sent.ok();
-    if (!sent.ok()) in_flight->NotSent(node, its, std::move(sent));
+    its.Send(CallAt(one, node),
+             [in_flight, node, &its, on_result = OnResultOf(one),
+              cancelled = one.CancelledAt(node)](const absl::StatusOr<redis::Reply>& reply) {
+               if (on_result != nullptr) on_result(node, its, reply.status());
+               in_flight->OnResult(node, ReadEnding(cancelled, reply));
+             });
   }
-  if (!sent_any) {
-    --posted_;
-    return in_flight->Why();
-  }
-  in_flight->EndIfDecided();  // the last reply may have come before NotSent()
   return absl::OkStatus();
 }
 

@@ -1,30 +1,131 @@
 #ifndef REDLATCH_SRC_QUORUM_QUORUM_H_
 #define REDLATCH_SRC_QUORUM_QUORUM_H_
 
+#include <algorithm>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/script_codec.h"
-#include "src/quorum/grant_table.h"
+#include "src/lock/state/request.h"
 #include "src/quorum/node.h"
 #include "src/quorum/node_result.h"
-#include "src/quorum/round.h"
-#include "src/quorum/token_clock.h"
 #include "src/redis/server_group/server_group.h"
 
 namespace redlatch::quorum {
+
+// The token that is proposed to all nodes, so that they all answer the same one: somewhat beyond
+// what any node's clock says when the node is asked. Thread-safe.
+class TokenClock {
+ public:
+  // Notes what the clocks of nodes said in answers that are in by now. It notes no token: a token
+  // that is ahead of all clocks is followed by the next number on any node. Nor does it note a
+  // clock that is a second ahead of most: the other nodes would not accept a token by it.
+  void Note(std::vector<int64_t> clocks_us, bool of_majority, base::Instant now) {
+    if (clocks_us.empty()) return;
+    const base::MutexLock lock(mu_);
+    std::sort(clocks_us.begin(), clocks_us.end());
+    const int64_t predicted = latest_ + absl::ToInt64Microseconds(now - at_);
+    const int64_t middle = clocks_us[(clocks_us.size() - 1) / 2];
+    const int64_t farthest = (of_majority || latest_ == 0 ? middle : predicted) + kFar;
+    int64_t latest = latest_ > 0 && predicted <= farthest ? predicted : 0;
+    for (const int64_t clock : clocks_us) {
+      if (clock <= farthest) latest = std::max(latest, clock);
+    }
+    if (latest == 0) return;
+    latest_ = latest;
+    at_ = now;
+  }
+
+  // Returns 0 if nothing is known yet.
+  int64_t Propose(base::Instant now) const {
+    const base::MutexLock lock(mu_);
+    if (latest_ == 0) return 0;
+    return latest_ + absl::ToInt64Microseconds(now - at_) + kLead;
+  }
+
+ private:
+  static constexpr int64_t kFar = 1'000'000;
+  // Longer than a request takes to reach a node: a node whose clock is past the proposal answers
+  // another token. All clients use the same value, so that a later client proposes more.
+  static constexpr int64_t kLead = 1000;
+
+  mutable base::Mutex mu_;
+  int64_t latest_ ABSL_GUARDED_BY(mu_) = 0;
+  base::Instant at_ ABSL_GUARDED_BY(mu_);
+};
+
+using internal::GrantId;
+
+// What a client remembers of each grant between the requests that concern it. Thread-safe.
+class GrantTable {
+ public:
+  struct Grant {
+    // The longest for which some node may have it from now on.
+    absl::Duration lease = absl::ZeroDuration();
+    NodeSet uncertain = 0;    // where an acquire may still be executed, as its connection broke
+    uint64_t last_token = 0;  // of a grant that a majority has given
+    uint32_t attempt = 0;     // and which attempt that was
+    int splits = 0;           // rounds in a row in which no client got a majority
+  };
+
+  void OnAcquire(GrantId id, absl::Duration lease, base::Instant now);
+  void OnRenew(GrantId id, absl::Duration lease, base::Instant now);
+  void SetUncertain(GrantId id, size_t node);
+  // A majority has it until then.
+  void OnGranted(GrantId id, uint32_t attempt, uint64_t last_token, base::Instant until);
+  void OnRenewed(GrantId id, base::Instant until);
+  // Counts a split. Returns how many there were before.
+  int AddSplit(GrantId id);
+  int splits(GrantId id);
+  // The grant is given up: no node is healed from now on.
+  std::optional<Grant> End(GrantId id);
+  // Calls `heal` if the grant stands. The grant does not end meanwhile. `heal` may call
+  // SetUncertain(), as the replies that come in do.
+  void WhileItStands(GrantId id, absl::FunctionRef<void(const Grant&)> heal);
+
+  // These nodes gave it back in a round that failed, so they are free and say so no more. Returns
+  // whether a majority has said that it may be this grant's turn.
+  bool AddFree(GrantId id, NodeSet nodes, size_t majority);
+  // A node says that it may be this grant's turn. Returns whether a majority now says so, and did
+  // not before.
+  bool AddTurn(GrantId id, size_t node, size_t majority);
+
+ private:
+  struct Entry {
+    Grant grant;
+    NodeSet free = 0;  // the nodes at which it may be this grant's turn
+    bool stands = false;
+    base::Instant confirmed;  // a majority has it until then
+    base::Instant ends;       // at the latest, if all requests were executed at once
+  };
+  // Calls `change` with the entry if there is one. Returns what it returns, or a value of that
+  // type.
+  template <class Change>
+  auto With(GrantId id, Change change);
+  void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+
+  base::Mutex ending_mu_;  // before the other
+  base::Mutex mu_;
+  std::unordered_map<GrantId, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  size_t sweep_at_ ABSL_GUARDED_BY(mu_) = 1024;
+};
 
 using internal::Subject;
 
@@ -41,7 +142,7 @@ using internal::Subject;
 //
 // No caller waits for a node once the others have decided, or for longer than half a second while
 // they have answered without deciding.
-class Quorum final : public internal::QuorumRunner, private redis::Subscriptions {
+class Quorum final : public internal::QuorumRunner {
  public:
   static std::unique_ptr<internal::QuorumRunner> Make(Options options, Events events);
   Quorum(Options options, Events events);
@@ -77,11 +178,10 @@ class Quorum final : public internal::QuorumRunner, private redis::Subscriptions
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   absl::StatusOr<redis::Reply> RunCommand(std::string_view key, const redis::Command& command,
                                           base::Instant deadline) override;
-  absl::Status Send(std::string_view key, const redis::Command& command, Done done) override;
+  absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override;
   // Waits until the releases in flight are decided.
   bool Drain(base::Instant until) override;
   void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
-  redis::Subscriptions& subscriptions() override { return *this; }
   bool subscribed(std::string_view key) const override;
   absl::Status Subscribe(std::string_view key, base::Instant deadline,
                          const std::stop_token& stop) override;
@@ -98,25 +198,29 @@ class Quorum final : public internal::QuorumRunner, private redis::Subscriptions
   void Stop() override;
 
  private:
+  struct Calls;
+  class Round;
   struct Running;
   class PostedRelease;
+  // Called for each result, on any thread. Returns at once.
+  using OnResult = std::function<void(size_t node, Node& its, const absl::Status& result)>;
 
   size_t majority() const;
   absl::Status Problem() const;
   void OnMessage(size_t node, std::string_view message);
-  // Sends the same to all nodes, and waits until a majority has answered and `enough` returns true.
-  NodeCalls AskAll(std::string_view key, bool alike, std::function<NodeCall(size_t node)> call_of,
-                   base::Instant deadline, absl::FunctionRef<bool(const NodeCalls&)> enough);
+  // Sends calls to all nodes, and waits until a majority has answered and `enough` returns true.
+  Calls AskAll(std::function<NodeCallPtr(size_t node)> call_of, base::Instant deadline,
+               absl::FunctionRef<bool(const Calls&)> enough);
   internal::Failed WhyNoMajority(std::vector<NodeResult> results, bool stands) const;
   // Reads all connections until `enough` returns true. Returns false if it is `until` before.
   bool ReadAll(base::Instant until, absl::FunctionRef<bool()> enough);
 
   // `mode`: of an acquire, see lua/quorum/acquire.lua.
-  NodeCall CallFor(Subject subject, const Request& request, int64_t proposed, size_t node,
-                   std::string_view mode) const;
+  std::shared_ptr<NodeCall> CallFor(Subject subject, const Request& request, int64_t proposed,
+                                    size_t node, std::string_view mode) const;
   void Begin(Running& one);
-  NodeCall CallAt(const Running& one, size_t node) const;
-  std::shared_ptr<const NodeCalls::OnReply> OnReplyTo(const Running& one) const;
+  NodeCallPtr CallAt(Running& one, size_t node) const;
+  OnResult OnResultOf(const Running& one) const;
   void Send(Round& round, Running& one);
   void SendRaise(Round& round, Running& one, uint64_t token);
 

@@ -162,31 +162,29 @@ std::string NotVerified(std::string_view server) {
                       "ca=/path/to/ca.pem)");
 }
 
-Handshake::Handshake(const Url& url, Purpose purpose)
-    : url_(url), server_(url.DebugString()), purpose_(purpose) {
+Handshake::Handshake(const Url& url, Purpose purpose) : url_(url), server_(url.DebugString()) {
   if (!url.user.empty() || !url.password.empty()) {
-    if (url.user.empty()) {
-      Add(Step::kAuth, {"AUTH", url.password});
-    } else {
-      Add(Step::kAuth, {"AUTH", url.user, url.password});
-    }
+    Add(&Handshake::CheckAuth, url.user.empty() ? Command({"AUTH", url.password})
+                                                : Command({"AUTH", url.user, url.password}));
   }
-  if (url.db != 0) Add(Step::kSelect, {"SELECT", std::to_string(url.db)});
+  if (url.db != 0) Add(&Handshake::CheckSelect, {"SELECT", std::to_string(url.db)});
   if (purpose == Purpose::kQuestions) {
-    Add(Step::kPing, {"PING"});
+    Add(&Handshake::CheckPing, {"PING"});
     return;
   }
-  if (!url.client_name.empty()) Add(Step::kSetName, {"CLIENT", "SETNAME", url.client_name});
-  Add(Step::kHello, {"HELLO"});
-  if (purpose == Purpose::kSubscriptions) return;
-  Add(Step::kInfoServer, {"INFO", "server"});
-  Add(Step::kInfoReplication, {"INFO", "replication"});
+  if (!url.client_name.empty())
+    Add(&Handshake::CheckSetName, {"CLIENT", "SETNAME", url.client_name});
+  const bool messages = purpose == Purpose::kSubscriptions;
+  Add(messages ? &Handshake::ReadHelloOfMessages : &Handshake::ReadHello, {"HELLO"});
+  if (messages) return;
+  Add(&Handshake::ReadServer, {"INFO", "server"});
+  Add(&Handshake::ReadReplication, {"INFO", "replication"});
   if (url.quarantine > absl::ZeroDuration()) {
-    Add(Step::kReplicaLag, {"CONFIG", "GET", "min-replicas-max-lag"});
+    Add(&Handshake::ReadReplicaLag, {"CONFIG", "GET", "min-replicas-max-lag"});
   }
-  Add(Step::kInfoMemory, {"INFO", "memory"});
-  Add(Step::kCommands, NeedsProbe(url.in_cluster));
-  Add(Step::kScript, {"EVALSHA", kNoSuchScript, "0"});
+  Add(&Handshake::CheckMemory, {"INFO", "memory"});
+  Add(&Handshake::CheckCommands, NeedsProbe(url.in_cluster));
+  Add(&Handshake::CheckScript, {"EVALSHA", kNoSuchScript, "0"});
 }
 
 void Handshake::Add(Step step, const Command& command) {
@@ -199,9 +197,9 @@ absl::Status Handshake::Check(absl::Span<const Reply> replies, ServerInfo* info)
   if (url_.tls != nullptr && url_.tls->options().insecure) {
     info->warnings.push_back(NotVerified(server_));
   }
-  Nature nature;
+  Facts facts{.info = info};
   for (size_t i = 0; i < steps_.size(); ++i) {
-    absl::Status status = CheckStep(steps_[i], replies[i], nature, info);
+    absl::Status status = (this->*steps_[i])(replies[i], facts);
     if (!status.ok()) return status;
   }
   for (std::string& warning : info->warnings) warning = base::Shown(warning);
@@ -209,51 +207,28 @@ absl::Status Handshake::Check(absl::Span<const Reply> replies, ServerInfo* info)
 }
 
 absl::Status Handshake::CheckHello(const Reply& hello) const {
-  Nature nature;
   ServerInfo info;
-  if (absl::Status said = ReadHello(hello, nature); !said.ok()) return said;
-  return CheckServer(nature, &info);
+  Facts facts{.info = &info};
+  if (absl::Status said = ReadHello(hello, facts); !said.ok()) return said;
+  return CheckServer(facts);
 }
 
-absl::Status Handshake::CheckStep(Step step, const Reply& reply, Nature& nature,
-                                  ServerInfo* info) const {
-  const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kOther;
-  switch (step) {
-    case Step::kAuth:
-      if (!reply.is_error()) return absl::OkStatus();
-      if (IsTransient(error)) return ErrorStatus(reply.text, server_);
-      return absl::PermissionDeniedError(
-          ErrorStatus(WithoutArguments(reply.text), server_).message());
-    case Step::kSelect:
-      return reply.is_error() ? Refusal(reply) : absl::OkStatus();
-    case Step::kSetName:
-      if (reply.is_error() && IsTransient(error)) return ErrorStatus(reply.text, server_);
-      if (reply.is_error()) {
-        info->warnings.push_back(absl::StrCat(
-            server_, " does not accept a client name: ", std::string(Short(reply.text)),
-            " (it is not needed)"));
-      }
-      return absl::OkStatus();
-    case Step::kHello:
-      if (absl::Status said = ReadHello(reply, nature); !said.ok()) return said;
-      return purpose_ == Purpose::kSubscriptions ? CheckRole(nature) : absl::OkStatus();
-    case Step::kInfoServer:
-      if (absl::Status said = ReadServer(reply, nature, info); !said.ok()) return said;
-      return CheckServer(nature, info);
-    case Step::kInfoReplication:
-      if (absl::Status said = ReadReplication(reply, nature, info); !said.ok()) return said;
-      return CheckRole(nature);
-    case Step::kReplicaLag:
-      return ReadReplicaLag(reply, info);
-    case Step::kInfoMemory:
-      return CheckMemory(reply, info);
-    case Step::kCommands:
-      return CheckCommands(reply);
-    case Step::kScript:
-      return CheckScript(reply);
-    case Step::kPing:
-      return CheckPing(reply);
-  }
+absl::Status Handshake::CheckAuth(const Reply& reply, Facts&) const {
+  if (!reply.is_error()) return absl::OkStatus();
+  if (IsTransient(ClassifyError(reply.text))) return ErrorStatus(reply.text, server_);
+  return absl::PermissionDeniedError(ErrorStatus(WithoutArguments(reply.text), server_).message());
+}
+
+absl::Status Handshake::CheckSelect(const Reply& reply, Facts&) const {
+  return reply.is_error() ? Refusal(reply) : absl::OkStatus();
+}
+
+absl::Status Handshake::CheckSetName(const Reply& reply, Facts& facts) const {
+  if (!reply.is_error()) return absl::OkStatus();
+  if (IsTransient(ClassifyError(reply.text))) return ErrorStatus(reply.text, server_);
+  facts.info->warnings.push_back(
+      absl::StrCat(server_, " does not accept a client name: ", std::string(Short(reply.text)),
+                   " (it is not needed)"));
   return absl::OkStatus();
 }
 
@@ -266,43 +241,48 @@ absl::Status Handshake::Refusal(const Reply& reply) const {
 }
 
 // A server that does not know HELLO, such as some proxies, may still serve.
-absl::Status Handshake::ReadHello(const Reply& reply, Nature& nature) const {
+absl::Status Handshake::ReadHello(const Reply& reply, Facts& facts) const {
   if (reply.is_error()) {
     const absl::Status status = ErrorStatus(reply.text, server_);
     const bool tells = absl::IsUnavailable(status) || absl::IsPermissionDenied(status);
     return tells && !CannotAsk(reply) ? status : absl::OkStatus();
   }
-  nature.version = Short(ValueOf(reply, "version"));
-  nature.valkey = ValueOf(reply, "server") == "valkey";
-  nature.mode = Short(ValueOf(reply, "mode"));
-  nature.role = Short(ValueOf(reply, "role"));
+  facts.version = Short(ValueOf(reply, "version"));
+  facts.valkey = ValueOf(reply, "server") == "valkey";
+  facts.mode = Short(ValueOf(reply, "mode"));
+  facts.role = Short(ValueOf(reply, "role"));
   return absl::OkStatus();
 }
 
-absl::Status Handshake::ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const {
+absl::Status Handshake::ReadHelloOfMessages(const Reply& reply, Facts& facts) const {
+  absl::Status said = ReadHello(reply, facts);
+  return said.ok() ? CheckRole(facts) : said;
+}
+
+absl::Status Handshake::ReadServer(const Reply& reply, Facts& facts) const {
   if (CannotAsk(reply)) {
     const bool unknown = ClassifyError(reply.text) == ErrorCode::kUnknownCommand;
-    info->warnings.push_back(absl::StrCat(
+    facts.info->warnings.push_back(absl::StrCat(
         server_, unknown
                      ? " does not know INFO: its memory policy was not checked (see that it is "
                        "noeviction)"
                      : " does not let this user run INFO: its memory policy was not checked (grant "
                        "it: ACL SETUSER <user> +info)"));
-    return absl::OkStatus();
+    return CheckServer(facts);
   }
   if (reply.is_error()) return Refusal(reply);
   const std::string_view valkey = InfoField(reply.text, "valkey_version");
-  nature.valkey = !valkey.empty();
-  nature.version = Short(nature.valkey ? valkey : InfoField(reply.text, "redis_version"));
-  nature.mode = Short(InfoField(reply.text, "redis_mode"));
-  if (nature.mode.empty()) nature.mode = Short(InfoField(reply.text, "server_mode"));  // Valkey's
-  info->run_id = std::string(InfoField(reply.text, "run_id"));
-  if (!nature.version.empty()) return absl::OkStatus();
+  facts.valkey = !valkey.empty();
+  facts.version = Short(facts.valkey ? valkey : InfoField(reply.text, "redis_version"));
+  facts.mode = Short(InfoField(reply.text, "redis_mode"));
+  if (facts.mode.empty()) facts.mode = Short(InfoField(reply.text, "server_mode"));  // Valkey's
+  facts.info->run_id = std::string(InfoField(reply.text, "run_id"));
+  if (!facts.version.empty()) return CheckServer(facts);
   return absl::FailedPreconditionError(
       absl::StrCat(server_, " does not tell its version", std::string(kImitation)));
 }
 
-absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const {
+absl::Status Handshake::CheckMemory(const Reply& reply, Facts& facts) const {
   if (CannotAsk(reply)) return absl::OkStatus();
   if (reply.is_error()) return Refusal(reply);
   const std::string_view limit = InfoField(reply.text, "maxmemory");
@@ -312,7 +292,7 @@ absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const 
       server_, " has maxmemory-policy ", std::string(policy),
       ": it evicts held locks when its memory is full (CONFIG SET maxmemory-policy noeviction");
   if (limit == "0" || url_.allow_eviction) {
-    info->warnings.push_back(
+    facts.info->warnings.push_back(
         absl::StrCat(what, limit == "0" ? "; at present there is no memory limit" : "", ")"));
     return absl::OkStatus();
   }
@@ -320,10 +300,9 @@ absl::Status Handshake::CheckMemory(const Reply& reply, ServerInfo* info) const 
       absl::StrCat(what, ", or accept the risk with ?eviction=allow in the URL)"));
 }
 
-absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
-                                        ServerInfo* info) const {
+absl::Status Handshake::ReadReplication(const Reply& reply, Facts& facts) const {
   if (CannotAsk(reply)) {
-    if (url_.quarantine <= absl::ZeroDuration()) return absl::OkStatus();
+    if (url_.quarantine <= absl::ZeroDuration()) return CheckRole(facts);
     return absl::PermissionDeniedError(
         absl::StrCat(server_,
                      " does not let this user run INFO, by which a promotion is known: "
@@ -331,32 +310,32 @@ absl::Status Handshake::ReadReplication(const Reply& reply, Nature& nature,
                      "LockOptions::acks instead)"));
   }
   if (reply.is_error()) return Refusal(reply);
-  nature.role = Short(InfoField(reply.text, "role"));
-  info->replication_id = std::string(InfoField(reply.text, "master_replid"));
-  if (info->replication_id.empty() && url_.quarantine > absl::ZeroDuration()) {
+  facts.role = Short(InfoField(reply.text, "role"));
+  facts.info->replication_id = std::string(InfoField(reply.text, "master_replid"));
+  if (facts.info->replication_id.empty() && url_.quarantine > absl::ZeroDuration()) {
     return absl::FailedPreconditionError(absl::StrCat(
         server_,
         " does not tell its master_replid, by which a promotion is known: quarantine= needs it "
         "(use LockOptions::acks instead)"));
   }
-  nature.primary_host = Short(InfoField(reply.text, "master_host"));
-  nature.primary_port = Short(InfoField(reply.text, "master_port"));
-  return absl::OkStatus();
+  facts.primary_host = Short(InfoField(reply.text, "master_host"));
+  facts.primary_port = Short(InfoField(reply.text, "master_port"));
+  return CheckRole(facts);
 }
 
 // If this user may not read the setting, its default is assumed.
-absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) const {
+absl::Status Handshake::ReadReplicaLag(const Reply& reply, Facts& facts) const {
   if (reply.elements.size() == 2) {
-    info->longest_replica_lag = absl::Seconds(std::atoi(reply.elements[1].text.c_str()));
+    facts.info->longest_replica_lag = absl::Seconds(std::atoi(reply.elements[1].text.c_str()));
   } else {
-    info->warnings.push_back(absl::StrCat(
+    facts.info->warnings.push_back(absl::StrCat(
         server_,
         " does not let this user read its min-replicas-max-lag, which quarantine= needs: it is "
         "taken for ",
-        absl::FormatDuration(info->longest_replica_lag),
+        absl::FormatDuration(facts.info->longest_replica_lag),
         " (grant it: ACL SETUSER <user> +config|get; or make sure that it is no more)"));
   }
-  const absl::Duration alone = info->longest_replica_lag + absl::Seconds(1);
+  const absl::Duration alone = facts.info->longest_replica_lag + absl::Seconds(1);
   if (alone < url_.quarantine) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       server_, " may grant for ", absl::FormatDuration(alone),
@@ -364,16 +343,16 @@ absl::Status Handshake::ReadReplicaLag(const Reply& reply, ServerInfo* info) con
       "longest lease together"));
 }
 
-absl::Status Handshake::CheckCommands(const Reply& reply) const {
+absl::Status Handshake::CheckCommands(const Reply& reply, Facts& facts) const {
   // NOSCRIPT makes no sense here: the probe was sent as text.
   if (reply.is_error() && ClassifyError(reply.text) == ErrorCode::kNoScript) return Refusal(reply);
   if (reply.is_error() && ClassifyError(reply.text) != ErrorCode::kNoPermission) {
-    return CheckScript(reply);
+    return CheckScript(reply, facts);
   }
   return CheckNeeds(reply, server_, url_.user, url_.in_cluster);
 }
 
-absl::Status Handshake::CheckScript(const Reply& reply) const {
+absl::Status Handshake::CheckScript(const Reply& reply, Facts&) const {
   const ErrorCode error = reply.is_error() ? ClassifyError(reply.text) : ErrorCode::kNoScript;
   if (error == ErrorCode::kNoScript) return absl::OkStatus();
   if (error == ErrorCode::kNoPermission) {
@@ -386,40 +365,41 @@ absl::Status Handshake::CheckScript(const Reply& reply) const {
 
 // A user who may not run PING was still accepted. So was one at a server that cannot write; its
 // later replies say why.
-absl::Status Handshake::CheckPing(const Reply& reply) const {
+absl::Status Handshake::CheckPing(const Reply& reply, Facts&) const {
   const bool let_in = !reply.is_error() || reply.text.starts_with("MISCONF ") ||
                       ClassifyError(reply.text) == ErrorCode::kNoPermission;
   return let_in ? absl::OkStatus() : Refusal(reply);
 }
 
-absl::Status Handshake::CheckServer(const Nature& nature, ServerInfo* info) const {
-  info->version = std::string(nature.version);
-  if (!info->version.empty() && !nature.valkey && std::atoi(info->version.c_str()) < kOldestMajor) {
-    return absl::FailedPreconditionError(absl::StrCat(server_, " is Redis ", info->version,
+absl::Status Handshake::CheckServer(const Facts& facts) const {
+  facts.info->version = std::string(facts.version);
+  if (!facts.info->version.empty() && !facts.valkey &&
+      std::atoi(facts.info->version.c_str()) < kOldestMajor) {
+    return absl::FailedPreconditionError(absl::StrCat(server_, " is Redis ", facts.info->version,
                                                       "; redlatch needs 7.0 or later, or Valkey"));
   }
-  if (nature.mode == "sentinel") {
+  if (facts.mode == "sentinel") {
     return absl::FailedPreconditionError(
         absl::StrCat(server_, " is a sentinel (begin the URL with redis-sentinel://)"));
   }
-  if (nature.mode == "cluster" && !url_.in_cluster) {
+  if (facts.mode == "cluster" && !url_.in_cluster) {
     return absl::FailedPreconditionError(
         absl::StrCat(server_, " is a node of a cluster (begin the URL with redis-cluster://)"));
   }
-  if (url_.in_cluster && !nature.mode.empty() && nature.mode != "cluster") {
+  if (url_.in_cluster && !facts.mode.empty() && facts.mode != "cluster") {
     return absl::FailedPreconditionError(
         absl::StrCat(server_, " is no node of a cluster (begin the URL with redis://)"));
   }
   return absl::OkStatus();
 }
 
-absl::Status Handshake::CheckRole(const Nature& nature) const {
+absl::Status Handshake::CheckRole(const Facts& facts) const {
   // "slave" in INFO, "replica" in HELLO.
-  if (nature.role != "replica" && nature.role != "slave") return absl::OkStatus();
-  const std::string primary = nature.primary_host.empty()
+  if (facts.role != "replica" && facts.role != "slave") return absl::OkStatus();
+  const std::string primary = facts.primary_host.empty()
                                   ? ""
-                                  : absl::StrCat(" of ", std::string(nature.primary_host), ":",
-                                                 std::string(nature.primary_port));
+                                  : absl::StrCat(" of ", std::string(facts.primary_host), ":",
+                                                 std::string(facts.primary_port));
   // kUnavailable, since a failover may be in progress, and this server may soon be the primary.
   return absl::UnavailableError(
       absl::StrCat(server_, " is a replica", primary, " (connect to the primary)"));

@@ -65,45 +65,37 @@ class Handshake {
   absl::Status CheckHello(const Reply& hello) const;
 
  private:
-  enum class Step {
-    kAuth,
-    kSelect,
-    kSetName,
-    kHello,
-    kInfoServer,
-    kInfoMemory,
-    kInfoReplication,
-    kReplicaLag,
-    kCommands,
-    kScript,
-    kPing
-  };
-  // The parts of HELLO and INFO that are checked; empty if neither has them.
-  struct Nature {
-    std::string_view version;
+  // What the server has said so far, and the part of it that is checked; empty: it has not said so.
+  struct Facts {
+    ServerInfo* info;
+    std::string_view version = {};
     bool valkey = false;
-    std::string_view mode;
-    std::string_view role;
-    std::string_view primary_host;
-    std::string_view primary_port;
+    std::string_view mode = {};
+    std::string_view role = {};
+    std::string_view primary_host = {};
+    std::string_view primary_port = {};
   };
+  // Each judges the reply to one command.
+  using Step = absl::Status (Handshake::*)(const Reply& reply, Facts& facts) const;
   void Add(Step step, const Command& command);
-  absl::Status CheckStep(Step step, const Reply& reply, Nature& nature, ServerInfo* info) const;
+  absl::Status CheckAuth(const Reply& reply, Facts& facts) const;
+  absl::Status CheckSelect(const Reply& reply, Facts& facts) const;
+  absl::Status CheckSetName(const Reply& reply, Facts& facts) const;
+  absl::Status ReadHello(const Reply& reply, Facts& facts) const;
+  absl::Status ReadHelloOfMessages(const Reply& reply, Facts& facts) const;
+  absl::Status ReadServer(const Reply& reply, Facts& facts) const;
+  absl::Status ReadReplication(const Reply& reply, Facts& facts) const;
+  absl::Status ReadReplicaLag(const Reply& reply, Facts& facts) const;
+  absl::Status CheckMemory(const Reply& reply, Facts& facts) const;
+  absl::Status CheckCommands(const Reply& reply, Facts& facts) const;
+  absl::Status CheckScript(const Reply& reply, Facts& facts) const;
+  absl::Status CheckPing(const Reply& reply, Facts& facts) const;
   absl::Status Refusal(const Reply& reply) const;
-  absl::Status ReadHello(const Reply& reply, Nature& nature) const;
-  absl::Status ReadServer(const Reply& reply, Nature& nature, ServerInfo* info) const;
-  absl::Status ReadReplication(const Reply& reply, Nature& nature, ServerInfo* info) const;
-  absl::Status ReadReplicaLag(const Reply& reply, ServerInfo* info) const;
-  absl::Status CheckMemory(const Reply& reply, ServerInfo* info) const;
-  absl::Status CheckCommands(const Reply& reply) const;
-  absl::Status CheckScript(const Reply& reply) const;
-  absl::Status CheckPing(const Reply& reply) const;
-  absl::Status CheckServer(const Nature& nature, ServerInfo* info) const;
-  absl::Status CheckRole(const Nature& nature) const;
+  absl::Status CheckServer(const Facts& facts) const;
+  absl::Status CheckRole(const Facts& facts) const;
 
   const Url url_;
   const std::string server_;
-  const Purpose purpose_;
   std::string bytes_;
   std::vector<Step> steps_;
 };

@@ -26,9 +26,6 @@ bool TmpIsPrivate(std::string_view mountinfo);
 // belongs to this user alone if this returns OK. Fails as EnsureEmbeddedServer() does.
 absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory);
 
-// Returns a status for a failed system call: "embedded: cannot <what> '<path>': <why>".
-absl::Status ErrnoStatus(std::string_view what, const std::string& path, int error);
-
 // The server behind `embedded:`: a redis-server of this user, on a Unix socket in a directory that
 // only this user may enter. The first client starts it, all processes of the user on this machine
 // share it, and it stops by itself when it is no longer used.
@@ -63,6 +60,14 @@ absl::StatusOr<std::string> EnsureEmbeddedServer(const EmbeddedOptions& options,
 // Returns the socket of this user's server if it is running, and does not start it. Fails as
 // EnsureEmbeddedServer() does.
 absl::StatusOr<std::optional<std::string>> FindEmbeddedServer(std::string_view directory);
+
+struct ServerPrograms {
+  std::string server;
+  std::string client;  // redis-cli; empty if there is none: the server never stops by itself
+};
+
+// Finds redis-server or valkey-server by `$REDLATCH_REDIS_SERVER` or PATH, and its client.
+absl::StatusOr<ServerPrograms> FindServerPrograms();
 
 }  // namespace redlatch::redis
 

@@ -166,6 +166,9 @@ const LuaScript& ShardedScript(const LuaScript& script) {
   return sharded;
 }
 
+namespace {
+
+// Encodes EVALSHA, or EVAL with the script's text; for a call without a script, its command.
 Command EncodeCall(const ScriptCall& call, bool by_text) {
   if (call.command != nullptr) return *call.command;
   absl::InlinedVector<std::string_view, 24> words;
@@ -178,11 +181,16 @@ Command EncodeCall(const ScriptCall& call, bool by_text) {
   return Command(words);
 }
 
+}  // namespace
+
 absl::StatusOr<Reply> ResultOfPosted(absl::StatusOr<Reply> answer, std::string_view server) {
   if (!answer.ok() || !answer->is_error()) return answer;
-  if (ClassifyError(answer->text) == ErrorCode::kNoScript) return NoTimeForText(server);
+  const ErrorCode code = ClassifyError(answer->text);
+  if (code == ErrorCode::kNoScript) return NoTimeForText(server);
   absl::Status refused = ErrorStatus(answer->text, server);
-  return RedirectOf(refused) ? MarkNotSent(std::move(refused)) : refused;
+  const bool elsewhere =
+      RedirectOf(refused) || code == ErrorCode::kTryAgain || code == ErrorCode::kClusterDown;
+  return elsewhere ? MarkNotSent(std::move(refused)) : refused;
 }
 
 // ---- What is known of one server.
@@ -547,11 +555,11 @@ absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) con
     auto owner = router_->OwnerOf(call.key(), base::Instant());
     if (!owner.ok()) return absl::UnavailableError(owner.status().message());
     server = *std::move(owner);
-    its.script = &ShardedScript(*call.script);
+    if (call.script != nullptr) its.script = &ShardedScript(*call.script);
   }
   in_flight.away = in_flight.done == nullptr;
   if (in_flight.away) in_flight.keeps = server;
-  const bool known = server->Knows(*its.script);
+  const bool known = its.script == nullptr || server->Knows(*its.script);
   const Command commands[] = {Command{"PING"}, EncodeCall(its, /*by_text=*/!known)};
   absl::Status sent = server->commands().Post(
       absl::MakeConstSpan(commands).last(in_flight.results.size()), in_flight);

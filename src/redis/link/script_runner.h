@@ -91,11 +91,9 @@ inline bool AlwaysWanted() { return true; }
 // is never deleted.
 const LuaScript& ShardedScript(const LuaScript& script);
 
-// Encodes EVALSHA, or EVAL with the script's text; for a call without a script, its command.
-Command EncodeCall(const ScriptCall& call, bool by_text);
-
 // Turns the reply to a posted call into a result; an error reply becomes a status. It is marked
-// NotSent() if the server did not know the script or redirected the call.
+// NotSent() if the server did not know the script, or does not have the key: Run() would send the
+// call again.
 absl::StatusOr<Reply> ResultOfPosted(absl::StatusOr<Reply> answer, std::string_view server);
 
 // One server, as a ScriptRunner sees it: its connections, and what it knows of the server.
@@ -188,8 +186,8 @@ class ScriptRunner {
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) const;
 
-  // Sends a call and does not wait; see SharedConnection::Post(). The first call of a script over a
-  // connection carries its text.
+  // Sends a call, or a command, and does not wait; see SharedConnection::Post(). The first call of a
+  // script over a connection carries its text.
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) const;
 
   // Returns true if `redirect`, from the server that was asked, leads to a known server.

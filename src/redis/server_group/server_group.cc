@@ -1,8 +1,25 @@
 #include "src/redis/server_group/server_group.h"
 
+#include <memory>
 #include <utility>
 
 namespace redlatch::redis {
+
+absl::Status ServerGroup::Send(const ScriptCall& call, Done done) {
+  struct Sent {
+    InFlight in_flight;
+    absl::StatusOr<Reply> reply;
+  };
+  auto sent = std::make_unique<Sent>();
+  sent->in_flight.results = absl::MakeSpan(&sent->reply, 1);
+  sent->in_flight.done = [its = sent.get(), server = server({}), done = std::move(done)] {
+    const std::unique_ptr<Sent> deleted(its);
+    if (done) done(ResultOfPosted(std::move(its->reply), server));
+  };
+  absl::Status posted = Post(call, sent->in_flight);
+  if (posted.ok()) static_cast<void>(sent.release());  // its `done` deletes it
+  return posted;
+}
 
 std::vector<std::string> ServerGroup::Get(absl::Span<const std::string> keys,
                                           base::Instant deadline) {

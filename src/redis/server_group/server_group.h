@@ -22,39 +22,6 @@
 
 namespace redlatch::redis {
 
-// The messages that a client gets from the servers of a group. Thread-safe.
-class Subscriptions {
- public:
-  virtual ~Subscriptions() = default;
-
-  // True if a subscription to messages about the key was acknowledged, and has not been given up
-  // since.
-  virtual bool subscribed(std::string_view key) const = 0;
-  // True if, as far as this client knows, its connection is there as well.
-  virtual bool subscribed_now(std::string_view key) const { return subscribed(key); }
-  // Subscribes; two threads may do so at once. kUnavailable, by the deadline or when the stop is
-  // requested: the subscription continues in the background.
-  virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
-                                 const std::stop_token& stop) = 0;
-
-  // From here on, or no longer, messages about the key must be read at once though no thread awaits
-  // any. The caller ends each call that begins it by another one.
-  virtual void KeepReading(std::string_view, bool /*begins*/) {}
-  // Reads messages that have come; see Subscriber::ReadNow().
-  virtual void ReadNow(std::string_view) {}
-  // Sleeps until the parker is set, as by a message; see Subscriber::Await().
-  virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
-
-  // True if the next script for the key must ask the server if this client is subscribed there.
-  // NoteSubscribed() takes the answer; `asked`: when the script was sent.
-  virtual bool asks_if_subscribed(std::string_view key) const = 0;
-  virtual void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) = 0;
-  // Checks the subscription, because a wait for a message about the key is long, or one that began
-  // at `missed_since` ended without the message that was due.
-  virtual void CheckSubscription(std::string_view key, base::Instant now,
-                                 std::optional<base::Instant> missed_since) = 0;
-};
-
 struct ServerIds {
   // The id of its replication stream. Empty: a script must ask for it. That is done now and then,
   // since a server that stepped down and came back has another one.
@@ -101,25 +68,55 @@ class ServerGroup {
   // Runs the calls, wherever their keys are; see ScriptRunner.
   virtual void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
                    absl::Span<absl::StatusOr<Reply>> results,
-                   StillWanted still_wanted = AlwaysWanted) = 0;
+                   StillWanted still_wanted = AlwaysWanted) {
+    runner_->Run(calls, deadline, results, still_wanted);
+  }
   // Runs the calls, and then waits for replicas; see AckedConnection.
   virtual absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
                                               const base::AcksWanted& wanted,
                                               absl::Duration ack_timeout, base::Instant deadline,
-                                              absl::Span<absl::StatusOr<Reply>> results) = 0;
+                                              absl::Span<absl::StatusOr<Reply>> results) {
+    return runner_->RunAcked(calls, wanted, ack_timeout, deadline, results);
+  }
   // Sends a call to the server that has its key, and does not wait; see ScriptRunner::Post(). The
   // last of the results is its reply. If there are two, a PING goes before it.
-  virtual absl::Status Post(const ScriptCall& call, InFlight& in_flight) = 0;
-  // The same for a command; `done` gets the reply, as SharedConnection::Send() says.
-  using Done = std::function<void(absl::StatusOr<Reply> answer)>;
-  virtual absl::Status Send(std::string_view key, const Command& command, Done done = nullptr) = 0;
+  virtual absl::Status Post(const ScriptCall& call, InFlight& in_flight) {
+    return runner_->Post(call, in_flight);
+  }
 
   // Drain() reads the replies to posted and sent calls; see SharedConnection::Drain(). BeginPoll()
   // returns the connections that bring them, for a thread that polls several.
   virtual bool Drain(base::Instant until) = 0;
   virtual void BeginPoll(std::vector<Transport::Polled>& polled) = 0;
 
-  virtual Subscriptions& subscriptions() = 0;
+  // ---- Messages from the servers.
+
+  // True if a subscription to messages about the key was acknowledged, and has not been given up
+  // since.
+  virtual bool subscribed(std::string_view key) const = 0;
+  // True if, as far as this client knows, its connection is there as well.
+  virtual bool subscribed_now(std::string_view key) const { return subscribed(key); }
+  // Subscribes; two threads may do so at once. kUnavailable, by the deadline or when the stop is
+  // requested: the subscription continues in the background.
+  virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
+                                 const std::stop_token& stop) = 0;
+
+  // From here on, or no longer, messages about the key must be read at once though no thread awaits
+  // any. The caller ends each call that begins it by another one.
+  virtual void KeepReading(std::string_view, bool /*begins*/) {}
+  // Reads messages that have come; see Subscriber::ReadNow().
+  virtual void ReadNow(std::string_view) {}
+  // Sleeps until the parker is set, as by a message; see Subscriber::Await().
+  virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
+
+  // True if the next script for the key must ask the server if this client is subscribed there.
+  // NoteSubscribed() takes the answer; `asked`: when the script was sent.
+  virtual bool asks_if_subscribed(std::string_view key) const = 0;
+  virtual void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) = 0;
+  // Checks the subscription, because a wait for a message about the key is long, or one that began
+  // at `missed_since` ended without the message that was due.
+  virtual void CheckSubscription(std::string_view key, base::Instant now,
+                                 std::optional<base::Instant> missed_since) = 0;
 
   // A thread of the client's own calls this after on_reconnected.
   using Concerned = std::function<bool(std::string_view key)>;
@@ -155,19 +152,22 @@ class ServerGroup {
   absl::StatusOr<Reply> Call(std::string_view key, const Command& command, base::Instant deadline) {
     return Run({.keys = absl::MakeConstSpan(&key, 1), .command = &command}, deadline);
   }
+  // Posts one call, or one command. `done` gets the result of ResultOfPosted(), unless this fails.
+  using Done = std::function<void(absl::StatusOr<Reply> result)>;
+  absl::Status Send(const ScriptCall& call, Done done);
+  absl::Status Send(std::string_view key, const Command& command) {
+    return Send({.keys = absl::MakeConstSpan(&key, 1), .command = &command}, nullptr);
+  }
   // Reads the strings at these keys; empty if there is none, or no reply.
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline);
 
-  // Returns the call as the server gets it, for code that encodes calls itself.
-  ScriptCall WordingOf(ScriptCall call) const {
-    if (sharded_) call.script = &ShardedScript(*call.script);
-    return call;
-  }
-
  protected:
-  explicit ServerGroup(bool sharded = false) : sharded_(sharded) {}
+  // `runner`: null if the three methods that use it are overridden.
+  explicit ServerGroup(const ScriptRunner* runner, bool sharded = false)
+      : runner_(runner), sharded_(sharded) {}
 
  private:
+  const ScriptRunner* const runner_;
   const bool sharded_;  // a cluster: keys and channels lie in slots
 };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "absl/strings/str_split.h"
+#include "src/redis/connect/sentinel.h"
 #include "src/redis/transport/tls.h"
 
 namespace redlatch::redis {
@@ -35,6 +37,9 @@ namespace {
 // soon.
 constexpr absl::Duration kSentinelsLongestBackoff = absl::Milliseconds(400);
 
+// Sooner than for a server, since nothing else would notice a sentinel that hangs.
+constexpr absl::Duration kSentinelsPingInterval = absl::Seconds(5);
+
 constexpr absl::Duration kAMoment = absl::Milliseconds(200);
 constexpr absl::Duration kEpochAskedEvery = absl::Seconds(10);
 
@@ -47,7 +52,8 @@ constexpr std::string_view kTwoServers =
 
 SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Command> first,
                            AckedConnection::Mark mark, Events events, Membership node)
-    : channel_(std::move(channel)),
+    : ServerGroup(&runner_),
+      channel_(std::move(channel)),
       events_(std::move(events)),
       node_(std::move(node)),
       commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, std::move(first)))),
@@ -61,10 +67,7 @@ SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Comm
                 .no_replicas_is_replicas = url.sentinels != nullptr ||
                                            (url.kind == Url::Kind::kTcp && !IsAddress(url.host))},
                commands_.get(), acked_.get()) {
-  if (url.sentinels != nullptr) {
-    watch_ =
-        std::make_unique<SentinelWatch>(url, [this](std::string_view address) { Moved(address); });
-  }
+  if (url.sentinels != nullptr) watch_ = MakeWatch(url);
   messages_ = std::make_unique<Subscriber>(url, OptionsOfMessages(url));
 }
 
@@ -107,6 +110,31 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
   return options;
 }
 
+std::unique_ptr<Subscriber> SingleServer::MakeWatch(const Url& url) {
+  const auto on_message = [this, primary = url.sentinels->options().primary](
+                              std::string_view, std::string_view message) {
+    // name, old host, old port, new host, new port
+    const std::vector<std::string> words =
+        absl::StrSplit(absl::string_view(message.data(), message.size()), ' ');
+    if (words.size() < 5 || words[0] != primary) return;
+    const std::optional<HostAndPort> now_at = MakeHostAndPort(words[3], words[4]);
+    Moved(now_at ? now_at->text() : "");
+  };
+  return std::make_unique<Subscriber>(AsToSentinels(url),
+                                      SubscriberOptions{.on_message = on_message,
+                                                        .on_live_again = [this] { Moved({}); },
+                                                        .first_is_again = true,
+                                                        .ping_interval = kSentinelsPingInterval},
+                                      MakeEndpointOfSentinels(url));
+}
+
+void SingleServer::BeginWatch() {
+  if (watches_.load(std::memory_order_relaxed) || watches_.exchange(true)) return;
+  // The subscriber keeps trying.
+  watch_->Subscribe("+switch-master", base::Now()).IgnoreError();
+}
+
+// `address`: the primary's new one, such as "127.0.0.1:6379"; empty if it may have moved unnoticed.
 // Owners must learn if the new primary has their grants, and waiters must queue there, though none
 // has a request to send just now.
 void SingleServer::Moved(std::string_view address) {
@@ -147,7 +175,7 @@ void SingleServer::Stop() {
 }
 
 absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
-  if (watch_ != nullptr) watch_->Begin();
+  if (watch_ != nullptr) BeginWatch();
   absl::Status connected = commands_->Connect(deadline);
   if (!connected.ok()) return connected;
   const ServerInfo info = commands_->server_info();

@@ -16,7 +16,6 @@
 #include "src/base/mutex.h"
 #include "src/base/random.h"
 #include "src/redis/link/script_runner.h"
-#include "src/redis/link/sentinel_watch.h"
 #include "src/redis/link/shared_connection.h"
 #include "src/redis/link/subscriber.h"
 #include "src/redis/server_group/server_group.h"
@@ -79,7 +78,7 @@ struct Membership {
 // In a forked child it is destroyed, though a thread of the parent may have been inside it during
 // the fork. So no member's destructor may do anything there, except those of the connections, which
 // check for it.
-class SingleServer final : public ServerGroup, private Subscriptions {
+class SingleServer final : public ServerGroup {
  public:
   // `channel`: the channel of the client's messages. `first`: see SharedConnectionOptions. `mark`:
   // see AckedConnection. `node`: for a node of a cluster.
@@ -99,26 +98,13 @@ class SingleServer final : public ServerGroup, private Subscriptions {
   using ServerGroup::Run;
   void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) override {
-    if (watch_ != nullptr) watch_->Begin();
-    runner_.Run(calls, deadline, results, still_wanted);
-  }
-  absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
-                                      base::Instant deadline,
-                                      absl::Span<absl::StatusOr<Reply>> results) override {
-    return runner_.RunAcked(calls, wanted, ack_timeout, deadline, results);
-  }
-  absl::Status Send(std::string_view, const Command& command, Done done) override {
-    return commands_->Send(command, std::move(done));
-  }
-  absl::Status Post(const ScriptCall& call, InFlight& in_flight) override {
-    return runner_.Post(call, in_flight);
+    if (watch_ != nullptr) BeginWatch();
+    ServerGroup::Run(calls, deadline, results, still_wanted);
   }
   bool Drain(base::Instant until) override { return commands_->Drain(until); }
   void BeginPoll(std::vector<Transport::Polled>& polled) override {
     polled.push_back(commands_->BeginPoll());
   }
-  Subscriptions& subscriptions() override { return *this; }
   Realigned Realign() override;
   Stats stats() const override;
   void Stop() override;
@@ -160,6 +146,8 @@ class SingleServer final : public ServerGroup, private Subscriptions {
  private:
   SharedConnectionOptions OptionsOfCommands(const Url& url, std::vector<Command> first);
   SubscriberOptions OptionsOfMessages(const Url& url);
+  std::unique_ptr<Subscriber> MakeWatch(const Url& url);
+  void BeginWatch();
   void Moved(std::string_view address);
   void Align();
   std::optional<Target> Where() const;
@@ -181,7 +169,10 @@ class SingleServer final : public ServerGroup, private Subscriptions {
   const ScriptRunner runner_{scripts_};
   // Its thread uses all of this object.
   std::unique_ptr<Subscriber> messages_;
-  std::unique_ptr<SentinelWatch> watch_;  // its thread does, too
+  // Learns from one of the sentinels, whichever answers, that the primary has moved. Its thread
+  // uses all of this object, too.
+  std::unique_ptr<Subscriber> watch_;
+  std::atomic<bool> watches_{false};
 };
 
 }  // namespace redlatch::redis

@@ -32,49 +32,13 @@ struct HostAndPort {
 // True if a server's text can be a host: a name or an address, and nothing else.
 bool IsHost(std::string_view text);
 
-// A server's address, as a user writes it:
+// A server's address, as a user writes it; include/redlatch/client.h lists the schemes and options.
 //
-//   redis://[[user]:[password]@]host[:port][/db][?options]     host may be [v6]; port 6379
-//   rediss://…                                                 the same over TLS
-//   unix://[[user]:[password]@]/path/to/socket[?options]       also unix:/path/to/socket
-//   embedded:[/directory][?options]                            also embedded:///directory
-//   redis-sentinel://[[user]:[password]@]host[:port],…/primary[?options]      port 26379
-//   redis-cluster://[[user]:[password]@]host[:port],…[?options]               some of its nodes
-//   redlock:URL,URL,URL                                        a quorum of servers, each as above
-//
-// User, password, path and option values are percent-decoded; the scheme's case does not matter.
-// The last '@' before the path ends the password. A '/', '?', '#', '%', space or control character
-// in a user or password must be encoded, and so must an '@' in a path or an option. A path may hold
-// spaces, as they are or as %20; one at its very end must be encoded. A zone is written
-// [fe80::1%25eth0]. Options, joined by '&', each at most once:
-//
-//   connect_timeout=2s    for one attempt to connect, handshake included
-//   command_timeout=1s    for the answer to a command, if the call has no deadline of its own
-//   name=orders           the client's name in CLIENT LIST
-//   db=3                  unix: and redis-sentinel: (redis:// names it in the path)
-//   quarantine=60s        a promoted server grants nothing for that long; not for embedded:
-//   restart_delay=60s     in a quorum: a server that has started grants nothing for that long
-//   eviction=allow        accept a server that may evict held locks, with a warning
-//   idle_stop=60s         embedded: only; the server stops by itself if unused for that long
-//
-// and for TLS, all files PEM:
-//
-//   ca=/path              the authorities that may sign the server's certificate: a file, or a
-//                         directory; if absent, those that the system trusts
-//   cert=/path            this client's certificate
-//   key=/path             its key; if absent, it is in the same file
-//   servername=redis      the name that the certificate must be for, if not the host
-//   tls=insecure          takes any certificate: an attacker in between can read and change all
-//
-// and for redis-sentinel, where user and password before the '@' are for the servers:
-//
-//   sentinel_user=, sentinel_password=    for the sentinels, if they need them
-//   tls=on                                servers and sentinels speak TLS, with the options above
-//   sentinel_tls=off                      only the servers do
-//
-// and for redis-cluster, if its nodes are not reached at the addresses that they announce:
-//
-//   map=10.0.0.7:6379/127.0.0.1:7001,...     announced/reached
+// A host may be [v6], with a zone as in [fe80::1%25eth0]. User, password, path and option values
+// are percent-decoded; the scheme's case does not matter. The last '@' before the path ends the
+// password. A '/', '?', '#', '%', space or control character in a user or password must be encoded,
+// and so must an '@' in a path or an option. A path may hold spaces, as they are or as %20; one at
+// its very end must be encoded. Options, joined by '&', are each given at most once.
 struct Url {
   enum class Kind : uint8_t { kTcp, kUnix, kEmbedded, kSentinel, kCluster, kQuorum };
 

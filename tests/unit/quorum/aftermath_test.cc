@@ -48,11 +48,7 @@ class Server {
   FakeNodeEvents Events() {
     FakeNodeEvents events;
     events.connect = [this] { return Reachable(); };
-    events.send = [this](const redis::Command& command, const redis::ServerGroup::Done& done) {
-      if (absl::Status status = Reachable(); !status.ok()) return status;
-      done(Run(command));
-      return absl::OkStatus();
-    };
+    events.run = [this](const redis::ScriptCall& call) { return Run(call); };
     return events;
   }
 
@@ -61,25 +57,12 @@ class Server {
     return up ? absl::OkStatus() : absl::UnavailableError("it is down");
   }
 
-  Reply Run(const redis::Command& command) {
-    redis::ReplyParser parser;
-    parser.Feed(command.bytes());
-    const redis::Reply words = **parser.Next();
-    const std::string& code = words.elements[1].text;
-    for (const LuaScript* script : {&lua::kQuorumAcquire, &lua::kQuorumRenew, &lua::kQuorumRelease,
-                                    &lua::kQuorumCancel, &lua::kQuorumRaise}) {
-      if (code != script->sha1 && code != script->body) continue;
-      const size_t first = 3 + std::stoul(words.elements[2].text);
-      Ran ran{.script = std::string(script->name)};
-      for (size_t i = first; i < words.elements.size(); ++i) {
-        ran.args.push_back(words.elements[i].text);
-      }
-      const std::lock_guard lock(mu_);
-      ran_.push_back(ran);
-      const auto its = answers_.find(ran.script);
-      return its != answers_.end() ? its->second : Text(UsualAnswer(*script, ran.args));
-    }
-    return absl::InternalError("an unknown script");
+  Reply Run(const redis::ScriptCall& call) {
+    Ran ran{.script = std::string(call.script->name), .args = {call.args.begin(), call.args.end()}};
+    const std::lock_guard lock(mu_);
+    ran_.push_back(ran);
+    const auto its = answers_.find(ran.script);
+    return its != answers_.end() ? its->second : Text(UsualAnswer(*call.script, ran.args));
   }
 
   static std::string UsualAnswer(const LuaScript& script, const std::vector<std::string>& args) {

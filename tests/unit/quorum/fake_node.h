@@ -18,17 +18,15 @@ struct FakeNodeEvents {
   std::function<absl::Status(std::string_view key)> listen = [](std::string_view) {
     return absl::UnavailableError("it is down");
   };
-  std::function<absl::Status(const redis::Command&, redis::ServerGroup::Done)> send =
-      [](const redis::Command&, const redis::ServerGroup::Done&) {
-        return absl::UnavailableError("it is down");
-      };
+  std::function<absl::StatusOr<redis::Reply>(const redis::ScriptCall&)> run =
+      [](const redis::ScriptCall&) { return absl::UnavailableError("it is down"); };
   bool has_slots = false;  // channels are one for each key
 };
 
-class FakeNode final : public redis::ServerGroup, private redis::Subscriptions {
+class FakeNode final : public redis::ServerGroup {
  public:
   explicit FakeNode(FakeNodeEvents events)
-      : ServerGroup(/*sharded=*/events.has_slots), on_(std::move(events)) {}
+      : ServerGroup(/*runner=*/nullptr, /*sharded=*/events.has_slots), on_(std::move(events)) {}
 
   std::string server(std::string_view) const override { return "redis://nowhere"; }
   redis::ServerIds ids(std::string_view) override { return {}; }
@@ -46,15 +44,14 @@ class FakeNode final : public redis::ServerGroup, private redis::Subscriptions {
                                       absl::Span<absl::StatusOr<redis::Reply>>) override {
     return absl::UnimplementedError("RunAcked");
   }
-  absl::Status Send(std::string_view, const redis::Command& command, Done done) override {
-    return on_.send(command, std::move(done));
-  }
   bool Drain(base::Instant) override { return true; }
-  absl::Status Post(const redis::ScriptCall&, redis::InFlight&) override {
-    return absl::UnimplementedError("Post");
+  absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override {
+    if (absl::Status status = on_.connect(); !status.ok()) return status;
+    in_flight.results[0] = on_.run(call);
+    std::exchange(in_flight.done, nullptr)();
+    return absl::OkStatus();
   }
   void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
-  redis::Subscriptions& subscriptions() override { return *this; }
   bool subscribed(std::string_view) const override { return false; }
   absl::Status Subscribe(std::string_view key, base::Instant, const std::stop_token&) override {
     return on_.listen(key);

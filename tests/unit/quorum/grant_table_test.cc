@@ -1,5 +1,4 @@
-#include "src/quorum/grant_table.h"
-
+#include "src/quorum/quorum.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::quorum {

@@ -1,5 +1,4 @@
-#include "src/quorum/token_clock.h"
-
+#include "src/quorum/quorum.h"
 #include "tests/support/testing.h"
 
 namespace redlatch::quorum {

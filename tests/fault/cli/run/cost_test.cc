@@ -5,7 +5,7 @@
 
 #include <iostream>
 
-#include "src/redis/embedded/keeper.h"
+#include "src/redis/embedded/embedded.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/live_testing.h"
 

@@ -3,7 +3,6 @@
 #include <errno.h>
 
 #include "src/base/random.h"
-#include "src/redis/embedded/keeper.h"
 #include "tests/redis/redis/embedded/home.h"
 
 namespace redlatch::redis {
