@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -12,7 +13,9 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -85,29 +88,102 @@ class GrantTable {
     int splits = 0;           // rounds in a row in which no client got a majority
   };
 
-  void OnAcquire(GrantId id, absl::Duration lease, base::Instant now);
-  void OnRenew(GrantId id, absl::Duration lease, base::Instant now);
-  void SetUncertain(GrantId id, size_t node);
+  void OnAcquire(GrantId id, absl::Duration lease, base::Instant now) {
+    const base::MutexLock lock(mu_);
+    Sweep(now);
+    Entry& entry = entries_[id];
+    entry.grant.lease = lease;
+    entry.free = 0;
+    entry.ends = std::max(entry.ends, now + lease);
+  }
+
+  void OnRenew(GrantId id, absl::Duration lease, base::Instant now) {
+    With(id, [&](Entry& entry) { entry.ends = std::max(entry.ends, now + lease); });
+  }
+
+  void SetUncertain(GrantId id, size_t node) {
+    With(id, [&](Entry& entry) { entry.grant.uncertain |= Only(node); });
+  }
+
   // A majority has it until then.
-  void OnGranted(GrantId id, uint32_t attempt, uint64_t last_token, base::Instant until);
-  void OnRenewed(GrantId id, base::Instant until);
+  void OnGranted(GrantId id, uint32_t attempt, uint64_t last_token, base::Instant until) {
+    With(id, [&](Entry& entry) {
+      entry.grant.last_token = last_token;
+      entry.grant.attempt = attempt;
+      entry.stands = true;
+    });
+    OnRenewed(id, until);
+  }
+
+  void OnRenewed(GrantId id, base::Instant until) {
+    With(id, [&](Entry& entry) {
+      entry.grant.splits = 0;
+      entry.confirmed = std::max(entry.confirmed, until);
+    });
+  }
+
   // Counts a split. Returns how many there were before.
-  int AddSplit(GrantId id);
-  int splits(GrantId id);
+  int AddSplit(GrantId id) {
+    return With(id, [](Entry& entry) { return entry.grant.splits++; });
+  }
+
+  int splits(GrantId id) {
+    return With(id, [](Entry& entry) { return entry.grant.splits; });
+  }
+
   // The grant is given up: no node is healed from now on.
-  std::optional<Grant> End(GrantId id);
+  std::optional<Grant> End(GrantId id) {
+    const base::MutexLock ending(ending_mu_);
+    const base::MutexLock lock(mu_);
+    const auto found = entries_.find(id);
+    if (found == entries_.end()) return std::nullopt;
+    Grant ended = found->second.grant;
+    // A request that is executed late has its whole lease from then on.
+    ended.lease = std::max(ended.lease, found->second.ends - base::Now() + absl::Milliseconds(1));
+    entries_.erase(found);
+    return ended;
+  }
+
   // Calls `heal` if the grant stands. The grant does not end meanwhile. `heal` may call
   // SetUncertain(), as the replies that come in do.
-  void WhileItStands(GrantId id, absl::FunctionRef<void(const Grant&)> heal);
+  void WhileItStands(GrantId id, absl::FunctionRef<void(const Grant&)> heal) {
+    const base::MutexLock ending(ending_mu_);
+    const std::optional<Grant> grant = With(id, [](Entry& entry) -> std::optional<Grant> {
+      if (!entry.stands) return std::nullopt;
+      Grant known = entry.grant;
+      known.lease = std::max(entry.confirmed - base::Now(), absl::Milliseconds(1));
+      return known;
+    });
+    if (grant) heal(*grant);
+  }
 
   // These nodes gave it back in a round that failed, so they are free and say so no more. Returns
   // whether a majority has said that it may be this grant's turn.
-  bool AddFree(GrantId id, NodeSet nodes, size_t majority);
+  bool AddFree(GrantId id, NodeSet nodes, size_t majority) {
+    return With(id, [&](Entry& entry) {
+      entry.free |= nodes;
+      return IsMajority(entry.free, majority);
+    });
+  }
+
   // A node says that it may be this grant's turn. Returns whether a majority now says so, and did
   // not before.
-  bool AddTurn(GrantId id, size_t node, size_t majority);
+  bool AddTurn(GrantId id, size_t node, size_t majority) {
+    return With(id, [&](Entry& entry) {
+      const bool was_enough = IsMajority(entry.free, majority);
+      entry.free |= Only(node);
+      return !was_enough && IsMajority(entry.free, majority);
+    });
+  }
 
  private:
+  // Waiters repeat their request more often, and so does a client that renews.
+  static constexpr absl::Duration kForgetAfter = absl::Minutes(1);
+
+  static bool IsMajority(NodeSet nodes, size_t majority) {
+    return static_cast<size_t>(std::popcount(nodes)) >= majority;
+  }
+
   struct Entry {
     Grant grant;
     NodeSet free = 0;  // the nodes at which it may be this grant's turn
@@ -118,8 +194,20 @@ class GrantTable {
   // Calls `change` with the entry if there is one. Returns what it returns, or a value of that
   // type.
   template <class Change>
-  auto With(GrantId id, Change change);
-  void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  std::invoke_result_t<Change, Entry&> With(GrantId id, Change change) {
+    const base::MutexLock lock(mu_);
+    const auto found = entries_.find(id);
+    using Value = std::invoke_result_t<Change, Entry&>;
+    return found == entries_.end() ? Value() : change(found->second);
+  }
+
+  // Forgets grants that were never ended, as their leases were over.
+  void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (entries_.size() < sweep_at_) return;
+    std::erase_if(entries_,
+                  [&](const auto& each) { return each.second.ends + kForgetAfter < now; });
+    sweep_at_ = std::max<size_t>(1024, 2 * entries_.size());
+  }
 
   base::Mutex ending_mu_;  // before the other
   base::Mutex mu_;

@@ -3,20 +3,27 @@
 #include <algorithm>
 #include <array>
 #include <bitset>
+#include <cstdint>
 #include <iterator>
+#include <map>
 #include <memory>
 #include <new>
 #include <optional>
+#include <set>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
+#include "src/redis/link/cluster_view.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -28,285 +35,6 @@ constexpr absl::Duration kApart = absl::Milliseconds(100);
 constexpr absl::Duration kMapTimeout = absl::Milliseconds(500);
 // Pause before checking again if a call that uses a retired node is over.
 constexpr absl::Duration kCloseUnusedEvery = absl::Milliseconds(200);
-
-}  // namespace
-
-ClusterMap::ClusterMap(const Url& url, Hooks hooks)
-    : url_(url), name_(url.DebugString()), hooks_(std::move(hooks)) {}
-
-ClusterMap::~ClusterMap() {
-  Stop();
-  // No call uses the remaining references to nodes.
-  for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
-}
-
-void ClusterMap::Stop() {
-  {
-    const base::MutexLock lock(mu_);
-    stopping_ = true;
-    wake_.SignalAll();
-    found_.SignalAll();
-  }
-  base::Join(thread_);
-  // This includes retired nodes, which calls may still use.
-  for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
-}
-
-absl::Status ClusterMap::StartThread() {
-  if (stopping_ || thread_.joinable()) return absl::OkStatus();
-  return base::TryStartThread(thread_, "redlatch-map", [this] { Run(); }) ? absl::OkStatus()
-                                                                          : base::NoThread();
-}
-
-absl::Status ClusterMap::Await(absl::FunctionRef<bool()> known, base::Instant deadline) {
-  const base::MutexLock lock(mu_);
-  if (known()) return absl::OkStatus();
-  if (absl::Status started = StartThread(); !started.ok()) return started;
-  refresh_wanted_ = true;
-  wake_.SignalOne();
-  const uint64_t begun = begun_;
-  while (!known() && !stopping_ && base::Now() < deadline) {
-    // Waiting does not help against a refusal.
-    if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
-    found_.WaitUntil(mu_, deadline);
-    refresh_wanted_ = true;
-    wake_.SignalOne();
-  }
-  if (known()) return absl::OkStatus();
-  if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
-  return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
-}
-
-absl::StatusOr<ClusterNodePtr> ClusterMap::AwaitOwner(Slot slot, base::Instant deadline) {
-  ClusterNodePtr owner = Owner(slot);
-  if (owner != nullptr) return owner;
-  const auto known = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    owner = owners_[slot];
-    return owner != nullptr;
-  };
-  absl::Status found = Await(known, deadline);
-  if (!found.ok()) return found;
-  return owner;
-}
-
-absl::Status ClusterMap::AwaitSome(base::Instant deadline) {
-  return Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !nodes_.empty(); }, deadline);
-}
-
-void ClusterMap::RefreshSoon() {
-  const base::MutexLock lock(mu_);
-  StartThread().IgnoreError();  // the next caller that waits gets the error
-  if (std::exchange(refresh_wanted_, true)) return;
-  wake_.SignalOne();
-}
-
-bool ClusterMap::Refresh(base::Instant deadline) {
-  const base::MutexLock lock(mu_);
-  if (!StartThread().ok()) return false;
-  refresh_wanted_ = true;
-  wake_.SignalOne();
-  if (std::this_thread::get_id() == thread_.get_id()) return false;  // called by its chores
-  const uint64_t begun = begun_;
-  while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
-  return ended_ > begun;
-}
-
-void ClusterMap::Wake() {
-  const base::MutexLock lock(mu_);
-  StartThread().IgnoreError();
-  chores_ = true;
-  wake_.SignalOne();
-}
-
-void ClusterMap::Run() {
-  base::Instant next;
-  base::Instant chores_due = base::Instant::Infinite();
-  mu_.Lock();
-  while (!stopping_) {
-    const base::Instant now = base::Now();
-    const bool look = refresh_wanted_ && next <= now;
-    const bool chores = std::exchange(chores_, false) || chores_due <= now;
-    if (!look && !chores) {
-      base::Instant until = refresh_wanted_ ? std::min(next, chores_due) : chores_due;
-      if (!retired_.empty()) until = std::min(until, now + kCloseUnusedEvery);
-      wake_.WaitUntil(mu_, until);
-      mu_.Unlock();
-      CloseUnused();
-      mu_.Lock();
-      continue;
-    }
-    // Chores go first, since a refresh takes longer.
-    if (chores) {
-      mu_.Unlock();
-      chores_due = hooks_.chores();
-      mu_.Lock();
-    }
-    if (!look || stopping_) continue;
-    refresh_wanted_ = false;
-    ++begun_;
-    mu_.Unlock();
-    absl::Status status = AskNodes();
-    mu_.Lock();
-    last_failure_ = std::move(status);
-    ended_ = begun_;
-    next = base::Now() + base::Jittered(kApart);
-    found_.SignalAll();
-    chores_ = true;
-  }
-  mu_.Unlock();
-}
-
-// Closes the retired nodes that no call uses any more.
-void ClusterMap::CloseUnused() {
-  std::vector<ClusterNodePtr> dead;
-  {
-    const base::MutexLock lock(mu_);
-    const auto used = std::partition(retired_.begin(), retired_.end(),
-                                     [](const auto& node) { return node.use_count() > 1; });
-    std::move(used, retired_.end(), std::back_inserter(dead));
-    retired_.erase(used, retired_.end());
-  }
-  for (const auto& node : dead) node->server->Stop();
-  const base::MutexLock lock(mu_);
-  for (const auto& node : dead) {
-    std::atomic<ClusterNode*>* link = &latest_;
-    while (link->load() != node.get()) link = &link->load()->older;
-    link->store(node->older);
-  }
-}
-
-// The order in which nodes are asked: the one that gave the latest view, those in use, those that
-// the user named, the others.
-std::vector<HostAndPort> ClusterMap::NodesToAsk() const {
-  std::vector<HostAndPort> nodes;
-  const auto add = [&](const HostAndPort& one) {
-    if (std::find(nodes.begin(), nodes.end(), one) == nodes.end()) nodes.push_back(one);
-  };
-  if (told_by_) add(*told_by_);
-  for (const ClusterNodePtr& node : this->nodes()) {
-    if (node->server->connected()) add(node->where);
-  }
-  for (const HostAndPort& each : url_.nodes) add(each);
-  const base::MutexLock lock(mu_);
-  for (const HostAndPort& each : members_) add(each);
-  return nodes;
-}
-
-// True if the view is of the same cluster as before: an address may now lead to another one.
-bool ClusterMap::IsOurs(const ClusterView& view) const {
-  return ids_.empty() || view.ids.empty() ||
-         std::any_of(view.ids.begin(), view.ids.end(),
-                     [this](const std::string& id) { return ids_.contains(id); });
-}
-
-// Takes the view of the first node that is well and not behind, otherwise the newest one.
-absl::Status ClusterMap::AskNodes() {
-  absl::Status why;
-  std::optional<ClusterView> best;
-  std::optional<HostAndPort> told_by;
-  for (const HostAndPort& each : NodesToAsk()) {
-    {
-      const base::MutexLock lock(mu_);
-      if (stopping_) break;
-    }
-    const base::Instant deadline = base::Now() + std::min(kMapTimeout, url_.connect_timeout);
-    absl::StatusOr<ClusterView> view = AskForView(url_, each, deadline);
-    if (!view.ok()) {
-      why = view.status();
-      continue;
-    }
-    const bool ours = IsOurs(*view);
-    const bool good = ours && view->well && epoch_ <= view->epoch;
-    if (!best || good || std::pair(IsOurs(*best), best->epoch) < std::pair(ours, view->epoch)) {
-      best = *std::move(view);
-      told_by = each;
-    }
-    if (good) break;
-  }
-  told_by_ = told_by;
-  if (!best) return why;
-  epoch_ = best->epoch;  // less than before if no node that answers has the newest view
-  ids_ = best->ids;
-  Take(*best);
-  return absl::OkStatus();
-}
-
-void ClusterMap::Take(const ClusterView& view) {
-  std::vector<Slot> moved;
-  {
-    const base::MutexLock lock(mu_);
-    members_ = view.members;
-    std::vector<ClusterNodePtr> owners(kSlots);
-    for (const SlotRange& range : view.ranges) {
-      std::fill(owners.begin() + range.first, owners.begin() + range.last + 1,
-                NodeAt(range.primary));
-    }
-    for (int slot = 0; slot < kSlots; ++slot) {
-      const ClusterNodePtr& before = owners_[slot];
-      if (before == nullptr) continue;
-      if (owners[slot] == nullptr && members_.contains(before->where)) owners[slot] = before;
-      if (before != owners[slot]) moved.push_back(static_cast<Slot>(slot));
-    }
-    owners_ = std::move(owners);
-    std::erase_if(nodes_, [&](const auto& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      const bool retired = !view.members.contains(node.first);
-      if (retired) node.second->retired = true;
-      if (retired) retired_.push_back(node.second);
-      return retired;
-    });
-  }
-  for (const Slot slot : moved) hooks_.on_moved(slot);
-  hooks_.on_view();
-  CloseUnused();
-}
-
-ClusterNodePtr ClusterMap::NodeAt(const HostAndPort& where) noexcept {
-  ClusterNodePtr& node = nodes_[where];
-  if (node == nullptr) {
-    node = ClusterNodePtr(
-        new ClusterNode{.where = where, .number = ++made_, .server = hooks_.make(where)});
-    node->older = latest_.load(std::memory_order_relaxed);
-    latest_.store(node.get(), std::memory_order_release);
-  }
-  return node;
-}
-
-ClusterNodePtr ClusterMap::ApplyRedirect(const Redirect& redirect, const HostAndPort& where,
-                                         bool& moved) {
-  const base::MutexLock lock(mu_);
-  if (!members_.contains(where)) return nullptr;
-  ClusterNodePtr node = NodeAt(where);
-  if (redirect.once) return node;
-  ClusterNodePtr& owner = owners_[redirect.slot];
-  moved = owner != nullptr && owner != node;
-  owner = node;
-  return node;
-}
-
-ClusterNodePtr ClusterMap::Follow(const Redirect& redirect, const HostAndPort& where,
-                                  base::Instant deadline) {
-  bool moved = false;
-  ClusterNodePtr node = ApplyRedirect(redirect, where, moved);
-  if (node == nullptr && Refresh(deadline)) node = ApplyRedirect(redirect, where, moved);
-  if (moved) {
-    hooks_.on_moved(redirect.slot);
-    RefreshSoon();  // other slots may have moved, too
-  }
-  return node;
-}
-
-std::vector<ClusterNodePtr> ClusterMap::nodes() const {
-  const base::MutexLock lock(mu_);
-  std::vector<ClusterNodePtr> nodes;
-  for (const auto& [where, node] : nodes_) nodes.push_back(node);
-  return nodes;
-}
-
-void ClusterMap::CloseInForkedChild() {
-  for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
-}
-
-namespace {
 
 // How long one node may take to answer.
 constexpr absl::Duration kQuarantineTimeout = absl::Milliseconds(250);
@@ -326,146 +54,6 @@ bool Denied(const absl::StatusOr<Reply>& reply) {
   return reply.ok() && reply->is_error() && ClassifyError(reply->text) == ErrorCode::kNoPermission;
 }
 
-}  // namespace
-
-void ClusterQuarantine::CheckAgain(const SingleServer* server) {
-  const base::MutexLock lock(mu_);
-  to_check_.push_back(server);
-}
-
-base::Instant ClusterQuarantine::GoOn(const ClusterMap& map, base::Instant until) {
-  ByClusterNode<std::vector<Slot>> slots;
-  ClusterNodePtr before;
-  const std::vector<ClusterNodePtr> owners = map.owners();
-  std::vector<Slot>* owned = nullptr;
-  for (int each = 0; each < kSlots; ++each) {
-    const auto slot = static_cast<Slot>(each);
-    const ClusterNodePtr& owner = owners[slot];
-    if (owner == nullptr) continue;
-    if (owner != before) owned = &slots[owner];
-    before = owner;
-    owned->push_back(slot);
-  }
-  std::vector<const SingleServer*> to_check;
-  {
-    const base::MutexLock lock(mu_);
-    to_check.swap(to_check_);
-  }
-  // A node that serves no slot now counts as new when it does.
-  std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
-  if (!slots.contains(latest_)) latest_ = nullptr;
-  for (auto& [node, round] : rounds_) {
-    const bool new_again =
-        std::find(to_check.begin(), to_check.end(), node->server.get()) != to_check.end();
-    if (new_again) round.state = Round::State::kUnknown;
-    if (new_again) round.next = base::Instant();
-  }
-  base::Instant next = base::Instant::Infinite();
-  auto each = slots.upper_bound(latest_);
-  for (size_t i = 0; i < slots.size(); ++i, ++each) {
-    if (each == slots.end()) each = slots.begin();
-    auto& [node, its] = *each;
-    Round& round =
-        rounds_
-            .try_emplace(node, Round{.at_once = kAtOnce,
-                                     .backoff = {kQuarantineFirstPause, kQuarantineLongestPause}})
-            .first->second;
-    const base::Instant now = base::Now();
-    if (round.next <= now && now < until) {
-      GoOnAt(*node->server, its, round, until);
-      latest_ = node;
-    }
-    next = std::min(next, round.next);
-  }
-  return next;
-}
-
-void ClusterQuarantine::GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
-                               base::Instant until) const {
-  using enum Round::State;
-  if (round.state == kDone) round.state = kUnknown;  // that was a day ago
-  if (round.state == kUnknown) Find(server, slots, round, until);
-  while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
-    const size_t count = std::min(round.at_once, round.left.size());
-    const auto some = absl::MakeSpan(round.left).last(count);
-    const Outcome outcome = Begin(server, some, std::min(until, base::Now() + kQuarantineTimeout));
-    if (outcome == Outcome::kDenied)
-      round.state = kDone;  // another client, or the first use, does it
-    if (outcome == Outcome::kFailed) {
-      round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
-      break;
-    }
-    round.left.resize(round.left.size() - count);
-    round.backoff.Reset();
-    round.next = base::Now();
-  }
-  if (round.state == kOurs && round.left.empty()) {
-    const std::string key = KeyOf(slots.front()) + ".begun";
-    const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
-                                  std::min(until, base::Now() + kQuarantineTimeout));
-    if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
-  }
-  if (round.state == kDone) {
-    round.next = base::Now() + kDay;
-  } else if (round.next <= base::Now() && until > base::Now()) {
-    round.next = base::Now() + round.backoff.Next();
-  }
-}
-
-// Finds out if the work is done, and otherwise claims it for this client.
-void ClusterQuarantine::Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
-                             base::Instant until) const {
-  using enum Round::State;
-  const auto ask = [&](const Command& command) {
-    return server.Call({}, command, std::min(until, base::Now() + kQuarantineTimeout));
-  };
-  const auto text = [](const absl::StatusOr<Reply>& reply) {
-    return reply.ok() && !reply->is_error() ? reply->text : std::string();
-  };
-  round.id = InfoField(text(ask({"INFO", "replication"})), "master_replid");
-  if (round.id.empty()) return;
-  const std::string done_key = KeyOf(slots.front()) + ".begun";
-  const std::string claim_key = done_key + round.id;
-  if (text(ask({"GET", done_key})) == round.id) {
-    round.state = kDone;
-    return;
-  }
-  const auto claim = ask({"SET", claim_key, options_.client, "NX", "PX", kClaimMs});
-  if (Denied(claim)) {
-    round.state = kDone;  // another client, or the first use, does it
-  } else if (text(claim) == "OK" || text(ask({"GET", claim_key})) == options_.client) {
-    round.state = kOurs;
-    round.left = slots;
-  }
-}
-
-// Each slot is a call of its own: in those that have moved meanwhile, the first acquisition begins
-// it.
-ClusterQuarantine::Outcome ClusterQuarantine::Begin(SingleServer& server,
-                                                    absl::Span<const Slot> slots,
-                                                    base::Instant deadline) const {
-  const std::array<std::string_view, 2> args = {"", options_.quarantine_ms};
-  std::vector<std::string> keys;
-  std::transform(slots.begin(), slots.end(), std::back_inserter(keys),
-                 [this](Slot slot) { return KeyOf(slot); });
-  const std::vector<std::string_view> words(keys.begin(), keys.end());
-  std::vector<ScriptCall> calls;
-  for (const std::string_view& word : words) {
-    calls.push_back(
-        {.script = options_.begin, .keys = absl::MakeConstSpan(&word, 1), .args = args});
-  }
-  std::vector<absl::StatusOr<Reply>> answers(calls.size());
-  server.Run(calls, deadline, absl::MakeSpan(answers), AlwaysWanted);
-  Outcome outcome = Outcome::kOk;
-  for (const auto& answer : answers) {
-    if (absl::IsPermissionDenied(answer.status())) return Outcome::kDenied;
-    if (!answer.ok() && !RedirectOf(answer.status())) outcome = Outcome::kFailed;
-  }
-  return outcome;
-}
-
-namespace {
-
 // How long the map's thread may take for one slot, and for all its chores before it refreshes
 // again.
 constexpr absl::Duration kSubscribeTimeout = absl::Milliseconds(100);
@@ -473,6 +61,540 @@ constexpr absl::Duration kRound = absl::Milliseconds(300);
 // The pause before a channel whose slot is moving is tried again.
 constexpr absl::Duration kFirstPause = absl::Milliseconds(1);
 constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
+
+}  // namespace
+
+// A primary of a cluster, or a former one.
+struct ClusterNode {
+  const HostAndPort where;
+  const uint64_t number;  // counts from 1
+  std::unique_ptr<SingleServer> server;
+  std::atomic<bool> retired{false};          // it has left the cluster
+  std::atomic<ClusterNode*> older{nullptr};  // the node that was made before it
+};
+// Each call that uses a node has one of these. When only the map has one, its thread closes the
+// connections of a retired node.
+// Orders nodes by their creation, since their addresses in memory are random. Null comes first.
+struct OlderNode {
+  bool operator()(const ClusterNodePtr& a, const ClusterNodePtr& b) const {
+    return (a == nullptr ? 0 : a->number) < (b == nullptr ? 0 : b->number);
+  }
+};
+template <class Value>
+using ByClusterNode = std::map<ClusterNodePtr, Value, OlderNode>;
+
+// The map from slots to nodes, as far as it is known, and the thread that refreshes it on request.
+// It asks one node after the other, with a pause between refreshes, however many callers ask for
+// one. A redirection is believed at once, for its slot, if it leads to a node that the latest view
+// names. The client connects to no other node: a node that redirects to made-up addresses costs
+// nothing, and the password is not sent there. A node that the latest view does not name is
+// retired.
+//
+// Thread-safe.
+class ClusterMap {
+ public:
+  struct Hooks {
+    std::function<std::unique_ptr<SingleServer>(const HostAndPort& where)> make;
+    // Another node serves that slot now.
+    std::function<void(Slot slot)> on_moved;
+    // All of the map is new. Runs on the thread.
+    std::function<void()> on_view;
+    // Other work for the thread, now and then, and when Wake() is called. Returns when it must be
+    // called again at the latest.
+    std::function<base::Instant()> chores;
+  };
+
+  // REQUIRES: `url` is of Kind::kCluster.
+  ClusterMap(const Url& url, Hooks hooks)
+      : url_(url), name_(url.DebugString()), hooks_(std::move(hooks)) {}
+
+  ~ClusterMap() {
+    Stop();
+    // No call uses the remaining references to nodes.
+    for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
+  }
+
+  ClusterNodePtr Owner(Slot slot) const {
+    const base::MutexLock lock(mu_);
+    return owners_[slot];
+  }
+  bool IsOwner(Slot slot, const ClusterNode* node) const {
+    const base::MutexLock lock(mu_);
+    return owners_[slot].get() == node;
+  }
+  // The owners of all slots.
+  std::vector<ClusterNodePtr> owners() const {
+    const base::MutexLock lock(mu_);
+    return owners_;
+  }
+  // Waits until the nodes are known. An error says why they are not.
+  absl::Status AwaitSome(base::Instant deadline) {
+    return Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return !nodes_.empty(); }, deadline);
+  }
+
+  // Waits until the node that serves the slot is known.
+  absl::StatusOr<ClusterNodePtr> AwaitOwner(Slot slot, base::Instant deadline) {
+    ClusterNodePtr owner = Owner(slot);
+    if (owner != nullptr) return owner;
+    const auto known = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+      owner = owners_[slot];
+      return owner != nullptr;
+    };
+    absl::Status found = Await(known, deadline);
+    if (!found.ok()) return found;
+    return owner;
+  }
+
+  // Returns the node at `where`, to which a node redirects. Null if neither the latest view names
+  // it, nor a new one that comes by the deadline.
+  ClusterNodePtr Follow(const Redirect& redirect, const HostAndPort& where,
+                        base::Instant deadline) {
+    bool moved = false;
+    ClusterNodePtr node = ApplyRedirect(redirect, where, moved);
+    if (node == nullptr && Refresh(deadline)) node = ApplyRedirect(redirect, where, moved);
+    if (moved) {
+      hooks_.on_moved(redirect.slot);
+      RefreshSoon();  // other slots may have moved, too
+    }
+    return node;
+  }
+
+  // Requests a refresh: the map may be out of date.
+  void RefreshSoon() {
+    const base::MutexLock lock(mu_);
+    StartThread().IgnoreError();  // the next caller that waits gets the error
+    if (std::exchange(refresh_wanted_, true)) return;
+    wake_.SignalOne();
+  }
+
+  // Requests a refresh and waits until one that began later ends. False: the deadline came first.
+  bool Refresh(base::Instant deadline) {
+    const base::MutexLock lock(mu_);
+    if (!StartThread().ok()) return false;
+    refresh_wanted_ = true;
+    wake_.SignalOne();
+    if (std::this_thread::get_id() == thread_.get_id()) return false;  // called by its chores
+    const uint64_t begun = begun_;
+    while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
+    return ended_ > begun;
+  }
+
+  void Wake() {
+    const base::MutexLock lock(mu_);
+    StartThread().IgnoreError();
+    chores_ = true;
+    wake_.SignalOne();
+  }
+
+  std::vector<ClusterNodePtr> nodes() const {
+    const base::MutexLock lock(mu_);
+    std::vector<ClusterNodePtr> nodes;
+    for (const auto& [where, node] : nodes_) nodes.push_back(node);
+    return nodes;
+  }
+
+  void Stop() {
+    {
+      const base::MutexLock lock(mu_);
+      stopping_ = true;
+      wake_.SignalAll();
+      found_.SignalAll();
+    }
+    base::Join(thread_);
+    // This includes retired nodes, which calls may still use.
+    for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
+  }
+
+  // In a forked child, in place of destruction: closes the descriptors and touches nothing else.
+  void CloseInForkedChild() {
+    for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server.reset();
+  }
+
+ private:
+  absl::Status Await(absl::FunctionRef<bool()> known, base::Instant deadline) {
+    const base::MutexLock lock(mu_);
+    if (known()) return absl::OkStatus();
+    if (absl::Status started = StartThread(); !started.ok()) return started;
+    refresh_wanted_ = true;
+    wake_.SignalOne();
+    const uint64_t begun = begun_;
+    while (!known() && !stopping_ && base::Now() < deadline) {
+      // Waiting does not help against a refusal.
+      if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
+      found_.WaitUntil(mu_, deadline);
+      refresh_wanted_ = true;
+      wake_.SignalOne();
+    }
+    if (known()) return absl::OkStatus();
+    if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
+    return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
+  }
+
+  absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    if (stopping_ || thread_.joinable()) return absl::OkStatus();
+    return base::TryStartThread(thread_, "redlatch-map", [this] { Run(); }) ? absl::OkStatus()
+                                                                            : base::NoThread();
+  }
+
+  void Run() {
+    base::Instant next;
+    base::Instant chores_due = base::Instant::Infinite();
+    mu_.Lock();
+    while (!stopping_) {
+      const base::Instant now = base::Now();
+      const bool look = refresh_wanted_ && next <= now;
+      const bool chores = std::exchange(chores_, false) || chores_due <= now;
+      if (!look && !chores) {
+        base::Instant until = refresh_wanted_ ? std::min(next, chores_due) : chores_due;
+        if (!retired_.empty()) until = std::min(until, now + kCloseUnusedEvery);
+        wake_.WaitUntil(mu_, until);
+        mu_.Unlock();
+        CloseUnused();
+        mu_.Lock();
+        continue;
+      }
+      // Chores go first, since a refresh takes longer.
+      if (chores) {
+        mu_.Unlock();
+        chores_due = hooks_.chores();
+        mu_.Lock();
+      }
+      if (!look || stopping_) continue;
+      refresh_wanted_ = false;
+      ++begun_;
+      mu_.Unlock();
+      absl::Status status = AskNodes();
+      mu_.Lock();
+      last_failure_ = std::move(status);
+      ended_ = begun_;
+      next = base::Now() + base::Jittered(kApart);
+      found_.SignalAll();
+      chores_ = true;
+    }
+    mu_.Unlock();
+  }
+
+  // Takes the view of the first node that is well and not behind, otherwise the newest one.
+  absl::Status AskNodes() {
+    absl::Status why;
+    std::optional<ClusterView> best;
+    std::optional<HostAndPort> told_by;
+    for (const HostAndPort& each : NodesToAsk()) {
+      {
+        const base::MutexLock lock(mu_);
+        if (stopping_) break;
+      }
+      const base::Instant deadline = base::Now() + std::min(kMapTimeout, url_.connect_timeout);
+      absl::StatusOr<ClusterView> view = AskForView(url_, each, deadline);
+      if (!view.ok()) {
+        why = view.status();
+        continue;
+      }
+      const bool ours = IsOurs(*view);
+      const bool good = ours && view->well && epoch_ <= view->epoch;
+      if (!best || good || std::pair(IsOurs(*best), best->epoch) < std::pair(ours, view->epoch)) {
+        best = *std::move(view);
+        told_by = each;
+      }
+      if (good) break;
+    }
+    told_by_ = told_by;
+    if (!best) return why;
+    epoch_ = best->epoch;  // less than before if no node that answers has the newest view
+    ids_ = best->ids;
+    Take(*best);
+    return absl::OkStatus();
+  }
+
+  // The order in which nodes are asked: the one that gave the latest view, those in use, those that
+  // the user named, the others.
+  std::vector<HostAndPort> NodesToAsk() const {
+    std::vector<HostAndPort> nodes;
+    const auto add = [&](const HostAndPort& one) {
+      if (std::find(nodes.begin(), nodes.end(), one) == nodes.end()) nodes.push_back(one);
+    };
+    if (told_by_) add(*told_by_);
+    for (const ClusterNodePtr& node : this->nodes()) {
+      if (node->server->connected()) add(node->where);
+    }
+    for (const HostAndPort& each : url_.nodes) add(each);
+    const base::MutexLock lock(mu_);
+    for (const HostAndPort& each : members_) add(each);
+    return nodes;
+  }
+
+  // True if the view is of the same cluster as before: an address may now lead to another one.
+  bool IsOurs(const ClusterView& view) const {
+    return ids_.empty() || view.ids.empty() ||
+           std::any_of(view.ids.begin(), view.ids.end(),
+                       [this](const std::string& id) { return ids_.contains(id); });
+  }
+
+  void Take(const ClusterView& view) {
+    std::vector<Slot> moved;
+    {
+      const base::MutexLock lock(mu_);
+      members_ = view.members;
+      std::vector<ClusterNodePtr> owners(kSlots);
+      for (const SlotRange& range : view.ranges) {
+        std::fill(owners.begin() + range.first, owners.begin() + range.last + 1,
+                  NodeAt(range.primary));
+      }
+      for (int slot = 0; slot < kSlots; ++slot) {
+        const ClusterNodePtr& before = owners_[slot];
+        if (before == nullptr) continue;
+        if (owners[slot] == nullptr && members_.contains(before->where)) owners[slot] = before;
+        if (before != owners[slot]) moved.push_back(static_cast<Slot>(slot));
+      }
+      owners_ = std::move(owners);
+      std::erase_if(nodes_, [&](const auto& node) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+        const bool retired = !view.members.contains(node.first);
+        if (retired) node.second->retired = true;
+        if (retired) retired_.push_back(node.second);
+        return retired;
+      });
+    }
+    for (const Slot slot : moved) hooks_.on_moved(slot);
+    hooks_.on_view();
+    CloseUnused();
+  }
+
+  ClusterNodePtr NodeAt(const HostAndPort& where) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    ClusterNodePtr& node = nodes_[where];
+    if (node == nullptr) {
+      node = ClusterNodePtr(
+          new ClusterNode{.where = where, .number = ++made_, .server = hooks_.make(where)});
+      node->older = latest_.load(std::memory_order_relaxed);
+      latest_.store(node.get(), std::memory_order_release);
+    }
+    return node;
+  }
+
+  ClusterNodePtr ApplyRedirect(const Redirect& redirect, const HostAndPort& where, bool& moved) {
+    const base::MutexLock lock(mu_);
+    if (!members_.contains(where)) return nullptr;
+    ClusterNodePtr node = NodeAt(where);
+    if (redirect.once) return node;
+    ClusterNodePtr& owner = owners_[redirect.slot];
+    moved = owner != nullptr && owner != node;
+    owner = node;
+    return node;
+  }
+
+  // Closes the retired nodes that no call uses any more.
+  void CloseUnused() {
+    std::vector<ClusterNodePtr> dead;
+    {
+      const base::MutexLock lock(mu_);
+      const auto used = std::partition(retired_.begin(), retired_.end(),
+                                       [](const auto& node) { return node.use_count() > 1; });
+      std::move(used, retired_.end(), std::back_inserter(dead));
+      retired_.erase(used, retired_.end());
+    }
+    for (const auto& node : dead) node->server->Stop();
+    const base::MutexLock lock(mu_);
+    for (const auto& node : dead) {
+      std::atomic<ClusterNode*>* link = &latest_;
+      while (link->load() != node.get()) link = &link->load()->older;
+      link->store(node->older);
+    }
+  }
+
+  const Url url_;
+  const std::string name_;
+  const Hooks hooks_;
+  // The list of all open nodes. It has no lock, for the sake of a forked child.
+  std::atomic<ClusterNode*> latest_{nullptr};
+
+  mutable base::Mutex mu_;
+  base::CondVar wake_;   // wakes the thread
+  base::CondVar found_;  // wakes callers that wait for a refresh
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
+  bool refresh_wanted_ ABSL_GUARDED_BY(mu_) = false;
+  bool chores_ ABSL_GUARDED_BY(mu_) = false;
+  uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // refreshes
+  uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
+  absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
+  std::vector<ClusterNodePtr> owners_ ABSL_GUARDED_BY(mu_) = std::vector<ClusterNodePtr>(kSlots);
+  std::map<HostAndPort, ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);
+  std::vector<ClusterNodePtr> retired_ ABSL_GUARDED_BY(mu_);
+  uint64_t made_ ABSL_GUARDED_BY(mu_) = 0;              // how many nodes so far
+  std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);  // named by the latest view
+  // Used by the thread: the last view, and the node that gave it.
+  std::optional<HostAndPort> told_by_;
+  int64_t epoch_ = 0;
+  std::set<std::string> ids_;
+  std::thread thread_;
+};
+
+// Begins the quarantine in all slots of a new primary, as the first acquisition in a slot would. So
+// it ends soon after the promotion in all slots, and not in each some time after its first use. One
+// client does this, and records at the primary's first slot that it is done.
+class ClusterQuarantine {
+ public:
+  explicit ClusterQuarantine(Cluster::Quarantine options) : options_(std::move(options)) {}
+
+  // The node's connection is new: it may be another server, or have lost its data.
+  void CheckAgain(const SingleServer* server) {
+    const base::MutexLock lock(mu_);
+    to_check_.push_back(server);
+  }
+
+  // Continues the work until `until`. Only one thread may call it. Returns when it must be called
+  // again at the latest.
+  base::Instant GoOn(const ClusterMap& map, base::Instant until) {
+    ByClusterNode<std::vector<Slot>> slots;
+    ClusterNodePtr before;
+    const std::vector<ClusterNodePtr> owners = map.owners();
+    std::vector<Slot>* owned = nullptr;
+    for (int each = 0; each < kSlots; ++each) {
+      const auto slot = static_cast<Slot>(each);
+      const ClusterNodePtr& owner = owners[slot];
+      if (owner == nullptr) continue;
+      if (owner != before) owned = &slots[owner];
+      before = owner;
+      owned->push_back(slot);
+    }
+    std::vector<const SingleServer*> to_check;
+    {
+      const base::MutexLock lock(mu_);
+      to_check.swap(to_check_);
+    }
+    // A node that serves no slot now counts as new when it does.
+    std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
+    if (!slots.contains(latest_)) latest_ = nullptr;
+    for (auto& [node, round] : rounds_) {
+      const bool new_again =
+          std::find(to_check.begin(), to_check.end(), node->server.get()) != to_check.end();
+      if (new_again) round.state = Round::State::kUnknown;
+      if (new_again) round.next = base::Instant();
+    }
+    base::Instant next = base::Instant::Infinite();
+    auto each = slots.upper_bound(latest_);
+    for (size_t i = 0; i < slots.size(); ++i, ++each) {
+      if (each == slots.end()) each = slots.begin();
+      auto& [node, its] = *each;
+      Round& round =
+          rounds_
+              .try_emplace(node, Round{.at_once = kAtOnce,
+                                       .backoff = {kQuarantineFirstPause, kQuarantineLongestPause}})
+              .first->second;
+      const base::Instant now = base::Now();
+      if (round.next <= now && now < until) {
+        GoOnAt(*node->server, its, round, until);
+        latest_ = node;
+      }
+      next = std::min(next, round.next);
+    }
+    return next;
+  }
+
+ private:
+  struct Round {
+    enum class State : uint8_t { kUnknown, kOurs, kDone };
+    State state = State::kUnknown;
+    std::string id;          // of the primary epoch
+    std::vector<Slot> left;  // kOurs: those still to begin, from the back
+    size_t at_once;
+    base::Backoff backoff;
+    base::Instant next = {};  // when to continue
+  };
+  enum class Outcome : uint8_t { kOk, kDenied, kFailed };
+
+  void GoOnAt(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+              base::Instant until) const {
+    using enum Round::State;
+    if (round.state == kDone) round.state = kUnknown;  // that was a day ago
+    if (round.state == kUnknown) Find(server, slots, round, until);
+    while (round.state == kOurs && !round.left.empty() && base::Now() < until) {
+      const size_t count = std::min(round.at_once, round.left.size());
+      const auto some = absl::MakeSpan(round.left).last(count);
+      const Outcome outcome =
+          Begin(server, some, std::min(until, base::Now() + kQuarantineTimeout));
+      if (outcome == Outcome::kDenied)
+        round.state = kDone;  // another client, or the first use, does it
+      if (outcome == Outcome::kFailed) {
+        round.at_once = std::max(round.at_once / 2, kLeastAtOnce);
+        break;
+      }
+      round.left.resize(round.left.size() - count);
+      round.backoff.Reset();
+      round.next = base::Now();
+    }
+    if (round.state == kOurs && round.left.empty()) {
+      const std::string key = KeyOf(slots.front()) + ".begun";
+      const auto told = server.Call({}, Command({"SET", key, round.id, "PX", kDayMs}),
+                                    std::min(until, base::Now() + kQuarantineTimeout));
+      if ((told.ok() && told->text == "OK") || Denied(told)) round.state = kDone;
+    }
+    if (round.state == kDone) {
+      round.next = base::Now() + kDay;
+    } else if (round.next <= base::Now() && until > base::Now()) {
+      round.next = base::Now() + round.backoff.Next();
+    }
+  }
+
+  // Finds out if the work is done, and otherwise claims it for this client.
+  void Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
+            base::Instant until) const {
+    using enum Round::State;
+    const auto ask = [&](const Command& command) {
+      return server.Call({}, command, std::min(until, base::Now() + kQuarantineTimeout));
+    };
+    const auto text = [](const absl::StatusOr<Reply>& reply) {
+      return reply.ok() && !reply->is_error() ? reply->text : std::string();
+    };
+    round.id = InfoField(text(ask({"INFO", "replication"})), "master_replid");
+    if (round.id.empty()) return;
+    const std::string done_key = KeyOf(slots.front()) + ".begun";
+    const std::string claim_key = done_key + round.id;
+    if (text(ask({"GET", done_key})) == round.id) {
+      round.state = kDone;
+      return;
+    }
+    const auto claim = ask({"SET", claim_key, options_.client, "NX", "PX", kClaimMs});
+    if (Denied(claim)) {
+      round.state = kDone;  // another client, or the first use, does it
+    } else if (text(claim) == "OK" || text(ask({"GET", claim_key})) == options_.client) {
+      round.state = kOurs;
+      round.left = slots;
+    }
+  }
+
+  // Each slot is a call of its own: in those that have moved meanwhile, the first acquisition
+  // begins it.
+  Outcome Begin(SingleServer& server, absl::Span<const Slot> slots, base::Instant deadline) const {
+    const std::array<std::string_view, 2> args = {"", options_.quarantine_ms};
+    std::vector<std::string> keys;
+    std::transform(slots.begin(), slots.end(), std::back_inserter(keys),
+                   [this](Slot slot) { return KeyOf(slot); });
+    const std::vector<std::string_view> words(keys.begin(), keys.end());
+    std::vector<ScriptCall> calls;
+    for (const std::string_view& word : words) {
+      calls.push_back(
+          {.script = options_.begin, .keys = absl::MakeConstSpan(&word, 1), .args = args});
+    }
+    std::vector<absl::StatusOr<Reply>> answers(calls.size());
+    server.Run(calls, deadline, absl::MakeSpan(answers), AlwaysWanted);
+    Outcome outcome = Outcome::kOk;
+    for (const auto& answer : answers) {
+      if (absl::IsPermissionDenied(answer.status())) return Outcome::kDenied;
+      if (!answer.ok() && !RedirectOf(answer.status())) outcome = Outcome::kFailed;
+    }
+    return outcome;
+  }
+
+  std::string KeyOf(Slot slot) const { return options_.key(TagOf(slot) + ":"); }
+
+  const Cluster::Quarantine options_;
+  base::Mutex mu_;
+  std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
+  // Used by the one thread.
+  ByClusterNode<Round> rounds_;
+  ClusterNodePtr latest_;  // the last one that had a turn: the next round begins after it
+};
+
+namespace {
 
 ScriptServerPtr ScriptsOf(const ClusterNodePtr& node) {
   return node == nullptr ? nullptr : ScriptServerPtr(node, &node->server->scripts());
