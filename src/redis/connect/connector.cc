@@ -184,57 +184,52 @@ bool Connector::Moved() const {
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Step(base::Instant deadline, int wake_fd) {
+  const base::NoCancellation no_cancellation;
   // An attempt that ran out of time between two calls says nothing about the server.
   const bool over = attempt_.has_value() && attempt_->deadline <= base::Now();
   if (over && attempt_->made) return Made(*std::move(attempt_->made));
-  if (!attempt_.has_value() || over || Moved()) BeginAttempt();
-  return Proceed(std::min(deadline, attempt_->deadline), wake_fd);
+  if (over) attempt_.reset();
+  for (;;) {
+    Awaited awaited;
+    auto made = Proceed(deadline, awaited);
+    if (!made.ok() || made->has_value() || deadline <= base::Now()) return made;
+    if (awaited.transport == nullptr) continue;
+    const Readiness ready =
+        awaited.transport->Wait(awaited.interest, wake_fd, std::min(deadline, awaited.until));
+    if (ready.woken) return made;
+  }
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
-  if (!attempt_.has_value() || Moved()) BeginAttempt();
-  auto made = Proceed(std::min(base::Now(), attempt_->deadline), -1);
-  if (!made.ok() || made->has_value()) return made;
-  const Attempt& attempt = *attempt_;
-  const Dialogue& dialogue = attempt.dialogue;
-  if (dialogue.transport == nullptr) {
-    *awaited = {.until = base::Now() + kLookUpPause};
-  } else if (attempt.connected) {
-    *awaited = {.transport = dialogue.transport.get(),
-                .interest = dialogue.read_wants | dialogue.write_wants,
-                .until = attempt.target_deadline};
-  } else {
-    *awaited = {.transport = dialogue.transport.get(),
-                .interest = Interest::kWrite,
-                .until = attempt.socket_deadline};
-  }
-  awaited->until = std::min(awaited->until, attempt.deadline);
-  return made;
+  const base::NoCancellation no_cancellation;
+  return Proceed(base::Now(), *awaited);
 }
 
-absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit, int wake_fd) {
-  const base::NoCancellation no_cancellation;
+absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit,
+                                                             Awaited& awaited) {
+  if (!attempt_.has_value() || Moved()) BeginAttempt();
   Attempt& attempt = *attempt_;
   for (;;) {
-    const Outcome outcome = Advance(attempt, limit, wake_fd);
-    absl::Status failed = outcome.status();
-    if (outcome.ok() && *outcome == Progress::kOutOfTime) {
-      if (base::Now() < attempt.deadline) return std::nullopt;
-      if (!attempt.two.empty()) return Failed(Restarted(attempt));
-      if (attempt.targets.empty()) return Failed(attempt.refusal);
-      const char* const missing =
-          attempt.connected ? "no answer to the handshake" : "no connection";
-      const char* const hint = attempt.connected && url_.tls != nullptr
-                                   ? " (does it speak TLS at that port? If not, write redis://)"
-                                   : "";
-      return Failed(Unreachable(
-          attempt,
-          absl::StrCat(missing, " within ", absl::FormatDuration(url_.connect_timeout), hint)));
+    const Outcome greeted = Advance(attempt, std::min(limit, attempt.deadline));
+    absl::Status failed = greeted.status();
+    if (greeted.ok() && !*greeted) {
+      const base::Instant now = base::Now();
+      if (attempt.deadline <= now) return Failed(TimedOut(attempt));
+      Dialogue& dialogue = attempt.dialogue;
+      awaited = {.transport = dialogue.transport.get(),
+                 .interest = attempt.connected ? dialogue.read_wants | dialogue.write_wants
+                                               : attempt.connect_wants,
+                 .until = !attempt.two.empty() ? attempt.deadline
+                          : attempt.connected  ? attempt.target_deadline
+                                               : attempt.socket_deadline};
+      if (dialogue.transport == nullptr) awaited.until = now + kLookUpPause;
+      awaited.until = std::min(awaited.until, attempt.deadline);
+      return std::nullopt;
     }
     if (!attempt.two.empty()) {
-      return Failed(outcome.ok() ? absl::FailedPreconditionError(attempt.two) : Restarted(attempt));
+      return Failed(greeted.ok() ? absl::FailedPreconditionError(attempt.two) : Restarted(attempt));
     }
-    if (outcome.ok()) {
+    if (greeted.ok()) {
       Connection made{.dialogue = std::move(attempt.dialogue),
                       .info = ServerInfo(),
                       .target = attempt.target()};
@@ -259,31 +254,42 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
   }
 }
 
+absl::Status Connector::TimedOut(const Attempt& attempt) const {
+  if (!attempt.two.empty()) return Restarted(attempt);
+  if (attempt.targets.empty()) return attempt.refusal;
+  return Unreachable(
+      attempt, absl::StrCat(attempt.connected ? "no answer to the handshake" : "no connection",
+                            " within ", absl::FormatDuration(url_.connect_timeout),
+                            attempt.connected && url_.tls != nullptr
+                                ? " (does it speak TLS at that port? If not, write redis://)"
+                                : ""));
+}
+
 void Connector::Attempt::GoOn(absl::Status why) {
   refusal = std::move(why);
   dialogue = Dialogue();
   connected = false;
 }
 
-Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit, int wake_fd) {
+Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit) {
   if (attempt.targets.empty()) {
     auto targets = endpoint_->Targets(limit);
     attempt.refusal = targets.status();
     if (absl::IsDeadlineExceeded(targets.status())) {
       attempt.refusal = absl::UnavailableError(targets.status().message());
-      return Progress::kOutOfTime;
+      return false;
     }
     // A search by sentinels or the start of an embedded server goes on after `limit`.
     const bool looked_up = url_.kind == Url::Kind::kTcp;
-    if (!targets.ok() && !looked_up && limit <= base::Now()) return Progress::kOutOfTime;
+    if (!targets.ok() && !looked_up && limit <= base::Now()) return false;
     if (!targets.ok()) return targets.status();
     attempt.targets = *std::move(targets);
   }
   if (!attempt.connected) {
-    Outcome connected = ConnectToOne(attempt, limit, wake_fd);
-    if (!connected.ok() || *connected != Progress::kReady) return connected;
+    const Outcome connected = ConnectToOne(attempt);
+    if (!connected.ok() || !*connected) return connected;
   }
-  return Greet(attempt, limit, wake_fd);
+  return Greet(attempt);
 }
 
 absl::Status Connector::OpenNext(Attempt& attempt) {
@@ -315,7 +321,7 @@ absl::Status Connector::Open(Attempt& attempt, absl::Duration socket_timeout) {
   return absl::OkStatus();
 }
 
-Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd) {
+Connector::Outcome Connector::ConnectToOne(Attempt& attempt) {
   std::unique_ptr<Transport>& transport = attempt.dialogue.transport;
   for (;;) {
     if (transport == nullptr) {
@@ -325,21 +331,12 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
     if (result.kind == IoResult::Kind::kDone) {
       attempt.connected = true;
       attempt.dialogue.unwritten = handshake_.bytes();
-      return Progress::kReady;
+      return true;
     }
     if (result.blocked()) {
-      const base::Instant until = std::min(limit, attempt.socket_deadline);
-      const Readiness ready = transport->Wait(result.wants(), wake_fd, until);
-      if (ready.Meets(result.wants())) {
-        if (limit <= base::Now()) return Progress::kOutOfTime;
-        continue;
-      }
+      attempt.connect_wants = result.wants();
       const base::Instant now = base::Now();
-      if (ready.woken || attempt.deadline <= now) return Progress::kOutOfTime;
-      if (now < attempt.socket_deadline) {
-        if (limit <= now) return Progress::kOutOfTime;
-        continue;
-      }
+      if (now < attempt.socket_deadline || attempt.deadline <= now) return false;
       if (attempt.socket_deadline < attempt.target_deadline) {
         absl::Status opened = Open(attempt, kTimeoutGrowth * attempt.socket_timeout);
         if (!opened.ok()) return opened;
@@ -357,25 +354,20 @@ Connector::Outcome Connector::ConnectToOne(Attempt& attempt, base::Instant limit
   }
 }
 
-Connector::Outcome Connector::Greet(Attempt& attempt, base::Instant limit, int wake_fd) {
+Connector::Outcome Connector::Greet(Attempt& attempt) {
   Dialogue& dialogue = attempt.dialogue;
-  if (!attempt.two.empty()) {
-    const absl::StatusOr<bool> answered = dialogue.GoOn(1, limit, wake_fd);
-    if (!answered.ok()) return answered.status();
-    return *answered ? Progress::kReady : Progress::kOutOfTime;
-  }
-  const bool last = attempt.next_target == attempt.targets.size();
-  const base::Instant until = last ? limit : std::min(limit, attempt.target_deadline);
-  const absl::StatusOr<bool> done = dialogue.GoOn(handshake_.reply_count(), until, wake_fd);
+  if (!attempt.two.empty()) return dialogue.GoOn(1, base::Now());
+  const absl::StatusOr<bool> done = dialogue.GoOn(handshake_.reply_count(), base::Now());
   if (!done.ok()) return HungUp(attempt, done.status());
   if (!*done) {
-    if (last || base::Now() < attempt.target_deadline) return Progress::kOutOfTime;
+    const bool last = attempt.next_target == attempt.targets.size();
+    if (last || base::Now() < attempt.target_deadline) return false;
     return Unreachable(attempt, "no answer to the handshake");
   }
   if (dialogue.replies.size() > handshake_.reply_count()) {
     return Unreachable(attempt, "it sent a reply that nothing had asked for");
   }
-  return Progress::kReady;
+  return true;
 }
 
 }  // namespace redlatch::redis

@@ -147,6 +147,7 @@ class Connector {
     base::Instant socket_deadline;
     Dialogue dialogue;
     bool connected = false;
+    Interest connect_wants = Interest::kNone;  // until it is connected
     std::string last_error;
     int last_errno = 0;
     absl::Status refusal;  // by the last server that was reached, or why no targets are known
@@ -158,19 +159,22 @@ class Connector {
     void BeginSecond(Connection first);
     void AskFirst(std::string what);
   };
-  enum class Progress { kReady, kOutOfTime };
-  using Outcome = absl::StatusOr<Progress>;
+  // True: the replies to the handshake are in. False: not yet.
+  using Outcome = absl::StatusOr<bool>;
 
-  absl::StatusOr<std::optional<Connection>> Proceed(base::Instant limit, int wake_fd);
+  // Goes on as far as it can without blocking, except that it looks for the addresses until
+  // `limit`.
+  absl::StatusOr<std::optional<Connection>> Proceed(base::Instant limit, Awaited& awaited);
   void BeginAttempt();
   bool Moved() const;
   absl::StatusOr<std::optional<Connection>> Failed(absl::Status why);
   absl::StatusOr<std::optional<Connection>> Made(Connection made);
   bool MayBeTwo(const Connection& made) const;
   std::string TwoServers(const Connection& first, const Connection& second) const;
-  Outcome Advance(Attempt& attempt, base::Instant limit, int wake_fd);
-  Outcome ConnectToOne(Attempt& attempt, base::Instant limit, int wake_fd);
-  Outcome Greet(Attempt& attempt, base::Instant limit, int wake_fd);
+  Outcome Advance(Attempt& attempt, base::Instant limit);
+  Outcome ConnectToOne(Attempt& attempt);
+  Outcome Greet(Attempt& attempt);
+  absl::Status TimedOut(const Attempt& attempt) const;
   absl::Status OpenNext(Attempt& attempt);
   absl::Status Open(Attempt& attempt, absl::Duration socket_timeout);
   absl::Status Unreachable(const Attempt& attempt, const std::string& why) const;
