@@ -5,7 +5,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
 #include "src/base/status.h"
-#include "src/base/thread.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
@@ -70,26 +69,12 @@ Node::~Node() {
 }
 
 void Node::Stop() {
-  std::thread thread;
   {
     const base::MutexLock lock(mu_);
     stopping_ = true;
-    thread = std::move(thread_);
   }
-  changed_.SignalAll();
-  base::Join(thread);
+  worker_.Stop();
   FailWaiting(absl::UnavailableError(server_ + " is not used any more"));
-}
-
-// If the thread cannot be started, the next caller tries again.
-void Node::StartThread() {
-  if (thread_.joinable() || stopping_) return;
-  static_cast<void>(base::TryStartThread(thread_, "redlatch-node", [this] { Work(); }));
-}
-
-void Node::WakeThread() {
-  StartThread();
-  changed_.SignalAll();
 }
 
 // ---- Calls.
@@ -115,16 +100,15 @@ void Node::SendNow(std::shared_ptr<Call> call) {
   if (reads_.load() || reads_.exchange(true)) return;
   const base::MutexLock lock(mu_);
   read_at_ = base::Now() + kUnread;
-  WakeThread();
+  worker_.Wake();
 }
 
 bool Node::SendAgain(std::shared_ptr<Call> call) {
   const base::MutexLock lock(mu_);
-  StartThread();
-  if (!thread_.joinable() || waiting_.size() >= kMostWaiting) return false;
+  if (stopping_ || !worker_.Start() || waiting_.size() >= kMostWaiting) return false;
   call->refused = true;
   waiting_.push_back(std::move(call));
-  changed_.SignalAll();
+  worker_.Wake();
   return true;
 }
 
@@ -133,7 +117,7 @@ absl::Status Node::SendOnceUp(std::shared_ptr<Call> call, absl::Status why) {
   const base::MutexLock lock(mu_);
   Want(call->call->keys.front(), now, std::max(wanted_until_, now + kWantedFor));
   const bool refused = !failure_.ok() && !absl::IsUnavailable(failure_);
-  if (refused || now - absent_since_ > kConnectingFor || !thread_.joinable() ||
+  if (refused || now - absent_since_ > kConnectingFor || stopping_ || !worker_.Start() ||
       waiting_.size() >= kMostWaiting) {
     if (failure_.ok()) failure_ = std::move(why);
     return base::Unshared(failure_);
@@ -176,7 +160,7 @@ std::vector<std::string> Node::TakeWarnings() {
 std::shared_ptr<const Node::Subscription> Node::Subscribe(std::string_view key) {
   auto made = std::make_shared<Subscription>(key);
   const base::MutexLock lock(mu_);
-  WakeThread();
+  worker_.Wake();
   return subscriptions_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
 }
 
@@ -223,7 +207,7 @@ void Node::Keep(Cleanup cleanup, bool node_is_away) {
   }
   // The oldest are kept: they were most likely in flight when the node went.
   if (cleanups_.size() < kMostCleanups) cleanups_.push_back(std::move(cleanup));
-  WakeThread();
+  worker_.Wake();
 }
 
 base::Instant Node::CleanupDue() const {
@@ -253,9 +237,7 @@ void Node::Want(std::string_view key, base::Instant now, base::Instant until) {
   key_ = key;
   wanted_until_ = until;
   absent_since_ = std::min(absent_since_, now);
-  if (!wanted_) changed_.SignalAll();
-  wanted_ = true;
-  StartThread();
+  if (!std::exchange(wanted_, true)) worker_.Wake();
 }
 
 // Reading also finds out that a node hangs, as no caller waits for it.
@@ -269,35 +251,36 @@ void Node::ReadReplies() {
   read_at_ = base::Now() + kUnread;
 }
 
-void Node::Work() {
-  mu_.Lock();
-  while (!stopping_) {
-    const base::Instant now = base::Now();
+base::Instant Node::TakeTurn() {
+  const base::Instant now = base::Now();
+  std::shared_ptr<Call> call;
+  bool subscribes = false;
+  bool reads = false;
+  bool connects = false;
+  {
+    const base::MutexLock lock(mu_);
+    subscribes = !subscriptions_.empty();
+    reads = read_at_ <= now;
+    connects = wanted_ && connect_at_ <= now;
     if (!waiting_.empty() && (absent_since_.is_infinite() || waiting_.front()->refused)) {
-      std::shared_ptr<Call> call = std::move(waiting_.front());
+      call = std::move(waiting_.front());
       waiting_.pop_front();
-      mu_.Unlock();
-      RunHere(std::move(call));
-    } else if (!subscriptions_.empty()) {
-      mu_.Unlock();
-      SubscribeNext();
-    } else if (read_at_ <= now) {
-      mu_.Unlock();
-      ReadReplies();
-    } else if (wanted_ && connect_at_ <= now) {
-      mu_.Unlock();
-      Connect();
-    } else if (CleanupDue() <= now) {
-      mu_.Unlock();
-      SendCleanups(now);
-    } else {
-      changed_.WaitUntil(mu_, std::min({read_at_, CleanupDue(),
-                                        wanted_ ? connect_at_ : base::Instant::Infinite()}));
-      continue;
+    } else if (!subscribes && !reads && !connects && CleanupDue() > now) {
+      return std::min({read_at_, CleanupDue(), wanted_ ? connect_at_ : base::Instant::Infinite()});
     }
-    mu_.Lock();
   }
-  mu_.Unlock();
+  if (call != nullptr) {
+    RunHere(std::move(call));
+  } else if (subscribes) {
+    SubscribeNext();
+  } else if (reads) {
+    ReadReplies();
+  } else if (connects) {
+    Connect();
+  } else {
+    SendCleanups(now);
+  }
+  return {};
 }
 
 // Channels take turns, as one that is wanted again at once would delay the others.

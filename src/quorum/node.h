@@ -9,7 +9,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
+#include "src/base/worker.h"
 #include "src/redis/link/script_runner.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/wire/codec.h"
@@ -115,8 +115,6 @@ class Node {
     base::Instant due = {};
   };
 
-  void StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void WakeThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Want(std::string_view key, base::Instant now, base::Instant until)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void SendNow(std::shared_ptr<Call> call);
@@ -127,7 +125,8 @@ class Node {
   absl::Status SendOnceUp(std::shared_ptr<Call> call, absl::Status why);
   void RunHere(std::shared_ptr<Call> call);
   void FailWaiting(const absl::Status& why);
-  void Work();
+  // Does one thing that is due, and returns when the next one is.
+  base::Instant TakeTurn();
   void Connect();
   absl::Status TryConnect(absl::Duration& pause);
   void SubscribeNext();
@@ -144,8 +143,7 @@ class Node {
   const std::function<void()> on_subscribed_;
 
   mutable base::Mutex mu_;
-  base::CondVar changed_;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the thread
+  bool stopping_ ABSL_GUARDED_BY(mu_) = false;  // the worker
   bool closing_ ABSL_GUARDED_BY(mu_) = false;   // the rest, too
   bool wanted_ ABSL_GUARDED_BY(mu_) = false;    // a connection
   base::Instant wanted_until_ ABSL_GUARDED_BY(mu_);
@@ -160,10 +158,10 @@ class Node {
   std::deque<Cleanup> cleanups_ ABSL_GUARDED_BY(mu_);
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
-  std::thread thread_ ABSL_GUARDED_BY(mu_);
 
   std::atomic<int> in_flight_{0};   // calls
   std::atomic<bool> reads_{false};  // the thread reads replies at `read_at_`
+  base::Worker worker_{"redlatch-node", [this] { return TakeTurn(); }};
 };
 
 using Nodes = std::vector<std::unique_ptr<Node>>;

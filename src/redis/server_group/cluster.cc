@@ -22,7 +22,7 @@
 #include "absl/types/span.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
-#include "src/base/thread.h"
+#include "src/base/worker.h"
 #include "src/redis/link/cluster_view.h"
 #include "src/redis/wire/errors.h"
 
@@ -162,18 +162,17 @@ class ClusterMap {
   // Requests a refresh: the map may be out of date.
   void RefreshSoon() {
     const base::MutexLock lock(mu_);
-    StartThread().IgnoreError();  // the next caller that waits gets the error
-    if (std::exchange(refresh_wanted_, true)) return;
-    wake_.SignalOne();
+    // If there is no thread, the next caller that waits gets the error.
+    if (!std::exchange(refresh_wanted_, true)) worker_.Wake();
   }
 
   // Requests a refresh and waits until one that began later ends. False: the deadline came first.
   bool Refresh(base::Instant deadline) {
     const base::MutexLock lock(mu_);
-    if (!StartThread().ok()) return false;
+    if (!worker_.Start()) return false;
     refresh_wanted_ = true;
-    wake_.SignalOne();
-    if (std::this_thread::get_id() == thread_.get_id()) return false;  // called by its chores
+    worker_.Wake();
+    if (std::this_thread::get_id() == worker_id_) return false;  // called by its chores
     const uint64_t begun = begun_;
     while (ended_ <= begun && !stopping_ && base::Now() < deadline) found_.WaitUntil(mu_, deadline);
     return ended_ > begun;
@@ -181,9 +180,8 @@ class ClusterMap {
 
   void Wake() {
     const base::MutexLock lock(mu_);
-    StartThread().IgnoreError();
     chores_ = true;
-    wake_.SignalOne();
+    worker_.Wake();
   }
 
   std::vector<ClusterNodePtr> nodes() const {
@@ -197,10 +195,9 @@ class ClusterMap {
     {
       const base::MutexLock lock(mu_);
       stopping_ = true;
-      wake_.SignalAll();
       found_.SignalAll();
     }
-    base::Join(thread_);
+    worker_.Stop();
     // This includes retired nodes, which calls may still use.
     for (ClusterNode* node = latest_; node != nullptr; node = node->older) node->server->Stop();
   }
@@ -214,64 +211,57 @@ class ClusterMap {
   absl::Status Await(absl::FunctionRef<bool()> known, base::Instant deadline) {
     const base::MutexLock lock(mu_);
     if (known()) return absl::OkStatus();
-    if (absl::Status started = StartThread(); !started.ok()) return started;
+    if (!worker_.Start()) return base::NoThread();
     refresh_wanted_ = true;
-    wake_.SignalOne();
+    worker_.Wake();
     const uint64_t begun = begun_;
     while (!known() && !stopping_ && base::Now() < deadline) {
       // Waiting does not help against a refusal.
       if (ended_ > begun && !last_failure_.ok() && !absl::IsUnavailable(last_failure_)) break;
       found_.WaitUntil(mu_, deadline);
       refresh_wanted_ = true;
-      wake_.SignalOne();
+      worker_.Wake();
     }
     if (known()) return absl::OkStatus();
     if (!last_failure_.ok()) return MarkNotSent(base::Unshared(last_failure_));
     return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
   }
 
-  absl::Status StartThread() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (stopping_ || thread_.joinable()) return absl::OkStatus();
-    return base::TryStartThread(thread_, "redlatch-map", [this] { Run(); }) ? absl::OkStatus()
-                                                                            : base::NoThread();
+  // The thread's: returns when the next turn is due.
+  base::Instant TakeTurn() {
+    const base::Instant now = base::Now();
+    bool refreshes = false;
+    bool chores = false;
+    {
+      const base::MutexLock lock(mu_);
+      worker_id_ = std::this_thread::get_id();
+      refreshes = refresh_wanted_ && next_refresh_ <= now;
+      chores = std::exchange(chores_, false) || chores_due_ <= now;
+    }
+    // Chores go first, since a refresh takes longer.
+    if (chores) chores_due_ = hooks_.chores();
+    if (refreshes) RefreshNow();
+    CloseUnused();
+    const base::MutexLock lock(mu_);
+    if (chores_) return {};
+    const base::Instant due = refresh_wanted_ ? std::min(next_refresh_, chores_due_) : chores_due_;
+    return retired_.empty() ? due : std::min(due, now + kCloseUnusedEvery);
   }
 
-  void Run() {
-    base::Instant next;
-    base::Instant chores_due = base::Instant::Infinite();
-    mu_.Lock();
-    while (!stopping_) {
-      const base::Instant now = base::Now();
-      const bool look = refresh_wanted_ && next <= now;
-      const bool chores = std::exchange(chores_, false) || chores_due <= now;
-      if (!look && !chores) {
-        base::Instant until = refresh_wanted_ ? std::min(next, chores_due) : chores_due;
-        if (!retired_.empty()) until = std::min(until, now + kCloseUnusedEvery);
-        wake_.WaitUntil(mu_, until);
-        mu_.Unlock();
-        CloseUnused();
-        mu_.Lock();
-        continue;
-      }
-      // Chores go first, since a refresh takes longer.
-      if (chores) {
-        mu_.Unlock();
-        chores_due = hooks_.chores();
-        mu_.Lock();
-      }
-      if (!look || stopping_) continue;
+  void RefreshNow() {
+    {
+      const base::MutexLock lock(mu_);
+      if (stopping_) return;
       refresh_wanted_ = false;
       ++begun_;
-      mu_.Unlock();
-      absl::Status status = AskNodes();
-      mu_.Lock();
-      last_failure_ = std::move(status);
-      ended_ = begun_;
-      next = base::Now() + base::Jittered(kApart);
-      found_.SignalAll();
-      chores_ = true;
     }
-    mu_.Unlock();
+    absl::Status status = AskNodes();
+    next_refresh_ = base::Now() + base::Jittered(kApart);
+    const base::MutexLock lock(mu_);
+    last_failure_ = std::move(status);
+    ended_ = begun_;
+    found_.SignalAll();
+    chores_ = true;
   }
 
   // Takes the view of the first node that is well and not behind, otherwise the newest one.
@@ -407,11 +397,11 @@ class ClusterMap {
   std::atomic<ClusterNode*> latest_{nullptr};
 
   mutable base::Mutex mu_;
-  base::CondVar wake_;   // wakes the thread
   base::CondVar found_;  // wakes callers that wait for a refresh
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool refresh_wanted_ ABSL_GUARDED_BY(mu_) = false;
   bool chores_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread::id worker_id_ ABSL_GUARDED_BY(mu_);
   uint64_t begun_ ABSL_GUARDED_BY(mu_) = 0;  // refreshes
   uint64_t ended_ ABSL_GUARDED_BY(mu_) = 0;
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
@@ -424,7 +414,9 @@ class ClusterMap {
   std::optional<HostAndPort> told_by_;
   int64_t epoch_ = 0;
   std::set<std::string> ids_;
-  std::thread thread_;
+  base::Instant next_refresh_;
+  base::Instant chores_due_ = base::Instant::Infinite();
+  base::Worker worker_{"redlatch-map", [this] { return TakeTurn(); }};
 };
 
 // Begins the quarantine in all slots of a new primary, as the first acquisition in a slot would. So
