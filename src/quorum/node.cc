@@ -56,6 +56,7 @@ Node::Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
            std::function<void()> on_subscribed)
     : at_(std::move(at)),
       server_(at_->server({})),
+      sharded_(!at_->slot_tag({}).empty()),
       on_up_(std::move(on_up)),
       on_subscribed_(std::move(on_subscribed)) {}
 
@@ -84,11 +85,12 @@ void Node::Send(NodeCallPtr call, Done done, Wanted wanted) {
       Call{.call = std::move(call), .done = std::move(done), .wanted = std::move(wanted)}));
 }
 
-void Node::SendNow(std::shared_ptr<Call> call) {
+void Node::SendNow(const std::shared_ptr<Call>& call) {
   ++in_flight_;
   absl::Status sent =
       at_->Send(*View(*call->call), [this, call](absl::StatusOr<redis::Reply> result) {
-        if (!redis::NotSent(result.status()) || !SendAgain(call)) call->done(std::move(result));
+        const bool again = redis::NotSent(result.status()) && !call->again && SendAgain(call);
+        if (!again) call->done(std::move(result));
         --in_flight_;
       });
   if (!sent.ok()) {
@@ -106,7 +108,7 @@ void Node::SendNow(std::shared_ptr<Call> call) {
 bool Node::SendAgain(std::shared_ptr<Call> call) {
   const base::MutexLock lock(mu_);
   if (stopping_ || !worker_.Start() || waiting_.size() >= kMostWaiting) return false;
-  call->refused = true;
+  call->again = true;
   waiting_.push_back(std::move(call));
   worker_.Wake();
   return true;
@@ -130,11 +132,11 @@ absl::Status Node::SendOnceUp(std::shared_ptr<Call> call, absl::Status why) {
 void Node::RunHere(std::shared_ptr<Call> call) {
   if (!call->wanted()) {
     call->done(redis::MarkNotSent(absl::UnavailableError("not sent: no caller waits any more")));
-  } else if (call->refused) {
+  } else if (call->again && sharded_) {
     call->done(redis::ResultOfPosted(
         at_->Run(*View(*call->call), base::Now() + kFollowFor, call->wanted), server_));
   } else {
-    SendNow(std::move(call));
+    SendNow(call);
   }
 }
 
@@ -262,7 +264,7 @@ base::Instant Node::TakeTurn() {
     subscribes = !subscriptions_.empty();
     reads = read_at_ <= now;
     connects = wanted_ && connect_at_ <= now;
-    if (!waiting_.empty() && (absent_since_.is_infinite() || waiting_.front()->refused)) {
+    if (!waiting_.empty() && (absent_since_.is_infinite() || waiting_.front()->again)) {
       call = std::move(waiting_.front());
       waiting_.pop_front();
     } else if (!subscribes && !reads && !connects && CleanupDue() > now) {

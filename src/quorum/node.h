@@ -49,7 +49,7 @@ using NodeCallPtr = std::shared_ptr<const NodeCall>;
 //   down           refused                         the thread goes on connecting while calls come
 //
 // If the node does not know the script, or is a cluster whose slots move, the thread sends the call
-// again. A pending cleanup is sent as soon as the node is back, and with back-off if the node
+// once more. A pending cleanup is sent as soon as the node is back, and with back-off if the node
 // refuses it, until it expires. The thread reads the replies that no caller reads. Thread-safe.
 class Node {
  public:
@@ -106,7 +106,7 @@ class Node {
     NodeCallPtr call;
     Done done;
     Wanted wanted;
-    bool refused = false;  // the node answered that it must be sent in another way, or elsewhere
+    bool again = false;  // it was not executed: the node did not know the script, or was not there
   };
   struct Cleanup {
     NodeCallPtr call;
@@ -117,8 +117,8 @@ class Node {
 
   void Want(std::string_view key, base::Instant now, base::Instant until)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SendNow(std::shared_ptr<Call> call);
-  // Leaves the call to the thread, which runs it. False: the thread cannot.
+  void SendNow(const std::shared_ptr<Call>& call);
+  // Leaves a call that was not executed to the thread. False: the thread cannot take it.
   bool SendAgain(std::shared_ptr<Call> call);
   // Leaves the call to the thread, which sends it when the node is up. Or returns why the node is
   // down; `why`: why the call was not sent.
@@ -139,6 +139,7 @@ class Node {
 
   std::unique_ptr<redis::ServerGroup> at_;
   const std::string server_;
+  const bool sharded_;  // a cluster, which may redirect a call
   const std::function<void()> on_up_;
   const std::function<void()> on_subscribed_;
 
