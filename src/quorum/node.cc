@@ -129,7 +129,7 @@ absl::Status Node::SendOnceUp(std::shared_ptr<Call> call, absl::Status why) {
 }
 
 // Runs a call that had to wait for the thread.
-void Node::RunHere(std::shared_ptr<Call> call) {
+void Node::RunHere(const std::shared_ptr<Call>& call) {
   if (!call->wanted()) {
     call->done(redis::MarkNotSent(absl::UnavailableError("not sent: no caller waits any more")));
   } else if (call->again && sharded_) {
@@ -272,7 +272,7 @@ base::Instant Node::TakeTurn() {
     }
   }
   if (call != nullptr) {
-    RunHere(std::move(call));
+    RunHere(call);
   } else if (subscribes) {
     SubscribeNext();
   } else if (reads) {

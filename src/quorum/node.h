@@ -123,7 +123,7 @@ class Node {
   // Leaves the call to the thread, which sends it when the node is up. Or returns why the node is
   // down; `why`: why the call was not sent.
   absl::Status SendOnceUp(std::shared_ptr<Call> call, absl::Status why);
-  void RunHere(std::shared_ptr<Call> call);
+  void RunHere(const std::shared_ptr<Call>& call);
   void FailWaiting(const absl::Status& why);
   // Does one thing that is due, and returns when the next one is.
   base::Instant TakeTurn();

@@ -363,8 +363,9 @@ Quorum::Calls Quorum::AskAll(std::function<NodeCallPtr(size_t node)> call_of,
 absl::StatusOr<redis::Reply> Quorum::RunCommand(std::string_view key, const redis::Command& command,
                                                 base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  const auto same = std::make_shared<const NodeCall>(key, command);
-  Calls calls = AskAll([&](size_t) { return same; }, deadline, [](const Calls&) { return true; });
+  NodeCallPtr same = std::make_shared<const NodeCall>(key, command);
+  Calls calls = AskAll([&](size_t) -> NodeCallPtr { return same; }, deadline,
+                       [](const Calls&) { return true; });
   if (CountAnswered(calls.results) < majority()) {
     return WhyNoMajority(calls.results, /*stands=*/false).why;
   }
@@ -595,10 +596,10 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
   }
   one.ends_at = base::Instant::Infinite();
   one.token = token;
-  const NodeCallPtr same =
+  NodeCallPtr raise =
       RaiseCall(one.subject, one.grant(), one.token + one.acquire->block - 1, absl::ZeroDuration(),
                 /*attempt=*/0);
-  one.raise = Calls{.call_of = [same](size_t) { return same; },
+  one.raise = Calls{.call_of = [raise = std::move(raise)](size_t) { return raise; },
                     .read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
   round.Put(*one.raise, to);
 }

@@ -286,7 +286,7 @@ Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit) {
     attempt.targets = *std::move(targets);
   }
   if (!attempt.connected) {
-    const Outcome connected = ConnectToOne(attempt);
+    Outcome connected = ConnectToOne(attempt);
     if (!connected.ok() || !*connected) return connected;
   }
   return Greet(attempt);
