@@ -91,12 +91,6 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
     std::shared_ptr<internal::LockHandle> handle;
     std::string name;  // of this incarnation, for scripts
   };
-  // A call of WaitAsync().
-  struct AsyncWait {
-    LatchWaitOptions options;
-    base::Instant began;
-    WaitCallback told;
-  };
   using Script = internal::ScriptOperation::Call;
 
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Nameless() const;
@@ -107,8 +101,9 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   absl::StatusOr<Latch> Find(base::Instant until, const std::stop_token& stop = {});
   void Remember(const Latch& latch, const std::string& id, int64_t n, const std::string& reply,
                 uint64_t sent_in);
-  void WaitAt(const absl::StatusOr<Latch>& latch, AsyncWait wait);
-  void Tell(AsyncWait wait, absl::Status status);
+  void WaitAt(const absl::StatusOr<Latch>& latch, const LatchWaitOptions& options,
+              base::Instant began, WaitCallback told);
+  void Tell(WaitCallback told, absl::Status status);
   internal::AcquireCall CallOf(const LatchWaitOptions& options, base::Instant began) const;
   absl::Status WhenLookedAt(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
@@ -308,47 +303,48 @@ EventDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status 
 
 }  // namespace
 
-void CountDownLatch::Body::Tell(AsyncWait wait, absl::Status status) {
-  core_->event_driver().Complete(Telling(std::move(wait.told), std::move(status)));
+void CountDownLatch::Body::Tell(WaitCallback told, absl::Status status) {
+  core_->event_driver().Complete(Telling(std::move(told), std::move(status)));
 }
 
 // The first use of a latch looks it up at the server. The tasks keep this alive until they are
 // answered or the object is destroyed.
 void CountDownLatch::Body::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
-  AsyncWait wait{.options = options, .began = base::Now(), .told = std::move(told)};
+  const base::Instant began = base::Now();
   absl::Status bad = Check();
   if (bad.ok() && !core_->event_driver().Ready()) bad = base::NoThread();
-  if (!bad.ok()) return Tell(std::move(wait), std::move(bad));
-  if (Latch known = Known(); known.handle != nullptr) return WaitAt(known, std::move(wait));
+  if (!bad.ok()) return Tell(std::move(told), std::move(bad));
+  if (Latch known = Known(); known.handle != nullptr) {
+    return WaitAt(known, options, began, std::move(told));
+  }
   const auto nameless = Nameless();
-  if (!nameless.ok()) return Tell(std::move(wait), nameless.status());
-  Script creation = Creation(LooksUntil(options.wait, wait.began));
+  if (!nameless.ok()) return Tell(std::move(told), nameless.status());
   (*nameless)->RunUntilAnsweredAsync(
-      std::move(creation), this, options.stop,
-      [self = shared_from_this(), nameless = *nameless,
-       wait = std::move(wait)](const absl::StatusOr<std::string>& created) mutable {
-        self->WaitAt(self->Learn(created), std::move(wait));
+      Creation(LooksUntil(options.wait, began)), this, options.stop,
+      [self = shared_from_this(), nameless = *nameless, options, began,
+       told = std::move(told)](const absl::StatusOr<std::string>& created) mutable {
+        self->WaitAt(self->Learn(created), options, began, std::move(told));
       });
   if (gone_) core_->event_driver().StopObject(this);
 }
 
-void CountDownLatch::Body::WaitAt(const absl::StatusOr<Latch>& latch, AsyncWait wait) {
-  if (!latch.ok()) return Tell(std::move(wait), latch.status());
-  const LatchWaitOptions options = wait.options;
+void CountDownLatch::Body::WaitAt(const absl::StatusOr<Latch>& latch,
+                                  const LatchWaitOptions& options, base::Instant began,
+                                  WaitCallback told) {
+  if (!latch.ok()) return Tell(std::move(told), latch.status());
   if (options.wait > absl::ZeroDuration()) {
     // The wait keeps neither the object nor the client alive.
     latch->handle->AcquireAsync(
-        CallOf(options, wait.began),
-        [told = std::move(wait.told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
+        CallOf(options, began),
+        [told = std::move(told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
           return Telling(std::move(told), open.status());
         });
   } else {
-    Script counting = Counting(*latch, LooksUntil(options.wait, wait.began));
     latch->handle->RunUntilAnsweredAsync(
-        std::move(counting), this, options.stop,
+        Counting(*latch, LooksUntil(options.wait, began)), this, options.stop,
         [self = shared_from_this(), handle = latch->handle,
-         wait = std::move(wait)](const absl::StatusOr<std::string>& counted) mutable {
-          self->Tell(std::move(wait), self->WhenLookedAt(ReadCount(counted)));
+         told = std::move(told)](const absl::StatusOr<std::string>& counted) mutable {
+          self->Tell(std::move(told), self->WhenLookedAt(ReadCount(counted)));
         });
   }
   if (gone_) core_->event_driver().StopObject(this);  // it went while the latch was looked for

@@ -51,11 +51,11 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
           url_.quarantine > absl::ZeroDuration(),
           [this](size_t entries) {
             background_.MakeRoom(entries);
-            notifier_.MakeRoom(entries);
+            notifier_->MakeRoom(entries);
           },
           [this](Entry& entry) {
             background_.Remove(entry);
-            notifier_.Remove(entry);
+            notifier_->Remove(entry);
           }),
       background_(*this, pace_.refresh) {}
 
@@ -67,7 +67,7 @@ ClientCore::~ClientCore() {
   background_.Stop(until);
   unattended_.Flush(until);  // if there was no thread for that
   batches_.Stop();
-  notifier_.Stop();
+  notifier_->Stop();
   unattended_.Close();
 }
 
@@ -157,7 +157,7 @@ std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", n
 
 absl::Status ClientCore::EnsureThreads() {
   if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  if (!background_.Ready() || !notifier_.Ready()) return base::NoThread();
+  if (!background_.Ready() || !notifier_->Ready()) return base::NoThread();
   has_threads_.store(true, std::memory_order_relaxed);
   return absl::OkStatus();
 }
@@ -293,7 +293,7 @@ void ClientCore::Finish(Entry& entry, Effects& effects) {
 // ---- Reports to users, on the client's own threads.
 
 void ClientCore::TellLater(std::function<void(Observer&)> event) {
-  notifier_.Post(LossNotifier::Urgency::kNotice, [observer = observer_, event = std::move(event)] {
+  notifier_->Post(LossNotifier::Urgency::kNotice, [observer = observer_, event = std::move(event)] {
     RunUsersCode("an Observer", [&] { event(*observer); });
   });
 }
@@ -323,7 +323,7 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
   losses_.fetch_add(1, std::memory_order_release);
   std::shared_ptr<HoldState> view = std::move(loss.hold.view);
   if (view != nullptr) {
-    notifier_.Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
+    notifier_->Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
   }
   LostLease lost{.lock = std::string(entry.name()),
                  .server = server(entry.keys.main()),
@@ -336,7 +336,7 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
     RunUsersCode("an Observer", [&] { observer->OnLost(lost); });
     if (options->on_lost) RunUsersCode("on_lost", [&] { options->on_lost(lost); });
   };
-  notifier_.Post(LossNotifier::Urgency::kCallback, std::move(tell));
+  notifier_->Post(LossNotifier::Urgency::kCallback, std::move(tell));
 }
 
 void ClientCore::Post(const Entry& entry, Notice notice) {

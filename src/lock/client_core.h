@@ -1,7 +1,11 @@
 #ifndef REDLATCH_SRC_LOCK_CLIENT_CORE_H_
 #define REDLATCH_SRC_LOCK_CLIENT_CORE_H_
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <new>
@@ -31,10 +35,10 @@
 #include "src/lock/loss_notifier.h"
 #include "src/lock/releases.h"
 #include "src/lock/request_runner.h"
-#include "src/lock/round_trips.h"
 #include "src/lock/script_batch.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/operation.h"
+#include "src/lock/state/timing.h"
 #include "src/lock/unattended_requests.h"
 #include "src/lock/users_code.h"
 #include "src/lock/weak_map.h"
@@ -46,6 +50,32 @@ namespace redlatch::internal {
 
 class PermitPool;
 class ReaderGroups;
+
+// The latest round trips of a client, from which it derives the length of its claims. Thread-safe;
+// a lost update does no harm.
+class RoundTrips {
+ public:
+  void Add(absl::Duration round_trip) {
+    const uint32_t at = next_.fetch_add(1, std::memory_order_relaxed) % kKept;
+    latest_[at].store(absl::ToInt64Milliseconds(round_trip), std::memory_order_relaxed);
+  }
+
+  // How long a handover by message makes this client the owner: long enough to confirm it, even
+  // over a slow link.
+  absl::Duration Claim() const {
+    int64_t longest = 0;
+    for (const auto& each : latest_) {
+      longest = std::max(longest, each.load(std::memory_order_relaxed));
+    }
+    return std::max(kShortestClaim, absl::Milliseconds(4 * longest));
+  }
+
+ private:
+  static constexpr size_t kKept = 8;
+
+  std::atomic<uint32_t> next_{0};
+  std::array<std::atomic<int64_t>, kKept> latest_{};
+};
 
 // The object behind a Client: its connections, all its lock states, and the threads that drive
 // them. It lives until the last client handle, lock object and lease is gone.
@@ -271,7 +301,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   LockTable lock_table_;
   ScriptBatch batches_{*this};
   Background background_;
-  LossNotifier notifier_{*this};
+  const std::shared_ptr<LossNotifier> notifier_ = std::make_shared<LossNotifier>(*this);
 };
 
 template <class Event>
@@ -315,7 +345,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
     Finish(entry, effects);
   }
   ScheduleRequest(entry, request_at);
-  if (entry.expiry_timer.IsAfter(expiry_at)) notifier_.Watch(entry, expiry_at);
+  if (entry.expiry_timer.IsAfter(expiry_at)) notifier_->Watch(entry, expiry_at);
 }
 
 }  // namespace redlatch::internal

@@ -34,6 +34,7 @@ void EventDriver::Start() {
   std::thread thread;
   started_ =
       base::TryStartThread(thread, "redlatch-async", [self = shared_from_this()] { self->Work(); });
+  uses_core_ = started_;
   if (started_) thread.detach();  // Stop() waits for the thread, with a limit
 }
 
@@ -159,16 +160,7 @@ void EventDriver::StopObject(const void* object) {
 void EventDriver::Work() {
   thread_id_ = std::this_thread::get_id();
   mu_.Lock();
-  while (!settled_) {
-    if (stopping_) {
-      const base::Instant until = stop_by_;
-      mu_.Unlock();
-      Settle(until);
-      mu_.Lock();
-      settled_ = true;
-      changed_.SignalAll();
-      break;
-    }
+  while (!stopping_) {
     mu_.Unlock();
     TakeTurn();
     mu_.Lock();
@@ -178,6 +170,8 @@ void EventDriver::Work() {
       WaitForMore();
     }
   }
+  uses_core_ = false;
+  changed_.SignalAll();
   RunRemaining();
   ended_ = true;
   changed_.SignalAll();
@@ -363,14 +357,14 @@ void EventDriver::Complete(Completion completion, Whose whose) noexcept {
 void EventDriver::RunCompletions() {
   auto completions = std::exchange(completions_, {});
   auto ended_tasks = std::exchange(ended_tasks_, {});
-  completing_ = true;
+  uses_core_ = false;
   changed_.SignalAll();
   mu_.Unlock();
   for (auto& [completion, whose] : completions) Run(std::move(completion), whose);
   completions.clear();
   ended_tasks.clear();  // destroys users' options as well
   mu_.Lock();
-  completing_ = false;
+  uses_core_ = !stopping_;
 }
 
 void EventDriver::Run(Completion completion, Whose whose) {
@@ -387,31 +381,26 @@ void EventDriver::Run(Completion completion, Whose whose) {
   });
 }
 
-// ---- The end: by the driver's own thread, or by the one that stops it if that thread runs
-// completions.
+// ---- The end. The thread that stops the driver takes over its tasks; it may be in a completion on
+// the driver's own thread.
 
 namespace {
 
 constexpr absl::Duration kStopTurn = absl::Milliseconds(1);
-constexpr absl::Duration kCompletionsTimeout = absl::Seconds(1);  // for completions
+constexpr absl::Duration kCompletionsTimeout = absl::Seconds(1);
 
 }  // namespace
 
 void EventDriver::Stop(base::Instant until) {
   mu_.Lock();
-  stopping_ = true;
-  stop_by_ = until;
+  stopping_ = settling_ = true;
   Signal();
+  while (uses_core_) changed_.Wait(mu_);
+  mu_.Unlock();
+  Settle(until);
+  mu_.Lock();
+  settling_ = false;
   changed_.SignalAll();
-  while (started_ && !settled_ && !completing_) changed_.Wait(mu_);
-  if (!settled_) {
-    settled_ = settling_ = true;
-    mu_.Unlock();
-    Settle(until);
-    mu_.Lock();
-    settling_ = false;
-    changed_.SignalAll();
-  }
   if (!started_) {  // no thread could be started, or none was needed
     RunRemaining();
     ended_ = true;

@@ -206,12 +206,10 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool polling_ ABSL_GUARDED_BY(mu_) = false;
-  bool completing_ ABSL_GUARDED_BY(mu_) = false;
+  bool uses_core_ ABSL_GUARDED_BY(mu_) = false;  // its thread may be at tasks
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool settling_ ABSL_GUARDED_BY(mu_) = false;  // Stop() waits for the releases
-  bool settled_ ABSL_GUARDED_BY(mu_) = false;   // its thread no longer uses the core
   bool ended_ ABSL_GUARDED_BY(mu_) = false;     // the thread has ended
-  base::Instant stop_by_ ABSL_GUARDED_BY(mu_);
   base::WakeEvent wake_ ABSL_GUARDED_BY(mu_);
   std::atomic<std::thread::id> thread_id_{};
   std::atomic<size_t> in_flight_count_{0};  // scripts in flight
