@@ -1,6 +1,5 @@
 #include "src/lock/request_runner.h"
 
-#include <algorithm>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -69,32 +68,6 @@ absl::StatusOr<redis::Reply> ServerRunner::RunScript(const Subject& subject,
                                                      std::string_view own_key,
                                                      base::Instant deadline) {
   return group_.Run(EncodedRequest(subject, script, args, own_key).call(), deadline);
-}
-
-absl::Status QuorumRunner::NoScriptCalls() {
-  return absl::UnimplementedError("a quorum runs requests, and takes no script calls");
-}
-
-void QuorumRunner::Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-                       absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted) {
-  for (size_t i = 0; i < calls.size(); ++i) {
-    results[i] = calls[i].command == nullptr
-                     ? NoScriptCalls()
-                     : RunCommand(calls[i].key(), *calls[i].command, deadline);
-  }
-}
-
-absl::StatusOr<base::Acks> QuorumRunner::RunAcked(
-    absl::Span<const redis::ScriptCall>, const base::AcksWanted&, absl::Duration, base::Instant,
-    absl::Span<absl::StatusOr<redis::Reply>> results) {
-  std::fill(results.begin(), results.end(), NoScriptCalls());
-  return NoScriptCalls();
-}
-
-absl::StatusOr<base::Acks> QuorumRunner::RunConfirmed(absl::Span<const Item>,
-                                                      const base::AcksWanted&, absl::Duration,
-                                                      base::Instant, absl::Span<Result>) {
-  return absl::UnimplementedError("the servers of a quorum have no replicas to confirm anything");
 }
 
 }  // namespace redlatch::internal

@@ -95,7 +95,7 @@ class ServerRunner final : public RequestRunner {
   redis::ServerGroup& group_;
 };
 
-// A quorum of servers, which runs requests itself and takes no script calls.
+// A quorum of servers, which runs requests itself. It takes commands, but no script calls.
 class QuorumRunner : public redis::ServerGroup, public RequestRunner {
  public:
   QuorumRunner() : ServerGroup(/*runner=*/nullptr) {}
@@ -113,23 +113,6 @@ class QuorumRunner : public redis::ServerGroup, public RequestRunner {
   using RequestRunner::Run;
   using ServerGroup::Post;
   using ServerGroup::Run;
-  // Returns the first reply of a majority's nodes.
-  virtual absl::StatusOr<redis::Reply> RunCommand(std::string_view key,
-                                                  const redis::Command& command,
-                                                  base::Instant deadline) = 0;
-  void Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
-           absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted still_wanted) final;
-  absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall> calls,
-                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
-                                      base::Instant deadline,
-                                      absl::Span<absl::StatusOr<redis::Reply>> results) final;
-  absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item> items,
-                                          const base::AcksWanted& wanted,
-                                          absl::Duration ack_timeout, base::Instant deadline,
-                                          absl::Span<Result> results) final;
-
- protected:
-  static absl::Status NoScriptCalls();
 };
 
 }  // namespace redlatch::internal

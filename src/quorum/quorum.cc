@@ -6,7 +6,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/majority.h"
@@ -90,6 +89,10 @@ base::WakeEvent& WakeOfThisThread() {
   }
   event->Open();
   return *event;
+}
+
+absl::Status NoScriptCalls() {
+  return absl::UnimplementedError("a quorum runs requests, and takes no script calls");
 }
 
 // Reads the reply to a release, or to the cancel that a node was sent in its place.
@@ -222,8 +225,8 @@ class Quorum::Round {
 
   // Reads what has come, or waits for something to come.
   void ReadConnections(base::Instant until) {
-    absl::InlinedVector<pollfd, 8> fds;
-    absl::InlinedVector<size_t, 8> awaited;  // nodes
+    std::vector<pollfd> fds;
+    std::vector<size_t> awaited;  // nodes
     until = std::min(until, base::Now() + kLongestTurn);
     fds.push_back({.fd = inbox_->wake_fd(), .events = POLLIN, .revents = 0});
     bool ready = false;
@@ -359,11 +362,17 @@ Quorum::Calls Quorum::AskAll(std::function<NodeCallPtr(size_t node)> call_of,
   return calls;
 }
 
+void Quorum::Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
+                 absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted) {
+  for (size_t i = 0; i < calls.size(); ++i) results[i] = RunCommand(calls[i], deadline);
+}
+
 // Returns what the first node says, once a majority has answered.
-absl::StatusOr<redis::Reply> Quorum::RunCommand(std::string_view key, const redis::Command& command,
+absl::StatusOr<redis::Reply> Quorum::RunCommand(const redis::ScriptCall& call,
                                                 base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  NodeCallPtr same = std::make_shared<const NodeCall>(key, command);
+  if (call.command == nullptr) return NoScriptCalls();
+  NodeCallPtr same = std::make_shared<const NodeCall>(call.key(), *call.command);
   Calls calls = AskAll([&](size_t) -> NodeCallPtr { return same; }, deadline,
                        [](const Calls&) { return true; });
   if (CountAnswered(calls.results) < majority()) {
@@ -399,7 +408,7 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
     const base::Instant at_most = std::min(now, until);
     for (const auto& node : nodes_) node->at().Drain(at_most);
     if (const bool all = enough(); all || until <= now) return all;
-    absl::InlinedVector<pollfd, 8> fds;
+    std::vector<pollfd> fds;
     for (const auto& node : nodes_) {
       std::vector<redis::Transport::Polled> polled;
       node->at().BeginPoll(polled);

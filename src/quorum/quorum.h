@@ -258,14 +258,21 @@ class Quorum final : public internal::QuorumRunner {
                                          std::string_view own_key,
                                          base::Instant deadline) noexcept override;
 
+  absl::StatusOr<base::Acks> RunConfirmed(absl::Span<const Item>, const base::AcksWanted&,
+                                          absl::Duration, base::Instant,
+                                          absl::Span<Result>) override {
+    return absl::UnimplementedError("the servers of a quorum have no replicas to confirm anything");
+  }
+
   // ---- Connections.
 
   std::string server(std::string_view) const override { return options_.name; }
   redis::ServerIds ids(std::string_view) override { return {}; }
   absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
-  absl::StatusOr<redis::Reply> RunCommand(std::string_view key, const redis::Command& command,
-                                          base::Instant deadline) override;
+  void Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
+           absl::Span<absl::StatusOr<redis::Reply>> results,
+           redis::StillWanted still_wanted) override;
   absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override;
   // Waits until the releases in flight are decided.
   bool Drain(base::Instant until) override;
@@ -295,6 +302,7 @@ class Quorum final : public internal::QuorumRunner {
 
   size_t majority() const;
   absl::Status Problem() const;
+  absl::StatusOr<redis::Reply> RunCommand(const redis::ScriptCall& call, base::Instant deadline);
   void OnMessage(size_t node, std::string_view message);
   // Sends calls to all nodes, and waits until a majority has answered and `enough` returns true.
   Calls AskAll(std::function<NodeCallPtr(size_t node)> call_of, base::Instant deadline,

@@ -71,11 +71,11 @@ class ServerGroup {
                    StillWanted still_wanted = AlwaysWanted) {
     runner_->Run(calls, deadline, results, still_wanted);
   }
-  // Runs the calls, and then waits for replicas; see AckedConnection.
-  virtual absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
-                                              const base::AcksWanted& wanted,
-                                              absl::Duration ack_timeout, base::Instant deadline,
-                                              absl::Span<absl::StatusOr<Reply>> results) {
+  // Runs the calls, and then waits for replicas; see AckedConnection. REQUIRES: it is no quorum.
+  absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,
+                                      const base::AcksWanted& wanted, absl::Duration ack_timeout,
+                                      base::Instant deadline,
+                                      absl::Span<absl::StatusOr<Reply>> results) {
     return runner_->RunAcked(calls, wanted, ack_timeout, deadline, results);
   }
   // Sends a call to the server that has its key, and does not wait; see ScriptRunner::Post(). The
@@ -162,7 +162,7 @@ class ServerGroup {
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline);
 
  protected:
-  // `runner`: null if the three methods that use it are overridden.
+  // `runner`: null if Run() and Post() are overridden.
   explicit ServerGroup(const ScriptRunner* runner, bool sharded = false)
       : runner_(runner), sharded_(sharded) {}
 

@@ -39,11 +39,6 @@ class FakeNode final : public redis::ServerGroup {
       result = status.ok() ? absl::StatusOr<redis::Reply>(redis::Reply()) : status;
     }
   }
-  absl::StatusOr<base::Acks> RunAcked(absl::Span<const redis::ScriptCall>, const base::AcksWanted&,
-                                      absl::Duration, base::Instant,
-                                      absl::Span<absl::StatusOr<redis::Reply>>) override {
-    return absl::UnimplementedError("RunAcked");
-  }
   bool Drain(base::Instant) override { return true; }
   absl::Status Post(const redis::ScriptCall& call, redis::InFlight& in_flight) override {
     if (absl::Status status = on_.connect(); !status.ok()) return status;
