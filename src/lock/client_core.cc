@@ -18,7 +18,6 @@
 #include "lua/scripts.h"
 #include "src/base/short_text.h"
 #include "src/base/status.h"
-#include "src/lock/about.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"

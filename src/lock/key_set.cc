@@ -109,7 +109,8 @@ absl::Status CheckKeyPrefix(std::string_view prefix) {
 
 std::string AuxiliaryKey(std::string_view main, std::string_view suffix) {
   std::string key;
-  KeySet(main).AppendTo(key, suffix);
+  const KeySet keys(main);
+  for (const std::string_view part : keys.Parts(suffix)) key.append(part);
   return key;
 }
 

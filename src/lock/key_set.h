@@ -56,15 +56,10 @@ class KeySet {
   std::string_view main() const { return std::string_view(text_).substr(0, main_size_); }
   std::string_view name() const { return main().substr(prefix_size_); }
   bool operator==(const KeySet&) const = default;
-  // Appends the key with that suffix to `text`.
-  template <class Text>
-  void AppendTo(Text& text, std::string_view suffix) const {
-    for (const std::string_view part : Parts(suffix)) text.append(part);
-  }
-
- private:
+  // The key with that suffix, in pieces.
   std::array<std::string_view, 3> Parts(std::string_view suffix) const;
 
+ private:
   std::string text_;  // the main key, and the beginning of the other keys
   uint32_t main_size_ = 0;
   uint32_t prefix_size_ = 0;

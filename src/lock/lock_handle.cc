@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <new>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -11,14 +12,15 @@
 #include "absl/status/status.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
-#include "src/lock/about.h"
 #include "src/lock/description.h"
 #include "src/lock/kinds.h"
 #include "src/lock/operation_task.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/thread_driver.h"
+#include "src/redis/wire/errors.h"
 
 namespace redlatch::internal {
 namespace {
@@ -32,40 +34,105 @@ void WaitFor(base::Instant moment) {
   }
 }
 
+std::string TitleOf(const ClientCore& core, const Entry& entry) {
+  return absl::StrCat(std::string(entry.type->noun), " \"",
+                      absl::CHexEscape(std::string(entry.name())), "\" (",
+                      core.server(entry.keys.main()), ")");
+}
+
 }  // namespace
+
+absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
+                   absl::string_view message, absl::string_view more) noexcept try {
+  if (code == absl::StatusCode::kOk) return absl::OkStatus();
+  // The title names the server already.
+  const bool of_server =
+      absl::ConsumePrefix(&message, absl::StrCat(core.server(entry.keys.main()), " "));
+  std::string text = absl::StrCat(TitleOf(core, entry), ": ", of_server ? "the server " : "",
+                                  message, more.empty() ? "" : ": ", more);
+  // Users learn a lock's keys here, since they are not known before the lock is used.
+  if (code == absl::StatusCode::kPermissionDenied &&
+      redis::DeniesKey({message.data(), message.size()})) {
+    std::string rules = KeyRules(entry.keys.main());
+    for (const KeySet& other : entry.type->others) rules += " " + KeyRules(other.main());
+    absl::StrAppend(
+        &text, "; this lock's: ACL SETUSER ", core.user(), " ", rules, " ~",
+        std::string(kDescriptionKeyPrefix), "*",
+        entry.type->quarantined ? " " + PrimaryEpochRule(core.server_group().slot_tag({})) : "");
+  }
+  return absl::Status(code, text);
+} catch (const std::bad_alloc&) {
+  return {code, ""};  // needs no memory
+}
+
+absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept {
+  const absl::string_view why = released.failure.message();
+  const auto about = [&](absl::StatusCode code, absl::string_view message,
+                         absl::string_view more = "") {
+    return About(core, entry, code, message, more);
+  };
+  switch (released.kind) {
+    case Released::Kind::kDone:
+      return absl::OkStatus();
+    case Released::Kind::kUnconfirmed:
+      return about(absl::StatusCode::kUnavailable,
+                   "the release is not confirmed yet; it is being repeated in the background", why);
+    case Released::Kind::kLost:
+      return about(absl::StatusCode::kAborted, "the hold was lost before it was released");
+    case Released::Kind::kNotHeld:
+      return about(absl::StatusCode::kFailedPrecondition, "the calling thread does not hold it");
+    case Released::Kind::kRefused:
+      return about(released.failure.code(), why);
+  }
+  return absl::OkStatus();
+}
 
 absl::Status LockHandle::CheckLease(absl::Duration lease) const {
   // A latch is never held, so no quarantine applies.
   const absl::Duration longest =
       entry_.type->holds() ? core_->longest_lease() : absl::InfiniteDuration();
-  if (kShortestLease <= lease && lease <= std::min(longest, kLongestLease)) return absl::OkStatus();
-  if (kShortestLease <= lease && lease <= kLongestLease && core_->is_quorum()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a lease of ", absl::FormatDuration(lease), " could outlive the restart delay of ",
-        absl::FormatDuration(longest), "; restart_delay= must not be shorter"));
+  const bool possible = kShortestLease <= lease && lease <= kLongestLease;
+  if (possible && lease <= longest) return absl::OkStatus();
+  const std::string asked = "a lease of " + absl::FormatDuration(lease);
+  if (!possible) {
+    return absl::InvalidArgumentError(asked + " is not possible; it must be 10ms to one year");
   }
-  if (kShortestLease <= lease && lease <= kLongestLease) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a lease of ", absl::FormatDuration(lease), " could outlive the quarantine, which allows ",
-        absl::FormatDuration(std::max(longest, absl::ZeroDuration())),
-        " (quarantine= must be longer than the lease by the server's min-replicas-max-lag and a "
-        "second)"));
+  if (core_->is_quorum()) {
+    return absl::InvalidArgumentError(absl::StrCat(asked, " could outlive the restart delay of ",
+                                                   absl::FormatDuration(longest),
+                                                   "; restart_delay= must not be shorter"));
   }
-  return absl::InvalidArgumentError(absl::StrCat("a lease of ", absl::FormatDuration(lease),
-                                                 " is not possible; it must be 10ms to one year"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      asked, " could outlive the quarantine, which allows ",
+      absl::FormatDuration(std::max(longest, absl::ZeroDuration())),
+      " (quarantine= must be longer than the lease by the server's min-replicas-max-lag and a "
+      "second)"));
 }
 
-absl::Status LockHandle::CheckAcks(const LockOptions& options) const {
+absl::Status LockHandle::CheckOptions(const LockOptions& options) const {
   constexpr int kMostReplicas = 1000;
+  const absl::Duration none = absl::ZeroDuration();
+  const absl::Duration turn = ContendedTurn(options), cache_for = options.cache_for;
   const ReplicaAcks& acks = options.acks;
+  std::string bad;
   if (acks.replicas < 0 || acks.replicas > kMostReplicas) {
-    return absl::InvalidArgumentError(absl::StrCat("ReplicaAcks::replicas is ", acks.replicas,
-                                                   "; it must be 0 to ", kMostReplicas));
+    bad = absl::StrCat("ReplicaAcks::replicas is ", acks.replicas, "; it must be 0 to ",
+                       kMostReplicas);
+  } else if (acks.timeout < absl::Milliseconds(1)) {
+    bad = absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
+                       " is not possible; it must be 1ms or more");
+  } else if (turn < none || cache_for < none) {
+    bad = "LockOptions::turn and cache_for must not be negative";
+  } else if (cache_for > none && cache_for > options.lease) {
+    bad = absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
+                       ", longer than the lease of ", absl::FormatDuration(options.lease),
+                       "; make the lease longer, or cache it for less");
+  } else if (cache_for > none && !entry_.type->traits.cacheable) {
+    bad = "LockOptions::cache_for is for classes whose LockTraits are `cacheable`";
   }
-  if (acks.timeout >= absl::Milliseconds(1)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a ReplicaAcks::timeout of ",
-                                                 absl::FormatDuration(acks.timeout),
-                                                 " is not possible; it must be 1ms or more"));
+  if (!bad.empty()) return absl::InvalidArgumentError(bad);
+  if (cache_for > none) core_->GiveBackAtExit();
+  return absl::OkStatus();
 }
 
 uint64_t NextThreadNumber() {
@@ -209,17 +276,6 @@ HoldRef LockHandle::OfThisThread() const {
   return entry_.state.OfThread(ThreadNumber());
 }
 
-bool LockHandle::in_use() const {
-  if (core_->in_forked_child()) return false;
-  const base::MutexLock lock(entry_.mu);
-  return entry_.state.in_use();
-}
-
-bool LockHandle::reusable() const {
-  const base::MutexLock lock(entry_.mu);
-  return entry_.state.reusable();
-}
-
 absl::StatusOr<redis::Reply> LockHandle::Run(const LuaScript& script,
                                              absl::Span<const std::string> args,
                                              base::Instant deadline, std::string_view own_key) {
@@ -242,9 +298,9 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   return info;
 }
 
-void LockHandle::GoOn() {
-  core_->Feed(entry_, [](LockState& state, Effects&) {
-    state.CheckHandoverAfter(absl::Milliseconds(1), base::Now());
+void LockHandle::GoOn(absl::Duration check_after) {
+  core_->Feed(entry_, [&](LockState& state, Effects&) {
+    state.CheckHandoverAfter(check_after, base::Now());
   });
 }
 
@@ -274,11 +330,7 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
     if (!more && args.size() > 1) {
       part.check_after = std::max(part.check_after, core_->SubjectOf(entry_).claim);
     }
-    if (part.check_after > absl::ZeroDuration()) {
-      core_->Feed(entry_, [&](LockState& state, Effects&) {
-        state.CheckHandoverAfter(part.check_after, base::Now());
-      });
-    }
+    if (part.check_after > absl::ZeroDuration()) GoOn(part.check_after);
     return absl::OkStatus();
   }
 }
@@ -315,12 +367,11 @@ AcquireOperation::Environment LockHandle::EnvironmentOf(const ClientCore& core, 
 }
 
 absl::Status LockHandle::Check(const AcquireCall& call) const {
-  absl::Status bad = core_->Refusal();
-  if (bad.ok()) bad = About(CheckLease(call.terms.lease));
-  if (bad.ok() && call.options != nullptr) bad = About(CheckAcks(*call.options));
-  if (bad.ok() && call.options != nullptr) bad = About(CheckCaching(*call.options));
-  if (bad.ok()) bad = About(core_->EnsureThreads());
-  return bad;
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  absl::Status bad = CheckLease(call.terms.lease);
+  if (bad.ok() && call.options != nullptr) bad = CheckOptions(*call.options);
+  if (bad.ok()) bad = core_->EnsureThreads();
+  return bad.ok() ? bad : About(bad);
 }
 
 absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* met) {
@@ -497,27 +548,6 @@ void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {
 
 // ---- Cached grants.
 
-absl::Status LockHandle::CheckCaching(const LockOptions& options) const {
-  const absl::Duration none = absl::ZeroDuration();
-  const absl::Duration turn = ContendedTurn(options), cache_for = options.cache_for;
-  if (turn == none && cache_for == none) return absl::OkStatus();
-  if (turn < none || cache_for < none) {
-    return absl::InvalidArgumentError("LockOptions::turn and cache_for must not be negative");
-  }
-  if (cache_for > options.lease) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
-                     ", longer than the lease of ", absl::FormatDuration(options.lease),
-                     "; make the lease longer, or cache it for less"));
-  }
-  if (cache_for > none && !entry_.type->traits.cacheable) {
-    return absl::InvalidArgumentError(
-        "LockOptions::cache_for is for classes whose LockTraits are `cacheable`");
-  }
-  if (cache_for > none) core_->GiveBackAtExit();
-  return absl::OkStatus();
-}
-
 bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   const bool reentrant = entry_.type->traits.reentrant;
   const bool caches = options->cache_for > absl::ZeroDuration();
@@ -568,11 +598,9 @@ void LockHandle::GiveBackCached() {
 }
 
 void LockHandle::CopyTriesFrom(const LockHandle& other) {
-  uint32_t tried_s = 0;
-  {
-    const base::MutexLock lock(other.entry_.mu);
-    tried_s = other.entry_.state.tried_s;
-  }
+  other.entry_.mu.Lock();
+  const uint32_t tried_s = other.entry_.state.tried_s;
+  other.entry_.mu.Unlock();
   const base::MutexLock lock(entry_.mu);
   entry_.state.tried_s = tried_s;
 }

@@ -33,6 +33,17 @@ namespace redlatch::internal {
 
 inline constexpr int kWaitersListed = 50;
 
+// Adds the name of the lock and its server to the status. If memory is lacking, only the code is
+// kept.
+absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
+                   absl::string_view message, absl::string_view more = "") noexcept;
+inline absl::Status About(ClientCore& core, const Entry& entry, const absl::Status& status) {
+  return About(core, entry, status.code(), status.message());
+}
+
+// The outcome of a release as a status.
+absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept;
+
 // A number that no other thread of this process has, or ever had; and one that no thread will have.
 uint64_t ThreadNumber();
 uint64_t NextThreadNumber();
@@ -130,10 +141,17 @@ class LockHandle final : public HoldOwner {
   HoldRef Pin() const { return See(/*pins=*/true); }
   // Returns true if a thread has the lock, may take it from the cache, or must still unlock a lost
   // hold.
-  bool in_use() const;
+  bool in_use() const {
+    const base::MutexLock lock(entry_.mu);
+    return entry_.state.in_use();
+  }
 
   const Entry& entry() const { return entry_; }
-  bool reusable() const;  // nothing is held or awaited, and cleanups are in flight
+  // Returns true if nothing is held or awaited, and cleanups are in flight.
+  bool reusable() const {
+    const base::MutexLock lock(entry_.mu);
+    return entry_.state.reusable();
+  }
 
   // Runs a script that is not part of a hold, once, within the command timeout or until the
   // deadline.
@@ -152,15 +170,15 @@ class LockHandle final : public HoldOwner {
   absl::Status ForceRelease();
   // Runs a script repeatedly until all of its work is done; each call continues the last one.
   absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
-  // Lets the background continue a script of this lock. See Result::check_after.
-  void GoOn();
+  // Lets the background continue a script of this lock, at once or after that time. See
+  // Result::check_after.
+  void GoOn(absl::Duration check_after = absl::Milliseconds(1));
   // Adds the name of the lock and its server to the status.
   absl::Status About(const absl::Status& status) const;
 
  private:
   HoldRef See(bool pins) const;
-  absl::Status CheckAcks(const LockOptions& options) const;
-  absl::Status CheckCaching(const LockOptions& options) const;
+  absl::Status CheckOptions(const LockOptions& options) const;
   absl::Status Check(const AcquireCall& call) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;
   void EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept;

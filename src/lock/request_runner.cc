@@ -67,7 +67,8 @@ absl::StatusOr<redis::Reply> ServerRunner::RunScript(const Subject& subject,
                                                      absl::Span<const std::string> args,
                                                      std::string_view own_key,
                                                      base::Instant deadline) {
-  return group_.Run(EncodedRequest(subject, script, args, own_key).call(), deadline);
+  const ScriptRequest what{&script, {args.begin(), args.end()}, own_key};
+  return group_.Run(EncodedRequest(subject, {.what = what}).call(), deadline);
 }
 
 }  // namespace redlatch::internal

@@ -1,7 +1,9 @@
 #include "src/lock/script_codec.h"
 
 #include <algorithm>
-#include <limits>
+#include <charconv>
+#include <concepts>
+#include <iterator>
 #include <utility>
 #include <variant>
 
@@ -26,6 +28,10 @@ int64_t Millis(absl::Duration value) {
 // Returns true if the owner is not the client itself.
 bool IsExplicit(const Subject& subject) { return subject.owner != subject.identity.client; }
 
+std::string SlotTag(const Subject& subject) {
+  return subject.server_group == nullptr ? "" : subject.server_group->slot_tag(subject.keys.main());
+}
+
 }  // namespace
 
 Identity NewIdentity() {
@@ -34,169 +40,123 @@ Identity NewIdentity() {
   return identity;
 }
 
-template <class... Pieces>
-void EncodedRequest::Add(const Pieces&... pieces) {
-  const auto add = [this](const absl::AlphaNum& piece) {
-    text_.append({piece.data(), piece.size()});
-  };
-  (add(pieces), ...);
-}
+// A text or a number.
+class EncodedRequest::Piece {
+ public:
+  // NOLINTBEGIN(google-explicit-constructor)
+  template <std::convertible_to<std::string_view> Text>
+  Piece(const Text& text) : text_(text) {}
+  template <std::integral Number>
+  Piece(Number number) : text_(digits_, std::to_chars(digits_, std::end(digits_), number).ptr) {}
+  // NOLINTEND(google-explicit-constructor)
+  Piece(const Piece&) = delete;
+  Piece& operator=(const Piece&) = delete;
+  std::string_view text() const { return text_; }
 
-void EncodedRequest::Put(std::string_view value) {
-  Begin();
-  text_.append(value);
+ private:
+  char digits_[20];
+  std::string_view text_;
+};
+
+// Puts one word.
+void EncodedRequest::Put(std::initializer_list<Piece> pieces) {
+  starts_.push_back(static_cast<uint32_t>(text_.size()));
+  for (const Piece& piece : pieces) text_.append(piece.text());
 }
 
 void EncodedRequest::PutKey(const KeySet& keys, std::string_view suffix) {
-  Begin();
-  keys.AppendTo(text_, suffix);
+  const auto [stem, middle, end] = keys.Parts(suffix);
+  Put({stem, middle, end});
 }
 
-void EncodedRequest::PutNumber(int64_t value) {
-  Begin();
-  Add(value);
-}
-
-void EncodedRequest::PutMillis(absl::Duration value) { PutNumber(Millis(value)); }
-
-void EncodedRequest::PutHold(const Subject& subject, GrantId grant) {
-  Begin();
-  text_.append(subject.identity.client);
-  text_.append(":");
-  Add(grant & ~kCacheable);
-  if (IsCacheable(grant)) text_.append("k");
-}
-
-void EncodedRequest::AddChannel(const Subject& subject) {
-  Add(absl::string_view(kChannelPrefix.data(), kChannelPrefix.size()),
-      subject.server_group == nullptr ? "" : subject.server_group->slot_tag(subject.keys.main()),
-      subject.identity.client);
-}
-
-void EncodedRequest::Keys(const LockType& type, const KeySet& keys) {
-  Put(keys.main());
+void EncodedRequest::PutKeys(const LockType& type, const KeySet& keys) {
+  Put({keys.main()});
   PutKey(keys, type.keys.queue);
   PutKey(keys, type.keys.waiters);
   PutKey(keys, kFenceSuffix);
 }
 
-void EncodedRequest::Gone(const Subject& subject, GrantId grant) {
-  PutKey(subject.keys, subject.type.keys.gone);
-  text_.append(subject.identity.client);
-  text_.append(".");
-  Add(grant & ~kCacheable);
+void EncodedRequest::PutTombstone(const Subject& subject, GrantId grant) {
+  const auto [stem, gone, none] = subject.keys.Parts(subject.type.keys.gone);
+  Put({stem, gone, subject.identity.client, ".", grant & ~kCacheable});
 }
 
-void EncodedRequest::ExtraKeys(const Subject& subject, bool quarantined) {
-  for (const std::string& suffix : subject.type.keys.extras) PutKey(subject.keys, suffix);
-  for (const KeySet& other : subject.type.others) Keys(subject.type, other);
-  if (quarantined) Put(PrimaryEpochKey(subject.server_group->slot_tag(subject.keys.main())));
-  key_count_ = starts_.size();
-}
-
-// The last arguments of a script that checks for a quarantine.
-void EncodedRequest::PutPrimaryEpoch(const Subject& subject) {
-  if (!subject.type.quarantined) return;
-  Put(subject.server_group->ids(subject.keys.main()).primary_epoch);
-  PutMillis(subject.quarantine);
+void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
+  Put({subject.identity.client, ":", grant & ~kCacheable, IsCacheable(grant) ? "k" : ""});
 }
 
 void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
-  PutHold(subject, acquire.grant);
-  const absl::Duration claim = std::min(acquire.terms.lease, subject.claim);
-  PutMillis(acquire.claims ? claim : acquire.terms.lease);
-  Begin();
-  const absl::string_view waits = subject.type.others.empty() ? " 1 " : " 2 ";
-  const absl::string_view tries = acquire.recalls ? " 3 " : " 0 ";
-  Add(acquire.block, " ", acquire.attempt, acquire.wait ? waits : tries,
-      Millis(HeartbeatInterval(acquire.terms.lease, subject.type.traits.longest_heartbeat)),
-      acquire.terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
-      acquire.listen ? " 1 " : " 0 ");
-  AddChannel(subject);
-  const bool counted = subject.type.use == GrantUse::kPermit;
-  const bool more = !subject.type.extra_args.empty() || acquire.terms.args != nullptr;
-  if (counted || IsExplicit(subject) || more) Put(subject.owner);
-  if (counted) PutNumber(acquire.terms.capacity);
-  if (acquire.counted.counts > 0) {
-    Begin();
-    Add(acquire.counted.counts, " ", acquire.counted.last);
-  }
-  for (const std::string& arg : subject.type.extra_args) Put(arg);
-  if (acquire.terms.args != nullptr) {
-    for (const std::string& arg : *acquire.terms.args) Put(arg);
-  }
+  const LockType& type = subject.type;
+  const Terms& terms = acquire.terms;
+  const absl::Duration claim = std::min(terms.lease, subject.claim);
+  const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";
+  const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";
+  PutGrant(subject, acquire.grant);
+  Put({Millis(acquire.claims ? claim : terms.lease)});
+  Put({acquire.block, " ", acquire.attempt, acquire.wait ? waits : tries,
+       Millis(HeartbeatInterval(terms.lease, type.traits.longest_heartbeat)),
+       terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
+       acquire.listen ? " 1 " : " 0 ", kChannelPrefix, SlotTag(subject), subject.identity.client});
+  const bool counted = type.use == GrantUse::kPermit;
+  const bool more = !type.extra_args.empty() || terms.args != nullptr;
+  if (counted || IsExplicit(subject) || more) Put({subject.owner});
+  if (counted) Put({terms.capacity});
+  if (acquire.counted.counts > 0) Put({acquire.counted.counts, " ", acquire.counted.last});
+  for (const std::string& arg : type.extra_args) Put({arg});
+  if (terms.args == nullptr) return;
+  for (const std::string& arg : *terms.args) Put({arg});
 }
 
 EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
-  Keys(subject.type, subject.keys);
-  std::visit([&](const auto& what) { Ask(subject, request, what); }, request.what);
-}
+  const LockType& type = subject.type;
+  const LockScripts& scripts = type.scripts;
+  const auto* const acquire = std::get_if<AcquireRequest>(&request.what);
+  const auto* const renew = std::get_if<RenewRequest>(&request.what);
+  const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+  const auto* const cancel = std::get_if<CancelRequest>(&request.what);
+  const auto* const script = std::get_if<ScriptRequest>(&request.what);
+  script_ = acquire != nullptr   ? &scripts.acquire
+            : renew != nullptr   ? &scripts.renew
+            : release != nullptr ? &scripts.release
+            : cancel != nullptr  ? &scripts.cancel
+                                 : script->script;
+  // Most releases say only which grant ends.
+  const bool more = release != nullptr && (release->next || release->tombstone ||
+                                           release->last_used != release->last_reserved ||
+                                           (type.use != GrantUse::kShared && IsExplicit(subject)));
+  const bool quarantined = type.quarantined && renew == nullptr &&
+                           (script == nullptr || script_ == &scripts.force_release);
 
-void EncodedRequest::Ask(const Subject& subject, const Request& request,
-                         const AcquireRequest& what) {
-  script_ = &subject.type.scripts.acquire;
-  Gone(subject, request.grant);
-  ExtraKeys(subject, subject.type.quarantined);
-  PutAcquire(subject, what);
-  PutPrimaryEpoch(subject);
-}
+  PutKeys(type, subject.keys);
+  if (script != nullptr && !script->own_key.empty()) PutKey(subject.keys, script->own_key);
+  if (acquire != nullptr || cancel != nullptr || more) PutTombstone(subject, request.grant);
+  if (more) PutTombstone(subject, release->next ? release->next->grant : request.grant);
+  for (const std::string& suffix : type.keys.extras) PutKey(subject.keys, suffix);
+  for (const KeySet& other : type.others) PutKeys(type, other);
+  if (quarantined) Put({PrimaryEpochKey(SlotTag(subject))});
+  key_count_ = starts_.size();
 
-void EncodedRequest::Ask(const Subject& subject, const Request& request, const RenewRequest& what) {
-  script_ = &subject.type.scripts.renew;
-  ExtraKeys(subject, false);
-  PutHold(subject, request.grant);
-  PutMillis(request.lease);
-  if (!IsCacheable(request.grant)) return;
-  Begin();
-  AddChannel(subject);
-  PutNumber(static_cast<int64_t>(what.last_token));
-}
-
-void EncodedRequest::Ask(const Subject& subject, const Request& request,
-                         const ReleaseRequest& what) {
-  script_ = &subject.type.scripts.release;
-  const bool plain = !what.next && !what.tombstone && what.last_used == what.last_reserved &&
-                     (subject.type.use == GrantUse::kShared || !IsExplicit(subject));
-  if (!plain) {
-    Gone(subject, request.grant);
-    Gone(subject, what.next ? what.next->grant : request.grant);
+  if (acquire != nullptr) {
+    PutAcquire(subject, *acquire);
+  } else if (script != nullptr) {
+    for (const std::string& arg : script->args) Put({arg});
+  } else {
+    PutGrant(subject, request.grant);
   }
-  ExtraKeys(subject, subject.type.quarantined);
-  PutHold(subject, request.grant);
-  if (plain) return PutPrimaryEpoch(subject);
-  Begin();
-  Add(what.last_used, " ", what.last_reserved, " ", what.tombstone ? Millis(request.lease) : 0);
-  Put(subject.owner);
-  if (what.next) PutAcquire(subject, *what.next);
-  PutPrimaryEpoch(subject);
-}
-
-void EncodedRequest::Ask(const Subject& subject, const Request& request,
-                         const CancelRequest& what) {
-  script_ = &subject.type.scripts.cancel;
-  Gone(subject, request.grant);
-  ExtraKeys(subject, subject.type.quarantined);
-  PutHold(subject, request.grant);
-  PutNumber(what.tombstone ? Millis(request.lease) : 0);
-  PutNumber(what.block);
-  PutPrimaryEpoch(subject);
-}
-
-void EncodedRequest::Ask(const Subject& subject, const Request&, const ScriptRequest& what) {
-  script_ = what.script;
-  ExtraKeys(subject, false);
-  for (const std::string& arg : what.args) Put(arg);
-}
-
-EncodedRequest::EncodedRequest(const Subject& subject, const LuaScript& script,
-                               absl::Span<const std::string> args, std::string_view own_key)
-    : script_(&script) {
-  Keys(subject.type, subject.keys);
-  if (!own_key.empty()) PutKey(subject.keys, own_key);
-  const bool hands_over = &script == &subject.type.scripts.force_release;
-  ExtraKeys(subject, hands_over && subject.type.quarantined);
-  for (const std::string& arg : args) Put(arg);
-  if (hands_over) PutPrimaryEpoch(subject);
+  if (renew != nullptr) Put({Millis(request.lease)});
+  if (renew != nullptr && IsCacheable(request.grant)) {
+    Put({kChannelPrefix, SlotTag(subject), subject.identity.client});
+    Put({renew->last_token});
+  }
+  const int64_t tombstone = request.leaves_tombstone() ? Millis(request.lease) : 0;
+  if (more) Put({release->last_used, " ", release->last_reserved, " ", tombstone});
+  if (more) Put({subject.owner});
+  if (more && release->next) PutAcquire(subject, *release->next);
+  if (cancel != nullptr) Put({tombstone});
+  if (cancel != nullptr) Put({cancel->block});
+  if (!quarantined) return;
+  Put({subject.server_group->ids(subject.keys.main()).primary_epoch});
+  Put({Millis(subject.quarantine)});
 }
 
 redis::ScriptCall EncodedRequest::call() {
@@ -258,10 +218,6 @@ bool ReadAcquire(std::string_view& text, AcquireResult& acquire) {
   return word == "gone";
 }
 
-bool ReadCounts(std::string_view& text, LatchCounts& told) {
-  return TakeNumber(text, told.counts) && TakeNumber(text, told.last);
-}
-
 // Reads the end of a reply. Unknown words come from a later version, and are only for those who ask
 // for them.
 bool ReadNotes(std::string_view text, Result& result) {
@@ -274,7 +230,7 @@ bool ReadNotes(std::string_view text, Result& result) {
     }
     if (word == "told") {
       LatchCounts told;
-      if (!ReadCounts(text, told)) return false;
+      if (!TakeNumber(text, told.counts) || !TakeNumber(text, told.last)) return false;
       auto* const acquire = std::get_if<AcquireResult>(&result.what);
       auto* const queued = acquire != nullptr ? std::get_if<AcquireQueued>(acquire) : nullptr;
       if (queued != nullptr) queued->counted = told;
@@ -285,43 +241,31 @@ bool ReadNotes(std::string_view text, Result& result) {
   return true;
 }
 
-// Reads the part of a reply before the notes; it depends on the request.
-bool ReadWords(const AcquireRequest&, std::string_view& text, Result& result) {
-  return ReadAcquire(text, result.what.emplace<AcquireResult>());
-}
-
-bool ReadWords(const CancelRequest&, std::string_view& text, Result& result) {
+// Reads the part of a reply before the notes.
+bool ReadWords(const Request& request, std::string_view& text, Result& result) {
+  const auto asks = [&]<class What>(What) { return std::holds_alternative<What>(request.what); };
+  if (asks(AcquireRequest())) return ReadAcquire(text, result.what.emplace<AcquireResult>());
+  if (asks(ScriptRequest())) {
+    result.what = ScriptText{std::string(std::exchange(text, {}))};
+    return true;
+  }
   const std::string_view word = TakeWord(text);
-  result.what = Cancelled{.was_held = word == "passed_on"};
-  return word == "left" || word == "passed_on" || word == "unknown";
-}
-
-bool ReadWords(const RenewRequest&, std::string_view& text, Result& result) {
-  const std::string_view word = TakeWord(text);
+  if (asks(CancelRequest())) {
+    result.what = Cancelled{.was_held = word == "passed_on"};
+    return word == "left" || word == "passed_on" || word == "unknown";
+  }
   if (word == "not_held") {
     result.what = NotHeld();
     return true;
   }
-  auto& held = result.what.emplace<StillHeld>();
-  if (word != "held" || text.empty()) return word == "held";
-  return TakeNumber(text, held.others) && TakeAnyNumber(text, held.last_token);
-}
-
-bool ReadWords(const ReleaseRequest&, std::string_view& text, Result& result) {
-  const std::string_view word = TakeWord(text);
-  if (word == "not_held") {
-    result.what = NotHeld();
-    return true;
+  if (asks(RenewRequest())) {
+    auto& held = result.what.emplace<StillHeld>();
+    if (word != "held" || text.empty()) return word == "held";
+    return TakeNumber(text, held.others) && TakeAnyNumber(text, held.last_token);
   }
   auto& freed = result.what.emplace<Freed>();
-  if (word != "released") return false;
   const bool acquire = !text.empty() && !text.starts_with("look ");
-  return !acquire || ReadAcquire(text, freed.next);
-}
-
-bool ReadWords(const ScriptRequest&, std::string_view& text, Result& result) {
-  result.what = ScriptText{std::string(std::exchange(text, {}))};
-  return true;
+  return word == "released" && (!acquire || ReadAcquire(text, freed.next));
 }
 
 bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
@@ -380,8 +324,7 @@ Result ReadResult(const Request& request, const absl::StatusOr<Reply>& reply) {
     return result;
   }
   std::string_view text = reply->text;
-  const auto read = [&](const auto& what) { return ReadWords(what, text, result); };
-  if (std::visit(read, request.what) && ReadNotes(text, result)) return result;
+  if (ReadWords(request, text, result) && ReadNotes(text, result)) return result;
   result = {};
   result.what = Failed{.why = absl::InternalError(absl::StrCat(
                            "a script's reply violates its contract: ", reply->DebugString())),

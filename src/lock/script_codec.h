@@ -3,6 +3,7 @@
 #ifndef REDLATCH_SRC_LOCK_SCRIPT_CODEC_H_
 #define REDLATCH_SRC_LOCK_SCRIPT_CODEC_H_
 
+#include <initializer_list>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -51,35 +52,17 @@ struct Subject {
 class EncodedRequest {
  public:
   EncodedRequest(const Subject& subject, const Request& request);
-  // For a script that is not part of a hold, and that may have a key of its own. `script` outlives
-  // this object.
-  EncodedRequest(const Subject& subject, const LuaScript& script,
-                 absl::Span<const std::string> args, std::string_view own_key = {});
-
   // The result is valid until this object is moved or destroyed.
   redis::ScriptCall call();
 
  private:
-  void Ask(const Subject& subject, const Request& request, const AcquireRequest& what);
-  void Ask(const Subject& subject, const Request& request, const RenewRequest& what);
-  void Ask(const Subject& subject, const Request& request, const ReleaseRequest& what);
-  void Ask(const Subject& subject, const Request& request, const CancelRequest& what);
-  void Ask(const Subject& subject, const Request& request, const ScriptRequest& what);
-  void Keys(const LockType& type, const KeySet& keys);
-  void Gone(const Subject& subject, GrantId grant);
-  void ExtraKeys(const Subject& subject, bool quarantined);
-  void PutPrimaryEpoch(const Subject& subject);
-  void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
-  void Begin() { starts_.push_back(static_cast<uint32_t>(text_.size())); }
-  // Appends to the current word.
-  template <class... Pieces>
-  void Add(const Pieces&... pieces);
-  void Put(std::string_view value);
+  class Piece;
+  void Put(std::initializer_list<Piece> pieces);
   void PutKey(const KeySet& keys, std::string_view suffix);
-  void PutNumber(int64_t value);
-  void PutMillis(absl::Duration value);
-  void PutHold(const Subject& subject, GrantId grant);
-  void AddChannel(const Subject& subject);
+  void PutKeys(const LockType& type, const KeySet& keys);
+  void PutTombstone(const Subject& subject, GrantId grant);
+  void PutGrant(const Subject& subject, GrantId grant);
+  void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
 
   const LuaScript* script_ = nullptr;
   size_t key_count_ = 0;

@@ -846,8 +846,9 @@ absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const Lua
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   const std::string_view key = subject.keys.main();
   const bool forces = script.sha1 == lua::kQuorumForceRelease.sha1;
+  const internal::ScriptRequest what{&script, {args.begin(), args.end()}, own_key};
   const auto same =
-      std::make_shared<NodeCall>(internal::EncodedRequest(subject, script, args, own_key).call());
+      std::make_shared<NodeCall>(internal::EncodedRequest(subject, {.what = what}).call());
   const base::Instant agree_by = base::Now() + kAgreeFor;
   const Calls calls = AskAll(
       [&](size_t node) -> NodeCallPtr {

@@ -33,7 +33,7 @@ AcquireOperation::AcquireOperation(const AcquireCall& call, const Environment& e
   waiter_.write_token = call.write_token;
   waiter_.began = call.since.value_or(environment.now);
   waiter_.silent_since = call.silence.since;
-  waiter_.failure = base::Unshared(call.silence.why);
+  if (!call.silence.why.ok()) waiter_.failure = base::Unshared(call.silence.why);
   waiter_.waker = environment.waker;
 }
 
@@ -101,15 +101,6 @@ void AcquireOperation::Ask(const Event& event, base::Instant now, LockState& sta
   state.OnRefused(waiter_.state);
 }
 
-void AcquireOperation::TakeResult(const Result& result, base::Instant now, LockState& state,
-                                  Effects& effects) {
-  if (result.unreachable()) {
-    waiter_.silent_since = std::min(waiter_.silent_since, request_->sent);
-    waiter_.failure = base::Unshared(result.failed()->why);
-  }
-  state.OnResult(*request_, result, now, effects);
-}
-
 void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockState& state,
                                     Effects& effects) {
   const bool waited =
@@ -131,7 +122,13 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
                                   Effects& effects) -> Action {
   using State = Waiter::State;
   if (!std::exchange(asked_, true)) Ask(event, now, state, effects);
-  if (event.result != nullptr) TakeResult(*event.result, now, state, effects);
+  if (event.result != nullptr) {
+    if (event.result->unreachable()) {
+      waiter_.silent_since = std::min(waiter_.silent_since, request_->sent);
+      waiter_.failure = base::Unshared(event.result->failed()->why);
+    }
+    state.OnResult(*request_, *event.result, now, effects);
+  }
   request_.reset();
   if (waiter_.state == State::kWaiting && waiter_.awaits_wake) {
     state.OnWoken(waiter_, now, effects);
@@ -147,7 +144,9 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
 
   const bool due = state.next_request_at() <= now;
   BoundSilence(due ? now : base::Instant::Infinite(), state);
-  GiveUpInTime(event, now, state, effects);
+  if (event.stopped || event.gone || std::min({deadline_, answered_by_, gives_up_at_}) <= now) {
+    GiveUpInTime(event, now, state, effects);
+  }
   // If the call would end before a slow server answers, the background sends the request, since it
   // can wait for the whole command timeout.
   const bool hasty = answered_by_ < now + command_timeout_ && state.IsInTheWay(waiter_);
@@ -161,11 +160,6 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
   }
   if (waiter_.state != State::kWaiting) return Decided(now, state, effects);
   return Sleep(std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_));
-}
-
-auto AcquireOperation::Sleep(base::Instant until) -> Action {
-  LockState::Park(waiter_);
-  return {.kind = Action::Kind::kSleep, .until = until};
 }
 
 auto AcquireOperation::Fail(absl::Status why) -> Action {
@@ -216,9 +210,7 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   confirmation.again = passes && confirmation.again_at < (too_few ? confirmation.acks_until
                                                                   : confirmation.faults_until);
   // The lock is free when the call returns, unless the server does not answer.
-  confirmation.given = std::exchange(waiter_.hold, 0);
-  waiter_.face == Face::kStd ? state.Unlock(waiter_.thread, now, effects)
-                             : state.Release(confirmation.given, now, effects);
+  confirmation.given = EndHold(now, state, effects);
   if (now < ends_) request_ = state.NextRequestOf(confirmation.given, now);
   if (!request_) return EndGivingBack(nullptr, now, state, effects);
   phase_ = Phase::kGivingBack;
@@ -245,13 +237,21 @@ auto AcquireOperation::EndGivingBack(const Result* result, base::Instant now, Lo
 }
 
 void AcquireOperation::GiveBack(base::Instant now, LockState& state, Effects& effects) {
-  if (waiter_.hold == 0) return;
+  if (waiter_.hold != 0) state.Forget(EndHold(now, state, effects));
+}
+
+uint64_t AcquireOperation::EndHold(base::Instant now, LockState& state, Effects& effects) {
   waiter_.face == Face::kStd ? state.Unlock(waiter_.thread, now, effects)
                              : state.Release(waiter_.hold, now, effects);
-  state.Forget(std::exchange(waiter_.hold, 0));
+  return std::exchange(waiter_.hold, 0);
 }
 
 // ---- Sleeping.
+
+auto AcquireOperation::Sleep(base::Instant until) -> Action {
+  LockState::Park(waiter_);
+  return {.kind = Action::Kind::kSleep, .until = until};
+}
 
 bool AcquireOperation::Overslept() {
   const bool being_woken = waiter_.wake_pending;

@@ -99,7 +99,7 @@ class AcquireOperation final : public Operation {
   Action Sleep(base::Instant until);
 
   void Ask(const Event& event, base::Instant now, LockState& state, Effects& effects);
-  void TakeResult(const Result& result, base::Instant now, LockState& state, Effects& effects);
+  uint64_t EndHold(base::Instant now, LockState& state, Effects& effects);
   void GiveUpInTime(const Event& event, base::Instant now, LockState& state, Effects& effects);
   void BoundSilence(base::Instant sent, const LockState& state) {
     gives_up_at_ = state.GivesUpAt(waiter_, sent);

@@ -22,6 +22,18 @@ constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
+// Threads that are away for at most this part of a turn are expected to return as soon again.
+constexpr int kPartsOfATurn = 16;
+// A cached grant with fewer tokens than this is renewed to get more.
+constexpr uint64_t kFewTokens = 2048;
+// Other clients may have come within this time.
+constexpr absl::Duration kLongSection = absl::Milliseconds(1);
+constexpr uint32_t kMostChecks = 4;  // then a waiter's next heartbeat takes over
+
+constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
+constexpr char kGoneReason[] =
+    "the server no longer has it: its lease expired there, the server lost its data, or something "
+    "overwrote it";
 
 bool MayPass(const absl::Status& failure, bool queued) {
   return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
@@ -41,7 +53,11 @@ bool LockState::MakeRoomForWaiter() noexcept try {
 void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
-  ExpectReturn(waiter, now);
+  may_cache_ = waiter.object != nullptr;
+  const absl::Duration turn = ContendedTurn(*waiter.options);
+  if (turn > absl::ZeroDuration() && taken_at_ != base::Instant()) {
+    comes_again_ = now - taken_at_ <= Scaled(turn, 1, kPartsOfATurn);
+  }
   if (held()) {
     if (Enter(waiter, now, effects)) return;
     if (shared()) return Join(waiter, now, effects);
@@ -393,24 +409,6 @@ HoldRef LockState::Pin(uint64_t thread, base::Instant now) {
 
 // ---- Cached grants.
 
-namespace {
-
-// Threads that are away for at most this part of a turn are worth waiting for.
-constexpr int kPartsOfATurn = 16;
-// A cached grant with fewer tokens than this is renewed to get more.
-constexpr uint64_t kFewTokens = 2048;
-
-}  // namespace
-
-// Threads that came back soon are expected to do so again.
-void LockState::ExpectReturn(const Waiter& waiter, base::Instant now) {
-  may_cache_ = waiter.object != nullptr;
-  const absl::Duration turn = ContendedTurn(*waiter.options);
-  if (turn > absl::ZeroDuration() && taken_at_ != base::Instant()) {
-    comes_again_ = now - taken_at_ <= Scaled(turn, 1, kPartsOfATurn);
-  }
-}
-
 // Returns true if no other client has asked for the grant. A lock that came by message from a
 // client that may want it back can be cached once the server has confirmed it. A read grant that
 // writers recall again and again is cached only if it serves readers in between.
@@ -660,7 +658,19 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
   while (!attempts.empty() && attempts.front().number < acquire.attempt) {
     attempts.erase(attempts.begin());
   }
-  if (granted != nullptr) return OnAcquireGranted(request, *granted, now, effects);
+  if (granted != nullptr) {
+    // The rest of a claim is not the lease that was asked for.
+    if (acquire.terms.manual && pending_->queued && granted->lease < acquire.terms.lease / 10 * 9) {
+      return ConfirmFirst(now, effects);
+    }
+    const bool is_claim = acquire.claims && granted->lease < acquire.terms.lease;
+    return OnGranted({.grant = acquire.grant,
+                      .attempt = acquire.attempt,
+                      .token = granted->token,
+                      .lease = granted->lease,
+                      .others = granted->others},
+                     request.sent, is_claim, now, effects);
+  }
   if (queued != nullptr) return OnQueued(*queued, now, effects);
   if (std::holds_alternative<AcquireBusy>(outcome)) return OnBusy(now, effects);
   if (std::holds_alternative<AcquireNotMade>(outcome)) {
@@ -669,21 +679,6 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
   }
   pending_.reset();
   UpdatePending(now);
-}
-
-void LockState::OnAcquireGranted(const Request& request, const AcquireGranted& result,
-                                 base::Instant now, Effects& effects) {
-  const AcquireRequest& acquire = *request.acquire();
-  // The rest of a claim is not the lease that was asked for.
-  if (acquire.terms.manual && pending_->queued && result.lease < acquire.terms.lease / 10 * 9) {
-    return ConfirmFirst(now, effects);
-  }
-  OnGranted({.grant = acquire.grant,
-             .attempt = acquire.attempt,
-             .token = result.token,
-             .lease = result.lease,
-             .others = result.others},
-            request.sent, acquire.claims && result.lease < acquire.terms.lease, now, effects);
 }
 
 void LockState::OnBusy(base::Instant now, Effects& effects) {
@@ -761,27 +756,13 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   server_.Answered(now);
   pending_->queued = true;  // messages are sent only for queued requests
   const bool exposed = std::exchange(pending_->exposed, true);
-  for (const auto& attempt : pending_->attempts) {
-    if (attempt.number != news.attempt || exposed) continue;
-    return OnGrantMessage(news, attempt.sent, now, effects);
-  }
+  const auto& attempts = pending_->attempts;
+  const auto attempt = std::ranges::find(attempts, news.attempt, &PendingAcquire::Attempt::number);
   // Other clients may know the id, or the attempt is too old to be remembered and its deadline has
   // passed.
-  ConfirmFirst(now, effects);
-}
-
-// The claim is too short to work under: the server is asked for the lease before a thread gets the
-// lock. The reply has the token of the present grant, which may be another one. The head's thread
-// asks, if it is awake.
-void LockState::ConfirmFirst(base::Instant now, Effects& effects) {
-  pending_->claimed = true;
-  AskNow(now);
-  if (Waiter* const head = queue_.head()) Wake(*head, effects);
-}
-
-void LockState::OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
-                               Effects& effects) {
+  if (exposed || attempt == attempts.end()) return ConfirmFirst(now, effects);
   if (latch()) return LetAllThrough(now, effects);
+  const base::Instant asked = attempt->sent;
   const Terms& terms = pending_->acquire.terms;
   const absl::Duration claim = std::min(news.lease, terms.lease);
   const base::Instant deadline = asked + (claim - DriftMargin(claim));
@@ -793,6 +774,15 @@ void LockState::OnGrantMessage(const NewGrant& news, base::Instant asked, base::
   NewGrant claimed = news;
   claimed.lease = claim;
   OnGranted(claimed, asked, /*is_claim=*/true, now, effects);
+}
+
+// The claim is too short to work under: the server is asked for the lease before a thread gets the
+// lock. The reply has the token of the present grant, which may be another one. The head's thread
+// asks, if it is awake.
+void LockState::ConfirmFirst(base::Instant now, Effects& effects) {
+  pending_->claimed = true;
+  AskNow(now);
+  if (Waiter* const head = queue_.head()) Wake(*head, effects);
 }
 
 void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_claim,
@@ -850,9 +840,9 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   if (exclusive() && !config_.explicit_owner) handover_check_.Clear();
   ++tally_.granted;
   GiveToHead(now, effects);
-  RefuseImpatient(effects);
+  if (!queue_.empty()) return RefuseImpatient(effects);
   // A client may have very many locks and release none of them for long.
-  if (queue_.empty() && !released_once_) cleanups_.DropRoom();
+  if (!released_once_) cleanups_.DropRoom();
 }
 
 // The result of an acquire that a message has granted meanwhile.
@@ -884,18 +874,6 @@ bool LockState::OnLateResult(const Request& request, const Result& result, base:
 }
 
 // ---- The grant: cached, given back, or lost.
-
-namespace {
-
-// Other clients may have come within this time.
-constexpr absl::Duration kLongSection = absl::Milliseconds(1);
-
-constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
-constexpr char kGoneReason[] =
-    "the server no longer has it: its lease expired there, the server lost its data, or something "
-    "overwrote it";
-
-}  // namespace
 
 // Releases the grant. `hold` is the one that has just ended, if its caller may ask for the outcome.
 void LockState::GiveBack(base::Instant now, uint64_t hold, FencingToken token) {
@@ -1073,16 +1051,10 @@ void LockState::OnRenewal(const Request& request, const Result& result, base::In
   if (failed == nullptr) {
     return Lose(grant.forced ? kForcedReason : kGoneReason, now, now, effects);
   }
-  OnRenewalFailed(request, *failed, extension, now, effects);
-}
-
-void LockState::OnRenewalFailed(const Request& request, const Failed& failed, bool extension,
-                                base::Instant now, Effects& effects) {
-  Grant& grant = *grant_;
-  if (absl::IsFailedPrecondition(failed.why) && !failed.not_sent) {
-    return Lose(std::string(failed.why.message()), now, now, effects);
+  if (absl::IsFailedPrecondition(failed->why) && !failed->not_sent) {
+    return Lose(std::string(failed->why.message()), now, now, effects);
   }
-  if (failed.may_have_executed) {
+  if (may_have_executed) {
     grant.server_expires = std::max(grant.server_expires, now + request.lease);
   }
   if (extension) return;
@@ -1090,7 +1062,7 @@ void LockState::OnRenewalFailed(const Request& request, const Failed& failed, bo
       now + Spread(std::min(kFirstBackoff, grant.terms.lease / 10),
                    std::min(kLongestBackoff, grant.terms.lease / 10), grant.failures++, grant.id);
   if (grant.again) grant.renew_due = now;
-  grant.last_failure = base::Unshared(failed.why);
+  grant.last_failure = base::Unshared(failed->why);
   if (cached() && !queue_.empty()) return GiveBack(now);
   if (shared()) LetJoin(now, effects);
   if (!TellsOfRenewals()) return;
@@ -1100,7 +1072,7 @@ void LockState::OnRenewalFailed(const Request& request, const Failed& failed, bo
   effects.notices.push_back({.kind = Notice::Kind::kAtRisk,
                              .token = grant.holds.front().token,
                              .remaining = grant.deadline - now,
-                             .why = base::Unshared(failed.why)});
+                             .why = base::Unshared(failed->why)});
 }
 
 void LockState::RenewNow(base::Instant now) {
@@ -1329,13 +1301,6 @@ bool LockState::KnowsWhy(const Waiter& waiter) const {
          waiter.since <= taken_at_;
 }
 
-// Since when the server has owed this waiter an answer, or Infinite().
-base::Instant LockState::AskedAt(const Waiter& waiter) const {
-  if (grant_) return shared() ? waiter.since : base::Instant::Infinite();  // whether it may join
-  const bool asked = pending_ && pending_->in_flight && !pending_->attempts.empty();
-  return asked ? pending_->attempts.back().sent : base::Instant::Infinite();
-}
-
 bool LockState::IsInTheWay(const Waiter& waiter) const {
   if (!server_.silent()) return false;
   for (const Waiter* other = queue_.head(); other != nullptr; other = other->next) {
@@ -1351,8 +1316,14 @@ base::Instant LockState::GivesUpAt(const Waiter& waiter, base::Instant sent) con
   };
   const base::Instant met = server_.Since(waiter.silent_since);
   if (server_.silent()) return after(std::min(server_.since(), met));
-  const base::Instant asked = std::min(sent, AskedAt(waiter));
-  if (asked == base::Instant::Infinite()) return asked;
+  // Since when the server has owed the waiter an answer.
+  base::Instant asked = sent;
+  if (grant_) {
+    if (shared()) asked = std::min(asked, waiter.since);  // whether it may join
+  } else if (pending_ && pending_->in_flight && !pending_->attempts.empty()) {
+    asked = std::min(asked, pending_->attempts.back().sent);
+  }
+  if (asked.is_infinite()) return asked;
   // If no request has gone unanswered yet, a healthy server gets some extra time.
   return std::min(after(asked) + kAnswerGrace, after(met));
 }
@@ -1387,12 +1358,6 @@ void LockState::StopAll(const void* object, base::Instant now, Effects& effects)
 
 // ---- The handover check.
 
-namespace {
-
-constexpr uint32_t kMostFailures = 4;  // then a waiter's next heartbeat takes over
-
-}  // namespace
-
 void HandoverCheck::Add(base::Instant due) {
   if (none()) {
     due_ = due;
@@ -1418,7 +1383,7 @@ std::optional<Request> HandoverCheck::Next(base::Instant now, base::Numbers& num
 bool HandoverCheck::OnResult(const Request& request, const Result& result, base::Instant now) {
   if (grant_ != request.grant) return false;
   in_flight_ = false;
-  if (result.failed() != nullptr && ++failures_ < kMostFailures) {
+  if (result.failed() != nullptr && ++failures_ < kMostChecks) {
     due_ = now + Spread(kFirstBackoff, kLongestBackoff, failures_, grant_);
     return true;
   }

@@ -370,7 +370,6 @@ class LockState {
   void RefuseImpatient(Effects& effects);
   void OnUnreachable(base::Instant sent, const absl::Status& why, base::Instant now,
                      Effects& effects);
-  base::Instant AskedAt(const Waiter& waiter) const;
 
   // Threads of this client.
   bool CanPass(const Waiter& waiter, base::Instant now) const;
@@ -387,7 +386,6 @@ class LockState {
               Effects& effects);
 
   // The cache.
-  void ExpectReturn(const Waiter& waiter, base::Instant now);
   bool MayCache() const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
   bool Cache(absl::Duration cache_for, base::Instant now);
@@ -420,8 +418,6 @@ class LockState {
   // Results of acquire requests.
   void OnAcquireResult(const Request& request, const Result& result, base::Instant now,
                        Effects& effects);
-  void OnAcquireGranted(const Request& request, const AcquireGranted& result, base::Instant now,
-                        Effects& effects);
   void OnQueued(const AcquireQueued& result, base::Instant now, Effects& effects);
   void OnBusy(base::Instant now, Effects& effects);
   void OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,
@@ -430,8 +426,6 @@ class LockState {
                     Effects& effects);
   void OnGranted(const NewGrant& news, base::Instant asked, bool is_claim, base::Instant now,
                  Effects& effects);
-  void OnGrantMessage(const NewGrant& news, base::Instant asked, base::Instant now,
-                      Effects& effects);
 
   // The grant.
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
@@ -439,8 +433,6 @@ class LockState {
   std::optional<Request> NextRenewal(base::Instant now, absl::Duration early);
   Request Renewal(absl::Duration lease, base::Instant now) const;
   void OnRenewal(const Request& request, const Result& result, base::Instant now, Effects& effects);
-  void OnRenewalFailed(const Request& request, const Failed& failed, bool extension,
-                       base::Instant now, Effects& effects);
   void OnHeld(const Request& request, const StillHeld& result, bool extension, base::Instant now,
               Effects& effects);
   // Returns true if the observer is told of renewals. A confirmation is part of the acquisition.

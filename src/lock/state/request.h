@@ -7,6 +7,7 @@
 #include <new>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -95,6 +96,7 @@ struct CancelRequest {
 struct ScriptRequest {
   const LuaScript* script = nullptr;
   std::vector<std::string> args = {};
+  std::string_view own_key = {};  // the suffix of a key that only this script gets, or empty
 };
 
 // A script to run. Deadlines in its result count from `sent`.

@@ -12,9 +12,7 @@ namespace {
 std::string KeyOf(std::string_view name, std::string_view suffix, std::string_view prefix = "") {
   const absl::StatusOr<KeySet> keys = KeySet::Make(prefix, name);
   EXPECT_TRUE(keys.ok()) << keys.status();
-  std::string key;
-  keys->AppendTo(key, suffix);
-  return key;
+  return AuxiliaryKey(keys->main(), suffix);
 }
 std::string QueueOf(std::string_view name, std::string_view prefix = "") {
   return KeyOf(name, KeyNames("simple").queue, prefix);

@@ -60,9 +60,8 @@ inline std::vector<std::string> OtherKeysOf(const std::string& main, const KeyNa
   std::vector<std::string> suffixes = {names.queue, names.waiters, std::string(kFenceSuffix),
                                        names.gone + "0123456789abcdef0123456789abcdef.7"};
   suffixes.insert(suffixes.end(), names.extras.begin(), names.extras.end());
-  const KeySet keys(main);
   std::vector<std::string> all;
-  for (const std::string& suffix : suffixes) keys.AppendTo(all.emplace_back(), suffix);
+  for (const std::string& suffix : suffixes) all.push_back(AuxiliaryKey(main, suffix));
   return all;
 }
 

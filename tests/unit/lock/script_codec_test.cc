@@ -218,11 +218,11 @@ TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {
 }
 
 TEST_F(EncodedRequestTest, ToolScriptsHaveOwnKeysAndArguments) {
-  const Subject subject{.identity = kIdentity, .keys = keys_, .type = plan_, .owner = "me"};
-  EncodedRequest inspect(subject, plan_.scripts.inspect, {"100"});
-  EXPECT_THAT(Words(inspect), ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
-  EncodedRequest force(subject, plan_.scripts.force_release, {"redlatch:"});
-  EXPECT_THAT(Words(force), ElementsAre("N", kQueue, kWaiters, kFence, "|", "redlatch:"));
+  EXPECT_THAT(Words({.what = ScriptRequest{&plan_.scripts.inspect, {"100"}}}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", "100"));
+  EXPECT_THAT(
+      Words({.what = ScriptRequest{&plan_.scripts.force_release, {"redlatch:"}, "own"}}),
+      ElementsAre("N", kQueue, kWaiters, kFence, AuxiliaryKey("N", "own"), "|", "redlatch:"));
 }
 
 Reply Text(std::string text) { return {.type = Reply::Type::kString, .text = std::move(text)}; }
