@@ -218,8 +218,7 @@ bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<boo
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
   Prepare(entry, request);
   if (AcquireRequest* const acquire = request.acquire()) {
-    acquire->listen =
-        acquire->listen || server_group_->asks_if_subscribed(entry.keys.main());
+    acquire->listen = acquire->listen || server_group_->asks_if_subscribed(entry.keys.main());
   }
 }
 
@@ -233,8 +232,7 @@ void ClientCore::Prepare(const Entry& entry, const Request& request) {
   const AcquireRequest* const acquire = request.acquire();
   const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
   if (!heartbeat && !request.missed_since) return;
-  server_group_->CheckSubscription(entry.keys.main(), request.sent,
-                                                   request.missed_since);
+  server_group_->CheckSubscription(entry.keys.main(), request.sent, request.missed_since);
 }
 
 // Any client that may publish can send any message. So each message names the secret id of a grant,
@@ -244,9 +242,9 @@ void ClientCore::OnMessage(std::string_view text) {
   if (!message) return;
   using Kind = Message::Kind;
   NewGrant& news = message->news;
-  Entry* its = lock_table_.ReferTo(message->key, news.grant);
-  // The key may not be the first one of a lock of several names.
-  if (its == nullptr && message->kind == Kind::kForced) its = lock_table_.ReferTo(news.grant);
+  // A forced release may name another key of a lock of several names.
+  Entry* const its =
+      lock_table_.ReferTo(message->key, news.grant, /*any_name=*/message->kind == Kind::kForced);
   if (its == nullptr) return;  // the grant is over, or was never this client's
   if (message->kind == Kind::kRecall || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
@@ -420,8 +418,8 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url
   const auto mark = [this, process = ThisProcess(options_.program),
                      since = absl::Now()](std::string_view key) {
     const std::string tag = server_group_->slot_tag(key);
-    return DescribeAnewCommand(tag + identity_.client, process, since,
-                               tag.empty() ? pace_.lifetime : kMarkLifetime);
+    return DescribeCommand(tag + identity_.client, process, since,
+                           tag.empty() ? pace_.lifetime : kMarkLifetime, /*anew=*/true);
   };
   if (url.kind == redis::Url::Kind::kCluster) {
     return std::make_unique<redis::Cluster>(
@@ -484,8 +482,7 @@ void GiveBackAll() {
   for (const std::weak_ptr<ClientCore>& each : cores) {
     const std::shared_ptr<ClientCore> core = each.lock();
     if (core == nullptr || core->in_forked_child()) continue;
-    core->lock_table().VisitAll(
-        [&](Entry& entry) { LockHandle::To(core, entry)->GiveBackCached(); });
+    core->lock_table().VisitAll([&](Entry& entry) { LockHandle(core, entry).GiveBackCached(); });
     core->unattended().Flush(base::Now() + core->command_timeout());
   }
 }

@@ -171,13 +171,7 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
                                 type, label ? given : called);
   if (!entry.ok()) return failure(entry.status().code(), entry.status().message());
   const absl::Cleanup unrefer = [&] { core->lock_table().Unrefer(**entry); };
-  return To(core, **entry);
-}
-
-std::shared_ptr<LockHandle> LockHandle::To(std::shared_ptr<ClientCore> core, Entry& entry) {
-  auto handle = std::make_shared<LockHandle>(Key(), std::move(core), entry);
-  LockTable::Refer(entry);
-  return handle;
+  return std::make_shared<LockHandle>(core, **entry);
 }
 
 LockHandle::~LockHandle() {
@@ -553,19 +547,13 @@ bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   const bool caches = options->cache_for > absl::ZeroDuration();
   if ((!reentrant && !caches) || core_->in_forked_child()) return false;
   if (entry_.recalled.load(std::memory_order_relaxed) != 0) return false;
-  const base::Instant now = base::Now();
-  if (caches) core_->PollMessages(entry_, now);
-  const uint64_t thread = ThreadNumber();
-  base::Instant request_at;
-  {
+  if (caches) {
+    const base::Instant now = base::Now();
+    core_->PollMessages(entry_, now);
     const base::MutexLock lock(entry_.mu);
-    LockState& state = entry_.state;
-    if (caches && state.TakeCachedNow(thread, options, now)) return true;
-    if (!reentrant || !state.Reenter(thread, Face::kStd, /*manual=*/false, now)) return false;
-    request_at = state.next_request_at();
+    if (entry_.state.TakeCachedNow(ThreadNumber(), options, now)) return true;
   }
-  core_->ScheduleRequest(entry_, request_at);
-  return true;
+  return Reenter(Face::kStd, /*manual=*/false).has_value();
 }
 
 bool LockHandle::LeaveCachedNow() {

@@ -60,16 +60,12 @@ struct OwnedHold {
 // has no hold. Calls run their scripts on the calling thread. In a forked child, calls are refused
 // or do nothing. The handle of a latch only acquires and runs scripts. Thread-safe.
 class LockHandle final : public HoldOwner {
-  class Key {
-    friend class LockHandle;
-    Key() = default;
-  };
-
  public:
-  // For Attach() and To() only. Public, so that std::make_shared can allocate the handle and its
-  // reference count together.
-  LockHandle(Key, std::shared_ptr<ClientCore> core, Entry& entry)
-      : core_(std::move(core)), entry_(entry) {}
+  // REQUIRES: the caller refers to the entry.
+  LockHandle(std::shared_ptr<ClientCore> core, Entry& entry)
+      : core_(std::move(core)), entry_(entry) {
+    LockTable::Refer(entry_);
+  }
   // `owner` is the owner as the server knows it; empty for the client's threads.
   static absl::StatusOr<std::shared_ptr<LockHandle>> Attach(std::shared_ptr<ClientCore> core,
                                                             std::string_view name,
@@ -105,8 +101,6 @@ class LockHandle final : public HoldOwner {
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->event_driver().Complete(std::move(completion));
   }
-  // Returns another handle to the same lock state.
-  static std::shared_ptr<LockHandle> To(std::shared_ptr<ClientCore> core, Entry& entry);
   // Releases holds of several lock states of one core.
   static void ReleaseAll(absl::Span<const OwnedHold> holds) noexcept;
   // How a driver starts an acquire operation, and its outcome.

@@ -103,26 +103,21 @@ void LockTable::VisitReferred(const std::vector<Entry*>& entries,
   }
 }
 
-Entry* LockTable::ReferTo(std::string_view key, GrantId grant) {
+Entry* LockTable::ReferTo(std::string_view key, GrantId grant, bool any_name) {
   const base::MutexLock lock(mu_);
+  const auto is = [&](const Entry& entry) {
+    return entry.grant.load(std::memory_order_relaxed) == grant;
+  };
+  Entry* found = nullptr;
   for (auto at = entries_.lower_bound(Key(key, std::string_view()));
-       at != entries_.end() && at->first.first == key; ++at) {
-    if (at->second->grant.load(std::memory_order_relaxed) != grant) continue;
-    Refer(*at->second);
-    return at->second.get();
+       at != entries_.end() && at->first.first == key && found == nullptr; ++at) {
+    if (is(*at->second)) found = at->second.get();
   }
-  return nullptr;
-}
-
-Entry* LockTable::ReferTo(GrantId grant) {
-  const base::MutexLock lock(mu_);
-  for (const auto& [key, entry] : entries_) {
-    if (entry->type->others.empty() || entry->grant.load(std::memory_order_relaxed) != grant)
-      continue;
-    Refer(*entry);
-    return entry.get();
+  for (auto at = entries_.begin(); any_name && at != entries_.end() && found == nullptr; ++at) {
+    if (!at->second->type->others.empty() && is(*at->second)) found = at->second.get();
   }
-  return nullptr;
+  if (found != nullptr) Refer(*found);
+  return found;
 }
 
 void LockTable::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit) {

@@ -46,10 +46,8 @@ class LockTable {
   void Unrefer(Entry& entry);
 
   // Returns the entry with that main key and that grant or pending acquire, with a new reference,
-  // or null.
-  Entry* ReferTo(std::string_view key, GrantId grant);
-  // The same for any main key: searches the entries of locks of several names.
-  Entry* ReferTo(GrantId grant);
+  // or null. `any_name`: the key may be any one of a lock of several names.
+  Entry* ReferTo(std::string_view key, GrantId grant, bool any_name);
   // Calls `visit` with each entry of a main key (without allocating memory), or with all. The table
   // is not locked meanwhile.
   void Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visit);

@@ -241,7 +241,7 @@ bool AcquireTask::End() {
   } else if (entry_->type->holds()) {
     result = absl::CancelledError("its client is gone");
     if (std::shared_ptr<ClientCore> alive = core.weak_from_this().lock()) {
-      std::shared_ptr<LockHandle> handle = LockHandle::To(std::move(alive), *entry_);
+      auto handle = std::make_shared<LockHandle>(std::move(alive), *entry_);
       absl::StatusOr<HoldRef> hold = handle->Outcome(*operation_, call_.wait);
       result = hold.ok() ? absl::StatusOr<OwnedHold>(OwnedHold{std::move(handle), *std::move(hold)})
                          : hold.status();

@@ -36,6 +36,10 @@ void PendingCleanups::Prolong(GrantId grant, base::Instant expires) {
   }
 }
 
+bool PendingCleanups::IsDue(const PendingCleanup& cleanup, base::Instant now) {
+  return !cleanup.settled && !cleanup.in_flight && cleanup.due <= now;
+}
+
 PendingCleanups::Due PendingCleanups::Start(PendingCleanup& cleanup, base::Instant now) {
   cleanup.in_flight = true;
   cleanup.postponed = false;
@@ -50,7 +54,7 @@ std::optional<PendingCleanups::Due> PendingCleanups::Next(base::Instant now) {
   for (size_t i = 0; i < cleanups_.size();) {
     PendingCleanup& cleanup = cleanups_[i];
     const size_t before = cleanups_.size();
-    if (cleanup.settled || cleanup.in_flight || now < cleanup.due) {
+    if (!IsDue(cleanup, now)) {
       ++i;
     } else if (cleanup.tried_once && IsOver(cleanup, now)) {
       Settle(cleanup, Released::Kind::kLost);
@@ -64,18 +68,14 @@ std::optional<PendingCleanups::Due> PendingCleanups::Next(base::Instant now) {
 
 std::optional<PendingCleanups::Due> PendingCleanups::NextOf(uint64_t hold, base::Instant now) {
   PendingCleanup* const cleanup = FindOf(hold);
-  if (cleanup == nullptr || cleanup->settled || cleanup->in_flight || now < cleanup->due)
-    return std::nullopt;
+  if (cleanup == nullptr || !IsDue(*cleanup, now)) return std::nullopt;
   return Start(*cleanup, now);
 }
 
 std::optional<PendingCleanups::Due> PendingCleanups::NextUnasked(base::Instant now) {
   for (PendingCleanup& cleanup : cleanups_) {
     const bool release = std::holds_alternative<ReleaseRequest>(cleanup.request.what);
-    if (release && cleanup.hold == 0 && !cleanup.settled && !cleanup.in_flight &&
-        cleanup.due <= now) {
-      return Start(cleanup, now);
-    }
+    if (release && cleanup.hold == 0 && IsDue(cleanup, now)) return Start(cleanup, now);
   }
   return std::nullopt;
 }

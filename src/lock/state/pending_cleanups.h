@@ -114,6 +114,7 @@ class PendingCleanups {
   void Erase(const PendingCleanup& cleanup) {
     cleanups_.erase(cleanups_.begin() + (&cleanup - cleanups_.data()));
   }
+  static bool IsDue(const PendingCleanup& cleanup, base::Instant now);
   bool IsOver(const PendingCleanup& cleanup, base::Instant now) const;
   static Due Start(PendingCleanup& cleanup, base::Instant now);
 
