@@ -419,7 +419,7 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url
                      since = absl::Now()](std::string_view key) {
     const std::string tag = server_group_->slot_tag(key);
     return DescribeCommand(tag + identity_.client, process, since,
-                           tag.empty() ? pace_.lifetime : kMarkLifetime, /*anew=*/true);
+                           tag.empty() ? pace_.lifetime : kMarkLifetime, /*even_if_full=*/true);
   };
   if (url.kind == redis::Url::Kind::kCluster) {
     return std::make_unique<redis::Cluster>(

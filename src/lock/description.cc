@@ -78,14 +78,14 @@ std::optional<LockInfo::Process> ReadDescription(std::string_view text) {
 }
 
 redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
-                               absl::Time since, absl::Duration lifetime, bool anew) {
+                               absl::Time since, absl::Duration lifetime, bool even_if_full) {
   // DEL needs no memory and lets SET through.
   constexpr std::string_view kScript =
       "redis.call('DEL', KEYS[1]) return redis.call('SET', KEYS[1], ARGV[1], 'PX', ARGV[2])";
   const std::string millis = absl::StrCat(absl::ToInt64Milliseconds(lifetime));
   const std::string key = DescriptionKey(client), text = WriteDescription(process, since);
-  return anew ? redis::Command({"EVAL", kScript, "1", key, text, millis})
-              : redis::Command({"SET", key, text, "PX", millis});
+  return even_if_full ? redis::Command({"EVAL", kScript, "1", key, text, millis})
+                      : redis::Command({"SET", key, text, "PX", millis});
 }
 
 void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info) {

@@ -42,9 +42,10 @@ std::optional<LockInfo::Process> ReadDescription(std::string_view text);
 // The key of the client's description.
 std::string DescriptionKey(std::string_view client);
 
-// `anew`: writes even if the server's memory is full.
+// `even_if_full`: also if the server has no memory left.
 redis::Command DescribeCommand(std::string_view client, const LockInfo::Process& process,
-                               absl::Time since, absl::Duration lifetime, bool anew = false);
+                               absl::Time since, absl::Duration lifetime,
+                               bool even_if_full = false);
 
 // Fills in the processes of the holders and waiters whose clients have a description. Runs one
 // command, or none if there are no clients. If it fails, no process is filled in.
