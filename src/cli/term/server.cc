@@ -297,20 +297,23 @@ Server::Replies Server::AskGroup(absl::Span<const Question> questions, bool pass
   }
   Replies answers(calls.size());
   group_->Run(calls, deadline, absl::MakeSpan(answers));
+  std::set<size_t> down;  // parts that have failed until the deadline
   for (size_t at = 0; at < asked.size(); ++at) {
     absl::StatusOr<redis::Reply>& reply = replies[asked[at]];
     reply = std::move(answers[at]);
-    // In a batch, the group soon gives up a call whose slot is moving.
-    const auto is_refused = [&] {
+    // In a batch, the group soon gives up a call whose slot is moving, or whose node it has not
+    // connected to yet.
+    const auto fails_for_now = [&] {
       return reply.ok() ? reply->is_error() && redis::IsTransient(redis::ClassifyError(reply->text))
-                        : redis::RefusedForNow(reply.status());
+                        : absl::IsUnavailable(reply.status());
     };
-    while (is_refused() && base::Now() < deadline) {
+    const size_t part = PartOf(keys[asked[at]]);
+    constexpr absl::Duration kLeast = absl::Milliseconds(200);  // less gives no better reason
+    while (fails_for_now() && !down.contains(part) && base::Now() + kLeast < deadline) {
       base::Parker().ParkUntil(base::Now() + absl::Milliseconds(20));
-      absl::StatusOr<redis::Reply> next = group_->Run(calls[at], deadline);
-      // After the deadline, the former reply says why.
-      if (next.ok() || base::Now() < deadline) reply = std::move(next);
+      reply = group_->Run(calls[at], deadline);
     }
+    if (fails_for_now()) down.insert(part);
   }
   return replies;
 }
