@@ -69,9 +69,7 @@ void EventDriver::Begin(std::unique_ptr<EventTask> task, std::string_view key) n
     if (!core_.in_forked_child()) Push(*its, EventTask::kStopped);
   });
   const base::MutexLock lock(mu_);
-  its->next_ = first_;
-  if (first_ != nullptr) first_->previous_ = its;
-  first_ = its;
+  its->place_ = tasks_.insert(tasks_.end(), its);
   inbox_.push_back(its);
   Start();
   Signal();
@@ -152,7 +150,7 @@ EventReplyPtr EventDriver::RunInBatch(EventTask& task, Entry& entry, const Reque
 
 void EventDriver::StopObject(const void* object) {
   const base::MutexLock lock(mu_);
-  for (EventTask* task = first_; task != nullptr; task = task->next_) {
+  for (EventTask* const task : tasks_) {
     if (task->object() == object) PushHeld(*task, EventTask::kStopped);
   }
 }
@@ -259,8 +257,7 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
   if (goes_on) return;
   task.on_stop_.reset();
   const base::MutexLock lock(mu_);
-  (task.previous_ == nullptr ? first_ : task.previous_->next_) = task.next_;
-  if (task.next_ != nullptr) task.next_->previous_ = task.previous_;
+  tasks_.erase(task.place_);
   task.over_ = true;
   if (!task.queued_) ended_tasks_.emplace_back(&task);  // otherwise TakeInbox() does
 }
@@ -270,8 +267,7 @@ absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
   const base::Instant now = base::Now();
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
-  absl::Status unsubscribed =
-      core_.server_group().Subscribe(key, now + kListenFor, {});
+  absl::Status unsubscribed = core_.server_group().Subscribe(key, now + kListenFor, {});
   if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
   listen_again_ = base::Now() + kListenEach;
   again = listen_again_ + kListenEach;
@@ -427,10 +423,9 @@ void EventDriver::StepAll(unsigned events) {
   std::vector<EventTask*> all;
   {
     const base::MutexLock lock(mu_);
-    for (EventTask* task = first_; task != nullptr; task = task->next_) all.push_back(task);
+    all.assign(tasks_.begin(), tasks_.end());
   }
-  // In the order in which they began.
-  for (auto task = all.rbegin(); task != all.rend(); ++task) StepOf(**task, events, base::Now());
+  for (EventTask* const task : all) StepOf(*task, events, base::Now());
 }
 
 void EventDriver::Settle(base::Instant until) {
@@ -440,7 +435,7 @@ void EventDriver::Settle(base::Instant until) {
     TakeTurn();
     {
       const base::MutexLock lock(mu_);
-      if (first_ == nullptr || until <= base::Now()) break;
+      if (tasks_.empty() || until <= base::Now()) break;
       if (!inbox_.empty()) continue;
     }
     // If another thread reads, it brings the replies.

@@ -41,12 +41,11 @@ class EventTask {
   enum Event : uint8_t {
     kBegun = 1,
     kWoken = 2,    // by its lock state
-    kThrough = 4,  // together with kWoken: the outcome is there
-    kStopped = 8,  // its stop token fired, or its object is gone
-    kAnswered = 16,
-    kTime = 32,    // it is due()
-    kEnding = 64,  // the client ends: what can end must end now
-    kOver = 128,   // the last call
+    kStopped = 4,  // its stop token fired, or its object is gone
+    kAnswered = 8,
+    kTime = 16,    // it is due()
+    kEnding = 32,  // the client ends: what can end must end now
+    kOver = 64,    // the last call
   };
 
   EventTask() = default;
@@ -70,8 +69,7 @@ class EventTask {
   friend class EventDriver;
 
   // Used by the driver only.
-  EventTask* previous_ = nullptr;
-  EventTask* next_ = nullptr;
+  std::list<EventTask*>::iterator place_;  // among all tasks
   base::Instant timer_ = base::Instant::Infinite();
   uint8_t events_ = 0;
   bool queued_ = false;
@@ -198,7 +196,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   base::Mutex mu_;
   base::CondVar changed_;
-  EventTask* first_ ABSL_GUARDED_BY(mu_) = nullptr;  // of all tasks
+  std::list<EventTask*> tasks_ ABSL_GUARDED_BY(mu_);  // all, in the order in which they began
   std::deque<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);
   // Tasks that wait until fewer scripts are in flight at their server, by server.
   std::map<const void*, std::list<EventTask*>> held_back_ ABSL_GUARDED_BY(mu_);
