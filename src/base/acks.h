@@ -5,7 +5,8 @@
 
 namespace redlatch::base {
 
-// Who is to have what was written, beside the server's memory. In little room: every grant says it.
+// What must have a write, besides the server's memory, before it counts. It is small because every
+// grant has one.
 struct AcksWanted {
   int16_t replicas = 0;
   bool fsync = false;  // the server's own disk
@@ -14,7 +15,7 @@ struct AcksWanted {
   friend bool operator==(const AcksWanted&, const AcksWanted&) = default;
 };
 
-// Who says that they have it.
+// What has confirmed a write.
 struct Acks {
   int16_t replicas = 0;
   bool synced = false;

@@ -27,8 +27,7 @@ class Instant {
 
   friend constexpr auto operator<=>(Instant, Instant) = default;
 
-  // These saturate: anything plus absl::InfiniteDuration() is Infinite(). In line, as a handover
-  // between threads does some thirty of them.
+  // These saturate: anything plus absl::InfiniteDuration() is Infinite().
   friend Instant operator+(Instant at, absl::Duration d) {
     int64_t sum = 0;
     if (at.is_infinite() || d == absl::InfiniteDuration()) return Infinite();
@@ -56,7 +55,7 @@ class Instant {
   explicit constexpr Instant(int64_t nanos) : nanos_(nanos) {}
   static constexpr Instant Earliest() { return Instant(std::numeric_limits<int64_t>::min()); }
 
-  // absl's own is not in line, and divides numbers of 128 bits where a duration is negative.
+  // absl's conversion of a negative duration is slow: it divides numbers of 128 bits.
   static int64_t NanosOf(absl::Duration d) {
     return d < absl::ZeroDuration() ? -absl::ToInt64Nanoseconds(-d) : absl::ToInt64Nanoseconds(d);
   }
@@ -66,12 +65,12 @@ class Instant {
 
 Instant Now();
 
-// What is left until `deadline`; zero when it has passed.
+// Returns the time until `deadline`; zero if it has passed.
 absl::Duration Until(Instant deadline);
 
-// How long a thread may sleep in the kernel before it looks at the clock again. The kernel's timers
-// stand still while the machine is suspended, so a thread that sleeps for longer would notice too
-// late that a deadline has passed meanwhile.
+// A thread checks the clock this often while it sleeps in the kernel. The kernel's timers stop
+// while the machine is suspended, so a thread that sleeps longer would notice too late that a
+// deadline passed meanwhile.
 inline constexpr absl::Duration kLongestSleep = absl::Milliseconds(500);
 inline absl::Duration SleepUntil(Instant deadline) {
   return std::min(Until(deadline), kLongestSleep);
@@ -80,7 +79,7 @@ inline absl::Duration SleepUntil(Instant deadline) {
 // SleepUntil() in whole milliseconds, rounded up, for poll(2); -1 for an infinite deadline.
 int PollTimeout(Instant deadline);
 
-// poll(2) until `deadline`. No cancellation point.
+// Calls poll(2) until `deadline`. It is not a cancellation point.
 int Poll(pollfd* fds, size_t count, Instant deadline);
 
 }  // namespace redlatch::base

@@ -5,7 +5,7 @@
 
 namespace redlatch::base {
 
-// More than half of so many.
+// Returns the least number that is more than half of `count`.
 constexpr size_t Majority(size_t count) { return count / 2 + 1; }
 
 }  // namespace redlatch::base

@@ -1,7 +1,7 @@
 // Mutex and CondVar: std's own, with Clang's thread safety annotations.
 //
-// absl::Mutex carries the annotations too, but Debian's Abseil is not built for ThreadSanitizer,
-// which then reports it falsely; and redlatch runs under TSan with no suppressions.
+// absl::Mutex has the annotations too, but Debian's Abseil is not built for ThreadSanitizer, which
+// then reports false races. redlatch runs under TSan without suppressions.
 #ifndef REDLATCH_SRC_BASE_MUTEX_H_
 #define REDLATCH_SRC_BASE_MUTEX_H_
 
@@ -24,8 +24,8 @@ class ABSL_LOCKABLE Mutex {
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
 
-  // In a forked child, of its parent's: whether what it guards is whole. Otherwise a thread that is
-  // not there had it, and will have it for ever.
+  // For a forked child: returns false if a thread of the parent held this mutex at the fork. Then
+  // the mutex stays locked forever, and what it guards may be half-changed.
   bool IsFree() ABSL_LOCKS_EXCLUDED(this) {
     if (!TryLock()) return false;
     Unlock();
@@ -59,7 +59,7 @@ class CondVar {
     held.release();
   }
 
-  // May return early, as every condition wait; the caller looks at its condition and the clock.
+  // May return early, like every condition wait: the caller checks its condition and the clock.
   void WaitUntil(Mutex& mutex, Instant deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (deadline.is_infinite()) return Wait(mutex);
     const NoCancellation no_cancellation;

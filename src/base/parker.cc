@@ -44,7 +44,7 @@ uint32_t Parker::ParkUntil(Instant deadline) {
 
 bool Parker::BeginPolling(int event_fd) {
   uint32_t now = kArmed;
-  // Who signals the event has seen it being made.
+  // With release: a thread that signals the event must see that it exists.
   return word_.compare_exchange_strong(now, kPolling + static_cast<uint32_t>(event_fd),
                                        std::memory_order_acq_rel);
 }
@@ -58,7 +58,7 @@ void Parker::Set(uint32_t value) {
   const uint32_t before = word_.exchange(value, std::memory_order_acq_rel);
   if (before < kPolling) return;
   if (before == kSleeping) {
-    // By address only: the owner may be gone already, and then this wakes no thread.
+    // This uses only the address: if the owner has left already, no thread is woken.
     syscall(SYS_futex, &word_, FUTEX_WAKE_PRIVATE, 1, nullptr, nullptr, 0);
   } else {
     WakeEvent::Signal(static_cast<int>(before - kPolling));

@@ -9,11 +9,11 @@
 
 namespace redlatch::base {
 
-// From the kernel, never from a generator in this process: that one's state is copied by fork(),
-// and parent and child would draw the same numbers.
+// Returns random bits from the kernel. fork() would copy the state of a generator in this process,
+// and parent and child would then draw the same numbers.
 uint64_t RandomBits();
 
-// The numbers of one client. Thread-safe.
+// Generates the ids of one client. Thread-safe.
 class Numbers {
  public:
   struct Key {
@@ -22,16 +22,16 @@ class Numbers {
   };
   explicit Numbers(const Key& key = {RandomBits(), RandomBits()}) : key_(key) {}
 
-  // New, and easily guessed.
+  // Returns a new number that is easy to guess.
   uint64_t Next() { return count_.fetch_add(1, std::memory_order_relaxed) + 1; }
-  // New, of 63 bits and never 0. It cannot be guessed, however many others are known: it is the
-  // SipHash of a counter under a key from the kernel, which costs some 50 ns and no system call.
+  // Returns a new number of 63 bits, never 0, which cannot be guessed even from many others. It is
+  // the SipHash of a counter under a key from the kernel: some 50 ns, and no system call.
   uint64_t NextSecret() { return Secret(key_, Next()); }
   static constexpr uint64_t Secret(const Key& key, uint64_t count) {
     const uint64_t secret = SipHash(key, count) >> 1U;
     return secret == 0 ? 1 : secret;
   }
-  // SipHash-2-4 of the eight bytes of `number`.
+  // Returns the SipHash-2-4 of the eight bytes of `number`.
   static constexpr uint64_t SipHash(const Key& key, uint64_t number) {
     uint64_t a = key.low ^ 0x736f6d6570736575U;
     uint64_t b = key.high ^ 0x646f72616e646f6dU;
@@ -60,10 +60,10 @@ class Numbers {
   std::atomic<uint64_t> count_{0};
 };
 
-// Between half of `d` and `d`.
+// Returns a random duration between half of `d` and `d`.
 absl::Duration Jittered(absl::Duration d);
 
-// Delays that double from `first` to `longest`, each jittered.
+// Jittered delays that double from `first` to `longest`.
 class Backoff {
  public:
   constexpr Backoff(absl::Duration first, absl::Duration longest)

@@ -6,7 +6,7 @@
 
 namespace redlatch::base {
 
-// 40 lower-case hex digits: the name by which Redis knows a script. Not for secrets.
+// Returns 40 lower-case hex digits: the name by which Redis knows a script. Not for secrets.
 std::string Sha1Hex(std::string_view text);
 
 }  // namespace redlatch::base

@@ -10,7 +10,7 @@
 
 namespace redlatch::base {
 
-// Text that grows at its end, and costs no allocation up to `kInline` bytes.
+// A text that is built by appending. It allocates no memory up to `kInline` bytes.
 template <size_t kInline>
 class ShortText {
  public:
@@ -37,7 +37,7 @@ class ShortText {
     if (!text.empty()) std::memcpy(Extend(text.size()), text.data(), text.size());
   }
 
-  // Makes it longer by so many bytes, which are to be written there.
+  // Appends that many bytes, and returns where the caller must write them.
   char* Extend(size_t bytes) {
     if (capacity_ - size_ < bytes) Grow(size_ + bytes);
     char* const end = (heap_ ? heap_.get() : inline_) + size_;

@@ -30,7 +30,7 @@ absl::Status NoMemory() noexcept {
   try {
     return absl::ResourceExhaustedError("there was no memory for it (std::bad_alloc)");
   } catch (const std::bad_alloc&) {
-    return {absl::StatusCode::kResourceExhausted, ""};  // for which none is needed
+    return {absl::StatusCode::kResourceExhausted, ""};  // this needs no memory
   }
 }
 

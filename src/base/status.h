@@ -5,13 +5,13 @@
 
 namespace redlatch::base {
 
-// A copy that shares nothing with its original: what one thread hands to another, where both may
-// keep theirs. absl::Status counts its copies inside Debian's Abseil, which is not built for
-// ThreadSanitizer: the end of the last copy would be reported as a race with the use of another.
+// Returns a copy that shares no memory with its original, to be handed to another thread. Debian's
+// Abseil, which counts the copies of a status, is not built for ThreadSanitizer: TSan would report
+// the destruction of the last copy as a race with the use of another.
 absl::Status Unshared(const absl::Status& status);
 
-// A copy for users: code and message, without the payloads that the layers below pass to each
-// other, and safe for a terminal, whatever a server said.
+// Returns a copy for users: code and message, without the payloads that internal layers pass to
+// each other. The message is safe for a terminal, whatever a server said.
 absl::Status WithoutPayloads(const absl::Status& status);
 
 // kResourceExhausted: a thread that the client needs cannot be started, or an allocation failed.

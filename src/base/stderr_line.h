@@ -5,8 +5,7 @@
 
 namespace redlatch::base {
 
-// Tells people something on stderr, at most one line a second; the next one says how many were left
-// out.
+// Prints a line to stderr, at most one per second. The next line says how many were left out.
 void PrintLine(const std::string& line);
 
 }  // namespace redlatch::base

@@ -11,8 +11,8 @@
 namespace redlatch::base {
 namespace {
 
-// A thread begins with the mask of the one that makes it: blocked any later, a signal could come
-// before.
+// A thread inherits the mask of the one that starts it. If it blocked signals itself, one could
+// come before that.
 class SignalsBlocked {
  public:
   SignalsBlocked() {
@@ -45,7 +45,7 @@ std::thread StartThread(const char* name, std::function<void()> code) {
 bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code) {
   try {
     thread = StartThread(name, std::move(code));
-  } catch (const std::exception&) {  // no thread, or no memory for one
+  } catch (const std::exception&) {  // there is no thread, or no memory for one
     return false;
   }
   return true;

@@ -6,20 +6,20 @@
 
 namespace redlatch::base {
 
-// A thread of the library's own. It takes no signal that is meant for the process: those are for
-// the program's threads, of which one may be in sigwait(). What the thread itself brings about
-// (SIGSEGV, SIGPIPE and their like) is blocked only if the caller has blocked it.
+// Starts a thread of the library's own. It blocks all signals to the process, which are for the
+// program's threads: one of them may be in sigwait(). Signals that the thread itself causes, such
+// as SIGSEGV and SIGPIPE, are blocked only if the caller has blocked them.
 //
-// `name`: for ps, top and debuggers; 15 characters at most. Throws std::system_error as std::thread
-// does if there is no thread to be had.
+// `name` has 15 characters at most; ps, top and debuggers show it. Throws std::system_error, as
+// std::thread does, if no thread can be started.
 std::thread StartThread(const char* name, std::function<void()> code);
-// For those who ask again, and do without one until then: false if there is none to be had.
+// The same, but returns false if no thread can be started.
 [[nodiscard]] bool TryStartThread(std::thread& thread, const char* name,
                                   std::function<void()> code);
-// Runs it on a thread of its own, or on the calling thread if none can be started.
+// Runs the code on a thread of its own, or on the calling thread if none can be started.
 void RunApart(const char* name, const std::function<void()>& code);
 
-// Waits for its end, if there is one. No cancellation point.
+// Waits for the end of the thread, if there is one. It is not a cancellation point.
 void Join(std::thread& thread);
 
 }  // namespace redlatch::base

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_BASE_UNIQUE_FD_H_
 #define REDLATCH_SRC_BASE_UNIQUE_FD_H_
 
+#include <errno.h>
 #include <unistd.h>
 
 #include <utility>
@@ -36,6 +37,15 @@ class UniqueFd {
  private:
   int fd_ = -1;
 };
+
+// Repeats a system call without a time limit as long as signals interrupt it.
+template <class Call>
+auto Uninterrupted(Call call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
 
 }  // namespace redlatch::base
 

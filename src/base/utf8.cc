@@ -6,8 +6,7 @@
 namespace redlatch::base {
 namespace {
 
-// What does something else on a terminal than show itself: control characters, and those that hide
-// or turn round what stands beside them.
+// True for control characters, and for characters that hide or reverse their neighbours.
 bool IsHostile(uint32_t code) {
   constexpr std::array<std::array<uint32_t, 2>, 11> kRanges = {{
       {0x00, 0x1f},
@@ -30,7 +29,7 @@ std::string Escaped(std::string_view bytes, size_t most, std::string_view backsl
   constexpr std::string_view kHex = "0123456789abcdef";
   constexpr std::string_view kDots = "...";
   std::string out;
-  size_t room_for_dots = 0;  // how much of it fits before the dots, if it is cut
+  size_t room_for_dots = 0;  // the length at which it is cut to make room for the dots
   while (!bytes.empty()) {
     const Character first = FirstCharacter(bytes);
     const std::string_view taken = bytes.substr(0, std::max<size_t>(first.size, 1));

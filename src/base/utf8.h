@@ -1,4 +1,4 @@
-// One character after the other of text that may be any bytes.
+// UTF-8 in texts that may contain any bytes.
 #ifndef REDLATCH_SRC_BASE_UTF8_H_
 #define REDLATCH_SRC_BASE_UTF8_H_
 
@@ -11,15 +11,15 @@ namespace redlatch::base {
 
 struct Character {
   uint32_t code = 0;
-  size_t size = 0;  // in bytes; 0: these are no UTF-8
+  size_t size = 0;  // in bytes; 0: these bytes are not UTF-8
 };
 
 // REQUIRES: `bytes` is not empty.
 Character FirstCharacter(std::string_view bytes);
 
-// For people. Control characters, characters that hide or reverse their neighbours, and bytes that
-// are not UTF-8 become \xNN. A text of more than `most` bytes is cut, and ends with "...". Applying
-// it twice changes nothing more.
+// Returns a text that is safe to show to people. Control characters, characters that hide or
+// reverse their neighbours, and bytes that are not UTF-8 become \xNN. A text of more than `most`
+// bytes is cut, and ends with "...". Applying it twice changes nothing more.
 std::string Shown(std::string_view bytes, size_t most = std::string_view::npos);
 // The same, with each backslash doubled, so that the bytes can be recovered.
 std::string Printable(std::string_view bytes);

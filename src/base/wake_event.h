@@ -5,7 +5,7 @@
 
 namespace redlatch::base {
 
-// Gets a thread out of poll(): an eventfd.
+// An eventfd, with which one thread ends the poll() of another.
 class WakeEvent {
  public:
   WakeEvent() = default;
@@ -13,17 +13,17 @@ class WakeEvent {
   WakeEvent(const WakeEvent&) = delete;
   WakeEvent& operator=(const WakeEvent&) = delete;
 
-  // Creates it if needed; false, and errno: no descriptor is left.
+  // Creates the descriptor if needed. Returns false, and sets errno, if none is left.
   bool Open();
 
-  // For poll(); -1: there is none.
+  // The descriptor for poll(); -1 if there is none.
   int fd() const { return fd_.load(std::memory_order_relaxed); }
 
-  // Any thread may call it.
+  // May be called by any thread.
   void Signal() const { Signal(fd()); }
   static void Signal(int fd);
 
-  // After poll() has said that it is readable.
+  // To be called when poll() has found it readable.
   void Drain();
 
   void Close();

@@ -8,7 +8,7 @@
 
 namespace redlatch::base {
 
-// The next word of a text; the rest is left in it.
+// Returns the next word of a text, and removes it from there.
 inline std::string_view TakeWord(std::string_view& text) {
   const size_t end = std::min(text.find(' '), text.size());
   const std::string_view word = text.substr(0, end);
@@ -16,7 +16,7 @@ inline std::string_view TakeWord(std::string_view& text) {
   return word;
 }
 
-// A number and nothing else.
+// Reads a text that is a number and nothing else.
 template <class Number>
 bool ReadNumber(std::string_view text, Number& number) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

@@ -16,7 +16,7 @@ namespace redlatch::base {
 // exist there.
 class Worker {
  public:
-  // `turn` does what is due, and returns when it is due next. `name` is for ps, top and debuggers.
+  // `turn` does what is due, and returns when it is due next. `name` has 15 characters at most.
   Worker(const char* name, std::function<Instant()> turn) : name_(name), turn_(std::move(turn)) {}
   ~Worker() { Stop(); }
   Worker(const Worker&) = delete;

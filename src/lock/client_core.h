@@ -197,8 +197,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     const AcquireRequest* const acquire = request.acquire();
     if (acquire != nullptr && acquire->listen &&
         std::holds_alternative<AcquireQueued>(result.acquire())) {
-      server_group_->NoteSubscribed(entry.keys.main(), !result.unsubscribed,
-                                                    request.sent);
+      server_group_->NoteSubscribed(entry.keys.main(), !result.unsubscribed, request.sent);
     }
     if (std::holds_alternative<RenewRequest>(request.what) && result.unsubscribed) {
       server_group_->NoteSubscribed(entry.keys.main(), false, request.sent);
@@ -226,16 +225,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   // Another client wants the lock of that grant.
   void OnRecall(Entry& entry, GrantId grant, bool tried);
-
-  // Threads that use a cached grant all the time may keep the subscriber's thread from a processor,
-  // so they check for messages themselves from time to time.
-  void PollMessages(const Entry& entry, base::Instant now) {
-    constexpr int64_t kPollEach = 20'000;
-    int64_t due = poll_at_.load(std::memory_order_relaxed);
-    if (now.nanos() < due || !poll_at_.compare_exchange_strong(due, now.nanos() + kPollEach))
-      return;
-    server_group_->ReadNow(entry.keys.main());
-  }
 
   // Called by the client's own threads only.
   void Expire(Entry& entry);
@@ -285,7 +274,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
   std::atomic<bool> has_threads_{false};
-  std::atomic<int64_t> poll_at_{0};         // in ns
   std::atomic<bool> gives_back_{false};     // a hook for the process's exit is set
   std::atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
   const DescriptionPace pace_;

@@ -370,7 +370,6 @@ absl::Status LockHandle::Check(const AcquireCall& call) const {
 
 absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* met) {
   if (absl::Status bad = Check(call); !bad.ok()) return bad;
-  if (call.terms.cacheable) core_->PollMessages(entry_, base::Now());
   ThreadDriver driver(*core_, entry_, call.stop, call.gone);
   AcquireOperation operation(call, EnvironmentOf(*core_, ThreadNumber(), driver));
   Waiter& waiter = operation.waiter();
@@ -549,7 +548,6 @@ bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   if (entry_.recalled.load(std::memory_order_relaxed) != 0) return false;
   if (caches) {
     const base::Instant now = base::Now();
-    core_->PollMessages(entry_, now);
     const base::MutexLock lock(entry_.mu);
     if (entry_.state.TakeCachedNow(ThreadNumber(), options, now)) return true;
   }

@@ -10,8 +10,7 @@ namespace redlatch::internal {
 
 Result PostedRequest::Take(const Request& request, std::string_view server) {
   if (result) return *std::move(result);
-  return ReadResult(request,
-                    redis::ResultOfPosted(std::exchange(replies[1], redis::Reply()), server));
+  return ReadResult(request, redis::ResultOfPosted(std::exchange(reply, redis::Reply()), server));
 }
 
 Result ServerRunner::Run(const Subject& subject, const Request& request, base::Instant deadline,
@@ -51,13 +50,9 @@ absl::StatusOr<base::Acks> ServerRunner::RunConfirmed(absl::Span<const Item> ite
   });
 }
 
-// A server writes first to the client that it was last about to write to. Because of the PING, the
-// message that the lock is free goes out before the reply to the release.
 absl::Status ServerRunner::Post(const Subject& subject, const Request& request,
                                 PostedRequest& posted) {
-  const auto* const release = std::get_if<ReleaseRequest>(&request.what);
-  const bool awaited = release != nullptr && release->awaited;
-  posted.in_flight.results = absl::MakeSpan(posted.replies).last(awaited ? 2 : 1);
+  posted.in_flight.results = absl::MakeSpan(&posted.reply, 1);
   EncodedRequest encoded(subject, request);
   return group_.Post(encoded.call(), posted.in_flight);
 }

@@ -26,8 +26,7 @@ namespace redlatch::internal {
 // A request in flight that no thread waits for.
 struct PostedRequest {
   redis::InFlight in_flight;  // its `done` is called when the result is there
-  // The replies to the PING before the script, if there is one, and to the script.
-  absl::StatusOr<redis::Reply> replies[2];
+  absl::StatusOr<redis::Reply> reply;
   std::optional<Result> result;  // set if it is known without a reply
 
   // Returns the result of the request, once it is there. `server` is for messages.

@@ -47,8 +47,6 @@ UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Re
   command->posted.result.reset();
   redis::InFlight& in_flight = command->posted.in_flight;
   in_flight.done = nullptr;
-  in_flight.away = false;
-  in_flight.at = nullptr;
   in_flight.parker.Arm();
   return *command;
 }
@@ -62,7 +60,7 @@ void UnattendedRequests::LeaveUnattended(InFlight& command) {
 }
 
 void UnattendedRequests::GiveBack(InFlight& command) {
-  command.posted.in_flight.keeps = nullptr;
+  command.posted.in_flight.at = nullptr;
   const base::MutexLock lock(mu_);
   free_.push_back(&command);
 }
@@ -81,7 +79,7 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
   }
   if (sent.ok()) return ScheduleRead();
   if (command == nullptr) return Feed(entry, release, hold, {.what = Failed{.why = sent}});
-  command->posted.replies[1] = redis::MarkNotSent(std::move(sent));
+  command->posted.reply = redis::MarkNotSent(std::move(sent));
   Answered(*command);
 }
 
@@ -96,7 +94,7 @@ UnattendedRequests::InFlight* UnattendedRequests::Begin(Entry& entry, const Requ
 }
 
 Result UnattendedRequests::Finish(InFlight& command, base::Instant deadline) {
-  redis::SharedConnection::Finish(command.posted.in_flight, deadline);
+  command.posted.in_flight.at->Finish(command.posted.in_flight, deadline);
   Result result = Take(command);
   GiveBack(command);
   return result;
@@ -114,11 +112,10 @@ Result UnattendedRequests::Take(InFlight& command) {
 
 void UnattendedRequests::Leave(InFlight& command) {
   // Replies from a server that was forgotten are not read; they fail when it is destroyed.
-  const std::shared_ptr<const void> keeps = std::move(command.posted.in_flight.keeps);
+  const std::shared_ptr<redis::SharedConnection> at = std::move(command.posted.in_flight.at);
   LeaveUnattended(command);
   const auto done = [this, &command] { Answered(command); };
-  redis::SharedConnection::Leave(command.posted.in_flight, done) ? ScheduleRead()
-                                                                 : Answered(command);
+  at->Leave(command.posted.in_flight, done) ? ScheduleRead() : Answered(command);
 }
 
 // Ensures that results do not stay unread for long.

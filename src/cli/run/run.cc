@@ -37,7 +37,6 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
-#include "src/base/uninterrupted.h"
 #include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
 #include "src/cli/inspect/inspect.h"

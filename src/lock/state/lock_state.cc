@@ -898,16 +898,11 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   uint64_t last_used = grant.next_token - 1;
   // Giving back one unused token is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
-  const bool waited_for =
-      grant.others || grant.queued || grant.recalled || now - grant.reserved > kLongSection;
-  cleanup.request = {
-      .what = ReleaseRequest{.tombstone = tombstone,
-                             // Not if it asks at once again and again, which is enough load.
-                             .awaited = waited_for && !asks_at_once_,
-                             .last_used = last_used,
-                             .last_reserved = unheard ? 0 : grant.last_token},
-      .grant = grant.id,
-      .lease = lease};
+  cleanup.request = {.what = ReleaseRequest{.tombstone = tombstone,
+                                            .last_used = last_used,
+                                            .last_reserved = unheard ? 0 : grant.last_token},
+                     .grant = grant.id,
+                     .lease = lease};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
   cleanup.deadline = grant.deadline;
   // A request in flight may still be executed: a renewal, or an acquire that restores the grant.
@@ -1094,8 +1089,7 @@ std::optional<Request> LockState::NextAcquireRequest(base::Instant now) {
   request->sent = now;
   request->missed_since = TakeMissed();
   if (acquire.attempt == 1) {
-    asks_at_once_ = now - handed_at_ < kHandingOver;
-    if (asks_at_once_ && acquire.wait && !request->missed_since) {
+    if (now - handed_at_ < kHandingOver && acquire.wait && !request->missed_since) {
       request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
     }
   }

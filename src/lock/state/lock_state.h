@@ -471,7 +471,6 @@ class LockState {
   bool subscribed_ : 1 = false;     // messages reach this client, so it learns of recalls
   bool may_cache_ : 1 = false;      // a lock object exists through which a thread may come again
   bool comes_again_ : 1 = false;    // the last thread did soon
-  bool asks_at_once_ : 1 = false;   // the last request followed a release to other clients
   bool released_once_ : 1 = false;  // the memory for the next release is reserved
   // A read grant is worth caching if at least this many acquisitions happen between two recalls.
   static constexpr unsigned kOfUse = 2;

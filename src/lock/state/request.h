@@ -81,7 +81,6 @@ struct RenewRequest {
 struct ReleaseRequest {
   base::Instant expires = {};  // the server has forgotten the grant from then on
   bool tombstone = false;      // an acquire is unanswered
-  bool awaited = false;        // other clients may wait; the reply comes after they have been told
   uint64_t last_used = 0;      // the last token used, so that the rest can be given back
   // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;

@@ -30,7 +30,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "src/base/random.h"
-#include "src/base/uninterrupted.h"
 #include "src/base/unique_fd.h"
 #include "src/redis/embedded/keeper_scripts.h"
 

@@ -2,13 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <list>
 #include <optional>
 #include <string>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -119,7 +119,6 @@ constexpr int kRedirectsAtOnce = 3;
 // Limits for the servers of a batch: how long one of them may take to be connected and its calls to
 // be sent again, and how long to wait for its replies before the next one has a turn.
 constexpr absl::Duration kBriefly = absl::Milliseconds(50);
-constexpr absl::Duration kTurn = absl::Milliseconds(1);
 
 absl::Status NoTimeForText(std::string_view server) {
   return MarkNotSent(absl::UnavailableError(absl::StrCat(
@@ -247,20 +246,32 @@ class ScriptRunner::Batch {
   }
 
   void Run() {
-    while (!open_.empty() || !sent_.empty()) {
-      const Shares shares = ShareOut();
-      const bool alone = shares.size() == 1 && sent_.empty() && open_.empty();
-      for (const auto& share : shares) {
-        if (alone || acked_ != nullptr) {
-          RunNow(*share, deadline_);
-        } else if (Send(share)) {
-          sent_.push_back(share);
-        } else {
-          RunNow(*share, std::min(deadline_, base::Now() + kBriefly));
-        }
+    while (!open_.empty()) {
+      Group();
+      // All servers get their calls before any reply is waited for.
+      const bool together = shares_.size() > 1 && acked_ == nullptr;
+      for (Share* share : shares_) share->posted = together && Post(*share);
+      // Nothing may throw while replies can come.
+      for (Share* share : shares_) {
+        if (share->posted) share->server->commands().Finish(share->in_flight, deadline_);
       }
-      sent_.empty() ? Pause() : TakeAnswers();
+      for (Share* share : shares_) {
+        share->posted
+            ? Judge(*share)
+            : RunNow(*share, together ? std::min(deadline_, base::Now() + kBriefly) : deadline_);
+      }
+      Pause();
     }
+  }
+
+  // The same for a batch of one call, which the single server has answered with `reply`.
+  void RunAfter(absl::StatusOr<Reply> reply) {
+    first_.server = runner_.server_;
+    first_.calls = std::exchange(open_, {});
+    first_.replies.push_back(std::move(reply));
+    Judge(first_);
+    Pause();
+    Run();
   }
 
  private:
@@ -272,28 +283,21 @@ class ScriptRunner::Batch {
     int redirects = 0;
     bool by_text = false;
   };
-  // The open calls that go to one server together. The replies may come after the batch ended.
+  // The open calls that go to one server together.
   struct Share {
     ScriptServerPtr server;
     absl::InlinedVector<Open, 1> calls;
-    base::Mutex mu;
-    base::CondVar changed;
-    bool answered ABSL_GUARDED_BY(mu) = false;
-    std::vector<absl::StatusOr<Reply>> replies ABSL_GUARDED_BY(mu);
+    bool posted = false;
+    InFlight in_flight;
+    absl::InlinedVector<absl::StatusOr<Reply>, 1> replies;
   };
-  using Shares = absl::InlinedVector<std::shared_ptr<Share>, 1>;
   using Commands = absl::InlinedVector<Command, 1>;
   enum class Again : uint8_t { kNo, kNow, kLater };
 
-  // A batch of one call ends after its share, so this one needs no allocation.
-  std::shared_ptr<Share> Single() {
-    single_.calls.clear();
-    return {std::shared_ptr<void>(), &single_};
-  }
-
   // Groups the calls that are due by server, in the order of their first calls.
-  Shares ShareOut() {
-    Shares shares;
+  void Group() {
+    shares_.clear();
+    more_.clear();
     const base::Instant now = base::Now();
     for (Open& call : std::exchange(open_, {})) {
       if (now < call.due) {
@@ -306,16 +310,15 @@ class ScriptRunner::Batch {
         Settle(std::move(call), Again::kLater);
         continue;
       }
-      auto its = std::find_if(shares.begin(), shares.end(),
-                              [&](const auto& share) { return share->server == *server; });
-      if (its == shares.end()) {
-        shares.push_back(calls_.size() == 1 ? Single() : std::make_shared<Share>());
-        its = shares.end() - 1;
+      auto its = std::find_if(shares_.begin(), shares_.end(),
+                              [&](const Share* share) { return share->server == *server; });
+      if (its == shares_.end()) {
+        its = shares_.insert(its, shares_.empty() ? &first_ : &more_.emplace_back());
         (*its)->server = *std::move(server);
+        (*its)->calls.clear();
       }
       (*its)->calls.push_back(std::move(call));
     }
-    return shares;
   }
 
   absl::StatusOr<ScriptServerPtr> ServerOf(const Open& call) {
@@ -337,28 +340,23 @@ class ScriptRunner::Batch {
     return commands;
   }
 
-  bool Send(const std::shared_ptr<Share>& share) const {
-    const Commands commands = Encode(*share);
-    std::vector<absl::StatusOr<Reply>> room(commands.size());  // the reader must not allocate
-    return share->server->commands()
-        .SendAll(
-            commands,
-            [share, room = std::move(room)](absl::Span<absl::StatusOr<Reply>> replies) mutable {
-              std::move(replies.begin(), replies.end(), room.begin());
-              const base::MutexLock lock(share->mu);
-              share->replies = std::move(room);
-              share->answered = true;
-              share->changed.SignalAll();
-            })
-        .ok();
+  bool Post(Share& share) const noexcept try {
+    const Commands commands = Encode(share);
+    share.replies.assign(commands.size(), Reply());
+    share.in_flight.results = absl::MakeSpan(share.replies);
+    share.in_flight.parker.Arm();
+    return share.server->commands().Post(commands, share.in_flight).ok();
+  } catch (const std::bad_alloc&) {
+    return false;
   }
 
   void RunNow(Share& share, base::Instant until) {
     const Commands commands = Encode(share);
-    absl::InlinedVector<absl::StatusOr<Reply>, 1> replies(commands.size());
+    auto& replies = share.replies;
+    replies.assign(commands.size(), Reply());
     if (acked_ == nullptr) {
       share.server->commands().CallBatch(commands, until, absl::MakeSpan(replies));
-      return Judge(share, absl::MakeSpan(replies));
+      return Judge(share);
     }
     const absl::StatusOr<base::Acks> acks =
         share.server->acked_->Run(commands, calls_[share.calls.front().index].key(), acked_->wanted,
@@ -373,36 +371,7 @@ class ScriptRunner::Batch {
       acked_->acks->replicas = std::min(acked_->acks->replicas, acks->replicas);
       acked_->acks->synced = acked_->acks->synced && acks->synced;
     }
-    Judge(share, absl::MakeSpan(replies));
-  }
-
-  // Waits a moment for the replies to shares that were sent. If another thread reads a connection,
-  // it brings them, but it may stop before they have come.
-  void TakeAnswers() {
-    const base::Instant now = base::Now();
-    base::Instant turn = std::min(deadline_, now + kTurn);
-    for (const Open& call : open_) turn = std::min(turn, std::max(now, call.due));
-    for (const auto& share : std::exchange(sent_, {})) {
-      share->server->commands().Drain(turn);
-      std::vector<absl::StatusOr<Reply>> replies;
-      bool answered = false;
-      {
-        const base::MutexLock lock(share->mu);
-        if (!share->answered && base::Now() < turn) share->changed.WaitUntil(share->mu, turn);
-        answered = share->answered;
-        replies.swap(share->replies);
-      }
-      if (answered) {
-        Judge(*share, absl::MakeSpan(replies));
-      } else if (deadline_ <= base::Now()) {
-        for (const Open& call : share->calls) {
-          results_[call.index] = MarkMayHaveExecuted(absl::UnavailableError(
-              share->server->commands().server() + " did not answer in time"));
-        }
-      } else {
-        sent_.push_back(share);
-      }
-    }
+    Judge(share);
   }
 
   void Pause() const {
@@ -411,13 +380,13 @@ class ScriptRunner::Batch {
     if (!open_.empty() && base::Now() < due) base::Parker().ParkUntil(due);
   }
 
-  void Judge(Share& share, absl::Span<absl::StatusOr<Reply>> replies) {
+  void Judge(Share& share) {
     later_.reset();
     size_t at = 0;
     for (Open& call : share.calls) {
       const bool asked = std::exchange(call.ask_at, nullptr) != nullptr;
       if (asked) ++at;
-      absl::StatusOr<Reply>& reply = replies[at++];
+      absl::StatusOr<Reply>& reply = share.replies[at++];
       if (reply.ok() && !reply->is_error()) {
         results_[call.index] = std::move(reply);
         continue;
@@ -517,8 +486,9 @@ class ScriptRunner::Batch {
   const StillWanted still_wanted_;
   Acked* const acked_;
   absl::InlinedVector<Open, 1> open_;
-  Share single_;
-  Shares sent_;
+  absl::InlinedVector<Share*, 1> shares_;
+  Share first_;  // spares a batch for one server an allocation
+  std::list<Share> more_;
   base::Backoff backoff_{kFirstBackoff, kLongestBackoff};
   std::optional<base::Instant> later_;  // when the calls that one reply has delayed are due
   std::optional<base::Instant> limit_;
@@ -534,7 +504,16 @@ void ScriptRunner::Run(absl::Span<const ScriptCall> calls, base::Instant deadlin
 absl::StatusOr<Reply> ScriptRunner::Run(const ScriptCall& call, base::Instant deadline,
                                         StillWanted still_wanted) const {
   absl::StatusOr<Reply> result;
-  Run(absl::MakeConstSpan(&call, 1), deadline, absl::MakeSpan(&result, 1), still_wanted);
+  const auto calls = absl::MakeConstSpan(&call, 1);
+  const auto results = absl::MakeSpan(&result, 1);
+  if (router_ == nullptr) {
+    absl::StatusOr<Reply> reply =
+        server_->commands().Call(EncodeCall(call, /*by_text=*/false), deadline);
+    if (!reply.ok() || !reply->is_error()) return reply;
+    Batch(*this, calls, deadline, results, still_wanted).RunAfter(std::move(reply));
+  } else {
+    Run(calls, deadline, results, still_wanted);
+  }
   return result;
 }
 
@@ -557,12 +536,12 @@ absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) con
     server = *std::move(owner);
     if (call.script != nullptr) its.script = &ShardedScript(*call.script);
   }
-  in_flight.away = in_flight.done == nullptr;
-  if (in_flight.away) in_flight.keeps = server;
+  if (in_flight.waits()) {
+    in_flight.at = std::shared_ptr<SharedConnection>(server, &server->commands());
+  }
   const bool known = its.script == nullptr || server->Knows(*its.script);
-  const Command commands[] = {Command{"PING"}, EncodeCall(its, /*by_text=*/!known)};
-  absl::Status sent = server->commands().Post(
-      absl::MakeConstSpan(commands).last(in_flight.results.size()), in_flight);
+  const Command command = EncodeCall(its, /*by_text=*/!known);
+  absl::Status sent = server->commands().Post(absl::MakeConstSpan(&command, 1), in_flight);
   if (sent.ok() && !known) server->Learns(*its.script);
   return sent;
 }

@@ -172,8 +172,8 @@ class ScriptRunner {
 
   // Every call gets its own result. A script's error reply becomes ErrorStatus(). A command's error
   // reply is its result, unless it is a redirection, which is followed. The calls of a batch have
-  // no order; those to one server travel in one write. A server that hangs does not delay calls to
-  // others, except that making a lost connection again may take 50 ms.
+  // no order; those to one server travel in one write. If a server hangs, calls to others are sent
+  // all the same; only those that must be sent again wait for it, by the deadline.
   void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<Reply>> results,
            StillWanted still_wanted = AlwaysWanted) const;
@@ -186,8 +186,8 @@ class ScriptRunner {
                                       base::Instant deadline,
                                       absl::Span<absl::StatusOr<Reply>> results) const;
 
-  // Sends a call, or a command, and does not wait; see SharedConnection::Post(). The first call of a
-  // script over a connection carries its text.
+  // Sends a call, or a command, and does not wait; see SharedConnection::Post(). The first call of
+  // a script over a connection carries its text.
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) const;
 
   // Returns true if `redirect`, from the server that was asked, leads to a known server.

@@ -379,28 +379,23 @@ void SharedConnection::TellFinished(const InFlight& mine, Finished& finished) {
 
 // The next leader gives the connection up.
 void SharedConnection::ReplaceConnection(std::string_view why) {
-  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
-  if (!connected_) stale_ = std::string(why);
-  if (!connected_ || !leaving_.empty()) return;
+  if (!leaving_.empty()) return;
   leaving_ = std::string(why);
   InterruptLeader();
 }
 
 std::optional<Peer> SharedConnection::peer() const {
-  if (fork_guard_.InForkedChild()) return std::nullopt;
   const base::MutexLock lock(mu_);
   return connected_ && leaving_.empty() ? peer_ : std::nullopt;
 }
 
 SharedConnection::Stats SharedConnection::stats() const {
-  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return stats_;
 }
 
 ServerInfo SharedConnection::server_info() const {
-  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return info_;
 }
@@ -413,41 +408,25 @@ constexpr size_t kMostUnreadReplies = 1024;  // of posted commands
 
 }  // namespace
 
-// Commands whose replies go to a function.
-struct SharedConnection::Sent {
-  Sent(size_t count, AllDone then) : answers(count) {
-    in_flight.results = absl::MakeSpan(answers);
-    in_flight.done = [this, then = std::move(then)] {
-      const std::unique_ptr<Sent> self(this);
-      then(absl::MakeSpan(answers));
-    };
-  }
-
-  absl::InlinedVector<absl::StatusOr<Reply>, 1> answers;
-  InFlight in_flight;
-};
-
 absl::Status SharedConnection::Send(const Command& command, Done done) {
   const auto commands = absl::MakeConstSpan(&command, 1);
   if (!done) return PostFor(commands, nullptr);
-  return SendAll(commands, [done = std::move(done)](absl::Span<absl::StatusOr<Reply>> answers) {
-    done(std::move(answers[0]));
-  });
-}
-
-absl::Status SharedConnection::SendAll(absl::Span<const Command> commands, AllDone done) {
-  auto sent = std::make_unique<Sent>(commands.size(), std::move(done));
+  struct Sent {
+    InFlight in_flight;
+    absl::StatusOr<Reply> answer;
+  };
+  auto sent = std::make_unique<Sent>();
+  sent->in_flight.results = absl::MakeSpan(&sent->answer, 1);
+  sent->in_flight.done = [sent = sent.get(), done = std::move(done)] {
+    const std::unique_ptr<Sent> owned(sent);
+    done(std::move(owned->answer));
+  };
   absl::Status status = PostFor(commands, &sent->in_flight);
   if (status.ok()) static_cast<void>(sent.release());  // its `done` deletes it
   return status;
 }
 
-absl::Status SharedConnection::Post(absl::Span<const Command> commands, InFlight& in_flight) {
-  in_flight.at = this;
-  return PostFor(commands, &in_flight);
-}
-
-void SharedConnection::FinishMine(InFlight& mine, base::Instant deadline) noexcept {
+void SharedConnection::Finish(InFlight& mine, base::Instant deadline) noexcept {
   bool open = false;
   bool leading = false;
   mine.begun = base::Now();
@@ -466,7 +445,7 @@ void SharedConnection::FinishMine(InFlight& mine, base::Instant deadline) noexce
   }
 }
 
-bool SharedConnection::LeaveMine(InFlight& mine, std::function<void()> done) noexcept {
+bool SharedConnection::Leave(InFlight& mine, std::function<void()> done) noexcept {
   {
     const base::MutexLock lock(mu_);
     mine.away = false;
@@ -476,7 +455,7 @@ bool SharedConnection::LeaveMine(InFlight& mine, std::function<void()> done) noe
       return true;
     }
   }
-  mine.parker.ParkUntil(base::Instant::Infinite());  // as in FinishMine()
+  mine.parker.ParkUntil(base::Instant::Infinite());  // as in Finish()
   return false;
 }
 
@@ -498,7 +477,10 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     } else if (!pipeline_.Append(commands, in_flight)) {
       return base::NoMemory();
     } else {
-      if (in_flight != nullptr && !in_flight->waits()) ++pending_done_;
+      if (in_flight != nullptr) {
+        in_flight->away = in_flight->waits();
+        if (!in_flight->away) ++pending_done_;
+      }
       has_unsent_.store(true, std::memory_order_release);
     }
     const bool unhurried = in_flight != nullptr && in_flight->unhurried;
@@ -518,7 +500,6 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
 }
 
 bool SharedConnection::Drain(base::Instant until) noexcept {
-  if (fork_guard_.InForkedChild()) return true;
   InFlight drain;
   drain.begun = base::Now();
   bool leading = false;
@@ -535,7 +516,6 @@ bool SharedConnection::Drain(base::Instant until) noexcept {
 }
 
 Transport::Polled SharedConnection::BeginPoll() {
-  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   // If no reply is due, no caller would read what makes it ready, such as the server's end.
   const bool waits = connected_ && leader_ == nullptr && pipeline_.size() > 0;
@@ -559,10 +539,12 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
     mu_.Lock();
     return;
   }
-  auto step = Attempt(deadline);
+  auto step = wake_.Open() ? connector_.Step(deadline)
+                           : absl::UnavailableError(absl::StrCat("cannot connect to ", server_,
+                                                                 ": ", std::strerror(errno)));
   mu_.Lock();
   if (!step.ok()) {
-    stale_.clear();  // the next attempt finds the address again
+    leaving_.clear();  // the next attempt finds the address again
     last_failure_ = MarkNotSent(step.status());
     reconnect_.Failed();
     const bool lasting = !absl::IsUnavailable(last_failure_) || options_.fail_fast;
@@ -587,16 +569,7 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
   for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
     pipeline_.Prepend(*each);
   }
-  leaving_ = std::exchange(stale_, {});
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
-}
-
-absl::StatusOr<std::optional<Connection>> SharedConnection::Attempt(base::Instant deadline) {
-  if (!wake_.Open()) {
-    return absl::UnavailableError(
-        absl::StrCat("cannot connect to ", server_, ": ", std::strerror(errno)));
-  }
-  return connector_.Step(deadline);
 }
 
 void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Finished& finished) {
@@ -649,8 +622,9 @@ IoResult SharedConnection::Read(base::Instant deadline, bool may_spin) {
         spin_.InVain(until - begun);
         break;
       }
-      if (spin_.many_callers())
-        sched_yield();  // a follower with more to send may want this processor
+      // A follower with more to send may want this processor. A lone thread does not yield: it may
+      // come back a time slice late.
+      if (spin_.many_callers()) sched_yield();
       if (has_unsent_.load(std::memory_order_acquire)) break;  // it is sent below, if possible
     }
   }

@@ -47,14 +47,14 @@ struct InFlight {
   base::Parker parker;     // the thread sleeps on it
   // In place of the thread: called when all results are in. It may delete this object.
   std::function<void()> done;
-  // For Post() without `done`: the thread is busy elsewhere, and does not lead until it calls
+  // Set by Post() without `done`: the thread is busy elsewhere, and does not lead until it calls
   // Finish().
   bool away = false;
-  SharedConnection* at = nullptr;               // the connection to which it was posted
-  std::shared_ptr<const void> keeps = nullptr;  // keeps that connection's owner alive
   // For Post(): the caller drains the connection soon. That sends it, together with other commands
   // posted by then.
   bool unhurried = false;
+  // Set by ScriptRunner::Post(): where it was posted.
+  std::shared_ptr<SharedConnection> at = nullptr;
 
   bool waits() const { return done == nullptr; }
 };
@@ -246,31 +246,25 @@ class SharedConnection {
   void CallBatch(absl::Span<const Command> commands, base::Instant deadline,
                  absl::Span<absl::StatusOr<Reply>> results);
 
-  // Gets the server's reply or the status that Call() would return: the connection was lost, or is
-  // gone.
-  using Done = std::function<void(absl::StatusOr<Reply> answer)>;
-
-  // Sends a command and does not wait for the reply. If there is no connection, or it is being
-  // left, the result is kUnavailable and nothing happens; in a forked child it is
-  // kFailedPrecondition. The next thread that reads, in its own call or in Drain(), gives the reply
-  // to `done`; without `done` it is thrown away. `done` must return at once and not call the
-  // connection.
-  absl::Status Send(const Command& command, Done done = nullptr);
-  // The same for several commands in one write; `done` gets their replies together.
-  using AllDone = std::function<void(absl::Span<absl::StatusOr<Reply>> answers)>;
-  absl::Status SendAll(absl::Span<const Command> commands, AllDone done);
-  // The same; `in_flight` has the results and `done`, and must live until `done` is called.
-  absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight);
-
-  // Without `done`, Post() begins a call in two parts, for a thread that has other things to do
+  // Sends commands in one write and does not wait for the replies. `in_flight` has room for them,
+  // and must live until they are in. If there is no connection, or it is being left, the result is
+  // kUnavailable and nothing happens; in a forked child it is kFailedPrecondition. The next thread
+  // that reads, in its own call or in Drain(), takes the replies in and calls `done`, which must
+  // return at once and not call the connection.
+  //
+  // Without `done`, this begins a call in two parts, for a thread that has other things to do
   // meanwhile. If it returns OK, one of these must follow. Finish() waits for the replies, as
   // CallBatch() does. Leave() sets a `done`, or returns false if the replies are in.
-  static void Finish(InFlight& mine, base::Instant deadline) {
-    mine.at->FinishMine(mine, deadline);
+  absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight) {
+    return PostFor(commands, &in_flight);
   }
-  static bool Leave(InFlight& mine, std::function<void()> done) {
-    return mine.at->LeaveMine(mine, std::move(done));
-  }
+  void Finish(InFlight& mine, base::Instant deadline) noexcept;
+  bool Leave(InFlight& mine, std::function<void()> done) noexcept;
+
+  // Post() of one command. `done` gets the reply, or the status that Call() would return; without
+  // `done` the reply is thrown away.
+  using Done = std::function<void(absl::StatusOr<Reply> answer)>;
+  absl::Status Send(const Command& command, Done done = nullptr);
 
   // Reads the replies to such commands, until there are none to come or it is `until`. If another
   // thread reads, returns at once. True: each `done` has returned. Gives a stalled connection up,
@@ -313,12 +307,8 @@ class SharedConnection {
   static constexpr uint32_t kDone = 1;  // the follower's results are in
   static constexpr uint32_t kLead = 2;  // the follower is the leader now
 
-  struct Sent;
-
   absl::Status Refusal() const;
   absl::Status PostFor(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
-  void FinishMine(InFlight& mine, base::Instant deadline) noexcept;
-  bool LeaveMine(InFlight& mine, std::function<void()> done) noexcept;
   // REQUIRES: only the results of `mine` are set.
   void Run(absl::Span<const Command> commands, InFlight& mine, base::Instant deadline) noexcept;
   // True if this thread has become the leader, false if `mine` is finished.
@@ -337,8 +327,6 @@ class SharedConnection {
   // The leader's steps. They release `mu_` while they wait.
   void Reconnect(InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  absl::StatusOr<std::optional<Connection>> Attempt(base::Instant deadline)
-      ABSL_LOCKS_EXCLUDED(mu_);
   void Receive(const InFlight& mine, base::Instant deadline, Finished& finished)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   IoResult Read(base::Instant deadline, bool may_spin) ABSL_LOCKS_EXCLUDED(mu_);
@@ -376,8 +364,8 @@ class SharedConnection {
 
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
-  std::string stale_ ABSL_GUARDED_BY(mu_);       // why the connection being made must be left
-  std::string leaving_ ABSL_GUARDED_BY(mu_);     // why the connection takes no more commands
+  // Why the connection, or the one that is being made, takes no more commands.
+  std::string leaving_ ABSL_GUARDED_BY(mu_);
   std::string doomed_ ABSL_GUARDED_BY(mu_);      // why the leader must give the connection up
   base::Instant progress_ ABSL_GUARDED_BY(mu_);  // the last byte read, or the first sent since
   ReconnectBackoff reconnect_ ABSL_GUARDED_BY(mu_);

@@ -29,7 +29,6 @@ void Subscriber::operator delete(Subscriber* subscriber, std::destroying_delete_
     subscriber->dialogue_.transport.reset();
     subscriber->connector_.CloseInForkedChild();
     subscriber->thread_->CloseInForkedChild();
-    subscriber->LeaveGateInForkedChild();
     return subscriber->wake_.Close();
   }
   subscriber->~Subscriber();
@@ -131,7 +130,6 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
 }
 
 void Subscriber::ReplaceConnection() {
-  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   if (replace_ || subscriptions_.empty() || !AllLive()) return;
   replace_ = true;
@@ -139,7 +137,6 @@ void Subscriber::ReplaceConnection() {
 }
 
 void Subscriber::Ping() {
-  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   if (!connected_ || ping_) return;
   ping_ = true;
@@ -152,19 +149,16 @@ bool Subscriber::AllLive() const {
 }
 
 bool Subscriber::live() const {
-  if (fork_guard_.InForkedChild()) return false;
   const base::MutexLock lock(mu_);
   return AllLive();
 }
 
 std::optional<Peer> Subscriber::peer() const {
-  if (fork_guard_.InForkedChild()) return std::nullopt;
   const base::MutexLock lock(mu_);
   return AllLive() ? peer_ : std::nullopt;
 }
 
 Subscriber::Stats Subscriber::stats() const {
-  if (fork_guard_.InForkedChild()) return {};
   const base::MutexLock lock(mu_);
   return stats_;
 }
@@ -188,7 +182,6 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
   {
     const base::MutexLock lock(mu_);
     relievable_ = false;
-    at_gate_ = false;
     if (StaysAway(base::Now())) return {.until = *nap_until_};
     idle = subscriptions_.empty();
   }
@@ -203,12 +196,10 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
       if (base::Now() < reconnect_.next_attempt()) return {.until = reconnect_.next_attempt()};
       if (const std::optional<Awaited> awaited = Connect(wake_fd)) return *awaited;
     }
-    Awaited next = Prepare(base::Instant::Infinite());
+    const Awaited next = Prepare(base::Instant::Infinite());
     if (broken_) continue;
     const base::MutexLock lock(mu_);
     relievable_ = true;
-    at_gate_ = OpenGate(next);
-    if (at_gate_) next.gate = gate_.fd();
     return next;
   }
 }
@@ -264,7 +255,6 @@ void Subscriber::Break() {
   const std::string why = *std::exchange(broken_, std::nullopt);
   {
     const base::MutexLock lock(mu_);
-    gate_.Leave();  // before the connection is closed
     ++stats_.breaks;
     connected_ = false;
     replace_ = false;
@@ -380,12 +370,8 @@ void Subscriber::ReadSome() {
 //
 //   reader     thread                       becomes
 //   kThread    the subscriber's             kWaiter, if it sleeps in poll and a thread waits
-//   kWaiter    the only one in Await()      kNone, when Await() returns; kThread, if that sleeps at
-//                                           the gate
+//   kWaiter    the only one in Await()      kNone, when Await() returns
 //   kNone      none, for at most a nap      kWaiter, or kThread when the nap ends
-//
-// After the first KeepReading(), the subscriber's thread sleeps at a gate, which is shut while a
-// waiter reads. So waiters that come and go do not wake it, and it reads when they have gone.
 //
 // The reader's members pass from thread to thread under `mu_`. Only the subscriber's thread makes
 // and ends connections: it may still be in poll on one when a waiter has taken over.
@@ -398,7 +384,6 @@ constexpr absl::Duration kNap = absl::Milliseconds(50);
 }  // namespace
 
 uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
-  if (fork_guard_.InForkedChild()) return parker.ParkUntil(deadline);
   bool reads = false;
   {
     const base::MutexLock lock(mu_);
@@ -421,46 +406,19 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   return value;
 }
 
-void Subscriber::ReadNow() {
-  if (fork_guard_.InForkedChild()) return;
-  Readiness ready;
-  {
-    const base::MutexLock lock(mu_);
-    if (!connected_ || !Vacant()) return;
-    ready = dialogue_.transport->Wait(dialogue_.read_wants, /*wake_fd=*/-1, base::Instant());
-    if (!ready.Meets(dialogue_.read_wants)) return;
-    ++waiting_;  // so that Leave() finds a reader for a thread that comes meanwhile
-    recalled_ = false;
-    reader_ = Reader::kWaiter;
-    ++waiter_reads_;
-  }
-  Take(ready);
-  const base::MutexLock lock(mu_);
-  Leave();
-  --waiting_;
-}
-
-bool Subscriber::Vacant() const {
-  return reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNone;
-}
-
-// No waiter reads while others wait: they would depend on when it leaves.
+// No waiter reads while others wait: they would depend on when it leaves. None reads while messages
+// must be read at once either: waking the thread whenever a waiter leaves would cost more.
 bool Subscriber::BecomeReader() {
-  if (!connected_ || waiting_ > 1) return false;
-  if (!Vacant() || recalled_ || !wake_.Open()) return false;
-  at_gate_ = at_gate_ && gate_.Shut();
+  const bool vacant = reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNone;
+  if (!vacant || !connected_ || waiting_ > 1 || keep_reading_ > 0 || recalled_ || !wake_.Open()) {
+    return false;
+  }
   reader_ = Reader::kWaiter;
   ++waiter_reads_;
   return true;
 }
 
 void Subscriber::Leave() {
-  const bool due = broken_ || replace_ || ping_ || !requests_.empty() || !pending_.empty();
-  if (at_gate_ && !due && gate_.Open()) {
-    reader_ = Reader::kThread;
-    return;
-  }
-  at_gate_ = false;
   reader_ = Reader::kNone;
   const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
   if (sleeps_long || keep_reading_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
@@ -471,10 +429,8 @@ void Subscriber::Leave() {
 }
 
 void Subscriber::KeepReading(bool begins) {
-  if (fork_guard_.InForkedChild()) return;
   const base::MutexLock lock(mu_);
   keep_reading_ += begins ? 1 : -1;
-  uses_gate_ = true;
   if (keep_reading_ > 0 && reader_ == Reader::kNone && !recalled_) Recall();
 }
 
@@ -503,19 +459,6 @@ Readiness Subscriber::WaitAsReader(const Awaited& awaited, base::Parker& parker)
   parker.EndPolling();
   if (ready.woken) wake_.Drain();
   return ready;
-}
-
-// True if the thread, which goes to sleep, can do so at the gate: then a waiter can take over
-// without waking it. Before the first KeepReading() it naps instead, which takes no system call. It
-// needs a ping to wake up for, which it has while there is a channel.
-bool Subscriber::OpenGate(const Awaited& awaited) {
-  if (!uses_gate_ || subscriptions_.empty() || awaited.interest != Interest::kRead ||
-      !awaited.transport->full_duplex()) {
-    return false;
-  }
-  const int connection = awaited.transport->BeginPoll(awaited.interest).fd;
-  if (connection < 0) return false;
-  return (gate_.watches(connection) && gate_.Open()) || gate_.Make(connection);
 }
 
 // True if the thread leaves the reading to waiters. While they come and go it naps, so that none of

@@ -22,7 +22,6 @@
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
-#include "src/base/poll_gate.h"
 #include "src/base/wake_event.h"
 #include "src/redis/connect/connector.h"
 #include "src/redis/link/subscriber_thread.h"
@@ -117,13 +116,8 @@ class Subscriber final : private SubscriberThread::Listener {
   // the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
-  // Reads the messages that have come and runs the callbacks, unless another thread is reading. For
-  // a busy caller that needs the messages now: a thread that is woken to read them may not get a
-  // processor for some milliseconds.
-  void ReadNow();
-
-  // From here on, or no longer, messages must be read at once though no thread awaits any: waiting
-  // threads do not leave them unread, and a silent connection is noticed within two seconds.
+  // From here on, or no longer, messages must be read at once though no thread awaits any: only the
+  // subscriber's thread reads, and it notices a silent connection within two seconds.
   void KeepReading(bool begins);
 
   // Leaves the thread; no callback runs on it afterwards. Parkers in Await() may still be set.
@@ -161,8 +155,6 @@ class Subscriber final : private SubscriberThread::Listener {
   };
 
   absl::Status Refusal() const;
-  // Called in a forked child, where no thread has the mutex, though it may be locked.
-  void LeaveGateInForkedChild() ABSL_NO_THREAD_SAFETY_ANALYSIS { gate_.Leave(); }
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -172,13 +164,10 @@ class Subscriber final : private SubscriberThread::Listener {
   enum class Reader : uint8_t { kThread, kWaiter, kNone };
   void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  // True if no thread reads, or the subscriber's thread does and is asleep.
-  bool Vacant() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool BecomeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Readiness WaitAsReader(const Awaited& awaited, base::Parker& parker);
   bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool OpenGate(const Awaited& awaited) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // These run on the subscriber's thread.
   Awaited Turn(const Readiness& ready, int wake_fd) override;
@@ -226,15 +215,11 @@ class Subscriber final : private SubscriberThread::Listener {
   Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
   bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads and is asleep
   bool recalled_ ABSL_GUARDED_BY(mu_) = false;    // the thread stays away and must return
-  base::PollGate gate_ ABSL_GUARDED_BY(mu_);      // for the present connection
-  bool at_gate_ ABSL_GUARDED_BY(mu_) = false;     // the thread sleeps at the gate
   std::optional<base::Instant> nap_until_ ABSL_GUARDED_BY(mu_);  // while it stays away
   uint64_t waiter_reads_at_nap_ ABSL_GUARDED_BY(mu_) = 0;        // when that began
   uint64_t waiter_reads_ ABSL_GUARDED_BY(mu_) = 0;               // so far
   int waiting_ ABSL_GUARDED_BY(mu_) = 0;                         // threads in Await()
   int keep_reading_ ABSL_GUARDED_BY(mu_) = 0;
-  // KeepReading() was called, and probably will be again.
-  bool uses_gate_ ABSL_GUARDED_BY(mu_) = false;
 
   // Used by the reader.
   Connector connector_;

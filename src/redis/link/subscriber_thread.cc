@@ -89,10 +89,7 @@ bool SubscriberThread::Sleep(std::vector<Place>& places) {
         transport == nullptr ? Transport::Polled() : transport->BeginPoll(place.awaited.interest);
     until = std::min({until, place.awaited.until, place.polled.until});
     if (place.polled.already.Meets(Interest::kReadAndWrite)) until = base::Instant();
-    const bool gated = place.awaited.gate >= 0 && place.polled.fd >= 0;
-    fds_.push_back({.fd = gated ? place.awaited.gate : place.polled.fd,
-                    .events = place.polled.events,
-                    .revents = 0});
+    fds_.push_back({.fd = place.polled.fd, .events = place.polled.events, .revents = 0});
   }
   const bool came = base::Poll(fds_.data(), fds_.size(), until) > 0;
   for (size_t i = 0; i < places.size(); ++i) {

@@ -829,11 +829,6 @@ void Cluster::KeepReading(std::string_view key, bool begins) try {
 } catch (const std::bad_alloc&) {  // messages still arrive, only later
 }
 
-void Cluster::ReadNow(std::string_view key) {
-  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
-  if (at != nullptr) at->server->ReadNow(key);
-}
-
 bool Cluster::asks_if_subscribed(std::string_view key) const {
   const ClusterNodePtr owner = map_->Owner(SlotOf(key));
   return owner != nullptr && owner->server->asks_if_subscribed(key);

@@ -83,7 +83,6 @@ class Cluster final : public ServerGroup, private ScriptRouter {
     return SubscribeTo(SlotOf(key), deadline, stop);
   }
   void KeepReading(std::string_view key, bool begins) override;
-  void ReadNow(std::string_view key) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
   bool asks_if_subscribed(std::string_view key) const override;
   void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;

@@ -104,8 +104,6 @@ class ServerGroup {
   // From here on, or no longer, messages about the key must be read at once though no thread awaits
   // any. The caller ends each call that begins it by another one.
   virtual void KeepReading(std::string_view, bool /*begins*/) {}
-  // Reads messages that have come; see Subscriber::ReadNow().
-  virtual void ReadNow(std::string_view) {}
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
 

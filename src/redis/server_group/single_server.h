@@ -118,7 +118,6 @@ class SingleServer final : public ServerGroup {
     return SubscribeTo(channel_, deadline, stop);
   }
   void KeepReading(std::string_view, bool begins) override { messages_->KeepReading(begins); }
-  void ReadNow(std::string_view) override { messages_->ReadNow(); }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }

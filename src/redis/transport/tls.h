@@ -89,24 +89,6 @@ class Tls {
   std::map<std::string, UniqueSslSession, std::less<>> sessions_ ABSL_GUARDED_BY(mu_);
 };
 
-// Errors of TLS, with advice how to fix them.
-
-// Returns OpenSSL's text for the last failure on this thread, and clears it.
-std::string TakeTlsError();
-
-// Says why the certificate at which the verification of a chain has stopped is not accepted.
-std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
-                             const std::string& name);
-
-struct TlsFault {
-  std::string why;
-  bool lasting = false;  // retrying does not help
-};
-
-// Says why a step failed, from OpenSSL's errors on this thread. `fault`: of the server's
-// certificate, if there was one. `greeting`: the handshake was in progress.
-TlsFault TakeTlsFault(const std::string& fault, const TlsOptions& options, bool greeting);
-
 // Returns TLS over `socket`, to a server that the URL calls `host`. Connect() connects the socket;
 // the first Read() or Write() does the handshake, so the caller can tell which of the two takes
 // time.

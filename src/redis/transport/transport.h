@@ -120,7 +120,6 @@ struct Awaited {
   Transport* transport = nullptr;
   Interest interest = Interest::kNone;
   base::Instant until = base::Instant::Infinite();
-  int gate = -1;  // unless -1: polled for reading in place of the connection's descriptor
 };
 
 class Tls;

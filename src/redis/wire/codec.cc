@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/escaping.h"
 
 namespace redlatch::redis {
 
@@ -84,41 +85,26 @@ constexpr size_t kLongestText = 80;
 constexpr size_t kMostElements = 8;
 constexpr size_t kLongestArray = 400;  // of text; after that, "..." replaces further elements
 
-void AppendText(std::string_view text, std::string* out) {
-  constexpr char kHex[] = "0123456789abcdef";
-  for (const char c : text.substr(0, kLongestText)) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (c == '"' || c == '\\') {
-      out->append(1, '\\').append(1, c);
-    } else if (byte >= 0x20 && byte < 0x7f) {
-      out->append(1, c);
-    } else {
-      out->append("\\x").append(1, kHex[byte >> 4]).append(1, kHex[byte & 15]);
-    }
-  }
-  if (text.size() > kLongestText) out->append("...");
+std::string Shortened(const std::string& text) {
+  return absl::CHexEscape(text.substr(0, kLongestText)) + (text.size() > kLongestText ? "..." : "");
 }
 
 }  // namespace
 
 std::string Reply::DebugString() const {
-  std::string out;
   switch (type) {
     case Type::kNil:
       return "nil";
     case Type::kInteger:
       return std::to_string(integer);
     case Type::kString:
-      out.append(1, '"');
-      AppendText(text, &out);
-      return out.append(1, '"');
+      return '"' + Shortened(text) + '"';
     case Type::kStatus:
+      return Shortened(text);
     case Type::kError:
-      if (type == Type::kError) out.append("error ");
-      AppendText(text, &out);
-      return out;
+      return "error " + Shortened(text);
     case Type::kArray: {
-      out.append(1, '[');
+      std::string out = "[";
       size_t shown = 0;
       for (; shown < elements.size() && shown < kMostElements; ++shown) {
         if (out.size() > kLongestArray) break;
@@ -126,10 +112,10 @@ std::string Reply::DebugString() const {
         out.append(elements[shown].DebugString());
       }
       if (shown < elements.size()) out.append(", ...");
-      return out.append(1, ']');
+      return out + ']';
     }
   }
-  return out;
+  return "";
 }
 
 std::string_view ValueOf(const Reply& list, std::string_view name) {

@@ -11,7 +11,6 @@
 #include <sched.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/random.h>
 #include <sys/socket.h>
@@ -273,21 +272,6 @@ int poll(pollfd* fds, nfds_t count, int timeout) {
 }
 int eventfd(unsigned, int) noexcept {
   return Here().AddDescriptor(std::make_shared<EventDescriptor>());
-}
-int epoll_create1(int) noexcept {
-  return Here().AddDescriptor(std::make_shared<EpollDescriptor>());
-}
-int epoll_ctl(int fd, int operation, int watched, epoll_event* event) noexcept {
-  const auto epoll = FindAs<EpollDescriptor>(fd);
-  const auto target = Here().Find(watched);
-  if (epoll == nullptr || target == nullptr) return Fail(EBADF);
-  if (operation == EPOLL_CTL_ADD) {
-    epoll->watched = target;
-    target->watchers.push_back(epoll);
-  }
-  epoll->wanted = static_cast<short>(event->events);
-  epoll->Changed();
-  return 0;
 }
 int close(int fd) {
   if (fd < Kernel::kFirstDescriptor) return static_cast<int>(Given(RealCall(SYS_close, fd)));

@@ -28,9 +28,6 @@ int Ready(const std::vector<std::shared_ptr<Descriptor>>& descriptors, pollfd* f
 
 void Descriptor::Changed() {
   for (Fibre* const fibre : pollers) Kernel::Current()->Wake(fibre);
-  for (const auto& each : watchers) {
-    if (const std::shared_ptr<Descriptor> watcher = each.lock()) watcher->Changed();
-  }
 }
 
 int PollDescriptors(Kernel& kernel, pollfd* fds, size_t count, int timeout_ms) {

@@ -26,7 +26,6 @@ class Descriptor {
 
   Process* owner = nullptr;
   std::vector<Fibre*> pollers;
-  std::vector<std::weak_ptr<Descriptor>> watchers;  // epoll descriptors
 };
 
 class EventDescriptor final : public Descriptor {
@@ -34,18 +33,6 @@ class EventDescriptor final : public Descriptor {
   short Events() const override { return count > 0 ? POLLIN | POLLOUT : POLLOUT; }
 
   uint64_t count = 0;
-};
-
-// epoll with one descriptor in it, which is itself polled, as base/poll_gate.h does.
-class EpollDescriptor final : public Descriptor {
- public:
-  short Events() const override {
-    const std::shared_ptr<Descriptor> one = watched.lock();
-    return one != nullptr && (one->Events() & (wanted | POLLERR | POLLHUP)) != 0 ? POLLIN : 0;
-  }
-
-  std::weak_ptr<Descriptor> watched;
-  short wanted = 0;
 };
 
 // poll(2) on simulated descriptors.

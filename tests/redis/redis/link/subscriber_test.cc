@@ -303,24 +303,6 @@ TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
 
 using SubscriberFork = support::SubscriberTestFixture;
 
-TEST_F(SubscriberFork, ChildsDestructorClosesGate) {
-  auto subscriber = Make(server_->url());
-  ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());
-  const int without = support::OpenDescriptors();
-  subscriber->KeepReading(/*begins=*/true);
-  ASSERT_TRUE(subscriber->Subscribe("d", Soon()).ok());  // the thread has a turn
-  ASSERT_TRUE(Await([&] { return support::OpenDescriptors() == without + 1; }));
-  const int code = support::CodeOfFork([&] {
-    const int before = support::OpenDescriptors();
-    subscriber.reset();
-    EXPECT_EQ(support::OpenDescriptors(), before - 3);
-    return HasFailure() ? 1 : 0;
-  });
-  EXPECT_EQ(code, 0);
-  EXPECT_EQ(server_->Integer({"PUBLISH", "c", "m"}), 1);
-  EXPECT_TRUE(recorder_.Await("message c m"));
-}
-
 // glibc's condition variables wait in their destructor for their waiters, of which a child has
 // none.
 TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
@@ -367,9 +349,7 @@ using base::Parker;
 
 constexpr uint32_t kReceived = 1;
 
-// The parameter says if KeepReading() is in effect. Then the thread sleeps at a gate.
-class SubscriberReaderTest : public support::SubscriberTestFixture,
-                             public ::testing::WithParamInterface<bool> {
+class SubscriberReaderTest : public support::SubscriberTestFixture {
  protected:
   // Makes a subscriber of "c" that sets `parker_` for each message, and counts those that the
   // test's own thread read.
@@ -383,7 +363,6 @@ class SubscriberReaderTest : public support::SubscriberTestFixture,
     };
     subscriber_ = std::make_unique<Subscriber>(*ParseUrl(server_->url()), std::move(options));
     ASSERT_TRUE(subscriber_->Subscribe("c", Soon()).ok());
-    if (GetParam()) subscriber_->KeepReading(/*begins=*/true);
   }
 
   // Waits as a lock does; the message mostly comes after the wait has begun.
@@ -416,11 +395,7 @@ class SubscriberReaderTest : public support::SubscriberTestFixture,
   std::unique_ptr<Subscriber> subscriber_;
 };
 
-INSTANTIATE_TEST_SUITE_P(, SubscriberReaderTest, ::testing::Bool(), [](const auto& attended) {
-  return attended.param ? "Attended" : "Unattended";
-});
-
-TEST_P(SubscriberReaderTest, LoneWaiterReadsForItself) {
+TEST_F(SubscriberReaderTest, LoneWaiterReadsForItself) {
   BecomeReader();
   const int before = read_by_me_;
   for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitWhatComesLater(), kReceived);
@@ -443,7 +418,7 @@ int64_t SleepsOfTheThread() {
   return sleeps;
 }
 
-TEST_P(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
+TEST_F(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
   BecomeReader();
   constexpr int kRounds = 200;
   const int64_t before = SleepsOfTheThread();
@@ -452,7 +427,13 @@ TEST_P(SubscriberReaderTest, ThreadSleepsWhileWaiterReads) {
   EXPECT_LT(SleepsOfTheThread() - before, kRounds / 2);
 }
 
-TEST_P(SubscriberReaderTest, LongWaitCostsNothing) {
+TEST_F(SubscriberReaderTest, NoWaiterReadsIfMessagesMustBeReadAtOnce) {
+  subscriber_->KeepReading(/*begins=*/true);
+  for (int i = 0; i < 100; ++i) EXPECT_EQ(AwaitWhatComesLater(), kReceived);
+  EXPECT_EQ(read_by_me_, 0);
+}
+
+TEST_F(SubscriberReaderTest, LongWaitCostsNothing) {
   BecomeReader();
   parker_.Arm();
   const absl::Duration before = support::ProcessCpuTime();

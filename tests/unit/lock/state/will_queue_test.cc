@@ -77,23 +77,5 @@ TEST_F(WillQueueTest, GrantByMessageStartsTurn) {
   Fetch<ReleaseRequest>();
 }
 
-// A release whose message must precede its reply costs one more command. It is not worth that for a
-// client that asks again at once.
-TEST_F(WillQueueTest, OthersAreToldFirstUnlessItAsksAtOnce) {
-  const auto take_and_release = [&] {
-    Waiter& waiter = Acquire();
-    NewGrant news = GrantOf(Fetch<AcquireRequest>());
-    news.others = 1;
-    DeliverGrant(news);
-    Release(waiter.hold);
-    return std::get<ReleaseRequest>(Fetch<ReleaseRequest>().what).awaited;
-  };
-  HandOver(1);
-  EXPECT_FALSE(take_and_release());
-  Pass(absl::Milliseconds(1));
-  EXPECT_TRUE(take_and_release());
-  EXPECT_FALSE(take_and_release());
-}
-
 }  // namespace
 }  // namespace redlatch::internal

@@ -274,7 +274,7 @@ using Type = Reply::Type;
 
 TEST(ReplyTest, DebugStringIsPrintable) {
   const Reply reply = {.type = Type::kString, .text = std::string("a\"b\\c\n\0\x7f\xff", 9)};
-  EXPECT_EQ(reply.DebugString(), R"("a\"b\\c\x0a\x00\x7f\xff")");
+  EXPECT_EQ(reply.DebugString(), R"("a\"b\\c\n\x00\x7f\xff")");
 }
 
 TEST(ReplyTest, DebugStringIsCutIfLong) {
