@@ -26,8 +26,6 @@ constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
 constexpr int kPartsOfATurn = 16;
 // A cached grant with fewer tokens than this is renewed to get more.
 constexpr uint64_t kFewTokens = 2048;
-// Other clients may have come within this time.
-constexpr absl::Duration kLongSection = absl::Milliseconds(1);
 constexpr uint32_t kMostChecks = 4;  // then a waiter's next heartbeat takes over
 
 constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
