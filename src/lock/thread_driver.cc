@@ -91,8 +91,7 @@ bool ThreadDriver::SleepWhileInFlight(Operation& operation, base::Instant until)
 }
 
 void ThreadDriver::Sleep(Operation& operation, base::Instant until) {
-  if (core_.server_group().Await(entry_.keys.main(), parker_, until) !=
-      base::Parker::kArmed)
+  if (core_.server_group().Await(entry_.keys.main(), parker_, until) != base::Parker::kArmed)
     return;
   {
     const base::MutexLock lock(entry_.mu);

@@ -264,7 +264,8 @@ base::Instant Node::TakeTurn() {
     subscribes = !subscriptions_.empty();
     reads = read_at_ <= now;
     connects = wanted_ && connect_at_ <= now;
-    if (!waiting_.empty() && (absent_since_.is_infinite() || waiting_.front()->again)) {
+    const bool follows = sharded_ && !waiting_.empty() && waiting_.front()->again;
+    if (follows || (absent_since_.is_infinite() && !waiting_.empty())) {
       call = std::move(waiting_.front());
       waiting_.pop_front();
     } else if (!subscribes && !reads && !connects && CleanupDue() > now) {

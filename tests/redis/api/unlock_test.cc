@@ -1,8 +1,8 @@
 // unlock() and destructors write the release, and do not wait for the server.
 #include <shared_mutex>
 
-#include "redlatch/redis_lock_base.h"
 #include "lua/scripts.h"
+#include "redlatch/redis_lock_base.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

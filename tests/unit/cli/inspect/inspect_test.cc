@@ -1,4 +1,5 @@
 #include "src/cli/inspect/inspect.h"
+
 #include "src/cli/term/output.h"
 #include "tests/unit/lock/random_names.h"
 
