@@ -97,9 +97,11 @@ class REDLATCH_EXPORT Lease {
   // If the release fails, the client repeats it in the background until the lease would have ended.
   ~Lease();
 
-  // As those of Hold.
-  bool valid() const { return hold_.valid(); }
-  absl::Duration remaining() const { return hold_.remaining(); }
+  // As those of Hold; a lease that is being released by ReleaseAsync() is no longer valid.
+  bool valid() const { return state_ != State::kReleased && hold_.valid(); }
+  absl::Duration remaining() const {
+    return state_ == State::kReleased ? absl::ZeroDuration() : hold_.remaining();
+  }
   FencingToken fencing_token() const { return hold_.fencing_token(); }
   FencingToken fencing_token(std::string_view name) const { return hold_.fencing_token(name); }
   int acked_by() const { return hold_.acked_by(); }
