@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "lua/scripts.h"
@@ -296,7 +297,10 @@ absl::Status MultiLock::Apart::Prepare(const Caller& caller) const {
 absl::Status MultiLock::Apart::Lock(bool, const AcquireOptions& options, bool& deadlock) {
   if (absl::Status bad = Prepare({}); !bad.ok()) return bad;
   Call call(*this, Call::How::kLock, {}, options);
+  // After an exception, the operation gives back what it has taken.
+  absl::Cleanup fail = [&] { call.Run(absl::CancelledError()); };
   call.Run(absl::OkStatus());
+  std::move(fail).Cancel();
   deadlock = call.deadlock();
   return call.outcome();
 }
