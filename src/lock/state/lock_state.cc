@@ -1003,7 +1003,10 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   const FencingToken token = held() ? grant.holds.front().token : FencingToken();
   if (TellsOfRenewals()) {
     ++tally_.renewed;
-    effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+    // Only an observer hears of it: without one, this must not need memory.
+    if (config_.tells_token) {
+      effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
+    }
   }
   if (grant.at_risk) {
     effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});

@@ -7,6 +7,7 @@ namespace {
 using LockStateHoldTest = LockStateTest;
 
 TEST_F(LockStateHoldTest, RenewalExtendsDeadlineFromSendTime) {
+  Make({.tells_token = true});
   Waiter& waiter = Hold();
   const base::Instant granted = now();
   EXPECT_EQ(state().next_request_at(), granted + kThird);
@@ -40,10 +41,10 @@ TEST_F(LockStateHoldTest, ReportsAtRiskAndRecoveredOnceEach) {
   }
   PassTo(state().next_request_at());
   Deliver(Fetch<RenewRequest>(), HoldRef());
-  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
+  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRecovered));
   PassTo(state().next_request_at());
   Deliver(Fetch<RenewRequest>(), HoldRef());
-  EXPECT_THAT(Notices(), ElementsAre(Notice::Kind::kRenewed));
+  EXPECT_THAT(Notices(), IsEmpty());
 }
 
 TEST_F(LockStateHoldTest, IsLostAtDeadlineWhileIoHangs) {

@@ -139,7 +139,7 @@ TEST_F(SharedStateTest, JoiningHoldAtRiskDoesNotHideRecovery) {
   EXPECT_EQ(Acquire({.thread = 2, .turn = kLease}).state, State::kGranted);
   Pass(kThird / 2);
   Deliver(Fetch<RenewRequest>(), HeldWith(0));
-  EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRenewed, Notice::Kind::kRecovered));
+  EXPECT_THAT(Notices(), ::testing::ElementsAre(Notice::Kind::kRecovered));
 }
 
 }  // namespace
