@@ -1003,7 +1003,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   const FencingToken token = held() ? grant.holds.front().token : FencingToken();
   if (TellsOfRenewals()) {
     ++tally_.renewed;
-    // Only an observer hears of it: without one, this must not need memory.
+    // Only an observer is told. Without one, this must not need memory.
     if (config_.tells_token) {
       effects.notices.push_back({.kind = Notice::Kind::kRenewed, .token = token});
     }
