@@ -105,19 +105,19 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
               base::Instant began, WaitCallback told);
   void Tell(WaitCallback told, absl::Status status);
   internal::AcquireCall CallOf(const LatchWaitOptions& options, base::Instant began) const;
-  absl::Status WhenLookedAt(const absl::StatusOr<int64_t>& count) const;
+  absl::Status OutcomeOf(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
     return absl::Status(
         code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what)));
   }
   absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
-  // Calls without an end of their own try to reach a server for that long.
+  // Until when a call without an end of its own tries to reach a server.
   base::Instant GiveUpBy() const {
     return base::Now() + core_->options().unreachable_after + kAnswerGrace;
   }
-  // Until when a wait may look for the latch, or at it.
-  base::Instant LooksUntil(absl::Duration wait, base::Instant began) const {
+  // Until when a wait may ask the server for the latch, or for its count.
+  base::Instant AsksUntil(absl::Duration wait, base::Instant began) const {
     if (wait == absl::InfiniteDuration()) return GiveUpBy();
     return began + std::max(wait, absl::ZeroDuration()) +
            AnswerTimeout(wait, core_->command_timeout());
@@ -201,17 +201,17 @@ auto CountDownLatch::Body::Find(base::Instant until, const std::stop_token& stop
 
 absl::Status CountDownLatch::Body::Wait(const LatchWaitOptions& options) {
   const base::Instant began = base::Now();
-  const base::Instant until = LooksUntil(options.wait, began);
+  const base::Instant until = AsksUntil(options.wait, began);
   const absl::StatusOr<Latch> latch = Find(until, options.stop);
   if (!latch.ok()) return latch.status();
   if (options.wait > absl::ZeroDuration()) {
     return latch->handle->Acquire(CallOf(options, began)).status();
   }
-  return WhenLookedAt(
+  return OutcomeOf(
       ReadCount(latch->handle->RunUntilAnswered(Counting(*latch, until), options.stop, &gone_)));
 }
 
-absl::Status CountDownLatch::Body::WhenLookedAt(const absl::StatusOr<int64_t>& count) const {
+absl::Status CountDownLatch::Body::OutcomeOf(const absl::StatusOr<int64_t>& count) const {
   if (!count.ok() || *count == 0) return count.status();
   return About(absl::StatusCode::kDeadlineExceeded,
                absl::StrCat("it has not opened; its count is still ", *count));
@@ -244,27 +244,27 @@ absl::StatusOr<int64_t> CountDownLatch::Body::CountDown(int64_t n, std::string_v
   const std::string its_id = id.empty() ? core_->FreshId() : "user:" + std::string(id);
   const uint64_t sent_in = core_->counts().era();
   bool repeated = false;
-  const auto count_down = [&](base::Instant ends) {
+  const auto count_down = [&] {
     return latch->handle->RunUntilAnswered(
         {.script = &lua::kLatchCountDown,
          .args =
              [&](int attempt) {
                std::vector<std::string> args = {latch->name, its_id, absl::StrCat(n)};
-               // An earlier attempt may have counted, and a waiter may have been told so, when the
-               // server was lost: then it counts among the first, so that nothing is thought to be
+               // An earlier attempt may have counted, and a waiter may have been told so, before
+               // the server was lost. So this one counts among the first, and no count seems to be
                // missing.
                repeated = repeated || attempt > 0;
                if (repeated) args.emplace_back("0");
                return args;
              },
-         .until = ends,
+         .until = until,
          .command_timeout = core_->command_timeout()});
   };
-  absl::StatusOr<std::string> reply = count_down(until);
+  absl::StatusOr<std::string> reply = count_down();
   absl::StatusOr<int64_t> count = ReadCount(reply);
   if (count.ok() && n > 0) Remember(*latch, its_id, n, *reply, sent_in);
   const base::Instant tell_until = base::Now() + kTelling;
-  while (HasMoreToTell(reply) && base::Now() <= tell_until) reply = count_down(until);
+  while (HasMoreToTell(reply) && base::Now() <= tell_until) reply = count_down();
   if (count.ok() && (!reply.ok() || HasMoreToTell(reply))) latch->handle->GoOn();
   return count;
 }
@@ -320,7 +320,7 @@ void CountDownLatch::Body::WaitAsync(const LatchWaitOptions& options, WaitCallba
   const auto nameless = Nameless();
   if (!nameless.ok()) return Tell(std::move(told), nameless.status());
   (*nameless)->RunUntilAnsweredAsync(
-      Creation(LooksUntil(options.wait, began)), this, options.stop,
+      Creation(AsksUntil(options.wait, began)), this, options.stop,
       [self = shared_from_this(), nameless = *nameless, options, began,
        told = std::move(told)](const absl::StatusOr<std::string>& created) mutable {
         self->WaitAt(self->Learn(created), options, began, std::move(told));
@@ -341,13 +341,13 @@ void CountDownLatch::Body::WaitAt(const absl::StatusOr<Latch>& latch,
         });
   } else {
     latch->handle->RunUntilAnsweredAsync(
-        Counting(*latch, LooksUntil(options.wait, began)), this, options.stop,
+        Counting(*latch, AsksUntil(options.wait, began)), this, options.stop,
         [self = shared_from_this(), handle = latch->handle,
          told = std::move(told)](const absl::StatusOr<std::string>& counted) mutable {
-          self->Tell(std::move(told), self->WhenLookedAt(ReadCount(counted)));
+          self->Tell(std::move(told), self->OutcomeOf(ReadCount(counted)));
         });
   }
-  if (gone_) core_->event_driver().StopObject(this);  // it went while the latch was looked for
+  if (gone_) core_->event_driver().StopObject(this);  // it was destroyed meanwhile
 }
 
 CountDownLatch::CountDownLatch(const Client& client, std::string_view name, int64_t count,

@@ -178,15 +178,15 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   return action;
 }
 
-Result ClientCore::Run(Entry& entry, const Request& given, base::Instant deadline) {
+Result ClientCore::Run(Entry& entry, const Request& request, base::Instant deadline) {
   return OrNoMemory([&] {
-    Request request = given;
-    MakeReady(entry, request);
+    Request ready = request;  // copied here, since memory may be lacking
+    MakeReady(entry, ready);
     const auto wanted = [&] {
       const base::MutexLock lock(entry.mu);
-      return entry.state.IsWanted(request);
+      return entry.state.IsWanted(ready);
     };
-    return TakeResult(entry, request, runner().Run(SubjectOf(entry), request, deadline, wanted));
+    return TakeResult(entry, ready, runner().Run(SubjectOf(entry), ready, deadline, wanted));
   });
 }
 
@@ -528,24 +528,26 @@ void ClientCore::Unsubscribed() {
 
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
   server_group_->KeepReading(entry.keys.main(), begins);
-  const size_t recallable_noted = begins ? ++caching_entries_ : --caching_entries_;
-  if (begins && recallable_noted > kMostCached) background_.TooManyCached();
+  const size_t caching = begins ? ++caching_entries_ : --caching_entries_;
+  if (begins && caching > kMostCached) background_.TooManyCached();
 }
 
 void ClientCore::GiveBackSurplus() {
   if (caching_entries_ <= kMostCached) return;
-  std::vector<std::pair<base::Instant, Entry*>> idle;
+  std::vector<std::pair<base::Instant, Entry*>> cached;
   lock_table_.VisitAll([&](Entry& entry) {
     const base::MutexLock lock(entry.mu);
     const base::Instant until = entry.state.cached_until();
     if (until == base::Instant()) return;
     LockTable::Refer(entry);
-    idle.emplace_back(until, &entry);
+    cached.emplace_back(until, &entry);
   });
-  const size_t going = idle.size() <= kMostCached ? 0 : idle.size() - kMostCached + kSpareCached;
-  std::nth_element(idle.begin(), idle.begin() + static_cast<std::ptrdiff_t>(going), idle.end());
-  for (size_t i = 0; i < idle.size(); ++i) {
-    Entry& entry = *idle[i].second;
+  const size_t going =
+      cached.size() <= kMostCached ? 0 : cached.size() - kMostCached + kSpareCached;
+  std::nth_element(cached.begin(), cached.begin() + static_cast<std::ptrdiff_t>(going),
+                   cached.end());
+  for (size_t i = 0; i < cached.size(); ++i) {
+    Entry& entry = *cached[i].second;
     if (i < going)
       Feed(entry, [](LockState& state, Effects&) { state.OnTooManyCached(base::Now()); });
     lock_table_.Unrefer(entry);

@@ -28,8 +28,8 @@ namespace {
 constexpr absl::Duration kShortestLease = absl::Milliseconds(10);
 constexpr absl::Duration kLongestLease = absl::Hours(24 * 365);
 
-// Waits for the moment from which a token may be used. It is a few milliseconds away at most.
-void WaitFor(base::Instant moment) {
+// Spins until a token may be used, which takes a few milliseconds at most.
+void SpinUntil(base::Instant moment) {
   while (moment != base::Instant() && base::Now() < moment) {
   }
 }
@@ -260,7 +260,7 @@ HoldRef LockHandle::See(bool pins) const {
     LockState& state = entry_.state;
     held = pins ? state.Pin(ThreadNumber(), now) : state.Current(ThreadNumber(), now);
   }
-  WaitFor(held.not_before);
+  SpinUntil(held.not_before);
   return held;
 }
 
@@ -365,7 +365,7 @@ absl::Status LockHandle::Check(const AcquireCall& call) const {
   absl::Status bad = CheckLease(call.terms.lease);
   if (bad.ok() && call.options != nullptr) bad = CheckOptions(*call.options);
   if (bad.ok()) bad = core_->EnsureThreads();
-  return bad.ok() ? bad : About(bad);
+  return About(bad);
 }
 
 absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* met) {
@@ -405,7 +405,7 @@ absl::StatusOr<HoldRef> LockHandle::Outcome(AcquireOperation& operation,
     });
     return About(bad);
   }
-  if (waiter.began < waiter.not_before) WaitFor(waiter.not_before);
+  if (waiter.began < waiter.not_before) SpinUntil(waiter.not_before);
   return HoldRef{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
 }
 

@@ -33,7 +33,7 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
     record.grant = request.grant;
     record.lease = request.lease;
     record.expires = what.expires;
-    late = request.sent <= anew_;
+    late = request.sent <= connected_at_;
     if (late) RepeatSoon(record);
   }
   if (late) core_.WakeBackground();
@@ -41,7 +41,7 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
 
 void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   const base::MutexLock lock(mu_);
-  anew_ = base::Now();
+  connected_at_ = base::Now();
   for (const Record& record : latest_) {
     if (concerned && !concerned(record.lock.keys.main())) continue;
     const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(), [&](const Record& other) {

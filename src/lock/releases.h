@@ -51,7 +51,7 @@ class Releases {
   std::vector<Record> latest_ ABSL_GUARDED_BY(mu_);  // a ring
   size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // the index of the next one, once the ring is full
   // Releases that were sent before may have reached another server than the present one.
-  base::Instant anew_ ABSL_GUARDED_BY(mu_);
+  base::Instant connected_at_ ABSL_GUARDED_BY(mu_);
   std::vector<Record> to_repeat_ ABSL_GUARDED_BY(mu_);
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
 };

@@ -243,14 +243,16 @@ bool ReadNotes(std::string_view text, Result& result) {
 
 // Reads the part of a reply before the notes.
 bool ReadWords(const Request& request, std::string_view& text, Result& result) {
-  const auto asks = [&]<class What>(What) { return std::holds_alternative<What>(request.what); };
-  if (asks(AcquireRequest())) return ReadAcquire(text, result.what.emplace<AcquireResult>());
-  if (asks(ScriptRequest())) {
+  const auto& what = request.what;
+  if (std::holds_alternative<AcquireRequest>(what)) {
+    return ReadAcquire(text, result.what.emplace<AcquireResult>());
+  }
+  if (std::holds_alternative<ScriptRequest>(what)) {
     result.what = ScriptText{std::string(std::exchange(text, {}))};
     return true;
   }
   const std::string_view word = TakeWord(text);
-  if (asks(CancelRequest())) {
+  if (std::holds_alternative<CancelRequest>(what)) {
     result.what = Cancelled{.was_held = word == "passed_on"};
     return word == "left" || word == "passed_on" || word == "unknown";
   }
@@ -258,7 +260,7 @@ bool ReadWords(const Request& request, std::string_view& text, Result& result) {
     result.what = NotHeld();
     return true;
   }
-  if (asks(RenewRequest())) {
+  if (std::holds_alternative<RenewRequest>(what)) {
     auto& held = result.what.emplace<StillHeld>();
     if (word != "held" || text.empty()) return word == "held";
     return TakeNumber(text, held.others) && TakeAnyNumber(text, held.last_token);

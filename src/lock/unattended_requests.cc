@@ -29,7 +29,7 @@ constexpr absl::Duration kTurn = absl::Milliseconds(1);
 UnattendedRequests::UnattendedRequests(ClientCore& core) : core_(core) {}
 UnattendedRequests::~UnattendedRequests() = default;
 
-UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Request& script) {
+UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Request& request) {
   InFlight* command = nullptr;
   {
     const base::MutexLock lock(mu_);
@@ -41,7 +41,7 @@ UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Re
     free_.pop_back();
   }
   command->entry = &entry;
-  command->script = script;
+  command->request = request;
   command->hold = 0;
   // Reset it, since the last use may have ended before it was sent.
   command->posted.result.reset();
@@ -73,7 +73,7 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
     command->hold = hold;
     command->posted.in_flight.done = [this, command] { Answered(*command); };
     LeaveUnattended(*command);
-    sent = core_.runner().Post(core_.SubjectOf(entry), command->script, command->posted);
+    sent = core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();
   }
@@ -86,7 +86,7 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
 UnattendedRequests::InFlight* UnattendedRequests::Begin(Entry& entry, const Request& acquire) {
   InFlight& command = Prepare(entry, acquire);
   absl::Cleanup give_back = [&] { GiveBack(command); };
-  if (!core_.runner().Post(core_.SubjectOf(entry), command.script, command.posted).ok()) {
+  if (!core_.runner().Post(core_.SubjectOf(entry), command.request, command.posted).ok()) {
     return nullptr;
   }
   std::move(give_back).Cancel();
@@ -103,9 +103,9 @@ Result UnattendedRequests::Finish(InFlight& command, base::Instant deadline) {
 Result UnattendedRequests::Take(InFlight& command) {
   const std::string_view key = command.entry->keys.main();
   return OrNoMemory([&] {
-    Result result = core_.is_cluster() ? command.posted.Take(command.script, core_.server(key))
-                                       : command.posted.Take(command.script, core_.server());
-    core_.NoteAnswer(*command.entry, command.script, result);
+    Result result = core_.is_cluster() ? command.posted.Take(command.request, core_.server(key))
+                                       : command.posted.Take(command.request, core_.server());
+    core_.NoteAnswer(*command.entry, command.request, result);
     return result;
   });
 }
@@ -161,7 +161,7 @@ void UnattendedRequests::Flush(base::Instant until) {
 void UnattendedRequests::Answered(InFlight& command) {
   if (closed_) return;  // the lock states are gone
   Entry& entry = *command.entry;
-  Feed(entry, command.script, command.hold, Take(command));
+  Feed(entry, command.request, command.hold, Take(command));
   const size_t batch = command.batch;
   GiveBack(command);
   core_.lock_table().Unrefer(entry);
@@ -169,11 +169,11 @@ void UnattendedRequests::Answered(InFlight& command) {
   --in_flight_[batch];
 }
 
-void UnattendedRequests::Feed(Entry& entry, const Request& script, uint64_t hold,
+void UnattendedRequests::Feed(Entry& entry, const Request& request, uint64_t hold,
                               const Result& result) {
   Released released;
   core_.Feed(entry, [&](LockState& state, Effects& effects) {
-    state.OnResult(script, result, base::Now(), effects);
+    state.OnResult(request, result, base::Now(), effects);
     if (hold == 0) return;  // an acquire, or the release of a cached grant
     released = state.Outcome(hold);
     // No caller will ask for the outcome later.

@@ -18,17 +18,17 @@ namespace redlatch::internal {
 
 class ClientCore;
 
-// Sends scripts without waiting for their results: releases, and acquires whose grant came by
+// Sends requests without waiting for their results: releases, and acquires whose grant came by
 // message. The next thread that reads the connection passes the result to the lock state; if there
 // is none, the background reads it a few milliseconds later. A release that failed becomes a
 // pending cleanup, which the background repeats. Thread-safe.
 class UnattendedRequests {
  public:
-  // One script in flight. The objects are reused.
+  // One request in flight. The objects are reused.
   struct InFlight {
     PostedRequest posted;
     Entry* entry = nullptr;  // counts as a reference, unless its sender is still there
-    Request script;
+    Request request;
     uint64_t hold = 0;  // the hold that it releases, or 0
     size_t batch = 0;
   };
@@ -52,25 +52,25 @@ class UnattendedRequests {
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }
   void Read();
 
-  // Waits until all scripts are answered, or until `until`.
+  // Waits until all requests are answered, or until `until`.
   void Flush(base::Instant until);
   // Ignores all later results: the lock states are gone.
   void Close() { closed_ = true; }
 
  private:
-  InFlight& Prepare(Entry& entry, const Request& script);
+  InFlight& Prepare(Entry& entry, const Request& request);
   Result Take(InFlight& command);
   void LeaveUnattended(InFlight& command);
   void GiveBack(InFlight& command);
   void ScheduleRead();
   void Answered(InFlight& command);
   // Passes a result to the lock state, and the outcome to the hold that was released.
-  void Feed(Entry& entry, const Request& script, uint64_t hold, const Result& result);
+  void Feed(Entry& entry, const Request& request, uint64_t hold, const Result& result);
 
   ClientCore& core_;
   size_t count_in_flight() const { return in_flight_[0] + in_flight_[1]; }
 
-  // Scripts in flight of this batch and the previous one. A batch ends when the previous one is
+  // Requests in flight of this batch and the previous one. A batch ends when the previous one is
   // answered completely. So a server that hangs is noticed even if others answer.
   std::atomic<size_t> in_flight_[2] = {};
   std::atomic<size_t> batch_{0};

@@ -64,7 +64,7 @@ class ConformanceCheck {
 
  private:
   using Lock = std::unique_ptr<RedisLockBase>;
-  static constexpr absl::Duration kPatience = absl::Seconds(20);
+  static constexpr absl::Duration kTimeout = absl::Seconds(20);
 
   void Check(std::string_view word, std::string_view promise, void (ConformanceCheck::*check)()) {
     word_ = word;
@@ -75,7 +75,7 @@ class ConformanceCheck {
     const std::lock_guard guard(mu_);
     return broken_.ok();
   }
-  // Notes a promise that is not kept, the current one if none is named. The first counts.
+  // Notes that a promise is broken: the current one, if none is named. The first is reported.
   bool Expect(bool kept, std::string_view otherwise, std::string_view promise = {}) {
     if (kept) return true;
     const std::string broken(promise.empty() ? promise_ : promise);
@@ -94,14 +94,14 @@ class ConformanceCheck {
   // A slow server breaks no promise.
   static absl::StatusOr<Lease> TryToTake(RedisLockBase& lock, const AcquireOptions& options) {
     absl::StatusOr<Lease> lease = lock.Acquire(options);
-    for (const absl::Time end = absl::Now() + kPatience;
+    for (const absl::Time end = absl::Now() + kTimeout;
          absl::IsUnavailable(lease.status()) && absl::Now() < end;) {
       lease = lock.Acquire(options);
     }
     return lease;
   }
   absl::StatusOr<Lease> Take(RedisLockBase& lock,
-                             const AcquireOptions& options = {.wait = kPatience}) {
+                             const AcquireOptions& options = {.wait = kTimeout}) {
     absl::StatusOr<Lease> lease = TryToTake(lock, options);
     Expect(lease.status());
     return lease;
@@ -116,7 +116,7 @@ class ConformanceCheck {
     Expect(absl::IsDeadlineExceeded(refused), refused.ToString());
   }
   static bool Happens(const std::function<bool()>& what) {
-    for (const absl::Time end = absl::Now() + kPatience; absl::Now() < end;) {
+    for (const absl::Time end = absl::Now() + kTimeout; absl::Now() < end;) {
       if (what()) return true;
       absl::SleepFor(absl::Milliseconds(2));
     }
@@ -198,8 +198,7 @@ class ConformanceCheck {
 
   void Expiry() {
     const Lock mine = Make(0), theirs = Make(1);
-    absl::StatusOr<Lease> lease =
-        Take(*mine, {.wait = kPatience, .lease = absl::Milliseconds(500)});
+    absl::StatusOr<Lease> lease = Take(*mine, {.wait = kTimeout, .lease = absl::Milliseconds(500)});
     if (!lease.ok()) return;
     absl::StatusOr<Lease> next = Take(*theirs);
     if (!next.ok()) return;
