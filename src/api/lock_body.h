@@ -1,4 +1,4 @@
-// What lock objects are made of, and how they report outcomes.
+// What lock objects are made of.
 #ifndef REDLATCH_SRC_API_LOCK_BODY_H_
 #define REDLATCH_SRC_API_LOCK_BODY_H_
 
@@ -60,7 +60,7 @@ class RedisLockBase::LockBody final : public Body {
   const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
   const LockOptions& options() const { return *options_; }
   // Returns the handle of the caller's holds on the exclusive side, or why the caller cannot
-  // acquire this side. After one call, it needs the lock object no more.
+  // acquire this side. Once it has succeeded, the body no longer needs the lock object.
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> HandleFor(bool reads, const Caller& caller);
   internal::HoldRef OfThisThread(bool reads) {
     const auto handle = HandleOfThisThread(reads);

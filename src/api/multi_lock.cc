@@ -188,8 +188,8 @@ class MultiLock::Apart::Call : public std::enable_shared_from_this<Call> {
     options_.stop = stopped_.get_token();
   }
 
-  // Executes the operation's actions until it is over, or a result or a time is awaited. It is then
-  // called again.
+  // Executes the operation's actions until it is over, or until the call must wait without a
+  // thread; then this is called again.
   void Run(absl::Status outcome) {
     using Kind = internal::MultiOperation::Action::Kind;
     const auto holds = [this](size_t i) { return Holds(i); };

@@ -1,4 +1,5 @@
-// How the API reports outcomes: exceptions for the std calls, leases for the others.
+// What the API asks for, and how it reports outcomes: exceptions for the std calls, leases for the
+// others.
 #ifndef REDLATCH_SRC_API_OUTCOMES_H_
 #define REDLATCH_SRC_API_OUTCOMES_H_
 
@@ -35,8 +36,8 @@ inline absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> owned) 
   return Lease(std::move(owned->handle), id, HoldOf(std::move(owned->held)));
 }
 
-// Gives the callback what `wrap` makes of the hold: a Lease or a Permit from then on, so that it is
-// released if the callback is dropped.
+// `wrap` makes a Lease or a Permit of the hold at once, so that the hold is released if the
+// callback is never called.
 template <class Wrap, class Callback>
 internal::LockHandle::Finish FinishOf(Wrap wrap, Callback callback) {
   return [wrap, told = internal::NotNull(std::move(callback))](

@@ -41,7 +41,7 @@ absl::StatusOr<Permit> PermitOf(absl::StatusOr<internal::OwnedHold> owned, int64
 
 }  // namespace
 
-// What a semaphore object is.
+// What a semaphore object does.
 class Semaphore::Body {
  public:
   Body(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t capacity,

@@ -77,7 +77,7 @@ absl::Duration Counts::Timeout() const {
   return std::min(kCountsTimeout * (1 << std::min(silent_, 8)), core_.command_timeout());
 }
 
-// Repeats the latest of those that must all be repeated, or else the latest count: if the server
+// Returns the latest of those that must all be repeated, or else the latest count: if the server
 // has received that one, it has all earlier ones.
 ScriptBatch::Jobs Counts::TakeDue() {
   ScriptBatch::Jobs jobs;

@@ -377,8 +377,8 @@ void EventDriver::Run(Completion completion, Whose whose) {
   });
 }
 
-// ---- The end. The thread that stops the driver takes over its tasks; it may be in a completion on
-// the driver's own thread.
+// ---- The end. The thread that stops the driver takes over its tasks. It may be the driver's own
+// thread, in a completion.
 
 namespace {
 

@@ -149,8 +149,8 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   void Push(EventTask& task, unsigned events) noexcept;
   // Sends the request over a connection that is there.
   absl::StatusOr<EventReplyPtr> Post(EventTask& task, Entry& entry, const Request& request);
-  // Lets a thread of the client run the request: it needs several servers, there is no connection,
-  // or the server has refused it for now.
+  // Lets another thread of the client run the request, if it needs several servers, if there is no
+  // connection, or if the server has refused it for now.
   EventReplyPtr RunInBatch(EventTask& task, Entry& entry, const Request& request,
                            base::Instant until);
   // A reply came, or did not come in time.
@@ -204,7 +204,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool polling_ ABSL_GUARDED_BY(mu_) = false;
-  bool uses_core_ ABSL_GUARDED_BY(mu_) = false;  // its thread may be at tasks
+  bool uses_core_ ABSL_GUARDED_BY(mu_) = false;  // its thread runs, except in completions
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   bool settling_ ABSL_GUARDED_BY(mu_) = false;  // Stop() waits for the releases
   bool ended_ ABSL_GUARDED_BY(mu_) = false;     // the thread has ended

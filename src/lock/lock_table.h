@@ -46,7 +46,7 @@ class LockTable {
   void Unrefer(Entry& entry);
 
   // Returns the entry with that main key and that grant or pending acquire, with a new reference,
-  // or null. `any_name`: the key may be any one of a lock of several names.
+  // or null. `any_name`: if there is none, finds a lock of several names by the grant alone.
   Entry* ReferTo(std::string_view key, GrantId grant, bool any_name);
   // Calls `visit` with each entry of a main key (without allocating memory), or with all. The table
   // is not locked meanwhile.

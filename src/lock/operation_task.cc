@@ -13,7 +13,7 @@
 namespace redlatch::internal {
 namespace {
 
-// A batch that ends with its request's deadline says why; one that has not begun by then does not.
+// If a request misses its deadline, its batch says why a moment later, unless it has not begun.
 constexpr absl::Duration kBatchGrace = absl::Milliseconds(5);
 
 }  // namespace

@@ -57,8 +57,8 @@ class ScriptBatch {
   ScriptBatch(const ScriptBatch&) = delete;
   ScriptBatch& operator=(const ScriptBatch&) = delete;
 
-  // Runs the jobs in the next batches of their queues. Those of the background at a single server
-  // or a quorum run on the calling thread, as do those that cannot wait for a thread to start.
+  // Runs the jobs in the next batches of their queues. The background has queues only in a
+  // cluster; otherwise, and if no thread can be started, its jobs run on the calling thread.
   void Post(Jobs jobs);
   // The same for one request of an entry.
   void Post(Entry& entry, const Request& request, Then then = nullptr, base::Instant until = {});

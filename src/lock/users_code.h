@@ -13,7 +13,8 @@ namespace redlatch::internal {
 // goes no further.
 void RunUsersCode(std::string_view name, absl::FunctionRef<void()> code) noexcept;
 
-// Calls a user's callback on a thread of its own, if there is no client that says where to call it.
+// Calls a user's callback on a thread of its own. This is for calls that have no client, which
+// would say where callbacks run.
 void RunCallbackApart(absl::AnyInvocable<void() &&> callback);
 
 // Returns the user's callback, or one that does nothing if it is null.

@@ -34,8 +34,8 @@ struct AcquireCall {
   std::stop_token stop;
   std::shared_ptr<const LockOptions> options;
   const void* object = nullptr;  // the lock object, or null
-  const std::atomic<bool>* gone =
-      nullptr;               // set when the lock object is gone; null if there is none
+  // Set when the lock object is gone; null if there is none.
+  const std::atomic<bool>* gone = nullptr;
   FencingToken write_token;  // as in Waiter
   GrantId write_grant = 0;   // of a reader: the write grant that its thread also has
 };
@@ -64,7 +64,7 @@ struct Confirmation {
 // The outcome is in waiter().
 class AcquireOperation final : public Operation {
  public:
-  // What its driver has besides.
+  // What the driver adds to the call.
   struct Environment {
     uint64_t thread = 0;
     base::Instant now;

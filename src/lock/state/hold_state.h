@@ -108,7 +108,7 @@ class HoldOwner {
   // user wants. The operation does not keep this object alive.
   using Then = absl::AnyInvocable<absl::AnyInvocable<void() &&>(absl::Status) &&>;
   virtual void ReleaseAsync(uint64_t hold, FencingToken token, Then then) = 0;
-  // Runs the completion there.
+  // Runs the completion where the user wants.
   virtual void Tell(absl::AnyInvocable<void() &&> completion) = 0;
 };
 

@@ -22,7 +22,7 @@ constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
-// Threads that are away for at most this part of a turn are expected to return as soon again.
+// If a thread came back within this part of a turn, it is expected to do so again.
 constexpr int kPartsOfATurn = 16;
 // A cached grant with fewer tokens than this is renewed to get more.
 constexpr uint64_t kFewTokens = 2048;
@@ -1256,7 +1256,8 @@ void LockState::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   Wake(waiter, effects);
 }
 
-// Ends the waiters with that limit, or all, that began by then; kBusy if `why` is OK.
+// Ends the waiters that began by then and have that limit, or any if none is given. If `why` is OK,
+// the lock is busy.
 void LockState::FailIf(std::optional<WaitLimit> wait_limit, base::Instant begun_by,
                        const absl::Status& why, Effects& effects) {
   Waiter* next = nullptr;
