@@ -51,7 +51,7 @@ class RedlatchQuorumInspectTest : public RedlatchOutputTest {
   const RedLockOptions long_ = {.lease = absl::Hours(1)};
 };
 
-TEST_F(RedlatchQuorumInspectTest, ListsALockOnceWithTheNumberOfItsServers) {
+TEST_F(RedlatchQuorumInspectTest, ListsLockOnceWithServerCount) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   RedLock theirs(ClientCalled("other"), "job");
@@ -119,7 +119,7 @@ TEST_F(RedlatchQuorumInspectTest, FailsIfTooFewServersAnswer) {
   EXPECT_EQ(AtAll({"ls"}).code, 121);
 }
 
-TEST_F(RedlatchQuorumInspectTest, BreaksALockAtAllServersAndNotifiesItsHolder) {
+TEST_F(RedlatchQuorumInspectTest, BreaksLockAtAllServers) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   const Outcome broken = AtAll({"break", "--yes", "job"});
@@ -131,7 +131,7 @@ TEST_F(RedlatchQuorumInspectTest, BreaksALockAtAllServersAndNotifiesItsHolder) {
   EXPECT_THAT(AtAll({"break", "--yes", "job"}).output, HasSubstr("Nobody holds"));
 }
 
-TEST_F(RedlatchQuorumInspectTest, BreaksAMinoritysGrantsAndNamesMissingServers) {
+TEST_F(RedlatchQuorumInspectTest, BreaksGrantsOfMinority) {
   GrantAt({0, 1, 2});
   group_[4].Kill();
   const Outcome broken = AtAll({"break", "--yes", "job"});
@@ -145,7 +145,7 @@ TEST_F(RedlatchQuorumInspectTest, BreaksAMinoritysGrantsAndNamesMissingServers) 
   EXPECT_EQ(group_[3].Integer({"EXISTS", "job"}), 0);
 }
 
-TEST_F(RedlatchQuorumInspectTest, SingleServerShowsItsPartOfTheQuorum) {
+TEST_F(RedlatchQuorumInspectTest, SingleServerShowsItsPart) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
   EXPECT_THAT(AtOne(2, {"ls"}).output, StartsWith("job   quorum      held "));
@@ -204,7 +204,7 @@ TEST_F(RedlatchQuorumRunTest, RunsACommandWhileAMajorityGrantsIt) {
   EXPECT_TRUE(Await([&] { return group_.Having("job") == 0; }));
 }
 
-TEST_F(RedlatchQuorumRunTest, PassesServersAndAGrowingTokenToTheCommand) {
+TEST_F(RedlatchQuorumRunTest, CommandGetsServersAndGrowingToken) {
   const auto tell = [this] {
     const auto run = StartAtAll({"job", "--", "sh", "-c", "echo $REDLATCH_TOKEN $REDLATCH_SERVER"});
     return run->pipe().ReadLine().value_or("");
@@ -256,7 +256,7 @@ class RedlatchClusterBenchTest : public RedlatchCommandTest {
   const std::unique_ptr<ClusterGroup> group_ = ClusterGroup::Start();
 };
 
-TEST_F(RedlatchClusterBenchTest, MeasuresAllPrimariesAndLeavesNothingBehind) {
+TEST_F(RedlatchClusterBenchTest, MeasuresAllAndLeavesNothing) {
   const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group_->url()});
   const std::string output = OutputOf(*bench);
   EXPECT_EQ(CodeOf(*bench), 0) << Errors();
@@ -276,7 +276,7 @@ TEST_F(RedlatchClusterBenchTest, MeasuresAllPrimariesAndLeavesNothingBehind) {
 
 using RedlatchQuorumBenchTest = RedlatchCommandTest;
 
-TEST_F(RedlatchQuorumBenchTest, MeasuresAllServersAndLeavesNothingBehind) {
+TEST_F(RedlatchQuorumBenchTest, MeasuresAllAndLeavesNothing) {
   QuorumGroup group(3);
   const auto bench = StartRedlatch({"bench", "--time", "2s", "--json", "--server", group.url()});
   const std::string output = OutputOf(*bench);
@@ -344,7 +344,7 @@ TEST_F(RedlatchClusterServerTest, FollowsASlotToTheNodeThatHasIt) {
   EXPECT_GT(owner.asked(), 1);
 }
 
-TEST_F(RedlatchClusterServerTest, RepeatsQuestionsAfterTemporaryRefusals) {
+TEST_F(RedlatchClusterServerTest, RepeatsQuestionsRefusedForNow) {
   for (const char* const refusal : {"-TRYAGAIN Multiple keys request during rehashing of slot\r\n",
                                     "-CLUSTERDOWN The cluster is down\r\n"}) {
     std::atomic<int> left = 3;
@@ -403,7 +403,7 @@ class RedlatchClusterInspectTest : public RedlatchOutputTest {
 
 ClusterGroup* RedlatchClusterInspectTest::group_ = nullptr;
 
-TEST_F(RedlatchClusterInspectTest, ListsLocksAndHoldersOfAllPrimaries) {
+TEST_F(RedlatchClusterInspectTest, ListsLocksOfAllPrimaries) {
   std::vector<Lease> leases;
   std::string names;
   for (size_t i = 0; i < group_->servers(); ++i) {
@@ -420,7 +420,7 @@ TEST_F(RedlatchClusterInspectTest, ListsLocksAndHoldersOfAllPrimaries) {
   EXPECT_THAT(outcome.errors, IsEmpty());
 }
 
-TEST_F(RedlatchClusterInspectTest, ShowsALockOnceWhileItsSlotIsHalfMoved) {
+TEST_F(RedlatchClusterInspectTest, ShowsLockOnceDuringMove) {
   const std::string name = group_->NameAt(0, "moving");
   const redis::Slot slot = redis::SlotOf(name);
   SimpleLock lock(client_, name, {.lease = absl::Hours(1)});
@@ -451,7 +451,7 @@ TEST_F(RedlatchClusterInspectTest, ShowsALockOnceWhileItsSlotIsHalfMoved) {
               AllOf(HasSubstr(Me("billing")), HasSubstr(Me("other"))));
 }
 
-TEST_F(RedlatchClusterInspectTest, FindsKeysAtAPrimaryThatHasNoSlotYet) {
+TEST_F(RedlatchClusterInspectTest, FindsKeysAtPrimaryWithoutSlots) {
   const auto group = ClusterGroup::Start();
   const std::string name = group->NameAt(0, "moving");
   const std::string slot = absl::StrCat(redis::SlotOf(name));
@@ -496,7 +496,7 @@ TEST_F(RedlatchClusterInspectTest, FindsKeysAtAPrimaryThatHasNoSlotYet) {
   fresh->Do({"CLUSTER", "SETSLOT", slot, "NODE", id});
 }
 
-TEST_F(RedlatchClusterInspectTest, BreaksALockAtEachPrimaryAndNotifiesHolderAndWaiter) {
+TEST_F(RedlatchClusterInspectTest, BreaksLocksAtEachPrimary) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = group_->NameAt(i, "break");
     SCOPED_TRACE(name);
@@ -521,7 +521,7 @@ TEST_F(RedlatchClusterInspectTest, BreaksALockAtEachPrimaryAndNotifiesHolderAndW
   }
 }
 
-TEST_F(RedlatchClusterInspectTest, ShowsAndSetsTheCapacityOfASemaphoreInAnySlot) {
+TEST_F(RedlatchClusterInspectTest, ShowsAndSetsCapacityInAnySlot) {
   for (size_t i = 0; i < group_->servers(); ++i) {
     const std::string name = group_->NameAt(i, "slots");
     ASSERT_TRUE(Semaphore(client_, name, 3).Acquire().ok());
@@ -563,7 +563,7 @@ TEST_F(RedlatchClusterInspectTest, ListFailsIfNoNodeServesASlot) {
                                  HasSubstr("serves 1 of its slots, the first of which is 7")));
 }
 
-TEST_F(RedlatchClusterInspectTest, NamesANodeThatIsDownAndListsTheOthersLocks) {
+TEST_F(RedlatchClusterInspectTest, ListsRestIfOneNodeIsDown) {
   const auto group =
       ClusterGroup::Start({.server = {.config = {"cluster-require-full-coverage no"}}});
   const Client client = ClientOf(*group, "billing");

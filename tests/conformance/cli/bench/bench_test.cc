@@ -87,7 +87,7 @@ TEST_F(RedlatchBenchTest, EndsIfTheServerEnds) {
   EXPECT_THAT(Errors(), HasSubstr(server_->url()));
 }
 
-TEST_F(RedlatchBenchTest, DoesNotConnectAgainIfTheServerIsUnreachable) {
+TEST_F(RedlatchBenchTest, ConnectsOnceIfServerIsUnreachable) {
   support::TcpProxy proxy({.port = server_->port()});
   proxy.Drop(support::Direction::kToClient);
   const auto bench = StartRedlatch({"bench", "--server", proxy.url()});

@@ -122,7 +122,7 @@ TEST_F(RedlatchDoctorTest, ItsCommandsGrantMissingPermissions) {
   EXPECT_THAT(report.Levels("INFO"), IsEmpty());
 }
 
-TEST_F(RedlatchDoctorTest, LeavesNoLastingKeyWithoutPermissionToDelete) {
+TEST_F(RedlatchDoctorTest, KeysExpireWithoutPermissionToDelete) {
   server_->Command({"ACL", "SETUSER", "app", "on", ">x", "~*", "&*", "+@all", "-del", "-set",
                     "-psetex", "-pexpire", "-pexpireat"});
   EXPECT_EQ(Examine(UrlOf(*server_, "app:x")).code, 123);

@@ -406,7 +406,7 @@ TEST_F(RedlatchInspectTest, ShowsCountAndWaitersOfALatch) {
             "('latch', 7, 12, 1, False)");
 }
 
-TEST_F(RedlatchInspectTest, ShowsArrivalOfALatchWaiterDespiteHeartbeats) {
+TEST_F(RedlatchInspectTest, ShowsLatchWaitersArrivalNotHeartbeat) {
   CountDownLatch latch(client_, "import", 12);
   ASSERT_TRUE(latch.CountDown(5).ok());
   CountDownLatch theirs(second_, "import", 12);

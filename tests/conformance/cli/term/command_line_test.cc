@@ -17,7 +17,7 @@ TEST_F(RedlatchCommandLineTest, PrintsItsVersion) {
   }
 }
 
-TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestAndWithoutArguments) {
+TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestOrWithoutWords) {
   const Outcome help = Redlatch({"--help"});
   EXPECT_EQ(help.code, 0);
   for (const std::string name : {"run", "ls", "inspect", "break", "capacity", "doctor", "bench"}) {

@@ -27,7 +27,7 @@ class RedlatchClusterDoctorTest : public RedlatchGroupDoctorTest {
 
 ClusterGroup* RedlatchClusterDoctorTest::group_ = nullptr;
 
-TEST_F(RedlatchClusterDoctorTest, HealthyClusterIsFitAndNothingIsLeft) {
+TEST_F(RedlatchClusterDoctorTest, HealthyClusterIsFitAndLeftClean) {
   const auto group = ClusterGroup::Start(
       {.replicas = 1, .server = {.append_only = true, .config = {"appendfsync always"}}});
   const Report report = Examine(group->url());
@@ -92,7 +92,7 @@ TEST_F(RedlatchClusterDoctorTest, NamesSeedsOfAnotherClusterOrOfNone) {
   EXPECT_THAT(seeds[1], AllOf(Says("bad"), HasSubstr(none + " is no node of a cluster")));
 }
 
-TEST_F(RedlatchClusterDoctorTest, NamesMissingPermissionsAndTheirNodes) {
+TEST_F(RedlatchClusterDoctorTest, NamesMissingPermissionsPerNode) {
   const std::vector<std::string> all = {"ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all"};
   for (size_t i : {0, 1, 2}) group_->server(i).Do(all);
   group_->server(1).Do({"ACL", "SETUSER", "app", "-ssubscribe", "-spublish"});
@@ -113,7 +113,7 @@ TEST_F(RedlatchClusterDoctorTest, NamesMissingPermissionsAndTheirNodes) {
   for (size_t i : {0, 2}) group_->server(i).Do({"ACL", "DELUSER", "app"});
 }
 
-TEST_F(RedlatchClusterDoctorTest, NamesANodeWithAWrongAddressAndTheMapForIt) {
+TEST_F(RedlatchClusterDoctorTest, SuggestsMapForWrongAddress) {
   const support::ReservedPort nowhere;
   const std::string announced = absl::StrCat("127.0.0.1:", nowhere.number());
   group_->server(2).Do({"CONFIG", "SET", "cluster-announce-port", absl::StrCat(nowhere.number())});
@@ -174,7 +174,7 @@ TEST_F(RedlatchQuorumDoctorTest, HealthyQuorumIsFitAndNothingIsLeft) {
   }
 }
 
-TEST_F(RedlatchQuorumDoctorTest, RefusesAQuorumWithAClusterAndNamesTheCluster) {
+TEST_F(RedlatchQuorumDoctorTest, RefusesQuorumWithCluster) {
   const Report report = Examine("redlock:redis-cluster://n1,redis://127.0.0.1:1");
   EXPECT_EQ(report.code, 125);
   EXPECT_THAT(Errors(), HasSubstr("--server redis-cluster://n1:6379"));

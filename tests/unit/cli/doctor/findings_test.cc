@@ -47,7 +47,7 @@ TEST(DoctorFindings, NeedsInfo) {
   }
 }
 
-TEST(DoctorFindings, WithoutConfigChecksAreUncheckedAndNoFixUsesConfigSet) {
+TEST(DoctorFindings, NoFixUsesConfigSetWithoutConfig) {
   DoctorFacts facts = With("maxmemory_policy", "allkeys-lru");
   (*facts.info)["used_memory"] = "950";
   facts.config = absl::FailedPreconditionError("ERR unknown command 'CONFIG'");
