@@ -139,6 +139,12 @@ class Waiting {
  public:
   explicit Waiting(std::function<void(const AcquireOptions&)> acquire)
       : thread_([this, acquire = std::move(acquire)] { acquire({.stop = stop_.get_token()}); }) {}
+  // Waits for the lock of that name through another client.
+  template <class Lock>
+  static Waiting For(const Client& client, const std::string& name) {
+    const auto lock = std::make_shared<Lock>(client, name);
+    return Waiting([lock](const AcquireOptions& how) { (void)lock->Acquire(how); });
+  }
   ~Waiting() {
     stop_.request_stop();
     thread_.join();

@@ -54,8 +54,7 @@ class RedlatchQuorumInspectTest : public RedlatchOutputTest {
 TEST_F(RedlatchQuorumInspectTest, ListsLockOnceWithServerCount) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
-  RedLock theirs(ClientCalled("other"), "job");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  const auto waiting = Waiting::For<RedLock>(ClientCalled("other"), "job");
   ASSERT_TRUE(AwaitQueuedAtAll());
   const Outcome list = AtAll({"ls", "--json"});
   EXPECT_EQ(list.code, 0) << list.errors;
@@ -70,8 +69,7 @@ TEST_F(RedlatchQuorumInspectTest, ListsLockOnceWithServerCount) {
 TEST_F(RedlatchQuorumInspectTest, ShowsTheAnswerOfEachServer) {
   RedLock lock(ClientCalled("billing"), "job", long_);
   const Lease lease = Take(lock);
-  RedLock theirs(ClientCalled("other"), "job");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  const auto waiting = Waiting::For<RedLock>(ClientCalled("other"), "job");
   ASSERT_TRUE(AwaitQueuedAtAll());
   group_[1].Do({"DEL", "job"});
   group_[4].Kill();
@@ -153,8 +151,7 @@ TEST_F(RedlatchQuorumInspectTest, SingleServerShowsItsPart) {
       AtOne(2, {"inspect", "job"}).output,
       AllOf(StartsWith("Lock \"job\": quorum, held\n"),
             HasSubstr("quorum          of several servers, of which this one alone was asked")));
-  RedLock theirs(ClientCalled("other"), "job");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  const auto waiting = Waiting::For<RedLock>(ClientCalled("other"), "job");
   ASSERT_TRUE(AwaitQueuedAtAll());
   EXPECT_THAT(AtOne(2, {"inspect", "job"}).output, HasSubstr("waiting         " + Me("other")));
 }
@@ -426,8 +423,7 @@ TEST_F(RedlatchClusterInspectTest, ShowsLockOnceDuringMove) {
   SimpleLock lock(client_, name, {.lease = absl::Hours(1)});
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  SimpleLock theirs(other_, name);
-  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  const auto waiting = Waiting::For<SimpleLock>(other_, name);
   ASSERT_TRUE(AwaitOneQueued(name));
   group_->BeginMove(slot, 1);
   // Moves the queue, but not the lock's main key.

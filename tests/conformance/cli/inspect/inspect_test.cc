@@ -24,8 +24,7 @@ TEST_F(RedlatchLsTest, ShowsHolderLeaseAndNumberOfWaiters) {
   SimpleLock lock(client_, "job", {.lease = absl::Minutes(5)});
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  SimpleLock theirs(other_, "job");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  const auto waiting = Waiting::For<SimpleLock>(other_, "job");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
 
   EXPECT_THAT(Lines(),
@@ -83,12 +82,11 @@ TEST_F(RedlatchLsTest, KnowsEachKind) {
 TEST_F(RedlatchLsTest, ShowsAWaitingWriter) {
   ReentrantReadWriteLock read(client_, "data");
   const auto reads = read.AcquireRead();
-  ReentrantReadWriteLock write(other_, "data");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)write.AcquireWrite(how); });
+  const auto waiting = Waiting::For<ReentrantReadWriteLock>(other_, "data");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
   EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
   EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output, "rows[0]['waiting_writers']"), "1");
-  // The same while readers wait because one script lets in only so many.
+  // The line is the same while readers wait because one script admits a limited number of them.
   server_->Text({"HSET", "data", "kind", "read_write/2", "phase", "7"});
   server_->Text({"PEXPIRE", "data", "30000"});
   EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^data +read_write +read by 1 +[0-9.]+s +1w ")));
@@ -117,7 +115,7 @@ TEST_F(RedlatchLsTest, IgnoresKeysThatAreNoLocks) {
   server_->Text({"ZADD", "zset", "1", "a"});
   server_->Text({"ZADD", "zset:queue", "1", "a"});
   server_->Text(
-      {"SET", "brace}", "0123456789abcdef0123456789abcdef:1"});  // no lock can be called so
+      {"SET", "brace}", "0123456789abcdef0123456789abcdef:1"});  // no lock can have this name
   for (const char* const key :
        {"redlatch:", "redlatch:2", "redlatch:2:x:fence", "redlatch:2:{x:fence",
         "redlatch:2:{}:fence", "redlatch:2:{{x}}:fence", "redlatch:2:{x}:rw.readers",
@@ -321,11 +319,9 @@ TEST_F(RedlatchInspectTest, ShowsHolderItsTimeAndWaitersInOrder) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  SimpleLock second(second_, "job");
-  SimpleLock third(third_, "job");
-  const Waiting one([&](const AcquireOptions& how) { (void)second.Acquire(how); });
+  const auto one = Waiting::For<SimpleLock>(second_, "job");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 1));
-  const Waiting two([&](const AcquireOptions& how) { (void)third.Acquire(how); });
+  const auto two = Waiting::For<SimpleLock>(third_, "job");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 2));
 
   const std::string token = absl::StrCat(lease->fencing_token().value());
@@ -355,8 +351,7 @@ TEST_F(RedlatchInspectTest, DistinguishesReadersFromWriters) {
   const auto reads = first.AcquireRead();
   ReentrantReadWriteLock second(second_, "data");
   const auto reads_too = second.AcquireRead();
-  ReentrantReadWriteLock third(third_, "data");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)third.AcquireWrite(how); });
+  const auto waiting = Waiting::For<ReentrantReadWriteLock>(third_, "data");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{data}:rw.writers"));
   EXPECT_THAT(Text("data"),
               AllOf(StartsWith("Lock \"data\": read_write, read by 2\n"),

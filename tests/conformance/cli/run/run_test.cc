@@ -390,8 +390,7 @@ TEST_F(RedlatchWaitTest, ShowsHolderAndPlaceOnATerminal) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  SimpleLock theirs(other_, "job");
-  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Acquire(how); });
+  const auto waiting = Waiting::For<SimpleLock>(other_, "job");
   ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue"));
   const Outcome narrow = OnTerminal("run --wait 1500ms job -- true", "", 40);
   EXPECT_EQ(narrow.code, 120);
