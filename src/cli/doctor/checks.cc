@@ -544,7 +544,7 @@ Items Nodes(const ClusterFacts& f) {
   return items;
 }
 
-// A move that both nodes tell of is reported once.
+// A move is listed once, even if both of its nodes report it.
 void SetMoves(const ClusterFacts& f, Values& v) {
   std::map<std::string, std::string> addresses;
   std::map<int, std::string> ways;

@@ -151,9 +151,8 @@ class Progress {
 void OccupyStandardDescriptors();
 
 // Closes all descriptors except standard error and `kept`; standard input and output become
-// /dev/null. The keeper calls it because the command
-// has the same descriptors: the reader of a pipe, or the next user of a lock file, must wait only
-// for the command.
+// /dev/null. The keeper calls it because the command has the same descriptors: the reader of a
+// pipe, or the next user of a lock file, must wait only for the command.
 void LetGoOfDescriptorsBut(std::vector<int> kept);
 
 }  // namespace redlatch::cli

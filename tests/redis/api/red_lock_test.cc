@@ -95,7 +95,7 @@ TEST_F(QuorumRefusal, RefusingServerIsAskedOnlyNowAndThen) {
   EXPECT_FALSE(Await([&] { return !idle.valid(); }, absl::Seconds(1)));
   // A hold of 30 s need not be renewed yet.
   EXPECT_LE(servers_[0].Calls({"eval", "evalsha"}), 2);
-  EXPECT_LE(servers_[4].Calls({"eval", "evalsha"}), 5 * 10);  // keys of five releases
+  EXPECT_LE(servers_[4].Calls({"eval", "evalsha"}), 5 * 10);  // for the keys of five releases
   servers_[4].Do({"CONFIG", "SET", "min-replicas-to-write", "0"});
 }
 

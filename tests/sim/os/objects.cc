@@ -98,7 +98,7 @@ struct Mutex {
     return true;
   }
   void Release(Kernel& kernel) {
-    // A lock from before a second process used it was not counted.
+    // If it was locked before a second process used it, it was not counted.
     if (shared && owner->shared_mutexes > 0) --owner->shared_mutexes;
     owner = nullptr;
     if (Fibre* const next = waiting.Take()) kernel.Wake(next);

@@ -295,7 +295,7 @@ void Keyspace::Apply(const KeyChange& change) {
   if (change.value == nullptr) {
     Current().erase(change.key);
   } else {
-    // This is never written through: FindMutable() copies a shared value.
+    // No caller changes the shared value: FindMutable() copies it first.
     Current()[change.key] = {std::const_pointer_cast<Value>(change.value), change.expires_ms};
   }
   Changed(change.key);

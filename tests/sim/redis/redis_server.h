@@ -131,7 +131,7 @@ struct LogEntry {
 };
 using Log = std::deque<LogEntry>;
 
-// The stream of changes that a server has, and how far.
+// Which stream of changes a server has, and its offset in it.
 struct ReplicationState {
   std::string id;                             // master_replid
   std::string old_id = std::string(40, '0');  // master_replid2: valid up to old_id_until - 1
@@ -263,11 +263,13 @@ class RedisServer : private ScriptHost {
   struct Counts {
     uint64_t commands = 0;  // of clients
     uint64_t scripts = 0;
-    // By grant id, a hash of its scripts in their order, but for renewals: these follow the clock.
+    // By grant id, a hash of the scripts that ran for it, in order. Renewals are left out, since
+    // their number depends on the clock.
     std::map<std::string, uint64_t> grants;
     uint64_t unknown_scripts = 0;  // NOSCRIPT
     uint64_t calls_in_scripts = 0;
-    uint64_t work = 0;  // of scripts: words and values of their calls, and elements that DEL freed
+    // What scripts cost: the words and values of their calls, and the elements that DEL freed.
+    uint64_t work = 0;
   };
   const Counts& counts() const { return counts_; }
   void CountWork(size_t work) override { counts_.work += work; }

@@ -138,7 +138,7 @@ class EssentialKeys {
 
   void ForgetExpired(const std::string& key) {
     auto* const grants = Find<SortedSet>(key);
-    if (grants == nullptr) {  // another type may be in the way or not
+    if (grants == nullptr) {  // a fast path may leave a value of another type
       keys_.Erase(key);
       return;
     }

@@ -129,7 +129,7 @@ class RealServer : public ::testing::Test {
       inboxes_.erase(id);
       sim_->Disconnect(id);
       const Words count = {"PUBSUB", "NUMSUB", RandomCalls::Channel(client)};
-      while (connection_.Command(count).elements[1].integer > 0) continue;  // it will soon notice
+      while (connection_.Command(count).elements[1].integer > 0) continue;  // until it notices
     } else if (!inboxes_.contains(id)) {
       const Words words = {"SUBSCRIBE", RandomCalls::Channel(client)};
       auto inbox = support::RawConnection::ToSocket(real_->socket_path());

@@ -98,11 +98,11 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   const std::pair<Process*, Mode> mine{fresh.process, fresh.mode};
   int64_t came = object.waiting.at(mine).earliest;
   // A client may pass its grant on among its threads for a while.
-  const bool again = object.latest == mine && kernel_.now() - object.its_since < order_margin_;
-  if (again) came = object.it_came;
-  if (!again) object.its_since = kernel_.now();
+  const bool again = object.latest == mine && kernel_.now() - object.latest_since < order_margin_;
+  if (again) came = object.latest_came;
+  if (!again) object.latest_since = kernel_.now();
   object.latest = mine;
-  object.it_came = came;
+  object.latest_came = came;
   // A waiter for several names may let others pass, and an owner enters past the queue.
   if (order_margin_ == kNever || kernel_.now() < excused_until_ || fresh.name.front() == '{' ||
       fresh.owner == kSharedOwner) {

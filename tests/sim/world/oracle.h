@@ -107,8 +107,8 @@ class Oracle {
   uint64_t grants() const { return grants_; }
 
  private:
-  // Waiters of a process that ask for the same. Each one that comes or goes may change what they
-  // ask of the server, so the request was queued between these times.
+  // The waiters of one process that ask for the same thing. When one of them comes or goes, their
+  // request to the server may change, so it was queued between these times.
   struct Line {
     int waiters = 0;
     int64_t earliest = 0;
@@ -125,11 +125,9 @@ class Oracle {
   struct Object {
     std::map<uint64_t, Hold> holds;
     std::map<std::pair<Process*, Mode>, Line> waiting;
-    // The last client that was let in, since when no other came in between, and since when it had
-    // waited then.
-    std::pair<Process*, Mode> latest;
-    int64_t its_since = 0;
-    int64_t it_came = 0;
+    std::pair<Process*, Mode> latest;  // the last client that was let in
+    int64_t latest_since = 0;          // since when no other client was let in
+    int64_t latest_came = 0;           // when it had started to wait
     std::vector<Passed> passed;
     uint64_t largest_token = 0;
     int64_t written = 0;                  // when an exclusive hold was last granted

@@ -400,8 +400,8 @@ std::vector<size_t> Numbers(absl::string_view edit) {
 }
 
 // Leaves one thread, which acquires only by AcquireAsync(), or only by Acquire(). What then happens
-// does not depend on that choice, but for what races with the thread itself: a stop, a release that
-// it does not wait for, and a forced one.
+// does not depend on that choice, except for events that race with the thread itself: a stop, a
+// release that it does not wait for, and a forced release.
 void LetOneThreadAcquire(Plan& plan, bool asynchronously) {
   using Interface = Operation::Interface;
   for (ClientPlan& client : plan.clients) {

@@ -43,8 +43,8 @@ class ScopedEnvironment {
   std::optional<std::string> before_;
 };
 
-// Sends SIGKILL to one process. kill(2) takes a number below 1 for many processes, so one that
-// comes from a failed query of a server must not get there.
+// Sends SIGKILL to one process. For kill(2) a number below 1 means many processes, and a failed
+// query of a server returns such a number, so it is refused here.
 inline void Kill(pid_t pid) {
   ASSERT_GT(pid, 1);
   kill(pid, SIGKILL);

@@ -1,12 +1,13 @@
-// A transport around a real one that behaves as badly as TLS may: it detects callers that are in it
-// at the same time, and its steps sometimes want other readiness than their names say, as for
-// messages of its own.
+// A transport around a real one that behaves as badly as TLS may, and detects callers that are in
+// it at the same time. TLS has records of its own, so a step may wait for the opposite of what its
+// name says:
 //
-//   A Write(), and the end of Connect(), wants to read a record of the peer's. The record is there
-//   when a Wait() for it finds nothing else, unless a Read() takes it in before: then no Wait()
-//   reports it.
+//   A Write(), and the end of Connect(), sometimes waits until it can read a record of the peer.
+//   The record arrives during a Wait() for it that finds nothing else. If a Read() consumes the
+//   record first, no Wait() reports it.
 //
-//   A Read() wants to write a record of its own, which leaves during the next Wait() for that.
+//   A Read() sometimes waits until it can write a record, which leaves during the next Wait() for
+//   that.
 #include <sched.h>
 
 #include "src/redis/connect/connector.h"

@@ -324,8 +324,8 @@ TEST_F(SubscriberFork, ChildsDestructorDoesNotHang) {
 
 // A sanitizer's forked children must start no threads.
 #if !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-// The child lacks the thread of its parent's subscriber, and glibc gives that thread's memory, by
-// which it is known, to the next thread that the child starts.
+// A forked child does not have the thread of its parent's subscriber. glibc reuses the memory of
+// that thread for the next thread of the child, which then has the same id.
 TEST_F(SubscriberFork, ChildsSubscriberIsNotItsParents) {
   auto subscriber = Make(server_->url());
   ASSERT_TRUE(subscriber->Subscribe("c", Soon()).ok());

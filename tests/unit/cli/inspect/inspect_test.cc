@@ -114,7 +114,7 @@ TEST(LockKeys, PartFollowsFromTheSuffix) {
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:simple.waiters").part, kNoPart);
   EXPECT_EQ(ReadLockKey("redlatch:client:x").part, kNoPart);
   EXPECT_EQ(ReadLockKey("redlatch:client:x").name, "");
-  EXPECT_EQ(ReadLockKey("x}").part, kNoPart) << "no lock can be called so";
+  EXPECT_EQ(ReadLockKey("x}").part, kNoPart) << "no lock can have this name";
 }
 
 TEST(LockKeys, QueueSuffixTellsTheKind) {

@@ -342,7 +342,8 @@ TEST_F(LockStateCachedReadsTest, AreTakenAgainWithoutServer) {
   EXPECT_TRUE(Quiet());
 }
 
-// They are joined as long as without caching. Otherwise caching would make short reads slower.
+// Threads join a cached read for as long as they join any other. Otherwise caching would make short
+// reads slower.
 TEST_F(LockStateCachedReadsTest, AreJoinedInTurnDespiteRecall) {
   Want in_window = Cacheable(2);
   in_window.turn = absl::Milliseconds(5);

@@ -127,7 +127,7 @@ TEST_F(LockStateLocalTest, BlockTokensGrowWithClock) {
   EXPECT_EQ(AcquireOf(request).block, 4096U);
   Pass(absl::Milliseconds(1));
   Deliver(request, Granted());
-  const base::Instant received = now();  // the tokens were reserved by then, perhaps just then
+  const base::Instant received = now();  // the tokens were reserved at this moment or earlier
   EXPECT_EQ(first.not_before, received);
   uint64_t hold = first.hold;
   for (uint64_t k = 1; k < 4096; ++k) {
