@@ -79,7 +79,7 @@ bool IsKindOfOurs(std::string_view text) {
   return kind != kinds::kSimple && kinds::IsOurs(kind);
 }
 
-std::string_view QuorumHoldIn(std::string_view value) {
+std::string_view QuorumGrantIn(std::string_view value) {
   const size_t space = value.find(' ');
   if (space == value.npos) return {};
   const std::string_view attempt = value.substr(space + 1);
@@ -133,7 +133,7 @@ bool MatchesGlob(std::string_view text, const std::string& pattern) {
 constexpr std::string_view kPage = "250";
 // The last index to read of a string that may be a grant id. It may be any program's data, and
 // huge.
-constexpr std::string_view kLongestHold = "79";
+constexpr std::string_view kLongestGrantId = "79";
 
 using FoundByName = absl::flat_hash_map<std::string, FoundLock>;
 
@@ -175,8 +175,8 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
       if (is_lock) Named(name, found).parts |= kMain;
     };
     if (candidate.second == "string") {
-      contents.Add({"GETRANGE", name, "0", kLongestHold}, [take](const Reply& reply) {
-        take(!internal::ClientOf(reply.text).empty() || !QuorumHoldIn(reply.text).empty());
+      contents.Add({"GETRANGE", name, "0", kLongestGrantId}, [take](const Reply& reply) {
+        take(!internal::ClientOf(reply.text).empty() || !QuorumGrantIn(reply.text).empty());
       });
     } else if (candidate.second == "hash") {
       contents.Add({"HGET", name, "kind"}, [take](const Reply& reply) {
@@ -288,7 +288,7 @@ void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
 void AskString(Questions& questions, LockRow& row) {
   row.kind = kinds::kSimple;
   questions.Add({"GETRANGE", row.name, "0", "127"}, [&row](const Reply& reply) {
-    const std::string_view granted = QuorumHoldIn(reply.text);
+    const std::string_view granted = QuorumGrantIn(reply.text);
     if (!granted.empty()) row.kind = kinds::kQuorum;
     row.hold = granted.empty() ? reply.text : std::string(granted);
     row.holding = reply.text.empty() ? 0 : 1;  // empty: it has ended meanwhile

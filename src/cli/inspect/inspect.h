@@ -55,7 +55,7 @@ bool IsKindOfOurs(std::string_view text);
 
 // The grant id in the value that one server of a quorum stores, "<grant> <attempt>"; empty if the
 // value is no grant.
-std::string_view QuorumHoldIn(std::string_view value);
+std::string_view QuorumGrantIn(std::string_view value);
 
 // Deletes all keys of locks of these names and of any kind, except tombstones.
 redis::Command DeleteLocks(const std::vector<std::string>& names);

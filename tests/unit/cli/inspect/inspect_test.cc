@@ -128,11 +128,11 @@ TEST(LockKeys, QueueSuffixTellsTheKind) {
 
 TEST(LockKeys, QuorumValueIsGrantAndAttempt) {
   const std::string hold = std::string(32, 'a') + ":7";
-  EXPECT_EQ(QuorumHoldIn(hold + " 12"), hold);
+  EXPECT_EQ(QuorumGrantIn(hold + " 12"), hold);
   for (const char* const rest : {"", " ", " x", " 1 2", " -1", "k1"}) {
-    EXPECT_EQ(QuorumHoldIn(hold + rest), "") << rest;
+    EXPECT_EQ(QuorumGrantIn(hold + rest), "") << rest;
   }
-  EXPECT_EQ(QuorumHoldIn("another program 1"), "");
+  EXPECT_EQ(QuorumGrantIn("another program 1"), "");
 }
 
 TEST(LockKeys, KindsHaveTheProtocolVersion) {
