@@ -52,7 +52,7 @@ struct ExitStatus {
 struct ExecOptions {
   // "NAME=value": added to this process's environment, or replaced in it.
   std::vector<std::string> environment = {};
-  // The child does not get variables whose names begin so. Empty: it gets all variables.
+  // The child does not get variables whose names begin with this. Empty: it gets all variables.
   std::string hidden_prefix = {};
   // Standard output and error are appended to this file; standard input is empty, and the pipe is
   // not used. Empty: standard input and output are the pipe, and standard error is ours.

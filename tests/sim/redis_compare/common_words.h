@@ -7,8 +7,8 @@
 
 namespace redlatch::sim {
 
-// Gives errors whose wording differs between versions the words of Redis 7.0, and removes the
-// position in the script.
+// Replaces the wording of errors that differs between versions by that of Redis 7.0, and removes
+// the position in the script.
 inline redis::Reply InCommonWords(redis::Reply reply) {
   if (reply.is_error()) {
     const size_t end = reply.text.find("on @user_script");
