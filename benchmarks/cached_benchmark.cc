@@ -92,15 +92,10 @@ REDLATCH_RACER(Recall) {
 
 void BM_Cached_Recall(benchmark::State& state) {
   for (auto _ : state) {
-    const absl::StatusOr<RaceResult> result = RunRace({.racer = "Recall",
-                                                       .processes = 2,
-                                                       .args = {std::to_string(state.range(0))},
-                                                       .commands = {"evalsha", "eval"}});
-    if (!result.ok()) {
-      state.SkipWithError(result.status().ToString().c_str());
-      break;
-    }
-    ReportLatency(state, result->samples);
+    ReportSamples(state, RunRace({.racer = "Recall",
+                                  .processes = 2,
+                                  .args = {std::to_string(state.range(0))},
+                                  .commands = {"evalsha", "eval"}}));
   }
 }
 BENCHMARK(BM_Cached_Recall)
@@ -120,12 +115,7 @@ REDLATCH_RACER(CachedContended) {
   if (racer.args().at(0) == "1") options.cache_for = kCacheFor;
   options.turn = absl::Milliseconds(std::stoi(racer.args().at(1)));
   SimpleLock lock(*client, "cached_contended", options);
-  racer.AwaitStart();
-  while (racer.Running()) {
-    lock.lock();
-    racer.Count();
-    lock.unlock();
-  }
+  TakeUntilOver(racer, lock);
   return absl::OkStatus();
 }
 
@@ -157,15 +147,7 @@ REDLATCH_RACER(CachedReads) {
   racer.AwaitStart();
   while (racer.Running()) {
     chance = chance * 1664525U + 1013904223U;
-    if ((chance >> 8U) % 100 == 0) {
-      lock.lock();
-      racer.Count();
-      lock.unlock();
-    } else {
-      lock.lock_shared();
-      racer.Count();
-      lock.unlock_shared();
-    }
+    (chance >> 8U) % 100 == 0 ? TakeOnce(racer, lock) : ReadOnce(racer, lock);
   }
   return absl::OkStatus();
 }

@@ -263,6 +263,11 @@ void ReportRace(benchmark::State& state, const absl::StatusOr<RaceResult>& resul
   state.counters["server_us"] = result->server_us_per_count;
 }
 
+void ReportSamples(benchmark::State& state, const absl::StatusOr<RaceResult>& result) {
+  if (!result.ok()) return state.SkipWithError(result.status().ToString().c_str());
+  ReportLatency(state, result->samples);
+}
+
 void ForEachRaceSize(benchmark::internal::Benchmark* benchmark) {
   benchmark->RangeMultiplier(2)->Range(2, 32)->Iterations(1)->UseManualTime()->Unit(
       benchmark::kMicrosecond);

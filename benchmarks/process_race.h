@@ -4,12 +4,7 @@
 //     absl::StatusOr<Client> client = Client::Connect(ServerUrl());
 //     if (!client.ok()) return client.status();
 //     ...
-//     racer.AwaitStart();
-//     while (racer.Running()) {
-//       lock.lock();
-//       racer.Count();
-//       lock.unlock();
-//     }
+//     TakeUntilOver(racer, lock);
 //     return absl::OkStatus();
 //   }
 //
@@ -92,6 +87,27 @@ class Racer {
   support::LinePipe& parent_;
 };
 
+// Takes the lock, counts that, and releases it.
+template <class Lock>
+void TakeOnce(Racer& racer, Lock& lock) {
+  lock.lock();
+  racer.Count();
+  lock.unlock();
+}
+// The same, but as a reader.
+template <class Lock>
+void ReadOnce(Racer& racer, Lock& lock) {
+  lock.lock_shared();
+  racer.Count();
+  lock.unlock_shared();
+}
+// Starts with the others, and takes the lock again and again until the race is over.
+template <class Lock>
+void TakeUntilOver(Racer& racer, Lock& lock) {
+  racer.AwaitStart();
+  while (racer.Running()) TakeOnce(racer, lock);
+}
+
 // An error fails the race.
 using RacerBody = absl::Status (*)(Racer& racer);
 
@@ -130,6 +146,9 @@ absl::StatusOr<RaceResult> RunRace(const RaceOptions& options);
 // Sets the iteration's time, which is that of one acquisition, and the counters. Calls
 // SkipWithError() if the race failed or had no acquisition.
 void ReportRace(benchmark::State& state, const absl::StatusOr<RaceResult>& result);
+
+// Reports the race's samples; see ReportLatency(). Calls SkipWithError() if the race failed.
+void ReportSamples(benchmark::State& state, const absl::StatusOr<RaceResult>& result);
 
 // For BENCHMARK()->Apply(): one race each with 2, 4, 8, 16 and 32 processes.
 void ForEachRaceSize(benchmark::internal::Benchmark* benchmark);

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
-#include "benchmarks/latency_samples.h"
 #include "benchmarks/process_race.h"
 #include "benchmarks/raw_lock.h"
 
@@ -45,13 +44,8 @@ REDLATCH_RACER(RawPolling) {
 // From the release in one process to the acquisition in another.
 void BM_RawPolling_Latency(benchmark::State& state) {
   for (auto _ : state) {
-    const absl::StatusOr<RaceResult> result =
-        RunRace({.racer = "RawPolling", .processes = 2, .duration = absl::Seconds(10)});
-    if (!result.ok()) {
-      state.SkipWithError(result.status().ToString().c_str());
-      break;
-    }
-    ReportLatency(state, result->samples);
+    ReportSamples(state,
+                  RunRace({.racer = "RawPolling", .processes = 2, .duration = absl::Seconds(10)}));
   }
 }
 BENCHMARK(BM_RawPolling_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);

@@ -8,7 +8,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "benchmarks/bench_server.h"
-#include "benchmarks/latency_samples.h"
 #include "benchmarks/process_race.h"
 #include "benchmarks/raw_lock.h"
 
@@ -43,12 +42,7 @@ REDLATCH_RACER(RawPublish) {
 
 void BM_RawPublishDelivery(benchmark::State& state) {
   for (auto _ : state) {
-    const absl::StatusOr<RaceResult> result = RunRace({.racer = "RawPublish", .processes = 2});
-    if (!result.ok()) {
-      state.SkipWithError(result.status().ToString().c_str());
-      break;
-    }
-    ReportLatency(state, result->samples);
+    ReportSamples(state, RunRace({.racer = "RawPublish", .processes = 2}));
   }
 }
 BENCHMARK(BM_RawPublishDelivery)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);

@@ -84,15 +84,7 @@ REDLATCH_RACER(ReadWriteMostlyReads) {
     threads.emplace_back([&, seed = static_cast<unsigned>(racer.index() * kThreads + i)] {
       std::mt19937 dice(seed);
       while (racer.Running()) {
-        if (dice() % 100 < reads) {
-          lock.lock_shared();
-          racer.Count();
-          lock.unlock_shared();
-        } else {
-          lock.lock();
-          racer.Count();
-          lock.unlock();
-        }
+        dice() % 100 < reads ? ReadOnce(racer, lock) : TakeOnce(racer, lock);
       }
     });
   }
@@ -168,12 +160,7 @@ REDLATCH_RACER(ReadWriteWriters) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   ReentrantReadWriteLock lock(*client, kRaceLock);
-  racer.AwaitStart();
-  while (racer.Running()) {
-    lock.lock();
-    racer.Count();
-    lock.unlock();
-  }
+  TakeUntilOver(racer, lock);
   return absl::OkStatus();
 }
 

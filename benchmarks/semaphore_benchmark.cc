@@ -23,7 +23,7 @@ constexpr int kThreads = 64;
 
 std::vector<std::string> Commands() { return {"evalsha", "eval", "subscribe", "unsubscribe"}; }
 
-// The interface that LockLoop() needs.
+// The interface that LockLoop() and TakeUntilOver() need.
 class Locked {
  public:
   explicit Locked(Semaphore& semaphore) : semaphore_(semaphore) {}
@@ -78,12 +78,8 @@ REDLATCH_RACER(Semaphore) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
   Semaphore semaphore(*client, kRaceSemaphore, kRacePermits);
-  racer.AwaitStart();
-  while (racer.Running()) {
-    semaphore.acquire();
-    racer.Count();
-    semaphore.release();
-  }
+  Locked locked(semaphore);
+  TakeUntilOver(racer, locked);
   return absl::OkStatus();
 }
 

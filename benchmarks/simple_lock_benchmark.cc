@@ -85,12 +85,7 @@ BENCHMARK(BM_SimpleLock_Processes)->Apply(ForEachRaceSize);
 // From unlock() in one process to the return of lock() in another.
 void BM_Handover_Latency(benchmark::State& state) {
   for (auto _ : state) {
-    const absl::StatusOr<RaceResult> result = Race(2);
-    if (!result.ok()) {
-      state.SkipWithError(result.status().ToString().c_str());
-      break;
-    }
-    ReportLatency(state, result->samples);
+    ReportSamples(state, Race(2));
   }
 }
 BENCHMARK(BM_Handover_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);

@@ -3,14 +3,10 @@
 #ifndef REDLATCH_BENCHMARKS_SLEEPERS_H_
 #define REDLATCH_BENCHMARKS_SLEEPERS_H_
 
-#include <benchmark/benchmark.h>
-
 #include <string>
 #include <utility>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "benchmarks/latency_samples.h"
 #include "benchmarks/process_race.h"
 
 namespace redlatch::bench {
@@ -22,11 +18,6 @@ inline constexpr absl::Duration kSleepersPause = absl::Milliseconds(5);
 
 inline RaceOptions SleepersRace(std::string racer) {
   return {.racer = std::move(racer), .processes = 2, .duration = absl::Seconds(5)};
-}
-
-inline void ReportSamples(benchmark::State& state, const absl::StatusOr<RaceResult>& result) {
-  if (!result.ok()) return state.SkipWithError(result.status().ToString().c_str());
-  ReportLatency(state, result->samples);
 }
 
 }  // namespace redlatch::bench
