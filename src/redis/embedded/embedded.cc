@@ -252,8 +252,8 @@ bool TmpIsPrivate(std::string_view mountinfo) {
 }
 
 absl::StatusOr<std::string> DefaultEmbeddedDirectory() {
-  const char* named = secure_getenv("REDLATCH_EMBEDDED_DIRECTORY");
-  if (named != nullptr && *named != '\0') return std::string(named);
+  std::string named = Environment("REDLATCH_EMBEDDED_DIRECTORY");
+  if (!named.empty()) return named;
   std::ifstream mountinfo("/proc/self/mountinfo");
   if (TmpIsPrivate(std::string(std::istreambuf_iterator<char>(mountinfo), {}))) {
     return absl::FailedPreconditionError(
@@ -281,17 +281,15 @@ absl::StatusOr<std::string> EmbeddedDirectory(std::string_view directory) {
         longest, " is the maximum; choose a shorter directory with embedded:/dir"));
   }
   struct stat file;
-  if (lstat(path.c_str(), &file) == 0) {
-    if (absl::Status fit = CheckDirectory(path, file); !fit.ok()) return fit;
-    return path;
+  if (lstat(path.c_str(), &file) != 0) {
+    if (errno != ENOENT) return ErrnoStatus("look at", path, errno);
+    if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
+      if (errno != ENOENT) return ErrnoStatus("make the directory", path, errno);
+      return absl::FailedPreconditionError(absl::StrCat(
+          "embedded: '", path, "' cannot be created, because its parent directory does not exist"));
+    }
+    if (lstat(path.c_str(), &file) != 0) return ErrnoStatus("look at", path, errno);
   }
-  if (errno != ENOENT) return ErrnoStatus("look at", path, errno);
-  if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
-    if (errno != ENOENT) return ErrnoStatus("make the directory", path, errno);
-    return absl::FailedPreconditionError(absl::StrCat(
-        "embedded: '", path, "' cannot be created, because its parent directory does not exist"));
-  }
-  if (lstat(path.c_str(), &file) != 0) return ErrnoStatus("look at", path, errno);
   if (absl::Status fit = CheckDirectory(path, file); !fit.ok()) return fit;
   return path;
 }

@@ -94,15 +94,15 @@ class ServerGroup {
   // True if a subscription to messages about the key was acknowledged, and has not been given up
   // since.
   virtual bool subscribed(std::string_view key) const = 0;
-  // True if, as far as this client knows, its connection is there as well.
+  // The same, and the connection for messages is up, as far as this client knows.
   virtual bool subscribed_now(std::string_view key) const { return subscribed(key); }
   // Subscribes; two threads may do so at once. kUnavailable, by the deadline or when the stop is
   // requested: the subscription continues in the background.
   virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
                                  const std::stop_token& stop) = 0;
 
-  // From here on, or no longer, messages about the key must be read at once though no thread awaits
-  // any. The caller ends each call that begins it by another one.
+  // Between a call that begins it and one that ends it, messages about the key are read at once,
+  // even if no thread awaits one. Each call that begins it needs one that ends it.
   virtual void KeepReading(std::string_view, bool /*begins*/) {}
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
@@ -124,11 +124,7 @@ class ServerGroup {
   };
   virtual Realigned Realign() = 0;
 
-  struct Stats {
-    uint64_t connects = 0;  // connections for commands: made, lost or given up
-    uint64_t breaks = 0;
-    uint64_t late = 0;  // calls whose deadline came first
-  };
+  using Stats = SharedConnection::Stats;  // the sum over the connections for commands
   virtual Stats stats() const = 0;
 
   // Ends the events. Calls can still be made.

@@ -249,9 +249,4 @@ void SingleServer::Align() {
   }
 }
 
-ServerGroup::Stats SingleServer::stats() const {
-  const SharedConnection::Stats stats = commands_->stats();
-  return {.connects = stats.connects, .breaks = stats.breaks, .late = stats.late};
-}
-
 }  // namespace redlatch::redis

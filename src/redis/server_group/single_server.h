@@ -106,7 +106,7 @@ class SingleServer final : public ServerGroup {
     polled.push_back(commands_->BeginPoll());
   }
   Realigned Realign() override;
-  Stats stats() const override;
+  Stats stats() const override { return commands_->stats(); }
   void Stop() override;
 
   bool subscribed(std::string_view) const override {

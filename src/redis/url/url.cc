@@ -21,6 +21,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "src/base/words.h"
 #include "src/redis/transport/tls.h"
 
 namespace redlatch::redis {
@@ -89,11 +90,8 @@ std::string PercentEncodePath(std::string_view path) {
 }
 
 std::optional<int> ParseNumber(std::string_view text, int least, int most) {
-  if (text.empty() || text.front() == '-') return std::nullopt;
   int number = 0;
-  const char* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  if (error != std::errc() || stop != end) return std::nullopt;
+  if (text.starts_with('-') || !base::ReadNumber(text, number)) return std::nullopt;
   if (number < least || number > most) return std::nullopt;
   return number;
 }
@@ -282,8 +280,7 @@ class Parser {
     if (parts.path.size() > 1) {
       return Fail(
           {"there is something after the nodes; a cluster has no database but 0 (options come "
-           "after "
-           "a '?')"});
+           "after a '?')"});
     }
     return ParseHosts(parts.host_and_port, url_.port, url_.nodes);
   }
