@@ -47,7 +47,7 @@ class Rounds {
     const std::string value(text);
     Run("RPUSH %s %s", list, value);
   }
-  // Returns "" if nothing arrives for so much time that something is wrong.
+  // Returns "" if nothing arrives within 20 s: then something is wrong.
   std::string Pop(const std::string& list) {
     const Reply reply(redisCommand(raw_.get(), "BLPOP %s 20", list.c_str()));
     const bool popped = reply.get() != nullptr && reply.get()->type == REDIS_REPLY_ARRAY;

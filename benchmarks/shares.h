@@ -61,8 +61,8 @@ class Shares {
 
   std::array<Slot, kMostThreads> done_{};
   std::atomic<bool> through_{false};
-  std::vector<int64_t>
-      at_end_;  // written by the first thread that finishes; the loop's end is a barrier
+  // Written by the first thread that finishes. The loop's end is a barrier.
+  std::vector<int64_t> at_end_;
 };
 
 }  // namespace redlatch::bench

@@ -19,7 +19,7 @@
 namespace redlatch::bench {
 namespace {
 
-// So long that no loop must ask the server whether it may continue.
+// So long that no loop has to ask the server whether it may continue.
 const LockOptions kLocal{.lease = absl::Hours(1), .turn = absl::Hours(1)};
 
 const Client& ClientThat(bool counts) {

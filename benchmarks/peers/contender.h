@@ -26,9 +26,8 @@
 //   overlaps         acquisitions while another holder was inside that should be excluded
 //   longest_wait_ms  from the first call to the acquisition, or to the end of the time
 //   cpu_s            processor time since that line
-//   samples_us       for `pair`, the time of pairs; for `contend`, the time from a release by
-//   another
-//                    process to this one's acquisition; at most some thousands
+//   samples_us       for `pair`, the time of pairs; for `contend`, the time from another process's
+//                    release to this one's acquisition; at most some thousands
 //
 // FILE contains a 32-bit word that is not 0 while a holder is inside; at 8 a 64-bit word,
 // CLOCK_MONOTONIC in ns of the last release; at 16 a 32-bit word, the index of the process that

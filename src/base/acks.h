@@ -5,8 +5,8 @@
 
 namespace redlatch::base {
 
-// What must have a write, besides the server's memory, before it counts. It is small because every
-// grant has one.
+// The places that a write must reach, besides the server's memory, before it counts. The struct is
+// small because every grant has one.
 struct AcksWanted {
   int16_t replicas = 0;
   bool fsync = false;  // the server's own disk
@@ -15,7 +15,7 @@ struct AcksWanted {
   friend bool operator==(const AcksWanted&, const AcksWanted&) = default;
 };
 
-// What has confirmed a write.
+// The places that a write has reached.
 struct Acks {
   int16_t replicas = 0;
   bool synced = false;

@@ -111,7 +111,7 @@ absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string
                         bool in_cluster) {
   // The probe could not check the channels. A user with all channels cannot be given some.
   const std::string and_channels =
-      absl::StrCat("; and &", std::string(kChannels), " if it has not all channels");
+      absl::StrCat("; and &", std::string(kChannels), " unless it has all channels");
   if (reply.is_error()) {
     return Lacks(server, user,
                  absl::StrCat("+", absl::StrJoin(NeededCommands(in_cluster), " +"), and_channels));

@@ -65,7 +65,8 @@ class Handshake {
   absl::Status CheckHello(const Reply& hello) const;
 
  private:
-  // What the server has said so far, and the part of it that is checked; empty: it has not said so.
+  // What the server has said so far: `info` is for the caller, the rest is only for the checks. A
+  // field is empty if the server has not said it.
   struct Facts {
     ServerInfo* info;
     std::string_view version = {};

@@ -45,7 +45,7 @@ struct EmbeddedOptions {
 };
 
 // Finds this user's server, or starts it, and returns the path of its socket, where it listened a
-// moment ago. Costs a few system calls if it is running; blocks no longer than `deadline`.
+// moment ago. Costs a few system calls if it is running; never blocks past `deadline`.
 // Thread-safe, and safe against every other process that calls it.
 //
 //   kUnavailable         not running by the deadline: it goes on starting for a later call; or it

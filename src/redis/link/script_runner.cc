@@ -116,8 +116,8 @@ constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
 // One redirection leads to the owner, or two if the slot has just moved. After a third one, the
 // call pauses.
 constexpr int kRedirectsAtOnce = 3;
-// Limits for the servers of a batch: how long one of them may take to be connected and its calls to
-// be sent again, and how long to wait for its replies before the next one has a turn.
+// In a batch for several servers: how long one that is not connected may take before the next one
+// has its turn, and for how long calls are sent again.
 constexpr absl::Duration kBriefly = absl::Milliseconds(50);
 
 absl::Status NoTimeForText(std::string_view server) {

@@ -190,8 +190,8 @@ class ScriptRunner {
   // a script over a connection carries its text.
   absl::Status Post(const ScriptCall& call, InFlight& in_flight) const;
 
-  // Returns true if `redirect`, from the server that was asked, leads to a known server.
-  // `redirects` counts; false also if the caller must pause first.
+  // Returns true if the caller may follow `redirect` from the server `from` at once; false if it
+  // must pause first, or the redirection leads to no known server. `redirects` counts them.
   bool Follow(const Redirect& redirect, const ScriptServer& from, base::Instant deadline,
               int& redirects) const;
 

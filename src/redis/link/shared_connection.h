@@ -59,7 +59,7 @@ struct InFlight {
   bool waits() const { return done == nullptr; }
 };
 
-// Those whose last result came in. They are told when the lock has been released.
+// Commands whose last result has come. Their receivers are told once the lock is released.
 using Finished = absl::InlinedVector<InFlight*, 64>;
 
 // The commands of one connection, in the order of the wire: first those whose bytes were handed to

@@ -390,7 +390,7 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
     ++waiting_;
     reads = BecomeReader();
     // The last waiter that read has left, and may still be counted. It did not know of this one.
-    if (!reads && reader_ == Reader::kNone && !recalled_) Recall();
+    if (!reads && reader_ == Reader::kNone && !must_return_) BringThreadBack();
   }
   if (reads) {
     while (!broken_ && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
@@ -410,7 +410,8 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
 // must be read at once either: waking the thread whenever a waiter leaves would cost more.
 bool Subscriber::BecomeReader() {
   const bool vacant = reader_ == Reader::kThread ? relievable_ : reader_ == Reader::kNone;
-  if (!vacant || !connected_ || waiting_ > 1 || keep_reading_ > 0 || recalled_ || !wake_.Open()) {
+  if (!vacant || !connected_ || waiting_ > 1 || keep_reading_ > 0 || must_return_ ||
+      !wake_.Open()) {
     return false;
   }
   reader_ = Reader::kWaiter;
@@ -422,7 +423,7 @@ void Subscriber::Leave() {
   reader_ = Reader::kNone;
   const bool sleeps_long = nap_until_ && nap_until_->is_infinite();
   if (sleeps_long || keep_reading_ > 0 || waiting_ > 1 || broken_ || !requests_.empty()) {
-    Recall();
+    BringThreadBack();
   } else if (relievable_) {
     thread_->Wake();  // it did not notice the waiter: it must nap now, not sleep
   }
@@ -431,17 +432,17 @@ void Subscriber::Leave() {
 void Subscriber::KeepReading(bool begins) {
   const base::MutexLock lock(mu_);
   keep_reading_ += begins ? 1 : -1;
-  if (keep_reading_ > 0 && reader_ == Reader::kNone && !recalled_) Recall();
+  if (keep_reading_ > 0 && reader_ == Reader::kNone && !must_return_) BringThreadBack();
 }
 
-void Subscriber::Recall() {
-  recalled_ = true;
+void Subscriber::BringThreadBack() {
+  must_return_ = true;
   thread_->Wake();
 }
 
 void Subscriber::WakeReader() {
   if (reader_ == Reader::kNone) {
-    Recall();
+    BringThreadBack();
   } else if (reader_ == Reader::kWaiter) {
     wake_.Signal();
   } else {
@@ -467,8 +468,8 @@ bool Subscriber::StaysAway(base::Instant now) {
   if (reader_ == Reader::kThread) return false;
   const bool nap_over = nap_until_ && *nap_until_ <= now;
   const bool same = waiter_reads_ == waiter_reads_at_nap_;
-  if (recalled_ || (nap_over && same && reader_ == Reader::kNone)) {
-    recalled_ = false;
+  if (must_return_ || (nap_over && same && reader_ == Reader::kNone)) {
+    must_return_ = false;
     nap_until_.reset();
     reader_ = Reader::kThread;
     return false;

@@ -116,8 +116,9 @@ class Subscriber final : private SubscriberThread::Listener {
   // the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
 
-  // From here on, or no longer, messages must be read at once though no thread awaits any: only the
-  // subscriber's thread reads, and it notices a silent connection within two seconds.
+  // Between a call that begins it and one that ends it, messages are read at once, even if no
+  // thread awaits one: only the subscriber's thread reads, and it notices a silent connection
+  // within two seconds.
   void KeepReading(bool begins);
 
   // Leaves the thread; no callback runs on it afterwards. Parkers in Await() may still be set.
@@ -163,7 +164,7 @@ class Subscriber final : private SubscriberThread::Listener {
   // Which thread reads.
   enum class Reader : uint8_t { kThread, kWaiter, kNone };
   void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Recall() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void BringThreadBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool BecomeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Readiness WaitAsReader(const Awaited& awaited, base::Parker& parker);
@@ -213,8 +214,8 @@ class Subscriber final : private SubscriberThread::Listener {
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
   Reader reader_ ABSL_GUARDED_BY(mu_) = Reader::kThread;
-  bool relievable_ ABSL_GUARDED_BY(mu_) = false;  // the thread reads and is asleep
-  bool recalled_ ABSL_GUARDED_BY(mu_) = false;    // the thread stays away and must return
+  bool relievable_ ABSL_GUARDED_BY(mu_) = false;   // the thread reads and is asleep
+  bool must_return_ ABSL_GUARDED_BY(mu_) = false;  // the thread stays away and must return
   std::optional<base::Instant> nap_until_ ABSL_GUARDED_BY(mu_);  // while it stays away
   uint64_t waiter_reads_at_nap_ ABSL_GUARDED_BY(mu_) = 0;        // when that began
   uint64_t waiter_reads_ ABSL_GUARDED_BY(mu_) = 0;               // so far

@@ -33,7 +33,7 @@ namespace {
 constexpr absl::Duration kApart = absl::Milliseconds(100);
 // How long one node may take to answer before the next one is asked.
 constexpr absl::Duration kMapTimeout = absl::Milliseconds(500);
-// Pause before checking again if a call that uses a retired node is over.
+// How often to check if the calls that use a retired node are over.
 constexpr absl::Duration kCloseUnusedEvery = absl::Milliseconds(200);
 
 // How long one node may take to answer.
@@ -46,7 +46,8 @@ constexpr std::string_view kClaimMs = "10000";
 // How often to check if the keys of slots that no client uses must be renewed.
 constexpr absl::Duration kDay = absl::Hours(24);
 constexpr std::string_view kDayMs = "86400000";
-// So many slots in one write, which costs the server some milliseconds.
+// How many slots one write begins. It costs the server some milliseconds; after a failure, the
+// number halves.
 constexpr size_t kAtOnce = 256;
 constexpr size_t kLeastAtOnce = 16;
 
@@ -72,8 +73,7 @@ struct ClusterNode {
   std::atomic<bool> retired{false};          // it has left the cluster
   std::atomic<ClusterNode*> older{nullptr};  // the node that was made before it
 };
-// Each call that uses a node has one of these. When only the map has one, its thread closes the
-// connections of a retired node.
+
 // Orders nodes by their creation, since their addresses in memory are random. Null comes first.
 struct OlderNode {
   bool operator()(const ClusterNodePtr& a, const ClusterNodePtr& b) const {

@@ -30,6 +30,8 @@ namespace redlatch::redis {
 
 class ClusterMap;
 struct ClusterNode;
+// Each call that uses a node has one of these. When only the map has one, its thread closes the
+// connections of a retired node.
 using ClusterNodePtr = std::shared_ptr<ClusterNode>;
 class ClusterQuarantine;
 
@@ -120,9 +122,9 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   std::atomic<bool> view_whole_{false};  // the map is as a node gave it
 
   mutable base::Mutex mu_;
-  // The node at which the slot's channel is subscribed, if it is, and the one that was last asked
-  // to.
+  // The node at which the slot's channel is subscribed, if it is.
   std::unordered_map<Slot, ClusterNodePtr> subscribed_at_ ABSL_GUARDED_BY(mu_);
+  // The node that was last asked to subscribe the slot's channel.
   std::unordered_map<Slot, ClusterNodePtr> asked_at_ ABSL_GUARDED_BY(mu_);
   // The nodes at which KeepReading() was called for a slot; another node may have it now.
   std::multimap<Slot, ClusterNodePtr> read_at_once_at_ ABSL_GUARDED_BY(mu_);

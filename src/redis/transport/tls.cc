@@ -146,7 +146,7 @@ std::string TakeTlsError() {
   return text;
 }
 
-// Says why the certificate at which the verification of a chain has stopped is not accepted.
+// Says why a certificate is not accepted: the one at which the verification of its chain stopped.
 std::string CertificateFault(X509_STORE_CTX* chain, const TlsOptions& options,
                              const std::string& name) {
   const X509* const certificate = X509_STORE_CTX_get_current_cert(chain);
