@@ -24,7 +24,7 @@ TEST(Worker, TakesATurnAtTheStartAndWhenDue) {
   EXPECT_EQ(turns, 3);
 }
 
-TEST(Worker, AWakeDuringATurnMakesAnother) {
+TEST(Worker, WakeDuringTurnCausesAnotherTurn) {
   Parker second;
   std::atomic<int> turns{0};
   Worker* its = nullptr;

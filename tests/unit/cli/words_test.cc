@@ -81,7 +81,7 @@ TEST(WaitWordsTest, DescribesAnUnknownHolder) {
   EXPECT_EQ(HoldersText(info), "3 in line for it");
 }
 
-TEST(WaitWordsTest, ShowsTheOwnPlaceInLine) {
+TEST(WaitWordsTest, ShowsOwnPlaceInLine) {
   LockInfo info;
   info.waiters = {Of("web1", 7), Of("web2", 7), Of("web1", 8)};
   info.waiting = 3;

@@ -118,7 +118,7 @@ TEST_F(AclTest, AcceptsUserWithNeededPermissions) {
 }
 
 // One message names everything, and following its advice is enough.
-TEST_F(AclTest, NamesAllLackingPermissionsAndTheirRule) {
+TEST_F(AclTest, NamesAllMissingPermissionsAndTheirRule) {
   for (const char* rules : {"-@all +eval +evalsha +get", "+@all -hset -zadd -pubsub resetchannels",
                             "+@all -publish", "-@all", "+@all resetchannels &redlatch:other"}) {
     Greeting greeting = GreetAs(absl::StrCat(rules, " +info"));
@@ -152,7 +152,7 @@ TEST_F(AclTest, ProbedCommandsAreNotExecuted) {
   EXPECT_EQ(server_->Integer({"DBSIZE"}), 0);
 }
 
-TEST_F(AclTest, NamesOnlyLackingPermissions) {
+TEST_F(AclTest, NamesOnlyMissingPermissions) {
   const Greeting greeting = GreetAs("+@all -hset -zadd resetchannels &mine:*");
   EXPECT_THAT(greeting.message, HasSubstr("ACL SETUSER alice &redlatch:* +hset +zadd)"));
 }
@@ -335,7 +335,7 @@ TEST(ConnectorAnswersTest, NewerServersAndValkeyAreAccepted) {
   }
 }
 
-TEST(ConnectorAnswersTest, PassingErrorIsUnavailableAtAnyCommand) {
+TEST(ConnectorAnswersTest, TemporaryErrorIsUnavailableAtAnyCommand) {
   for (const char* error :
        {"-LOADING Redis is loading the dataset in memory\r\n",
         "-BUSY Redis is busy running a script.\r\n", "-MASTERDOWN Link with MASTER is down\r\n"}) {

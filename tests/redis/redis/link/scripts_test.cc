@@ -82,7 +82,7 @@ TEST_F(ScriptsTest, WrongTypesAndMistakesAreStatuses) {
               HasSubstr("MINE because"));
 }
 
-TEST_F(ScriptsTest, LackingPermissionIsAStatus) {
+TEST_F(ScriptsTest, MissingPermissionIsAStatus) {
   server_->Command({"ACL", "SETUSER", "app", "on", ">secret", "~counter", "&*", "+@all"});
   SharedConnection connection(*ParseUrl("redis://app:secret@" + server_->url().substr(8)));
   ScriptServer known(&connection);

@@ -187,7 +187,7 @@ class SharedConnectionDoneTest : public ConnectionFixture {
   std::vector<absl::StatusOr<Reply>> answers_;
 };
 
-TEST_F(SharedConnectionDoneTest, NothingIsSentWhileBeingLeft) {
+TEST_F(SharedConnectionDoneTest, ReplacedConnectionSendsNothing) {
   const auto connection = Connected(Direct());
   connection->ReplaceConnection("a test wants it");
   EXPECT_TRUE(absl::IsUnavailable(connection->Send({"PING"}, Keep())));
@@ -199,7 +199,7 @@ TEST_F(SharedConnectionDoneTest, NothingIsSentWhileBeingLeft) {
 }
 
 // The socket had no room for the second command. Each drain finds the connection idle.
-TEST_F(SharedConnectionDoneTest, ShortDrainsEndConnectionBeingLeft) {
+TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
   bool blocked = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
     return blocked ? IoResult{.kind = IoResult::Kind::kWantWrite} : real.Write(bytes);

@@ -218,7 +218,7 @@ TEST_F(TlsRefusalTest, UnknownAuthority) {
               AllOf(HasSubstr("which is not in ca=" + other.file())));
 }
 
-TEST_F(TlsRefusalTest, CertificateOfAnotherTime) {
+TEST_F(TlsRefusalTest, ExpiredOrFutureCertificate) {
   const auto expired = Showing(
       authority_.Certify({.valid_from = -absl::Hours(48), .valid_until = -absl::Hours(24)}));
   EXPECT_THAT(WhyNot(expired->tls_url()), AllOf(HasSubstr("has expired, on 20"), HasSubstr("renew"),
