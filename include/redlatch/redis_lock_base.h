@@ -84,7 +84,7 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   }
   // Writes the release and returns; a release that fails is repeated in the background until the
   // lease expires. It waits for the answer, by the `command_timeout` at most, only if it hands the
-  // lock to another thread of this client, or is the first of its kind over a new connection.
+  // lock to another thread of this client.
   // Without a hold, or after a loss, it releases nothing and tells the observer.
   void unlock() noexcept REDLATCH_UNLOCKS();
 
@@ -106,11 +106,11 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
 
   // Acquire() that returns at once and gives the callback its result, once. No thread waits.
   //
-  // The callback runs where ClientOptions::post says, else on the client's own thread; never inside
-  // this call, nor under a lock of redlatch's. It may do anything, even destroy the lock and the
-  // last handle of the client, but should not block. An exception is reported on stderr. If the
-  // callback is destroyed without being called, as by an event loop that ends, its result is given
-  // back.
+  // The callback runs where ClientOptions::post says, else on the client's own thread; inside this
+  // call only if no thread can be started, and never under a lock of redlatch's. It may do anything,
+  // even destroy the lock and the last handle of the client, but should not block. An exception is
+  // reported on stderr. If the callback is destroyed without being called, as by an event loop that
+  // ends, its result is given back.
   //
   // The wait ends with kCancelled if `options.stop` fires, or the lock or the last handle of the
   // client is destroyed; a grant that comes all the same is passed to the callback or given back.

@@ -52,6 +52,7 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
 }
 
 absl::StatusOr<absl::Duration> Client::Ping() const {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const redis::Command ping{"PING"};
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =

@@ -53,8 +53,8 @@ absl::StatusOr<internal::LockType> RedisLockBase::LockBody::TypeOf() const {
 }
 
 absl::Status RedisLockBase::LockBody::Attach() {
-  if (attached()) return absl::OkStatus();
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (attached()) return absl::OkStatus();
   const base::MutexLock guard(mu_);
   if (handle_ != nullptr) return absl::OkStatus();
   absl::StatusOr<internal::LockType> type = TypeOf();
@@ -107,7 +107,7 @@ auto RedisLockBase::LockBody::HandleFor(bool reads, const Caller& caller)
 
 auto RedisLockBase::LockBody::HandleOfThisThread(bool reads)
     -> std::shared_ptr<internal::LockHandle> {
-  if (!Attach().ok() || core_->in_forked_child()) return nullptr;
+  if (!Attach().ok()) return nullptr;
   if (!reads) return handle_;
   return readers_ == nullptr ? nullptr : readers_->OfThisThread();
 }
@@ -173,7 +173,6 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Take(internal::Face
 
 absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
     internal::AcquireCall call) const {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   if (const auto writes = handle_->Pin(); writes.depth > 0) {
     call.write_token = writes.token;
     call.write_grant = writes.grant;
@@ -230,7 +229,6 @@ void RedisLockBase::LockBody::AcquireAsync(bool reads, const Caller& caller,
                                            Whose whose) {
   internal::LockHandle::Finish finish = FinishOf(LeaseOf, std::move(callback));
   auto handle = HandleFor(reads, caller);
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) handle = std::move(refused);
   if (handle.ok() && reads) handle = NextGroup(readers_, nullptr);
   if (!handle.ok()) {
     return core_->event_driver().Complete(std::move(finish)(handle.status()), whose);

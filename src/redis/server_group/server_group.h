@@ -33,7 +33,7 @@ struct ServerIds {
 // and over which connection. Each server has two, one for commands and one for messages, and both
 // lead to the same server.
 //
-// Thread-safe. In a forked child it may only be destroyed; calls fail with kFailedPrecondition.
+// Thread-safe. In a forked child it may only be destroyed: ClientCore::Refusal() comes first.
 class ServerGroup {
  public:
   // They run on any thread, including one in a call of the group. They must return at once and call

@@ -196,6 +196,11 @@ TEST_F(ClientFork, ChildClosesDescriptorsOfDestroyedClient) {
     const int before = support::OpenDescriptors();
     EXPECT_FALSE(lease->Release().ok());
     EXPECT_FALSE(permit->Release().ok());
+    EXPECT_FALSE(mutex->TryAcquire().ok());
+    EXPECT_FALSE(readers->TryAcquire().ok());
+    EXPECT_FALSE(readers->AcquireRead().ok());
+    EXPECT_FALSE(semaphore->TryAcquire().ok());
+    EXPECT_FALSE(latch->Count().ok());
     EXPECT_FALSE(hold.valid());
     mutex->unlock();
     mutex.reset();

@@ -81,7 +81,8 @@ TEST_F(ClusterTest, ForkedChildIsRefused) {
   ASSERT_TRUE(lease.ok()) << lease.status();
   const int code = support::CodeOfFork([&] {
     const bool refused =
-        lock->TryAcquire().status().code() == absl::StatusCode::kFailedPrecondition;
+        lock->TryAcquire().status().code() == absl::StatusCode::kFailedPrecondition &&
+        client->Ping().status().code() == absl::StatusCode::kFailedPrecondition;
     lease = absl::CancelledError("");
     lock.reset();
     client.reset();
