@@ -20,8 +20,8 @@ namespace redlatch::internal {
 class ClientCore;
 
 // The client's own thread. It sends due requests that no caller drives, such as renewals,
-// heartbeats and pending cleanups. It reacts to recalls and new connections, and describes the
-// client from time to time. It starts when it is first needed. Thread-safe.
+// heartbeats and pending cleanups. It reacts to new connections and to lost messages, and describes
+// the client from time to time. It starts when it is first needed. Thread-safe.
 class Background {
  public:
   // `refresh`: how often the client describes itself.

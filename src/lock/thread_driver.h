@@ -15,7 +15,7 @@
 namespace redlatch::internal {
 
 // Drives an operation with the calling thread: the thread runs its requests, and sleeps. It decides
-// nothing.
+// nothing but when a reply is read.
 class ThreadDriver final : public Waker {
  public:
   // `gone`: set when the lock object is destroyed, or null.

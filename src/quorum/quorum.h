@@ -209,7 +209,7 @@ class GrantTable {
     sweep_at_ = std::max<size_t>(1024, 2 * entries_.size());
   }
 
-  base::Mutex ending_mu_;  // before the other
+  base::Mutex ending_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   base::Mutex mu_;
   std::unordered_map<GrantId, Entry> entries_ ABSL_GUARDED_BY(mu_);
   size_t sweep_at_ ABSL_GUARDED_BY(mu_) = 1024;
