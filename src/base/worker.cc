@@ -46,7 +46,7 @@ void Worker::Run() {
     }
     woken_ = false;
     mu_.Unlock();
-    due = turn_();
+    due = work_();
     mu_.Lock();
   }
   mu_.Unlock();

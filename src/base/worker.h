@@ -16,28 +16,28 @@ namespace redlatch::base {
 // exist there.
 class Worker {
  public:
-  // `turn` does what is due, and returns when it is due next. `name` has 15 characters at most.
-  Worker(const char* name, std::function<Instant()> turn) : name_(name), turn_(std::move(turn)) {}
+  // `work` does what is due, and returns when it is due next. `name` has 15 characters at most.
+  Worker(const char* name, std::function<Instant()> work) : name_(name), work_(std::move(work)) {}
   ~Worker() { Stop(); }
   Worker(const Worker&) = delete;
   Worker& operator=(const Worker&) = delete;
 
-  // Starts the thread, which takes a turn at once; does nothing if it runs or was stopped. Returns
+  // Starts the thread, which works at once; does nothing if it runs or was stopped. Returns
   // false if no thread can be started.
   bool Start();
-  // Has the thread take another turn, even if it is taking one now. Starts the thread if needed.
+  // Has the thread work again, even if it is working now. Starts the thread if needed.
   void Wake();
   bool started() const { return started_.load(std::memory_order_acquire); }
 
-  // Waits for the present turn; there is no other one. Returns true if the thread had started. Do
-  // not call it in a turn.
+  // Waits until the thread has done its present work; it does no more. Returns true if the thread
+  // had started. Do not call it on the thread.
   bool Stop();
 
  private:
   void Run();
 
   const char* const name_;
-  const std::function<Instant()> turn_;
+  const std::function<Instant()> work_;
   std::atomic<bool> started_{false};  // it stays set after Stop()
   Mutex mu_;
   CondVar changed_;

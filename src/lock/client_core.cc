@@ -40,7 +40,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
       server_group_(MakeServerGroup(make_quorum)),
-      server_(server_group_->server({})),
+      server_(server_group_->facts({}).name),
       description_remover_(*server_group_, identity_.client),
       lock_table_(
           {.tells_token = observed(),
@@ -119,7 +119,7 @@ absl::Status ClientCore::Refusal() const {
 ClientStats ClientCore::Stats() {
   ClientStats stats{.server = server(), .name = url_.client_name, .id = identity_.client};
   if (in_forked_child()) return stats;
-  const redis::ServerGroup::Stats connections = server_group_->stats();
+  const redis::SharedConnection::Stats connections = server_group_->facts({}).connections;
   stats.connects = connections.connects;
   stats.breaks = connections.breaks;
   stats.reconnects = reconnects_.load(std::memory_order_relaxed);
@@ -166,8 +166,9 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   Operation::Action action;
   const auto resume = [&](LockState& state, base::Instant now, Effects& effects) {
     // Under the state's mutex: if messages stop arriving now, the state is told later.
-    event.subscribed = server_group_->subscribed(entry.keys.main());
-    event.messages_arrive = server_group_->subscribed_now(entry.keys.main());
+    const redis::Subscription subscription = server_group_->subscription(entry.keys.main());
+    event.subscribed = subscription.acknowledged;
+    event.messages_arrive = subscription.live;
     action = operation.Resume(event, now, state, effects);
   };
   if (operation.may_fail()) {
@@ -218,7 +219,7 @@ bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<boo
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
   Prepare(entry, request);
   if (AcquireRequest* const acquire = request.acquire()) {
-    acquire->listen = acquire->listen || server_group_->asks_if_subscribed(entry.keys.main());
+    acquire->listen = acquire->listen || server_group_->subscription(entry.keys.main()).unchecked;
   }
 }
 
@@ -232,7 +233,9 @@ void ClientCore::Prepare(const Entry& entry, const Request& request) {
   const AcquireRequest* const acquire = request.acquire();
   const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
   if (!heartbeat && !request.missed_since) return;
-  server_group_->CheckSubscription(entry.keys.main(), request.sent, request.missed_since);
+  const auto sign = request.missed_since ? redis::SubscriptionSign::kMissedMessage
+                                         : redis::SubscriptionSign::kLongWait;
+  server_group_->NoteSign(entry.keys.main(), sign, request.missed_since.value_or(request.sent));
 }
 
 // Any client that may publish can send any message. So each message names the secret id of a grant,

@@ -102,7 +102,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const ClientOptions& options() const { return options_; }
   // All servers, or the one that has the key; for messages.
   const std::string& server() const { return server_; }
-  std::string server(std::string_view key) const { return server_group_->server(key); }
+  std::string server(std::string_view key) const {
+    return is_cluster() && !in_forked_child() ? server_group_->facts(key).name : server_;
+  }
   // The user's name in ACL SETUSER.
   std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
@@ -111,7 +113,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   absl::Duration longest_lease() const {
     if (url_.restart_delay > absl::ZeroDuration() && is_quorum()) return url_.restart_delay;
     return url_.quarantine > absl::ZeroDuration()
-               ? url_.quarantine - server_group_->grants_alone_for()
+               ? url_.quarantine - server_group_->facts({}).grants_alone_for
                : absl::InfiniteDuration();
   }
   redis::ServerGroup& server_group() { return *server_group_; }
@@ -197,10 +199,13 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     const AcquireRequest* const acquire = request.acquire();
     if (acquire != nullptr && acquire->listen &&
         std::holds_alternative<AcquireQueued>(result.acquire())) {
-      server_group_->NoteSubscribed(entry.keys.main(), !result.unsubscribed, request.sent);
+      const auto sign = result.unsubscribed ? redis::SubscriptionSign::kUnsubscribed
+                                            : redis::SubscriptionSign::kSubscribed;
+      server_group_->NoteSign(entry.keys.main(), sign, request.sent);
     }
     if (std::holds_alternative<RenewRequest>(request.what) && result.unsubscribed) {
-      server_group_->NoteSubscribed(entry.keys.main(), false, request.sent);
+      server_group_->NoteSign(entry.keys.main(), redis::SubscriptionSign::kUnsubscribed,
+                              request.sent);
     }
     if (const auto* const release = std::get_if<ReleaseRequest>(&request.what);
         release != nullptr && !result.failed()) {

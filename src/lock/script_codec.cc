@@ -155,7 +155,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (cancel != nullptr) Put({tombstone});
   if (cancel != nullptr) Put({cancel->block});
   if (!quarantined) return;
-  Put({subject.server_group->ids(subject.keys.main()).primary_epoch});
+  Put({subject.server_group->PrimaryEpoch(subject.keys.main())});
   Put({Millis(subject.quarantine)});
 }
 

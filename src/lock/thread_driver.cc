@@ -65,7 +65,7 @@ Operation::Action ThreadDriver::Run(Operation& operation, base::Instant until) n
   // The request will be queued, so its result would only wake this thread. It is read only if no
   // grant comes soon.
   if (request.unread_for > absl::ZeroDuration() &&
-      core_.server_group().subscribed_now(entry_.keys.main())) {
+      core_.server_group().subscription(entry_.keys.main()).live) {
     const auto decided_meanwhile = [&] {
       return SleepWhileInFlight(operation, std::min(until, request.sent + request.unread_for));
     };

@@ -55,7 +55,7 @@ bool IsToBeRepeated(const absl::Status& result) {
 Node::Node(std::unique_ptr<redis::ServerGroup> at, std::function<void()> on_up,
            std::function<void()> on_subscribed)
     : at_(std::move(at)),
-      server_(at_->server({})),
+      server_(at_->facts({}).name),
       sharded_(!at_->slot_tag({}).empty()),
       on_up_(std::move(on_up)),
       on_subscribed_(std::move(on_subscribed)) {}
@@ -297,7 +297,7 @@ void Node::SubscribeNext() {
     next = std::move(its->second);
     subscriptions_.erase(its);
   }
-  if (!at_->subscribed(next->key)) {
+  if (!at_->subscription(next->key).acknowledged) {
     next->outcome = at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {});
   }
   next->over = true;

@@ -420,10 +420,16 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
   }
 }
 
-bool Quorum::subscribed(std::string_view key) const {
-  const auto nodes = std::count_if(nodes_.begin(), nodes_.end(),
-                                   [&](const auto& node) { return node->at().subscribed(key); });
-  return static_cast<size_t>(nodes) >= majority();
+redis::Subscription Quorum::subscription(std::string_view key) const {
+  size_t acknowledged = 0;
+  bool unchecked = false;
+  for (const auto& node : nodes_) {
+    const redis::Subscription its = node->at().subscription(key);
+    acknowledged += its.acknowledged ? 1 : 0;
+    unchecked |= its.unchecked;
+  }
+  const bool enough = acknowledged >= majority();
+  return {.acknowledged = enough, .live = enough, .unchecked = unchecked};
 }
 
 absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
@@ -445,24 +451,22 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
     }
     return all;
   };
+  const auto subscribed = [&] { return subscription(key).acknowledged; };
   const base::MutexLock lock(mu_);
-  while (!subscribed(key) && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
+  while (!subscribed() && !all_over() && base::Now() < deadline && !stop.stop_requested()) {
     subscribed_.WaitUntil(mu_, deadline);
   }
-  if (subscribed(key)) return absl::OkStatus();
+  if (subscribed()) return absl::OkStatus();
   if (!why.ok()) return why;
   return absl::UnavailableError(
       absl::StrCat("messages of too few of ", options_.name, " arrive (still trying)"));
 }
 
-bool Quorum::asks_if_subscribed(std::string_view key) const {
-  return std::any_of(nodes_.begin(), nodes_.end(),
-                     [&](const auto& node) { return node->at().asks_if_subscribed(key); });
-}
-
-void Quorum::CheckSubscription(std::string_view key, base::Instant now,
-                               std::optional<base::Instant> missed_since) {
-  for (const auto& node : nodes_) node->at().CheckSubscription(key, now, missed_since);
+// What a server says is noted with each node's result.
+void Quorum::NoteSign(std::string_view key, redis::SubscriptionSign sign, base::Instant since) {
+  using redis::SubscriptionSign;
+  if (sign == SubscriptionSign::kSubscribed || sign == SubscriptionSign::kUnsubscribed) return;
+  for (const auto& node : nodes_) node->at().NoteSign(key, sign, since);
 }
 
 redis::ServerGroup::Realigned Quorum::Realign() {
@@ -470,12 +474,12 @@ redis::ServerGroup::Realigned Quorum::Realign() {
   return {.reconnected = reconnected_.exchange(false)};
 }
 
-redis::ServerGroup::Stats Quorum::stats() const {
-  Stats all{.late = late_};
+redis::ServerFacts Quorum::facts(std::string_view) const {
+  redis::ServerFacts all{.name = options_.name, .connections = {.late = late_}};
   for (const auto& node : nodes_) {
-    const Stats its = node->at().stats();
-    all.connects += its.connects;
-    all.breaks += its.breaks;
+    const redis::SharedConnection::Stats its = node->at().facts({}).connections;
+    all.connections.connects += its.connects;
+    all.connections.breaks += its.breaks;
   }
   return all;
 }
@@ -548,7 +552,7 @@ std::shared_ptr<NodeCall> Quorum::CallFor(Subject subject, const Request& reques
   if (options_.restart_delay > absl::ZeroDuration()) {
     call->keys.push_back(internal::QuorumKey(at.slot_tag(key)));
     delay =
-        absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.ids(key).run_id);
+        absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.facts(key).run_id);
   }
   if (!acquires) {
     if (!delay.empty()) call->args.push_back(std::move(delay));
@@ -723,7 +727,9 @@ void Quorum::Note(const Running& one) {
       clocks.push_back(result.granted()->clock);
     }
     if (one.acquire != nullptr && one.acquire->listen && result.kind == NodeResult::Kind::kQueued) {
-      nodes_[node]->at().NoteSubscribed(one.key(), !result.result.unsubscribed, one.sent);
+      const auto sign = result.result.unsubscribed ? redis::SubscriptionSign::kUnsubscribed
+                                                   : redis::SubscriptionSign::kSubscribed;
+      nodes_[node]->at().NoteSign(one.key(), sign, one.sent);
     }
   }
   const bool of_majority = clocks.size() >= majority();

@@ -266,9 +266,7 @@ class Quorum final : public internal::QuorumRunner {
 
   // ---- Connections.
 
-  std::string server(std::string_view) const override { return options_.name; }
-  redis::ServerIds ids(std::string_view) override { return {}; }
-  absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
+  redis::ServerFacts facts(std::string_view) const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   void Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<redis::Reply>> results,
@@ -277,19 +275,14 @@ class Quorum final : public internal::QuorumRunner {
   // Waits until the releases in flight are decided.
   bool Drain(base::Instant until) override;
   void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
-  bool subscribed(std::string_view key) const override;
+  redis::Subscription subscription(std::string_view key) const override;
   absl::Status Subscribe(std::string_view key, base::Instant deadline,
                          const std::stop_token& stop) override;
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return parker.ParkUntil(deadline);
   }
-  bool asks_if_subscribed(std::string_view key) const override;
-  // The results of each node say that themselves.
-  void NoteSubscribed(std::string_view, bool, base::Instant) override {}
-  void CheckSubscription(std::string_view key, base::Instant now,
-                         std::optional<base::Instant> missed_since) override;
+  void NoteSign(std::string_view key, redis::SubscriptionSign sign, base::Instant since) override;
   Realigned Realign() override;
-  Stats stats() const override;
   void Stop() override;
 
  private:

@@ -264,7 +264,8 @@ absl::Status Server::Ask(absl::Span<const Question> questions, Unreachable unrea
       if (IsNil(reply->text)) {
         reply = redis::Reply();
       } else {
-        reply = redis::ErrorStatus(reply->text, group_ ? group_->server(questions[i].key) : name_);
+        reply =
+            redis::ErrorStatus(reply->text, group_ ? group_->facts(questions[i].key).name : name_);
       }
     }
     if (pass_over && absl::IsUnavailable(reply.status())) {

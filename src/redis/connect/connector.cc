@@ -69,12 +69,12 @@ constexpr absl::Duration kLookUpPause = absl::Milliseconds(5);
 }  // namespace
 
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
-                     std::unique_ptr<Endpoint> endpoint, Whereabouts where)
+                     Endpoint endpoint, Whereabouts where)
     : url_(url),
       server_(url.DebugString()),
       handshake_(url, purpose),
       open_(open ? std::move(open) : OpenTransport),
-      endpoint_(endpoint != nullptr ? std::move(endpoint) : MakeEndpoint(url)),
+      endpoint_(endpoint ? std::move(endpoint) : MakeEndpoint(url)),
       where_(std::move(where)),
       compares_run_ids_(purpose == Handshake::Purpose::kCommands && !url.in_cluster &&
                         (url.kind == Url::Kind::kTcp || url.kind == Url::Kind::kSentinel)) {}
@@ -273,7 +273,7 @@ void Connector::Attempt::GoOn(absl::Status why) {
 
 Connector::Outcome Connector::Advance(Attempt& attempt, base::Instant limit) {
   if (attempt.targets.empty()) {
-    auto targets = endpoint_->Targets(limit);
+    auto targets = endpoint_(limit);
     attempt.refusal = targets.status();
     if (absl::IsDeadlineExceeded(targets.status())) {
       attempt.refusal = absl::UnavailableError(targets.status().message());

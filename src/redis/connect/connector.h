@@ -116,7 +116,7 @@ class Connector {
   // Default `open`: OpenTransport(). Default `endpoint`: the URL's. `where`, if given, is asked
   // first; after an attempt there has failed, the next one uses the URL.
   Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = nullptr,
-            std::unique_ptr<Endpoint> endpoint = nullptr, Whereabouts where = nullptr);
+            Endpoint endpoint = nullptr, Whereabouts where = nullptr);
 
   // Returns a connection, or nothing if `deadline` came first or `wake_fd` (or -1) became readable.
   // An error ends the attempt; kUnavailable: another attempt may succeed. The next call begins a
@@ -186,7 +186,7 @@ class Connector {
   const std::string server_;
   const Handshake handshake_;
   const TransportFactory open_;
-  const std::unique_ptr<Endpoint> endpoint_;
+  const Endpoint endpoint_;
   const Whereabouts where_;
   bool trust_where_ = true;
   const bool compares_run_ids_;  // each node of a cluster serves only its own slots

@@ -108,12 +108,12 @@ class Lookups {
   std::map<HostAndPort, std::shared_ptr<Lookup>> in_progress_ ABSL_GUARDED_BY(mu_);
 };
 
-class TcpEndpoint final : public Endpoint {
+class TcpEndpoint {
  public:
   // `named`: the target without its address.
   TcpEndpoint(Target named, uint16_t port) : named_(std::move(named)), port_(port) {}
 
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+  absl::StatusOr<std::vector<Target>> operator()(base::Instant deadline) {
     const HostAndPort name{.host = named_.host, .port = port_};
     if (auto numeric = LookUp(name, AI_NUMERICHOST); numeric.ok()) return At(*numeric);
     if (lookup_ == nullptr) {
@@ -162,47 +162,28 @@ absl::StatusOr<std::vector<Target>> UnixSocket(const std::string& path) {
   return std::vector<Target>{std::move(target)};
 }
 
-class UnixEndpoint final : public Endpoint {
- public:
-  explicit UnixEndpoint(std::string path) : path_(std::move(path)) {}
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant) override { return UnixSocket(path_); }
-
- private:
-  const std::string path_;
-};
-
-class EmbeddedEndpoint final : public Endpoint {
- public:
-  explicit EmbeddedEndpoint(EmbeddedOptions options) : options_(std::move(options)) {}
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
-    absl::StatusOr<std::string> path = EnsureEmbeddedServer(options_, deadline);
-    if (!path.ok()) return path.status();
-    return UnixSocket(*path);
-  }
-
- private:
-  const EmbeddedOptions options_;
-};
-
 }  // namespace
 
-std::unique_ptr<Endpoint> MakeEndpoint(const Url& url) {
+Endpoint MakeEndpoint(const Url& url) {
   switch (url.kind) {
     case Url::Kind::kTcp:
-      return std::make_unique<TcpEndpoint>(Target{.host = url.host, .tls = url.tls}, url.port);
+      return TcpEndpoint({.host = url.host, .tls = url.tls}, url.port);
     case Url::Kind::kUnix:
-      return std::make_unique<UnixEndpoint>(url.path);
+      return [path = url.path](base::Instant) { return UnixSocket(path); };
     case Url::Kind::kSentinel:
       return MakeSentinelEndpoint(url);
     case Url::Kind::kCluster:
     case Url::Kind::kQuorum:
-      return std::make_unique<TcpEndpoint>(Target{.host = url.nodes.front().host, .tls = url.tls},
-                                           url.nodes.front().port);
+      return TcpEndpoint({.host = url.nodes.front().host, .tls = url.tls}, url.nodes.front().port);
     case Url::Kind::kEmbedded:
       break;
   }
-  return std::make_unique<EmbeddedEndpoint>(
-      EmbeddedOptions{.directory = url.path, .idle_stop = url.idle_stop});
+  return [options = EmbeddedOptions{.directory = url.path, .idle_stop = url.idle_stop}](
+             base::Instant deadline) -> absl::StatusOr<std::vector<Target>> {
+    absl::StatusOr<std::string> path = EnsureEmbeddedServer(options, deadline);
+    if (!path.ok()) return path.status();
+    return UnixSocket(*path);
+  };
 }
 
 }  // namespace redlatch::redis

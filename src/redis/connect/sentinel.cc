@@ -1,7 +1,6 @@
 #include "src/redis/connect/sentinel.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,7 +9,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -27,26 +25,18 @@
 #include "src/base/status.h"
 #include "src/base/thread.h"
 #include "src/base/utf8.h"
+#include "src/base/words.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
-namespace {
-
-int64_t Number(std::string_view text) {
-  int64_t number = 0;
-  std::from_chars(text.data(), text.data() + text.size(), number);
-  return number;
-}
-
-}  // namespace
 
 std::optional<HostAndPort> MakeHostAndPort(std::string_view host, std::string_view port) {
-  const int64_t number = Number(port);
-  if (!IsHost(host) || number < 1 || number > 65535) return std::nullopt;
-  return HostAndPort{.host = std::string(host), .port = static_cast<uint16_t>(number)};
+  uint16_t number = 0;
+  if (!IsHost(host) || !base::ReadNumber(port, number) || number == 0) return std::nullopt;
+  return HostAndPort{.host = std::string(host), .port = number};
 }
 
 Url AsToSentinels(const Url& url) {
@@ -121,7 +111,7 @@ absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& se
                                                " names no address: ", where.DebugString()));
   }
   SentinelAnswer answer{.id = sentinel.text(), .primary = *primary, .epoch = 0, .others = {}};
-  answer.epoch = Number(ValueOf((*replies)[1], "config-epoch"));
+  base::ReadNumber(ValueOf((*replies)[1], "config-epoch"), answer.epoch);
   for (const Reply& each : (*replies)[2].elements) {
     if (auto other = MakeHostAndPort(ValueOf(each, "ip"), ValueOf(each, "port"))) {
       answer.others.push_back(*std::move(other));
@@ -391,11 +381,11 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
   std::map<HostAndPort, Server> servers_ ABSL_GUARDED_BY(mu_);
 };
 
-class SentinelEndpoint final : public Endpoint {
+class SentinelEndpoint {
  public:
   explicit SentinelEndpoint(const Url& url) : url_(url) {}
 
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+  absl::StatusOr<std::vector<Target>> operator()(base::Instant deadline) {
     const bool old = last_ + kForgotten < base::Now();
     if (old) {  // no call waited: the result is out of date
       survey_ = nullptr;
@@ -417,7 +407,7 @@ class SentinelEndpoint final : public Endpoint {
       if (!primary.ok()) return primary.status();
       named_ = MakeEndpoint(UrlTowards(url_, **primary));
     }
-    auto targets = named_->Targets(deadline);
+    auto targets = named_(deadline);
     if (targets.ok() || base::Now() < deadline) named_ = nullptr;
     return targets;
   }
@@ -427,26 +417,26 @@ class SentinelEndpoint final : public Endpoint {
   bool again_ = false;
   base::Instant last_;  // until when a call waited
   std::shared_ptr<SentinelSurvey> survey_;
-  std::unique_ptr<Endpoint> named_;  // the primary by its name, which is looked up
+  Endpoint named_;  // the primary by its name, which is looked up
 };
 
-class EndpointOfSentinels final : public Endpoint {
+class EndpointOfSentinels {
  public:
   explicit EndpointOfSentinels(const Url& url)
       : url_(url), first_(static_cast<size_t>(base::RandomBits() >> 1)) {}
 
   // A name whose lookup is not finished is used by a later call.
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+  absl::StatusOr<std::vector<Target>> operator()(base::Instant deadline) {
     std::vector<HostAndPort> known = url_.sentinels->Known();
     std::rotate(known.begin(), known.begin() + static_cast<ptrdiff_t>(first_++ % known.size()),
                 known.end());
     std::vector<Target> all;
     absl::Status failure;
-    std::map<HostAndPort, std::unique_ptr<Endpoint>> before = std::exchange(endpoints_, {});
+    std::map<HostAndPort, Endpoint> before = std::exchange(endpoints_, {});
     for (const HostAndPort& each : known) {
-      std::unique_ptr<Endpoint>& endpoint = endpoints_[each] = std::move(before[each]);
+      Endpoint& endpoint = endpoints_[each] = std::move(before[each]);
       if (endpoint == nullptr) endpoint = MakeEndpoint(UrlOfSentinel(url_, each));
-      auto targets = endpoint->Targets(all.empty() ? deadline : base::Now());
+      auto targets = endpoint(all.empty() ? deadline : base::Now());
       failure.Update(targets.status());
       if (targets.ok()) all.insert(all.end(), targets->begin(), targets->end());
     }
@@ -457,17 +447,13 @@ class EndpointOfSentinels final : public Endpoint {
  private:
   const Url url_;
   size_t first_;
-  std::map<HostAndPort, std::unique_ptr<Endpoint>> endpoints_;  // of the known ones
+  std::map<HostAndPort, Endpoint> endpoints_;  // of the known ones
 };
 
 }  // namespace
 
-std::unique_ptr<Endpoint> MakeSentinelEndpoint(const Url& url) {
-  return std::make_unique<SentinelEndpoint>(url);
-}
+Endpoint MakeSentinelEndpoint(const Url& url) { return SentinelEndpoint(url); }
 
-std::unique_ptr<Endpoint> MakeEndpointOfSentinels(const Url& url) {
-  return std::make_unique<EndpointOfSentinels>(url);
-}
+Endpoint MakeEndpointOfSentinels(const Url& url) { return EndpointOfSentinels(url); }
 
 }  // namespace redlatch::redis

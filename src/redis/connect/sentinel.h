@@ -1,7 +1,6 @@
 #ifndef REDLATCH_SRC_REDIS_CONNECT_SENTINEL_H_
 #define REDLATCH_SRC_REDIS_CONNECT_SENTINEL_H_
 
-#include <memory>
 #include <optional>
 #include <string_view>
 
@@ -11,10 +10,10 @@
 namespace redlatch::redis {
 
 // Leads to the primary that the URL's sentinels name.
-std::unique_ptr<Endpoint> MakeSentinelEndpoint(const Url& url);
+Endpoint MakeSentinelEndpoint(const Url& url);
 
 // Leads to the sentinels themselves. Any will do, and each call begins with another one.
-std::unique_ptr<Endpoint> MakeEndpointOfSentinels(const Url& url);
+Endpoint MakeEndpointOfSentinels(const Url& url);
 
 // Both take a URL of Kind::kSentinel. The first sets the user, password and TLS for the sentinels;
 // the second leads to one of them.

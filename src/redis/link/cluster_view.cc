@@ -5,9 +5,9 @@
 #include <string_view>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
+#include "src/base/words.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
@@ -94,8 +94,7 @@ absl::StatusOr<ClusterView> ReadView(const Reply& slots, const Reply& info,
   }
   if (info.is_error()) return ErrorStatus(info.text, asked.text());
   view.well = InfoField(info.text, "cluster_state") == "ok";
-  const std::string_view epoch = InfoField(info.text, "cluster_current_epoch");
-  if (!absl::SimpleAtoi(absl::string_view(epoch.data(), epoch.size()), &view.epoch)) view.epoch = 0;
+  base::ReadNumber(InfoField(info.text, "cluster_current_epoch"), view.epoch);
   return view;
 }
 

@@ -116,8 +116,8 @@ constexpr absl::Duration kLongestBackoff = absl::Milliseconds(100);
 // One redirection leads to the owner, or two if the slot has just moved. After a third one, the
 // call pauses.
 constexpr int kRedirectsAtOnce = 3;
-// In a batch for several servers: how long one that is not connected may take before the next one
-// has its turn, and for how long calls are sent again.
+// In a batch for several servers: how long one that is not connected may delay the next one, and
+// for how long calls are sent again.
 constexpr absl::Duration kBriefly = absl::Milliseconds(50);
 
 absl::Status NoTimeForText(std::string_view server) {
@@ -496,25 +496,16 @@ class ScriptRunner::Batch {
 
 // ---- The runner.
 
+// One call for the only server needs no batch, unless that answers with an error.
 void ScriptRunner::Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
                        absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) const {
-  Batch(*this, calls, deadline, results, still_wanted).Run();
-}
-
-absl::StatusOr<Reply> ScriptRunner::Run(const ScriptCall& call, base::Instant deadline,
-                                        StillWanted still_wanted) const {
-  absl::StatusOr<Reply> result;
-  const auto calls = absl::MakeConstSpan(&call, 1);
-  const auto results = absl::MakeSpan(&result, 1);
-  if (router_ == nullptr) {
-    absl::StatusOr<Reply> reply =
-        server_->commands().Call(EncodeCall(call, /*by_text=*/false), deadline);
-    if (!reply.ok() || !reply->is_error()) return reply;
-    Batch(*this, calls, deadline, results, still_wanted).RunAfter(std::move(reply));
-  } else {
-    Run(calls, deadline, results, still_wanted);
+  if (router_ != nullptr || calls.size() != 1) {
+    return Batch(*this, calls, deadline, results, still_wanted).Run();
   }
-  return result;
+  const Command command = EncodeCall(calls[0], /*by_text=*/false);
+  server_->commands().CallBatch(absl::MakeConstSpan(&command, 1), deadline, results);
+  if (!results[0].ok() || !results[0]->is_error()) return;
+  Batch(*this, calls, deadline, results, still_wanted).RunAfter(std::move(results[0]));
 }
 
 absl::StatusOr<base::Acks> ScriptRunner::RunAcked(absl::Span<const ScriptCall> calls,

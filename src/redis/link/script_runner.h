@@ -177,8 +177,11 @@ class ScriptRunner {
   void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<Reply>> results,
            StillWanted still_wanted = AlwaysWanted) const;
-  absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline,
-                            StillWanted still_wanted = AlwaysWanted) const;
+  absl::StatusOr<Reply> Run(const ScriptCall& call, base::Instant deadline) const {
+    absl::StatusOr<Reply> result;
+    Run(absl::MakeConstSpan(&call, 1), deadline, absl::MakeSpan(&result, 1));
+    return result;
+  }
 
   // Runs calls over connections of their own, and then waits for replicas; see AckedConnection.
   absl::StatusOr<base::Acks> RunAcked(absl::Span<const ScriptCall> calls,

@@ -15,23 +15,19 @@
 
 namespace redlatch::redis {
 
-bool Pipeline::Append(absl::Span<const Command> commands, InFlight* in_flight) noexcept {
-  if (commands.empty()) return true;
+bool Pipeline::Append(absl::Span<const Command> commands, InFlight& in_flight) noexcept {
   size_t bytes = 0;
   for (const Command& command : commands) bytes += command.bytes().size();
-  const bool joins = in_flight == nullptr && commands_.size() > sent_ &&
-                     commands_.back().in_flight == nullptr && commands_.back().replies > 0;
   try {
     unsent_.reserve(unsent_.size() + bytes);
-    if (!joins) commands_.push_back({.in_flight = in_flight, .bytes = 0, .replies = 0, .index = 0});
+    commands_.push_back(
+        {.in_flight = &in_flight, .bytes = bytes, .replies = commands.size(), .index = 0});
   } catch (const std::bad_alloc&) {
     return false;
   }
   for (const Command& command : commands) unsent_.append(command.bytes());
-  commands_.back().bytes += bytes;
-  commands_.back().replies += commands.size();
   size_ += commands.size();
-  if (in_flight != nullptr) in_flight->open += commands.size();
+  in_flight.open += commands.size();
   return true;
 }
 
@@ -43,7 +39,6 @@ void Pipeline::Prepend(const Command& command) {
 }
 
 void Pipeline::TakeUnsent(std::string& empty) {
-  if (dead_bytes_ > 0) Compact();
   unsent_.swap(empty);
   sent_ = commands_.size();
 }
@@ -72,31 +67,6 @@ void Pipeline::Fail(const InFlightCommands& commands, const absl::Status& why, F
   if (in_flight->open == 0) finished.push_back(in_flight);
 }
 
-void Pipeline::TakeOut(InFlightCommands& commands) {
-  size_ -= std::exchange(commands.replies, 0);
-  commands.in_flight = nullptr;
-  dead_bytes_ += commands.bytes;
-}
-
-// Removes from the unsent bytes those of commands that were taken out.
-void Pipeline::Compact() {
-  size_t live = sent_;
-  size_t live_bytes = 0;
-  size_t at = 0;
-  for (size_t i = sent_; i < commands_.size(); ++i) {
-    const InFlightCommands commands = commands_[i];
-    if (commands.replies > 0) {
-      std::memmove(&unsent_[live_bytes], &unsent_[at], commands.bytes);
-      live_bytes += commands.bytes;
-      commands_[live++] = commands;
-    }
-    at += commands.bytes;
-  }
-  commands_.resize(live);
-  unsent_.resize(live_bytes);
-  dead_bytes_ = 0;
-}
-
 void Pipeline::ConnectionLost(std::string_view rest, const absl::Status& sent,
                               const absl::Status& unsent, Finished& finished) {
   size_t left = rest.size();
@@ -113,14 +83,23 @@ void Pipeline::ConnectionLost(std::string_view rest, const absl::Status& sent,
 
 void Pipeline::FailUnsent(absl::FunctionRef<bool(const InFlight*)> which, const absl::Status& why,
                           Finished& finished) {
+  size_t kept = sent_;
+  size_t kept_bytes = 0;
+  size_t at = 0;
   for (size_t i = sent_; i < commands_.size(); ++i) {
-    InFlightCommands& commands = commands_[i];
-    if (commands.replies == 0 || !which(commands.in_flight)) continue;
-    Fail(commands, why, finished);
-    TakeOut(commands);
+    const InFlightCommands commands = commands_[i];
+    if (which(commands.in_flight)) {
+      Fail(commands, why, finished);
+      size_ -= commands.replies;
+    } else {
+      std::memmove(&unsent_[kept_bytes], &unsent_[at], commands.bytes);
+      kept_bytes += commands.bytes;
+      commands_[kept++] = commands;
+    }
+    at += commands.bytes;
   }
-  // So each byte that is moved is outweighed by one that is dropped.
-  if (dead_bytes_ > unsent_.size() / 2) Compact();
+  commands_.resize(kept);
+  unsent_.resize(kept_bytes);
 }
 
 bool Pipeline::Abandon(InFlight& in_flight, const absl::Status& sent, const absl::Status& unsent) {
@@ -207,13 +186,10 @@ void SharedConnection::operator delete(SharedConnection* connection, std::destro
   ::operator delete(connection);
 }
 
-absl::Status SharedConnection::Refusal() const {
-  if (fork_guard_.InForkedChild()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the connection to ", server_,
-                     " belongs to the process that forked this one; connect again after fork()"));
-  }
-  return absl::OkStatus();
+absl::Status SharedConnection::InForkedChild() const {
+  return absl::FailedPreconditionError(
+      absl::StrCat("the connection to ", server_,
+                   " belongs to the process that forked this one; connect again after fork()"));
 }
 
 absl::StatusOr<Reply> SharedConnection::Call(const Command& command, base::Instant deadline) {
@@ -222,56 +198,48 @@ absl::StatusOr<Reply> SharedConnection::Call(const Command& command, base::Insta
   return result;
 }
 
-void SharedConnection::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
-                                 absl::Span<absl::StatusOr<Reply>> results) {
-  InFlight mine;
-  mine.results = results;
-  Run(commands, mine, deadline);
-}
-
 absl::Status SharedConnection::Connect(base::Instant deadline) {
   const Command ping{"PING"};
   absl::StatusOr<Reply> result;
-  InFlight mine;
-  mine.results = absl::MakeSpan(&result, 1);
-  mine.fail_fast = true;
-  Run(absl::MakeConstSpan(&ping, 1), mine, deadline);
+  CallBatch(absl::MakeConstSpan(&ping, 1), deadline, absl::MakeSpan(&result, 1),
+            /*fail_fast=*/true);
   if (result.ok() && result->is_error()) return ErrorStatus(result->text, server_);
   return result.status();
 }
 
-void SharedConnection::Run(absl::Span<const Command> commands, InFlight& mine,
-                           base::Instant deadline) noexcept {
-  absl::Status refused = Refusal();
-  bool leading = false;
-  mine.begun = base::Now();
-  if (refused.ok() && deadline <= mine.begun) {
-    refused = absl::UnavailableError(
-        absl::StrCat("there was no time left to ask ", server_, " (the command was not sent)"));
-  }
+void SharedConnection::CallBatch(absl::Span<const Command> commands, base::Instant deadline,
+                                 absl::Span<absl::StatusOr<Reply>> results,
+                                 bool fail_fast) noexcept {
   if (commands.empty()) return;
-  if (refused.ok()) {
+  const auto refuse = [&](const absl::Status& why) {
+    std::fill(results.begin(), results.end(), why);
+  };
+  InFlight mine;
+  mine.results = results;
+  mine.fail_fast = fail_fast;
+  mine.begun = base::Now();
+  if (fork_guard_.InForkedChild()) return refuse(InForkedChild());
+  if (deadline <= mine.begun) {
+    return refuse(absl::UnavailableError(
+        absl::StrCat("there was no time left to ask ", server_, " (the command was not sent)")));
+  }
+  bool leading = false;
+  {
     const base::MutexLock lock(mu_);
     // Without a leader, waiting bytes are not sent. So the next caller is accepted, and sends them.
     if (leader_ != nullptr && pipeline_.unsent_bytes() > options_.backlog_bytes) {
-      refused = absl::UnavailableError(absl::StrCat(server_,
-                                                    " does not keep up: ", options_.backlog_bytes,
-                                                    " bytes of commands are waiting to be sent"));
-    } else if (!pipeline_.Append(commands, &mine)) {
-      refused = base::NoMemory();
-    } else {
-      leading = leader_ == nullptr;
-      if (leading) {
-        leader_ = &mine;
-      } else {
-        has_unsent_.store(true, std::memory_order_release);
-        if (leader_sleeps_) Write();
-      }
+      return refuse(absl::UnavailableError(
+          absl::StrCat(server_, " does not keep up: ", options_.backlog_bytes,
+                       " bytes of commands are waiting to be sent")));
     }
-  }
-  if (!refused.ok()) {
-    std::fill(mine.results.begin(), mine.results.end(), refused);
-    return;
+    if (!pipeline_.Append(commands, mine)) return refuse(base::NoMemory());
+    leading = leader_ == nullptr;
+    if (leading) {
+      leader_ = &mine;
+    } else {
+      has_unsent_.store(true, std::memory_order_release);
+      if (leader_sleeps_) Write();
+    }
   }
   if (leading || Follow(mine, deadline)) Lead(mine, deadline);
 }
@@ -408,24 +376,6 @@ constexpr size_t kMostUnreadReplies = 1024;  // of posted commands
 
 }  // namespace
 
-absl::Status SharedConnection::Send(const Command& command, Done done) {
-  const auto commands = absl::MakeConstSpan(&command, 1);
-  if (!done) return PostFor(commands, nullptr);
-  struct Sent {
-    InFlight in_flight;
-    absl::StatusOr<Reply> answer;
-  };
-  auto sent = std::make_unique<Sent>();
-  sent->in_flight.results = absl::MakeSpan(&sent->answer, 1);
-  sent->in_flight.done = [sent = sent.get(), done = std::move(done)] {
-    const std::unique_ptr<Sent> owned(sent);
-    done(std::move(owned->answer));
-  };
-  absl::Status status = PostFor(commands, &sent->in_flight);
-  if (status.ok()) static_cast<void>(sent.release());  // its `done` deletes it
-  return status;
-}
-
 void SharedConnection::Finish(InFlight& mine, base::Instant deadline) noexcept {
   bool open = false;
   bool leading = false;
@@ -459,12 +409,12 @@ bool SharedConnection::Leave(InFlight& mine, std::function<void()> done) noexcep
   return false;
 }
 
-absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
-                                       InFlight* in_flight) noexcept {
-  absl::Status status = Refusal();
-  if (!status.ok()) return status;
+absl::Status SharedConnection::Post(absl::Span<const Command> commands,
+                                    InFlight& in_flight) noexcept {
+  if (fork_guard_.InForkedChild()) return InForkedChild();
   InFlight drain;  // reads what is there, and waits for nothing
   drain.begun = base::Now();
+  absl::Status status;
   {
     const base::MutexLock lock(mu_);
     // A connection that is being left takes no more commands.
@@ -477,14 +427,11 @@ absl::Status SharedConnection::PostFor(absl::Span<const Command> commands,
     } else if (!pipeline_.Append(commands, in_flight)) {
       return base::NoMemory();
     } else {
-      if (in_flight != nullptr) {
-        in_flight->away = in_flight->waits();
-        if (!in_flight->away) ++pending_done_;
-      }
+      in_flight.away = in_flight.waits();
+      if (!in_flight.away) ++pending_done_;
       has_unsent_.store(true, std::memory_order_release);
     }
-    const bool unhurried = in_flight != nullptr && in_flight->unhurried;
-    if (leader_ == nullptr && !unhurried) {
+    if (leader_ == nullptr && !in_flight.unhurried) {
       write_wants_ = Interest::kNone;  // there may be room by now
       Write();
     } else if (leader_sleeps_) {
@@ -713,10 +660,11 @@ bool SharedConnection::MayWrite() const {
 }
 
 void SharedConnection::LeaveOnceAnswered() {
+  if (leaving_.empty() || !doomed_.empty()) return;
   const bool written = !writing_ && in_flight_done_ == in_flight_.size();
   const bool answered = written && !pipeline_.awaits_reply();
   const bool silent = base::Now() - progress_ >= options_.stall_timeout;
-  if (!leaving_.empty() && doomed_.empty() && (answered || silent)) doomed_ = leaving_;
+  if (answered || silent) doomed_ = leaving_;
 }
 
 void SharedConnection::Write() {

@@ -65,19 +65,16 @@ using Finished = absl::InlinedVector<InFlight*, 64>;
 // The commands of one connection, in the order of the wire: first those whose bytes were handed to
 // a write, then the unsent ones. Pairs replies with their receivers. It does no I/O and has no
 // lock.
-//
-// Apart from moving bytes, the cost depends on the number of threads, not of their commands.
 class Pipeline {
  public:
-  // Call it once per InFlight. Null `in_flight`: the replies are thrown away. False: there is no
-  // memory for the commands, and nothing has changed.
-  bool Append(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
+  // Call it once per InFlight. False: there is no memory for the commands, and nothing has changed.
+  bool Append(absl::Span<const Command> commands, InFlight& in_flight) noexcept;
 
   // Puts a command before all others; its reply is thrown away. REQUIRES: nothing is sent, as after
   // ConnectionLost().
   void Prepend(const Command& command);
 
-  size_t unsent_bytes() const { return unsent_.size() - dead_bytes_; }
+  size_t unsent_bytes() const { return unsent_.size(); }
   bool awaits_reply() const { return sent_ > 0; }
 
   // Swaps the unsent bytes into `empty`. From here on, their commands count as sent.
@@ -107,23 +104,20 @@ class Pipeline {
   size_t size() const { return size_; }
 
  private:
-  // Commands that came together, or that no thread waits for. They are sent together or not at all.
+  // Commands that came together. They are sent together or not at all.
   struct InFlightCommands {
-    InFlight* in_flight;
+    InFlight* in_flight;  // null: the replies are thrown away
     size_t bytes;
-    size_t replies;  // still to come; 0: taken out, but the bytes are still in `unsent_`
+    size_t replies;  // still to come
     size_t index;    // of the next reply, in the results
   };
 
   static void Fail(const InFlightCommands& commands, const absl::Status& why, Finished& finished);
-  void TakeOut(InFlightCommands& commands);
-  void Compact();
 
   std::deque<InFlightCommands> commands_;
   size_t sent_ = 0;  // how many of `commands_`
   size_t size_ = 0;
   std::string unsent_;
-  size_t dead_bytes_ = 0;  // in `unsent_`, of commands that were taken out
 };
 
 // How the threads of a connection wait for replies: *eagerly*, reading again and again for a moment
@@ -242,9 +236,10 @@ class SharedConnection {
   absl::StatusOr<Reply> Call(const Command& command, base::Instant deadline);
 
   // Sends all commands at once. `results` has one element per command. Commands of other threads
-  // may be sent before and after them, never in between.
+  // may be sent before and after them, never in between. `fail_fast`: gives up if an attempt to
+  // connect fails.
   void CallBatch(absl::Span<const Command> commands, base::Instant deadline,
-                 absl::Span<absl::StatusOr<Reply>> results);
+                 absl::Span<absl::StatusOr<Reply>> results, bool fail_fast = false) noexcept;
 
   // Sends commands in one write and does not wait for the replies. `in_flight` has room for them,
   // and must live until they are in. If there is no connection, or it is being left, the result is
@@ -255,18 +250,11 @@ class SharedConnection {
   // Without `done`, this begins a call in two parts, for a thread that has other things to do
   // meanwhile. If it returns OK, one of these must follow. Finish() waits for the replies, as
   // CallBatch() does. Leave() sets a `done`, or returns false if the replies are in.
-  absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight) {
-    return PostFor(commands, &in_flight);
-  }
+  absl::Status Post(absl::Span<const Command> commands, InFlight& in_flight) noexcept;
   void Finish(InFlight& mine, base::Instant deadline) noexcept;
   bool Leave(InFlight& mine, std::function<void()> done) noexcept;
 
-  // Post() of one command. `done` gets the reply, or the status that Call() would return; without
-  // `done` the reply is thrown away.
-  using Done = std::function<void(absl::StatusOr<Reply> answer)>;
-  absl::Status Send(const Command& command, Done done = nullptr);
-
-  // Reads the replies to such commands, until there are none to come or it is `until`. If another
+  // Reads the replies to posted commands, until there are none to come or it is `until`. If another
   // thread reads, returns at once. True: each `done` has returned. Gives a stalled connection up,
   // as a call does.
   bool Drain(base::Instant until) noexcept;
@@ -307,10 +295,8 @@ class SharedConnection {
   static constexpr uint32_t kDone = 1;  // the follower's results are in
   static constexpr uint32_t kLead = 2;  // the follower is the leader now
 
-  absl::Status Refusal() const;
-  absl::Status PostFor(absl::Span<const Command> commands, InFlight* in_flight) noexcept;
-  // REQUIRES: only the results of `mine` are set.
-  void Run(absl::Span<const Command> commands, InFlight& mine, base::Instant deadline) noexcept;
+  // The status of each call in a forked child.
+  absl::Status InForkedChild() const;
   // True if this thread has become the leader, false if `mine` is finished.
   bool Follow(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Lead(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);

@@ -12,8 +12,7 @@
 
 namespace redlatch::redis {
 
-Subscriber::Subscriber(const Url& url, SubscriberOptions options,
-                       std::unique_ptr<Endpoint> endpoint)
+Subscriber::Subscriber(const Url& url, SubscriberOptions options, Endpoint endpoint)
     : options_(std::move(options)),
       server_(url.DebugString()),
       thread_(options_.thread != nullptr ? options_.thread : std::make_shared<SubscriberThread>()),
@@ -33,13 +32,6 @@ void Subscriber::operator delete(Subscriber* subscriber, std::destroying_delete_
   }
   subscriber->~Subscriber();
   ::operator delete(subscriber);
-}
-
-absl::Status Subscriber::Refusal() const {
-  if (!fork_guard_.InForkedChild()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the subscriptions at ", server_,
-                   " belong to the process that forked this one; connect again after fork()"));
 }
 
 void Subscriber::Stop() {
@@ -74,7 +66,6 @@ void Subscriber::End(Subscription& subscription, absl::Status why) {
 
 absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadline,
                                    const std::stop_token& stop) {
-  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const std::stop_callback on_stop(stop, [this] {
     const base::MutexLock lock(mu_);
     changed_.SignalAll();
@@ -105,7 +96,6 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
 }
 
 absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant deadline) {
-  if (absl::Status refused = Refusal(); !refused.ok()) return refused;
   const base::MutexLock lock(mu_);
   const SubscriptionPtr subscription = Find(channel);
   if (subscription == nullptr) return absl::OkStatus();
@@ -169,7 +159,7 @@ namespace {
 
 // Looking up a host or starting a server cannot be interrupted. This limits one step of it, and so
 // the time of the destructor.
-constexpr absl::Duration kConnectTurn = absl::Milliseconds(100);
+constexpr absl::Duration kConnectStep = absl::Milliseconds(100);
 
 // While messages must be read at once, a connection that is silent for that long is pinged, and is
 // given up if it then does not answer for that long.
@@ -177,7 +167,7 @@ constexpr absl::Duration kUrgentSilence = absl::Seconds(1);
 
 }  // namespace
 
-Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
+Awaited Subscriber::Serve(const Readiness& ready, int wake_fd) {
   bool idle = false;
   {
     const base::MutexLock lock(mu_);
@@ -206,8 +196,8 @@ Awaited Subscriber::Turn(const Readiness& ready, int wake_fd) {
 
 // Returns what to wait for; nothing if it is connected.
 std::optional<Awaited> Subscriber::Connect(int wake_fd) {
-  Awaited awaited{.until = base::Instant()};  // at once, if no other subscriber wants a turn
-  auto step = wake_fd >= 0 ? connector_.Step(base::Now() + kConnectTurn, wake_fd)
+  Awaited awaited{.until = base::Instant()};  // at once, if no other subscriber is to be served
+  auto step = wake_fd >= 0 ? connector_.Step(base::Now() + kConnectStep, wake_fd)
                            : connector_.Poll(&awaited);
   if (!step.ok()) {
     reconnect_.Failed();

@@ -78,13 +78,12 @@ struct SubscriberOptions {
 // A channel that was once live, or whose Subscribe() ended early, is tried until it is
 // unsubscribed, even while the server refuses this client: a password may be changed back.
 //
-// Thread-safe, except for destruction, which no call may overlap. In a forked child every call
-// fails with kFailedPrecondition; it may at any time delete a subscriber that was made by `new`.
+// Thread-safe, except for destruction, which no call may overlap. A forked child makes no call; it
+// may at any time delete a subscriber that was made by `new`.
 class Subscriber final : private SubscriberThread::Listener {
  public:
   // Default `endpoint`: the URL's.
-  Subscriber(const Url& url, SubscriberOptions options,
-             std::unique_ptr<Endpoint> endpoint = nullptr);
+  Subscriber(const Url& url, SubscriberOptions options, Endpoint endpoint = nullptr);
   ~Subscriber();  // calls Stop()
   // In a forked child, in place of destruction: closes the descriptors and touches nothing else. A
   // thread of the parent may have been inside this object during the fork.
@@ -155,7 +154,6 @@ class Subscriber final : private SubscriberThread::Listener {
     SubscriptionPtr subscription;  // null for kPing
   };
 
-  absl::Status Refusal() const;
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -171,7 +169,7 @@ class Subscriber final : private SubscriberThread::Listener {
   bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // These run on the subscriber's thread.
-  Awaited Turn(const Readiness& ready, int wake_fd) override;
+  Awaited Serve(const Readiness& ready, int wake_fd) override;
   std::optional<Awaited> Connect(int wake_fd);
   void NotConnected(const absl::Status& why);
   void Break();

@@ -3,33 +3,19 @@
 #include <algorithm>
 #include <utility>
 
-#include "src/base/clock.h"
 #include "src/base/status.h"
-#include "src/base/thread.h"
 
 namespace redlatch::redis {
+
 SubscriberThread::~SubscriberThread() {
-  std::thread thread;
-  {
-    const base::MutexLock lock(mu_);
-    stopping_ = true;
-    thread = std::move(thread_);
-  }
-  if (!thread.joinable()) return;
+  stopping_ = true;
   Wake();
-  base::Join(thread);
 }
 
 absl::Status SubscriberThread::Add(Listener& listener) {
   const base::MutexLock lock(mu_);
-  if (!thread_.joinable()) {
-    if (!wake_.Open()) {
-      return absl::UnavailableError("no file descriptor is left (raise ulimit -n)");
-    }
-    if (!base::TryStartThread(thread_, "redlatch-listen", [this] { Run(); })) {
-      return base::NoThread();
-    }
-  }
+  if (!wake_.Open()) return absl::UnavailableError("no file descriptor is left (raise ulimit -n)");
+  if (!worker_.Start()) return base::NoThread();
   listeners_.push_back(&listener);
   ++changes_;
   Wake();
@@ -46,44 +32,42 @@ void SubscriberThread::Remove(Listener& listener) {
   while (changes_seen_ < change) seen_.Wait(mu_);
 }
 
-// Updates the places to the present listeners. False if the thread must end.
-bool SubscriberThread::UpdatePlaces(std::vector<Place>& places) {
+// Updates the places to the present listeners.
+void SubscriberThread::UpdatePlaces() {
   const base::MutexLock lock(mu_);
-  if (stopping_) return false;
-  if (changes_seen_ == changes_) return true;
+  if (changes_seen_ == changes_) return;
   std::vector<Place> updated;
   for (Listener* const listener : listeners_) {
-    const auto known = std::find_if(places.begin(), places.end(),
+    const auto known = std::find_if(places_.begin(), places_.end(),
                                     [&](const Place& place) { return place.listener == listener; });
-    updated.push_back(known == places.end() ? Place{.listener = listener} : *known);
+    updated.push_back(known == places_.end() ? Place{.listener = listener} : *known);
   }
-  places = std::move(updated);
+  places_ = std::move(updated);
   changes_seen_ = changes_;
   seen_.SignalAll();
-  return true;
 }
 
-void SubscriberThread::Run() {
-  std::vector<Place> places;
-  bool woken = false;
-  while (UpdatePlaces(places)) {
-    const int alone = places.size() == 1 ? wake_.fd() : -1;
-    const base::Instant now = base::Now();
-    for (Place& place : places) {
-      const Readiness ready = std::exchange(place.ready, {});
-      if (woken || ready.Meets(place.awaited.interest) || place.awaited.until <= now) {
-        place.awaited = place.listener->Turn(ready, alone);
-      }
+// The worker's sleep would not end when bytes come, so it only has this one once it must end.
+base::Instant SubscriberThread::ServeAndSleep() {
+  if (stopping_) return base::Instant::Infinite();
+  UpdatePlaces();
+  const int alone = places_.size() == 1 ? wake_.fd() : -1;
+  const base::Instant now = base::Now();
+  for (Place& place : places_) {
+    const Readiness ready = std::exchange(place.ready, {});
+    if (woken_ || ready.Meets(place.awaited.interest) || place.awaited.until <= now) {
+      place.awaited = place.listener->Serve(ready, alone);
     }
-    woken = Sleep(places);
   }
+  woken_ = Sleep();
+  return base::Instant();
 }
 
 // Returns true if it was woken.
-bool SubscriberThread::Sleep(std::vector<Place>& places) {
+bool SubscriberThread::Sleep() {
   base::Instant until = base::Instant::Infinite();
   fds_.assign(1, {.fd = wake_.fd(), .events = POLLIN, .revents = 0});
-  for (Place& place : places) {
+  for (Place& place : places_) {
     Transport* const transport = place.awaited.transport;
     place.polled =
         transport == nullptr ? Transport::Polled() : transport->BeginPoll(place.awaited.interest);
@@ -92,8 +76,8 @@ bool SubscriberThread::Sleep(std::vector<Place>& places) {
     fds_.push_back({.fd = place.polled.fd, .events = place.polled.events, .revents = 0});
   }
   const bool came = base::Poll(fds_.data(), fds_.size(), until) > 0;
-  for (size_t i = 0; i < places.size(); ++i) {
-    Place& place = places[i];
+  for (size_t i = 0; i < places_.size(); ++i) {
+    Place& place = places_[i];
     Transport* const transport = place.awaited.transport;
     if (transport == nullptr) continue;
     const int16_t here = came ? fds_[i + 1].revents : int16_t{0};

@@ -3,20 +3,22 @@
 
 #include <poll.h>
 
+#include <atomic>
 #include <cstdint>
-#include <thread>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/base/wake_event.h"
+#include "src/base/worker.h"
 #include "src/redis/transport/transport.h"
 
 namespace redlatch::redis {
 
 // One thread for the connections of any number of subscribers: it sleeps until something has come
-// for one of them, or is due, and gives that one a turn. It starts with the first of them.
+// for one of them, or is due, and serves that one. It starts with the first of them.
 //
 // Thread-safe. A forked child neither uses nor destroys it.
 class SubscriberThread {
@@ -26,7 +28,7 @@ class SubscriberThread {
     // Handles what came, does what is due, and returns what to wait for next. With a `wake_fd` it
     // is the only listener, and may block until that is readable. With -1, other listeners depend
     // on the thread, and it must not block.
-    virtual Awaited Turn(const Readiness& ready, int wake_fd) = 0;
+    virtual Awaited Serve(const Readiness& ready, int wake_fd) = 0;
 
    protected:
     ~Listener() = default;
@@ -37,11 +39,11 @@ class SubscriberThread {
   SubscriberThread(const SubscriberThread&) = delete;
   SubscriberThread& operator=(const SubscriberThread&) = delete;
 
-  // Adds a listener, which gets its first turn at once.
+  // Adds a listener, which is served at once.
   absl::Status Add(Listener& listener);
-  // Removes a listener: it has no turn now and gets none any more. Not to be called in a turn.
+  // Removes a listener: it is not being served now, nor any more. Not to be called in Serve().
   void Remove(Listener& listener);
-  // Gives each listener a turn now.
+  // Serves each listener now.
   void Wake() const { wake_.Signal(); }
 
   void CloseInForkedChild() { wake_.Close(); }
@@ -54,19 +56,22 @@ class SubscriberThread {
     Readiness ready = {};
   };
 
-  void Run();
-  bool UpdatePlaces(std::vector<Place>& places);
-  bool Sleep(std::vector<Place>& places);
+  base::Instant ServeAndSleep();
+  void UpdatePlaces();
+  bool Sleep();
 
-  base::WakeEvent wake_;     // opened before the thread starts
-  std::vector<pollfd> fds_;  // the thread's own
+  base::WakeEvent wake_;  // opened before the thread starts
+  std::atomic<bool> stopping_{false};
+  // The thread's own.
+  std::vector<Place> places_;
+  std::vector<pollfd> fds_;
+  bool woken_ = false;  // since the listeners were served
   base::Mutex mu_;
   base::CondVar seen_;  // the thread has seen all changes so far
   std::vector<Listener*> listeners_ ABSL_GUARDED_BY(mu_);
   uint64_t changes_ ABSL_GUARDED_BY(mu_) = 0;
   uint64_t changes_seen_ ABSL_GUARDED_BY(mu_) = 0;
-  bool stopping_ ABSL_GUARDED_BY(mu_) = false;
-  std::thread thread_ ABSL_GUARDED_BY(mu_);
+  base::Worker worker_{"redlatch-listen", [this] { return ServeAndSleep(); }};
 };
 
 }  // namespace redlatch::redis

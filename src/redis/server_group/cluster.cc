@@ -42,7 +42,7 @@ constexpr absl::Duration kQuarantineTimeout = absl::Milliseconds(250);
 constexpr absl::Duration kQuarantineFirstPause = absl::Milliseconds(100);
 constexpr absl::Duration kQuarantineLongestPause = absl::Seconds(10);
 // After that, another client may do it instead.
-constexpr std::string_view kClaimMs = "10000";
+constexpr std::string_view kTakenMs = "10000";
 // How often to check if the keys of slots that no client uses must be renewed.
 constexpr absl::Duration kDay = absl::Hours(24);
 constexpr std::string_view kDayMs = "86400000";
@@ -68,20 +68,10 @@ constexpr absl::Duration kLongestPause = absl::Milliseconds(50);
 // A primary of a cluster, or a former one.
 struct ClusterNode {
   const HostAndPort where;
-  const uint64_t number;  // counts from 1
   std::unique_ptr<SingleServer> server;
   std::atomic<bool> retired{false};          // it has left the cluster
   std::atomic<ClusterNode*> older{nullptr};  // the node that was made before it
 };
-
-// Orders nodes by their creation, since their addresses in memory are random. Null comes first.
-struct OlderNode {
-  bool operator()(const ClusterNodePtr& a, const ClusterNodePtr& b) const {
-    return (a == nullptr ? 0 : a->number) < (b == nullptr ? 0 : b->number);
-  }
-};
-template <class Value>
-using ByClusterNode = std::map<ClusterNodePtr, Value, OlderNode>;
 
 // The map from slots to nodes, as far as it is known, and the thread that refreshes it on request.
 // It asks one node after the other, with a pause between refreshes, however many callers ask for
@@ -227,8 +217,8 @@ class ClusterMap {
     return MarkNotSent(absl::UnavailableError(absl::StrCat("no node of ", name_, " serves it")));
   }
 
-  // The thread's: returns when the next turn is due.
-  base::Instant TakeTurn() {
+  // The thread's: returns when it is due next.
+  base::Instant Work() {
     const base::Instant now = base::Now();
     bool refreshes = false;
     bool chores = false;
@@ -352,8 +342,7 @@ class ClusterMap {
   ClusterNodePtr NodeAt(const HostAndPort& where) noexcept ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     ClusterNodePtr& node = nodes_[where];
     if (node == nullptr) {
-      node = ClusterNodePtr(
-          new ClusterNode{.where = where, .number = ++made_, .server = hooks_.make(where)});
+      node = ClusterNodePtr(new ClusterNode{.where = where, .server = hooks_.make(where)});
       node->older = latest_.load(std::memory_order_relaxed);
       latest_.store(node.get(), std::memory_order_release);
     }
@@ -408,7 +397,6 @@ class ClusterMap {
   std::vector<ClusterNodePtr> owners_ ABSL_GUARDED_BY(mu_) = std::vector<ClusterNodePtr>(kSlots);
   std::map<HostAndPort, ClusterNodePtr> nodes_ ABSL_GUARDED_BY(mu_);
   std::vector<ClusterNodePtr> retired_ ABSL_GUARDED_BY(mu_);
-  uint64_t made_ ABSL_GUARDED_BY(mu_) = 0;              // how many nodes so far
   std::set<HostAndPort> members_ ABSL_GUARDED_BY(mu_);  // named by the latest view
   // Used by the thread: the last view, and the node that gave it.
   std::optional<HostAndPort> told_by_;
@@ -416,7 +404,7 @@ class ClusterMap {
   std::set<std::string> ids_;
   base::Instant next_refresh_;
   base::Instant chores_due_ = base::Instant::Infinite();
-  base::Worker worker_{"redlatch-map", [this] { return TakeTurn(); }};
+  base::Worker worker_{"redlatch-map", [this] { return Work(); }};
 };
 
 // Begins the quarantine in all slots of a new primary, as the first acquisition in a slot would. So
@@ -435,17 +423,19 @@ class ClusterQuarantine {
   // Continues the work until `until`. Only one thread may call it. Returns when it must be called
   // again at the latest.
   base::Instant GoOn(const ClusterMap& map, base::Instant until) {
-    ByClusterNode<std::vector<Slot>> slots;
-    ClusterNodePtr before;
+    struct Owned {
+      ClusterNodePtr owner;
+      std::vector<Slot> slots;
+    };
+    std::map<HostAndPort, Owned> nodes;
+    Owned* owned = nullptr;
     const std::vector<ClusterNodePtr> owners = map.owners();
-    std::vector<Slot>* owned = nullptr;
-    for (int each = 0; each < kSlots; ++each) {
-      const auto slot = static_cast<Slot>(each);
+    for (int slot = 0; slot < kSlots; ++slot) {
       const ClusterNodePtr& owner = owners[slot];
       if (owner == nullptr) continue;
-      if (owner != before) owned = &slots[owner];
-      before = owner;
-      owned->push_back(slot);
+      if (owned == nullptr || owned->owner != owner) owned = &nodes[owner->where];
+      owned->owner = owner;
+      owned->slots.push_back(static_cast<Slot>(slot));
     }
     std::vector<const SingleServer*> to_check;
     {
@@ -453,28 +443,27 @@ class ClusterQuarantine {
       to_check.swap(to_check_);
     }
     // A node that serves no slot now counts as new when it does.
-    std::erase_if(rounds_, [&](const auto& round) { return !slots.contains(round.first); });
-    if (!slots.contains(latest_)) latest_ = nullptr;
-    for (auto& [node, round] : rounds_) {
-      const bool new_again =
-          std::find(to_check.begin(), to_check.end(), node->server.get()) != to_check.end();
-      if (new_again) round.state = Round::State::kUnknown;
-      if (new_again) round.next = base::Instant();
-    }
+    std::erase_if(rounds_, [&](const auto& round) { return !nodes.contains(round.first); });
     base::Instant next = base::Instant::Infinite();
-    auto each = slots.upper_bound(latest_);
-    for (size_t i = 0; i < slots.size(); ++i, ++each) {
-      if (each == slots.end()) each = slots.begin();
-      auto& [node, its] = *each;
+    auto each = nodes.upper_bound(latest_);
+    for (size_t i = 0; i < nodes.size(); ++i, ++each) {
+      if (each == nodes.end()) each = nodes.begin();
+      const auto& [where, its] = *each;
+      SingleServer& server = *its.owner->server;
       Round& round =
           rounds_
-              .try_emplace(node, Round{.at_once = kAtOnce,
-                                       .backoff = {kQuarantineFirstPause, kQuarantineLongestPause}})
+              .try_emplace(where,
+                           Round{.at_once = kAtOnce,
+                                 .backoff = {kQuarantineFirstPause, kQuarantineLongestPause}})
               .first->second;
+      if (std::find(to_check.begin(), to_check.end(), &server) != to_check.end()) {
+        round.state = Round::State::kUnknown;
+        round.next = base::Instant();
+      }
       const base::Instant now = base::Now();
       if (round.next <= now && now < until) {
-        GoOnAt(*node->server, its, round, until);
-        latest_ = node;
+        GoOnAt(server, its.slots, round, until);
+        latest_ = where;
       }
       next = std::min(next, round.next);
     }
@@ -526,7 +515,7 @@ class ClusterQuarantine {
     }
   }
 
-  // Finds out if the work is done, and otherwise claims it for this client.
+  // Finds out if the work is done, and otherwise takes it over for this client.
   void Find(SingleServer& server, const std::vector<Slot>& slots, Round& round,
             base::Instant until) const {
     using enum Round::State;
@@ -539,15 +528,15 @@ class ClusterQuarantine {
     round.id = InfoField(text(ask({"INFO", "replication"})), "master_replid");
     if (round.id.empty()) return;
     const std::string done_key = KeyOf(slots.front()) + ".begun";
-    const std::string claim_key = done_key + round.id;
+    const std::string taken_key = done_key + round.id;
     if (text(ask({"GET", done_key})) == round.id) {
       round.state = kDone;
       return;
     }
-    const auto claim = ask({"SET", claim_key, options_.client, "NX", "PX", kClaimMs});
-    if (Denied(claim)) {
+    const auto taken = ask({"SET", taken_key, options_.client, "NX", "PX", kTakenMs});
+    if (Denied(taken)) {
       round.state = kDone;  // another client, or the first use, does it
-    } else if (text(claim) == "OK" || text(ask({"GET", claim_key})) == options_.client) {
+    } else if (text(taken) == "OK" || text(ask({"GET", taken_key})) == options_.client) {
       round.state = kOurs;
       round.left = slots;
     }
@@ -582,8 +571,8 @@ class ClusterQuarantine {
   base::Mutex mu_;
   std::vector<const SingleServer*> to_check_ ABSL_GUARDED_BY(mu_);
   // Used by the one thread.
-  ByClusterNode<Round> rounds_;
-  ClusterNodePtr latest_;  // the last one that had a turn: the next round begins after it
+  std::map<HostAndPort, Round> rounds_;
+  HostAndPort latest_;  // the last one that was visited: the next round begins after it
 };
 
 namespace {
@@ -635,18 +624,18 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
   return node;
 }
 
-absl::Duration Cluster::grants_alone_for() const {
-  std::optional<absl::Duration> longest;
-  for (const ClusterNodePtr& node : map_->nodes()) {
-    if (!node->server->known()) continue;
-    longest = std::max(longest.value_or(absl::ZeroDuration()), node->server->grants_alone_for());
-  }
-  return longest.value_or(absl::Seconds(1));
-}
-
-std::string Cluster::server(std::string_view key) const {
+ServerFacts Cluster::facts(std::string_view key) const {
   const ClusterNodePtr owner = key.empty() ? nullptr : map_->Owner(SlotOf(key));
-  return owner == nullptr ? name_ : owner->server->server({});
+  if (owner != nullptr) return owner->server->facts(key);
+  ServerFacts all{.name = name_, .grants_alone_for = absl::Seconds(1)};
+  for (const ClusterNodePtr& node : map_->nodes()) {
+    const ServerFacts its = node->server->facts({});
+    all.grants_alone_for = std::max(all.grants_alone_for, its.grants_alone_for);
+    all.connections.connects += its.connections.connects;
+    all.connections.breaks += its.connections.breaks;
+    all.connections.late += its.connections.late;
+  }
+  return all;
 }
 
 absl::Status Cluster::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
@@ -710,17 +699,6 @@ ServerGroup::Realigned Cluster::Realign() {
           .reconnected = std::exchange(reconnected_, false)};
 }
 
-ServerGroup::Stats Cluster::stats() const {
-  Stats sum;
-  for (const ClusterNodePtr& node : map_->nodes()) {
-    const Stats stats = node->server->stats();
-    sum.connects += stats.connects;
-    sum.breaks += stats.breaks;
-    sum.late += stats.late;
-  }
-  return sum;
-}
-
 void Cluster::Stop() {
   stopped_ = true;
   map_->Stop();
@@ -735,14 +713,14 @@ ClusterNodePtr Cluster::SubscribedAt(Slot slot) const {
   return found == subscribed_at_.end() ? nullptr : found->second;
 }
 
-bool Cluster::subscribed(std::string_view key) const {
-  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
-  return at != nullptr && map_->IsOwner(SlotOf(key), at.get());
-}
-
-bool Cluster::subscribed_now(std::string_view key) const {
-  const ClusterNodePtr at = SubscribedAt(SlotOf(key));
-  return at != nullptr && map_->IsOwner(SlotOf(key), at.get()) && at->server->live();
+Subscription Cluster::subscription(std::string_view key) const {
+  const Slot slot = SlotOf(key);
+  const ClusterNodePtr owner = map_->Owner(slot);
+  if (owner == nullptr) return {};
+  Subscription its = owner->server->subscription(key);
+  its.acknowledged = SubscribedAt(slot) == owner;
+  its.live = its.acknowledged && owner->server->live();
+  return its;
 }
 
 absl::Status Cluster::SubscribeTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
@@ -829,21 +807,11 @@ void Cluster::KeepReading(std::string_view key, bool begins) try {
 } catch (const std::bad_alloc&) {  // messages still arrive, only later
 }
 
-bool Cluster::asks_if_subscribed(std::string_view key) const {
-  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  return owner != nullptr && owner->server->asks_if_subscribed(key);
-}
-
-void Cluster::NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) {
+void Cluster::NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) {
   // A subscription that is just being made says nothing about the connections.
-  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  if (owner != nullptr && subscribed(key)) owner->server->NoteSubscribed(key, is_subscribed, asked);
-}
-
-void Cluster::CheckSubscription(std::string_view key, base::Instant now,
-                                std::optional<base::Instant> missed_since) {
-  const ClusterNodePtr owner = map_->Owner(SlotOf(key));
-  if (owner != nullptr && subscribed(key)) owner->server->CheckSubscription(key, now, missed_since);
+  const Slot slot = SlotOf(key);
+  const ClusterNodePtr owner = map_->Owner(slot);
+  if (owner != nullptr && SubscribedAt(slot) == owner) owner->server->NoteSign(key, sign, since);
 }
 
 // References to retired nodes would keep their connections open.

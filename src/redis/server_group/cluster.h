@@ -67,29 +67,21 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
-  std::string server(std::string_view key) const override;
-  // It is not known which node will run the script: the script itself asks.
-  ServerIds ids(std::string_view) override { return {}; }
-  absl::Duration grants_alone_for() const override;
+  ServerFacts facts(std::string_view key) const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   bool Drain(base::Instant until) override;
   void BeginPoll(std::vector<Transport::Polled>& polled) override;
   Realigned Realign() override;
-  Stats stats() const override;
   void Stop() override;
 
-  bool subscribed(std::string_view key) const override;
-  bool subscribed_now(std::string_view key) const override;
+  Subscription subscription(std::string_view key) const override;
   absl::Status Subscribe(std::string_view key, base::Instant deadline,
                          const std::stop_token& stop) override {
     return SubscribeTo(SlotOf(key), deadline, stop);
   }
   void KeepReading(std::string_view key, bool begins) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
-  bool asks_if_subscribed(std::string_view key) const override;
-  void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;
-  void CheckSubscription(std::string_view key, base::Instant now,
-                         std::optional<base::Instant> missed_since) override;
+  void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) override;
 
  private:
   absl::StatusOr<ScriptServerPtr> OwnerOf(std::string_view key, base::Instant deadline) override;

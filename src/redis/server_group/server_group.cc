@@ -5,6 +5,15 @@
 
 namespace redlatch::redis {
 
+std::string ServerGroup::PrimaryEpoch(std::string_view key) {
+  constexpr absl::Duration kAskedEvery = absl::Seconds(10);
+  if (sharded_) return {};  // it is not known which node will run the script
+  const base::Instant now = base::Now();
+  if (now.nanos() < epoch_due_.load(std::memory_order_relaxed)) return facts(key).primary_epoch;
+  epoch_due_.store((now + kAskedEvery).nanos(), std::memory_order_relaxed);
+  return {};
+}
+
 absl::Status ServerGroup::Send(const ScriptCall& call, Done done) {
   struct Sent {
     InFlight in_flight;
@@ -12,7 +21,7 @@ absl::Status ServerGroup::Send(const ScriptCall& call, Done done) {
   };
   auto sent = std::make_unique<Sent>();
   sent->in_flight.results = absl::MakeSpan(&sent->reply, 1);
-  sent->in_flight.done = [its = sent.get(), server = server({}), done = std::move(done)] {
+  sent->in_flight.done = [its = sent.get(), server = facts({}).name, done = std::move(done)] {
     const std::unique_ptr<Sent> deleted(its);
     if (done) done(ResultOfPosted(std::move(its->reply), server));
   };

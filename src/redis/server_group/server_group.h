@@ -1,9 +1,9 @@
 #ifndef REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_
 #define REDLATCH_SRC_REDIS_SERVER_GROUP_SERVER_GROUP_H_
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -22,11 +22,30 @@
 
 namespace redlatch::redis {
 
-struct ServerIds {
-  // The id of its replication stream. Empty: a script must ask for it. That is done now and then,
-  // since a server that stepped down and came back has another one.
-  std::string primary_epoch;
-  std::string run_id;  // of its present run; empty if unknown
+// What is known of a server, or of a whole group.
+struct ServerFacts {
+  std::string name;                // for messages to people
+  std::string primary_epoch = {};  // as it was told when it was connected; empty: unknown
+  std::string run_id = {};         // of its present run; empty: unknown
+  // How long a server that lost its replicas goes on granting, as far as known; the least possible
+  // before the first connection.
+  absl::Duration grants_alone_for = absl::ZeroDuration();
+  SharedConnection::Stats connections = {};  // the sum over the connections for commands
+};
+
+// The state of a subscription to messages about a key.
+struct Subscription {
+  bool acknowledged = false;  // by the server, and it has not been given up since
+  bool live = false;          // and the connection for messages is up, as far as this client knows
+  bool unchecked = false;     // the next script for the key must ask the server if it is there
+};
+
+// A sign that messages about a key arrive, or that they do not.
+enum class SubscriptionSign : uint8_t {
+  kSubscribed,     // the server that ran a script has a subscriber
+  kUnsubscribed,   // it has none
+  kLongWait,       // a wait for a message is long
+  kMissedMessage,  // a wait ended without the message that was due
 };
 
 // All that the library knows of servers. The group decides, by key, which server gets a command,
@@ -37,7 +56,7 @@ struct ServerIds {
 class ServerGroup {
  public:
   // They run on any thread, including one in a call of the group. They must return at once and call
-  // only server() of the group.
+  // only facts() of the group.
   struct Events {
     std::function<void(std::string_view message)> on_message;
     // A connection was lost and made again: all that was in flight may be lost. A thread of the
@@ -53,13 +72,11 @@ class ServerGroup {
 
   virtual ~ServerGroup() = default;
 
-  // The server that has the key, for messages to people.
-  virtual std::string server(std::string_view key) const = 0;
-  // The known ids of that server.
-  virtual ServerIds ids(std::string_view key) = 0;
-  // How long a server that lost its replicas goes on granting, as far as known; the least possible
-  // before the first connection.
-  virtual absl::Duration grants_alone_for() const = 0;
+  // The facts of the server that has the key; of the whole group if `key` is empty.
+  virtual ServerFacts facts(std::string_view key) const = 0;
+  // The primary epoch of the server that has the key. Empty: a script must ask for it. That is done
+  // now and then, since a server that stepped down and came back has another one.
+  std::string PrimaryEpoch(std::string_view key);
 
   // Makes the first connections, or says by the deadline why that failed. Appends the servers'
   // warnings to `warnings`. Calls connect by themselves.
@@ -91,11 +108,7 @@ class ServerGroup {
 
   // ---- Messages from the servers.
 
-  // True if a subscription to messages about the key was acknowledged, and has not been given up
-  // since.
-  virtual bool subscribed(std::string_view key) const = 0;
-  // The same, and the connection for messages is up, as far as this client knows.
-  virtual bool subscribed_now(std::string_view key) const { return subscribed(key); }
+  virtual Subscription subscription(std::string_view key) const = 0;
   // Subscribes; two threads may do so at once. kUnavailable, by the deadline or when the stop is
   // requested: the subscription continues in the background.
   virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
@@ -107,14 +120,9 @@ class ServerGroup {
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
 
-  // True if the next script for the key must ask the server if this client is subscribed there.
-  // NoteSubscribed() takes the answer; `asked`: when the script was sent.
-  virtual bool asks_if_subscribed(std::string_view key) const = 0;
-  virtual void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) = 0;
-  // Checks the subscription, because a wait for a message about the key is long, or one that began
-  // at `missed_since` ended without the message that was due.
-  virtual void CheckSubscription(std::string_view key, base::Instant now,
-                                 std::optional<base::Instant> missed_since) = 0;
+  // Takes a sign of the subscription, and checks or renews it if need be. `since`: when the script
+  // was sent, or the wait began.
+  virtual void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) = 0;
 
   // A thread of the client's own calls this after on_reconnected.
   using Concerned = std::function<bool(std::string_view key)>;
@@ -123,9 +131,6 @@ class ServerGroup {
     bool reconnected = true;        // false: only a slot has moved
   };
   virtual Realigned Realign() = 0;
-
-  using Stats = SharedConnection::Stats;  // the sum over the connections for commands
-  virtual Stats stats() const = 0;
 
   // Ends the events. Calls can still be made.
   virtual void Stop() = 0;
@@ -162,7 +167,8 @@ class ServerGroup {
 
  private:
   const ScriptRunner* const runner_;
-  const bool sharded_;  // a cluster: keys and channels lie in slots
+  const bool sharded_;                 // a cluster: keys and channels lie in slots
+  std::atomic<int64_t> epoch_due_{0};  // when a script must ask for the epoch, in ns
 };
 
 }  // namespace redlatch::redis

@@ -41,7 +41,6 @@ constexpr absl::Duration kSentinelsLongestBackoff = absl::Milliseconds(400);
 constexpr absl::Duration kSentinelsPingInterval = absl::Seconds(5);
 
 constexpr absl::Duration kAMoment = absl::Milliseconds(200);
-constexpr absl::Duration kEpochAskedEvery = absl::Seconds(10);
 
 // A client with many waiters has many heartbeats, each of which may ping.
 constexpr absl::Duration kPingsApart = absl::Seconds(1);
@@ -152,14 +151,23 @@ void SingleServer::Moved(std::string_view address) {
   events_.on_reconnected();
 }
 
-ServerIds SingleServer::ids(std::string_view) {
-  const base::Instant now = base::Now();
-  if (epoch_due_.load(std::memory_order_relaxed) <= now.nanos()) {
-    epoch_due_.store((now + kEpochAskedEvery).nanos(), std::memory_order_relaxed);
-    return {.run_id = commands_->server_info().run_id};
-  }
+ServerFacts SingleServer::facts(std::string_view) const {
   ServerInfo info = commands_->server_info();
-  return {.primary_epoch = std::move(info.replication_id), .run_id = std::move(info.run_id)};
+  const SharedConnection::Stats connections = commands_->stats();
+  const absl::Duration lag =
+      connections.connects > 0 ? info.longest_replica_lag : absl::ZeroDuration();
+  return {.name = commands_->server(),
+          .primary_epoch = std::move(info.replication_id),
+          .run_id = std::move(info.run_id),
+          .grants_alone_for = lag + absl::Seconds(1),
+          .connections = connections};
+}
+
+Subscription SingleServer::subscription(std::string_view) const {
+  const bool acknowledged = subscribed_.load(std::memory_order_acquire);
+  return {.acknowledged = acknowledged,
+          .live = acknowledged && live(),
+          .unchecked = ask_.load(std::memory_order_relaxed)};
 }
 
 std::optional<Target> SingleServer::Where() const {
@@ -187,29 +195,37 @@ absl::Status SingleServer::SubscribeTo(std::string_view channel, base::Instant d
                                        const std::stop_token& stop) {
   absl::Status subscribed = messages_->Subscribe(channel, deadline, stop);
   if (subscribed.ok()) {
-    subscribed_.store(true, std::memory_order_release);
+    if (channel == channel_) subscribed_.store(true, std::memory_order_release);
     Align();
   }
   return subscribed;
 }
 
-void SingleServer::CheckSubscription(std::string_view, base::Instant now,
-                                     std::optional<base::Instant> missed_since) {
-  // A message that was missed before the present subscription says nothing about it.
-  const std::optional<Peer> peer = missed_since ? messages_->peer() : std::nullopt;
-  const bool replace = peer && peer->since <= *missed_since;
-  {
+void SingleServer::NoteSign(std::string_view, SubscriptionSign sign, base::Instant since) {
+  const bool subscribed = sign == SubscriptionSign::kSubscribed;
+  if (subscribed || sign == SubscriptionSign::kUnsubscribed) return NoteAnswer(subscribed, since);
+  if (sign == SubscriptionSign::kMissedMessage) {
+    // A message that was missed before the present subscription says nothing about it.
+    const std::optional<Peer> peer = messages_->peer();
     const base::MutexLock lock(check_mu_);
-    if (!replace || check_.unsubscribed()) {
-      if (now < pinged_ + kPingsApart) return;
-      pinged_ = now;
-      return messages_->Ping();
+    if (peer && peer->since <= since && !check_.unsubscribed()) {
+      return messages_->ReplaceConnection();
     }
   }
-  messages_->ReplaceConnection();
+  Ping();
 }
 
-void SingleServer::NoteSubscribed(std::string_view, bool is_subscribed, base::Instant asked) {
+void SingleServer::Ping() {
+  const base::Instant now = base::Now();
+  {
+    const base::MutexLock lock(check_mu_);
+    if (now < pinged_ + kPingsApart) return;
+    pinged_ = now;
+  }
+  messages_->Ping();
+}
+
+void SingleServer::NoteAnswer(bool is_subscribed, base::Instant asked) {
   const std::optional<Peer> peer = messages_->peer();
   const base::Instant live = peer ? peer->since : base::Instant::Infinite();
   SubscriptionCheck::Verdict verdict;

@@ -87,32 +87,22 @@ class SingleServer final : public ServerGroup {
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 
-  std::string server(std::string_view) const override { return commands_->server(); }
-  ServerIds ids(std::string_view) override;
-  absl::Duration grants_alone_for() const override {
-    const absl::Duration lag =
-        known() ? commands_->server_info().longest_replica_lag : absl::ZeroDuration();
-    return lag + absl::Seconds(1);
-  }
+  ServerFacts facts(std::string_view) const override;
   absl::Status Connect(base::Instant deadline, std::vector<std::string>& warnings) override;
   using ServerGroup::Run;
   void Run(absl::Span<const ScriptCall> calls, base::Instant deadline,
            absl::Span<absl::StatusOr<Reply>> results, StillWanted still_wanted) override {
     if (watch_ != nullptr) BeginWatch();
-    ServerGroup::Run(calls, deadline, results, still_wanted);
+    runner_.Run(calls, deadline, results, still_wanted);
   }
   bool Drain(base::Instant until) override { return commands_->Drain(until); }
   void BeginPoll(std::vector<Transport::Polled>& polled) override {
     polled.push_back(commands_->BeginPoll());
   }
   Realigned Realign() override;
-  Stats stats() const override { return commands_->stats(); }
   void Stop() override;
 
-  bool subscribed(std::string_view) const override {
-    return subscribed_.load(std::memory_order_acquire);
-  }
-  bool subscribed_now(std::string_view key) const override { return subscribed(key) && live(); }
+  Subscription subscription(std::string_view) const override;
   absl::Status Subscribe(std::string_view, base::Instant deadline,
                          const std::stop_token& stop) override {
     return SubscribeTo(channel_, deadline, stop);
@@ -121,12 +111,7 @@ class SingleServer final : public ServerGroup {
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }
-  bool asks_if_subscribed(std::string_view) const override {
-    return ask_.load(std::memory_order_relaxed);
-  }
-  void NoteSubscribed(std::string_view key, bool is_subscribed, base::Instant asked) override;
-  void CheckSubscription(std::string_view key, base::Instant now,
-                         std::optional<base::Instant> missed_since) override;
+  void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) override;
 
   // Subscribes to another channel than its own; Forget() ends that.
   absl::Status SubscribeTo(std::string_view channel, base::Instant deadline,
@@ -134,8 +119,6 @@ class SingleServer final : public ServerGroup {
   void Forget(std::string_view channel) {
     messages_->Unsubscribe(channel, base::Now()).IgnoreError();
   }
-  // True if there has been a connection, so that the server is known.
-  bool known() const { return commands_->stats().connects > 0; }
   // True if there is a connection for commands.
   bool connected() const { return commands_->peer().has_value(); }
   // True if the connection for messages is there, with all its subscriptions.
@@ -148,17 +131,18 @@ class SingleServer final : public ServerGroup {
   std::unique_ptr<Subscriber> MakeWatch(const Url& url);
   void BeginWatch();
   void Moved(std::string_view address);
+  void NoteAnswer(bool is_subscribed, base::Instant asked);
+  void Ping();
   void Align();
   std::optional<Target> Where() const;
 
   const std::string channel_;
   const Events events_;
   const Membership node_;
-  std::atomic<bool> subscribed_{false};
+  std::atomic<bool> subscribed_{false};  // to its own channel
   std::atomic<bool> stopped_{false};
   // A connection is new: the next waiter that is queued asks if messages arrive.
   std::atomic<bool> ask_{true};
-  std::atomic<int64_t> epoch_due_{0};  // when a script must ask for the epoch, in ns
   base::Mutex check_mu_;
   SubscriptionCheck check_ ABSL_GUARDED_BY(check_mu_);
   base::Instant pinged_ ABSL_GUARDED_BY(check_mu_);

@@ -28,9 +28,7 @@ class FakeNode final : public redis::ServerGroup {
   explicit FakeNode(FakeNodeEvents events)
       : ServerGroup(/*runner=*/nullptr, /*sharded=*/events.has_slots), on_(std::move(events)) {}
 
-  std::string server(std::string_view) const override { return "redis://nowhere"; }
-  redis::ServerIds ids(std::string_view) override { return {}; }
-  absl::Duration grants_alone_for() const override { return absl::ZeroDuration(); }
+  redis::ServerFacts facts(std::string_view) const override { return {.name = "redis://nowhere"}; }
   absl::Status Connect(base::Instant, std::vector<std::string>&) override { return on_.connect(); }
   void Run(absl::Span<const redis::ScriptCall>, base::Instant,
            absl::Span<absl::StatusOr<redis::Reply>> results, redis::StillWanted) override {
@@ -47,18 +45,15 @@ class FakeNode final : public redis::ServerGroup {
     return absl::OkStatus();
   }
   void BeginPoll(std::vector<redis::Transport::Polled>&) override {}
-  bool subscribed(std::string_view) const override { return false; }
+  redis::Subscription subscription(std::string_view) const override { return {}; }
   absl::Status Subscribe(std::string_view key, base::Instant, const std::stop_token&) override {
     return on_.listen(key);
   }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return parker.ParkUntil(deadline);
   }
-  bool asks_if_subscribed(std::string_view) const override { return false; }
-  void NoteSubscribed(std::string_view, bool, base::Instant) override {}
-  void CheckSubscription(std::string_view, base::Instant, std::optional<base::Instant>) override {}
+  void NoteSign(std::string_view, redis::SubscriptionSign, base::Instant) override {}
   Realigned Realign() override { return {}; }
-  Stats stats() const override { return {}; }
   void Stop() override {}
 
  private:

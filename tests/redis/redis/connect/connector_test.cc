@@ -142,36 +142,28 @@ INSTANTIATE_TEST_SUITE_P(Kinds, SilentServerTest,
                          });
 
 // A name with several addresses.
-class Somewhere final : public Endpoint {
- public:
-  explicit Somewhere(std::vector<int> ports) : ports_(std::move(ports)) {}
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
+Endpoint Somewhere(std::vector<int> ports) {
+  return [ports = std::move(ports)](base::Instant deadline) {
     std::vector<Target> all;
-    for (const int port : ports_) {
+    for (const int port : ports) {
       const Url url = UrlOf(absl::StrCat("redis://127.0.0.1:", port));
-      all.push_back(MakeEndpoint(url)->Targets(deadline)->front());
+      all.push_back(MakeEndpoint(url)(deadline)->front());
     }
     return all;
-  }
-
- private:
-  const std::vector<int> ports_;
-};
+  };
+}
 
 // A name server that does not answer.
-class SilentNameServer final : public Endpoint {
- public:
-  absl::StatusOr<std::vector<Target>> Targets(base::Instant deadline) override {
-    base::Parker parker;
-    parker.Arm();
-    parker.ParkUntil(deadline);
-    return absl::DeadlineExceededError("still looking up 'somewhere'");
-  }
-};
+absl::StatusOr<std::vector<Target>> SilentNameServer(base::Instant deadline) {
+  base::Parker parker;
+  parker.Arm();
+  parker.ParkUntil(deadline);
+  return absl::DeadlineExceededError("still looking up 'somewhere'");
+}
 
 TEST(EndpointTest, SaysWhyNoAddressWasFoundInTime) {
   Connector connector(UrlOf("redis://somewhere?connect_timeout=50ms"),
-                      Handshake::Purpose::kCommands, nullptr, std::make_unique<SilentNameServer>());
+                      Handshake::Purpose::kCommands, nullptr, SilentNameServer);
   const Stepped early = connector.Step(In(absl::Milliseconds(1)));
   EXPECT_TRUE(early.ok() && !early->has_value()) << early.status();
   EXPECT_EQ(connector.Step(In(kPatience)).status(),
@@ -182,7 +174,7 @@ class TwoAddressesTest : public ConnectorTest {
  protected:
   Connector To(std::vector<int> ports, const std::string& options = "") {
     return Connector(UrlOf("redis://somewhere" + options), Handshake::Purpose::kCommands, nullptr,
-                     std::make_unique<Somewhere>(std::move(ports)));
+                     Somewhere(std::move(ports)));
   }
   const ReservedPort unused_;
 };
@@ -215,9 +207,9 @@ class WhereaboutsTest : public TwoAddressesTest {
  protected:
   Connector To(std::vector<int> ports) {
     return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, nullptr,
-                     std::make_unique<Somewhere>(std::move(ports)), [this] { return where_; });
+                     Somewhere(std::move(ports)), [this] { return where_; });
   }
-  static Target At(int port) { return Somewhere({port}).Targets(In(kPatience))->front(); }
+  static Target At(int port) { return Somewhere({port})(In(kPatience))->front(); }
 
   std::optional<Target> where_;
 };
@@ -281,7 +273,7 @@ TEST_F(FullBacklogTest, UnixSocketIsAwaited) {
 // Connect() does not report a connection that is not made yet.
 TEST_F(ConnectorTest, ConnectingSocketIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
-  const auto targets = MakeEndpoint(UrlOf(proxy_.url()))->Targets(In(kPatience));
+  const auto targets = MakeEndpoint(UrlOf(proxy_.url()))(In(kPatience));
   ASSERT_TRUE(targets.ok());
   const auto transport = *OpenTransport(targets->front());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kWantWrite);
@@ -295,7 +287,7 @@ TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
   const auto other = RedisServer::Start();
   const auto step = [&](std::vector<int> ports) {
     return Connector(UrlOf(one->url()), Handshake::Purpose::kCommands, nullptr,
-                     std::make_unique<Somewhere>(std::move(ports)))
+                     Somewhere(std::move(ports)))
         .Step(In(kPatience))
         .status();
   };
@@ -325,9 +317,8 @@ TEST(SeveralAddressesTest, RestartedServerIsNoSecondPrimary) {
       }
       return OpenTransport(target);
     };
-    Connector connector(
-        UrlOf(one->url()), Handshake::Purpose::kCommands, open,
-        std::make_unique<Somewhere>(std::vector<int>{before_one.port(), other->port()}));
+    Connector connector(UrlOf(one->url()), Handshake::Purpose::kCommands, open,
+                        Somewhere({before_one.port(), other->port()}));
     const absl::Status status = connector.Step(In(kPatience)).status();
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("it restarted meanwhile"));
@@ -344,11 +335,11 @@ Url Through(const std::vector<std::string>& sentinels) {
 }
 
 // The address that the endpoint finds, or its failure as text.
-std::string Found(Endpoint& endpoint) {
-  const auto targets = endpoint.Targets(In(kPatience));
+std::string Found(const Endpoint& endpoint) {
+  const auto targets = endpoint(In(kPatience));
   return targets.ok() ? targets->front().address.text : targets.status().ToString();
 }
-std::string Found(const Url& url) { return Found(*MakeEndpoint(url)); }
+std::string Found(const Url& url) { return Found(MakeEndpoint(url)); }
 
 std::string At(int port) { return absl::StrCat("127.0.0.1:", port); }
 
@@ -366,11 +357,11 @@ TEST_F(SentinelEndpointTest, AddressNamedByMostIsUsed) {
   FakeSentinel second([this] { return primary_->port(); }, /*epoch=*/2);
   const auto endpoint =
       MakeEndpoint(Through({behind.address(), honest_.address(), second.address()}));
-  Found(*endpoint);  // the first call takes the first answer
-  EXPECT_EQ(Found(*endpoint), At(primary_->port()));
+  Found(endpoint);  // the first call takes the first answer
+  EXPECT_EQ(Found(endpoint), At(primary_->port()));
   // If the primary does not answer, the minority's address is not used either.
   primary_->Kill();
-  EXPECT_THAT(Found(*endpoint), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("names")));
+  EXPECT_THAT(Found(endpoint), AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("names")));
 }
 
 TEST_F(SentinelEndpointTest, SaysWhyEachHasFailed) {
@@ -395,9 +386,9 @@ TEST(SentinelEndpointOfAGroupTest, LearnsOfFurtherSentinels) {
   const auto group = SentinelGroup::Start();
   const auto endpoint = MakeEndpoint(UrlOf(absl::StrCat(
       "redis-sentinel://127.0.0.1:", group->sentinel(1).port(), "/", SentinelGroup::kPrimary)));
-  EXPECT_EQ(Found(*endpoint), At(group->port(0)));
+  EXPECT_EQ(Found(endpoint), At(group->port(0)));
   group->sentinel(1).Kill();
-  EXPECT_EQ(Found(*endpoint), At(group->port(0)));
+  EXPECT_EQ(Found(endpoint), At(group->port(0)));
 }
 
 TEST(SentinelEndpointOfAGroupTest, SendsSentinelsTheirOwnPassword) {

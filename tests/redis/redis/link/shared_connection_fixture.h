@@ -40,6 +40,25 @@ inline std::string Echo(SharedConnection& connection, const std::string& text,
   return reply.ok() ? reply->text : reply.status().ToString();
 }
 
+// Posts a command. `done` gets the answer.
+inline absl::Status Post(
+    SharedConnection& connection, const Command& command,
+    std::function<void(absl::StatusOr<Reply>)> done = [](const absl::StatusOr<Reply>&) {}) {
+  struct Sent {
+    InFlight in_flight;
+    absl::StatusOr<Reply> answer;
+  };
+  auto sent = std::make_unique<Sent>();
+  sent->in_flight.results = absl::MakeSpan(&sent->answer, 1);
+  sent->in_flight.done = [its = sent.get(), done = std::move(done)] {
+    const std::unique_ptr<Sent> owned(its);
+    done(std::move(owned->answer));
+  };
+  absl::Status status = connection.Post(absl::MakeConstSpan(&command, 1), sent->in_flight);
+  if (status.ok()) static_cast<void>(sent.release());  // its `done` deletes it
+  return status;
+}
+
 // Runs `body(i)` in `threads` threads; returns when all have ended.
 inline void InThreads(int threads, const std::function<void(int)>& body) {
   std::vector<std::thread> running;

@@ -130,8 +130,8 @@ class SharedConnectionBacklogTest : public SharedConnectionTest {
       return ready;
     };
     const std::string big(size_t{1} << 20, 'b');
-    for (int i = 0; i < 2; ++i) ASSERT_TRUE(connection_->Send({"SET", "big", big}).ok());
-    while ((refused_ = connection_->Send({"SET", "big", big})).ok()) continue;
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(Post(*connection_, {"SET", "big", big}).ok());
+    while ((refused_ = Post(*connection_, {"SET", "big", big})).ok()) continue;
   }
 
   SharedConnectionOptions Options() {
@@ -179,7 +179,7 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
 class SharedConnectionDoneTest : public ConnectionFixture {
  protected:
   // Keeps the answers in the order in which they came.
-  SharedConnection::Done Keep() {
+  std::function<void(absl::StatusOr<Reply>)> Keep() {
     return [this](absl::StatusOr<Reply> answer) { answers_.push_back(std::move(answer)); };
   }
 
@@ -190,9 +190,9 @@ class SharedConnectionDoneTest : public ConnectionFixture {
 TEST_F(SharedConnectionDoneTest, ReplacedConnectionSendsNothing) {
   const auto connection = Connected(Direct());
   connection->ReplaceConnection("a test wants it");
-  EXPECT_TRUE(absl::IsUnavailable(connection->Send({"PING"}, Keep())));
+  EXPECT_TRUE(absl::IsUnavailable(Post(*connection, {"PING"}, Keep())));
   ASSERT_TRUE(connection->Connect(In(kPatience)).ok());
-  ASSERT_TRUE(connection->Send({"PING"}, Keep()).ok());
+  ASSERT_TRUE(Post(*connection, {"PING"}, Keep()).ok());
   EXPECT_TRUE(connection->Drain(In(kPatience)));
   EXPECT_THAT(answers_, SizeIs(1));
   EXPECT_EQ(connection->stats().connects, 2u);
@@ -206,8 +206,8 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
   };
   const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
   blocked = true;
-  ASSERT_TRUE(connection->Send({"ECHO", "in flight"}, Keep()).ok());
-  ASSERT_TRUE(connection->Send({"ECHO", "behind it"}, Keep()).ok());
+  ASSERT_TRUE(Post(*connection, {"ECHO", "in flight"}, Keep()).ok());
+  ASSERT_TRUE(Post(*connection, {"ECHO", "behind it"}, Keep()).ok());
   connection->ReplaceConnection("a test wants it");
   blocked = false;
   for (int i = 0; i < 500 && !connection->Drain(base::Now()); ++i) {
@@ -336,7 +336,7 @@ TEST_F(SharedConnectionCostTest, BatchTravelsInOneWrite) {
 
 TEST_F(SharedConnectionCostTest, CommandWithoutReplyCostsOneWrite) {
   const auto connection = Counted(absl::ZeroDuration());
-  for (int i = 0; i < 100; ++i) ASSERT_TRUE(connection->Send({"INCR", "counter"}).ok());
+  for (int i = 0; i < 100; ++i) ASSERT_TRUE(Post(*connection, {"INCR", "counter"}).ok());
   EXPECT_EQ(hooks_.writes, 100);
   EXPECT_EQ(hooks_.waits, 0);
   EXPECT_EQ(hooks_.reads, 0);
@@ -431,7 +431,7 @@ TEST_F(SharedConnectionForkTest, WriteAfterCloseRaisesNoSignal) {
   for (int i = 0; i < 5; ++i) {
     server_->Kill();
     // The first is answered with a reset, the next finds the pipe broken.
-    for (int k = 0; k < 3; ++k) (void)connection_->Send({"PING"});
+    for (int k = 0; k < 3; ++k) (void)Post(*connection_, {"PING"});
     server_->Restart();
     EXPECT_TRUE(Await([&] { return Echo(*connection_, "still here") == "still here"; }));
   }

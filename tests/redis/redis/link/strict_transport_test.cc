@@ -180,7 +180,7 @@ TEST_F(StrictConnectorTest, EachThreadGetsItsOwnReplies) {
               absl::StrCat(thread, ":", i, std::string(i * most_bytes / kCalls, 'x'));
           ASSERT_EQ(Echo(*connection, mine), mine);
           if (i % 5 == 0) {
-            ASSERT_TRUE(connection->Send({"INCR", "sent"}).ok());
+            ASSERT_TRUE(Post(*connection, {"INCR", "sent"}).ok());
           }
         }
       });

@@ -49,29 +49,29 @@ class NameServer : public ::testing::Test {
 
 TEST_F(NameServer, IsAskedOncePerHostWhileItHangs) {
   hangs = true;
-  std::vector<std::unique_ptr<Endpoint>> endpoints;
+  std::vector<Endpoint> endpoints;
   for (int i = 0; i < 20; ++i) {
     endpoints.push_back(MakeEndpoint(UrlOf("redis://hangs.test:7000")));
-    EXPECT_TRUE(absl::IsDeadlineExceeded(endpoints.back()->Targets(base::Now()).status()));
-    MakeEndpoint(UrlOf("redis://hangs.test:7000"))->Targets(base::Now()).status().IgnoreError();
+    EXPECT_TRUE(absl::IsDeadlineExceeded(endpoints.back()(base::Now()).status()));
+    MakeEndpoint(UrlOf("redis://hangs.test:7000"))(base::Now()).status().IgnoreError();
   }
   const auto other = MakeEndpoint(UrlOf("redis://other.test:7001"));
-  EXPECT_TRUE(absl::IsDeadlineExceeded(other->Targets(base::Now()).status()));
+  EXPECT_TRUE(absl::IsDeadlineExceeded(other(base::Now()).status()));
   EXPECT_TRUE(support::Await([] { return begun >= 2; }));
   hangs = false;
   for (const auto& endpoint : endpoints) {
-    const auto targets = endpoint->Targets(InTime());
+    const auto targets = endpoint(InTime());
     ASSERT_TRUE(targets.ok()) << targets.status();
     EXPECT_EQ(targets->front().address.text, "127.0.0.1:7000");
     EXPECT_EQ(targets->front().host, "hangs.test");
   }
-  EXPECT_TRUE(other->Targets(InTime()).ok());
+  EXPECT_TRUE(other(InTime()).ok());
   EXPECT_EQ(begun, 2);
 }
 
 TEST_F(NameServer, IsAskedAgainForLaterCall) {
   for (int i = 1; i <= 3; ++i) {
-    EXPECT_TRUE(MakeEndpoint(UrlOf("redis://often.test:7000"))->Targets(InTime()).ok());
+    EXPECT_TRUE(MakeEndpoint(UrlOf("redis://often.test:7000"))(InTime()).ok());
     EXPECT_EQ(begun, i);
   }
 }
@@ -81,7 +81,7 @@ TEST_F(NameServer, IsAskedAgainForForgottenSentinel) {
   const auto endpoint = MakeEndpointOfSentinels(url);
   const auto known = [&](const std::string& host) {
     url.sentinels->Learn({HostAndPort{.host = host, .port = 7000}});
-    EXPECT_TRUE(endpoint->Targets(base::Now()).ok());
+    EXPECT_TRUE(endpoint(base::Now()).ok());
   };
   hangs = true;
   known("comes.test");

@@ -36,7 +36,7 @@ class PipelineTest : public ::testing::Test {
   static Command Numbered(int i) { return Command{"ECHO", std::to_string(i)}; }
 
   // Appends commands first, first + 1, ... and returns their bytes.
-  std::string Append(InFlight* in_flight, int first, int count) {
+  std::string Append(InFlight& in_flight, int first, int count) {
     std::vector<Command> commands;
     std::string bytes;
     for (int i = first; i < first + count; ++i) {
@@ -73,8 +73,8 @@ class PipelineTest : public ::testing::Test {
 TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
   Caller a(2);
   Caller b(1);
-  Append(&a.in_flight, 0, 2);
-  Append(&b.in_flight, 2, 1);
+  Append(a.in_flight, 0, 2);
+  Append(b.in_flight, 2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_THAT(TakeFinished(), ElementsAre());
@@ -90,7 +90,7 @@ TEST_F(PipelineTest, PairsRepliesWithCommandsInOrder) {
 TEST_F(PipelineTest, RefusesUnexpectedReply) {
   EXPECT_FALSE(Deliver(1));
   Caller a(1);
-  Append(&a.in_flight, 0, 1);
+  Append(a.in_flight, 0, 1);
   EXPECT_FALSE(Deliver(1)) << "it is not sent yet";
   Take();
   EXPECT_TRUE(Deliver(2));
@@ -101,8 +101,8 @@ TEST_F(PipelineTest, RefusesUnexpectedReply) {
 TEST_F(PipelineTest, DropsLateReplyToAbandonedCommand) {
   Caller late(2);
   Caller other(1);
-  Append(&late.in_flight, 0, 2);
-  Append(&other.in_flight, 2, 1);
+  Append(late.in_flight, 0, 2);
+  Append(other.in_flight, 2, 1);
   Take();
   EXPECT_TRUE(Deliver(10));
   EXPECT_TRUE(GiveUp(late));
@@ -122,7 +122,7 @@ TEST_F(PipelineTest, KeepsOrderWhenManyCommandsAreAbandoned) {
   std::string kept;
   for (int i = 0; i < kCallers; ++i) {
     callers.push_back(std::make_unique<Caller>(2));
-    const std::string bytes = Append(&callers.back()->in_flight, 2 * i, 2);
+    const std::string bytes = Append(callers.back()->in_flight, 2 * i, 2);
     if (i % 10 == 3) kept += bytes;
   }
   for (int i = 0; i < kCallers; ++i) {
@@ -145,14 +145,12 @@ TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
   Caller sent(1);
   Caller chosen(2);
   Caller other(1);
-  Append(&sent.in_flight, 0, 1);
+  Append(sent.in_flight, 0, 1);
   Take();
-  Append(&chosen.in_flight, 1, 2);
-  const std::string kept = Append(&other.in_flight, 3, 1);
-  Append(nullptr, 4, 1);
-  pipeline_.FailUnsent(
-      [&](const InFlight* each) { return each == &chosen.in_flight || each == nullptr; },
-      absl::PermissionDeniedError("refused"), finished_);
+  Append(chosen.in_flight, 1, 2);
+  const std::string kept = Append(other.in_flight, 3, 1);
+  pipeline_.FailUnsent([&](const InFlight* each) { return each == &chosen.in_flight; },
+                       absl::PermissionDeniedError("refused"), finished_);
   EXPECT_THAT(TakeFinished(), ElementsAre(&chosen.in_flight));
   EXPECT_THAT(chosen.Results(), ElementsAre("refused", "refused"));
   EXPECT_EQ(pipeline_.size(), 2);
@@ -164,8 +162,8 @@ TEST_F(PipelineTest, FailsOnlySelectedUnsentCommands) {
 TEST_F(PipelineTest, PrependKeepsOtherCommands) {
   Caller gone(1);
   Caller waits(1);
-  Append(&gone.in_flight, 0, 1);
-  const std::string kept = Append(&waits.in_flight, 1, 1);
+  Append(gone.in_flight, 0, 1);
+  const std::string kept = Append(waits.in_flight, 1, 1);
   EXPECT_FALSE(GiveUp(gone));
   const Command first = Numbered(2);
   pipeline_.Prepend(first);
@@ -191,11 +189,11 @@ TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
   Caller first(2);
   Caller second(1);
   Caller third(1);
-  Append(&written.in_flight, 0, 1);
-  std::string rest = Append(&first.in_flight, 1, 2);
-  rest += Append(&second.in_flight, 3, 1);
+  Append(written.in_flight, 0, 1);
+  std::string rest = Append(first.in_flight, 1, 2);
+  rest += Append(second.in_flight, 3, 1);
   Take();
-  const std::string waits = Append(&third.in_flight, 4, 1);
+  const std::string waits = Append(third.in_flight, 4, 1);
   Lose(rest);
   EXPECT_THAT(TakeFinished(), ElementsAre(&written.in_flight));
   EXPECT_EQ(pipeline_.FirstWaiting(), &first.in_flight);
@@ -209,8 +207,8 @@ TEST_F(LostConnectionTest, UnwrittenCommandsAreUnsentAgainInOrder) {
 TEST_F(LostConnectionTest, PartlyWrittenCommandsFail) {
   Caller torn(2);
   Caller unwritten(1);
-  const std::string bytes = Append(&torn.in_flight, 0, 2);
-  const std::string rest = Append(&unwritten.in_flight, 2, 1);
+  const std::string bytes = Append(torn.in_flight, 0, 2);
+  const std::string rest = Append(unwritten.in_flight, 2, 1);
   Take();
   Lose(bytes.substr(1) + rest);
   EXPECT_THAT(torn.Results(), ElementsAre("lost", "lost"));
@@ -220,15 +218,20 @@ TEST_F(LostConnectionTest, PartlyWrittenCommandsFail) {
 
 TEST_F(LostConnectionTest, DropsCommandsWithoutWaiter) {
   Caller late(1);
+  Caller written(1);
+  Caller unsent(1);
   Caller waits(1);
-  std::string rest = Append(&late.in_flight, 0, 1);
-  rest += Append(nullptr, 1, 1);
+  written.in_flight.done = unsent.in_flight.done = [] {};
+  std::string rest = Append(late.in_flight, 0, 1);
+  rest += Append(written.in_flight, 1, 1);
   Take();
   EXPECT_TRUE(GiveUp(late));
-  Append(nullptr, 2, 1);
-  const std::string kept = Append(&waits.in_flight, 3, 1);
+  Append(unsent.in_flight, 2, 1);
+  const std::string kept = Append(waits.in_flight, 3, 1);
   Lose(rest);
   EXPECT_THAT(late.Results(), ElementsAre("sent"));
+  EXPECT_THAT(written.Results(), ElementsAre("not sent"));
+  EXPECT_THAT(unsent.Results(), ElementsAre("not sent"));
   EXPECT_EQ(pipeline_.size(), 1);
   EXPECT_EQ(Take(), kept);
 }

@@ -39,20 +39,20 @@ class SingleServerTest : public ::testing::Test {
 };
 
 TEST_F(SingleServerTest, MissedMessageRenewsTheSubscription) {
-  client_.CheckSubscription("key", base::Now(), /*missed_since=*/base::Now());
+  client_.NoteSign("key", SubscriptionSign::kMissedMessage, base::Now());
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2; }));
   EXPECT_TRUE(support::Await([this] { return reconnected_ == 1; }));
 }
 
 TEST_F(SingleServerTest, LongWaitOnlyPingsTheSubscription) {
-  client_.CheckSubscription("key", base::Now(), /*missed_since=*/std::nullopt);
+  client_.NoteSign("key", SubscriptionSign::kLongWait, base::Now());
   EXPECT_TRUE(support::Await([this] { return pinged_ == 1; }));
   EXPECT_EQ(subscribed_, 1);
 }
 
 TEST_F(SingleServerTest, LostSubscriptionIsMadeAgainAndReported) {
   hangs_up_ = true;
-  client_.CheckSubscription("key", base::Now(), /*missed_since=*/std::nullopt);
+  client_.NoteSign("key", SubscriptionSign::kLongWait, base::Now());
   EXPECT_TRUE(support::Await([this] { return subscribed_ == 2 && reconnected_ == 1; }));
 }
 
