@@ -218,16 +218,19 @@ void Server::FindAllParts() {
   }
 }
 
+absl::Status Server::Reach(Node& node, base::Instant deadline) {
+  if (node.connection) return absl::OkStatus();
+  auto opened = redis::PlainConnection::Open(
+      node.url, std::min(deadline, base::Now() + parsed_.connect_timeout));
+  node.failure = opened.status();
+  if (opened.ok()) node.connection = *std::move(opened);
+  return node.failure;
+}
+
 absl::StatusOr<std::vector<redis::Reply>> Server::AskNode(Node& node,
                                                           absl::Span<const redis::Command> commands,
                                                           base::Instant deadline) {
-  if (!node.connection) {
-    const absl::Duration timeout = parsed_.connect_timeout + parsed_.command_timeout;
-    auto opened = redis::PlainConnection::Open(node.url, std::min(deadline, base::Now() + timeout));
-    node.failure = opened.status();
-    if (!opened.ok()) return opened.status();
-    node.connection = *std::move(opened);
-  }
+  if (absl::Status reached = Reach(node, deadline); !reached.ok()) return reached;
   auto replies = node.connection->CallAll(commands, deadline);
   node.failure = replies.status();
   if (!replies.ok()) node.connection.reset();
@@ -269,7 +272,8 @@ absl::Status Server::Ask(absl::Span<const Question> questions, Unreachable unrea
       }
     }
     if (pass_over && absl::IsUnavailable(reply.status())) {
-      unreachable_.emplace(PartOf(questions[i].key), reply.status());
+      const size_t part = PartOf(questions[i].key);
+      if (part != kNoNode) nodes_[part].failure = reply.status();
       (void)PassesOver(reply.status());
       reply = redis::Reply();
     }
@@ -277,6 +281,25 @@ absl::Status Server::Ask(absl::Span<const Question> questions, Unreachable unrea
     questions[i].take(*reply);
   }
   return absl::OkStatus();
+}
+
+// Why the node that has the key can't be asked. A connection of this command's own finds a node
+// that is down within the connect timeout; the group would try to reach it until the deadline.
+absl::Status Server::WhyDown(std::string_view key, bool pass_over, base::Instant deadline) {
+  const size_t part = PartOf(key);
+  if (part == kNoNode) {
+    return absl::UnavailableError(
+        absl::StrCat("no node of ", name_, " serves slot ", redis::SlotOf(key)));
+  }
+  Node& node = nodes_[part];
+  if (pass_over && !node.failure.ok()) return node.failure;
+  absl::Status reached = Reach(node, deadline);
+  if (!absl::IsUnavailable(reached)) return absl::OkStatus();  // the group says what is wrong
+  if (pass_over) return reached;
+  return absl::UnavailableError(absl::StrCat(
+      reached.message(), absl::EndsWith(reached.message(), "?") ? " " : "; ",
+      "this node of the cluster has the lock: start it again, or let a replica take over (redlatch "
+      "doctor checks all nodes)"));
 }
 
 // Asks through the library's server group, which finds the node that has each key now.
@@ -288,9 +311,8 @@ Server::Replies Server::AskGroup(absl::Span<const Question> questions, bool pass
   std::vector<redis::ScriptCall> calls;
   for (size_t i = 0; i < questions.size(); ++i) {
     keys[i] = questions[i].key;
-    const auto down = unreachable_.find(PartOf(keys[i]));
-    if (pass_over && down != unreachable_.end()) {
-      replies[i] = down->second;
+    if (absl::Status down = WhyDown(keys[i], pass_over, deadline); !down.ok()) {
+      replies[i] = down;
       continue;
     }
     asked.push_back(i);

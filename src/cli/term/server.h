@@ -9,7 +9,6 @@
 #include <deque>
 #include <functional>
 #include <initializer_list>
-#include <map>
 #include <memory>
 #include <optional>
 #include <set>
@@ -139,6 +138,9 @@ class Server {
   absl::Status Connect();
   absl::Status Learn();
   size_t NodeAt(const redis::HostAndPort& where);
+  // Connects, unless there is a connection.
+  absl::Status Reach(Node& node, base::Instant deadline);
+  absl::Status WhyDown(std::string_view key, bool pass_over, base::Instant deadline);
   absl::StatusOr<std::vector<redis::Reply>> AskNode(Node& node,
                                                     absl::Span<const redis::Command> commands,
                                                     base::Instant deadline);
@@ -152,8 +154,7 @@ class Server {
   const absl::Duration timeout_;
   std::deque<Node> nodes_;
   std::vector<size_t> owners_;  // of a cluster: for each slot, the index of its node in nodes_
-  std::unique_ptr<redis::ServerGroup> group_;   // of a cluster
-  std::map<size_t, absl::Status> unreachable_;  // parts that did not answer, and why
+  std::unique_ptr<redis::ServerGroup> group_;  // of a cluster
   bool is_replica_ = false;
   bool passes_over_forbidden_ = false;
   bool passes_over_unreachable_ = false;
