@@ -8,7 +8,6 @@
 #include <string_view>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "redlatch/version.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
@@ -53,13 +52,12 @@ bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> word
 
 int RefuseUnknown(const std::string& word) {
   if (IsOneOf(word.substr(0, word.find('=')), {"--server", "--json", "--all", "--wait"})) {
-    Complain(
-        {absl::Utf8SafeCEscape(word), " goes after the command, as in redlatch ls --server URL"});
+    Complain({Printable(word), " goes after the command, as in redlatch ls --server URL"});
     return kFailure;
   }
   std::vector<std::string> names = {"help", "version"};
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  Complain({"there is no command \"", absl::Utf8SafeCEscape(word), "\"", DidYouMean(word, names),
+  Complain({"there is no command \"", Printable(word), "\"", DidYouMean(word, names),
             " (redlatch --help lists them)"});
   return kFailure;
 }

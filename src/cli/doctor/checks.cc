@@ -1,6 +1,8 @@
 #include <cstdlib>
+#include <optional>
 #include <set>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_join.h"
@@ -13,58 +15,41 @@
 #include "src/lock/key_set.h"
 
 namespace redlatch::cli {
+
+Facts& Facts::Read(absl::string_view pairs, char between, char equals) {
+  for (absl::string_view pair : absl::StrSplit(pairs, between)) {
+    pair = absl::StripAsciiWhitespace(pair);
+    if (pair.empty() || pair[0] == '#') continue;
+    const std::pair<std::string, std::string> fact =
+        absl::StrSplit(pair, absl::MaxSplits(equals, 1));
+    texts.insert(fact);
+  }
+  return *this;
+}
+
 namespace {
 
 using enum Level;
-
-// The values that the rows of a check name: a server's INFO and CONFIG, and those set with Set().
-class Values {
- public:
-  explicit Values(const DoctorFacts* server = nullptr) : server_(server) {}
-
-  std::string text(std::string_view name) const {
-    if (const auto own = own_.find(name); own != own_.end()) return own->second;
-    if (server_ == nullptr) return "";
-    return TextIn(server_->info, name).value_or(TextIn(server_->config, name).value_or(""));
-  }
-  bool has(std::string_view name) const {
-    return own_.contains(name) ||
-           (server_ != nullptr && (TextIn(server_->info, name) || TextIn(server_->config, name)));
-  }
-  double n(std::string_view name) const { return std::atof(text(name).c_str()); }
-
-  template <class Value>
-  Values& Set(const std::string& name, const Value& value) {
-    own_[name] = absl::StrCat(value);
-    return *this;
-  }
-  // Sets the value if `holds`.
-  Values& Flag(const std::string& name, bool holds) { return holds ? Set(name, 1) : *this; }
-
- private:
-  const DoctorFacts* server_;
-  std::map<std::string, std::string, std::less<>> own_;
-};
-using Items = std::vector<Values>;
+using Items = std::vector<Facts>;
 
 // " | " separates alternatives, and " & " the parts of one. True if all parts of one alternative
-// hold. A part is "name" (there is such a value), "!name", "name=text", "name!=text", or a
-// comparison of numbers such as "name>=3" or "name<other_name". A missing value counts as zero.
-bool Holds(std::string_view condition, const Values& v) {
+// hold. A part is "name" (there is such a fact), "!name", "name=text", "name!=text", or a
+// comparison of numbers such as "name>=3" or "name<other_name". A missing fact counts as zero.
+bool Holds(std::string_view condition, const Facts& f) {
   if (condition.empty()) return true;
-  const auto part_holds = [&v](absl::string_view part) {
+  const auto part_holds = [&f](absl::string_view part) {
     const bool negated = absl::ConsumePrefix(&part, "!");
     const size_t at = part.find_first_of("<>=!");
     const std::string_view name(part.data(), std::min(at, part.size()));
-    if (at == part.npos) return v.has(name) != negated;
+    if (at == part.npos) return f.has(name) != negated;
     const absl::string_view sign = part.substr(at, part.find_first_not_of("<>=!", at) - at);
     const std::string other(part.substr(at + sign.size()));
-    if (sign == "=" || sign == "!=") return (v.text(name) == other) == (sign == "=");
+    if (sign == "=" || sign == "!=") return (f.text(name) == other) == (sign == "=");
     double bound = 0;
-    if (!absl::SimpleAtod(other, &bound)) bound = v.n(other);
-    if (sign == "<") return v.n(name) < bound;
-    if (sign == ">") return v.n(name) > bound;
-    return sign == "<=" ? v.n(name) <= bound : v.n(name) >= bound;
+    if (!absl::SimpleAtod(other, &bound)) bound = f.n(other);
+    if (sign == "<") return f.n(name) < bound;
+    if (sign == ">") return f.n(name) > bound;
+    return sign == "<=" ? f.n(name) <= bound : f.n(name) >= bound;
   };
   for (const absl::string_view way : absl::StrSplit(std::string(condition), " | ")) {
     const std::vector<absl::string_view> parts = absl::StrSplit(way, " & ");
@@ -73,9 +58,9 @@ bool Holds(std::string_view condition, const Values& v) {
   return false;
 }
 
-// Replaces names by their values: {uptime_in_seconds}, or with a unit {timeout:s}, {x:ms}, {x:b}.
-// An unknown value becomes "?".
-std::string Filled(std::string_view text, const Values& v) {
+// Replaces names by their facts: {uptime_in_seconds}, or with a unit {timeout:s}, {x:ms}, {x:b}.
+// An unknown fact becomes "?".
+std::string Filled(std::string_view text, const Facts& f) {
   std::string out;
   for (size_t open = 0; (open = text.find('{')) != text.npos;) {
     out += text.substr(0, open);
@@ -84,13 +69,13 @@ std::string Filled(std::string_view text, const Values& v) {
     const std::string_view name = text.substr(0, std::min(end, text.find(':')));
     const std::string_view unit = text.substr(0, end).substr(name.size());
     if (unit == ":s") {
-      out += ShortTime(absl::Seconds(v.n(name)));
+      out += ShortTime(absl::Seconds(f.n(name)));
     } else if (unit == ":ms") {
-      out += ShortTime(absl::Milliseconds(v.n(name)));
+      out += ShortTime(absl::Milliseconds(f.n(name)));
     } else if (unit == ":b") {
-      out += ShortSize(static_cast<int64_t>(v.n(name)));
+      out += ShortSize(static_cast<int64_t>(f.n(name)));
     } else {
-      out += v.has(name) ? v.text(name) : "?";
+      out += f.has(name) ? f.text(name) : "?";
     }
     text.remove_prefix(end + 1);
   }
@@ -106,35 +91,40 @@ struct Row {
 };
 struct Check {
   std::string name;
-  std::string probe;
+  std::string list;  // the check is about each of this list; empty: about the whole
   std::vector<Row> rows = {};
 };
+struct Section {
+  std::string condition;
+  std::vector<Check> checks = {};
+};
 
-// The checks of checks.table, by section.
-const std::map<std::string, std::vector<Check>>& Table() {
+std::pair<std::string, std::string> SplitAt(const char* separator, absl::string_view text) {
+  return absl::StrSplit(text, absl::MaxSplits(separator, 1));
+}
+
+// The checks of checks.table.
+const std::vector<Section>& Table() {
   static const auto* const table = [] {
-    auto* const read = new std::map<std::string, std::vector<Check>>;
-    std::vector<Check>* section = nullptr;
+    auto* const read = new std::vector<Section>;
     // A line that is indented by six spaces continues the previous one.
     const std::string text = absl::StrReplaceAll(kDoctorTable, {{"\n      ", " "}});
     for (absl::string_view line : absl::StrSplit(text, '\n', absl::SkipEmpty())) {
       if (line[0] == '#') continue;
-      if (absl::ConsumePrefix(&line, "== ")) {
-        section = &(*read)[std::string(line)];
+      if (absl::StartsWith(line, "== ")) {
+        read->push_back({.condition = SplitAt(" if ", line).second});
       } else if (line[0] != ' ') {
-        const std::vector<std::string> words = absl::StrSplit(line, ": ");
-        section->push_back({.name = words[0], .probe = words.size() > 1 ? words[1] : ""});
+        const auto [name, list] = SplitAt(": ", line);
+        read->back().checks.push_back({.name = name, .list = list});
       } else if (absl::ConsumePrefix(&line, "    $ ")) {
-        section->back().rows.back().commands.emplace_back(line);
+        read->back().checks.back().rows.back().commands.emplace_back(line);
       } else if (absl::ConsumePrefix(&line, "    fix: ")) {
-        section->back().rows.back().fix = std::string(line);
+        read->back().checks.back().rows.back().fix = std::string(line);
       } else {
-        const std::pair<std::string, std::string> parts =
-            absl::StrSplit(line.substr(2), absl::MaxSplits(": ", 1));
-        const std::pair<std::string, std::string> level =
-            absl::StrSplit(parts.first, absl::MaxSplits(" if ", 1));
-        section->back().rows.push_back(
-            {.condition = level.second, .level = level.first, .found = parts.second});
+        const auto [when, found] = SplitAt(": ", line.substr(2));
+        const auto [level, condition] = SplitAt(" if ", when);
+        read->back().checks.back().rows.push_back(
+            {.condition = condition, .level = level, .found = found});
       }
     }
     return read;
@@ -142,88 +132,78 @@ const std::map<std::string, std::vector<Check>>& Table() {
   return *table;
 }
 
-Finding FindingOf(const std::string& check, const Row& row, const Values& v) {
+Finding FindingOf(const std::string& check, const Row& row, const Facts& f) {
   static const std::map<std::string, Level> levels = {
       {"ok", kOk}, {"unchecked", kUnchecked}, {"note", kNote}, {"warn", kWarn}, {"bad", kBad}};
   // A replica holds no locks.
-  const bool milder = row.level == "bad" && v.has("replica");
+  const bool milder = row.level == "bad" && f.has("replica");
   Finding finding{.level = milder ? kWarn : levels.at(row.level),
                   .check = check,
-                  .found = Filled(row.found, v),
-                  .fix = Filled(row.fix, v)};
+                  .found = Filled(row.found, f),
+                  .fix = Filled(row.fix, f)};
   for (const std::string& command : row.commands) {
-    std::string filled = Filled(command, v);
-    if (filled[0] == '@') filled.replace(0, 1, v.text("parameter"));
+    std::string filled = Filled(command, f);
+    if (filled[0] == '@') filled.replace(0, 1, f.text("parameter"));
     finding.commands.push_back(std::move(filled));
   }
   return finding;
 }
 
-using Probe = std::function<Items(const std::string& name)>;
-
-void Run(const char* section, const Probe& probe, std::vector<Finding>& findings) {
-  for (const Check& check : Table().at(section)) {
-    for (const Values& item : probe(check.probe)) {
-      const auto row = std::ranges::find_if(
-          check.rows, [&](const Row& each) { return Holds(each.condition, item); });
-      if (row == check.rows.end() || row->level == "nothing") continue;
-      findings.push_back(FindingOf(check.name, *row, item));
+std::vector<Finding> RunTable(const Facts& whole) {
+  std::vector<Finding> findings;
+  for (const Section& section : Table()) {
+    if (!Holds(section.condition, whole)) continue;
+    for (const Check& check : section.checks) {
+      const auto list = whole.lists.find(check.list);
+      const Items items = check.list.empty()          ? Items{whole}
+                          : list == whole.lists.end() ? Items()
+                                                      : list->second;
+      for (const Facts& item : items) {
+        const auto row = std::ranges::find_if(
+            check.rows, [&](const Row& each) { return Holds(each.condition, item); });
+        if (row == check.rows.end() || row->level == "nothing") continue;
+        findings.push_back(FindingOf(check.name, *row, item));
+      }
     }
   }
+  return findings;
 }
 
-// ---- The values of one server, by their names in the table.
+// ---- Facts that follow from what one server has told.
 
-using Outcome = CommandProbe::Outcome;
-
-// Sets the values of the server itself, and of the way to it.
-void SetServer(const DoctorFacts& f, Values& v) {
-  const absl::string_view why = f.info.status().message();
-  v.Set("user", f.user)
-      .Set("prefix", f.prefix)
-      .Set("parameter", f.config.ok() ? "CONFIG SET " : "");
-  v.Set("where_to_set",
-        f.config.ok() ? "" : "in its configuration, or in the settings of the hosted service");
-  v.Flag("info", f.info.ok()).Flag("embedded", f.embedded.has_value());
-  v.Flag("is_primary", f.place == Place::kPrimary).Flag("is_replica", f.place == Place::kReplica);
-  v.Flag("in_cluster", f.place != Place::kAlone).Flag("of_quorum", f.of_quorum);
-  v.Flag("over_network", f.over_network).Flag("has_password", f.has_password);
-  v.Flag("eviction_allowed", f.eviction_allowed).Flag("probed", !f.probes.empty());
-  v.Flag("restart_delay", f.restart_delay > absl::ZeroDuration());
-  v.Flag("quarantine", f.quarantine > absl::ZeroDuration());
-  v.Set("info_why", why).Flag("info_renamed", absl::StrContains(why, "unknown command"));
-  v.Set("cut_off", v.text("master_link_status") == "up" ? "" : ", and not connected to it");
-  if (f.embedded) {
-    v.Set("begun", f.embedded->started_by_us ? "started just now" : "running")
-        .Set("directory", f.embedded->directory)
-        .Set("server", f.embedded->server_pid)
-        .Set("keeper", f.embedded->keeper_pid);
-  }
-  if (f.certificate_until) {
-    v.Set("days", absl::ToInt64Hours(*f.certificate_until - f.checked_at) / 24)
-        .Set("end", absl::FormatTime("%Y-%m-%d", *f.certificate_until, absl::UTCTimeZone()));
-  }
+// Sets the facts about the server itself, and the way to it.
+void SetServer(Facts& f) {
+  const bool config = f.has("config");
+  f.Set("parameter", config ? "CONFIG SET " : "");
+  f.Set("where_to_set",
+        config ? "" : "in its configuration, or in the settings of the hosted service");
+  f.Set("cut_off", f.text("master_link_status") == "up" ? "" : ", and not connected to it");
+  if (!f.has("certificate_until")) return;
+  const absl::Time end = absl::FromUnixSeconds(static_cast<int64_t>(f.n("certificate_until")));
+  const absl::Time now = absl::FromUnixMillis(static_cast<int64_t>(f.n("now_ms")));
+  f.Set("days", absl::ToInt64Hours(end - now) / 24)
+      .Set("end", absl::FormatTime("%Y-%m-%d", end, absl::UTCTimeZone()));
 }
 
-void SetSentinels(const DoctorFacts& f, Values& v) {
-  if (f.sentinels.empty()) return;
+void SetSentinels(Facts& f) {
+  const Items& sentinels = f.lists["EachSentinel"];
+  if (sentinels.empty()) return;
   std::map<std::string, std::vector<std::string>> named;
   std::set<std::string> quorums;
   size_t answered = 0;
-  int64_t quorum = 0;
-  for (const SentinelView& view : f.sentinels) {
-    if (!view.master.ok()) continue;
+  double quorum = 0;
+  for (const Facts& each : sentinels) {
+    if (each.has("why")) continue;
     ++answered;
-    named[view.names].push_back(view.address);
-    quorum = std::max(quorum, NumberIn(view.master, "quorum").value_or(0));
-    quorums.insert(TextIn(view.master, "quorum").value_or("?"));
+    named[Filled("{ip}:{port}", each)].push_back(each.text("address"));
+    quorum = std::max(quorum, each.n("quorum"));
+    quorums.insert(Filled("{quorum}", each));
   }
   std::vector<std::string> views;
   for (const auto& [primary, who] : named) {
     views.push_back(absl::StrCat(absl::StrJoin(who, " and "), " name ", primary));
   }
-  const Told<Fields>& first = f.sentinels.front().master;
-  v.Set("sentinels", f.sentinels.size())
+  f.Set("sentinels", sentinels.size())
       .Set("answered", answered)
       .Set("quorum", quorum)
       .Set("views", absl::StrJoin(views, ", "))
@@ -231,268 +211,137 @@ void SetSentinels(const DoctorFacts& f, Values& v) {
       .Set("primary", named.empty() ? "" : named.begin()->first)
       .Set("quorums", absl::StrJoin(quorums, ", "))
       .Flag("quorums_differ", quorums.size() > 1)
-      .Set("silence", NumberIn(first, "down-after-milliseconds").value_or(0));
+      .Set("silence", sentinels.front().n("down-after-milliseconds"));
 }
 
 // Sets whether this user may run every command that locks need.
-void SetPermissions(const DoctorFacts& f, Values& v) {
-  std::map<Outcome, std::set<std::string>> commands;
+void SetPermissions(Facts& f) {
+  std::map<std::string, std::vector<std::string>> commands;  // by how the server treats them
   bool nameless = false;
-  for (const CommandProbe& probe : f.probes) {
-    if (!probe.optional) commands[probe.outcome].insert(probe.command);
-    nameless = nameless || (probe.optional && probe.outcome != Outcome::kAllowed);
+  for (const auto& [name, outcome] : f.texts) {
+    absl::string_view command = name;
+    if (absl::ConsumePrefix(&command, kProbe)) commands[outcome].emplace_back(command);
+    if (absl::StartsWith(name, kOptionalProbe)) nameless = nameless || outcome != kAllowed;
   }
-  const auto [versioned, readers] = internal::KeyBeginnings(f.prefix);
-  const bool all = f.MayDoAll() && !f.probes.empty();
-  v.Set("denied", absl::StrJoin(commands[Outcome::kNoCommand], ", "))
-      .Set("to_grant", absl::StrJoin(commands[Outcome::kNoCommand], " +"))
-      .Set("unknown", absl::StrJoin(commands[Outcome::kUnknownToServer], ", "))
-      .Set("keys", commands[Outcome::kNoKey].size())
-      .Set("channels", commands[Outcome::kNoChannel].size())
+  const auto [versioned, readers] = internal::KeyBeginnings(f.text("prefix"));
+  const std::string allowed(kAllowed);
+  f.Flag("probed", !commands.empty())
+      .Set("allowed", commands.size() == 1 ? commands[allowed].size() : 0)
+      .Set("denied", absl::StrJoin(commands["command"], ", "))
+      .Set("to_grant", absl::StrJoin(commands["command"], " +"))
+      .Set("unknown", absl::StrJoin(commands["unknown"], ", "))
+      .Set("keys", commands["key"].size())
+      .Set("channels", commands["channel"].size())
       .Set("versioned", versioned)
       .Set("readers", readers)
-      .Flag("nameless", nameless)
-      .Set("allowed", all ? commands[Outcome::kAllowed].size() : 0);
+      .Flag("nameless", nameless);
 }
 
 // Sets how much memory there is for locks, and what a restart forgets.
-void SetData(const DoctorFacts& f, Values& v) {
-  const auto used = static_cast<int64_t>(v.n("used_memory"));
-  const auto limit = static_cast<int64_t>(v.n("maxmemory"));
-  const int64_t room = limit != 0 ? limit : static_cast<int64_t>(v.n("total_system_memory"));
+void SetData(Facts& f) {
+  const auto used = static_cast<int64_t>(f.n("used_memory"));
+  const auto limit = static_cast<int64_t>(f.n("maxmemory"));
+  const int64_t room = limit != 0 ? limit : static_cast<int64_t>(f.n("total_system_memory"));
   const double share = room == 0 ? 0 : static_cast<double>(used) / static_cast<double>(room);
   const auto percent = static_cast<int64_t>(100 * share);
-  v.Set("room", room).Set("percent", percent).Set("twice", 2 * limit);
-  v.Set("use", absl::StrCat(ShortSize(used), " of ", ShortSize(room), " used, ", percent, " %",
+  f.Set("room", room).Set("percent", percent).Set("twice", 2 * limit);
+  f.Set("use", absl::StrCat(ShortSize(used), " of ", ShortSize(room), " used, ", percent, " %",
                             limit != 0 ? "" : "; the only limit is the machine's memory"));
-  const auto save = TextIn(f.config, "save");
-  v.Set("without_file",
-        !save ? "no append-only file: a restart forgets who holds what, or goes back to a snapshot"
-        : save->empty() ? "none: a restart forgets who holds what, and gives those locks to others"
-                        : "snapshots only: a restart forgets every lock taken since the last one, "
-                          "and gives it to others");
+  f.Set("without_file",
+        !f.has("save")
+            ? "no append-only file: a restart forgets who holds what, or goes back to a snapshot"
+        : f.text("save").empty()
+            ? "none: a restart forgets who holds what, and gives those locks to others"
+            : "snapshots only: a restart forgets every lock taken since the last one, and gives it "
+              "to others");
 }
 
-// Sets what a failover loses, and for how long the server then grants nothing.
-void SetFailover(const DoctorFacts& f, Values& v) {
+// Sets the state of each replica, what a failover loses, and for how long the server then grants
+// nothing.
+void SetFailover(Facts& f) {
+  for (const auto& [name, value] : f.texts) {  // "slave0:ip=...,port=...,state=online,lag=0"
+    int64_t number = 0;
+    const bool is_one = name.starts_with("slave") && absl::SimpleAtoi(name.substr(5), &number);
+    if (!is_one || f.n("connected_slaves") == 0) continue;
+    Facts& replica = f.lists["EachReplica"].emplace_back().Read(value, ',', '=');
+    replica.Set("address", Filled("{ip}:{port}", replica));
+  }
   // A primary that is cut off from its replicas goes on for that many seconds, if it stops at all.
   // A lag of 0 means that it never stops.
-  const int64_t lag = NumberIn(f.config, "min-replicas-max-lag").value_or(10);
+  const double lag = f.has("min-replicas-max-lag") ? f.n("min-replicas-max-lag") : 10;
   const absl::Duration alone = absl::Seconds(lag + 1);
-  v.Set("lag", lag).Set("alone", absl::FormatDuration(alone));
-  v.Set("unconfirmed_why", f.confirmation.status().message());
-  if (f.confirmation.ok()) {
-    v.Set("confirmed", f.confirmation->replicas);
-    v.Set("confirmed_after", ShortTime(f.confirmation->took));
-  }
-  const absl::Duration wanted = f.of_quorum ? f.restart_delay : f.quarantine;
-  const bool none = f.of_quorum && wanted <= absl::ZeroDuration();
-  v.Set("wanted", none ? "none" : absl::FormatDuration(wanted));
-  v.Flag("too_short", wanted <= alone)
-      .Flag("forbidden", absl::IsPermissionDenied(f.delay.status()));
-  v.Set("records",
-        f.place == Place::kAlone ? "redlatch:reign" : "all redlatch:{*}:reign* at each primary");
-  const std::optional<Holdback> others = !f.of_quorum   ? f.epoch
-                                         : f.delay.ok() ? std::optional(*f.delay)
-                                                        : std::nullopt;
-  if (!others) return;
-  v.Set("theirs", absl::FormatDuration(others->length))
-      .Set("left", ShortTime(others->until - f.checked_at))
-      .Flag("differs", others->length != wanted)
-      .Flag("held_back", others->until > f.checked_at);
+  f.Set("lag", lag).Set("alone", absl::FormatDuration(alone));
+  const double hold_ms = f.n("wanted_ms");  // by the URL: a quarantine or a restart delay
+  const absl::Duration wanted = absl::Milliseconds(hold_ms);
+  const bool of_quorum = f.has("of_quorum");
+  f.Set("wanted", of_quorum && hold_ms <= 0 ? "none" : absl::FormatDuration(wanted))
+      .Flag("restart_delay", of_quorum && hold_ms > 0)
+      .Flag("quarantine", !of_quorum && hold_ms > 0)
+      .Flag("too_short", wanted <= alone);
+  f.Set("records",
+        f.has("in_cluster") ? "all redlatch:{*}:reign* at each primary" : "redlatch:reign");
+  if (!f.has("theirs_ms")) return;
+  const double left_ms = f.n("until_ms") - f.n("now_ms");
+  f.Set("theirs", absl::FormatDuration(absl::Milliseconds(f.n("theirs_ms"))))
+      .Set("left", ShortTime(absl::Milliseconds(left_ms)))
+      .Flag("differs", f.n("theirs_ms") != hold_ms)
+      .Flag("held_back", left_ms > 0);
 }
 
-// Sets whether messages reach waiters.
-void SetMessages(const DoctorFacts& f, Values& v) {
-  const absl::Status& status = f.message.status();
-  v.Set("message_why", status.message()).Flag("silent", absl::IsDeadlineExceeded(status));
-  v.Flag("message_denied", absl::IsPermissionDenied(status));
-  if (f.message.ok()) v.Set("message_took", ShortTime(*f.message));
-  // Finds the hard limit of class "pubsub" in "normal 0 0 0 slave 1 2 3 pubsub 4 5 6".
-  const std::vector<std::string> words =
-      absl::StrSplit(v.text("client-output-buffer-limit"), ' ', absl::SkipEmpty());
-  for (size_t i = 0; i + 1 < words.size(); ++i) {
-    int64_t bytes = 0;
-    if (words[i] == "pubsub" && absl::SimpleAtoi(words[i + 1], &bytes)) v.Set("hard", bytes);
-  }
-  if (!f.pubsub_backlogs.ok()) v.Set("backlog_why", f.pubsub_backlogs.status().message());
-  constexpr int64_t kSmallBuffer = 1048576;
-  int64_t late = 0;
-  PubSubBacklog worst;
-  for (const PubSubBacklog& backlog : f.pubsub_backlogs.value_or(std::vector<PubSubBacklog>())) {
-    if (backlog.bytes < kSmallBuffer) continue;
-    ++late;
-    if (backlog.bytes > worst.bytes) worst = backlog;
-  }
-  v.Set("connected", f.pubsub_backlogs.ok() ? f.pubsub_backlogs->size() : 0)
-      .Set("late", late)
-      .Set("bytes", worst.bytes)
-      .Set("latest",
-           worst.name.empty() ? worst.address : absl::StrCat(worst.address, " (", worst.name, ")"));
-}
-
-// Sets the longest delay of the last 24 hours, and returns its length: zero if there was none.
-absl::Duration SetWorst(const std::string& name, const Told<std::vector<Delay>>& delays,
-                        Values& v) {
-  Delay worst;
-  for (const Delay& delay : delays.value_or(std::vector<Delay>())) {
-    if (delay.ago < absl::Hours(24) && delay.took > worst.took) worst = delay;
-  }
-  v.Flag(name + "_told", delays.ok()).Flag(name + "_empty", delays.ok() && delays->empty());
-  v.Set(name, worst.what).Set(name + "_ms", absl::ToDoubleMilliseconds(worst.took));
-  v.Set(name + "_took", ShortTime(worst.took)).Set(name + "_ago", ShortTime(worst.ago));
-  return worst.took;
-}
-
-// Sets how fast the server is, and the shortest lease that fits the longest delay.
-void SetLatency(const DoctorFacts& f, Values& v) {
-  const absl::Duration slow = SetWorst("slow", f.slow_commands, v);
-  const absl::Duration stalled = SetWorst("stall", f.latency_spikes, v);
-  if (f.pings.empty()) return;
-  const Spread spread = SpreadOf(f.pings);
-  v.Set("worst_ping", absl::ToInt64Milliseconds(spread.worst))
-      .Set("p99", absl::ToInt64Milliseconds(spread.p99))
-      .Set("figures",
-           absl::StrCat("p50 ", ShortTime(spread.p50), ", p99 ", ShortTime(spread.p99), ", worst ",
-                        ShortTime(spread.worst), " of ", f.pings.size(), " PINGs"));
-  const absl::Duration worst = std::max({f.slowest_pair / 2, spread.worst, slow, stalled});
-  v.Set("least", ShortTime(ShortestLease(worst)))
+// Sets the shortest lease that fits the longest delay.
+void SetLease(Facts& f) {
+  if (!f.has("ping_ms")) return;
+  const absl::Duration worst = absl::Milliseconds(
+      std::max({f.n("pair_ms") / 2, f.n("ping_ms"), f.n("slow_ms"), f.n("stall_ms")}));
+  f.Set("least", ShortTime(ShortestLease(worst)))
       .Set("seconds", absl::ToInt64Seconds(ShortestLease(worst)))
       .Set("worst", ShortTime(worst));
 }
 
-// How far the server's clock jumped between two readings, beyond what their round trips and a busy
-// scheduler can explain. Negative: it jumped back.
-absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
-  const absl::Duration passed = later.server - earlier.server;
-  const absl::Duration least = later.sent - earlier.received;
-  const absl::Duration most = later.received - earlier.sent;
-  const absl::Duration slack = absl::Milliseconds(5) + most / 100;
-  if (passed < least - slack) return passed - least;
-  return passed > most + slack ? passed - most : absl::ZeroDuration();
-}
-
-void SetClock(const DoctorFacts& f, Values& v) {
-  if (f.clock.size() < 2) return;
-  const ClockReading& first = f.clock.front();
-  const ClockReading& last = f.clock.back();
-  absl::Duration step = Step(first, last);
-  for (size_t i = f.clock.size() - 1; i > 0; --i) {
-    const absl::Duration here = Step(f.clock[i - 1], f.clock[i]);
-    if (absl::AbsDuration(here) >= absl::AbsDuration(step)) step = here;
-  }
-  const absl::Duration skew = last.server - last.here;
-  v.Set("step", absl::ToDoubleSeconds(step))
-      .Set("jump", ShortTime(absl::AbsDuration(step)))
-      .Set("way", step > absl::ZeroDuration() ? "ahead" : "back")
-      .Set("watched", ShortTime(last.received - first.sent))
-      .Flag("skewed", absl::AbsDuration(skew) > absl::Seconds(1))
-      .Set("skew", ShortTime(absl::AbsDuration(skew)))
-      .Set("side", skew > absl::ZeroDuration() ? "ahead of" : "behind");
-}
-
 // Sets the limits that disconnect clients, or make them wait.
-void SetLimits(const DoctorFacts& f, Values& v) {
-  const auto most = static_cast<int64_t>(v.n("maxclients"));
-  const double left = v.n("maxclients") - v.n("connected_clients");
+void SetLimits(Facts& f) {
+  // Finds the hard limit of class "pubsub" in "normal 0 0 0 slave 1 2 3 pubsub 4 5 6".
+  const std::vector<std::string> words =
+      absl::StrSplit(f.text("client-output-buffer-limit"), ' ', absl::SkipEmpty());
+  const auto pubsub = std::ranges::find(words, "pubsub");
+  if (words.end() - pubsub > 1) f.Set("hard", pubsub[1]);
+  const double most = f.n("maxclients");
+  const double left = most - f.n("connected_clients");
   // Eight clients of redlatch have sixteen connections.
-  v.Flag("few", left < 16 || left < v.n("maxclients") / 10);
-  v.Set("more", std::max<int64_t>(1000, 2 * most));
-  auto limit = NumberIn(f.config, "busy-reply-threshold");
-  if (!limit) limit = NumberIn(f.config, "lua-time-limit");
-  if (limit) v.Set("limit", *limit);
-}
-
-Values Whole(const DoctorFacts& f) {
-  Values v(&f);
-  for (const auto& set : {SetServer, SetSentinels, SetPermissions, SetData, SetFailover,
-                          SetMessages, SetLatency, SetClock, SetLimits}) {
-    set(f, v);
+  f.Flag("few", left < 16 || left < most / 10);
+  f.Set("more", std::max<int64_t>(1000, 2 * static_cast<int64_t>(most)));
+  for (const char* const name : {"lua-time-limit", "busy-reply-threshold"}) {
+    if (f.has(name)) f.Set("limit", f.text(name));
   }
-  return v;
 }
 
-Items EachSentinel(const DoctorFacts& f) {
+// ---- The facts of a cluster: do its nodes belong together, and serve all slots?
+
+Facts Of(const NodeFacts& node) {
+  return Facts().Set("address", node.address).Set("why", node.reached.message());
+}
+
+Items Seeds(const GroupFacts& f) {
   Items items;
-  for (const SentinelView& view : f.sentinels) {
-    items.push_back(Values().Set("address", view.address));
-    items.back().Set("flags", TextIn(view.master, "flags").value_or("master"));
-    if (!view.master.ok()) items.back().Set("why", view.master.status().message());
-  }
-  return items;
-}
-
-// An item for each lock that does not work, one for those that were not tried, and one for those
-// that work.
-Items Trials(const DoctorFacts& f, Values whole) {
-  if (f.place == Place::kReplica) return {};
-  whole.Flag("elsewhere", f.locks_elsewhere).Flag("tried", !f.trials.empty());
-  if (!f.library.ok()) whole.Set("library", f.library.message());
-  if (f.locks_elsewhere || !f.library.ok() || f.trials.empty()) return {whole};
-  Items items;
-  std::vector<std::string> working;
-  std::vector<std::string> untried;
-  for (const LockTrial& trial : f.trials) {
-    if (trial.outcome.ok() || absl::IsCancelled(trial.outcome)) {
-      (trial.outcome.ok() ? working : untried).push_back(trial.kind);
-      continue;
-    }
-    items.push_back(whole);
-    items.back().Set("failed", trial.kind).Set("why", trial.outcome.message());
-  }
-  for (const auto& [name, kinds] : {std::pair("untried", untried), std::pair("working", working)}) {
-    if (kinds.empty()) continue;
-    items.push_back(whole);
-    items.back().Set(name, absl::StrJoin(kinds, ", "));
-  }
-  return items;
-}
-
-Items EachReplica(const DoctorFacts& f, const Values& whole) {
-  Items items;
-  if (whole.n("connected_slaves") == 0) return {};
-  for (const Replica& replica : f.replicas) {
-    items.push_back(Values().Set("address", replica.address).Set("state", replica.state));
-    items.back().Set("lag", absl::ToInt64Seconds(replica.lag));
-  }
-  return items;
-}
-
-// ---- The values of a cluster: do its nodes belong together, and serve all slots?
-
-Values Of(const NodeFacts& node) {
-  return Values().Set("address", node.address).Set("why", node.reached.message());
-}
-
-Items EachSeed(const ClusterFacts& f) {
-  Items items;
-  for (const SeedFacts& seed : f.seeds) {
-    Values v = Values().Set("address", seed.address).Set("why", seed.reached.message());
-    v.Flag("no_cluster", absl::StrContains(seed.reached.message(), "cluster support disabled"));
-    v.Set("knows", seed.primaries.size()).Flag("reached", seed.reached.ok());
-    const auto first = std::ranges::find_if(f.seeds, [&](const SeedFacts& each) {
-      return &each == &seed || (each.reached.ok() && !each.primaries.empty());
-    });
-    const bool apart = std::ranges::none_of(
-        seed.primaries, [&](const std::string& id) { return first->primaries.contains(id); });
-    if (apart && !seed.primaries.empty()) v.Set("other", first->address);
+  const auto first = std::ranges::find_if(
+      f.seeds, [](const SeedFacts& each) { return each.reached.ok() && !each.primaries.empty(); });
+  for (auto seed = f.seeds.begin(); seed != f.seeds.end(); ++seed) {
+    Facts v = Facts().Set("address", seed->address).Set("why", seed->reached.message());
+    v.Flag("no_cluster", absl::StrContains(seed->reached.message(), "cluster support disabled"));
+    v.Set("knows", seed->primaries.size()).Flag("reached", seed->reached.ok());
+    const bool apart = first < seed && std::ranges::none_of(seed->primaries, [&](const auto& id) {
+                         return first->primaries.contains(id);
+                       });
+    if (apart && !seed->primaries.empty()) v.Set("other", first->address);
     items.push_back(v);
   }
-  return items;
-}
-
-Items Seeds(const ClusterFacts& f) {
-  Items seeds = EachSeed(f);
   const bool well = std::ranges::all_of(
-      seeds, [](const Values& v) { return Holds("reached & knows>0 & !other", v); });
-  if (!well) return seeds;
-  seeds.erase(seeds.begin() + 1, seeds.end());
-  seeds.front().Set("all", f.seeds.size());
-  return seeds;
+      items, [](const Facts& v) { return Holds("reached & knows>0 & !other", v); });
+  return well ? Items{items.front().Set("all", items.size())} : items;
 }
 
 // How to reach a node that cannot be reached at the address that it announces.
-std::string MapOf(const ClusterFacts& f, const NodeFacts& node) {
+std::string MapOf(const GroupFacts& f, const NodeFacts& node) {
   for (const SeedFacts& seed : f.seeds) {
     if (seed.announced == node.address && seed.address != node.address) {
       return absl::StrCat("it is reached at ", seed.address, ": add map=", node.address, "/",
@@ -505,7 +354,7 @@ std::string MapOf(const ClusterFacts& f, const NodeFacts& node) {
 
 // An item for each node that cannot be asked, and for each that other nodes miss; if there are
 // none, one item for all nodes.
-Items Nodes(const ClusterFacts& f) {
+Items Nodes(const GroupFacts& f) {
   std::map<std::string, std::set<std::string>> flagged;
   for (const NodeFacts& node : f.nodes) {
     for (const ClusterLine& line : node.nodes.value_or(std::vector<ClusterLine>())) {
@@ -523,33 +372,35 @@ Items Nodes(const ClusterFacts& f) {
     flagged["fail?"].erase(node.address);
     const std::string why(node.reached.message());
     const bool silent = absl::IsUnavailable(node.reached);
-    items.push_back(Of(node)
-                        .Set("who", absl::StrCat("the ", node.is_replica ? "replica " : "primary ",
-                                                 node.address))
-                        .Set("so", node.is_replica ? ""
-                                                   : absl::StrCat("; no lock in slots ", node.slots,
-                                                                  " can be taken or kept"))
-                        .Flag("replica", node.is_replica)
-                        .Set("trouble", failed                                    ? "failed"
-                                        : !silent                                 ? "refuses"
-                                        : absl::StartsWith(why, "cannot connect") ? "elsewhere"
-                                                                                  : "odd")
-                        .Set("map", MapOf(f, node)));
+    items.push_back(
+        Of(node)
+            .Set("who",
+                 absl::StrCat("the ", node.is_replica ? "replica " : "primary ", node.address))
+            .Set("so", node.is_replica
+                           ? ""
+                           : Filled("; no lock in slots {slots} can be taken or kept", node.facts))
+            .Flag("replica", node.is_replica)
+            .Set("trouble", failed                                    ? "failed"
+                            : !silent                                 ? "refuses"
+                            : absl::StartsWith(why, "cannot connect") ? "elsewhere"
+                                                                      : "odd")
+            .Set("map", MapOf(f, node)));
   }
   for (const char* const flag : {"fail", "fail?", "handshake", "noaddr"}) {
     if (flagged[flag].empty()) continue;
-    items.push_back(Values().Set("flag", flag).Set("who", absl::StrJoin(flagged[flag], ", ")));
+    items.push_back(Facts().Set("flag", flag).Set("who", absl::StrJoin(flagged[flag], ", ")));
   }
-  if (items.empty()) items.push_back(Values().Set("all", f.nodes.size()));
+  if (items.empty()) items.push_back(Facts().Set("all", f.nodes.size()));
   return items;
 }
 
 // A move is listed once, even if both of its nodes report it.
-void SetMoves(const ClusterFacts& f, Values& v) {
+void SetMoves(const GroupFacts& f, Facts& v) {
   std::map<std::string, std::string> addresses;
   std::map<int, std::string> ways;
   for (const NodeFacts& node : f.nodes) {
-    if (node.reached.ok() && !node.nodes.ok()) v.Set("untold", "").Set("user", node.facts.user);
+    if (node.reached.ok() && !node.nodes.ok())
+      v.Set("untold", "").Set("user", node.facts.text("user"));
     for (const ClusterLine& line : node.nodes.value_or(std::vector<ClusterLine>())) {
       addresses[line.id] = line.address;
     }
@@ -574,14 +425,13 @@ void SetMoves(const ClusterFacts& f, Values& v) {
   v.Set("moves", absl::StrJoin(named, ", "));
 }
 
-void SetVersions(const std::vector<NodeFacts>& nodes, Values& v) {
+void SetVersions(const std::vector<NodeFacts>& nodes, Facts& v) {
   std::map<std::string, std::set<std::string>> versions;
   for (const NodeFacts& node : nodes) {
-    const auto valkey = TextIn(node.facts.info, "valkey_version");
-    const auto redis = TextIn(node.facts.info, "redis_version");
-    if (valkey || redis) {
-      versions[valkey ? "Valkey " + *valkey : "Redis " + *redis].insert(node.address);
-    }
+    const bool valkey = node.facts.has("valkey_version");
+    if (!valkey && !node.facts.has("redis_version")) continue;
+    versions[Filled(valkey ? "Valkey {valkey_version}" : "Redis {redis_version}", node.facts)]
+        .insert(node.address);
   }
   if (versions.size() < 2) return;
   std::vector<std::string> each;
@@ -591,25 +441,24 @@ void SetVersions(const std::vector<NodeFacts>& nodes, Values& v) {
   v.Set("versions", absl::StrJoin(each, "; "));
 }
 
-Values Whole(const ClusterFacts& f) {
+void SetCluster(const GroupFacts& f, Facts& v) {
   std::set<std::string> unwell;
   for (const NodeFacts& node : f.nodes) {
-    const auto state = TextIn(node.state, "cluster_state");
-    if (node.reached.ok() && state && *state != "ok") unwell.insert(node.address);
+    if (node.reached.ok() && Holds("cluster_state & cluster_state!=ok", node.facts)) {
+      unwell.insert(node.address);
+    }
   }
-  Values v;
-  v.Set("primaries", std::ranges::count(f.nodes, false, &NodeFacts::is_replica))
-      .Set("unserved", f.unserved)
-      .Set("slots", f.unserved_slots)
+  v.Set("is", "cluster")
+      .Set("primaries", std::ranges::count(f.nodes, false, &NodeFacts::is_replica))
       .Set("unwell", absl::StrJoin(unwell, ", "));
+  v.lists["Seeds"] = Seeds(f);
+  v.lists["Nodes"] = Nodes(f);
   SetMoves(f, v);
-  SetVersions(f.nodes, v);
-  return v;
 }
 
-// ---- The values of a quorum: are its servers independent, and enough?
+// ---- The facts of a quorum: are its servers independent, and enough?
 
-Items EachUnreached(const QuorumFacts& f) {
+Items EachUnreached(const GroupFacts& f) {
   Items items;
   for (const NodeFacts& node : f.nodes) {
     if (node.reached.ok()) continue;
@@ -620,18 +469,17 @@ Items EachUnreached(const QuorumFacts& f) {
 
 // An item for each set of servers that are the same one or have the same data; if there are none,
 // one item for all servers.
-Items Independence(const QuorumFacts& f) {
+Items Independence(const GroupFacts& f) {
   Items items;
   std::set<std::set<std::string>> same;
   for (const char* const field : {"run_id", "master_replid"}) {
     std::map<std::string, std::set<std::string>> by_value;
     for (const NodeFacts& node : f.nodes) {
-      const auto value = TextIn(node.facts.info, field);
-      if (value) by_value[*value].insert(node.address);
+      if (node.facts.has(field)) by_value[node.facts.text(field)].insert(node.address);
     }
     for (const auto& [value, who] : by_value) {
       if (who.size() < 2 || !same.insert(who).second) continue;
-      items.push_back(Values().Set(field, absl::StrJoin(who, " and ")));
+      items.push_back(Facts().Set(field, absl::StrJoin(who, " and ")));
     }
   }
   if (!items.empty()) return items;
@@ -639,39 +487,40 @@ Items Independence(const QuorumFacts& f) {
   bool all = true;
   for (const NodeFacts& node : f.nodes) {
     all = all && node.reached.ok();
-    told = told && (!node.reached.ok() || TextIn(node.facts.info, "run_id"));
+    told = told && (!node.reached.ok() || node.facts.has("run_id"));
   }
-  return {Values().Flag("told", told).Set("those", all ? "" : "that answers ")};
+  return {Facts().Flag("told", told).Set("those", all ? "" : "that answers ")};
 }
 
 // Sets how far the servers' clocks are apart.
-void SetClocks(const QuorumFacts& f, Values& v) {
-  std::map<absl::Duration, std::string> clocks;  // by how far they are ahead of this machine's
+void SetClocks(const GroupFacts& f, Facts& v) {
+  std::vector<std::pair<double, std::string>>
+      clocks;  // by how far they are ahead of this machine's
   for (const NodeFacts& node : f.nodes) {
-    if (node.facts.clock.empty()) continue;
-    const ClockReading& last = node.facts.clock.back();
-    clocks.emplace(last.server - (last.here - (last.received - last.sent) / 2), node.address);
+    if (node.facts.has("ahead_us")) clocks.emplace_back(node.facts.n("ahead_us"), node.address);
   }
-  const auto told = std::ranges::count_if(
-      f.nodes, [](const NodeFacts& node) { return !node.facts.clock.empty(); });
-  if (told < 2) return;
-  const absl::Duration apart = clocks.rbegin()->first - clocks.begin()->first;
+  if (clocks.size() < 2) return;
+  const auto [behind, ahead] = std::ranges::minmax(clocks);
+  const absl::Duration apart = absl::Microseconds(ahead.first - behind.first);
   v.Set("ms", absl::ToDoubleMilliseconds(apart))
       .Set("apart", ShortTime(apart))
-      .Set("ahead", clocks.rbegin()->second)
-      .Set("behind", clocks.begin()->second);
+      .Set("ahead", ahead.second)
+      .Set("behind", behind.second);
 }
 
-Values Whole(const QuorumFacts& f) {
+void SetQuorum(const GroupFacts& f, Facts& v) {
   const size_t all = f.nodes.size();
-  Values v;
-  v.Set("all", all).Set("less", all - 1).Flag("even", all % 2 == 0).Set("may_fail", (all - 1) / 2);
-  v.Set("needed", base::Majority(all));
-  v.Set("reached",
-        std::ranges::count_if(f.nodes, [](const NodeFacts& node) { return node.reached.ok(); }));
+  v.Set("is", "quorum")
+      .Set("all", all)
+      .Set("less", all - 1)
+      .Flag("even", all % 2 == 0)
+      .Set("may_fail", (all - 1) / 2)
+      .Set("needed", base::Majority(all))
+      .Set("reached",
+           std::ranges::count_if(f.nodes, [](const NodeFacts& node) { return node.reached.ok(); }));
+  v.lists["EachUnreached"] = EachUnreached(f);
+  v.lists["Independence"] = Independence(f);
   SetClocks(f, v);
-  SetVersions(f.nodes, v);
-  return v;
 }
 
 // ---- Merging equal findings of several nodes or servers.
@@ -762,52 +611,22 @@ void AddNodes(const std::vector<NodeFacts>& nodes, std::string_view called,
 
 }  // namespace
 
-std::vector<Finding> Diagnose(const DoctorFacts& facts) {
-  const Values whole = Whole(facts);
-  const Probe probe = [&](const std::string& name) -> Items {
-    if (name == "EachSentinel") return EachSentinel(facts);
-    if (name == "EachReplica") return EachReplica(facts, whole);
-    return name == "Trials" ? Trials(facts, whole) : Items{whole};
-  };
-  std::vector<Finding> findings;
-  const auto run = [&](std::initializer_list<const char*> sections) {
-    for (const char* const section : sections) Run(section, probe, findings);
-  };
-  run({"server"});
-  if (facts.place != Place::kAlone) run({"coverage"});
-  const bool has_locks = facts.place != Place::kReplica;
-  if (has_locks) run({"sentinels"});
-  run({"data"});
-  // An embedded server has no replicas and no failover.
-  if (has_locks && !facts.embedded) run({"replicas"});
-  if (has_locks && facts.of_quorum) run({"restarts"});
-  if (has_locks && !facts.of_quorum && !facts.embedded) run({"promise"});
-  if (has_locks) run({"messages", "latency"});
-  run({"limits"});
-  return findings;
+std::vector<Finding> Diagnose(const Facts& told) {
+  Facts facts = told;
+  for (const auto& set :
+       {SetServer, SetSentinels, SetPermissions, SetData, SetFailover, SetLease, SetLimits}) {
+    set(facts);
+  }
+  return RunTable(facts);
 }
 
-std::vector<Finding> Diagnose(const ClusterFacts& facts) {
-  const Values whole = Whole(facts);
-  std::vector<Finding> findings;
-  const auto probe = [&](const std::string& name) {
-    return name == "Seeds" ? Seeds(facts) : name == "Nodes" ? Nodes(facts) : Items{whole};
-  };
-  Run("cluster", probe, findings);
-  AddNodes(facts.nodes, "primaries", findings);
-  return findings;
-}
-
-std::vector<Finding> Diagnose(const QuorumFacts& facts) {
-  const Values whole = Whole(facts);
-  std::vector<Finding> findings;
-  const auto probe = [&](const std::string& name) {
-    return name == "EachUnreached"  ? EachUnreached(facts)
-           : name == "Independence" ? Independence(facts)
-                                    : Items{whole};
-  };
-  Run("quorum", probe, findings);
-  AddNodes(facts.nodes, "servers", findings);
+std::vector<Finding> Diagnose(const GroupFacts& group) {
+  const bool is_quorum = group.seeds.empty();
+  Facts whole = group.whole;
+  (is_quorum ? SetQuorum : SetCluster)(group, whole);
+  SetVersions(group.nodes, whole);
+  std::vector<Finding> findings = RunTable(whole);
+  AddNodes(group.nodes, is_quorum ? "servers" : "primaries", findings);
   return findings;
 }
 

@@ -53,35 +53,23 @@ std::string TextOf(const Finding& finding, bool colour, size_t width) {
 }
 
 std::string Summary(const std::vector<Finding>& findings) {
-  const auto count = [&findings](Level level) {
-    return std::count_if(findings.begin(), findings.end(),
-                         [level](const Finding& finding) { return finding.level == level; });
-  };
   std::vector<std::string> parts;
-  const auto say = [&parts, &count](Level level, std::string_view what) {
-    if (count(level) > 0) parts.push_back(absl::StrCat(count(level), " ", std::string(what)));
+  const auto count = [&](Level level, const char* what) {
+    const auto found = std::ranges::count(findings, level, &Finding::level);
+    if (found > 0) parts.push_back(absl::StrCat(found, " ", what));
   };
-  say(Level::kBad, "unfit for locks");
-  say(Level::kWarn, "to change");
-  say(Level::kNote, "good to know");
-  say(Level::kUnchecked, "not checked");
-  say(Level::kOk, "ok");
+  count(Level::kBad, "unfit for locks");
+  count(Level::kWarn, "to change");
+  count(Level::kNote, "good to know");
+  count(Level::kUnchecked, "not checked");
+  count(Level::kOk, "ok");
   return absl::StrJoin(parts, ", ") + ".";
 }
 
-bool NamesConfigSet(const std::vector<Finding>& findings) {
-  for (const Finding& finding : findings) {
-    for (const std::string& command : finding.commands) {
-      if (command.starts_with("CONFIG SET") || command.starts_with("ACL SETUSER")) return true;
-    }
-  }
-  return false;
-}
-
-std::string ListOf(const std::vector<std::string>& texts) {
-  std::vector<std::string> list;
-  for (const std::string& text : texts) list.push_back(JsonText(text));
-  return JsonList(list);
+bool NamesConfigSet(const Finding& finding) {
+  return std::ranges::any_of(finding.commands, [](const std::string& command) {
+    return command.starts_with("CONFIG SET") || command.starts_with("ACL SETUSER");
+  });
 }
 
 bool WantsColour() {
@@ -89,26 +77,17 @@ bool WantsColour() {
   return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
-// The findings about the server, the cluster or the quorum; an error if none of its servers can be
-// checked. `name` becomes its URL without secrets.
+// The findings; an error if no server can be checked.
 absl::StatusOr<std::vector<Finding>> Examine(const redis::Url& url, const std::string& url_text,
-                                             const std::string& prefix, std::string* name) {
-  *name = url.DebugString();
-  if (url.kind == redis::Url::Kind::kCluster) {
-    ClusterFacts facts;
-    absl::Status gathered = GatherCluster(url, url_text, prefix, kLongestCheck, &facts);
-    if (!gathered.ok()) return gathered;
-    return Diagnose(facts);
+                                             const std::string& prefix) {
+  if (url.kind == redis::Url::Kind::kCluster || url.kind == redis::Url::Kind::kQuorum) {
+    const absl::StatusOr<GroupFacts> group = GatherGroup(url, url_text, prefix, kLongestCheck);
+    if (!group.ok()) return group.status();
+    return Diagnose(*group);
   }
-  if (url.kind == redis::Url::Kind::kQuorum) {
-    QuorumFacts facts;
-    absl::Status gathered = GatherQuorum(url, url_text, prefix, kLongestCheck, &facts);
-    if (!gathered.ok()) return gathered;
-    return Diagnose(facts);
-  }
-  DoctorFacts facts;
-  const CheckTarget target = {.url = url, .url_text = url_text, .prefix = prefix};
-  absl::Status gathered = Gather(target, base::Now() + kLongestCheck, &facts);
+  Facts facts;
+  absl::Status gathered = Gather({.url = url, .url_text = url_text, .prefix = prefix},
+                                 base::Now() + kLongestCheck, &facts);
   if (!gathered.ok()) return gathered;
   return Diagnose(facts);
 }
@@ -127,7 +106,7 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
   std::string out = absl::StrCat(server, "\n\n");
   for (const Finding& finding : findings) out += TextOf(finding, colour, width);
   absl::StrAppend(&out, "\n", Summary(findings), "\n");
-  if (NamesConfigSet(findings)) {
+  if (std::ranges::any_of(findings, NamesConfigSet)) {
     const bool of_nodes = std::ranges::any_of(
         findings, [](const Finding& finding) { return !finding.nodes.empty(); });
     out += Wrapped(
@@ -135,8 +114,7 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
             ? "Run these commands in redis-cli at each node that is named. To keep the changes "
               "across a restart, use CONFIG REWRITE and ACL SAVE, or redis.conf."
             : "Run these commands in redis-cli. To keep the changes across a restart, use CONFIG "
-              "REWRITE "
-              "and ACL SAVE, or redis.conf.",
+              "REWRITE and ACL SAVE, or redis.conf.",
         0, width);
   }
   return out;
@@ -144,21 +122,21 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
 
 std::string JsonReport(const std::string& server, const std::vector<Finding>& findings) {
   const int code = DoctorExitCode(findings);
-  std::vector<std::string> checks;
+  std::string checks;
   for (const Finding& finding : findings) {
     JsonObject check;
     check.Text("check", finding.check);
     check.Text("level", StyleOf(finding.level).name);
     check.Text("found", finding.found);
     check.Text("mend", finding.fix);
-    check.Json("commands", ListOf(finding.commands));
-    if (!finding.nodes.empty()) check.Json("nodes", ListOf(finding.nodes));
-    checks.push_back(check.Finish());
+    check.Json("commands", JsonList(finding.commands, JsonText));
+    if (!finding.nodes.empty()) check.Json("nodes", JsonList(finding.nodes, JsonText));
+    absl::StrAppend(&checks, checks.empty() ? "[\n" : ",\n", check.Finish());
   }
   JsonObject report;
   report.Text("server", server);
   report.Text("verdict", code == 0 ? "well" : code == kNeedsChange ? "change" : "unusable");
-  report.Json("checks", absl::StrCat("[\n", absl::StrJoin(checks, ",\n"), "\n]"));
+  report.Json("checks", checks + "\n]");
   return report.Finish() + "\n";
 }
 
@@ -171,9 +149,8 @@ int Doctor(const std::vector<std::string>& words) {
   if (const std::optional<int> over = line.Parse(words)) return *over;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
   if (!url.ok()) return Refuse(url.status());
-  std::string server;
-  const absl::StatusOr<std::vector<Finding>> findings =
-      Examine(*url, line.server(), prefix, &server);
+  const std::string server = url->DebugString();
+  const absl::StatusOr<std::vector<Finding>> findings = Examine(*url, line.server(), prefix);
   if (!findings.ok()) {
     if (json) {
       JsonObject report;

@@ -1,5 +1,4 @@
 #include <bitset>
-#include <fstream>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -33,7 +32,6 @@ using redis::Command;
 using redis::PlainConnection;
 using redis::Reply;
 using Type = redis::Reply::Type;
-using Outcome = CommandProbe::Outcome;
 
 constexpr absl::Duration kAnswerTimeout = absl::Seconds(2);
 constexpr absl::Duration kMeasuring = absl::Milliseconds(500);
@@ -41,11 +39,9 @@ constexpr size_t kMostPings = 500;
 constexpr size_t kMostMessages = 20;
 constexpr int64_t kMostConnectionsListed = 5000;
 
-// ---- Every command that locks need, in a form that changes nothing.
-
-// "+" marks a command that creates the key, with a TTL; "~" one that would create a key without a
-// TTL if there were none; "?" one that locks do not need. $k, $q, $r and $c are the key, its queue,
-// its readers and the channel; '' is an empty word.
+// The probes. "+" marks a command that creates the key, with a TTL; "~" one that would create a key
+// without a TTL if there were none; "?" one that locks do not need. $k, $q, $r and $c are the key,
+// its queue, its readers and the channel; '' is an empty word.
 constexpr char kProbes[] = R"(
 ping; +set $k 0 PX 5000; +psetex $k 5000 0; get $k; exists $q $r; getrange $k 0 0; setrange $k 0 '';
 pexpire $k 5000 LT; pexpireat $k 9000000000000 LT; pttl $k; hget $k f; hset $k f v odd; hdel $k f;
@@ -87,162 +83,171 @@ std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& chan
   return probes;
 }
 
-Outcome ProbeOutcome(const Reply& reply) {
-  if (!reply.is_error()) return Outcome::kAllowed;
+std::string_view ProbeOutcome(const Reply& reply) {
+  if (!reply.is_error()) return kAllowed;
   if (absl::StartsWith(reply.text, "ERR unknown command") ||
       absl::StartsWith(reply.text, "ERR unknown subcommand")) {
-    return Outcome::kUnknownToServer;
+    return "unknown";
   }
-  if (redis::ClassifyError(reply.text) != redis::ErrorCode::kNoPermission) {
-    return Outcome::kAllowed;
-  }
+  if (redis::ClassifyError(reply.text) != redis::ErrorCode::kNoPermission) return kAllowed;
   // The wording of Redis 7.0, then that of later versions and of Valkey.
   if (absl::StrContains(reply.text, "to access one of the channels") ||
       absl::EndsWith(reply.text, " channel")) {
-    return Outcome::kNoChannel;
+    return "channel";
   }
-  return absl::StrContains(reply.text, "to access ") ? Outcome::kNoKey : Outcome::kNoCommand;
+  return absl::StrContains(reply.text, "to access ") ? "key" : "command";
 }
 
 // ---- Reading replies of Redis.
 
 namespace {
 
-absl::Status Refusal(const Reply& reply) {
-  if (!reply.is_error()) return absl::InternalError("an answer of an unknown form");
-  if (redis::ClassifyError(reply.text) == redis::ErrorCode::kNoPermission) {
-    return absl::PermissionDeniedError(reply.text);
-  }
-  return absl::FailedPreconditionError(reply.text);
+std::string Refusal(const Reply& reply) {
+  return reply.is_error() ? reply.text : "an answer of an unknown form";
 }
 
-// The texts before and after the separator.
-std::pair<std::string, std::string> Split(absl::string_view line, char separator) {
-  return absl::StrSplit(line, absl::MaxSplits(separator, 1));
-}
-
-// "a=1,b=2"
-Told<Fields> Pairs(absl::string_view text, char between) {
-  Fields fields;
-  for (const absl::string_view pair : absl::StrSplit(text, between, absl::SkipEmpty())) {
-    fields.insert(Split(pair, '='));
-  }
-  return fields;
-}
-
-}  // namespace
-
-Told<Fields> InfoAnswer(const Reply& reply) {
-  if (reply.type != Type::kString) return Refusal(reply);
-  Fields fields;
-  for (absl::string_view line : absl::StrSplit(reply.text, '\n')) {
-    line = absl::StripAsciiWhitespace(line);
-    if (line.empty() || line[0] == '#') continue;
-    fields.insert(Split(line, ':'));
-  }
-  // Valkey calls the mode "server_mode".
-  if (const auto mode = fields.find("server_mode"); mode != fields.end()) {
-    fields.emplace("redis_mode", mode->second);
-  }
-  return fields;
-}
-
-Told<Fields> PairsAnswer(const Reply& reply) {
-  if (!reply.is_array()) return Refusal(reply);
-  Fields fields;
+void TakePairs(const Reply& reply, Facts& facts) {
   for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
-    fields[absl::AsciiStrToLower(reply.elements[i].text)] = reply.elements[i + 1].text;
+    facts.texts.emplace(absl::AsciiStrToLower(reply.elements[i].text), reply.elements[i + 1].text);
   }
-  return fields;
-}
-
-Told<Fields> ConfigAnswer(const Reply& reply) {
-  Told<Fields> fields = PairsAnswer(reply);
-  if (fields.ok() && fields->empty()) {
-    return absl::FailedPreconditionError("CONFIG GET tells nothing");
-  }
-  return fields;
-}
-
-namespace {
-
-// Each entry has the delay's time at [1]. `read` sets the other members.
-Told<std::vector<Delay>> DelaysAnswer(
-    const Reply& reply, absl::Time now,
-    const std::function<Delay(const std::vector<Reply>& entry)>& read) {
-  if (!reply.is_array()) return Refusal(reply);
-  std::vector<Delay> delays;
-  for (const Reply& entry : reply.elements) {
-    if (entry.elements.size() < 4) continue;
-    delays.push_back(read(entry.elements));
-    delays.back().ago = now - absl::FromUnixSeconds(entry.elements[1].integer);
-  }
-  return delays;
 }
 
 }  // namespace
 
-Told<std::vector<Delay>> SlowLogAnswer(const Reply& reply, absl::Time now) {
-  return DelaysAnswer(reply, now, [](const std::vector<Reply>& entry) -> Delay {
-    const std::vector<Reply>& words = entry[3].elements;
-    return {.what = words.empty() ? "" : words[0].text,
-            .took = absl::Microseconds(entry[2].integer)};
-  });
-}
-
-Told<std::vector<Delay>> LatencyAnswer(const Reply& reply, absl::Time now) {
-  return DelaysAnswer(reply, now, [](const std::vector<Reply>& entry) -> Delay {
-    return {.what = entry[0].text, .took = absl::Milliseconds(entry[3].integer)};
-  });
-}
-
-Told<std::vector<PubSubBacklog>> ClientListAnswer(const Reply& reply) {
-  if (reply.type != Type::kString) return Refusal(reply);
-  std::vector<PubSubBacklog> backlogs;
-  for (const absl::string_view line : absl::StrSplit(reply.text, '\n', absl::SkipWhitespace())) {
-    const Told<Fields> client = Pairs(line, ' ');
-    backlogs.push_back({.address = TextIn(client, "addr").value_or("?"),
-                        .name = TextIn(client, "name").value_or(""),
-                        .bytes = NumberIn(client, "omem").value_or(0)});
+void TakeInfo(const Reply& reply, Facts& facts) {
+  if (reply.type == Type::kString) {
+    facts.Set("info", 1).Read(reply.text, '\n', ':');
+    // Valkey calls the mode "server_mode".
+    if (facts.has("server_mode")) facts.Set("redis_mode", facts.text("server_mode"));
+    return;
   }
-  return backlogs;
+  facts.Set("info_why", Refusal(reply));
+  facts.Flag("info_renamed", absl::StrContains(reply.text, "unknown command"));
 }
 
-Told<absl::Time> TimeAnswer(const Reply& reply) {
+void TakeConfig(const Reply& reply, Facts& facts) {
+  if (!reply.is_array() || reply.elements.empty()) return;
+  facts.Set("config", 1);
+  TakePairs(reply, facts);
+}
+
+void TakeDelays(const std::string& name, const Reply& reply, absl::Time now, Facts& facts) {
+  if (!reply.is_array()) return;
+  std::string what;
+  absl::Duration longest;
+  absl::Duration ago;
+  for (const Reply& delay : reply.elements) {
+    const std::vector<Reply>& entry = delay.elements;
+    if (entry.size() < 4) continue;
+    // SLOWLOG: id, time, µs, words; LATENCY: event, time, latest ms, longest ms.
+    const bool is_command = entry[3].is_array();
+    const absl::Duration took =
+        is_command ? absl::Microseconds(entry[2].integer) : absl::Milliseconds(entry[3].integer);
+    const absl::Duration age = now - absl::FromUnixSeconds(entry[1].integer);
+    if (age >= absl::Hours(24) || took <= longest) continue;
+    const std::vector<Reply>& words = is_command ? entry[3].elements : entry;
+    what = words.empty() ? "" : words[0].text;
+    longest = took;
+    ago = age;
+  }
+  facts.Set(name, what)
+      .Set(name + "_ms", absl::ToDoubleMilliseconds(longest))
+      .Set(name + "_took", ShortTime(longest))
+      .Set(name + "_ago", ShortTime(ago))
+      .Flag(name + "_empty", reply.elements.empty());
+}
+
+void TakeSubscribers(const Reply& reply, Facts& facts) {
+  if (reply.type != Type::kString) {
+    facts.Set("backlog_why", Refusal(reply));
+    return;
+  }
+  constexpr double kSmallBuffer = 1048576;
+  int64_t all = 0;
+  int64_t late = 0;
+  Facts worst;
+  for (const absl::string_view line : absl::StrSplit(reply.text, '\n', absl::SkipWhitespace())) {
+    const Facts client = Facts().Read(line, ' ', '=');
+    ++all;
+    if (client.n("omem") < kSmallBuffer) continue;
+    ++late;
+    if (client.n("omem") > worst.n("omem")) worst = client;
+  }
+  const std::string name = worst.text("name");
+  facts.Set("connected", all)
+      .Set("late", late)
+      .Set("bytes", worst.text("omem"))
+      .Set("latest", absl::StrCat(worst.text("addr"), name.empty() ? "" : " (" + name + ")"));
+}
+
+void TakeRecord(const Reply& reply, Facts& facts) {
+  facts.Flag("forbidden", reply.is_error() &&
+                              redis::ClassifyError(reply.text) == redis::ErrorCode::kNoPermission);
+  const std::vector<std::string> words = absl::StrSplit(reply.text, ' ');
+  int64_t until_ms = 0;
+  int64_t length_ms = 0;
+  if (words.size() == 3 && absl::SimpleAtoi(words[1], &until_ms) &&
+      absl::SimpleAtoi(words[2], &length_ms)) {
+    facts.Set("until_ms", until_ms).Set("theirs_ms", length_ms);
+  }
+}
+
+absl::StatusOr<absl::Time> TimeAnswer(const Reply& reply) {
   int64_t seconds = 0;
   int64_t micros = 0;
   if (!reply.is_array() || reply.elements.size() != 2 ||
       !absl::SimpleAtoi(reply.elements[0].text, &seconds) ||
       !absl::SimpleAtoi(reply.elements[1].text, &micros)) {
-    return Refusal(reply);
+    return absl::FailedPreconditionError(Refusal(reply));
   }
   return absl::FromUnixSeconds(seconds) + absl::Microseconds(micros);
 }
 
-Told<Holdback> HoldbackAnswer(const Reply& reply) {
-  if (reply.is_error()) return Refusal(reply);
-  const std::vector<std::string> words = absl::StrSplit(reply.text, ' ');
-  int64_t until_ms = 0;
-  int64_t length_ms = 0;
-  if (words.size() != 3 || !absl::SimpleAtoi(words[1], &until_ms) ||
-      !absl::SimpleAtoi(words[2], &length_ms)) {
-    return absl::NotFoundError("no such record");
-  }
-  return Holdback{.until = absl::FromUnixMillis(until_ms), .length = absl::Milliseconds(length_ms)};
+void SetPings(const std::vector<absl::Duration>& times, Facts& facts) {
+  if (times.empty()) return;
+  const Spread spread = SpreadOf(times);
+  facts.Set("ping_ms", absl::ToDoubleMilliseconds(spread.worst))
+      .Set("p99_ms", absl::ToDoubleMilliseconds(spread.p99))
+      .Set("figures",
+           absl::StrCat("p50 ", ShortTime(spread.p50), ", p99 ", ShortTime(spread.p99), ", worst ",
+                        ShortTime(spread.worst), " of ", times.size(), " PINGs"));
 }
 
-std::vector<Replica> ReplicasIn(const Fields& info) {
-  std::vector<Replica> replicas;
-  for (const auto& [name, value] : info) {
-    int64_t number = 0;
-    if (!name.starts_with("slave") || !absl::SimpleAtoi(name.substr(5), &number)) continue;
-    const Told<Fields> replica = Pairs(value, ',');
-    replicas.push_back({.address = absl::StrCat(TextIn(replica, "ip").value_or("?"), ":",
-                                                TextIn(replica, "port").value_or("?")),
-                        .state = TextIn(replica, "state").value_or("unknown"),
-                        .lag = absl::Seconds(NumberIn(replica, "lag").value_or(0))});
+namespace {
+
+// How far the server's clock jumped between two readings, beyond what their round trips and a busy
+// scheduler can explain. Negative: it jumped back.
+absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
+  const absl::Duration passed = later.server - earlier.server;
+  const absl::Duration least = later.sent - earlier.received;
+  const absl::Duration most = later.received - earlier.sent;
+  const absl::Duration slack = absl::Milliseconds(5) + most / 100;
+  if (passed < least - slack) return passed - least;
+  return passed > most + slack ? passed - most : absl::ZeroDuration();
+}
+
+}  // namespace
+
+void SetClock(const std::vector<ClockReading>& readings, Facts& facts) {
+  if (readings.empty()) return;
+  const ClockReading& first = readings.front();
+  const ClockReading& last = readings.back();
+  facts.Set("ahead_us",
+            absl::ToInt64Microseconds(last.server - last.here + (last.received - last.sent) / 2));
+  if (readings.size() < 2) return;
+  absl::Duration step = Step(first, last);
+  for (size_t i = readings.size() - 1; i > 0; --i) {
+    const absl::Duration here = Step(readings[i - 1], readings[i]);
+    if (absl::AbsDuration(here) >= absl::AbsDuration(step)) step = here;
   }
-  return replicas;
+  const absl::Duration skew = last.server - last.here;
+  facts.Set("step", absl::ToDoubleSeconds(step))
+      .Set("jump", ShortTime(absl::AbsDuration(step)))
+      .Set("way", step > absl::ZeroDuration() ? "ahead" : "back")
+      .Set("watched", ShortTime(last.received - first.sent))
+      .Flag("skewed", absl::AbsDuration(skew) > absl::Seconds(1))
+      .Set("skew", ShortTime(absl::AbsDuration(skew)))
+      .Set("side", skew > absl::ZeroDuration() ? "ahead of" : "behind");
 }
 
 // ---- One server.
@@ -284,16 +289,22 @@ absl::Status TryLatch(CountDownLatch& latch) {
   return counted.ok() ? latch.Wait({.wait = kTrialTimeout}) : counted;
 }
 
-absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, absl::Duration* slowest) {
+// Measures the longest of several pairs.
+absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, Facts& facts) {
+  absl::Duration slowest;
   for (int i = 0; i < kPairs && base::Now() < deadline; ++i) {
     const base::Instant begun = base::Now();
     absl::StatusOr<Lease> lease = lock.Acquire(kTrial);
     if (!lease.ok()) return lease.status();
     if (absl::Status released = lease->Release(); !released.ok()) return released;
-    *slowest = std::max(*slowest, base::Now() - begun);
+    slowest = std::max(slowest, base::Now() - begun);
+    facts.Set("pair_ms", absl::ToDoubleMilliseconds(slowest));
   }
   return absl::OkStatus();
 }
+
+// A kind of lock, and what came of taking and releasing one.
+using Trial = std::pair<std::string, absl::Status>;
 
 // Removes the option from the URL: a check neither waits for a quarantine or a restart delay, nor
 // begins one.
@@ -306,42 +317,33 @@ std::string Without(std::string_view option, std::string url) {
   return url;
 }
 
-// The parent of a process; 0 if it is unknown, or if the parent has died and init has adopted the
-// process.
-int64_t KeeperOf(int64_t pid) {
-  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
-  std::string stat;
-  std::getline(file, stat, '\0');  // "17 (a name, with anything in it) S 16 ..."
-  const std::vector<std::string> words =
-      absl::StrSplit(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)), ' ');
-  int64_t parent = 0;
-  return words.size() > 2 && absl::SimpleAtoi(words[2], &parent) && parent > 1 ? parent : 0;
-}
-
 class Gatherer {
  public:
-  Gatherer(const CheckTarget& target, base::Instant deadline, DoctorFacts* facts)
+  Gatherer(const CheckTarget& target, base::Instant deadline, Facts* facts)
       : url_(target.url),
         url_text_(target.url_text),
         shard_(target.shard),
+        is_replica_(target.place == Place::kReplica),
+        of_quorum_(target.of_quorum),
         random_(absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16))),
         name_(Here(absl::StrCat(target.prefix, "redlatch-doctor:", random_))),
         channel_(absl::StrCat("redlatch:", TagHere(), "doctor:", random_)),
         deadline_(deadline),
         facts_(*facts) {
-    facts_.server = url_.DebugString();
-    facts_.place = target.place;
-    facts_.locks_elsewhere = shard_ != nullptr && !shard_->Has(name_);
-    facts_.prefix = target.prefix;
-    facts_.over_network = url_.kind == redis::Url::Kind::kTcp && url_.host != "localhost" &&
-                          url_.host != "::1" && !absl::StartsWith(url_.host, "127.");
-    facts_.eviction_allowed = url_.allow_eviction;
-    facts_.quarantine = url_.quarantine;
-    facts_.of_quorum = target.of_quorum;
-    facts_.restart_delay = url_.restart_delay;
-    facts_.checked_at = absl::Now();
-    facts_.has_password = !url_.password.empty();
-    if (!url_.user.empty()) facts_.user = url_.user;
+    const absl::Duration wanted = of_quorum_ ? url_.restart_delay : url_.quarantine;
+    facts_.Set("user", url_.user.empty() ? "default" : url_.user)
+        .Set("prefix", target.prefix)
+        .Set("now_ms", absl::ToUnixMillis(absl::Now()))
+        .Set("wanted_ms", absl::ToInt64Milliseconds(wanted))
+        .Flag("is_primary", target.place == Place::kPrimary)
+        .Flag("is_replica", is_replica_)
+        .Flag("in_cluster", target.place != Place::kAlone)
+        .Flag("of_quorum", of_quorum_)
+        .Flag("elsewhere", shard_ != nullptr && !shard_->Has(name_))
+        .Flag("over_network", url_.kind == redis::Url::Kind::kTcp && url_.host != "localhost" &&
+                                  url_.host != "::1" && !absl::StartsWith(url_.host, "127."))
+        .Flag("eviction_allowed", url_.allow_eviction)
+        .Flag("has_password", !url_.password.empty());
   }
 
   absl::Status Run() {
@@ -351,14 +353,19 @@ class Gatherer {
     auto opened = PlainConnection::Open(url_, Soon());
     if (!opened.ok()) return opened.status();
     connection_ = &*opened;
-    facts_.certificate_until = connection_->certificate_until();
+    if (const auto until = connection_->certificate_until()) {
+      facts_.Set("certificate_until", absl::ToUnixSeconds(*until));
+    }
     if (url_.sentinels != nullptr) AskSentinels();
     absl::Status done = AskAll();
     if (embedded) {
-      facts_.embedded = {.directory = redis::EmbeddedDirectory(url_.path).value_or(url_.path),
-                         .server_pid = NumberIn(facts_.info, "process_id").value_or(0),
-                         .started_by_us = !running.ok() || !running->has_value()};
-      facts_.embedded->keeper_pid = KeeperOf(facts_.embedded->server_pid);
+      const auto server = static_cast<pid_t>(facts_.n("process_id"));
+      const auto keeper = ReadProcess(server).value_or(Process()).parent;
+      facts_.Set("embedded", 1)
+          .Set("begun", running.ok() && running->has_value() ? "running" : "started just now")
+          .Set("directory", redis::EmbeddedDirectory(url_.path).value_or(url_.path))
+          .Set("server", server)
+          .Set("keeper", keeper > 1 ? keeper : 0);  // 1: it has died, and init adopted the server
     }
     return done;
   }
@@ -386,7 +393,7 @@ class Gatherer {
         &G::AskServer,   &G::AskForRecords, &G::AskForSubscribers, &G::AskForTime,
         &G::Probe,       &G::Ping,          &G::AskForTime,        &G::SendMessages,
         &G::AskReplicas, &G::Try,           &G::AskForTime};
-    for (const auto step : facts_.place == Place::kReplica ? of_replica : of_primary) {
+    for (const auto step : is_replica_ ? of_replica : of_primary) {
       if (absl::Status done = (this->*step)(); !done.ok()) return done;
     }
     return absl::OkStatus();
@@ -406,37 +413,29 @@ class Gatherer {
         Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
     const auto replies = connection_->CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
-    facts_.info = InfoAnswer((*replies)[0]);
-    facts_.config = ConfigAnswer((*replies)[1]);
     const absl::Time now = TimeAnswer((*replies)[4]).value_or(absl::Now());
-    facts_.slow_commands = SlowLogAnswer((*replies)[2], now);
-    facts_.latency_spikes = LatencyAnswer((*replies)[3], now);
-    if (facts_.info.ok()) facts_.replicas = ReplicasIn(*facts_.info);
+    TakeInfo((*replies)[0], facts_);
+    TakeConfig((*replies)[1], facts_);
+    TakeDelays("slow", (*replies)[2], now, facts_);
+    TakeDelays("stall", (*replies)[3], now, facts_);
     return absl::OkStatus();
   }
 
   absl::Status AskForRecords() {
     const std::string key =
-        facts_.of_quorum ? internal::QuorumKey({}) : internal::PrimaryEpochKey(TagHere());
+        of_quorum_ ? internal::QuorumKey({}) : internal::PrimaryEpochKey(TagHere());
     const auto reply = Ask(Command{"GET", key});
-    if (!reply.ok()) return reply.status();
-    const Told<Holdback> record = HoldbackAnswer(*reply);
-    if (facts_.of_quorum) {
-      facts_.delay = record;
-    } else if (record.ok()) {
-      facts_.epoch = *record;
-    }
-    return absl::OkStatus();
+    if (reply.ok()) TakeRecord(*reply, facts_);
+    return reply.status();
   }
 
   absl::Status AskForSubscribers() {
-    if (NumberIn(facts_.info, "connected_clients").value_or(0) > kMostConnectionsListed) {
-      facts_.pubsub_backlogs = absl::FailedPreconditionError(
-          "with so many connections it would block the server for too long");
+    if (facts_.n("connected_clients") > kMostConnectionsListed) {
+      facts_.Set("backlog_why", "with so many connections it would block the server for too long");
       return absl::OkStatus();
     }
     const auto reply = Ask(Command{"CLIENT", "LIST", "TYPE", "pubsub"});
-    if (reply.ok()) facts_.pubsub_backlogs = ClientListAnswer(*reply);
+    if (reply.ok()) TakeSubscribers(*reply, facts_);
     return reply.status();
   }
 
@@ -445,10 +444,11 @@ class Gatherer {
     const auto reply = Ask(Command{"TIME"});
     if (!reply.ok()) return reply.status();
     if (const auto server = TimeAnswer(*reply); server.ok()) {
-      facts_.clock.push_back({.sent = sent - base::Instant(),
-                              .received = base::Now() - base::Instant(),
-                              .server = *server,
-                              .here = absl::Now()});
+      clock_.push_back({.sent = sent - base::Instant(),
+                        .received = base::Now() - base::Instant(),
+                        .server = *server,
+                        .here = absl::Now()});
+      SetClock(clock_, facts_);
     }
     return absl::OkStatus();
   }
@@ -461,8 +461,9 @@ class Gatherer {
       (probe.makes_key ? first : others).push_back(std::move(probe));
     }
     if (absl::Status done = ProbeAll(first); !done.ok()) return done;
-    const bool made = std::ranges::find(facts_.probes, Outcome::kAllowed, &CommandProbe::outcome) !=
-                      facts_.probes.end();
+    const bool made = std::ranges::any_of(first, [&](const ProbeWords& probe) {
+      return facts_.text(absl::StrCat(kProbe, probe.command)) == kAllowed;
+    });
     if (!made) std::erase_if(others, [](const ProbeWords& probe) { return probe.needs_key; });
     return ProbeAll(others);
   }
@@ -481,18 +482,21 @@ class Gatherer {
     return absl::OkStatus();
   }
   void AddProbe(const std::string& command, const Reply& reply, bool optional = false) {
-    facts_.probes.push_back(
-        {.command = command, .outcome = ProbeOutcome(reply), .optional = optional});
+    facts_.Set(absl::StrCat(optional ? kOptionalProbe : kProbe, command),
+               std::string(ProbeOutcome(reply)));
   }
 
   absl::Status Ping() {
     const base::Instant until = base::Now() + kMeasuring;
-    while (facts_.pings.size() < kMostPings && base::Now() < until) {
+    std::vector<absl::Duration> times;
+    while (times.size() < kMostPings && base::Now() < until) {
       const base::Instant sent = base::Now();
       const auto reply = Ask(Command{"PING"});
-      if (!reply.ok() || reply->is_error()) return reply.status();
-      facts_.pings.push_back(base::Now() - sent);
+      if (!reply.ok()) return reply.status();
+      if (reply->is_error()) break;
+      times.push_back(base::Now() - sent);
     }
+    SetPings(times, facts_);
     return absl::OkStatus();
   }
 
@@ -502,7 +506,7 @@ class Gatherer {
     const std::string s = url_.in_cluster ? "s" : "";
     auto opened = PlainConnection::Open(url_, Soon());
     if (!opened.ok()) {
-      facts_.message = absl::FailedPreconditionError(opened.status().message());
+      facts_.Set("message_why", opened.status().message());
       return absl::OkStatus();
     }
     PlainConnection listener = *std::move(opened);
@@ -518,16 +522,17 @@ class Gatherer {
       if (!published.ok()) return published.status();
       if (published->is_error()) return RefuseMessages(*published);
       if (!listener.Receive(Soon()).ok()) {
-        facts_.message = absl::DeadlineExceededError(
-            published->integer == 0
-                ? std::string("this address leads to several servers: one connection subscribed, "
-                              "and another that published found no subscriber")
-                : absl::StrCat("none came within ", absl::FormatDuration(kAnswerTimeout)));
+        facts_.Flag("silent", true);
+        facts_.Set("message_why",
+                   published->integer == 0
+                       ? "this address leads to several servers: one connection subscribed, and "
+                         "another that published found no subscriber"
+                       : absl::StrCat("none came within ", absl::FormatDuration(kAnswerTimeout)));
         return absl::OkStatus();
       }
       times.push_back(base::Now() - sent);
     }
-    facts_.message = SpreadOf(std::move(times)).p50;
+    facts_.Set("message_took", ShortTime(SpreadOf(std::move(times)).p50));
     const auto left = listener.Call(Command{s + "unsubscribe", channel_}, Soon());
     if (left.ok()) AddProbe(s + "unsubscribe", *left);
     return left.status();
@@ -536,43 +541,45 @@ class Gatherer {
   // Any other error, such as that a slot has just moved, says nothing about messages.
   absl::Status RefuseMessages(const Reply& reply) {
     const redis::ErrorCode code = redis::ClassifyError(reply.text);
-    const bool refused =
-        code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand;
-    facts_.message = refused ? absl::PermissionDeniedError(reply.text)
-                             : absl::FailedPreconditionError(reply.text);
+    facts_.Set("message_why", reply.text)
+        .Flag("message_denied",
+              code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand);
     return absl::OkStatus();
   }
 
   absl::Status AskReplicas() {
-    if (facts_.replicas.empty() || facts_.locks_elsewhere) return absl::OkStatus();
+    const std::string replicas = facts_.text("connected_slaves");
+    if (facts_.n("connected_slaves") <= 0 || facts_.has("elsewhere")) return absl::OkStatus();
     const base::Instant sent = base::Now();
-    const std::vector<Command> commands = {
-        Command{"SET", name_, "0", "PX", "1000"},
-        Command{"WAIT", absl::StrCat(facts_.replicas.size()), "200"}, Command{"DEL", name_}};
+    const std::vector<Command> commands = {Command{"SET", name_, "0", "PX", "1000"},
+                                           Command{"WAIT", replicas, "200"}, Command{"DEL", name_}};
     const auto replies = connection_->CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
-    facts_.confirmation =
-        Confirmation{.replicas = (*replies)[1].integer, .took = base::Now() - sent};
+    const absl::Duration took = base::Now() - sent;
     for (const Reply& reply : *replies) {
-      if (reply.is_error()) facts_.confirmation = absl::PermissionDeniedError(reply.text);
+      if (!reply.is_error()) continue;
+      facts_.Set("unconfirmed_why", reply.text);
+      return absl::OkStatus();
     }
+    facts_.Set("confirmed", (*replies)[1].integer).Set("confirmed_after", ShortTime(took));
     return absl::OkStatus();
   }
 
   void AskSentinels() {
     const std::string& primary = url_.sentinels->options().primary;
     for (const redis::HostAndPort& each : url_.sentinels->Known()) {
-      SentinelView& view =
-          facts_.sentinels.emplace_back(SentinelView{.address = each.text(), .master = Fields()});
+      Facts& view = facts_.lists["EachSentinel"].emplace_back().Set("address", each.text());
       auto sentinel = PlainConnection::Open(UrlOfSentinel(url_, each), Soon());
       if (!sentinel.ok()) {
-        view.master = sentinel.status();
+        view.Set("why", sentinel.status().message());
         continue;
       }
       const auto reply = sentinel->Call(Command{"SENTINEL", "MASTER", primary}, Soon());
-      view.master = reply.ok() ? PairsAnswer(*reply) : Told<Fields>(reply.status());
-      view.names = absl::StrCat(TextIn(view.master, "ip").value_or("?"), ":",
-                                TextIn(view.master, "port").value_or("?"));
+      if (!reply.ok() || !reply->is_array()) {
+        view.Set("why", reply.ok() ? Refusal(*reply) : std::string(reply.status().message()));
+      } else {
+        TakePairs(*reply, view);
+      }
     }
   }
 
@@ -580,13 +587,16 @@ class Gatherer {
   // lacks a permission. A trial would stop halfway and leave something behind.
   bool WorthATrial() const {
     const auto is = [this](std::string_view field, std::string_view value) {
-      return TextIn(facts_.info, field) == value;
+      return facts_.text(field) == value;
     };
-    const bool evicts = facts_.info.ok() && !facts_.eviction_allowed && !is("maxmemory", "0") &&
+    const bool evicts = facts_.has("info") && !url_.allow_eviction && !is("maxmemory", "0") &&
                         !is("maxmemory_policy", "noeviction");
     const bool other = shard_ == nullptr && is("redis_mode", "cluster");
     const bool taken = !evicts && !is("role", "slave") && !other && !is("redis_mode", "sentinel");
-    return taken && facts_.MayDoAll() && !facts_.locks_elsewhere;
+    const bool denied = std::ranges::any_of(facts_.texts, [](const auto& fact) {
+      return absl::StartsWith(fact.first, kProbe) && fact.second != kAllowed;
+    });
+    return taken && !denied && !facts_.has("elsewhere");
   }
 
   absl::Status Try() {
@@ -598,25 +608,28 @@ class Gatherer {
       deletions.push_back(DeleteLocks({names.back()}));
     }
     const base::Instant end = deadline_ - 2 * kAnswerTimeout;
-    const std::string url = facts_.of_quorum ? redis::AsQuorum(Without("restart_delay=", url_text_))
-                                             : Without("quarantine=", url_text_);
+    const std::string url = of_quorum_ ? redis::AsQuorum(Without("restart_delay=", url_text_))
+                                       : Without("quarantine=", url_text_);
     // The doctor itself reports what the client would warn of.
     const absl::StatusOr<Client> client = Client::Connect(
         url, {.unreachable_after = kTrialTimeout, .on_warning = [](std::string_view) {}});
-    facts_.library = client.status();
-    if (client.ok() && facts_.of_quorum) {
+    if (!client.ok()) facts_.Set("library", client.status().message());
+    std::vector<Trial> trials;
+    if (client.ok() && of_quorum_) {
       RedLock lock(*client, names.back());
       absl::Status outcome = TryLock(lock);
-      if (outcome.ok()) outcome = MeasurePairs(lock, end, &facts_.slowest_pair);
-      facts_.trials.push_back({.kind = std::string(kinds::kQuorum), .outcome = outcome});
+      if (outcome.ok()) outcome = MeasurePairs(lock, end, facts_);
+      trials.emplace_back(kinds::kQuorum, outcome);
     } else if (client.ok()) {
-      TryAll(*client, names, end);
+      trials = TryAll(*client, names, end);
     }
+    SetTrials(trials);
     return connection_->CallAll(deletions, Soon()).status();
   }
 
   // Takes and releases each kind of lock. The outcome of a kind that was not tried is kCancelled.
-  void TryAll(const Client& client, const std::vector<std::string>& names, base::Instant end) {
+  std::vector<Trial> TryAll(const Client& client, const std::vector<std::string>& names,
+                            base::Instant end) {
     SimpleLock simple(client, names[0]);
     ReentrantLock reentrant(client, names[1]);
     ReentrantReadWriteLock read_write(client, names[2]);
@@ -627,35 +640,56 @@ class Gatherer {
         [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
         [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
         [&] { return TryLatch(latch); }};
+    std::vector<Trial> trials;
     bool goes_on = true;
     for (size_t i = 0; i < std::size(tries); ++i) {
       goes_on = goes_on && base::Now() < end;
       const absl::Status outcome = goes_on ? tries[i]() : absl::CancelledError("not tried");
       goes_on = goes_on && !absl::IsUnavailable(outcome);
-      facts_.trials.push_back({.kind = std::string(kinds::kAll[i]), .outcome = outcome});
-      std::ranges::replace(facts_.trials.back().kind, '_',
-                           '-');  // "read-write", as people write it
+      trials.emplace_back(kinds::kAll[i], outcome);
+      std::ranges::replace(trials.back().first, '_', '-');  // "read-write", as people write it
     }
-    if (!goes_on) return;
+    if (!goes_on) return trials;
     // This starts only now because the first trial also had to load its scripts.
-    const absl::Status measured = MeasurePairs(simple, end, &facts_.slowest_pair);
-    if (!measured.ok()) facts_.trials[0].outcome = measured;
+    const absl::Status measured = MeasurePairs(simple, end, facts_);
+    if (!measured.ok()) trials[0].second = measured;
+    return trials;
+  }
+
+  // Sets an item for each lock that does not work, one for those that were not tried, and one for
+  // those that work.
+  void SetTrials(const std::vector<Trial>& trials) {
+    std::vector<Facts>& items = facts_.lists["Trials"];
+    Facts all;
+    for (const auto& [kind, outcome] : trials) {
+      facts_.Flag("tried", true);
+      if (outcome.ok() || absl::IsCancelled(outcome)) {
+        const std::string state = outcome.ok() ? "working" : "untried";
+        all.Set(state, all.has(state) ? absl::StrCat(all.text(state), ", ", kind) : kind);
+      } else {
+        items.push_back(Facts().Set("failed", kind).Set("why", outcome.message()));
+      }
+    }
+    for (const auto& [state, listed] : all.texts) items.push_back(Facts().Set(state, listed));
   }
 
   const redis::Url& url_;
   const std::string& url_text_;
   const Shard* const shard_;
+  const bool is_replica_;
+  const bool of_quorum_;
   const std::string random_;
   const std::string name_;
   const std::string channel_;
   const base::Instant deadline_;
-  DoctorFacts& facts_;
+  Facts& facts_;
+  std::vector<ClockReading> clock_;
   PlainConnection* connection_ = nullptr;
 };
 
 }  // namespace
 
-absl::Status Gather(const CheckTarget& target, base::Instant deadline, DoctorFacts* facts) {
+absl::Status Gather(const CheckTarget& target, base::Instant deadline, Facts* facts) {
   return Gatherer(target, deadline, facts).Run();
 }
 
@@ -681,19 +715,24 @@ std::string RangesOf(const Slots& slots) {
   return text;
 }
 
-Told<std::vector<ClusterLine>> NodesAnswer(const Reply& reply, const std::string& node) {
+absl::StatusOr<std::vector<ClusterLine>> NodesAnswer(const Reply& reply, const std::string& node) {
   if (reply.is_error()) return redis::ErrorStatus(reply.text, node);
   return ReadClusterNodes(reply.text);
 }
 
+// Asks a node for CLUSTER SLOTS, NODES and INFO.
+absl::StatusOr<std::vector<Reply>> AskAboutCluster(const redis::Url& url) {
+  const base::Instant deadline = base::Now() + url.connect_timeout + url.command_timeout;
+  auto connection = PlainConnection::Open(url, deadline);
+  if (!connection.ok()) return connection.status();
+  const Command questions[] = {Command{"CLUSTER", "SLOTS"}, Command{"CLUSTER", "NODES"},
+                               Command{"CLUSTER", "INFO"}};
+  return connection->CallAll(questions, deadline);
+}
+
 void AskSeed(const redis::Url& url, const redis::HostAndPort& node, SeedFacts* seed) {
   seed->address = node.text();
-  const base::Instant deadline = base::Now() + url.connect_timeout + url.command_timeout;
-  auto connection = PlainConnection::Open(redis::UrlOfNode(url, node), deadline);
-  seed->reached = connection.status();
-  if (!connection.ok()) return;
-  const Command questions[] = {Command{"CLUSTER", "SLOTS"}, Command{"CLUSTER", "NODES"}};
-  const auto answers = connection->CallAll(questions, deadline);
+  const auto answers = AskAboutCluster(redis::UrlOfNode(url, node));
   seed->reached = answers.status();
   if (!answers.ok()) return;
   if ((*answers)[0].is_error()) {
@@ -719,29 +758,19 @@ Slots ServedIn(const redis::ClusterView& view) {
 
 // `served` becomes the slots that are served, according to this node.
 void CheckNode(const CheckTarget& target, absl::Duration longest, NodeFacts* node, Slots* served) {
-  node->facts.server = target.url.DebugString();
-  const base::Instant deadline =
-      base::Now() + target.url.connect_timeout + target.url.command_timeout;
-  auto connection = PlainConnection::Open(target.url, deadline);
-  node->reached = connection.status();
-  if (!connection.ok()) return;
-  const Command questions[] = {Command{"CLUSTER", "INFO"}, Command{"CLUSTER", "NODES"},
-                               Command{"CLUSTER", "SLOTS"}};
-  const auto answers = connection->CallAll(questions, deadline);
+  const auto answers = AskAboutCluster(target.url);
   node->reached = answers.status();
   if (!answers.ok()) return;
-  const auto view = redis::ReadView((*answers)[2], (*answers)[0], {});
+  const auto view = redis::ReadView((*answers)[0], (*answers)[2], {});
   if (view.ok()) *served = ServedIn(*view);
-  node->state = InfoAnswer((*answers)[0]);
+  const std::string_view state = redis::InfoField((*answers)[2].text, "cluster_state");
+  if (!state.empty()) node->facts.Set("cluster_state", std::string(state));
   node->nodes = NodesAnswer((*answers)[1], node->address);
   node->reached = Gather(target, base::Now() + longest, &node->facts);
 }
 
-}  // namespace
-
 absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
-                           const std::string& prefix, absl::Duration longest, ClusterFacts* facts) {
-  facts->server = url.DebugString();
+                           const std::string& prefix, absl::Duration longest, GroupFacts* facts) {
   if (absl::Status bad = internal::CheckMainKey(prefix + "redlatch-doctor:0"); !bad.ok())
     return bad;
   const absl::StatusOr<redis::ClusterView> view = FindCluster(url, url.nodes);
@@ -758,33 +787,24 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
                        .prefix = prefix,
                        .place = place,
                        .shard = &shard});
-    const bool is_replica = place == Place::kReplica;
-    NodeFacts one;
-    one.address = node.text();
-    one.is_replica = is_replica;
-    if (!is_replica) one.slots = RangesOf(shard.slots);
-    facts->nodes.push_back(std::move(one));
+    facts->nodes.push_back({.address = node.text(), .is_replica = place == Place::kReplica});
+    facts->nodes.back().facts.Set("slots", RangesOf(shard.slots));
   };
-  for (const Shard& shard : shards) {
-    add(shard.primary, shard, Place::kPrimary);
-  }
+  for (const Shard& shard : shards) add(shard.primary, shard, Place::kPrimary);
   for (const Shard& shard : shards) {
     for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, Place::kReplica);
   }
   std::vector<Slots> served(targets.size(), ServedIn(*view));
   ForEach(targets.size(), kAtOnce,
           [&](size_t i) { CheckNode(targets[i], longest, &facts->nodes[i], &served[i]); });
-  Slots unserved;
+  Slots unserved;  // according to at least one node
   for (const Slots& each : served) unserved |= ~each;
-  facts->unserved = unserved.count();
-  facts->unserved_slots = RangesOf(unserved);
+  facts->whole.Set("unserved", unserved.count()).Set("slots", RangesOf(unserved));
   return absl::OkStatus();
 }
 
 absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
-                          const std::string& prefix, absl::Duration longest, QuorumFacts* facts) {
-  facts->server = url.DebugString();
-  facts->restart_delay = url.restart_delay;
+                          const std::string& prefix, absl::Duration longest, GroupFacts* facts) {
   const std::vector<std::string> texts = redis::MembersOf(url_text);
   std::vector<CheckTarget> targets;
   for (size_t i = 0; i < url.members.size(); ++i) {
@@ -795,9 +815,7 @@ absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
                        "check each cluster by itself: --server ",
                        member.DebugString()));
     }
-    NodeFacts node;
-    node.address = member.DebugString();
-    facts->nodes.push_back(std::move(node));
+    facts->nodes.push_back({.address = member.DebugString()});
     targets.push_back({.url = member, .url_text = texts[i], .prefix = prefix, .of_quorum = true});
   }
   const base::Instant deadline = base::Now() + longest;
@@ -812,6 +830,18 @@ absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
     if (failure.ok() || absl::IsUnavailable(failure)) failure = node.reached;
   }
   return failure;
+}
+
+}  // namespace
+
+absl::StatusOr<GroupFacts> GatherGroup(const redis::Url& url, const std::string& url_text,
+                                       const std::string& prefix, absl::Duration longest) {
+  GroupFacts facts;
+  const bool is_quorum = url.kind == redis::Url::Kind::kQuorum;
+  absl::Status done =
+      (is_quorum ? GatherQuorum : GatherCluster)(url, url_text, prefix, longest, &facts);
+  if (!done.ok()) return done;
+  return facts;
 }
 
 }  // namespace redlatch::cli

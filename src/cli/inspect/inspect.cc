@@ -187,10 +187,12 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
   return contents.Ask(server);
 }
 
-// All locks whose name matches, sorted by name. After each step it calls `progress` with the number
-// of keys so far.
+// Called after each step of a long task.
+using ShowProgress = std::function<void(std::string_view what, int64_t count)>;
+
+// All locks whose name matches, sorted by name.
 absl::StatusOr<FoundLocks> FindLocks(Server& server, const std::string& pattern,
-                                     const std::function<void(int64_t keys)>& progress) {
+                                     const ShowProgress& progress) {
   FoundByName found;
   int64_t keys = 0;
   server.FindAllParts();
@@ -206,7 +208,7 @@ absl::StatusOr<FoundLocks> FindLocks(Server& server, const std::string& pattern,
       if (absl::Status taken = TakeKeys(server, some, pattern, found); !taken.ok()) return taken;
       keys += std::ssize(some);
       cursor = page->elements[0].text;
-      progress(keys);
+      progress("keys scanned", keys);
     } while (cursor != "0");
   }
   FoundLocks sorted;
@@ -392,18 +394,24 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   return rows;
 }
 
-// Calls `take` with the rows of each batch of locks.
-absl::Status ReadAllRows(Server& server, absl::Span<const FoundLock> locks,
-                         const std::function<void(std::vector<LockRow> rows)>& take) {
+// The rows of all locks whose names match, sorted by name. Locks that this user may not read are
+// left out.
+absl::StatusOr<std::vector<LockRow>> RowsAt(Server& server, const std::string& pattern,
+                                            const ShowProgress& progress) {
   constexpr size_t kTogether = 100;  // so that no batch blocks a server for long
+  server.PassOverWhatIsForbidden();
+  const absl::StatusOr<FoundLocks> found = FindLocks(server, pattern, progress);
+  if (!found.ok()) return found.status();
+  std::vector<LockRow> all;
   Processes processes;
-  for (size_t at = 0; at < locks.size(); at += kTogether) {
+  for (size_t at = 0; at < found->size(); at += kTogether) {
     absl::StatusOr<std::vector<LockRow>> rows =
-        ReadRows(server, locks.subspan(at, kTogether), processes);
+        ReadRows(server, absl::MakeSpan(*found).subspan(at, kTogether), processes);
     if (!rows.ok()) return rows.status();
-    take(*std::move(rows));
+    std::ranges::move(*rows, std::back_inserter(all));
+    progress("locks read", std::ssize(all));
   }
-  return absl::OkStatus();
+  return all;
 }
 
 // True if the servers of a quorum that grant the lock, together with those that could not be asked,
@@ -1020,62 +1028,49 @@ std::string JsonOf(const LockRow& row) {
   return json.Finish();
 }
 
-// Prints the list of `redlatch ls`, line by line.
-class List {
- public:
-  // `locks`: everything that will be listed; each has a member `name`.
-  template <class Locks>
-  List(const LsOptions& options, const Locks& locks)
-      : options_(options), width_(TerminalWidth()), columns_(width_, LongestName(locks)) {}
+// The line of a lock in the list.
+ListCells CellsOf(const LockRow& row) {
+  const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
+  std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
+  if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
+  if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
+  return {.name = Printable(row.name),
+          .kind = row.kind.empty() ? "-" : Printable(row.kind),
+          .state = StateOf(row),
+          .lease = has_lease ? Brief(row.remaining) : "-",
+          .waiting = absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
+          .holder = holder};
+}
 
-  void Take(const LockRow& row) {
-    held_ += row.holding > 0 ? 1 : 0;
-    waited_for_ += row.waiting > 0 ? 1 : 0;
-    if (!options_.all && !row.in_use()) return;
-    if (options_.json) return Print(JsonOf(row));
-    if (width_ > 0 && shown_ == 0) {
-      Print(columns_.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"}));
+// Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints
+// totals only if no lock was shown, so that an empty list does not look like a failure.
+void PrintList(const LsOptions& options, const std::vector<LockRow>& rows,
+               const std::string& server) {
+  const size_t width = TerminalWidth();  // 0: no terminal
+  size_t longest = 4;
+  for (const LockRow& row : rows) longest = std::max(longest, Columns(Printable(row.name)));
+  const ListColumns columns(width, longest);
+  size_t shown = 0;
+  for (const LockRow& row : rows) {
+    if (!options.all && !row.in_use()) continue;
+    if (width > 0 && !options.json && shown == 0) {
+      Print(columns.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"}));
     }
-    ++shown_;
-    const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
-    std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
-    if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
-    if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
-    Print(columns_.Line({.name = Printable(row.name),
-                         .kind = row.kind.empty() ? "-" : Printable(row.kind),
-                         .state = StateOf(row),
-                         .lease = has_lease ? Brief(row.remaining) : "-",
-                         .waiting = absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
-                         .holder = holder}));
+    ++shown;
+    Print(options.json ? JsonOf(row) : columns.Line(CellsOf(row)));
   }
-
-  // Prints the totals for people on a terminal. In a pipe it prints them only if no lock was shown,
-  // so that an empty list does not look like a failure.
-  void SumUp(size_t all, const std::string& server) const {
-    if (options_.json || (width_ == 0 && shown_ > 0)) return;
-    const char* const named = options_.pattern == "*" ? "" : " of that name";
-    std::string line = all == 0 ? absl::StrCat("no locks", named, " at ", server)
-                                : absl::StrCat(held_, " held, ", waited_for_, " waited for, of ",
-                                               all, named, " at ", server);
-    if (shown_ < all) line += "; --all shows unused ones, too";
-    std::fprintf(stderr, "%s\n", line.c_str());
-  }
-
- private:
-  template <class Locks>
-  static size_t LongestName(const Locks& locks) {
-    size_t longest = 4;
-    for (const auto& lock : locks) longest = std::max(longest, Columns(Printable(lock.name)));
-    return longest;
-  }
-
-  const LsOptions& options_;
-  const size_t width_;  // 0: no terminal
-  const ListColumns columns_;
-  size_t shown_ = 0;
-  int64_t held_ = 0;
-  int64_t waited_for_ = 0;
-};
+  std::fflush(stdout);
+  if (options.json || (width == 0 && shown > 0)) return;
+  const auto held = std::ranges::count_if(rows, [](const LockRow& row) { return row.holding > 0; });
+  const auto wanted =
+      std::ranges::count_if(rows, [](const LockRow& row) { return row.waiting > 0; });
+  const char* const named = options.pattern == "*" ? "" : " of that name";
+  std::string line = rows.empty() ? absl::StrCat("no locks", named, " at ", server)
+                                  : absl::StrCat(held, " held, ", wanted, " waited for, of ",
+                                                 rows.size(), named, " at ", server);
+  if (shown < rows.size()) line += "; --all shows unused ones, too";
+  std::fprintf(stderr, "%s\n", line.c_str());
+}
 
 // Says which locks are missing because nodes of a cluster did not answer, and returns the exit code
 // for that.
@@ -1089,50 +1084,31 @@ int SayMissing(const Server& server) {
 }
 
 int Show(Server& server, const LsOptions& options) {
-  server.PassOverWhatIsForbidden();
   if (server.is_cluster()) server.PassOverWhatIsUnreachable();
   Progress progress;
-  const absl::StatusOr<FoundLocks> found = FindLocks(
-      server, options.pattern, [&](int64_t keys) { progress.Show("keys scanned", keys); });
-  if (!found.ok()) return Refuse(found.status());
-  List list(options, *found);
-  int64_t read = 0;
-  const absl::Status outcome = ReadAllRows(server, *found, [&](const std::vector<LockRow>& rows) {
-    progress.Clear();
-    for (const LockRow& row : rows) list.Take(row);
-    read += static_cast<int64_t>(rows.size());
-    // On a terminal, the list itself shows the progress.
-    if (TerminalWidth() == 0) progress.Show("locks read", read);
-  });
-  if (!outcome.ok()) return Refuse(outcome);
+  const absl::StatusOr<std::vector<LockRow>> rows =
+      RowsAt(server, options.pattern,
+             [&](std::string_view what, int64_t count) { progress.Show(what, count); });
   progress.Clear();
-  std::fflush(stdout);
-  list.SumUp(found->size(), server.name());
+  if (!rows.ok()) return Refuse(rows.status());
+  PrintList(options, *rows, server.name());
   return SayMissing(server);
-}
-
-absl::Status RowsAt(Server& server, const std::string& pattern, std::vector<LockRow>& rows) {
-  server.PassOverWhatIsForbidden();
-  const absl::StatusOr<FoundLocks> found = FindLocks(server, pattern, [](int64_t) {});
-  if (!found.ok()) return found.status();
-  return ReadAllRows(server, *found, [&](std::vector<LockRow> some) {
-    std::ranges::move(some, std::back_inserter(rows));
-  });
 }
 
 // Lists each lock of the quorum once.
 int ShowQuorum(Servers& servers, const LsOptions& options) {
-  std::vector<std::vector<LockRow>> seen(servers.size());
-  const std::vector<absl::Status> outcomes = servers.Visit(
-      [&](size_t i, Server& server) { return RowsAt(server, options.pattern, seen[i]); });
+  std::vector<absl::StatusOr<std::vector<LockRow>>> seen(servers.size());
+  const std::vector<absl::Status> outcomes = servers.Visit([&](size_t i, Server& server) {
+    seen[i] = RowsAt(server, options.pattern, [](std::string_view, int64_t) {});
+    return seen[i].status();
+  });
   const absl::Status undecided = servers.WhyNoMajority(outcomes);
   const int64_t unknown = std::ranges::count(outcomes, false, &absl::Status::ok);
   if (unknown == std::ssize(outcomes)) return Refuse(undecided);
   std::map<std::string, std::vector<LockRow>> by_name;
   for (size_t i = 0; i < seen.size(); ++i) {
-    for (LockRow& row : seen[i]) {
-      if (outcomes[i].ok()) by_name[row.name].push_back(std::move(row));
-    }
+    if (!outcomes[i].ok()) continue;
+    for (LockRow& row : *seen[i]) by_name[row.name].push_back(std::move(row));
   }
   const size_t others = std::erase_if(
       by_name, [](const auto& lock) { return std::ranges::none_of(lock.second, MayBeOfQuorum); });
@@ -1140,10 +1116,7 @@ int ShowQuorum(Servers& servers, const LsOptions& options) {
   for (const auto& [name, parts] : by_name) {
     rows.push_back(RowOfQuorum(parts, static_cast<int64_t>(servers.size()), unknown));
   }
-  List list(options, rows);
-  for (const LockRow& row : rows) list.Take(row);
-  std::fflush(stdout);
-  list.SumUp(rows.size(), servers.name());
+  PrintList(options, rows, servers.name());
   if (others > 0 && !options.json) {
     std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
                  others);
@@ -1199,52 +1172,46 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
   return json.Finish();
 }
 
-std::string ListOf(const std::vector<LockInfo::Party>& parties, bool holders,
-                   const Inspection& inspection) {
-  std::vector<std::string> list;
-  for (const LockInfo::Party& party : parties) list.push_back(JsonOf(party, holders, inspection));
-  return JsonList(list);
-}
-
 int64_t HoldingOf(const Inspection& inspection) {
   if (inspection.row.whole) return inspection.row.holding;
   return std::max({inspection.info.holding, static_cast<int64_t>(inspection.info.holders.size()),
                    inspection.row.is_known() ? 0 : inspection.row.holding});
 }
 
-// A list with the answer of each server of a quorum.
-std::string ServersOf(const Inspection& inspection) {
-  std::vector<std::string> list;
-  for (const SaidByServer& each : inspection.servers) {
-    JsonObject json;
-    json.Text("server", each.server);
-    if (each.failure.ok()) {
-      json.Text("says", each.text);
-    } else {
-      json.Text("error", std::string(each.failure.message()));
-    }
-    if (!each.hold.empty()) {
-      json.Text("hold", each.hold);
-      json.Millis("remaining_ms", each.remaining);
-    }
-    list.push_back(json.Finish());
+std::string JsonOf(const SaidByServer& said) {
+  JsonObject json;
+  json.Text("server", said.server);
+  if (said.failure.ok()) {
+    json.Text("says", said.text);
+  } else {
+    json.Text("error", std::string(said.failure.message()));
   }
-  return JsonList(list);
+  if (!said.hold.empty()) {
+    json.Text("hold", said.hold);
+    json.Millis("remaining_ms", said.remaining);
+  }
+  return json.Finish();
 }
 
 std::string JsonOf(const Inspection& inspection, const std::string& server) {
   const LockRow& row = inspection.row;
   const LockInfo& info = inspection.info;
+  const auto list = [&](const std::vector<LockInfo::Party>& parties, bool holders) {
+    return JsonList(parties, [&](const auto& party) { return JsonOf(party, holders, inspection); });
+  };
   JsonObject json;
   json.Text("name", row.name);
   json.Text("server", server);
   json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
   json.Number("holding", HoldingOf(inspection));
-  if (!row.is_latch()) json.Json("holders", ListOf(info.holders, true, inspection));
+  if (!row.is_latch()) json.Json("holders", list(info.holders, true));
   json.Number("waiting", info.waiting);
-  json.Json("waiters", ListOf(info.waiters, false, inspection));
+  json.Json("waiters", list(info.waiters, false));
   AddFigures(row, json);
-  if (row.whole) json.Json("servers", ServersOf(inspection));
+  if (row.whole) {
+    json.Json("servers",
+              JsonList(inspection.servers, [](const auto& said) { return JsonOf(said); }));
+  }
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
     json.Text("type", row.type);
     json.Millis("ttl_ms", row.remaining);

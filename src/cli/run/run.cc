@@ -19,14 +19,12 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <stop_token>
 #include <thread>
 #include <unordered_map>
 #include <variant>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_split.h"
 #include "redlatch/client.h"
 #include "redlatch/lease.h"
@@ -67,28 +65,6 @@ int CheckExecutable(const std::string& path) {
   return S_ISREG(what.st_mode) && access(path.c_str(), X_OK) == 0 ? 0 : kNotExecutable;
 }
 
-struct Process {
-  char state = 0;
-  pid_t parent = 0;
-  pid_t session = 0;
-  bool ended() const { return state == 'Z' || state == 'X'; }
-};
-
-std::optional<Process> Read(const char* pid) {
-  std::ifstream file(std::string("/proc/") + pid + "/stat");
-  std::string text;
-  std::getline(file, text, '\0');
-  // The program's name before these fields, in parentheses, may contain any characters.
-  const char* const behind_name = std::strrchr(text.c_str(), ')');
-  Process process;
-  int group = 0;
-  if (behind_name == nullptr || std::sscanf(behind_name + 1, " %c %d %d %d", &process.state,
-                                            &process.parent, &group, &process.session) != 4) {
-    return std::nullopt;
-  }
-  return process;
-}
-
 // False in a PID namespace that sees the /proc of another one: its process IDs are not ours.
 bool NumbersAreOurs() {
   std::array<char, 32> self = {};
@@ -104,7 +80,7 @@ std::unordered_map<pid_t, Process> AllProcesses() {
   while (const dirent* entry = readdir(directory)) {
     const pid_t pid = std::atoi(entry->d_name);
     if (pid <= 0) continue;
-    if (const std::optional<Process> process = Read(entry->d_name)) all.emplace(pid, *process);
+    if (const std::optional<Process> process = ReadProcess(pid)) all.emplace(pid, *process);
   }
   closedir(directory);
   return all;
@@ -170,7 +146,7 @@ std::vector<pid_t> Ancestors() {
   if (!NumbersAreOurs()) return ancestors;
   for (pid_t pid = getppid(); pid > 1;) {
     ancestors.push_back(pid);
-    const std::optional<Process> process = Read(std::to_string(pid).c_str());
+    const std::optional<Process> process = ReadProcess(pid);
     pid = process ? process->parent : 0;
   }
   return ancestors;
@@ -409,30 +385,16 @@ std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOpt
   return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
 }
 
-// A Lease or a Permit.
-class RunHold {
- public:
-  RunHold(Lease lease, std::string server) : held_(std::move(lease)), server_(std::move(server)) {}
-  RunHold(Permit permit, std::string server)
-      : held_(std::move(permit)), server_(std::move(server)) {}
-
+struct RunHold {
   absl::Duration remaining() const {
-    return std::visit([](const auto& held) { return held.remaining(); }, held_);
+    return std::visit([](const auto& each) { return each.remaining(); }, held);
   }
   std::stop_token lost() const {
-    return std::visit([](const auto& held) { return held.lost(); }, held_);
+    return std::visit([](const auto& each) { return each.lost(); }, held);
   }
-  absl::Status Release() {
-    return std::visit([](auto& held) { return held.Release(); }, held_);
-  }
-  // Null if it is a Permit.
-  const Lease* lease() const { return std::get_if<Lease>(&held_); }
-  // The server's URL, without user and password.
-  const std::string& server() const { return server_; }
 
- private:
-  std::variant<Lease, Permit> held_;
-  std::string server_;
+  std::variant<Lease, Permit> held;
+  std::string server;  // its URL, without user and password
 };
 
 // "1.5s": whole milliseconds.
@@ -624,7 +586,7 @@ class RunAttempt {
       const WaitReport report(options_, what_, inspect);
       return acquire();
     }();
-    if (held.ok()) return RunHold(*std::move(held), client.server());
+    if (held.ok()) return RunHold{.held = *std::move(held), .server = client.server()};
     if (IsBusy(held.status())) {
       const absl::StatusOr<LockInfo> info = inspect();
       if (info.ok()) holders_ = HoldersText(*info);
@@ -761,7 +723,7 @@ class Keeper {
         link_(link),
         watch_(watch),
         what_(absl::StrCat(options_.kind == RunKind::kPermits ? "semaphore \"" : "lock \"",
-                           absl::Utf8SafeCEscape(options_.name), "\"")),
+                           Printable(options_.name), "\"")),
         job_(job) {
     sigset_t children;
     sigemptyset(&children);
@@ -832,8 +794,8 @@ class Keeper {
   std::optional<int> Start() {
     told_.emplace(hold_->lost(), [this] { notices_->Wake(); });
     std::vector<std::string> environment = {"REDLATCH_LOCK=" + options_.name,
-                                            "REDLATCH_SERVER=" + hold_->server(), "REDLATCH_TOKEN"};
-    if (const Lease* const lease = hold_->lease()) {
+                                            "REDLATCH_SERVER=" + hold_->server, "REDLATCH_TOKEN"};
+    if (const Lease* const lease = std::get_if<Lease>(&hold_->held)) {
       environment.back() = absl::StrCat("REDLATCH_TOKEN=", lease->fencing_token().value());
     }
     watch_.command = job_.pid();
@@ -844,8 +806,7 @@ class Keeper {
     if (error == 0) return std::nullopt;
     watch_.deadline = base::Instant::Infinite();
     (void)Release();
-    Complain({absl::Utf8SafeCEscape(options_.command[0]),
-              " cannot be executed: ", std::strerror(error)});
+    Complain({Printable(options_.command[0]), " cannot be executed: ", std::strerror(error)});
     return error == ENOENT ? kNotFound : kNotExecutable;
   }
 
@@ -936,7 +897,7 @@ class Keeper {
 
   // If the release is confirmed, the client ends as well, and removes its description.
   absl::Status Release() {
-    absl::Status released = hold_->Release();
+    absl::Status released = std::visit([](auto& each) { return each.Release(); }, hold_->held);
     if (released.ok()) hold_.reset();
     return released;
   }
@@ -1159,7 +1120,7 @@ int Run(const std::vector<std::string>& words) {
   RunOptions options;
   if (const std::optional<int> over = ParseRunOptions(words, &options)) return *over;
   // Checks the command before waiting for the lock, which may take long.
-  const std::string command = absl::Utf8SafeCEscape(options.command[0]);
+  const std::string command = Printable(options.command[0]);
   const int found = FindCommand(options.command[0]);
   if (found == kNotFound) {
     Complain({command, ": command not found; check its spelling and $PATH"});

@@ -5,7 +5,6 @@
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -19,9 +18,7 @@
 namespace redlatch::cli {
 namespace {
 
-std::string Quoted(const std::string& word) {
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(word), "\"");
-}
+std::string Quoted(const std::string& word) { return absl::StrCat("\"", Printable(word), "\""); }
 
 // "10s", "1m30s", "inf"; a bare number is seconds.
 bool ParseTime(const std::string& text, absl::Duration* time) {
@@ -147,9 +144,9 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   const std::string name = word.substr(0, equals);
   const auto found = options_.find(name);
   if (found == options_.end()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("redlatch ", command_, " has no option ", absl::Utf8SafeCEscape(name),
-                     DidYouMean(name, OptionNames()), HintForUnknown()));
+    return absl::InvalidArgumentError(absl::StrCat("redlatch ", command_, " has no option ",
+                                                   Printable(name), DidYouMean(name, OptionNames()),
+                                                   HintForUnknown()));
   }
   const Option& option = found->second;
   given_.insert(name);

@@ -6,6 +6,9 @@
 
 #include <array>
 #include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_format.h"
@@ -189,10 +192,6 @@ std::string Counted(int64_t count, std::string_view noun) {
   return absl::StrCat(count, " ", std::string(noun), count == 1 ? "" : "s");
 }
 
-std::string JsonList(const std::vector<std::string>& values) {
-  return absl::StrCat("[", absl::StrJoin(values, ","), "]");
-}
-
 void JsonObject::Text(std::string_view key, std::string_view bytes) {
   Json(key, JsonText(bytes));
   if (IsUtf8(bytes)) return;
@@ -289,6 +288,21 @@ void Progress::Show(std::string_view what, int64_t count) {
   if (base::Now() < next_) return;
   next_ = base::Now() + kEvery;
   line_.Show(absl::StrCat(std::string(what), ": ", count));
+}
+
+std::optional<Process> ReadProcess(pid_t pid) {
+  std::ifstream file(absl::StrCat("/proc/", pid, "/stat"));
+  std::string text;
+  std::getline(file, text, '\0');
+  // The program's name before these fields, in parentheses, may contain any characters.
+  const char* const behind_name = std::strrchr(text.c_str(), ')');
+  Process process;
+  int group = 0;
+  if (behind_name == nullptr || std::sscanf(behind_name + 1, " %c %d %d %d", &process.state,
+                                            &process.parent, &group, &process.session) != 4) {
+    return std::nullopt;
+  }
+  return process;
 }
 
 void OccupyStandardDescriptors() {

@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -62,7 +63,13 @@ std::string Counted(int64_t count, std::string_view noun);
 // A string of JSON with its quotes. Each byte that is not UTF-8 becomes U+FFFD.
 std::string JsonText(std::string_view bytes);
 
-std::string JsonList(const std::vector<std::string>& values);  // each value is JSON
+// A list of what `json_of` makes of each.
+template <class Each, class JsonOfEach>
+std::string JsonList(const std::vector<Each>& all, const JsonOfEach& json_of) {
+  std::string list;
+  for (const Each& each : all) list += (list.empty() ? "" : ",") + json_of(each);
+  return "[" + list + "]";
+}
 
 // One line of JSON.
 class JsonObject {
@@ -145,6 +152,15 @@ class Progress {
   TerminalLine line_;
   base::Instant next_;
 };
+
+struct Process {
+  char state = 0;
+  pid_t parent = 0;
+  pid_t session = 0;
+  bool ended() const { return state == 'Z' || state == 'X'; }
+};
+// What /proc tells about a process; nullopt if there is none.
+std::optional<Process> ReadProcess(pid_t pid);
 
 // Opens /dev/null for each standard stream that the caller has closed, so that no other descriptor
 // gets its number. A program that is executed finds them closed again.

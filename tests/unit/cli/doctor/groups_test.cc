@@ -4,36 +4,27 @@
 namespace redlatch::cli {
 namespace {
 
-NodeFacts HealthyNode(const std::string& address, Place place) {
-  NodeFacts node;
-  node.address = address;
-  node.is_replica = place == Place::kReplica;
-  node.reached = absl::OkStatus();
+NodeFacts HealthyNode(const std::string& address, bool is_replica) {
+  NodeFacts node = {.address = address, .is_replica = is_replica, .reached = absl::OkStatus()};
   node.facts = HealthyFacts();
-  node.facts.place = place;
-  node.facts.quarantine = absl::ZeroDuration();
-  (*node.facts.info)["redis_mode"] = "cluster";
-  if (node.is_replica) (*node.facts.info)["role"] = "slave";
-  (*node.facts.info)["master_link_status"] = "up";
-  (*node.facts.config)["cluster-require-full-coverage"] = "no";
-  (*node.facts.config)["cluster-node-timeout"] = "15000";
-  node.state = Fields{{"cluster_state", "ok"}};
+  node.facts.Set("wanted_ms", 0).Set("redis_mode", "cluster").Set("master_link_status", "up");
+  node.facts.Flag("in_cluster", true).Set("role", is_replica ? "slave" : "master");
+  node.facts.Set("cluster-require-full-coverage", "no").Set("cluster-node-timeout", "15000");
+  node.facts.Set("cluster_state", "ok").Set(is_replica ? "is_replica" : "is_primary", 1);
   node.nodes = std::vector<ClusterLine>();
   return node;
 }
 
-ClusterFacts HealthyCluster() {
-  ClusterFacts facts;
-  facts.server = "redis-cluster://n1:7001";
+GroupFacts HealthyCluster() {
+  GroupFacts facts;
   facts.seeds = {{.address = "n1:7001",
                   .reached = absl::OkStatus(),
                   .primaries = {"a", "b", "c"},
                   .announced = "n1:7001"}};
-  for (const char* const address : {"n1:7001", "n2:7001", "n3:7001"}) {
-    facts.nodes.push_back(HealthyNode(address, Place::kPrimary));
-  }
-  for (const char* const address : {"n1:7002", "n2:7002", "n3:7002"}) {
-    facts.nodes.push_back(HealthyNode(address, Place::kReplica));
+  for (const char* const port : {":7001", ":7002"}) {
+    for (const char* const host : {"n1", "n2", "n3"}) {
+      facts.nodes.push_back(HealthyNode(absl::StrCat(host, port), port[4] == '2'));
+    }
   }
   return facts;
 }
@@ -46,10 +37,10 @@ TEST(ClusterDoctor, HealthyClusterNeedsNoChange) {
 }
 
 TEST(ClusterDoctor, MergesEqualFindingsAndNamesTheirNodes) {
-  ClusterFacts facts = HealthyCluster();
+  GroupFacts facts = HealthyCluster();
   EXPECT_EQ(Of(facts, "eviction").front().where, "all 6 nodes");
   EXPECT_EQ(Of(facts, "messages").front().where, "all 3 primaries");
-  for (size_t i : {1, 4}) (*facts.nodes[i].facts.info)["maxmemory_policy"] = "allkeys-lru";
+  for (size_t i : {1, 4}) facts.nodes[i].facts.Set("maxmemory_policy", "allkeys-lru");
   const std::vector<Finding> eviction = Of(facts, "eviction");
   ASSERT_THAT(eviction, SizeIs(2));
   EXPECT_EQ(eviction[0].where, "n1:7001, n3:7001, n1:7002, n3:7002");
@@ -58,22 +49,24 @@ TEST(ClusterDoctor, MergesEqualFindingsAndNamesTheirNodes) {
 }
 
 TEST(ClusterDoctor, MergesDifferentFiguresOnlyIfNoChangeIsNeeded) {
-  ClusterFacts facts = HealthyCluster();
-  facts.nodes[1].facts.message = absl::Milliseconds(3);
+  GroupFacts facts = HealthyCluster();
+  facts.nodes[1].facts.Set("message_took", "3 ms");
   const std::vector<Finding> messages = Of(facts, "messages");
   ASSERT_THAT(messages, SizeIs(1));
   EXPECT_EQ(messages[0].where, "all 3 primaries (figures of n1:7001)");
   for (size_t i : {0, 1}) {
-    facts.nodes[i].facts.slow_commands =
-        std::vector<Delay>{{.what = "keys", .took = absl::Seconds(1 + i), .ago = absl::Minutes(1)}};
+    const Reply keys =
+        Array({Number(1), Number(0), Number(1'000'000 * (1 + static_cast<int64_t>(i))),
+               Array({Text("keys")})});
+    TakeDelays("slow", Array({keys}), absl::FromUnixSeconds(60), facts.nodes[i].facts);
   }
   EXPECT_THAT(Of(facts, "slow log"), SizeIs(3)) << "each warning keeps its figures";
 }
 
 TEST(ClusterDoctor, NamesNodesWithOtherVersions) {
-  ClusterFacts facts = HealthyCluster();
+  GroupFacts facts = HealthyCluster();
   EXPECT_THAT(Of(facts, "versions"), IsEmpty());
-  (*facts.nodes[4].facts.info)["redis_version"] = "7.2.4";
+  facts.nodes[4].facts.Set("redis_version", "7.2.4");
   const std::vector<Finding> versions = Of(facts, "versions");
   ASSERT_THAT(versions, SizeIs(1));
   EXPECT_EQ(versions[0].level, Level::kWarn);
@@ -81,7 +74,7 @@ TEST(ClusterDoctor, NamesNodesWithOtherVersions) {
 }
 
 TEST(ClusterDoctor, NamesNodesThatOtherNodesMiss) {
-  ClusterFacts facts = HealthyCluster();
+  GroupFacts facts = HealthyCluster();
   facts.nodes[0].nodes = ReadClusterNodes(
       "a n1:7001@17001 myself,master - 0 0 1 connected 0-5460\n"
       "b n2:7001@17001 master,fail? - 0 0 2 connected 5461-10922\n"
@@ -105,16 +98,16 @@ TEST(ClusterDoctor, ReportsMovingSlotsFromBothNodes) {
   EXPECT_EQ(lines[0].open[0].other, "b");
   EXPECT_FALSE(lines[0].open[1].leaving);
   EXPECT_EQ(lines[0].open[1].slot, 77);
-  ClusterFacts facts = HealthyCluster();
+  GroupFacts facts = HealthyCluster();
   facts.nodes[0].nodes = lines;
   EXPECT_THAT(Of(facts, "moves").front().found,
               AllOf(HasSubstr("slot 77 from c to n1:7001"), HasSubstr("93 from n1:7001 to b")));
 }
 
 TEST(ClusterDoctor, ExplainsFullCoverageAndMissingPermissions) {
-  ClusterFacts facts = HealthyCluster();
-  (*facts.nodes[0].facts.config)["cluster-require-full-coverage"] = "yes";
-  (*facts.nodes[1].facts.config)["cluster-allow-pubsubshard-when-down"] = "no";
+  GroupFacts facts = HealthyCluster();
+  facts.nodes[0].facts.Set("cluster-require-full-coverage", "yes");
+  facts.nodes[1].facts.Set("cluster-allow-pubsubshard-when-down", "no");
   const std::vector<Finding> coverage = Of(facts, "coverage");
   ASSERT_THAT(coverage, SizeIs(3));
   EXPECT_EQ(coverage[0].level, Level::kNote);
@@ -127,40 +120,36 @@ TEST(ClusterDoctor, ExplainsFullCoverageAndMissingPermissions) {
 }
 
 TEST(ClusterDoctor, WarnsOfADisconnectedReplica) {
-  ClusterFacts facts = HealthyCluster();
-  (*facts.nodes[3].facts.info)["master_link_status"] = "down";
+  GroupFacts facts = HealthyCluster();
+  facts.nodes[3].facts.Set("master_link_status", "down");
   const std::vector<Finding> role = Of(facts, "role");
   ASSERT_THAT(role, SizeIs(3));
   EXPECT_EQ(role[1].level, Level::kWarn);
   EXPECT_EQ(role[1].where, "n1:7002");
 }
 
-QuorumFacts HealthyQuorum(int size = 3) {
-  QuorumFacts facts;
+GroupFacts HealthyQuorum(int size = 3) {
+  GroupFacts facts;
   for (int i = 1; i <= size; ++i) {
-    NodeFacts node;
-    node.address = absl::StrCat("redis://n", i, ":6379");
-    node.reached = absl::OkStatus();
+    NodeFacts node = {.address = absl::StrCat("redis://n", i, ":6379"),
+                      .reached = absl::OkStatus()};
     node.facts = HealthyFacts();
-    node.facts.of_quorum = true;
-    node.facts.quarantine = absl::ZeroDuration();
-    node.facts.trials = {{.kind = "quorum", .outcome = absl::OkStatus()}};
-    node.facts.delay = absl::NotFoundError("none");
-    (*node.facts.info)["run_id"] = absl::StrCat("run", i);
-    (*node.facts.info)["master_replid"] = absl::StrCat("id", i);
+    node.facts.Flag("of_quorum", true).Set("wanted_ms", 0).Set("run_id", absl::StrCat("run", i));
+    node.facts.Set("master_replid", absl::StrCat("id", i));
+    node.facts.lists["Trials"] = {Facts().Set("working", "quorum")};
     facts.nodes.push_back(std::move(node));
   }
   return facts;
 }
 
-Finding Only(const QuorumFacts& facts, std::string_view check) {
+Finding Only(const GroupFacts& facts, std::string_view check) {
   const std::vector<Finding> of = Of(facts, check);
   EXPECT_EQ(of.size(), 1U) << check;
   return of.empty() ? Finding{.level = Level::kUnchecked} : of.front();
 }
 
 void StepClock(NodeFacts& node, absl::Duration by) {
-  for (ClockReading& reading : node.facts.clock) reading.server += by;
+  node.facts.Set("ahead_us", node.facts.n("ahead_us") + absl::ToDoubleMicroseconds(by));
 }
 
 TEST(DoctorQuorumTest, HealthyQuorumNeedsNoChange) {
@@ -185,7 +174,7 @@ TEST(DoctorQuorumTest, CountsItsServers) {
 }
 
 TEST(DoctorQuorumTest, NamesServersThatDoNotAnswer) {
-  QuorumFacts facts = HealthyQuorum();
+  GroupFacts facts = HealthyQuorum();
   facts.nodes[1].reached = absl::UnavailableError("cannot connect");
   EXPECT_THAT(Only(facts, "servers").found, AllOf(HasSubstr("n2"), HasSubstr("cannot connect")));
   EXPECT_EQ(Only(facts, "servers").level, Level::kWarn);
@@ -196,17 +185,17 @@ TEST(DoctorQuorumTest, NamesServersThatDoNotAnswer) {
 }
 
 TEST(DoctorQuorumTest, FindsAServerNamedTwice) {
-  QuorumFacts facts = HealthyQuorum();
-  facts.nodes[2].facts.info = facts.nodes[0].facts.info;
+  GroupFacts facts = HealthyQuorum();
+  facts.nodes[2].facts.Set("run_id", "run1").Set("master_replid", "id1");
   EXPECT_EQ(Only(facts, "independence").level, Level::kBad);
   EXPECT_THAT(Only(facts, "independence").found,
               HasSubstr("redis://n1:6379 and redis://n3:6379 are one and the same server"));
 }
 
 TEST(DoctorQuorumTest, FindsAReplicaOfAnother) {
-  QuorumFacts facts = HealthyQuorum();
-  (*facts.nodes[2].facts.info)["role"] = "slave";
-  (*facts.nodes[2].facts.info)["master_replid"] = "id2";
+  GroupFacts facts = HealthyQuorum();
+  facts.nodes[2].facts.Set("role", "slave");
+  facts.nodes[2].facts.Set("master_replid", "id2");
   EXPECT_EQ(Only(facts, "independence").level, Level::kBad);
   EXPECT_THAT(Only(facts, "independence").found,
               HasSubstr("redis://n2:6379 and redis://n3:6379 have the same data"));
@@ -215,13 +204,13 @@ TEST(DoctorQuorumTest, FindsAReplicaOfAnother) {
 }
 
 TEST(DoctorQuorumTest, IndependenceIsUncheckedWithoutInfo) {
-  QuorumFacts facts = HealthyQuorum();
-  facts.nodes[0].facts.info = absl::PermissionDeniedError("no");
+  GroupFacts facts = HealthyQuorum();
+  facts.nodes[0].facts.texts.erase("run_id");
   EXPECT_EQ(Only(facts, "independence").level, Level::kUnchecked);
 }
 
 TEST(DoctorQuorumTest, FindsClocksThatDiffer) {
-  QuorumFacts facts = HealthyQuorum();
+  GroupFacts facts = HealthyQuorum();
   StepClock(facts.nodes[0], absl::Milliseconds(400));
   EXPECT_EQ(Only(facts, "clocks").level, Level::kOk);
   StepClock(facts.nodes[2], -absl::Milliseconds(400));
@@ -231,50 +220,49 @@ TEST(DoctorQuorumTest, FindsClocksThatDiffer) {
 }
 
 TEST(DoctorQuorumTest, ReportsDifferentVersions) {
-  QuorumFacts facts = HealthyQuorum();
-  (*facts.nodes[1].facts.info)["redis_version"] = "7.2.1";
+  GroupFacts facts = HealthyQuorum();
+  facts.nodes[1].facts.Set("redis_version", "7.2.1");
   EXPECT_EQ(Only(facts, "versions").level, Level::kNote);
   EXPECT_THAT(Only(facts, "versions").found, HasSubstr("Redis 7.2.1 at redis://n2:6379"));
 }
 
 TEST(DoctorQuorumTest, AdvisesARestartDelayIfARestartForgets) {
-  QuorumFacts facts = HealthyQuorum();
-  (*facts.nodes[1].facts.info)["aof_enabled"] = "0";
+  GroupFacts facts = HealthyQuorum();
+  facts.nodes[1].facts.Set("aof_enabled", "0");
   const std::vector<Finding> without = Of(facts, "persistence");
   EXPECT_EQ(without.back().level, Level::kWarn);
   EXPECT_EQ(without.back().where, "redis://n2:6379");
   EXPECT_THAT(without.back().fix, HasSubstr("restart_delay="));
-  for (NodeFacts& node : facts.nodes) node.facts.restart_delay = absl::Minutes(1);
+  for (NodeFacts& node : facts.nodes) node.facts.Set("wanted_ms", 60'000);
   EXPECT_EQ(Of(facts, "persistence").back().level, Level::kNote);
   EXPECT_EQ(Only(facts, "restarts").level, Level::kOk);
 }
 
 TEST(DoctorQuorumTest, FindsProblemsOfARestartDelay) {
-  const auto with = [](const Told<Holdback>& delay) {
-    QuorumFacts facts = HealthyQuorum();
-    for (NodeFacts& node : facts.nodes) node.facts.restart_delay = absl::Minutes(1);
-    facts.nodes[2].facts.delay = delay;
-    return Of(facts, "restarts").back();
+  const absl::Time now = absl::FromUnixMillis(1'700'000'000'000);
+  const auto with = [](const Reply& record) {
+    GroupFacts facts = HealthyQuorum();
+    for (NodeFacts& node : facts.nodes) node.facts.Set("wanted_ms", 60'000);
+    TakeRecord(record, facts.nodes[2].facts);
+    return Of(facts, "restarts");
   };
-  const absl::Time now = HealthyQuorum().nodes[0].facts.checked_at;
-  EXPECT_EQ(with(absl::NotFoundError("none")).level, Level::kOk);
-  EXPECT_EQ(with(Holdback{.until = now - absl::Hours(1), .length = absl::Minutes(1)}).level,
-            Level::kOk);
-  EXPECT_EQ(with(Holdback{.until = now + absl::Seconds(9), .length = absl::Minutes(1)}).level,
-            Level::kNote);
-  const Finding differs = with(Holdback{.until = now, .length = absl::Minutes(2)});
+  const auto record = [&](absl::Duration ends_in, int64_t length_ms) {
+    return Text(absl::StrCat("id ", absl::ToUnixMillis(now + ends_in), " ", length_ms));
+  };
+  EXPECT_EQ(with(Reply()).back().level, Level::kOk);
+  EXPECT_EQ(with(record(-absl::Hours(1), 60'000)).back().level, Level::kOk);
+  EXPECT_EQ(with(record(absl::Seconds(9), 60'000)).back().level, Level::kNote);
+  const Finding differs = with(record(absl::ZeroDuration(), 120'000)).back();
   EXPECT_EQ(differs.level, Level::kBad);
   EXPECT_THAT(differs.fix, HasSubstr("restart_delay=2m"));
-  QuorumFacts facts = HealthyQuorum();
-  facts.nodes[2].facts.restart_delay = absl::Minutes(1);
-  facts.nodes[2].facts.delay = absl::PermissionDeniedError("no");
-  EXPECT_EQ(Of(facts, "restarts").front().level, Level::kBad);
-  EXPECT_THAT(Of(facts, "restarts").front().commands.front(), HasSubstr("~redlatch:quorum"));
+  const Finding denied = with(Error("NOPERM No permissions to access a key")).back();
+  EXPECT_EQ(denied.level, Level::kBad);
+  EXPECT_THAT(denied.commands.front(), HasSubstr("~redlatch:quorum"));
 }
 
 TEST(DoctorQuorumTest, FindsARestartDelayMissingInTheUrl) {
-  QuorumFacts facts = HealthyQuorum();
-  facts.nodes[0].facts.delay = Holdback{.until = {}, .length = absl::Minutes(1)};
+  GroupFacts facts = HealthyQuorum();
+  TakeRecord(Text("id 0 60000"), facts.nodes[0].facts);
   EXPECT_EQ(Only(facts, "restarts").level, Level::kBad);
   EXPECT_THAT(Only(facts, "restarts").found, HasSubstr("and this URL for none"));
 }
