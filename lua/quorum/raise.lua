@@ -6,22 +6,17 @@
 -- reply  'raised'; 'above' if this node issued a larger token, which is still on its way; or
 --        'not_held'
 -- include: common/fence
--- include: common/time
 -- include: common/remove_waiter
 -- include: quorum/common/is_held_by
--- include: quorum/common/reservation
 
 if not is_held_by(ARGV[1]) then
   if ARGV[3] == '0' or redis.call('EXISTS', KEYS[1], KEYS[5]) > 0 then
     return 'not_held'
   end
-  -- A node that is reserved for a waiter is not healed.
-  local reserved, left_ms = reservation(now_us())
-  if reserved and left_ms > 0 then
-    return 'not_held'
-  end
   remove_waiter(ARGV[1])
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[3])
+  -- No waiter gets a majority while the grant stands, so none needs the node.
+  redis.call('DEL', KEYS[6])
 end
 local fence, last = read_fence(), tonumber(ARGV[2])
 if fence > last and ARGV[3] == '0' then
