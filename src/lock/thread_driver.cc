@@ -44,7 +44,8 @@ void ThreadDriver::Finish(Operation& operation, Operation::Action action) noexce
         break;
       }
       case Kind::kSleep:
-        Sleep(operation, action.until);
+        // If the stop came before the operation was parked, nothing wakes the thread.
+        Sleep(operation, Stopped() || Gone() ? base::Instant() : action.until);
         action = Resume(operation, {});
         break;
       case Kind::kDone:
@@ -55,8 +56,8 @@ void ThreadDriver::Finish(Operation& operation, Operation::Action action) noexce
 
 Operation::Action ThreadDriver::Resume(Operation& operation, Operation::Event event) noexcept {
   parker_.Arm();
-  event.stopped = stop_.stop_requested();
-  event.gone = gone_ != nullptr && *gone_;
+  event.stopped = Stopped();
+  event.gone = Gone();
   return core_.Resume(entry_, operation, event);
 }
 

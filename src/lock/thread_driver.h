@@ -36,6 +36,8 @@ class ThreadDriver final : public Waker {
  private:
   static constexpr uint32_t kWoken = 1;
 
+  bool Stopped() const { return stop_.stop_requested(); }
+  bool Gone() const { return gone_ != nullptr && *gone_; }
   Operation::Action Resume(Operation& operation, Operation::Event event) noexcept;
   Operation::Action Run(Operation& operation, base::Instant until) noexcept;
   bool SleepWhileInFlight(Operation& operation, base::Instant until);
