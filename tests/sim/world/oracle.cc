@@ -43,10 +43,10 @@ void Oracle::Violated(const std::string& what) {
 void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
   if (strict_) return;
   may_lose_counts_ = true;
+  if (!acks_protect && !quarantine_protects) return LostWrites(until);
   int64_t& lost_until = acks_protect && quarantine_protects ? lost_without_either_until_
                         : acks_protect                      ? lost_without_acks_until_
-                        : quarantine_protects               ? lost_without_quarantine_until_
-                                                            : unprotected_until_;
+                                                            : lost_without_quarantine_until_;
   lost_until = std::max(lost_until, until);
 }
 
@@ -82,13 +82,13 @@ void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t larges
   const bool joins = fresh.mode == Mode::kShared || fresh.owner == kSharedOwner;
   if (fresh.token > largest_before || (joins && fresh.token == largest_before)) return;
   if (MayBeLost(fresh) && object.granted.contains(fresh.process)) return;
-  // After a loss of data, readers may have the token of an older write until the next write.
-  const int64_t lost_until = std::max({unprotected_until_, lost_without_acks_until_,
-                                       lost_without_quarantine_until_, lost_without_either_until_});
-  if (fresh.mode == Mode::kShared && object.written < lost_until && !fresh.acknowledged &&
-      !fresh.quarantined) {
-    return;
+  // After a loss of writes, readers may have the token of an older one until the next write. Acks
+  // help if a replica is promoted, but not if the server itself has an older copy.
+  int64_t lost_until = lost_writes_until_;
+  if (!fresh.acknowledged) {
+    lost_until = std::max({lost_until, lost_without_acks_until_, lost_without_either_until_});
   }
+  if (fresh.mode == Mode::kShared && !fresh.quarantined && object.written < lost_until) return;
   Violated(absl::StrCat("P5: the token of ", fresh.name, " does not grow: ", largest_before,
                         " was given before ", Words(fresh), " asked"));
 }

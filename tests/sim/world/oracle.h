@@ -83,13 +83,19 @@ class Oracle {
   void LostData(int64_t until) {
     if (!strict_) unprotected_until_ = std::max(unprotected_until_, until);
   }
-  // The same, for these names only, after a forced release.
+  // The same, because a server has an older copy of its data: readers may have the token of an
+  // older write until the next one, even if replicas had acknowledged the lost writes.
+  void LostWrites(int64_t until) {
+    LostData(until);
+    if (!strict_) lost_writes_until_ = std::max(lost_writes_until_, until);
+  }
+  // As LostData(), for these names only, after a forced release.
   void Forced(const std::vector<std::string>& names, int64_t until) {
     for (const std::string& each : names) objects_[each].unprotected_until = until;
   }
-  // The same, for a server whose replicas may lack its grants: for holds that replicas need not
-  // confirm, or that no quarantine protects. Tokens still grow, but a client that had an object may
-  // continue with its tokens.
+  // As LostData(), for a server whose replicas may lack its grants: for holds that replicas need
+  // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
+  // may continue with its tokens.
   void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
   // Idle time before that moment is not judged.
   void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
@@ -161,6 +167,7 @@ class Oracle {
   uint64_t grants_ = 0;
   std::map<uint64_t, std::string> names_;  // of holds
   int64_t unprotected_until_ = 0;
+  int64_t lost_writes_until_ = 0;
   int64_t lost_without_acks_until_ = 0;
   int64_t lost_without_quarantine_until_ = 0;
   int64_t lost_without_either_until_ = 0;

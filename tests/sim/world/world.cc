@@ -240,7 +240,7 @@ void World::CheckTheEnd() {
   kernel_.Run(kernel_.now() + 3 * kSecond, broken);
   // Over a slow link, the last release of a client that ends may be lost.
   if (plan_.latest_us <= kSlowLink) CheckNothingHeld();
-  kernel_.Run(kernel_.now() + 32 * 24 * 3600 * kSecond, broken);
+  kernel_.Run(kernel_.now() + kSecond * 32 * 24 * 3600, broken);
   CheckKeys(/*all_gone=*/true);
 }
 
@@ -361,9 +361,11 @@ void World::Restart(const Fault& fault, Host& host) {
   if (!host.up()) return;
   Keyspace data = host.redis().TakeSnapshot().keys;
   if (fault.kind == FaultKind::kRestartEmpty) data = Keyspace();
-  if (fault.kind == FaultKind::kRestartOld) data = old_copies_[&host];
+  const bool old = fault.kind == FaultKind::kRestartOld;
+  if (old) data = old_copies_[&host];
   if (LosesData(fault.kind) && plan_.restart_delay_ms == 0 && group_->Decides(host)) {
-    oracle_.LostData(kernel_.now() + fault.length_ms * kMilli + LongestLease(plan_));
+    const int64_t until = kernel_.now() + fault.length_ms * kMilli + LongestLease(plan_);
+    old ? oracle_.LostWrites(until) : oracle_.LostData(until);
   }
   group_->GoDown(host, /*silently=*/fault.detail % 2 == 0);
   kernel_.After(fault.length_ms * kMilli, [this, &host, data] { group_->ComeUp(host, data); });
