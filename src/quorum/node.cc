@@ -26,24 +26,18 @@ constexpr absl::Duration kSubscribeTurn = absl::Milliseconds(100);
 constexpr absl::Duration kFirstBackoff = absl::Milliseconds(10);
 constexpr int kMostDoublingsOfBackoff = 7;
 
-// A view of a call, as a server group takes it.
-class View {
- public:
-  explicit View(const NodeCall& call) : call_(call), words_(call.keys.begin(), call.keys.end()) {
-    words_.insert(words_.end(), call.args.begin(), call.args.end());
-  }
-  redis::ScriptCall operator*() const {
-    const auto words = absl::MakeConstSpan(words_);
-    return {.script = call_.script,
-            .keys = words.subspan(0, call_.keys.size()),
-            .args = words.subspan(call_.keys.size()),
-            .command = call_.command ? &*call_.command : nullptr};
-  }
+using Words = absl::InlinedVector<std::string_view, 24>;
 
- private:
-  const NodeCall& call_;
-  absl::InlinedVector<std::string_view, 24> words_;
-};
+// Returns a view of a call, as a server group takes it.
+redis::ScriptCall ViewOf(const NodeCall& call, Words& words) {
+  words.assign(call.keys.begin(), call.keys.end());
+  words.insert(words.end(), call.args.begin(), call.args.end());
+  const auto all = absl::MakeConstSpan(words);
+  return {.script = call.script,
+          .keys = all.subspan(0, call.keys.size()),
+          .args = all.subspan(call.keys.size()),
+          .command = call.command ? &*call.command : nullptr};
+}
 
 // Returns whether a call that must be executed has to be repeated after this result.
 bool IsToBeRepeated(const absl::Status& result) {
@@ -81,31 +75,38 @@ void Node::Stop() {
 // ---- Calls.
 
 void Node::Send(NodeCallPtr call, Done done, Wanted wanted) {
-  SendNow(std::make_shared<Call>(
-      Call{.call = std::move(call), .done = std::move(done), .wanted = std::move(wanted)}));
+  SendNow(CallPtr(
+      new Call{.call = std::move(call), .done = std::move(done), .wanted = std::move(wanted)}));
 }
 
-void Node::SendNow(const std::shared_ptr<Call>& call) {
+void Node::SendNow(CallPtr call) {
+  redis::InFlight& in_flight = call->in_flight;
+  in_flight.results = absl::MakeSpan(&call->reply, 1);
+  in_flight.done = [this, its = call.get()] { OnReply(CallPtr(its)); };
   ++in_flight_;
-  absl::Status sent =
-      at_->Send(*View(*call->call), [this, call](absl::StatusOr<redis::Reply> result) {
-        const bool again = redis::NotSent(result.status()) && !call->again && SendAgain(call);
-        if (!again) call->done(std::move(result));
-        --in_flight_;
-      });
+  Words words;
+  absl::Status sent = at_->Post(ViewOf(*call->call, words), in_flight);
   if (!sent.ok()) {
     --in_flight_;
     absl::Status down = SendOnceUp(call, std::move(sent));
     if (!down.ok()) call->done(redis::MarkNotSent(std::move(down)));
     return;
   }
+  static_cast<void>(call.release());  // its `done` deletes it
   if (reads_.load() || reads_.exchange(true)) return;
   const base::MutexLock lock(mu_);
   read_at_ = base::Now() + kUnread;
   worker_.Wake();
 }
 
-bool Node::SendAgain(std::shared_ptr<Call> call) {
+void Node::OnReply(CallPtr call) {
+  absl::StatusOr<redis::Reply> result = redis::ResultOfPosted(std::move(call->reply), server_);
+  const bool again = redis::NotSent(result.status()) && !call->again && SendAgain(call);
+  if (!again) call->done(std::move(result));
+  --in_flight_;
+}
+
+bool Node::SendAgain(CallPtr& call) {
   const base::MutexLock lock(mu_);
   if (stopping_ || !worker_.Start() || waiting_.size() >= kMostWaiting) return false;
   call->again = true;
@@ -114,7 +115,7 @@ bool Node::SendAgain(std::shared_ptr<Call> call) {
   return true;
 }
 
-absl::Status Node::SendOnceUp(std::shared_ptr<Call> call, absl::Status why) {
+absl::Status Node::SendOnceUp(CallPtr& call, absl::Status why) {
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
   Want(call->call->keys.front(), now, std::max(wanted_until_, now + kWantedFor));
@@ -129,24 +130,25 @@ absl::Status Node::SendOnceUp(std::shared_ptr<Call> call, absl::Status why) {
 }
 
 // Runs a call that had to wait for the thread.
-void Node::RunHere(const std::shared_ptr<Call>& call) {
+void Node::RunHere(CallPtr call) {
   if (!call->wanted()) {
     call->done(redis::MarkNotSent(absl::UnavailableError("not sent: no caller waits any more")));
   } else if (call->again && sharded_) {
+    Words words;
     call->done(redis::ResultOfPosted(
-        at_->Run(*View(*call->call), base::Now() + kFollowFor, call->wanted), server_));
+        at_->Run(ViewOf(*call->call, words), base::Now() + kFollowFor, call->wanted), server_));
   } else {
-    SendNow(call);
+    SendNow(std::move(call));
   }
 }
 
 void Node::FailWaiting(const absl::Status& why) {
-  std::deque<std::shared_ptr<Call>> calls;
+  std::deque<CallPtr> calls;
   {
     const base::MutexLock lock(mu_);
     calls.swap(waiting_);
   }
-  for (const auto& call : calls) call->done(redis::MarkNotSent(base::Unshared(why)));
+  for (const CallPtr& call : calls) call->done(redis::MarkNotSent(base::Unshared(why)));
 }
 
 absl::Status Node::failure() const {
@@ -160,48 +162,38 @@ std::vector<std::string> Node::TakeWarnings() {
 }
 
 std::shared_ptr<const Node::Subscription> Node::Subscribe(std::string_view key) {
-  auto made = std::make_shared<Subscription>(key);
+  const std::string channel = at_->slot_tag(key);
   const base::MutexLock lock(mu_);
   worker_.Wake();
-  return subscriptions_.try_emplace(at_->slot_tag(key), std::move(made)).first->second;
+  const auto same = std::find_if(subscriptions_.begin(), subscriptions_.end(),
+                                 [&](const auto& each) { return each->channel == channel; });
+  if (same != subscriptions_.end()) return *same;
+  return subscriptions_.emplace_back(new Subscription{.key = std::string(key), .channel = channel});
 }
 
 // ---- Cleanups.
 
-void Node::SendCleanup(Cleanup cleanup) {
-  const NodeCallPtr call = cleanup.call;
+void Node::CleanUp(Cleanup cleanup) {
+  NodeCallPtr call = cleanup.call;
   const base::Instant expires = cleanup.expires;
   Send(
-      call,
+      std::move(call),
       [this, cleanup = std::move(cleanup)](const absl::StatusOr<redis::Reply>& result) {
-        if (!IsToBeRepeated(result.status())) return;
-        const base::MutexLock lock(mu_);
-        Keep(cleanup, redis::NotSent(result.status()) || redis::MayHaveExecuted(result.status()));
+        CleanUpAfter(result.status(), cleanup);
       },
       [expires] { return base::Now() < expires; });
 }
 
-void Node::CleanUpAfter(const absl::Status& result, NodeCallPtr call, base::Instant expires) {
+// Cleanups for a node that is down are sent when it is connected.
+void Node::CleanUpAfter(const absl::Status& result, Cleanup cleanup) {
   if (!IsToBeRepeated(result)) return;
   const base::MutexLock lock(mu_);
-  Keep({.call = std::move(call), .expires = expires},
-       redis::NotSent(result) || redis::MayHaveExecuted(result));
-}
-
-bool Node::CleanedUp() {
-  SendCleanups(base::Now());
-  const base::MutexLock lock(mu_);
-  return in_flight_ == 0 && CleanupDue().is_infinite();
-}
-
-// Cleanups for a node that is down are sent when it is connected.
-void Node::Keep(Cleanup cleanup, bool node_is_away) {
   if (closing_) return;
   const base::Instant now = base::Now();
   if (cleanups_.size() >= kMostCleanups) {
     std::erase_if(cleanups_, [now](const Cleanup& each) { return each.expires <= now; });
   }
-  if (node_is_away) {
+  if (redis::NotSent(result) || redis::MayHaveExecuted(result)) {  // the node is away
     Want(cleanup.call->keys.front(), now, std::max(wanted_until_, cleanup.expires));
     cleanup.due = base::Instant::Infinite();
   } else {
@@ -210,6 +202,12 @@ void Node::Keep(Cleanup cleanup, bool node_is_away) {
   // The oldest are kept: they were most likely in flight when the node went.
   if (cleanups_.size() < kMostCleanups) cleanups_.push_back(std::move(cleanup));
   worker_.Wake();
+}
+
+bool Node::CleanedUp() {
+  SendCleanups(base::Now());
+  const base::MutexLock lock(mu_);
+  return in_flight_ == 0 && CleanupDue().is_infinite();
 }
 
 base::Instant Node::CleanupDue() const {
@@ -229,7 +227,7 @@ void Node::SendCleanups(base::Instant due) {
   }
   const base::Instant now = base::Now();
   for (Cleanup& each : cleanups) {
-    if (now < each.expires) SendCleanup(std::move(each));
+    if (now < each.expires) CleanUp(std::move(each));
   }
 }
 
@@ -255,7 +253,7 @@ void Node::ReadReplies() {
 
 base::Instant Node::TakeTurn() {
   const base::Instant now = base::Now();
-  std::shared_ptr<Call> call;
+  CallPtr call;
   bool subscribes = false;
   bool reads = false;
   bool connects = false;
@@ -273,7 +271,7 @@ base::Instant Node::TakeTurn() {
     }
   }
   if (call != nullptr) {
-    RunHere(call);
+    RunHere(std::move(call));
   } else if (subscribes) {
     SubscribeNext();
   } else if (reads) {
@@ -286,16 +284,12 @@ base::Instant Node::TakeTurn() {
   return {};
 }
 
-// Channels take turns, as one that is wanted again at once would delay the others.
 void Node::SubscribeNext() {
   std::shared_ptr<Subscription> next;
   {
     const base::MutexLock lock(mu_);
-    auto its = subscriptions_.upper_bound(last_subscribed_);
-    if (its == subscriptions_.end()) its = subscriptions_.begin();
-    last_subscribed_ = its->first;
-    next = std::move(its->second);
-    subscriptions_.erase(its);
+    next = std::move(subscriptions_.front());
+    subscriptions_.pop_front();
   }
   if (!at_->subscription(next->key).acknowledged) {
     next->outcome = at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {});

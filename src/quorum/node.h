@@ -4,7 +4,6 @@
 #include <atomic>
 #include <deque>
 #include <functional>
-#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -72,14 +71,19 @@ class Node {
   // Why the node is down.
   absl::Status failure() const;
 
+  // A release or a cancel that is not confirmed yet.
+  struct Cleanup {
+    NodeCallPtr call;
+    base::Instant expires;
+    int tries = 0;
+    base::Instant due = {};
+  };
   // Sends a cleanup now or later. It may be executed twice, and its result is ignored.
-  void CleanUp(NodeCallPtr call, base::Instant expires) {
-    SendCleanup({.call = std::move(call), .expires = expires});
-  }
+  void CleanUp(Cleanup cleanup);
   // Sends the cleanup if the call that had this result has to be repeated: its connection broke, it
   // was never sent, or the node refused it for now. The node's own thread sends it, as the caller
   // must not use the connection.
-  void CleanUpAfter(const absl::Status& result, NodeCallPtr call, base::Instant expires);
+  void CleanUpAfter(const absl::Status& result, Cleanup cleanup);
   // After Stop(): sends the cleanups that are due. Returns whether nothing is left to be sent or
   // read at a node that is there.
   bool CleanedUp();
@@ -87,9 +91,9 @@ class Node {
   // One attempt of the node's thread to subscribe. All calls for the same channel share the one
   // that has not begun yet.
   struct Subscription {
-    explicit Subscription(std::string_view its_key) : key(its_key) {}
     const std::string key;
-    absl::Status outcome;  // once it is over
+    const std::string channel;  // the part of its name that the key decides
+    absl::Status outcome;       // once it is over
     std::atomic<bool> over{false};
   };
   std::shared_ptr<const Subscription> Subscribe(std::string_view key);
@@ -107,23 +111,20 @@ class Node {
     Done done;
     Wanted wanted;
     bool again = false;  // it was not executed: the node did not know the script, or was not there
+    redis::InFlight in_flight = {};
+    absl::StatusOr<redis::Reply> reply = redis::Reply();
   };
-  struct Cleanup {
-    NodeCallPtr call;
-    base::Instant expires;
-    int tries = 0;
-    base::Instant due = {};
-  };
-
+  using CallPtr = std::unique_ptr<Call>;
   void Want(std::string_view key, base::Instant now, base::Instant until)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SendNow(const std::shared_ptr<Call>& call);
+  void SendNow(CallPtr call);
+  void OnReply(CallPtr call);
   // Leaves a call that was not executed to the thread. False: the thread cannot take it.
-  bool SendAgain(std::shared_ptr<Call> call);
+  bool SendAgain(CallPtr& call);
   // Leaves the call to the thread, which sends it when the node is up. Or returns why the node is
   // down; `why`: why the call was not sent.
-  absl::Status SendOnceUp(std::shared_ptr<Call> call, absl::Status why);
-  void RunHere(const std::shared_ptr<Call>& call);
+  absl::Status SendOnceUp(CallPtr& call, absl::Status why);
+  void RunHere(CallPtr call);
   void FailWaiting(const absl::Status& why);
   // Does one thing that is due, and returns when the next one is.
   base::Instant TakeTurn();
@@ -132,9 +133,7 @@ class Node {
   void SubscribeNext();
   // Sends the cleanups that are due by then.
   void SendCleanups(base::Instant due);
-  void SendCleanup(Cleanup cleanup);
   base::Instant CleanupDue() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void Keep(Cleanup cleanup, bool node_is_away) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void ReadReplies();
 
   std::unique_ptr<redis::ServerGroup> at_;
@@ -152,10 +151,8 @@ class Node {
   base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest call
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::shared_ptr<Call>> waiting_ ABSL_GUARDED_BY(mu_);  // for the thread to send
-  std::map<std::string, std::shared_ptr<Subscription>> subscriptions_
-      ABSL_GUARDED_BY(mu_);                           // to be made, by channel
-  std::string last_subscribed_ ABSL_GUARDED_BY(mu_);  // of these channels
+  std::deque<CallPtr> waiting_ ABSL_GUARDED_BY(mu_);  // for the thread to send
+  std::deque<std::shared_ptr<Subscription>> subscriptions_ ABSL_GUARDED_BY(mu_);  // to be made
   std::deque<Cleanup> cleanups_ ABSL_GUARDED_BY(mu_);
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/majority.h"
@@ -43,8 +44,6 @@ constexpr absl::Duration kLongestTimeout = absl::Milliseconds(500);
 constexpr absl::Duration kRenewalTimeout = absl::Milliseconds(50);
 // Among the rounds in a row that failed so, one in this many lets others go first.
 constexpr int kYieldsEach = 4;
-// For a wait for the replies to posted releases.
-constexpr absl::Duration kPostsTurn = absl::Milliseconds(1);
 // How often to look at a node that is being connected to, or whose connection another thread reads:
 // that thread may leave before this round's replies have come.
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
@@ -91,8 +90,35 @@ base::WakeEvent& WakeOfThisThread() {
   return *event;
 }
 
-absl::Status NoScriptCalls() {
-  return absl::UnimplementedError("a quorum runs requests, and takes no script calls");
+// Reads what has come from these nodes, or waits until then for something to come, or for `wake_fd`
+// to become readable.
+void ReadNodes(const Nodes& nodes, NodeSet which, base::Instant until, int wake_fd = -1) {
+  absl::InlinedVector<pollfd, 8> fds;
+  absl::InlinedVector<size_t, 8> polled;  // nodes
+  std::vector<redis::Transport::Polled> connections;
+  until = std::min(until, base::Now() + kLongestTurn);
+  fds.push_back({.fd = wake_fd, .events = POLLIN, .revents = 0});
+  bool ready = false;
+  for (size_t node = 0; node < nodes.size(); ++node) {
+    if ((which & Only(node)) == 0) continue;
+    connections.clear();
+    nodes[node]->at().BeginPoll(connections);
+    bool any = false;
+    for (const auto& each : connections) {
+      any |= each.fd >= 0;
+      until = std::min(until, each.until);
+      ready |= each.already.readable;
+      fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
+      polled.push_back(node);
+    }
+    if (!any) until = std::min(until, base::Now() + kTurn);
+  }
+  const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
+  if (came > 0 && fds[0].revents != 0) WakeOfThisThread().Drain();
+  for (size_t i = 0; i < polled.size(); ++i) {
+    const bool readable = came > 0 && fds[i + 1].revents != 0;
+    if (readable || ready || came == 0) nodes[polled[i]]->at().Drain(base::Instant());
+  }
 }
 
 // Reads the reply to a release, or to the cancel that a node was sent in its place.
@@ -153,7 +179,7 @@ class Quorum::Round {
           calls.call_of(node),
           [inbox = inbox_, index = calls_.size() - 1, node, &its,
            on_result = calls.on_result](absl::StatusOr<redis::Reply> reply) {
-            if (on_result != nullptr) on_result(node, its, reply.status());
+            if (on_result != nullptr) (*on_result)(node, its, reply.status());
             inbox->Add({.index = index, .node = node, .reply = std::move(reply)});
           },
           [inbox = inbox_] { return !inbox->closed(); });
@@ -169,7 +195,7 @@ class Quorum::Round {
         calls.results[each.node] = calls.read(each.node, calls.replies[each.node]);
       }
       if (enough() || deadline <= base::Now()) return;
-      if (inbox_->empty()) ReadConnections(deadline);
+      if (inbox_->empty()) ReadNodes(nodes_, Awaited(), deadline, inbox_->wake_fd());
     }
   }
 
@@ -217,39 +243,14 @@ class Quorum::Round {
     std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mu_);
   };
 
-  bool Awaits(size_t node) const {
-    return std::any_of(calls_.begin(), calls_.end(), [&](const Calls* each) {
-      return each->results[node].kind == NodeResult::Kind::kInFlight;
-    });
-  }
-
-  // Reads what has come, or waits for something to come.
-  void ReadConnections(base::Instant until) {
-    std::vector<pollfd> fds;
-    std::vector<size_t> awaited;  // nodes
-    until = std::min(until, base::Now() + kLongestTurn);
-    fds.push_back({.fd = inbox_->wake_fd(), .events = POLLIN, .revents = 0});
-    bool ready = false;
-    for (size_t node = 0; node < nodes_.size(); ++node) {
-      if (!Awaits(node)) continue;
-      std::vector<redis::Transport::Polled> polled;
-      nodes_[node]->at().BeginPoll(polled);
-      bool any = false;
-      for (const auto& each : polled) {
-        any |= each.fd >= 0;
-        until = std::min(until, each.until);
-        ready |= each.already.readable;
-        fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
-        awaited.push_back(node);
+  NodeSet Awaited() const {
+    NodeSet awaited = 0;
+    for (const Calls* const each : calls_) {
+      for (size_t node = 0; node < nodes_.size(); ++node) {
+        if (each->results[node].kind == NodeResult::Kind::kInFlight) awaited |= Only(node);
       }
-      if (!any) until = std::min(until, base::Now() + kTurn);
     }
-    const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
-    if (came > 0 && fds[0].revents != 0) WakeOfThisThread().Drain();
-    for (size_t i = 0; i < awaited.size(); ++i) {
-      const bool readable = came > 0 && fds[i + 1].revents != 0;
-      if (readable || ready || came == 0) nodes_[awaited[i]]->at().Drain(base::Instant());
-    }
+    return awaited;
   }
 
   Nodes& nodes_;
@@ -332,7 +333,7 @@ void Quorum::OnMessage(size_t node, std::string_view message) {
     internal::Identity client;
     GrantId grant = 0;
     if (!ReadGrant(base::TakeWord(rest), client, grant) ||
-        !grants_->AddTurn(grant, node, majority())) {
+        !grants_->AddFree(grant, Only(node), majority()).is_new) {
       return;
     }
   }
@@ -371,7 +372,6 @@ void Quorum::Run(absl::Span<const redis::ScriptCall> calls, base::Instant deadli
 absl::StatusOr<redis::Reply> Quorum::RunCommand(const redis::ScriptCall& call,
                                                 base::Instant deadline) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  if (call.command == nullptr) return NoScriptCalls();
   NodeCallPtr same = std::make_shared<const NodeCall>(call.key(), *call.command);
   Calls calls = AskAll([&](size_t) -> NodeCallPtr { return same; }, deadline,
                        [](const Calls&) { return true; });
@@ -387,7 +387,6 @@ absl::StatusOr<redis::Reply> Quorum::RunCommand(const redis::ScriptCall& call,
 // Sends a command to all nodes. Its results are not waited for.
 absl::Status Quorum::Post(const redis::ScriptCall& call, redis::InFlight& in_flight) {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  if (call.command == nullptr) return NoScriptCalls();
   absl::Status sent = absl::UnavailableError(absl::StrCat(options_.name, " is not connected"));
   for (const auto& node : nodes_) {
     if (node->at().Send(call, nullptr).ok()) sent = absl::OkStatus();
@@ -408,15 +407,7 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
     const base::Instant at_most = std::min(now, until);
     for (const auto& node : nodes_) node->at().Drain(at_most);
     if (const bool all = enough(); all || until <= now) return all;
-    std::vector<pollfd> fds;
-    for (const auto& node : nodes_) {
-      std::vector<redis::Transport::Polled> polled;
-      node->at().BeginPoll(polled);
-      for (const auto& each : polled) {
-        fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
-      }
-    }
-    base::Poll(fds.data(), fds.size(), std::min(until, now + kPostsTurn));
+    ReadNodes(nodes_, ~NodeSet{0}, std::min(until, now + kTurn));
   }
 }
 
@@ -575,18 +566,20 @@ NodeCallPtr Quorum::CallAt(Running& one, size_t node) const {
 }
 
 Quorum::OnResult Quorum::OnResultOf(const Running& one) const {
+  using Function = OnResult::element_type;
   if (one.acquire != nullptr) {
-    return [grants = grants_, grant = one.grant()](size_t node, Node&, const absl::Status& result) {
-      if (redis::MayHaveExecuted(result)) grants->SetUncertain(grant, node);
-    };
+    return std::make_shared<Function>(
+        [grants = grants_, grant = one.grant()](size_t node, Node&, const absl::Status& result) {
+          if (redis::MayHaveExecuted(result)) grants->SetUncertain(grant, node);
+        });
   }
   if (!one.ending) return nullptr;
   // The caller may have left when the result comes, and the request with it.
   const NodeCallPtr cancel = EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
-  return [cancel, expires = one.sent + one.ending->lease](size_t, Node& its,
-                                                          const absl::Status& result) {
-    its.CleanUpAfter(result, cancel, expires);
-  };
+  return std::make_shared<Function>([cancel, expires = one.sent + one.ending->lease](
+                                        size_t, Node& its, const absl::Status& result) {
+    its.CleanUpAfter(result, {.call = cancel, .expires = expires});
+  });
 }
 
 void Quorum::Send(Round& round, Running& one) {
@@ -662,24 +655,19 @@ bool Quorum::Decided(Round& round, Running& one) {
 }
 
 void Quorum::AwaitAll(Round& round, std::deque<Running>& all, base::Instant deadline) {
-  // Requests whose own time is over are not waited for.
-  const auto all_decided = [&] {
-    bool decided = true;
-    const base::Instant now = base::Now();
-    for (Running& one : all) decided = (one.until <= now || Decided(round, one)) && decided;
-    return decided;
-  };
+  // Returns when the first request ends that is not decided; nothing if all are decided. Requests
+  // whose own time is over are not waited for.
   const auto first_end = [&] {
-    base::Instant first = deadline;
+    std::optional<base::Instant> first;
     const base::Instant now = base::Now();
-    for (const Running& one : all) {
-      if (!one.decided && now < one.until) first = std::min({first, one.ends_at, one.until});
+    for (Running& one : all) {
+      if (one.until <= now || Decided(round, one)) continue;
+      first = std::min({first.value_or(deadline), one.ends_at, one.until});
     }
     return first;
   };
-  while (!all_decided() && base::Now() < deadline) {
-    const base::Instant until = first_end();
-    round.Await([&] { return all_decided() || first_end() < until; }, until);
+  for (auto until = first_end(); until && base::Now() < deadline; until = first_end()) {
+    round.Await([&] { return first_end() != until; }, *until);
   }
 }
 
@@ -787,7 +775,7 @@ Result Quorum::NotGranted(Running& one) {
   // If a majority is free, or will be, several clients were after it at the same time. The nodes
   // that did not answer may be free, too: they do not say so when they give it back.
   const NodeSet free = given_back != 0 ? given_back | unknown : 0;
-  if (grants_->AddFree(one.grant(), free, majority())) wait = absl::ZeroDuration();
+  if (grants_->AddFree(one.grant(), free, majority()).at_majority) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
   // A try is over: GiveBack() cancels what it may have left.
   if (!one.acquire->wait) grants_->End(one.grant());
@@ -821,7 +809,7 @@ void Quorum::GiveBack(const Running& one, bool yields) {
       call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));
       call->args.push_back(absl::StrCat(one.acquire->attempt));
     }
-    nodes_[node]->CleanUp(std::move(call), expires);
+    nodes_[node]->CleanUp({.call = std::move(call), .expires = expires});
   }
 }
 
@@ -838,7 +826,8 @@ void Quorum::Heal(const Running& one) {
           RaiseCall(one.subject, one.grant(), grant.last_token, grant.lease, grant.attempt),
           [grants = grants_, id = one.grant(), node](const absl::StatusOr<redis::Reply>& result) {
             if (redis::MayHaveExecuted(result.status())) grants->SetUncertain(id, node);
-          });
+          },
+          [grants = grants_, id = one.grant()] { return grants->Stands(id); });
     }
   });
 }
@@ -899,7 +888,7 @@ void Quorum::EndForced(const Subject& subject,
       const std::shared_ptr<NodeCall> cancel = EncodedCall(its, CancelOf(grant, left));
       cancel->args.emplace_back();  // no attempt
       cancel->args.push_back(ChannelsAt(node, subject.keys.main()));
-      nodes_[node]->CleanUp(cancel, base::Now() + left);
+      nodes_[node]->CleanUp({.call = cancel, .expires = base::Now() + left});
     }
   }
 }
@@ -946,17 +935,17 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
   Running one({.subject = subject, .request = release});
   Begin(one);
   const auto in_flight = std::make_shared<PostedRelease>(*this, posted);
+  const OnResult on_result = OnResultOf(one);
   ++posted_;
   // An acquire that follows goes to the first node first. If that gets the release last, it is sent
   // both at once.
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
-    its.Send(CallAt(one, node),
-             [in_flight, node, &its, on_result = OnResultOf(one),
-              cancelled = one.CancelledAt(node)](const absl::StatusOr<redis::Reply>& reply) {
-               if (on_result != nullptr) on_result(node, its, reply.status());
-               in_flight->OnResult(node, ReadEnding(cancelled, reply));
-             });
+    its.Send(CallAt(one, node), [in_flight, on_result, node, &its,
+                                 cancelled = one.CancelledAt(node)](const auto& reply) {
+      if (on_result != nullptr) (*on_result)(node, its, reply.status());
+      in_flight->OnResult(node, ReadEnding(cancelled, reply));
+    });
   }
   return absl::OkStatus();
 }

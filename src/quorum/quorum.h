@@ -86,61 +86,69 @@ class GrantTable {
     uint64_t last_token = 0;  // of a grant that a majority has given
     uint32_t attempt = 0;     // and which attempt that was
     int splits = 0;           // rounds in a row in which no client got a majority
+    NodeSet free = 0;         // the nodes at which it may be this grant's turn
+    bool stands = false;
+    base::Instant confirmed = {};  // a majority has it until then
+    base::Instant ends = {};       // at the latest, if all requests were executed at once
   };
 
   void OnAcquire(GrantId id, absl::Duration lease, base::Instant now) {
     const base::MutexLock lock(mu_);
     Sweep(now);
-    Entry& entry = entries_[id];
-    entry.grant.lease = lease;
-    entry.free = 0;
-    entry.ends = std::max(entry.ends, now + lease);
+    Grant& grant = grants_[id];
+    grant.lease = lease;
+    grant.free = 0;
+    grant.ends = std::max(grant.ends, now + lease);
   }
 
   void OnRenew(GrantId id, absl::Duration lease, base::Instant now) {
-    With(id, [&](Entry& entry) { entry.ends = std::max(entry.ends, now + lease); });
+    With(id, [&](Grant& grant) { grant.ends = std::max(grant.ends, now + lease); });
   }
 
   void SetUncertain(GrantId id, size_t node) {
-    With(id, [&](Entry& entry) { entry.grant.uncertain |= Only(node); });
+    With(id, [&](Grant& grant) { grant.uncertain |= Only(node); });
   }
 
   // A majority has it until then.
   void OnGranted(GrantId id, uint32_t attempt, uint64_t last_token, base::Instant until) {
-    With(id, [&](Entry& entry) {
-      entry.grant.last_token = last_token;
-      entry.grant.attempt = attempt;
-      entry.stands = true;
+    With(id, [&](Grant& grant) {
+      grant.last_token = last_token;
+      grant.attempt = attempt;
+      grant.stands = true;
     });
     OnRenewed(id, until);
   }
 
   void OnRenewed(GrantId id, base::Instant until) {
-    With(id, [&](Entry& entry) {
-      entry.grant.splits = 0;
-      entry.confirmed = std::max(entry.confirmed, until);
+    With(id, [&](Grant& grant) {
+      grant.splits = 0;
+      grant.confirmed = std::max(grant.confirmed, until);
     });
   }
 
   // Counts a split. Returns how many there were before.
   int AddSplit(GrantId id) {
-    return With(id, [](Entry& entry) { return entry.grant.splits++; });
+    return With(id, [](Grant& grant) { return grant.splits++; });
   }
 
   int splits(GrantId id) {
-    return With(id, [](Entry& entry) { return entry.grant.splits; });
+    return With(id, [](Grant& grant) { return grant.splits; });
+  }
+
+  bool Stands(GrantId id) {
+    return With(id, [](Grant& grant) { return grant.stands; });
   }
 
   // The grant is given up: no node is healed from now on.
   std::optional<Grant> End(GrantId id) {
     const base::MutexLock ending(ending_mu_);
     const base::MutexLock lock(mu_);
-    const auto found = entries_.find(id);
-    if (found == entries_.end()) return std::nullopt;
-    Grant ended = found->second.grant;
+    const auto found = grants_.find(id);
+    if (found == grants_.end()) return std::nullopt;
+    Grant ended = found->second;
     // A request that is executed late has its whole lease from then on.
-    ended.lease = std::max(ended.lease, found->second.ends - base::Now() + absl::Milliseconds(1));
-    entries_.erase(found);
+    ended.lease = std::max(ended.lease, ended.ends - base::Now() + absl::Milliseconds(1));
+    grants_.erase(found);
     return ended;
   }
 
@@ -148,31 +156,26 @@ class GrantTable {
   // SetUncertain(), as the replies that come in do.
   void WhileItStands(GrantId id, absl::FunctionRef<void(const Grant&)> heal) {
     const base::MutexLock ending(ending_mu_);
-    const std::optional<Grant> grant = With(id, [](Entry& entry) -> std::optional<Grant> {
-      if (!entry.stands) return std::nullopt;
-      Grant known = entry.grant;
-      known.lease = std::max(entry.confirmed - base::Now(), absl::Milliseconds(1));
-      return known;
-    });
-    if (grant) heal(*grant);
+    Grant known = With(id, [](Grant& grant) { return grant; });
+    known.lease = std::max(known.confirmed - base::Now(), absl::Milliseconds(1));
+    if (known.stands) heal(known);
   }
 
-  // These nodes gave it back in a round that failed, so they are free and say so no more. Returns
-  // whether a majority has said that it may be this grant's turn.
-  bool AddFree(GrantId id, NodeSet nodes, size_t majority) {
-    return With(id, [&](Entry& entry) {
-      entry.free |= nodes;
-      return IsMajority(entry.free, majority);
-    });
-  }
-
-  // A node says that it may be this grant's turn. Returns whether a majority now says so, and did
-  // not before.
-  bool AddTurn(GrantId id, size_t node, size_t majority) {
-    return With(id, [&](Entry& entry) {
-      const bool was_enough = IsMajority(entry.free, majority);
-      entry.free |= Only(node);
-      return !was_enough && IsMajority(entry.free, majority);
+  // It may be this grant's turn at a majority of the nodes; and that is new.
+  struct Turn {
+    bool at_majority = false;
+    bool is_new = false;
+  };
+  // These nodes gave it back in a round that failed, so they are free and say so no more; or they
+  // say that it may be this grant's turn.
+  Turn AddFree(GrantId id, NodeSet nodes, size_t majority) {
+    return With(id, [&](Grant& grant) {
+      const auto is_enough = [&] {
+        return std::popcount(grant.free) >= static_cast<int>(majority);
+      };
+      const bool was_enough = is_enough();
+      grant.free |= nodes;
+      return Turn{.at_majority = is_enough(), .is_new = is_enough() && !was_enough};
     });
   }
 
@@ -180,38 +183,25 @@ class GrantTable {
   // Waiters repeat their request more often, and so does a client that renews.
   static constexpr absl::Duration kForgetAfter = absl::Minutes(1);
 
-  static bool IsMajority(NodeSet nodes, size_t majority) {
-    return static_cast<size_t>(std::popcount(nodes)) >= majority;
-  }
-
-  struct Entry {
-    Grant grant;
-    NodeSet free = 0;  // the nodes at which it may be this grant's turn
-    bool stands = false;
-    base::Instant confirmed;  // a majority has it until then
-    base::Instant ends;       // at the latest, if all requests were executed at once
-  };
-  // Calls `change` with the entry if there is one. Returns what it returns, or a value of that
-  // type.
+  // Calls `change` with the grant if it is known. Returns what it returns, or a value of that type.
   template <class Change>
-  std::invoke_result_t<Change, Entry&> With(GrantId id, Change change) {
+  std::invoke_result_t<Change, Grant&> With(GrantId id, Change change) {
     const base::MutexLock lock(mu_);
-    const auto found = entries_.find(id);
-    using Value = std::invoke_result_t<Change, Entry&>;
-    return found == entries_.end() ? Value() : change(found->second);
+    const auto found = grants_.find(id);
+    using Value = std::invoke_result_t<Change, Grant&>;
+    return found == grants_.end() ? Value() : change(found->second);
   }
 
   // Forgets grants that were never ended, as their leases were over.
   void Sweep(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-    if (entries_.size() < sweep_at_) return;
-    std::erase_if(entries_,
-                  [&](const auto& each) { return each.second.ends + kForgetAfter < now; });
-    sweep_at_ = std::max<size_t>(1024, 2 * entries_.size());
+    if (grants_.size() < sweep_at_) return;
+    std::erase_if(grants_, [&](const auto& each) { return each.second.ends + kForgetAfter < now; });
+    sweep_at_ = std::max<size_t>(1024, 2 * grants_.size());
   }
 
   base::Mutex ending_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   base::Mutex mu_;
-  std::unordered_map<GrantId, Entry> entries_ ABSL_GUARDED_BY(mu_);
+  std::unordered_map<GrantId, Grant> grants_ ABSL_GUARDED_BY(mu_);
   size_t sweep_at_ ABSL_GUARDED_BY(mu_) = 1024;
 };
 
@@ -290,8 +280,9 @@ class Quorum final : public internal::QuorumRunner {
   class Round;
   struct Running;
   class PostedRelease;
-  // Called for each result, on any thread. Returns at once.
-  using OnResult = std::function<void(size_t node, Node& its, const absl::Status& result)>;
+  // Called for each result, on any thread. Returns at once. Null: there is nothing to do.
+  using OnResult = std::shared_ptr<
+      const std::function<void(size_t node, Node& its, const absl::Status& result)>>;
 
   size_t majority() const;
   absl::Status Problem() const;

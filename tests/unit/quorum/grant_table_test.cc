@@ -49,10 +49,11 @@ TEST_F(GrantTableTest, SplitsAreCountedUntilRoundSucceeds) {
 
 TEST_F(GrantTableTest, TurnIsReportedOnceByMajority) {
   grants_.OnAcquire(kGrant, kLease, now_);
-  EXPECT_FALSE(grants_.AddTurn(kGrant, 0, 2));
-  EXPECT_FALSE(grants_.AddTurn(kGrant, 0, 2));
-  EXPECT_TRUE(grants_.AddTurn(kGrant, 2, 2));
-  EXPECT_FALSE(grants_.AddTurn(kGrant, 1, 2));
+  EXPECT_FALSE(grants_.AddFree(kGrant, Only(0), 2).at_majority);
+  EXPECT_FALSE(grants_.AddFree(kGrant, Only(0), 2).at_majority);
+  EXPECT_TRUE(grants_.AddFree(kGrant, Only(2), 2).is_new);
+  EXPECT_FALSE(grants_.AddFree(kGrant, Only(1), 2).is_new);
+  EXPECT_TRUE(grants_.AddFree(kGrant, Only(1), 2).at_majority);
 }
 
 }  // namespace
