@@ -45,8 +45,8 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
     if (other->traits.kind == kind && other->extra_args != type.extra_args) {
       return absl::FailedPreconditionError(absl::StrCat(
           "this client already uses the name as a lock of kind \"", kind,
-          "\" with other ExtraArgs(); make them equal, or give AcquireOptions::args what differs "
-          "from one acquisition to the next"));
+          "\" with other ExtraArgs(); make them equal, or pass what differs "
+          "from one acquisition to the next to AcquireBy()"));
     }
     return absl::FailedPreconditionError(
         absl::StrCat("this client already uses the name as a lock of kind \"",
