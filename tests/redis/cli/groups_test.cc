@@ -1,5 +1,7 @@
 // Tests `redlatch ls`, `inspect`, `break` and `capacity` with a quorum, and with one of its
 // servers.
+#include <atomic>
+
 #include "src/redis/wire/codec.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
@@ -330,9 +332,9 @@ class RedlatchClusterServerTest : public RedlatchCommandTest {
 
 TEST_F(RedlatchClusterServerTest, FollowsASlotToTheNodeThatHasIt) {
   const Node owner;
-  Node* self = nullptr;
+  std::atomic<Node*> self = nullptr;
   Node former([&] {
-    self->HandSlotsTo(owner);
+    self.load()->HandSlotsTo(owner);
     return owner.MovedHere();
   });
   self = &former;
