@@ -20,7 +20,7 @@ local function invite(choice, now)
   local asks = needs_invitation(waiter, choice.freed or choice.passed_over[1], now)
   if asks then
     if not next(invited_now) then
-      redis.call('PEXPIRE', KEYS[2], '1', 'GT')  -- opens the way where memory is full
+      redis.call('PEXPIRE', KEYS[2], '1', 'GT')  -- lets the HSET pass if memory is full
     end
     redis.call('HSET', KEYS[3], waiter.grant, string.sub(waiter.record, 1, -1 - #waiter.tail) ..
       string.format(' %.0f ', now) .. waiter.first)

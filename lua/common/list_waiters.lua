@@ -1,10 +1,10 @@
 -- include: common/owner_of
 
 -- list_waiters(most, queue_key, from, to): { grant, owner, ticket } of the first waiters in a queue
--- (KEYS[2] by default), or of those between two tickets; then the number of permits that each asks
--- for.
+-- (KEYS[2] by default), or of those between two tickets; then how many tokens or permits each
+-- asks for.
 local function list_waiters(most, queue_key, from, to)
-  local waiters, grants, blocks = {}, {}, {}
+  local waiters, grants, amounts = {}, {}, {}
   local entries = most > 0 and redis.call('ZRANGEBYSCORE', queue_key or KEYS[2], from or '-inf',
     to or '+inf', 'WITHSCORES', 'LIMIT', 0, most) or {}
   for i = 1, #entries, 2 do
@@ -12,8 +12,8 @@ local function list_waiters(most, queue_key, from, to)
   end
   for i, record in ipairs(grants[1] and redis.call('HMGET', KEYS[3], unpack(grants)) or {}) do
     local owner
-    owner, blocks[i] = owner_of(record)
+    owner, amounts[i] = owner_of(record)
     waiters[i] = {grants[i], owner, entries[2 * i]}
   end
-  return waiters, blocks
+  return waiters, amounts
 end

@@ -1,10 +1,14 @@
--- parse_waiter(grant, record): the fields of a record in KEYS[3], nil for none. The owner's length
--- precedes the owner, so further words of a later version are ignored. A waiter for several names
--- has a 2 in place of the 1 and a `tail` after the owner: see invite().
+-- A waiter's record in KEYS[3], which record_of() writes, is 'asked_us lease_ms amount attempt wait
+-- heartbeat_ms manual ticket claim_ms polls channel size owner'. `asked_us` is when the waiter last
+-- asked, `polls` is 1 if its channel had no subscriber then, and `size` is the owner's length, so
+-- that further words of a later version are ignored. A waiter for several names has a `wait` of 2,
+-- others of 1, and a `tail` after the owner: see invite().
+
+-- parse_waiter(grant, record): the fields of a record, nil for none.
 local function parse_waiter(grant, record)
-  local asked_us, lease_ms, block, attempt, wait, heartbeat_ms, manual, claim_ms, polls, channel,
-    size, rest = string.match(record or '',
-      '^(%d+) (%d+) (%d+) (%d+) ([12]) (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$')
+  local words = '^(%d+) (%d+) (%d+) (%d+) ([12]) (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$'
+  local asked_us, lease_ms, amount, attempt, wait, heartbeat_ms, manual, claim_ms, polls, channel,
+    size, rest = string.match(record or '', words)
   local tail = wait == '2' and string.sub(rest, size + 1) or nil
   local invited_us, first
   if tail then
@@ -19,7 +23,7 @@ local function parse_waiter(grant, record)
     first = first,
     attempt = tonumber(attempt),
     lease_ms = tonumber(lease_ms),
-    block = tonumber(block),
+    amount = tonumber(amount),
     overdue_us = asked_us + 2500 * heartbeat_ms,
     manual = manual == '1',
     claim_ms = tonumber(claim_ms),

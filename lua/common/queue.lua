@@ -17,12 +17,12 @@ end
 -- that have not asked for a whole lease and three heartbeats. While the lock is held no other
 -- script looks for them, and live waiters prolong the keys.
 local function forget_crashed(queue_key, now)
+  local asked_lease_and_heartbeat = '^(%d+) (%d+) %d+ %d+ %d (%d+) '  -- see common/parse_waiter
   local behind = redis.call('ZCARD', queue_key) - window
   local first = behind > 0 and now % (behind + 1) or 0
   local grants, crashed = redis.call('ZRANGE', queue_key, first, first + window - 1), {}
   for i, record in ipairs(grants[1] and redis.call('HMGET', KEYS[3], unpack(grants)) or {}) do
-    local asked_us, lease_ms, heartbeat_ms =
-      string.match(record or '', '^(%d+) (%d+) %d+ %d+ %d (%d+) ')
+    local asked_us, lease_ms, heartbeat_ms = string.match(record or '', asked_lease_and_heartbeat)
     if not asked_us or asked_us + 1000 * math.max(lease_ms, 3 * heartbeat_ms) < now then
       crashed[#crashed + 1] = grants[i]
     end
@@ -39,7 +39,7 @@ local function record_of(request, now)
   request.unsubscribed = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
   -- '..' joins the text, since %s ends at a NUL.
   return string.format('%.0f %.0f %.0f %.0f %d %.0f %d %.0f %.0f %d ', now, request.lease_ms,
-    request.block, request.attempt, request.names and 2 or 1, request.heartbeat_ms,
+    request.amount, request.attempt, request.names and 2 or 1, request.heartbeat_ms,
     request.manual and 1 or 0, request.ticket, request.claim_ms, request.unsubscribed and 1 or 0) ..
     request.channel .. ' ' .. #request.owner .. ' ' .. request.owner ..
     (request.names and ' 0 ' .. request.names or '')

@@ -23,7 +23,7 @@ local function settle(choice, fence, now)
     local check_ms, token = 1, nil
     if winner then
       remove_waiter(winner.grant)
-      token = reserve_tokens(fence, winner.block, now)
+      token = reserve_tokens(fence, winner.amount, now)
       take(winner, winner.claim_ms, token, now)
       check_ms = math.max(winner.claim_ms, winner.check_ms or 0)
     elseif choice.invited then
@@ -47,7 +47,7 @@ local function settle(choice, fence, now)
     if request.queued then
       remove_waiter(request.grant)
     end
-    local token = reserve_tokens(fence, request.block, now)
+    local token = reserve_tokens(fence, request.amount, now)
     take(request, request.lease_ms, token, now)
     return granted(request, token, request.lease_ms), ''
   end

@@ -2,7 +2,7 @@
 -- caller, or refuses it.
 --
 -- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 as create's 5
--- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'amount attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'
 --        4 'latch:<ttl_ms>:<incarnation>'  5 '<counts> <last>', if the caller was told how many
 --        have counted, and when the last did

@@ -2,7 +2,7 @@
 -- goes on to tell the waiters.
 --
 -- KEYS   1 to 6 as acquire's
--- ARGV   1 grant  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 amount
 -- reply  'left' (it was queued) or 'unknown', and notes
 -- include: common/leave
 -- include: latch/common/state

@@ -7,8 +7,8 @@
 --        queue
 local call, keys, me, terms = redis.call, KEYS, ARGV[1], ARGV[3]
 
--- The common case comes first, in line: all names are free, and no client waits. The general path
--- serves names that were free for long, and requests for several tokens.
+-- The fast path: see simple/acquire. It equals grant_all() if all names are free, no client waits,
+-- and the one token wanted is the server's time, since no fence is older than its period or ahead.
 if string.sub(terms, 1, 2) == '1 ' then
   local taken, fences = {keys[1], keys[2], keys[5]}, {keys[4]}
   for i = 6, #keys, 4 do

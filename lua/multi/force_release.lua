@@ -8,10 +8,10 @@
 -- include: common/grant_id
 -- include: multi/common/pass_on
 
-local all = survey('')
+survey('')
 local reply, told = {'free', 0}, {}
-for i, name in ipairs(all) do
-  select_name(i)
+for _, name in ipairs(names) do
+  select_name(name)
   if not name.free then
     reply[1] = ARGV[2] == 'more' and 'told' or 'released'
   end
@@ -28,6 +28,6 @@ for i, name in ipairs(all) do
     name.free = true
   end
 end
-pass_on(all, now_us())
+pass_on(now_us())
 reply[2] = unfinished and 1 or check_ms or 0
 return reply

@@ -2,8 +2,8 @@
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 the most waiters to list
--- reply  as simple/inspect's, of kind 'multi': the largest fence, and each grant once. Of each name
---        it lists as many of the first waiters as is its part
+-- reply  as simple/inspect's, of kind 'multi': the largest fence, and each grant once. The waiters
+--        to list are divided between the names
 -- include: common/time
 -- include: common/grant_id
 -- include: common/since
@@ -14,24 +14,24 @@
 local call, now, most = redis.call, now_us(), tonumber(ARGV[1])
 local share = math.max(1, math.floor(most / #names))
 local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
-for _, keys in ipairs(names) do
-  local its_fence = read_fence(keys[4])
+for _, name in ipairs(names) do
+  local its_fence = read_fence(name.fence_key)
   fence = math.max(fence, its_fence)
-  local holder = call('GETRANGE', keys[1], '0', '63')
-  if not seen[holder] and (holder ~= '' or call('EXISTS', keys[1]) == 1) then
+  local holder = call('GETRANGE', name.lock, '0', '63')
+  if not seen[holder] and (holder ~= '' or call('EXISTS', name.lock) == 1) then
     seen[holder] = true
     local client = client_of(holder)
-    holders[#holders + 1] = {holder, client or '', call('PTTL', keys[1]), 1,
+    holders[#holders + 1] = {holder, client or '', call('PTTL', name.lock), 1,
       client and since(its_fence, now) or '0'}
   end
-  local entries = most > 0 and call('ZRANGE', keys[2], 0, share - 1, 'WITHSCORES') or {}
+  local entries = most > 0 and call('ZRANGE', name.queue, 0, share - 1, 'WITHSCORES') or {}
   for j = 1, #entries, 2 do
     if not seen[entries[j]] then
       seen[entries[j]] = true
-      waiters[#waiters + 1] = {entries[j], keys[3], entries[j + 1]}
+      waiters[#waiters + 1] = {entries[j], name.waiters, entries[j + 1]}
     end
   end
-  waiting = math.max(waiting, call('ZCARD', keys[2]))
+  waiting = math.max(waiting, call('ZCARD', name.queue))
 end
 table.sort(waiters, function(a, b)
   return tonumber(a[3]) < tonumber(b[3])
@@ -39,7 +39,7 @@ end)
 for i = #waiters, most + 1, -1 do
   waiters[i] = nil
 end
-for _, waiter in ipairs(waiters) do
+for _, waiter in ipairs(waiters) do  -- the owner takes the place of the key
   waiter[2] = owner_of(call('HGET', waiter[2], waiter[1]))
 end
 return {

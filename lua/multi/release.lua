@@ -6,7 +6,7 @@
 --        are released all the same
 local call, keys, me = redis.call, KEYS, ARGV[1]
 
--- The common case: it has all names, and no client waits.
+-- The fast path equals end_parts() if the grant has all names and no client waits.
 if not ARGV[2] then
   local locks, queues = {}, {}
   for i = 1, #keys, 4 do
@@ -28,16 +28,16 @@ end
 -- include: multi/common/end_parts
 -- include: multi/common/pass_on
 
-local all, held = survey(me)
+local held = survey(me)
 local ending = read_ending()
-end_parts(all, me)
-for i, name in ipairs(all) do
+end_parts(me)
+for _, name in ipairs(names) do
   if name.ended then
-    select_name(i)
+    select_name(name)
     name.fence = give_back_tokens(name.fence, ending.used, ending.reserved)
   end
 end
 if ending.gone_ms ~= '0' then
   redis.call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end
-return (held < #names and 'not_held' or 'released') .. pass_on(all, now_us())
+return (held < #names and 'not_held' or 'released') .. pass_on(now_us())

@@ -5,12 +5,15 @@
 --        lua/README.md; 6 the reservation; 7 the node's run, if there is a restart delay
 -- ARGV   as in lua/README.md; then 'token mode delay_ms run_id' in one: the proposed token and
 --        ticket; 'take', or 'queue' to give a vote back and only wait, or 'yield' to let others go
---        first once. Without a restart delay the last two are left out, and 'take' too
+--        first once. If there is no restart delay, the last two are left out, and 'take' may be
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
 --        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
--- The common cases come first, in line as in simple/acquire: one token is wanted, there is no
--- restart delay, and the proposal becomes the token, since neither clock nor fence is ahead of it.
+-- Two fast paths come first: see simple/acquire. They equal vote_for() and enqueue() if one token
+-- is wanted, there is no restart delay, and the proposal becomes the token, since neither clock nor
+-- fence is ahead of it.
+-- include: common/first_attempt_terms
+local attempt_in_record = '^%d+ %d+ %d+ (%d+) '  -- see common/parse_waiter
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, records, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
 local proposal = args[#args]
@@ -23,7 +26,7 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
       string.sub(call('GET', keys[6]) or '', 1, #me + 1) == me .. ' '
     if reserved_for_me then
       -- A cancel may have overtaken this attempt.
-      local recorded = string.match(call('HGET', records, me) or '', '^%d+ %d+ %d+ (%d+) ')
+      local recorded = string.match(call('HGET', records, me) or '', attempt_in_record)
       reserved_for_me = recorded and tonumber(recorded) < tonumber(attempt)
     end
   end
@@ -51,7 +54,7 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
   -- Another grant has the node, and this is the first attempt of a request that may wait. If it is
   -- queued already, a later attempt overtook it, or it is a repeat.
   elseif plausible and attempt == '1' then
-    local heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+    local heartbeat_ms = string.match(terms, first_attempt_terms)
     local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('EXISTS', keys[5]) == 0 and not call('HGET', records, me) and
@@ -69,36 +72,39 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
 end
 
 -- include: common/time
+-- include: quorum/common/young
+local proposed, mode, delay_ms, run_id =
+  string.match(table.remove(ARGV), '^(%d+) ?(%a*) ?(%d*) ?(%x*)$')
+local young_ms, error_reply = young(run_id, delay_ms)
+if error_reply then
+  return error_reply
+end
+
+-- young() has removed the node's run from KEYS, so these pieces find the reservation last.
 -- include: common/fence
 -- include: common/grant_id
 -- include: common/request
 -- include: common/queue
--- include: quorum/common/young
 -- include: quorum/common/read_holder
 -- include: common/remove_waiter
 -- include: quorum/common/reserve
-local proposed, mode, delay_ms, run_id =
-  string.match(table.remove(ARGV), '^(%d+) ?(%a*) ?(%d*) ?(%x*)$')
-if mode == '' then
-  mode = 'take'
-end
-local young_ms, refused = young(run_id, delay_ms)
-if refused then
-  return refused
-end
+
 local now = now_us()
--- Node clocks differ; a proposal that is far from this node's clock is ignored.
+local votes = (mode == 'take' or mode == '') and young_ms == 0
+-- The nodes' clocks differ. A proposal that is far from this node's clock is ignored.
 local near = math.abs(proposed - now) < 1000000
 local clock = near and math.max(now, proposed) or now
 
-local function granted_now(token, lease_ms)
+-- granted(token, lease_ms): acquire's reply for a vote.
+local function granted(token, lease_ms)
   return string.format('granted %s %.0f %d %.0f', token, lease_ms, call('EXISTS', queue), now)
 end
 
-local function grant_vote(request)
-  local token = reserve_tokens(read_fence(), request.block, clock)
+-- vote_for(request): makes the request the owner of this node. Returns acquire's reply.
+local function vote_for(request)
+  local token = reserve_tokens(read_fence(), request.amount, clock)
   call('SET', lock, request.grant .. ' ' .. request.attempt, 'PX', request.lease_ms)
-  return granted_now(token, request.lease_ms)
+  return granted(token, request.lease_ms)
 end
 
 local request = read_request(0)
@@ -106,90 +112,95 @@ if request.ticket == 0 then
   -- The waiter gets the same place on all nodes, even if one of them is asked late.
   request.ticket = near and tonumber(proposed) or now
 end
-if existing == 0 and mode == 'take' and young_ms == 0 then
-  return grant_vote(request)
+if existing == 0 and votes then
+  return vote_for(request)
 end
-
 if call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
+
 local attempt = request.attempt
 local recorded = read_waiter(request.grant)
--- This attempt was given up by a later one that overtook it.
+-- If a later attempt overtook this one, the client has given this one up.
 local late = recorded and recorded.attempt >= attempt
 local holder, granted_attempt = read_holder()
 
 if holder == request.grant then
-  if granted_attempt > attempt then  -- so was this
+  if granted_attempt > attempt then  -- likewise
     return 'busy 0'
-  elseif mode == 'take' and young_ms == 0 then
-    local fence = read_fence()
-    local lease_ms = call('PTTL', lock)
+  elseif votes then  -- this is a repeat: the grant keeps its token
+    local fence, lease_ms = read_fence(), call('PTTL', lock)
     if not request.manual then
       lease_ms = math.max(lease_ms, request.lease_ms)
     end
     call('SET', lock, request.grant .. ' ' .. attempt, 'PX', lease_ms)
-    return granted_now(string.format('%.0f', fence - request.block + 1), lease_ms)
+    return granted(string.format('%.0f', fence - request.amount + 1), lease_ms)
   end
+  -- The vote is given back, and the grant is queued. With 'queue' the node may be reserved for it
+  -- again; with 'yield' another waiter comes first.
   remove_waiter(request.grant)
   call('DEL', lock)
   find_place(request, now)
-  if mode == 'queue' then
-    -- If the request itself is first, its place in the queue is enough.
-    local reply = enqueue(request, 0, now)
-    local choice = choose(nil, now)
-    if choice.winner and choice.winner.grant == request.grant then
-      choice.winner = nil
-    end
-    return reply .. reserve_for_next(choice, now)
+  if mode ~= 'queue' then
+    local check = reserve_for_next(choose(nil, now), now)
+    return enqueue(request, 0, now) .. check
   end
-  local check = reserve_for_next(choose(nil, now), now)
-  return enqueue(request, 0, now) .. check
+  local reply = enqueue(request, 0, now)
+  local choice = choose(nil, now)
+  if choice.winner and choice.winner.grant == request.grant then
+    choice.winner = nil  -- its place in the queue is enough
+  end
+  return reply .. reserve_for_next(choice, now)
+end
+
+-- ask_free_node(): votes for the request if no waiter comes before it; if not, reserves the node
+-- for the next waiter. Returns acquire's reply if it votes, else nil, for how many ms the node is
+-- reserved for another waiter, and the handover check as a note.
+local function ask_free_node()
+  local reserved, left_ms = reservation(now)
+  local mine = reserved == request.grant
+  if reserved and not mine and left_ms > 0 then
+    return nil, left_ms, ''
+  end
+  if reserved and not mine then  -- that waiter did not come
+    remove_waiter(reserved)
+  end
+  local choice = mine and {passed_over = {}} or choose(request, now)
+  if votes and not late and not choice.winner and not choice.unfinished then
+    remove_waiters(choice.passed_over)
+    if request.queued then
+      remove_waiter(request.grant)
+    end
+    if reserved then
+      call('DEL', reservation_key)
+    end
+    request.attempt = attempt
+    return vote_for(request)
+  end
+  local check = ''
+  if choice.winner or choice.unfinished then
+    check = reserve_for_next(choice, now)
+  elseif reserved and mode == 'queue' then
+    if not mine then
+      call('DEL', reservation_key)
+    end
+  elseif reserved then
+    remove_waiter(request.grant)
+    request.queued = false  -- so that the queue, if it is empty now, gets a TTL again
+    check = reserve_for_next(choose(nil, now), now)
+  end
+  return nil, choice.winner and reserved_ms or 0, check
 end
 
 find_place(request, now)
-request.missed = false  -- that it was never here is no news
-local wait_ms, check
+request.missed = false  -- its client knows that it was never here
+local reply, wait_ms
+local check = ''
 if holder ~= '' then
   wait_ms = client_of(holder) and call('PTTL', lock) or -1
 elseif young_ms > 0 then
   return 'young ' .. young_ms
 else
-  local reserved, left_ms = reservation(now)
-  local mine = reserved == request.grant
-  if reserved and not mine and left_ms > 0 then
-    wait_ms = left_ms
-  else
-    if reserved and not mine then
-      remove_waiter(reserved)
-    end
-    local choice = mine and {passed_over = {}} or choose(request, now)
-    if mode == 'take' and not late and not choice.winner and not choice.unfinished then
-      remove_waiters(choice.passed_over)
-      if request.queued then
-        remove_waiter(request.grant)
-      end
-      if reserved then
-        call('DEL', KEYS[6])
-      end
-      request.attempt = attempt
-      return grant_vote(request)
-    end
-    wait_ms = choice.winner and reserved_ms or 0
-    if choice.winner or choice.unfinished then
-      check = reserve_for_next(choice, now)
-    elseif reserved and mode == 'queue' then
-      if not mine then
-        call('DEL', KEYS[6])
-      end
-    elseif reserved then
-      remove_waiter(request.grant)
-      request.queued = false  -- so that the queue, if it is empty now, gets a TTL again
-      check = reserve_for_next(choose(nil, now), now)
-    end
-  end
+  reply, wait_ms, check = ask_free_node()
 end
-if not request.wait then
-  return 'busy ' .. wait_ms .. (check or '')
-end
-return enqueue(request, wait_ms, now) .. (check or '')
+return reply or (request.wait and enqueue(request, wait_ms, now) or 'busy ' .. wait_ms) .. check

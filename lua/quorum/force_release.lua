@@ -3,9 +3,9 @@
 -- reach some of them, and must not be healed.
 --
 -- KEYS   1 to 4 as acquire's; 5 the reservation
--- ARGV   1 the grant channel's prefix before the client id  2 'more': only hand over
--- reply  { 'released', check_ms, grant, for how many ms it had this node }, { 'free', check_ms } or
---        { 'told', check_ms }
+-- ARGV   as simple/force_release's
+-- reply  { 'released', check_ms, grant, for how many more ms it would have had this node },
+--        { 'free', check_ms } or { 'told', check_ms }
 -- include: common/time
 -- include: common/grant_id
 -- include: common/check_ms_of

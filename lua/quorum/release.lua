@@ -10,19 +10,20 @@ local call, keys, me = redis.call, KEYS, ARGV[1]
 local lock, queue = keys[1], keys[2]
 local plain = not ARGV[2]
 
--- The common cases come first, in line, as acquire's.
+-- The fast path: see simple/acquire. It equals the end of a plain release below if no client waits,
+-- or if the first waiter is live.
+-- include: common/liveness_record
 if plain and string.find(call('GETRANGE', lock, '0', '79'), me .. ' ', 1, true) == 1 then
   if call('EXISTS', queue) == 0 then
     call('DEL', lock)
     return 'released'
   end
   local head = call('ZRANGE', queue, '0', '0')[1]
-  -- The first waiter is live and is another grant: this one may have waited here while other nodes
-  -- granted it.
+  -- The grant itself may have waited here, while other nodes granted it.
   local asked_us, heartbeat_ms, channel
   if head ~= me then
-    asked_us, heartbeat_ms, channel = string.match(call('HGET', keys[3], head) or '',
-      '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+    asked_us, heartbeat_ms, channel =
+      string.match(call('HGET', keys[3], head) or '', liveness_record)
   end
   local time = call('TIME')
   local now = time[1] * 1000000 + time[2]
@@ -47,25 +48,17 @@ end
 -- include: common/leave
 -- include: quorum/common/pass_on
 -- include: quorum/common/is_held_by
-local held = is_held_by(ARGV[1])
-if held then
-  remove_waiter(ARGV[1])
+local held, now, ending = is_held_by(me), now_us(), read_ending()
+if not held then  -- the grant may have waited here while other nodes granted it
+  leave(me, ending.gone_ms)
+  return 'not_held' .. (call('EXISTS', lock) == 0 and pass_on(now, me) or '')
 end
-if held and plain then
-  call('DEL', lock)
-  local now = now_us()
+remove_waiter(me)
+call('DEL', lock)
+if plain then
   return 'released' .. reserve_for_next(choose(nil, now), now)
 end
 
-local ending = read_ending()
-local now = now_us()
-if held then
-  call('DEL', lock)
-end
-if not held then  -- it may have waited here, while others granted it
-  leave(ARGV[1], ending.gone_ms)
-  return 'not_held' .. (call('EXISTS', lock) == 0 and pass_on(now, ARGV[1]) or '')
-end
 if ending.gone_ms ~= '0' then
   call('SET', KEYS[5], '', 'PX', ending.gone_ms)
 end

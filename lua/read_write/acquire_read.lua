@@ -2,15 +2,18 @@
 -- write; queues or refuses it otherwise.
 --
 -- KEYS   1 to 8 as acquire's
--- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'amount attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 'read:<number>:<owner>', or 'nest:<number>:<grant>' under that write
 -- reply  'granted <token> <lease_ms> <others>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes. The token is the last write's or, if none
 --        is known, a new one, which readers share; others is 1 if a writer waits or writes
 
--- No client writes or waits, and the grant was not given up. Others may read.
+-- Two fast paths come first: see simple/acquire.
 local call, keys, args = redis.call, KEYS, ARGV
 local existing = call('EXISTS', keys[1], keys[2], keys[5], keys[6], keys[7])
+
+-- No client writes or waits, and the grant was not given up. Others may read. This equals
+-- take_read() and expire_readers() if the last write's token is known.
 if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
   local token = call('GET', keys[4]) or ''
   if #token < 16 or #token == 16 and token < '9' then
@@ -37,12 +40,16 @@ if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
   end
 end
 
--- The first attempt of a request that may wait, has not been granted or queued yet, and was not
--- given up. It must wait, and comes last: a client writes with one grant, or others read and the
--- first waiting writer is live.
-local first_heartbeat_ms = string.match(args[3], '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+-- Another client writes with one grant, or others read and the first waiting writer is live; and
+-- this is the first attempt of a request that may wait, is no reader yet and was not given up. This
+-- equals stay_out(): the request comes last, and the first waiting reader recalls the write.
+-- include: common/first_attempt_terms
+-- include: common/liveness_record
+-- include: common/recall
+-- include: read_write/common/come_last
+local first_heartbeat_ms = string.match(args[3], first_attempt_terms)
 if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS', keys[5]) == 0 then
-  local lock, queue, waiters, me = keys[1], keys[2], keys[3], args[1]
+  local lock, queue, me = keys[1], keys[2], args[1]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local held = call('HMGET', lock, 'kind', 'owner', 'holds')
@@ -51,32 +58,20 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
     retry_after_ms = held[2] and not held[3] and call('PTTL', lock)
   elseif call('EXISTS', lock) == 0 and call('ZCOUNT', keys[6], '(' .. now, '+inf') > 0 then
     local writer = call('ZRANGE', keys[7], '0', '0')[1]
-    local asked_us, heartbeat_ms, channel = string.match(
-      writer and call('HGET', waiters, writer) or '',
-      '^(%d+) %d+ %d+ %d+ 1 (%d+) [01] %d+ %d+ [01] (%S+) ')
+    local asked_us, heartbeat_ms, channel =
+      string.match(writer and call('HGET', keys[3], writer) or '', liveness_record)
     local left_us = asked_us and asked_us + 2500 * heartbeat_ms - now
     if asked_us and left_us > 0 and call('PUBSUB', 'NUMSUB', channel)[2] > 0 then
       retry_after_ms = math.ceil(left_us / 1000)
     end
   end
-  local left_ms = call('PTTL', waiters)  -- see acquire
-  if (left_ms < 0 or left_ms >= 2.5 * first_heartbeat_ms) and
-      retry_after_ms and not call('ZSCORE', keys[6], me) and not call('ZSCORE', queue, me) and
-      call('ZCOUNT', queue, now, '+inf') == 0 and
-      call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. args[3] .. ' ' .. #args[4] ..
-        ' ' .. args[4]) == 1 and
-      call('ZADD', queue, 'NX', now, me) == 1 then
-    if call('PTTL', queue) < math.max(left_ms, 2.5 * first_heartbeat_ms) then
-      call('PEXPIRE', queue, math.max(left_ms, 3 * first_heartbeat_ms))
-    end
-    if left_ms < 0 then
-      call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
-    end
-    local position = call('ZRANK', queue, me)
-    for _, field in ipairs(position == 0 and held[2] and call('HKEYS', lock) or {}) do
-      if string.match(field, '^%x+():%d+k$') == 33 then  -- its client may cache it
-        call('PUBLISH', string.sub(string.match(args[3], '%S+$'), 1, -33) ..
-          string.sub(field, 1, 32), 'wanted ' .. field .. ' ' .. lock)
+  local position = retry_after_ms and not call('ZSCORE', keys[6], me) and
+    not call('ZSCORE', queue, me) and come_last(queue, existing == 1, first_heartbeat_ms, now)
+  if position then
+    local first = existing == 1 or position == 0
+    for _, grant in ipairs(first and held[2] and call('HKEYS', lock) or {}) do
+      if string.sub(grant, -1) == 'k' then  -- its client may cache it
+        recall(grant, {channel = string.match(args[3], '%S+$')})
       end
     end
     return 'queued ' .. retry_after_ms .. ' ' .. position .. ' ' .. now

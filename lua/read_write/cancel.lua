@@ -2,7 +2,7 @@
 -- the lock over if that makes it possible.
 --
 -- KEYS   1 to 8 as acquire's
--- ARGV   1 grant  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 amount
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back
@@ -14,7 +14,7 @@ local now = now_us()
 local state = read_state(now)
 local fence = read_fence()
 local mine = find_grant(ARGV[1], now)
-local left = leave(ARGV[1], ARGV[2], writers_key)
+local left = leave(ARGV[1], ARGV[2], waiting_writers_key)
 if mine then
   state.grants = without(state.grants, mine, now)
 end

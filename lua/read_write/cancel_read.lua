@@ -2,7 +2,7 @@
 -- lock over if that makes it possible.
 --
 -- KEYS   1 to 8 as acquire's
--- ARGV   1 grant  2 gone_ms  3 block, which readers do not use
+-- ARGV   1 grant  2 gone_ms  3 amount, which readers do not use
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
 -- include: read_write/common/end_read

@@ -20,7 +20,7 @@ if ARGV[2] ~= 'more' then
   for _, listed in ipairs(list_grants(grants, now, window)) do
     told[#told + 1] = listed[1]
   end
-  local readers = redis.call('ZRANGE', readers_key, #told - window, '-1', 'WITHSCORES')
+  local readers = redis.call('ZRANGE', read_grants_key, #told - window, '-1', 'WITHSCORES')
   for i = 1, #told < window and #readers or 0, 2 do
     if tonumber(readers[i + 1]) > now then
       told[#told + 1] = readers[i]
@@ -28,13 +28,13 @@ if ARGV[2] ~= 'more' then
   end
   grants.ended, grants.count, state.read_us = grants.ended or grants.count > 0, 0, 0
 end
--- Telling many is enough for one call.
+-- A call that tells many clients lets no waiter in: its caller repeats it.
 local choice = #told <= least_readers and choose(nil, state, now) or
   {readers = {}, dead_writers = {}, dead_readers = {}, phase = grants.phase, unfinished = true}
 
 purge(grants)
 if ARGV[2] ~= 'more' then
-  redis.call('UNLINK', readers_key)
+  redis.call('UNLINK', read_grants_key)
 end
 for _, grant in ipairs(told) do
   local client = client_of(grant)

@@ -18,7 +18,7 @@ local fence = read_fence()
 local state = read_state(now, nil, true)
 local grants = state.grants
 local holders, writing = list_grants(grants, now)
-local reading, readers = live_grants(readers_key, now, most_holders - #holders)
+local reading, readers = live_grants(read_grants_key, now, most_holders - #holders)
 for _, reader in ipairs(readers) do
   holders[#holders + 1] = {reader[1], 'read', reader[2]}
 end
@@ -34,7 +34,7 @@ local function list(queue, from, to)
 end
 local phase = grants.phase or grants.policy == 'phase_fair' and '+inf' or '0'
 list(KEYS[2], '-inf', phase)
-list(writers_key, '-inf', '+inf')
+list(waiting_writers_key, '-inf', '+inf')
 list(KEYS[2], '(' .. phase, '+inf')
 return {
   'read_write',

@@ -6,10 +6,13 @@
 -- ARGV   as simple/release's
 -- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 
--- The only grant, which expires with the key, and nothing else to do. In line, as simple/acquire.
+-- The fast path: see simple/acquire. This is the only grant, which expires with the key, and the
+-- release asks for nothing else. That equals settle() if no client waits, or if a writer is next.
+-- include: read_write/common/keys
+-- include: read_write/common/next_writer_record
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
-  local lock, waiters, writers = keys[1], keys[3], keys[#keys - 1]
+  local lock, waiters, writers = keys[1], keys[3], waiting_writers_key
   local held = call('HMGET', lock, 'kind', 'holds', args[1], 'policy', 'phase')
   local alone = held[1] == 'read_write/2' and not held[2] and held[3]
   local waiting = alone and call('EXISTS', keys[2], writers)
@@ -18,14 +21,14 @@ if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
     return 'released'
   end
 
-  -- No client reads, and writers come first. The first waiting writer is live, belongs to its
-  -- client, and wants one token: the server's time.
+  -- No client reads, and writers go first. The first waiting writer is live, and the one token that
+  -- it wants is the server's time.
   local winner = alone and not held[4] and not held[5] and
-    call('EXISTS', keys[#keys - 2]) == 0 and call('ZRANGE', writers, '0', '0')[1]
+    call('EXISTS', read_grants_key) == 0 and call('ZRANGE', writers, '0', '0')[1]
   if winner then
     local asked_us, attempt, heartbeat_ms, claim_ms, channel, owner = string.match(
       call('HGET', waiters, winner) or '',
-      '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) 32 (%x+)$')
+      next_writer_record)
     local time = call('TIME')
     local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
     local fence = call('GET', keys[4])
@@ -63,7 +66,7 @@ local mine = find_grant(ARGV[1], now)
 local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_rw_request(3) or nil
-leave(ARGV[1], ending.gone_ms, writers_key)
+leave(ARGV[1], ending.gone_ms, waiting_writers_key)
 if mine then
   state.grants = without(state.grants, mine, now)
 end

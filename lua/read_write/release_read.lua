@@ -7,8 +7,10 @@
 -- reply  'released', 'released ' and acquire_read's reply for the fresh grant, or 'not_held'; and
 --        notes
 
--- No reader has expired, and there is nothing else to do. Either no client waits; or a writer
--- waits, and others read on or it is next.
+-- The fast path: see simple/acquire. The release is plain, and no reader has expired. This equals
+-- end_read() if no client waits, or if a writer waits, no client writes, and either others read on
+-- or that writer is next.
+-- include: read_write/common/next_writer_record
 local call, keys, me = redis.call, KEYS, ARGV[1]
 if not ARGV[2] then
   local lock, queue, readers, writers = keys[1], keys[2], keys[5], keys[6]
@@ -25,15 +27,15 @@ if not ARGV[2] then
       return 'released'
     end
 
-    -- This was the last reader. The first waiting writer is live, belongs to its client, and wants
-    -- one token: the server's time.
+    -- This was the last reader. The first waiting writer is live, and the one token that it wants
+    -- is the server's time.
     local winner = reading == 1 and call('ZSCORE', readers, me) and
       call('ZRANGE', writers, '0', '0')[1]
     if winner then
       local waiters = keys[3]
       local asked_us, attempt, heartbeat_ms, claim_ms, channel, owner = string.match(
         call('HGET', waiters, winner) or '',
-        '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) 32 (%x+)$')
+        next_writer_record)
       local fence = call('GET', keys[4])
       if asked_us and now - asked_us < 2500 * heartbeat_ms and
           call('PUBSUB', 'NUMSUB', channel)[2] > 0 and fence and #fence == 16 and

@@ -4,12 +4,13 @@
 -- KEYS   1 the lock: a hash, { kind = 'reentrant/2', owner, <grant> = 'its expiry in us of server
 --        time, its token', and once there are two: holds = how many, token = the latest }; 2 to 5
 --        as in lua/README.md; 6 the grants by their expiry, once there are two
--- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'amount attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- As simple/acquire: the lock is free, and the token is the server's time.
+-- The fast path: see simple/acquire. It equals take() if the lock is free, no client waits, and the
+-- one token wanted is the server's time.
 if redis.call('EXISTS', KEYS[1], KEYS[2], KEYS[5]) == 0 and string.sub(ARGV[3], 1, 2) == '1 ' then
   local time = redis.call('TIME')
   local fence = redis.call('GET', KEYS[4])

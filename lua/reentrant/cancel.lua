@@ -2,7 +2,7 @@
 -- its owner's last, hands the lock over. A free lock is handed over as well.
 --
 -- KEYS   1 to 5 as acquire's, and its last
--- ARGV   1 grant  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 amount
 -- reply  'left' (it was queued), 'passed_on' (it was live) or 'unknown', and notes
 -- include: common/time
 -- include: common/fence

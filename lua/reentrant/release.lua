@@ -6,7 +6,8 @@
 -- ARGV   as simple/release's
 -- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 
--- The only grant, which expires with the key; no client waits; and there is nothing else to do.
+-- The fast path equals purge() if this is the only grant, which expires with the key, no client
+-- waits, and the release is plain.
 if not ARGV[2] then
   local lock = redis.call('HMGET', KEYS[1], 'kind', 'holds', ARGV[1])
   if lock[1] == 'reentrant/2' and not lock[2] and lock[3] and

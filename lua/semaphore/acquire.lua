@@ -7,28 +7,29 @@
 -- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- The common cases come first, in line, as simple/acquire. The grant was not given up. Expired
--- grants are counted as well; the general path removes them.
+-- Three fast paths come first: see simple/acquire. The grant was not given up. They count expired
+-- grants as well; the general path removes those.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
+-- include: common/first_attempt_terms
 local existing = call('EXISTS', queue, keys[5], keys[5])
 local stored = call('HMGET', lock, 'kind', 'capacity', 'until', 'extra')
 local capacity, extra = stored[2], stored[4]
 if existing < 2 and stored[1] == 'semaphore/2' and
     (capacity == args[5] or call('HGET', lock, 'set_by') == 'set_capacity') then
-  local block, lease_ms = string.match(terms, '^%d+'), args[2]
+  local amount, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   -- If a client waits, expired grants are not counted; the waiter at the head removes them.
   local waiting = existing == 1
   local grants = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)
   local free = capacity - grants - (extra or 0)
-  -- Otherwise `extra` is void, see read_state(); or waiters come first; or more is wanted than the
-  -- capacity.
-  local plain = (grants > 0 or not extra) and (not waiting or free <= 0) and capacity - block >= 0
-  local heartbeat_ms = free - block < 0 and string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
-  if plain and free - block >= 0 then
-    -- No client waits, and the semaphore lives long enough.
+  -- The general path decides if `extra` is void (see read_state()), if waiters come first, and if
+  -- more is wanted than the capacity.
+  local plain = (grants > 0 or not extra) and (not waiting or free <= 0) and capacity - amount >= 0
+  local heartbeat_ms = free - amount < 0 and string.match(terms, first_attempt_terms)
+  if plain and free - amount >= 0 then
+    -- No client waits, and the semaphore lives long enough: see touch(). This equals let_in().
     local expiry = now + 1000 * lease_ms
     if stored[3] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
       if grants == 0 then
@@ -36,14 +37,14 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       else
         call('PEXPIRE', permits, lease_ms, 'GT')
       end
-      if block ~= '1' then
-        call('HSET', lock, me, block)
-        call('HINCRBY', lock, 'extra', block - 1)
+      if amount ~= '1' then
+        call('HSET', lock, me, amount)
+        call('HINCRBY', lock, 'extra', amount - 1)
       end
       return 'granted 0 ' .. lease_ms .. ' 0'
     end
   elseif plain and heartbeat_ms then
-    -- The first attempt of a request that may wait comes last.
+    -- This is the first attempt of a request that may wait. This equals enqueue() if it comes last.
     local waiters = keys[3]
     local first_us = (not waiting or extra) and
       call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
@@ -65,7 +66,7 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       return 'queued 0 ' .. call('ZRANK', queue, me) .. ' ' .. now
     end
   elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
-    -- Too few permits are free, and the request may not wait.
+    -- Too few permits are free, and the request may not wait. This equals settle().
     local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
     if first_us > 0 and not call('ZSCORE', permits, me) then
       return 'busy ' .. math.ceil(first_us / 1000)
@@ -104,8 +105,8 @@ if not fresh and state.shown ~= expected and state.set_by ~= 'set_capacity' then
     '; give every object the same capacity, or change it for all with SetCapacity()')
 end
 state.capacity = state.capacity or tonumber(expected)
-if request.block > state.capacity then
-  return redis.error_reply('REFUSED ' .. string.format('%.0f', request.block) ..
+if request.amount > state.capacity then
+  return redis.error_reply('REFUSED ' .. string.format('%.0f', request.amount) ..
     ' permits are more than its capacity, ' .. (state.shown or expected))
 end
 

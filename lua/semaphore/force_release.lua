@@ -18,9 +18,9 @@ local reply = {more and 'told' or 'free', 0}
 local last = redis.call('ZRANGE', permits_key, '-1', '-1', 'WITHSCORES')
 if not more then
   state.void = state.extra or state.void
-  state.used, state.lapsed, state.extra, state.more = 0, {}, nil, nil
+  state.used, state.expired, state.extra, state.more = 0, {}, nil, nil
 end
--- Telling many is enough for one call.
+-- A call that tells many clients lets no waiter in: its caller repeats it.
 local choice = redis.call('ZCARD', more and untold_key or permits_key) > 32 and
   {admitted = {}, passed_over = {}, unfinished = true} or
   state.capacity and choose(nil, state, now)

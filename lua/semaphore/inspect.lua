@@ -21,9 +21,9 @@ local names = {}
 for i, grant in ipairs(grants) do
   names[i] = grant[1]
 end
-local weights = state.extra and names[1] and redis.call('HMGET', KEYS[1], unpack(names)) or {}
+local amounts = state.extra and names[1] and redis.call('HMGET', KEYS[1], unpack(names)) or {}
 for i, grant in ipairs(grants) do
-  holders[i] = {grant[1], client_of(grant[1]) or '', grant[2], tonumber(weights[i] or 1)}
+  holders[i] = {grant[1], client_of(grant[1]) or '', grant[2], tonumber(amounts[i] or 1)}
 end
 local waiters, permits = list_waiters(most)
 for i, waiter in ipairs(waiters) do

@@ -8,29 +8,31 @@
 local call, keys, me = redis.call, KEYS, ARGV[1]
 local permits = keys[#keys]
 local ended = false
+-- include: common/next_waiter_record
 
--- The two common cases come first, in line, as simple/acquire. First: no client waits.
+-- The fast path: see simple/acquire. It equals give_back() if the release is plain, and no client
+-- waits or the first waiter gets just the permit that comes back.
 if not ARGV[2] then
   local lock, queue, waiters = keys[1], keys[2], keys[3]
   local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)
-  local capacity, weight = state[1], state[4]
+  local capacity, amount = state[1], state[4]
   if capacity then
     local winner = call('ZRANGE', queue, '0', '0')[1]
     if not winner then
       if call('ZREM', permits, me) == 1 then
-        if weight then
+        if amount then
           call('HDEL', lock, me)
-          if call('HINCRBY', lock, 'extra', 1 - weight) <= 0 then
+          if call('HINCRBY', lock, 'extra', 1 - amount) <= 0 then
             call('HDEL', lock, 'extra')
           end
         end
         return 'released'
       end
-    elseif not weight then
-      -- The first waiter is live and wants the one permit that comes back, and no other is free.
+    elseif not amount then
+      -- The first waiter is live and wants one permit, and no other is free.
       local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
         call('HGET', waiters, winner) or '',
-        '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
+        next_waiter_record)
       local time = call('TIME')
       local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
       local expiry = asked_us and now + 1000 * claim_ms

@@ -1,4 +1,4 @@
--- As simple/renew.
+-- Extends a grant, as simple/renew.
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
 -- ARGV   1 grant  2 lease_ms

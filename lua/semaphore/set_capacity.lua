@@ -27,14 +27,14 @@ if behind or not before or state.capacity < before then
     'WITHSCORES', 'LIMIT', 0, window)
   for i = 1, #entries, 2 do
     local waiter = read_waiter(entries[i])
-    if waiter and waiter.block > state.capacity then
+    if waiter and waiter.amount > state.capacity then
       refused[#refused + 1] = waiter
     end
   end
   last = #entries == 2 * window and entries[#entries] or last
 end
 
--- Telling many is enough for one call.
+-- A call that tells many clients lets no waiter in: its caller repeats it.
 local enough = last ~= '+inf' or #refused > 16
 local choice = enough and {admitted = {}, passed_over = {}, unfinished = true}
   or choose(nil, state, now)

@@ -1,19 +1,20 @@
 -- Grants the lock to the first client that came; queues or refuses the others.
 --
 -- KEYS   1 the lock: a string, the owner's grant id; 2 to 5 as in lua/README.md
--- ARGV   1 grant  2 lease_ms  3 'block attempt wait heartbeat_ms manual ticket claim_ms
+-- ARGV   1 grant  2 lease_ms  3 'amount attempt wait heartbeat_ms manual ticket claim_ms
 --        listen channel'  4 owner
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- The two common cases come first, in line and with numbers as text: formatting a number costs as
--- much as a command, as does creating a function. Each global is looked up once.
+-- Two fast paths come first. They have no functions, and numbers are text: creating a function or
+-- formatting a number costs as much as a command. Each global is looked up once.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, me, terms = keys[1], keys[2], args[1], args[3]
 local existing = call('EXISTS', lock, queue, keys[5])
 
--- The lock is free, no client waits, the grant was not given up, and the one token wanted is the
--- server's time, since the fence is behind it in the same period (see reserve_tokens()).
+-- The lock is free, no client waits, and the grant was not given up. This equals settle() if the
+-- one token wanted is the server's time, since the fence is behind it in the same period: see
+-- reserve_tokens().
 if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   local time = call('TIME')
   local fence = call('GET', keys[4])
@@ -26,10 +27,11 @@ if existing == 0 and string.sub(terms, 1, 2) == '1 ' then
   end
 end
 
--- Another grant has the lock, and this is the first attempt of a request that may wait: it comes
--- last.
+-- Another grant has the lock, and this is the first attempt of a request that may wait. This equals
+-- enqueue() if the request comes last.
 -- include: simple/common/holder
-local first_heartbeat_ms = string.match(terms, '^%d+ 1 1 (%d+) %d 0 %d+ 0 ')
+-- include: common/first_attempt_terms
+local first_heartbeat_ms = string.match(terms, first_attempt_terms)
 local colon, cacheable = string.match(holder, '^%x+():%d+(k?)$')
 if first_heartbeat_ms and holder ~= me and colon == 33 then
   local waiters = keys[3]
@@ -47,7 +49,7 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-        if cacheable == 'k' then  -- its client is told: see recall()
+        if cacheable == 'k' then  -- its client may cache it: see recall()
           call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
             string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
         end

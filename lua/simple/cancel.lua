@@ -2,7 +2,7 @@
 -- free lock is handed over as well.
 --
 -- KEYS   1 to 5 as acquire's
--- ARGV   1 grant  2 gone_ms  3 block
+-- ARGV   1 grant  2 gone_ms  3 amount
 -- reply  'left' (it was queued), 'passed_on' (it owned the lock) or 'unknown', and notes
 -- include: common/time
 -- include: common/give_back

@@ -8,8 +8,10 @@
 local call, keys = redis.call, KEYS
 local lock = keys[1]
 -- include: simple/common/holder
+-- include: common/next_waiter_record
 
--- The two common cases come first, in line as in acquire.
+-- The fast path: see acquire. It equals settle() if no client waits, or if the first waiter is live
+-- and wants one token.
 if holder == ARGV[1] and not ARGV[2] then
   local queue = keys[2]
   if call('EXISTS', queue) == 0 then
@@ -21,9 +23,9 @@ if holder == ARGV[1] and not ARGV[2] then
   local waiting = call('ZRANGE', queue, '0', '1')
   local winner = waiting[1]
 
-  -- The first waiter is live and wants one token: the server's time.
+  -- The token is the server's time.
   local asked_us, attempt, heartbeat_ms, claim_ms, channel = string.match(
-    call('HGET', waiters, winner) or '', '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) ')
+    call('HGET', waiters, winner) or '', next_waiter_record)
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local fence = call('GET', fence_key)

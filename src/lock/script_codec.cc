@@ -93,7 +93,7 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
   const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";
   PutGrant(subject, acquire.grant);
   Put({Millis(acquire.claims ? claim : terms.lease)});
-  Put({acquire.block, " ", acquire.attempt, acquire.wait ? waits : tries,
+  Put({acquire.amount, " ", acquire.attempt, acquire.wait ? waits : tries,
        Millis(HeartbeatInterval(terms.lease, type.traits.longest_heartbeat)),
        terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
        acquire.listen ? " 1 " : " 0 ", kChannelPrefix, SlotTag(subject), subject.identity.client});
@@ -153,7 +153,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (more) Put({subject.owner});
   if (more && release->next) PutAcquire(subject, *release->next);
   if (cancel != nullptr) Put({tombstone});
-  if (cancel != nullptr) Put({cancel->block});
+  if (cancel != nullptr) Put({cancel->amount});
   if (!quarantined) return;
   Put({subject.server_group->PrimaryEpoch(subject.keys.main())});
   Put({Millis(subject.quarantine)});

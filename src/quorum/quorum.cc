@@ -603,7 +603,7 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
   one.ends_at = base::Instant::Infinite();
   one.token = token;
   NodeCallPtr raise =
-      RaiseCall(one.subject, one.grant(), one.token + one.acquire->block - 1, absl::ZeroDuration(),
+      RaiseCall(one.subject, one.grant(), one.token + one.acquire->amount - 1, absl::ZeroDuration(),
                 /*attempt=*/0);
   one.raise = Calls{.call_of = [raise = std::move(raise)](size_t) { return raise; },
                     .read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
@@ -737,7 +737,7 @@ Result Quorum::ResultOf(Running& one) {
   const std::vector<NodeResult>& results = one.calls.results;
   if (one.acquire != nullptr) {
     if (!one.granted) return NotGranted(one);
-    grants_->OnGranted(one.grant(), one.acquire->attempt, one.token + one.acquire->block - 1,
+    grants_->OnGranted(one.grant(), one.acquire->attempt, one.token + one.acquire->amount - 1,
                        one.ends());
     return GrantedResult(results, one.token);
   }

@@ -18,7 +18,7 @@ local function has_lost(latch, told, now)
       lacks(told_counts, told_last) then
     counts, last = told_counts, told_last
     until_us = until_us or string.format('%.0f', now + 1000 * math.min(latch.ttl_ms, repeat_ms))
-    redis.call('HDEL', KEYS[1], 'missing')  -- needs no memory, and opens the way for what does
+    redis.call('HDEL', KEYS[1], 'missing')  -- lets the HSET pass if memory is full
     redis.call('HSET', KEYS[1], 'missing', counts .. ' ' .. last .. ' ' .. until_us)
   elseif counts and not lacks(counts, last) then
     redis.call('HDEL', KEYS[1], 'missing')

@@ -4,33 +4,34 @@
 -- include: simple/common/take
 -- include: multi/common/choose_at
 
--- reserve_everywhere(all, block, now): reserves the same `block` tokens for all names, larger than
--- any that one of them has issued. Returns the first.
-local function reserve_everywhere(all, block, now)
+-- reserve_everywhere(block, now): reserves the same `block` tokens for all names, larger than any
+-- that one of them has issued. Returns the first.
+local function reserve_everywhere(block, now)
   local largest = 0
-  for _, name in ipairs(all) do
+  for _, name in ipairs(names) do
     largest = math.max(largest, name.fence)
   end
   local first = math.max(now, largest + 1)
-  for i, name in ipairs(all) do
-    select_name(i)
+  for _, name in ipairs(names) do
+    select_name(name)
     -- `first` serves as the clock here: every fence is behind it.
     reserve_tokens(name.fence, block, first)
   end
   return string.format('%.0f', first)
 end
 
--- find_ticket(request, all, now): sets one ticket for all queues: the older of the one that the
+-- find_ticket(request, now): sets one ticket for all queues: the older of the one that the
 -- request has and the one that its client knows; else a new one behind all waiters (it
 -- `comes_last`). Sets its latest attempt, too. Both are the same in every queue.
-local function find_ticket(request, all, now)
+local function find_ticket(request, now)
   local command = redis.call
+  local attempt_in_record = '^%d+ %d+ %d+ (%d+) '  -- see common/parse_waiter
   request.missed = false
-  for i, name in ipairs(all) do
+  for _, name in ipairs(names) do
     if name.rank and not request.placed_at then
-      request.placed_at = tonumber(command('ZSCORE', names[i][2], request.grant))
+      request.placed_at = tonumber(command('ZSCORE', name.queue, request.grant))
       request.attempt = math.max(request.attempt,
-        tonumber(string.match(name.record, '^%d+ %d+ %d+ (%d+) ')) or 0)
+        tonumber(string.match(name.record, attempt_in_record)) or 0)
     end
     request.missed = request.missed or not name.rank and request.attempt > 1
   end
@@ -42,10 +43,9 @@ local function find_ticket(request, all, now)
   request.comes_last = not ticket
   if not ticket then
     ticket = now
-    for i, name in ipairs(request.wait and all or {}) do
-      local queue = names[i][2]
-      if name.waiting > 0 and command('ZCOUNT', queue, text, '+inf') > 0 then
-        ticket = tonumber(command('ZRANGE', queue, '-1', '-1', 'WITHSCORES')[2]) + 1
+    for _, name in ipairs(request.wait and names or {}) do
+      if name.waiting > 0 and command('ZCOUNT', name.queue, text, '+inf') > 0 then
+        ticket = tonumber(command('ZRANGE', name.queue, '-1', '-1', 'WITHSCORES')[2]) + 1
         text = string.format('%.0f', ticket)
       end
     end
@@ -55,33 +55,33 @@ end
 
 -- count_waiting(): at how many of the names other clients wait.
 local function count_waiting()
-  return redis.call('EXISTS', unpack(all_keys(2)))
+  return redis.call('EXISTS', unpack(all_keys('queue')))
 end
 
--- answer_again(request, all, now): acquire's reply to a repeat. The grant keeps its token.
-local function answer_again(request, all, now)
+-- answer_again(request, now): acquire's reply to a repeat. The grant keeps its token.
+local function answer_again(request, now)
   local lease_ms, fence = math.huge, 0
-  for i, name in ipairs(all) do
-    select_name(i)
+  for _, name in ipairs(names) do
+    select_name(name)
     lease_ms, fence = math.min(lease_ms, extend_lease(request)), math.max(fence, name.fence)
     if name.record then
       remove_waiter(request.grant)
     end
   end
-  local token = fence >= request.block and string.format('%.0f', fence - request.block + 1)
-    or reserve_everywhere(all, request.block, now)
+  local token = fence >= request.amount and string.format('%.0f', fence - request.amount + 1)
+    or reserve_everywhere(request.amount, now)
   return string.format('granted %s %.0f %d', token, lease_ms, count_waiting())
 end
 
--- choose_all(request, all, now): sets for each free name whether the request `is_next`, or else the
+-- choose_all(request, now): sets for each free name whether the request `is_next`, or else the
 -- `choice`. Returns whether all names are free and the request is next at each.
-local function choose_all(request, all, now)
+local function choose_all(request, now)
   local grants = true
-  for i, name in ipairs(all) do
+  for _, name in ipairs(names) do
     name.is_next = name.free and (name.rank == 0 or name.waiting == 0)
     if name.free and not name.is_next then
       request.queued = name.rank ~= nil
-      local choice = choose_at(i, name, request, now)
+      local choice = choose_at(name, request, now)
       name.choice = choice
       name.is_next = not (choice.winner or choice.invited or choice.unfinished)
     end
@@ -90,10 +90,10 @@ local function choose_all(request, all, now)
   return grants
 end
 
--- grant_all(request, all, now): grants all names. Returns acquire's reply.
-local function grant_all(request, all, now)
-  for i, name in ipairs(all) do
-    select_name(i)
+-- grant_all(request, now): grants all names. Returns acquire's reply.
+local function grant_all(request, now)
+  for _, name in ipairs(names) do
+    select_name(name)
     if name.choice then
       remove_waiters(name.choice.passed_over)
     end
@@ -101,25 +101,25 @@ local function grant_all(request, all, now)
       remove_waiter(request.grant)
     end
   end
-  local token = reserve_everywhere(all, request.block, now)
+  local token = reserve_everywhere(request.amount, now)
   local lease_ms = string.format('%.0f', request.lease_ms)
-  for i = 1, #names do
-    redis.call('PSETEX', names[i][1], lease_ms, request.grant)
+  for _, name in ipairs(names) do
+    redis.call('PSETEX', name.lock, lease_ms, request.grant)
   end
   return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. count_waiting()
 end
 
--- write_place_at(its, name, request, record): as write_place(), for one name. Returns the rank.
-local function write_place_at(its, name, request, record)
-  local command, queue, ttl_ms = redis.call, its[2], request.ttl_ms
+-- write_place_at(name, request, record): write_place() for one name. Returns the rank.
+local function write_place_at(name, request, record)
+  local command, queue, ttl_ms = redis.call, name.queue, request.ttl_ms
   if not name.rank or request.placed_at ~= request.ticket then
     command('ZADD', queue, request.ticket_text, request.grant)
   end
-  command('HSET', its[3], request.grant, record)
-  local left_ms = command('PTTL', its[3])
+  command('HSET', name.waiters, request.grant, record)
+  local left_ms = command('PTTL', name.waiters)
   local short = left_ms < 2.5 * request.heartbeat_ms
   if short then
-    command('PEXPIRE', its[3], ttl_ms)
+    command('PEXPIRE', name.waiters, ttl_ms)
   end
   -- A queue must not expire before its waiters' records.
   if name.waiting == 0 then
@@ -130,42 +130,42 @@ local function write_place_at(its, name, request, record)
   return name.rank or request.comes_last and name.waiting or command('ZRANK', queue, request.grant)
 end
 
--- pass_by(i, name, request, rank, now): the request does not get this name, so the next waiter
+-- pass_by(name, request, rank, now): the request does not get this name, so the next waiter
 -- does. `rank` is the request's place there. Returns when that waiter's claim ends, in ms, 0 if
 -- there is none.
-local function pass_by(i, name, request, rank, now)
+local function pass_by(name, request, rank, now)
   local choice = name.choice
   if name.mine then  -- left over from a grant that was lost: a waiter has no name
-    redis.call('DEL', names[i][1])
+    redis.call('DEL', name.lock)
     if name.waiting > 0 then
-      carry_out(i, name, choose_at(i, name, nil, now), now)
+      carry_out(name, choose_at(name, nil, now), now)
     end
   elseif choice and name.is_next then
-    select_name(i)
+    select_name(name)
     remove_waiters(choice.passed_over)
   elseif choice then
     choice.request = nil
     choice.follows = rank and rank - #choice.passed_over == 1
-    carry_out(i, name, choice, now)
+    carry_out(name, choice, now)
     return choice.winner and choice.winner.claim_ms or 0
   elseif not name.free and (request.recalls or rank == 0) then
-    select_name(i)
+    select_name(name)
     recall(name.holder, request)
   end
   return 0
 end
 
--- frees_in(all): in how many ms all taken names may be free; -1 if that is not known, since a
+-- frees_in(): in how many ms all taken names may be free; -1 if that is not known, since a
 -- foreign owner publishes nothing.
-local function frees_in(all)
+local function frees_in()
   local latest_ms, known = 0, ''
-  for i, name in ipairs(all) do
+  for _, name in ipairs(names) do
     if not name.free and not name.mine then
       if name.holder ~= known and not client_of(name.holder) then
         return -1
       end
       known = name.holder
-      local left_ms = redis.call('PTTL', names[i][1])
+      local left_ms = redis.call('PTTL', name.lock)
       if left_ms < 0 then
         return -1
       end
@@ -175,11 +175,11 @@ local function frees_in(all)
   return latest_ms
 end
 
--- is_fresh(request, all, now): whether all its records are recent, and it was not invited since:
+-- is_fresh(request, now): whether all its records are recent, and it was not invited since:
 -- then this call only continues the last one, and need not write them again.
-local function is_fresh(request, all, now)
+local function is_fresh(request, now)
   local known
-  for _, name in ipairs(all) do
+  for _, name in ipairs(names) do
     if not name.rank then
       return false
     elseif name.record ~= known then
@@ -198,39 +198,39 @@ end
 -- otherwise queues it at all of them, or refuses it. Names that are free for another waiter are
 -- handed over. Returns acquire's reply.
 local function acquire(request, now)
-  local all, held = survey(request.grant)
+  local held = survey(request.grant)
   if held == #names then
-    return answer_again(request, all, now)
+    return answer_again(request, now)
   end
-  find_ticket(request, all, now)
-  local refreshes = request.wait and not is_fresh(request, all, now)
+  find_ticket(request, now)
+  local refreshes = request.wait and not is_fresh(request, now)
   if refreshes then  -- that is work enough for one call
     names_left, waiters_left = 4, 16
   end
-  if choose_all(request, all, now) then
-    return grant_all(request, all, now)
+  if choose_all(request, now) then
+    return grant_all(request, now)
   end
 
   local retry_after_ms, position = 0, 0
   local record = refreshes and record_of(request, now)
   request.ttl_ms = string.format('%.0f', 3 * request.heartbeat_ms)
-  if refreshes and request.placed_at then  -- opens the way where memory is full
-    redis.call('PEXPIRE', names[1][2], request.ttl_ms, 'GT')
+  if refreshes and request.placed_at then  -- lets what follows pass if memory is full
+    redis.call('PEXPIRE', names[1].queue, request.ttl_ms, 'GT')
   end
-  for i, name in ipairs(all) do
-    local rank = refreshes and write_place_at(names[i], name, request, record) or name.rank
+  for _, name in ipairs(names) do
+    local rank = refreshes and write_place_at(name, request, record) or name.rank
     if rank then
       local choice = name.choice or {passed_over = {}}
       position = math.max(position, rank - #choice.passed_over - (choice.winner and 1 or 0))
     end
-    retry_after_ms = math.max(retry_after_ms, pass_by(i, name, request, rank, now))
+    retry_after_ms = math.max(retry_after_ms, pass_by(name, request, rank, now))
   end
   if refreshes and request.attempt > 1 then  -- at one name: all would take long
-    select_name(1 + now % #names)
+    select_name(names[1 + now % #names])
     forget_crashed(KEYS[2], now)
   end
   if position == 0 then
-    local in_ms = frees_in(all)
+    local in_ms = frees_in()
     retry_after_ms = in_ms < 0 and -1 or math.max(retry_after_ms, in_ms)
   end
   local checks = check_note(check_ms, unfinished)

@@ -1,18 +1,19 @@
--- include: multi/common/names
+-- include: multi/common/survey
 
--- end_parts(all, grant): removes the grant from all queues; the names that it had are `ended` and
--- free. Returns whether it was queued. Comes before everything that needs memory.
-local function end_parts(all, grant)
+-- end_parts(grant): removes the grant from all queues and ends it at all names. Those that it had
+-- have `ended` and are free. Returns whether it was queued. Comes before everything that needs
+-- memory.
+local function end_parts(grant)
   local locks, queued = {}, false
-  for i, name in ipairs(all) do
+  for i, name in ipairs(names) do
     if name.mine then
-      locks[#locks + 1] = names[i][1]
+      locks[#locks + 1] = name.lock
       name.mine, name.ended, name.free, name.holder = false, true, true, ''
     end
     if name.record or i == 1 then
       queued = queued or name.rank ~= nil
-      name.waiting = name.waiting - redis.call('ZREM', names[i][2], grant)
-      redis.call('HDEL', names[i][3], grant)
+      name.waiting = name.waiting - redis.call('ZREM', name.queue, grant)
+      redis.call('HDEL', name.waiters, grant)
     end
   end
   if locks[1] then

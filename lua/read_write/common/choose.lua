@@ -4,26 +4,28 @@
 -- include: read_write/common/role
 -- include: read_write/common/state
 
--- After a window of one side, a call reads at least this many readers.
+-- A call that has read a window of one side reads at least this many readers.
 local least_readers = 16
 
--- is_waiter(request): whether it stands in the queue, and so is live. Other requests come last.
+-- is_waiter(request): whether the request has, or will have, a place in the queue. It then counts
+-- as a live waiter; any other request comes last.
 local function is_waiter(request)
   return request.wait or request.queued
 end
 
--- is_alone(grants, grant, now): whether that is the writer's only live grant.
+-- is_alone(grants, grant, now): whether that grant is the writer's only live one.
 local function is_alone(grants, grant, now)
   return grant and find_grant(grant, now) and (grants.count == 1 or
     redis.call('ZCOUNT', grants_key, string.format('(%.0f', now), '+inf') == 1)
 end
 
--- read_waiting_writers(request, now): in the window of waiting writers, the `first` live one (the
--- request counts), the dead and the overdue before it, and whether this was the `whole` queue.
+-- read_waiting_writers(request, now): reads the wait markers of a window. Returns the `first` live
+-- writer (the request counts), the `dead` and the `overdue` ones before it, and whether this was
+-- the `whole` queue.
 local function read_waiting_writers(request, now)
   local found, seen = {dead = {}, overdue = {}, whole = true}, {}
   local mine = request and not request.reader and is_waiter(request) and request
-  for waiter in each_waiter(writers_key, now, seen) do
+  for waiter in each_waiter(waiting_writers_key, now, seen) do
     if mine and (waiter.grant == mine.grant or waiter.ticket > mine.ticket) then
       found.first = mine
       return found
@@ -41,8 +43,9 @@ local function read_waiting_writers(request, now)
   return found
 end
 
--- read_waiting_readers(request, most, last, now): the same for `most` waiting readers up to the
--- ticket `last`, without the request.
+-- read_waiting_readers(request, most, last, now): reads `most` waiting readers up to the ticket
+-- `last`, without the request. Returns the `live`, the `dead` and the `overdue` ones, and whether
+-- these were the `whole` queue.
 local function read_waiting_readers(request, most, last, now)
   local found = {live = {}, dead = {}, overdue = {}}
   local waiters = read_waiters(KEYS[2], 0, most - 1, now)
@@ -59,8 +62,9 @@ local function read_waiting_readers(request, most, last, now)
   return found
 end
 
--- last_of_phase(request, grants): the ticket of the last reader that goes before writers since a
--- phase-fair write ended; nil if there is none.
+-- last_of_phase(request, grants): the ticket of the last reader of the phase; nil if there is no
+-- phase. A phase begins when a phase-fair write ends, with the readers that wait then, and lasts
+-- until all of them are in. KEYS[1] stores the ticket meanwhile: see keep_phase().
 local function last_of_phase(request, grants)
   if grants.policy ~= 'phase_fair' then
     return tonumber(grants.phase)
@@ -72,36 +76,98 @@ local function last_of_phase(request, grants)
   return last
 end
 
+-- add_grants(list, waiters): adds their grants to the list.
+local function add_grants(list, waiters)
+  for _, waiter in ipairs(waiters) do
+    list[#list + 1] = waiter.grant
+  end
+end
+
+-- choose_in_phase(choice, state, now): during a phase, lets a window of its readers in. Returns
+-- whether that decides who gets in, and otherwise how many waiters this call has read.
+local function choose_in_phase(choice, state, now)
+  local request = choice.request
+  local phase = last_of_phase(request, state.grants)
+  if not phase then
+    return false, 0
+  end
+  local readers = read_waiting_readers(request, window, phase, now)
+  local reads = request and request.reader
+  local belongs = reads and is_waiter(request) and request.ticket <= phase
+  local seen = #readers.dead + #readers.overdue
+  add_grants(choice.dead_readers, readers.dead)
+  if not readers.live[1] and not belongs and readers.whole and seen <= least_readers then
+    return false, seen
+  end
+  add_grants(choice.dead_readers, readers.overdue)
+  choice.readers = readers.live
+  choice.joins = belongs or reads and state.writers_waiting == 0
+  choice.unfinished = not readers.whole or not readers.live[1] and not belongs
+  choice.phase = not readers.whole and phase or nil
+  return true
+end
+
+-- choose_without_live_writer(choice, late_writers, free, most, now): decides if no live writer
+-- waits. `late_writers` are overdue, `free` says that no client reads, and the call may read `most`
+-- readers.
+local function choose_without_live_writer(choice, late_writers, free, most, now)
+  local request, late_writer = choice.request, late_writers[1]
+  local reads = request and request.reader
+  local readers = read_waiting_readers(request, most, math.huge, now)
+  add_grants(choice.dead_readers, readers.dead)
+  choice.unfinished = not readers.whole
+  if readers.live[1] or reads and is_waiter(request) then
+    add_grants(choice.dead_writers, late_writers)
+    add_grants(choice.dead_readers, readers.overdue)
+    choice.readers, choice.joins = readers.live, reads
+  elseif not readers.whole then  -- those behind this window may be live
+    add_grants(choice.dead_readers, readers.overdue)
+    choice.joins = reads and not (late_writer and free)
+  elseif late_writer and free then
+    choice.writer = set_role(late_writer)
+  elseif late_writer then
+    choice.joins = reads
+  else
+    choice.readers = readers.overdue
+    choice.joins = reads or request and free and not readers.overdue[1]
+  end
+end
+
 -- choose(request, state, now): which clients get in, as { request, joins (whether the request gets
 -- in), writer, readers (others that get in), dead_writers and dead_readers (they leave the queue),
 -- first_writer (it keeps readers out), phase, unfinished }. Reads only.
 --
--- While a client writes, a reader joins under its owner's only write grant, and so does a further
--- grant of the owner if no client reads: another thread of the client may ask for one while a
--- cancelled one is still live. When the last reader has left, the first live writer gets in; if no
--- live writer waits, all live readers do. After a phase-fair write, the readers that wait go first.
--- If no waiter is live, overdue ones count, since the server may have been paused.
+-- The first row that applies decides. A request that may wait counts as a live waiter.
 --
--- Readers get in a window at a time. If more wait, the choice is `unfinished`, and readers up to
--- the ticket `phase` go before writers. A window without a live waiter leaves the queue, and no
--- other client gets in instead.
+-- | the lock         | who waits                   | who gets in                                  |
+-- |------------------|-----------------------------|----------------------------------------------|
+-- | a client writes  | any                         | a request of that owner if no client reads;  |
+-- |                  |                             | a reader under its only write grant          |
+-- | is in a phase    | a live reader of the phase  | the readers of the phase; another request to |
+-- |                  |                             | read if no writer waits                      |
+-- | a client reads   | a live writer               | none                                         |
+-- | is free          | a live writer               | the first of them                            |
+-- | either           | a live reader               | all live readers; any request to read        |
+-- | a client reads   | an overdue writer           | a request to read                            |
+-- | is free          | an overdue writer           | the first of them                            |
+-- | either           | an overdue reader           | all overdue readers; a request to read       |
+-- | a client reads   | none                        | a request to read                            |
+-- | is free          | none                        | any request                                  |
 --
--- A writer of a user-named owner gets in together with that owner's first waiter.
+-- - The owner's further grant waits for reads because another thread of the client may ask for it
+--   while a cancelled one is still live.
+-- - Overdue waiters count if no waiter is live, since the server may have been paused.
+-- - Together with a writer of a user-named owner, a request of the same owner gets in.
+-- - Readers get in a window at a time. If more wait, the choice is `unfinished`, and `phase` is
+--   kept during one. A window without a live waiter leaves the queue, and no other client gets in
+--   instead.
 local function choose(request, state, now)
   local choice = {request = request, readers = {}, dead_writers = {}, dead_readers = {}}
-  local function pass_over(writers, readers)
-    for _, waiter in ipairs(writers) do
-      choice.dead_writers[#choice.dead_writers + 1] = waiter.grant
-    end
-    for _, waiter in ipairs(readers) do
-      choice.dead_readers[#choice.dead_readers + 1] = waiter.grant
-    end
-  end
-  local grants = state.grants
   if request then
     find_place(request, now)
   end
   local reads, free = request and request.reader, state.read_us <= now
+  local grants = state.grants
   if grants.count > 0 then
     if reads then
       choice.joins = is_alone(grants, request.under, now)
@@ -111,59 +177,26 @@ local function choose(request, state, now)
     return choice
   end
 
-  local seen = 0
-  local phase = last_of_phase(request, grants)
-  if phase then
-    local readers = read_waiting_readers(request, window, phase, now)
-    local mine = reads and is_waiter(request) and request.ticket <= phase
-    pass_over({}, readers.dead)
-    seen = #readers.dead + #readers.overdue
-    if readers.live[1] or mine or not readers.whole or seen > least_readers then
-      pass_over({}, readers.overdue)
-      choice.readers = readers.live
-      choice.joins = mine or reads and state.writers_waiting == 0
-      choice.unfinished = not readers.whole or not readers.live[1] and not mine
-      choice.phase = not readers.whole and phase or nil
-      return choice
-    end
-  end
-  if request and not reads and not free then
+  local decided, seen = choose_in_phase(choice, state, now)
+  if decided or request and not reads and not free then
     return choice
   end
 
   local writers = read_waiting_writers(request, now)
-  pass_over(writers.dead, {})
+  add_grants(choice.dead_writers, writers.dead)
   choice.first_writer = writers.first
-  if writers.first then
-    if free then
-      pass_over(writers.overdue, {})
-      choice.writer = set_role(writers.first)
-    end
-  elseif not writers.whole then
-    pass_over(writers.overdue, {})
+  if writers.first and free then
+    add_grants(choice.dead_writers, writers.overdue)
+    choice.writer = set_role(writers.first)
+  elseif not writers.first and not writers.whole then
+    add_grants(choice.dead_writers, writers.overdue)
     choice.unfinished = true
-  else
+  elseif not writers.first then
     seen = seen + #writers.dead + #writers.overdue
     local most = math.max(window - seen, least_readers)
-    local readers = read_waiting_readers(request, most, math.huge, now)
-    local late = writers.overdue[1]
-    pass_over({}, readers.dead)
-    choice.unfinished = not readers.whole
-    if readers.live[1] or reads and is_waiter(request) then
-      pass_over(writers.overdue, readers.overdue)
-      choice.readers, choice.joins = readers.live, reads
-    elseif not readers.whole then
-      pass_over({}, readers.overdue)
-      choice.joins = reads and not (late and free)
-    elseif late and free then
-      choice.writer = set_role(late)
-    elseif late then
-      choice.joins = reads
-    else
-      choice.readers = readers.overdue
-      choice.joins = reads or request and free and not readers.overdue[1]
-    end
+    choose_without_live_writer(choice, writers.overdue, free, most, now)
   end
+
   if choice.writer and choice.writer == request then
     choice.writer, choice.joins = nil, true
   elseif choice.writer and request and request.writer == choice.writer.writer then

@@ -10,13 +10,13 @@ local function end_read(grant, gone_ms, request, now)
   local grants = state.grants
   local fence = read_fence()
   local held = read_expiry(grant, now) ~= nil
-  local was_queued = leave(grant, gone_ms, writers_key)
+  local was_queued = leave(grant, gone_ms, waiting_writers_key)
   if not held then
     request = nil
   end
   local fresh_expiry = request and read_expiry(request.grant, now)
   if fresh_expiry then
-    redis.call('ZREM', readers_key, grant)
+    redis.call('ZREM', read_grants_key, grant)
     return held, read_again(request, fresh_expiry, state, fence, now), '', was_queued
   end
   local choice
@@ -29,7 +29,7 @@ local function end_read(grant, gone_ms, request, now)
     choice.frees = grants.count > 0 and state.read_us <= now and not choice.joins
   end
   if held then
-    redis.call('ZREM', readers_key, grant)
+    redis.call('ZREM', read_grants_key, grant)
   end
   expire_readers(now)
   purge(grants)

@@ -2,8 +2,8 @@
 
 -- expire_readers(now): removes expired readers, 64 at most.
 local function expire_readers(now)
-  local expired = redis.call('ZCOUNT', readers_key, '-inf', now)
+  local expired = redis.call('ZCOUNT', read_grants_key, '-inf', now)
   if expired > 0 then
-    redis.call('ZREMRANGEBYRANK', readers_key, '0', math.min(expired, 64) - 1)
+    redis.call('ZREMRANGEBYRANK', read_grants_key, '0', math.min(expired, 64) - 1)
   end
 end

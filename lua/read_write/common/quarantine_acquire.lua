@@ -1,4 +1,4 @@
--- As common/quarantine_acquire, for acquire and acquire_read.
+-- This is common/quarantine_acquire for acquire and acquire_read.
 -- include: common/quarantine
 -- include: read_write/common/raise_fence
 local quarantined_ms, refused, until_ms = quarantine(false)

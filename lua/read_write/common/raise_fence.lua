@@ -3,7 +3,7 @@
 local function raise_fence(until_ms)
   local fence = tonumber(string.match(redis.call('GET', KEYS[4]) or '', '^%d+'))
   if fence and until_ms and fence < 1000 * until_ms then
-    redis.call('PEXPIRE', KEYS[4], '1', 'GT')  -- opens the way where memory is full
+    redis.call('PEXPIRE', KEYS[4], '1', 'GT')  -- lets the SET pass if memory is full
     redis.call('SET', KEYS[4], string.format('%.0f', 1000 * until_ms), 'PX', '86500000')
   end
 end

@@ -4,7 +4,7 @@
 
 -- read_expiry(grant, now): when a live read expires, else nil.
 local function read_expiry(grant, now)
-  local expiry = tonumber(redis.call('ZSCORE', readers_key, grant)) or 0
+  local expiry = tonumber(redis.call('ZSCORE', read_grants_key, grant)) or 0
   return expiry > now and expiry or nil
 end
 
@@ -15,7 +15,7 @@ local function read_again(request, expiry, state, fence, now)
   find_place(request, now)
   request.missed = request.attempt > 1
   local choice = choose(nil, state, now)
-  local _, left_ms = extend_expiry(readers_key, expiry, request, now)
+  local _, left_ms = extend_expiry(read_grants_key, expiry, request, now)
   expire_readers(now)
   purge(state.grants)
   settle(choice, state, fence, now)

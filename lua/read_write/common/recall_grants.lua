@@ -20,7 +20,7 @@ local function recall_grants(request, grants, now)
   local progress = redis.call('HGET', KEYS[3], 'calls') or ''
   local caller, recalled_us = string.match(progress, '^(%S+) (%d+)$')
   local from = caller == request.grant and recalled_us or string.format('%.0f', now)
-  local entries = redis.call('ZRANGEBYSCORE', readers_key, '(' .. from, '+inf', 'WITHSCORES',
+  local entries = redis.call('ZRANGEBYSCORE', read_grants_key, '(' .. from, '+inf', 'WITHSCORES',
     'LIMIT', '0', '64')
   for i = 1, #entries, 2 do
     recall(entries[i], request)

@@ -9,7 +9,7 @@ local function read_rw_request(before)
     request.owner = 'fair:' .. request.owner
   end
   set_role(request)
-  request.queue_key = not request.reader and writers_key or nil
-  request.other_queue = request.reader and writers_key or KEYS[2]
+  request.queue_key = not request.reader and waiting_writers_key or nil
+  request.other_queue = request.reader and waiting_writers_key or KEYS[2]
   return request
 end

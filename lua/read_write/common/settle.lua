@@ -12,11 +12,15 @@
 -- include: common/check_note
 -- include: read_write/common/recall_grants
 
+-- count_waiting(): how many readers and writers wait.
+local function count_waiting()
+  return redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', waiting_writers_key)
+end
+
 -- granted_write(request, token, lease_ms, check_ms): acquire's reply for a write grant. Other
 -- waiters of its owner may have got in by a message.
 local function granted_write(request, token, lease_ms, check_ms)
-  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' ..
-    redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', writers_key) ..
+  return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. count_waiting() ..
     check_note(check_ms) .. (request.missed and ' missed' or '')
 end
 
@@ -38,8 +42,8 @@ end
 
 -- take_read(request, lease_ms, now): lets a reader in.
 local function take_read(request, lease_ms, now)
-  redis.call('ZADD', readers_key, now + 1000 * lease_ms, request.grant)
-  lengthen_ttl(readers_key, lease_ms)
+  redis.call('ZADD', read_grants_key, now + 1000 * lease_ms, request.grant)
+  lengthen_ttl(read_grants_key, lease_ms)
 end
 
 -- take_reads(waiters, now): lets readers in, each for its claim. Returns the longest claim.
@@ -49,15 +53,15 @@ local function take_reads(waiters, now)
     entries[2 * i - 1], entries[2 * i] = now + 1000 * waiter.claim_ms, waiter.grant
     longest_ms = math.max(longest_ms, waiter.claim_ms)
   end
-  redis.call('ZADD', readers_key, unpack(entries))
-  lengthen_ttl(readers_key, longest_ms)
+  redis.call('ZADD', read_grants_key, unpack(entries))
+  lengthen_ttl(read_grants_key, longest_ms)
   return longest_ms
 end
 
 -- drop(writers, readers): removes waiters from their queues: two windows of them at most.
 local function drop(writers, readers)
   if writers[1] then
-    redis.call('ZREM', writers_key, unpack(writers))
+    redis.call('ZREM', waiting_writers_key, unpack(writers))
     redis.call('HDEL', KEYS[3], unpack(writers))
   end
   if readers[1] then
@@ -91,7 +95,7 @@ local function stay_out(choice, grants, check_ms, now)
     until_us = grants.latest
   end
   if not request.reader then
-    local first = redis.call('ZRANGEBYSCORE', readers_key, string.format('(%.0f', now), '+inf',
+    local first = redis.call('ZRANGEBYSCORE', read_grants_key, string.format('(%.0f', now), '+inf',
       'WITHSCORES', 'LIMIT', 0, 1)[2]
     until_us = math.min(until_us, tonumber(first) or math.huge)
   elseif until_us == math.huge and choice.first_writer then
@@ -139,7 +143,7 @@ local function let_in(choice, state, fence, now)
   local check_ms, token
   if writer then
     owner, check_ms = writer.writer, writer.claim_ms
-    token = reserve_tokens(fence, writer.block, now)
+    token = reserve_tokens(fence, writer.amount, now)
     take_write(writer, check_ms, token, now, grants)
     grants = choice.joins and read_grants(now, 'read_write/2')
   elseif choice.readers[1] then
@@ -148,10 +152,10 @@ local function let_in(choice, state, fence, now)
   if choice.joins and not request.reader then
     owner = owner or grants.count == 0 and request.writer
     local shared = grants.count > 0 and string.sub(request.writer, 1, 5) == 'user:'
-    token = shared and latest_token(grants) or reserve_tokens(fence, request.block, now)
+    token = shared and latest_token(grants) or reserve_tokens(fence, request.amount, now)
     take_write(request, request.lease_ms, token, now, grants)
   end
-  local claims_ms = owner and let_owner_in('read_write/2', owner, writers_key, now)
+  local claims_ms = owner and let_owner_in('read_write/2', owner, waiting_writers_key, now)
   return claims_ms and math.max(check_ms or 0, claims_ms) or check_ms, token
 end
 
@@ -186,7 +190,7 @@ local function settle(choice, state, fence, now)
   end
 
   if writer then
-    publish_grant(writer, token, redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', writers_key))
+    publish_grant(writer, token, count_waiting())
   elseif readers[1] then
     local last_token, waiting = string.format('%.0f', fence), others(grants)
     for _, reader in ipairs(readers) do

@@ -38,7 +38,7 @@ local function decide(request, choice, grants, fence, now)
     -- All grants of a user-named owner have the same token, in every client: a store must accept
     -- each of them while one lives.
     local token = string.sub(request.owner, 1, 5) == 'user:' and latest_token(grants)
-      or reserve_tokens(fence, request.block, now)
+      or reserve_tokens(fence, request.amount, now)
     take(request, request.lease_ms, token, now, grants)
     if request.queued then
       remove_waiter(request.grant)

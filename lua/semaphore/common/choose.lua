@@ -26,10 +26,10 @@ local function choose(request, state, now)
 
   -- Returns whether any permits are left for others.
   local function admit(waiter)
-    if waiter.block > free then
+    if waiter.amount > free then
       return false
     end
-    free = free - waiter.block
+    free = free - waiter.amount
     choice.joins = choice.joins or waiter == request
     choice.admitted[#choice.admitted + 1] = waiter
     return free > 0
@@ -41,7 +41,7 @@ local function choose(request, state, now)
     late = {}
   end
   local function admit_live(waiter)
-    if waiter.block <= free then
+    if waiter.amount <= free then
       pass_over_late()
     end
     return admit(waiter)
@@ -60,7 +60,7 @@ local function choose(request, state, now)
       end
     end
     if not mine then
-      if waiter.dead or waiter.block > state.capacity then
+      if waiter.dead or waiter.amount > state.capacity then
         choice.passed_over[#choice.passed_over + 1] = waiter.grant
       elseif waiter.overdue then
         late[#late + 1] = waiter

@@ -9,13 +9,13 @@ local function give_back(grant, gone_ms, removed, now)
   local expiry = redis.call('ZSCORE', permits_key, grant)
   local held, was_queued = removed or expiry and true, leave(grant, gone_ms)
   if expiry and tonumber(expiry) > now then
-    state.used = state.used - 1 - (state.extra and weights_beyond_one({grant}) or 0)
+    state.used = state.used - 1 - (state.extra and permits_beyond_one({grant}) or 0)
   end
   local choice = state.capacity and choose(nil, state, now)
   if held then
     redis.call('ZREM', permits_key, grant)
     if state.extra then
-      forget_weights({grant})
+      forget_amounts({grant})
     end
   end
   local check = ''

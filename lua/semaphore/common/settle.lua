@@ -4,9 +4,9 @@
 -- include: semaphore/common/state
 -- include: semaphore/common/touch
 
--- forget_weights(grants): removes the stored permit counts of these grants.
-local function forget_weights(grants)
-  local beyond_one = weights_beyond_one(grants)
+-- forget_amounts(grants): removes the stored permit counts of these grants.
+local function forget_amounts(grants)
+  local beyond_one = permits_beyond_one(grants)
   if beyond_one > 0 then
     redis.call('HDEL', KEYS[1], unpack(grants))
     if redis.call('HINCRBY', KEYS[1], 'extra', -beyond_one) <= 0 then
@@ -15,8 +15,8 @@ local function forget_weights(grants)
   end
 end
 
--- forget_all_weights(state): does this for all grants, however many, by creating the hash again.
-local function forget_all_weights(state)
+-- forget_all_amounts(state): does this for all grants, however many, by creating the hash again.
+local function forget_all_amounts(state)
   redis.call('UNLINK', KEYS[1])
   if state.capacity then
     redis.call('HSET', KEYS[1], 'kind', 'semaphore/2', 'capacity', state.shown, 'set_by',
@@ -28,14 +28,14 @@ end
 
 -- purge(state): removes expired grants, a window at a time.
 local function purge(state)
-  if state.lapsed[1] then
-    redis.call('ZREM', permits_key, unpack(state.lapsed))
+  if state.expired[1] then
+    redis.call('ZREM', permits_key, unpack(state.expired))
     if state.extra then
-      forget_weights(state.lapsed)
+      forget_amounts(state.expired)
     end
   end
   if state.void then
-    forget_all_weights(state)
+    forget_all_amounts(state)
   end
 end
 
@@ -43,7 +43,7 @@ end
 -- for its lease, others for their claims. Returns the longest claim, nil if there is none.
 local function let_in(choice, state, now)
   local request, leaving = choice.request, choice.passed_over
-  local entering, weights, beyond_one, longest_ms, claim_ms = {}, {}, 0, 0, nil
+  local entering, amounts, beyond_one, longest_ms, claim_ms = {}, {}, 0, 0, nil
   for _, waiter in ipairs(choice.admitted) do
     local lasting_ms = waiter.claim_ms
     if waiter == request then
@@ -56,10 +56,10 @@ local function let_in(choice, state, now)
     end
     entering[#entering + 1] = now + 1000 * lasting_ms
     entering[#entering + 1] = waiter.grant
-    if waiter.block > 1 then
-      weights[#weights + 1] = waiter.grant
-      weights[#weights + 1] = waiter.block
-      beyond_one = beyond_one + waiter.block - 1
+    if waiter.amount > 1 then
+      amounts[#amounts + 1] = waiter.grant
+      amounts[#amounts + 1] = waiter.amount
+      beyond_one = beyond_one + waiter.amount - 1
     end
     longest_ms = math.max(longest_ms, lasting_ms)
   end
@@ -69,7 +69,7 @@ local function let_in(choice, state, now)
     redis.call('ZADD', permits_key, unpack(entering))
     lengthen_ttl(permits_key, longest_ms)
     if beyond_one > 0 then
-      redis.call('HSET', KEYS[1], unpack(weights))
+      redis.call('HSET', KEYS[1], unpack(amounts))
       redis.call('HINCRBY', KEYS[1], 'extra', beyond_one)
     end
     touch(state, now + 1000 * longest_ms)

@@ -1,4 +1,4 @@
--- simple/acquire without its short cuts for the common cases.
+-- This is simple/acquire without its short cuts for the common cases.
 -- include: simple/common/holder
 -- include: common/time
 -- include: common/fence
@@ -26,8 +26,8 @@ if holder == request.grant then
   local fence, range = read_fence()
   local left_ms = extend_lease(request)
   local last = range and range.grant == holder and range.known or fence
-  local token = last >= request.block and string.format('%.0f', last - request.block + 1)
-    or reserve_tokens(fence, request.block, now)
+  local token = last >= request.amount and string.format('%.0f', last - request.amount + 1)
+    or reserve_tokens(fence, request.amount, now)
   request.missed = request.attempt > 1
   return granted(request, token, left_ms)
 end

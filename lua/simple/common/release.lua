@@ -1,4 +1,4 @@
--- simple/release without its short cuts for the common cases.
+-- This is simple/release without its short cuts for the common cases.
 -- include: simple/common/holder
 -- include: common/time
 -- include: common/give_back_cached

@@ -12,7 +12,7 @@
 namespace redlatch::internal {
 namespace {
 
-constexpr uint32_t kBlock = 4096;
+constexpr uint32_t kBlock = 4096;  // tokens that a client reserves for its threads
 // Within this time, no client has taken a lock that was handed over and released it again.
 constexpr absl::Duration kHandingOver = absl::Microseconds(50);
 // How long the result of an acquire that will be queued may stay unread: until the grant has
@@ -547,11 +547,12 @@ void LockState::UpdatePending(base::Instant now) {
 void LockState::Cancel(const AcquireRequest& acquire, bool tombstone, base::Instant now) {
   const absl::Duration lease = acquire.terms.lease;
   if (cleanups_.Has(acquire.grant)) return;
-  cleanups_.Add({.request = {.what = CancelRequest{.tombstone = tombstone, .block = acquire.block},
-                             .grant = acquire.grant,
-                             .lease = lease},
-                 .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
-                 .due = now});
+  cleanups_.Add(
+      {.request = {.what = CancelRequest{.tombstone = tombstone, .amount = acquire.amount},
+                   .grant = acquire.grant,
+                   .lease = lease},
+       .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
+       .due = now});
 }
 
 AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
@@ -562,7 +563,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
     const bool passes_on =
         ((contended && FreeTurn(*head.options) > none) || ContendedTurn(*head.options) > none) &&
         !head.terms.manual && !config_.explicit_owner && exclusive();
-    pending.acquire.block = passes_on ? kBlock : head.terms.permits;
+    pending.acquire.amount = passes_on ? kBlock : head.terms.permits;
     // Within its turn the client caches a lock as a claim, in case its process ends.
     pending.acquire.claims = passes_on && ContendedTurn(*head.options) > none &&
                              !head.terms.whole && !head.terms.cacheable && !head.terms.acks.any();
@@ -795,7 +796,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
     return;
   }
   const Terms terms = pending.acquire.terms;
-  const uint64_t last_token = news.token + pending.acquire.block - 1;
+  const uint64_t last_token = news.token + pending.acquire.amount - 1;
   last_token_ = news.token;
   grant_.emplace(Grant{
       .id = news.grant,

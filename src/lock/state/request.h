@@ -67,7 +67,7 @@ struct AcquireRequest {
   bool recalls = false;      // if it does not wait: recall a cached grant that stands in the way
   bool claims = false;       // a grant by reply is a claim, too
   bool listen = false;       // the reply says whether messages reach this client
-  uint32_t block = 1;        // tokens to reserve; never changes for a grant
+  uint32_t amount = 1;       // tokens to reserve, or permits; never changes for a grant
   uint64_t ticket = 0;       // the place in the queue that the client had before
   LatchCounts counted = {};  // of a latch: the counts that this client knows
 };
@@ -88,7 +88,7 @@ struct ReleaseRequest {
 };
 struct CancelRequest {
   bool tombstone = false;  // as in ReleaseRequest
-  uint32_t block = 1;      // the number of tokens that the acquire may have reserved
+  uint32_t amount = 1;     // that of the acquire
 };
 
 // A script that is not part of a grant, such as one of a latch.

@@ -19,7 +19,7 @@ struct LockKind {
   std::vector<std::string> force_keys = {};     // those of a forced release alone
   std::vector<std::string> more_args = {};      // ARGV of an acquire
   std::string owner = "CLIENT";                 // of a request of that client
-  int block = 1;                                // tokens to reserve, or permits
+  int amount = 1;                               // tokens to reserve, or permits
   bool has_tokens = true;                       // and its grants tell how many wait
   std::string held = "[\"held\"]";              // what a renewal answers
   std::string leased = "";                      // the key that expires with its grant; else N
@@ -91,7 +91,7 @@ inline LockKind SemaphoreKind(int permits = 1) {
           .own_keys = {"permits"},
           .force_keys = {"forced"},
           .more_args = {std::to_string(permits)},
-          .block = permits,
+          .amount = permits,
           .has_tokens = false,
           .leased = "permits"};
 }

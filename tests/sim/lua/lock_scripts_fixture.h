@@ -27,7 +27,7 @@ class LockScriptsFixture : public ::testing::Test {
     Request request = Of(client, sequence);
     request.owner = absl::StrReplaceAll(kind_.owner, {{"CLIENT", request.client()}});
     request.more = kind_.more_args;
-    request.block = kind_.block;
+    request.amount = kind_.amount;
     return request;
   }
   // A request of the explicit owner that several clients share.
@@ -133,7 +133,7 @@ class LockScriptsFixture : public ::testing::Test {
   }
   std::string Cancel(const Request& request, int gone_ms = 0) {
     return Eval(ScriptsFor(request).cancel, {Gone(request.grant)},
-                {request.grant, absl::StrCat(gone_ms), absl::StrCat(request.block)})
+                {request.grant, absl::StrCat(gone_ms), absl::StrCat(request.amount)})
         .DebugString();
   }
   std::string Renew(const Request& held) {
@@ -186,13 +186,13 @@ class LockScriptsFixture : public ::testing::Test {
   // Many waiters; those without a subscriber are dead.
   void MakeWaiters(int count, const std::string& channel = "redlatch:dead", int permits = 1) {
     Request like = By('x');
-    like.block = permits;
+    like.amount = permits;
     MakeWaitersIn(Auxiliary(kind_.queues.front()), like, count, channel);
   }
   void MakeWaitersIn(const std::string& queue, const Request& like, int count,
                      const std::string& channel) {
     server_->Command({"EVAL", kMakeWaiters, "2", queue, Waiters(), absl::StrCat(count), like.owner,
-                      channel, like.grant.substr(33), absl::StrCat(like.block)});
+                      channel, like.grant.substr(33), absl::StrCat(like.amount)});
   }
   std::string Record(const std::string& grant) { return server_->Text({"HGET", Waiters(), grant}); }
   void SetRecord(const std::string& grant, const std::string& record) {

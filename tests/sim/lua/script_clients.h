@@ -27,7 +27,7 @@ struct Request {
   bool wait = true;
   bool recalls = false;  // if it does not wait: recall a cached grant
   int heartbeat_ms = 10000;
-  int block = 1;
+  int amount = 1;
   bool manual = false;
   std::string ticket = "0";
   int claim_ms = 0;                    // 0: the lease
@@ -41,8 +41,9 @@ struct Request {
   std::vector<std::string> Args() const {
     std::vector<std::string> args = {
         grant, absl::StrCat(lease_ms),
-        absl::StrCat(block, " ", attempt, wait_word(), heartbeat_ms, manual ? " 1 " : " 0 ", ticket,
-                     " ", claim_ms > 0 ? claim_ms : lease_ms, listen ? " 1 " : " 0 ", channel()),
+        absl::StrCat(amount, " ", attempt, wait_word(), heartbeat_ms, manual ? " 1 " : " 0 ",
+                     ticket, " ", claim_ms > 0 ? claim_ms : lease_ms, listen ? " 1 " : " 0 ",
+                     channel()),
         owner};
     args.insert(args.end(), more.begin(), more.end());
     return args;

@@ -199,7 +199,7 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
                            : lock.family == kMulti ? "2"
                                                    : "1";
   Words args = {grant, absl::StrCat(Pick<int>({30, 300, 3000, 3000, 30000, 30000})),
-                absl::StrCat(party.block, " ", party.attempt, " ", wait, " ",
+                absl::StrCat(party.amount, " ", party.attempt, " ", wait, " ",
                              Pick<int>({200, 1000, 10000, 10000}), Chance(8) ? " 1 " : " 0 ",
                              Chance(85) ? party.ticket : "0", " ", Pick<int>({50, 500, 2000, 2000}),
                              Chance(30) ? " 1 " : " 0 ", Channel(client_))};
@@ -297,9 +297,9 @@ RandomCalls::Step RandomCalls::Acquire(const Lock& lock) {
     party.reads = lock.family == kReadWrite && Chance(50);
     party.cacheable = lock.family <= kReadWrite && Chance(20);
     if (lock.family == kSemaphore) {
-      party.block = 1 + (Chance(40) ? Below(lock.capacity + (Chance(5) ? 1 : 0)) : 0);
+      party.amount = 1 + (Chance(40) ? Below(lock.capacity + (Chance(5) ? 1 : 0)) : 0);
     } else if (lock.family != kLatch && Chance(12)) {
-      party.block = Pick<int>({2, 8, 64});
+      party.amount = Pick<int>({2, 8, 64});
     }
   } else if (Chance(20) && party.last_script != nullptr) {  // the same bytes, late
     asked_ = &party;
@@ -326,12 +326,12 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
   const char* const operation = party.reads ? "release_read" : "release";
   if (Chance(60)) return Script(lock, operation, {}, {grant});
   const int64_t first = party.token == "0" ? 0 : std::stoll(party.token);
-  const int used = Below(party.block + 1);
+  const int used = Below(party.amount + 1);
   Words args = {grant,
                 first == 0 || (party.cacheable && Chance(30))
                     ? absl::StrCat("0 0 ", Chance(50) ? 0 : 5000)
                     : absl::StrCat(first + used - (used > 0 ? 1 : 0), " ",
-                                   party.cacheable ? 0 : first + party.block - 1,  // may be behind
+                                   party.cacheable ? 0 : first + party.amount - 1,  // may be behind
                                    Chance(50) ? " 0" : " 5000"),
                 OwnerOf(lock, party)};
   std::string fresh = grant;
@@ -359,7 +359,7 @@ RandomCalls::Step RandomCalls::Renew(const Lock& lock) {
     args.push_back(Channel(client_));
     if (!party.reads) {
       const int64_t first = std::stoll(party.token);
-      args.push_back(absl::StrCat(first == 0 ? 0 : first + party.block - 1));
+      args.push_back(absl::StrCat(first == 0 ? 0 : first + party.amount - 1));
     }
   }
   return Script(lock, party.reads ? "renew_read" : "renew", {}, args);
@@ -368,7 +368,7 @@ RandomCalls::Step RandomCalls::Renew(const Lock& lock) {
 RandomCalls::Step RandomCalls::Cancel(const Lock& lock) {
   Party& party = PartyOf(lock, client_);
   const std::string grant = SomeGrantId(party);
-  Words args = {grant, Chance(60) ? "0" : "5000", absl::StrCat(party.block)};
+  Words args = {grant, Chance(60) ? "0" : "5000", absl::StrCat(party.amount)};
   if (lock.family == kQuorum && Chance(50)) {
     args.push_back(Chance(70) ? absl::StrCat(party.attempt) : "");
     if (Chance(40)) args.push_back("redlatch:");

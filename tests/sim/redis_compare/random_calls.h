@@ -50,7 +50,7 @@ class RandomCalls {
   };
   // What a client knows about its latest grant of a lock.
   struct Party {
-    int sequence = 0, attempt = 1, block = 1;
+    int sequence = 0, attempt = 1, amount = 1;
     bool cacheable = false, reads = false, waits = true, holds = false;
     std::string ticket = "0", token = "0", told, owner;
     std::string when;               // of a latch's count

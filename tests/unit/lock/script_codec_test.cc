@@ -55,7 +55,7 @@ AcquireRequest SomeBid(GrantId grant) {
           .terms = {.lease = kLease},
           .attempt = 3,
           .wait = true,
-          .block = 64,
+          .amount = 64,
           .ticket = 1795227594499240};
 }
 
@@ -163,7 +163,7 @@ TEST_F(EncodedRequestTest, AcquireOfPermitsNamesCapacity) {
   plan_.use = GrantUse::kPermit;
   owner_ = kIdentity.client;
   AcquireRequest acquire = SomeBid(7);
-  acquire.block = 3;
+  acquire.amount = 3;
   acquire.terms.capacity = 8;
   EXPECT_THAT(
       Words({.what = acquire, .grant = 7, .lease = kLease}),
@@ -186,7 +186,7 @@ TEST_F(EncodedRequestTest, RenewAndCancel) {
   EXPECT_THAT(Words({.what = RenewRequest(), .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7, "30000"));
   EXPECT_EQ(script_, "renew");
-  EXPECT_THAT(Words({.what = CancelRequest{.block = 64}, .grant = 7, .lease = kLease}),
+  EXPECT_THAT(Words({.what = CancelRequest{.amount = 64}, .grant = 7, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "0", "64"));
   EXPECT_EQ(script_, "cancel");
 }
@@ -205,7 +205,7 @@ TEST_F(EncodedRequestTest, MarksCacheableGrantButNotItsTombstone) {
                      .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", cacheable,
                           "9 72 30000", "me"));
-  EXPECT_THAT(Words({.what = CancelRequest{.block = 64}, .grant = acquire.grant, .lease = kLease}),
+  EXPECT_THAT(Words({.what = CancelRequest{.amount = 64}, .grant = acquire.grant, .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", cacheable, "0", "64"));
 }
 

@@ -159,7 +159,7 @@ TEST_P(LockCached, RenewalAfterSecondGrantReservesNothing) {
 TEST_P(LockCached, RepeatedAcquireGetsFirstToken) {
   Inbox inbox(*server_, Channel('a'));
   Request cached = Cacheable(Of('a'));
-  cached.block = 16;
+  cached.amount = 16;
   const int64_t first = Token(cached);
   RenewWords(cached);
   EXPECT_EQ(Token(Again(cached)), first);
@@ -185,9 +185,9 @@ TEST_P(LockCachedOfOwner, LateReleaseKeepsTokensOfLaterGrant) {
   const Request older = Cacheable(Of('a', 1));
   const int64_t first = Token(older);
   Request later = Of('a', 2);
-  later.block = 1'000'000;
+  later.amount = 1'000'000;
   const int64_t its_first = Token(later);
-  const int64_t its_last = its_first + later.block - 1;
+  const int64_t its_last = its_first + later.amount - 1;
   EXPECT_EQ(RenewWords(older, first)[2], "0") << "those behind its own are the later grant's";
   EXPECT_EQ(Release(later, /*used=*/its_last - 1, /*reserved=*/its_last), kReleased);
   EXPECT_EQ(Release(older, first, /*reserved=*/0), kReleased);

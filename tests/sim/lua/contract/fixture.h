@@ -46,7 +46,7 @@ class LockContract : public LockScriptsFixture, public ::testing::WithParamInter
   // What a client is told that is granted what it waits for, with so many behind it.
   std::string GrantOf(const Request& request, int waiting = 0) {
     if (!kind_.has_tokens) return LockScriptsFixture::GrantOf(request);
-    return LockScriptsFixture::GrantOf(request, StoredFence() - request.block + 1, waiting);
+    return LockScriptsFixture::GrantOf(request, StoredFence() - request.amount + 1, waiting);
   }
 };
 

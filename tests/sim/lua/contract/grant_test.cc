@@ -227,7 +227,7 @@ TEST_P(LockToken, GrowsThroughFlushAndFutureFence) {
 
 TEST_P(LockToken, UnusedOnesOfLastBlockAreReturned) {
   Request request = Of('a');
-  request.block = 4096;
+  request.amount = 4096;
   const int64_t token = Token(request);
   EXPECT_EQ(StoredFence(), token + 4095);
   EXPECT_EQ(Release(request, token + 2, token + 4095), kReleased);
@@ -240,7 +240,7 @@ TEST_P(LockToken, UnusedOnesOfLastBlockAreReturned) {
 
 TEST_P(LockToken, CancelReturnsWholeBlock) {
   Request request = Of('a');
-  request.block = 10;
+  request.amount = 10;
   const int64_t token = Token(request);
   EXPECT_EQ(StoredFence(), token + 9);
   EXPECT_EQ(Cancel(request), kPassedOn);

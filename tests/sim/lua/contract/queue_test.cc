@@ -36,7 +36,7 @@ TEST_P(LockQueue, HandsOverToFirstLiveWaiter) {
   Take(Of('a'));
   Request b = For(12345, Of('b'));
   b.attempt = 7;
-  if (kind_.has_tokens) b.block = 4;
+  if (kind_.has_tokens) b.amount = 4;
   Inbox inbox(*server_, b.channel()), other(*server_, Channel('c'));
   Ask(b);
   Ask(Of('c'));

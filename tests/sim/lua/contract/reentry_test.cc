@@ -68,7 +68,7 @@ TEST_P(LockReentry, LockIsFreeIfAllGrantsExpired) {
 TEST_P(LockReentry, CancelEndsOneGrantAndItsTokens) {
   Inbox inbox(*server_, Channel('c'));
   Request a = Of('a'), b = Of('a', 2);
-  a.block = b.block = 10;
+  a.amount = b.amount = 10;
   Token(a);
   const int64_t token = Token(b);
   Ask(Of('c'));

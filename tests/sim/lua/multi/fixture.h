@@ -51,7 +51,7 @@ class MultiScriptsFixture : public ::testing::Test {
   std::string Cancel(const Names& names, const Request& request, int gone_ms = 0) {
     return Run(names, names.size() > 1 ? lua::kMultiCancel : lua::kSimpleCancel,
                {Gone(names, request.grant)},
-               {request.grant, absl::StrCat(gone_ms), absl::StrCat(request.block)});
+               {request.grant, absl::StrCat(gone_ms), absl::StrCat(request.amount)});
   }
   // As a handover check does it.
   std::string Check(const Names& names) { return Cancel(names, By('f', 99)); }
@@ -105,7 +105,7 @@ class MultiScriptsFixture : public ::testing::Test {
   static std::vector<std::string> ArgsOf(const Names& names, const Request& request) {
     std::vector<std::string> args = request.Args();
     if (names.size() > 1 && request.wait) {
-      const std::string before = absl::StrCat(request.block, " ", request.attempt, " ");
+      const std::string before = absl::StrCat(request.amount, " ", request.attempt, " ");
       args[2].replace(before.size(), 1, "2");
     }
     return args;

@@ -199,7 +199,7 @@ TEST_F(MultiScripts, FullMemoryRefusesOnlyNewRequests) {
 
 TEST_F(MultiScripts, FullMemoryAllowsTokensAndTombstones) {
   Request many = multi_;
-  many.block = 4096;
+  many.amount = 4096;
   for (const bool cancelled : {false, true}) {
     SCOPED_TRACE(cancelled);
     server_->Command({"FLUSHALL"});

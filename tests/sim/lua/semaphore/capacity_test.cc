@@ -58,7 +58,7 @@ TEST_F(SemaphoreCapacity, LargestNumbersAreExact) {
   name_ = "other";
   capacity_ = int64_t{1} << 53;
   Request most = One('a');
-  most.block = INT32_MAX;
+  most.amount = INT32_MAX;
   EXPECT_EQ(Acquire(most), Granted());
   EXPECT_EQ(Acquire(Again(most)), Granted());
   EXPECT_EQ(Used(), INT32_MAX);

@@ -43,7 +43,7 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
   }
   Request Many(int permits, char client, int sequence = 1) const {
     Request request = One(client, sequence);
-    request.block = permits;
+    request.amount = permits;
     return request;
   }
   static std::string Granted(int lease_ms = 30000) {

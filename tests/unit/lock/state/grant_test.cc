@@ -11,7 +11,7 @@ TEST_F(LockStateGrantTest, ReplyGrantsFromSendTime) {
   const Request request = Fetch<AcquireRequest>();
   EXPECT_TRUE(AcquireOf(request).wait);
   EXPECT_EQ(AcquireOf(request).attempt, 1U);
-  EXPECT_EQ(AcquireOf(request).block, 1U);
+  EXPECT_EQ(AcquireOf(request).amount, 1U);
   EXPECT_TRUE(Quiet());
   Pass(absl::Milliseconds(100));
   Deliver(request, Granted());

@@ -40,7 +40,7 @@ TEST_F(LockStateLocalTest, PassesOnOnlyWithinTurnOnEqualTerms) {
     EXPECT_EQ(other.state, State::kWaiting);
     const Request release = Fetch<ReleaseRequest>();
     EXPECT_EQ(AcquireOf(release).terms.lease, c.second.lease);
-    EXPECT_EQ(AcquireOf(release).block, c.block);
+    EXPECT_EQ(AcquireOf(release).amount, c.block);
   }
 }
 
@@ -49,7 +49,7 @@ TEST_F(LockStateLocalTest, RequeueStartsNewTurn) {
   Pass(kWindow);
   Release(holder->hold);
   const Request release = Fetch<ReleaseRequest>();
-  EXPECT_EQ(AcquireOf(release).block, 4096U) << "the thread that releases will come again";
+  EXPECT_EQ(AcquireOf(release).amount, 4096U) << "the thread that releases will come again";
   Waiter& again = Acquire();
   Deliver(release, ReleasedThen(AcquireGranted{.token = kToken + 9000, .lease = kLease}));
   ASSERT_EQ(other->state, State::kGranted);
@@ -124,7 +124,7 @@ TEST_F(LockStateLocalTest, BlockTokensGrowWithClock) {
   Waiter& first = Acquire({.turn = window});
   Waiter* next = &Acquire({.thread = 2, .turn = window});
   const Request request = Fetch<AcquireRequest>();
-  EXPECT_EQ(AcquireOf(request).block, 4096U);
+  EXPECT_EQ(AcquireOf(request).amount, 4096U);
   Pass(absl::Milliseconds(1));
   Deliver(request, Granted());
   const base::Instant received = now();  // the tokens were reserved at this moment or earlier
