@@ -80,20 +80,13 @@ struct GroupFacts {
 
 // ---- Collecting the facts, in gather.cc.
 
-// Which locks a server has.
-enum class Place : uint8_t {
-  kAlone,    // all of them, with or without replicas
-  kPrimary,  // it is the primary of a shard of a cluster: those of the shard
-  kReplica,  // it is a replica of a shard: none, unless the primary fails
-};
-
 // A server to check.
 struct CheckTarget {
-  redis::Url url;        // of this server
-  std::string url_text;  // the URL that clients of its locks use; of a node: the cluster's
-  std::string prefix;    // of the locks' names (--prefix); empty: not given
-  Place place = Place::kAlone;
+  redis::Url url;                // of this server
+  std::string url_text;          // the URL that clients of its locks use; of a node: the cluster's
+  std::string prefix;            // of the locks' names (--prefix); empty: not given
   const Shard* shard = nullptr;  // of a cluster's node: its shard
+  bool is_replica = false;       // of the shard: it has no locks, unless the primary fails
   bool of_quorum = false;        // it is one server of a quorum
 };
 

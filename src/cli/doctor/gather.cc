@@ -323,7 +323,7 @@ class Gatherer {
       : url_(target.url),
         url_text_(target.url_text),
         shard_(target.shard),
-        is_replica_(target.place == Place::kReplica),
+        is_replica_(target.is_replica),
         of_quorum_(target.of_quorum),
         random_(absl::StrCat(absl::Hex(base::RandomBits(), absl::kZeroPad16))),
         name_(Here(absl::StrCat(target.prefix, "redlatch-doctor:", random_))),
@@ -335,9 +335,9 @@ class Gatherer {
         .Set("prefix", target.prefix)
         .Set("now_ms", absl::ToUnixMillis(absl::Now()))
         .Set("wanted_ms", absl::ToInt64Milliseconds(wanted))
-        .Flag("is_primary", target.place == Place::kPrimary)
+        .Flag("is_primary", shard_ != nullptr && !is_replica_)
         .Flag("is_replica", is_replica_)
-        .Flag("in_cluster", target.place != Place::kAlone)
+        .Flag("in_cluster", shard_ != nullptr)
         .Flag("of_quorum", of_quorum_)
         .Flag("elsewhere", shard_ != nullptr && !shard_->Has(name_))
         .Flag("over_network", url_.kind == redis::Url::Kind::kTcp && url_.host != "localhost" &&
@@ -583,20 +583,14 @@ class Gatherer {
     }
   }
 
-  // False if the facts already show that redlatch does not accept the server, or that the user
-  // lacks a permission. A trial would stop halfway and leave something behind.
+  // False if redlatch does not accept the server, or the user lacks a permission. A trial would
+  // stop halfway and leave something behind.
   bool WorthATrial() const {
-    const auto is = [this](std::string_view field, std::string_view value) {
-      return facts_.text(field) == value;
-    };
-    const bool evicts = facts_.has("info") && !url_.allow_eviction && !is("maxmemory", "0") &&
-                        !is("maxmemory_policy", "noeviction");
-    const bool other = shard_ == nullptr && is("redis_mode", "cluster");
-    const bool taken = !evicts && !is("role", "slave") && !other && !is("redis_mode", "sentinel");
-    const bool denied = std::ranges::any_of(facts_.texts, [](const auto& fact) {
-      return absl::StartsWith(fact.first, kProbe) && fact.second != kAllowed;
-    });
-    return taken && !denied && !facts_.has("elsewhere");
+    static const std::set<std::string> checks = {"mode", "role", "permissions", "eviction"};
+    return !facts_.has("elsewhere") &&
+           std::ranges::none_of(Diagnose(facts_), [](const Finding& finding) {
+             return finding.level == Level::kBad && checks.contains(finding.check);
+           });
   }
 
   absl::Status Try() {
@@ -781,18 +775,18 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
 
   const std::vector<Shard> shards = ShardsOf(*view);
   std::vector<CheckTarget> targets;
-  const auto add = [&](const redis::HostAndPort& node, const Shard& shard, Place place) {
+  const auto add = [&](const redis::HostAndPort& node, const Shard& shard, bool is_replica) {
     targets.push_back({.url = redis::UrlOfNode(url, node),
                        .url_text = url_text,
                        .prefix = prefix,
-                       .place = place,
-                       .shard = &shard});
-    facts->nodes.push_back({.address = node.text(), .is_replica = place == Place::kReplica});
+                       .shard = &shard,
+                       .is_replica = is_replica});
+    facts->nodes.push_back({.address = node.text(), .is_replica = is_replica});
     facts->nodes.back().facts.Set("slots", RangesOf(shard.slots));
   };
-  for (const Shard& shard : shards) add(shard.primary, shard, Place::kPrimary);
+  for (const Shard& shard : shards) add(shard.primary, shard, false);
   for (const Shard& shard : shards) {
-    for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, Place::kReplica);
+    for (const redis::HostAndPort& replica : shard.replicas) add(replica, shard, true);
   }
   std::vector<Slots> served(targets.size(), ServedIn(*view));
   ForEach(targets.size(), kAtOnce,

@@ -919,56 +919,45 @@ class Servers {
 
 // ---- The list.
 
+constexpr size_t kKind = 1, kLease = 3, kWaiting = 4;  // columns that may be left out
 constexpr size_t kGap = 2;
-constexpr size_t kState = 10;
-constexpr size_t kKindColumn = 10;
-constexpr size_t kLeaseColumn = 6;
-constexpr size_t kWaitingColumn = 7;
-// Columns that may be left out, in this order.
-constexpr size_t kDispensable[] = {kKindColumn, kLeaseColumn, kWaitingColumn};
-
 constexpr size_t kEnoughOfName = 20;
 constexpr size_t kEnoughOfHolder = 16;
 constexpr size_t kAllOfHolder = 32;
 // The width of the name column in a pipe. Longer names push the other columns to the right.
 constexpr size_t kLongestName = 60;
 
-// The width of all columns between the name and the holder.
-size_t Taken(size_t left_out) {
-  size_t taken = kGap + kState + kGap;
-  for (size_t i = left_out; i < std::size(kDispensable); ++i) taken += kDispensable[i] + kGap;
-  return taken;
-}
-
 }  // namespace
 
 ListColumns::ListColumns(size_t width, size_t longest_name) : width_(width) {
   if (width == 0) {
-    name_ = std::min(longest_name, kLongestName);
+    columns_[0] = std::min(longest_name, kLongestName);
     return;
   }
   const size_t needed = std::min(longest_name, kEnoughOfName) + kEnoughOfHolder;
-  const auto rest = [&] { return width - std::min(width, Taken(left_out_)); };
-  while (left_out_ < std::size(kDispensable) && rest() < needed) ++left_out_;
-  if (rest() < needed) {
-    name_ = std::min(longest_name, rest() / 2);
-  } else {
-    const size_t generous = rest() - std::min(rest(), kAllOfHolder);
-    name_ = std::min({longest_name, rest() - kEnoughOfHolder, std::max(kEnoughOfName, generous)});
+  const auto rest = [&] {  // the width for name and holder
+    size_t taken = kGap;
+    for (const size_t each : columns_) taken += each == 0 ? 0 : each + kGap;
+    return width - std::min(width, taken);
+  };
+  for (const size_t each : {kKind, kLease, kWaiting}) {
+    if (rest() < needed) columns_[each] = 0;
   }
+  const size_t left = rest();
+  const size_t generous = std::max(kEnoughOfName, left - std::min(left, kAllOfHolder));
+  columns_[0] = left < needed ? std::min(longest_name, left / 2)
+                              : std::min({longest_name, left - kEnoughOfHolder, generous});
 }
 
 std::string ListColumns::Line(const ListCells& cells) const {
   std::string line;
-  const auto add = [&](const std::string& cell, size_t columns) {
-    line += Padded(width_ == 0 ? cell : Cut(cell, columns), columns) + std::string(kGap, ' ');
-  };
-  add(cells.name, name_);
-  if (left_out_ < 1) add(Cut(cells.kind, kKindColumn), kKindColumn);
-  add(cells.state, kState);
-  if (left_out_ < 2) add(cells.lease, kLeaseColumn);
-  if (left_out_ < 3) add(cells.waiting, kWaitingColumn);
-  line += cells.holder;
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    if (i > 0 && columns_[i] == 0) continue;
+    const bool cuts = width_ > 0 || i == kKind;
+    line += Padded(cuts ? Cut(cells[i], columns_[i]) : cells[i], columns_[i]);
+    line.append(kGap, ' ');
+  }
+  line += cells.back();
   if (width_ > 0) line = Cut(line, width_);
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
@@ -1034,12 +1023,12 @@ ListCells CellsOf(const LockRow& row) {
   std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
   if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
-  return {.name = Printable(row.name),
-          .kind = row.kind.empty() ? "-" : Printable(row.kind),
-          .state = StateOf(row),
-          .lease = has_lease ? Brief(row.remaining) : "-",
-          .waiting = absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
-          .holder = holder};
+  return {Printable(row.name),
+          row.kind.empty() ? "-" : Printable(row.kind),
+          StateOf(row),
+          has_lease ? Brief(row.remaining) : "-",
+          absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
+          holder};
 }
 
 // Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints

@@ -2,6 +2,7 @@
 #ifndef REDLATCH_SRC_CLI_INSPECT_INSPECT_H_
 #define REDLATCH_SRC_CLI_INSPECT_INSPECT_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -107,10 +108,8 @@ bool MayBeOfQuorum(const LockRow& row);
 // majority. Its lease is the time for which a majority still grants the lock if it is not renewed.
 LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t unknown);
 
-// The cells of one line of `redlatch ls`.
-struct ListCells {
-  std::string name, kind, state, lease, waiting, holder;
-};
+// A line of `redlatch ls`: name, kind, state, lease, waiting, holder.
+using ListCells = std::array<std::string, 6>;
 
 // The columns of the list, and their widths. On a terminal each line fits, with name, state and
 // holder always shown. If the terminal is too narrow, kind, lease and waiting are left out, in this
@@ -124,8 +123,7 @@ class ListColumns {
 
  private:
   const size_t width_;
-  size_t name_ = 0;
-  size_t left_out_ = 0;
+  std::array<size_t, 5> columns_ = {0, 10, 10, 6, 7};  // before the holder; 0: left out
 };
 
 }  // namespace redlatch::cli

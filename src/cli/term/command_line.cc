@@ -120,21 +120,17 @@ absl::Status CommandLine::TakeAll(const std::vector<std::string>& words) {
     if (!separated && word.size() > 1 && word[0] == '-') {
       taken = TakeOption(words, &at);
     } else {
-      taken = TakeOperand(word);
+      if (operands_.size() == most_operands_) {
+        return WrongUsage(absl::StrCat("unexpected argument ", Quoted(word)),
+                          too_many_.empty()
+                              ? absl::StrCat("redlatch ", command_, " takes options only")
+                              : too_many_);
+      }
+      operands_.push_back(word);
       ++at;
     }
     if (!taken.ok()) return taken;
   }
-  return absl::OkStatus();
-}
-
-absl::Status CommandLine::TakeOperand(const std::string& word) {
-  if (operands_.size() == most_operands_) {
-    return WrongUsage(
-        absl::StrCat("unexpected argument ", Quoted(word)),
-        too_many_.empty() ? absl::StrCat("redlatch ", command_, " takes options only") : too_many_);
-  }
-  operands_.push_back(word);
   return absl::OkStatus();
 }
 
@@ -144,9 +140,15 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   const std::string name = word.substr(0, equals);
   const auto found = options_.find(name);
   if (found == options_.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("redlatch ", command_, " has no option ",
-                                                   Printable(name), DidYouMean(name, OptionNames()),
-                                                   HintForUnknown()));
+    std::vector<std::string> known;
+    for (const auto& [option, unused] : options_) known.push_back(option);
+    return absl::InvalidArgumentError(
+        absl::StrCat("redlatch ", command_, " has no option ", Printable(name),
+                     DidYouMean(name, known), " (see redlatch ", command_, " --help",
+                     command_follows_     ? "; options of the command itself go after --"
+                     : most_operands_ > 0 ? "; put -- before a name that begins with -"
+                                          : "",
+                     ")"));
   }
   const Option& option = found->second;
   given_.insert(name);
@@ -162,20 +164,6 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   }
   if (option.take(value)) return absl::OkStatus();
   return WrongUsage(absl::StrCat(name, " ", Quoted(value), " ", option.wrong), option.fix);
-}
-
-std::vector<std::string> CommandLine::OptionNames() const {
-  std::vector<std::string> names;
-  for (const auto& [name, option] : options_) names.push_back(name);
-  return names;
-}
-
-std::string CommandLine::HintForUnknown() const {
-  return absl::StrCat(" (see redlatch ", command_, " --help",
-                      command_follows_     ? "; options of the command itself go after --"
-                      : most_operands_ > 0 ? "; put -- before a name that begins with -"
-                                           : "",
-                      ")");
 }
 
 namespace {

@@ -62,9 +62,6 @@ class CommandLine {
   };
 
   absl::Status TakeAll(const std::vector<std::string>& words);
-  absl::Status TakeOperand(const std::string& word);
-  std::vector<std::string> OptionNames() const;
-  std::string HintForUnknown() const;
   // Moves `at` past the option's value.
   absl::Status TakeOption(const std::vector<std::string>& words, size_t* at);
 

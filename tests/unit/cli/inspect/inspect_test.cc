@@ -146,13 +146,10 @@ TEST(LockKeys, KindsHaveTheProtocolVersion) {
 }
 
 const ListCells kHeading = {"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"};
-const ListCells kLine = {.name = "a-name-that-is-longer-than-thirty-two-columns",
-                         .kind = "read_write",
-                         .state = "read by 12",
-                         .lease = "29.9s",
-                         .waiting = "3w",
-                         .holder = "web1:4242 redlatch run: make-report and 11 more"};
-const size_t kLongest = kLine.name.size();
+const ListCells kLine = {
+    "a-name-that-is-longer-than-thirty-two-columns",  "read_write", "read by 12", "29.9s", "3w",
+    "web1:4242 redlatch run: make-report and 11 more"};
+const size_t kLongest = kLine[0].size();
 
 std::string Heading(size_t width, size_t longest = kLongest) {
   return ListColumns(width, longest).Line(kHeading);
@@ -176,7 +173,7 @@ TEST(ListColumnsTest, FitAnyTerminal) {
   for (size_t width = 1; width <= 200; ++width) {
     for (const size_t longest : {size_t{4}, size_t{19}, kLongest}) {
       ListCells line = kLine;
-      line.name.resize(longest);
+      line[0].resize(longest);
       EXPECT_LE(Columns(ListColumns(width, longest).Line(line)), width);
     }
   }
@@ -184,10 +181,10 @@ TEST(ListColumnsTest, FitAnyTerminal) {
 
 TEST(ListColumnsTest, CutNothingInAPipe) {
   EXPECT_EQ(ListColumns(0, kLongest).Line(kLine),
-            kLine.name + "  read_write  read by 12  29.9s   3w       " + kLine.holder);
+            kLine[0] + "  read_write  read by 12  29.9s   3w       " + kLine[5]);
   ListCells longer = kLine;
-  longer.name = std::string(70, 'x');
-  EXPECT_EQ(ListColumns(0, 70).Line(longer).substr(0, 75), longer.name + "  rea");
+  longer[0] = std::string(70, 'x');
+  EXPECT_EQ(ListColumns(0, 70).Line(longer).substr(0, 75), longer[0] + "  rea");
 }
 
 }  // namespace
