@@ -322,31 +322,29 @@ Facts Of(const NodeFacts& node) {
 }
 
 Items Seeds(const GroupFacts& f) {
-  Items items;
+  Items items = f.seeds;
   const auto first = std::ranges::find_if(
-      f.seeds, [](const SeedFacts& each) { return each.reached.ok() && !each.primaries.empty(); });
-  for (auto seed = f.seeds.begin(); seed != f.seeds.end(); ++seed) {
-    Facts v = Facts().Set("address", seed->address).Set("why", seed->reached.message());
-    v.Flag("no_cluster", absl::StrContains(seed->reached.message(), "cluster support disabled"));
-    v.Set("knows", seed->primaries.size()).Flag("reached", seed->reached.ok());
-    const bool apart = first < seed && std::ranges::none_of(seed->primaries, [&](const auto& id) {
-                         return first->primaries.contains(id);
-                       });
-    if (apart && !seed->primaries.empty()) v.Set("other", first->address);
-    items.push_back(v);
+      f.seeds, [](const Facts& each) { return Holds("knows & knows!=", each); });
+  for (Facts& seed : items) {
+    seed.Flag("no_cluster", absl::StrContains(seed.text("why"), "cluster support disabled"));
+    if (!Holds("knows & knows!=", seed)) continue;  // else `first` is this one, or before it
+    const std::set<std::string> known = absl::StrSplit(first->text("knows"), ',');
+    const std::vector<std::string> ids = absl::StrSplit(seed.text("knows"), ',');
+    const bool apart =
+        std::ranges::none_of(ids, [&](const std::string& id) { return known.contains(id); });
+    if (apart) seed.Set("other", first->text("address"));
   }
   const bool well = std::ranges::all_of(
-      items, [](const Facts& v) { return Holds("reached & knows>0 & !other", v); });
+      items, [](const Facts& seed) { return Holds("knows & knows!= & !other", seed); });
   return well ? Items{items.front().Set("all", items.size())} : items;
 }
 
 // How to reach a node that cannot be reached at the address that it announces.
 std::string MapOf(const GroupFacts& f, const NodeFacts& node) {
-  for (const SeedFacts& seed : f.seeds) {
-    if (seed.announced == node.address && seed.address != node.address) {
-      return absl::StrCat("it is reached at ", seed.address, ": add map=", node.address, "/",
-                          seed.address, " to the URL");
-    }
+  for (const Facts& seed : f.seeds) {
+    if (seed.text("announced") != node.address || seed.text("address") == node.address) continue;
+    return absl::StrCat("it is reached at ", seed.text("address"), ": add map=", node.address, "/",
+                        seed.text("address"), " to the URL");
   }
   return absl::StrCat("if clients reach it elsewhere, as through a tunnel, add map=", node.address,
                       "/HOST:PORT to the URL; else see its cluster-announce-ip, and the network");

@@ -63,18 +63,12 @@ struct NodeFacts {
   absl::StatusOr<std::vector<ClusterLine>> nodes = absl::UnknownError("not asked");
 };
 
-// A node that a cluster's URL names.
-struct SeedFacts {
-  std::string address;
-  absl::Status reached = absl::UnknownError("not asked");
-  std::set<std::string> primaries;  // ids of the nodes that serve slots, according to this node
-  std::string announced;            // its own address, if it tells it
-};
-
 // A cluster, or a quorum, which has no seeds.
 struct GroupFacts {
   Facts whole;
-  std::vector<SeedFacts> seeds;
+  // The nodes that the URL names: "address"; "why" it could not be asked; "knows": the ids of the
+  // primaries that it knows; and "announced": its own address, if it tells it.
+  std::vector<Facts> seeds;
   std::vector<NodeFacts> nodes;
 };
 

@@ -2,6 +2,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
@@ -724,24 +725,24 @@ absl::StatusOr<std::vector<Reply>> AskAboutCluster(const redis::Url& url) {
   return connection->CallAll(questions, deadline);
 }
 
-void AskSeed(const redis::Url& url, const redis::HostAndPort& node, SeedFacts* seed) {
-  seed->address = node.text();
+Facts AskSeed(const redis::Url& url, const redis::HostAndPort& node) {
+  Facts seed = Facts().Set("address", node.text());
   const auto answers = AskAboutCluster(redis::UrlOfNode(url, node));
-  seed->reached = answers.status();
-  if (!answers.ok()) return;
+  if (!answers.ok()) return seed.Set("why", answers.status().message());
   if ((*answers)[0].is_error()) {
-    seed->reached = redis::ErrorStatus((*answers)[0].text, seed->address);
-    return;
+    return seed.Set("why", redis::ErrorStatus((*answers)[0].text, node.text()).message());
   }
+  std::set<std::string> primaries;
   for (const Reply& range : (*answers)[0].elements) {
     if (range.elements.size() < 3 || range.elements[2].elements.size() < 3) continue;
-    seed->primaries.insert(range.elements[2].elements[2].text);
+    primaries.insert(range.elements[2].elements[2].text);
   }
-  const auto lines = NodesAnswer((*answers)[1], seed->address);
-  if (!lines.ok()) return;
-  for (const ClusterLine& line : *lines) {
-    if (line.flags.contains("myself")) seed->announced = line.address;
+  seed.Set("knows", absl::StrJoin(primaries, ","));
+  const auto lines = NodesAnswer((*answers)[1], node.text());
+  for (const ClusterLine& line : lines.value_or(std::vector<ClusterLine>())) {
+    if (line.flags.contains("myself")) seed.Set("announced", line.address);
   }
+  return seed;
 }
 
 Slots ServedIn(const redis::ClusterView& view) {
@@ -771,7 +772,7 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
   if (!view.ok()) return view.status();
   facts->seeds.resize(url.nodes.size());
   ForEach(url.nodes.size(), kAtOnce,
-          [&](size_t i) { AskSeed(url, url.nodes[i], &facts->seeds[i]); });
+          [&](size_t i) { facts->seeds[i] = AskSeed(url, url.nodes[i]); });
 
   const std::vector<Shard> shards = ShardsOf(*view);
   std::vector<CheckTarget> targets;

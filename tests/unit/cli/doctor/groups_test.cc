@@ -17,10 +17,8 @@ NodeFacts HealthyNode(const std::string& address, bool is_replica) {
 
 GroupFacts HealthyCluster() {
   GroupFacts facts;
-  facts.seeds = {{.address = "n1:7001",
-                  .reached = absl::OkStatus(),
-                  .primaries = {"a", "b", "c"},
-                  .announced = "n1:7001"}};
+  facts.seeds = {
+      Facts().Set("address", "n1:7001").Set("knows", "a,b,c").Set("announced", "n1:7001")};
   for (const char* const port : {":7001", ":7002"}) {
     for (const char* const host : {"n1", "n2", "n3"}) {
       facts.nodes.push_back(HealthyNode(absl::StrCat(host, port), port[4] == '2'));
