@@ -2,8 +2,6 @@
 
 #include <time.h>
 
-#include <algorithm>
-
 #include "src/base/no_cancellation.h"
 
 namespace redlatch::base {
@@ -13,8 +11,6 @@ Instant Now() {
   clock_gettime(CLOCK_BOOTTIME, &now);
   return Instant::FromNanos(int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec);
 }
-
-absl::Duration Until(Instant deadline) { return std::max(deadline - Now(), absl::ZeroDuration()); }
 
 int PollTimeout(Instant deadline) {
   if (deadline.is_infinite()) return -1;

@@ -66,7 +66,9 @@ class Instant {
 Instant Now();
 
 // Returns the time until `deadline`; zero if it has passed.
-absl::Duration Until(Instant deadline);
+inline absl::Duration Until(Instant deadline) {
+  return std::max(deadline - Now(), absl::ZeroDuration());
+}
 
 // A thread checks the clock this often while it sleeps in the kernel. The kernel's timers stop
 // while the machine is suspended, so a thread that sleeps longer would notice too late that a

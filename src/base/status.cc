@@ -10,6 +10,7 @@
 namespace redlatch::base {
 
 absl::Status Unshared(const absl::Status& status) {
+  if (status.ok()) return absl::OkStatus();
   absl::Status copy = WithoutPayloads(status);
   status.ForEachPayload([&copy](absl::string_view type, const absl::Cord& payload) {
     copy.SetPayload(type, absl::Cord(std::string(payload)));

@@ -56,16 +56,13 @@ std::vector<std::string> Decode(std::string_view bytes) {
 
 std::vector<std::string> Parse(std::string_view bytes) {
   ReplyParser parser;
-  parser.Feed(bytes);
-  const absl::StatusOr<std::optional<Reply>> reply = parser.Next();
-  Check(reply.ok() && reply->has_value() && (*reply)->is_array());
+  std::vector<Reply> replies;
+  Check(parser.Take(bytes, replies).ok() && replies.size() == 1 && replies[0].is_array());
   std::vector<std::string> args;
-  for (const Reply& element : (*reply)->elements) {
+  for (const Reply& element : replies[0].elements) {
     Check(element.type == Reply::Type::kString);
     args.push_back(element.text);
   }
-  const absl::StatusOr<std::optional<Reply>> more = parser.Next();
-  Check(more.ok() && !more->has_value());
   return args;
 }
 

@@ -53,21 +53,6 @@ struct Read {
   absl::StatusCode end = absl::StatusCode::kOk;
 };
 
-void Drain(ReplyParser& parser, Read* read) {
-  for (;;) {
-    absl::StatusOr<std::optional<Reply>> reply = parser.Next();
-    if (!reply.ok()) {
-      Check(absl::IsDataLoss(reply.status()));
-      Check(parser.Next().status() == reply.status());
-      read->end = reply.status().code();
-      return;
-    }
-    if (!reply->has_value()) return;
-    CheckReply(**reply);
-    read->replies.push_back(**std::move(reply));
-  }
-}
-
 // Each piece is `cut(at)` bytes long.
 template <typename Cut>
 Read ReadCut(std::string_view bytes, Cut cut) {
@@ -75,10 +60,16 @@ Read ReadCut(std::string_view bytes, Cut cut) {
   Read read;
   for (size_t at = 0; at < bytes.size();) {
     const std::string_view piece = bytes.substr(at, cut(at));
-    parser.Feed(piece);
-    Drain(parser, &read);
+    const absl::Status status = parser.Take(piece, read.replies);
+    read.end = status.code();
+    if (!status.ok()) {
+      Check(absl::IsDataLoss(status));
+      Check(parser.Take({}, read.replies) == status);
+      break;
+    }
     at += piece.size();
   }
+  for (const Reply& reply : read.replies) CheckReply(reply);
   return read;
 }
 

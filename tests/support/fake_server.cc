@@ -103,18 +103,18 @@ bool FakeServer::Serve(Connection& connection) {
   char buffer[65536];
   const ssize_t got = recv(connection.fd.get(), buffer, sizeof buffer, 0);
   if (got <= 0) return false;
-  connection.parser.Feed({buffer, static_cast<size_t>(got)});
-  for (;;) {
-    auto next = connection.parser.Next();
-    if (!next.ok()) Fatal("the client sent no command: " + std::string(next.status().message()));
-    if (!next->has_value()) return true;
+  std::vector<redis::Reply> commands;
+  const absl::Status read = connection.parser.Take({buffer, static_cast<size_t>(got)}, commands);
+  if (!read.ok()) Fatal("the client sent no command: " + std::string(read.message()));
+  for (const redis::Reply& command : commands) {
     Asked asked{.connection = connection.number, .command = {}};
-    for (const redis::Reply& word : (*next)->elements) asked.command.push_back(word.text);
+    for (const redis::Reply& word : command.elements) asked.command.push_back(word.text);
     const std::optional<std::string> said = answer_(asked);
     if (!said.has_value()) return false;
     if (send(connection.fd.get(), said->data(), said->size(), MSG_NOSIGNAL) < 0) return false;
     if (asked.hang_up) return false;
   }
+  return true;
 }
 
 FakeClusterNode::FakeClusterNode(FakeServer::Answer answer)

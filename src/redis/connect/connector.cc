@@ -32,8 +32,7 @@ absl::StatusOr<bool> Dialogue::Read() {
   if (got.blocked()) return false;
   if (got.kind == IoResult::Kind::kRefused) return absl::FailedPreconditionError(Describe(got));
   if (got.kind != IoResult::Kind::kDone) return absl::UnavailableError(Describe(got));
-  parser.Feed({buffer, got.bytes});
-  if (absl::Status parsed = parser.Take(replies); !parsed.ok()) {
+  if (absl::Status parsed = parser.Take({buffer, got.bytes}, replies); !parsed.ok()) {
     return absl::UnavailableError(parsed.message());
   }
   return true;

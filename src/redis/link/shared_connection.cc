@@ -287,10 +287,10 @@ void SharedConnection::Lead(InFlight& mine, base::Instant deadline) {
     do {
       if (std::exchange(look_first, false)) {
         Receive(mine, kAtOnce, finished);
-        LeaveOnceAnswered();  // a leader that does not wait comes here only once
+        if (!leaving_.empty()) LeaveOnceAnswered();  // a leader that does not wait comes here once
       } else if (connected_) {
         Write();
-        LeaveOnceAnswered();
+        if (!leaving_.empty()) LeaveOnceAnswered();
         const base::Instant silent_at = progress_ + options_.stall_timeout;
         const base::Instant until = leaving_.empty() ? deadline : std::min(deadline, silent_at);
         if (doomed_.empty()) Receive(mine, until, finished);
@@ -528,9 +528,8 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
   const IoResult got = Read(deadline, may_spin);
   std::string broken;
   if (got.kind == IoResult::Kind::kDone) {
-    parser_->Feed({buffer_.get(), got.bytes});
-    if (absl::Status parsed = parser_->Take(arrived_); !parsed.ok())
-      broken = std::string(parsed.message());
+    const absl::Status parsed = parser_->Take({buffer_.get(), got.bytes}, arrived_);
+    broken = std::string(parsed.message());
   } else if (!got.blocked()) {
     broken = Describe(got);
   }
@@ -660,7 +659,7 @@ bool SharedConnection::MayWrite() const {
 }
 
 void SharedConnection::LeaveOnceAnswered() {
-  if (leaving_.empty() || !doomed_.empty()) return;
+  if (!doomed_.empty()) return;
   const bool written = !writing_ && in_flight_done_ == in_flight_.size();
   const bool answered = written && !pipeline_.awaits_reply();
   const bool silent = base::Now() - progress_ >= options_.stall_timeout;

@@ -502,6 +502,11 @@ class TlsTransport final : public Transport {
     return put;
   }
 
+  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
+    const Readiness already = Already(interest);
+    return already.Meets(interest) ? already : below_.socket->Wait(interest, wake_fd, deadline);
+  }
+
   Polled BeginPoll(Interest interest) override {
     const Readiness already = Already(interest);
     return already.Meets(interest) ? Polled{.already = already}

@@ -21,17 +21,6 @@
 
 namespace redlatch::redis {
 
-Readiness Transport::Wait(Interest interest, int wake_fd, base::Instant deadline) {
-  const Polled polled = BeginPoll(interest);
-  if (polled.already.readable) return polled.already;
-  pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
-                   {.fd = polled.fd < 0 ? -1 : wake_fd, .events = POLLIN, .revents = 0}};
-  const int ready = base::Poll(fds, fds[1].fd < 0 ? 1 : 2, std::min(deadline, polled.until));
-  Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents);
-  came.woken = ready > 0 && fds[1].fd >= 0 && fds[1].revents != 0;
-  return came;
-}
-
 absl::StatusOr<std::unique_ptr<Transport>> OpenTransport(const Target& target) {
   absl::StatusOr<std::unique_ptr<Transport>> socket = OpenSocket(target.address);
   if (!socket.ok() || target.tls == nullptr) return socket;
@@ -103,6 +92,17 @@ class SocketTransport final : public Transport {
   }
 
   bool full_duplex() const override { return true; }
+
+  Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) override {
+    const Polled polled = BeginPoll(interest);
+    if (polled.already.readable) return polled.already;
+    pollfd fds[2] = {{.fd = polled.fd, .events = polled.events, .revents = 0},
+                     {.fd = polled.fd < 0 ? -1 : wake_fd, .events = POLLIN, .revents = 0}};
+    const int ready = base::Poll(fds, fds[1].fd < 0 ? 1 : 2, std::min(deadline, polled.until));
+    Readiness came = EndPoll(polled, ready <= 0 ? int16_t{0} : fds[0].revents);
+    came.woken = ready > 0 && fds[1].fd >= 0 && fds[1].revents != 0;
+    return came;
+  }
 
   Polled BeginPoll(Interest interest) override {
     constexpr absl::Duration kBacklogPause = absl::Milliseconds(2);

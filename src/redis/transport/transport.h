@@ -94,10 +94,10 @@ class Transport {
   // Sleeps until the connection is ready for anything of `interest`, `wake_fd` (or -1) is readable,
   // or `deadline` passes. Bytes that the transport has taken in and Read() has not returned make it
   // readable at once. A connection that broke is ready for everything.
-  virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline);
+  virtual Readiness Wait(Interest interest, int wake_fd, base::Instant deadline) = 0;
 
-  // The two parts of Wait(), for a caller that polls several connections at once: BeginPoll() says
-  // what to poll, and EndPoll() takes the result. They may be called whenever Wait() may.
+  // Wait() in two parts, for a caller that polls several connections at once: BeginPoll() says what
+  // to poll, and EndPoll() takes the result. They may be called whenever Wait() may.
   struct Polled {
     int fd = -1;  // -1: nothing to poll
     int16_t events = 0;

@@ -316,37 +316,27 @@ ReplyParser::ReplyParser(ReplyParser&&) noexcept = default;
 ReplyParser& ReplyParser::operator=(ReplyParser&&) noexcept = default;
 ReplyParser::~ReplyParser() = default;
 
-void ReplyParser::Feed(std::string_view bytes) {
-  if (!impl_->error.ok()) return;
-  impl_->fed += bytes.size();
-  redisReaderFeed(impl_->reader, bytes.data(), bytes.size());
-}
-
-absl::StatusOr<std::optional<Reply>> ReplyParser::Next() {
-  if (!impl_->error.ok()) return impl_->error;
-  void* made = nullptr;
-  if (redisReaderGetReply(impl_->reader, &made) != REDIS_OK) {
-    const std::string_view refused = impl_->building.refused;
-    return impl_->Lost(refused.empty() ? impl_->reader->errstr : refused);
-  }
-  auto* const reply = static_cast<Reply*>(made);
-  const size_t left = reply == nullptr ? 0 : impl_->reader->len - impl_->reader->pos;
-  if (impl_->fed - left > impl_->limits.bytes) return impl_->Lost("a reply larger than the limit");
-  if (reply == nullptr) return std::nullopt;
-  impl_->fed = left;
-  impl_->building.elements = 0;
-  return std::optional<Reply>(std::move(*reply));
-}
-
-absl::Status ReplyParser::Take(std::vector<Reply>& replies) {
+absl::Status ReplyParser::Take(std::string_view bytes, std::vector<Reply>& replies) {
+  Impl& its = *impl_;
+  if (!its.error.ok()) return its.error;
+  its.fed += bytes.size();
+  redisReaderFeed(its.reader, bytes.data(), bytes.size());
   for (;;) {
-    absl::StatusOr<std::optional<Reply>> reply = Next();
-    if (!reply.ok()) return reply.status();
-    if (!reply->has_value()) return absl::OkStatus();
+    void* made = nullptr;
+    if (redisReaderGetReply(its.reader, &made) != REDIS_OK) {
+      const std::string_view refused = its.building.refused;
+      return its.Lost(refused.empty() ? its.reader->errstr : refused);
+    }
+    auto* const reply = static_cast<Reply*>(made);
+    const size_t left = reply == nullptr ? 0 : its.reader->len - its.reader->pos;
+    if (its.fed - left > its.limits.bytes) return its.Lost("a reply larger than the limit");
+    if (reply == nullptr) return absl::OkStatus();
+    its.fed = left;
+    its.building.elements = 0;
     try {
-      replies.push_back(**std::move(reply));
+      replies.push_back(std::move(*reply));
     } catch (const std::bad_alloc&) {
-      return impl_->Lost(kNoMemory);
+      return its.Lost(kNoMemory);
     }
   }
 }

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -85,13 +84,10 @@ class ReplyParser {
   ReplyParser& operator=(ReplyParser&&) noexcept;
   ~ReplyParser();
 
-  void Feed(std::string_view bytes);
-
-  // Returns the next whole reply, or nothing if more bytes are needed. kDataLoss: the bytes are not
-  // RESP 2 or exceed a limit. Every further call returns the same error.
-  absl::StatusOr<std::optional<Reply>> Next();
-  // Appends all whole replies. Fails as Next() does, and if there is no memory for a reply.
-  absl::Status Take(std::vector<Reply>& replies);
+  // Takes bytes in, and appends the replies that are whole now. kDataLoss: the bytes are not RESP 2
+  // or exceed a limit, or there is no memory for a reply. Every further call returns the same
+  // error.
+  absl::Status Take(std::string_view bytes, std::vector<Reply>& replies);
 
  private:
   struct Impl;

@@ -20,9 +20,8 @@ using Step = RandomCalls::Step;
 struct Messages : Sink {
   void Send(uint64_t connection, std::string_view bytes) override {
     redis::ReplyParser parser;
-    parser.Feed(bytes);
     std::vector<Reply> replies;
-    EXPECT_TRUE(parser.Take(replies).ok());
+    EXPECT_TRUE(parser.Take(bytes, replies).ok());
     for (const Reply& reply : replies) {
       absl::StrAppend(&sent, connection, " ", reply.elements[2].text, "\n");
     }

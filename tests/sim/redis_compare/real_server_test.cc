@@ -39,15 +39,12 @@ class StoppedClock {
 
 struct RealOutputs : Sink {
   void Send(uint64_t connection, std::string_view bytes) override {
-    parsers[connection].Feed(bytes);
+    EXPECT_TRUE(parsers[connection].Take(bytes, replies[connection]).ok());
   }
   void Close(uint64_t) override {}
-  std::vector<Reply> Take(uint64_t connection) {
-    std::vector<Reply> replies;
-    EXPECT_TRUE(parsers[connection].Take(replies).ok());
-    return replies;
-  }
+  std::vector<Reply> Take(uint64_t connection) { return std::exchange(replies[connection], {}); }
   std::map<uint64_t, redis::ReplyParser> parsers;
+  std::map<uint64_t, std::vector<Reply>> replies;
 };
 
 class RealServer : public ::testing::Test {

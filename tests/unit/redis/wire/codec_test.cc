@@ -26,26 +26,11 @@ struct Read {
   absl::Status status;
 };
 
-// Takes every reply that is whole.
-void Drain(ReplyParser& parser, Read* read) {
-  while (read->status.ok()) {
-    absl::StatusOr<std::optional<Reply>> reply = parser.Next();
-    if (!reply.ok()) {
-      read->status = reply.status();
-    } else if (reply->has_value()) {
-      read->replies.push_back(**std::move(reply));
-    } else {
-      return;
-    }
-  }
-}
-
 Read ReadPieces(const std::vector<std::string_view>& pieces, ReplyLimits limits = {}) {
   ReplyParser parser(limits);
   Read read;
   for (const std::string_view piece : pieces) {
-    parser.Feed(piece);
-    Drain(parser, &read);
+    if (read.status.ok()) read.status = parser.Take(piece, read.replies);
   }
   return read;
 }
@@ -242,12 +227,12 @@ TEST(ReplyParserTest, CountsElementsOfAllArraysInReply) {
 
 TEST(ReplyParserTest, FailsForGoodAfterError) {
   ReplyParser parser;
-  parser.Feed("*2\r\n:1\r\nx");
-  const absl::Status lost = parser.Next().status();
+  std::vector<Reply> replies;
+  const absl::Status lost = parser.Take("*2\r\n:1\r\nx", replies);
   EXPECT_EQ(lost.code(), absl::StatusCode::kDataLoss);
-  parser.Feed("+OK\r\n");
-  EXPECT_EQ(parser.Next().status(), lost);
-  EXPECT_EQ(parser.Next().status(), lost);
+  EXPECT_EQ(parser.Take("+OK\r\n", replies), lost);
+  EXPECT_EQ(parser.Take("", replies), lost);
+  EXPECT_EQ(replies.size(), 0);
 }
 
 TEST(CommandTest, EncodesEmptyArguments) {
