@@ -242,23 +242,23 @@ class ScriptRunner::Batch {
         results_(results),
         still_wanted_(still_wanted),
         acked_(acked) {
-    for (size_t i = 0; i < calls.size(); ++i) open_.push_back({.index = i});
+    for (size_t i = 0; i < calls.size(); ++i) unfinished_.push_back({.index = i});
   }
 
   void Run() {
-    while (!open_.empty()) {
+    while (!unfinished_.empty()) {
       Group();
       // All servers get their calls before any reply is waited for.
-      const bool together = shares_.size() > 1 && acked_ == nullptr;
-      for (Share* share : shares_) share->posted = together && Post(*share);
+      const bool together = servers_.size() > 1 && acked_ == nullptr;
+      for (ServerCalls& batch : servers_) batch.posted = together && Post(batch);
       // Nothing may throw while replies can come.
-      for (Share* share : shares_) {
-        if (share->posted) share->server->commands().Finish(share->in_flight, deadline_);
+      for (ServerCalls& batch : servers_) {
+        if (batch.posted) batch.server->commands().Finish(batch.in_flight, deadline_);
       }
-      for (Share* share : shares_) {
-        share->posted
-            ? Judge(*share)
-            : RunNow(*share, together ? std::min(deadline_, base::Now() + kBriefly) : deadline_);
+      for (ServerCalls& batch : servers_) {
+        batch.posted
+            ? Judge(batch)
+            : RunNow(batch, together ? std::min(deadline_, base::Now() + kBriefly) : deadline_);
       }
       Pause();
     }
@@ -266,27 +266,28 @@ class ScriptRunner::Batch {
 
   // The same for a batch of one call, which the single server has answered with `reply`.
   void RunAfter(absl::StatusOr<Reply> reply) {
-    first_.server = runner_.server_;
-    first_.calls = std::exchange(open_, {});
-    first_.replies.push_back(std::move(reply));
-    Judge(first_);
+    ServerCalls& batch = servers_.emplace_back();
+    batch.server = runner_.server_;
+    batch.calls = std::exchange(unfinished_, {});
+    batch.replies.push_back(std::move(reply));
+    Judge(batch);
     Pause();
     Run();
   }
 
  private:
   // A call that has no final result yet.
-  struct Open {
+  struct Unfinished {
     size_t index;
     base::Instant due = base::Instant();  // it is not sent before
     ScriptServerPtr ask_at = nullptr;     // the server that gets it after ASKING
     int redirects = 0;
     bool by_text = false;
   };
-  // The open calls that go to one server together.
-  struct Share {
+  // The unfinished calls that go to one server together.
+  struct ServerCalls {
     ScriptServerPtr server;
-    absl::InlinedVector<Open, 1> calls;
+    absl::InlinedVector<Unfinished, 1> calls;
     bool posted = false;
     InFlight in_flight;
     absl::InlinedVector<absl::StatusOr<Reply>, 1> replies;
@@ -296,12 +297,11 @@ class ScriptRunner::Batch {
 
   // Groups the calls that are due by server, in the order of their first calls.
   void Group() {
-    shares_.clear();
-    more_.clear();
+    servers_.clear();
     const base::Instant now = base::Now();
-    for (Open& call : std::exchange(open_, {})) {
+    for (Unfinished& call : std::exchange(unfinished_, {})) {
       if (now < call.due) {
-        open_.push_back(std::move(call));
+        unfinished_.push_back(std::move(call));
         continue;
       }
       absl::StatusOr<ScriptServerPtr> server = ServerOf(call);
@@ -310,18 +310,17 @@ class ScriptRunner::Batch {
         Settle(std::move(call), Again::kLater);
         continue;
       }
-      auto its = std::find_if(shares_.begin(), shares_.end(),
-                              [&](const Share* share) { return share->server == *server; });
-      if (its == shares_.end()) {
-        its = shares_.insert(its, shares_.empty() ? &first_ : &more_.emplace_back());
-        (*its)->server = *std::move(server);
-        (*its)->calls.clear();
+      auto its = std::find_if(servers_.begin(), servers_.end(),
+                              [&](const ServerCalls& each) { return each.server == *server; });
+      if (its == servers_.end()) {
+        its = servers_.emplace(its);
+        its->server = *std::move(server);
       }
-      (*its)->calls.push_back(std::move(call));
+      its->calls.push_back(std::move(call));
     }
   }
 
-  absl::StatusOr<ScriptServerPtr> ServerOf(const Open& call) {
+  absl::StatusOr<ScriptServerPtr> ServerOf(const Unfinished& call) {
     if (router_ == nullptr) return runner_.server_;
     if (call.ask_at != nullptr) return call.ask_at;
     // In a batch, the other calls do not wait for this one's owner.
@@ -329,9 +328,9 @@ class ScriptRunner::Batch {
                             calls_.size() == 1 ? deadline_ : base::Instant());
   }
 
-  Commands Encode(const Share& share) const {
+  Commands Encode(const ServerCalls& batch) const {
     Commands commands;
-    for (const Open& call : share.calls) {
+    for (const Unfinished& call : batch.calls) {
       if (call.ask_at != nullptr) commands.push_back(Command({"ASKING"}));
       ScriptCall its = calls_[call.index];
       if (router_ != nullptr && its.script != nullptr) its.script = &ShardedScript(*its.script);
@@ -340,26 +339,26 @@ class ScriptRunner::Batch {
     return commands;
   }
 
-  bool Post(Share& share) const noexcept try {
-    const Commands commands = Encode(share);
-    share.replies.assign(commands.size(), Reply());
-    share.in_flight.results = absl::MakeSpan(share.replies);
-    share.in_flight.parker.Arm();
-    return share.server->commands().Post(commands, share.in_flight).ok();
+  bool Post(ServerCalls& batch) const noexcept try {
+    const Commands commands = Encode(batch);
+    batch.replies.assign(commands.size(), Reply());
+    batch.in_flight.results = absl::MakeSpan(batch.replies);
+    batch.in_flight.parker.Arm();
+    return batch.server->commands().Post(commands, batch.in_flight).ok();
   } catch (const std::bad_alloc&) {
     return false;
   }
 
-  void RunNow(Share& share, base::Instant until) {
-    const Commands commands = Encode(share);
-    auto& replies = share.replies;
+  void RunNow(ServerCalls& batch, base::Instant until) {
+    const Commands commands = Encode(batch);
+    auto& replies = batch.replies;
     replies.assign(commands.size(), Reply());
     if (acked_ == nullptr) {
-      share.server->commands().CallBatch(commands, until, absl::MakeSpan(replies));
-      return Judge(share);
+      batch.server->commands().CallBatch(commands, until, absl::MakeSpan(replies));
+      return Judge(batch);
     }
     const absl::StatusOr<base::Acks> acks =
-        share.server->acked_->Run(commands, calls_[share.calls.front().index].key(), acked_->wanted,
+        batch.server->acked_->Run(commands, calls_[batch.calls.front().index].key(), acked_->wanted,
                                   acked_->ack_timeout, until, absl::MakeSpan(replies));
     // The connection's mark lies in the first key's slot. If that slot moves, no call's acks are
     // known.
@@ -371,33 +370,33 @@ class ScriptRunner::Batch {
       acked_->acks->replicas = std::min(acked_->acks->replicas, acks->replicas);
       acked_->acks->synced = acked_->acks->synced && acks->synced;
     }
-    Judge(share);
+    Judge(batch);
   }
 
   void Pause() const {
     base::Instant due = base::Instant::Infinite();
-    for (const Open& call : open_) due = std::min(due, call.due);
-    if (!open_.empty() && base::Now() < due) base::Parker().ParkUntil(due);
+    for (const Unfinished& call : unfinished_) due = std::min(due, call.due);
+    if (!unfinished_.empty() && base::Now() < due) base::Parker().ParkUntil(due);
   }
 
-  void Judge(Share& share) {
+  void Judge(ServerCalls& batch) {
     later_.reset();
     size_t at = 0;
-    for (Open& call : share.calls) {
+    for (Unfinished& call : batch.calls) {
       const bool asked = std::exchange(call.ask_at, nullptr) != nullptr;
       if (asked) ++at;
-      absl::StatusOr<Reply>& reply = share.replies[at++];
+      absl::StatusOr<Reply>& reply = batch.replies[at++];
       if (reply.ok() && !reply->is_error()) {
         results_[call.index] = std::move(reply);
         continue;
       }
-      const Again again = AfterFailure(call, share.server, std::move(reply), asked);
+      const Again again = AfterFailure(call, batch.server, std::move(reply), asked);
       Settle(std::move(call), again);
     }
   }
 
   // Sets the call's result, which it keeps if it is not sent again.
-  Again AfterFailure(Open& call, const ScriptServerPtr& server, absl::StatusOr<Reply> reply,
+  Again AfterFailure(Unfinished& call, const ScriptServerPtr& server, absl::StatusOr<Reply> reply,
                      bool asked) {
     absl::StatusOr<Reply>& result = results_[call.index];
     const std::string& name = server->commands().server();
@@ -424,7 +423,7 @@ class ScriptRunner::Batch {
     return IsOwner(call, *server) ? Again::kLater : Again::kNow;
   }
 
-  Again AfterRedirect(Open& call, const ScriptServer& server) {
+  Again AfterRedirect(Unfinished& call, const ScriptServer& server) {
     const absl::Status redirected = results_[call.index].status();
     results_[call.index] = StillMoves(redirected);
     if (Limit() <= base::Now() || !still_wanted_()) return Again::kNo;
@@ -439,7 +438,7 @@ class ScriptRunner::Batch {
   }
 
   // The call was not sent, or its reply is lost.
-  Again AfterNoReply(const Open& call, const ScriptServer& server, bool asked) {
+  Again AfterNoReply(const Unfinished& call, const ScriptServer& server, bool asked) {
     if (router_ == nullptr) return Again::kNo;
     const absl::Status& status = results_[call.index].status();
     if (absl::IsUnavailable(status)) router_->Refresh(base::Instant());
@@ -452,12 +451,12 @@ class ScriptRunner::Batch {
     return not_sent && router_->Refresh(MayWaitUntil()) ? Again::kNow : Again::kLater;
   }
 
-  bool IsOwner(const Open& call, const ScriptServer& server) const {
+  bool IsOwner(const Unfinished& call, const ScriptServer& server) const {
     return router_->IsOwnerOf(calls_[call.index].key(), &server);
   }
 
-  // The call keeps the result that it has, or becomes open again.
-  void Settle(Open call, Again again) {
+  // The call keeps the result that it has, or is unfinished again.
+  void Settle(Unfinished call, Again again) {
     if (again == Again::kNo) return;
     const base::Instant now = base::Now();
     const base::Instant limit = call.by_text ? deadline_ : Limit();
@@ -466,7 +465,7 @@ class ScriptRunner::Batch {
       call.due = *later_;
     }
     if (limit <= std::max(now, call.due) || !still_wanted_()) return;
-    open_.push_back(std::move(call));
+    unfinished_.push_back(std::move(call));
   }
 
   // Returns until when a call may be sent again. The servers of a batch do not wait for each other
@@ -485,10 +484,8 @@ class ScriptRunner::Batch {
   const absl::Span<absl::StatusOr<Reply>> results_;
   const StillWanted still_wanted_;
   Acked* const acked_;
-  absl::InlinedVector<Open, 1> open_;
-  absl::InlinedVector<Share*, 1> shares_;
-  Share first_;  // spares a batch for one server an allocation
-  std::list<Share> more_;
+  absl::InlinedVector<Unfinished, 1> unfinished_;
+  std::list<ServerCalls> servers_;  // they do not move, since replies come to them
   base::Backoff backoff_{kFirstBackoff, kLongestBackoff};
   std::optional<base::Instant> later_;  // when the calls that one reply has delayed are due
   std::optional<base::Instant> limit_;
