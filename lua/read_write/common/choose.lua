@@ -139,28 +139,28 @@ end
 --
 -- The first row that applies decides. A request that may wait counts as a live waiter.
 --
--- | the lock         | who waits                   | who gets in                                  |
--- |------------------|-----------------------------|----------------------------------------------|
--- | a client writes  | any                         | a request of that owner if no client reads;  |
--- |                  |                             | a reader under its only write grant          |
--- | is in a phase    | a live reader of the phase  | the readers of the phase; another request to |
--- |                  |                             | read if no writer waits                      |
--- | a client reads   | a live writer               | none                                         |
--- | is free          | a live writer               | the first of them                            |
--- | either           | a live reader               | all live readers; any request to read        |
--- | a client reads   | an overdue writer           | a request to read                            |
--- | is free          | an overdue writer           | the first of them                            |
--- | either           | an overdue reader           | all overdue readers; a request to read       |
--- | a client reads   | none                        | a request to read                            |
--- | is free          | none                        | any request                                  |
+-- | the lock is  | who waits                  | who gets in                                       |
+-- |--------------|----------------------------|---------------------------------------------------|
+-- | written      | any                        | a request of its owner, if no client reads; a     |
+-- |              |                            | request to read under its only grant              |
+-- | in a phase   | a live reader of the phase | the readers of the phase; another request to read |
+-- |              |                            | if no writer waits                                |
+-- | read         | a live writer              | none                                              |
+-- | free         | a live writer              | the first of them                                 |
+-- | read or free | a live reader              | all live readers; any request to read             |
+-- | read         | an overdue writer          | a request to read                                 |
+-- | free         | an overdue writer          | the first of them                                 |
+-- | read or free | an overdue reader          | all overdue readers; a request to read            |
+-- | read         | none                       | a request to read                                 |
+-- | free         | none                       | any request                                       |
 --
 -- - The owner's further grant waits for reads because another thread of the client may ask for it
 --   while a cancelled one is still live.
 -- - Overdue waiters count if no waiter is live, since the server may have been paused.
 -- - Together with a writer of a user-named owner, a request of the same owner gets in.
 -- - Readers get in a window at a time. If more wait, the choice is `unfinished`, and `phase` is
---   kept during one. A window without a live waiter leaves the queue, and no other client gets in
---   instead.
+--   kept during one. A window without a live waiter leaves the queue, and nothing gets in instead
+--   but a try to read.
 local function choose(request, state, now)
   local choice = {request = request, readers = {}, dead_writers = {}, dead_readers = {}}
   if request then
