@@ -277,11 +277,8 @@ void CountDownLatch::Body::Remember(const Latch& latch, const std::string& id, i
   if (words.size() < 2 || !absl::SimpleAtoi(words[1], &when)) return;
   const internal::Entry& entry = latch.handle->entry();
   core_->counts().Add(
-      {.latch = {.keys = entry.keys, .type = entry.type, .owner = entry.owner},
-       .id = id,
-       .n = n,
-       .when = when},
-      sent_in, internal::HeartbeatInterval(WaitersLease(), entry.type->traits.longest_heartbeat));
+      {.latch = entry, .id = id, .n = n, .when = when}, sent_in,
+      internal::HeartbeatInterval(WaitersLease(), entry.type->traits.longest_heartbeat));
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Body::Count() {

@@ -81,17 +81,17 @@ class RedisLockBase::LockBody final : public Body {
   void Close() override;
 
  private:
-  // Makes `handle_` and `readers_` at the first use; they do not change from then on.
+  // Makes `handle_` and `readers_` at the first use; they do not change from then on. Fails if the
+  // options are impossible.
   absl::Status Attach();
+  absl::Status CheckOptions(const LockTraits& traits) const;
   bool attached() const { return attached_.load(std::memory_order_acquire); }
   absl::StatusOr<internal::LockType> TypeOf() const;
-  // Takes again what the calling thread has, or what the client caches. Returns false if the caller
-  // must take the slow path. Never blocks.
-  bool LockAgain(bool reads) const;
   bool caches() const { return options_->cache_for > absl::ZeroDuration(); }
   // Returns null if this thread cannot have a hold on that side.
   std::shared_ptr<internal::LockHandle> HandleOfThisThread(bool reads);
   // kFailedPrecondition if the calling thread reads, so that to write it would wait for itself.
+  // REQUIRES: the lock has a shared side.
   absl::Status RefuseUpgrade() const;
   internal::AcquireCall CallOf(internal::Face face, const Caller& caller,
                                const AcquireOptions& options) const;
@@ -109,6 +109,7 @@ class RedisLockBase::LockBody final : public Body {
   base::Mutex mu_;
   std::atomic<bool> attached_{false};
   std::shared_ptr<internal::LockHandle> handle_;
+  bool locks_again_ = false;  // a thread may lock without asking the server
   std::unique_ptr<const internal::LockType> owners_type_;  // null: the lock has no Owners
   std::shared_ptr<internal::ReaderGroups> readers_;        // null: the lock has no shared side
 };

@@ -52,15 +52,40 @@ absl::StatusOr<internal::LockType> RedisLockBase::LockBody::TypeOf() const {
   return type;
 }
 
+absl::Status RedisLockBase::LockBody::CheckOptions(const LockTraits& traits) const {
+  constexpr int kMostReplicas = 1000;
+  const absl::Duration none = absl::ZeroDuration();
+  const absl::Duration cache_for = options_->cache_for;
+  const ReplicaAcks& acks = options_->acks;
+  std::string bad;
+  if (acks.replicas < 0 || acks.replicas > kMostReplicas) {
+    bad = absl::StrCat("ReplicaAcks::replicas is ", acks.replicas, "; it must be 0 to ",
+                       kMostReplicas);
+  } else if (acks.timeout < absl::Milliseconds(1)) {
+    bad = absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
+                       " is not possible; it must be 1ms or more");
+  } else if (internal::ContendedTurn(*options_) < none || cache_for < none) {
+    bad = "LockOptions::turn and cache_for must not be negative";
+  } else if (caches() && cache_for > options_->lease) {
+    bad = absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
+                       ", longer than the lease of ", absl::FormatDuration(options_->lease),
+                       "; make the lease longer, or cache it for less");
+  } else if (caches() && !traits.cacheable) {
+    bad = "LockOptions::cache_for is for classes whose LockTraits are `cacheable`";
+  }
+  return bad.empty() ? absl::OkStatus() : absl::InvalidArgumentError(bad);
+}
+
 absl::Status RedisLockBase::LockBody::Attach() {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  if (attached()) return absl::OkStatus();
   const base::MutexLock guard(mu_);
   if (handle_ != nullptr) return absl::OkStatus();
   absl::StatusOr<internal::LockType> type = TypeOf();
   if (!type.ok()) return type.status();
   auto handle = internal::LockHandle::Attach(core_, names_.front(), {}, *type);
   if (!handle.ok()) return handle.status();
+  if (absl::Status bad = CheckOptions(type->traits); !bad.ok()) return (*handle)->About(bad);
+  if (caches()) core_->GiveBackAtExit();
   if (const LockScripts scripts = object_->SharedScripts(); !scripts.acquire.body.empty()) {
     internal::LockType shared{.scripts = scripts,
                               .traits = type->traits,
@@ -71,6 +96,7 @@ absl::Status RedisLockBase::LockBody::Attach() {
     });
     readers_->AddObject();
   }
+  locks_again_ = caches() || type->traits.reentrant;
   if (type->traits.reentrant || type->traits.owners) {
     owners_type_ = std::make_unique<const internal::LockType>(*std::move(type));
   }
@@ -89,7 +115,8 @@ void RedisLockBase::LockBody::Close() {
 
 auto RedisLockBase::LockBody::HandleFor(bool reads, const Caller& caller)
     -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
-  if (absl::Status attached = Attach(); !attached.ok()) return attached;
+  absl::Status bad = attached() ? core_->Refusal() : Attach();
+  if (!bad.ok()) return bad;
   if (reads && readers_ == nullptr) {
     return Refuse(absl::StatusCode::kFailedPrecondition, " has no shared side");
   }
@@ -107,16 +134,15 @@ auto RedisLockBase::LockBody::HandleFor(bool reads, const Caller& caller)
 
 auto RedisLockBase::LockBody::HandleOfThisThread(bool reads)
     -> std::shared_ptr<internal::LockHandle> {
-  if (!Attach().ok()) return nullptr;
+  if (core_->in_forked_child() || (!attached() && !Attach().ok())) return nullptr;
   if (!reads) return handle_;
   return readers_ == nullptr ? nullptr : readers_->OfThisThread();
 }
 
 absl::Status RedisLockBase::LockBody::RefuseUpgrade() const {
-  if (readers_ == nullptr || core_->in_forked_child() || handle_->OfThisThread().depth > 0 ||
-      !readers_->ThisThreadReads()) {
-    return absl::OkStatus();
-  }
+  if (core_->in_forked_child() || handle_->OfThisThread().depth > 0) return absl::OkStatus();
+  const auto group = readers_->OfThisThread();
+  if (group == nullptr || group->OfThisThread().depth == 0) return absl::OkStatus();
   return Refuse(absl::StatusCode::kFailedPrecondition,
                 ": this thread holds it for reading, and would wait for itself; release the read "
                 "lock before you write");
@@ -164,8 +190,10 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Take(internal::Face
   if (!handle.ok()) return handle.status();
   internal::AcquireCall call = CallOf(face, caller, options);
   if (reads) return Read(std::move(call));
-  if (absl::Status refused = RefuseUpgrade(); !refused.ok()) return refused;
-  if (readers_ != nullptr) readers_->GiveBack(call);
+  if (readers_ != nullptr) {
+    if (absl::Status refused = RefuseUpgrade(); !refused.ok()) return refused;
+    readers_->GiveBack(call);
+  }
   auto held = (*handle)->Acquire(call);
   if (!held.ok()) return held.status();
   return internal::OwnedHold{*std::move(handle), *std::move(held)};
@@ -176,6 +204,8 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
   if (const auto writes = handle_->Pin(); writes.depth > 0) {
     call.write_token = writes.token;
     call.write_grant = writes.grant;
+  } else {
+    handle_->GiveBackCached();  // a cached write grant would keep readers out
   }
   // Made before the grant is there: if memory is lacking, nothing must be given back.
   auto kept = call.face == internal::Face::kStatus ? std::make_shared<Kept>() : nullptr;
@@ -187,34 +217,34 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
   return entered;
 }
 
-bool RedisLockBase::LockBody::LockAgain(bool reads) const {
-  if (!attached()) return false;
-  if (!reads) return handle_->LockAgain(options_);
-  return caches() && readers_ != nullptr && readers_->LockAgain(options_);
-}
-
 absl::Status RedisLockBase::LockBody::Lock(bool reads, const AcquireOptions& options,
                                            bool& deadlock) {
-  if (LockAgain(reads)) return absl::OkStatus();
+  // Takes again what this thread has, or what the client caches, without blocking.
+  if (attached() && locks_again_ &&
+      (reads ? caches() && readers_ != nullptr && readers_->LockAgain(options_)
+             : handle_->LockAgain(options_))) {
+    return absl::OkStatus();
+  }
   const auto self = shared_from_this();
   absl::Status locked = Take(internal::Face::kStd, reads, {}, options).status();
   deadlock = !reads && absl::IsFailedPrecondition(locked) &&
-             (OfThisThread(reads).depth > 0 || (attached() && !RefuseUpgrade().ok()));
+             (OfThisThread(reads).depth > 0 ||
+              (attached() && readers_ != nullptr && !RefuseUpgrade().ok()));
   return locked;
 }
 
 void RedisLockBase::LockBody::Unlock(bool reads) noexcept {
-  const bool attached = Attach().ok();
-  if (!reads && attached) return handle_->Unlock();
+  const bool has_handle = attached() || Attach().ok();
+  if (!reads && has_handle) return handle_->Unlock();
   if (core_->in_forked_child()) return;
-  if (reads && attached && readers_ != nullptr) {
+  if (reads && has_handle && readers_ != nullptr) {
     if (caches() && readers_->LeaveCachedNow()) return;
     if (const auto group = readers_->OfThisThread()) return group->Unlock();
   }
   const std::string_view what =
       reads ? "unlock_shared() by a thread that does not hold it; nothing was released"
             : "unlock() by a thread that does not hold it; nothing was released";
-  if (attached) return handle_->Misuse(what);
+  if (has_handle) return handle_->Misuse(what);
   core_->Tell([&](Observer& observer) { observer.OnMisuse(name(), what); });
 }
 
@@ -244,6 +274,7 @@ void RedisLockBase::LockBody::AcquireAsync(bool reads, const Caller& caller,
     };
   }
   internal::AcquireCall call = CallOf(internal::Face::kStatus, caller, options);
+  if (reads) handle_->GiveBackCached();
   if (!reads && readers_ != nullptr) readers_->GiveBack(call);
   (*handle)->AcquireAsync(std::move(call), std::move(finish), std::move(elsewhere), whose);
 }

@@ -49,27 +49,18 @@ void Background::Remove(Entry& entry) {
   timers_.Remove(entry.request_timer);
 }
 
-void Background::Reconnected() {
-  reconnected_ = true;
-  worker_.Wake();
-}
-
-void Background::Unsubscribed() {
-  unsubscribed_ = true;
-  if (worker_.started()) worker_.Wake();  // otherwise the thread's first turn handles it
-}
-
-void Background::TooManyCached() {
-  too_many_cached_ = true;
-  worker_.Wake();
+void Background::Tell(Event event) {
+  events_ |= event;
+  if (event != kUnsubscribed || worker_.started()) worker_.Wake();
 }
 
 base::Instant Background::TakeTurn() {
   const base::Instant now = base::Now();
   if (core_.unattended().due() <= now) core_.unattended().Read();
-  if (unsubscribed_.exchange(false)) core_.Unsubscribed();
-  if (too_many_cached_.exchange(false)) core_.GiveBackSurplus();
-  if (reconnected_.exchange(false)) core_.Reconnected();
+  const unsigned events = events_.exchange(0);
+  if ((events & kUnsubscribed) != 0) core_.Unsubscribed();
+  if ((events & kTooManyCached) != 0) core_.GiveBackSurplus();
+  if ((events & kReconnected) != 0) core_.Reconnected();
   if (describe_at_ <= now) {
     describe_at_ = now + refresh_;
     core_.Describe();
@@ -101,10 +92,10 @@ void Background::Serve(const std::vector<Entry*>& due) {
     core_.Feed(*entry, [&](LockState& state, Effects& effects) {
       const base::Instant now = base::Now();
       state.Expire(now, effects);  // a hold that is over sends nothing
-      while (const std::optional<Request> request = state.NextRequest(now, kTogether)) {
-        core_.Prepare(*entry, *request);
+      while (std::optional<Request> request = state.NextRequest(now, kTogether)) {
+        core_.MakeReady(*entry, *request);
         LockTable::Refer(*entry);
-        jobs.push_back({.entry = entry, .request = *request});
+        jobs.push_back({.entry = entry, .request = *std::move(request)});
       }
     });
   }

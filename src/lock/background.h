@@ -40,12 +40,12 @@ class Background {
   void Remove(Entry& entry);
   // Reserves memory for the timers of that many entries.
   void MakeRoom(size_t entries);
-  // A connection was replaced: all grants are renewed and all waiters ask again.
-  void Reconnected();
-  // Messages do not arrive: all cached grants are given back, since no client can recall them.
-  void Unsubscribed();
-  // More grants are cached than allowed.
-  void TooManyCached();
+  enum Event : unsigned {
+    kReconnected = 1,   // a connection was replaced: all grants are renewed, all waiters ask again
+    kUnsubscribed = 2,  // no message arrives: all cached grants go back, since none can be recalled
+    kTooManyCached = 4,  // more grants are cached than allowed
+  };
+  void Tell(Event event);
 
  private:
   base::Instant TakeTurn();
@@ -54,9 +54,7 @@ class Background {
 
   ClientCore& core_;
   const absl::Duration refresh_;
-  std::atomic<bool> reconnected_{false};
-  std::atomic<bool> unsubscribed_{false};
-  std::atomic<bool> too_many_cached_{false};
+  std::atomic<unsigned> events_{0};
   base::Instant describe_at_;  // used by the thread
   base::Mutex mu_;
   TimerHeap timers_ ABSL_GUARDED_BY(mu_);

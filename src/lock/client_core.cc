@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -41,7 +40,6 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
                                    pace_.lifetime)),
       server_group_(MakeServerGroup(make_quorum)),
       server_(server_group_->facts({}).name),
-      description_remover_(*server_group_, identity_.client),
       lock_table_(
           {.tells_token = observed(),
            .unreachable_after = options_.unreachable_after,
@@ -68,6 +66,9 @@ ClientCore::~ClientCore() {
   batches_.Stop();
   notifier_->Stop();
   unattended_.Close();
+  // The last command. If the server is unreachable, the description expires.
+  const std::string key = DescriptionKey(identity_.client);
+  server_group_->Send(key, redis::Command({"DEL", key})).IgnoreError();
 }
 
 // Replaces destruction in a forked child.
@@ -109,8 +110,7 @@ std::shared_ptr<ClientCore> ClientCore::QuorumOf(
   return members.front()->quorums_.Of(name, make);
 }
 
-absl::Status ClientCore::Refusal() const {
-  if (!in_forked_child()) return absl::OkStatus();
+absl::Status ClientCore::OfForkedChild() const {
   return absl::FailedPreconditionError(
       absl::StrCat("the locks at ", server(),
                    " belong to the process that forked this one; connect again after fork()"));
@@ -129,17 +129,13 @@ ClientStats ClientCore::Stats() {
   return stats;
 }
 
-Subject ClientCore::SubjectOf(const Entry& entry) const {
-  return SubjectOf(entry.keys, *entry.type, entry.owner);
-}
-
-Subject ClientCore::SubjectOf(const KeySet& keys, const LockType& type,
-                              std::string_view owner) const {
-  const bool own = owner.empty() || type.use == GrantUse::kPermit || !type.others.empty();
+Subject ClientCore::SubjectOf(const NamedLock& lock) const {
+  const LockType& type = *lock.type;
+  const bool own = lock.owner.empty() || type.use == GrantUse::kPermit || !type.others.empty();
   return {.identity = identity_,
-          .keys = keys,
+          .keys = lock.keys,
           .type = type,
-          .owner = own ? std::string_view(identity_.client) : owner,
+          .owner = own ? identity_.client : lock.owner,
           .claim = round_trips_.Claim(),
           .server_group = server_group_.get(),
           .quarantine = url_.quarantine};
@@ -153,13 +149,6 @@ std::string ClientCore::ReaderName(GrantId write_grant) {
 }
 
 std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", numbers_.Next()); }
-
-absl::Status ClientCore::EnsureThreads() {
-  if (has_threads_.load(std::memory_order_relaxed)) return absl::OkStatus();
-  if (!background_.Ready() || !notifier_->Ready()) return base::NoThread();
-  has_threads_.store(true, std::memory_order_relaxed);
-  return absl::OkStatus();
-}
 
 Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
                                      Operation::Event event) noexcept {
@@ -179,63 +168,49 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
   return action;
 }
 
-Result ClientCore::Run(Entry& entry, const Request& request, base::Instant deadline) {
-  return OrNoMemory([&] {
-    Request ready = request;  // copied here, since memory may be lacking
-    MakeReady(entry, ready);
-    const auto wanted = [&] {
-      const base::MutexLock lock(entry.mu);
-      return entry.state.IsWanted(ready);
-    };
-    return TakeResult(entry, ready, runner().Run(SubjectOf(entry), ready, deadline, wanted));
-  });
-}
-
-bool ClientCore::RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
-                            base::Instant deadline, std::optional<Result>& result) {
-  if (is_quorum()) return false;
-  UnattendedRequests::InFlight* command = nullptr;
-  try {
-    MakeReady(entry, request);
-    // A server runs everything that it has read before it writes. If it reads the acquire together
-    // with the release before it, the message to the lock's next owner is late. A yield usually
-    // lets the server begin first.
-    std::this_thread::yield();
-    command = unattended_.Begin(entry, request);
-  } catch (const std::bad_alloc&) {
-    command = nullptr;
-  }
-  if (command == nullptr) return false;
-  if (meanwhile()) {
-    unattended_.Leave(*command);
-    return true;
-  }
-  result = unattended_.Finish(*command, deadline);
-  // Run() handles everything that the server did not execute.
-  const Failed* const failed = result->failed();
-  return failed == nullptr || failed->may_have_executed;
-}
-
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
-  Prepare(entry, request);
-  if (AcquireRequest* const acquire = request.acquire()) {
-    acquire->listen = acquire->listen || server_group_->subscription(entry.keys.main()).unchecked;
+  AcquireRequest* const acquire = request.acquire();
+  if ((acquire != nullptr && acquire->attempt > 1) || request.missed_since) {
+    const auto sign = request.missed_since ? redis::SubscriptionSign::kMissedMessage
+                                           : redis::SubscriptionSign::kLongWait;
+    server_group_->NoteSign(entry.keys.main(), sign, request.missed_since.value_or(request.sent));
+  }
+  if (acquire != nullptr && !acquire->listen) {
+    acquire->listen = server_group_->subscription(entry.keys.main()).unchecked;
   }
 }
 
-Result ClientCore::TakeResult(const Entry& entry, const Request& request, Result result) {
-  if (result.failed() == nullptr) round_trips_.Add(base::Now() - request.sent);
-  NoteAnswer(entry, request, result);
-  return result;
+void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Result& result) {
+  const AcquireRequest* const acquire = request.acquire();
+  const bool asked = acquire != nullptr && acquire->listen &&
+                     std::holds_alternative<AcquireQueued>(result.acquire());
+  const bool renewed = std::holds_alternative<RenewRequest>(request.what);
+  if (asked || (renewed && result.unsubscribed)) {
+    const auto sign = result.unsubscribed ? redis::SubscriptionSign::kUnsubscribed
+                                          : redis::SubscriptionSign::kSubscribed;
+    server_group_->NoteSign(entry.keys.main(), sign, request.sent);
+  }
+  if (result.failed() == nullptr) {
+    const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+    if (release != nullptr) releases_.Add(entry, request, *release);
+    if (acquire != nullptr && release == nullptr) round_trips_.Add(base::Now() - request.sent);
+  }
+  if (result.unreachable()) return;
+  if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
 }
 
-void ClientCore::Prepare(const Entry& entry, const Request& request) {
-  const AcquireRequest* const acquire = request.acquire();
-  const bool heartbeat = acquire != nullptr && acquire->attempt > 1;
-  if (!heartbeat && !request.missed_since) return;
-  const auto sign = request.missed_since ? redis::SubscriptionSign::kMissedMessage
-                                         : redis::SubscriptionSign::kLongWait;
-  server_group_->NoteSign(entry.keys.main(), sign, request.missed_since.value_or(request.sent));
+Result ClientCore::TakeReply(const Entry& entry, const Request& request,
+                             PostedRequest& posted) noexcept {
+  return OrNoMemory([&] {
+    const std::string of_key = is_cluster() ? server(entry.keys.main()) : std::string();
+    Result result =
+        posted.result
+            ? *std::move(posted.result)
+            : ReadResult(request, redis::ResultOfPosted(std::exchange(posted.reply, redis::Reply()),
+                                                        is_cluster() ? of_key : server_));
+    NoteAnswer(entry, request, result);
+    return result;
+  });
 }
 
 // Any client that may publish can send any message. So each message names the secret id of a grant,
@@ -389,8 +364,8 @@ std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command&
 std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Make make_quorum) {
   redis::ServerGroup::Events events{
       .on_message = [this](std::string_view message) { OnMessage(message); },
-      .on_reconnected = [this] { background_.Reconnected(); },
-      .on_down = [this] { background_.Unsubscribed(); },
+      .on_reconnected = [this] { background_.Tell(Background::kReconnected); },
+      .on_down = [this] { background_.Tell(Background::kUnsubscribed); },
       .on_subscribed = [this](bool subscribed,
                               std::string_view why) { TellSubscribed(subscribed, why); },
       .on_unread = [this] { event_driver_->ReadReplies(); }};
@@ -532,7 +507,7 @@ void ClientCore::Unsubscribed() {
 void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
   server_group_->KeepReading(entry.keys.main(), begins);
   const size_t caching = begins ? ++caching_entries_ : --caching_entries_;
-  if (begins && caching > kMostCached) background_.TooManyCached();
+  if (begins && caching > kMostCached) background_.Tell(Background::kTooManyCached);
 }
 
 void ClientCore::GiveBackSurplus() {

@@ -97,7 +97,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
 
   bool in_forked_child() const { return fork_guard_.InForkedChild(); }
   // kFailedPrecondition in a forked child.
-  absl::Status Refusal() const;
+  absl::Status Refusal() const { return in_forked_child() ? OfForkedChild() : absl::OkStatus(); }
 
   const ClientOptions& options() const { return options_; }
   // All servers, or the one that has the key; for messages.
@@ -138,8 +138,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // In a forked child, only what never changes is filled in.
   ClientStats Stats();
 
-  Subject SubjectOf(const Entry& entry) const;
-  Subject SubjectOf(const KeySet& keys, const LockType& type, std::string_view owner) const;
+  Subject SubjectOf(const NamedLock& lock) const;
   // Returns an owner for one grant of readers: "read:<a fresh number>:<client>", or "nest:<a fresh
   // number>:<the grant>" under a write grant. The server recognizes readers by it.
   std::string ReaderName(GrantId write_grant);
@@ -178,15 +177,12 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     if (entry.request_timer.IsAfter(request_at)) background_.Schedule(entry, request_at);
   }
 
-  // Runs a script on the calling thread.
-  Result Run(Entry& entry, const Request& request, base::Instant deadline);
-  // Sends the request, calls `meanwhile`, and then reads the result. If `meanwhile` returns false,
-  // the result is left to the next thread that reads. Returns false if the caller must use Run().
-  bool RunAndRead(Entry& entry, Request request, absl::FunctionRef<bool()> meanwhile,
-                  base::Instant deadline, std::optional<Result>& result);
-  // The steps before a request is sent and after its result is there, common to all drivers.
+  // The steps before a request is sent, such as renewing a subscription that brings no messages,
+  // and after its result is there; common to all drivers.
   void MakeReady(const Entry& entry, Request& request);
-  Result TakeResult(const Entry& entry, const Request& request, Result result);
+  void NoteAnswer(const Entry& entry, const Request& request, const Result& result);
+  // Returns the result of a posted request, once its reply is there, and notes it.
+  Result TakeReply(const Entry& entry, const Request& request, PostedRequest& posted) noexcept;
   // The deadline of a release that no caller waits for. It has already passed if a release went
   // unanswered and the server has not answered since: the background repeats it. So a silent server
   // delays a thread only once.
@@ -195,34 +191,12 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
     return base::Now() + (silent ? absl::ZeroDuration() : command_timeout());
   }
   void NoteSilence() { silent_.store(true, std::memory_order_relaxed); }
-  void NoteAnswer(const Entry& entry, const Request& request, const Result& result) {
-    const AcquireRequest* const acquire = request.acquire();
-    if (acquire != nullptr && acquire->listen &&
-        std::holds_alternative<AcquireQueued>(result.acquire())) {
-      const auto sign = result.unsubscribed ? redis::SubscriptionSign::kUnsubscribed
-                                            : redis::SubscriptionSign::kSubscribed;
-      server_group_->NoteSign(entry.keys.main(), sign, request.sent);
-    }
-    if (std::holds_alternative<RenewRequest>(request.what) && result.unsubscribed) {
-      server_group_->NoteSign(entry.keys.main(), redis::SubscriptionSign::kUnsubscribed,
-                              request.sent);
-    }
-    if (const auto* const release = std::get_if<ReleaseRequest>(&request.what);
-        release != nullptr && !result.failed()) {
-      releases_.Add(entry, request, *release);
-    }
-    if (result.unreachable()) return;
-    if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
-  }
-  // Before a request is sent: renews a subscription that does not bring messages.
-  void Prepare(const Entry& entry, const Request& request);
-
   // Ends the waiting calls of a lock object that is gone, in every lock state of the name.
   void StopAll(std::string_view name, const void* object);
 
-  // Starts the background and the loss notifier, which every lock requires. Returns
-  // kResourceExhausted if they cannot be started.
-  absl::Status EnsureThreads();
+  // Starts the background and the loss notifier, which every lock requires. Returns false if they
+  // cannot be started.
+  bool EnsureThreads() { return background_.Ready() && notifier_->Ready(); }
 
   // Makes sure that cached grants are given back when the process exits, even if this object is
   // never destroyed.
@@ -248,6 +222,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::unique_ptr<redis::ServerGroup> MakeServerGroup(const redis::Url& url,
                                                       redis::ServerGroup::Events events,
                                                       redis::Membership node = {});
+  absl::Status OfForkedChild() const;
   std::string ChannelName(std::string_view slot_tag) const;
   void Abandon();
 
@@ -278,7 +253,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
-  std::atomic<bool> has_threads_{false};
   std::atomic<bool> gives_back_{false};     // a hook for the process's exit is set
   std::atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
   const DescriptionPace pace_;
@@ -289,8 +263,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::unique_ptr<redis::ServerGroup> server_group_;
   ServerRunner server_runner_{*server_group_};
   const std::string server_;
-  // must run after everything that the members below send
-  const DescriptionRemover description_remover_;
   LockTable lock_table_;
   ScriptBatch batches_{*this};
   Background background_;

@@ -95,7 +95,7 @@ ScriptBatch::Jobs Counts::TakeDue() {
     ScriptRequest what{
         .script = &lua::kLatchCountDown,
         .args = {count.latch.owner, count.id, absl::StrCat(count.n), absl::StrCat(count.when)}};
-    jobs.push_back({.bare = count.latch,
+    jobs.push_back({.other = count.latch,
                     .request = {.what = std::move(what)},
                     .then = [this, i](const Result& result) { Answered(i, result); },
                     .until = now + Timeout()});
@@ -120,7 +120,7 @@ void Counts::Answered(size_t index, const Result& result) {
 void Counts::EndRound() {
   const bool silent = std::any_of(round_.results.begin(), round_.results.end(), IsSilence);
   silent_ = silent ? silent_ + 1 : 0;
-  more_to_tell_ = false;
+  bool more_to_tell = false;
   if (!silent && round_.era == era_) {
     std::set<uint64_t> numbers;
     for (const Record& record : round_.records) numbers.insert(record.number);
@@ -129,18 +129,18 @@ void Counts::EndRound() {
     }
   }
   for (size_t i = 0; i < round_.records.size(); ++i) {
-    TakeResult(round_.records[i].count, round_.results[i]);
+    more_to_tell |= TakeResult(round_.records[i].count, round_.results[i]);
   }
   due_ = base::Now() + (silent ? std::min(kBackoff, pace_) : pace_);
-  if ((more_to_tell_ || RepeatsAll()) && !silent) due_ = base::Now();
+  if ((more_to_tell || RepeatsAll()) && !silent) due_ = base::Now();
   if (counts_.empty()) {
     due_ = base::Instant::Infinite();
     pace_ = absl::InfiniteDuration();
   }
 }
 
-void Counts::TakeResult(const Count& count, const Result& result) {
-  if (IsSilence(result)) return;
+bool Counts::TakeResult(const Count& count, const Result& result) {
+  if (IsSilence(result)) return false;
   const auto* const reply = std::get_if<ScriptText>(&result.what);
   const bool aborted = result.failed() != nullptr && absl::IsAborted(result.failed()->why);
   const std::string_view text = reply != nullptr ? std::string_view(reply->text) : "";
@@ -148,16 +148,17 @@ void Counts::TakeResult(const Count& count, const Result& result) {
   // This server has not received the count, and perhaps earlier ones neither.
   if (missing && !RepeatsAll()) MarkAll();
   const bool more = text.ends_with(" look 1");
-  if (more && !RepeatsAll() && !counts_.empty() && count.id == counts_.back().count.id)
-    more_to_tell_ = true;
+  const bool latest = !counts_.empty() && count.id == counts_.back().count.id;
+  const bool more_to_tell = more && latest && !RepeatsAll();
   const bool opened = !missing && !more && text.starts_with("0 ");
-  if (reply != nullptr && !opened) return;
+  if (reply != nullptr && !opened) return more_to_tell;
   for (size_t i = counts_.size(); i-- > 0;) {
     const Count& record = counts_[i].count;
     if (record.latch.keys != count.latch.keys || record.latch.owner != count.latch.owner) continue;
     if (!opened && !aborted && record.id != count.id) continue;
     counts_.erase(counts_.begin() + static_cast<ptrdiff_t>(i));
   }
+  return more_to_tell;
 }
 
 }  // namespace redlatch::internal

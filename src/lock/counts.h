@@ -24,7 +24,7 @@ class ClientCore;
 class Counts {
  public:
   struct Count {
-    ScriptBatch::Bare latch;  // the owner is its incarnation
+    NamedLock latch;  // the owner is its incarnation
     std::string id;
     int64_t n = 0;
     uint64_t when = 0;  // by the server's clock, in microseconds
@@ -67,7 +67,8 @@ class Counts {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Answered(size_t index, const Result& result);
   void EndRound() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void TakeResult(const Count& count, const Result& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Returns true if the repeat of the latest count has more to report.
+  bool TakeResult(const Count& count, const Result& result) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ClientCore& core_;
   mutable base::Mutex mu_;
@@ -76,8 +77,6 @@ class Counts {
   std::deque<Record> counts_ ABSL_GUARDED_BY(mu_);  // by `era`, then by `when`
   Round round_ ABSL_GUARDED_BY(mu_);
   int silent_ ABSL_GUARDED_BY(mu_) = 0;  // rounds in a row without an answer
-  // the repeat of the latest count has more to report
-  bool more_to_tell_ ABSL_GUARDED_BY(mu_) = false;
   absl::Duration pace_ ABSL_GUARDED_BY(mu_) = absl::InfiniteDuration();
   base::Instant due_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
 };

@@ -109,9 +109,4 @@ void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, Lock
   }
 }
 
-DescriptionRemover::DescriptionRemover(redis::ServerGroup& server_group, std::string_view client)
-    : server_group_(server_group), key_(DescriptionKey(client)), command_({"DEL", key_}) {}
-
-DescriptionRemover::~DescriptionRemover() { server_group_.Send(key_, command_).IgnoreError(); }
-
 }  // namespace redlatch::internal

@@ -51,22 +51,6 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
 // command, or none if there are no clients. If it fails, no process is filled in.
 void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info);
 
-// Deletes the client's description when it is destroyed, without waiting. If the server is
-// unreachable, the description expires.
-class DescriptionRemover {
- public:
-  // REQUIRES: the server group outlives this object.
-  DescriptionRemover(redis::ServerGroup& server_group, std::string_view client);
-  ~DescriptionRemover();
-  DescriptionRemover(const DescriptionRemover&) = delete;
-  DescriptionRemover& operator=(const DescriptionRemover&) = delete;
-
- private:
-  redis::ServerGroup& server_group_;
-  const std::string key_;
-  const redis::Command command_;
-};
-
 }  // namespace redlatch::internal
 
 #endif  // REDLATCH_SRC_LOCK_DESCRIPTION_H_

@@ -17,21 +17,20 @@
 
 namespace redlatch::internal {
 
+// What its scripts are given of a lock. It may have no entry any more.
+struct NamedLock {
+  KeySet keys;
+  std::shared_ptr<const LockType> type;
+  std::string owner;  // empty: the client's threads; of several names: LockType::OthersId()
+};
+
 // One lock of one client: its lock state, and what it takes to run its scripts. An explicit Owner
 // has an entry of its own, so that it and the client's threads wait for each other as separate
 // clients do.
-struct Entry {
-  Entry(KeySet key_set, std::string holder, std::shared_ptr<const LockType> lock_type,
-        const LockState::Config& config, LockStats* counted_in)
-      : keys(std::move(key_set)),
-        owner(std::move(holder)),
-        type(std::move(lock_type)),
-        account(counted_in),
-        state(config) {}
+struct Entry : NamedLock {  // which never changes
+  Entry(NamedLock lock, const LockState::Config& config, LockStats* counted_in)
+      : NamedLock(std::move(lock)), account(counted_in), state(config) {}
 
-  const KeySet keys;
-  const std::string owner;  // empty: the client's threads; of several names: LockType::OthersId()
-  const std::shared_ptr<const LockType> type;
   // The name for messages.
   std::string_view name() const { return type->title.empty() ? keys.name() : type->title; }
   // Owned by the table: receives the counts when the entry is removed. Null if nothing is counted.

@@ -49,6 +49,7 @@ absl::Status CheckKeyPrefix(std::string_view prefix);
 // All keys of a lock, stored compactly, since a client may have very many locks.
 class KeySet {
  public:
+  KeySet() = default;  // of no lock
   // REQUIRES: CheckMainKey() accepts `main`, whose first bytes are the prefix.
   explicit KeySet(std::string_view main, size_t prefix_size = 0);
   static absl::StatusOr<KeySet> Make(std::string_view prefix, std::string_view name);

@@ -40,6 +40,24 @@ std::string TitleOf(const ClientCore& core, const Entry& entry) {
                       core.server(entry.keys.main()), ")");
 }
 
+// Why a lock may not have this lease. `longest`: what its servers allow.
+absl::Status BadLease(absl::Duration lease, bool possible, bool quorum, absl::Duration longest) {
+  const std::string asked = "a lease of " + absl::FormatDuration(lease);
+  if (!possible) {
+    return absl::InvalidArgumentError(asked + " is not possible; it must be 10ms to one year");
+  }
+  if (quorum) {
+    return absl::InvalidArgumentError(absl::StrCat(asked, " could outlive the restart delay of ",
+                                                   absl::FormatDuration(longest),
+                                                   "; restart_delay= must not be shorter"));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      asked, " could outlive the quarantine, which allows ",
+      absl::FormatDuration(std::max(longest, absl::ZeroDuration())),
+      " (quarantine= must be longer than the lease by the server's min-replicas-max-lag and a "
+      "second)"));
+}
+
 }  // namespace
 
 absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
@@ -93,46 +111,7 @@ absl::Status LockHandle::CheckLease(absl::Duration lease) const {
       entry_.type->holds() ? core_->longest_lease() : absl::InfiniteDuration();
   const bool possible = kShortestLease <= lease && lease <= kLongestLease;
   if (possible && lease <= longest) return absl::OkStatus();
-  const std::string asked = "a lease of " + absl::FormatDuration(lease);
-  if (!possible) {
-    return absl::InvalidArgumentError(asked + " is not possible; it must be 10ms to one year");
-  }
-  if (core_->is_quorum()) {
-    return absl::InvalidArgumentError(absl::StrCat(asked, " could outlive the restart delay of ",
-                                                   absl::FormatDuration(longest),
-                                                   "; restart_delay= must not be shorter"));
-  }
-  return absl::InvalidArgumentError(absl::StrCat(
-      asked, " could outlive the quarantine, which allows ",
-      absl::FormatDuration(std::max(longest, absl::ZeroDuration())),
-      " (quarantine= must be longer than the lease by the server's min-replicas-max-lag and a "
-      "second)"));
-}
-
-absl::Status LockHandle::CheckOptions(const LockOptions& options) const {
-  constexpr int kMostReplicas = 1000;
-  const absl::Duration none = absl::ZeroDuration();
-  const absl::Duration turn = ContendedTurn(options), cache_for = options.cache_for;
-  const ReplicaAcks& acks = options.acks;
-  std::string bad;
-  if (acks.replicas < 0 || acks.replicas > kMostReplicas) {
-    bad = absl::StrCat("ReplicaAcks::replicas is ", acks.replicas, "; it must be 0 to ",
-                       kMostReplicas);
-  } else if (acks.timeout < absl::Milliseconds(1)) {
-    bad = absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
-                       " is not possible; it must be 1ms or more");
-  } else if (turn < none || cache_for < none) {
-    bad = "LockOptions::turn and cache_for must not be negative";
-  } else if (cache_for > none && cache_for > options.lease) {
-    bad = absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
-                       ", longer than the lease of ", absl::FormatDuration(options.lease),
-                       "; make the lease longer, or cache it for less");
-  } else if (cache_for > none && !entry_.type->traits.cacheable) {
-    bad = "LockOptions::cache_for is for classes whose LockTraits are `cacheable`";
-  }
-  if (!bad.empty()) return absl::InvalidArgumentError(bad);
-  if (cache_for > none) core_->GiveBackAtExit();
-  return absl::OkStatus();
+  return About(BadLease(lease, possible, core_->is_quorum(), longest));
 }
 
 uint64_t NextThreadNumber() {
@@ -166,6 +145,10 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
                    "its client is of a quorum of servers, which only RedLock can ask; use a "
                    "RedLock, or a client of one server");
   }
+  if (!core->EnsureThreads()) {
+    const absl::Status why = base::NoThread();
+    return failure(why.code(), why.message());
+  }
   const absl::StatusOr<Entry*> entry =
       core->lock_table().Attach(*std::move(keys), type.others.empty() ? owner : type.OthersId(),
                                 type, label ? given : called);
@@ -198,7 +181,7 @@ std::optional<HoldRef> LockHandle::Reenter(Face face, bool manual) {
 
 absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  if (absl::Status bad = CheckLease(lease); !bad.ok()) return About(bad);
+  if (absl::Status bad = CheckLease(lease); !bad.ok()) return bad;
   std::optional<Request> request;
   bool renewed = false;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
@@ -216,7 +199,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   const RenewRequest& renewal = std::get<RenewRequest>(request->what);
   const base::Instant until = request->sent + renewal.ack_timeout + core_->command_timeout();
   const Result result = renewal.acks.any() ? core_->batches().Run(entry_, *request, until)
-                                           : core_->Run(entry_, *request, until);
+                                           : ThreadDriver(*core_, entry_).Run(*request, until);
   bool valid = false;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
     const base::Instant now = base::Now();
@@ -360,16 +343,9 @@ AcquireOperation::Environment LockHandle::EnvironmentOf(const ClientCore& core, 
           .waker = &waker};
 }
 
-absl::Status LockHandle::Check(const AcquireCall& call) const {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  absl::Status bad = CheckLease(call.terms.lease);
-  if (bad.ok() && call.options != nullptr) bad = CheckOptions(*call.options);
-  if (bad.ok()) bad = core_->EnsureThreads();
-  return About(bad);
-}
-
 absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* met) {
-  if (absl::Status bad = Check(call); !bad.ok()) return bad;
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  if (absl::Status bad = CheckLease(call.terms.lease); !bad.ok()) return bad;
   ThreadDriver driver(*core_, entry_, call.stop, call.gone);
   AcquireOperation operation(call, EnvironmentOf(*core_, ThreadNumber(), driver));
   Waiter& waiter = operation.waiter();
@@ -403,7 +379,7 @@ absl::StatusOr<HoldRef> LockHandle::Outcome(AcquireOperation& operation,
       operation.GiveBack(base::Now(), state, effects);
       state.OnTooManyCached(base::Now());
     });
-    return About(bad);
+    return bad;
   }
   if (waiter.began < waiter.not_before) SpinUntil(waiter.not_before);
   return HoldRef{.hold = waiter.hold, .token = waiter.token, .view = std::move(waiter.view)};
@@ -429,7 +405,8 @@ absl::Status LockHandle::Failure(const Entry& entry, const Waiter& waiter, absl:
 void LockHandle::AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhere,
                               EventDriver::Whose whose) noexcept {
   EventDriver& driver = core_->event_driver();
-  absl::Status bad = Check(call);
+  absl::Status bad = core_->Refusal();
+  if (bad.ok()) bad = CheckLease(call.terms.lease);
   if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
   if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
   if (!call.since) call.since = base::Now();
@@ -497,7 +474,7 @@ void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noe
       return core_->unattended().Send(entry_, operation.request(), operation.released().hold);
     }
     if (leaves) return Leave(std::move(operation), action, nullptr);
-    driver.Finish(operation, action);
+    driver.Drive(operation, action);
   }
   if (!absl::IsUnavailable(EndRelease(operation))) return;
   core_->Feed(entry_, [&](LockState& state, Effects&) { operation.Forget(state); });
@@ -519,7 +496,7 @@ void LockHandle::ReleaseAsync(uint64_t hold, FencingToken token, Then then) noex
 void LockHandle::Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept {
   EventDriver& driver = core_->event_driver();
   if (!driver.Ready()) {  // no thread can be started: this one waits
-    ThreadDriver(*core_, entry_).Finish(operation, action);
+    ThreadDriver(*core_, entry_).Drive(operation, action);
     absl::Status status = EndRelease(operation);
     if (then) driver.Complete(std::move(then)(std::move(status)));
     return;
@@ -542,11 +519,10 @@ void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {
 // ---- Cached grants.
 
 bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
-  const bool reentrant = entry_.type->traits.reentrant;
-  const bool caches = options->cache_for > absl::ZeroDuration();
-  if ((!reentrant && !caches) || core_->in_forked_child()) return false;
-  if (entry_.recalled.load(std::memory_order_relaxed) != 0) return false;
-  if (caches) {
+  if (core_->in_forked_child() || entry_.recalled.load(std::memory_order_relaxed) != 0) {
+    return false;
+  }
+  if (options->cache_for > absl::ZeroDuration()) {
     const base::Instant now = base::Now();
     const base::MutexLock lock(entry_.mu);
     if (entry_.state.TakeCachedNow(ThreadNumber(), options, now)) return true;
@@ -577,7 +553,7 @@ void LockHandle::GiveBackCached() {
   if (!IsCacheable(grant)) return;
   std::optional<Request> release;
   core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects&) {
-    state.OnRecall(grant, now);
+    if (state.in_use()) state.OnRecall(grant, now);
     release = state.NextRelease(now);
   });
   if (release) core_->unattended().Send(entry_, *release, 0);

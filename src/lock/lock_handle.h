@@ -172,8 +172,6 @@ class LockHandle final : public HoldOwner {
 
  private:
   HoldRef See(bool pins) const;
-  absl::Status CheckOptions(const LockOptions& options) const;
-  absl::Status Check(const AcquireCall& call) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;
   void EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept;
   void Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept;

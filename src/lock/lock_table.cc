@@ -64,8 +64,8 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
     config.counts = stats_names_ > 0;
     absl::StatusOr<std::shared_ptr<const LockType>> interned = Intern(type);
     if (!interned.ok()) return interned.status();
-    auto made = std::make_unique<Entry>(std::move(keys), owner, *std::move(interned), config,
-                                        config.counts ? AccountOf(account) : nullptr);
+    auto made = std::make_unique<Entry>(NamedLock{std::move(keys), *std::move(interned), owner},
+                                        config, config.counts ? AccountOf(account) : nullptr);
     make_room_(entries_.size() + 1);
     const Key key(made->keys.main(), made->owner);
     found = entries_.emplace(key, std::move(made)).first;
@@ -75,7 +75,7 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
   return &entry;
 }
 
-void LockTable::Unrefer(Entry& entry) {
+void LockTable::UnreferLast(Entry& entry) {
   const base::MutexLock lock(mu_);
   if (--entry.references == 0) Forget(entry);
 }

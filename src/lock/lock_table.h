@@ -42,8 +42,13 @@ class LockTable {
 
   // REQUIRES: the caller refers to the entry already, or holds the mutex of a heap with its timer.
   static void Refer(Entry& entry) { entry.references.fetch_add(1, std::memory_order_relaxed); }
-  // Ends a reference.
-  void Unrefer(Entry& entry);
+  // Ends a reference. Only the last one needs the mutex.
+  void Unrefer(Entry& entry) {
+    for (int now = entry.references; now > 1;) {
+      if (entry.references.compare_exchange_weak(now, now - 1)) return;
+    }
+    UnreferLast(entry);
+  }
 
   // Returns the entry with that main key and that grant or pending acquire, with a new reference,
   // or null. `any_name`: if there is none, finds a lock of several names by the grant alone.
@@ -61,6 +66,7 @@ class LockTable {
 
   const LockType* Conflict(std::string_view key, const LockType& type) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void UnreferLast(Entry& entry);
   void Forget(Entry& entry) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::StatusOr<std::shared_ptr<const LockType>> Intern(const LockType& type)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -115,9 +115,6 @@ bool OperationTask::Run(Operation::Event& event, bool ends, base::Instant now) {
   }
   due_ = run.due();
   if (!over) return false;
-  if (!run.confirms) {
-    run.result = driver_.core().TakeResult(*entry_, run.request, std::move(run.result));
-  }
   event.result = &run.result;
   return true;
 }
@@ -134,7 +131,7 @@ void OperationTask::BeginRun(base::Instant now) {
                              .until = action_.until,
                              .try_at = now,
                              .result = std::move(unsent)});
-  if (!confirms) core.MakeReady(*entry_, running_->request);
+  core.MakeReady(*entry_, running_->request);
 }
 
 // Returns false if the request cannot be sent.
@@ -158,19 +155,18 @@ bool OperationTask::Send() {
 // Returns true if the request has its final result.
 bool OperationTask::TakeReply(base::Instant now) {
   Running& run = *running_;
-  const std::string server = driver_.core().server(entry_->keys.main());
   if (!run.reply->HasArrived()) {
     if (now < run.due()) return false;
     driver_.NoteReply(/*in_time=*/false);
     run.result = {.what = Failed{.why = absl::UnavailableError(absl::StrCat(
-                                     server,
+                                     driver_.core().server(entry_->keys.main()),
                                      " did not answer in time (the command was sent and "
                                      "may have been executed)")),
                                  .may_have_executed = true}};
     return true;
   }
   driver_.NoteReply(/*in_time=*/true);
-  run.result = run.reply->posted.Take(run.request, server);
+  run.result = driver_.core().TakeReply(*entry_, run.request, run.reply->posted);
   run.reply.reset();
   if (run.until <= now || !MayPass()) return true;
   if (run.in_batch) {

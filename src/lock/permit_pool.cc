@@ -25,7 +25,7 @@ absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Borrow() {
     }
   }
   if (handle == nullptr) {
-    auto made = LockHandle::Attach(core_, name_, core_->FreshId(), type_);
+    auto made = Fresh();
     if (!made.ok()) return made.status();
     handle = *std::move(made);
   }

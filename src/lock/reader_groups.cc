@@ -87,11 +87,6 @@ std::shared_ptr<LockHandle> ReaderGroups::OfThisThread() const {
   return lost;
 }
 
-bool ReaderGroups::ThisThreadReads() const {
-  const std::shared_ptr<LockHandle> group = OfThisThread();
-  return group != nullptr && group->OfThisThread().depth > 0;
-}
-
 void ReaderGroups::GiveBack(AcquireCall& call) {
   const std::shared_ptr<LockHandle> group = latest();
   if (group == nullptr) return;

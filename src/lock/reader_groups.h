@@ -44,8 +44,6 @@ class ReaderGroups {
 
   // The group in which the calling thread reads, or lost its hold; null if there is none.
   std::shared_ptr<LockHandle> OfThisThread() const;
-  // Returns true if the calling thread reads now.
-  bool ThisThreadReads() const;
 
   // Gives back a cached read grant if a thread of this client wants to write. Sets the beginning of
   // its wait.

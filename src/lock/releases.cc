@@ -21,15 +21,10 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
   bool late = false;
   {
     const base::MutexLock lock(mu_);
-    if (latest_.size() < kMostReleases) {
-      latest_.push_back({.lock = {entry.keys, entry.type, entry.owner}});
-      next_ = latest_.size() - 1;
-    }
+    if (latest_.size() < kMostReleases) latest_.emplace_back();
     Record& record = latest_[next_];
     next_ = (next_ + 1) % kMostReleases;
-    record.lock.keys = entry.keys;
-    record.lock.type = entry.type;
-    record.lock.owner = entry.owner;
+    record.lock = entry;
     record.grant = request.grant;
     record.lease = request.lease;
     record.expires = what.expires;
@@ -70,7 +65,7 @@ ScriptBatch::Jobs Releases::TakeDue() {
   for (Record& record : std::exchange(to_repeat_, {})) {
     if (record.expires <= now) continue;
     jobs.push_back(
-        {.bare = record.lock,
+        {.other = record.lock,
          .request = {.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease},
          .then = [this, record](const Result& result) { TakeResult(record, result); },
          .until = now + kReleasesTimeout});

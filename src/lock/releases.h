@@ -37,7 +37,7 @@ class Releases {
 
  private:
   struct Record {
-    ScriptBatch::Bare lock;
+    NamedLock lock;
     GrantId grant = 0;
     absl::Duration lease;
     base::Instant expires;  // the grant has expired at every server
@@ -49,7 +49,7 @@ class Releases {
   ClientCore& core_;
   mutable base::Mutex mu_;
   std::vector<Record> latest_ ABSL_GUARDED_BY(mu_);  // a ring
-  size_t next_ ABSL_GUARDED_BY(mu_) = 0;  // the index of the next one, once the ring is full
+  size_t next_ ABSL_GUARDED_BY(mu_) = 0;             // the index of the next one
   // Releases that were sent before may have reached another server than the present one.
   base::Instant connected_at_ ABSL_GUARDED_BY(mu_);
   std::vector<Record> to_repeat_ ABSL_GUARDED_BY(mu_);

@@ -8,11 +8,6 @@
 
 namespace redlatch::internal {
 
-Result PostedRequest::Take(const Request& request, std::string_view server) {
-  if (result) return *std::move(result);
-  return ReadResult(request, redis::ResultOfPosted(std::exchange(reply, redis::Reply()), server));
-}
-
 Result ServerRunner::Run(const Subject& subject, const Request& request, base::Instant deadline,
                          redis::StillWanted still_wanted) {
   EncodedRequest encoded(subject, request);

@@ -28,9 +28,6 @@ struct PostedRequest {
   redis::InFlight in_flight;  // its `done` is called when the result is there
   absl::StatusOr<redis::Reply> reply;
   std::optional<Result> result;  // set if it is known without a reply
-
-  // Returns the result of the request, once it is there. `server` is for messages.
-  Result Take(const Request& request, std::string_view server);
 };
 
 // Runs requests where their locks are: at a server, or at a majority of servers. Thread-safe.

@@ -50,7 +50,7 @@ std::string TooFew(const RenewRequest& renewal, const base::Acks& acks) {
 
 // Each server has replicas of its own.
 std::string ScriptBatch::QueueOf(const Job& job) const {
-  const KeySet& keys = job.entry != nullptr ? job.entry->keys : job.bare->keys;
+  const KeySet& keys = job.lock().keys;
   if (ToConfirm(job.request) != nullptr) return "acks " + core_.server(keys.main());
   const std::string server = core_.is_cluster() ? core_.server(keys.main()) : "";
   return job.until == base::Instant() ? server : "posted " + server;
@@ -135,14 +135,6 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
   return NoResult();
 }
 
-RequestRunner::Item ScriptBatch::ItemOf(const Job& job) const {
-  if (job.entry != nullptr) {
-    return {.subject = core_.SubjectOf(*job.entry), .request = job.request};
-  }
-  return {.subject = core_.SubjectOf(job.bare->keys, *job.bare->type, job.bare->owner),
-          .request = job.request};
-}
-
 void ScriptBatch::Finish(Job& job, Result result) {
   if (job.then) {
     job.then(std::move(result));
@@ -185,7 +177,7 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
     const base::Instant its =
         posted ? job.until : now + std::max(kShortestTimeout, job.request.lease / 3);
     least = std::min(least, its);
-    items.push_back(ItemOf(job));
+    items.push_back({.subject = core_.SubjectOf(job.lock()), .request = job.request});
     items.back().until = posted ? its : std::min(its, now + core_.command_timeout());
     most = std::max(most, items.back().until);
   }
@@ -233,7 +225,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
                                         std::max(renewal.ack_timeout, kShortestAckTimeout));
     }
     ack_timeout = std::max(ack_timeout, std::min(job.slice, job.acks_until - now));
-    items.push_back(ItemOf(job));
+    items.push_back({.subject = core_.SubjectOf(job.lock()), .request = job.request});
   }
   std::vector<Result> results(jobs.size());
   const absl::StatusOr<base::Acks> acks = core_.runner().RunConfirmed(

@@ -33,15 +33,9 @@ class ScriptBatch {
  public:
   // Receives the result. It must not block.
   using Then = std::function<void(Result)>;
-  // A lock that may have no entry any more.
-  struct Bare {
-    KeySet keys;
-    std::shared_ptr<const LockType> type;
-    std::string owner;
-  };
   struct Job {
-    Entry* entry = nullptr;    // with a reference; or:
-    std::optional<Bare> bare;  // requires `then`
+    Entry* entry = nullptr;          // with a reference; or:
+    std::optional<NamedLock> other;  // requires `then`
     Request request;
     Then then = nullptr;  // null: the entry's state gets the result
     // No result is wanted from then on; Instant(): a part of the lease after it is sent.
@@ -50,6 +44,8 @@ class ScriptBatch {
     // long its next batch waits for them.
     base::Instant acks_until = {};
     absl::Duration slice = absl::Milliseconds(50);
+
+    const NamedLock& lock() const { return entry != nullptr ? *entry : *other; }
   };
   using Jobs = std::vector<Job>;
 
@@ -86,7 +82,6 @@ class ScriptBatch {
   static bool TakeAcks(const Job& job, Result& result, const absl::StatusOr<base::Acks>& acks);
   void DropLate(Jobs& jobs, const char* why);
   void Finish(Job& job, Result result);
-  RequestRunner::Item ItemOf(const Job& job) const;
 
   ClientCore& core_;
   std::atomic<bool> stopping_{false};

@@ -76,11 +76,6 @@ void EncodedRequest::PutKeys(const LockType& type, const KeySet& keys) {
   PutKey(keys, kFenceSuffix);
 }
 
-void EncodedRequest::PutTombstone(const Subject& subject, GrantId grant) {
-  const auto [stem, gone, none] = subject.keys.Parts(subject.type.keys.gone);
-  Put({stem, gone, subject.identity.client, ".", grant & ~kCacheable});
-}
-
 void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
   Put({subject.identity.client, ":", grant & ~kCacheable, IsCacheable(grant) ? "k" : ""});
 }
@@ -129,8 +124,13 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
 
   PutKeys(type, subject.keys);
   if (script != nullptr && !script->own_key.empty()) PutKey(subject.keys, script->own_key);
-  if (acquire != nullptr || cancel != nullptr || more) PutTombstone(subject, request.grant);
-  if (more) PutTombstone(subject, release->next ? release->next->grant : request.grant);
+  const GrantId tombstones[] = {request.grant,
+                                more && release->next ? release->next->grant : request.grant};
+  const size_t few = acquire != nullptr || cancel != nullptr ? 1 : 0;
+  for (const GrantId grant : absl::MakeConstSpan(tombstones, more ? 2 : few)) {
+    const auto [stem, gone, none] = subject.keys.Parts(type.keys.gone);
+    Put({stem, gone, subject.identity.client, ".", grant & ~kCacheable});
+  }
   for (const std::string& suffix : type.keys.extras) PutKey(subject.keys, suffix);
   for (const KeySet& other : type.others) PutKeys(type, other);
   if (quarantined) Put({PrimaryEpochKey(SlotTag(subject))});

@@ -60,7 +60,6 @@ class EncodedRequest {
   void Put(std::initializer_list<Piece> pieces);
   void PutKey(const KeySet& keys, std::string_view suffix);
   void PutKeys(const LockType& type, const KeySet& keys);
-  void PutTombstone(const Subject& subject, GrantId grant);
   void PutGrant(const Subject& subject, GrantId grant);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
 

@@ -9,7 +9,8 @@
 
 namespace redlatch::internal {
 
-void ThreadDriver::Drive(Operation& operation) noexcept {
+void ThreadDriver::Drive(Operation& operation, std::optional<Operation::Action> begun) noexcept {
+  using Kind = Operation::Action::Kind;
   const std::stop_callback on_stop(stop_, [&] {
     {
       const base::MutexLock lock(entry_.mu);
@@ -17,40 +18,26 @@ void ThreadDriver::Drive(Operation& operation) noexcept {
     }
     Wake();
   });
-  Finish(operation, Begin(operation));
-}
-
-void ThreadDriver::Finish(Operation& operation, Operation::Action action) noexcept {
-  using Kind = Operation::Action::Kind;
-  const std::string_view key = entry_.keys.main();
+  Operation::Action action = begun ? *begun : Begin(operation);
   while (action.kind != Kind::kDone) {
-    switch (action.kind) {
-      case Kind::kSubscribe: {
-        absl::Status status;
-        try {
-          status = core_.server_group().Subscribe(key, action.until, stop_);
-        } catch (const std::bad_alloc&) {
-          status = base::NoMemory();
-        }
-        action = Resume(operation, {.subscribed_as = &status});
-        break;
-      }
-      case Kind::kRun:
-        action = Run(operation, action.until);
-        break;
-      case Kind::kConfirm: {
-        const Result result = core_.batches().Run(entry_, operation.request(), action.until);
-        action = Resume(operation, {.result = &result});
-        break;
-      }
-      case Kind::kSleep:
-        // If the stop came before the operation was parked, nothing wakes the thread.
-        Sleep(operation, Stopped() || Gone() ? base::Instant() : action.until);
-        action = Resume(operation, {});
-        break;
-      case Kind::kDone:
-        break;
+    std::optional<Result> result;
+    absl::Status subscribed_as;
+    if (action.kind == Kind::kRun) {
+      // If the request will be queued, its result would only wake this thread.
+      const bool unread = operation.request().unread_for > absl::ZeroDuration() &&
+                          RunUnread(operation, action.until, result);
+      if (!unread) result = Run(operation.request(), action.until);
+    } else if (action.kind == Kind::kConfirm) {
+      result = core_.batches().Run(entry_, operation.request(), action.until);
+    } else if (action.kind == Kind::kSubscribe) {
+      subscribed_as = Subscribe(action.until);
+    } else {
+      // If the stop came before the operation was parked, nothing wakes the thread.
+      Sleep(operation, Stopped() || Gone() ? base::Instant() : action.until);
     }
+    action = Resume(operation,
+                    {.result = result ? &*result : nullptr,
+                     .subscribed_as = action.kind == Kind::kSubscribe ? &subscribed_as : nullptr});
   }
 }
 
@@ -61,22 +48,38 @@ Operation::Action ThreadDriver::Resume(Operation& operation, Operation::Event ev
   return core_.Resume(entry_, operation, event);
 }
 
-Operation::Action ThreadDriver::Run(Operation& operation, base::Instant until) noexcept {
-  const Request& request = operation.request();
-  // The request will be queued, so its result would only wake this thread. It is read only if no
-  // grant comes soon.
-  if (request.unread_for > absl::ZeroDuration() &&
-      core_.server_group().subscription(entry_.keys.main()).live) {
-    const auto decided_meanwhile = [&] {
-      return SleepWhileInFlight(operation, std::min(until, request.sent + request.unread_for));
+Result ThreadDriver::Run(const Request& request, base::Instant until) noexcept {
+  return OrNoMemory([&] {
+    Request ready = request;  // copied here, since memory may be lacking
+    core_.MakeReady(entry_, ready);
+    const auto wanted = [&] {
+      const base::MutexLock lock(entry_.mu);
+      return entry_.state.IsWanted(ready);
     };
-    std::optional<Result> result;
-    if (core_.RunAndRead(entry_, request, decided_meanwhile, until, result)) {
-      return Resume(operation, {.result = result ? &*result : nullptr});
-    }
-  }
-  const Result result = core_.Run(entry_, request, until);
-  return Resume(operation, {.result = &result});
+    Result result = core_.runner().Run(core_.SubjectOf(entry_), ready, until, wanted);
+    core_.NoteAnswer(entry_, ready, result);
+    return result;
+  });
+}
+
+// The result is read only if no grant comes soon. Returns false if the caller must use Run().
+bool ThreadDriver::RunUnread(Operation& operation, base::Instant until,
+                             std::optional<Result>& result) noexcept {
+  const Request& request = operation.request();
+  if (core_.is_quorum() || !core_.server_group().subscription(entry_.keys.main()).live)
+    return false;
+  return core_.unattended().RunAndRead(
+      entry_, request,
+      [&] {
+        return SleepWhileInFlight(operation, std::min(until, request.sent + request.unread_for));
+      },
+      until, result);
+}
+
+absl::Status ThreadDriver::Subscribe(base::Instant until) noexcept try {
+  return core_.server_group().Subscribe(entry_.keys.main(), until, stop_);
+} catch (const std::bad_alloc&) {
+  return base::NoMemory();
 }
 
 // Returns true if the operation was decided.

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <optional>
 #include <stop_token>
 #include <utility>
 
@@ -25,12 +26,13 @@ class ThreadDriver final : public Waker {
   ThreadDriver(const ThreadDriver&) = delete;
   ThreadDriver& operator=(const ThreadDriver&) = delete;
 
-  // Drives it to its end.
-  void Drive(Operation& operation) noexcept;
-  // The same in two steps, for a caller that may hand the operation to another driver in between.
+  // Drives it to its end. A caller that may hand the operation to another driver begins it before,
+  // and passes the action that Begin() returned.
   Operation::Action Begin(Operation& operation) noexcept { return Resume(operation, {}); }
-  void Finish(Operation& operation, Operation::Action action) noexcept;
+  void Drive(Operation& operation, std::optional<Operation::Action> begun = {}) noexcept;
 
+  // Runs a request of the entry on the calling thread.
+  Result Run(const Request& request, base::Instant until) noexcept;
   void Wake() override { parker_.Set(kWoken); }
 
  private:
@@ -39,7 +41,8 @@ class ThreadDriver final : public Waker {
   bool Stopped() const { return stop_.stop_requested(); }
   bool Gone() const { return gone_ != nullptr && *gone_; }
   Operation::Action Resume(Operation& operation, Operation::Event event) noexcept;
-  Operation::Action Run(Operation& operation, base::Instant until) noexcept;
+  bool RunUnread(Operation& operation, base::Instant until, std::optional<Result>& result) noexcept;
+  absl::Status Subscribe(base::Instant until) noexcept;
   bool SleepWhileInFlight(Operation& operation, base::Instant until);
   void Sleep(Operation& operation, base::Instant until);
 

@@ -2,11 +2,9 @@
 
 #include <memory>
 #include <new>
-#include <string>
-#include <string_view>
+#include <thread>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/lock/client_core.h"
@@ -25,9 +23,6 @@ constexpr int kIdleReads = 8;
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
 
 }  // namespace
-
-UnattendedRequests::UnattendedRequests(ClientCore& core) : core_(core) {}
-UnattendedRequests::~UnattendedRequests() = default;
 
 UnattendedRequests::InFlight& UnattendedRequests::Prepare(Entry& entry, const Request& request) {
   InFlight* command = nullptr;
@@ -78,44 +73,50 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
     sent = base::NoMemory();
   }
   if (sent.ok()) return ScheduleRead();
-  if (command == nullptr) return Feed(entry, release, hold, {.what = Failed{.why = sent}});
+  if (command == nullptr) {  // the background repeats it
+    return core_.Feed(entry, [&](LockState& state, Effects& effects) {
+      state.OnResult(release, {.what = Failed{.why = sent}}, base::Now(), effects);
+      state.Forget(hold);
+    });
+  }
   command->posted.reply = redis::MarkNotSent(std::move(sent));
   Answered(*command);
 }
 
-UnattendedRequests::InFlight* UnattendedRequests::Begin(Entry& entry, const Request& acquire) {
-  InFlight& command = Prepare(entry, acquire);
-  absl::Cleanup give_back = [&] { GiveBack(command); };
-  if (!core_.runner().Post(core_.SubjectOf(entry), command.request, command.posted).ok()) {
-    return nullptr;
+bool UnattendedRequests::RunAndRead(Entry& entry, const Request& acquire,
+                                    absl::FunctionRef<bool()> meanwhile, base::Instant deadline,
+                                    std::optional<Result>& result) noexcept {
+  InFlight* command = nullptr;
+  absl::Status sent;
+  try {
+    command = &Prepare(entry, acquire);
+    core_.MakeReady(entry, command->request);
+    // A server runs everything that it has read before it writes. If it reads the acquire together
+    // with the release before it, the message to the lock's next owner is late. A yield usually
+    // lets the server begin first.
+    std::this_thread::yield();
+    sent = core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
+  } catch (const std::bad_alloc&) {
+    sent = base::NoMemory();
   }
-  std::move(give_back).Cancel();
-  return &command;
-}
-
-Result UnattendedRequests::Finish(InFlight& command, base::Instant deadline) {
-  command.posted.in_flight.at->Finish(command.posted.in_flight, deadline);
-  Result result = Take(command);
-  GiveBack(command);
-  return result;
-}
-
-Result UnattendedRequests::Take(InFlight& command) {
-  const std::string_view key = command.entry->keys.main();
-  return OrNoMemory([&] {
-    Result result = core_.is_cluster() ? command.posted.Take(command.request, core_.server(key))
-                                       : command.posted.Take(command.request, core_.server());
-    core_.NoteAnswer(*command.entry, command.request, result);
-    return result;
-  });
-}
-
-void UnattendedRequests::Leave(InFlight& command) {
-  // Replies from a server that was forgotten are not read; they fail when it is destroyed.
-  const std::shared_ptr<redis::SharedConnection> at = std::move(command.posted.in_flight.at);
-  LeaveUnattended(command);
-  const auto done = [this, &command] { Answered(command); };
-  at->Leave(command.posted.in_flight, done) ? ScheduleRead() : Answered(command);
+  if (!sent.ok()) {
+    if (command != nullptr) GiveBack(*command);
+    return false;
+  }
+  redis::InFlight& in_flight = command->posted.in_flight;
+  if (meanwhile()) {
+    // Replies from a server that was forgotten are not read; they fail when it is destroyed.
+    const std::shared_ptr<redis::SharedConnection> at = std::move(in_flight.at);
+    LeaveUnattended(*command);
+    at->Leave(in_flight, [this, command] { Answered(*command); }) ? ScheduleRead()
+                                                                  : Answered(*command);
+    return true;
+  }
+  in_flight.at->Finish(in_flight, deadline);
+  result = core_.TakeReply(entry, command->request, command->posted);
+  GiveBack(*command);
+  // The caller handles everything that the server did not execute.
+  return result->failed() == nullptr || result->failed()->may_have_executed;
 }
 
 // Ensures that results do not stay unread for long.
@@ -136,8 +137,8 @@ void UnattendedRequests::Read() {
   // An overdue result is waited for as in a call, which replaces a stalled connection.
   const bool overdue = now - waiting_since_ > core_.command_timeout();
   if (count_in_flight() > 0) core_.server_group().Drain(overdue ? now + kTurn : base::Instant());
-  answered_before_ = answered_;
 
+  answered_before_ = answered_;
   const uint64_t sent = sent_;
   const bool idle = count_in_flight() == 0 && sent == sent_before_;
   sent_before_ = sent;
@@ -161,25 +162,21 @@ void UnattendedRequests::Flush(base::Instant until) {
 void UnattendedRequests::Answered(InFlight& command) {
   if (closed_) return;  // the lock states are gone
   Entry& entry = *command.entry;
-  Feed(entry, command.request, command.hold, Take(command));
+  const Result result = core_.TakeReply(entry, command.request, command.posted);
+  Released released;
+  core_.Feed(entry, [&](LockState& state, Effects& effects) {
+    state.OnResult(command.request, result, base::Now(), effects);
+    if (command.hold == 0) return;  // an acquire, or the release of a cached grant
+    released = state.Outcome(command.hold);
+    // No caller will ask for the outcome later.
+    if (released.kind == Released::Kind::kUnconfirmed) state.Forget(command.hold);
+  });
+  if (command.hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
   const size_t batch = command.batch;
   GiveBack(command);
   core_.lock_table().Unrefer(entry);
   ++answered_;
   --in_flight_[batch];
-}
-
-void UnattendedRequests::Feed(Entry& entry, const Request& request, uint64_t hold,
-                              const Result& result) {
-  Released released;
-  core_.Feed(entry, [&](LockState& state, Effects& effects) {
-    state.OnResult(request, result, base::Now(), effects);
-    if (hold == 0) return;  // an acquire, or the release of a cached grant
-    released = state.Outcome(hold);
-    // No caller will ask for the outcome later.
-    if (released.kind == Released::Kind::kUnconfirmed) state.Forget(hold);
-  });
-  if (hold != 0 && core_.observed()) core_.TellReleasedLater(entry, released);
 }
 
 }  // namespace redlatch::internal

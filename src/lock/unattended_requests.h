@@ -5,9 +5,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/functional/function_ref.h"
 #include "src/base/clock.h"
 #include "src/base/mutex.h"
 #include "src/lock/entry.h"
@@ -24,29 +26,18 @@ class ClientCore;
 // pending cleanup, which the background repeats. Thread-safe.
 class UnattendedRequests {
  public:
-  // One request in flight. The objects are reused.
-  struct InFlight {
-    PostedRequest posted;
-    Entry* entry = nullptr;  // counts as a reference, unless its sender is still there
-    Request request;
-    uint64_t hold = 0;  // the hold that it releases, or 0
-    size_t batch = 0;
-  };
-
-  explicit UnattendedRequests(ClientCore& core);
-  ~UnattendedRequests();
+  explicit UnattendedRequests(ClientCore& core) : core_(core) {}
   UnattendedRequests(const UnattendedRequests&) = delete;
   UnattendedRequests& operator=(const UnattendedRequests&) = delete;
 
   // Sends the release of that hold and returns. `hold` is 0 if no caller has it.
   void Send(Entry& entry, const Request& release, uint64_t hold);
 
-  // Sends an acquire whose result is read later. Returns null if it was not sent. Otherwise exactly
-  // one of Finish(), which reads the result, and Leave(), which leaves it to another thread, must
-  // follow. Either ends the use of the InFlight.
-  InFlight* Begin(Entry& entry, const Request& acquire);
-  Result Finish(InFlight& command, base::Instant deadline);
-  void Leave(InFlight& command);
+  // Sends the acquire, calls `meanwhile`, and then reads the result. If `meanwhile` returns false,
+  // the result is left to the next thread that reads. Returns false if the caller must run the
+  // request: the server has not executed it.
+  bool RunAndRead(Entry& entry, const Request& acquire, absl::FunctionRef<bool()> meanwhile,
+                  base::Instant deadline, std::optional<Result>& result) noexcept;
 
   // For the background's thread: reads the results that have come. due() says when.
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }
@@ -58,14 +49,20 @@ class UnattendedRequests {
   void Close() { closed_ = true; }
 
  private:
+  // One request in flight. The objects are reused.
+  struct InFlight {
+    PostedRequest posted;
+    Entry* entry = nullptr;  // counts as a reference, unless its sender is still there
+    Request request;
+    uint64_t hold = 0;  // the hold that it releases, or 0
+    size_t batch = 0;
+  };
+
   InFlight& Prepare(Entry& entry, const Request& request);
-  Result Take(InFlight& command);
   void LeaveUnattended(InFlight& command);
   void GiveBack(InFlight& command);
   void ScheduleRead();
   void Answered(InFlight& command);
-  // Passes a result to the lock state, and the outcome to the hold that was released.
-  void Feed(Entry& entry, const Request& request, uint64_t hold, const Result& result);
 
   ClientCore& core_;
   size_t count_in_flight() const { return in_flight_[0] + in_flight_[1]; }

@@ -87,18 +87,8 @@ bool AcquireOperation::EndSubscribing(const absl::Status& status, LockState& sta
     waiter_.silent_since = std::min(waiter_.silent_since, subscribing_since_);
     return true;
   }
-  waiter_.state = Waiter::State::kFailed;
-  state.OnRefused(waiter_.state);
+  state.Refuse(waiter_, Waiter::State::kFailed);
   return false;
-}
-
-void AcquireOperation::Ask(const Event& event, base::Instant now, LockState& state,
-                           Effects& effects) {
-  const bool room = state.MakeRoomForWaiter();
-  if (!event.gone && room) return state.Acquire(waiter_, now, effects);
-  if (!room) waiter_.failure = base::NoMemory();
-  waiter_.state = room ? Waiter::State::kStopped : Waiter::State::kFailed;
-  state.OnRefused(waiter_.state);
 }
 
 void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockState& state,
@@ -121,7 +111,9 @@ void AcquireOperation::GiveUpInTime(const Event& event, base::Instant now, LockS
 auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockState& state,
                                   Effects& effects) -> Action {
   using State = Waiter::State;
-  if (!std::exchange(asked_, true)) Ask(event, now, state, effects);
+  if (!std::exchange(asked_, true)) {
+    event.gone ? state.Refuse(waiter_, State::kStopped) : state.Acquire(waiter_, now, effects);
+  }
   if (event.result != nullptr) {
     if (event.result->unreachable()) {
       waiter_.silent_since = std::min(waiter_.silent_since, request_->sent);
@@ -138,28 +130,35 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
     state.Expire(now, effects);
     waiter_.view.reset();
     waiter_.state = State::kWaiting;
-    Ask(event, now, state, effects);
+    asked_ = false;
+    return AskAndWait({.stopped = event.stopped, .gone = event.gone}, now, state, effects);
   }
-  if (waiter_.state != State::kWaiting) return Decided(now, state, effects);
-
-  const bool due = state.next_request_at() <= now;
-  BoundSilence(due ? now : base::Instant::Infinite(), state);
-  if (event.stopped || event.gone || std::min({deadline_, answered_by_, gives_up_at_}) <= now) {
-    GiveUpInTime(event, now, state, effects);
+  if (waiter_.state == State::kWaiting) {
+    const bool due = state.next_request_at() <= now;
+    BoundSilence(due ? now : base::Instant::Infinite(), state);
+    if (event.stopped || event.gone || std::min({deadline_, answered_by_, gives_up_at_}) <= now) {
+      GiveUpInTime(event, now, state, effects);
+    }
+    // If the call would end before a slow server answers, the background sends the request, since
+    // it can wait for the whole command timeout.
+    const bool hasty = answered_by_ < now + command_timeout_ && state.IsInTheWay(waiter_);
+    if (now < answered_by_ && !hasty) request_ = state.NextRequest(now);
+    if (due || request_) {  // otherwise nothing has changed
+      BoundSilence(request_ ? request_->sent : base::Instant::Infinite(), state);
+    }
+    if (request_) {
+      return {.kind = Action::Kind::kRun,
+              .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
+    }
+    if (waiter_.state == State::kWaiting) {
+      return Sleep(std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_));
+    }
   }
-  // If the call would end before a slow server answers, the background sends the request, since it
-  // can wait for the whole command timeout.
-  const bool hasty = answered_by_ < now + command_timeout_ && state.IsInTheWay(waiter_);
-  if (now < answered_by_ && !hasty) request_ = state.NextRequest(now);
-  if (due || request_) {  // otherwise nothing has changed
-    BoundSilence(request_ ? request_->sent : base::Instant::Infinite(), state);
+  if (waiter_.state == State::kGranted) {
+    return waiter_.terms.acks.any() ? Confirm(now, state, effects) : Action();
   }
-  if (request_) {
-    return {.kind = Action::Kind::kRun,
-            .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
-  }
-  if (waiter_.state != State::kWaiting) return Decided(now, state, effects);
-  return Sleep(std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_));
+  const bool again = confirmation_ && waiter_.state != State::kElsewhere;
+  return again ? Fail(std::move(confirmation_->why)) : Action();
 }
 
 auto AcquireOperation::Fail(absl::Status why) -> Action {
@@ -170,14 +169,6 @@ auto AcquireOperation::Fail(absl::Status why) -> Action {
 
 // ---- A grant that replicas must confirm. Without them it may be lost with its server, so no
 // thread gets it before.
-
-auto AcquireOperation::Decided(base::Instant now, LockState& state, Effects& effects) -> Action {
-  if (waiter_.state != Waiter::State::kGranted) {
-    const bool again = confirmation_ && waiter_.state != Waiter::State::kElsewhere;
-    return again ? Fail(std::move(confirmation_->why)) : Action();
-  }
-  return waiter_.terms.acks.any() ? Confirm(now, state, effects) : Action();
-}
 
 auto AcquireOperation::Confirm(base::Instant now, LockState& state, Effects& effects) -> Action {
   if (!confirmation_) {

@@ -91,14 +91,12 @@ class AcquireOperation final : public Operation {
   absl::Duration SubscribeTimeout(base::Instant now) const;
   bool EndSubscribing(const absl::Status& status, LockState& state);
   Action AskAndWait(const Event& event, base::Instant now, LockState& state, Effects& effects);
-  Action Decided(base::Instant now, LockState& state, Effects& effects);
   Action Confirm(base::Instant now, LockState& state, Effects& effects);
   Action EndConfirming(const Result* result, base::Instant now, LockState& state, Effects& effects);
   Action EndGivingBack(const Result* result, base::Instant now, LockState& state, Effects& effects);
   Action Fail(absl::Status why);
   Action Sleep(base::Instant until);
 
-  void Ask(const Event& event, base::Instant now, LockState& state, Effects& effects);
   uint64_t EndHold(base::Instant now, LockState& state, Effects& effects);
   void GiveUpInTime(const Event& event, base::Instant now, LockState& state, Effects& effects);
   void BoundSilence(base::Instant sent, const LockState& state) {

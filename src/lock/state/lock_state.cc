@@ -41,14 +41,18 @@ bool MayPass(const absl::Status& failure, bool queued) {
 
 // ---- Between threads: which one has the lock, which ones wait, and what a release means.
 
-bool LockState::MakeRoomForWaiter() noexcept try {
-  if (held() && shared()) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
-  return MakeRoom();
+bool LockState::MakeRoomForReader() noexcept try {
+  grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
+  return true;
 } catch (const std::bad_alloc&) {
   return false;
 }
 
 void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
+  if (!MakeRoom() || (held() && shared() && !MakeRoomForReader())) {
+    waiter.failure = base::NoMemory();
+    return Refuse(waiter, Waiter::State::kFailed);
+  }
   if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
   may_cache_ = waiter.object != nullptr;
@@ -943,8 +947,7 @@ void LockState::Lose(const std::string& reason, base::Instant release_at, base::
   UpdatePending(now);
 }
 
-void LockState::Expire(base::Instant now, Effects& effects) {
-  if (now < next_expiry()) return;
+void LockState::LoseExpired(base::Instant now, Effects& effects) {
   std::string reason =
       grant_->claimed ? "its handover was not confirmed in time" : "its lease expired";
   if (!grant_->last_failure.ok()) {
@@ -1079,25 +1082,6 @@ void LockState::RenewNow(base::Instant now) {
 
 // ---- Requests: which is due, and what becomes of their results.
 
-std::optional<Request> LockState::NextAcquireRequest(base::Instant now) {
-  if (!pending_ || pending_->in_flight || now < std::max(pending_->due, blocked_until_)) {
-    return std::nullopt;
-  }
-  std::optional<Request> request(std::in_place);
-  AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =
-      NextAcquire(now, queue_.has_several());
-  request->grant = acquire.grant;
-  request->lease = acquire.terms.lease;
-  request->sent = now;
-  request->missed_since = TakeMissed();
-  if (acquire.attempt == 1) {
-    if (now - handed_at_ < kHandingOver && acquire.wait && !request->missed_since) {
-      request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
-    }
-  }
-  return request;
-}
-
 std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration early) {
   // A confirmation is not sent early: the grant may end before it is due.
   const absl::Duration sooner =
@@ -1121,7 +1105,20 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
 
 std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
   if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
-  if (std::optional<Request> acquire = NextAcquireRequest(now)) return acquire;
+  if (pending_ && !pending_->in_flight && std::max(pending_->due, blocked_until_) <= now) {
+    std::optional<Request> request(std::in_place);
+    AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =
+        NextAcquire(now, queue_.has_several());
+    request->grant = acquire.grant;
+    request->lease = acquire.terms.lease;
+    request->sent = now;
+    request->missed_since = TakeMissed();
+    if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
+        now - handed_at_ < kHandingOver) {
+      request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
+    }
+    return request;
+  }
   if (std::optional<Request> check = handover_check_.Next(now, *config_.numbers)) return check;
   if (cached() && grant_->cached_until <= now) {
     GiveBack(now);
@@ -1146,8 +1143,9 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
     if (result.unsubscribed) OnUnsubscribed(now);
     return;
   }
-  if (!std::holds_alternative<AcquireRequest>(request.what) &&
-      !handover_check_.OnResult(request, result, now)) {
+  if (handover_check_.Made(request)) {
+    handover_check_.OnResult(result, now);
+  } else if (!std::holds_alternative<AcquireRequest>(request.what)) {
     cleanups_.OnResult(request, result, now, effects);
   }
   if (const AcquireRequest* const acquire = request.acquire()) {
@@ -1377,17 +1375,15 @@ std::optional<Request> HandoverCheck::Next(base::Instant now, base::Numbers& num
   return Request{.what = CancelRequest(), .grant = grant_, .sent = now};
 }
 
-bool HandoverCheck::OnResult(const Request& request, const Result& result, base::Instant now) {
-  if (grant_ != request.grant) return false;
+void HandoverCheck::OnResult(const Result& result, base::Instant now) {
   in_flight_ = false;
   if (result.failed() != nullptr && ++failures_ < kMostChecks) {
     due_ = now + Spread(kFirstBackoff, kLongestBackoff, failures_, grant_);
-    return true;
+    return;
   }
   const base::Instant then = then_;
   Clear();
   due_ = then;
-  return true;
 }
 
 }  // namespace redlatch::internal

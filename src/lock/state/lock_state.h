@@ -133,8 +133,9 @@ class HandoverCheck {
   std::optional<Request> Next(base::Instant now, base::Numbers& numbers);
   // When Next() returns a request, if nothing happens before.
   base::Instant due() const { return in_flight_ ? base::Instant::Infinite() : due_; }
-  // Returns true if the request was a check.
-  bool OnResult(const Request& request, const Result& result, base::Instant now);
+  // Returns true if the request was a check; then OnResult() takes its result.
+  bool Made(const Request& request) const { return grant_ == request.grant; }
+  void OnResult(const Result& result, base::Instant now);
 
  private:
   GrantId grant_ = 0;  // the id of the check, once it was sent
@@ -201,10 +202,8 @@ class LockState {
 
   // ---- Calls of threads.
 
-  // Reserves memory for the consequences of the end of a hold, or of a new waiter. Returns false if
-  // there is none.
+  // Reserves memory for the consequences of the end of a hold. Returns false if there is none.
   bool MakeRoom() noexcept { return cleanups_.MakeRoom(); }
-  bool MakeRoomForWaiter() noexcept;
 
   // Decides the waiter at once (its state says so), or queues it.
   void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
@@ -226,8 +225,11 @@ class LockState {
   void OnWoken(Waiter& waiter, base::Instant now, Effects& effects);
   // The waiters of a lock object that is gone end as kStopped.
   void StopAll(const void* object, base::Instant now, Effects& effects);
-  // A call ended before it could become a waiter.
-  void OnRefused(Waiter::State as) { tally_.CountEnd(as); }
+  // The call ends before it could become a waiter.
+  void Refuse(Waiter& waiter, Waiter::State as) {
+    waiter.state = as;
+    tally_.CountEnd(as);
+  }
 
   // A waiter whose thread is about to sleep, and one whose thread runs again.
   static void Park(Waiter& waiter) { waiter.parked = true; }
@@ -318,7 +320,9 @@ class LockState {
   // Connections are new: any command in flight may be lost.
   void OnReconnected(base::Instant now);
   // Loses a hold whose local deadline has come, or is about to.
-  void Expire(base::Instant now, Effects& effects);
+  void Expire(base::Instant now, Effects& effects) {
+    if (next_expiry() <= now) LoseExpired(now, effects);
+  }
 
   // When NextRequest() returns a request, unless an event happens or the grant expires before.
   base::Instant next_request_at() const;
@@ -362,6 +366,7 @@ class LockState {
   GrantId NextGrant() { return config_.numbers->NextSecret(); }
 
   // Waiters.
+  bool MakeRoomForReader() noexcept;
   void Enqueue(Waiter& waiter, base::Instant now);
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   static void Wake(Waiter& waiter, Effects& effects);
@@ -409,7 +414,6 @@ class LockState {
   void Cancel(const AcquireRequest& acquire, bool tombstone, base::Instant now);
   AcquireRequest NextAcquire(base::Instant now, bool contended);
   Request WithAcquire(PendingCleanups::Due due, base::Instant now);
-  std::optional<Request> NextAcquireRequest(base::Instant now);
   void AskNow(base::Instant now);
   void ConfirmFirst(base::Instant now, Effects& effects);
   void PollSoon(GrantId grant, base::Instant now);
@@ -438,6 +442,7 @@ class LockState {
   // Returns true if the observer is told of renewals. A confirmation is part of the acquisition.
   bool TellsOfRenewals() const { return held() && !grant_->terms.manual && !grant_->claimed; }
   void AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instant now);
+  void LoseExpired(base::Instant now, Effects& effects);
   void Lose(const std::string& reason, base::Instant release_at, base::Instant now,
             Effects& effects);
 

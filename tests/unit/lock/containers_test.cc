@@ -11,8 +11,9 @@ base::Instant At(int64_t nanos) { return base::Instant::FromNanos(nanos); }
 
 std::unique_ptr<Entry> MakeEntry() {
   static base::Numbers numbers;
-  return std::make_unique<Entry>(*KeySet::Make("", "x"), "", std::make_shared<const LockType>(),
-                                 LockState::Config{.numbers = &numbers}, nullptr);
+  return std::make_unique<Entry>(
+      NamedLock{*KeySet::Make("", "x"), std::make_shared<const LockType>(), ""},
+      LockState::Config{.numbers = &numbers}, nullptr);
 }
 
 TEST(TimerHeap, MovesTimersOnlyEarlier) {

@@ -66,7 +66,8 @@ TEST_F(TallyStateTest, CountsCallsWithoutLockByReason) {
   EXPECT_EQ(Counted().busy, 2);
   GiveUp(Acquire({.thread = 2}), State::kStopped);
   EXPECT_EQ(Counted().cancelled, 1);
-  state().OnRefused(State::kFailed);
+  Waiter refused;
+  state().Refuse(refused, State::kFailed);
   EXPECT_EQ(Counted().failed, 1);
   EXPECT_EQ(Counted().waiting, 0);
   EXPECT_EQ(Counted().waited.count(), 1);
