@@ -144,7 +144,6 @@ bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& gra
 
 // Calls to all nodes that belong together, and their results. Used by one thread.
 struct Quorum::Calls {
-  std::function<NodeCallPtr(size_t node)> call_of;
   std::function<NodeResult(size_t node, const absl::StatusOr<redis::Reply>& reply)> read;
   OnResult on_result = nullptr;
 
@@ -165,7 +164,7 @@ class Quorum::Round {
 
   // The calls outlive the round. `to`: the nodes that are sent theirs; the results of others are
   // kNo.
-  void Put(Calls& calls, NodeSet to = ~NodeSet{0}) {
+  void Put(Calls& calls, CallOf call_of, NodeSet to = ~NodeSet{0}) {
     calls_.push_back(&calls);
     calls.results.resize(nodes_.size());
     calls.replies.resize(nodes_.size());
@@ -176,7 +175,7 @@ class Quorum::Round {
       }
       Node& its = *nodes_[node];
       its.Send(
-          calls.call_of(node),
+          call_of(node),
           [inbox = inbox_, index = calls_.size() - 1, node, &its,
            on_result = calls.on_result](absl::StatusOr<redis::Reply> reply) {
             if (on_result != nullptr) (*on_result)(node, its, reply.status());
@@ -348,12 +347,11 @@ absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& w
   return pong.status();
 }
 
-Quorum::Calls Quorum::AskAll(std::function<NodeCallPtr(size_t node)> call_of,
-                             base::Instant deadline, absl::FunctionRef<bool(const Calls&)> enough) {
-  Calls calls{.call_of = std::move(call_of),
-              .read = [](size_t, const auto& reply) { return ReadAny(reply); }};
+Quorum::Calls Quorum::AskAll(CallOf call_of, base::Instant deadline,
+                             absl::FunctionRef<bool(const Calls&)> enough) {
+  Calls calls{.read = [](size_t, const auto& reply) { return ReadAny(reply); }};
   Round round(nodes_);
-  round.Put(calls);
+  round.Put(calls, call_of);
   const auto decided = [&] {
     return CountInFlight(calls.results) == 0 ||
            (CountAnswered(calls.results) >= majority() && enough(calls));
@@ -389,7 +387,7 @@ absl::Status Quorum::Post(const redis::ScriptCall& call, redis::InFlight& in_fli
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   absl::Status sent = absl::UnavailableError(absl::StrCat(options_.name, " is not connected"));
   for (const auto& node : nodes_) {
-    if (node->at().Send(call, nullptr).ok()) sent = absl::OkStatus();
+    if (node->at().Send(call.key(), *call.command).ok()) sent = absl::OkStatus();
   }
   if (sent.ok()) std::exchange(in_flight.done, nullptr)();
   return sent;
@@ -583,14 +581,13 @@ Quorum::OnResult Quorum::OnResultOf(const Running& one) const {
 }
 
 void Quorum::Send(Round& round, Running& one) {
-  one.calls = {.call_of = [this, &one](size_t node) { return CallAt(one, node); },
-               .read =
+  one.calls = {.read =
                    [&one](size_t node, const auto& reply) {
                      return one.CancelledAt(node) ? ReadEnding(/*cancelled=*/true, reply)
                                                   : ReadNodeResult(one.request, reply);
                    },
                .on_result = OnResultOf(one)};
-  round.Put(one.calls);
+  round.Put(one.calls, [&](size_t node) { return CallAt(one, node); });
 }
 
 // Raises the token where the grant stands, or may stand by the time the node is asked.
@@ -605,9 +602,9 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
   NodeCallPtr raise =
       RaiseCall(one.subject, one.grant(), one.token + one.acquire->amount - 1, absl::ZeroDuration(),
                 /*attempt=*/0);
-  one.raise = Calls{.call_of = [raise = std::move(raise)](size_t) { return raise; },
-                    .read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
-  round.Put(*one.raise, to);
+  one.raise = Calls{.read = [](size_t, const auto& reply) { return ReadRaised(reply); }};
+  round.Put(
+      *one.raise, [&](size_t) { return raise; }, to);
 }
 
 // ---- Decisions.

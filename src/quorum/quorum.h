@@ -280,6 +280,7 @@ class Quorum final : public internal::QuorumRunner {
   class Round;
   struct Running;
   class PostedRelease;
+  using CallOf = absl::FunctionRef<NodeCallPtr(size_t node)>;
   // Called for each result, on any thread. Returns at once. Null: there is nothing to do.
   using OnResult = std::shared_ptr<
       const std::function<void(size_t node, Node& its, const absl::Status& result)>>;
@@ -289,7 +290,7 @@ class Quorum final : public internal::QuorumRunner {
   absl::StatusOr<redis::Reply> RunCommand(const redis::ScriptCall& call, base::Instant deadline);
   void OnMessage(size_t node, std::string_view message);
   // Sends calls to all nodes, and waits until a majority has answered and `enough` returns true.
-  Calls AskAll(std::function<NodeCallPtr(size_t node)> call_of, base::Instant deadline,
+  Calls AskAll(CallOf call_of, base::Instant deadline,
                absl::FunctionRef<bool(const Calls&)> enough);
   internal::Failed WhyNoMajority(std::vector<NodeResult> results, bool stands) const;
   // Reads all connections until `enough` returns true. Returns false if it is `until` before.

@@ -14,18 +14,16 @@ std::string ServerGroup::PrimaryEpoch(std::string_view key) {
   return {};
 }
 
-absl::Status ServerGroup::Send(const ScriptCall& call, Done done) {
+absl::Status ServerGroup::Send(std::string_view key, const Command& command) {
   struct Sent {
     InFlight in_flight;
     absl::StatusOr<Reply> reply;
   };
   auto sent = std::make_unique<Sent>();
   sent->in_flight.results = absl::MakeSpan(&sent->reply, 1);
-  sent->in_flight.done = [its = sent.get(), server = facts({}).name, done = std::move(done)] {
-    const std::unique_ptr<Sent> deleted(its);
-    if (done) done(ResultOfPosted(std::move(its->reply), server));
-  };
-  absl::Status posted = Post(call, sent->in_flight);
+  sent->in_flight.done = [its = sent.get()] { const std::unique_ptr<Sent> deleted(its); };
+  absl::Status posted =
+      Post({.keys = absl::MakeConstSpan(&key, 1), .command = &command}, sent->in_flight);
   if (posted.ok()) static_cast<void>(sent.release());  // its `done` deletes it
   return posted;
 }

@@ -151,12 +151,8 @@ class ServerGroup {
   absl::StatusOr<Reply> Call(std::string_view key, const Command& command, base::Instant deadline) {
     return Run({.keys = absl::MakeConstSpan(&key, 1), .command = &command}, deadline);
   }
-  // Posts one call, or one command. `done` gets the result of ResultOfPosted(), unless this fails.
-  using Done = std::function<void(absl::StatusOr<Reply> result)>;
-  absl::Status Send(const ScriptCall& call, Done done);
-  absl::Status Send(std::string_view key, const Command& command) {
-    return Send({.keys = absl::MakeConstSpan(&key, 1), .command = &command}, nullptr);
-  }
+  // Posts one command at a key. Its reply is dropped.
+  absl::Status Send(std::string_view key, const Command& command);
   // Reads the strings at these keys; empty if there is none, or no reply.
   std::vector<std::string> Get(absl::Span<const std::string> keys, base::Instant deadline);
 
