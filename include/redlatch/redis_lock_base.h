@@ -50,7 +50,7 @@ struct LibraryKind;
 // Lock objects with one name and class on one client are the same lock. A name is 1 to 4,096 bytes
 // (with the client's key_prefix) that do not begin with "redlatch:"; if it has a }, it has a hash
 // tag: something between its first { and the next }. Constructors do no I/O and never fail: a bad
-// name is kInvalidArgument at first use.
+// name or option is kInvalidArgument at first use.
 //
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
 // calls end with kCancelled. When the last object of a name on a client goes, what was taken by
@@ -107,10 +107,10 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   // Acquire() that returns at once and gives the callback its result, once. No thread waits.
   //
   // The callback runs where ClientOptions::post says, else on the client's own thread; inside this
-  // call only if no thread can be started, and never under a lock of redlatch's. It may do anything,
-  // even destroy the lock and the last handle of the client, but should not block. An exception is
-  // reported on stderr. If the callback is destroyed without being called, as by an event loop that
-  // ends, its result is given back.
+  // call only if no thread can be started, and never under a lock of redlatch's. It may do
+  // anything, even destroy the lock and the last handle of the client, but should not block. An
+  // exception is reported on stderr. If the callback is destroyed without being called, as by an
+  // event loop that ends, its result is given back.
   //
   // The wait ends with kCancelled if `options.stop` fires, or the lock or the last handle of the
   // client is destroyed; a grant that comes all the same is passed to the callback or given back.

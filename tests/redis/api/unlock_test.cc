@@ -20,7 +20,8 @@ class Unlock : public ::testing::Test {
   SimpleLock lock_{client_, "lock"};
 };
 
-// These releases are the first of their kinds over the connection, so they carry the scripts' texts.
+// These releases are the first of their kinds over the connection, so they carry the scripts'
+// texts.
 TEST_F(Unlock, DoesNotWaitForHungServer) {
   ReentrantLock reentrant(client_, "reentrant");
   ReentrantReadWriteLock read_write(client_, "read_write");
@@ -93,6 +94,15 @@ TEST_F(CachedLock, IsTakenAgainWithoutServer) {
   SimpleLock same(client_, "lock", kCached);
   std::thread([&] { TakeAndLeave(same); }).join();
   EXPECT_EQ(Calls(), before);
+}
+
+TEST_F(CachedLock, ReadGivesOwnWriteBackWithoutRecall) {
+  ReentrantReadWriteLock lock(client_, "lock", kCached);
+  lock.lock();
+  lock.unlock();
+  lock.lock_shared();
+  lock.unlock_shared();
+  EXPECT_EQ(server_->Calls({"publish"}), 0);
 }
 
 // Refused tries recall the lock once a second; they must succeed more often than that.
