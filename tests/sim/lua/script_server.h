@@ -79,8 +79,7 @@ class ScriptServer : private sim::Sink {
   }
   void Send(uint64_t connection, std::string_view bytes) override {
     redis::ReplyParser parser;
-    parser.Feed(bytes);
-    EXPECT_TRUE(parser.Take(sent_[connection]).ok());
+    EXPECT_TRUE(parser.Take(bytes, sent_[connection]).ok());
   }
   void Close(uint64_t) override {}
 
