@@ -66,10 +66,10 @@ base::Instant Background::TakeTurn() {
     core_.Describe();
   }
   Serve(TakeDue());
-  core_.batches().Post(core_.releases().TakeDue());
+  core_.batches().Post(core_.confirmed_releases().TakeDue());
   core_.batches().Post(core_.counts().TakeDue());
-  const base::Instant due = std::min(
-      {describe_at_, core_.releases().due(), core_.counts().due(), core_.unattended().due()});
+  const base::Instant due = std::min({describe_at_, core_.confirmed_releases().due(),
+                                      core_.counts().due(), core_.unattended().due()});
   const base::MutexLock lock(mu_);
   return std::min(due, timers_.next());
 }

@@ -192,7 +192,7 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
   }
   if (result.failed() == nullptr) {
     const auto* const release = std::get_if<ReleaseRequest>(&request.what);
-    if (release != nullptr) releases_.Add(entry, request, *release);
+    if (release != nullptr) confirmed_releases_.Add(entry, request, *release);
     if (acquire != nullptr && release == nullptr) round_trips_.Add(base::Now() - request.sent);
   }
   if (result.unreachable()) return;
@@ -200,14 +200,14 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
 }
 
 Result ClientCore::TakeReply(const Entry& entry, const Request& request,
-                             PostedRequest& posted) noexcept {
+                             RequestInFlight& posted) noexcept {
   return OrNoMemory([&] {
     const std::string of_key = is_cluster() ? server(entry.keys.main()) : std::string();
     Result result =
         posted.result
             ? *std::move(posted.result)
-            : ReadResult(request, redis::ResultOfPosted(std::exchange(posted.reply, redis::Reply()),
-                                                        is_cluster() ? of_key : server_));
+            : ReadResult(request, redis::ResultOfPost(std::exchange(posted.reply, redis::Reply()),
+                                                      is_cluster() ? of_key : server_));
     NoteAnswer(entry, request, result);
     return result;
   });
@@ -428,7 +428,7 @@ void ClientCore::Reconnected() {
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
   counts_.RepeatAll(concerned);
-  releases_.RepeatAll(concerned);
+  confirmed_releases_.RepeatAll(concerned);
 }
 
 // ---- Cached grants.

@@ -27,13 +27,13 @@
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/lock/background.h"
+#include "src/lock/confirmed_releases.h"
 #include "src/lock/counts.h"
 #include "src/lock/description.h"
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/lock_table.h"
 #include "src/lock/loss_notifier.h"
-#include "src/lock/releases.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/script_batch.h"
 #include "src/lock/script_codec.h"
@@ -149,10 +149,10 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const Identity& identity() const { return identity_; }
   // The latch counts of this client.
   Counts& counts() { return counts_; }
-  // The recent releases of this client.
-  Releases& releases() { return releases_; }
+  // The latest releases that a server has confirmed to this client.
+  ConfirmedReleases& confirmed_releases() { return confirmed_releases_; }
   void WakeBackground() { background_.Wake(); }
-  // Releases that are in flight and that no thread waits for.
+  // Releases and acquires that are in flight and that no thread waits for.
   UnattendedRequests& unattended() { return unattended_; }
   // Tells the observer how a release ended, on a thread of the client.
   void TellReleasedLater(const Entry& entry, const Released& released);
@@ -182,7 +182,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void MakeReady(const Entry& entry, Request& request);
   void NoteAnswer(const Entry& entry, const Request& request, const Result& result);
   // Returns the result of a posted request, once its reply is there, and notes it.
-  Result TakeReply(const Entry& entry, const Request& request, PostedRequest& posted) noexcept;
+  Result TakeReply(const Entry& entry, const Request& request, RequestInFlight& posted) noexcept;
   // The deadline of a release that no caller waits for. It has already passed if a release went
   // unanswered and the server has not answered since: the background repeats it. So a silent server
   // delays a thread only once.
@@ -246,7 +246,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   WeakMap<PermitPool> permits_;
   WeakMap<ClientCore> quorums_;  // quorums in which this server was named first
   Counts counts_{*this};
-  Releases releases_{*this};
+  ConfirmedReleases confirmed_releases_{*this};
   UnattendedRequests unattended_{*this};
   const std::shared_ptr<EventDriver> event_driver_;
   base::Numbers numbers_;

@@ -92,7 +92,7 @@ struct EventReply {
   bool HasArrived();
 
   const std::shared_ptr<EventDriver> driver;
-  PostedRequest posted;  // has a result if another thread ran the request
+  RequestInFlight posted;  // has a result if another thread ran the request
   std::shared_ptr<std::atomic<size_t>> count_in_flight;  // includes this one until it arrives
 
  private:

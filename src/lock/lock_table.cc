@@ -43,10 +43,10 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
   if (const LockType* const other = Conflict(keys.main(), type)) {
     const std::string kind(type.traits.kind);
     if (other->traits.kind == kind && other->extra_args != type.extra_args) {
-      return absl::FailedPreconditionError(absl::StrCat(
-          "this client already uses the name as a lock of kind \"", kind,
-          "\" with other ExtraArgs(); make them equal, or pass what differs "
-          "from one acquisition to the next to AcquireBy()"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("this client already uses the name as a lock of kind \"", kind,
+                       "\" with other ExtraArgs(); make them equal, or pass what differs "
+                       "from one acquisition to the next to AcquireBy()"));
     }
     return absl::FailedPreconditionError(
         absl::StrCat("this client already uses the name as a lock of kind \"",

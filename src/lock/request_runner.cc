@@ -46,7 +46,7 @@ absl::StatusOr<base::Acks> ServerRunner::RunConfirmed(absl::Span<const Item> ite
 }
 
 absl::Status ServerRunner::Post(const Subject& subject, const Request& request,
-                                PostedRequest& posted) {
+                                RequestInFlight& posted) {
   posted.in_flight.results = absl::MakeSpan(&posted.reply, 1);
   EncodedRequest encoded(subject, request);
   return group_.Post(encoded.call(), posted.in_flight);

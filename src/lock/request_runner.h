@@ -23,8 +23,8 @@
 
 namespace redlatch::internal {
 
-// A request in flight that no thread waits for.
-struct PostedRequest {
+// A request that was sent and whose reply is still to come; see RequestRunner::Post().
+struct RequestInFlight {
   redis::InFlight in_flight;  // its `done` is called when the result is there
   absl::StatusOr<redis::Reply> reply;
   std::optional<Result> result;  // set if it is known without a reply
@@ -57,7 +57,7 @@ class RequestRunner {
   // Sends a request and returns; a quorum takes only releases. If this fails, it was not sent, and
   // `done` is not called.
   virtual absl::Status Post(const Subject& subject, const Request& request,
-                            PostedRequest& posted) = 0;
+                            RequestInFlight& posted) = 0;
   // Runs a script that is not part of a hold. `own_key`: the suffix of a key of its own, or empty.
   virtual absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                                  absl::Span<const std::string> args,
@@ -78,7 +78,8 @@ class ServerRunner final : public RequestRunner {
                                           const base::AcksWanted& wanted,
                                           absl::Duration ack_timeout, base::Instant deadline,
                                           absl::Span<Result> results) override;
-  absl::Status Post(const Subject& subject, const Request& request, PostedRequest& posted) override;
+  absl::Status Post(const Subject& subject, const Request& request,
+                    RequestInFlight& posted) override;
   absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                          absl::Span<const std::string> args,
                                          std::string_view own_key, base::Instant deadline) override;

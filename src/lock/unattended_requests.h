@@ -51,7 +51,7 @@ class UnattendedRequests {
  private:
   // One request in flight. The objects are reused.
   struct InFlight {
-    PostedRequest posted;
+    RequestInFlight posted;
     Entry* entry = nullptr;  // counts as a reference, unless its sender is still there
     Request request;
     uint64_t hold = 0;  // the hold that it releases, or 0

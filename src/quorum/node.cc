@@ -100,7 +100,7 @@ void Node::SendNow(CallPtr call) {
 }
 
 void Node::OnReply(CallPtr call) {
-  absl::StatusOr<redis::Reply> result = redis::ResultOfPosted(std::move(call->reply), server_);
+  absl::StatusOr<redis::Reply> result = redis::ResultOfPost(std::move(call->reply), server_);
   const bool again = redis::NotSent(result.status()) && !call->again && SendAgain(call);
   if (!again) call->done(std::move(result));
   --in_flight_;
@@ -135,7 +135,7 @@ void Node::RunHere(CallPtr call) {
     call->done(redis::MarkNotSent(absl::UnavailableError("not sent: no caller waits any more")));
   } else if (call->again && sharded_) {
     Words words;
-    call->done(redis::ResultOfPosted(
+    call->done(redis::ResultOfPost(
         at_->Run(ViewOf(*call->call, words), base::Now() + kFollowFor, call->wanted), server_));
   } else {
     SendNow(std::move(call));

@@ -38,7 +38,7 @@ constexpr int kMostDoublings = 6;
 // that failed in this way.
 constexpr int kTimeoutFactor = 4;
 constexpr absl::Duration kShortestTimeout = absl::Milliseconds(2);
-constexpr int kMostDoublingsOfPatience = 10;
+constexpr int kMostTimeoutDoublings = 10;
 constexpr absl::Duration kLongestTimeout = absl::Milliseconds(500);
 // For a renewal, which is repeated: others wait behind it.
 constexpr absl::Duration kRenewalTimeout = absl::Milliseconds(50);
@@ -611,7 +611,7 @@ void Quorum::SendRaise(Round& round, Running& one, uint64_t token) {
 
 // Returns whether a majority has answered, and the others had time to decide it. What was granted
 // is then given back, as others may be waiting for it.
-bool Quorum::OutOfPatience(Running& one) {
+bool Quorum::TakesTooLong(Running& one) {
   if (CountAnswered(one.calls.results) < majority()) return false;
   const base::Instant now = base::Now();
   if (one.ends_at == base::Instant::Infinite()) {
@@ -619,7 +619,7 @@ bool Quorum::OutOfPatience(Running& one) {
     // A majority that is asked to raise has answered just before.
     if (one.raise) least = kLongestTimeout;
     const absl::Duration timeout = std::max(least, kTimeoutFactor * (now - one.sent));
-    const int splits = std::min(grants_->splits(one.grant()), kMostDoublingsOfPatience);
+    const int splits = std::min(grants_->splits(one.grant()), kMostTimeoutDoublings);
     one.ends_at = now + std::max(timeout, std::min(kLongestTimeout, timeout * (1 << splits)));
   }
   return one.ends_at <= now;
@@ -628,7 +628,7 @@ bool Quorum::OutOfPatience(Running& one) {
 bool Quorum::AcquireDecided(Round& round, Running& one) {
   using Kind = Decision::Kind;
   const Decision decision = DecideAcquire(one.raise ? one.raise->results : one.calls.results);
-  if (decision.kind == Kind::kOpen) return OutOfPatience(one);
+  if (decision.kind == Kind::kOpen) return TakesTooLong(one);
   if (decision.kind == Kind::kRaise) {
     SendRaise(round, one, decision.token);
     return false;
@@ -644,7 +644,7 @@ bool Quorum::Decided(Round& round, Running& one) {
   if (one.acquire != nullptr) {
     one.decided = AcquireDecided(round, one);
   } else if (one.Is<RenewRequest>()) {
-    one.decided = DecideHeld(results).kind != Decision::Kind::kOpen || OutOfPatience(one);
+    one.decided = DecideHeld(results).kind != Decision::Kind::kOpen || TakesTooLong(one);
   } else {
     one.decided = CountAnswered(results) >= majority() || CountInFlight(results) == 0;
   }
@@ -893,9 +893,9 @@ void Quorum::EndForced(const Subject& subject,
 // ---- Releases in flight: sent to all nodes at once, and their results counted as they come.
 
 // A release in flight. It lives until the last node has answered, or cannot any more.
-class Quorum::PostedRelease {
+class Quorum::ReleaseInFlight {
  public:
-  PostedRelease(Quorum& quorum, internal::PostedRequest& posted)
+  ReleaseInFlight(Quorum& quorum, internal::RequestInFlight& posted)
       : quorum_(quorum), results_(quorum.nodes_.size()), posted_(&posted) {}
 
   // On any thread; also while the nodes are being destroyed.
@@ -904,7 +904,7 @@ class Quorum::PostedRelease {
       auto& failed = std::get<internal::Failed>(result.result.what);
       failed.why = base::Unshared(failed.why);
     }
-    internal::PostedRequest* posted = nullptr;
+    internal::RequestInFlight* posted = nullptr;
     {
       const base::MutexLock lock(mu_);
       results_[node] = std::move(result);
@@ -923,15 +923,15 @@ class Quorum::PostedRelease {
   Quorum& quorum_;  // but not its nodes, which may be going
   base::Mutex mu_;
   std::vector<NodeResult> results_ ABSL_GUARDED_BY(mu_);
-  internal::PostedRequest* posted_ ABSL_GUARDED_BY(mu_);  // null: it has its result
+  internal::RequestInFlight* posted_ ABSL_GUARDED_BY(mu_);  // null: it has its result
 };
 
 absl::Status Quorum::Post(const Subject& subject, const Request& release,
-                          internal::PostedRequest& posted) noexcept {
+                          internal::RequestInFlight& posted) noexcept {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   Running one({.subject = subject, .request = release});
   Begin(one);
-  const auto in_flight = std::make_shared<PostedRelease>(*this, posted);
+  const auto in_flight = std::make_shared<ReleaseInFlight>(*this, posted);
   const OnResult on_result = OnResultOf(one);
   ++posted_;
   // An acquire that follows goes to the first node first. If that gets the release last, it is sent

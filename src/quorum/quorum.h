@@ -242,7 +242,7 @@ class Quorum final : public internal::QuorumRunner {
                 absl::Span<Result> results) noexcept override;
   // For a release without an acquire behind it.
   absl::Status Post(const Subject& subject, const Request& release,
-                    internal::PostedRequest& posted) noexcept override;
+                    internal::RequestInFlight& posted) noexcept override;
   absl::StatusOr<redis::Reply> RunScript(const Subject& subject, const LuaScript& script,
                                          absl::Span<const std::string> args,
                                          std::string_view own_key,
@@ -279,7 +279,7 @@ class Quorum final : public internal::QuorumRunner {
   struct Calls;
   class Round;
   struct Running;
-  class PostedRelease;
+  class ReleaseInFlight;
   using CallOf = absl::FunctionRef<NodeCallPtr(size_t node)>;
   // Called for each result, on any thread. Returns at once. Null: there is nothing to do.
   using OnResult = std::shared_ptr<
@@ -308,7 +308,7 @@ class Quorum final : public internal::QuorumRunner {
   // Returns whether its result is known. If it takes another call at all nodes, sends that.
   bool Decided(Round& round, Running& one);
   bool AcquireDecided(Round& round, Running& one);
-  bool OutOfPatience(Running& one);
+  bool TakesTooLong(Running& one);
   void AwaitAll(Round& round, std::deque<Running>& all, base::Instant deadline);
   void Note(const Running& one);
   Result ResultOf(Running& one);

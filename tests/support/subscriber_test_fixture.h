@@ -14,7 +14,7 @@ namespace redlatch::support {
 class SubscriberRecorder {
  public:
   using Lines = std::vector<std::string>;
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
 
   // `options` with callbacks that record.
   redis::SubscriberOptions Options(redis::SubscriberOptions options = {}) {
@@ -51,7 +51,7 @@ class SubscriberRecorder {
   }
 
   // Waits until the line was recorded that often. Returns false if it was not within `timeout`.
-  bool Await(std::string_view line, int times = 1, absl::Duration timeout = kPatience) const {
+  bool Await(std::string_view line, int times = 1, absl::Duration timeout = kAmpleTime) const {
     const base::Instant deadline = base::Now() + timeout;
     const base::MutexLock lock(mu_);
     while (CountLocked(line) < times) {
@@ -88,12 +88,12 @@ class SubscriberRecorder {
 // The fixture of the subscriber's tests: a server, and a recorder.
 class SubscriberTestFixture : public ::testing::Test {
  protected:
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
 
   explicit SubscriberTestFixture(RedisServerOptions options = {})
       : server_(RedisServer::Start(std::move(options))) {}
 
-  static base::Instant Soon() { return base::Now() + kPatience; }
+  static base::Instant Soon() { return base::Now() + kAmpleTime; }
   static base::Instant In(absl::Duration time) { return base::Now() + time; }
 
   std::unique_ptr<redis::Subscriber> Make(const std::string& url,

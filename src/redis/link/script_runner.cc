@@ -182,7 +182,7 @@ Command EncodeCall(const ScriptCall& call, bool by_text) {
 
 }  // namespace
 
-absl::StatusOr<Reply> ResultOfPosted(absl::StatusOr<Reply> answer, std::string_view server) {
+absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_view server) {
   if (!answer.ok() || !answer->is_error()) return answer;
   const ErrorCode code = ClassifyError(answer->text);
   if (code == ErrorCode::kNoScript) return NoTimeForText(server);

@@ -11,7 +11,7 @@ namespace {
 using support::FakeServer;
 
 absl::StatusOr<PlainConnection> Open(const std::string& url) {
-  return PlainConnection::Open(UrlOf(url), In(kPatience));
+  return PlainConnection::Open(UrlOf(url), In(kAmpleTime));
 }
 
 std::string UrlWith(const std::string& url, const std::string& user_and_password) {
@@ -23,12 +23,12 @@ TEST(PlainConnectionTest, RepliesComeInOrderOfCommands) {
   auto connection = Open(server->url() + "/3");
   ASSERT_TRUE(connection.ok()) << connection.status();
   const std::vector<Command> commands = {{"SET", "key", "value"}, {"GET", "key"}, {"NONSENSE"}};
-  const auto replies = connection->CallAll(commands, In(kPatience));
+  const auto replies = connection->CallAll(commands, In(kAmpleTime));
   ASSERT_TRUE(replies.ok()) << replies.status();
   ASSERT_EQ(replies->size(), 3);
   EXPECT_EQ((*replies)[1].text, "value");
   EXPECT_TRUE((*replies)[2].is_error());
-  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "\"value\"");
+  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kAmpleTime))), "\"value\"");
 }
 
 // One connection listens, and has not yet received the messages that the other published.
@@ -36,9 +36,9 @@ class TwoMessagesTest : public ::testing::Test {
  protected:
   void SetUp() override {
     ASSERT_TRUE(listener.ok() && speaker.ok());
-    EXPECT_TRUE(listener->Call({"SUBSCRIBE", "c"}, In(kPatience)).ok());
+    EXPECT_TRUE(listener->Call({"SUBSCRIBE", "c"}, In(kAmpleTime)).ok());
     const std::vector<Command> two = {{"PUBLISH", "c", "first"}, {"PUBLISH", "c", "second"}};
-    EXPECT_TRUE(speaker->CallAll(two, In(kPatience)).ok());
+    EXPECT_TRUE(speaker->CallAll(two, In(kAmpleTime)).ok());
   }
 
   const std::unique_ptr<RedisServer> server = RedisServer::Start();
@@ -48,19 +48,19 @@ class TwoMessagesTest : public ::testing::Test {
 
 TEST_F(TwoMessagesTest, ReceivesMessagesAfterReply) {
   for (const char* message : {"first", "second"}) {
-    const auto received = listener->Receive(In(kPatience));
+    const auto received = listener->Receive(In(kAmpleTime));
     ASSERT_TRUE(received.ok()) << received.status();
     EXPECT_EQ(received->elements.at(2).text, message);
   }
 }
 
 TEST_F(TwoMessagesTest, SendsCommandWithUnreadMessage) {
-  EXPECT_TRUE(listener->Receive(In(kPatience)).ok());  // both came with it
-  const auto next = listener->Call({"UNSUBSCRIBE", "c"}, In(kPatience));
+  EXPECT_TRUE(listener->Receive(In(kAmpleTime)).ok());  // both came with it
+  const auto next = listener->Call({"UNSUBSCRIBE", "c"}, In(kAmpleTime));
   ASSERT_TRUE(next.ok()) << next.status();
   EXPECT_EQ(next->elements.at(2).text, "second");
   EXPECT_TRUE(Await([&] {
-    const auto receivers = speaker->Call({"PUBLISH", "c", "third"}, In(kPatience));
+    const auto receivers = speaker->Call({"PUBLISH", "c", "third"}, In(kAmpleTime));
     return receivers.ok() && receivers->integer == 0;
   }));
 }
@@ -78,7 +78,7 @@ TEST(PlainConnectionTest, AcceptsUserWithoutPing) {
   const auto server = RedisServer::Start({.acl = {"user quiet on >secret ~* +get"}});
   auto connection = Open(UrlWith(server->url(), "quiet:secret"));
   ASSERT_TRUE(connection.ok()) << connection.status();
-  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kPatience))), "nil");
+  EXPECT_EQ(Text(connection->Call({"GET", "key"}, In(kAmpleTime))), "nil");
 }
 
 TEST(PlainConnectionTest, SaysWhyItWasRefused) {
@@ -99,7 +99,7 @@ TEST(PlainConnectionTest, LastWordsOfServerAreTheReason) {
   auto connection = Open(server.url());
   ASSERT_TRUE(connection.ok()) << connection.status();
   const std::vector<Command> commands = {{"GET", "a"}, {"GET", "b"}};
-  const auto replies = connection->CallAll(commands, In(kPatience));
+  const auto replies = connection->CallAll(commands, In(kAmpleTime));
   EXPECT_THAT(std::string(replies.status().message()), HasSubstr("enough of that"));
 }
 

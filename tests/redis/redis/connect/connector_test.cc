@@ -24,7 +24,7 @@ class ConnectorTest : public ::testing::Test {
   static Connector To(const std::string& url, TransportFactory open = nullptr) {
     return Connector(UrlOf(url), Handshake::Purpose::kCommands, std::move(open));
   }
-  static Stepped Step(Connector& connector, absl::Duration wait = kPatience) {
+  static Stepped Step(Connector& connector, absl::Duration wait = kAmpleTime) {
     return connector.Step(In(wait));
   }
   static bool Made(const Stepped& stepped) {
@@ -166,7 +166,7 @@ TEST(EndpointTest, SaysWhyNoAddressWasFoundInTime) {
                       Handshake::Purpose::kCommands, nullptr, SilentNameServer);
   const Stepped early = connector.Step(In(absl::Milliseconds(1)));
   EXPECT_TRUE(early.ok() && !early->has_value()) << early.status();
-  EXPECT_EQ(connector.Step(In(kPatience)).status(),
+  EXPECT_EQ(connector.Step(In(kAmpleTime)).status(),
             absl::UnavailableError("still looking up 'somewhere'"));
 }
 
@@ -209,7 +209,7 @@ class WhereaboutsTest : public TwoAddressesTest {
     return Connector(UrlOf("redis://somewhere"), Handshake::Purpose::kCommands, nullptr,
                      Somewhere(std::move(ports)), [this] { return where_; });
   }
-  static Target At(int port) { return Somewhere({port})(In(kPatience))->front(); }
+  static Target At(int port) { return Somewhere({port})(In(kAmpleTime))->front(); }
 
   std::optional<Target> where_;
 };
@@ -273,7 +273,7 @@ TEST_F(FullBacklogTest, UnixSocketIsAwaited) {
 // Connect() does not report a connection that is not made yet.
 TEST_F(ConnectorTest, ConnectingSocketIsNotConnected) {
   proxy_.SetArrival(Arrival::kHang);
-  const auto targets = MakeEndpoint(UrlOf(proxy_.url()))(In(kPatience));
+  const auto targets = MakeEndpoint(UrlOf(proxy_.url()))(In(kAmpleTime));
   ASSERT_TRUE(targets.ok());
   const auto transport = *OpenTransport(targets->front());
   for (int i = 0; i < 3; ++i) EXPECT_EQ(transport->Connect().kind, IoResult::Kind::kWantWrite);
@@ -288,7 +288,7 @@ TEST(SeveralAddressesTest, TwoPrimariesAreRefusedButNotOne) {
   const auto step = [&](std::vector<int> ports) {
     return Connector(UrlOf(one->url()), Handshake::Purpose::kCommands, nullptr,
                      Somewhere(std::move(ports)))
-        .Step(In(kPatience))
+        .Step(In(kAmpleTime))
         .status();
   };
   const absl::Status refused = step({one->port(), other->port()});
@@ -319,7 +319,7 @@ TEST(SeveralAddressesTest, RestartedServerIsNoSecondPrimary) {
     };
     Connector connector(UrlOf(one->url()), Handshake::Purpose::kCommands, open,
                         Somewhere({before_one.port(), other->port()}));
-    const absl::Status status = connector.Step(In(kPatience)).status();
+    const absl::Status status = connector.Step(In(kAmpleTime)).status();
     EXPECT_TRUE(absl::IsUnavailable(status)) << status;
     EXPECT_THAT(std::string(status.message()), HasSubstr("it restarted meanwhile"));
   }
@@ -336,7 +336,7 @@ Url Through(const std::vector<std::string>& sentinels) {
 
 // The address that the endpoint finds, or its failure as text.
 std::string Found(const Endpoint& endpoint) {
-  const auto targets = endpoint(In(kPatience));
+  const auto targets = endpoint(In(kAmpleTime));
   return targets.ok() ? targets->front().address.text : targets.status().ToString();
 }
 std::string Found(const Url& url) { return Found(MakeEndpoint(url)); }

@@ -35,12 +35,12 @@ class OwnScript {
 
 class ScriptsFixture : public ::testing::Test {
  protected:
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
+  static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
   static constexpr std::string_view kCounter[] = {"counter"};
   static constexpr char kCount[] = "return redis.call('INCR', KEYS[1])";
 
   static base::Instant In(absl::Duration time) { return base::Now() + time; }
-  static base::Instant Soon() { return In(kPatience); }
+  static base::Instant Soon() { return In(kAmpleTime); }
   static std::string Text(const absl::StatusOr<Reply>& reply) {
     return reply.ok() ? reply->DebugString() : reply.status().ToString();
   }

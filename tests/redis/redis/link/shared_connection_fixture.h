@@ -19,7 +19,7 @@ inline constexpr bool kSanitized = false;
 // How much later than its deadline a call may return.
 inline constexpr absl::Duration kGrace = absl::Milliseconds(kSanitized ? 500 : 50);
 // Longer than any successful step takes.
-inline constexpr absl::Duration kPatience = absl::Seconds(20);
+inline constexpr absl::Duration kAmpleTime = absl::Seconds(20);
 
 inline base::Instant In(absl::Duration wait) { return base::Now() + wait; }
 
@@ -35,7 +35,7 @@ inline std::string Text(const absl::StatusOr<Reply>& reply) {
 
 // Returns ECHO's reply to `text`, or the error.
 inline std::string Echo(SharedConnection& connection, const std::string& text,
-                        base::Instant deadline = In(kPatience)) {
+                        base::Instant deadline = In(kAmpleTime)) {
   const absl::StatusOr<Reply> reply = connection.Call({"ECHO", text}, deadline);
   return reply.ok() ? reply->text : reply.status().ToString();
 }
@@ -78,7 +78,7 @@ class ConnectionFixture : public ::testing::Test {
   }
   // Connects it, and returns it.
   std::unique_ptr<SharedConnection> Connected(std::unique_ptr<SharedConnection> connection) {
-    const absl::Status connected = connection->Connect(In(kPatience));
+    const absl::Status connected = connection->Connect(In(kAmpleTime));
     EXPECT_TRUE(connected.ok()) << connected;
     return connection;
   }

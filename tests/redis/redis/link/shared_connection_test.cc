@@ -84,7 +84,7 @@ TEST_F(SharedConnectionTest, BatchesAreNotInterleaved) {
     for (int i = 0; i < 4; ++i) commands.push_back({"GET", "shared"});
     for (int round = 0; round < kRounds; ++round) {
       std::vector<absl::StatusOr<Reply>> replies(commands.size());
-      connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+      connection->CallBatch(commands, In(kAmpleTime), absl::MakeSpan(replies));
       for (size_t i = 1; i < replies.size(); ++i) {
         ASSERT_EQ(Text(replies[i]), absl::StrCat("\"", mine, "\""));
       }
@@ -157,7 +157,7 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
     return absl::StrContains(status.message(), "does not keep up");
   };
   std::thread other([&] {
-    while (refused(connection_->Call({"PING"}, In(kPatience)).status())) continue;
+    while (refused(connection_->Call({"PING"}, In(kAmpleTime)).status())) continue;
   });
   std::string key;
   absl::Status status;
@@ -170,7 +170,7 @@ TEST_F(SharedConnectionBacklogTest, RefusesCommandsIfBacklogIsFull) {
   EXPECT_FALSE(MayHaveExecuted(status));
   Heal();
   other.join();
-  EXPECT_EQ(Text(connection_->Call({"EXISTS", key}, In(kPatience))), "0");
+  EXPECT_EQ(Text(connection_->Call({"EXISTS", key}, In(kAmpleTime))), "0");
   EXPECT_EQ(connection_->stats().connects, 1);
 }
 
@@ -191,9 +191,9 @@ TEST_F(SharedConnectionDoneTest, ReplacedConnectionSendsNothing) {
   const auto connection = Connected(Direct());
   connection->ReplaceConnection("a test wants it");
   EXPECT_TRUE(absl::IsUnavailable(Post(*connection, {"PING"}, Keep())));
-  ASSERT_TRUE(connection->Connect(In(kPatience)).ok());
+  ASSERT_TRUE(connection->Connect(In(kAmpleTime)).ok());
   ASSERT_TRUE(Post(*connection, {"PING"}, Keep()).ok());
-  EXPECT_TRUE(connection->Drain(In(kPatience)));
+  EXPECT_TRUE(connection->Drain(In(kAmpleTime)));
   EXPECT_THAT(answers_, SizeIs(1));
   EXPECT_EQ(connection->stats().connects, 2u);
 }
@@ -221,7 +221,7 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
 // Calls while the connection is lost, cannot be made, or is refused.
 
 absl::Status Call(SharedConnection& connection, const Command& command,
-                  absl::Duration wait = kPatience) {
+                  absl::Duration wait = kAmpleTime) {
   return connection.Call(command, In(wait)).status();
 }
 
@@ -329,7 +329,7 @@ TEST_F(SharedConnectionCostTest, BatchTravelsInOneWrite) {
   std::vector<Command> commands;
   for (int i = 0; i < 100; ++i) commands.push_back({"ECHO", std::to_string(i)});
   std::vector<absl::StatusOr<Reply>> replies(commands.size());
-  connection->CallBatch(commands, In(kPatience), absl::MakeSpan(replies));
+  connection->CallBatch(commands, In(kAmpleTime), absl::MakeSpan(replies));
   EXPECT_EQ(Text(replies.back()), "\"99\"");
   EXPECT_EQ(hooks_.writes, 1);
 }
@@ -397,7 +397,7 @@ TEST_F(ChildLivesOnTest, UnsentCommandsNeverArrive) {
   SharedConnectionOptions options;
   options.stall_timeout = absl::Milliseconds(1);
   SharedConnection connection(UrlOf(server_->url()), options);
-  ASSERT_TRUE(connection.Connect(In(kPatience)).ok());
+  ASSERT_TRUE(connection.Connect(In(kAmpleTime)).ok());
   const auto child = Fork();
   // More than the server's side takes while it is stopped; the last byte stays in our kernel.
   server_->Stop();

@@ -142,7 +142,7 @@ TEST_F(SubscriberRefusal, DeniedChannelFailsAtOnceAndAlone) {
     threads.emplace_back([&, channel] {
       const base::Instant begun = base::Now();
       const absl::Status subscribed = subscriber->Subscribe(channel, Soon());
-      EXPECT_LT(base::Now() - begun, kPatience / 2);
+      EXPECT_LT(base::Now() - begun, kAmpleTime / 2);
       if (*channel == 'o') {
         EXPECT_TRUE(subscribed.ok()) << subscribed;
       } else {
@@ -190,8 +190,8 @@ constexpr char kMessage[] = "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\nm\r\n";
 
 class SubscriberNonsense : public ::testing::TestWithParam<std::string> {
  protected:
-  static constexpr absl::Duration kPatience = absl::Seconds(10);
-  static base::Instant Soon() { return base::Now() + kPatience; }
+  static constexpr absl::Duration kAmpleTime = absl::Seconds(10);
+  static base::Instant Soon() { return base::Now() + kAmpleTime; }
 
   // Sends the parameter after `verb` on its first connection, and a message on later ones.
   static FakeServer::Answer After(std::string verb) {

@@ -27,7 +27,7 @@ class TlsTest : public ::testing::Test {
   }
   static absl::Status Connect(const std::string& url) {
     SharedConnection connection(UrlOf(url));
-    return connection.Connect(In(kPatience));
+    return connection.Connect(In(kAmpleTime));
   }
   // Connects, which must fail before its time is over, and returns the message.
   static std::string WhyNot(const std::string& url,
@@ -54,7 +54,7 @@ class TlsTransportTest : public TlsTest {
   std::unique_ptr<SharedConnection> To(const std::string& url,
                                        SharedConnectionOptions options = {}) {
     auto connection = std::make_unique<SharedConnection>(UrlOf(url), std::move(options));
-    const absl::Status connected = connection->Connect(In(kPatience));
+    const absl::Status connected = connection->Connect(In(kAmpleTime));
     EXPECT_TRUE(connected.ok()) << connected;
     return connection;
   }
@@ -120,7 +120,7 @@ TEST_F(TlsTransportTest, ReconnectsWithoutMixingUpReplies) {
   InThreads(4, [&](int thread) {
     for (int i = 0; !stop; ++i) {
       const std::string mine = absl::StrCat(thread, ":", i);
-      const auto reply = connection->Call({"ECHO", mine}, In(kPatience));
+      const auto reply = connection->Call({"ECHO", mine}, In(kAmpleTime));
       if (!reply.ok()) continue;
       ASSERT_EQ(reply->text, mine);
       ++answered;
@@ -153,7 +153,7 @@ TEST_F(TlsTransportTest, ChangedFilesAreReadAgain) {
   std::ofstream(ca) << std::ifstream(other.file()).rdbuf();
   SharedConnection connection(
       UrlOf(absl::StrCat("rediss://127.0.0.1:", server_->tls_port(), "?ca=", ca)));
-  EXPECT_EQ(connection.Connect(In(kPatience)).code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(connection.Connect(In(kAmpleTime)).code(), absl::StatusCode::kFailedPrecondition);
   std::ofstream(ca) << std::ifstream(authority_.file()).rdbuf();
   EXPECT_EQ(Echo(connection, "hello"), "hello");
   // A half-written file is ignored.
@@ -166,7 +166,7 @@ TEST_F(TlsTransportTest, StallInHandshakeEndsInTime) {
   proxy_.Hold(Direction::kToClient);
   SharedConnection connection(UrlOf(Proxied("connect_timeout=150ms")));
   const base::Instant began = base::Now();
-  EXPECT_EQ(connection.Connect(In(kPatience)).code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(connection.Connect(In(kAmpleTime)).code(), absl::StatusCode::kUnavailable);
   EXPECT_LT(base::Now() - began, absl::Milliseconds(150) + kGrace);
 }
 
@@ -179,7 +179,7 @@ TEST_F(TlsTransportTest, CarriesMessages) {
   };
   options.on_live_again = [&] { ++live_again; };
   Subscriber subscriber(UrlOf(Proxied()), std::move(options));
-  ASSERT_TRUE(subscriber.Subscribe("c", In(kPatience)).ok());
+  ASSERT_TRUE(subscriber.Subscribe("c", In(kAmpleTime)).ok());
   for (int i = 0; i < 20; ++i) EXPECT_EQ(server_->Integer({"PUBLISH", "c", "hello"}), 1);
   EXPECT_TRUE(Await([&] { return received == 20; })) << received;
   proxy_.ResetAll();
@@ -320,13 +320,13 @@ TEST_F(TlsRefusalTest, CertificateRevokedWhileClientLives) {
   authority_.RevokeIn(directory, {});
   SharedConnection connection(
       UrlOf(absl::StrCat("rediss://127.0.0.1:", server->tls_port(), "?ca=", directory)));
-  ASSERT_EQ(connection.Connect(In(kPatience)), absl::OkStatus());
+  ASSERT_EQ(connection.Connect(In(kAmpleTime)), absl::OkStatus());
   authority_.RevokeIn(directory, {bad});
   connection.ReplaceConnection("a test wants it");
-  EXPECT_THAT(std::string(connection.Connect(In(kPatience)).message()),
+  EXPECT_THAT(std::string(connection.Connect(In(kAmpleTime)).message()),
               HasSubstr("revoked its certificate"));
   authority_.RevokeIn(directory, {});
-  EXPECT_EQ(connection.Connect(In(kPatience)), absl::OkStatus());
+  EXPECT_EQ(connection.Connect(In(kAmpleTime)), absl::OkStatus());
 }
 
 // The other side chooses the names, and messages go into logs.

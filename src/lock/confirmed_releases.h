@@ -1,5 +1,5 @@
-#ifndef REDLATCH_SRC_LOCK_RELEASES_H_
-#define REDLATCH_SRC_LOCK_RELEASES_H_
+#ifndef REDLATCH_SRC_LOCK_CONFIRMED_RELEASES_H_
+#define REDLATCH_SRC_LOCK_CONFIRMED_RELEASES_H_
 
 #include <cstddef>
 #include <vector>
@@ -20,11 +20,11 @@ struct Entry;
 // The latest releases that a server has confirmed to this client. They are repeated after a new
 // connection: the server may be another one that has not received them, and would block the lock
 // until the lease ends. Thread-safe.
-class Releases {
+class ConfirmedReleases {
  public:
-  explicit Releases(ClientCore& core) : core_(core) {}
-  Releases(const Releases&) = delete;
-  Releases& operator=(const Releases&) = delete;
+  explicit ConfirmedReleases(ClientCore& core) : core_(core) {}
+  ConfirmedReleases(const ConfirmedReleases&) = delete;
+  ConfirmedReleases& operator=(const ConfirmedReleases&) = delete;
 
   // The server has confirmed that the grant of the request has ended.
   void Add(const Entry& entry, const Request& request, const ReleaseRequest& what);
@@ -58,4 +58,4 @@ class Releases {
 
 }  // namespace redlatch::internal
 
-#endif  // REDLATCH_SRC_LOCK_RELEASES_H_
+#endif  // REDLATCH_SRC_LOCK_CONFIRMED_RELEASES_H_

@@ -1,4 +1,4 @@
-#include "src/lock/releases.h"
+#include "src/lock/confirmed_releases.h"
 
 #include <algorithm>
 #include <utility>
@@ -17,7 +17,8 @@ constexpr absl::Duration kReleasesTimeout = absl::Milliseconds(250);
 }  // namespace
 
 // A full ring reuses the memory of the oldest entry, so nothing is allocated.
-void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequest& what) {
+void ConfirmedReleases::Add(const Entry& entry, const Request& request,
+                            const ReleaseRequest& what) {
   bool late = false;
   {
     const base::MutexLock lock(mu_);
@@ -34,7 +35,7 @@ void Releases::Add(const Entry& entry, const Request& request, const ReleaseRequ
   if (late) core_.WakeBackground();
 }
 
-void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
+void ConfirmedReleases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   const base::MutexLock lock(mu_);
   connected_at_ = base::Now();
   for (const Record& record : latest_) {
@@ -46,17 +47,17 @@ void Releases::RepeatAll(const redis::ServerGroup::Concerned& concerned) {
   }
 }
 
-void Releases::RepeatSoon(const Record& record) {
+void ConfirmedReleases::RepeatSoon(const Record& record) {
   to_repeat_.push_back(record);
   due_ = std::min(due_, base::Now());
 }
 
-base::Instant Releases::due() const {
+base::Instant ConfirmedReleases::due() const {
   const base::MutexLock lock(mu_);
   return due_;
 }
 
-ScriptBatch::Jobs Releases::TakeDue() {
+ScriptBatch::Jobs ConfirmedReleases::TakeDue() {
   ScriptBatch::Jobs jobs;
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
@@ -73,7 +74,7 @@ ScriptBatch::Jobs Releases::TakeDue() {
   return jobs;
 }
 
-void Releases::TakeResult(Record record, const Result& result) {
+void ConfirmedReleases::TakeResult(Record record, const Result& result) {
   const Failed* const failed = result.failed();
   if (failed == nullptr) return;
   // After several attempts a release has arrived, even if no reply has.
