@@ -96,9 +96,10 @@ TEST_P(Standard, ScopedLockTakesSeveralLocks) {
     EXPECT_TRUE(BusyForOthers("second"));
     Crew().Start([&] { EXPECT_TRUE(BusyForOthers("third")); });
   }
-  EXPECT_OK(Try(other_));
-  EXPECT_OK(Try(other_, "second"));
-  EXPECT_OK(Try(client_, "third"));
+  // unlock() does not wait for its release to be executed.
+  EXPECT_TRUE(Await([&] { return Try(other_).ok(); }));
+  EXPECT_TRUE(Await([&] { return Try(other_, "second").ok(); }));
+  EXPECT_TRUE(Await([&] { return Try(client_, "third").ok(); }));
 }
 
 TEST_P(Standard, ConditionVariableAnyWaitsWithoutTheLock) {
