@@ -275,9 +275,9 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   return info;
 }
 
-void LockHandle::GoOn(absl::Duration check_after) {
+void LockHandle::GoOn(bool unfinished, absl::Duration check_after) {
   core_->Feed(entry_, [&](LockState& state, Effects&) {
-    state.CheckHandoverAfter(check_after, base::Now());
+    state.CheckHandoverAfter(check_after, unfinished, base::Now());
   });
 }
 
@@ -298,16 +298,17 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
         Run(script, args, base::Now() + core_->command_timeout(), own_key);
     if (!reply.ok()) return reply.status();
     Part part = ReadPart(*reply);
-    const bool more = part.check_after == absl::Milliseconds(1);
-    if (more && base::Now() < deadline) {
+    if (part.unfinished && base::Now() < deadline) {
       args = {args[0], std::move(part.next)};
       continue;
     }
     // Earlier calls may have handed a lock over as well.
-    if (!more && args.size() > 1) {
+    if (!part.unfinished && args.size() > 1) {
       part.check_after = std::max(part.check_after, core_->SubjectOf(entry_).claim);
     }
-    if (part.check_after > absl::ZeroDuration()) GoOn(part.check_after);
+    if (part.unfinished || part.check_after > absl::ZeroDuration()) {
+      GoOn(part.unfinished, part.check_after);
+    }
     return absl::OkStatus();
   }
 }

@@ -164,9 +164,8 @@ class LockHandle final : public HoldOwner {
   absl::Status ForceRelease();
   // Runs a script repeatedly until all of its work is done; each call continues the last one.
   absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
-  // Lets the background continue a script of this lock, at once or after that time. See
-  // Result::check_after.
-  void GoOn(absl::Duration check_after = absl::Milliseconds(1));
+  // Lets the background continue a script of this lock, or check its handover; see Result.
+  void GoOn(bool unfinished = true, absl::Duration check_after = absl::ZeroDuration());
   // Adds the name of the lock and its server to the status.
   absl::Status About(const absl::Status& status) const;
 

@@ -218,15 +218,25 @@ bool ReadAcquire(std::string_view& text, AcquireResult& acquire) {
   return word == "gone";
 }
 
+// On the wire, a check after 1 ms means that the script is unfinished.
+template <class ResultOrPart>
+void AddCheck(absl::Duration after, ResultOrPart& to) {
+  if (after == absl::Milliseconds(1)) {
+    to.unfinished = true;
+  } else {
+    to.check_after = std::max(to.check_after, after);
+  }
+}
+
 // Reads the end of a reply. Unknown words come from a later version, and are only for those who ask
 // for them.
 bool ReadNotes(std::string_view text, Result& result) {
   while (!text.empty()) {
     const std::string_view word = TakeWord(text);
     if (word == "look") {
-      absl::Duration& check_after =
-          result.check_after > absl::ZeroDuration() ? result.check_later : result.check_after;
-      if (!ReadMillis(TakeWord(text), check_after)) return false;
+      absl::Duration after;
+      if (!ReadMillis(TakeWord(text), after)) return false;
+      AddCheck(after, result);
     }
     if (word == "told") {
       LatchCounts told;
@@ -337,7 +347,7 @@ Result ReadResult(const Request& request, const absl::StatusOr<Reply>& reply) {
 Part ReadPart(const Reply& reply) {
   Part part;
   if (reply.elements.size() < 2 || reply.elements[1].type != Reply::Type::kInteger) return part;
-  part.check_after = absl::Milliseconds(reply.elements[1].integer);
+  AddCheck(absl::Milliseconds(reply.elements[1].integer), part);
   if (reply.elements[0].text.starts_with(part.next)) part.next = reply.elements[0].text;
   return part;
 }

@@ -72,9 +72,10 @@ class EncodedRequest {
 
 Result ReadResult(const Request& request, const absl::StatusOr<redis::Reply>& reply);
 absl::StatusOr<LockInfo> ReadInspection(const redis::Reply& reply);
-// The reply of a script that may need several calls: when the handover check is due (after 1 ms:
-// call again at once), and the argument of the next call.
+// The reply of a script that may need several calls: as in Result, and the argument of the next
+// call.
 struct Part {
+  bool unfinished = false;
   absl::Duration check_after = absl::ZeroDuration();
   std::string next = "more";
 };

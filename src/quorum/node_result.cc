@@ -41,17 +41,10 @@ Kind KindOf(const Result& result) {
 
 // The checks of handovers that any node asked for.
 void AddChecks(NodeResults results, Result& result) {
-  constexpr absl::Duration kAtOnce = absl::Milliseconds(1);
-  bool at_once = false;
-  absl::Duration later;
   for (const NodeResult& each : results) {
-    for (const absl::Duration check : {each.result.check_after, each.result.check_later}) {
-      at_once |= check == kAtOnce;
-      if (check != kAtOnce) later = std::max(later, check);
-    }
+    result.unfinished |= each.result.unfinished;
+    result.check_after = std::max(result.check_after, each.result.check_after);
   }
-  result.check_after = at_once ? kAtOnce : later;
-  result.check_later = at_once ? later : absl::ZeroDuration();
 }
 
 // The grant id of the first holder in the reply of `inspect`; empty if there is none.

@@ -768,7 +768,7 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   const base::Instant asked = attempt->sent;
   const Terms& terms = pending_->acquire.terms;
   const absl::Duration claim = std::min(news.lease, terms.lease);
-  const base::Instant deadline = asked + (claim - DriftMargin(claim));
+  const base::Instant deadline = LocalDeadline(asked, claim);
   const bool late = deadline < now + Scaled(claim, 1, 4);
   const bool odd = exclusive() && news.token < std::max(last_token_, uint64_t{1});
   if (late || odd || terms.manual || terms.whole || terms.acks.any()) {
@@ -792,7 +792,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
                           base::Instant now, Effects& effects) {
   if (latch()) return LetAllThrough(now, effects);
   PendingAcquire& pending = *pending_;
-  const base::Instant deadline = asked + (news.lease - DriftMargin(news.lease));
+  const base::Instant deadline = LocalDeadline(asked, news.lease);
   if (deadline <= now) {  // too late to use; asking again renews the lease
     pending.queued = true;
     pending.due = now + Spread(kFirstBackoff / 10, kLongestBackoff, pending.failures++,
@@ -981,7 +981,7 @@ std::optional<Request> LockState::Confirm(uint64_t hold, base::Instant by, base:
 }
 
 void LockState::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
-  grant_->deadline = std::max(grant_->deadline, sent + (lease - DriftMargin(lease)));
+  grant_->deadline = std::max(grant_->deadline, LocalDeadline(sent, lease));
   grant_->lost_at = grant_->deadline - ExpiryLead(grant_->terms.lease);
   for (const LocalHold& hold : grant_->holds) {
     if (hold.view != nullptr) hold.view->Prolong(grant_->deadline);
@@ -1162,21 +1162,18 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
     OnAcquireResult(request, result, now, effects);
     if (result.unsubscribed) PollSoon(acquire->grant, now);
   }
-  if (result.check_after > absl::ZeroDuration()) {
-    CheckHandoverAfter(result.check_after, now, result.check_later);
+  if (result.unfinished || result.check_after > absl::ZeroDuration()) {
+    CheckHandoverAfter(result.check_after, result.unfinished, now);
   }
 }
 
-void LockState::CheckHandoverAfter(absl::Duration check_after, base::Instant now,
-                                   absl::Duration later) {
+void LockState::CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now) {
   // The present grant proves that the lock was taken. An Owner's does not, because it may have
   // other holds.
   if (grant_ && exclusive() && !config_.explicit_owner) return;
-  if (check_after > absl::Milliseconds(1)) {
-    return handover_check_.Add(now + check_after + kCheckGrace);
-  }
   base::Instant then = base::Instant::Infinite();
-  if (later > absl::ZeroDuration()) then = now + later + kCheckGrace;
+  if (check_after > absl::ZeroDuration()) then = now + check_after + kCheckGrace;
+  if (!unfinished) return handover_check_.Add(then);
   if (!pending_ || !pending_->queued) return handover_check_.AddAtOnce(now, then);
   pending_->due = std::min(pending_->due, now);  // its heartbeat continues the script as well
   pending_->again |= pending_->in_flight;

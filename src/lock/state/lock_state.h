@@ -313,10 +313,8 @@ class LockState {
   void OnUnsubscribed(base::Instant now);
   // The client caches too many grants: this one goes back.
   void OnTooManyCached(base::Instant now);
-  // A script handed the lock over by message or, if `check_after` is 1 ms, must be continued at
-  // once; `later` is then the time after which to check its own handover.
-  void CheckHandoverAfter(absl::Duration check_after, base::Instant now,
-                          absl::Duration later = absl::ZeroDuration());
+  // A script handed the lock over by message, is unfinished, or both; see Result.
+  void CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now);
   // Connections are new: any command in flight may be lost.
   void OnReconnected(base::Instant now);
   // Loses a hold whose local deadline has come, or is about to.

@@ -176,11 +176,9 @@ struct Cancelled {
 
 struct Result {
   std::variant<Failed, AcquireResult, StillHeld, Freed, NotHeld, Cancelled, ScriptText> what;
+  bool unfinished = false;  // the script has more to hand over: it must be continued at once
   // If positive, the lock was handed over by message, and a handover check is due after this time.
   absl::Duration check_after = absl::ZeroDuration();
-  // If `check_after` is 1 ms: the time after which to check the handover by the present script, or
-  // 0.
-  absl::Duration check_later = absl::ZeroDuration();
   bool unsubscribed = false;  // the server has no subscription of this client
   bool missed = false;  // the client was not told of a grant, or left the queue without being told
 

@@ -34,6 +34,11 @@ inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);
 }
 
+// The moment from which a client no longer counts on a lease that it asked for at `asked`.
+inline base::Instant LocalDeadline(base::Instant asked, absl::Duration lease) {
+  return asked + (lease - DriftMargin(lease));
+}
+
 // How much earlier than its local deadline a hold is reported lost, so that its thread knows in
 // time even if threads do not run at once.
 inline absl::Duration ExpiryLead(absl::Duration lease) {

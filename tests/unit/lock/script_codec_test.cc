@@ -271,12 +271,12 @@ TEST(ReadResult, RenewalOfCachedGrantReportsWaitersAndTokens) {
 
 TEST(ReadResult, ReadsImmediateAndLaterHandoverChecks) {
   const Result busy = Read<AcquireRequest>("busy 17 look 1 look 2000 missed");
-  EXPECT_EQ(busy.check_after, absl::Milliseconds(1));
-  EXPECT_EQ(busy.check_later, absl::Seconds(2));
+  EXPECT_TRUE(busy.unfinished);
+  EXPECT_EQ(busy.check_after, absl::Seconds(2));
   EXPECT_TRUE(busy.missed);
   const Result released = Read<ReleaseRequest>("released look 2000");
+  EXPECT_FALSE(released.unfinished);
   EXPECT_EQ(released.check_after, absl::Seconds(2));
-  EXPECT_EQ(released.check_later, absl::ZeroDuration());
 }
 
 TEST(ReadResult, PartialToolScriptSaysHowToContinue) {
@@ -285,6 +285,8 @@ TEST(ReadResult, PartialToolScriptSaysHowToContinue) {
   };
   EXPECT_EQ(part("released", 1).next, "more");
   EXPECT_EQ(part("more 17", 1).next, "more 17");
+  EXPECT_TRUE(part("more 17", 1).unfinished);
+  EXPECT_FALSE(part("set", 2000).unfinished);
   EXPECT_EQ(part("set", 2000).check_after, absl::Seconds(2));
   EXPECT_EQ(ReadPart(Text("set")).check_after, absl::ZeroDuration());
 }

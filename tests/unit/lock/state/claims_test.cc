@@ -228,8 +228,8 @@ class LockStatePermitClaimsTest : public LockStateClaimsTest {
 
   // The script let in a window of waiters for their claims, and must be continued.
   static Result ToGoOn(Result result, absl::Duration later = absl::ZeroDuration()) {
-    result.check_after = absl::Milliseconds(1);
-    result.check_later = later;
+    result.unfinished = true;
+    result.check_after = later;
     return result;
   }
 };
