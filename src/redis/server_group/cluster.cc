@@ -626,7 +626,13 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
 
 ServerFacts Cluster::facts(std::string_view key) const {
   const ClusterNodePtr owner = key.empty() ? nullptr : map_->Owner(SlotOf(key));
-  if (owner != nullptr) return owner->server->facts(key);
+  if (owner != nullptr) {
+    ServerFacts its = owner->server->facts(key);
+    // It is not known which node will run a script, so the script itself asks.
+    its.primary_epoch.clear();
+    its.run_id.clear();
+    return its;
+  }
   ServerFacts all{.name = name_, .grants_alone_for = absl::Seconds(1)};
   for (const ClusterNodePtr& node : map_->nodes()) {
     const ServerFacts its = node->server->facts({});

@@ -22,7 +22,7 @@
 
 namespace redlatch::redis {
 
-// What is known of a server, or of a whole group.
+// What is known of a server, or of a whole group. In a cluster the ids are unknown.
 struct ServerFacts {
   std::string name;                // for messages to people
   std::string primary_epoch = {};  // as it was told when it was connected; empty: unknown

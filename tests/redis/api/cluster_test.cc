@@ -209,6 +209,21 @@ TEST_F(ClusterUser, LossOfChannelsIsReportedSoon) {
   EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("&redlatch:*")));
 }
 
+// Which node will run a script is known only once it has run. A client that told it the id of the
+// old primary's run would have it grant at once, since it has a copy of the old primary's key.
+TEST(ClusterInAQuorum, PromotedReplicaKeepsTheRestartDelay) {
+  const auto group = ClusterGroup::Start({.replicas = 1});
+  const std::string name = group->NameAt(0, "orders");
+  const Client client = Connect("redlock:" + group->url() + "?restart_delay=3s");
+  RedLock lock(client, name, {.lease = absl::Seconds(1)});
+  EXPECT_TRUE(Must(lock.Acquire({.wait = absl::Seconds(20)})).Release().ok());
+  RedisServer& replica = group->server(3);
+  EXPECT_EQ(replica.Text({"CLUSTER", "FAILOVER"}), "OK");
+  ASSERT_TRUE(replica.AwaitInfo("role", "master"));
+  EXPECT_FALSE(lock.TryAcquire().ok());
+  EXPECT_TRUE(lock.Acquire({.wait = absl::Seconds(20)}).ok());
+}
+
 // Clusters whose nodes are not reached by the IPv4 addresses that they announce.
 
 using support::Authority;
