@@ -341,12 +341,18 @@ std::string QuarantineMs(const redis::Url& url) {
   return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
 }
 
-// The first commands on each connection. A quorum's node gets its scripts, so that no request waits
-// to send one as text.
+// The first commands on each connection. If the server was promoted or started, the quarantine or
+// the restart delay begins before it runs any command composed for another server or run. A
+// quorum's node gets its scripts, so that no request waits to send one as text.
 std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description,
                                     bool of_quorum) {
   if (of_quorum) {
     std::vector<redis::Command> first = {description};
+    if (url.restart_delay > absl::ZeroDuration()) {
+      const int64_t delay_ms = absl::ToInt64Milliseconds(url.restart_delay);
+      first.push_back(redis::Command(
+          {"EVAL", lua::kQuorumBegin.body, "1", QuorumKey({}), absl::StrCat(delay_ms)}));
+    }
     for (const LuaScript& script :
          {lua::kQuorumAcquire, lua::kQuorumRelease, lua::kQuorumRenew, lua::kQuorumCancel}) {
       first.push_back(redis::Command({"SCRIPT", "LOAD", script.body}));

@@ -145,6 +145,22 @@ TEST_F(RedLockUnlock, ForkedChildReleasesNothing) {
   }
 }
 
+// What waits for the node to come back was composed for an earlier run of it.
+TEST(RestartDelay, HoldsForCallsThatWaitedForTheRestart) {
+  const auto server = RedisServer::Start({.append_only = true});
+  const Client client = support::Connect("redlock:" + server->url() + "?restart_delay=2s");
+  RedLock lock(client, kName, {.lease = absl::Seconds(1)});
+  EXPECT_TRUE(Must(lock.Acquire({.wait = absl::Seconds(20)})).Release().ok());
+  server->Kill();
+  absl::StatusOr<Lease> lease;
+  std::thread waiter([&] { lease = lock.Acquire({.wait = absl::Milliseconds(1500)}); });
+  absl::SleepFor(absl::Milliseconds(50));
+  server->Restart();
+  waiter.join();
+  EXPECT_FALSE(lease.ok());
+  EXPECT_TRUE(lock.Acquire({.wait = absl::Seconds(20)}).ok());
+}
+
 // A quorum of a cluster, a server with TLS, and the primary that sentinels name.
 
 class QuorumMembers : public ::testing::Test {
