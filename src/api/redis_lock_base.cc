@@ -94,12 +94,13 @@ absl::Status RedisLockBase::LockBody::Attach() {
     readers_ = core_->readers().Of(name(), [&] {
       return std::make_shared<internal::ReaderGroups>(core_, name(), std::move(shared));
     });
-    readers_->AddObject();
   }
   locks_again_ = caches() || type->traits.reentrant;
   if (type->traits.reentrant || type->traits.owners) {
     owners_type_ = std::make_unique<const internal::LockType>(*std::move(type));
   }
+  // Nothing fails from here on: what is counted once is taken off once.
+  if (readers_ != nullptr) readers_->AddObject();
   handle_ = *std::move(handle);
   handle_->AddObject();
   attached_.store(true, std::memory_order_release);

@@ -34,6 +34,7 @@ struct Objects {
   MultiLock multi{client, {"{names}one", "{names}two"}};
   RedLock red{client, "red"}, their_red{other, "red"};
   CountDownLatch latch{client, "latch", 1000}, open{client, "open", 0};
+  ReentrantReadWriteLock their_own{other, "own"};
   const LockOptions caching{.cache_for = absl::Seconds(10)};
   SimpleLock cached{client, "cached", caching}, their_cached{other, "cached", caching};
   ReentrantReadWriteLock cached_read_write{client, "cached_read_write", caching};
@@ -67,6 +68,7 @@ bool Works(Objects& o) {
   });
   thread.join();
   note(o.their_simple.Acquire(patient));
+  note(o.their_own.Acquire(patient));
   note(o.their_cached.Acquire(patient));
   if (!o.cluster) note(o.apart.Acquire(patient));
   return std::find(works.begin(), works.end(), false) == works.end();
@@ -128,6 +130,16 @@ const Call kCalls[] = {
          [](Objects& o) {
            for (int i = 0; i < 2; ++i) o.cached.lock(), o.cached.unlock();
            (void)o.cached.Acquire({.lease = absl::Seconds(20)});
+         }},
+    // What a lock object has taken goes with it, even if its first use failed.
+    Call{"own",
+         [](Objects& o) {
+           ReentrantReadWriteLock own(o.client, "own");
+           try {
+             if (own.AcquireRead().ok()) return;
+           } catch (const std::bad_alloc&) {
+           }
+           own.lock_shared();
          }},
     Call{"lock", [](Objects& o) { o.simple.lock(), o.simple.unlock(); }},
     Call{"acquire",
