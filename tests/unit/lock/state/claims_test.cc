@@ -26,6 +26,12 @@ class LockStateClaimsTest : public LockStateTest {
     result.check_after = check_after;
     return result;
   }
+  // The script has more to hand over.
+  static Result ToGoOn(Result result, absl::Duration later = absl::ZeroDuration()) {
+    result.unfinished = true;
+    result.check_after = later;
+    return result;
+  }
   static Result Missed(Result result) {
     result.missed = true;
     return result;
@@ -212,26 +218,19 @@ TEST_F(LockStateClaimsTest, RepeatsUnansweredHandoverCheckAFewTimes) {
 TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Waiter& holder = Hold();
   Release(holder.hold);
-  Deliver(Fetch<ReleaseRequest>(), With(ReleasedThen(), absl::Milliseconds(1)));
-  Deliver(Fetch<CancelRequest>(), With(Cancelled(), absl::Milliseconds(1)));
+  Deliver(Fetch<ReleaseRequest>(), ToGoOn(ReleasedThen()));
+  Deliver(Fetch<CancelRequest>(), ToGoOn(Cancelled()));
   Deliver(Fetch<CancelRequest>(), Cancelled());
   EXPECT_TRUE(Quiet());
 
   Acquire({.wait_limit = WaitLimit::kNone});
-  Deliver(Fetch<AcquireRequest>(), With(Busy(), absl::Milliseconds(1)));
+  Deliver(Fetch<AcquireRequest>(), ToGoOn(Busy()));
   Fetch<CancelRequest>();
 }
 
 class LockStatePermitClaimsTest : public LockStateClaimsTest {
  protected:
   LockStatePermitClaimsTest() { Make({.use = GrantUse::kPermit}); }
-
-  // The script let in a window of waiters for their claims, and must be continued.
-  static Result ToGoOn(Result result, absl::Duration later = absl::ZeroDuration()) {
-    result.unfinished = true;
-    result.check_after = later;
-    return result;
-  }
 };
 
 TEST_F(LockStatePermitClaimsTest, ChecksHandoversOfUnfinishedScript) {
