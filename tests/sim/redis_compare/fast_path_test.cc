@@ -193,7 +193,7 @@ std::pair<std::string, std::string> Dumps(Keyspace general, Keyspace fast, int64
   Keyspace &expected = of_general.keys(), &keys = of_fast.keys();
   for (const std::string& key : keys.Keys()) {
     // Microseconds may be rounded up.
-    if (expected.Expiry(key) == keys.Expiry(key) + 1) keys.SetExpiry(key, expected.Expiry(key));
+    if (expected.Expiry(key) - 1 == keys.Expiry(key)) keys.SetExpiry(key, expected.Expiry(key));
   }
   return {std::regex_replace(expected.Dump(), kTicket, "$1 0 "),
           std::regex_replace(keys.Dump(), kTicket, "$1 0 ")};

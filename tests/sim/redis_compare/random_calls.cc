@@ -1,6 +1,9 @@
 #include "tests/sim/redis_compare/random_calls.h"
 
+#include <deque>
 #include <iterator>
+#include <string>
+#include <utility>
 
 #include "lua/scripts.h"
 #include "src/base/sha1.h"
@@ -77,12 +80,17 @@ const LuaScript& Named(std::string_view name) {
                        [name](const LuaScript& script) { return script.name == name; });
 }
 
+// Scripts refer to their texts, which stay until the program ends.
+const std::string& Stored(std::string text) {
+  static auto* const texts = new std::deque<std::string>;
+  return texts->emplace_back(std::move(text));
+}
+
 // A script of the lock with the quarantine that a URL can ask for.
 LuaScript Quarantined(const LuaScript& script, const char* piece) {
   const auto first = internal::Assemble(absl::StrCat("-- include: ", piece, "\n"));
-  auto* const body = new std::string(absl::StrCat(*first, std::string(script.body)));
-  auto* const name = new std::string("quarantined/" + std::string(script.name));
-  return {*name, *body, *new std::string(base::Sha1Hex(*body))};
+  const std::string& body = Stored(absl::StrCat(*first, std::string(script.body)));
+  return {Stored("quarantined/" + std::string(script.name)), body, Stored(base::Sha1Hex(body))};
 }
 
 std::vector<LuaScript> MakeScripts() {
@@ -105,7 +113,7 @@ std::vector<LuaScript> MakeScripts() {
     scripts.push_back(Quarantined(script, piece));
   }
   const auto add = [&scripts](LuaScript script) {
-    script.sha1 = *new std::string(base::Sha1Hex(script.body));
+    script.sha1 = Stored(base::Sha1Hex(script.body));
     scripts.push_back(script);
   };
   add(kMakeWaiters);
