@@ -11,6 +11,7 @@
 #include <mutex>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"

@@ -7,6 +7,7 @@
 #include <numeric>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "redlatch/client.h"
 #include "redlatch/red_lock.h"

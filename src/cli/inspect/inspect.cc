@@ -7,6 +7,7 @@
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
 #include "redlatch/client.h"
 #include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"

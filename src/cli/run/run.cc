@@ -25,6 +25,7 @@
 #include <unordered_map>
 #include <variant>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "redlatch/client.h"
 #include "redlatch/lease.h"
