@@ -50,6 +50,24 @@ LONGEST_FUNCTION = 60
 DEEPEST_NESTING = 5  # of conditions and loops in a function
 NESTS = re.compile(r" *(if|for|while|switch|do)\b.*[^;]$")
 METHOD = re.compile(r"^[A-Za-z_][^\n;=]*?\b(\w+)(?:<[^>]*>)?::~?(?:\w+|operator[^(]*)\(", re.M)
+ABSEIL_HEADERS = {
+    "StrCat|StrAppend": "absl/strings/str_cat.h",
+    "StrJoin": "absl/strings/str_join.h",
+    "StrSplit": "absl/strings/str_split.h",
+    "StrFormat": "absl/strings/str_format.h",
+    "StrReplaceAll": "absl/strings/str_replace.h",
+    "SimpleAto[id]": "absl/strings/numbers.h",
+    "StartsWith|EndsWith|StrContains|EqualsIgnoreCase": "absl/strings/match.h",
+    "Consume(?:Prefix|Suffix)|Strip(?:Prefix|Suffix)": "absl/strings/strip.h",
+    "C?HexEscape|CEscape|Utf8SafeCEscape|BytesToHexString": "absl/strings/escaping.h",
+    "AsciiStr\\w+|StripAsciiWhitespace|ascii_\\w+": "absl/strings/ascii.h",
+    "Cleanup": "absl/cleanup/cleanup.h",
+    "Span|MakeSpan|MakeConstSpan": "absl/types/span.h",
+    "InlinedVector": "absl/container/inlined_vector.h",
+    "FunctionRef": "absl/functional/function_ref.h",
+    "AnyInvocable": "absl/functional/any_invocable.h",
+    "StatusOr": "absl/status/statusor.h",
+}
 
 
 def arrow_faults(path, lines):
@@ -100,6 +118,28 @@ def class_faults(sources):
             yield f"{name} is in more than one source: {names}"
 
 
+def included_by(path, seen):
+    """What a file includes, itself or by headers of ours."""
+    found = set()
+    for name in re.findall(r'#include "(.*)"', path.read_text()):
+        found.add(name)
+        for ours in (ROOT / name, ROOT / "include" / name):
+            if ours.exists() and ours not in seen:
+                seen.add(ours)
+                found |= included_by(ours, seen)
+    return found
+
+
+def include_faults(path, text):
+    """Uses of Abseil's strings without their headers, which others include on one Debian only."""
+    code = re.sub(r"//.*", "", text)
+    has = included_by(path, {path})
+    for symbols, header in ABSEIL_HEADERS.items():
+        used = re.search(rf"absl::(?:{symbols})\b", code)
+        if used and header not in has:
+            yield f"{used[0]} needs {header}"
+
+
 def old_words():
     """The words that the glossary replaced, each with what to say instead."""
     for line in (ROOT / ".ci/old_words.txt").read_text().splitlines():
@@ -123,7 +163,7 @@ def main():
     found = list(class_faults(sources))
     for path, text in sources.items():
         lines = text.splitlines()
-        for fault in [*arrow_faults(path, lines), *function_faults(lines)]:
+        for fault in [*arrow_faults(path, lines), *function_faults(lines), *include_faults(path, text)]:
             found.append(f"{path.relative_to(ROOT)}: {fault}")
     words = list(old_words())
     for folder, names in WORDS_IN.items():
