@@ -1,7 +1,9 @@
 #include "src/quorum/quorum.h"
 
 #include <algorithm>
+#include <exception>
 #include <map>
+#include <new>
 #include <optional>
 #include <utility>
 #include <variant>
@@ -927,7 +929,7 @@ class Quorum::ReleaseInFlight {
 };
 
 absl::Status Quorum::Post(const Subject& subject, const Request& release,
-                          internal::RequestInFlight& posted) noexcept {
+                          internal::RequestInFlight& posted) noexcept try {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   Running one({.subject = subject, .request = release});
   Begin(one);
@@ -945,6 +947,8 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
     });
   }
   return absl::OkStatus();
+} catch (const std::bad_alloc&) {
+  std::terminate();  // as `noexcept` says, but GCC 14's own way crashes
 }
 
 }  // namespace redlatch::quorum
