@@ -359,6 +359,8 @@ void World::InjectIntoServer(const Fault& fault) {
 
 void World::Restart(const Fault& fault, Host& host) {
   if (!host.up()) return;
+  // First of all, since it ends moves of slots, which move keys.
+  group_->GoDown(host, /*silently=*/fault.detail % 2 == 0);
   Keyspace data = host.redis().TakeSnapshot().keys;
   if (fault.kind == FaultKind::kRestartEmpty) data = Keyspace();
   const bool old = fault.kind == FaultKind::kRestartOld;
@@ -367,7 +369,6 @@ void World::Restart(const Fault& fault, Host& host) {
     const int64_t until = kernel_.now() + fault.length_ms * kMilli + LongestLease(plan_);
     old ? oracle_.LostWrites(until) : oracle_.LostData(until);
   }
-  group_->GoDown(host, /*silently=*/fault.detail % 2 == 0);
   kernel_.After(fault.length_ms * kMilli, [this, &host, data] { group_->ComeUp(host, data); });
 }
 
