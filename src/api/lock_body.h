@@ -82,7 +82,11 @@ class RedisLockBase::LockBody final : public Body {
 
  private:
   // Makes `handle_` and `readers_` at the first use; they do not change from then on. Fails if the
-  // options are impossible.
+  // options are impossible, and in a forked child, where no mutex of the parent may be taken.
+  absl::Status EnsureAttached() {
+    if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+    return attached() ? absl::OkStatus() : Attach();
+  }
   absl::Status Attach();
   absl::Status CheckOptions(const LockTraits& traits) const;
   bool attached() const { return attached_.load(std::memory_order_acquire); }

@@ -78,7 +78,6 @@ absl::Status RedisLockBase::LockBody::CheckOptions(const LockTraits& traits) con
 }
 
 absl::Status RedisLockBase::LockBody::Attach() {
-  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   const base::MutexLock guard(mu_);
   if (handle_ != nullptr) return absl::OkStatus();
   absl::StatusOr<internal::LockType> type = TypeOf();
@@ -117,8 +116,7 @@ void RedisLockBase::LockBody::Close() {
 
 auto RedisLockBase::LockBody::HandleFor(bool reads, const Caller& caller)
     -> absl::StatusOr<std::shared_ptr<internal::LockHandle>> {
-  absl::Status bad = attached() ? core_->Refusal() : Attach();
-  if (!bad.ok()) return bad;
+  if (absl::Status bad = EnsureAttached(); !bad.ok()) return bad;
   if (reads && readers_ == nullptr) {
     return Refuse(absl::StatusCode::kFailedPrecondition, " has no shared side");
   }
@@ -136,7 +134,7 @@ auto RedisLockBase::LockBody::HandleFor(bool reads, const Caller& caller)
 
 auto RedisLockBase::LockBody::HandleOfThisThread(bool reads)
     -> std::shared_ptr<internal::LockHandle> {
-  if (core_->in_forked_child() || (!attached() && !Attach().ok())) return nullptr;
+  if (!EnsureAttached().ok()) return nullptr;
   if (!reads) return handle_;
   return readers_ == nullptr ? nullptr : readers_->OfThisThread();
 }
@@ -236,7 +234,7 @@ absl::Status RedisLockBase::LockBody::Lock(bool reads, const AcquireOptions& opt
 }
 
 void RedisLockBase::LockBody::Unlock(bool reads) noexcept {
-  const bool has_handle = attached() || Attach().ok();
+  const bool has_handle = EnsureAttached().ok();
   if (!reads && has_handle) return handle_->Unlock();
   if (core_->in_forked_child()) return;
   if (reads && has_handle && readers_ != nullptr) {

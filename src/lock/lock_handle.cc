@@ -275,9 +275,9 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   return info;
 }
 
-void LockHandle::GoOn(bool unfinished, absl::Duration check_after) {
+void LockHandle::GoOn(const Part& part) {
   core_->Feed(entry_, [&](LockState& state, Effects&) {
-    state.CheckHandoverAfter(check_after, unfinished, base::Now());
+    state.CheckHandoverAfter(part.check_after, part.unfinished, base::Now());
   });
 }
 
@@ -306,9 +306,7 @@ absl::Status LockHandle::RunAll(const LuaScript& script, std::string arg,
     if (!part.unfinished && args.size() > 1) {
       part.check_after = std::max(part.check_after, core_->SubjectOf(entry_).claim);
     }
-    if (part.unfinished || part.check_after > absl::ZeroDuration()) {
-      GoOn(part.unfinished, part.check_after);
-    }
+    GoOn(part);
     return absl::OkStatus();
   }
 }

@@ -23,6 +23,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/entry.h"
 #include "src/lock/event_driver.h"
+#include "src/lock/script_codec.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/state/release_operation.h"
@@ -164,8 +165,8 @@ class LockHandle final : public HoldOwner {
   absl::Status ForceRelease();
   // Runs a script repeatedly until all of its work is done; each call continues the last one.
   absl::Status RunAll(const LuaScript& script, std::string arg, std::string_view own_key = {});
-  // Lets the background continue a script of this lock, or check its handover; see Result.
-  void GoOn(bool unfinished = true, absl::Duration check_after = absl::ZeroDuration());
+  // Lets the background continue a script of this lock if it is unfinished, and check its handover.
+  void GoOn(const Part& part = {.unfinished = true});
   // Adds the name of the lock and its server to the status.
   absl::Status About(const absl::Status& status) const;
 

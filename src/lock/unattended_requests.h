@@ -33,9 +33,9 @@ class UnattendedRequests {
   // Sends the release of that hold and returns. `hold` is 0 if no caller has it.
   void Send(Entry& entry, const Request& release, uint64_t hold);
 
-  // Sends the acquire, calls `meanwhile`, and then reads the result. If `meanwhile` returns false,
+  // Sends the acquire, calls `meanwhile`, and then reads the result; if `meanwhile` returns true,
   // the result is left to the next thread that reads. Returns false if the caller must run the
-  // request: the server has not executed it.
+  // request, because the server has not executed it.
   bool RunAndRead(Entry& entry, const Request& acquire, absl::FunctionRef<bool()> meanwhile,
                   base::Instant deadline, std::optional<Result>& result) noexcept;
 

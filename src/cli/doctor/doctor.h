@@ -58,8 +58,8 @@ struct NodeFacts {
   std::string address;      // as the node announces it; of a quorum: its URL without secrets
   bool is_replica = false;  // of a shard
   absl::Status reached = absl::UnknownError("not asked");
-  Facts facts =
-      {};  // as Gather() sets them; and "slots" of a primary, "0-5460", and "cluster_state"
+  // As Gather() sets them; and "slots" of a primary, such as "0-5460", and "cluster_state".
+  Facts facts = {};
   absl::StatusOr<std::vector<ClusterLine>> nodes = absl::UnknownError("not asked");
 };
 

@@ -1162,12 +1162,11 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
     OnAcquireResult(request, result, now, effects);
     if (result.unsubscribed) PollSoon(acquire->grant, now);
   }
-  if (result.unfinished || result.check_after > absl::ZeroDuration()) {
-    CheckHandoverAfter(result.check_after, result.unfinished, now);
-  }
+  CheckHandoverAfter(result.check_after, result.unfinished, now);
 }
 
 void LockState::CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now) {
+  if (!unfinished && check_after <= absl::ZeroDuration()) return;
   // The present grant proves that the lock was taken. An Owner's does not, because it may have
   // other holds.
   if (grant_ && exclusive() && !config_.explicit_owner) return;

@@ -313,7 +313,7 @@ class LockState {
   void OnUnsubscribed(base::Instant now);
   // The client caches too many grants: this one goes back.
   void OnTooManyCached(base::Instant now);
-  // A script handed the lock over by message, is unfinished, or both; see Result.
+  // A script may have handed the lock over by message, or be unfinished; see Result.
   void CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now);
   // Connections are new: any command in flight may be lost.
   void OnReconnected(base::Instant now);

@@ -209,8 +209,8 @@ TEST_F(ClusterUser, LossOfChannelsIsReportedSoon) {
   EXPECT_THAT(status, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("&redlatch:*")));
 }
 
-// Which node will run a script is known only once it has run. A client that told it the id of the
-// old primary's run would have it grant at once, since it has a copy of the old primary's key.
+// A client learns which node runs a script only from its reply. If the script named the old
+// primary's run, the new one would grant at once, since it has a copy of the old primary's key.
 TEST(ClusterInAQuorum, PromotedReplicaKeepsTheRestartDelay) {
   const auto group = ClusterGroup::Start({.replicas = 1});
   const std::string name = group->NameAt(0, "orders");

@@ -10,7 +10,7 @@
 namespace redlatch::base {
 namespace {
 
-TEST(Worker, TakesATurnAtTheStartAndWhenDue) {
+TEST(Worker, WorksAtTheStartAndWhenDue) {
   std::atomic<int> turns{0};
   Parker third;
   Worker worker("test", [&] {
@@ -24,7 +24,7 @@ TEST(Worker, TakesATurnAtTheStartAndWhenDue) {
   EXPECT_EQ(turns, 3);
 }
 
-TEST(Worker, WakeDuringTurnCausesAnotherTurn) {
+TEST(Worker, WorksAgainIfWokenMeanwhile) {
   Parker second;
   std::atomic<int> turns{0};
   Worker* its = nullptr;
@@ -37,7 +37,7 @@ TEST(Worker, WakeDuringTurnCausesAnotherTurn) {
   EXPECT_EQ(second.ParkUntil(Instant::Infinite()), 1U);
 }
 
-TEST(Worker, TakesNoTurnAfterStop) {
+TEST(Worker, DoesNotWorkAfterStop) {
   std::atomic<int> turns{0};
   Worker worker("test", [&] {
     ++turns;
