@@ -521,12 +521,20 @@ bool LockHandle::LockAgain(const std::shared_ptr<const LockOptions>& options) {
   if (core_->in_forked_child() || entry_.recalled.load(std::memory_order_relaxed) != 0) {
     return false;
   }
-  if (options->cache_for > absl::ZeroDuration()) {
-    const base::Instant now = base::Now();
+  const base::Instant now = base::Now();
+  base::Instant request_at;
+  {
     const base::MutexLock lock(entry_.mu);
-    if (entry_.state.TakeCachedNow(ThreadNumber(), options, now)) return true;
+    LockState& state = entry_.state;
+    if (options->cache_for > absl::ZeroDuration() &&
+        state.TakeCachedNow(ThreadNumber(), options, now)) {
+      return true;
+    }
+    if (!state.Reenter(ThreadNumber(), Face::kStd, /*manual=*/false, now)) return false;
+    request_at = state.next_request_at();
   }
-  return Reenter(Face::kStd, /*manual=*/false).has_value();
+  core_->ScheduleRequest(entry_, request_at);
+  return true;
 }
 
 bool LockHandle::LeaveCachedNow() {
