@@ -8,7 +8,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/majority.h"
@@ -95,8 +94,8 @@ base::WakeEvent& WakeOfThisThread() {
 // Reads what has come from these nodes, or waits until then for something to come, or for `wake_fd`
 // to become readable.
 void ReadNodes(const Nodes& nodes, NodeSet which, base::Instant until, int wake_fd = -1) {
-  absl::InlinedVector<pollfd, 8> fds;
-  absl::InlinedVector<size_t, 8> polled;  // nodes
+  std::vector<pollfd> fds;
+  std::vector<size_t> polled;  // nodes
   std::vector<redis::Transport::Polled> connections;
   until = std::min(until, base::Now() + kLongestTurn);
   fds.push_back({.fd = wake_fd, .events = POLLIN, .revents = 0});
