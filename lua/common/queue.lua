@@ -34,7 +34,7 @@ local function forget_crashed(queue_key, now)
 end
 
 -- record_of(request, now): the waiter's record for KEYS[3]. If its channel has no subscriber, the
--- record says that it polls.
+-- record says that it polls. `secret` is only for a quorum.
 local function record_of(request, now)
   request.unsubscribed = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
   -- '..' joins the text, since %s ends at a NUL.
@@ -42,7 +42,7 @@ local function record_of(request, now)
     request.amount, request.attempt, request.names and 2 or 1, request.heartbeat_ms,
     request.manual and 1 or 0, request.ticket, request.claim_ms, request.unsubscribed and 1 or 0) ..
     request.channel .. ' ' .. #request.owner .. ' ' .. request.owner ..
-    (request.names and ' 0 ' .. request.names or '')
+    (request.names and ' 0 ' .. request.names or request.secret and ' ' .. request.secret or '')
 end
 
 -- write_place(request, record, now): writes or refreshes the waiter at its ticket. Returns its

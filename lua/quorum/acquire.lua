@@ -3,9 +3,9 @@
 --
 -- KEYS   1 the lock: a string, the owner's grant id and the attempt that was granted; 2 to 5 as in
 --        lua/README.md; 6 the reservation; 7 the node's run, if there is a restart delay
--- ARGV   as in lua/README.md; then 'token mode delay_ms run_id' in one: the proposed token and
---        ticket; 'take', or 'queue' to give a vote back and only wait, or 'yield' to let others go
---        first once. If there is no restart delay, the last two are left out, and 'take' may be
+-- ARGV   as in lua/README.md; then 'proposed secret mode delay_ms run_id' in one, see
+--        quorum/common/proposal. The mode is 'take', or 'queue' to give a vote back and only wait,
+--        or 'yield' to let others go first once. 'take' may be left out if there is no restart delay
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
 --        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
@@ -16,9 +16,10 @@
 local attempt_in_record = '^%d+ %d+ %d+ (%d+) '  -- see common/parse_waiter
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, records, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
-local proposal = args[#args]
+local last = args[#args]
 local existing = call('EXISTS', lock, queue, keys[5], keys[6])
-if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
+if (#last == 33 or #last == 16) and string.sub(terms, 1, 2) == '1 ' then
+  local proposal = string.sub(last, 1, 16)
   local attempt, reserved_for_me = '1', false
   if string.sub(terms, 3, 4) ~= '1 ' then
     attempt = string.match(terms, '^%d+ (%d+)')
@@ -60,7 +61,9 @@ if #proposal == 16 and string.sub(terms, 1, 2) == '1 ' then
         call('EXISTS', keys[5]) == 0 and not call('HGET', records, me) and
         call('ZADD', queue, 'NX', proposal, me) == 1 then
       local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-      call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner)
+      -- The secret, if there is one, follows the owner.
+      call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
+        string.sub(last, 17))
       -- This is also true if one of them is new and has no TTL.
       if math.min(call('PTTL', queue), call('PTTL', records)) < 2.5 * heartbeat_ms then
         call('PEXPIRE', queue, 3 * heartbeat_ms)
@@ -73,8 +76,7 @@ end
 
 -- include: common/time
 -- include: quorum/common/young
-local proposed, mode, delay_ms, run_id =
-  string.match(table.remove(ARGV), '^(%d+) ?(%a*) ?(%d*) ?(%x*)$')
+-- include: quorum/common/proposal
 local young_ms, error_reply = young(run_id, delay_ms)
 if error_reply then
   return error_reply
@@ -87,13 +89,13 @@ end
 -- include: common/queue
 -- include: quorum/common/read_holder
 -- include: common/remove_waiter
--- include: quorum/common/reserve
+-- include: quorum/common/pass_to_next
 
 local now = now_us()
 local votes = (mode == 'take' or mode == '') and young_ms == 0
--- The nodes' clocks differ. A proposal that is far from this node's clock is ignored.
 local near = math.abs(proposed - now) < 1000000
 local clock = near and math.max(now, proposed) or now
+local clock_of_votes = young_ms == 0 and clock or nil
 
 -- granted(token, lease_ms): acquire's reply for a vote.
 local function granted(token, lease_ms)
@@ -108,10 +110,7 @@ local function vote_for(request)
 end
 
 local request = read_request(0)
-if request.ticket == 0 then
-  -- The waiter gets the same place on all nodes, even if one of them is asked late.
-  request.ticket = near and tonumber(proposed) or now
-end
+place_and_prove(request, near, now)
 if existing == 0 and votes then
   return vote_for(request)
 end
@@ -142,7 +141,7 @@ if holder == request.grant then
   call('DEL', lock)
   find_place(request, now)
   if mode ~= 'queue' then
-    local check = reserve_for_next(choose(nil, now), now)
+    local check = pass_to_next(choose(nil, now), now, clock_of_votes)
     return enqueue(request, 0, now) .. check
   end
   local reply = enqueue(request, 0, now)
@@ -150,12 +149,12 @@ if holder == request.grant then
   if choice.winner and choice.winner.grant == request.grant then
     choice.winner = nil  -- its place in the queue is enough
   end
-  return reply .. reserve_for_next(choice, now)
+  return reply .. (pass_to_next(choice, now, clock_of_votes))
 end
 
--- ask_free_node(): votes for the request if no waiter comes before it; if not, reserves the node
--- for the next waiter. Returns acquire's reply if it votes, else nil, for how many ms the node is
--- reserved for another waiter, and the handover check as a note.
+-- ask_free_node(): votes for the request if no waiter comes before it; if not, passes the node to
+-- the next waiter. Returns acquire's reply if it votes, else nil, for how many ms another waiter may
+-- have the node, and the handover check as a note.
 local function ask_free_node()
   local reserved, left_ms = reservation(now)
   local mine = reserved == request.grant
@@ -177,9 +176,9 @@ local function ask_free_node()
     request.attempt = attempt
     return vote_for(request)
   end
-  local check = ''
+  local check, taken_ms = '', 0
   if choice.winner or choice.unfinished then
-    check = reserve_for_next(choice, now)
+    check, taken_ms = pass_to_next(choice, now, clock_of_votes)
   elseif reserved and mode == 'queue' then
     if not mine then
       call('DEL', reservation_key)
@@ -187,9 +186,9 @@ local function ask_free_node()
   elseif reserved then
     remove_waiter(request.grant)
     request.queued = false  -- so that the queue, if it is empty now, gets a TTL again
-    check = reserve_for_next(choose(nil, now), now)
+    check = pass_to_next(choose(nil, now), now, clock_of_votes)
   end
-  return nil, choice.winner and reserved_ms or 0, check
+  return nil, choice.winner and taken_ms or 0, check
 end
 
 find_place(request, now)

@@ -24,4 +24,4 @@ if client then
   redis.call('PUBLISH', ARGV[1] .. client, 'forced ' .. holder .. ' ' .. KEYS[1])
 end
 local now = now_us()
-return {'released', check_ms_of(reserve_for_next(choose(nil, now), now)), holder, left_ms}
+return {'released', check_ms_of((pass_to_next(choose(nil, now), now))), holder, left_ms}

@@ -229,8 +229,11 @@ void ClientCore::OnMessage(std::string_view text) {
   } else {
     news.lease = std::min(news.lease, round_trips_.Claim());
     Feed(*its, [&](LockState& state, Effects& effects) {
-      if (message->kind == Kind::kGrant) return state.OnGrant(news, base::Now(), effects);
+      if (message->kind == Kind::kGrant) {
+        return state.OnGrant(news, base::Now(), effects, /*proven=*/is_quorum());
+      }
       if (message->kind == Kind::kAskAgain) return state.OnAskAgain(news.grant, effects);
+      if (message->kind == Kind::kVote) return state.OnVote(news.grant, base::Now());
       state.OnForced(news.grant, base::Now());
     });
   }

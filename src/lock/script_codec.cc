@@ -395,6 +395,7 @@ std::optional<Message> ReadMessage(const Identity& identity, std::string_view te
   } else {
     message.kind = word == "forced"  ? Kind::kForced
                    : word == "look"  ? Kind::kAskAgain
+                   : word == "vote"  ? Kind::kVote
                    : word == "tried" ? Kind::kTried
                                      : Kind::kRecall;
     if (message.kind == Kind::kRecall && word != "wanted") return std::nullopt;

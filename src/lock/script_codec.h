@@ -83,7 +83,7 @@ Part ReadPart(const redis::Reply& reply);
 
 // A message on the client's channel, about the lock whose main key is `key`.
 struct Message {
-  enum class Kind : uint8_t { kGrant, kForced, kAskAgain, kRecall, kTried };
+  enum class Kind : uint8_t { kGrant, kForced, kAskAgain, kVote, kRecall, kTried };
   Kind kind = Kind::kGrant;
   NewGrant news;  // for other kinds than kGrant, only `grant` is set
   std::string_view key;

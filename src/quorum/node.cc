@@ -30,12 +30,14 @@ using Words = absl::InlinedVector<std::string_view, 24>;
 
 // Returns a view of a call, as a server group takes it.
 redis::ScriptCall ViewOf(const NodeCall& call, Words& words) {
-  words.assign(call.keys.begin(), call.keys.end());
-  words.insert(words.end(), call.args.begin(), call.args.end());
+  const NodeCall& base = call.base != nullptr ? *call.base : call;
+  words.assign(base.keys.begin(), base.keys.end());
+  words.insert(words.end(), base.args.begin(), base.args.end());
+  if (call.base != nullptr) words.insert(words.end(), call.args.begin(), call.args.end());
   const auto all = absl::MakeConstSpan(words);
   return {.script = call.script,
-          .keys = all.subspan(0, call.keys.size()),
-          .args = all.subspan(call.keys.size()),
+          .keys = all.subspan(0, base.keys.size()),
+          .args = all.subspan(base.keys.size()),
           .command = call.command ? &*call.command : nullptr};
 }
 
@@ -118,7 +120,7 @@ bool Node::SendAgain(CallPtr& call) {
 absl::Status Node::SendOnceUp(CallPtr& call, absl::Status why) {
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
-  Want(call->call->keys.front(), now, std::max(wanted_until_, now + kWantedFor));
+  Want(call->call->key(), now, std::max(wanted_until_, now + kWantedFor));
   const bool refused = !failure_.ok() && !absl::IsUnavailable(failure_);
   if (refused || now - absent_since_ > kConnectingFor || stopping_ || !worker_.Start() ||
       waiting_.size() >= kMostWaiting) {
@@ -194,7 +196,7 @@ void Node::CleanUpAfter(const absl::Status& result, Cleanup cleanup) {
     std::erase_if(cleanups_, [now](const Cleanup& each) { return each.expires <= now; });
   }
   if (redis::NotSent(result) || redis::MayHaveExecuted(result)) {  // the node is away
-    Want(cleanup.call->keys.front(), now, std::max(wanted_until_, cleanup.expires));
+    Want(cleanup.call->key(), now, std::max(wanted_until_, cleanup.expires));
     cleanup.due = base::Instant::Infinite();
   } else {
     cleanup.due = now + kFirstBackoff * (1 << std::min(cleanup.tries++, kMostDoublingsOfBackoff));

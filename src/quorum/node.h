@@ -31,11 +31,17 @@ struct NodeCall {
         args(call.args.begin(), call.args.end()) {}
   NodeCall(std::string_view key, redis::Command its_command)
       : keys{std::string(key)}, command(std::move(its_command)) {}
+  // A call with one argument more, which other nodes do not get.
+  NodeCall(std::shared_ptr<const NodeCall> its_base, std::string last)
+      : script(its_base->script), args{std::move(last)}, base(std::move(its_base)) {}
+
+  std::string_view key() const { return base != nullptr ? base->key() : keys.front(); }
 
   const LuaScript* script = nullptr;
   std::vector<std::string> keys;
   std::vector<std::string> args;
   std::optional<redis::Command> command;  // in place of a script
+  std::shared_ptr<const NodeCall> base;   // has the keys, and the arguments before these
 };
 using NodeCallPtr = std::shared_ptr<const NodeCall>;
 

@@ -175,6 +175,7 @@ Result GrantedResult(NodeResults results, uint64_t token) {
   for (const NodeResult& result : results) {
     if (result.granted() == nullptr) continue;
     granted.lease = std::min(granted.lease, result.granted()->lease);
+    granted.claimed |= result.granted()->claimed;
     if (result.granted()->others > 0) granted.others = 1;
   }
   return {.what = internal::AcquireResult(granted)};

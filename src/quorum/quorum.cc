@@ -15,6 +15,7 @@
 #include "src/base/status.h"
 #include "src/base/wake_event.h"
 #include "src/base/words.h"
+#include "src/lock/state/timing.h"
 #include "src/redis/link/script_runner.h"
 #include "src/redis/wire/errors.h"
 
@@ -50,10 +51,16 @@ constexpr int kYieldsEach = 4;
 constexpr absl::Duration kTurn = absl::Milliseconds(1);
 constexpr absl::Duration kLongestTurn = absl::Milliseconds(50);
 
+constexpr size_t kKeysOfCancel = 6;
 constexpr std::string_view kTake = "take";  // the usual mode of an acquire
 
 absl::Duration LeaseOf(const Subject& subject, const AcquireRequest& acquire) {
   return acquire.claims ? std::min(acquire.terms.lease, subject.claim) : acquire.terms.lease;
+}
+
+// Nodes vote by message only for a request that may wait, and that a claim is enough for.
+bool WantsVotes(const AcquireRequest& acquire) {
+  return acquire.wait && !acquire.terms.manual && !acquire.terms.whole;
 }
 
 // Gives a grant up. With a `lease`, the node also refuses it from then on if it comes late.
@@ -65,6 +72,16 @@ Request CancelOf(GrantId grant, absl::Duration lease) {
 
 std::shared_ptr<NodeCall> EncodedCall(const Subject& subject, const Request& request) {
   return std::make_shared<NodeCall>(internal::EncodedRequest(subject, request).call());
+}
+
+// Cancels a grant at a node to which that acquire may still be on its way.
+NodeCallPtr RefusalOf(const NodeCall& acquire, absl::Duration lease) {
+  const auto refusal =
+      std::make_shared<NodeCall>(acquire.base != nullptr ? *acquire.base : acquire);
+  refusal->script = &lua::kQuorumCancel;
+  refusal->keys.resize(kKeysOfCancel);  // without the node's run
+  refusal->args = {refusal->args.front(), absl::StrCat(absl::ToInt64Milliseconds(lease)), "1"};
+  return refusal;
 }
 
 // Raises the fence of a node to the last token of a grant that stands there. With a `lease`, also
@@ -129,6 +146,11 @@ NodeResult ReadEnding(bool cancelled, const absl::StatusOr<redis::Reply>& reply)
   return ReadNodeResult(cancelled ? kCancel : kRelease, reply);
 }
 
+// As in a waiter's record: 16 digits.
+std::string SecretText(uint64_t secret) {
+  return absl::StrCat(absl::Hex(secret, absl::kZeroPad16));
+}
+
 // Reads a grant as the server knows it. Returns false if it is a foreign one's.
 bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& grant) {
   const size_t colon = text.find(':');
@@ -140,6 +162,76 @@ bool ReadGrant(std::string_view text, internal::Identity& identity, GrantId& gra
 }
 
 }  // namespace
+
+// ---- Votes by message.
+
+std::optional<GrantTable::Vote> GrantTable::Granted(const Grant& grant, const Vote& vote,
+                                                    size_t majority, base::Instant now,
+                                                    base::Instant& until) {
+  Vote all = vote;
+  size_t same = 0;
+  for (const Vote& each : grant.votes) {
+    if (each.attempt == 0 || each.token != vote.token) continue;
+    ++same;
+    all.attempt = std::min(all.attempt, each.attempt);
+    all.claim = std::min(all.claim, each.claim);
+    all.others = std::max(all.others, each.others);
+  }
+  if (same < majority) return std::nullopt;
+  // No node granted it before the attempt was sent that its vote names.
+  for (const Grant::Attempt& each : grant.attempts) {
+    if (each.number == all.attempt) until = internal::LocalDeadline(each.sent, all.claim);
+  }
+  if (until < now + internal::Scaled(all.claim, 1, 4)) return std::nullopt;
+  return all;
+}
+
+auto GrantTable::AddVote(GrantId id, size_t node, const Vote& vote, size_t majority,
+                         base::Instant now) -> Count {
+  return With(id, [&](Grant& grant) -> Count {
+    if (now < grant.granted_until) return {};
+    if (grant.votes.size() <= node) grant.votes.resize(node + 1);
+    const uint32_t given_back = node < grant.given_back.size() ? grant.given_back[node] : 0;
+    // Only the first message for an attempt: others may know its secret by then.
+    Vote& its = grant.votes[node];
+    const bool counts = std::max(given_back, its.attempt) < vote.attempt;
+    if (counts) its = vote;
+    base::Instant until;
+    const std::optional<Vote> all =
+        counts ? Granted(grant, vote, majority, now, until) : std::nullopt;
+    if (all) {
+      Count count{.kind = Count::Kind::kGranted, .vote = *all};
+      for (const Vote& each : grant.votes) {
+        if (each.attempt > 0) count.clocks.push_back(each.clock);
+      }
+      grant.granted_until = until;
+      grant.stands = true;
+      grant.last_token = all->token + grant.amount - 1;
+      // What was given back may arrive after the node is healed.
+      grant.attempt = grant.attempts.back().number + 1;
+      return count;
+    }
+    if (AddFree(grant, Only(node), majority).is_new) return {.kind = Count::Kind::kAsk};
+    const auto votes = std::count_if(grant.votes.begin(), grant.votes.end(),
+                                     [](const Vote& each) { return each.attempt > 0; });
+    return {.kind = votes > 1 ? Count::Kind::kNothing : Count::Kind::kSome};
+  });
+}
+
+bool GrantTable::GiveBack(GrantId id, uint32_t attempt, NodeSet nodes, base::Instant now) {
+  const base::MutexLock lock(mu_);
+  const auto found = grants_.find(id);
+  if (found == grants_.end()) return true;
+  Grant& grant = found->second;
+  if (now < grant.granted_until) return false;
+  for (size_t node = 0; nodes >> node != 0; ++node) {
+    if ((nodes & Only(node)) == 0) continue;
+    if (grant.given_back.size() <= node) grant.given_back.resize(node + 1);
+    grant.given_back[node] = attempt;
+    if (node < grant.votes.size()) grant.votes[node] = {};
+  }
+  return true;
+}
 
 // ---- Rounds.
 
@@ -175,11 +267,12 @@ class Quorum::Round {
         continue;
       }
       Node& its = *nodes_[node];
+      NodeCallPtr call = call_of(node);
       its.Send(
-          call_of(node),
-          [inbox = inbox_, index = calls_.size() - 1, node, &its,
+          call,
+          [inbox = inbox_, index = calls_.size() - 1, node, &its, call,
            on_result = calls.on_result](absl::StatusOr<redis::Reply> reply) {
-            if (on_result != nullptr) (*on_result)(node, its, reply.status());
+            if (on_result != nullptr) (*on_result)(node, its, *call, reply.status());
             inbox->Add({.index = index, .node = node, .reply = std::move(reply)});
           },
           [inbox = inbox_] { return !inbox->closed(); });
@@ -325,11 +418,13 @@ absl::Status Quorum::Problem() const {
 }
 
 // "look <grant> <name>" says that it may be the grant's turn at one node. The client is told when a
-// majority has said so. No node grants by message.
+// majority has said so.
 void Quorum::OnMessage(size_t node, std::string_view message) {
   if (stopped_ || message.starts_with("grant ")) return;
   std::string_view rest = message;
-  if (base::TakeWord(rest) == "look") {
+  const std::string_view word = base::TakeWord(rest);
+  if (word == "vote") return OnVote(node, rest);
+  if (word == "look") {
     internal::Identity client;
     GrantId grant = 0;
     if (!ReadGrant(base::TakeWord(rest), client, grant) ||
@@ -337,6 +432,38 @@ void Quorum::OnMessage(size_t node, std::string_view message) {
       return;
     }
   }
+  events_.on_message(message);
+}
+
+// "vote <grant> <attempt> <token> <claim in ms> <others> <clock> <secret> <name>" is a node's vote.
+// The client gets one message when a majority has voted for one token, or when it is to ask.
+void Quorum::OnVote(size_t node, std::string_view text) {
+  using Kind = GrantTable::Count::Kind;
+  internal::Identity client;
+  GrantId grant = 0;
+  GrantTable::Vote vote;
+  int64_t claim_ms = 0;
+  if (!ReadGrant(base::TakeWord(text), client, grant) || !base::TakeNumber(text, vote.attempt) ||
+      !base::TakeNumber(text, vote.token) || !base::TakeNumber(text, claim_ms) ||
+      !base::TakeNumber(text, vote.others) || !base::TakeNumber(text, vote.clock) ||
+      vote.attempt == 0 ||
+      base::TakeWord(text) != SecretText(grants_->SecretOf(grant, vote.attempt, node))) {
+    return;
+  }
+  vote.claim = absl::Milliseconds(claim_ms);
+  const base::Instant now = base::Now();
+  GrantTable::Count count = grants_->AddVote(grant, node, vote, majority(), now);
+  if (count.kind == Kind::kNothing) return;
+  std::string message = absl::StrCat(count.kind == Kind::kGranted ? "grant "
+                                     : count.kind == Kind::kAsk   ? "look "
+                                                                  : "vote ",
+                                     client.client, ":", grant, " ");
+  if (count.kind == Kind::kGranted) {
+    absl::StrAppend(&message, count.vote.attempt, " ", count.vote.token, " ",
+                    absl::ToInt64Milliseconds(count.vote.claim), " ", count.vote.others, " ");
+    clock_.Note(std::move(count.clocks), /*of_majority=*/true, now);
+  }
+  absl::StrAppend(&message, std::string(text));
   events_.on_message(message);
 }
 
@@ -500,7 +627,7 @@ struct Quorum::Running {
   int64_t proposed = 0;                     // the token, of an acquire
   std::optional<GrantTable::Grant> ending;  // of a release or a cancel
   base::Instant sent;
-  NodeCallPtr same;  // if all nodes are sent the same
+  NodeCallPtr same;  // what all nodes are sent, except for the last argument
   Calls calls;
   std::optional<Calls> raise;
   base::Instant ends_at = base::Instant::Infinite();  // of an acquire or a renewal: ends then
@@ -512,73 +639,86 @@ struct Quorum::Running {
 // Records the request before it is sent.
 void Quorum::Begin(Running& one) {
   one.sent = base::Now();
+  one.proposed = clock_.Propose(one.sent);
   if (one.acquire != nullptr) {
     one.lease = LeaseOf(one.subject, *one.acquire);
-    one.proposed = clock_.Propose(one.sent);
-    grants_->OnAcquire(one.grant(), one.lease, one.sent);
+    grants_->OnAcquire(one.grant(), one.lease, one.sent, one.acquire->attempt, one.acquire->amount);
   } else if (one.Is<RenewRequest>()) {
     one.lease = one.request.lease;
     grants_->OnRenew(one.grant(), one.lease, one.sent);
   } else {
     if (const AcquireRequest* const next = one.request.acquire()) {
-      grants_->OnAcquire(next->grant, LeaseOf(one.subject, *next), one.sent);
+      grants_->OnAcquire(next->grant, LeaseOf(one.subject, *next), one.sent, next->attempt,
+                         next->amount);
     }
     one.ending = grants_->End(one.grant());
   }
 }
 
-// Adds what the scripts of lua/quorum/ are told beside the contract. If there is a restart delay,
-// that is a key more, and how long the delay is, and which run of the node's server this client
-// knows.
-std::shared_ptr<NodeCall> Quorum::CallFor(Subject subject, const Request& request, int64_t proposed,
-                                          size_t node, std::string_view mode) const {
+// The call without what its last argument says. If there is a restart delay, the scripts that vote
+// or renew get one key more.
+std::shared_ptr<NodeCall> Quorum::BaseFor(Subject subject, const Request& request,
+                                          size_t node) const {
   redis::ServerGroup& at = nodes_[node]->at();
   subject.server_group = &at;
   std::shared_ptr<NodeCall> call = EncodedCall(subject, request);
-  const bool acquires = std::holds_alternative<AcquireRequest>(request.what);
-  if (!acquires && !std::holds_alternative<RenewRequest>(request.what)) return call;
-  const std::string_view key = subject.keys.main();
+  const bool delays = options_.restart_delay > absl::ZeroDuration() &&
+                      !std::holds_alternative<CancelRequest>(request.what);
+  if (delays) call->keys.push_back(internal::QuorumKey(at.slot_tag(subject.keys.main())));
+  return call;
+}
+
+// What the scripts of lua/quorum/ are told beside the contract: see lua/quorum/common/proposal.lua.
+// Empty: nothing.
+std::string Quorum::LastWord(const Request& request, std::string_view key, int64_t proposed,
+                             size_t node, std::string_view mode) const {
   std::string delay;
   if (options_.restart_delay > absl::ZeroDuration()) {
-    call->keys.push_back(internal::QuorumKey(at.slot_tag(key)));
-    delay =
-        absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ", at.facts(key).run_id);
+    delay = absl::StrCat(absl::ToInt64Milliseconds(options_.restart_delay), " ",
+                         nodes_[node]->at().facts(key).run_id);
   }
-  if (!acquires) {
-    if (!delay.empty()) call->args.push_back(std::move(delay));
-    return call;
+  if (std::holds_alternative<RenewRequest>(request.what)) return delay;
+  if (std::holds_alternative<CancelRequest>(request.what)) return "";
+  std::string words = absl::StrCat(proposed);
+  const AcquireRequest* const acquire = request.acquire();
+  if (mode == kTake && acquire != nullptr && WantsVotes(*acquire)) {
+    const uint64_t secret = grants_->SecretOf(acquire->grant, acquire->attempt, node);
+    absl::StrAppend(&words, " ", SecretText(secret));
   }
-  std::string& words = call->args.emplace_back(absl::StrCat(proposed));
   if (!delay.empty() || mode != kTake) words.append(" ").append(mode);
   if (!delay.empty()) words.append(" ").append(delay);
-  return call;
+  return words;
 }
 
 NodeCallPtr Quorum::CallAt(Running& one, size_t node) const {
   if (one.CancelledAt(node)) {
     return EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
   }
-  if (one.same != nullptr) return one.same;
-  NodeCallPtr call = CallFor(one.subject, one.request, one.proposed, node, kTake);
-  if (alike_) one.same = call;
-  return call;
+  if (one.same == nullptr || !alike_) one.same = BaseFor(one.subject, one.request, node);
+  std::string last = LastWord(one.request, one.key(), one.proposed, node, kTake);
+  if (last.empty()) return one.same;
+  return std::make_shared<const NodeCall>(one.same, std::move(last));
 }
 
 Quorum::OnResult Quorum::OnResultOf(const Running& one) const {
   using Function = OnResult::element_type;
   if (one.acquire != nullptr) {
-    return std::make_shared<Function>(
-        [grants = grants_, grant = one.grant()](size_t node, Node&, const absl::Status& result) {
-          if (redis::MayHaveExecuted(result)) grants->SetUncertain(grant, node);
-        });
+    return std::make_shared<Function>([grants = grants_, grant = one.grant(), lease = one.lease](
+                                          size_t node, Node& its, const NodeCall& call,
+                                          const absl::Status& result) {
+      if (!redis::MayHaveExecuted(result) || grants->SetUncertain(grant, node)) return;
+      // The grant was given up before this was known.
+      its.CleanUpAfter(result, {.call = RefusalOf(call, lease), .expires = base::Now() + lease});
+    });
   }
   if (!one.ending) return nullptr;
   // The caller may have left when the result comes, and the request with it.
   const NodeCallPtr cancel = EncodedCall(one.subject, CancelOf(one.grant(), one.ending->lease));
-  return std::make_shared<Function>([cancel, expires = one.sent + one.ending->lease](
-                                        size_t, Node& its, const absl::Status& result) {
-    its.CleanUpAfter(result, {.call = cancel, .expires = expires});
-  });
+  return std::make_shared<Function>(
+      [cancel, expires = one.sent + one.ending->lease](size_t, Node& its, const NodeCall&,
+                                                       const absl::Status& result) {
+        its.CleanUpAfter(result, {.call = cancel, .expires = expires});
+      });
 }
 
 void Quorum::Send(Round& round, Running& one) {
@@ -626,8 +766,25 @@ bool Quorum::TakesTooLong(Running& one) {
   return one.ends_at <= now;
 }
 
+// A node that queued this attempt may have voted for it by message since.
+void Quorum::TakeVotes(Running& one) {
+  const std::vector<GrantTable::Vote> votes = grants_->VotesFor(one.grant(), one.acquire->attempt);
+  for (size_t node = 0; node < votes.size(); ++node) {
+    NodeResult& result = one.calls.results[node];
+    if (votes[node].attempt == 0 || result.kind != NodeResult::Kind::kQueued) continue;
+    result.kind = NodeResult::Kind::kYes;
+    result.result = {
+        .what = internal::AcquireResult(internal::AcquireGranted{.token = votes[node].token,
+                                                                 .lease = votes[node].claim,
+                                                                 .others = votes[node].others,
+                                                                 .clock = votes[node].clock,
+                                                                 .claimed = true})};
+  }
+}
+
 bool Quorum::AcquireDecided(Round& round, Running& one) {
   using Kind = Decision::Kind;
+  if (WantsVotes(*one.acquire)) TakeVotes(one);
   const Decision decision = DecideAcquire(one.raise ? one.raise->results : one.calls.results);
   if (decision.kind == Kind::kOpen) return TakesTooLong(one);
   if (decision.kind == Kind::kRaise) {
@@ -755,8 +912,16 @@ Result Quorum::Renewed(const Running& one) {
   return {.what = WhyNoMajority(one.calls.results, /*stands=*/true)};
 }
 
+// A majority has granted it by message meanwhile, and the client is told so. This result changes
+// nothing.
+Result Quorum::GrantedByMessage(const Running& one) {
+  internal::AcquireGranted granted{.token = one.token, .others = 1, .claimed = true};
+  return {.what = internal::AcquireResult(granted)};
+}
+
 Result Quorum::NotGranted(Running& one) {
   const std::vector<NodeResult>& results = one.calls.results;
+  if (!MayGiveBack(one)) return GrantedByMessage(one);
   NodeSet given_back = 0;
   NodeSet unknown = 0;
   for (size_t node = 0; node < results.size(); ++node) {
@@ -775,12 +940,23 @@ Result Quorum::NotGranted(Running& one) {
   const NodeSet free = given_back != 0 ? given_back | unknown : 0;
   if (grants_->AddFree(one.grant(), free, majority()).at_majority) wait = absl::ZeroDuration();
   wait += base::Jittered(kShortestSplit * (1 << std::min(splits, kMostDoublings)));
+  if (grants_->HasVotes(one.grant())) wait = std::min(wait, internal::kVotesCome);
   // A try is over: GiveBack() cancels what it may have left.
   if (!one.acquire->wait) grants_->End(one.grant());
   return NotGrantedResult(results, *one.acquire, wait);
 }
 
 // ---- After a round: no node keeps a grant that is over, or lacks one that stands.
+
+// Votes by message of the nodes that GiveBack() tells do not count from then on.
+bool Quorum::MayGiveBack(const Running& one) {
+  NodeSet nodes = 0;
+  for (size_t node = 0; node < nodes_.size(); ++node) {
+    const NodeResult& result = one.calls.results[node];
+    if (result.kind == NodeResult::Kind::kYes || result.uncertain()) nodes |= Only(node);
+  }
+  return grants_->GiveBack(one.grant(), one.acquire->attempt, nodes, base::Now());
+}
 
 // A round that has failed leaves nothing behind: each node that granted, or may have, is told to
 // take that back and to keep the place in the queue. If two clients each have some of the nodes,
@@ -801,7 +977,9 @@ void Quorum::GiveBack(const Running& one, bool yields) {
     if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
     std::shared_ptr<NodeCall> call;
     if (one.acquire->wait && !gone) {
-      call = CallFor(one.subject, queue, one.proposed, node, yields ? "yield" : "queue");
+      call = BaseFor(one.subject, queue, node);
+      call->args.push_back(
+          LastWord(queue, one.key(), one.proposed, node, yields ? "yield" : "queue"));
     } else {
       const absl::Duration tombstone = uncertain ? one.lease : absl::ZeroDuration();
       call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));
@@ -939,9 +1117,10 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
   // both at once.
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
-    its.Send(CallAt(one, node), [in_flight, on_result, node, &its,
-                                 cancelled = one.CancelledAt(node)](const auto& reply) {
-      if (on_result != nullptr) (*on_result)(node, its, reply.status());
+    NodeCallPtr call = CallAt(one, node);
+    its.Send(call, [in_flight, on_result, node, &its, call,
+                    cancelled = one.CancelledAt(node)](const auto& reply) {
+      if (on_result != nullptr) (*on_result)(node, its, *call, reply.status());
       in_flight->OnResult(node, ReadEnding(cancelled, reply));
     });
   }

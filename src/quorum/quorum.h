@@ -24,6 +24,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
+#include "src/base/random.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/request.h"
@@ -77,36 +78,63 @@ class TokenClock {
 using internal::GrantId;
 
 // What a client remembers of each grant between the requests that concern it. Thread-safe.
+//
+// It also counts the votes that nodes send by message. Each contains a secret that only its node
+// was told, so a message that another server's user has read proves nothing.
 class GrantTable {
  public:
+  struct Vote {
+    uint32_t attempt = 0;  // 0: there is none
+    uint64_t token = 0;    // the first one
+    absl::Duration claim = absl::ZeroDuration();
+    int64_t others = 0;
+    int64_t clock = 0;  // the node's
+  };
   struct Grant {
     // The longest for which some node may have it from now on.
     absl::Duration lease = absl::ZeroDuration();
     NodeSet uncertain = 0;    // where an acquire may still be executed, as its connection broke
     uint64_t last_token = 0;  // of a grant that a majority has given
     uint32_t attempt = 0;     // and which attempt that was
+    uint32_t amount = 1;      // tokens
     int splits = 0;           // rounds in a row in which no client got a majority
     NodeSet free = 0;         // the nodes at which it may be this grant's turn
     bool stands = false;
     base::Instant confirmed = {};  // a majority has it until then
     base::Instant ends = {};       // at the latest, if all requests were executed at once
+    // Its client may have the lock by messages until then, so nothing is given back.
+    base::Instant granted_until = {};
+    struct Attempt {
+      uint32_t number = 0;
+      base::Instant sent;
+    };
+    std::vector<Attempt> attempts = {};  // the latest ones
+    // Of each node, as far as they are known: its vote by message, and the latest attempt that was
+    // given back there, whose votes do not count.
+    std::vector<Vote> votes = {};
+    std::vector<uint32_t> given_back = {};
   };
 
-  void OnAcquire(GrantId id, absl::Duration lease, base::Instant now) {
+  void OnAcquire(GrantId id, absl::Duration lease, base::Instant now, uint32_t attempt = 1,
+                 uint32_t amount = 1) {
     const base::MutexLock lock(mu_);
     Sweep(now);
     Grant& grant = grants_[id];
     grant.lease = lease;
+    grant.amount = amount;
     grant.free = 0;
     grant.ends = std::max(grant.ends, now + lease);
+    if (grant.attempts.size() == kMostAttempts) grant.attempts.erase(grant.attempts.begin());
+    grant.attempts.push_back({.number = attempt, .sent = now});
   }
 
   void OnRenew(GrantId id, absl::Duration lease, base::Instant now) {
     With(id, [&](Grant& grant) { grant.ends = std::max(grant.ends, now + lease); });
   }
 
-  void SetUncertain(GrantId id, size_t node) {
-    With(id, [&](Grant& grant) { grant.uncertain |= Only(node); });
+  // Returns false if the grant has ended.
+  bool SetUncertain(GrantId id, size_t node) {
+    return With(id, [&](Grant& grant) { return (grant.uncertain |= Only(node)) != 0; });
   }
 
   // A majority has it until then.
@@ -126,6 +154,38 @@ class GrantTable {
     });
   }
 
+  // What a node's vote for that attempt contains.
+  uint64_t SecretOf(GrantId id, uint32_t attempt, size_t node) const {
+    const uint64_t mixed = base::Numbers::SipHash(key_of_grants_, id);
+    return base::Numbers::SipHash(key_, mixed ^ (uint64_t{attempt} << 8U | node));
+  }
+
+  struct Count {
+    enum class Kind : uint8_t {
+      kNothing,
+      kSome,     // the first vote: more are needed
+      kAsk,      // a majority may be free for it, or has voted for different tokens
+      kGranted,  // a majority has voted for one token
+    };
+    Kind kind = Kind::kNothing;
+    // Of kGranted, what the votes come to: the smallest attempt and the shortest claim.
+    Vote vote = {};
+    std::vector<int64_t> clocks = {};
+  };
+  // Counts a node's vote by message, whose secret is known to be right.
+  Count AddVote(GrantId id, size_t node, const Vote& vote, size_t majority, base::Instant now);
+  // The votes by message for that attempt, by node.
+  std::vector<Vote> VotesFor(GrantId id, uint32_t attempt) {
+    return With(id, [&](Grant& grant) {
+      std::vector<Vote> votes = grant.votes;
+      for (Vote& vote : votes) vote.attempt = vote.attempt == attempt ? attempt : 0;
+      return votes;
+    });
+  }
+  // These nodes will be told to take back what that attempt was granted. Returns false if that must
+  // not be, since a majority has granted it by message.
+  bool GiveBack(GrantId id, uint32_t attempt, NodeSet nodes, base::Instant now);
+
   // Counts a split. Returns how many there were before.
   int AddSplit(GrantId id) {
     return With(id, [](Grant& grant) { return grant.splits++; });
@@ -133,6 +193,13 @@ class GrantTable {
 
   int splits(GrantId id) {
     return With(id, [](Grant& grant) { return grant.splits; });
+  }
+
+  bool HasVotes(GrantId id) {
+    return With(id, [](Grant& grant) {
+      return std::any_of(grant.votes.begin(), grant.votes.end(),
+                         [](const Vote& vote) { return vote.attempt > 0; });
+    });
   }
 
   bool Stands(GrantId id) {
@@ -169,17 +236,22 @@ class GrantTable {
   // These nodes gave it back in a round that failed, so they are free and say so no more; or they
   // say that it may be this grant's turn.
   Turn AddFree(GrantId id, NodeSet nodes, size_t majority) {
-    return With(id, [&](Grant& grant) {
-      const auto is_enough = [&] {
-        return std::popcount(grant.free) >= static_cast<int>(majority);
-      };
-      const bool was_enough = is_enough();
-      grant.free |= nodes;
-      return Turn{.at_majority = is_enough(), .is_new = is_enough() && !was_enough};
-    });
+    return With(id, [&](Grant& grant) { return AddFree(grant, nodes, majority); });
   }
 
  private:
+  // The votes for the token of that one, as one vote; nothing if they are no majority, or if their
+  // claim is too short by now.
+  static std::optional<Vote> Granted(const Grant& grant, const Vote& vote, size_t majority,
+                                     base::Instant now, base::Instant& until);
+  static Turn AddFree(Grant& grant, NodeSet nodes, size_t majority) {
+    const auto is_enough = [&] { return std::popcount(grant.free) >= static_cast<int>(majority); };
+    const bool was_enough = is_enough();
+    grant.free |= nodes;
+    return {.at_majority = is_enough(), .is_new = is_enough() && !was_enough};
+  }
+
+  static constexpr size_t kMostAttempts = 4;  // that a vote may name
   // Waiters repeat their request more often, and so does a client that renews.
   static constexpr absl::Duration kForgetAfter = absl::Minutes(1);
 
@@ -199,6 +271,8 @@ class GrantTable {
     sweep_at_ = std::max<size_t>(1024, 2 * grants_.size());
   }
 
+  const base::Numbers::Key key_of_grants_{base::RandomBits(), base::RandomBits()};
+  const base::Numbers::Key key_{base::RandomBits(), base::RandomBits()};
   base::Mutex ending_mu_ ABSL_ACQUIRED_BEFORE(mu_);
   base::Mutex mu_;
   std::unordered_map<GrantId, Grant> grants_ ABSL_GUARDED_BY(mu_);
@@ -211,7 +285,9 @@ using internal::Subject;
 // lua/quorum/.
 //
 //   request           what the nodes make of it        what follows
-//   acquire           a majority grants one token      granted
+//   acquire           a majority grants one token,     granted
+//                     by its replies or, while it
+//                     waits, by messages
 //                     a majority grants, but not       `raise` at the nodes that granted; granted
 //                     one token
 //                     no majority grants               given back everywhere; queued, or busy
@@ -282,13 +358,14 @@ class Quorum final : public internal::QuorumRunner {
   class ReleaseInFlight;
   using CallOf = absl::FunctionRef<NodeCallPtr(size_t node)>;
   // Called for each result, on any thread. Returns at once. Null: there is nothing to do.
-  using OnResult = std::shared_ptr<
-      const std::function<void(size_t node, Node& its, const absl::Status& result)>>;
+  using OnResult = std::shared_ptr<const std::function<void(
+      size_t node, Node& its, const NodeCall& call, const absl::Status& result)>>;
 
   size_t majority() const;
   absl::Status Problem() const;
   absl::StatusOr<redis::Reply> RunCommand(const redis::ScriptCall& call, base::Instant deadline);
   void OnMessage(size_t node, std::string_view message);
+  void OnVote(size_t node, std::string_view vote);
   // Sends calls to all nodes, and waits until a majority has answered and `enough` returns true.
   Calls AskAll(CallOf call_of, base::Instant deadline,
                absl::FunctionRef<bool(const Calls&)> enough);
@@ -297,8 +374,9 @@ class Quorum final : public internal::QuorumRunner {
   bool ReadAll(base::Instant until, absl::FunctionRef<bool()> enough);
 
   // `mode`: of an acquire, see lua/quorum/acquire.lua.
-  std::shared_ptr<NodeCall> CallFor(Subject subject, const Request& request, int64_t proposed,
-                                    size_t node, std::string_view mode) const;
+  std::shared_ptr<NodeCall> BaseFor(Subject subject, const Request& request, size_t node) const;
+  std::string LastWord(const Request& request, std::string_view key, int64_t proposed, size_t node,
+                       std::string_view mode) const;
   void Begin(Running& one);
   NodeCallPtr CallAt(Running& one, size_t node) const;
   OnResult OnResultOf(const Running& one) const;
@@ -307,15 +385,18 @@ class Quorum final : public internal::QuorumRunner {
 
   // Returns whether its result is known. If it takes another call at all nodes, sends that.
   bool Decided(Round& round, Running& one);
+  void TakeVotes(Running& one);
   bool AcquireDecided(Round& round, Running& one);
   bool TakesTooLong(Running& one);
   void AwaitAll(Round& round, std::deque<Running>& all, base::Instant deadline);
   void Note(const Running& one);
   Result ResultOf(Running& one);
   Result NotGranted(Running& one);
+  Result GrantedByMessage(const Running& one);
   Result Renewed(const Running& one);
 
   // Sent after a round.
+  bool MayGiveBack(const Running& one);
   void GiveBack(const Running& one, bool yields);
   void Heal(const Running& one);
   void EndForced(const Subject& subject, absl::Span<const absl::StatusOr<redis::Reply>> replies);

@@ -1,9 +1,10 @@
 -- include: common/remove_waiter
--- include: quorum/common/reserve
+-- include: quorum/common/pass_to_next
 
--- pass_on(now, leaver): reserves a free node for the next waiter, unless it is reserved already. A
--- waiter that did not come leaves the queue, and returns to its ticket when it asks again.
-local function pass_on(now, leaver)
+-- pass_on(now, leaver, clock): passes a free node to the next waiter, unless it is reserved. A
+-- waiter that did not come leaves the queue, and returns to its ticket when it asks again. `clock`
+-- as in pass_to_next().
+local function pass_on(now, leaver, clock)
   local reserved, left_ms = reservation(now)
   if reserved and reserved ~= leaver then
     if left_ms > 0 then
@@ -13,5 +14,5 @@ local function pass_on(now, leaver)
   elseif not reserved and redis.call('EXISTS', KEYS[2]) == 0 then
     return ''
   end
-  return reserve_for_next(choose(nil, now), now)
+  return (pass_to_next(choose(nil, now), now, clock))
 end

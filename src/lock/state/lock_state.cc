@@ -584,6 +584,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   ++pending.acquire.attempt;
   pending.acquire.listen = pending.acquire.attempt > 1;
   pending.again = pending.ask_again = pending.forced = false;
+  pending.votes_due = base::Instant::Infinite();
   pending.attempts.push_back({.number = pending.acquire.attempt, .sent = now});
   pending.in_flight = true;
   AcquireRequest acquire = pending.acquire;
@@ -626,6 +627,12 @@ void LockState::OnAskAgain(GrantId grant, Effects& effects) {
   Wake(*head, effects);
 }
 
+void LockState::OnVote(GrantId grant, base::Instant now) {
+  if (!IsPending(grant) || !pending_->votes_due.is_infinite()) return;
+  pending_->votes_due = now + kVotesCome;
+  pending_->due = std::min(pending_->due, pending_->votes_due);
+}
+
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
   if (release != nullptr && due.first && pending_ && pending_->acquire.attempt == 0 &&
@@ -666,7 +673,8 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
     if (acquire.terms.manual && pending_->queued && granted->lease < acquire.terms.lease / 10 * 9) {
       return ConfirmFirst(now, effects);
     }
-    const bool is_claim = acquire.claims && granted->lease < acquire.terms.lease;
+    const bool is_claim =
+        (acquire.claims || granted->claimed) && granted->lease < acquire.terms.lease;
     return OnGranted({.grant = acquire.grant,
                       .attempt = acquire.attempt,
                       .token = granted->token,
@@ -719,6 +727,7 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
       pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1));
     }
   }
+  pending.due = std::min(pending.due, pending.votes_due);
   if (pending.again) pending.due = now;
   RefuseImpatient(effects);
   UpdatePending(now);
@@ -752,7 +761,7 @@ void LockState::PollSoon(GrantId grant, base::Instant now) {
   pending_->due = std::min(pending_->due, now + poll);
 }
 
-void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effects) {
+void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effects, bool proven) {
   if (news.grant == missed_) missed_ = 0;  // the message was only slower than the server's reply
   if (!IsPending(news.grant)) return;
   misses_ = false;
@@ -763,7 +772,7 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   const auto attempt = std::ranges::find(attempts, news.attempt, &PendingAcquire::Attempt::number);
   // Other clients may know the id, or the attempt is too old to be remembered and its deadline has
   // passed.
-  if (exposed || attempt == attempts.end()) return ConfirmFirst(now, effects);
+  if ((exposed && !proven) || attempt == attempts.end()) return ConfirmFirst(now, effects);
   if (latch()) return LetAllThrough(now, effects);
   const base::Instant asked = attempt->sent;
   const Terms& terms = pending_->acquire.terms;

@@ -42,7 +42,8 @@ struct PendingAcquire {
   };
   absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may name
   base::Instant due;
-  base::Instant began;  // the start of the wait
+  base::Instant votes_due = base::Instant::Infinite();  // asks then for those that are missing
+  base::Instant began;                                  // the start of the wait
   uint32_t failures = 0;
   uint32_t polls = 0;  // because of a foreign owner, or without messages
 };
@@ -300,12 +301,15 @@ class LockState {
 
   // A message. Any client that may publish can send one, so it is believed only once, and only with
   // the secret grant id of the pending acquire and an attempt that was made. Otherwise the server
-  // is asked.
-  void OnGrant(const NewGrant& news, base::Instant now, Effects& effects);
+  // is asked. `proven`: a majority of a quorum's nodes sent it, each with a secret of its own.
+  void OnGrant(const NewGrant& news, base::Instant now, Effects& effects, bool proven = false);
   // Another client forced the release of that grant.
   void OnForced(GrantId grant, base::Instant now);
   // It may be this request's turn, which only the server can tell.
   void OnAskAgain(GrantId grant, Effects& effects);
+  // A node of a quorum has voted for this request by message. If the others do not follow soon,
+  // they are asked.
+  void OnVote(GrantId grant, base::Instant now);
   // Another client wants the lock of that grant. `tried`: it is not queued.
   void OnRecall(GrantId grant, base::Instant now, bool tried = false);
   // Messages reach this client, so others can recall what it caches.

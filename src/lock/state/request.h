@@ -131,7 +131,8 @@ struct AcquireGranted {
   uint64_t token = 0;                           // the first one of the block
   absl::Duration lease = absl::ZeroDuration();  // the remaining time
   int64_t others = 0;                           // waiters of other clients
-  int64_t clock = 0;  // of a quorum's node, in microseconds; 0 if it was not reported
+  int64_t clock = 0;     // of a quorum's node, in microseconds; 0 if it was not reported
+  bool claimed = false;  // a quorum's node said so by message: the lease is that of a claim
 };
 struct AcquireQueued {
   // When the present grants could expire. Negative if that is unknown; then the client asks from

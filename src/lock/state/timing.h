@@ -17,6 +17,9 @@ inline constexpr absl::Duration kLongestBackoff = absl::Seconds(1);
 // A call returns by its wait + 50 ms: this part is for the server's reply, the rest for scheduling.
 inline constexpr absl::Duration kAnswerGrace = absl::Milliseconds(40);
 
+// The nodes of a quorum vote within this time of each other; a waiter asks those that do not.
+inline constexpr absl::Duration kVotesCome = absl::Milliseconds(20);
+
 // How much longer than its wait a call may wait for the server. A call with no wait also waits for
 // the reply, since std::lock() must know the outcome.
 inline absl::Duration AnswerTimeout(absl::Duration wait, absl::Duration command_timeout) {

@@ -340,7 +340,7 @@ class Neighbour {
   }
   void SendRandom(int count) {
     static const std::vector<std::string> kWords = {"grant", "grant",  "grant", "forced", "told",
-                                                    "look",  "wanted", "tried", "junk"};
+                                                    "look",  "wanted", "tried", "junk",   "vote"};
     static const std::vector<std::string> kClaims = {
         "0", "1", "2000", "30000", "987654321", "9223372036854775807", "-1"};
     for (int i = 0; i < count; ++i) {
@@ -371,7 +371,10 @@ class Neighbour {
   }
   void SendBareWords(const std::string& id, const std::string& name) {
     Send(absl::StrCat("told ", id, " 999999999 999999999999999 "), name);
-    for (const char* word : {"forced ", "look "}) Send(absl::StrCat(word, id, " "), name);
+    for (const char* word : {"forced ", "look ", "vote "}) Send(absl::StrCat(word, id, " "), name);
+    for (const char* secret : {" 0123456789abcdef ", " "}) {
+      Send(absl::StrCat("vote ", id, " 1 4000000000000000 30000 0 1", secret), name);
+    }
   }
   // Publishes on the channel of the lock's slot if the victim is subscribed to it, and otherwise on
   // any other.

@@ -229,7 +229,8 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
                              : Chance(30) ? " take"
                              : Chance(50) ? " queue"
                                           : " yield";
-    args.push_back(absl::StrCat(std::max<int64_t>(1, proposed), mode));
+    const char* const secret = Chance(70) && party.waits ? " 0123456789abcdef" : "";
+    args.push_back(absl::StrCat(std::max<int64_t>(1, proposed), secret, mode));
     if (lock.capacity == 3) {  // this one has a restart delay
       absl::StrAppend(&args.back(), *mode == '\0' ? " take" : "", " 5000 ",
                       Chance(90) ? ids_.run : "");
@@ -284,7 +285,8 @@ RandomCalls::Step RandomCalls::Script(const Lock& lock, const char* operation,
     args.push_back(Chance(90) ? ids_.replication : Chance(50) ? "" : std::string(40, 'e'));
     args.push_back(Chance(97) ? "400" : "500");
   }
-  if (lock.family == kQuorum && lock.capacity == 3 && (op == "acquire" || op == "renew")) {
+  if (lock.family == kQuorum && lock.capacity == 3 &&
+      (op == "acquire" || op == "release" || op == "renew")) {
     keys.push_back("redlatch:quorum");
   }
   Step step;
@@ -332,7 +334,20 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
   ending_ = &party;
   const std::string grant = SomeGrantId(party);
   const char* const operation = party.reads ? "release_read" : "release";
-  if (Chance(60)) return Script(lock, operation, {}, {grant});
+  // What the next owner's token of a quorum's node is to be.
+  Words proposal;
+  if (lock.family == kQuorum) {
+    const int64_t proposed = now_us_ + (Chance(90) ? Below(2000) - 200 : Below(4000000) - 2000000);
+    proposal.push_back(absl::StrCat(std::max<int64_t>(1, proposed)));
+    if (lock.capacity == 3) {
+      absl::StrAppend(&proposal.back(), " take 5000 ", Chance(90) ? ids_.run : "");
+    }
+  }
+  if (Chance(60)) {
+    Words plain = {grant};
+    plain.insert(plain.end(), proposal.begin(), proposal.end());
+    return Script(lock, operation, {}, plain);
+  }
   const int64_t first = party.token == "0" ? 0 : std::stoll(party.token);
   const int used = Below(party.amount + 1);
   Words args = {grant,
@@ -353,7 +368,8 @@ RandomCalls::Step RandomCalls::Release(const Lock& lock) {
     asked_ = &party;
     fresh = GrantId(client_, party.sequence, party.cacheable);
     for (std::string& arg : AcquireArgs(lock, party, fresh)) args.push_back(std::move(arg));
-    if (lock.family == kQuorum) args.pop_back();  // proposes no token
+  } else {
+    args.insert(args.end(), proposal.begin(), proposal.end());
   }
   return Script(lock, operation, {"gone." + grant, "gone." + fresh}, args);
 }

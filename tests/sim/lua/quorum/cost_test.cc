@@ -75,7 +75,7 @@ TEST_F(QuorumCost, DoesNotGrowWithDeadWaiters) {
   costs_.Compare("one asks behind the dead", dead, [&](int i) { Ask(By('b', i)); });
   costs_.Compare("release before the dead", dead, [&](int) {
     server_->Command({"SET", "orders", By('a').grant + " 1", "PX", "30000"});
-    Run(lua::kQuorumRelease, {}, {By('a').grant});
+    Run(lua::kQuorumRelease, {}, {By('a').grant, "0"});
   });
 }
 

@@ -44,6 +44,27 @@ class QuorumVote : public ::testing::Test {
                "local time = redis.call('TIME')\n"
                "ARGV[#ARGV] = string.format('%.0f', time[1] * 1000000 + time[2])\n");
   }
+  // Its next attempt, for which it wants a vote by message.
+  std::string TakesSecretly(Client& client) {
+    ++client.request.attempt;
+    return Run(client, kSecret + std::string(" take"));
+  }
+  // A plain release that proposes a token this much later than the node's clock.
+  std::string Releases(const Client& client, const std::string& late_us = "1000") {
+    return server_->Text({"EVAL",
+                          "local time = redis.call('TIME')\n"
+                          "ARGV[2] = string.format('%.0f', time[1] * 1000000 + time[2] + " +
+                              late_us + ")\nredis.call('SET', 'proposed', ARGV[2])\n" +
+                              std::string(lua::kQuorumRelease.body),
+                          "5", "orders", "queue", "waiters", "fence", "turn", client.request.grant,
+                          ""});
+  }
+  // The vote's words, without the clock.
+  static std::vector<std::string> VoteIn(const std::string& message) {
+    std::vector<std::string> words = absl::StrSplit(message, ' ');
+    if (words.size() == 9) words.erase(words.begin() + 6);
+    return words;
+  }
   std::string GivesBack(const Client& client) { return Run(client, "queue"); }
   std::string Yields(const Client& client) { return Run(client, "yield"); }
 
@@ -58,6 +79,7 @@ class QuorumVote : public ::testing::Test {
   std::string Holder() { return server_->Text({"GET", "orders"}); }
   std::string Turn() { return server_->Text({"GET", "turn"}).substr(0, 34); }
 
+  static constexpr char kSecret[] = "0123456789abcdef";
   const std::unique_ptr<ScriptServer> server_ = std::make_unique<ScriptServer>();
   Client first_ = Made('1', "1000");
   Client second_ = Made('2', "2000");
@@ -166,7 +188,7 @@ TEST_F(QuorumVote, ReleasedGrantIsNotNext) {
   server_->Command({"SET", "orders", first_.request.grant + " 1", "PX", "30000"});  // healed
   EXPECT_TRUE(Takes(second_).starts_with("queued "));
   EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
-                           "waiters", "fence", "turn", first_.request.grant}),
+                           "waiters", "fence", "turn", first_.request.grant, "0"}),
             "released look 100");
   EXPECT_EQ(Turn(), second_.request.grant);
 }
@@ -178,7 +200,7 @@ TEST_F(QuorumVote, ReleaseRemovesOwnQueueEntry) {
   EXPECT_TRUE(GivesBack(first_).starts_with("queued "));
   server_->Command({"SET", "orders", second_.request.grant + " 1", "PX", "30000"});  // healed
   EXPECT_EQ(server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "5", "orders", "queue",
-                           "waiters", "fence", "turn", second_.request.grant}),
+                           "waiters", "fence", "turn", second_.request.grant, "0"}),
             "released look 100");
   EXPECT_EQ(Turn(), first_.request.grant);
   EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
@@ -265,6 +287,52 @@ TEST_F(QuorumVote, LateAttemptIsNotGrantedWhileReserved) {
   EXPECT_TRUE(TakesAtOnce(first_).starts_with("granted "));
 }
 
+TEST_F(QuorumVote, ReleaseVotesForFirstWaiterByMessage) {
+  first_.request.claim_ms = second_.request.claim_ms = 2000;
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
+  Client third = Made('3', "3000");
+  EXPECT_TRUE(TakesSecretly(third).starts_with("queued "));
+  EXPECT_EQ(Releases(first_), "released look 2000");
+  EXPECT_EQ(Holder(), second_.request.grant + " 1");
+  EXPECT_LE(server_->Integer({"PTTL", "orders"}), 2000);
+  const std::string token = server_->Text({"GET", "proposed"});
+  EXPECT_EQ(server_->Text({"GET", "fence"}), token);
+  EXPECT_EQ(VoteIn(second_.inbox.Next()),
+            (std::vector<std::string>{"vote", second_.request.grant, "1", token, "2000", "1",
+                                      kSecret, "orders"}));
+  EXPECT_EQ(third.inbox.Next(), "");
+  EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 1);
+  // Asked for the whole lease, it keeps the token.
+  EXPECT_EQ(Takes(second_).substr(0, 30), "granted " + token + " 30000");
+}
+
+TEST_F(QuorumVote, TokenOfMessageIsLargerThanFence) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
+  const std::string fence = "5000000000000000";
+  server_->Command({"SET", "fence", fence});
+  EXPECT_TRUE(Releases(first_).starts_with("released look "));
+  EXPECT_EQ(VoteIn(second_.inbox.Next())[3], "5000000000000001");
+}
+
+TEST_F(QuorumVote, PlaceOfGivenBackVoteIsInvitedOnly) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
+  EXPECT_EQ(Releases(first_), "released look 100");
+  EXPECT_EQ(second_.inbox.Next(), absl::StrCat("look ", second_.request.grant, " orders"));
+  EXPECT_EQ(Holder(), "");
+}
+
+TEST_F(QuorumVote, YieldVotesForOtherByMessage) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
+  EXPECT_TRUE(Yields(first_).starts_with("queued "));
+  EXPECT_EQ(VoteIn(second_.inbox.Next())[0], "vote");
+  EXPECT_EQ(Holder(), second_.request.grant + " 1");
+}
+
 class QuorumRaise : public ::testing::Test {
  protected:
   void GrantId(const std::string& grant, int64_t fence) {
@@ -347,6 +415,29 @@ TEST_F(YoungNode, HasNoVoteDuringRestartDelay) {
 TEST_F(YoungNode, IsYoungAgainAfterRestartWithData) {
   server_->Command({"SET", "node", "cd 1 4000", "PX", "2000000"});
   EXPECT_EQ(Take("4000"), "young 4000");
+}
+
+// Its queue may be older than a grant that it has forgotten.
+TEST_F(YoungNode, ReleaseDoesNotVote) {
+  const auto release = [&](const std::string& run) {
+    server_->Command({"SET", "orders", std::string(32, '1') + ":1 1", "PX", "30000"});
+    return server_->Text({"EVAL", std::string(lua::kQuorumRelease.body), "6", "orders", "queue",
+                          "waiters", "fence", "turn", "node", std::string(32, '1') + ":1",
+                          "0 take 4000 " + run});
+  };
+  const Request waiter{.grant = std::string(32, '2') + ":1"};
+  const Inbox inbox(*server_, waiter.channel());
+  server_->Command({"EVAL", kMakeWaiters, "2", "queue", "waiters", "1", std::string(32, '2'),
+                    waiter.channel(), "1", "1"});
+  const std::string grant = server_->Do({"ZRANGE", "queue", "0", "0"}).elements.at(0).text;
+  const std::string record = server_->Text({"HGET", "waiters", grant});
+  server_->Command({"HSET", "waiters", grant, record + " 0123456789abcdef"});
+  EXPECT_EQ(release("ab"), "released look 100");
+  EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 0);
+  server_->Pass(4000);
+  server_->Command({"HSET", "waiters", grant, record + " 0123456789abcdef"});
+  EXPECT_EQ(release("ab"), "released look 2000");
+  EXPECT_EQ(server_->Integer({"EXISTS", "orders"}), 1);
 }
 
 TEST_F(YoungNode, RefusesClientsWithOtherDelay) {

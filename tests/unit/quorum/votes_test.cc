@@ -1,0 +1,163 @@
+// A waiter of a quorum whose nodes vote for it by message.
+#include "absl/strings/str_split.h"
+#include "lua/scripts.h"
+#include "src/quorum/quorum.h"
+#include "tests/support/testing.h"
+#include "tests/unit/quorum/fake_node.h"
+
+namespace redlatch::quorum {
+namespace {
+
+constexpr size_t kNodes = 3;
+
+// Three nodes that queue each acquire, unless a test says otherwise.
+class QuorumVotes : public ::testing::Test {
+ protected:
+  QuorumVotes() {
+    type_.scripts = {.acquire = lua::kQuorumAcquire,
+                     .release = lua::kQuorumRelease,
+                     .renew = lua::kQuorumRenew,
+                     .cancel = lua::kQuorumCancel};
+    type_.keys = internal::KeyNames("quorum", {"quorum.turn"});
+  }
+
+  std::unique_ptr<redis::ServerGroup> Make(size_t node, const redis::ServerGroup::Events& events) {
+    tell_[node] = events.on_message;
+    FakeNodeEvents its;
+    its.connect = [] { return absl::OkStatus(); };
+    its.run = [this, node](const redis::ScriptCall& call) { return Run(node, call); };
+    return std::make_unique<FakeNode>(its);
+  }
+  absl::StatusOr<redis::Reply> Run(size_t node, const redis::ScriptCall& call) {
+    const std::vector<std::string> last = absl::StrSplit(std::string(call.args.back()), ' ');
+    if (call.script->name == lua::kQuorumAcquire.name && last.back() == "queue") {
+      ++given_back_[node];
+    } else if (last.size() == 2) {
+      secrets_[node] = std::string(last[1]);
+    }
+    const std::string text = meanwhile_ ? meanwhile_(node) : "queued 30000 0 9";
+    return redis::Reply{.type = redis::Reply::Type::kString, .text = text};
+  }
+
+  internal::AcquireResult Asks(internal::Terms terms = {.lease = absl::Seconds(30)}) {
+    const Request request{
+        .what =
+            internal::AcquireRequest{
+                .grant = 7, .terms = std::move(terms), .attempt = ++attempt_, .wait = true},
+        .grant = 7,
+        .lease = absl::Seconds(30)};
+    Result result;
+    const internal::RequestRunner::Item item{.subject = subject_, .request = request};
+    quorum_.RunBatch(absl::MakeConstSpan(&item, 1), base::Now() + absl::Seconds(10),
+                     absl::MakeSpan(&result, 1));
+    return result.acquire();
+  }
+  // A message on the channel of that node.
+  void Tell(size_t node, uint32_t attempt, uint64_t token, const std::string& secret) {
+    tell_[node](absl::StrCat("vote ", grant_, " ", attempt, " ", token, " 2000 1 17 ", secret,
+                             " two words"));
+  }
+  void Votes(size_t node, uint64_t token) { Tell(node, attempt_, token, secrets_[node]); }
+
+  const internal::Identity identity_{.client = "0123456789abcdef0123456789abcdef"};
+  const std::string grant_ = identity_.client + ":7";
+  const internal::KeySet keys_{"two words"};
+  internal::LockType type_;
+  const Subject subject_{.identity = identity_,
+                         .keys = keys_,
+                         .type = type_,
+                         .owner = identity_.client,
+                         .claim = absl::Seconds(2)};
+  std::function<std::string(size_t)> meanwhile_;
+  std::array<std::function<void(std::string_view)>, kNodes> tell_;
+  std::array<std::string, kNodes> secrets_;
+  std::array<int, kNodes> given_back_ = {};
+  uint32_t attempt_ = 0;
+  std::vector<std::string> told_;
+  Quorum quorum_{{.name = "redlock:nowhere",
+                  .servers = kNodes,
+                  .make = [this](size_t node,
+                                 redis::ServerGroup::Events events) { return Make(node, events); }},
+                 {.on_message = [this](std::string_view text) { told_.emplace_back(text); },
+                  .on_reconnected = [] {},
+                  .on_subscribed = [](bool, std::string_view) {}}};
+};
+
+TEST_F(QuorumVotes, MajorityIsToldAsOneGrant) {
+  EXPECT_TRUE(std::holds_alternative<internal::AcquireQueued>(Asks()));
+  Votes(2, 50);
+  EXPECT_THAT(told_, ElementsAre("vote " + grant_ + " two words"));
+  told_.clear();
+  Votes(0, 50);
+  EXPECT_THAT(told_, ElementsAre("grant " + grant_ + " 1 50 2000 1 two words"));
+  told_.clear();
+  Votes(1, 50);
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(QuorumVotes, SecretOfOtherNodeProvesNothing) {
+  Asks();
+  Votes(0, 50);
+  told_.clear();
+  Tell(1, 1, 50, secrets_[0]);
+  Tell(1, 1, 50, "0123456789abcdef");
+  Tell(1, 1, 50, "");
+  Tell(1, 2, 50, secrets_[1]);
+  tell_[1]("grant " + grant_ + " 1 50 2000 1 two words");
+  EXPECT_THAT(told_, IsEmpty());
+}
+
+TEST_F(QuorumVotes, DifferentTokensMakeTheClientAsk) {
+  Asks();
+  Votes(0, 50);
+  told_.clear();
+  Votes(1, 51);
+  EXPECT_THAT(told_, ElementsAre("look " + grant_ + " two words"));
+}
+
+TEST_F(QuorumVotes, VotesByMessageAndByReplyAddUp) {
+  meanwhile_ = [&](size_t node) {
+    if (node == 2) Votes(0, 50);  // after node 0 has queued it
+    return node == 2 ? "granted 50 30000 0 17" : "queued 30000 0 9";
+  };
+  const internal::AcquireResult result = Asks();
+  const auto* const granted = std::get_if<internal::AcquireGranted>(&result);
+  ASSERT_NE(granted, nullptr);
+  EXPECT_EQ(granted->token, 50U);
+  EXPECT_EQ(granted->lease, absl::Seconds(2));
+  EXPECT_TRUE(granted->claimed) << "it must be confirmed";
+  EXPECT_EQ(given_back_[2], 0);
+}
+
+TEST_F(QuorumVotes, VoteOfGivenBackAttemptIsNotCounted) {
+  meanwhile_ = [](size_t node) { return node == 2 ? "granted 50 30000 0 17" : "queued 30000 0 9"; };
+  EXPECT_TRUE(std::holds_alternative<internal::AcquireQueued>(Asks()));
+  EXPECT_EQ(given_back_[2], 1);
+  Votes(2, 50);
+  Votes(0, 50);
+  EXPECT_THAT(told_, Not(Contains(StartsWith("grant "))));
+}
+
+TEST_F(QuorumVotes, GrantByMessageIsNotGivenBackByRoundThatFails) {
+  Asks();
+  const std::array<std::string, kNodes> first = secrets_;
+  meanwhile_ = [&](size_t node) {
+    for (const size_t other : {0, 1}) {
+      if (node == 2) Tell(other, 1, 50, first[other]);
+    }
+    return node == 2 ? "granted 51 30000 0 17" : "queued 30000 0 9";
+  };
+  Asks();
+  EXPECT_THAT(told_, Contains("grant " + grant_ + " 1 50 2000 1 two words"));
+  EXPECT_EQ(given_back_[2], 0);
+}
+
+TEST_F(QuorumVotes, WholeLeaseIsAskedFor) {
+  Asks({.lease = absl::Seconds(30), .whole = true});
+  EXPECT_EQ(secrets_[0], "");
+  Asks({.lease = absl::Seconds(30), .manual = true});
+  EXPECT_EQ(secrets_[0], "");
+}
+
+}  // namespace
+}  // namespace redlatch::quorum
