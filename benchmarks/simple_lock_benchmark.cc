@@ -55,11 +55,15 @@ void BM_SimpleLock_Threads(benchmark::State& state) {
 }
 BENCHMARK(BM_SimpleLock_Threads)->UseRealTime()->Threads(2)->Threads(4)->Threads(16);
 
-// One lock, one client per process. Stamps show how long a handover takes.
+// One lock, one client per process, with turns or in strict order. Stamps show how long a handover
+// takes.
+constexpr char kStrictOrder[] = "strict order";
 REDLATCH_RACER(SimpleLock) {
   absl::StatusOr<Client> client = Client::Connect(ServerUrl());
   if (!client.ok()) return client.status();
-  SimpleLock lock(*client, kRaceLock);
+  LockOptions options;
+  if (racer.args().at(0) == kStrictOrder) options.turn = absl::ZeroDuration();
+  SimpleLock lock(*client, kRaceLock, options);
   racer.AwaitStart();
   while (racer.Running()) {
     lock.lock();
@@ -71,21 +75,27 @@ REDLATCH_RACER(SimpleLock) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<RaceResult> Race(int processes) {
+absl::StatusOr<RaceResult> Race(int processes, const std::string& order) {
   return RunRace({.racer = "SimpleLock",
                   .processes = processes,
+                  .args = {order},
                   .commands = {"evalsha", "eval", "subscribe", "unsubscribe"}});
 }
 
 void BM_SimpleLock_Processes(benchmark::State& state) {
-  for (auto _ : state) ReportRace(state, Race(static_cast<int>(state.range(0))));
+  for (auto _ : state) ReportRace(state, Race(static_cast<int>(state.range(0)), "turns"));
 }
 BENCHMARK(BM_SimpleLock_Processes)->Apply(ForEachRaceSize);
+
+void BM_StrictOrder_Processes(benchmark::State& state) {
+  for (auto _ : state) ReportRace(state, Race(static_cast<int>(state.range(0)), kStrictOrder));
+}
+BENCHMARK(BM_StrictOrder_Processes)->Apply(ForEachRaceSize);
 
 // From unlock() in one process to the return of lock() in another.
 void BM_Handover_Latency(benchmark::State& state) {
   for (auto _ : state) {
-    ReportSamples(state, Race(2));
+    ReportSamples(state, Race(2, kStrictOrder));
   }
 }
 BENCHMARK(BM_Handover_Latency)->Iterations(1)->UseManualTime()->Unit(benchmark::kMicrosecond);

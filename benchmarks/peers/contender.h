@@ -8,7 +8,8 @@
 //   --kind=K         mutex (the default), fair, read_write, semaphore or quorum, if the peer has it
 //   --threads=N      of this process (1)
 //   --seconds=S      duration (1)
-//   --section-us=N   how long it sleeps with the lock (0)
+//   --section-us=N   how long it stays with the lock (0)
+//   --think-us=N     how long it stays away between two acquisitions (0)
 //   --turns=1        after a release, it waits until another process has had the lock
 //   --reads=P        for read_write: how many of a hundred acquisitions read (0)
 //   --reentry=1      for pair: the thread already has the lock
@@ -28,6 +29,7 @@
 //   cpu_s            processor time since that line
 //   samples_us       for `pair`, the time of pairs; for `contend`, the time from another process's
 //                    release to this one's acquisition; at most some thousands
+//   waits_us         for `contend`, the time of calls; at most some thousands
 //
 // FILE contains a 32-bit word that is not 0 while a holder is inside; at 8 a 64-bit word,
 // CLOCK_MONOTONIC in ns of the last release; at 16 a 32-bit word, the index of the process that
@@ -138,6 +140,7 @@ class Contender {
     long long overlaps = 0;
     double longest_wait_ms = 0;
     std::vector<double> samples_us;
+    std::vector<double> waits_us;
   };
 
   static double Micros(Clock::duration time) {
@@ -167,7 +170,7 @@ class Contender {
     Tally tally;
     const bool reentry = Number("reentry", 0) != 0;
     if (reentry && !lock.Lock(false)) ++tally.failed;
-    size_t next = 0;
+    long long next = 0;
     for (Clock::time_point begun = Clock::now(); begun < end;) {
       if (lock.Lock(false)) {
         ++tally.count;
@@ -176,24 +179,35 @@ class Contender {
         ++tally.failed;
       }
       const Clock::time_point now = Clock::now();
-      // The latest sample of each place, so that samples are spread over the whole time.
-      const double took = Micros(now - begun);
-      if (tally.samples_us.size() < kMostSamples) {
-        tally.samples_us.push_back(took);
-      } else {
-        tally.samples_us[next] = took;
-        next = (next + 1) % kMostSamples;
-      }
+      Keep(Micros(now - begun), next++, tally.samples_us);
       begun = now;
     }
     if (reentry) lock.Unlock(false);
     return tally;
   }
 
+  // Keeps the latest samples.
+  static void Keep(double sample_us, long long number, std::vector<double>& samples_us) {
+    if (samples_us.size() < kMostSamples) {
+      samples_us.push_back(sample_us);
+    } else {
+      samples_us[static_cast<size_t>(number) % kMostSamples] = sample_us;
+    }
+  }
+
+  // Sleeps; or works, for a time that a sleep would make twice as long.
+  static void Pass(long time_us) {
+    const Clock::time_point end = Clock::now() + std::chrono::microseconds(time_us);
+    if (time_us >= 100) std::this_thread::sleep_until(end);
+    while (time_us > 0 && Clock::now() < end) {
+    }
+  }
+
   template <typename Lock>
   Tally Contend(Lock& lock, Clock::time_point end, long thread) const {
     Tally tally;
     const long section_us = Number("section-us", 0);
+    const long think_us = Number("think-us", 0);
     const long reads_of_100 = Number("reads", 0);
     const bool excludes = kind() != "semaphore";
     const bool turns = Number("turns", 0) != 0;
@@ -213,7 +227,10 @@ class Contender {
       tally.longest_wait_ms =
           std::max(tally.longest_wait_ms, Micros(std::min(now, end) - asked) / 1000);
       running = now < end;
-      if (running) ++tally.count;
+      if (running) {
+        Keep(Micros(now - asked), tally.count, tally.waits_us);
+        ++tally.count;
+      }
       if (excludes && !reads) {
         if (shared_->inside.exchange(1) != 0) ++tally.overlaps;
         const long long released = shared_->released_at.load();
@@ -225,13 +242,14 @@ class Contender {
       } else if (excludes && shared_->inside.load() != 0) {
         ++tally.overlaps;
       }
-      if (section_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(section_us));
+      Pass(section_us);
       if (excludes && !reads) {
         shared_->inside.store(0);
         shared_->released_by.store(me);
         shared_->released_at.store(Clock::now().time_since_epoch().count());
       }
       if (!lock.Unlock(reads)) ++tally.failed;
+      Pass(think_us);
       while (turns && shared_->inside.load() == 0 && Clock::now() < end) {
         std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
@@ -241,25 +259,29 @@ class Contender {
 
   static void Report(const std::vector<Tally>& tallies, double cpu) {
     Tally sum;
-    std::string counts;
-    std::string samples;
+    std::string counts, samples, waits;
     const size_t each = std::max<size_t>(1, kMostSamples / tallies.size());
     for (const Tally& tally : tallies) {
       counts += (counts.empty() ? "" : ", ") + std::to_string(tally.count);
       sum.failed += tally.failed;
       sum.overlaps += tally.overlaps;
       sum.longest_wait_ms = std::max(sum.longest_wait_ms, tally.longest_wait_ms);
-      for (size_t i = 0; i < std::min(each, tally.samples_us.size()); ++i) {
-        char text[32];
-        std::snprintf(text, sizeof(text), "%s%.1f", samples.empty() ? "" : ", ",
-                      tally.samples_us[i]);
-        samples += text;
-      }
+      Append(tally.samples_us, each, samples);
+      Append(tally.waits_us, each, waits);
     }
     std::printf(
         "{\"counts\": [%s], \"failed\": %lld, \"overlaps\": %lld, \"longest_wait_ms\": %.3f, "
-        "\"cpu_s\": %.4f, \"samples_us\": [%s]}\n",
-        counts.c_str(), sum.failed, sum.overlaps, sum.longest_wait_ms, cpu, samples.c_str());
+        "\"cpu_s\": %.4f, \"samples_us\": [%s], \"waits_us\": [%s]}\n",
+        counts.c_str(), sum.failed, sum.overlaps, sum.longest_wait_ms, cpu, samples.c_str(),
+        waits.c_str());
+  }
+
+  static void Append(const std::vector<double>& from, size_t most, std::string& to) {
+    for (size_t i = 0; i < std::min(most, from.size()); ++i) {
+      char text[32];
+      std::snprintf(text, sizeof(text), "%s%.1f", to.empty() ? "" : ", ", from[i]);
+      to += text;
+    }
   }
 
   void Map(const std::string& path) {

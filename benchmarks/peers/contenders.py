@@ -68,12 +68,10 @@ def redlatch():
     if not os.access(program[0], os.X_OK):
         sys.exit(f"{program[0]} is not there: ./dev compare builds it")
     sends = ("evalsha", "eval", "ping", "subscribe")
-    everything = RENEWED | {"reads", "semaphore", "reentry", "quorum"}
+    everything = RENEWED | {"think", "reads", "semaphore", "reentry", "quorum"}
     return [Contender("redlatch", "redlatch", program, everything, sends),
-            Contender("redlatch, turn 1 ms", "redlatch", program, frozenset({"hot"}), sends, "LockOptions::turn = 1 ms",
-                      ("--turn-ms=1",)),
-            Contender("redlatch, turn 5 ms", "redlatch", program, frozenset({"quorum"}), sends,
-                      "LockOptions::turn = 5 ms", ("--turn-ms=5",)),
+            Contender("redlatch, strict order", "redlatch", program, frozenset({"hot", "think", "quorum"}), sends,
+                      "LockOptions::turn = 0", ("--turn-us=0",)),
             Contender("redlatch, keep", "redlatch", program, frozenset({"pair", "reads"}), sends,
                       "LockOptions::cache_for = 5 s", ("--cache-ms=5000",))]
 
@@ -84,9 +82,9 @@ def raw():
     program = BUILD / "raw"
     built("raw", [compiler(), "-O2", "-std=c++17", HERE / "raw.cc", "-o", program, "-lhiredis", "-pthread"])
     sends = ("set", "evalsha", "subscribe")
-    return [Contender("raw hiredis, tries each 1 ms", "raw", (str(program),), MUTEX, sends, "by hand"),
+    return [Contender("raw hiredis, tries each 1 ms", "raw", (str(program),), MUTEX | {"think"}, sends, "by hand"),
             Contender("raw hiredis, publish and retry", "raw", (str(program),),
-                      frozenset({"hot", "sleeper", "threads", "waiting"}), sends, "by hand",
+                      frozenset({"hot", "think", "sleeper", "threads", "waiting"}), sends, "by hand",
                       ("--wait=broadcast",))]
 
 
@@ -174,7 +172,7 @@ def redis_plus_plus():
     flags = built(name, ["pkg-config", "--cflags", "--libs", "redis++"])
     built(name, [compiler(), "-O2", "-std=c++17", HERE / "redis_plus_plus.cc", "-o", program, *flags, "-pthread"])
     version = built(name, ["pkg-config", "--modversion", "redis++"])[0]
-    return [Contender(f"{name} {version} RedMutex", name, (str(program),), RENEWED | {"quorum"},
+    return [Contender(f"{name} {version} RedMutex", name, (str(program),), RENEWED | {"think", "quorum"},
                       ("set", "eval", "evalsha"), "RedMutex: a lease of 3 s, sleeps of up to 5 ms")]
 
 

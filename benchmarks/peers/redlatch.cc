@@ -1,4 +1,4 @@
-// redlatch in the comparison: see contender.h. --turn-ms=N and --cache-ms=N set LockOptions.
+// redlatch in the comparison: see contender.h. --turn-us=N and --cache-ms=N set LockOptions.
 #include <memory>
 #include <string>
 #include <vector>
@@ -90,7 +90,9 @@ int main(int argc, char** argv) {
   }
   redlatch::LockOptions options;
   options.lease = absl::Milliseconds(contender.Number("lease-ms", 30000));
-  options.turn = absl::Milliseconds(contender.Number("turn-ms", 0));
+  if (const long turn_us = contender.Number("turn-us", -1); turn_us >= 0) {
+    options.turn = absl::Microseconds(turn_us);
+  }
   options.cache_for = absl::Milliseconds(contender.Number("cache-ms", 0));
   const std::string kind = contender.kind();
   const bool reentry = contender.Number("reentry", 0) != 0;

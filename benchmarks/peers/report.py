@@ -28,6 +28,7 @@ OURS = "redlatch"
 METRICS = {  # of an outcome: the head of its column, and how it is written
     "p50_us": ("p50", lambda value: micros(value)),
     "p99_us": ("p99", lambda value: micros(value)),
+    "wait_p99_us": ("p99 of waits", lambda value: micros(value)),
     "per_second": ("acquisitions/s", lambda value: number(value)),
     "share": ("least share", lambda value: f"{value:.2f}"),
     "longest_wait_ms": ("longest wait", lambda value: micros(1000 * value)),
@@ -41,7 +42,7 @@ METRICS = {  # of an outcome: the head of its column, and how it is written
     "failed": ("gave up", lambda value: number(value)),
 }
 COLUMNS = {"pair": ("p50_us", "p99_us", "per_second", "share", "commands", "server_us", "client_us"),
-           "contend": ("per_second", "share", "longest_wait_ms", "p50_us", "p99_us", "commands", "server_us", "client_us",
+           "contend": ("per_second", "share", "longest_wait_ms", "wait_p99_us", "p50_us", "p99_us", "commands", "server_us", "client_us",
                        "failed"),
            "waiting": ("commands_per_s", "server_ms_per_s"), "held": ("client_ms_per_s", "server_ms_per_s",
                                                                       "commands_per_s"),

@@ -139,6 +139,8 @@ def contended(race, seconds):
     if samples:
         outcome["p50_us"] = samples[len(samples) // 2]
         outcome["p99_us"] = samples[len(samples) * 99 // 100]
+    if waits := sorted(wait for it in reports for wait in it.get("waits_us", [])):
+        outcome["wait_p99_us"] = waits[len(waits) * 99 // 100]
     return outcome
 
 

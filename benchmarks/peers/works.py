@@ -30,6 +30,13 @@ def works():
     yield from (Work(f"hot-{n}", "hot", f"One lock, {n} processes", "per_second", processes=n) for n in (2, 4, 8, 16))
     yield Work("hot-16-1ms", "hot", "One lock, 16 processes, held for 1 ms", "per_second", processes=16,
                options=("--section-us=1000",))
+    yield from (Work(f"think-8-{name}", "think", f"One lock, 8 processes, each {does} between two acquisitions", "per_second",
+                     processes=8, options=options)
+                for name, does, options in (("10us", "10 µs busy", ("--think-us=10",)),
+                                            ("100us", "100 µs asleep", ("--think-us=100",)),
+                                            ("1ms", "1 ms asleep", ("--think-us=1000",)),
+                                            ("20us-30us", "20 µs busy with it, and 30 µs",
+                                             ("--section-us=20", "--think-us=30"))))
     yield Work("threads-16", "threads", "One lock, 16 threads of one process", "per_second", threads=16)
     yield Work("sleeper", "sleeper", "From a release to a process that has slept for 20 ms", "p50_us", less=True,
                processes=2, options=("--section-us=20000", "--turns=1"), warm=3)

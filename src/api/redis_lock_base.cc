@@ -65,7 +65,7 @@ absl::Status RedisLockBase::LockBody::CheckOptions(const LockTraits& traits) con
   } else if (acks.timeout < absl::Milliseconds(1)) {
     bad = absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
                        " is not possible; it must be 1ms or more");
-  } else if (internal::ContendedTurn(*options_) < none || cache_for < none) {
+  } else if (internal::FreeTurn(*options_) < none || cache_for < none) {
     bad = "LockOptions::turn and cache_for must not be negative";
   } else if (caches() && cache_for > options_->lease) {
     bad = absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),

@@ -193,7 +193,10 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
   if (result.failed() == nullptr) {
     const auto* const release = std::get_if<ReleaseRequest>(&request.what);
     if (release != nullptr) confirmed_releases_.Add(entry, request, *release);
-    if (acquire != nullptr && release == nullptr) round_trips_.Add(base::Now() - request.sent);
+    // A result that was left unread says nothing about the way to the server.
+    if (acquire != nullptr && release == nullptr && request.unread_for == absl::ZeroDuration()) {
+      round_trips_.Add(base::Now() - request.sent);
+    }
   }
   if (result.unreachable()) return;
   if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);

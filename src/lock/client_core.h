@@ -51,13 +51,13 @@ namespace redlatch::internal {
 class PermitPool;
 class ReaderGroups;
 
-// The latest round trips of a client, from which it derives the length of its claims. Thread-safe;
-// a lost update does no harm.
+// The latest round trips of a client, from which it derives the length of its claims and turns.
+// Thread-safe; a lost update does no harm.
 class RoundTrips {
  public:
   void Add(absl::Duration round_trip) {
     const uint32_t at = next_.fetch_add(1, std::memory_order_relaxed) % kKept;
-    latest_[at].store(absl::ToInt64Milliseconds(round_trip), std::memory_order_relaxed);
+    latest_[at].store(absl::ToInt64Microseconds(round_trip), std::memory_order_relaxed);
   }
 
   // How long a handover by message makes this client the owner: long enough to confirm it, even
@@ -67,7 +67,15 @@ class RoundTrips {
     for (const auto& each : latest_) {
       longest = std::max(longest, each.load(std::memory_order_relaxed));
     }
-    return std::max(kShortestClaim, absl::Milliseconds(4 * longest));
+    return std::max(kShortestClaim, absl::Microseconds(4 * longest));
+  }
+
+  absl::Duration Shortest() const {
+    int64_t shortest = latest_[0].load(std::memory_order_relaxed);
+    for (const auto& each : latest_) {
+      shortest = std::min(shortest, each.load(std::memory_order_relaxed));
+    }
+    return absl::Microseconds(shortest);
   }
 
  private:
@@ -108,6 +116,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // The user's name in ACL SETUSER.
   std::string user() const { return url_.user.empty() ? "default" : url_.user; }
   absl::Duration command_timeout() const { return url_.command_timeout; }
+  absl::Duration shortest_round_trip() const { return round_trips_.Shortest(); }
   absl::Duration connect_timeout() const { return url_.connect_timeout; }
   // No lease may outlive the quarantine after a promotion, or the delay of a restart.
   absl::Duration longest_lease() const {

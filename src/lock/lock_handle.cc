@@ -338,6 +338,7 @@ AcquireOperation::Environment LockHandle::EnvironmentOf(const ClientCore& core, 
   return {.thread = thread,
           .now = base::Now(),
           .command_timeout = core.command_timeout(),
+          .round_trip = core.shortest_round_trip(),
           .unreachable_after = core.options().unreachable_after,
           .waker = &waker};
 }
@@ -423,7 +424,14 @@ absl::Status LockHandle::Release(uint64_t hold, FencingToken token) noexcept {
   ReleaseOperation operation(
       {.hold = hold, .token = token, .deadline = base::Now() + core_->command_timeout()});
   ThreadDriver(*core_, entry_).Drive(operation);
+  NoteLeft();
   return EndRelease(operation);
+}
+
+void LockHandle::NoteLeft() noexcept {
+  const base::Instant now = base::Now();
+  const base::MutexLock lock(entry_.mu);
+  entry_.state.OnLeft(now);
 }
 
 absl::Status LockHandle::EndRelease(const ReleaseOperation& operation) const {
@@ -470,7 +478,8 @@ void LockHandle::EndQuietly(const ReleaseOperation::Call& call, bool leaves) noe
   }
   if (operation.has_request()) {
     if (operation.request().acquire() == nullptr) {
-      return core_->unattended().Send(entry_, operation.request(), operation.released().hold);
+      core_->unattended().Send(entry_, operation.request(), operation.released().hold);
+      return NoteLeft();
     }
     if (leaves) return Leave(std::move(operation), action, nullptr);
     driver.Drive(operation, action);

@@ -173,6 +173,8 @@ class LockHandle final : public HoldOwner {
  private:
   HoldRef See(bool pins) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;
+  // The call that has released the lock returns.
+  void NoteLeft() noexcept;
   void EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept;
   void Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept;
 

@@ -29,6 +29,9 @@ AcquireOperation::AcquireOperation(const AcquireCall& call, const Environment& e
   waiter_.face = call.face;
   waiter_.wait_limit = LimitOf(call.wait);
   waiter_.terms = call.terms;
+  if (call.options != nullptr) {
+    waiter_.turn = ContendedTurn(*call.options, environment.round_trip);
+  }
   waiter_.options = call.options;
   waiter_.write_token = call.write_token;
   waiter_.began = call.since.value_or(environment.now);

@@ -69,6 +69,7 @@ class AcquireOperation final : public Operation {
     uint64_t thread = 0;
     base::Instant now;
     absl::Duration command_timeout;
+    absl::Duration round_trip;  // a short one
     absl::Duration unreachable_after;
     Waker* waker = nullptr;
   };

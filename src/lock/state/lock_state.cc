@@ -22,7 +22,7 @@ constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
-// If a thread came back within this part of a turn, it is expected to do so again.
+// A grant is cached for threads that are expected back within this part of a turn.
 constexpr int kPartsOfATurn = 16;
 // A cached grant with fewer tokens than this is renewed to get more.
 constexpr uint64_t kFewTokens = 2048;
@@ -56,10 +56,8 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
   may_cache_ = waiter.object != nullptr;
-  const absl::Duration turn = ContendedTurn(*waiter.options);
-  if (turn > absl::ZeroDuration() && taken_at_ != base::Instant()) {
-    comes_again_ = now - taken_at_ <= Scaled(turn, 1, kPartsOfATurn);
-  }
+  turn_ = waiter.turn;
+  if (left_at_ != base::Instant()) NoteReturn(now);
   if (held()) {
     if (Enter(waiter, now, effects)) return;
     if (shared()) return Join(waiter, now, effects);
@@ -299,6 +297,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
+  brief_ = now - hold.began <= Scaled(turn_, 1, 2);
   const auto& options = effects.ended.emplace_back(EndHold(hold, now));
   if (held()) return released;
   Settle(released.hold, released.token, options->cache_for, now, effects);
@@ -424,16 +423,17 @@ bool LockState::MayCache() const {
 // cached as a claim, which the server soon frees if this process ends; with `cache_for`, the user
 // accepts a whole lease.
 bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
-  if (!shared()) taken_at_ = now;  // readers do not block readers
+  if (!shared()) taken_at_ = left_at_ = now;  // readers do not block readers
   Grant& grant = *grant_;
   const bool cacheable = MayCache();
   const bool brief = grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
-  const bool in_turn = comes_again_ && now < grant.turn_ends && HasTokens() && brief;
+  const bool in_turn = ServesAgainWithin(grant.turn_ends - now) && HasTokens() && brief;
   if (!may_cache_ || (!cacheable && !in_turn) || grant.deadline <= now || grant.pinned ||
       grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner ||
       config_.use == GrantUse::kPermit) {
     return false;
   }
+  left_cached_ = true;
   grant.cached_until = cacheable ? now + cache_for : grant.turn_ends;
   grant.recallable |= cacheable;
   const bool draws = exclusive() && grant.next_token > grant.first_token;
@@ -442,6 +442,25 @@ bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
     RenewNow(now);
   }
   return true;
+}
+
+// A thread has come for the lock that the client's threads left at `left_at_`. An absence of more
+// than a quarter of a turn counts as that, so that two quick returns make up for it. If the lock
+// had gone to another client, the system may have run that client first, so one absence is no sign.
+void LockState::NoteReturn(base::Instant now) {
+  const absl::Duration longest = Scaled(turn_, 1, 4);
+  const absl::Duration away = std::min(now - left_at_, longest);
+  const absl::Duration before = Scaled(std::min(away_, longest), 1, 2);
+  away_ = std::max(left_cached_ ? away : std::min(away, last_away_), before);
+  last_away_ = away;
+  left_at_ = base::Instant();
+  left_cached_ = false;
+}
+
+// Returns true if a thread is expected back so soon that it can use the lock several times in what
+// is left of a turn.
+bool LockState::ServesAgainWithin(absl::Duration turn) const {
+  return brief_ && turn > absl::ZeroDuration() && away_ <= Scaled(turn, 1, kPartsOfATurn);
 }
 
 // Returns true if the server need not be asked.
@@ -563,14 +582,14 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   PendingAcquire& pending = *pending_;
   const Waiter& head = *queue_.head();
   if (pending.acquire.attempt == 0) {
-    const absl::Duration none = absl::ZeroDuration();
+    const bool serves_again = contended_ && ServesAgainWithin(head.turn);
     const bool passes_on =
-        ((contended && FreeTurn(*head.options) > none) || ContendedTurn(*head.options) > none) &&
+        ((contended && FreeTurn(*head.options) > absl::ZeroDuration()) || serves_again) &&
         !head.terms.manual && !config_.explicit_owner && exclusive();
     pending.acquire.amount = passes_on ? kBlock : head.terms.permits;
     // Within its turn the client caches a lock as a claim, in case its process ends.
-    pending.acquire.claims = passes_on && ContendedTurn(*head.options) > none &&
-                             !head.terms.whole && !head.terms.cacheable && !head.terms.acks.any();
+    pending.acquire.claims = passes_on && serves_again && !head.terms.whole &&
+                             !head.terms.cacheable && !head.terms.acks.any();
   }
   pending.acquire.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
@@ -829,7 +848,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .server_expires = now + news.lease,
       .asked = asked,
       .turn_ends = (pending.queued || news.others > 0) && exclusive() && !config_.explicit_owner
-                       ? now + ContendedTurn(*queue_.head()->options)
+                       ? now + queue_.head()->turn
                        : base::Instant(),
       // Tokens that are not handed out one by one are not given back either.
       .next_token = exclusive() ? news.token : last_token + 1,
@@ -840,6 +859,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .reserved = now,
       .renew_due = is_claim ? now + ConfirmAfter(news.lease) : RenewDue(terms, asked),
   });
+  contended_ = pending.queued || news.others > 0;
   if (pending.queued) {
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pending.began);
   }

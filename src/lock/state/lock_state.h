@@ -260,6 +260,10 @@ class LockState {
   Released Unlock(uint64_t thread, base::Instant now, Effects& effects);
   // The outcome of a release; it is forgotten unless the release is not confirmed.
   Released Outcome(uint64_t hold) { return cleanups_.Outcome(hold); }
+  // The call that released the lock returns: its thread could not come again before.
+  void OnLeft(base::Instant now) {
+    if (left_at_ != base::Instant()) left_at_ = now;
+  }
   // No caller will ask for the hold's outcome.
   void Forget(uint64_t hold) { cleanups_.Forget(hold); }
   // No lock object is left through which a thread could unlock: holds by lock() end.
@@ -396,6 +400,8 @@ class LockState {
   bool MayCache() const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
   bool Cache(absl::Duration cache_for, base::Instant now);
+  void NoteReturn(base::Instant now);
+  bool ServesAgainWithin(absl::Duration turn) const;
   bool TakeCached(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveBack(base::Instant now, uint64_t hold = 0, FencingToken token = {});
 
@@ -469,6 +475,13 @@ class LockState {
   base::Instant blocked_until_;
   base::Instant handed_at_;  // when this client last released the lock while others waited
   base::Instant taken_at_;   // when the lock was last known to be taken, by any client
+  // When a thread last ended the last hold here, until the next one comes. And how long threads
+  // have lately stayed away in between: the last time, and the longest, of which each return
+  // forgets half.
+  base::Instant left_at_;
+  absl::Duration last_away_;
+  absl::Duration away_ = absl::InfiniteDuration();
+  absl::Duration turn_;  // that of the latest waiter
   // The latest grant whose message did not reach this client, until it subscribes again; and when
   // the wait for it began.
   GrantId missed_ = 0;
@@ -477,7 +490,9 @@ class LockState {
 
   bool subscribed_ : 1 = false;     // messages reach this client, so it learns of recalls
   bool may_cache_ : 1 = false;      // a lock object exists through which a thread may come again
-  bool comes_again_ : 1 = false;    // the last thread did soon
+  bool contended_ : 1 = false;      // others were there when this client last had the lock
+  bool left_cached_ : 1 = false;    // at `left_at_`, the grant was cached
+  bool brief_ : 1 = false;          // the last hold took less than half a turn
   bool released_once_ : 1 = false;  // the memory for the next release is reserved
   // A read grant is worth caching if at least this many acquisitions happen between two recalls.
   static constexpr unsigned kOfUse = 2;

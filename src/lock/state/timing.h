@@ -32,6 +32,15 @@ inline absl::Duration Scaled(absl::Duration whole, int64_t times, int64_t parts)
   return absl::Nanoseconds(absl::ToInt64Nanoseconds(whole) * times / parts);
 }
 
+// See Waiter::turn. By default it is a few times as long as a handover takes, so that few
+// acquisitions need one, and others wait little longer than for handovers alone.
+inline constexpr absl::Duration kShortestTurn = absl::Microseconds(300);
+inline constexpr absl::Duration kLongestTurn = absl::Milliseconds(1);
+inline absl::Duration ContendedTurn(const LockOptions& options, absl::Duration round_trip) {
+  if (options.turn) return *options.turn;
+  return std::clamp(Scaled(round_trip, 4, 1), kShortestTurn, kLongestTurn);
+}
+
 // How much earlier than the server a client considers a lease over.
 inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);

@@ -18,13 +18,9 @@
 
 namespace redlatch::internal {
 
-// How long a client may serve its own threads: while no other client is known to wait, and after
-// this client has waited or while others wait.
+// How long a client may serve its own threads while no other client is known to wait.
 inline absl::Duration FreeTurn(const LockOptions& options) {
   return options.turn.value_or(absl::Milliseconds(5));
-}
-inline absl::Duration ContendedTurn(const LockOptions& options) {
-  return options.turn.value_or(absl::ZeroDuration());
 }
 
 enum class Face : uint8_t { kStd, kStatus };
@@ -63,6 +59,8 @@ struct Waiter {
   Face face = Face::kStatus;
   WaitLimit wait_limit = WaitLimit::kEndless;
   Terms terms;
+  // How long this client may serve its threads after it has waited, or while others wait.
+  absl::Duration turn;
   std::shared_ptr<const LockOptions> options;
   FencingToken write_token;  // of a reader that also writes: the token of its write hold
   base::Instant began;       // when the call began

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <optional>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -162,6 +163,11 @@ std::string PartOf(const SharedObject& multi, int number) {
   return absl::StrCat("{", multi.name, "}", number);
 }
 
+std::optional<Duration> TurnOf(const SharedObject& object) {
+  if (!object.turn_ms) return std::nullopt;
+  return absl::Milliseconds(*object.turn_ms);
+}
+
 template <class Lock>
 std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& name,
                                     const LockOptions& options) {
@@ -177,7 +183,7 @@ struct Actor::Objects {
       : client(its_client) {
     for (const SharedObject& each : plan.objects) {
       const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
-                                .turn = absl::Milliseconds(each.turn_ms),
+                                .turn = TurnOf(each),
                                 .cache_for = absl::Milliseconds(each.keep_ms),
                                 .acks = {.replicas = each.replica_acks},
                                 .on_lost = on_lost};

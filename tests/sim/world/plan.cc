@@ -33,6 +33,7 @@ SharedObject MakeObject(Random& random, int number, Group group) {
   // three names, of which an operation takes any
   if (object.kind == Kind::kMulti) object.capacity = 7;
   if (object.kind == Kind::kLatch) object.capacity = random.Between(1, 6);
+  if (number % 2 == 1) object.turn_ms.reset();
   if (random.OneIn(4)) object.turn_ms = random.Between(1, 50);
   if (random.OneIn(4) && group != Group::kQuorum) object.keep_ms = OneOf(random, {20, 200, 5000});
   object.phase_fair = random.OneIn(2);
@@ -533,8 +534,8 @@ std::string Describe(const Plan& plan) {
       plan.brief ? ", brief" : "", plan.one_by_one ? ", one by one" : "", "\n");
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
-                    object.capacity, ", lease ", object.lease_ms, " ms, turn ", object.turn_ms,
-                    " ms, keep ", object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
+                    object.capacity, ", lease ", object.lease_ms, " ms, turn ",
+                    object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ", object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
                     object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
                     object.replica_acks > 0 ? ", with acks" : "", "\n");
   }

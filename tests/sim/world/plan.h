@@ -4,6 +4,7 @@
 #define REDLATCH_TESTS_SIM_WORLD_PLAN_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,7 +20,7 @@ struct SharedObject {
   std::string name;
   int64_t capacity = 1;  // of a semaphore; of a latch, the counts until it opens
   int64_t lease_ms = 1000;
-  int64_t turn_ms = 0;
+  std::optional<int64_t> turn_ms = 0;  // none: the default
   int64_t keep_ms = 0;
   bool phase_fair = false;
   int replica_acks = 0;

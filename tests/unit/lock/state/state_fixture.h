@@ -91,6 +91,7 @@ class LockStateTest : public ::testing::Test {
                     .cacheable = want.cache_for > absl::ZeroDuration() && !want.manual,
                     .permits = want.permits,
                     .capacity = want.capacity};
+    waiter.turn = want.turn.value_or(absl::ZeroDuration());
     waiter.options =
         std::make_shared<LockOptions>(LockOptions{.turn = want.turn, .cache_for = want.cache_for});
     waiter.object = this;

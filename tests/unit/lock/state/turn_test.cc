@@ -6,7 +6,6 @@ namespace redlatch::internal {
 namespace {
 
 constexpr absl::Duration kTurn = absl::Milliseconds(16);
-constexpr absl::Duration kSoon = absl::Milliseconds(1);
 constexpr absl::Duration kTurnTick = absl::Nanoseconds(1);
 constexpr absl::Duration kClaim = absl::Milliseconds(1500);
 
@@ -16,20 +15,35 @@ class LockStateTurnTest : public LockStateTest {
     return {.thread = thread, .turn = turn};
   }
 
-  // The first hold goes back to the server, and the thread comes again at once while others have
-  // the lock.
+  // Other clients have the lock before this one.
+  Waiter& Wait(absl::Duration turn = kTurn, absl::Duration lease = kClaim) {
+    Waiter& waiter = Acquire(OfThread(1, turn));
+    Deliver(Fetch<ReleaseRequest>(),
+            ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
+    DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = lease});
+    if (waiter.state != State::kGranted) ADD_FAILURE() << "not granted";
+    return waiter;
+  }
+  void GoesBack(const Waiter& holder) {
+    EXPECT_EQ(Release(holder.hold).kind, Kind::kUnconfirmed);
+    state().Forget(holder.hold);
+  }
+  // The thread uses the lock until it could hardly come again within the turn.
+  void EndTurn(const Waiter& holder) {
+    Pass(kTurn / 2);
+    EXPECT_EQ(Release(holder.hold).kind, Kind::kDone);
+    Waiter& again = Acquire(OfThread(1));
+    Pass(kTurn / 2 - kTurnTick);
+    GoesBack(again);
+  }
+  // Two holds go back to the server, and one does not. Each time, the thread comes again at once.
   Waiter& ComesAgain(absl::Duration turn = kTurn) {
     Waiter& first = Acquire(OfThread(1, turn));
     Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
-    EXPECT_EQ(Release(first.hold).kind, Kind::kUnconfirmed);
-    state().Forget(first.hold);
-    Waiter& again = Acquire(OfThread(1, turn));
-    Deliver(Fetch<ReleaseRequest>(),
-            ReleasedThen(AcquireQueued{.retry_after = kLease, .ticket = 7}));
-    DeliverGrant(
-        {.grant = base::Numbers::Secret(kKey, 3), .attempt = 1, .token = kToken, .lease = kClaim});
-    if (again.state != State::kGranted) ADD_FAILURE() << "not granted";
-    return again;
+    GoesBack(first);
+    GoesBack(Wait(turn));
+    EXPECT_EQ(Release(Wait(turn).hold).kind, Kind::kDone);
+    return Acquire(OfThread(1, turn));
   }
 };
 
@@ -54,7 +68,7 @@ TEST_F(LockStateTurnTest, CachingEndsWithTurn) {
   EXPECT_EQ(state().next_request_at(), end);
   PassTo(end);
   const Request release = Fetch<ReleaseRequest>();
-  EXPECT_EQ(std::get<ReleaseRequest>(release.what).last_used, kToken);
+  EXPECT_EQ(std::get<ReleaseRequest>(release.what).last_used, kToken + 1);
   Deliver(release, ReleasedThen());
   EXPECT_TRUE(state().idle());
 }
@@ -74,10 +88,85 @@ TEST_F(LockStateTurnTest, DoesNotPassOnAfterEnd) {
 TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadsStayAway) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
-  Pass(kSoon + kTurnTick);
+  Pass(kTurn / 4);
   Waiter& late = Acquire(OfThread(1));
   EXPECT_EQ(late.state, State::kGranted) << "its turn is not over";
-  EXPECT_EQ(Release(late.hold).kind, Kind::kUnconfirmed) << "it does not come back soon";
+  GoesBack(late);  // it does not come back soon
+  GoesBack(Wait());
+  Release(Wait().hold);
+  EXPECT_TRUE(Quiet()) << "it has come back soon twice";
+}
+
+TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadDoesNotComeBack) {
+  Waiter& holder = ComesAgain();
+  Release(holder.hold);
+  PassTo(state().next_request_at());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Pass(kTurn);
+  Waiter& late = Acquire(OfThread(1));
+  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  GoesBack(late);
+}
+
+TEST_F(LockStateTurnTest, HandsOverBeforeTurnEndsIfThreadCouldBeLate) {
+  Waiter& holder = ComesAgain();
+  Pass(kTurn / 2);
+  Release(holder.hold);
+  Waiter& again = Acquire(OfThread(1));
+  Pass(kTurn / 4 + kTurnTick);
+  GoesBack(again);
+}
+
+// While another client has the lock, the system may let a thread of this one wait.
+TEST_F(LockStateTurnTest, OneAbsenceAfterHandoverDoesNotCount) {
+  EndTurn(ComesAgain());
+  Pass(kTurn);
+  Release(Wait().hold);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockStateTurnTest, TwoAbsencesAfterHandoversCount) {
+  Waiter& first = Acquire(OfThread(1));
+  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1));
+  GoesBack(first);
+  GoesBack(Wait());
+  Pass(kTurn);
+  Waiter& second = Wait();
+  Pass(kTurn / 2);
+  GoesBack(second);
+  Pass(kTurn);
+  GoesBack(Wait());
+}
+
+// The call that releases may take longer than the thread stays away.
+TEST_F(LockStateTurnTest, AbsenceBeginsWhenReleaseReturns) {
+  EndTurn(ComesAgain());
+  for (int i = 0; i < 2; ++i) {
+    Pass(kTurn);
+    state().OnLeft(now());
+    EndTurn(Wait());
+  }
+  Release(Wait().hold);
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockStateTurnTest, LongSectionsGoBack) {
+  Waiter& holder = ComesAgain();
+  Pass(kTurn / 2 + kTurnTick);
+  GoesBack(holder);
+  Acquire(OfThread(1));
+  EXPECT_FALSE(AcquireOf(Fetch<ReleaseRequest>()).claims);
+}
+
+TEST_F(LockStateTurnTest, LockWithoutContentionHasNoTurn) {
+  for (int i = 0; i < 4; ++i) {
+    Waiter& waiter = Acquire(OfThread(1));
+    const Request acquire = Fetch<AcquireRequest>();
+    EXPECT_EQ(AcquireOf(acquire).amount, 1);
+    Deliver(acquire, Granted());
+    GoesBack(waiter);
+    Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  }
 }
 
 TEST_F(LockStateTurnTest, TryOnOtherTermsAsksServer) {
