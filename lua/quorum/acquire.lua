@@ -52,24 +52,31 @@ if (#last == 33 or #last == 16) and string.sub(terms, 1, 2) == '1 ' then
       return 'granted ' .. proposal .. ' ' .. args[2] .. others .. now
     end
 
-  -- Another grant has the node, and this is the first attempt of a request that may wait. If it is
-  -- queued already, a later attempt overtook it, or it is a repeat.
+  -- Another grant has the node, and this is the first attempt of a request that may wait.
   elseif plausible and attempt == '1' then
     local heartbeat_ms = string.match(terms, first_attempt_terms)
     local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
+    local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
+    -- If it has a record already, a later attempt overtook it, or it is a repeat. The secret, if
+    -- there is one, follows the owner.
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
-        call('EXISTS', keys[5]) == 0 and not call('HGET', records, me) and
-        call('ZADD', queue, 'NX', proposal, me) == 1 then
-      local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-      -- The secret, if there is one, follows the owner.
-      call('HSET', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
-        string.sub(last, 17))
-      -- This is also true if one of them is new and has no TTL.
-      if math.min(call('PTTL', queue), call('PTTL', records)) < 2.5 * heartbeat_ms then
-        call('PEXPIRE', queue, 3 * heartbeat_ms)
-        call('PEXPIRE', records, 3 * heartbeat_ms)
+        call('HSETNX', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
+          string.sub(last, 17)) == 1 then
+      local added = call('ZADD', queue, 'NX', proposal, me) == 1
+      local position = call('ZRANK', queue, me)
+      -- Only the lock exists; or the lock and the queue: the grant was not given up.
+      if added and (existing == 1 or existing == 2 and position > 0) then
+        -- This is also true if the records are new and have no TTL.
+        if existing == 1 or call('PTTL', records) < 2.5 * heartbeat_ms then
+          call('PEXPIRE', queue, 3 * heartbeat_ms)
+          call('PEXPIRE', records, 3 * heartbeat_ms)
+        end
+        return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. proposal
       end
-      return 'queued ' .. call('PTTL', lock) .. ' ' .. call('ZRANK', queue, me) .. ' ' .. proposal
+      if added then
+        call('ZREM', queue, me)
+      end
+      call('HDEL', records, me)
     end
   end
 end

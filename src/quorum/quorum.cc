@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/base/majority.h"
@@ -17,6 +18,7 @@
 #include "src/base/words.h"
 #include "src/lock/state/timing.h"
 #include "src/redis/link/script_runner.h"
+#include "src/redis/link/subscriber.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::quorum {
@@ -205,6 +207,7 @@ auto GrantTable::AddVote(GrantId id, size_t node, const Vote& vote, size_t major
         if (each.attempt > 0) count.clocks.push_back(each.clock);
       }
       grant.granted_until = until;
+      grant.granted_after = grant.attempts.back().number;
       grant.stands = true;
       grant.last_token = all->token + grant.amount - 1;
       // What was given back may arrive after the node is healed.
@@ -465,6 +468,7 @@ void Quorum::OnVote(size_t node, std::string_view text) {
   }
   absl::StrAppend(&message, std::string(text));
   events_.on_message(message);
+  if (count.kind != Kind::kSome) grants_->WakeAwaiting(grant);
 }
 
 absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
@@ -579,6 +583,14 @@ absl::Status Quorum::Subscribe(std::string_view key, base::Instant deadline,
       absl::StrCat("messages of too few of ", options_.name, " arrive (still trying)"));
 }
 
+uint32_t Quorum::Await(std::string_view key, base::Parker& parker, base::Instant deadline) {
+  absl::InlinedVector<redis::Subscriber*, 6> messages;
+  for (const auto& node : nodes_) {
+    if (redis::Subscriber* const its = node->at().MessagesOf(key)) messages.push_back(its);
+  }
+  return redis::Subscriber::AwaitAny(messages, parker, deadline);
+}
+
 // What a server says is noted with each node's result.
 void Quorum::NoteSign(std::string_view key, redis::SubscriptionSign sign, base::Instant since) {
   using redis::SubscriptionSign;
@@ -633,6 +645,7 @@ struct Quorum::Running {
   base::Instant ends_at = base::Instant::Infinite();  // of an acquire or a renewal: ends then
   uint64_t token = 0;                                 // that is granted
   bool granted = false;
+  bool by_message = false;
   bool decided = false;
 };
 
@@ -784,6 +797,10 @@ void Quorum::TakeVotes(Running& one) {
 
 bool Quorum::AcquireDecided(Round& round, Running& one) {
   using Kind = Decision::Kind;
+  if (grants_->GrantedByMessage(one.grant(), one.acquire->attempt, base::Now())) {
+    one.granted = one.by_message = true;
+    return true;
+  }
   if (WantsVotes(*one.acquire)) TakeVotes(one);
   const Decision decision = DecideAcquire(one.raise ? one.raise->results : one.calls.results);
   if (decision.kind == Kind::kOpen) return TakesTooLong(one);
@@ -826,16 +843,35 @@ void Quorum::AwaitAll(Round& round, std::deque<Running>& all, base::Instant dead
   }
 }
 
+// An acquire that will be queued: its thread sleeps until the votes come. Until then the replies
+// stay unread, since each would wake it.
+void Quorum::AwaitMessages(const Running& one, base::Instant deadline) {
+  if (one.request.unread_for == absl::ZeroDuration() || !WantsVotes(*one.acquire) ||
+      !subscription(one.key()).live) {
+    return;
+  }
+  base::Parker parker;
+  grants_->SetAwaiting(one.grant(), &parker);
+  Await(one.key(), parker, std::min(deadline, one.sent + one.request.unread_for));
+  grants_->SetAwaiting(one.grant(), nullptr);
+}
+
 Result Quorum::Run(const Subject& subject, const Request& request, base::Instant deadline,
                    redis::StillWanted) noexcept {
   const Item item{.subject = subject, .request = request};
   Result result;
-  RunBatch(absl::MakeConstSpan(&item, 1), deadline, absl::MakeSpan(&result, 1));
+  RunAll(absl::MakeConstSpan(&item, 1), deadline, absl::MakeSpan(&result, 1),
+         /*awaits_messages=*/true);
   return result;
 }
 
 void Quorum::RunBatch(absl::Span<const Item> items, base::Instant deadline,
                       absl::Span<Result> results) noexcept {
+  RunAll(items, deadline, results, /*awaits_messages=*/false);  // other calls need the thread
+}
+
+void Quorum::RunAll(absl::Span<const Item> items, base::Instant deadline,
+                    absl::Span<Result> results, bool awaits_messages) {
   if (const absl::Status problem = Problem(); !problem.ok()) {
     return std::fill(results.begin(), results.end(),
                      Result{.what = internal::Failed{.why = problem}});
@@ -846,6 +882,7 @@ void Quorum::RunBatch(absl::Span<const Item> items, base::Instant deadline,
     Begin(all.emplace_back(item));
     Send(round, all.back());
   }
+  if (awaits_messages) AwaitMessages(all.front(), deadline);
   AwaitAll(round, all, deadline);
   for (const Running& one : all) late_ += one.decided ? 0 : 1;
   // After a round that failed, a moment shows which nodes have granted.
@@ -891,6 +928,7 @@ internal::Failed Quorum::WhyNoMajority(std::vector<NodeResult> results, bool sta
 Result Quorum::ResultOf(Running& one) {
   const std::vector<NodeResult>& results = one.calls.results;
   if (one.acquire != nullptr) {
+    if (one.by_message) return GrantedByMessage(one);
     if (!one.granted) return NotGranted(one);
     grants_->OnGranted(one.grant(), one.acquire->attempt, one.token + one.acquire->amount - 1,
                        one.ends());

@@ -24,6 +24,7 @@
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
+#include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/script_codec.h"
@@ -104,6 +105,8 @@ class GrantTable {
     base::Instant ends = {};       // at the latest, if all requests were executed at once
     // Its client may have the lock by messages until then, so nothing is given back.
     base::Instant granted_until = {};
+    uint32_t granted_after = 0;        // the latest attempt by then
+    base::Parker* awaiting = nullptr;  // a thread awaits a grant by message
     struct Attempt {
       uint32_t number = 0;
       base::Instant sent;
@@ -180,6 +183,23 @@ class GrantTable {
       std::vector<Vote> votes = grant.votes;
       for (Vote& vote : votes) vote.attempt = vote.attempt == attempt ? attempt : 0;
       return votes;
+    });
+  }
+  // A majority has granted it by message since that attempt was sent.
+  bool GrantedByMessage(GrantId id, uint32_t attempt, base::Instant now) {
+    return With(id, [&](Grant& grant) {
+      return attempt <= grant.granted_after && now < grant.granted_until;
+    });
+  }
+  // Sets the parker once the client was told of a grant by message, until it is another one or
+  // null.
+  void SetAwaiting(GrantId id, base::Parker* parker) {
+    With(id, [&](Grant& grant) { return (grant.awaiting = parker) != nullptr; });
+  }
+  void WakeAwaiting(GrantId id) {
+    With(id, [](Grant& grant) {
+      if (grant.awaiting != nullptr) grant.awaiting->Set(1);
+      return true;
     });
   }
   // These nodes will be told to take back what that attempt was granted. Returns false if that must
@@ -344,9 +364,7 @@ class Quorum final : public internal::QuorumRunner {
   redis::Subscription subscription(std::string_view key) const override;
   absl::Status Subscribe(std::string_view key, base::Instant deadline,
                          const std::stop_token& stop) override;
-  uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
-    return parker.ParkUntil(deadline);
-  }
+  uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
   void NoteSign(std::string_view key, redis::SubscriptionSign sign, base::Instant since) override;
   Realigned Realign() override;
   void Stop() override;
@@ -388,6 +406,9 @@ class Quorum final : public internal::QuorumRunner {
   void TakeVotes(Running& one);
   bool AcquireDecided(Round& round, Running& one);
   bool TakesTooLong(Running& one);
+  void AwaitMessages(const Running& one, base::Instant deadline);
+  void RunAll(absl::Span<const Item> items, base::Instant deadline, absl::Span<Result> results,
+              bool awaits_messages);
   void AwaitAll(Round& round, std::deque<Running>& all, base::Instant deadline);
   void Note(const Running& one);
   Result ResultOf(Running& one);

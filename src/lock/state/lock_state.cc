@@ -13,12 +13,15 @@ namespace redlatch::internal {
 namespace {
 
 constexpr uint32_t kBlock = 4096;  // tokens that a client reserves for its threads
-// Within this time, no client has taken a lock that was handed over and released it again.
+// Within this time, no client has taken a lock that was handed over and released it again; or, of
+// a quorum, hardly ever.
 constexpr absl::Duration kHandingOver = absl::Microseconds(50);
+constexpr absl::Duration kQuorumHandingOver = absl::Microseconds(300);
 // How long the result of an acquire that will be queued may stay unread: until the grant has
 // usually come. If the acquire was granted at once, other clients wait that much longer.
 constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
 constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
+constexpr absl::Duration kQuorumLongestUnread = absl::Milliseconds(6);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
@@ -1143,8 +1146,9 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
     request->sent = now;
     request->missed_since = TakeMissed();
     if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
-        now - handed_at_ < kHandingOver) {
-      request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread, kLongestUnread);
+        now - handed_at_ < (config_.quorum ? kQuorumHandingOver : kHandingOver)) {
+      request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread,
+                                       config_.quorum ? kQuorumLongestUnread : kLongestUnread);
     }
     return request;
   }

@@ -1,10 +1,13 @@
 #include "src/redis/link/subscriber.h"
 
+#include <poll.h>
+
 #include <algorithm>
 #include <iterator>
 #include <new>
 #include <utility>
 
+#include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
 #include "src/redis/wire/codec.h"
@@ -373,16 +376,85 @@ constexpr absl::Duration kNap = absl::Milliseconds(50);
 
 }  // namespace
 
-uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
-  bool reads = false;
-  {
-    const base::MutexLock lock(mu_);
-    ++waiting_;
-    reads = BecomeReader();
-    // The last waiter that read has left, and may still be counted. It did not know of this one.
-    if (!reads && reader_ == Reader::kNone && !must_return_) BringThreadBack();
+// The connections of several subscribers that one waiter reads.
+class Subscriber::Reading {
+ public:
+  explicit Reading(absl::Span<Subscriber* const> all) {
+    for (Subscriber* const each : all) {
+      if (each->BeginAwaiting()) places_.push_back({.its = each});
+    }
   }
-  if (reads) {
+  ~Reading() {
+    for (const Place& place : places_) Leave(*place.its);
+  }
+  Reading(const Reading&) = delete;
+  Reading& operator=(const Reading&) = delete;
+
+  // Handles what comes until the parker is set, or until then.
+  void Until(base::Parker& parker, base::Instant deadline) {
+    while (Prepare(deadline) && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
+      if (!parker.BeginPolling(places_[0].its->wake_.fd())) return;
+      Poll(deadline);
+      parker.EndPolling();
+      for (Place& place : places_) {
+        if (!place.its->broken_) place.its->Take(place.ready);
+      }
+    }
+  }
+
+ private:
+  struct Place {
+    Subscriber* its;
+    Awaited awaited = {};
+    Transport::Polled polled = {};
+    Readiness ready = {};
+  };
+
+  static void Leave(Subscriber& its) {
+    const base::MutexLock lock(its.mu_);
+    its.Leave();
+  }
+
+  // Sends what is due. Connections that are broken are left to the subscriber's thread. Returns
+  // false if none is left.
+  bool Prepare(base::Instant deadline) {
+    for (size_t i = places_.size(); i-- > 0;) {
+      Subscriber& its = *places_[i].its;
+      if (!its.broken_) places_[i].awaited = its.Prepare(deadline);
+      if (!its.broken_) continue;
+      places_.erase(places_.begin() + static_cast<std::ptrdiff_t>(i));
+      Leave(its);
+    }
+    return !places_.empty();
+  }
+
+  void Poll(base::Instant until) {
+    absl::InlinedVector<pollfd, 12> fds;
+    for (Place& place : places_) {
+      Transport& transport = *place.awaited.transport;
+      place.polled = transport.BeginPoll(place.awaited.interest);
+      until = std::min({until, place.awaited.until, place.polled.until});
+      if (place.polled.already.Meets(Interest::kReadAndWrite)) until = base::Instant();
+      fds.push_back({.fd = place.polled.fd, .events = place.polled.events, .revents = 0});
+      fds.push_back({.fd = place.its->wake_.fd(), .events = POLLIN, .revents = 0});
+    }
+    const bool came = base::Poll(fds.data(), fds.size(), until) > 0;
+    for (size_t i = 0; i < places_.size(); ++i) {
+      Place& place = places_[i];
+      const int16_t here = came ? fds[2 * i].revents : int16_t{0};
+      place.ready = place.polled.already;
+      if (!place.ready.Meets(Interest::kReadAndWrite)) {
+        place.ready = place.awaited.transport->EndPoll(place.polled, here);
+      }
+      if (came && fds[2 * i + 1].revents != 0) place.its->wake_.Drain();
+    }
+  }
+
+  absl::InlinedVector<Place, 6> places_;
+};
+
+uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
+  if (BeginAwaiting()) {
     while (!broken_ && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
       const Awaited awaited = Prepare(deadline);
       if (!broken_) Take(WaitAsReader(awaited, parker));
@@ -394,6 +466,27 @@ uint32_t Subscriber::Await(base::Parker& parker, base::Instant deadline) {
   const base::MutexLock lock(mu_);
   --waiting_;
   return value;
+}
+
+uint32_t Subscriber::AwaitAny(absl::Span<Subscriber* const> all, base::Parker& parker,
+                              base::Instant deadline) {
+  Reading(all).Until(parker, deadline);
+  const uint32_t value = parker.ParkUntil(deadline);
+  for (Subscriber* const each : all) {
+    const base::MutexLock lock(each->mu_);
+    --each->waiting_;
+  }
+  return value;
+}
+
+// Counts the waiter. Returns true if it reads.
+bool Subscriber::BeginAwaiting() {
+  const base::MutexLock lock(mu_);
+  ++waiting_;
+  const bool reads = BecomeReader();
+  // The last waiter that read has left, and may still be counted. It did not know of this one.
+  if (!reads && reader_ == Reader::kNone && !must_return_) BringThreadBack();
+  return reads;
 }
 
 // No waiter reads while others wait: they would depend on when it leaves. None reads while messages

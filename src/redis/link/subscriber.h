@@ -18,6 +18,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "src/base/clock.h"
 #include "src/base/fork_guard.h"
 #include "src/base/mutex.h"
@@ -114,6 +115,9 @@ class Subscriber final : private SubscriberThread::Listener {
   // value. A thread that is the only one to wait reads the connection itself meanwhile, which saves
   // the hop from the subscriber's thread. The callbacks may run on it.
   uint32_t Await(base::Parker& parker, base::Instant deadline);
+  // The same for messages of several subscribers at once.
+  static uint32_t AwaitAny(absl::Span<Subscriber* const> all, base::Parker& parker,
+                           base::Instant deadline);
 
   // Between a call that begins it and one that ends it, messages are read at once, even if no
   // thread awaits one: only the subscriber's thread reads, and it notices a silent connection
@@ -164,6 +168,8 @@ class Subscriber final : private SubscriberThread::Listener {
   void WakeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void BringThreadBack() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   bool BecomeReader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool BeginAwaiting();
+  class Reading;
   void Leave() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   Readiness WaitAsReader(const Awaited& awaited, base::Parker& parker);
   bool StaysAway(base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

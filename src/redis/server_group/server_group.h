@@ -117,6 +117,8 @@ class ServerGroup {
   // Between a call that begins it and one that ends it, messages about the key are read at once,
   // even if no thread awaits one. Each call that begins it needs one that ends it.
   virtual void KeepReading(std::string_view, bool /*begins*/) {}
+  // The subscriber that a thread may read while it awaits a message; null if there is none.
+  virtual class Subscriber* MessagesOf(std::string_view) { return nullptr; }
   // Sleeps until the parker is set, as by a message; see Subscriber::Await().
   virtual uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) = 0;
 

@@ -108,6 +108,7 @@ class SingleServer final : public ServerGroup {
     return SubscribeTo(channel_, deadline, stop);
   }
   void KeepReading(std::string_view, bool begins) override { messages_->KeepReading(begins); }
+  Subscriber* MessagesOf(std::string_view) override { return messages_.get(); }
   uint32_t Await(std::string_view, base::Parker& parker, base::Instant deadline) override {
     return messages_->Await(parker, deadline);
   }

@@ -152,6 +152,24 @@ TEST_F(QuorumVotes, GrantByMessageIsNotGivenBackByRoundThatFails) {
   EXPECT_EQ(given_back_[2], 0);
 }
 
+TEST_F(QuorumVotes, RoundEndsWhenMessagesHaveGranted) {
+  meanwhile_ = [&](size_t node) {
+    if (node == 1) Votes(0, 50);
+    if (node == 2) Votes(1, 50);
+    return "queued 30000 0 9";
+  };
+  const internal::AcquireResult result = Asks();
+  EXPECT_THAT(told_, Contains("grant " + grant_ + " 1 50 2000 1 two words"));
+  const auto* const granted = std::get_if<internal::AcquireGranted>(&result);
+  ASSERT_NE(granted, nullptr);
+  EXPECT_EQ(granted->lease, absl::ZeroDuration()) << "only the message has granted it";
+  // A client that does not trust the message asks again, and goes by the replies.
+  meanwhile_ = [](size_t) { return "granted 50 30000 0 17"; };
+  const internal::AcquireResult again = Asks();
+  ASSERT_TRUE(std::holds_alternative<internal::AcquireGranted>(again));
+  EXPECT_EQ(std::get<internal::AcquireGranted>(again).lease, absl::Seconds(30));
+}
+
 TEST_F(QuorumVotes, WholeLeaseIsAskedFor) {
   Asks({.lease = absl::Seconds(30), .whole = true});
   EXPECT_EQ(secrets_[0], "");

@@ -441,5 +441,80 @@ TEST_F(SubscriberReaderTest, LongWaitCostsNothing) {
   EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
 }
 
+// One waiter that reads several subscribers, which share a thread.
+class SeveralSubscribersTest : public support::SubscriberTestFixture {
+ protected:
+  void SetUp() override {
+    const auto thread = std::make_shared<SubscriberThread>();
+    for (int i = 0; i < 3; ++i) {
+      SubscriberOptions options = recorder_.Options();
+      options.thread = thread;
+      options.on_message = [this, forward = options.on_message, me = std::this_thread::get_id()](
+                               std::string_view channel, std::string_view message) {
+        forward(channel, message);
+        if (std::this_thread::get_id() == me) ++read_by_me_;
+        parker_.Set(kReceived);
+      };
+      owned_.push_back(std::make_unique<Subscriber>(*ParseUrl(server_->url()), options));
+      all_.push_back(owned_.back().get());
+      ASSERT_TRUE(all_.back()->Subscribe(absl::StrCat("c", i), Soon()).ok());
+    }
+  }
+
+  uint32_t AwaitMessageTo(int which) {
+    parker_.Arm();
+    std::thread publisher([&] {
+      Parker().ParkUntil(In(absl::Milliseconds(1)));
+      Publish(absl::StrCat("c", which), "m");
+    });
+    const uint32_t value = Subscriber::AwaitAny(all_, parker_, Soon());
+    publisher.join();
+    return value;
+  }
+
+  Parker parker_;
+  std::atomic<int> read_by_me_{0};
+  std::vector<std::unique_ptr<Subscriber>> owned_;
+  std::vector<Subscriber*> all_;
+};
+
+TEST_F(SeveralSubscribersTest, LoneWaiterReadsAllOfThem) {
+  const base::Instant deadline = Soon();
+  while (read_by_me_ == 0) {  // until the thread sleeps
+    ASSERT_LT(base::Now(), deadline);
+    EXPECT_EQ(AwaitMessageTo(0), kReceived);
+  }
+  const int before = read_by_me_;
+  for (int i = 0; i < 99; ++i) EXPECT_EQ(AwaitMessageTo(i % 3), kReceived);
+  EXPECT_GT(read_by_me_, before + 50);
+}
+
+TEST_F(SeveralSubscribersTest, BrokenConnectionsAreMadeAgain) {
+  EXPECT_EQ(AwaitMessageTo(1), kReceived);
+  parker_.Arm();
+  std::thread killer([&] {
+    EXPECT_GT(KillSubscribers(), 0);
+    EXPECT_TRUE(recorder_.Await("live again", 3));
+    Publish("c2", "after");
+  });
+  EXPECT_EQ(Subscriber::AwaitAny(all_, parker_, Soon()), kReceived);
+  killer.join();
+  EXPECT_TRUE(recorder_.Await("message c2 after"));
+}
+
+TEST_F(SeveralSubscribersTest, LongWaitCostsNothing) {
+  EXPECT_EQ(AwaitMessageTo(0), kReceived);
+  parker_.Arm();
+  const absl::Duration before = support::ProcessCpuTime();
+  EXPECT_EQ(Subscriber::AwaitAny(all_, parker_, In(absl::Seconds(1))), Parker::kArmed);
+  EXPECT_LT(support::ProcessCpuTime() - before, absl::Milliseconds(20));
+}
+
+TEST_F(SeveralSubscribersTest, WaiterOfNoneSleeps) {
+  parker_.Arm();
+  parker_.Set(kReceived);
+  EXPECT_EQ(Subscriber::AwaitAny({}, parker_, Soon()), kReceived);
+}
+
 }  // namespace
 }  // namespace redlatch::redis
