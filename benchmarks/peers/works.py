@@ -42,6 +42,8 @@ def works():
                processes=2, options=("--section-us=20000", "--turns=1"), warm=3)
     yield from (Work(f"reads-{n}", "reads", f"Read-write lock, {n} % reads, 4 processes of 4 threads", "per_second",
                      kind="read_write", processes=4, threads=4, options=(f"--reads={n}",)) for n in (99, 90))
+    yield Work("reads-99-1", "reads", "Read-write lock, 99 % reads, 4 processes of 1 thread", "per_second",
+               kind="read_write", processes=4, options=("--reads=99",))
     yield Work("semaphore", "semaphore", "Semaphore of 4 permits, 8 processes", "per_second", kind="semaphore",
                processes=8)
     yield Work("waiting", "waiting", "1,000 waiters: commands per second", "commands_per_s", less=True, mode="waiting",
