@@ -78,10 +78,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (taken && waiter.wait_limit == WaitLimit::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
-  if (shared() && pending_ &&
-      (pending_->acquire.attempt > 0 || pending_->acquire.terms != waiter.terms ||
-       waiter.terms.manual)) {
-    // Requests from before this waiter came do not let it in, and a manual hold is never shared.
+  if (shared() && pending_ && !MayJoinRequest(waiter, now)) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   Enqueue(waiter, now);
@@ -111,6 +108,14 @@ void LockState::LetOwnerIn(base::Instant now, Effects& effects) {
     next = waiter->next;
     if (Enter(*waiter, now, effects)) queue_.Remove(*waiter);
   }
+}
+
+// Returns true if the reader may wait for the pending request. A request that was first sent before
+// the reader came lets it in only for a turn. A manual hold is never shared.
+bool LockState::MayJoinRequest(const Waiter& waiter, base::Instant now) const {
+  const bool in_turn =
+      pending_->acquire.attempt == 0 || now < pending_->first_sent + FreeTurn(*waiter.options);
+  return in_turn && pending_->acquire.terms == waiter.terms && !waiter.terms.manual;
 }
 
 // The waiter joins the holds under a shared grant.
@@ -605,6 +610,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   if (pending.acquire.recalls) recalled_s_ = second;
   ++pending.acquire.attempt;
   pending.acquire.listen = pending.acquire.attempt > 1;
+  if (pending.acquire.attempt == 1) pending.first_sent = now;
   pending.again = pending.ask_again = pending.forced = false;
   pending.votes_due = base::Instant::Infinite();
   pending.attempts.push_back({.number = pending.acquire.attempt, .sent = now});

@@ -43,7 +43,8 @@ struct PendingAcquire {
   absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may name
   base::Instant due;
   base::Instant votes_due = base::Instant::Infinite();  // asks then for those that are missing
-  base::Instant began;                                  // the start of the wait
+  base::Instant first_sent;
+  base::Instant began;  // the start of the wait
   uint32_t failures = 0;
   uint32_t polls = 0;  // because of a foreign owner, or without messages
 };
@@ -390,6 +391,7 @@ class LockState {
   LocalHold& BeginHold(LocalHold hold, base::Instant waited_since);
   void GiveTo(Waiter& waiter, base::Instant now, Effects& effects);
   void GiveToHead(base::Instant now, Effects& effects);
+  bool MayJoinRequest(const Waiter& waiter, base::Instant now) const;
   void Join(Waiter& waiter, base::Instant now, Effects& effects);
   void LetJoin(base::Instant now, Effects& effects);
   bool Enter(Waiter& waiter, base::Instant now, Effects& effects);

@@ -122,13 +122,39 @@ TEST_F(SharedStateTest, GrantLetsInReadersFromBeforeRequest) {
   Waiter& first = Acquire({.thread = 1});
   Waiter& second = Acquire({.thread = 2});
   const Request acquire = Fetch<AcquireRequest>();
-  Pass(absl::Microseconds(10));
+  Pass(kWindow);
   // A writer may be queued between the two.
   EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
   Deliver(acquire, Granted(1));
   EXPECT_EQ(first.state, State::kGranted);
   EXPECT_EQ(second.state, State::kGranted);
   EXPECT_NE(first.hold, second.hold);
+}
+
+TEST_F(SharedStateTest, LaterReaderWaitsForRequestOfSameTurn) {
+  const Waiter& first = Acquire({.thread = 1});
+  const Request acquire = Fetch<AcquireRequest>();
+  Deliver(acquire, Queued());
+  Pass(kWindow - absl::Microseconds(1));
+  EXPECT_EQ(Acquire({.thread = 2, .turn = absl::ZeroDuration()}).state, State::kElsewhere);
+  EXPECT_EQ(Acquire({.thread = 2, .lease = 2 * kLease}).state, State::kElsewhere);
+  const Waiter& second = Acquire({.thread = 2});
+  EXPECT_EQ(second.state, State::kWaiting);
+  EXPECT_TRUE(Quiet());
+  Pass(absl::Microseconds(1));
+  EXPECT_EQ(Acquire({.thread = 3}).state, State::kElsewhere);
+  DeliverGrant(GrantOf(acquire));
+  EXPECT_EQ(first.state, State::kGranted);
+  EXPECT_EQ(second.state, State::kGranted);
+}
+
+// The turn begins with the first attempt, which has the place in the queue.
+TEST_F(SharedStateTest, HeartbeatDoesNotLetLaterReadersWaitForRequest) {
+  Acquire({.thread = 1});
+  Deliver(Fetch<AcquireRequest>(), Queued());
+  Pass(kThird);
+  Deliver(Fetch<AcquireRequest>(), Queued());
+  EXPECT_EQ(Acquire({.thread = 2}).state, State::kElsewhere);
 }
 
 TEST_F(SharedStateTest, JoiningHoldAtRiskDoesNotHideRecovery) {
