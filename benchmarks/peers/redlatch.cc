@@ -61,8 +61,9 @@ class OurReadWriteLock final : public Ours {
 
 class OurSemaphore final : public Ours {
  public:
-  OurSemaphore(const Client& client, const std::string& name, int permits)
-      : semaphore_(client, name, permits) {}
+  OurSemaphore(const Client& client, const std::string& name, int permits,
+               const LockOptions& options)
+      : semaphore_(client, name, permits, {.turn = options.turn}) {}
   bool Lock(bool) override {
     semaphore_.acquire();
     return true;
@@ -105,8 +106,8 @@ int main(int argc, char** argv) {
       return std::make_unique<OurReadWriteLock>(clients[0], name, options);
     }
     if (kind == "semaphore") {
-      return std::make_unique<OurSemaphore>(clients[0], name,
-                                            static_cast<int>(contender.Number("permits", 4)));
+      return std::make_unique<OurSemaphore>(
+          clients[0], name, static_cast<int>(contender.Number("permits", 4)), options);
     }
     if (reentry) {
       return std::make_unique<OurMutex<redlatch::ReentrantLock>>(clients[0], name, options);

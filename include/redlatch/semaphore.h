@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -31,6 +32,10 @@ struct SemaphoreOptions {
   // How long permits stay taken without being renewed, that is, after their process has died. They
   // are renewed each third of that. At least 10 ms.
   Duration lease = absl::Seconds(30);
+
+  // As LockOptions::turn: how long a client may use a permit again and again while other clients
+  // wait. Zero: strict order.
+  std::optional<Duration> turn = {};
 
   // As LockOptions::on_lost.
   std::function<void(const LostLease&)> on_lost = {};

@@ -49,8 +49,9 @@ class Semaphore::Body {
       : core_(std::move(core)),
         name_(name),
         capacity_(capacity),
-        options_(std::make_shared<const LockOptions>(
-            LockOptions{.lease = options.lease, .on_lost = std::move(options.on_lost)})) {}
+        options_(std::make_shared<const LockOptions>(LockOptions{
+            .lease = options.lease, .turn = options.turn, .on_lost = std::move(options.on_lost)})) {
+  }
 
   const std::string& name() const { return name_; }
 

@@ -566,10 +566,14 @@ bool LockHandle::LeaveCachedNow() {
 
 void LockHandle::GiveBackCached() {
   const GrantId grant = entry_.grant.load(std::memory_order_relaxed);
-  if (!IsCacheable(grant)) return;
+  if (grant == 0) return;
   std::optional<Request> release;
   core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects&) {
-    if (state.in_use()) state.OnRecall(grant, now);
+    if (!IsCacheable(grant)) {
+      state.EndTurn(now);
+    } else if (state.in_use()) {
+      state.OnRecall(grant, now);
+    }
     release = state.NextRelease(now);
   });
   if (release) core_->unattended().Send(entry_, *release, 0);

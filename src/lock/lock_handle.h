@@ -147,6 +147,11 @@ class LockHandle final : public HoldOwner {
     const base::MutexLock lock(entry_.mu);
     return entry_.state.reusable();
   }
+  // Returns true if the client caches the grant.
+  bool caches() const {
+    const base::MutexLock lock(entry_.mu);
+    return entry_.state.cached_until() != base::Instant();
+  }
 
   // Runs a script that is not part of a hold, once, within the command timeout or until the
   // deadline.

@@ -15,11 +15,14 @@ constexpr size_t kMostFree = 64;
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Borrow() {
+absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Lend(bool cached) {
   std::shared_ptr<LockHandle> handle;
   {
     const base::MutexLock lock(mu_);
-    if (!free_.empty()) {
+    if (cached && !cached_.empty()) {
+      handle = std::move(cached_.back());
+      cached_.pop_back();
+    } else if (!free_.empty()) {
       handle = std::move(free_.front());  // the server has most likely answered its release
       free_.pop_front();
     }
@@ -37,17 +40,24 @@ absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Borrow() {
 }
 
 void PermitPool::Reclaim(std::shared_ptr<LockHandle> handle) {
-  if (core_->in_forked_child() || !handle->reusable())
-    return;  // pending cleanups do not need the handle
-  const base::MutexLock lock(mu_);
-  try {
-    if (free_.size() < kMostFree) free_.push_back(std::move(handle));
-  } catch (const std::bad_alloc&) {  // the next one is created
+  if (core_->in_forked_child()) return;
+  const bool cached = handle->caches();
+  if (!cached && !handle->reusable()) return;  // pending cleanups do not need the handle
+  {
+    const base::MutexLock lock(mu_);
+    const bool room = free_.size() + cached_.size() < kMostFree;
+    try {
+      if (cached && room && objects_ > 0) return cached_.push_back(handle);
+      if (!cached && room) free_.push_back(handle);
+    } catch (const std::bad_alloc&) {  // the next one is created
+    }
   }
+  // No thread can come for the permit.
+  if (cached) handle->GiveBackCached();
 }
 
 absl::StatusOr<OwnedHold> PermitPool::Acquire(const AcquireCall& call) {
-  auto handle = Borrow();
+  auto handle = Lend(/*cached=*/true);
   if (!handle.ok()) return handle.status();
   absl::StatusOr<HoldRef> held = (*handle)->Acquire(call);
   if (!held.ok()) return held.status();
@@ -119,14 +129,17 @@ void PermitPool::RemoveObject(const void* object) {
   if (core_->in_forked_child() && !mu_.IsFree()) return;
   core_->StopAll(name_, object);
   std::vector<OwnedHold> going;
+  std::vector<std::shared_ptr<LockHandle>> cached;
   {
     const base::MutexLock lock(mu_);
     if (--objects_ > 0) return;
+    cached.swap(cached_);
     going.swap(permits_);
     std::move(lost_.begin(), lost_.end(), std::back_inserter(going));
     lost_.clear();
   }
   LockHandle::ReleaseAll(going);
+  for (const auto& handle : cached) handle->GiveBackCached();
 }
 
 }  // namespace redlatch::internal

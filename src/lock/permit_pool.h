@@ -40,7 +40,7 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   absl::Status Release(size_t count);
 
   // Returns a handle for scripts that are not part of a hold.
-  absl::StatusOr<std::shared_ptr<LockHandle>> Borrow();
+  absl::StatusOr<std::shared_ptr<LockHandle>> Borrow() { return Lend(/*cached=*/false); }
 
   // The same, but the handle is not reused and does not keep the pool alive.
   absl::StatusOr<std::shared_ptr<LockHandle>> Fresh() const {
@@ -53,6 +53,8 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   void RemoveObject(const void* object);
 
  private:
+  // Lends a handle, if possible one with a cached permit.
+  absl::StatusOr<std::shared_ptr<LockHandle>> Lend(bool cached);
   // Takes back a handle that was borrowed.
   void Reclaim(std::shared_ptr<LockHandle> handle);
   void CollectLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -62,6 +64,8 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   const LockType type_;
   base::Mutex mu_;
   std::deque<std::shared_ptr<LockHandle>> free_ ABSL_GUARDED_BY(mu_);
+  // Those whose permits were cached when they came back, the latest one last.
+  std::vector<std::shared_ptr<LockHandle>> cached_ ABSL_GUARDED_BY(mu_);
   std::vector<OwnedHold> permits_ ABSL_GUARDED_BY(mu_);
   std::vector<OwnedHold> lost_ ABSL_GUARDED_BY(mu_);  // the lost ones of them, as far as is known
   uint64_t losses_seen_ ABSL_GUARDED_BY(mu_) = 0;

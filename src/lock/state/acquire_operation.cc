@@ -29,7 +29,8 @@ AcquireOperation::AcquireOperation(const AcquireCall& call, const Environment& e
   waiter_.face = call.face;
   waiter_.wait_limit = LimitOf(call.wait);
   waiter_.terms = call.terms;
-  if (call.options != nullptr) {
+  // A reader that also writes reads beside its write only, so its grant serves no other hold.
+  if (call.options != nullptr && call.write_grant == 0) {
     waiter_.turn = ContendedTurn(*call.options, environment.round_trip);
   }
   waiter_.options = call.options;

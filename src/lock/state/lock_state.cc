@@ -52,7 +52,7 @@ bool LockState::MakeRoomForReader() noexcept try {
 }
 
 void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (!MakeRoom() || (held() && shared() && !MakeRoomForReader())) {
+  if (!MakeRoom() || (grant_ && shared() && !MakeRoomForReader())) {
     waiter.failure = base::NoMemory();
     return Refuse(waiter, Waiter::State::kFailed);
   }
@@ -427,22 +427,57 @@ bool LockState::MayCache() const {
          (shared() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
 
-// No thread waits here. Returns false if the grant goes back to the server. Within a turn it is
-// cached as a claim, which the server soon frees if this process ends; with `cache_for`, the user
-// accepts a whole lease.
+// `others`: other clients waited for the lock, or this one waited for them.
+void LockState::NoteContention(bool others) {
+  constexpr unsigned kRemembered = 15;
+  if (others) {
+    contended_ = exclusive() ? 1 : kRemembered;
+  } else if (contended_ > 0) {
+    --contended_;
+  }
+}
+
+// The server has granted the lock, or renewed a read grant. Readers have no turn while a writer is
+// known to wait.
+void LockState::BeginTurn(base::Instant now, absl::Duration turn) {
+  const bool none = contended_ == 0 || config_.explicit_owner || (shared() && grant_->others);
+  grant_->turn_ends = none ? base::Instant() : now + turn;
+}
+
+// Returns true if the waiter may take a permit or a read grant that is cached for a turn.
+bool LockState::InTurn(const Waiter& waiter, base::Instant now) const {
+  return !exclusive() && !grant_->others && now < grant_->turn_ends && !waiter.terms.manual &&
+         waiter.terms == grant_->terms;
+}
+
+// Until when the client may cache the grant in its turn, because it expects a thread back that can
+// use it several times; Instant() if it may not. The grant must be a claim, which the server soon
+// frees if this process ends; with `cache_for`, the user accepts a whole lease.
+base::Instant LockState::StaysUntil(base::Instant now) const {
+  const Grant& grant = *grant_;
+  const bool brief = grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
+  if (!brief || (exclusive() ? !HasTokens() : grant.others)) return base::Instant();
+  if (!shared()) {
+    return ServesAgainWithin(grant.turn_ends - now) ? grant.turn_ends : base::Instant();
+  }
+  // A reader that comes soon after the turn asks for the next one; see TakeCached().
+  const base::Instant until = grant.turn_ends + Scaled(turn_, 1, kPartsOfATurn);
+  return now < until && ServesAgainWithin(turn_) ? until : base::Instant();
+}
+
+// No thread waits here. Returns false if the grant goes back to the server.
 bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
-  if (!shared()) taken_at_ = left_at_ = now;  // readers do not block readers
+  left_at_ = now;
+  if (!shared()) taken_at_ = now;  // readers do not block readers
   Grant& grant = *grant_;
   const bool cacheable = MayCache();
-  const bool brief = grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
-  const bool in_turn = ServesAgainWithin(grant.turn_ends - now) && HasTokens() && brief;
-  if (!may_cache_ || (!cacheable && !in_turn) || grant.deadline <= now || grant.pinned ||
-      grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner ||
-      config_.use == GrantUse::kPermit) {
+  const base::Instant stays_until = StaysUntil(now);
+  if (!may_cache_ || (!cacheable && stays_until == base::Instant()) || grant.deadline <= now ||
+      grant.pinned || grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner) {
     return false;
   }
   left_cached_ = true;
-  grant.cached_until = cacheable ? now + cache_for : grant.turn_ends;
+  grant.cached_until = cacheable ? now + cache_for : stays_until;
   grant.recallable |= cacheable;
   const bool draws = exclusive() && grant.next_token > grant.first_token;
   if (cacheable && draws && grant.last_token < grant.next_token + kFewTokens && !grant.renewing &&
@@ -474,12 +509,13 @@ bool LockState::ServesAgainWithin(absl::Duration turn) const {
 // Returns true if the server need not be asked.
 bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) {
   const bool joins = shared() && MayCache() && waiter.terms == grant_->terms;
-  if (joins || CanPass(waiter, now)) {
+  if (joins || CanPass(waiter, now) || InTurn(waiter, now)) {
     GiveTo(waiter, now, effects);
     return true;
   }
-  if (!shared() && MayCache() && !HasTokens() && waiter.terms == grant_->terms &&
-      grant_->failures == 0) {
+  // More tokens are wanted, or a reader's turn is over.
+  const bool asks = shared() ? !grant_->others && !grant_->recalled : MayCache() && !HasTokens();
+  if (asks && waiter.terms == grant_->terms && !waiter.terms.manual && grant_->failures == 0) {
     waiter.since = now;
     queue_.Append(waiter);
     if (!grant_->renewing) RenewNow(now);
@@ -516,6 +552,11 @@ void LockState::OnUnsubscribed(base::Instant now) {
 }
 
 void LockState::OnTooManyCached(base::Instant now) {
+  if (cached()) GiveBack(now);
+}
+
+void LockState::EndTurn(base::Instant now) {
+  if (shared() && grant_) grant_->turn_ends = base::Instant();
   if (cached()) GiveBack(now);
 }
 
@@ -591,12 +632,13 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   const Waiter& head = *queue_.head();
   if (pending.acquire.attempt == 0) {
     const bool serves_again = contended_ && ServesAgainWithin(head.turn);
+    const bool may_serve = !head.terms.manual && !config_.explicit_owner;
     const bool passes_on =
         ((contended && FreeTurn(*head.options) > absl::ZeroDuration()) || serves_again) &&
-        !head.terms.manual && !config_.explicit_owner && exclusive();
+        may_serve && exclusive();
     pending.acquire.amount = passes_on ? kBlock : head.terms.permits;
     // Within its turn the client caches a lock as a claim, in case its process ends.
-    pending.acquire.claims = passes_on && serves_again && !head.terms.whole &&
+    pending.acquire.claims = may_serve && serves_again && !head.terms.whole &&
                              !head.terms.cacheable && !head.terms.acks.any();
   }
   pending.acquire.wait = false;
@@ -856,9 +898,6 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .lost_at = deadline - ExpiryLead(terms.lease),
       .server_expires = now + news.lease,
       .asked = asked,
-      .turn_ends = (pending.queued || news.others > 0) && exclusive() && !config_.explicit_owner
-                       ? now + queue_.head()->turn
-                       : base::Instant(),
       // Tokens that are not handed out one by one are not given back either.
       .next_token = exclusive() ? news.token : last_token + 1,
       .last_token = last_token,
@@ -868,7 +907,8 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .reserved = now,
       .renew_due = is_claim ? now + ConfirmAfter(news.lease) : RenewDue(terms, asked),
   });
-  contended_ = pending.queued || news.others > 0;
+  NoteContention(pending.queued || news.others > 0);
+  BeginTurn(now, queue_.head()->turn);
   if (pending.queued) {
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pending.began);
   }
@@ -1060,14 +1100,19 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   if (grant.again) grant.renew_due = now;
   grant.failures = 0;
   if (IsCacheable(grant.id) && result.others > 0) OnRecall(grant.id, now);
-  if (cached() && !queue_.empty()) {  // it may have new tokens
-    return CanPass(*queue_.head(), now) ? GiveToHead(now, effects) : GiveBack(now);
+  if (!grant_) return;
+  if (shared()) {
+    grant.asked = request.sent;
+    grant.others = result.others > 0;
+    NoteContention(grant.others);
+    BeginTurn(now, turn_);
+  }
+  if (cached() && !queue_.empty()) {  // it may have new tokens, or no writer may wait
+    const bool open = shared() ? !grant.others : CanPass(*queue_.head(), now);
+    return open ? GiveToHead(now, effects) : GiveBack(now);
   }
   if (config_.explicit_owner && held()) LetOwnerIn(now, effects);
-  if (!shared() || !grant_) return;
-  grant.asked = request.sent;
-  grant.others = result.others > 0;
-  LetJoin(now, effects);
+  if (shared()) LetJoin(now, effects);
 }
 
 void LockState::OnRenewal(const Request& request, const Result& result, base::Instant now,
@@ -1136,8 +1181,10 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
     return Request{.what = RenewRequest(), .grant = grant_->id, .lease = kCheckOnly, .sent = now};
   }
   // In the client's turn, a lock that threads use only for moments stays a claim: see Cache().
-  const bool brief = grant_->claimed && now < grant_->turn_ends &&
-                     (cached() || now - grant_->holds.back().began < ConfirmAfter(grant_->claim));
+  // Readers ask when their turn is over.
+  const bool in_turn = shared() ? contended_ > 0 : now < grant_->turn_ends;
+  const bool brief = grant_->claimed && in_turn &&
+                     (cached() || now - grant_->holds.front().began < ConfirmAfter(grant_->claim));
   return Renewal(brief ? grant_->claim : grant_->terms.lease, now);
 }
 

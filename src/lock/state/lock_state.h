@@ -324,6 +324,9 @@ class LockState {
   void OnUnsubscribed(base::Instant now);
   // The client caches too many grants: this one goes back.
   void OnTooManyCached(base::Instant now);
+  // A thread of this client wants the other side of the read-write lock. A cached grant goes back,
+  // and the readers' turn ends.
+  void EndTurn(base::Instant now);
   // A script may have handed the lock over by message, or be unfinished; see Result.
   void CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now);
   // Connections are new: any command in flight may be lost.
@@ -402,6 +405,10 @@ class LockState {
 
   // The cache.
   bool MayCache() const;
+  void NoteContention(bool others);
+  void BeginTurn(base::Instant now, absl::Duration turn);
+  bool InTurn(const Waiter& waiter, base::Instant now) const;
+  base::Instant StaysUntil(base::Instant now) const;
   bool HasTokens() const { return grant_->next_token <= grant_->last_token; }
   bool Cache(absl::Duration cache_for, base::Instant now);
   void NoteReturn(base::Instant now);
@@ -492,9 +499,11 @@ class LockState {
   base::Instant missed_since_;
   bool misses_ = false;  // no message has reached this client since
 
-  bool subscribed_ : 1 = false;     // messages reach this client, so it learns of recalls
-  bool may_cache_ : 1 = false;      // a lock object exists through which a thread may come again
-  bool contended_ : 1 = false;      // others were there when this client last had the lock
+  bool subscribed_ : 1 = false;  // messages reach this client, so it learns of recalls
+  bool may_cache_ : 1 = false;   // a lock object exists through which a thread may come again
+  // Others were there when this client last had the lock. Readers do not see each other, and a
+  // semaphore has room for others, so for those it is remembered for several grants.
+  unsigned contended_ : 4 = 0;
   bool left_cached_ : 1 = false;    // at `left_at_`, the grant was cached
   bool brief_ : 1 = false;          // the last hold took less than half a turn
   bool released_once_ : 1 = false;  // the memory for the next release is reserved

@@ -212,7 +212,7 @@ struct Actor::Objects {
         case Kind::kSemaphore:
           semaphores.back() = std::make_unique<Semaphore>(
               client, each.name, each.capacity,
-              SemaphoreOptions{.lease = absl::Milliseconds(each.lease_ms)});
+              SemaphoreOptions{.lease = absl::Milliseconds(each.lease_ms), .turn = options.turn});
           break;
         case Kind::kLatch:
           latches.back() = std::make_unique<CountDownLatch>(client, each.name, each.capacity,

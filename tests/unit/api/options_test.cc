@@ -31,7 +31,7 @@ static_assert(Cached<LockOptions> && Acked<LockOptions> && TakesTurns<LockOption
 static_assert(!Cached<RedLockOptions> && !Acked<RedLockOptions> && TakesTurns<RedLockOptions>);
 static_assert(!Cached<MultiLockOptions> && Acked<MultiLockOptions> && TakesTurns<MultiLockOptions>);
 static_assert(!Cached<SemaphoreOptions> && !Acked<SemaphoreOptions> &&
-              !TakesTurns<SemaphoreOptions>);
+              TakesTurns<SemaphoreOptions>);
 
 template <class Lock>
 concept HasOwners = requires(Lock& lock, const Owner& owner) {

@@ -218,5 +218,200 @@ TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromStart) {
   }
 }
 
+// ---- Grants that do not exclude others.
+
+class ReadTurnTest : public LockStateTurnTest {
+ protected:
+  ReadTurnTest() { Make({.use = GrantUse::kShared, .reentrant = true}); }
+
+  static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
+  // The reader waits for a writer of another client.
+  Waiter& Wait() {
+    Waiter& waiter = Acquire(OfThread(1));
+    const Request acquire = Fetch<AcquireRequest>();
+    Deliver(acquire, Queued());
+    NewGrant news = GrantOf(acquire);
+    news.lease = kClaim;
+    DeliverGrant(news);
+    EXPECT_EQ(waiter.state, State::kGranted);
+    return waiter;
+  }
+  // The reader comes again and again until the turn is over. Returns it while it waits.
+  Waiter& ReadOn() {
+    for (int i = 0; i < 64; ++i) {
+      Pass(kTurn / 32);
+      Waiter& reader = Acquire(OfThread(1));
+      if (reader.state == State::kWaiting) return reader;
+      EXPECT_EQ(Release(reader.hold).kind, Kind::kDone);
+    }
+    ADD_FAILURE() << "the turn does not end";
+    return Acquire(OfThread(1));
+  }
+  void Leave(const Waiter& reader) {
+    GoesBack(reader);
+    Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  }
+  // Caches a grant that has just been made.
+  void Cache() {
+    Leave(Wait());
+    Leave(Wait());
+    EXPECT_EQ(Release(Wait().hold).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+  }
+};
+
+TEST_F(ReadTurnTest, ReturningReaderNeedsNoServer) {
+  Cache();
+  for (int i = 0; i < 100; ++i) {
+    const Waiter& first = Acquire(OfThread(1));
+    const Waiter& second = Acquire(OfThread(2));
+    EXPECT_EQ(first.state, State::kGranted);
+    EXPECT_EQ(second.state, State::kGranted);
+    EXPECT_EQ(Release(first.hold).kind, Kind::kDone);
+    EXPECT_EQ(Release(second.hold).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+  }
+}
+
+TEST_F(ReadTurnTest, CachedReadGoesBackSoonAfterTurn) {
+  const base::Instant end = now() + kTurn;
+  Cache();
+  EXPECT_EQ(state().next_request_at(), end + kTurn / 16);
+  PassTo(end + kTurn / 16);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(ReadTurnTest, OneQuestionBeginsNextTurn) {
+  Cache();
+  for (int i = 0; i < 10; ++i) {
+    const Waiter& reader = ReadOn();
+    const Request question = Fetch<RenewRequest>();
+    EXPECT_EQ(question.lease, kClaim) << "it is still cached as a claim";
+    Deliver(question, HeldWith(0));
+    EXPECT_EQ(reader.state, State::kGranted);
+    EXPECT_EQ(Release(reader.hold).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+  }
+}
+
+TEST_F(ReadTurnTest, WaitingWriterEndsTurn) {
+  Cache();
+  const Waiter& reader = ReadOn();
+  Deliver(Fetch<RenewRequest>(), HeldWith(1));
+  EXPECT_EQ(reader.state, State::kWaiting);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<AcquireRequest>(), Queued());
+}
+
+TEST_F(ReadTurnTest, FailedQuestionEndsTurn) {
+  Cache();
+  const Waiter& reader = ReadOn();
+  Deliver(Fetch<RenewRequest>(), Silence());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  EXPECT_EQ(reader.state, State::kGranted);
+}
+
+TEST_F(ReadTurnTest, NoTurnWhileWriterIsKnownToWait) {
+  Leave(Wait());
+  Leave(Wait());
+  Waiter& reader = Acquire(OfThread(1));
+  Deliver(Fetch<AcquireRequest>(), Granted(/*others=*/1, kClaim));
+  Leave(reader);
+}
+
+TEST_F(ReadTurnTest, ReadsWithoutWritersGoBackAtOnce) {
+  for (int i = 0; i < 5; ++i) {
+    Waiter& reader = Acquire(OfThread(1));
+    const Request acquire = Fetch<AcquireRequest>();
+    EXPECT_FALSE(AcquireOf(acquire).claims);
+    Deliver(acquire, Granted());
+    Leave(reader);
+  }
+}
+
+TEST_F(ReadTurnTest, WritersAreForgottenAfterFifteenTurns) {
+  Cache();
+  for (int i = 0; i < 15; ++i) {
+    const Waiter& reader = ReadOn();
+    Deliver(Fetch<RenewRequest>(), HeldWith(0));
+    EXPECT_EQ(reader.state, State::kGranted);
+    if (i < 14) {
+      EXPECT_EQ(Release(reader.hold).kind, Kind::kDone);
+    } else {
+      Leave(reader);
+    }
+  }
+}
+
+TEST_F(ReadTurnTest, WriteOfSameClientEndsTurn) {
+  Cache();
+  state().EndTurn(now());
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  EXPECT_TRUE(state().idle());
+  Waiter& reader = Wait();
+  state().EndTurn(now());
+  EXPECT_TRUE(Valid(reader));
+  Leave(reader);
+}
+
+class PermitTurnTest : public ReadTurnTest {
+ protected:
+  PermitTurnTest() { Make({.use = GrantUse::kPermit}); }
+};
+
+TEST_F(PermitTurnTest, ReturningThreadNeedsNoServer) {
+  Cache();
+  for (int i = 0; i < 100; ++i) {
+    const Waiter& again = Acquire(OfThread(1));
+    EXPECT_EQ(again.state, State::kGranted);
+    EXPECT_EQ(Release(again.hold).kind, Kind::kDone);
+    EXPECT_TRUE(Quiet());
+  }
+}
+
+TEST_F(PermitTurnTest, CachingEndsWithTurn) {
+  const base::Instant end = now() + kTurn;
+  Cache();
+  EXPECT_EQ(state().next_request_at(), end);
+  PassTo(end);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(PermitTurnTest, OtherNumberOfPermitsEndsTurn) {
+  Cache();
+  Want several = OfThread(1);
+  several.permits = 2;
+  Waiter& waiter = Acquire(several);
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  const Request acquire = Fetch<AcquireRequest>();
+  EXPECT_EQ(AcquireOf(acquire).amount, 2);
+  Deliver(acquire, Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(PermitTurnTest, GrantByReplyIsClaim) {
+  Leave(Wait());
+  Leave(Wait());
+  Waiter& waiter = Acquire(OfThread(1));
+  const Request acquire = Fetch<AcquireRequest>();
+  EXPECT_TRUE(AcquireOf(acquire).claims);
+  Deliver(acquire, Granted(0, kClaim));
+  EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
+}
+
+TEST_F(PermitTurnTest, UncontendedPermitGoesBackAtOnce) {
+  for (int i = 0; i < 5; ++i) {
+    Waiter& waiter = Acquire(OfThread(1));
+    const Request acquire = Fetch<AcquireRequest>();
+    EXPECT_FALSE(AcquireOf(acquire).claims);
+    Deliver(acquire, Granted());
+    Leave(waiter);
+  }
+}
+
 }  // namespace
 }  // namespace redlatch::internal
