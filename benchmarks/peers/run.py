@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""run.py [--peer NAME]... [--work NAME]... [--update] [--seconds N] [--rounds N] [--quick] [--asleep] [--json FILE]
+"""run.py [--peer NAME]... [--work NAME]... [--beside PROGRAM]... [--update] [--seconds N] [--rounds N] [--quick]
+       [--asleep] [--json FILE]
 
 Compares redlatch with other locks over Redis, each in its own language, on the same servers, which are started
 for the run on loopback. Contenders take turns in each work of each round, in changing order. While it is
@@ -7,11 +8,14 @@ measured, each acquisition checks that no other holder is inside. `./dev compare
 Results go to docs/benchmarks/results.json, from which report.py makes docs/benchmarks.md.
 
 --peer and --work select some; a name that ends with - selects all that start with it. --quick: one short round
-of the most telling works, whose results are only printed.
+of the most telling works, whose results are only printed. --beside: another build of redlatch's contender, such as
+one without a trick for speed, takes part with the same options. Peers then take part only if --peer names them, and
+results are only printed.
 """
 
 import argparse
 import contextlib
+import dataclasses
 import datetime
 import json
 import os
@@ -201,8 +205,10 @@ def fits(name, wish):
     return name == wish or wish.endswith("-") and name.startswith(wish)
 
 
-def gather(peers):
+def gather(peers, beside=()):
     contenders, missing = redlatch(), []
+    contenders += [dataclasses.replace(it, name=f"{it.name}, {program.name}", command=(str(program.resolve()),))
+                   for program in beside for it in contenders]
     for name in peers:
         print(f"building {name}", file=sys.stderr)
         try:
@@ -279,10 +285,12 @@ def merged(before, whole):
 
 
 def arguments():
-    parser = argparse.ArgumentParser(usage=__doc__.split("\n", maxsplit=1)[0], description=__doc__,
+    parser = argparse.ArgumentParser(usage=__doc__.split("\n\n", maxsplit=1)[0], description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--peer", action="append", help=", ".join(PEERS))
     parser.add_argument("--work", action="append", help=", ".join(work.name for work in WORKS))
+    parser.add_argument("--beside", action="append", type=pathlib.Path, default=[], metavar="PROGRAM",
+                        help="another build of redlatch's contender")
     parser.add_argument("--seconds", type=float, default=2, help="of each race; some take longer")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--quick", action="store_true")
@@ -301,7 +309,8 @@ def main():
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda *_: sys.exit("interrupted"))
     names = chosen([work.name for work in WORKS], options.work or (QUICK if options.quick else None))
-    contenders, missing = gather(chosen(list(PEERS), options.peer))
+    peers = chosen(list(PEERS), options.peer) if options.peer or not options.beside else []
+    contenders, missing = gather(peers, options.beside)
     if not options.asleep:
         stay_awake()
     results, failures = measure(contenders, [work for work in WORKS if work.name in names], options)
@@ -312,7 +321,7 @@ def main():
     print(report.text(whole))
     if options.update:
         whole = merged(json.loads(RESULTS.read_text()), whole)
-    partial = options.quick or options.peer or options.work and not options.update
+    partial = options.quick or options.peer or options.beside or options.work and not options.update
     path = options.json or (None if partial else RESULTS)
     if path:
         path.parent.mkdir(parents=True, exist_ok=True)
