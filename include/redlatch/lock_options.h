@@ -55,7 +55,7 @@ struct LockOptions {
   //             the server: 0.3 ms at least, and 1 ms at most
   //   set       that long, whether others wait or not
   //   zero      strict order: each release hands it to the next client
-  // A client keeps a lock that others want only if it expects a thread back within a sixteenth of
+  // A client keeps a lock that others want only if it expects a thread back within an eighth of
   // what is left of the turn, by what its threads did lately. Otherwise a release hands it over, as
   // it does after a critical section of more than half a turn or 100 ms. While the lock is kept
   // that way, its grant is short, as for AcquireOptions::whole_lease: if the process dies then, the

@@ -26,7 +26,7 @@ constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
 // A grant is cached for threads that are expected back within this part of a turn.
-constexpr int kPartsOfATurn = 16;
+constexpr int kPartsOfATurn = 8;
 // A cached grant with fewer tokens than this is renewed to get more.
 constexpr uint64_t kFewTokens = 2048;
 constexpr uint32_t kMostChecks = 4;  // then a waiter's next heartbeat takes over
@@ -488,10 +488,10 @@ bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
 }
 
 // A thread has come for the lock that the client's threads left at `left_at_`. An absence of more
-// than a quarter of a turn counts as that, so that two quick returns make up for it. If the lock
+// than half a turn counts as that, so that two quick returns make up for it. If the lock
 // had gone to another client, the system may have run that client first, so one absence is no sign.
 void LockState::NoteReturn(base::Instant now) {
-  const absl::Duration longest = Scaled(turn_, 1, 4);
+  const absl::Duration longest = Scaled(turn_, 1, 2);
   const absl::Duration away = std::min(now - left_at_, longest);
   const absl::Duration before = Scaled(std::min(away_, longest), 1, 2);
   away_ = std::max(left_cached_ ? away : std::min(away, last_away_), before);

@@ -88,7 +88,7 @@ TEST_F(LockStateTurnTest, DoesNotPassOnAfterEnd) {
 TEST_F(LockStateTurnTest, HandsOverAtOnceIfThreadsStayAway) {
   Waiter& holder = ComesAgain();
   Release(holder.hold);
-  Pass(kTurn / 4);
+  Pass(kTurn / 2);
   Waiter& late = Acquire(OfThread(1));
   EXPECT_EQ(late.state, State::kGranted) << "its turn is not over";
   GoesBack(late);  // it does not come back soon
@@ -113,7 +113,7 @@ TEST_F(LockStateTurnTest, HandsOverBeforeTurnEndsIfThreadCouldBeLate) {
   Pass(kTurn / 2);
   Release(holder.hold);
   Waiter& again = Acquire(OfThread(1));
-  Pass(kTurn / 4 + kTurnTick);
+  Pass(kTurn / 2 - kTurnTick);
   GoesBack(again);
 }
 
@@ -276,8 +276,8 @@ TEST_F(ReadTurnTest, ReturningReaderNeedsNoServer) {
 TEST_F(ReadTurnTest, CachedReadGoesBackSoonAfterTurn) {
   const base::Instant end = now() + kTurn;
   Cache();
-  EXPECT_EQ(state().next_request_at(), end + kTurn / 16);
-  PassTo(end + kTurn / 16);
+  EXPECT_EQ(state().next_request_at(), end + kTurn / 8);
+  PassTo(end + kTurn / 8);
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   EXPECT_TRUE(state().idle());
 }
