@@ -248,22 +248,30 @@ TEST_F(CachedLockRefusals, UsersClassMustDeclareSupport) {
 // One of many processes. It exits right after an unlock() during its turn.
 REDLATCH_CHILD(Ender) {
   const Client client = Connect(args.at(0));
-  SimpleLock lock(client, "lock", {.lease = absl::Minutes(1), .turn = absl::Seconds(5)});
+  LockOptions options{.lease = absl::Minutes(1)};
+  if (args.at(1) == "5 s") options.turn = absl::Seconds(5);
+  SimpleLock lock(client, "lock", options);
   lock.lock();
   lock.unlock();
   parent.WriteLine("ready");
   parent.ReadLine();
-  for (int i = 0; i < 50; ++i) {
+  for (int i = 0; i < 2000; ++i) {
     lock.lock();
     lock.unlock();
   }
   _exit(0);
 }
 
-TEST(Turn, ExitAfterUnlockDelaysOthersForOneClaim) {
+class Turn : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(, Turn, testing::Values("by default", "5 s"),
+                         [](const auto& turn) { return turn.index == 0 ? "ByDefault" : "Long"; });
+
+TEST_P(Turn, ExitAfterUnlockDelaysOthersForOneClaim) {
   const auto server = RedisServer::Start();
   std::vector<std::unique_ptr<support::Child>> children;
-  for (int i = 0; i < 4; ++i) children.push_back(support::SpawnChild("Ender", {server->url()}));
+  for (int i = 0; i < 4; ++i) {
+    children.push_back(support::SpawnChild("Ender", {server->url(), GetParam()}));
+  }
   for (const auto& each : children) ASSERT_EQ(each->pipe().ReadLine(), "ready");
   for (const auto& each : children) each->pipe().WriteLine("go");
   const base::Instant end = base::Now() + absl::Seconds(50);  // less than a lease
