@@ -124,9 +124,16 @@ def cell(outcomes, metric):
 
 # ---- The pictures.
 
-WIDTH, LEFT, NAMES, ROW = 720, 20, 250, 30
+WIDTH, LEFT, NAMES, ROW = 800, 20, 250, 30
 BLUE, GREY = COLOURS["blue"], COLOURS["grey"]
 PICTURES = {"pair": "pair-1", "hot": "hot-16", "hand-over": "sleeper", "waiting": "waiting"}
+
+
+def fairness(outcomes, work):
+    """How evenly several processes had the lock, in words."""
+    if work.processes < 2 or middle(outcomes, "share") is None:
+        return []
+    return [f"least share {cell(outcomes, 'share')}", f"waits up to {cell(outcomes, 'longest_wait_ms')}"]
 
 
 def picture_of(whole, work):
@@ -140,7 +147,8 @@ def picture_of(whole, work):
                  "one before", size=12, fill=SOFT)
     low = math.floor(math.log10(min(values.values())) - 0.05)
     high = math.log10(max(values.values()))
-    step = (WIDTH - NAMES - 2 * LEFT - 90) / max(high - low, 1)
+    label = 260 if work.processes > 1 else 90
+    step = (WIDTH - NAMES - 2 * LEFT - label) / max(high - low, 1)
     top, bottom = 66, 70 + ROW * len(values)
     for power in range(low, math.floor(high) + 1):
         x = LEFT + NAMES + (power - low) * step
@@ -152,9 +160,8 @@ def picture_of(whole, work):
                      size=13 if width_of(name) < NAMES - 12 else 11)
         length = max((math.log10(value) - low) * step, 2)
         picture.box(LEFT + NAMES, y, length, 20, colour[0] if is_ours(name) else colour[1], colour[0], 2)
-        shares = middle(whole["results"][work.name][name], "share") if work.processes > 2 else None
         picture.text(LEFT + NAMES + length + 7, y + 14,
-                     spell(value) + (f" · least share {shares:.2f}" if shares is not None else ""), size=12)
+                     ", ".join([spell(value), *fairness(whole["results"][work.name][name], work)]), size=12)
     return picture.render(bottom + 16)
 
 
@@ -178,14 +185,17 @@ def document(whole):
         "what is measured.", "",
         "Each acquisition checked, by memory that all processes share, that nobody else was inside. "
         + overlaps(whole), "",
-        "## In short", "", "| | redlatch by the best of the others | |", "|---|---|---|"]
+        "## In short", "", "| | redlatch by the best of the others | the best of the others | fairness of redlatch | of the other |",
+        "|---|---|---|---|---|"]
     for work in WORKS:
         times = against(whole, work)
         if times is None:
             continue
-        best = next(name for name, _ in ranked(whole, work) if not is_ours(name))
+        best, its = next((name, outcomes) for name, outcomes in ranked(whole, work) if not is_ours(name))
+        ours = whole["results"][work.name][OURS]
         mark = "" if times > 1.03 else "**behind**: " if times < 0.97 else "level: "
-        lines.append(f"| {work.title} | {mark}{times:.2f} × | {best} |")
+        lines.append(f"| {work.title} | {mark}{times:.2f} × | {best} | {', '.join(fairness(ours, work))} | "
+                     f"{', '.join(fairness(its, work))} |")
     lines += ["", "More than 1 × is better, whatever is measured. Ours is as it is by default; what its options gain is in the "
               "tables.", ""]
     for stem, name in PICTURES.items():
