@@ -28,6 +28,7 @@ class Contender:
     settings: str = "defaults"
     options: tuple = ()
     several: tuple = ()  # the command if there are several processes
+    sends_alone: tuple = ()  # what it sends as well while nobody waits; with waiters, its scripts call these, too
 
     @property
     def ours(self):
@@ -69,11 +70,12 @@ def redlatch():
         sys.exit(f"{program[0]} is not there: ./dev compare builds it")
     sends = ("evalsha", "eval", "ping", "subscribe")
     everything = RENEWED | {"think", "reads", "semaphore", "reentry", "quorum"}
-    return [Contender("redlatch", "redlatch", program, everything, sends),
+    alone = ("set", "delifeq", "delex")
+    return [Contender("redlatch", "redlatch", program, everything, sends, sends_alone=alone),
             Contender("redlatch, strict order", "redlatch", program, frozenset({"hot", "think", "quorum"}), sends,
                       "LockOptions::turn = 0", ("--turn-us=0",)),
             Contender("redlatch, keep", "redlatch", program, frozenset({"pair", "reads"}), sends,
-                      "LockOptions::cache_for = 5 s", ("--cache-ms=5000",))]
+                      "LockOptions::cache_for = 5 s", ("--cache-ms=5000",), sends_alone=alone)]
 
 
 # ---- Peers.

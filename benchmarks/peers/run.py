@@ -113,9 +113,10 @@ class Race:
     def cost(self):
         """The commands that clients have sent so far, and the servers' processor time in seconds."""
         commands, cpu = 0, 0.0
+        sends = self.contender.sends + (self.contender.sends_alone if self.work.mode == "pair" else ())
         for server in self.servers:
             for name, calls in re.findall(r"cmdstat_([^:]+):calls=(\d+)", server.ask("INFO commandstats")):
-                commands += int(calls) if name in self.contender.sends else 0
+                commands += int(calls) if name in sends else 0
             cpu += sum(map(float, re.findall(r"used_cpu_(?:user|sys):([\d.]+)", server.ask("INFO cpu"))))
         return commands, cpu
 

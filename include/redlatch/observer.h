@@ -30,6 +30,10 @@ class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;
 
+  // False: lock() may do without a token, which makes it faster, and the events of such a hold have
+  // none unless it was asked for. By default, each hold by lock() has its token from the start.
+  virtual bool needs_tokens() const { return true; }
+
   // `waited`: from the call to the hold.
   virtual void OnAcquired(std::string_view lock, FencingToken token, absl::Duration waited);
 

@@ -126,7 +126,8 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   }
 
   // The calling thread's hold, by lock() or by an Acquire() of its own; else none. After a loss it
-  // stays until unlock().
+  // stays until unlock(). The first time that a thread asks for a SimpleLock's hold by lock(), the
+  // server may be asked for its token; from then on lock() brings it along.
   Hold current() const;
   // How often the calling thread holds the lock.
   int hold_count() const;
@@ -160,6 +161,9 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
               AcquireAsyncAs(owner, its, std::move(told));
             }};
   }
+
+  // current() without its token, which the server may have to be asked for.
+  Hold CurrentWithoutToken() const;
 
   // The owner of a hold, the calling thread by default, and what stands at the end of this
   // acquisition's ARGV, behind ExtraArgs(). A client passes a hold on only between threads with the

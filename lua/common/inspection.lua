@@ -11,9 +11,10 @@ local function inspection(kind, holder)
   local fence, range = read_fence()
   if holder then
     local client = client_of(holder)
+    local native = string.find(holder, '[nw]$')  -- it may have no token
     local token = range and range.grant == holder and range.known or fence
     holders[1] = {holder, client or '', redis.call('PTTL', KEYS[1]), 1,
-      client and since(token, now_us()) or '0'}
+      client and not native and since(token, now_us()) or '0'}
   end
   return {
     kind,

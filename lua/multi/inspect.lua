@@ -22,7 +22,7 @@ for _, name in ipairs(names) do
     seen[holder] = true
     local client = client_of(holder)
     holders[#holders + 1] = {holder, client or '', call('PTTL', name.lock), 1,
-      client and since(its_fence, now) or '0'}
+      client and not string.find(holder, '[nw]$') and since(its_fence, now) or '0'}
   end
   local entries = most > 0 and call('ZRANGE', name.queue, 0, share - 1, 'WITHSCORES') or {}
   for j = 1, #entries, 2 do

@@ -32,7 +32,7 @@ end
 -- include: simple/common/holder
 -- include: common/first_attempt_terms
 local first_heartbeat_ms = string.match(terms, first_attempt_terms)
-local colon, cacheable = string.match(holder, '^%x+():%d+(k?)$')
+local colon, trait = string.match(holder, '^%x+():%d+([knw]?)$')
 if first_heartbeat_ms and holder ~= me and colon == 33 then
   local waiters = keys[3]
   local time = call('TIME')
@@ -49,13 +49,18 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-        if cacheable == 'k' then  -- its client may cache it: see recall()
+        if trait == 'k' then  -- its client may cache it: see recall()
           call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
             string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
         end
       elseif call('PTTL', waiters) < 2.5 * first_heartbeat_ms then  -- or none: it is new
         call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
+      end
+      if trait == 'n' then
+        call('SETRANGE', lock, #holder - 1, 'w')
+        call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
+          string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
       end
       local ttl_ms = position == '0' and call('PTTL', lock) or '0'  -- for the first alone
       return 'queued ' .. ttl_ms .. ' ' .. position .. ' ' .. now

@@ -1,5 +1,5 @@
 -- Gives up a grant: takes it off the queue or, if it was granted meanwhile, hands the lock over. A
--- free lock is handed over as well.
+-- free lock is handed over as well, and a native grant that others wait for is marked.
 --
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount
@@ -7,9 +7,11 @@
 -- include: common/time
 -- include: common/give_back
 -- include: common/leave
+-- include: common/mark
+-- include: simple/common/unmark
 -- include: simple/common/hand_over
 
-local held = redis.call('GETRANGE', KEYS[1], '0', '63') == ARGV[1]
+local held = holder == ARGV[1]
 local fence = held and read_fence()
 local left = leave(ARGV[1], ARGV[2])
 if held then
@@ -20,5 +22,8 @@ if held then
   end
 end
 local free = held or redis.call('EXISTS', KEYS[1]) == 0
+if not free and redis.call('EXISTS', KEYS[2]) == 1 then
+  mark(holder)  -- the grant may have overtaken those that wait
+end
 return (held and 'passed_on' or left and 'left' or 'unknown') ..
   (free and hand_over(now_us(), fence or nil) or '')

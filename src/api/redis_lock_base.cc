@@ -284,6 +284,11 @@ Hold RedisLockBase::LockBody::Current(bool reads) {
   return handle == nullptr ? Hold() : HoldOf(handle->Current());
 }
 
+Hold RedisLockBase::LockBody::CurrentWithoutToken() {
+  const auto handle = HandleOfThisThread(/*reads=*/false);
+  return handle == nullptr ? Hold() : HoldOf(handle->CurrentWithoutToken());
+}
+
 absl::StatusOr<LockInfo> RedisLockBase::LockBody::Inspect() {
   const auto handle = HandleFor(/*reads=*/false, {});
   return handle.ok() ? (*handle)->Inspect() : handle.status();
@@ -341,6 +346,7 @@ void RedisLockBase::AcquireAsyncBy(const Caller& caller, const AcquireOptions& o
   body_->AcquireAsync(/*reads=*/false, caller, options, std::move(callback), Body::Whose::kUsers);
 }
 
+Hold RedisLockBase::CurrentWithoutToken() const { return body_->CurrentWithoutToken(); }
 Hold RedisLockBase::current() const { return body_->Current(/*reads=*/false); }
 int RedisLockBase::hold_count() const { return body_->HoldCount(/*reads=*/false); }
 

@@ -24,11 +24,11 @@ class Numbers {
 
   // Returns a new number that is easy to guess.
   uint64_t Next() { return count_.fetch_add(1, std::memory_order_relaxed) + 1; }
-  // Returns a new number of 63 bits, never 0, which cannot be guessed even from many others. It is
+  // Returns a new number of 62 bits, never 0, which cannot be guessed even from many others. It is
   // the SipHash of a counter under a key from the kernel: some 50 ns, and no system call.
   uint64_t NextSecret() { return Secret(key_, Next()); }
   static constexpr uint64_t Secret(const Key& key, uint64_t count) {
-    const uint64_t secret = SipHash(key, count) >> 1U;
+    const uint64_t secret = SipHash(key, count) >> 2U;
     return secret == 0 ? 1 : secret;
   }
   // Returns the SipHash-2-4 of the eight bytes of `number`.

@@ -33,6 +33,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
       url_problem_(std::move(url_problem)),
       options_(std::move(options)),
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
+      observer_needs_tokens_(observed() && observer_->needs_tokens()),
       identity_(NewIdentity()),
       event_driver_(std::make_shared<EventDriver>(*this)),
       pace_(pace),
@@ -192,12 +193,15 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
   }
   if (result.failed() == nullptr) {
     const auto* const release = std::get_if<ReleaseRequest>(&request.what);
-    if (release != nullptr) confirmed_releases_.Add(entry, request, *release);
+    const bool marked =
+        release != nullptr && release->native && std::holds_alternative<NotHeld>(result.what);
+    if (release != nullptr && !marked) confirmed_releases_.Add(entry, request, *release);
     // A result that was left unread says nothing about the way to the server.
     if (acquire != nullptr && release == nullptr && request.unread_for == absl::ZeroDuration()) {
       round_trips_.Add(base::Now() - request.sent);
     }
   }
+  if (result.no_native) no_native_.store(true, std::memory_order_relaxed);
   if (result.unreachable()) return;
   if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
 }
@@ -226,7 +230,11 @@ void ClientCore::OnMessage(std::string_view text) {
   // A forced release may name another key of a lock of several names.
   Entry* const its =
       lock_table_.ReferTo(message->key, news.grant, /*any_name=*/message->kind == Kind::kForced);
-  if (its == nullptr) return;  // the grant is over, or was never this client's
+  if (its == nullptr) {  // the grant is over, or was never this client's
+    // Another client waits behind a native release whose reply is unread.
+    if (message->kind == Kind::kRecall && IsNative(news.grant)) unattended_.ReadSoon();
+    return;
+  }
   if (message->kind == Kind::kRecall || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
   } else {

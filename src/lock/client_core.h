@@ -141,6 +141,12 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void Tell(Event&& event) {
     RunUsersCode("an Observer", [&] { event(*observer_); });
   }
+  // A lock may be acquired by SET: no observer needs its token, this user may run native commands,
+  // and the server is near enough for the shortest claim.
+  bool acquires_natively() const {
+    return !observer_needs_tokens_ && !no_native_.load(std::memory_order_relaxed) &&
+           round_trips_.Claim() <= kShortestClaim;
+  }
   // The number of holds lost so far. Owners of holds check them when it grows.
   uint64_t losses() const { return losses_.load(std::memory_order_acquire); }
 
@@ -249,6 +255,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const std::string url_problem_;  // why the URL is unusable, or empty
   const ClientOptions options_;
   const std::shared_ptr<Observer> observer_;
+  const bool observer_needs_tokens_;
   const Identity identity_;
   RoundTrips round_trips_;
   WeakMap<ReaderGroups> readers_;
@@ -262,6 +269,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<uint64_t> losses_{0};
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
+  std::atomic<bool> no_native_{false};      // the server refused a native command
   std::atomic<bool> gives_back_{false};     // a hook for the process's exit is set
   std::atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
   const DescriptionPace pace_;

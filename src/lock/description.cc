@@ -38,7 +38,7 @@ std::string DescriptionKey(std::string_view client) {
 
 std::string_view ClientOf(std::string_view hold) {
   constexpr size_t kSize = 32;
-  if (hold.ends_with('k')) hold.remove_suffix(1);
+  if (hold.ends_with('k') || hold.ends_with('n') || hold.ends_with('w')) hold.remove_suffix(1);
   const bool ours = hold.size() > kSize + 1 && hold[kSize] == ':' &&
                     hold.find_first_not_of("0123456789abcdef") == kSize &&
                     hold.find_first_not_of("0123456789", kSize + 1) == hold.npos;

@@ -234,7 +234,7 @@ void LockHandle::ReleaseStd() {
   });
 }
 
-HoldRef LockHandle::See(bool pins) const {
+HoldRef LockHandle::See(bool pins, bool draws) const {
   if (core_->in_forked_child()) return {};
   HoldRef held;
   {
@@ -243,7 +243,27 @@ HoldRef LockHandle::See(bool pins) const {
     LockState& state = entry_.state;
     held = pins ? state.Pin(ThreadNumber(), now) : state.Current(ThreadNumber(), now);
   }
+  if (draws && held.hold != 0 && held.token == FencingToken() && entry_.type->may_be_native()) {
+    held = DrawToken(std::move(held));
+  }
   SpinUntil(held.not_before);
+  return held;
+}
+
+// The hold was acquired natively, so the server has no token for it yet.
+HoldRef LockHandle::DrawToken(HoldRef held) const {
+  const base::Instant until = base::Now() + core_->command_timeout();
+  std::optional<Request> request;
+  core_->Feed(entry_, [&](LockState& state, Effects&) {
+    request = state.DrawFor(ThreadNumber(), base::Now());
+  });
+  if (!request) return held;
+  const Result result = ThreadDriver(*core_, entry_).Run(*request, until);
+  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
+    const base::Instant now = base::Now();
+    state.OnResult(*request, result, now, effects);
+    held = state.Current(ThreadNumber(), now);
+  });
   return held;
 }
 
@@ -349,6 +369,7 @@ absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* me
   ThreadDriver driver(*core_, entry_, call.stop, call.gone);
   AcquireOperation operation(call, EnvironmentOf(*core_, ThreadNumber(), driver));
   Waiter& waiter = operation.waiter();
+  waiter.native = entry_.type->may_be_native() && core_->acquires_natively();
   if (call.face == Face::kStatus) waiter.view = std::make_shared<HoldState>();
   driver.Drive(operation);
   if (waiter.state == Waiter::State::kElsewhere) {

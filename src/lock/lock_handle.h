@@ -132,6 +132,8 @@ class LockHandle final : public HoldOwner {
   HoldRef OfThisThread() const;
   // The same, as the user sees it.
   HoldRef Current() const { return See(/*pins=*/false); }
+  // The same; if it was acquired natively and has no token, none is drawn.
+  HoldRef CurrentWithoutToken() const { return See(/*pins=*/false, /*draws=*/false); }
   // The same; the calling thread, which may have the lock, is about to read.
   HoldRef Pin() const { return See(/*pins=*/true); }
   // Returns true if a thread has the lock, may take it from the cache, or must still unlock a lost
@@ -176,7 +178,8 @@ class LockHandle final : public HoldOwner {
   absl::Status About(const absl::Status& status) const;
 
  private:
-  HoldRef See(bool pins) const;
+  HoldRef See(bool pins, bool draws = true) const;
+  HoldRef DrawToken(HoldRef held) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;
   // The call that has released the lock returns.
   void NoteLeft() noexcept;

@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "redlatch/lua_script.h"
 #include "src/lock/key_set.h"
+#include "src/lock/kinds.h"
 #include "src/lock/state/lock_state.h"
 
 namespace redlatch::internal {
@@ -19,6 +20,10 @@ struct LockType {
   LockTraits traits;
   GrantUse use = GrantUse::kExclusive;
   bool holds() const { return use != GrantUse::kLatch; }
+  // A lock may be acquired by SET if its key is a string and no quarantine must be checked.
+  bool may_be_native() const {
+    return traits.kind == kinds::kSimple && others.empty() && !quarantined;
+  }
   std::string_view noun = "lock";  // for messages
   std::string_view busy = "someone else holds it";
   KeyNames keys;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "lua/scripts.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/words.h"
@@ -30,6 +31,14 @@ bool IsExplicit(const Subject& subject) { return subject.owner != subject.identi
 
 std::string SlotTag(const Subject& subject) {
   return subject.server_group == nullptr ? "" : subject.server_group->slot_tag(subject.keys.main());
+}
+
+uint64_t NumberOf(GrantId grant) { return grant & ~(kCacheable | kNative); }
+
+bool IsByNativeCommand(const Request& request) {
+  if (std::holds_alternative<AcquireRequest>(request.what)) return IsNative(request.grant);
+  const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+  return release != nullptr && release->native;
 }
 
 }  // namespace
@@ -77,7 +86,23 @@ void EncodedRequest::PutKeys(const LockType& type, const KeySet& keys) {
 }
 
 void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
-  Put({subject.identity.client, ":", grant & ~kCacheable, IsCacheable(grant) ? "k" : ""});
+  Put({subject.identity.client, ":", NumberOf(grant),
+       IsCacheable(grant) ? "k"
+       : IsNative(grant)  ? "n"
+                          : ""});
+}
+
+// Puts the key and the arguments of a native command. Returns false if the request needs a script.
+bool EncodedRequest::PutNative(const Subject& subject, const Request& request) {
+  if (!IsByNativeCommand(request)) return false;
+  const bool acquires = request.acquire() != nullptr;
+  native_ = acquires ? redis::Native::kSetIfNone : redis::Native::kDeleteIfEqual;
+  script_ = acquires ? nullptr : &lua::kSimpleReleaseNatively;
+  key_count_ = 1;
+  Put({subject.keys.main()});
+  PutGrant(subject, request.grant);
+  if (acquires) Put({Millis(NativeClaim(request.lease))});
+  return true;
 }
 
 void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
@@ -103,6 +128,7 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
 }
 
 EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
+  if (PutNative(subject, request)) return;
   const LockType& type = subject.type;
   const LockScripts& scripts = type.scripts;
   const auto* const acquire = std::get_if<AcquireRequest>(&request.what);
@@ -129,7 +155,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   const size_t few = acquire != nullptr || cancel != nullptr ? 1 : 0;
   for (const GrantId grant : absl::MakeConstSpan(tombstones, more ? 2 : few)) {
     const auto [stem, gone, none] = subject.keys.Parts(type.keys.gone);
-    Put({stem, gone, subject.identity.client, ".", grant & ~kCacheable});
+    Put({stem, gone, subject.identity.client, ".", NumberOf(grant)});
   }
   for (const std::string& suffix : type.keys.extras) PutKey(subject.keys, suffix);
   for (const KeySet& other : type.others) PutKeys(type, other);
@@ -148,6 +174,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
     Put({kChannelPrefix, SlotTag(subject), subject.identity.client});
     Put({renew->last_token});
   }
+  if (renew != nullptr && renew->draws_token) Put({"token"});
   const int64_t tombstone = request.leaves_tombstone() ? Millis(request.lease) : 0;
   if (more) Put({release->last_used, " ", release->last_reserved, " ", tombstone});
   if (more) Put({subject.owner});
@@ -166,8 +193,10 @@ redis::ScriptCall EncodedRequest::call() {
     words_.push_back(text_.view().substr(starts_[i], end - starts_[i]));
   }
   const auto words = absl::MakeConstSpan(words_);
-  return {
-      .script = script_, .keys = words.subspan(0, key_count_), .args = words.subspan(key_count_)};
+  return {.script = script_,
+          .keys = words.subspan(0, key_count_),
+          .args = words.subspan(key_count_),
+          .native = native_};
 }
 
 // ---- Results and messages.
@@ -283,11 +312,13 @@ bool ReadWords(const Request& request, std::string_view& text, Result& result) {
 bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
   std::string_view word = TakeWord(text);
   const bool cacheable = word.ends_with('k');
-  if (cacheable) word.remove_suffix(1);
+  const bool native = word.ends_with('n') || word.ends_with('w');  // `w`: a marked value
+  if (cacheable || native) word.remove_suffix(1);
   const size_t colon = identity.client.size();
   const bool good = word.size() > colon && word.substr(0, colon) == identity.client &&
                     word[colon] == ':' && ReadNumber(word.substr(colon + 1), grant);
   if (cacheable) grant |= kCacheable;
+  if (native) grant |= kNative;
   return good;
 }
 
@@ -325,6 +356,23 @@ bool ReadParty(const Reply& reply, bool holder, LockInfo::Party& party) {
   return true;
 }
 
+// Reads the reply to a native command. If the server refused it, the script follows, whose reply
+// says why.
+void ReadNative(const Request& request, const Reply& reply, Result& result) {
+  const redis::ErrorCode code =
+      reply.is_error() ? redis::ClassifyError(reply.text) : redis::ErrorCode::kOther;
+  result.no_native = code == redis::ErrorCode::kUnknownCommand ||
+                     (code == redis::ErrorCode::kNoPermission && !redis::DeniesKey(reply.text));
+  if (request.acquire() == nullptr) {
+    result.what = NotHeld();
+    if (reply.integer == 1) result.what = Freed();
+  } else if (reply.type == Reply::Type::kStatus) {
+    result.what = AcquireResult(AcquireGranted{.lease = NativeClaim(request.lease)});
+  } else {
+    result.what = AcquireResult(AcquireTaken());
+  }
+}
+
 }  // namespace
 
 Result ReadResult(const Request& request, const absl::StatusOr<Reply>& reply) {
@@ -333,6 +381,12 @@ Result ReadResult(const Request& request, const absl::StatusOr<Reply>& reply) {
     result.what = Failed{.why = base::WithoutPayloads(reply.status()),
                          .may_have_executed = redis::MayHaveExecuted(reply.status()),
                          .not_sent = redis::NotSent(reply.status())};
+    result.no_native = IsByNativeCommand(request) && !result.failed()->may_have_executed &&
+                       !result.unreachable() && !absl::IsResourceExhausted(result.failed()->why);
+    return result;
+  }
+  if (IsByNativeCommand(request)) {
+    ReadNative(request, *reply, result);
     return result;
   }
   std::string_view text = reply->text;

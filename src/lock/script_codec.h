@@ -61,9 +61,11 @@ class EncodedRequest {
   void PutKey(const KeySet& keys, std::string_view suffix);
   void PutKeys(const LockType& type, const KeySet& keys);
   void PutGrant(const Subject& subject, GrantId grant);
+  bool PutNative(const Subject& subject, const Request& request);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
 
   const LuaScript* script_ = nullptr;
+  redis::Native native_ = redis::Native::kNo;
   size_t key_count_ = 0;
   base::ShortText<1024> text_;                // all words, one after the other
   absl::InlinedVector<uint32_t, 24> starts_;  // of each word in `text_`

@@ -126,6 +126,12 @@ void UnattendedRequests::ScheduleRead() {
   core_.WakeBackground();
 }
 
+void UnattendedRequests::ReadSoon() {
+  if (count_in_flight() == 0) return;
+  read_at_ = base::Now().nanos();
+  core_.WakeBackground();
+}
+
 void UnattendedRequests::Read() {
   const base::Instant now = base::Now();
   const uint64_t answered = answered_;

@@ -42,6 +42,8 @@ class UnattendedRequests {
   // For the background's thread: reads the results that have come. due() says when.
   base::Instant due() const { return base::Instant::FromNanos(read_at_); }
   void Read();
+  // Has them read now, since another client waits for what one of them says. On any thread.
+  void ReadSoon();
 
   // Waits until all requests are answered, or until `until`.
   void Flush(base::Instant until);

@@ -1,5 +1,6 @@
 -- include: common/fence
 -- include: common/grant_id
+-- include: common/mark
 -- include: common/extend_lease
 -- include: simple/common/take
 -- include: multi/common/choose_at
@@ -148,9 +149,14 @@ local function pass_by(name, request, rank, now)
     choice.follows = rank and rank - #choice.passed_over == 1
     carry_out(name, choice, now)
     return choice.winner and choice.winner.claim_ms or 0
-  elseif not name.free and (request.recalls or rank == 0) then
+  elseif not name.free then
     select_name(name)
-    recall(name.holder, request)
+    if request.recalls or rank == 0 then
+      recall(name.holder, request)
+    end
+    if request.wait then
+      mark(name.holder, request)
+    end
   end
   return 0
 end

@@ -3,6 +3,7 @@
 -- include: common/time
 -- include: common/fence
 -- include: common/grant_id
+-- include: common/mark
 -- include: common/request
 -- include: common/extend_lease
 -- include: simple/common/take
@@ -41,4 +42,6 @@ if not request.wait then
   return 'busy ' .. retry_after_ms
 end
 request.holder = holder
-return enqueue(request, retry_after_ms, now)
+local reply = enqueue(request, retry_after_ms, now)
+mark(holder, request)
+return reply

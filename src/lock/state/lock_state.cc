@@ -29,6 +29,7 @@ constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
 constexpr int kPartsOfATurn = 8;
 // A cached grant with fewer tokens than this is renewed to get more.
 constexpr uint64_t kFewTokens = 2048;
+constexpr uint16_t kShortestPause = 4;
 constexpr uint32_t kMostChecks = 4;  // then a waiter's next heartbeat takes over
 
 constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
@@ -533,6 +534,7 @@ void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
   }
   if (!Has(grant) || grant_->recalled) return;
   grant_->recalled = true;
+  if (IsNative(grant)) PauseNatives();
   if (shared()) {
     serves_ = served_ >= kOfUse;
     served_ = 0;
@@ -667,6 +669,70 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   return acquire;
 }
 
+// ---- The native acquire: one command in place of a script. It knows of no queue and no token, so
+// it is for lock() while no other client is known to want the lock.
+
+bool LockState::MayBeNative() const {
+  const Waiter& head = *queue_.head();
+  const Terms& terms = head.terms;
+  return head.native && head.face == Face::kStd && !queue_.has_several() && exclusive() &&
+         scripts_left_ == 0 && pending_->acquire.attempt == 0 && !pending_->uncertain &&
+         !wants_tokens_ && !config_.explicit_owner && !terms.manual && !terms.whole &&
+         !terms.cacheable && !terms.acks.any() && handover_check_.none();
+}
+
+AcquireRequest LockState::NextNativeAcquire(base::Instant now) {
+  PendingAcquire& pending = *pending_;
+  pending.acquire.grant |= kNative;
+  pending.acquire.amount = 0;
+  pending.again = pending.ask_again = pending.forced = false;
+  pending.attempts.push_back({.number = 0, .sent = now});
+  pending.in_flight = true;
+  return pending.acquire;
+}
+
+// If it was not granted, a script asks under another id: the native one is never used twice.
+void LockState::OnNativeResult(const Request& request, const Result& result, base::Instant now,
+                               Effects& effects) {
+  PendingAcquire& pending = *pending_;
+  const AcquireRequest native = pending.acquire;
+  const auto* const granted = std::get_if<AcquireGranted>(&result.acquire());
+  const Failed* const failed = result.failed();
+  if (granted != nullptr) {
+    const base::Instant deadline = LocalDeadline(request.sent, granted->lease);
+    if (now + Scaled(granted->lease, 1, 4) <= deadline) {
+      return OnGranted({.grant = request.grant, .token = 1, .lease = granted->lease}, request.sent,
+                       granted->lease < native.terms.lease, now, effects);
+    }
+  }
+  if (granted != nullptr || (failed != nullptr && failed->may_have_executed)) {
+    Cancel(native, /*tombstone=*/true, now);
+  } else if (failed == nullptr) {
+    taken_at_ = now;
+    PauseNatives();
+  }
+  pending.acquire.grant = NextGrant();
+  pending.attempts.clear();
+  scripts_left_ = std::max(scripts_left_, uint16_t{1});
+  if (failed != nullptr && absl::IsUnavailable(failed->why)) {
+    return OnAcquireFailed(request, *failed, now, effects);
+  }
+  pending.due = now;
+  UpdatePending(now);
+}
+
+void LockState::NoteGranted(const NewGrant& news, bool others) {
+  if (!IsNative(news.grant)) last_token_ = news.token;
+  if (others) return PauseNatives();
+  if (scripts_left_ > 0) --scripts_left_;
+}
+
+void LockState::PauseNatives() {
+  native_pause_ = static_cast<uint16_t>(
+      std::min<int>(std::max<int>(2 * native_pause_, kShortestPause), longest_native_pause));
+  scripts_left_ = native_pause_;
+}
+
 std::optional<base::Instant> LockState::TakeMissed() {
   if (std::exchange(missed_, 0) == 0) return std::nullopt;
   return missed_since_;
@@ -706,7 +772,8 @@ void LockState::OnVote(GrantId grant, base::Instant now) {
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
   if (release != nullptr && due.first && pending_ && pending_->acquire.attempt == 0 &&
-      exclusive() && !config_.several) {
+      !pending_->in_flight && exclusive() && !config_.several) {
+    release->native = false;
     release->next = NextAcquire(now, true);  // the thread that released is likely to come again
     due.request.missed_since = TakeMissed();
   }
@@ -733,6 +800,7 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
     return;
   }
   pending_->in_flight = false;
+  if (IsNative(acquire.grant)) return OnNativeResult(request, result, now, effects);
   if (result.failed() != nullptr) return OnAcquireFailed(request, *result.failed(), now, effects);
   auto& attempts = pending_->attempts;
   while (!attempts.empty() && attempts.front().number < acquire.attempt) {
@@ -806,7 +874,7 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
 void LockState::OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,
                                 Effects& effects) {
   PendingAcquire& pending = *pending_;
-  pending.uncertain |= failed.may_have_executed;
+  pending.uncertain |= failed.may_have_executed && !IsNative(request.grant);
   if (!MayPass(failed.why, pending.queued)) {
     FailIf(std::nullopt, base::Instant::Infinite(), failed.why, effects);
     return UpdatePending(now);
@@ -880,7 +948,6 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   }
   const Terms terms = pending.acquire.terms;
   const uint64_t last_token = news.token + pending.acquire.amount - 1;
-  last_token_ = news.token;
   grant_.emplace(Grant{
       .id = news.grant,
       .terms = terms,
@@ -890,6 +957,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
       .extends = terms.manual,
+      .native = IsNative(news.grant),
       // The attempt that the grant names was executed, whenever its own result comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,
       .uncertain = pending.uncertain,
@@ -907,7 +975,9 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .reserved = now,
       .renew_due = is_claim ? now + ConfirmAfter(news.lease) : RenewDue(terms, asked),
   });
-  NoteContention(pending.queued || news.others > 0);
+  const bool others = pending.queued || news.others > 0;
+  NoteContention(others);
+  NoteGranted(news, others);
   BeginTurn(now, queue_.head()->turn);
   if (pending.queued) {
     usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pending.began);
@@ -979,11 +1049,13 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   uint64_t last_used = grant.next_token - 1;
   // Giving back one unused token is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
-  cleanup.request = {.what = ReleaseRequest{.tombstone = tombstone,
-                                            .last_used = last_used,
-                                            .last_reserved = unheard ? 0 : grant.last_token},
-                     .grant = grant.id,
-                     .lease = lease};
+  cleanup.request = {
+      .what = ReleaseRequest{.tombstone = tombstone,
+                             .native = grant.native && !grant.recalled && !grant.forced,
+                             .last_used = last_used,
+                             .last_reserved = unheard ? 0 : grant.last_token},
+      .grant = grant.id,
+      .lease = lease};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
   cleanup.deadline = grant.deadline;
   // A request in flight may still be executed: a renewal, or an acquire that restores the grant.
@@ -1043,8 +1115,10 @@ std::optional<Request> LockState::Extend(uint64_t hold, absl::Duration lease, ba
 }
 
 Request LockState::Renewal(absl::Duration lease, base::Instant now) const {
-  RenewRequest what{
-      .acks = grant_->terms.acks, .deadline = grant_->deadline, .last_token = grant_->last_token};
+  RenewRequest what{.acks = grant_->terms.acks,
+                    .deadline = grant_->deadline,
+                    .last_token = grant_->last_token,
+                    .draws_token = IsNative(grant_->id) && grant_->last_token == 0};
   if (what.acks.any()) what.ack_timeout = grant_->holds.front().options->acks.timeout;
   return Request{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
 }
@@ -1056,6 +1130,15 @@ std::optional<Request> LockState::Confirm(uint64_t hold, base::Instant by, base:
   absl::Duration& ack_timeout = std::get<RenewRequest>(request.what).ack_timeout;
   ack_timeout = std::min(ack_timeout, std::max(by - now, absl::Milliseconds(1)));
   return request;
+}
+
+std::optional<Request> LockState::DrawFor(uint64_t thread, base::Instant now) {
+  const LocalHold* const mine = FindOf(thread);
+  if (mine == nullptr || !IsNative(grant_->id)) return std::nullopt;
+  wants_tokens_ = true;
+  if (mine->token != FencingToken() || HasTokens() || grant_->deadline <= now) return std::nullopt;
+  grant_->native = false;
+  return Renewal(grant_->terms.lease, now);
 }
 
 void LockState::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
@@ -1081,6 +1164,11 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
     }
   }
   if (extension) return;
+  if (IsNative(grant.id) && grant.last_token == 0 && result.last_token > 0) {
+    grant.first_token = grant.next_token = result.last_token;
+    grant.reserved = now;
+    last_token_ = std::max(last_token_, result.last_token);
+  }
   grant.last_token = std::max(grant.last_token, result.last_token);
   const FencingToken token = held() ? grant.holds.front().token : FencingToken();
   if (TellsOfRenewals()) {
@@ -1176,7 +1264,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
     return NextRequest(now, early);
   }
   grant_->renewing = true;
-  grant_->again = false;
+  grant_->again = grant_->native = false;
   if (grant_->terms.manual) {
     return Request{.what = RenewRequest(), .grant = grant_->id, .lease = kCheckOnly, .sent = now};
   }
@@ -1192,11 +1280,13 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
   if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
   if (pending_ && !pending_->in_flight && std::max(pending_->due, blocked_until_) <= now) {
     std::optional<Request> request(std::in_place);
+    const bool native = MayBeNative();
     AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =
-        NextAcquire(now, queue_.has_several());
+        native ? NextNativeAcquire(now) : NextAcquire(now, queue_.has_several());
     request->grant = acquire.grant;
     request->lease = acquire.terms.lease;
     request->sent = now;
+    if (native) return request;
     request->missed_since = TakeMissed();
     if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
         now - handed_at_ < (config_.quorum ? kQuorumHandingOver : kHandingOver)) {
@@ -1232,6 +1322,11 @@ void LockState::OnResult(const Request& request, const Result& result, base::Ins
   if (handover_check_.Made(request)) {
     handover_check_.OnResult(result, now);
   } else if (!std::holds_alternative<AcquireRequest>(request.what)) {
+    const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+    if (release != nullptr && release->native) {
+      if (std::holds_alternative<NotHeld>(result.what)) PauseNatives();
+      if (std::holds_alternative<Freed>(result.what) && native_pause_ > 0) --native_pause_;
+    }
     cleanups_.OnResult(request, result, now, effects);
   }
   if (const AcquireRequest* const acquire = request.acquire()) {

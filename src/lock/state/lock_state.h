@@ -62,6 +62,7 @@ struct Grant {  // members are ordered to leave no gaps: a client may have very 
   bool tried : 1 = false;     // another client has lately tried to get the lock and found it cached
   bool recallable : 1 = false;  // it has been cached, so recalls must arrive at once
   bool extends : 1 = false;     // it was a manual hold: Extend() may be called
+  bool native : 1 = false;      // acquired natively and never renewed: it may be released so, too
   bool pinned = false;          // not passed on inside the client
   bool in_flight = false;       // an attempt of its acquire is in flight
   bool uncertain = false;
@@ -154,6 +155,9 @@ enum class GrantUse : uint8_t {
   kPermit,     // a grant per acquisition, in a state of its own
   kLatch,      // nothing is held: a grant lets all waiters through
 };
+
+// How many acquisitions after contention are by script, at most. Shorter in tests.
+inline uint16_t longest_native_pause = 1024;
 
 // The decisions of one client about one lock: what to ask the server and when, what its results
 // mean, which thread has the lock, and how long each waiter waits. Pure: no I/O, no clock, no
@@ -276,6 +280,9 @@ class LockState {
   // The renewal that replicas must confirm by `by` before a hold with acks counts; nothing if its
   // grant is confirmed, or over.
   std::optional<Request> Confirm(uint64_t hold, base::Instant by, base::Instant now);
+  // The renewal that draws a token for the thread's hold, since it was acquired natively; nothing
+  // if it has one, or needs none. From now on the lock is acquired with a token.
+  std::optional<Request> DrawFor(uint64_t thread, base::Instant now);
   // A thread tried to end a hold that it does not have.
   void OnMisuse() { ++tally_.misused; }
 
@@ -432,6 +439,12 @@ class LockState {
   void UpdatePending(base::Instant now);
   void Cancel(const AcquireRequest& acquire, bool tombstone, base::Instant now);
   AcquireRequest NextAcquire(base::Instant now, bool contended);
+  bool MayBeNative() const;
+  AcquireRequest NextNativeAcquire(base::Instant now);
+  void OnNativeResult(const Request& request, const Result& result, base::Instant now,
+                      Effects& effects);
+  void NoteGranted(const NewGrant& news, bool others);
+  void PauseNatives();
   Request WithAcquire(PendingCleanups::Due due, base::Instant now);
   void AskNow(base::Instant now);
   void ConfirmFirst(base::Instant now, Effects& effects);
@@ -506,6 +519,7 @@ class LockState {
   unsigned contended_ : 4 = 0;
   bool left_cached_ : 1 = false;    // at `left_at_`, the grant was cached
   bool brief_ : 1 = false;          // the last hold took less than half a turn
+  bool wants_tokens_ : 1 = false;   // a thread has asked for a token of a native hold
   bool released_once_ : 1 = false;  // the memory for the next release is reserved
   // A read grant is worth caching if at least this many acquisitions happen between two recalls.
   static constexpr unsigned kOfUse = 2;
@@ -518,6 +532,10 @@ class LockState {
 
  private:
   uint32_t recalled_s_ = 0;  // when a try last recalled the grant of another client
+  // After contention, that many acquisitions are by script. The pause doubles each time, and
+  // becomes shorter with each native release.
+  uint16_t native_pause_ = 0;
+  uint16_t scripts_left_ = 0;
 };
 
 }  // namespace redlatch::internal

@@ -112,6 +112,17 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
   PendingCleanup* const cleanup = Find(request.grant);
   if (cleanup == nullptr) return;
   cleanup->in_flight = false;
+  auto* const release = std::get_if<ReleaseRequest>(&cleanup->request.what);
+  if (release != nullptr && std::exchange(release->native, false)) {
+    const Failed* const failed = result.failed();
+    // The value is marked or another one, or the server refuses the command: the script knows more.
+    if (std::holds_alternative<NotHeld>(result.what) ||
+        (failed != nullptr && !failed->may_have_executed && !absl::IsUnavailable(failed->why))) {
+      cleanup->tried_once = false;
+      cleanup->due = now;
+      return;
+    }
+  }
   if (std::holds_alternative<NotHeld>(result.what)) {
     // If an earlier attempt went unanswered, it was executed: nothing else ends a grant before its
     // deadline. Otherwise the grant was lost.

@@ -38,6 +38,11 @@ struct LatchCounts {
   uint64_t last = 0;
 };
 
+// Set in the id of a grant that is acquired natively: by the command SET, in place of a script.
+// Such a grant is asked for once, so no late request can bring it back.
+inline constexpr GrantId kNative = GrantId{1} << 62U;
+inline bool IsNative(GrantId grant) { return (grant & kNative) != 0; }
+
 // What a waiter asks the server for. A grant serves only waiters with equal terms.
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();
@@ -76,11 +81,13 @@ struct RenewRequest {
   base::AcksWanted acks = {};                         // fails unless all of them have it in time
   absl::Duration ack_timeout = absl::ZeroDuration();  // how long to wait for them
   base::Instant deadline = {};                        // the grant's, if acks are wanted
-  uint64_t last_token = 0;  // of this grant, as far as the client knows; set if it may be cached
+  uint64_t last_token = 0;   // of this grant, as far as the client knows; set if it may be cached
+  bool draws_token = false;  // the grant was acquired natively and has no token yet
 };
 struct ReleaseRequest {
   base::Instant expires = {};  // the server has forgotten the grant from then on
   bool tombstone = false;      // an acquire is unanswered
+  bool native = false;         // by a command that fails if the value is marked
   uint64_t last_used = 0;      // the last token used, so that the rest can be given back
   // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;
@@ -147,8 +154,9 @@ struct AcquireBusy {
 };
 struct AcquireCancelled {};  // it had been cancelled before
 struct AcquireNotMade {};    // there was nothing to release, so nothing was queued
-using AcquireResult =
-    std::variant<AcquireNotMade, AcquireGranted, AcquireQueued, AcquireBusy, AcquireCancelled>;
+struct AcquireTaken {};      // a native acquire found the lock taken, or was refused
+using AcquireResult = std::variant<AcquireNotMade, AcquireGranted, AcquireQueued, AcquireBusy,
+                                   AcquireCancelled, AcquireTaken>;
 
 // The outcomes of a script.
 struct Failed {
@@ -170,7 +178,9 @@ struct Freed {
 struct ScriptText {
   std::string text;
 };
-struct NotHeld {};  // the reply to a renewal or release of a grant that is over
+// The reply to a renewal or release of a grant that is over. A native release cannot tell whether
+// the value is only marked.
+struct NotHeld {};
 struct Cancelled {
   bool was_held = false;
 };
@@ -181,6 +191,7 @@ struct Result {
   // If positive, the lock was handed over by message, and a handover check is due after this time.
   absl::Duration check_after = absl::ZeroDuration();
   bool unsubscribed = false;  // the server has no subscription of this client
+  bool no_native = false;     // this user may not run native commands, or the server has none
   bool missed = false;  // the client was not told of a grant, or left the queue without being told
 
   // The failure, or null.

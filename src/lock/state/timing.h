@@ -85,6 +85,9 @@ inline absl::Duration ConfirmAfter(absl::Duration claim) {
 // The length of a claim. It is longer if the server is far away, but never longer than the lease.
 inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
+// For how long a native acquire makes its client the owner: a claim, until it is renewed.
+inline absl::Duration NativeClaim(absl::Duration lease) { return std::min(lease, kShortestClaim); }
+
 // How long after the end of a claim the handover check is due.
 inline constexpr absl::Duration kCheckGrace = absl::Milliseconds(5);
 

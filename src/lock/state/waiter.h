@@ -61,6 +61,7 @@ struct Waiter {
   Terms terms;
   // How long this client may serve its threads after it has waited, or while others wait.
   absl::Duration turn;
+  bool native = false;  // the lock may be acquired natively
   std::shared_ptr<const LockOptions> options;
   FencingToken write_token;  // of a reader that also writes: the token of its write hold
   base::Instant began;       // when the call began

@@ -135,6 +135,17 @@ absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string
 
 namespace {
 
+// Valkey has DELIFEQ from 9.0 on, and Redis DELEX from 8.4 on.
+ConditionalDelete ConditionalDeleteOf(std::string_view version, bool valkey) {
+  int major = 0;
+  int minor = 0;
+  const std::string text(version);
+  if (std::sscanf(text.c_str(), "%d.%d", &major, &minor) < 1) return ConditionalDelete::kNone;
+  if (valkey) return major >= 9 ? ConditionalDelete::kDelifeq : ConditionalDelete::kNone;
+  return major > 8 || (major == 8 && minor >= 4) ? ConditionalDelete::kDelex
+                                                 : ConditionalDelete::kNone;
+}
+
 constexpr int kOldestMajor = 7;
 // EVALSHA of this replies NOSCRIPT to a user who may run scripts, and NOPERM to any other.
 constexpr std::string_view kNoSuchScript = "0000000000000000000000000000000000000000";
@@ -373,6 +384,7 @@ absl::Status Handshake::CheckPing(const Reply& reply, Facts&) const {
 
 absl::Status Handshake::CheckServer(const Facts& facts) const {
   facts.info->version = std::string(facts.version);
+  facts.info->conditional_delete = ConditionalDeleteOf(facts.version, facts.valkey);
   if (!facts.info->version.empty() && !facts.valkey &&
       std::atoi(facts.info->version.c_str()) < kOldestMajor) {
     return absl::FailedPreconditionError(absl::StrCat(server_, " is Redis ", facts.info->version,

@@ -1,6 +1,7 @@
 #ifndef REDLATCH_SRC_REDIS_CONNECT_HANDSHAKE_H_
 #define REDLATCH_SRC_REDIS_CONNECT_HANDSHAKE_H_
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -30,9 +31,13 @@ Command NeedsProbe(bool in_cluster = false);
 absl::Status CheckNeeds(const Reply& reply, std::string_view server, std::string_view user,
                         bool in_cluster = false);
 
+// The command by which a server deletes a key if it has a certain value.
+enum class ConditionalDelete : uint8_t { kNone, kDelifeq, kDelex };
+
 // What a server said about itself when the connection was made.
 struct ServerInfo {
-  std::string version;         // "7.0.15"; on Valkey, Valkey's own
+  std::string version;  // "7.0.15"; on Valkey, Valkey's own
+  ConditionalDelete conditional_delete = ConditionalDelete::kNone;
   std::string run_id;          // changes when the server restarts
   std::string replication_id;  // changes with each promotion
   // How long it accepts writes after its last replica has stopped answering. Asked only if there is

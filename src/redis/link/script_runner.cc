@@ -168,8 +168,19 @@ const LuaScript& ShardedScript(const LuaScript& script) {
 namespace {
 
 // Encodes EVALSHA, or EVAL with the script's text; for a call without a script, its command.
-Command EncodeCall(const ScriptCall& call, bool by_text) {
+Command EncodeCall(const ScriptCall& call, bool by_text, ConditionalDelete conditional_delete) {
   if (call.command != nullptr) return *call.command;
+  if (call.native == Native::kSetIfNone) {
+    return Command({"SET", call.key(), call.args[0], "NX", "PX", call.args[1]});
+  }
+  if (call.native == Native::kDeleteIfEqual) {
+    using Delete = ConditionalDelete;
+    if (conditional_delete == Delete::kDelifeq)
+      return Command({"DELIFEQ", call.key(), call.args[0]});
+    if (conditional_delete == Delete::kDelex) {
+      return Command({"DELEX", call.key(), "IFEQ", call.args[0]});
+    }
+  }
   absl::InlinedVector<std::string_view, 24> words;
   const std::string key_count = std::to_string(call.keys.size());
   words.push_back(by_text ? "EVAL" : "EVALSHA");
@@ -334,7 +345,8 @@ class ScriptRunner::Batch {
       if (call.ask_at != nullptr) commands.push_back(Command({"ASKING"}));
       ScriptCall its = calls_[call.index];
       if (router_ != nullptr && its.script != nullptr) its.script = &ShardedScript(*its.script);
-      commands.push_back(EncodeCall(its, call.by_text));
+      commands.push_back(
+          EncodeCall(its, call.by_text, batch.server->commands().conditional_delete()));
     }
     return commands;
   }
@@ -499,7 +511,8 @@ void ScriptRunner::Run(absl::Span<const ScriptCall> calls, base::Instant deadlin
   if (router_ != nullptr || calls.size() != 1) {
     return Batch(*this, calls, deadline, results, still_wanted).Run();
   }
-  const Command command = EncodeCall(calls[0], /*by_text=*/false);
+  const Command command =
+      EncodeCall(calls[0], /*by_text=*/false, server_->commands().conditional_delete());
   server_->commands().CallBatch(absl::MakeConstSpan(&command, 1), deadline, results);
   if (!results[0].ok() || !results[0]->is_error()) return;
   Batch(*this, calls, deadline, results, still_wanted).RunAfter(std::move(results[0]));
@@ -528,7 +541,8 @@ absl::Status ScriptRunner::Post(const ScriptCall& call, InFlight& in_flight) con
     in_flight.at = std::shared_ptr<SharedConnection>(server, &server->commands());
   }
   const bool known = its.script == nullptr || server->Knows(*its.script);
-  const Command command = EncodeCall(its, /*by_text=*/!known);
+  const Command command =
+      EncodeCall(its, /*by_text=*/!known, server->commands().conditional_delete());
   absl::Status sent = server->commands().Post(absl::MakeConstSpan(&command, 1), in_flight);
   if (sent.ok() && !known) server->Learns(*its.script);
   return sent;

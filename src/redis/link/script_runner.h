@@ -69,12 +69,19 @@ class AckedConnection {
   std::optional<PlainConnection> connection_;
 };
 
+// A command that runs in place of a script, at its key and with its arguments:
+//
+// - kSetIfNone is SET key value NX PX ms. It takes 0.4 us of the server, where a script takes 5.
+// - kDeleteIfEqual is DELIFEQ key value, or DELEX key IFEQ value. An older server runs the script.
+enum class Native : uint8_t { kNo, kSetIfNone, kDeleteIfEqual };
+
 // One call of a script, or a command. Nothing is copied: everything must live until the call
 // returns.
 struct ScriptCall {
   const LuaScript* script = nullptr;
   absl::Span<const std::string_view> keys;
   absl::Span<const std::string_view> args;
+  Native native = Native::kNo;
   const Command* command = nullptr;  // in place of a script; `keys` says which server gets it
   // In a quorum's batch: when no caller waits for this result any more, though the others continue.
   base::Instant until = base::Instant::Infinite();

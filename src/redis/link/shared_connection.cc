@@ -508,6 +508,7 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
   read_wants_ = (*step)->dialogue.read_wants;
   parser_ = std::move((*step)->dialogue.parser);
   info_ = std::move((*step)->info);
+  conditional_delete_ = info_.conditional_delete;
   connected_ = true;
   ++made_;
   progress_ = base::Now();

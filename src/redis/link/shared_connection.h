@@ -284,6 +284,9 @@ class SharedConnection {
   // The number of connections made so far; it identifies the present one.
   uint64_t made() const { return made_.load(std::memory_order_relaxed); }
   ServerInfo server_info() const;
+  ConditionalDelete conditional_delete() const {
+    return conditional_delete_.load(std::memory_order_relaxed);
+  }
   const std::string& server() const { return server_; }
 
  private:
@@ -357,6 +360,7 @@ class SharedConnection {
   ReconnectBackoff reconnect_ ABSL_GUARDED_BY(mu_);
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   ServerInfo info_ ABSL_GUARDED_BY(mu_);
+  std::atomic<ConditionalDelete> conditional_delete_{ConditionalDelete::kNone};  // as `info_` says
   Stats stats_ ABSL_GUARDED_BY(mu_);
 
   SpinPolicy spin_;

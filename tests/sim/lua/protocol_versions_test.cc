@@ -56,7 +56,7 @@ class TwoVersions : public LockScriptsFixture {
     for (const char* const kind : {"reentrant", "read_write", "semaphore", "latch"}) {
       body = absl::StrReplaceAll(body, {{absl::StrCat(kind, "/2"), absl::StrCat(kind, "/3")}});
     }
-    body = absl::StrReplaceAll(body, {{":%d+k?$", ":3:%d+$"}, {":%d+(k?)$", ":3:%d+$"}});
+    body = absl::StrReplaceAll(body, {{":%d+[knw]?$", ":3:%d+$"}, {":%d+([knw]?)$", ":3:%d+$"}});
     return {.name = script.name, .body = bodies_.emplace_back(std::move(body))};
   }
 

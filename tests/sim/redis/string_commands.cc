@@ -71,6 +71,19 @@ void Set(Call& call) {
   call.out.Status("OK");
 }
 
+// DELIFEQ key value, and DELEX key IFEQ value.
+void DeleteIfEqual(Call& call) {
+  if (call.size() == 4 && !EqualsIgnoringCase(call.Word(2), "IFEQ")) {
+    Unknown("this form of DELEX", call.words);
+  }
+  bool failed = false;
+  const std::string* const text = Get<std::string>(call, call.Word(1), failed);
+  if (failed) return;
+  const bool equal = text != nullptr && *text == call.Word(call.size() - 1);
+  if (equal) call.keys.Erase(call.Word(1));
+  call.out.Integer(equal ? 1 : 0);
+}
+
 void Psetex(Call& call) {
   int64_t expires_ms = 0;
   if (!ReadExpiry(call, call.Word(2), call.keys.now_ms(), "psetex", expires_ms)) return;
@@ -125,6 +138,8 @@ const std::vector<CommandSpec> kStringCommands = {
     {"GET", 2, 0, 1, 1, 1, Get},
     {"MGET", -2, 0, 1, -1, 1, Mget},
     {"SET", -3, kWrite | kDenyOom, 1, 1, 1, Set},
+    {"DELIFEQ", 3, kWrite, 1, 1, 1, DeleteIfEqual},
+    {"DELEX", 4, kWrite, 1, 1, 1, DeleteIfEqual},
     {"PSETEX", 4, kWrite | kDenyOom, 1, 1, 1, Psetex},
     {"GETRANGE", 4, 0, 1, 1, 1, Getrange},
     {"SETRANGE", 4, kWrite | kDenyOom, 1, 1, 1, Setrange},

@@ -165,15 +165,17 @@ RandomCalls::Party& RandomCalls::HolderOf(const Lock& lock) {
   return PartyOf(lock, client_);
 }
 
-std::string RandomCalls::GrantId(char client, int sequence, bool cacheable) const {
-  return absl::StrCat(std::string(32, client), ":", sequence, cacheable ? "k" : "");
+std::string RandomCalls::GrantId(char client, int sequence, bool cacheable, bool native) const {
+  return absl::StrCat(std::string(32, client), ":", sequence, cacheable ? "k" : native ? "n" : "");
 }
 
 // Mostly the client's latest grant; sometimes one from before, or another client's.
 std::string RandomCalls::SomeGrantId(const Party& party) {
-  if (Chance(5)) return GrantId(kClients[static_cast<size_t>(Below(6))], Below(3), party.cacheable);
-  return GrantId(client_, std::max(0, party.sequence - (Chance(8) ? Below(3) : 0)),
-                 party.cacheable);
+  if (Chance(5))
+    return GrantId(kClients[static_cast<size_t>(Below(6))], Below(3), party.cacheable,
+                   party.native);
+  return GrantId(client_, std::max(0, party.sequence - (Chance(8) ? Below(3) : 0)), party.cacheable,
+                 party.native);
 }
 
 // A grant's owner stays the same.
@@ -306,11 +308,19 @@ RandomCalls::Step RandomCalls::Acquire(const Lock& lock) {
     party.waits = Chance(75);
     party.reads = lock.family == kReadWrite && Chance(50);
     party.cacheable = lock.family <= kReadWrite && Chance(20);
+    if (lock.family == kSimple && Chance(20)) {
+      party.cacheable = false;
+      party.native = party.holds = true;
+      return {.words = {"SET", lock.name, GrantId(client_, party.sequence, false, true), "NX", "PX",
+                        "3000"}};
+    }
     if (lock.family == kSemaphore) {
       party.amount = 1 + (Chance(40) ? Below(lock.capacity + (Chance(5) ? 1 : 0)) : 0);
     } else if (lock.family != kLatch && Chance(12)) {
       party.amount = Pick<int>({2, 8, 64});
     }
+  } else if (party.native) {
+    return Cancel(lock);
   } else if (Chance(20) && party.last_script != nullptr) {  // the same bytes, late
     asked_ = &party;
     Step step;
@@ -379,6 +389,8 @@ RandomCalls::Step RandomCalls::Renew(const Lock& lock) {
   Words args = {SomeGrantId(party), absl::StrCat(Pick<int>({30, 300, 3000, 30000}))};
   if (lock.family == kQuorum && lock.capacity == 3) {
     args.push_back("5000 " + (Chance(80) ? ids_.run : std::string()));
+  } else if (args[0].ends_with('n') && Chance(50)) {
+    args.push_back("token");
   } else if (args[0].ends_with('k') && lock.family != kSemaphore && lock.family != kMulti) {
     args.push_back(Channel(client_));
     if (!party.reads) {

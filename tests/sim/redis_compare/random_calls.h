@@ -51,7 +51,7 @@ class RandomCalls {
   // What a client knows about its latest grant of a lock.
   struct Party {
     int sequence = 0, attempt = 1, amount = 1;
-    bool cacheable = false, reads = false, waits = true, holds = false;
+    bool cacheable = false, native = false, reads = false, waits = true, holds = false;
     std::string ticket = "0", token = "0", told, owner;
     std::string when;               // of a latch's count
     std::vector<std::string> last;  // the words of its last acquire, and the script
@@ -68,7 +68,7 @@ class RandomCalls {
   Party& PartyOf(const Lock& lock, char client);
   // Mostly a client that has a grant, as far as it knows, makes the call.
   Party& HolderOf(const Lock& lock);
-  std::string GrantId(char client, int sequence, bool cacheable) const;
+  std::string GrantId(char client, int sequence, bool cacheable, bool native = false) const;
   std::string SomeGrantId(const Party& party);
   std::string OwnerOf(const Lock& lock, Party& party);
   std::string NewOwner(const Lock& lock, const Party& party);

@@ -86,6 +86,11 @@ class Asking {
 
 // Writes to the trace what redlatch would write to stderr.
 class Quiet final : public Observer {
+ public:
+  explicit Quiet(bool needs_tokens) : needs_tokens_(needs_tokens) {}
+  bool needs_tokens() const override { return needs_tokens_; }
+
+ private:
   void OnLost(const LostLease& lost) override {
     Trace::Say("lost: ", lost.lock, ": ", lost.reason);
   }
@@ -96,6 +101,7 @@ class Quiet final : public Observer {
                        const absl::Status& why) override {
     Trace::Say("not released: ", std::string(lock), ": ", why.ToString());
   }
+  const bool needs_tokens_;
 };
 
 // The result of a call, or of the same call with a callback.
@@ -158,6 +164,13 @@ int Leave(const Operation& operation, Held held) {
 }
 
 constexpr int kPartsOfMulti = 3;
+
+// A lock's hold of the calling thread, without a token.
+struct Untold : RedisLockBase {
+  static redlatch::Hold Of(const RedisLockBase& lock) {
+    return (lock.*&Untold::CurrentWithoutToken)();
+  }
+};
 
 std::string PartOf(const SharedObject& multi, int number) {
   return absl::StrCat("{", multi.name, "}", number);
@@ -263,7 +276,7 @@ void Actor::Crash() {
 void Actor::Main() {
   ClientOptions options;
   options.connect = ConnectPolicy::kLazy;
-  options.observer = std::make_shared<Quiet>();
+  options.observer = std::make_shared<Quiet>(/*needs_tokens=*/plan_.seed % 5 == 0);
   auto client = Client::Connect(url_, options);
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
@@ -575,8 +588,19 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   if (operation.interface == Operation::Interface::kLock) judged.wait_ms = -1;
   Judge(status, judged, asking.since());
   if (!got) return;
-  const redlatch::Hold hold = read_write != nullptr ? read_write->current_read() : lock.current();
+  // Two of three clients never ask for the token of a simple lock's hold, so that they may acquire
+  // it natively.
+  const bool simple = object.kind == Kind::kSimple && plan_.group != Group::kQuorum;
+  const bool untold =
+      simple && (plan_.seed + number_ + static_cast<uint64_t>(operation.object)) % 3 != 0;
+  const redlatch::Hold hold = read_write != nullptr ? read_write->current_read()
+                              : untold              ? Untold::Of(lock)
+                                                    : lock.current();
+  // If the server cannot be asked, there is none.
+  const bool may_lack_token = untold || ((simple || object.kind == Kind::kMulti) &&
+                                         (!plan_.faults.empty() || plan_.late_one_in > 0));
   const auto ids = asking.Granted({.owner = owner,
+                                   .may_lack_token = may_lack_token,
                                    .acknowledged = object.replica_acks > 0,
                                    .quarantined = plan_.quarantine_ms > 0,
                                    .valid = [hold] { return hold.valid(); },

@@ -78,6 +78,7 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
 
 void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before) {
   if (fresh.mode == Mode::kPermits || !tokens_grow_) return;
+  if (fresh.token == 0 && fresh.may_lack_token) return;
   // A thread that joins its owner has that owner's token.
   const bool joins = fresh.mode == Mode::kShared || fresh.owner == kSharedOwner;
   if (fresh.token > largest_before || (joins && fresh.token == largest_before)) return;

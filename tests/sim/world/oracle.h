@@ -25,8 +25,9 @@ class Oracle {
     int64_t permits = 0;
     int64_t capacity = 0;
     Process* process = nullptr;
-    uint64_t owner = 0;         // holds of one owner do not exclude each other
-    uint64_t token = 0;         // 0: has none
+    uint64_t owner = 0;  // holds of one owner do not exclude each other
+    uint64_t token = 0;  // 0: has none
+    bool may_lack_token = false;
     bool acknowledged = false;  // by all replicas
     bool quarantined = false;
     int64_t asked = 0;

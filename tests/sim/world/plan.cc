@@ -312,9 +312,36 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   return plan;
 }
 
+// Most operations are lock() and its kin of simple locks, which are acquired natively.
+static void PreferNative(Random random, Plan& plan) {
+  for (SharedObject& each : plan.objects) {
+    if (random.OneIn(4)) continue;
+    each.kind = Kind::kSimple;
+    each.keep_ms = each.replica_acks = each.apart = 0;
+  }
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) {
+        if (plan.objects[static_cast<size_t>(each.object)].kind != Kind::kSimple) continue;
+        each.shared = each.nested = each.owner = false;
+        each.permits = 1;
+        if (each.interface >= Operation::Interface::kInspect || random.OneIn(8)) continue;
+        each.interface = random.OneIn(2) ? Operation::Interface::kLock
+                                         : static_cast<Operation::Interface>(random.Below(3));
+        each.whole_lease = false;
+        if (each.interface == Operation::Interface::kTryLockFor && each.wait_ms < 0) {
+          each.wait_ms = 500;
+        }
+        each.pause_us *= random.Between(1, 8);
+      }
+    }
+  }
+}
+
 Plan MakePlan(Random random, const PlanLimits& limits) {
   Random copy = random;
   Random special = copy.Fork();
+  Random native = copy.Fork();
   Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
@@ -357,6 +384,9 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
       }
     }
     plan.clients.push_back(std::move(client));
+  }
+  if (native.OneIn(4) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
+    PreferNative(native, plan);
   }
   if (special.OneIn(64) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
     AddManyWaiters(special, plan);
@@ -535,7 +565,8 @@ std::string Describe(const Plan& plan) {
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ",
-                    object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ", object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
+                    object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
+                    object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
                     object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
                     object.replica_acks > 0 ? ", with acks" : "", "\n");
   }

@@ -156,6 +156,11 @@ Address ServerGroup::AddressOf(size_t i) {
 Host& ServerGroup::AddHost(ServerOptions options, Clock clock) {
   const size_t i = hosts_.size();
   options.seed = world_.plan.seed * 16 + i;
+  // Servers with each way to delete a key that has a certain value, and some without.
+  const uint64_t version = world_.plan.seed % 4;
+  options.valkey = version == 1;
+  if (version == 1) options.version = "9.0.1";
+  if (version == 2) options.version = "8.4.0";
   hosts_.push_back(std::make_unique<Host>(world_.kernel, world_.network, AddressOf(i),
                                           std::move(options), clock));
   return *hosts_.back();

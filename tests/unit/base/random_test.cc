@@ -39,7 +39,7 @@ TEST(NumbersTest, SecretsAreSipHashOfCounter) {
                 "the authors' vector of eight bytes");
   Numbers numbers(kKey);
   EXPECT_EQ(numbers.Next(), 1U);
-  EXPECT_EQ(numbers.NextSecret(), Numbers::SipHash(kKey, 2) >> 1U);
+  EXPECT_EQ(numbers.NextSecret(), Numbers::SipHash(kKey, 2) >> 2U);
 }
 
 TEST(NumbersTest, SecretsOfTwoClientsDiffer) {
@@ -54,7 +54,7 @@ TEST(NumbersTest, SecretsOfTwoClientsDiffer) {
       ones |= secret;
     }
   }
-  EXPECT_EQ(ones, ~uint64_t{0} >> 1U);
+  EXPECT_EQ(ones, ~uint64_t{0} >> 2U);
 }
 
 TEST(RandomTest, JitterIsBetweenHalfAndWhole) {

@@ -29,7 +29,8 @@ class EncodedRequestTest : public ::testing::Test {
   }
   std::vector<std::string> Words(EncodedRequest& request) {
     const redis::ScriptCall call = request.call();
-    script_ = call.script->name;
+    script_ = call.script == nullptr ? "" : call.script->name;
+    native_ = call.native;
     std::vector<std::string> words(call.keys.begin(), call.keys.end());
     words.emplace_back("|");
     words.insert(words.end(), call.args.begin(), call.args.end());
@@ -46,6 +47,7 @@ class EncodedRequestTest : public ::testing::Test {
                  .keys = KeyNames("simple")};
   std::string owner_ = "me";
   std::string script_;
+  redis::Native native_ = redis::Native::kNo;
 };
 
 constexpr absl::Duration kLease = absl::Seconds(30);
@@ -209,6 +211,39 @@ TEST_F(EncodedRequestTest, MarksCacheableGrantButNotItsTombstone) {
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", cacheable, "0", "64"));
 }
 
+TEST_F(EncodedRequestTest, NativeAcquireIsValueAndClaim) {
+  const std::string native = kHold7 + "n";
+  AcquireRequest acquire = SomeBid(7 | kNative);
+  EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
+              ElementsAre("N", "|", native, "2000"));
+  EXPECT_EQ(native_, redis::Native::kSetIfNone);
+  EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = absl::Seconds(1)}),
+              ElementsAre("N", "|", native, "1000"));
+}
+
+TEST_F(EncodedRequestTest, NativeReleaseHasScriptForOldServers) {
+  owner_ = kIdentity.client;
+  const std::string native = kHold7 + "n";
+  EXPECT_THAT(
+      Words({.what = ReleaseRequest{.native = true}, .grant = 7 | kNative, .lease = kLease}),
+      ElementsAre("N", "|", native));
+  EXPECT_EQ(native_, redis::Native::kDeleteIfEqual);
+  EXPECT_EQ(script_, "simple/release_natively");
+  EXPECT_THAT(Words({.what = ReleaseRequest(), .grant = 7 | kNative, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", native));
+  EXPECT_EQ(native_, redis::Native::kNo);
+}
+
+TEST_F(EncodedRequestTest, OtherRequestsForNativeGrantAreScripts) {
+  const std::string native = kHold7 + "n";
+  EXPECT_THAT(
+      Words({.what = RenewRequest{.draws_token = true}, .grant = 7 | kNative, .lease = kLease}),
+      ElementsAre("N", kQueue, kWaiters, kFence, "|", native, "30000", "token"));
+  EXPECT_THAT(
+      Words({.what = CancelRequest{.tombstone = true}, .grant = 7 | kNative, .lease = kLease}),
+      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", native, "30000", "1"));
+}
+
 TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {
   AcquireRequest acquire = SomeBid(7);
   acquire.wait = false;
@@ -251,6 +286,39 @@ TEST(ReadResult, ReadsQueuedAndReleasedWithNextAcquire) {
   EXPECT_TRUE(std::holds_alternative<AcquireBusy>(Read<AcquireRequest>("busy 12").acquire()));
   EXPECT_TRUE(std::holds_alternative<AcquireCancelled>(Read<AcquireRequest>("gone").acquire()));
   EXPECT_TRUE(std::holds_alternative<Cancelled>(Read<CancelRequest>("left").what));
+}
+
+Result ReadNative(bool acquires, const Reply& reply) {
+  Request request{.grant = 7 | kNative, .lease = kLease};
+  if (acquires) request.what = AcquireRequest{.grant = 7 | kNative};
+  if (!acquires) request.what = ReleaseRequest{.native = true};
+  return ReadResult(request, reply);
+}
+
+TEST(ReadResult, NativeAcquireIsGrantedForClaimOrTaken) {
+  const Result got = ReadNative(true, {.type = Reply::Type::kStatus, .text = "OK"});
+  EXPECT_EQ(std::get<AcquireGranted>(got.acquire()).lease, absl::Seconds(2));
+  EXPECT_TRUE(std::holds_alternative<AcquireTaken>(ReadNative(true, {}).acquire()));
+}
+
+TEST(ReadResult, NativeReleaseFreesOrFindsAnotherValue) {
+  const Reply one{.type = Reply::Type::kInteger, .integer = 1};
+  const Reply none{.type = Reply::Type::kInteger, .integer = 0};
+  EXPECT_TRUE(std::holds_alternative<Freed>(ReadNative(false, one).what));
+  EXPECT_TRUE(std::holds_alternative<NotHeld>(ReadNative(false, none).what));
+}
+
+TEST(ReadResult, RefusedNativeCommandLeavesTheRestToScripts) {
+  const auto error = [](std::string text) {
+    return Reply{.type = Reply::Type::kError, .text = std::move(text)};
+  };
+  const Result denied = ReadNative(true, error("NOPERM this user has no permissions to run 'set'"));
+  EXPECT_TRUE(std::holds_alternative<AcquireTaken>(denied.acquire()));
+  EXPECT_TRUE(denied.no_native);
+  const Result unknown = ReadNative(false, error("ERR unknown command 'DELIFEQ'"));
+  EXPECT_TRUE(std::holds_alternative<NotHeld>(unknown.what));
+  EXPECT_TRUE(unknown.no_native);
+  EXPECT_FALSE(ReadNative(true, error("LOADING Redis is loading")).no_native);
 }
 
 TEST(ReadResult, RenewalOfCachedGrantReportsWaitersAndTokens) {

@@ -101,5 +101,156 @@ TEST_F(SimpleScripts, InspectShowsOwnerAndFirstWaiters) {
   EXPECT_EQ(Eval(scripts_.inspect, {}, {"0"}).elements[4].elements.size(), 0);
 }
 
+// ---- Native grants.
+
+class NativeScripts : public SimpleScripts {
+ protected:
+  static Request Native(char client, int sequence = 1) {
+    Request request = Of(client, sequence);
+    request.grant += "n";
+    return request;
+  }
+  // As the client does it; true if it gets the lock.
+  bool Set(const Request& request, int ms = 2000) {
+    const redis::Reply reply =
+        server_->Command({"SET", name_, request.grant, "NX", "PX", absl::StrCat(ms)});
+    return reply.type == redis::Reply::Type::kStatus;
+  }
+  bool ReleaseNatively(const Request& request) {
+    return server_->Integer({"DELIFEQ", name_, request.grant}) == 1;
+  }
+};
+
+TEST_F(NativeScripts, NativeReleaseOfUnmarkedGrantFreesLock) {
+  ASSERT_TRUE(Set(Native('a')));
+  EXPECT_FALSE(Set(Native('b')));
+  EXPECT_TRUE(ReleaseNatively(Native('a')));
+  EXPECT_TRUE(Set(Native('b')));
+}
+
+TEST_F(NativeScripts, ScriptForOldServersReleasesLikeTheCommand) {
+  const auto release = [&](const std::string& grant) {
+    return server_->Integer(
+        {"EVAL", std::string(lua::kSimpleReleaseNatively.body), "1", name_, grant});
+  };
+  EXPECT_EQ(release(GrantId('a') + "n"), 0);
+  ASSERT_TRUE(Set(Native('a')));
+  EXPECT_EQ(release(GrantId('b') + "n"), 0);
+  EXPECT_EQ(release(GrantId('a') + "n"), 1);
+  EXPECT_EQ(Owner(), "");
+}
+
+TEST_F(NativeScripts, WaiterMarksGrantAndTellsItsClient) {
+  Inbox inbox(*server_, Channel('a'));
+  ASSERT_TRUE(Set(Native('a')));
+  const redis::Reply reply = Ask(Of('b'));
+  EXPECT_EQ(First(reply), "queued");
+  EXPECT_GT(reply.elements[1].integer, 0) << "the owner is one of ours";
+  EXPECT_EQ(Owner(), GrantId('a') + "w");
+  EXPECT_GT(Pttl(name_), 0);
+  EXPECT_EQ(inbox.Next(), "wanted " + GrantId('a') + "n " + name_);
+  EXPECT_FALSE(ReleaseNatively(Native('a')));
+  Ask(Of('c'));
+  EXPECT_EQ(Owner(), GrantId('a') + "w");
+  EXPECT_EQ(inbox.Next(), "") << "it knows";
+}
+
+TEST_F(NativeScripts, HeartbeatMarksGrantThatOvertookWaiter) {
+  Token(Of('a'));
+  Ask(Of('b'));
+  Expire(name_);
+  ASSERT_TRUE(Set(Native('c')));
+  EXPECT_EQ(Outcome(Again(Of('b'))), "queued");
+  EXPECT_EQ(Owner(), GrantId('c') + "w");
+}
+
+TEST_F(NativeScripts, HandoverCheckMarksGrantThatOvertookWaiters) {
+  Token(Of('a'));
+  Ask(Of('b'));
+  Expire(name_);
+  ASSERT_TRUE(Set(Native('c')));
+  FillMemory();
+  EXPECT_EQ(Check(), kUnknown);
+  EXPECT_EQ(Owner(), GrantId('c') + "w");
+}
+
+TEST_F(NativeScripts, HandoverCheckLeavesGrantWithoutWaitersAlone) {
+  ASSERT_TRUE(Set(Native('c')));
+  EXPECT_EQ(Check(), kUnknown);
+  EXPECT_EQ(Owner(), GrantId('c') + "n");
+}
+
+TEST_F(NativeScripts, TryMarksNothing) {
+  ASSERT_TRUE(Set(Native('a')));
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy");
+  EXPECT_EQ(Outcome(Recalling(Of('b'))), "busy");
+  EXPECT_EQ(Owner(), GrantId('a') + "n");
+}
+
+TEST_F(NativeScripts, ReleaseByScriptHandsMarkedLockOver) {
+  for (const bool plain : {true, false}) {
+    server_->Command({"FLUSHALL"});
+    Inbox inbox(*server_, Channel('b'));
+    ASSERT_TRUE(Set(Native('a')));
+    Ask(Of('b'));
+    EXPECT_EQ(Release(Native('a'), 0, 0, plain ? 0 : 30000), kReleased);
+    EXPECT_EQ(Owner(), GrantId('b'));
+    EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('b') + " 1 "));
+    EXPECT_EQ(Release(Native('a')), kNotHeld);
+  }
+}
+
+TEST_F(NativeScripts, CancelHandsMarkedLockOver) {
+  Inbox inbox(*server_, Channel('b'));
+  ASSERT_TRUE(Set(Native('a')));
+  Ask(Of('b'));
+  EXPECT_EQ(Cancel(Native('a'), 30000), kPassedOn);
+  EXPECT_EQ(Owner(), GrantId('b'));
+}
+
+TEST_F(NativeScripts, RenewalOfMarkedGrantKeepsMark) {
+  ASSERT_TRUE(Set(Native('a')));
+  Ask(Of('b'));
+  EXPECT_EQ(Renew(Native('a')), kHeld);
+  EXPECT_EQ(Owner(), GrantId('a') + "w");
+  EXPECT_GT(Pttl(name_), 29000);
+  EXPECT_EQ(Renew(Native('a', 2)), kNotHeld);
+}
+
+TEST_F(NativeScripts, RenewalDrawsTokenLargerThanAllBefore) {
+  const int64_t before = Token(Of('a'));
+  Release(Of('a'));
+  ASSERT_TRUE(Set(Native('b')));
+  const auto draw = [&] {
+    return Eval(scripts_.renew, {}, {GrantId('b') + "n", "30000", "token"}).DebugString();
+  };
+  const std::string drawn = draw();
+  EXPECT_THAT(drawn, StartsWith("[\"held\", 0, \""));
+  EXPECT_GT(StoredFence(), before);
+  EXPECT_NE(drawn.find(absl::StrCat(StoredFence())), drawn.npos);
+  EXPECT_GT(Pttl(name_), 29000);
+  const int64_t second = StoredFence();
+  FillMemory();
+  EXPECT_THAT(draw(), StartsWith("[\"held\", 0, \""));
+  EXPECT_GT(StoredFence(), second);
+  server_->Command({"DEL", name_});
+  EXPECT_EQ(draw(), kNotHeld);
+}
+
+TEST_F(NativeScripts, ForcedReleaseTellsClientOfMarkedGrant) {
+  Inbox inbox(*server_, Channel('a'));
+  ASSERT_TRUE(Set(Native('a')));
+  Ask(Of('b'));
+  inbox.Next();
+  EXPECT_THAT(ForceRelease(), HasSubstr("released"));
+  EXPECT_EQ(inbox.Next(), "forced " + GrantId('a') + "w " + name_);
+}
+
+TEST_F(NativeScripts, InspectionShowsClientButNoTime) {
+  ASSERT_TRUE(Set(Native('a')));
+  EXPECT_THAT(Inspect(), HasSubstr("\"" + GrantId('a') + "n\", \"" + std::string(32, 'a') + "\""));
+  EXPECT_THAT(Inspect(), HasSubstr("1, \"0\"]"));
+}
+
 }  // namespace
 }  // namespace redlatch

@@ -34,6 +34,7 @@ struct Want {
   absl::Duration cache_for = absl::ZeroDuration();
   uint32_t permits = 1;
   uint32_t capacity = 0;
+  bool native = false;
 };
 
 // A lock state with a clock that the test moves. A lease of 3 s has a margin of 32 ms; its renewals
@@ -92,6 +93,7 @@ class LockStateTest : public ::testing::Test {
                     .permits = want.permits,
                     .capacity = want.capacity};
     waiter.turn = want.turn.value_or(absl::ZeroDuration());
+    waiter.native = want.native;
     waiter.options =
         std::make_shared<LockOptions>(LockOptions{.turn = want.turn, .cache_for = want.cache_for});
     waiter.object = this;

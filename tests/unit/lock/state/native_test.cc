@@ -1,0 +1,251 @@
+// Native acquisitions: one command in place of a script, while no other client is known to want the
+// lock.
+#include "tests/unit/lock/state/state_fixture.h"
+
+namespace redlatch::internal {
+namespace {
+
+class LockStateNativeTest : public LockStateTest {
+ protected:
+  static constexpr absl::Duration kClaim = absl::Seconds(2);
+  static constexpr Want kLock{.face = Face::kStd, .native = true};
+
+  static Result Taken() { return {.what = AcquireResult(AcquireTaken())}; }
+  static bool IsNativeAcquire(const Request& request) {
+    return request.acquire() != nullptr && IsNative(AcquireOf(request).grant);
+  }
+  static bool IsNativeRelease(const Request& request) { return As<ReleaseRequest>(request).native; }
+
+  // A thread that has the lock by a native acquire.
+  Waiter& HoldNatively() {
+    Waiter& waiter = Acquire(kLock);
+    const Request request = Fetch<AcquireRequest>();
+    EXPECT_TRUE(IsNativeAcquire(request));
+    Deliver(request, Granted(0, kClaim, 0));
+    EXPECT_EQ(waiter.state, State::kGranted);
+    return waiter;
+  }
+  // The lock is acquired and released, by a script or natively.
+  bool PairIsNative() {
+    Acquire(kLock);
+    const Request request = Fetch<AcquireRequest>();
+    const bool native = IsNativeAcquire(request);
+    Deliver(request, native ? Granted(0, kClaim, 0) : Granted());
+    Unlock(1);
+    const Request release = Fetch<ReleaseRequest>();
+    EXPECT_EQ(IsNativeRelease(release), native);
+    Deliver(release, ReleasedThen());
+    return native;
+  }
+};
+
+TEST_F(LockStateNativeTest, LockIsAcquiredAndReleasedNatively) {
+  const Waiter& waiter = HoldNatively();
+  EXPECT_TRUE(Valid(waiter));
+  EXPECT_EQ(waiter.token, FencingToken());
+  Unlock(1);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_TRUE(IsNativeRelease(release));
+  EXPECT_TRUE(IsNative(release.grant));
+  Deliver(release, ReleasedThen());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockStateNativeTest, OnlyPlainLocksAreAcquiredNatively) {
+  for (const Want& want :
+       {Want{.native = true}, Want{.face = Face::kStd},
+        Want{.face = Face::kStd, .manual = true, .native = true},
+        Want{.face = Face::kStd, .whole = true, .native = true},
+        Want{.face = Face::kStd, .cache_for = absl::Seconds(1), .native = true}}) {
+    Make({});
+    Acquire(want);
+    EXPECT_FALSE(IsNativeAcquire(Fetch<AcquireRequest>()));
+  }
+  Make({.explicit_owner = true});
+  Acquire(kLock);
+  EXPECT_FALSE(IsNativeAcquire(Fetch<AcquireRequest>()));
+}
+
+TEST_F(LockStateNativeTest, GrantIsClaimUntilFirstRenewal) {
+  const Waiter& waiter = HoldNatively();
+  EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), kClaim));
+  Pass(absl::Milliseconds(99));
+  EXPECT_TRUE(Quiet());
+  Pass(absl::Milliseconds(1));
+  const Request renewal = Fetch<RenewRequest>();
+  EXPECT_EQ(renewal.lease, kLease);
+  EXPECT_TRUE(As<RenewRequest>(renewal).draws_token);
+  Deliver(renewal, {.what = StillHeld{.last_token = kToken}});
+  EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), kLease));
+  EXPECT_EQ(state().Current(1, now()).token.value(), kToken);
+  Unlock(1);
+  EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>())) << "the server may have it for a lease";
+}
+
+TEST_F(LockStateNativeTest, TakenLockIsAskedForByScriptUnderAnotherId) {
+  Waiter& waiter = Acquire(kLock);
+  const Request native = Fetch<AcquireRequest>();
+  Deliver(native, Taken());
+  const Request script = Fetch<AcquireRequest>();
+  EXPECT_FALSE(IsNativeAcquire(script));
+  EXPECT_NE(script.grant & ~kNative, native.grant & ~kNative);
+  EXPECT_EQ(AcquireOf(script).attempt, 1U);
+  EXPECT_TRUE(AcquireOf(script).wait);
+  Deliver(script, Queued());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+}
+
+TEST_F(LockStateNativeTest, TryOfTakenLockIsDecidedByScript) {
+  Waiter& waiter = Acquire({.face = Face::kStd, .wait_limit = WaitLimit::kNone, .native = true});
+  Deliver(Fetch<AcquireRequest>(), Taken());
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  Deliver(Fetch<AcquireRequest>(), Busy());
+  EXPECT_EQ(waiter.state, State::kBusy);
+}
+
+TEST_F(LockStateNativeTest, UnansweredAcquireIsCancelledAndNeverRepeated) {
+  Acquire(kLock);
+  const Request native = Fetch<AcquireRequest>();
+  Deliver(native, Silence());
+  const Request cancel = Fetch<CancelRequest>();
+  EXPECT_EQ(cancel.grant, native.grant);
+  PassTo(state().next_request_at());
+  const Request script = Fetch<AcquireRequest>();
+  EXPECT_FALSE(IsNativeAcquire(script));
+  Deliver(cancel, Cancelled());
+  Deliver(script, Granted());
+  Unlock(1);
+  EXPECT_FALSE(Fetch<ReleaseRequest>().leaves_tombstone());
+}
+
+TEST_F(LockStateNativeTest, LateGrantIsCancelled) {
+  const Waiter& waiter = Acquire(kLock);
+  const Request native = Fetch<AcquireRequest>();
+  Pass(absl::Milliseconds(1600));  // less than a quarter of the claim is left
+  Deliver(native, Granted(0, kClaim, 0));
+  EXPECT_EQ(waiter.state, State::kWaiting);
+  EXPECT_EQ(Fetch<CancelRequest>().grant, native.grant);
+  EXPECT_FALSE(IsNativeAcquire(Fetch<AcquireRequest>()));
+}
+
+TEST_F(LockStateNativeTest, GrantThatNobodyWantsAnyMoreIsCancelled) {
+  Waiter& waiter = Acquire(kLock);
+  const Request native = Fetch<AcquireRequest>();
+  GiveUp(waiter);
+  EXPECT_EQ(Fetch<CancelRequest>().grant, native.grant);
+  Deliver(native, Granted(0, kClaim, 0));
+  EXPECT_TRUE(Quiet());
+}
+
+TEST_F(LockStateNativeTest, MarkedGrantIsReleasedByScript) {
+  const Waiter& waiter = HoldNatively();
+  Unlock(1);
+  const Request native = Fetch<ReleaseRequest>();
+  Deliver(native, NotHeld());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kUnconfirmed);
+  const Request script = Fetch<ReleaseRequest>();
+  EXPECT_FALSE(IsNativeRelease(script));
+  EXPECT_EQ(script.grant, native.grant);
+  Deliver(script, ReleasedThen());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
+  EXPECT_TRUE(state().vacant());
+}
+
+TEST_F(LockStateNativeTest, LossShowsInReleaseByScript) {
+  const Waiter& waiter = HoldNatively();
+  Unlock(1);
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
+  Deliver(Fetch<ReleaseRequest>(), NotHeld());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kLost);
+}
+
+TEST_F(LockStateNativeTest, UnansweredReleaseIsRepeatedByScript) {
+  const Waiter& waiter = HoldNatively();
+  Unlock(1);
+  Deliver(Fetch<ReleaseRequest>(), Silence());
+  PassTo(state().next_request_at());
+  const Request script = Fetch<ReleaseRequest>();
+  EXPECT_FALSE(IsNativeRelease(script));
+  Deliver(script, NotHeld());
+  EXPECT_EQ(state().Outcome(waiter.hold).kind, Kind::kDone);
+}
+
+TEST_F(LockStateNativeTest, RefusedReleaseIsRepeatedByScript) {
+  HoldNatively();
+  Unlock(1);
+  Deliver(Fetch<ReleaseRequest>(), Refusal(absl::PermissionDeniedError("NOPERM")));
+  EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+}
+
+TEST_F(LockStateNativeTest, RecalledGrantIsReleasedByScript) {
+  const Waiter& waiter = HoldNatively();
+  state().OnRecall(state().grant_id(), now());
+  EXPECT_TRUE(Valid(waiter));
+  Unlock(1);
+  EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));
+}
+
+TEST_F(LockStateNativeTest, ReleaseForWaitingThreadIsByScriptAndAsksAgain) {
+  HoldNatively();
+  Acquire({.thread = 2, .face = Face::kStd, .native = true});
+  Unlock(1);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_FALSE(IsNativeRelease(release));
+  EXPECT_FALSE(IsNative(AcquireOf(release).grant));
+}
+
+TEST_F(LockStateNativeTest, ContentionMakesNextAcquisitionsUseScripts) {
+  Acquire(kLock);
+  Deliver(Fetch<AcquireRequest>(), Taken());
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  Unlock(1);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  int scripts = 0;
+  while (!PairIsNative()) ++scripts;
+  EXPECT_EQ(scripts, 3);
+  EXPECT_TRUE(PairIsNative());
+  // The next pause is longer.
+  Acquire(kLock);
+  Deliver(Fetch<AcquireRequest>(), Taken());
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  Unlock(1);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  scripts = 0;
+  while (!PairIsNative()) ++scripts;
+  EXPECT_EQ(scripts, 3);
+}
+
+TEST_F(LockStateNativeTest, TokenIsDrawnWhenAskedForAndComesAlongFromThenOn) {
+  const Waiter& waiter = HoldNatively();
+  const std::optional<Request> draw = state().DrawFor(1, now());
+  ASSERT_TRUE(draw);
+  EXPECT_TRUE(As<RenewRequest>(*draw).draws_token);
+  Deliver(*draw, {.what = StillHeld{.last_token = kToken}});
+  EXPECT_EQ(state().Current(1, now()).token.value(), kToken);
+  EXPECT_FALSE(state().DrawFor(1, now())) << "it has one";
+  EXPECT_TRUE(Valid(waiter));
+  Unlock(1);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_FALSE(IsNativeRelease(release));
+  EXPECT_EQ(As<ReleaseRequest>(release).last_used, As<ReleaseRequest>(release).last_reserved);
+  Deliver(release, ReleasedThen());
+  EXPECT_FALSE(PairIsNative());
+}
+
+TEST_F(LockStateNativeTest, RenewalWithoutTokenLeavesHoldWithoutOne) {
+  HoldNatively();
+  Pass(absl::Milliseconds(100));
+  Deliver(Fetch<RenewRequest>(), HoldRef());
+  EXPECT_EQ(state().Current(1, now()).token, FencingToken());
+  ASSERT_TRUE(state().DrawFor(1, now()));
+}
+
+TEST_F(LockStateNativeTest, HandoverCheckComesBeforeNativeAcquire) {
+  state().CheckHandoverAfter(absl::Seconds(2), /*unfinished=*/false, now());
+  Acquire(kLock);
+  EXPECT_FALSE(IsNativeAcquire(Fetch<AcquireRequest>()));
+}
+
+}  // namespace
+}  // namespace redlatch::internal
