@@ -494,8 +494,8 @@ bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
 void LockState::NoteReturn(base::Instant now) {
   const absl::Duration longest = Scaled(turn_, 1, 2);
   const absl::Duration away = std::min(now - left_at_, longest);
-  const absl::Duration before = Scaled(std::min(away_, longest), 1, 2);
-  away_ = std::max(left_cached_ ? away : std::min(away, last_away_), before);
+  const absl::Duration before = Scaled(std::min<absl::Duration>(away_, longest), 1, 2);
+  away_ = std::max(left_cached_ ? away : std::min<absl::Duration>(away, last_away_), before);
   last_away_ = away;
   left_at_ = base::Instant();
   left_cached_ = false;
@@ -854,7 +854,7 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   pending.due = now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
   if (pending.acquire.attempt == 1) {
     pending.began = now;
-    if (usual_wait_ > absl::ZeroDuration()) {
+    if (usual_wait_ != absl::ZeroDuration()) {
       pending.due = std::min(pending.due, now + LongWait(usual_wait_));
     }
   }

@@ -19,6 +19,7 @@
 #include "src/lock/state/pending_cleanups.h"
 #include "src/lock/state/request.h"
 #include "src/lock/state/tally.h"
+#include "src/lock/state/timing.h"
 #include "src/lock/state/waiter.h"
 
 namespace redlatch::internal {
@@ -26,16 +27,19 @@ namespace redlatch::internal {
 // An acquire that is being made, is queued, or must be repeated.
 struct PendingAcquire {
   AcquireRequest acquire;
-  bool in_flight = false;
-  bool uncertain = false;  // an attempt went unanswered, and may be executed at any time
-  bool queued = false;
+  bool in_flight : 1 = false;
+  bool uncertain : 1 = false;  // an attempt went unanswered, and may be executed at any time
+  bool queued : 1 = false;
   // the request in flight may have been sent too early to see the present state
-  bool again = false;
-  bool ask_again = false;  // the first thread that runs repeats it: it may be its turn
-  bool claimed = false;    // a grant came by message whose claim is too short to work under
-  bool forced = false;     // the request in flight may have been granted and ended by force since
-  bool recalled = false;   // it was granted, and another client asks for it
-  bool exposed = false;    // others may know the id: messages are not believed, the server is asked
+  bool again : 1 = false;
+  bool ask_again : 1 = false;  // the first thread that runs repeats it: it may be its turn
+  bool claimed : 1 = false;    // a grant came by message whose claim is too short to work under
+  // the request in flight may have been granted and ended by force since
+  bool forced : 1 = false;
+  bool recalled : 1 = false;  // it was granted, and another client asks for it
+  bool exposed = false;  // others may know the id: messages are not believed, the server is asked
+  uint32_t failures = 0;
+  uint32_t polls = 0;  // because of a foreign owner, or without messages
   struct Attempt {
     uint32_t number;
     base::Instant sent;
@@ -45,8 +49,6 @@ struct PendingAcquire {
   base::Instant votes_due = base::Instant::Infinite();  // asks then for those that are missing
   base::Instant first_sent;
   base::Instant began;  // the start of the wait
-  uint32_t failures = 0;
-  uint32_t polls = 0;  // because of a foreign owner, or without messages
 };
 
 // What the server granted, and the holds under it.
@@ -493,7 +495,7 @@ class LockState {
 
   // How long this client usually waits for the lock. A much longer wait may mean that messages were
   // lost, so the client asks before its heartbeat is due.
-  absl::Duration usual_wait_;
+  ShortDuration usual_wait_;
   // A grant that expires is reported lost somewhat before its deadline, so that its thread can
   // stop. Until that deadline, this client lets no other thread in.
   base::Instant blocked_until_;
@@ -503,9 +505,9 @@ class LockState {
   // have lately stayed away in between: the last time, and the longest, of which each return
   // forgets half.
   base::Instant left_at_;
-  absl::Duration last_away_;
-  absl::Duration away_ = absl::InfiniteDuration();
-  absl::Duration turn_;  // that of the latest waiter
+  ShortDuration last_away_;
+  ShortDuration away_ = absl::InfiniteDuration();
+  ShortDuration turn_;  // that of the latest waiter
   // The latest grant whose message did not reach this client, until it subscribes again; and when
   // the wait for it began.
   GrantId missed_ = 0;

@@ -41,6 +41,22 @@ inline absl::Duration ContendedTurn(const LockOptions& options, absl::Duration r
   return std::clamp(Scaled(round_trip, 4, 1), kShortestTurn, kLongestTurn);
 }
 
+// A duration of at most an hour, in microseconds. A client may have very many locks, and
+// absl::Duration is three times as large.
+class ShortDuration {
+ public:
+  ShortDuration() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  ShortDuration(absl::Duration whole)
+      : micros_(static_cast<uint32_t>(
+            absl::ToInt64Microseconds(std::clamp(whole, absl::ZeroDuration(), absl::Hours(1))))) {}
+  // NOLINTNEXTLINE(google-explicit-constructor)
+  operator absl::Duration() const { return absl::Microseconds(micros_); }
+
+ private:
+  uint32_t micros_ = 0;
+};
+
 // How much earlier than the server a client considers a lease over.
 inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);
