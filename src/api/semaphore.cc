@@ -14,6 +14,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/permit_pool.h"
+#include "src/lock/state/waiter.h"
 #include "src/lock/users_code.h"
 
 namespace redlatch {
@@ -72,6 +73,11 @@ class Semaphore::Body {
     if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
     if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
+    if (internal::FreeTurn(*options_) < absl::ZeroDuration()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("semaphore \"", absl::CHexEscape(name_),
+                       "\": SemaphoreOptions::turn must not be negative"));
+    }
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
       permits_ = core_->permits().Of(name_, [&] {

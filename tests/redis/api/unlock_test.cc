@@ -223,6 +223,8 @@ TEST_F(CachedLockRefusals, CacheForIsAtMostTheLease) {
 TEST_F(CachedLockRefusals, NegativeDurationsAreRefused) {
   ExpectRefused<SimpleLock>({.cache_for = absl::Seconds(-1)}, "must not be negative");
   ExpectRefused<SimpleLock>({.turn = absl::Seconds(-1)}, "must not be negative");
+  Semaphore semaphore(client_, "permits", 1, {.turn = absl::Seconds(-1)});
+  EXPECT_EQ(semaphore.Acquire().status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST_F(CachedLockRefusals, MultiLockOfCachedLocksIsNotCached) {
