@@ -8,3 +8,4 @@ std = {
   },
 }
 max_line_length = 100
+unused_secondaries = false

@@ -5,7 +5,8 @@
 --        lua/README.md; 6 the reservation; 7 the node's run, if there is a restart delay
 -- ARGV   as in lua/README.md; then 'proposed secret mode delay_ms run_id' in one, see
 --        quorum/common/proposal. The mode is 'take', or 'queue' to give a vote back and only wait,
---        or 'yield' to let others go first once. 'take' may be left out if there is no restart delay
+--        or 'yield' to let others go first once. 'take' may be left out if there is no restart
+--        delay
 -- reply  'granted <token> <lease_ms> <others> <now>', 'queued <retry_after_ms> <position>
 --        <ticket>', 'busy <retry_after_ms>', 'young <ms>' or 'gone', and notes
 
@@ -16,10 +17,10 @@
 local attempt_in_record = '^%d+ %d+ %d+ (%d+) '  -- see common/parse_waiter
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, records, me, terms = keys[1], keys[2], keys[3], args[1], args[3]
-local last = args[#args]
+local proposal_word = args[#args]
 local existing = call('EXISTS', lock, queue, keys[5], keys[6])
-if (#last == 33 or #last == 16) and string.sub(terms, 1, 2) == '1 ' then
-  local proposal = string.sub(last, 1, 16)
+if (#proposal_word == 33 or #proposal_word == 16) and string.sub(terms, 1, 2) == '1 ' then
+  local proposal = string.sub(proposal_word, 1, 16)
   local attempt, reserved_for_me = '1', false
   if string.sub(terms, 3, 4) ~= '1 ' then
     attempt = string.match(terms, '^%d+ (%d+)')
@@ -61,7 +62,7 @@ if (#last == 33 or #last == 16) and string.sub(terms, 1, 2) == '1 ' then
     -- there is one, follows the owner.
     if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('HSETNX', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
-          string.sub(last, 17)) == 1 then
+          string.sub(proposal_word, 17)) == 1 then
       local added = call('ZADD', queue, 'NX', proposal, me) == 1
       local position = call('ZRANK', queue, me)
       -- Only the lock exists; or the lock and the queue: the grant was not given up.
@@ -84,7 +85,7 @@ end
 -- include: common/time
 -- include: quorum/common/young
 -- include: quorum/common/proposal
-local young_ms, error_reply = young(run_id, delay_ms)
+local young_ms, error_reply = young(known_run, restart_delay_ms)
 if error_reply then
   return error_reply
 end
@@ -160,8 +161,8 @@ if holder == request.grant then
 end
 
 -- ask_free_node(): votes for the request if no waiter comes before it; if not, passes the node to
--- the next waiter. Returns acquire's reply if it votes, else nil, for how many ms another waiter may
--- have the node, and the handover check as a note.
+-- the next waiter. Returns acquire's reply if it votes, else nil, for how many ms another waiter
+-- may have the node, and the handover check as a note.
 local function ask_free_node()
   local reserved, left_ms = reservation(now)
   local mine = reserved == request.grant

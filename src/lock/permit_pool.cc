@@ -34,12 +34,12 @@ absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Lend(bool cached) {
   }
   LockHandle* const lent = handle.get();
   return std::shared_ptr<LockHandle>(
-      lent, [permits = shared_from_this(), handle = std::move(handle)](LockHandle*) mutable {
-        permits->Reclaim(std::move(handle));
+      lent, [permits = shared_from_this(), handle = std::move(handle)](LockHandle*) {
+        permits->Reclaim(handle);
       });
 }
 
-void PermitPool::Reclaim(std::shared_ptr<LockHandle> handle) {
+void PermitPool::Reclaim(const std::shared_ptr<LockHandle>& handle) {
   if (core_->in_forked_child()) return;
   const bool cached = handle->caches();
   if (!cached && !handle->reusable()) return;  // pending cleanups do not need the handle

@@ -56,7 +56,7 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   // Lends a handle, if possible one with a cached permit.
   absl::StatusOr<std::shared_ptr<LockHandle>> Lend(bool cached);
   // Takes back a handle that was borrowed.
-  void Reclaim(std::shared_ptr<LockHandle> handle);
+  void Reclaim(const std::shared_ptr<LockHandle>& handle);
   void CollectLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<ClientCore> core_;
