@@ -8,4 +8,3 @@ std = {
   },
 }
 max_line_length = 100
-unused_secondaries = false

@@ -100,6 +100,7 @@ end
 -- include: quorum/common/pass_to_next
 
 local now = now_us()
+local mode = string.match(proposal_word, '^%d+ ?%x* ?(%a*)')
 local votes = (mode == 'take' or mode == '') and young_ms == 0
 local near = math.abs(proposed - now) < 1000000
 local clock = near and math.max(now, proposed) or now

@@ -49,16 +49,14 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-        if trait == 'k' then  -- its client may cache it: see recall()
-          call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
-            string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
-        end
       elseif call('PTTL', waiters) < 2.5 * first_heartbeat_ms then  -- or none: it is new
         call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
         call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
       end
-      if trait == 'n' then
+      if trait == 'n' then  -- see flag()
         call('SETRANGE', lock, #holder - 1, 'w')
+      end
+      if trait == 'n' or alone and trait == 'k' then  -- see recall()
         call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
           string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
       end

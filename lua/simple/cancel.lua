@@ -1,5 +1,5 @@
 -- Gives up a grant: takes it off the queue or, if it was granted meanwhile, hands the lock over. A
--- free lock is handed over as well, and a native grant that others wait for is marked.
+-- free lock is handed over as well, and a native grant that others wait for is flagged.
 --
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount
@@ -7,8 +7,8 @@
 -- include: common/time
 -- include: common/give_back
 -- include: common/leave
--- include: common/mark
--- include: simple/common/unmark
+-- include: common/flag
+-- include: simple/common/unflag
 -- include: simple/common/hand_over
 
 local held = holder == ARGV[1]
@@ -23,7 +23,7 @@ if held then
 end
 local free = held or redis.call('EXISTS', KEYS[1]) == 0
 if not free and redis.call('EXISTS', KEYS[2]) == 1 then
-  mark(holder)  -- the grant may have overtaken those that wait
+  flag(holder)  -- the grant may have overtaken those that wait
 end
 return (held and 'passed_on' or left and 'left' or 'unknown') ..
   (free and hand_over(now_us(), fence or nil) or '')

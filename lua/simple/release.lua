@@ -7,7 +7,7 @@
 -- reply  'released', 'released ' and acquire's reply for the fresh grant, or 'not_held'; and notes
 local call, keys = redis.call, KEYS
 local lock = keys[1]
--- include: simple/common/unmark
+-- include: simple/common/unflag
 -- include: common/next_waiter_record
 
 -- The fast path: see acquire. It equals settle() if no client waits, or if the first waiter is live

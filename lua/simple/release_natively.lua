@@ -1,5 +1,5 @@
--- Ends a grant whose value no waiter has marked: DELIFEQ, for servers that lack it. See
--- common/mark.
+-- Ends a grant whose value no waiter has flagged: DELIFEQ, for servers that lack it. See
+-- common/flag.
 --
 -- KEYS   1 the lock
 -- ARGV   1 grant

@@ -5,7 +5,7 @@
 --        that it knows to be the grant's; if the grant has no token yet: 3 'token'
 -- reply  'held' or 'not_held'; with a channel 'held <waiters> <last token>'; with 'token' 'held 0
 --        <token>'; and notes
--- include: simple/common/unmark
+-- include: simple/common/unflag
 if holder ~= ARGV[1] then
   return 'not_held'
 end

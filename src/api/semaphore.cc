@@ -14,7 +14,7 @@
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/permit_pool.h"
-#include "src/lock/state/waiter.h"
+#include "src/lock/state/timing.h"
 #include "src/lock/users_code.h"
 
 namespace redlatch {

@@ -193,9 +193,9 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
   }
   if (result.failed() == nullptr) {
     const auto* const release = std::get_if<ReleaseRequest>(&request.what);
-    const bool marked =
+    const bool flagged =
         release != nullptr && release->native && std::holds_alternative<NotHeld>(result.what);
-    if (release != nullptr && !marked) confirmed_releases_.Add(entry, request, *release);
+    if (release != nullptr && !flagged) confirmed_releases_.Add(entry, request, *release);
     // A result that was left unread says nothing about the way to the server.
     if (acquire != nullptr && release == nullptr && request.unread_for == absl::ZeroDuration()) {
       round_trips_.Add(base::Now() - request.sent);

@@ -312,7 +312,7 @@ bool ReadWords(const Request& request, std::string_view& text, Result& result) {
 bool TakeHold(const Identity& identity, std::string_view& text, GrantId& grant) {
   std::string_view word = TakeWord(text);
   const bool cacheable = word.ends_with('k');
-  const bool native = word.ends_with('n') || word.ends_with('w');  // `w`: a marked value
+  const bool native = word.ends_with('n') || word.ends_with('w');  // `w`: a flagged value
   if (cacheable || native) word.remove_suffix(1);
   const size_t colon = identity.client.size();
   const bool good = word.size() > colon && word.substr(0, colon) == identity.client &&

@@ -1,6 +1,6 @@
 -- include: common/fence
 -- include: common/grant_id
--- include: common/mark
+-- include: common/flag
 -- include: common/extend_lease
 -- include: simple/common/take
 -- include: multi/common/choose_at
@@ -155,7 +155,7 @@ local function pass_by(name, request, rank, now)
       recall(name.holder, request)
     end
     if request.wait then
-      mark(name.holder, request)
+      flag(name.holder, request)
     end
   end
   return 0

@@ -3,7 +3,7 @@
 -- include: common/time
 -- include: common/fence
 -- include: common/grant_id
--- include: common/mark
+-- include: common/flag
 -- include: common/request
 -- include: common/extend_lease
 -- include: simple/common/take
@@ -43,5 +43,5 @@ if not request.wait then
 end
 request.holder = holder
 local reply = enqueue(request, retry_after_ms, now)
-mark(holder, request)
+flag(holder, request)
 return reply

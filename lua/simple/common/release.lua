@@ -1,5 +1,5 @@
 -- This is simple/release without its short cuts for the common cases.
--- include: simple/common/unmark
+-- include: simple/common/unflag
 -- include: common/time
 -- include: common/give_back_cached
 -- include: common/ending

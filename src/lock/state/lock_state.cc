@@ -60,7 +60,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
   may_cache_ = waiter.object != nullptr;
-  turn_ = waiter.turn;
+  turn_ = ShortDuration(waiter.turn);
   if (left_at_ != base::Instant()) NoteReturn(now);
   if (held()) {
     if (Enter(waiter, now, effects)) return;
@@ -306,7 +306,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
-  brief_ = now - hold.began <= Scaled(turn_, 1, 2);
+  short_hold_ = now - hold.began <= Scaled(turn_.get(), 1, 2);
   const auto& options = effects.ended.emplace_back(EndHold(hold, now));
   if (held()) return released;
   Settle(released.hold, released.token, options->cache_for, now, effects);
@@ -456,14 +456,15 @@ bool LockState::InTurn(const Waiter& waiter, base::Instant now) const {
 // frees if this process ends; with `cache_for`, the user accepts a whole lease.
 base::Instant LockState::StaysUntil(base::Instant now) const {
   const Grant& grant = *grant_;
-  const bool brief = grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
-  if (!brief || (exclusive() ? !HasTokens() : grant.others)) return base::Instant();
+  const bool ends_soon =
+      grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
+  if (!ends_soon || (exclusive() ? !HasTokens() : grant.others)) return base::Instant();
   if (!shared()) {
     return ServesAgainWithin(grant.turn_ends - now) ? grant.turn_ends : base::Instant();
   }
   // A reader that comes soon after the turn asks for the next one; see TakeCached().
-  const base::Instant until = grant.turn_ends + Scaled(turn_, 1, kPartsOfATurn);
-  return now < until && ServesAgainWithin(turn_) ? until : base::Instant();
+  const base::Instant until = grant.turn_ends + Scaled(turn_.get(), 1, kPartsOfATurn);
+  return now < until && ServesAgainWithin(turn_.get()) ? until : base::Instant();
 }
 
 // No thread waits here. Returns false if the grant goes back to the server.
@@ -489,14 +490,14 @@ bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
 }
 
 // A thread has come for the lock that the client's threads left at `left_at_`. An absence of more
-// than half a turn counts as that, so that two quick returns make up for it. If the lock
-// had gone to another client, the system may have run that client first, so one absence is no sign.
+// than half a turn counts as half a turn, so that two quick returns make up for it. If the lock had
+// gone to another client, the system may have run that client first, so one absence is no sign.
 void LockState::NoteReturn(base::Instant now) {
-  const absl::Duration longest = Scaled(turn_, 1, 2);
+  const absl::Duration longest = Scaled(turn_.get(), 1, 2);
   const absl::Duration away = std::min(now - left_at_, longest);
-  const absl::Duration before = Scaled(std::min<absl::Duration>(away_, longest), 1, 2);
-  away_ = std::max(left_cached_ ? away : std::min<absl::Duration>(away, last_away_), before);
-  last_away_ = away;
+  const absl::Duration before = Scaled(std::min(away_.get(), longest), 1, 2);
+  away_ = ShortDuration(std::max(left_cached_ ? away : std::min(away, last_away_.get()), before));
+  last_away_ = ShortDuration(away);
   left_at_ = base::Instant();
   left_cached_ = false;
 }
@@ -504,7 +505,8 @@ void LockState::NoteReturn(base::Instant now) {
 // Returns true if a thread is expected back so soon that it can use the lock several times in what
 // is left of a turn.
 bool LockState::ServesAgainWithin(absl::Duration turn) const {
-  return brief_ && turn > absl::ZeroDuration() && away_ <= Scaled(turn, 1, kPartsOfATurn);
+  return short_hold_ && turn > absl::ZeroDuration() &&
+         away_.get() <= Scaled(turn, 1, kPartsOfATurn);
 }
 
 // Returns true if the server need not be asked.
@@ -701,6 +703,7 @@ void LockState::OnNativeResult(const Request& request, const Result& result, bas
   if (granted != nullptr) {
     const base::Instant deadline = LocalDeadline(request.sent, granted->lease);
     if (now + Scaled(granted->lease, 1, 4) <= deadline) {
+      // Its amount is 0, so there is no token 1 either.
       return OnGranted({.grant = request.grant, .token = 1, .lease = granted->lease}, request.sent,
                        granted->lease < native.terms.lease, now, effects);
     }
@@ -854,8 +857,8 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   pending.due = now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
   if (pending.acquire.attempt == 1) {
     pending.began = now;
-    if (usual_wait_ != absl::ZeroDuration()) {
-      pending.due = std::min(pending.due, now + LongWait(usual_wait_));
+    if (usual_wait_.get() > absl::ZeroDuration()) {
+      pending.due = std::min(pending.due, now + LongWait(usual_wait_.get()));
     }
   }
   if (result.position == 0) {
@@ -980,7 +983,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   NoteGranted(news, others);
   BeginTurn(now, queue_.head()->turn);
   if (pending.queued) {
-    usual_wait_ = std::max(Scaled(usual_wait_, 7, 8), now - pending.began);
+    usual_wait_ = ShortDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }
   if (pending.recalled) OnRecall(news.grant, now);
   if (pending.forced) {
@@ -1193,7 +1196,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
     grant.asked = request.sent;
     grant.others = result.others > 0;
     NoteContention(grant.others);
-    BeginTurn(now, turn_);
+    BeginTurn(now, turn_.get());
   }
   if (cached() && !queue_.empty()) {  // it may have new tokens, or no writer may wait
     const bool open = shared() ? !grant.others : CanPass(*queue_.head(), now);
@@ -1268,7 +1271,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
   if (grant_->terms.manual) {
     return Request{.what = RenewRequest(), .grant = grant_->id, .lease = kCheckOnly, .sent = now};
   }
-  // In the client's turn, a lock that threads use only for moments stays a claim: see Cache().
+  // In the client's turn, a lock that threads use only for moments stays a claim: see StaysUntil().
   // Readers ask when their turn is over.
   const bool in_turn = shared() ? contended_ > 0 : now < grant_->turn_ends;
   const bool brief = grant_->claimed && in_turn &&
@@ -1290,7 +1293,7 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
     request->missed_since = TakeMissed();
     if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
         now - handed_at_ < (config_.quorum ? kQuorumHandingOver : kHandingOver)) {
-      request->unread_for = std::clamp(Scaled(usual_wait_, 2, 1), kShortestUnread,
+      request->unread_for = std::clamp(Scaled(usual_wait_.get(), 2, 1), kShortestUnread,
                                        config_.quorum ? kQuorumLongestUnread : kLongestUnread);
     }
     return request;

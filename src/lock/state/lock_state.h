@@ -506,7 +506,7 @@ class LockState {
   // forgets half.
   base::Instant left_at_;
   ShortDuration last_away_;
-  ShortDuration away_ = absl::InfiniteDuration();
+  ShortDuration away_{absl::InfiniteDuration()};
   ShortDuration turn_;  // that of the latest waiter
   // The latest grant whose message did not reach this client, until it subscribes again; and when
   // the wait for it began.
@@ -520,7 +520,7 @@ class LockState {
   // semaphore has room for others, so for those it is remembered for several grants.
   unsigned contended_ : 4 = 0;
   bool left_cached_ : 1 = false;    // at `left_at_`, the grant was cached
-  bool brief_ : 1 = false;          // the last hold took less than half a turn
+  bool short_hold_ : 1 = false;     // the last hold took no more than half a turn
   bool wants_tokens_ : 1 = false;   // a thread has asked for a token of a native hold
   bool released_once_ : 1 = false;  // the memory for the next release is reserved
   // A read grant is worth caching if at least this many acquisitions happen between two recalls.

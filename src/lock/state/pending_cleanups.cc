@@ -115,7 +115,8 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
   auto* const release = std::get_if<ReleaseRequest>(&cleanup->request.what);
   if (release != nullptr && std::exchange(release->native, false)) {
     const Failed* const failed = result.failed();
-    // The value is marked or another one, or the server refuses the command: the script knows more.
+    // The value is flagged or another one, or the server refuses the command: the script knows
+    // more.
     if (std::holds_alternative<NotHeld>(result.what) ||
         (failed != nullptr && !failed->may_have_executed && !absl::IsUnavailable(failed->why))) {
       cleanup->tried_once = false;

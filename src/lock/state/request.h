@@ -87,7 +87,7 @@ struct RenewRequest {
 struct ReleaseRequest {
   base::Instant expires = {};  // the server has forgotten the grant from then on
   bool tombstone = false;      // an acquire is unanswered
-  bool native = false;         // by a command that fails if the value is marked
+  bool native = false;         // by a command that fails if the value is flagged
   uint64_t last_used = 0;      // the last token used, so that the rest can be given back
   // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;
@@ -179,7 +179,7 @@ struct ScriptText {
   std::string text;
 };
 // The reply to a renewal or release of a grant that is over. A native release cannot tell whether
-// the value is only marked.
+// the value is only flagged.
 struct NotHeld {};
 struct Cancelled {
   bool was_held = false;

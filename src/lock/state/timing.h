@@ -32,8 +32,14 @@ inline absl::Duration Scaled(absl::Duration whole, int64_t times, int64_t parts)
   return absl::Nanoseconds(absl::ToInt64Nanoseconds(whole) * times / parts);
 }
 
-// See Waiter::turn. By default it is a few times as long as a handover takes, so that few
-// acquisitions need one, and others wait little longer than for handovers alone.
+// How long a client may serve its own threads while no other client is known to wait.
+inline absl::Duration FreeTurn(const LockOptions& options) {
+  return options.turn.value_or(absl::Milliseconds(5));
+}
+
+// The same, after it has waited or while others wait. By default it is a few times as long as a
+// handover takes, so that few acquisitions need one, and others wait little longer than for
+// handovers alone.
 inline constexpr absl::Duration kShortestTurn = absl::Microseconds(300);
 inline constexpr absl::Duration kLongestTurn = absl::Milliseconds(1);
 inline absl::Duration ContendedTurn(const LockOptions& options, absl::Duration round_trip) {
@@ -46,12 +52,10 @@ inline absl::Duration ContendedTurn(const LockOptions& options, absl::Duration r
 class ShortDuration {
  public:
   ShortDuration() = default;
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  ShortDuration(absl::Duration whole)
+  explicit ShortDuration(absl::Duration time)
       : micros_(static_cast<uint32_t>(
-            absl::ToInt64Microseconds(std::clamp(whole, absl::ZeroDuration(), absl::Hours(1))))) {}
-  // NOLINTNEXTLINE(google-explicit-constructor)
-  operator absl::Duration() const { return absl::Microseconds(micros_); }
+            absl::ToInt64Microseconds(std::clamp(time, absl::ZeroDuration(), absl::Hours(1))))) {}
+  absl::Duration get() const { return absl::Microseconds(micros_); }
 
  private:
   uint32_t micros_ = 0;

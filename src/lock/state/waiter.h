@@ -18,11 +18,6 @@
 
 namespace redlatch::internal {
 
-// How long a client may serve its own threads while no other client is known to wait.
-inline absl::Duration FreeTurn(const LockOptions& options) {
-  return options.turn.value_or(absl::Milliseconds(5));
-}
-
 enum class Face : uint8_t { kStd, kStatus };
 
 // How long a waiter waits.

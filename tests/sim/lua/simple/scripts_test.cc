@@ -121,7 +121,7 @@ class NativeScripts : public SimpleScripts {
   }
 };
 
-TEST_F(NativeScripts, NativeReleaseOfUnmarkedGrantFreesLock) {
+TEST_F(NativeScripts, NativeReleaseOfUnflaggedGrantFreesLock) {
   ASSERT_TRUE(Set(Native('a')));
   EXPECT_FALSE(Set(Native('b')));
   EXPECT_TRUE(ReleaseNatively(Native('a')));
@@ -140,7 +140,7 @@ TEST_F(NativeScripts, ScriptForOldServersReleasesLikeTheCommand) {
   EXPECT_EQ(Owner(), "");
 }
 
-TEST_F(NativeScripts, WaiterMarksGrantAndTellsItsClient) {
+TEST_F(NativeScripts, WaiterFlagsGrantAndTellsItsClient) {
   Inbox inbox(*server_, Channel('a'));
   ASSERT_TRUE(Set(Native('a')));
   const redis::Reply reply = Ask(Of('b'));
@@ -155,7 +155,7 @@ TEST_F(NativeScripts, WaiterMarksGrantAndTellsItsClient) {
   EXPECT_EQ(inbox.Next(), "") << "it knows";
 }
 
-TEST_F(NativeScripts, HeartbeatMarksGrantThatOvertookWaiter) {
+TEST_F(NativeScripts, HeartbeatFlagsGrantThatOvertookWaiter) {
   Token(Of('a'));
   Ask(Of('b'));
   Expire(name_);
@@ -164,7 +164,7 @@ TEST_F(NativeScripts, HeartbeatMarksGrantThatOvertookWaiter) {
   EXPECT_EQ(Owner(), GrantId('c') + "w");
 }
 
-TEST_F(NativeScripts, HandoverCheckMarksGrantThatOvertookWaiters) {
+TEST_F(NativeScripts, HandoverCheckFlagsGrantThatOvertookWaiters) {
   Token(Of('a'));
   Ask(Of('b'));
   Expire(name_);
@@ -180,14 +180,14 @@ TEST_F(NativeScripts, HandoverCheckLeavesGrantWithoutWaitersAlone) {
   EXPECT_EQ(Owner(), GrantId('c') + "n");
 }
 
-TEST_F(NativeScripts, TryMarksNothing) {
+TEST_F(NativeScripts, TryFlagsNothing) {
   ASSERT_TRUE(Set(Native('a')));
   EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy");
   EXPECT_EQ(Outcome(Recalling(Of('b'))), "busy");
   EXPECT_EQ(Owner(), GrantId('a') + "n");
 }
 
-TEST_F(NativeScripts, ReleaseByScriptHandsMarkedLockOver) {
+TEST_F(NativeScripts, ReleaseByScriptHandsFlaggedLockOver) {
   for (const bool plain : {true, false}) {
     server_->Command({"FLUSHALL"});
     Inbox inbox(*server_, Channel('b'));
@@ -200,7 +200,7 @@ TEST_F(NativeScripts, ReleaseByScriptHandsMarkedLockOver) {
   }
 }
 
-TEST_F(NativeScripts, CancelHandsMarkedLockOver) {
+TEST_F(NativeScripts, CancelHandsFlaggedLockOver) {
   Inbox inbox(*server_, Channel('b'));
   ASSERT_TRUE(Set(Native('a')));
   Ask(Of('b'));
@@ -208,7 +208,7 @@ TEST_F(NativeScripts, CancelHandsMarkedLockOver) {
   EXPECT_EQ(Owner(), GrantId('b'));
 }
 
-TEST_F(NativeScripts, RenewalOfMarkedGrantKeepsMark) {
+TEST_F(NativeScripts, RenewalOfFlaggedGrantKeepsFlag) {
   ASSERT_TRUE(Set(Native('a')));
   Ask(Of('b'));
   EXPECT_EQ(Renew(Native('a')), kHeld);
@@ -237,7 +237,7 @@ TEST_F(NativeScripts, RenewalDrawsTokenLargerThanAllBefore) {
   EXPECT_EQ(draw(), kNotHeld);
 }
 
-TEST_F(NativeScripts, ForcedReleaseTellsClientOfMarkedGrant) {
+TEST_F(NativeScripts, ForcedReleaseTellsClientOfFlaggedGrant) {
   Inbox inbox(*server_, Channel('a'));
   ASSERT_TRUE(Set(Native('a')));
   Ask(Of('b'));

@@ -138,7 +138,7 @@ TEST_F(LockStateNativeTest, GrantThatNobodyWantsAnyMoreIsCancelled) {
   EXPECT_TRUE(Quiet());
 }
 
-TEST_F(LockStateNativeTest, MarkedGrantIsReleasedByScript) {
+TEST_F(LockStateNativeTest, FlaggedGrantIsReleasedByScript) {
   const Waiter& waiter = HoldNatively();
   Unlock(1);
   const Request native = Fetch<ReleaseRequest>();
