@@ -197,7 +197,8 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
         release != nullptr && release->native && std::holds_alternative<NotHeld>(result.what);
     if (release != nullptr && !flagged) confirmed_releases_.Add(entry, request, *release);
     // A result that was left unread says nothing about the way to the server.
-    if (acquire != nullptr && release == nullptr && request.unread_for == absl::ZeroDuration()) {
+    const bool read = is_quorum() || request.unread_for == absl::ZeroDuration();
+    if (acquire != nullptr && release == nullptr && read) {
       round_trips_.Add(base::Now() - request.sent);
     }
   }

@@ -59,7 +59,6 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
     config.reentrant = type.traits.reentrant;
     config.use = type.use;
     config.several = !type.others.empty();
-    config.quorum = type.traits.kind == kinds::kQuorum;
     config.explicit_owner = !owner.empty() && type.use == GrantUse::kExclusive && !config.several;
     config.longest_heartbeat = type.traits.longest_heartbeat;
     config.counts = stats_names_ > 0;

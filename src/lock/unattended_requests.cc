@@ -2,7 +2,6 @@
 
 #include <memory>
 #include <new>
-#include <thread>
 #include <utility>
 
 #include "src/base/parker.h"
@@ -91,10 +90,6 @@ bool UnattendedRequests::RunAndRead(Entry& entry, const Request& acquire,
   try {
     command = &Prepare(entry, acquire);
     core_.MakeReady(entry, command->request);
-    // A server runs everything that it has read before it writes. If it reads the acquire together
-    // with the release before it, the message to the lock's next owner is late. A yield usually
-    // lets the server begin first.
-    std::this_thread::yield();
     sent = core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
   } catch (const std::bad_alloc&) {
     sent = base::NoMemory();

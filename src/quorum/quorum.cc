@@ -468,7 +468,6 @@ void Quorum::OnVote(size_t node, std::string_view text) {
   }
   absl::StrAppend(&message, std::string(text));
   events_.on_message(message);
-  if (count.kind != Kind::kSome) grants_->WakeAwaiting(grant);
 }
 
 absl::Status Quorum::Connect(base::Instant deadline, std::vector<std::string>& warnings) {
@@ -843,35 +842,21 @@ void Quorum::AwaitAll(Round& round, std::deque<Running>& all, base::Instant dead
   }
 }
 
-// An acquire that will be queued: its thread sleeps until the votes come. Until then the replies
-// stay unread, since each would wake it.
-void Quorum::AwaitMessages(const Running& one, base::Instant deadline) {
-  if (one.request.unread_for == absl::ZeroDuration() || !WantsVotes(*one.acquire) ||
-      !subscription(one.key()).live) {
-    return;
-  }
-  base::Parker parker;
-  grants_->SetAwaiting(one.grant(), &parker);
-  Await(one.key(), parker, std::min(deadline, one.sent + one.request.unread_for));
-  grants_->SetAwaiting(one.grant(), nullptr);
-}
-
 Result Quorum::Run(const Subject& subject, const Request& request, base::Instant deadline,
                    redis::StillWanted) noexcept {
   const Item item{.subject = subject, .request = request};
   Result result;
-  RunAll(absl::MakeConstSpan(&item, 1), deadline, absl::MakeSpan(&result, 1),
-         /*awaits_messages=*/true);
+  RunAll(absl::MakeConstSpan(&item, 1), deadline, absl::MakeSpan(&result, 1));
   return result;
 }
 
 void Quorum::RunBatch(absl::Span<const Item> items, base::Instant deadline,
                       absl::Span<Result> results) noexcept {
-  RunAll(items, deadline, results, /*awaits_messages=*/false);  // other calls need the thread
+  RunAll(items, deadline, results);
 }
 
 void Quorum::RunAll(absl::Span<const Item> items, base::Instant deadline,
-                    absl::Span<Result> results, bool awaits_messages) {
+                    absl::Span<Result> results) {
   if (const absl::Status problem = Problem(); !problem.ok()) {
     return std::fill(results.begin(), results.end(),
                      Result{.what = internal::Failed{.why = problem}});
@@ -882,7 +867,6 @@ void Quorum::RunAll(absl::Span<const Item> items, base::Instant deadline,
     Begin(all.emplace_back(item));
     Send(round, all.back());
   }
-  if (awaits_messages) AwaitMessages(all.front(), deadline);
   AwaitAll(round, all, deadline);
   for (const Running& one : all) late_ += one.decided ? 0 : 1;
   // After a round that failed, a moment shows which nodes have granted.

@@ -105,8 +105,7 @@ class GrantTable {
     base::Instant ends = {};       // at the latest, if all requests were executed at once
     // Its client may have the lock by messages until then, so nothing is given back.
     base::Instant granted_until = {};
-    uint32_t granted_after = 0;        // the latest attempt by then
-    base::Parker* awaiting = nullptr;  // a thread awaits a grant by message
+    uint32_t granted_after = 0;  // the latest attempt by then
     struct Attempt {
       uint32_t number = 0;
       base::Instant sent;
@@ -189,17 +188,6 @@ class GrantTable {
   bool GrantedByMessage(GrantId id, uint32_t attempt, base::Instant now) {
     return With(id, [&](Grant& grant) {
       return attempt <= grant.granted_after && now < grant.granted_until;
-    });
-  }
-  // Sets the parker once the client was told of a grant by message, until it is another one or
-  // null.
-  void SetAwaiting(GrantId id, base::Parker* parker) {
-    With(id, [&](Grant& grant) { return (grant.awaiting = parker) != nullptr; });
-  }
-  void WakeAwaiting(GrantId id) {
-    With(id, [](Grant& grant) {
-      if (grant.awaiting != nullptr) grant.awaiting->Set(1);
-      return true;
     });
   }
   // These nodes will be told to take back what that attempt was granted. Returns false if that must
@@ -406,9 +394,7 @@ class Quorum final : public internal::QuorumRunner {
   void TakeVotes(Running& one);
   bool AcquireDecided(Round& round, Running& one);
   bool TakesTooLong(Running& one);
-  void AwaitMessages(const Running& one, base::Instant deadline);
-  void RunAll(absl::Span<const Item> items, base::Instant deadline, absl::Span<Result> results,
-              bool awaits_messages);
+  void RunAll(absl::Span<const Item> items, base::Instant deadline, absl::Span<Result> results);
   void AwaitAll(Round& round, std::deque<Running>& all, base::Instant deadline);
   void Note(const Running& one);
   Result ResultOf(Running& one);

@@ -13,15 +13,12 @@ namespace redlatch::internal {
 namespace {
 
 constexpr uint32_t kBlock = 4096;  // tokens that a client reserves for its threads
-// Within this time, no client has taken a lock that was handed over and released it again; or, of
-// a quorum, hardly ever.
+// Within this time, no client has taken a lock that was handed over and released it again.
 constexpr absl::Duration kHandingOver = absl::Microseconds(50);
-constexpr absl::Duration kQuorumHandingOver = absl::Microseconds(300);
 // How long the result of an acquire that will be queued may stay unread: until the grant has
 // usually come. If the acquire was granted at once, other clients wait that much longer.
 constexpr absl::Duration kShortestUnread = absl::Microseconds(200);
 constexpr absl::Duration kLongestUnread = absl::Milliseconds(2);
-constexpr absl::Duration kQuorumLongestUnread = absl::Milliseconds(6);
 constexpr absl::Duration kFirstPoll = absl::Milliseconds(50);
 constexpr absl::Duration kLongestPoll = absl::Milliseconds(500);
 constexpr absl::Duration kAfterOwnRelease = absl::Milliseconds(1);
@@ -1292,9 +1289,9 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
     if (native) return request;
     request->missed_since = TakeMissed();
     if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
-        now - handed_at_ < (config_.quorum ? kQuorumHandingOver : kHandingOver)) {
-      request->unread_for = std::clamp(Scaled(usual_wait_.get(), 2, 1), kShortestUnread,
-                                       config_.quorum ? kQuorumLongestUnread : kLongestUnread);
+        now - handed_at_ < kHandingOver) {
+      request->unread_for =
+          std::clamp(Scaled(usual_wait_.get(), 2, 1), kShortestUnread, kLongestUnread);
     }
     return request;
   }

@@ -195,8 +195,6 @@ class LockState {
     // All holds belong to one explicit Owner: no thread may be given another thread's hold.
     bool explicit_owner = false;
     bool several = false;  // of several names: a release does not queue the client again
-    // A majority of nodes decides, so each step takes longer.
-    bool quorum = false;
     // How often a running thread may take the lock before the thread that has waited longest.
     int retakes = 16;
     bool counts = false;       // keeps a tally
