@@ -38,7 +38,8 @@ METRICS = {  # of an outcome: the head of its column, and how it is written
     "commands_per_s": ("commands/s", lambda value: number(value)),
     "server_ms_per_s": ("server, ms/s", lambda value: number(value)),
     "client_ms_per_s": ("holder, ms/s", lambda value: number(value)),
-    "recovery_ms": ("recovery", lambda value: micros(1000 * value)),
+    "late_ms": ("after the lease", lambda value: micros(1000 * value)),
+    "recovery_ms": ("after the kill", lambda value: micros(1000 * value)),
     "failed": ("gave up", lambda value: number(value)),
 }
 COLUMNS = {"pair": ("p50_us", "p99_us", "per_second", "share", "commands", "server_us", "client_us"),
@@ -46,7 +47,7 @@ COLUMNS = {"pair": ("p50_us", "p99_us", "per_second", "share", "commands", "serv
                        "failed"),
            "waiting": ("commands_per_s", "server_ms_per_s"), "held": ("client_ms_per_s", "server_ms_per_s",
                                                                       "commands_per_s"),
-           "killed": ("recovery_ms",)}
+           "killed": ("late_ms", "recovery_ms")}
 
 
 def micros(value):

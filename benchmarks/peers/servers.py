@@ -83,5 +83,13 @@ class Server:
             if (answer := self.ask(command)) != "+OK":
                 sys.exit(f"a server answered {command} by {answer}")
 
+    def leases(self, most_ms):
+        """The keys that live for at most that long, and for how long they still live, in ms."""
+        each = self.ask('EVAL "local all = {} for _, key in ipairs(redis.call(\'KEYS\', \'*\')) do '
+                        'table.insert(all, key .. \' \' .. redis.call(\'PTTL\', key)) end '
+                        'return table.concat(all, \'\\n\')" 0')
+        found = dict(line.rsplit(" ", 1) for line in each.splitlines())
+        return {key: int(left_ms) for key, left_ms in found.items() if 0 < int(left_ms) <= most_ms}
+
     def url(self):
         return f"redis://127.0.0.1:{self.port}"
