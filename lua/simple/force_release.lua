@@ -4,6 +4,7 @@
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the grant channel's prefix before the client id  2 'more': only hand over
 -- reply  { 'released', check_ms, grant }, { 'free', check_ms } or { 'told', check_ms }
+-- include: simple/common/holder
 -- include: common/time
 -- include: common/grant_id
 -- include: common/check_ms_of
@@ -11,7 +12,6 @@
 -- include: simple/common/take
 -- include: common/settle
 
-local holder = redis.call('GETRANGE', KEYS[1], '0', '63')
 local free = redis.call('EXISTS', KEYS[1]) == 0
 if not free and ARGV[2] == 'more' then
   return {'told', 0}
