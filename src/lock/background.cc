@@ -68,8 +68,10 @@ base::Instant Background::TakeTurn() {
   Serve(TakeDue());
   core_.batches().Post(core_.confirmed_releases().TakeDue());
   core_.batches().Post(core_.counts().TakeDue());
-  const base::Instant due = std::min({describe_at_, core_.confirmed_releases().due(),
-                                      core_.counts().due(), core_.unattended().due()});
+  core_.batches().Post(core_.observations().TakeDue());
+  const base::Instant due =
+      std::min({describe_at_, core_.confirmed_releases().due(), core_.counts().due(),
+                core_.observations().due(), core_.unattended().due()});
   const base::MutexLock lock(mu_);
   return std::min(due, timers_.next());
 }

@@ -224,6 +224,8 @@ Result ClientCore::TakeReply(const Entry& entry, const Request& request,
 // Any client that may publish can send any message. So each message names the secret id of a grant,
 // and only a grant makes this client do more than ask the server or give back a cached grant.
 void ClientCore::OnMessage(std::string_view text) {
+  constexpr std::string_view kLeader = "leader ";
+  if (text.starts_with(kLeader)) return observations_.OnMessage(text.substr(kLeader.size()));
   std::optional<Message> message = ReadMessage(identity_, text);
   if (!message) return;
   using Kind = Message::Kind;
@@ -449,6 +451,7 @@ void ClientCore::Reconnected() {
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
   counts_.RepeatAll(concerned);
+  observations_.AskAll(concerned);
   confirmed_releases_.RepeatAll(concerned);
 }
 

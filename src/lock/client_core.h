@@ -34,6 +34,7 @@
 #include "src/lock/event_driver.h"
 #include "src/lock/lock_table.h"
 #include "src/lock/loss_notifier.h"
+#include "src/lock/observations.h"
 #include "src/lock/request_runner.h"
 #include "src/lock/script_batch.h"
 #include "src/lock/script_codec.h"
@@ -164,6 +165,12 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const Identity& identity() const { return identity_; }
   // The latch counts of this client.
   Counts& counts() { return counts_; }
+  // The elections that this client observes.
+  Observations& observations() { return observations_; }
+  // The channel of this client for messages about the key.
+  std::string ChannelFor(std::string_view key) const {
+    return ChannelName(server_group_->slot_tag(key));
+  }
   // The latest releases that a server has confirmed to this client.
   ConfirmedReleases& confirmed_releases() { return confirmed_releases_; }
   void WakeBackground() { background_.Wake(); }
@@ -262,6 +269,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   WeakMap<PermitPool> permits_;
   WeakMap<ClientCore> quorums_;  // quorums in which this server was named first
   Counts counts_{*this};
+  Observations observations_{*this};
   ConfirmedReleases confirmed_releases_{*this};
   UnattendedRequests unattended_{*this};
   const std::shared_ptr<EventDriver> event_driver_;

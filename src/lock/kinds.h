@@ -13,6 +13,7 @@ inline constexpr std::string_view kReadWrite = "read_write";
 inline constexpr std::string_view kSemaphore = "semaphore";
 inline constexpr std::string_view kLatch = "latch";
 inline constexpr std::string_view kQuorum = "quorum";
+inline constexpr std::string_view kElection = "election";
 // The kind of a lock of several names, each of which is a simple lock.
 inline constexpr std::string_view kMulti = "multi";
 inline constexpr std::string_view kAll[] = {kSimple,    kReentrant, kReadWrite,
@@ -42,7 +43,7 @@ constexpr std::string_view InKeys(std::string_view kind) {
 }
 
 inline constexpr LibraryKind kSimpleKeys{kSimple}, kReentrantKeys{kReentrant},
-    kReadWriteKeys{InKeys(kReadWrite)}, kQuorumKeys{kQuorum};
+    kReadWriteKeys{InKeys(kReadWrite)}, kQuorumKeys{kQuorum}, kElectionKeys{kElection};
 
 // The beginning of all suffixes of users' kinds.
 inline constexpr std::string_view kUsers = "x.";
@@ -55,6 +56,8 @@ inline constexpr std::string_view kPermitsSuffix = "semaphore.permits";
 inline constexpr std::string_view kForcedSuffix = "semaphore.forced";
 inline constexpr std::string_view kCountedSuffix = "latch.counted";
 inline constexpr std::string_view kTurnSuffix = "quorum.turn";
+inline constexpr std::string_view kLeaderSuffix = "election.leader";
+inline constexpr std::string_view kObserversSuffix = "election.observers";
 // The sorted set of readers. Its key has no version, so that writers of all versions obey it.
 inline constexpr std::string_view kReadersSuffix = "rw.readers";
 

@@ -25,6 +25,7 @@
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
+#include "redlatch/election.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lease.h"
 #include "redlatch/multi_lock.h"

@@ -243,6 +243,7 @@ inline std::vector<Kind> Kinds() {
       {.name = "reentrant", .reentrant = true, .make = Make<ReentrantLock>},
       {.name = "read_write", .reentrant = true, .make = Make<ReentrantReadWriteLock>},
       {.name = "multi", .reentrant = false, .make = MakeMulti},
+      {.name = "election", .reentrant = false, .make = Make<Election>},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
       {.name = "quorum", .reentrant = false, .make = MakeQuorum, .quorum = true},
   };

@@ -530,6 +530,7 @@ TEST_F(AwaitableCalls, WorkForEveryKind) {
   Semaphore semaphore(client_, "semaphore", 3);
   CountDownLatch latch(client_, "latch", 1);
   MultiLock multi(client_, {"a", "b"});
+  Election election(client_, "election");
   const auto body = [&]() -> Task {
     {
       AcquireOptions options;
@@ -546,6 +547,10 @@ TEST_F(AwaitableCalls, WorkForEveryKind) {
     EXPECT_EQ(co_await permit->ReleaseAwaitable(), absl::OkStatus());
     absl::StatusOr<Lease> both = co_await multi.AcquireAwaitable();
     EXPECT_TRUE(both.ok()) << both.status();
+    absl::StatusOr<Leadership> leads = co_await election.CampaignAwaitable("value");
+    EXPECT_TRUE(leads.ok()) << leads.status();
+    EXPECT_EQ((**election.Leader()).value, "value");
+    EXPECT_EQ(co_await leads->ReleaseAwaitable(), absl::OkStatus());
     const absl::Status open = co_await latch.WaitAwaitable();
     EXPECT_EQ(open, absl::OkStatus());
     done = true;

@@ -40,6 +40,16 @@ inline LockKind SimpleKind() {
                       .inspect = lua::kSimpleInspect,
                       .force_release = lua::kSimpleForceRelease}};
 }
+inline LockKind ElectionKind() {
+  return {.name = "election",
+          .scripts = {.acquire = lua::kElectionAcquire,
+                      .release = lua::kElectionRelease,
+                      .renew = lua::kElectionRenew,
+                      .cancel = lua::kElectionCancel,
+                      .inspect = lua::kElectionInspect,
+                      .force_release = lua::kElectionForceRelease},
+          .own_keys = {"leader", "observers"}};
+}
 inline LockKind ReentrantKind() {
   return {.name = "reentrant",
           .scripts = {.acquire = lua::kReentrantAcquire,

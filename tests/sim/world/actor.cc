@@ -189,6 +189,22 @@ std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& nam
 
 }  // namespace
 
+// An observer of an election, which tells the oracle what it sees.
+struct Actor::Observer {
+  Observer(Oracle& its_oracle, Process* process, const std::string& name)
+      : oracle(its_oracle), id(oracle.Observes(process, name)) {}
+  ~Observer() {
+    observation = Observation();
+    oracle.ObservesNoMore(id);
+  }
+  Observer(const Observer&) = delete;
+  Observer& operator=(const Observer&) = delete;
+
+  Oracle& oracle;
+  const uint64_t id;
+  Observation observation;
+};
+
 struct Actor::Objects {
   // `another` is used only if locks of two clients are taken together.
   Objects(const Client& its_client, const Client& another, const Plan& plan,
@@ -204,6 +220,7 @@ struct Actor::Objects {
       semaphores.emplace_back();
       latches.emplace_back();
       parts.emplace_back();
+      observers.emplace_back();
       switch (each.kind) {
         case Kind::kSimple:
           locks.back() = plan.group == Group::kQuorum
@@ -212,6 +229,9 @@ struct Actor::Objects {
                                                                         .turn = options.turn,
                                                                         .on_lost = on_lost})
                              : Made<SimpleLock>(client, each.name, options);
+          break;
+        case Kind::kElection:
+          locks.back() = Made<Election>(client, each.name, options);
           break;
         case Kind::kReentrant:
           locks.back() = std::make_unique<ReentrantLock>(client, each.name, options);
@@ -246,6 +266,8 @@ struct Actor::Objects {
   std::vector<std::unique_ptr<Semaphore>> semaphores;
   std::vector<std::unique_ptr<CountDownLatch>> latches;
   std::vector<std::vector<std::unique_ptr<RedisLockBase>>> parts;
+  std::vector<std::unique_ptr<Observer>> observers;  // of elections
+  std::atomic<bool> observes = false;                // a thread begins to observe
 };
 
 Actor::Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url,
@@ -316,7 +338,9 @@ void Actor::Probe(Objects& objects) {
   for (size_t i = 0; i < plan_.objects.size(); ++i) {
     const SharedObject& object = plan_.objects[i];
     absl::Status status;
-    if (objects.locks[i] != nullptr) {
+    if (object.kind == Kind::kElection) {
+      status = ProbeElection(static_cast<Election&>(*objects.locks[i]), object, options);
+    } else if (objects.locks[i] != nullptr) {
       status = objects.locks[i]->Acquire(options).status();
     } else if (object.kind == Kind::kSemaphore) {
       status = objects.semaphores[i]->Acquire(1, options).status();
@@ -378,7 +402,10 @@ void Actor::Do(Objects& objects, const Operation& operation, uint64_t owner) {
   const bool std_interface = operation.interface == Interface::kLock ||
                              operation.interface == Interface::kTryLock ||
                              operation.interface == Interface::kTryLockFor;
-  std_interface ? DoStd(objects, operation, owner) : DoLease(objects, operation, owner);
+  if (kind == Kind::kElection) Observe(objects, operation);
+  if (std_interface) return DoStd(objects, operation, owner);
+  kind == Kind::kElection ? DoElection(objects, operation, owner)
+                          : DoLease(objects, operation, owner);
 }
 
 // Inspects an object, or changes what others have of it.
@@ -668,6 +695,85 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   const int64_t leaves = kernel_.now();
   const int releases = Leave(operation, *std::move(lease));
   JudgeLeaving(operation, leaves, releases);
+}
+
+// The first thread of two clients in three observes the election from its first operation on.
+void Actor::Observe(Objects& objects, const Operation& operation) {
+  const auto at = static_cast<size_t>(operation.object);
+  const bool wanted = (plan_.seed + number_) % 3 != 0 && objects.observers[at] == nullptr;
+  if (!wanted || objects.observes.exchange(true)) return;
+  auto observer = std::make_unique<Observer>(oracle_, process_, ObjectOf(operation).name);
+  auto observation =
+      static_cast<Election&>(LockOf(objects, operation))
+          .Observe([this, id = observer->id](const std::optional<Leader>& leader) {
+            leader ? oracle_.Saw(id, leader->epoch.value(), leader->value) : oracle_.Saw(id, 0, "");
+          });
+  if (observation.ok()) {
+    observer->observation = *std::move(observation);
+    objects.observers[at] = std::move(observer);
+  } else if (IsCalm(operation)) {
+    oracle_.Violated(absl::StrCat("an election cannot be observed without a fault: ",
+                                  observation.status().ToString()));
+  }
+  objects.observes = false;
+}
+
+void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t owner) {
+  const SharedObject& object = ObjectOf(operation);
+  auto& election = static_cast<Election&>(LockOf(objects, operation));
+  const std::string name = absl::StrCat(process_->name, " in campaign ", ++campaigns_);
+  Stopper stopper(operation);
+  const AcquireOptions options = OptionsOf(operation, stopper.token());
+  Asking asking(kernel_, oracle_, Names(operation), process_, Oracle::Mode::kExclusive);
+  absl::StatusOr<Leadership> leads = Await<absl::StatusOr<Leadership>>(
+      operation.interface == Operation::Interface::kAcquireAsync,
+      [&] { return election.Campaign(name + " 1", options); },
+      [&](auto told) { election.CampaignAsync(name + " 1", options, std::move(told)); });
+  Judge(leads.status(), operation, asking.since());
+  if (!leads.ok()) return;
+  const redlatch::Hold hold = leads->hold();
+  const auto ids = asking.Granted({.owner = owner,
+                                   .acknowledged = object.replica_acks > 0,
+                                   .quarantined = plan_.quarantine_ms > 0,
+                                   .valid = [hold] { return hold.valid(); },
+                                   .lost = hold.lost()},
+                                  &hold);
+  oracle_.Leads(object.name, leads->epoch().value(), name);
+  if (operation.extend_ms > 0) {
+    static_cast<void>(leads->Extend(absl::Milliseconds(operation.extend_ms)));
+  }
+  for (int i = 2; operation.nested && i < 4; ++i) {
+    const absl::Status proclaimed = leads->Proclaim(absl::StrCat(name, " ", i));
+    if (!proclaimed.ok() && hold.valid() && IsCalm(operation) && plan_.late_one_in == 0 &&
+        !plan_.administers) {
+      oracle_.Violated(absl::StrCat("a leader cannot proclaim: ", proclaimed.ToString()));
+    }
+  }
+  Work(
+      operation, [&] { return hold.valid(); }, hold.lost());
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  const int64_t leaves = kernel_.now();
+  const int releases = Leave(operation, *std::move(leads));
+  JudgeLeaving(operation, leaves, releases);
+}
+
+// Each observer knows a new leader within a heartbeat, even if messages are lost.
+absl::Status Actor::ProbeElection(Election& election, const SharedObject& object,
+                                  const AcquireOptions& options) {
+  const std::string name = absl::StrCat(process_->name, " probes");
+  const auto leads = election.Campaign(name + " 1", options);
+  if (!leads.ok()) return leads.status();
+  oracle_.Leads(object.name, leads->epoch().value(), name);
+  const int64_t heartbeat = std::min<int64_t>(object.lease_ms / 3, 10'000);
+  const int64_t until = kernel_.now() + (heartbeat + 1500) * kMilli;
+  while (!oracle_.AllSaw(object.name, leads->epoch().value())) {
+    if (kernel_.now() > until) {
+      oracle_.Violated(absl::StrCat("an observer of ", object.name, " does not know the leader"));
+      break;
+    }
+    SleepMicros(10'000);
+  }
+  return absl::OkStatus();
 }
 
 void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owner) {

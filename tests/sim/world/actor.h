@@ -11,6 +11,7 @@
 
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
+#include "redlatch/election.h"
 #include "redlatch/lease.h"
 #include "redlatch/multi_lock.h"
 #include "redlatch/observer.h"
@@ -46,7 +47,8 @@ class Actor {
   uint64_t failures() const { return failures_; }
 
  private:
-  struct Objects;  // the locks of this process
+  struct Observer;  // of an election
+  struct Objects;   // the locks of this process
 
   void Main();
   void Run(Objects& objects, size_t thread);
@@ -57,6 +59,10 @@ class Actor {
   absl::Status CheckCount(CountDownLatch& latch, const SharedObject& object, bool calm);
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
+  void DoElection(Objects& objects, const Operation& operation, uint64_t owner);
+  void Observe(Objects& objects, const Operation& operation);
+  absl::Status ProbeElection(Election& election, const SharedObject& object,
+                             const AcquireOptions& options);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
   void JudgeLeaving(const Operation& operation, int64_t began, int releases);
@@ -90,6 +96,7 @@ class Actor {
   const int64_t probes_at_;
   Process* process_ = nullptr;
   int lives_ = 0;
+  int campaigns_ = 0;
   bool done_ = false;
   uint64_t failures_ = 0;
   std::vector<size_t> next_;  // per thread: the next operation

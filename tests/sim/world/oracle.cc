@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
 namespace redlatch::sim {
@@ -189,11 +190,55 @@ void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t
 }
 
 void Oracle::Died(Process* process) {
+  std::erase_if(observers_, [&](const auto& each) { return each.second.process == process; });
   for (auto& [name, object] : objects_) {
     std::erase_if(object.waiting, [&](const auto& each) { return each.first.first == process; });
     std::erase_if(object.holds, [&](const auto& each) { return each.second.process == process; });
     object.idle_since = kernel_.now();
   }
+}
+
+uint64_t Oracle::Observes(Process* process, const std::string& name) {
+  observers_[next_] = {.process = process, .name = name};
+  return next_++;
+}
+
+void Oracle::Leads(const std::string& name, uint64_t epoch, const std::string& leader) {
+  const auto [term, fresh] = leaders_.try_emplace({name, epoch}, leader);
+  if (!fresh && term->second != leader && tokens_grow_) {
+    Violated(absl::StrCat("the epoch ", epoch, " of ", name, " has two leaders: ", term->second,
+                          " and ", leader));
+  }
+}
+
+void Oracle::Saw(uint64_t id, uint64_t epoch, const std::string& value) {
+  const auto found = observers_.find(id);
+  if (found == observers_.end()) return Violated("an observer is told though it has ended");
+  Observer& observer = found->second;
+  if (epoch == 0) {
+    observer.over = true;
+    return;
+  }
+  const size_t space = value.rfind(' ');
+  int64_t number = 0;  // lock() has no value
+  if (space != value.npos && absl::SimpleAtoi(value.substr(space + 1), &number)) {
+    Leads(observer.name, epoch, value.substr(0, space));
+  }
+  if (epoch < observer.epoch ||
+      (epoch == observer.epoch && (observer.over || number <= observer.number))) {
+    Violated(absl::StrCat("an observer of ", observer.name, " is told of ", epoch, " \"", value,
+                          "\" after ", observer.epoch, " ", observer.number,
+                          observer.over ? ", which was over" : ""));
+  }
+  observer.epoch = epoch;
+  observer.number = number;
+  observer.over = false;
+}
+
+bool Oracle::AllSaw(const std::string& name, uint64_t epoch) const {
+  return std::all_of(observers_.begin(), observers_.end(), [&](const auto& each) {
+    return each.second.name != name || each.second.epoch >= epoch;
+  });
 }
 
 void Oracle::Opened(const std::string& name, int64_t count) {

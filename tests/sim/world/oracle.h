@@ -78,6 +78,15 @@ class Oracle {
   void LosesCounts() { may_lose_counts_ = !strict_; }
   bool MayLoseCounts() const { return may_lose_counts_; }
 
+  // Elections. A leader's value is its name and a number, which grows within its term. A process
+  // observes an election, and sees changes; an epoch of 0: that there is no leader.
+  uint64_t Observes(Process* process, const std::string& name);
+  void Saw(uint64_t observer, uint64_t epoch, const std::string& value);
+  void ObservesNoMore(uint64_t observer) { observers_.erase(observer); }
+  void Leads(const std::string& name, uint64_t epoch, const std::string& leader);
+  // All observers know that term, or a later one.
+  bool AllSaw(const std::string& name, uint64_t epoch) const;
+
   // From now on tokens may fall.
   void TokensMayFall() { tokens_grow_ = strict_; }
   // Until then the server may let in a second owner, and tokens may fall, because it has lost data.
@@ -147,6 +156,13 @@ class Oracle {
     int64_t done = 0;
     int64_t open_since = kNever;
   };
+  struct Observer {
+    Process* process = nullptr;
+    std::string name;
+    uint64_t epoch = 0;
+    int64_t number = 0;
+    bool over = true;
+  };
   bool Valid(const Hold& hold) const;
   void CheckExclusion(const Object& object, const Hold& fresh);
   bool MayBeLost(const Hold& hold) const;
@@ -164,6 +180,8 @@ class Oracle {
   bool may_lose_counts_ = false;
   std::map<std::string, Object> objects_;
   std::map<std::string, Latch> latches_;
+  std::map<uint64_t, Observer> observers_;
+  std::map<std::pair<std::string, uint64_t>, std::string> leaders_;  // by election and epoch
   uint64_t next_ = 1;
   uint64_t grants_ = 0;
   std::map<uint64_t, std::string> names_;  // of holds

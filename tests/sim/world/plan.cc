@@ -168,6 +168,23 @@ void Vary(Random& random, Plan& plan) {
   }
 }
 
+// The first object is an election.
+void HoldElection(Plan& plan) {
+  SharedObject& first = plan.objects[0];
+  first.kind = Kind::kElection;
+  first.capacity = 1;
+  first.keep_ms = first.apart = 0;
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) {
+        if (each.object != 0) continue;
+        each.shared = false;
+        each.permits = 1;
+      }
+    }
+  }
+}
+
 // So many waiting clients that the scripts need several calls for them.
 void AddManyWaiters(Random& random, Plan& plan) {
   SharedObject object = MakeObject(random, 0, plan.group);
@@ -253,8 +270,8 @@ const char* Name(Group group) {
 }
 
 const char* Name(Kind kind) {
-  constexpr const char* kNames[] = {"simple lock", "reentrant lock", "read-write lock",
-                                    "semaphore",   "latch",          "multi-lock"};
+  constexpr const char* kNames[] = {"simple lock", "reentrant lock", "read-write lock", "semaphore",
+                                    "latch",       "multi-lock",     "election"};
   return kNames[static_cast<size_t>(kind)];
 }
 
@@ -342,6 +359,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   Random copy = random;
   Random special = copy.Fork();
   Random native = copy.Fork();
+  Random elections = copy.Fork();
   Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
@@ -393,6 +411,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     return plan;
   }
   Vary(special, plan);
+  if (elections.OneIn(3) && plan.group != Group::kQuorum) HoldElection(plan);
   Faults which = special.OneIn(4) ? Faults::kAlike : Faults::kAny;
   const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
   if (special.OneIn(8) && possible) {

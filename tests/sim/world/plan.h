@@ -13,7 +13,15 @@
 namespace redlatch::sim {
 
 enum class Group : uint8_t { kSingle, kSentinel, kCluster, kQuorum };
-enum class Kind : uint8_t { kSimple, kReentrant, kReadWrite, kSemaphore, kLatch, kMulti };
+enum class Kind : uint8_t {
+  kSimple,
+  kReentrant,
+  kReadWrite,
+  kSemaphore,
+  kLatch,
+  kMulti,
+  kElection
+};
 
 struct SharedObject {
   Kind kind = Kind::kSimple;

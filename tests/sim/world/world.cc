@@ -20,8 +20,9 @@ constexpr int64_t kSlowest = 10 * kSecond;
 
 bool StaysAfterRelease(const std::string& key) {
   return absl::EndsWith(key, ":fence") || absl::StrContains(key, ".gone.") ||
-         absl::StrContains(key, ".forced") || absl::StartsWith(key, "redlatch:client:") ||
-         key == "redlatch:quorum" || absl::StrContains(key, "reign");
+         absl::StrContains(key, ".forced") || absl::EndsWith(key, ":election.observers") ||
+         absl::StartsWith(key, "redlatch:client:") || key == "redlatch:quorum" ||
+         absl::StrContains(key, "reign");
 }
 
 }  // namespace

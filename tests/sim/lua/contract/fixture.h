@@ -8,7 +8,8 @@ namespace redlatch {
 
 // A semaphore has one holder at a time if each takes all of its permits.
 inline std::vector<LockKind> ExclusiveKinds() {
-  return {SimpleKind(), ReentrantKind(), WriteKind(), SemaphoreKind(1), SemaphoreKind(2)};
+  return {SimpleKind(),   ReentrantKind(),  WriteKind(),
+          ElectionKind(), SemaphoreKind(1), SemaphoreKind(2)};
 }
 inline std::vector<LockKind> KindsWithTokens() {
   return {SimpleKind(), ReentrantKind(), WriteKind()};

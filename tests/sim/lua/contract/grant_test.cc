@@ -209,6 +209,7 @@ TEST_P(LockLostKeys, DeletedKeysNeverAllowTwoOwners) {
 
 class LockToken : public LockContract {};
 INSTANTIATE_TEST_SUITE_P(OfEachKind, LockToken, ::testing::ValuesIn(KindsWithTokens()), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(OfElections, LockToken, ::testing::Values(ElectionKind()), NameOfKind);
 
 TEST_P(LockToken, GrowsThroughFlushAndFutureFence) {
   int64_t last = 0;

@@ -1,0 +1,8 @@
+-- Makes the first candidate that came the leader; queues or refuses the others.
+--
+-- KEYS   1 to 5 as those of a simple lock; then the leader's record, and the observers
+-- ARGV   as those of a simple lock. The owner is 'user:' and the candidate's value, if it has one
+-- reply  that of a simple lock
+-- include: election/common/take
+-- include: election/common/extend_lease
+-- include: simple/common/acquire

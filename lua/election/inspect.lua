@@ -1,0 +1,17 @@
+-- For people: who leads, and who waits. Writes nothing.
+--
+-- KEYS   1 to 4 as acquire's; then the leader's record, and the observers
+-- ARGV   1 the most waiters to list
+-- reply  { 'election', fence, { { grant, owner, remaining_ms, 1, since } }, waiting,
+--          { { grant, owner, ticket } ... }, holding }; an owner is 'user:' and the value, if any
+-- include: election/common/leader
+-- include: common/inspection
+
+local held = redis.call('EXISTS', KEYS[1]) == 1
+local reply = inspection('election', held and holder or nil)
+if leader then
+  local its = reply[3][1]
+  its[2] = leader.value ~= '' and 'user:' .. leader.value or its[2]
+  its[5] = leader.since
+end
+return reply

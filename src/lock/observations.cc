@@ -1,0 +1,245 @@
+#include "src/lock/observations.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "lua/scripts.h"
+#include "src/base/random.h"
+#include "src/base/sha1.h"
+#include "src/base/words.h"
+#include "src/lock/client_core.h"
+#include "src/lock/users_code.h"
+
+namespace redlatch::internal {
+namespace {
+
+// A caller of Observe() waits this long for the subscription, which then continues in the
+// background.
+constexpr absl::Duration kSubscribeTimeout = absl::Milliseconds(500);
+constexpr absl::Duration kReplyTimeout = absl::Milliseconds(500);
+// See LeaderView. Jittered, since many clients may observe one election.
+constexpr absl::Duration kAfterLease = absl::Milliseconds(150);
+// A registration outlives this many heartbeats.
+constexpr int kHeartbeatsKept = 3;
+
+}  // namespace
+
+// ---- A callback.
+
+void LeaderListener::Tell(EventDriver& driver, std::optional<Leader> leader, uint64_t number) {
+  {
+    const base::MutexLock lock(mu_);
+    if (ended_ || number <= number_) return;
+    newest_ = std::move(leader);
+    number_ = number;
+    if (std::exchange(queued_, true)) return;
+  }
+  driver.Complete([self = shared_from_this()] { self->Run(); });
+}
+
+void LeaderListener::Run() {
+  Election::LeaderCallback ended;  // destroyed outside the mutex
+  mu_.Lock();
+  while (!ended_ && told_ < number_) {
+    const std::optional<Leader> leader = std::exchange(newest_, std::nullopt);
+    told_ = number_;
+    runs_on_ = std::this_thread::get_id();
+    mu_.Unlock();
+    RunUsersCode("an observer of an election", [&] { callback_(leader); });
+    mu_.Lock();
+    runs_on_ = {};
+  }
+  queued_ = false;
+  if (ended_) ended = std::exchange(callback_, nullptr);
+  returned_.SignalAll();
+  mu_.Unlock();
+}
+
+// The callback is destroyed here or by Run(), never by a thread of the client's that uses the core:
+// it may have the last handle of the client.
+void LeaderListener::End() {
+  Election::LeaderCallback ended;
+  mu_.Lock();
+  ended_ = true;
+  if (runs_on_ != std::this_thread::get_id()) {
+    while (runs_on_ != std::thread::id()) returned_.Wait(mu_);
+    ended = std::exchange(callback_, nullptr);
+  }
+  mu_.Unlock();
+}
+
+// ---- What is observed.
+
+namespace {
+
+// Reads '<epoch> <revision> <since_us> <client> <value>'.
+bool ReadNews(std::string_view text, LeaderNews& news) {
+  if (!base::TakeNumber(text, news.epoch) || !base::TakeNumber(text, news.revision) ||
+      !base::TakeNumber(text, news.since_us)) {
+    return false;
+  }
+  news.client = base::TakeWord(text);
+  news.value = text;
+  return true;
+}
+
+}  // namespace
+
+std::optional<LeaderReply> ReadLeaderReply(std::string_view text) {
+  LeaderReply reply;
+  int64_t left_ms = 0;
+  if (!base::TakeNumber(text, left_ms) || !base::TakeNumber(text, reply.subscribers) ||
+      !ReadNews(text, reply.news)) {
+    return std::nullopt;
+  }
+  reply.left = absl::Milliseconds(left_ms);
+  return reply;
+}
+
+std::optional<Leader> LeaderOf(const LeaderNews& news) {
+  if (!news.has_leader()) return std::nullopt;
+  return Leader{.value = news.value,
+                .epoch = FencingToken(news.epoch),
+                .since = absl::FromUnixMicros(news.since_us),
+                .client = news.client};
+}
+
+absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbeat,
+                               std::shared_ptr<LeaderListener> listener) {
+  absl::Status subscribed =
+      core_.server_group().Subscribe(election.keys.main(), base::Now() + kSubscribeTimeout, {});
+  if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) return subscribed;
+  Change known;
+  {
+    const base::MutexLock lock(mu_);
+    if (secret_.empty()) {
+      secret_ = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
+    }
+    const auto [found, fresh] =
+        watches_.try_emplace(std::string(election.keys.main()),
+                             Watch{.election = election,
+                                   .heartbeat = heartbeat,
+                                   .view = LeaderView(heartbeat, base::Jittered(kAfterLease))});
+    Watch& watch = found->second;
+    if (fresh) watch.view.AskNow(base::Now());
+    if (watch.view.known()) known = {.leader = LeaderOf(*watch.view.known()), .to = {listener}};
+    known.number = watch.changes;
+    watch.listeners.push_back(std::move(listener));
+  }
+  Tell(known);
+  core_.WakeBackground();
+  return absl::OkStatus();
+}
+
+void Observations::Remove(const LeaderListener& listener) {
+  const base::MutexLock lock(mu_);
+  for (auto watch = watches_.begin(); watch != watches_.end();) {
+    auto& all = watch->second.listeners;
+    std::erase_if(all, [&](const auto& each) { return each.get() == &listener; });
+    watch = all.empty() ? watches_.erase(watch) : std::next(watch);
+  }
+}
+
+auto Observations::Changed(Watch& watch) -> Change {
+  return {
+      .leader = LeaderOf(*watch.view.known()), .number = ++watch.changes, .to = watch.listeners};
+}
+
+void Observations::Tell(const Change& change) {
+  for (const auto& each : change.to) {
+    each->Tell(core_.event_driver(), change.leader, change.number);
+  }
+}
+
+void Observations::OnMessage(std::string_view text) {
+  const std::string_view proof = base::TakeWord(text);
+  const std::string_view said = text;
+  size_t size = 0;
+  if (!base::TakeNumber(text, size) || text.size() <= size || text[size] != ' ') return;
+  LeaderNews news;
+  if (!ReadNews(text.substr(size + 1), news)) return;
+  Change change;
+  {
+    const base::MutexLock lock(mu_);
+    const auto watch = watches_.find(text.substr(0, size));
+    if (watch == watches_.end() ||
+        proof != base::Sha1Hex(absl::StrCat(secret_, base::Sha1Hex(said), secret_)) ||
+        !watch->second.view.OnMessage(std::move(news), base::Now())) {
+      return;
+    }
+    change = Changed(watch->second);
+  }
+  Tell(change);
+}
+
+void Observations::NoteSubscription(std::string_view key, bool subscribed, base::Instant asked) {
+  using redis::SubscriptionSign;
+  redis::ServerGroup& group = core_.server_group();
+  group.NoteSign(key, subscribed ? SubscriptionSign::kSubscribed : SubscriptionSign::kUnsubscribed,
+                 asked);
+  // The server may have refused the channel for a while. This does not wait.
+  if (!group.subscription(key).acknowledged) group.Subscribe(key, base::Now(), {}).IgnoreError();
+}
+
+void Observations::TakeReply(const KeySet& keys, base::Instant sent, const Result& result) {
+  const auto* const text = std::get_if<ScriptText>(&result.what);
+  auto reply = text == nullptr ? std::nullopt : ReadLeaderReply(text->text);
+  if (reply) NoteSubscription(keys.main(), reply->subscribers > 0, sent);
+  Change change;
+  bool missed = false;  // a message, or it comes late
+  {
+    const base::MutexLock lock(mu_);
+    const auto found = watches_.find(keys.main());
+    if (found == watches_.end()) return;
+    LeaderView& view = found->second.view;
+    missed = view.known().has_value();
+    if (!reply) {
+      view.OnSilence(base::Now());
+    } else if (view.OnReply(std::move(reply->news), reply->left, sent, base::Now())) {
+      change = Changed(found->second);
+    }
+  }
+  core_.WakeBackground();
+  if (change.number == 0) return;
+  Tell(change);
+  if (missed) {
+    core_.server_group().NoteSign(keys.main(), redis::SubscriptionSign::kLongWait, sent);
+  }
+}
+
+void Observations::AskAll(const redis::ServerGroup::Concerned& concerned) {
+  const base::MutexLock lock(mu_);
+  for (auto& [key, watch] : watches_) {
+    if (!concerned || concerned(key)) watch.view.AskNow(base::Now());
+  }
+}
+
+base::Instant Observations::due() const {
+  base::Instant due = base::Instant::Infinite();
+  const base::MutexLock lock(mu_);
+  for (const auto& [key, watch] : watches_) due = std::min(due, watch.view.due());
+  return due;
+}
+
+ScriptBatch::Jobs Observations::TakeDue() {
+  ScriptBatch::Jobs jobs;
+  const base::Instant now = base::Now();
+  const base::MutexLock lock(mu_);
+  for (auto& [key, watch] : watches_) {
+    if (now < watch.view.due()) continue;
+    watch.view.OnAsked();
+    const int64_t ttl_ms = absl::ToInt64Milliseconds(kHeartbeatsKept * watch.heartbeat);
+    ScriptRequest what{.script = &lua::kElectionLeader,
+                       .args = {core_.ChannelFor(key), secret_, absl::StrCat(ttl_ms)}};
+    jobs.push_back({.other = watch.election,
+                    .request = {.what = std::move(what), .sent = now},
+                    .then = [this, keys = watch.election.keys,
+                             now](const Result& result) { TakeReply(keys, now, result); },
+                    .until = now + kReplyTimeout});
+  }
+  return jobs;
+}
+
+}  // namespace redlatch::internal

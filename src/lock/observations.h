@@ -1,0 +1,117 @@
+#ifndef REDLATCH_SRC_LOCK_OBSERVATIONS_H_
+#define REDLATCH_SRC_LOCK_OBSERVATIONS_H_
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/functional/any_invocable.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "redlatch/election.h"
+#include "src/base/clock.h"
+#include "src/base/mutex.h"
+#include "src/lock/entry.h"
+#include "src/lock/event_driver.h"
+#include "src/lock/script_batch.h"
+#include "src/lock/state/leader_view.h"
+#include "src/redis/server_group/server_group.h"
+
+namespace redlatch::internal {
+
+// A user's callback that observes an election. Its calls do not overlap; of several changes that
+// come meanwhile, it is told the last one. Thread-safe.
+class LeaderListener : public std::enable_shared_from_this<LeaderListener> {
+ public:
+  explicit LeaderListener(Election::LeaderCallback callback) : callback_(std::move(callback)) {}
+
+  // `number` grows with every change; earlier ones are ignored.
+  void Tell(EventDriver& driver, std::optional<Leader> leader, uint64_t number);
+  // The callback does not run any more. If it is running on another thread, this waits for it.
+  void End();
+
+ private:
+  void Run();
+
+  base::Mutex mu_;
+  base::CondVar returned_;
+  Election::LeaderCallback callback_;  // used by the thread that runs it
+  std::optional<Leader> newest_ ABSL_GUARDED_BY(mu_);
+  uint64_t number_ ABSL_GUARDED_BY(mu_) = 0;  // of `newest_`
+  uint64_t told_ ABSL_GUARDED_BY(mu_) = 0;    // the last number that the callback was told
+  bool queued_ ABSL_GUARDED_BY(mu_) = false;
+  bool ended_ ABSL_GUARDED_BY(mu_) = false;
+  std::thread::id runs_on_ ABSL_GUARDED_BY(mu_);
+};
+
+// The elections that this client observes. Each is registered at its server once, however many
+// callbacks observe it, and asked for with each heartbeat. Thread-safe.
+class Observations {
+ public:
+  explicit Observations(ClientCore& core) : core_(core) {}
+  Observations(const Observations&) = delete;
+  Observations& operator=(const Observations&) = delete;
+
+  // Subscribes, and registers at the server soon. Returns an error if this client may not
+  // subscribe.
+  absl::Status Add(const NamedLock& election, absl::Duration heartbeat,
+                   std::shared_ptr<LeaderListener> listener);
+  void Remove(const LeaderListener& listener);
+
+  // `text` follows the word "leader". It is ignored unless a script has made it.
+  void OnMessage(std::string_view text);
+  // A connection is new: asks for all elections that it concerns.
+  void AskAll(const redis::ServerGroup::Concerned& concerned = nullptr);
+
+  base::Instant due() const;
+  // Returns what is due, for the background to run.
+  ScriptBatch::Jobs TakeDue();
+
+ private:
+  struct Watch {
+    NamedLock election;
+    absl::Duration heartbeat;
+    LeaderView view;
+    uint64_t changes = 0;
+    std::vector<std::shared_ptr<LeaderListener>> listeners = {};
+  };
+
+  // What callbacks are told, outside the mutex.
+  struct Change {
+    std::optional<Leader> leader;
+    uint64_t number = 0;  // 0: there is none
+    std::vector<std::shared_ptr<LeaderListener>> to;
+  };
+
+  static Change Changed(Watch& watch);
+  void Tell(const Change& change);
+  // A reply says if messages arrive.
+  void NoteSubscription(std::string_view key, bool subscribed, base::Instant asked);
+  void TakeReply(const KeySet& keys, base::Instant sent, const Result& result);
+
+  ClientCore& core_;
+  mutable base::Mutex mu_;
+  std::string secret_ ABSL_GUARDED_BY(mu_);  // made with the first observation
+  std::map<std::string, Watch, std::less<>> watches_ ABSL_GUARDED_BY(mu_);  // by main key
+};
+
+// The reply of lua/election/leader.lua.
+struct LeaderReply {
+  absl::Duration left;  // of the leader's lease
+  int64_t subscribers = 0;
+  LeaderNews news;
+};
+// Nothing if it is something else.
+std::optional<LeaderReply> ReadLeaderReply(std::string_view text);
+// Nothing if there is no leader.
+std::optional<Leader> LeaderOf(const LeaderNews& news);
+
+}  // namespace redlatch::internal
+
+#endif  // REDLATCH_SRC_LOCK_OBSERVATIONS_H_

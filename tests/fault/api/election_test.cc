@@ -1,0 +1,117 @@
+// How soon the next leader follows.
+#include "redlatch/election.h"
+
+#include "tests/support/live_testing.h"
+
+namespace redlatch {
+namespace {
+
+constexpr absl::Duration kLeaderLease = absl::Seconds(1);
+
+REDLATCH_CHILD(Leader) {
+  const absl::StatusOr<Client> client = Client::Connect(args.at(0));
+  if (!client.ok()) return 1;
+  Election election(*client, "name", {.lease = kLeaderLease});
+  const absl::StatusOr<Leadership> leads = election.Campaign("child");
+  if (!leads.ok()) return 1;
+  parent.WriteLine("leads");
+  parent.ReadLine(absl::Minutes(1));
+  return 0;
+}
+
+class Succession : public ::testing::Test {
+ protected:
+  // The next candidate's first step.
+  struct Step {
+    std::atomic<bool> made = false;
+    base::Instant at;
+    absl::StatusOr<Leadership> leads = absl::UnknownError("it waits");
+  };
+  void Campaign(Election& election, Step& step) {
+    election.CampaignAsync("next", {}, [&step](absl::StatusOr<Leadership> leads) {
+      step.at = base::Now();
+      step.leads = std::move(leads);
+      step.made = true;
+    });
+    EXPECT_TRUE(Await([&] {
+      return server_->Integer({"ZCARD", support::AuxiliaryKey("name", "election.queue")}) == 1;
+    }));
+  }
+  // From the resignation of a leader to the first step of the next.
+  absl::Duration Handover() {
+    Election next(other_, "name", {.lease = kLeaderLease});
+    absl::StatusOr<Leadership> leads = election_.Campaign("first");
+    EXPECT_TRUE(leads.ok()) << leads.status();
+    Step step;
+    Campaign(next, step);
+    const base::Instant began = base::Now();
+    EXPECT_TRUE(leads->Resign().ok());
+    EXPECT_TRUE(Await([&] { return step.made.load(); }));
+    EXPECT_TRUE(step.leads.ok()) << step.leads.status();
+    return step.at - began;
+  }
+  // A plain lock's, as the unit.
+  absl::Duration PlainHandover() {
+    SimpleLock mine(client_, "plain", {.turn = absl::ZeroDuration()});
+    SimpleLock theirs(other_, "plain", {.turn = absl::ZeroDuration()});
+    absl::StatusOr<Lease> lease = mine.Acquire();
+    EXPECT_TRUE(lease.ok()) << lease.status();
+    std::atomic<bool> made = false;
+    base::Instant at;
+    theirs.AcquireAsync({}, [&](const absl::StatusOr<Lease>& got) {
+      EXPECT_TRUE(got.ok()) << got.status();
+      at = base::Now();
+      made = true;
+    });
+    EXPECT_TRUE(Await([&] {
+      return server_->Integer({"ZCARD", support::AuxiliaryKey("plain", "simple.queue")}) == 1;
+    }));
+    const base::Instant began = base::Now();
+    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_TRUE(Await([&] { return made.load(); }));
+    return at - began;
+  }
+  template <class Measure>
+  static absl::Duration Median(Measure measure) {
+    std::vector<absl::Duration> all;
+    for (int i = 0; i < 21; ++i) all.push_back(measure());
+    std::nth_element(all.begin(), all.begin() + 10, all.end());
+    return all[10];
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const Client client_ = Connect(server_->url());
+  const Client other_ = Connect(server_->url());
+  Election election_{client_, "name", {.lease = kLeaderLease}};
+};
+
+TEST_F(Succession, ResignationTakesAtMostTwoHandovers) {
+  const absl::Duration plain = Median([&] { return PlainHandover(); });
+  const absl::Duration handover = Median([&] { return Handover(); });
+  RecordProperty("handover_us", absl::StrCat(absl::ToInt64Microseconds(handover)));
+  RecordProperty("plain_us", absl::StrCat(absl::ToInt64Microseconds(plain)));
+  std::printf("from Resign() to the next leader %s; a lock's handover %s\n",
+              absl::FormatDuration(handover).c_str(), absl::FormatDuration(plain).c_str());
+  EXPECT_LE(handover, 2 * plain);
+}
+
+TEST_F(Succession, KilledLeaderIsFollowedWhenItsLeaseEnds) {
+  const absl::Duration handover =
+      std::max(Median([&] { return PlainHandover(); }), absl::Milliseconds(1));
+  const auto leader = support::SpawnChild("Leader", {server_->url()});
+  ASSERT_EQ(leader->pipe().ReadLine(), "leads");
+  Step step;
+  Campaign(election_, step);
+  redis::Punctuality punctuality;
+  leader->Kill();
+  const base::Instant killed = base::Now();
+  EXPECT_TRUE(Await([&] { return step.made.load(); }));
+  ASSERT_TRUE(step.leads.ok()) << step.leads.status();
+  std::printf("from kill -9 to the next leader %s, with a lease of 1s\n",
+              absl::FormatDuration(step.at - killed).c_str());
+  punctuality.Note(killed + kLeaderLease, step.at);
+  EXPECT_TRUE(punctuality.Within(2 * handover));
+}
+
+}  // namespace
+}  // namespace redlatch

@@ -1,0 +1,265 @@
+// Elections at one real server: what their observers cost and believe.
+#include "redlatch/election.h"
+
+#include "lua/scripts.h"
+#include "src/base/sha1.h"
+#include "tests/support/live_testing.h"
+
+namespace redlatch {
+namespace {
+
+using Led = std::optional<Leader>;
+using support::RawConnection;
+
+class ElectionTest : public ::testing::Test {
+ protected:
+  Leadership Lead(const std::string& value) {
+    absl::StatusOr<Leadership> leads = election_.Campaign(value);
+    EXPECT_TRUE(leads.ok()) << leads.status();
+    return leads.ok() ? *std::move(leads) : Leadership();
+  }
+  static std::string Key(const std::string& suffix) {
+    return support::AuxiliaryKey("name", "election." + suffix);
+  }
+  // Observes with a client of its own, whose last news is in `last_`.
+  Observation Watch(const Client& client, const LockOptions& options = {}) {
+    absl::StatusOr<Observation> observation =
+        Election(client, "name", options).Observe([this](const Led& leader) {
+          const base::MutexLock lock(mu_);
+          last_ = leader ? leader->value : "none";
+          ++told_;
+        });
+    EXPECT_TRUE(observation.ok()) << observation.status();
+    EXPECT_TRUE(Await([&] { return told() > 0; }));
+    return observation.ok() ? *std::move(observation) : Observation();
+  }
+  std::string last() {
+    const base::MutexLock lock(mu_);
+    return last_;
+  }
+  int told() {
+    const base::MutexLock lock(mu_);
+    return told_;
+  }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const Client client_ = Connect(server_->url());
+  Election election_{client_, "name"};
+  base::Mutex mu_;
+  std::string last_ ABSL_GUARDED_BY(mu_) = "nothing";
+  int told_ ABSL_GUARDED_BY(mu_) = 0;
+};
+
+TEST_F(ElectionTest, ThousandObserversCostFewMillisecondsPerChange) {
+  constexpr int kObservers = 1000;
+  constexpr int kChanges = 10;
+  std::deque<RawConnection> observers;
+  const auto channel = [](int i) { return absl::StrCat("redlatch:", i); };
+  for (int i = 0; i < kObservers; ++i) {
+    observers.push_back(RawConnection::ToSocket(server_->unix_url().substr(7)));
+    ASSERT_FALSE(observers.back().Command({"SUBSCRIBE", channel(i)}).is_error());
+    server_->Do({"EVAL", std::string(lua::kElectionLeader.body), "6", "name", "q", "w", "f",
+                 Key("leader"), Key("observers"), channel(i), "0123456789abcdef", "600000"});
+  }
+  Leadership leads = Lead("10.0.0.1:7000");
+  EXPECT_TRUE(leads.Resign().ok());  // from here on, the server knows the scripts
+  const auto micros = [&] {
+    const std::string line = server_->Info("cmdstat_evalsha");
+    return std::atoll(line.substr(line.find("usec=") + 5).c_str());
+  };
+  const auto cpu = [&] {
+    return std::stod(server_->Info("used_cpu_user")) + std::stod(server_->Info("used_cpu_sys"));
+  };
+  std::vector<int64_t> each_us;
+  const double cpu_before = cpu();
+  for (int change = 0; change < kChanges; ++change) {
+    server_->Do({"CONFIG", "RESETSTAT"});
+    if (change % 2 == 0) {
+      leads = Lead("10.0.0.1:7000");
+    } else {
+      EXPECT_TRUE(leads.Resign().ok());
+    }
+    each_us.push_back(micros());
+    EXPECT_EQ(server_->Calls({"publish"}), kObservers) << "one message each";
+  }
+  const double cpu_ms = 1000 * (cpu() - cpu_before) / kChanges;
+  for (RawConnection& each : observers) {
+    for (int change = 0; change < kChanges + 2; ++change) {
+      const redis::Reply message = each.Receive();
+      ASSERT_EQ(message.elements.size(), 3) << message.DebugString();
+      EXPECT_THAT(message.elements[2].text, StartsWith("leader "));
+    }
+  }
+  std::sort(each_us.begin(), each_us.end());
+  const int64_t median = each_us[kChanges / 2];
+  RecordProperty("script_us", absl::StrCat(median));
+  RecordProperty("cpu_ms", absl::StrCat(cpu_ms));
+  std::printf("one change, 1,000 observers: the script %d us, all of the server %.1f ms\n",
+              static_cast<int>(median), cpu_ms);
+  EXPECT_LE(median, 5000);
+}
+
+TEST_F(ElectionTest, ForgedAndRepeatedMessagesAreIgnored) {
+  const Client observer = Connect(server_->url());
+  const std::string channel = "redlatch:" + observer.Stats().id;
+  RawConnection spy = RawConnection::ToPort(server_->port());
+  spy.Command({"SUBSCRIBE", channel});
+  const Observation observation = Watch(observer);
+  Leadership leads = Lead("true");
+  EXPECT_TRUE(Await([&] { return last() == "true"; }));
+  const std::string sent = spy.Receive().elements.at(2).text;
+  const std::string state = absl::StrCat(leads.epoch().value() + 1, " 1 1 ", observer.Stats().id);
+  // As the script makes it, but with a secret of the forger's.
+  const std::string text = "4 name " + state + " false";
+  const std::string proof = base::Sha1Hex(absl::StrCat("secret", base::Sha1Hex(text), "secret"));
+  std::vector<std::string> forged = {
+      "leader ",
+      "leader x",
+      "leader " + proof + " " + text,
+      "leader  " + text,
+      "leader " + sent.substr(7, 40) + " " + text,
+      sent + "!",
+      absl::StrCat("leader ", proof, " 99999999999999999999 name ", state),
+      absl::StrCat("leader ", proof, " 4 name"),
+      absl::StrCat("leader ", proof, " 40 name x")};
+  for (const std::string& each : forged) server_->Do({"PUBLISH", channel, each});
+  EXPECT_TRUE(leads.Proclaim("also true").ok());
+  EXPECT_TRUE(Await([&] { return last() == "also true"; })) << "which came after those";
+  EXPECT_EQ(told(), 3);
+  server_->Do({"PUBLISH", channel, sent});
+  EXPECT_TRUE(leads.Resign().ok());
+  EXPECT_TRUE(Await([&] { return last() == "none"; }));
+  EXPECT_EQ(told(), 4);
+}
+
+TEST_F(ElectionTest, LostMessageDelaysAnObserverByAHeartbeat) {
+  const Client observer = Connect(server_->url());
+  const Observation observation = Watch(observer, {.lease = absl::Seconds(3)});
+  server_->Do({"DEL", Key("observers")});
+  const Leadership leads = Lead("a");
+  EXPECT_TRUE(Await([&] { return last() == "a"; }));
+  EXPECT_EQ(server_->Calls({"publish"}), 0);
+  EXPECT_EQ(server_->Integer({"ZCARD", Key("observers")}), 1) << "it is registered again";
+}
+
+TEST_F(ElectionTest, NewSubscriptionAsksAtOnce) {
+  const Client observer = Connect(server_->url());
+  const Observation observation = Watch(observer);
+  server_->Do({"DEL", Key("observers")});
+  const Leadership leads = Lead("a");
+  server_->Do({"CLIENT", "KILL", "TYPE", "pubsub"});
+  const absl::Duration took = TimeOf([&] { EXPECT_TRUE(Await([&] { return last() == "a"; })); });
+  EXPECT_LT(took, absl::Seconds(5)) << "a heartbeat takes ten";
+}
+
+TEST_F(ElectionTest, ObserverMayNotSubscribe) {
+  server_->Do({"ACL", "SETUSER", "some", "on", ">p", "~*", "+@all", "resetchannels"});
+  const Client some =
+      Connect(absl::StrCat("redis://some:p@127.0.0.1:", server_->port()),
+              {.connect = ConnectPolicy::kLazy, .on_warning = [](std::string_view) {}});
+  const absl::Status refused = Election(some, "name").Observe(nullptr).status();
+  EXPECT_THAT(refused, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("redlatch:")));
+}
+
+TEST_F(ElectionTest, CallbacksRunWhereTheUserSays) {
+  std::vector<std::function<void()>> posted;
+  const Client client = Connect(server_->url(), {.post = [&](std::function<void()> completion) {
+                                  const base::MutexLock lock(mu_);
+                                  posted.push_back(std::move(completion));
+                                }});
+  int calls = 0;
+  std::string value;
+  absl::StatusOr<Observation> observation =
+      Election(client, "name").Observe([&](const Led& leader) {
+        ++calls;
+        value = leader ? leader->value : "none";
+      });
+  ASSERT_TRUE(observation.ok());
+  const auto count = [&] {
+    const base::MutexLock lock(mu_);
+    return posted.size();
+  };
+  EXPECT_TRUE(Await([&] { return count() == 1; }));
+  Leadership leads = Lead("a");
+  EXPECT_TRUE(leads.Proclaim("b").ok());
+  EXPECT_TRUE(Await([&] { return server_->Calls({"publish"}) == 2; }));
+  // A newer client has been told, so this one has, too.
+  EXPECT_EQ(calls, 0);
+  EXPECT_TRUE(Await([&] {
+    const Observation second = Watch(client_);
+    return last() == "b";
+  }));
+  EXPECT_EQ(count(), 1) << "several changes, one call";
+  posted.front()();
+  EXPECT_EQ(calls, 1);
+  *observation = Observation();
+  EXPECT_TRUE(leads.Resign().ok());
+  EXPECT_EQ(calls, 1);
+}
+
+TEST_F(ElectionTest, ExceptionOfACallbackDoesNoHarm) {
+  std::atomic<int> calls = 0;
+  const absl::StatusOr<Observation> observation = election_.Observe([&](const Led&) {
+    ++calls;
+    throw std::runtime_error("of the test");
+  });
+  EXPECT_TRUE(Await([&] { return calls == 1; }));
+  const Leadership leads = Lead("a");
+  EXPECT_TRUE(Await([&] { return calls == 2; }));
+}
+
+TEST_F(ElectionTest, DestructorWaitsForARunningCallback) {
+  std::atomic<bool> entered = false;
+  std::atomic<bool> left = false;
+  std::promise<void> go_on;
+  std::optional<Observation> observation = *election_.Observe([&](const Led&) {
+    entered = true;
+    go_on.get_future().wait();
+    left = true;
+  });
+  EXPECT_TRUE(Await([&] { return entered.load(); }));
+  std::thread ends([&] {
+    observation.reset();
+    EXPECT_TRUE(left);
+  });
+  go_on.set_value();
+  ends.join();
+}
+
+TEST_F(ElectionTest, CallbackMayHaveTheLastHandleOfTheClient) {
+  std::atomic<int> calls = 0;
+  auto mine = std::make_shared<std::optional<Client>>(Connect(server_->url()));
+  const std::weak_ptr<std::optional<Client>> known = mine;
+  Observation observation = *Election(**mine, "name").Observe([&, mine](const Led&) { ++calls; });
+  mine.reset();
+  EXPECT_TRUE(Await([&] { return calls == 1; }));
+  EXPECT_FALSE(known.expired());
+  observation = Observation();
+  EXPECT_TRUE(known.expired());
+}
+
+TEST_F(ElectionTest, ForkedChildEndsNothing) {
+  Observation observation = Watch(Connect(server_->url()));
+  EXPECT_EQ(support::CodeOfFork([&] {
+              const bool refused = absl::IsFailedPrecondition(election_.Leader().status()) &&
+                                   absl::IsFailedPrecondition(election_.Campaign("x").status());
+              observation = Observation();
+              return refused ? 0 : 1;
+            }),
+            0);
+  const Leadership leads = Lead("a");
+  EXPECT_TRUE(Await([&] { return last() == "a"; }));
+}
+
+TEST_F(ElectionTest, QuorumHoldsNoElections) {
+  QuorumGroup group(3);
+  const Client client = Connect(group.url());
+  Election election(client, "name");
+  const auto refused = IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("quorum"));
+  EXPECT_THAT(election.Campaign("a").status(), refused);
+  EXPECT_THAT(election.Leader().status(), refused);
+  EXPECT_THAT(election.Observe(nullptr).status(), refused);
+}
+
+}  // namespace
+}  // namespace redlatch
