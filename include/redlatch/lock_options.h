@@ -76,6 +76,26 @@ struct LockOptions {
   // Costs a wait for the replicas in each acquisition and each renewal, and one more connection.
   ReplicaAcks acks = {};
 
+  // How long before the server may let another owner in the hold is lost at the latest: valid() is
+  // false, and lost() has fired. That is the time in which the holder stops its work. If the holder
+  // stops sooner, others wait all the same. At most half the lease. The usual margin (1 % of the
+  // lease, and 12 ms) is added to it. After a handover from another client, the two seconds of
+  // AcquireOptions::whole_lease become longer by this.
+  Duration stop_margin = absl::ZeroDuration();
+
+  // How long a hold lasts at most, so that a holder that hangs does not keep the lock for ever.
+  // Then it is lost; LostLease::reason says why. It counts from the acquisition; a thread that
+  // acquires a reentrant lock again does not restart it. At least the lease, also that of a manual
+  // hold, which Extend() refuses to prolong beyond it (kInvalidArgument). Threads that read under a
+  // lock with this option do not share their grants.
+  Duration at_most = absl::InfiniteDuration();
+
+  // How long the server grants the lock to no other owner after a hold *expired* because its
+  // process died, hung or was cut off. For work that goes on for a while without its process, such
+  // as a request in a queue. The client asks for a lease that is longer by this, and does not use
+  // that part. A release causes no delay.
+  Duration grace = absl::ZeroDuration();
+
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything
   // but destroy the client. Signals are blocked on that thread and in what is started from there:
   // end the process by kill(getpid(), SIGTERM), not by raise(). An exception is reported on stderr
@@ -101,6 +121,14 @@ struct AcquireOptions {
   // cost of a round trip per handover in which the lock is taken and idle. Manual holds always do.
   bool whole_lease = false;
 
+  // The name stays taken until this long after the acquisition, even if it is released or its
+  // process dies before: for work that must not begin more often. The server's clock alone counts.
+  // Others find the lock taken, or wait, as if it were held; ForceRelease() ends that.
+  // For SimpleLock, ReentrantLock and the write side of ReentrantReadWriteLock, without an Owner;
+  // all others refuse it with kInvalidArgument. Such a hold is not passed on in a turn or cached. A
+  // call that enters a reentrant lock again ignores it. See also Lease::Keep().
+  Duration at_least = absl::ZeroDuration();
+
   // Ends the waiting with kCancelled. It does not touch a hold.
   std::stop_token stop = {};
 };
@@ -111,10 +139,15 @@ struct AcquireOptionsView {
   Duration wait = absl::InfiniteDuration();
   std::optional<Duration> lease = {};
   bool whole_lease = false;
+  Duration at_least = absl::ZeroDuration();
   internal::Given<std::stop_token> stop = {};
 
   operator AcquireOptions() const {  // NOLINT(google-explicit-constructor)
-    return {.wait = wait, .lease = lease, .whole_lease = whole_lease, .stop = stop};
+    return {.wait = wait,
+            .lease = lease,
+            .whole_lease = whole_lease,
+            .at_least = at_least,
+            .stop = stop};
   }
 };
 

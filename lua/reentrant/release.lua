@@ -38,6 +38,14 @@ local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_request(3) or nil
 leave(ARGV[1], ending.gone_ms)
+if mine and ending.kept_us then
+-- include: reentrant/common/keep_grant
+  if kept_until > now then
+    keep_grant(grants, mine)
+    ask_again(KEYS[2])
+    return 'released'
+  end
+end
 if mine then
   grants = without(grants, mine, now)
 end

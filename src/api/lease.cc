@@ -124,7 +124,12 @@ Lease Lease::GiveAway() {
 
 absl::Status Lease::Extend(Duration lease) {
   if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
-  return owner_->Extend(id_, lease);
+  return owner_->Extend(id_, lease, /*keeps=*/false);
+}
+
+absl::Status Lease::Keep(Duration at_least) {
+  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be kept");
+  return owner_->Extend(id_, at_least, /*keeps=*/true);
 }
 
 }  // namespace redlatch

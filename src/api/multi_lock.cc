@@ -97,7 +97,8 @@ class JointHoldOwner final : public internal::HoldOwner {
     }
   }
 
-  absl::Status Extend(uint64_t, absl::Duration lease) override {
+  absl::Status Extend(uint64_t, absl::Duration lease, bool keeps) override {
+    if (keeps) return internal::CannotKeep();
     for (Lease& each : leases_) {
       if (absl::Status extended = each.Extend(lease); !extended.ok()) return extended;
     }
@@ -155,7 +156,7 @@ class MultiLock::Apart final : public Body {
 
   // Attaches all locks, so that a call needs no lock object afterwards. Returns why the caller
   // cannot acquire them, or OK.
-  absl::Status Prepare(const Caller& caller) const;
+  absl::Status Prepare(const Caller& caller, const AcquireOptions& options) const;
   static Hold Joined(const std::vector<Side>& sides, const std::vector<Hold>& holds);
 
   const std::vector<std::unique_ptr<RedisLockBase>> own_;
@@ -288,14 +289,15 @@ void MultiLock::Apart::Close() {
   gone_.request_stop();
 }
 
-absl::Status MultiLock::Apart::Prepare(const Caller& caller) const {
+absl::Status MultiLock::Apart::Prepare(const Caller& caller, const AcquireOptions& options) const {
   absl::Status bad = bad_;
+  if (options.at_least != absl::ZeroDuration()) bad.Update(internal::CannotKeep());
   for (const Side& side : sides_) bad.Update(side.body->HandleFor(side.reads, caller).status());
   return bad;
 }
 
 absl::Status MultiLock::Apart::Lock(bool, const AcquireOptions& options, bool& deadlock) {
-  if (absl::Status bad = Prepare({}); !bad.ok()) return bad;
+  if (absl::Status bad = Prepare({}, {}); !bad.ok()) return bad;
   Call call(*this, Call::How::kLock, {}, options);
   // After an exception, the operation gives back what it has taken.
   absl::Cleanup fail = [&] { call.Run(absl::CancelledError()); };
@@ -311,7 +313,7 @@ void MultiLock::Apart::Unlock(bool) noexcept {
 
 absl::StatusOr<Lease> MultiLock::Apart::Acquire(bool, const Caller& caller,
                                                 const AcquireOptions& options) {
-  if (absl::Status bad = Prepare(caller); !bad.ok()) return bad;
+  if (absl::Status bad = Prepare(caller, options); !bad.ok()) return bad;
   Call call(*this, Call::How::kAcquire, caller, options);
   call.Run(absl::OkStatus());
   return call.TakeLease();
@@ -320,7 +322,7 @@ absl::StatusOr<Lease> MultiLock::Apart::Acquire(bool, const Caller& caller,
 void MultiLock::Apart::AcquireAsync(bool, const Caller& caller, const AcquireOptions& options,
                                     AcquireCallback callback, Whose) {
   callback = internal::NotNull(std::move(callback));
-  absl::Status bad = base::Unshared(Prepare(caller));
+  absl::Status bad = base::Unshared(Prepare(caller, options));
   if (bad.ok()) {
     std::make_shared<Call>(*this, Call::How::kAsync, caller, options, std::move(callback))
         ->Run(absl::OkStatus());
@@ -360,7 +362,7 @@ int MultiLock::Apart::HoldCount(bool) {
 }
 
 absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() {
-  if (absl::Status bad = Prepare({}); !bad.ok()) return bad;
+  if (absl::Status bad = Prepare({}, {}); !bad.ok()) return bad;
   LockInfo all;
   for (const Side& side : sides_) {
     absl::StatusOr<LockInfo> info = side.body->Inspect();
@@ -375,7 +377,7 @@ absl::StatusOr<LockInfo> MultiLock::Apart::Inspect() {
 }
 
 absl::Status MultiLock::Apart::ForceRelease() {
-  absl::Status result = Prepare({});
+  absl::Status result = Prepare({}, {});
   if (!result.ok()) return result;
   for (const Side& side : sides_) result.Update(side.body->ForceRelease());
   return result;

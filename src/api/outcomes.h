@@ -52,9 +52,14 @@ internal::LockHandle::Finish FinishOf(Wrap wrap, Callback callback) {
 inline internal::AcquireCall CallOf(const AcquireOptions& options,
                                     const std::shared_ptr<const LockOptions>& of_object,
                                     const void* object, const std::atomic<bool>& gone) {
-  return {.terms = {.lease = options.lease.value_or(of_object->lease),
+  const absl::Duration lease = options.lease.value_or(of_object->lease);
+  const absl::Duration at_least = options.at_least;
+  return {.terms = {.lease = lease + of_object->grace,
+                    .margin = internal::Margin(*of_object),
                     .manual = options.lease.has_value(),
-                    .whole = options.whole_lease},
+                    .whole = options.whole_lease || at_least > absl::ZeroDuration(),
+                    .bounded = internal::IsBounded(*of_object),
+                    .at_least = at_least},
           .wait = options.wait,
           .stop = options.stop,
           .options = of_object,

@@ -65,8 +65,9 @@ absl::Status RedisLockBase::LockBody::CheckOptions(const LockTraits& traits) con
   } else if (acks.timeout < absl::Milliseconds(1)) {
     bad = absl::StrCat("a ReplicaAcks::timeout of ", absl::FormatDuration(acks.timeout),
                        " is not possible; it must be 1ms or more");
-  } else if (internal::FreeTurn(*options_) < none || cache_for < none) {
-    bad = "LockOptions::turn and cache_for must not be negative";
+  } else if (internal::FreeTurn(*options_) < none || cache_for < none || options_->grace < none ||
+             options_->stop_margin < none) {
+    bad = "LockOptions::turn, cache_for, grace and stop_margin must not be negative";
   } else if (caches() && cache_for > options_->lease) {
     bad = absl::StrCat("LockOptions::cache_for is ", absl::FormatDuration(cache_for),
                        ", longer than the lease of ", absl::FormatDuration(options_->lease),
@@ -154,8 +155,9 @@ internal::AcquireCall RedisLockBase::LockBody::CallOf(internal::Face face, const
   call.face = face;
   call.terms.acks = {.replicas = static_cast<int16_t>(options_->acks.replicas),
                      .fsync = options_->acks.fsync};
-  call.terms.cacheable =
-      caches() && !call.terms.manual && !call.terms.acks.any() && caller.owner.is_calling_thread();
+  call.terms.cacheable = caches() && !call.terms.manual && !call.terms.acks.any() &&
+                         call.terms.at_least == absl::ZeroDuration() &&
+                         caller.owner.is_calling_thread();
   if (!caller.args.empty()) {
     call.terms.args = std::make_shared<const std::vector<std::string>>(caller.args);
   }

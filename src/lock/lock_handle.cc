@@ -114,6 +114,46 @@ absl::Status LockHandle::CheckLease(absl::Duration lease) const {
   return About(BadLease(lease, possible, core_->is_quorum(), longest));
 }
 
+absl::Status CannotKeep() {
+  return absl::InvalidArgumentError(
+      "only a SimpleLock, a ReentrantLock or the write side of a ReentrantReadWriteLock stays "
+      "taken "
+      "after its release, and only without an Owner");
+}
+
+absl::Status LockHandle::CheckKeeping(absl::Duration at_least) const {
+  const LockType& type = *entry_.type;
+  if (at_least < absl::ZeroDuration() || at_least > kLongestLease) {
+    return About(absl::InvalidArgumentError(absl::StrCat("a lock cannot stay taken for ",
+                                                         absl::FormatDuration(at_least),
+                                                         "; it must be zero to one year")));
+  }
+  const bool fits = type.use == GrantUse::kExclusive && entry_.owner.empty() &&
+                    (type.traits.kind == kinds::kSimple || type.traits.kind == kinds::kReentrant ||
+                     type.traits.kind == kinds::kReadWrite);
+  return fits ? absl::OkStatus() : About(CannotKeep());
+}
+
+absl::Status LockHandle::CheckTerms(const AcquireCall& call) const {
+  const absl::Duration at_least = call.terms.at_least;
+  const LockOptions& options = *call.options;
+  absl::Status bad = CheckLease(std::max(call.terms.lease, at_least));
+  if (at_least != absl::ZeroDuration()) bad.Update(CheckKeeping(at_least));
+  if (!bad.ok()) return bad;
+  const absl::Duration usable = call.terms.lease - options.grace;
+  if (options.at_most < usable) {
+    return About(absl::InvalidArgumentError(
+        absl::StrCat("a lease of ", absl::FormatDuration(usable), " is longer than the ",
+                     absl::FormatDuration(options.at_most),
+                     " of LockOptions::at_most; make the lease shorter")));
+  }
+  if (options.stop_margin <= Scaled(usable, 1, 2)) return absl::OkStatus();
+  return About(absl::InvalidArgumentError(
+      absl::StrCat("LockOptions::stop_margin is ", absl::FormatDuration(options.stop_margin),
+                   ", more than half the lease of ", absl::FormatDuration(usable),
+                   "; make the lease longer, so that it can be renewed in time")));
+}
+
 uint64_t NextThreadNumber() {
   static std::atomic<uint64_t> last{0};
   return last.fetch_add(1, std::memory_order_relaxed) + 1;
@@ -179,17 +219,30 @@ std::optional<HoldRef> LockHandle::Reenter(Face face, bool manual) {
   return held;
 }
 
-absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
+absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease, bool keeps) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  if (absl::Status bad = CheckLease(lease); !bad.ok()) return bad;
+  absl::Status bad = CheckLease(lease);
+  if (keeps) bad.Update(CheckKeeping(lease));
+  if (!bad.ok()) return bad;
   std::optional<Request> request;
   bool renewed = false;
+  absl::Duration longest;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
     const base::Instant now = base::Now();
     state.Expire(now, effects);
-    request = state.Extend(hold, lease, now);
+    longest = keeps ? absl::InfiniteDuration() : state.LongestExtension(hold, now);
+    if (keeps) {
+      request = state.Keep(hold, lease, now);
+    } else if (lease <= longest) {
+      request = state.Extend(hold, lease, now);
+    }
     renewed = !request && state.Valid(hold, now);
   });
+  if (longest < lease) {
+    return About(absl::InvalidArgumentError(
+        absl::StrCat("a lease of ", absl::FormatDuration(lease), " would outlive ",
+                     "LockOptions::at_most, which leaves ", absl::FormatDuration(longest))));
+  }
   if (renewed) {
     return About(
         absl::FailedPreconditionError("this hold is renewed automatically; only a hold that was "
@@ -204,6 +257,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
     const base::Instant now = base::Now();
     state.OnResult(*request, result, now, effects);
+    if (keeps && result.failed() == nullptr) state.OnKept(hold, lease);
     valid = state.Valid(hold, now);
   });
   if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));
@@ -365,7 +419,7 @@ AcquireOperation::Environment LockHandle::EnvironmentOf(const ClientCore& core, 
 
 absl::StatusOr<HoldRef> LockHandle::Acquire(const AcquireCall& call, Silence* met) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  if (absl::Status bad = CheckLease(call.terms.lease); !bad.ok()) return bad;
+  if (absl::Status bad = CheckTerms(call); !bad.ok()) return bad;
   ThreadDriver driver(*core_, entry_, call.stop, call.gone);
   AcquireOperation operation(call, EnvironmentOf(*core_, ThreadNumber(), driver));
   Waiter& waiter = operation.waiter();
@@ -427,7 +481,7 @@ void LockHandle::AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhe
                               EventDriver::Whose whose) noexcept {
   EventDriver& driver = core_->event_driver();
   absl::Status bad = core_->Refusal();
-  if (bad.ok()) bad = CheckLease(call.terms.lease);
+  if (bad.ok()) bad = CheckTerms(call);
   if (bad.ok() && !driver.Ready()) bad = About(base::NoThread());
   if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
   if (!call.since) call.since = base::Now();

@@ -42,6 +42,9 @@ inline absl::Status About(ClientCore& core, const Entry& entry, const absl::Stat
   return About(core, entry, status.code(), status.message());
 }
 
+// Of AcquireOptions::at_least and Lease::Keep().
+absl::Status CannotKeep();
+
 // The outcome of a release as a status.
 absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept;
 
@@ -80,6 +83,8 @@ class LockHandle final : public HoldOwner {
   // Returns an error if a lock may not have this lease. Until the client has connected, a server
   // with a quarantine may allow less than this accepts.
   absl::Status CheckLease(absl::Duration lease) const;
+  // Returns an error if the call asks for something impossible.
+  absl::Status CheckTerms(const AcquireCall& call) const;
 
   // Enters the calling thread's hold once more. Returns nothing if it has none that it may enter.
   // Never blocks.
@@ -113,7 +118,7 @@ class LockHandle final : public HoldOwner {
   // The same as Unlock(), if the grant is then cached. Returns false if the caller must use
   // Unlock(). Never blocks.
   bool LeaveCachedNow();
-  absl::Status Extend(uint64_t hold, absl::Duration lease) override;
+  absl::Status Extend(uint64_t hold, absl::Duration lease, bool keeps) override;
   // Reports that the calling thread tried to end a hold that it does not have.
   void Misuse(std::string_view what);
   // Gives back the grant, if it is cached.
@@ -178,6 +183,7 @@ class LockHandle final : public HoldOwner {
   absl::Status About(const absl::Status& status) const;
 
  private:
+  absl::Status CheckKeeping(absl::Duration at_least) const;
   HoldRef See(bool pins, bool draws = true) const;
   HoldRef DrawToken(HoldRef held) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;

@@ -101,18 +101,18 @@ bool EncodedRequest::PutNative(const Subject& subject, const Request& request) {
   key_count_ = 1;
   Put({subject.keys.main()});
   PutGrant(subject, request.grant);
-  if (acquires) Put({Millis(NativeClaim(request.lease))});
+  if (acquires) Put({Millis(NativeClaim(request.acquire()->terms))});
   return true;
 }
 
 void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
   const LockType& type = subject.type;
   const Terms& terms = acquire.terms;
-  const absl::Duration claim = std::min(terms.lease, subject.claim);
+  const absl::Duration claim = std::min(terms.lease, subject.claim + terms.margin);
   const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";
   const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";
   PutGrant(subject, acquire.grant);
-  Put({Millis(acquire.claims ? claim : terms.lease)});
+  Put({Millis(acquire.claims ? claim : terms.first_lease())});
   Put({acquire.amount, " ", acquire.attempt, acquire.wait ? waits : tries,
        Millis(HeartbeatInterval(terms.lease, type.traits.longest_heartbeat)),
        terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),
@@ -125,6 +125,15 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
   for (const std::string& arg : type.extra_args) Put({arg});
   if (terms.args == nullptr) return;
   for (const std::string& arg : *terms.args) Put({arg});
+}
+
+// `tombstone`: how long it lives, in ms.
+void EncodedRequest::PutEnding(const ReleaseRequest& release, int64_t tombstone) {
+  if (release.kept_until == 0) {
+    return Put({release.last_used, " ", release.last_reserved, " ", tombstone});
+  }
+  Put({release.last_used, " ", release.last_reserved, " ", tombstone, " ", release.kept_until, " ",
+       Millis(release.kept_for)});
 }
 
 EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
@@ -142,9 +151,10 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
             : cancel != nullptr  ? &scripts.cancel
                                  : script->script;
   // Most releases say only which grant ends.
-  const bool more = release != nullptr && (release->next || release->tombstone ||
-                                           release->last_used != release->last_reserved ||
-                                           (type.use != GrantUse::kShared && IsExplicit(subject)));
+  const bool more =
+      release != nullptr && (release->next || release->tombstone || release->kept_until != 0 ||
+                             release->last_used != release->last_reserved ||
+                             (type.use != GrantUse::kShared && IsExplicit(subject)));
   const bool quarantined = type.quarantined && renew == nullptr &&
                            (script == nullptr || script_ == &scripts.force_release);
 
@@ -176,7 +186,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   }
   if (renew != nullptr && renew->draws_token) Put({"token"});
   const int64_t tombstone = request.leaves_tombstone() ? Millis(request.lease) : 0;
-  if (more) Put({release->last_used, " ", release->last_reserved, " ", tombstone});
+  if (more) PutEnding(*release, tombstone);
   if (more) Put({subject.owner});
   if (more && release->next) PutAcquire(subject, *release->next);
   if (cancel != nullptr) Put({tombstone});
@@ -367,7 +377,7 @@ void ReadNative(const Request& request, const Reply& reply, Result& result) {
     result.what = NotHeld();
     if (reply.integer == 1) result.what = Freed();
   } else if (reply.type == Reply::Type::kStatus) {
-    result.what = AcquireResult(AcquireGranted{.lease = NativeClaim(request.lease)});
+    result.what = AcquireResult(AcquireGranted{.lease = NativeClaim(request.acquire()->terms)});
   } else {
     result.what = AcquireResult(AcquireTaken());
   }

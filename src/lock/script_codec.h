@@ -63,6 +63,7 @@ class EncodedRequest {
   void PutGrant(const Subject& subject, GrantId grant);
   bool PutNative(const Subject& subject, const Request& request);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
+  void PutEnding(const ReleaseRequest& release, int64_t tombstone);
 
   const LuaScript* script_ = nullptr;
   redis::Native native_ = redis::Native::kNo;

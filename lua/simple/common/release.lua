@@ -16,6 +16,14 @@ end
 local fence, range = read_fence()
 leave(ARGV[1], ending.gone_ms)
 local now = now_us()
+if ending.kept_us then
+-- include: common/keep
+  if kept_until > now then
+    redis.call('PEXPIREAT', KEYS[1], math.ceil(kept_until / 1000))
+    ask_again(KEYS[2])
+    return 'released'
+  end
+end
 local again = ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_request(3) or nil

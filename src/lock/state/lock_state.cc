@@ -34,6 +34,10 @@ constexpr char kGoneReason[] =
     "the server no longer has it: its lease expired there, the server lost its data, or something "
     "overwrote it";
 
+uint64_t Micros(absl::Duration time) {
+  return static_cast<uint64_t>(absl::ToInt64Microseconds(time));
+}
+
 bool MayPass(const absl::Status& failure, bool queued) {
   return absl::IsUnavailable(failure) || (queued && absl::IsResourceExhausted(failure));
 }
@@ -72,7 +76,8 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     --grant_->retakes_left;
     return GiveTo(waiter, now, effects);
   }
-  const bool taken = grant_ || (pending_ && pending_->queued && !server_.silent());
+  const bool taken = grant_ || now + kAnswerGrace < blocked_until() ||
+                     (pending_ && pending_->queued && !server_.silent());
   if (taken && waiter.wait_limit == WaitLimit::kNone) {
     return Decide(waiter, Waiter::State::kBusy, effects);
   }
@@ -109,16 +114,16 @@ void LockState::LetOwnerIn(base::Instant now, Effects& effects) {
 }
 
 // Returns true if the reader may wait for the pending request. A request that was first sent before
-// the reader came lets it in only for a turn. A manual hold is never shared.
+// the reader came lets it in only for a turn. A hold that ends by itself is never shared.
 bool LockState::MayJoinRequest(const Waiter& waiter, base::Instant now) const {
   const bool in_turn =
       pending_->acquire.attempt == 0 || now < pending_->first_sent + FreeTurn(*waiter.options);
-  return in_turn && pending_->acquire.terms == waiter.terms && !waiter.terms.manual;
+  return in_turn && pending_->acquire.terms == waiter.terms && !waiter.terms.ends();
 }
 
 // The waiter joins the holds under a shared grant.
 void LockState::Join(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (grant_->others || waiter.terms != grant_->terms || waiter.terms.manual) {
+  if (grant_->others || waiter.terms != grant_->terms || waiter.terms.ends()) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   if (MayCache() || now < grant_->asked + FreeTurn(*waiter.options)) {
@@ -182,7 +187,9 @@ LocalHold& LockState::BeginHold(LocalHold hold, base::Instant waited_since) {
   if (config_.counts) tally_.waited.Add(waited_since, hold.began);
   hold.id = NextHold();
   hold.depth = 1;
-  return grant_->holds.emplace_back(std::move(hold));
+  LocalHold& begun = grant_->holds.emplace_back(std::move(hold));
+  if (grant_->terms.bounded) EndWithHold();
+  return begun;
 }
 
 void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
@@ -303,6 +310,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
+  if (hold.unconfirmed) grant_->kept_until = 0;  // no thread has had it
   short_hold_ = now - hold.began <= Scaled(turn_.get(), 1, 2);
   const auto& options = effects.ended.emplace_back(EndHold(hold, now));
   if (held()) return released;
@@ -568,7 +576,9 @@ bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockO
   if (!cached() && (!shared() || !held() || FindOf(thread) != nullptr)) return false;
   const Grant& grant = *grant_;
   const Terms& terms = grant.terms;
-  if (!MayCache() || (!shared() && !HasTokens()) || terms.lease != options->lease || terms.manual ||
+  if (!MayCache() || (!shared() && !HasTokens()) ||
+      terms.lease != absl::Duration(options->lease) + options->grace ||
+      terms.margin != Margin(*options) || terms.bounded || IsBounded(*options) || terms.manual ||
       terms.whole || terms.args || options->cache_for <= absl::ZeroDuration() ||
       options->cache_for > terms.lease || options->acks.replicas != 0 || options->acks.fsync) {
     return false;
@@ -633,7 +643,8 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   const Waiter& head = *queue_.head();
   if (pending.acquire.attempt == 0) {
     const bool serves_again = contended_ && ServesAgainWithin(head.turn);
-    const bool may_serve = !head.terms.manual && !config_.explicit_owner;
+    const bool may_serve = !head.terms.manual && !config_.explicit_owner &&
+                           head.terms.at_least == absl::ZeroDuration();
     const bool passes_on =
         ((contended && FreeTurn(*head.options) > absl::ZeroDuration()) || serves_again) &&
         may_serve && exclusive();
@@ -698,8 +709,9 @@ void LockState::OnNativeResult(const Request& request, const Result& result, bas
   const auto* const granted = std::get_if<AcquireGranted>(&result.acquire());
   const Failed* const failed = result.failed();
   if (granted != nullptr) {
-    const base::Instant deadline = LocalDeadline(request.sent, granted->lease);
-    if (now + Scaled(granted->lease, 1, 4) <= deadline) {
+    const absl::Duration margin = native.terms.margin;
+    const base::Instant deadline = LocalDeadline(request.sent, granted->lease, margin);
+    if (now + Scaled(granted->lease - margin, 1, 4) <= deadline) {
       // Its amount is 0, so there is no token 1 either.
       return OnGranted({.grant = request.grant, .token = 1, .lease = granted->lease}, request.sent,
                        granted->lease < native.terms.lease, now, effects);
@@ -771,8 +783,8 @@ void LockState::OnVote(GrantId grant, base::Instant now) {
 
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
-  if (release != nullptr && due.first && pending_ && pending_->acquire.attempt == 0 &&
-      !pending_->in_flight && exclusive() && !config_.several) {
+  if (release != nullptr && release->kept_until == 0 && due.first && pending_ &&
+      pending_->acquire.attempt == 0 && !pending_->in_flight && exclusive() && !config_.several) {
     release->native = false;
     release->next = NextAcquire(now, true);  // the thread that released is likely to come again
     due.request.missed_since = TakeMissed();
@@ -808,11 +820,14 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
   }
   if (granted != nullptr) {
     // The rest of a claim is not the lease that was asked for.
-    if (acquire.terms.manual && pending_->queued && granted->lease < acquire.terms.lease / 10 * 9) {
+    const Terms& terms = acquire.terms;
+    const bool kept = terms.at_least > absl::ZeroDuration();
+    const absl::Duration enough =
+        kept ? terms.first_lease() - absl::Milliseconds(1) : terms.lease / 10 * 9;
+    if ((terms.manual || kept) && pending_->queued && granted->lease < enough) {
       return ConfirmFirst(now, effects);
     }
-    const bool is_claim =
-        (acquire.claims || granted->claimed) && granted->lease < acquire.terms.lease;
+    const bool is_claim = (acquire.claims || granted->claimed) && granted->lease < terms.lease;
     return OnGranted({.grant = acquire.grant,
                       .attempt = acquire.attempt,
                       .token = granted->token,
@@ -915,8 +930,8 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   const base::Instant asked = attempt->sent;
   const Terms& terms = pending_->acquire.terms;
   const absl::Duration claim = std::min(news.lease, terms.lease);
-  const base::Instant deadline = LocalDeadline(asked, claim);
-  const bool late = deadline < now + Scaled(claim, 1, 4);
+  const base::Instant deadline = LocalDeadline(asked, claim, terms.margin);
+  const bool late = deadline < now + Scaled(claim - terms.margin, 1, 4);
   const bool odd = exclusive() && news.token < std::max(last_token_, uint64_t{1});
   if (late || odd || terms.manual || terms.whole || terms.acks.any()) {
     return ConfirmFirst(now, effects);
@@ -939,7 +954,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
                           base::Instant now, Effects& effects) {
   if (latch()) return LetAllThrough(now, effects);
   PendingAcquire& pending = *pending_;
-  const base::Instant deadline = LocalDeadline(asked, news.lease);
+  const base::Instant deadline = LocalDeadline(asked, news.lease, pending.acquire.terms.margin);
   if (deadline <= now) {  // too late to use; asking again renews the lease
     pending.queued = true;
     pending.due = now + Spread(kFirstBackoff / 10, kLongestBackoff, pending.failures++,
@@ -958,6 +973,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
       .extends = terms.manual,
       .native = IsNative(news.grant),
+      .pinned = terms.at_least > absl::ZeroDuration(),
       // The attempt that the grant names was executed, whenever its own result comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,
       .uncertain = pending.uncertain,
@@ -983,10 +999,8 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
     usual_wait_ = ShortDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }
   if (pending.recalled) OnRecall(news.grant, now);
-  if (pending.forced) {
-    grant_->forced = true;
-    RenewNow(now);
-  }
+  if (grant_->pinned) grant_->kept_until = news.token + Micros(terms.at_least);
+  if (pending.forced) OnForced(news.grant, now);
   pending_.reset();
   if (exclusive() && !config_.explicit_owner) handover_check_.Clear();
   ++tally_.granted;
@@ -1053,7 +1067,9 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
       .what = ReleaseRequest{.tombstone = tombstone,
                              .native = grant.native && !grant.recalled && !grant.forced,
                              .last_used = last_used,
-                             .last_reserved = unheard ? 0 : grant.last_token},
+                             .last_reserved = unheard ? 0 : grant.last_token,
+                             .kept_until = grant.kept_until,
+                             .kept_for = grant.terms.at_least},
       .grant = grant.id,
       .lease = lease};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
@@ -1100,21 +1116,60 @@ void LockState::Lose(const std::string& reason, base::Instant release_at, base::
 void LockState::LoseExpired(base::Instant now, Effects& effects) {
   std::string reason =
       grant_->claimed ? "its handover was not confirmed in time" : "its lease expired";
-  if (!grant_->last_failure.ok()) {
+  if (LastsToItsEnd()) {
+    reason = "it was held for the longest time that LockOptions::at_most allows";
+  } else if (!grant_->last_failure.ok()) {
     reason += ", because it could not be renewed: " + std::string(grant_->last_failure.message());
   } else if (!grant_->terms.manual) {
     reason += ": this process was not running in time, or the server was silent";
   }
-  if (held()) blocked_until_ = grant_->deadline;
+  if (held()) blocked_until_ = grant_->deadline + grant_->terms.margin;
   Lose(reason, std::max(now, blocked_until_), now, effects);
+  taken_at_ = std::max(taken_at_, blocked_until());
 }
 
 std::optional<Request> LockState::Extend(uint64_t hold, absl::Duration lease, base::Instant now) {
   if (!Valid(hold, now) || !grant_->extends) return std::nullopt;
-  return Renewal(lease, now);
+  return Renewal(lease + Find(hold)->options->grace, now);
 }
 
-Request LockState::Renewal(absl::Duration lease, base::Instant now) const {
+std::optional<Request> LockState::Keep(uint64_t hold, absl::Duration at_least, base::Instant now) {
+  if (!Valid(hold, now)) return std::nullopt;
+  Request request = Renewal(grant_->terms.lease, now);
+  request.lease = std::max(request.lease, at_least);
+  return request;
+}
+
+void LockState::OnKept(uint64_t hold, absl::Duration at_least) {
+  const LocalHold* const kept = Find(hold);
+  if (kept == nullptr) return;
+  grant_->pinned = true;
+  grant_->terms.at_least = std::max(grant_->terms.at_least, at_least);
+  grant_->kept_until = kept->token.value() + Micros(grant_->terms.at_least);
+}
+
+// When the present hold must end.
+base::Instant LockState::HoldEnds() const {
+  if (!held() || !grant_->terms.bounded) return base::Instant::Infinite();
+  return grant_->holds.front().began + grant_->holds.front().options->at_most;
+}
+
+// Renewals have brought the grant as far as the present hold may last.
+bool LockState::LastsToItsEnd() const {
+  return grant_->pinned && HoldEnds() <= grant_->deadline + absl::Milliseconds(1);
+}
+
+absl::Duration LockState::LongestExtension(uint64_t hold, base::Instant now) const {
+  return Find(hold) == nullptr || HoldEnds().is_infinite() ? absl::InfiniteDuration()
+                                                           : HoldEnds() - now;
+}
+
+Request LockState::Renewal(absl::Duration lease, base::Instant now) {
+  if (const base::Instant ends = HoldEnds(); !ends.is_infinite()) {
+    const absl::Duration longest = lease;
+    lease = LeaseUntil(ends, now, grant_->terms.margin, longest);
+    if (lease < longest) grant_->pinned = true;  // no other hold fits into the rest
+  }
   RenewRequest what{.acks = grant_->terms.acks,
                     .deadline = grant_->deadline,
                     .last_token = grant_->last_token,
@@ -1141,9 +1196,14 @@ std::optional<Request> LockState::DrawFor(uint64_t thread, base::Instant now) {
   return Renewal(grant_->terms.lease, now);
 }
 
-void LockState::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
-  grant_->deadline = std::max(grant_->deadline, LocalDeadline(sent, lease));
+void LockState::EndWithHold() {
+  grant_->deadline = std::min(grant_->deadline, HoldEnds());
   grant_->lost_at = grant_->deadline - ExpiryLead(grant_->terms.lease);
+}
+
+void LockState::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
+  grant_->deadline = std::max(grant_->deadline, LocalDeadline(sent, lease, grant_->terms.margin));
+  EndWithHold();
   for (const LocalHold& hold : grant_->holds) {
     if (hold.view != nullptr) hold.view->Prolong(grant_->deadline);
   }
@@ -1182,9 +1242,11 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
     effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
   }
   grant.at_risk = false;
-  grant.claimed = grant.claimed && request.lease < grant.terms.lease;
-  grant.renew_due = grant.claimed ? request.sent + Scaled(grant.claim, 1, 3)
+  grant.claimed =
+      grant.claimed && request.lease < grant.terms.lease && request.lease <= grant.claim;
+  grant.renew_due = grant.claimed ? request.sent + Scaled(grant.claim - grant.terms.margin, 1, 3)
                                   : RenewDue(grant.terms, request.sent);
+  if (LastsToItsEnd()) grant.renew_due = base::Instant::Infinite();
   if (grant.again) grant.renew_due = now;
   grant.failures = 0;
   if (IsCacheable(grant.id) && result.others > 0) OnRecall(grant.id, now);
@@ -1278,7 +1340,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
 
 std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
   if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
-  if (pending_ && !pending_->in_flight && std::max(pending_->due, blocked_until_) <= now) {
+  if (pending_ && !pending_->in_flight && std::max(pending_->due, blocked_until()) <= now) {
     std::optional<Request> request(std::in_place);
     const bool native = MayBeNative();
     AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =
@@ -1385,7 +1447,7 @@ void LockState::OnReconnected(base::Instant now) {
 base::Instant LockState::next_request_at() const {
   base::Instant next = std::min(cleanups_.due(), handover_check_.due());
   if (pending_ && !pending_->in_flight) {
-    next = std::min(next, std::max(pending_->due, blocked_until_));
+    next = std::min(next, std::max(pending_->due, blocked_until()));
   }
   if (cached()) next = std::min(next, grant_->cached_until);
   const bool renews = grant_ && !grant_->renewing && grant_->renew_due < next_expiry();

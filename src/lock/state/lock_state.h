@@ -80,6 +80,7 @@ struct Grant {  // members are ordered to leave no gaps: a client may have very 
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;
+  uint64_t kept_until = 0;                  // as in ReleaseRequest
   base::Instant reserved;                   // when the request that reserved the tokens was sent
   absl::InlinedVector<LocalHold, 1> holds;  // several if the grant is shared
   base::Instant renew_due;
@@ -277,6 +278,12 @@ class LockState {
   void ReleaseStd(base::Instant now, Effects& effects);
   // A request that gives a manual hold a new lease; nothing if the hold is renewed, or gone.
   std::optional<Request> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
+  // The longest lease that the hold may still get.
+  absl::Duration LongestExtension(uint64_t hold, base::Instant now) const;
+  // A request that keeps the name taken for that long from now; nothing if the hold is gone. Once
+  // it has been answered, OnKept() sees that a release does the same: see Lease::Keep().
+  std::optional<Request> Keep(uint64_t hold, absl::Duration at_least, base::Instant now);
+  void OnKept(uint64_t hold, absl::Duration at_least);
   // The renewal that replicas must confirm by `by` before a hold with acks counts; nothing if its
   // grant is confirmed, or over.
   std::optional<Request> Confirm(uint64_t hold, base::Instant by, base::Instant now);
@@ -381,6 +388,9 @@ class LockState {
   bool Has(GrantId grant) const { return grant_ && grant_->id == grant; }
   bool IsPending(GrantId grant) const { return pending_ && pending_->acquire.grant == grant; }
 
+  // Readers and permits of this client do not wait for each other.
+  base::Instant blocked_until() const { return exclusive() ? blocked_until_ : base::Instant(); }
+
   uint64_t NextHold() { return config_.numbers->Next(); }
   GrantId NextGrant() { return config_.numbers->NextSecret(); }
 
@@ -465,9 +475,12 @@ class LockState {
 
   // The grant.
   void Prolong(base::Instant sent, absl::Duration lease, base::Instant now);
+  void EndWithHold();
+  base::Instant HoldEnds() const;
+  bool LastsToItsEnd() const;
   void RenewNow(base::Instant now);
   std::optional<Request> NextRenewal(base::Instant now, absl::Duration early);
-  Request Renewal(absl::Duration lease, base::Instant now) const;
+  Request Renewal(absl::Duration lease, base::Instant now);
   void OnRenewal(const Request& request, const Result& result, base::Instant now, Effects& effects);
   void OnHeld(const Request& request, const StillHeld& result, bool extension, base::Instant now,
               Effects& effects);

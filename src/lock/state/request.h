@@ -2,6 +2,7 @@
 #ifndef REDLATCH_SRC_LOCK_STATE_REQUEST_H_
 #define REDLATCH_SRC_LOCK_STATE_REQUEST_H_
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <new>
@@ -45,19 +46,29 @@ inline bool IsNative(GrantId grant) { return (grant & kNative) != 0; }
 
 // What a waiter asks the server for. A grant serves only waiters with equal terms.
 struct Terms {
-  absl::Duration lease = absl::ZeroDuration();
+  absl::Duration lease = absl::ZeroDuration();  // at the server
+  // How much of that the client leaves unused, besides the margin for clocks that differ in speed.
+  absl::Duration margin = absl::ZeroDuration();
   bool manual = false;     // never renewed
   bool whole = false;      // a claim is not enough: the thread needs the whole lease
   bool cacheable = false;  // LockOptions::cache_for
-  base::AcksWanted acks;   // the grant counts only once these have it
+  bool bounded = false;    // LockOptions::at_most
+  absl::Duration at_least = absl::ZeroDuration();  // AcquireOptions::at_least, or Lease::Keep()
+  base::AcksWanted acks;                           // the grant counts only once these have it
   // A semaphore's permits that are wanted, and its capacity.
   uint32_t permits = 1;
   uint32_t capacity = 0;
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
 
+  // The lease that an acquire asks for.
+  absl::Duration first_lease() const { return std::max(lease, at_least); }
+  // The hold ends although its thread goes on.
+  bool ends() const { return manual || bounded; }
+
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && a.manual == b.manual && a.whole == b.whole &&
-           a.cacheable == b.cacheable && a.acks == b.acks && a.permits == b.permits &&
+    return a.lease == b.lease && a.margin == b.margin && a.manual == b.manual &&
+           a.whole == b.whole && a.cacheable == b.cacheable && a.bounded == b.bounded &&
+           a.at_least == b.at_least && a.acks == b.acks && a.permits == b.permits &&
            a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }
@@ -91,6 +102,10 @@ struct ReleaseRequest {
   uint64_t last_used = 0;      // the last token used, so that the rest can be given back
   // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;
+  // If set, the lock stays taken until that time of the server, in microseconds, and for no longer
+  // than `kept_for` from the release.
+  uint64_t kept_until = 0;
+  absl::Duration kept_for = absl::ZeroDuration();
   std::optional<AcquireRequest> next = std::nullopt;  // an acquire to be made after the release
 };
 struct CancelRequest {

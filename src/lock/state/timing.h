@@ -66,9 +66,27 @@ inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);
 }
 
+// How much of a lease the client leaves unused, besides that: see LockOptions.
+inline absl::Duration Margin(const LockOptions& options) {
+  return absl::Duration(options.grace) + options.stop_margin;
+}
+
 // The moment from which a client no longer counts on a lease that it asked for at `asked`.
-inline base::Instant LocalDeadline(base::Instant asked, absl::Duration lease) {
-  return asked + (lease - DriftMargin(lease));
+inline base::Instant LocalDeadline(base::Instant asked, absl::Duration lease,
+                                   absl::Duration margin = absl::ZeroDuration()) {
+  return asked + (lease - DriftMargin(lease) - margin);
+}
+
+// The lease, asked for at `asked`, whose local deadline that is; at most `longest`.
+inline absl::Duration LeaseUntil(base::Instant deadline, base::Instant asked, absl::Duration margin,
+                                 absl::Duration longest) {
+  if (longest <= deadline - asked) return longest;
+  return std::min(longest, Scaled(deadline - asked + margin + DriftMargin({}), 100, 99));
+}
+
+// The hold has a LockOptions::at_most.
+inline bool IsBounded(const LockOptions& options) {
+  return options.at_most < absl::InfiniteDuration();
 }
 
 // How much earlier than its local deadline a hold is reported lost, so that its thread knows in
@@ -106,7 +124,9 @@ inline absl::Duration ConfirmAfter(absl::Duration claim) {
 inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.
-inline absl::Duration NativeClaim(absl::Duration lease) { return std::min(lease, kShortestClaim); }
+inline absl::Duration NativeClaim(const Terms& terms) {
+  return std::min(terms.lease, kShortestClaim + terms.margin);
+}
 
 // How long after the end of a claim the handover check is due.
 inline constexpr absl::Duration kCheckGrace = absl::Milliseconds(5);
@@ -120,7 +140,7 @@ inline absl::Duration LongestAbandoned(absl::Duration lease, absl::Duration long
 inline constexpr absl::Duration kCheckOnly = absl::Milliseconds(1);
 
 inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {
-  return terms.manual ? base::Instant::Infinite() : sent + Scaled(terms.lease, 1, 3);
+  return terms.manual ? base::Instant::Infinite() : sent + Scaled(terms.lease - terms.margin, 1, 3);
 }
 
 // A back-off from `first` to `longest` that doubles, spread over its upper half by `salt`, since a

@@ -215,6 +215,11 @@ struct Actor::Objects {
                                 .turn = TurnOf(each),
                                 .cache_for = absl::Milliseconds(each.keep_ms),
                                 .acks = {.replicas = each.replica_acks},
+                                .stop_margin = absl::Milliseconds(each.stop_margin_ms),
+                                .at_most = each.at_most_ms == 0
+                                               ? absl::InfiniteDuration()
+                                               : absl::Milliseconds(each.at_most_ms),
+                                .grace = absl::Milliseconds(each.grace_ms),
                                 .on_lost = on_lost};
       locks.emplace_back();
       semaphores.emplace_back();
@@ -331,7 +336,9 @@ void Actor::Probe(Objects& objects) {
   absl::Duration wait = absl::Seconds(disordered ? 60 : 10);
   for (const ClientPlan& client : plan_.clients) {  // others may still be busy
     for (const auto& operations : client.threads) {
-      for (const Operation& each : operations) wait += absl::Microseconds(each.work_us);
+      for (const Operation& each : operations) {
+        wait += absl::Microseconds(each.work_us) + absl::Milliseconds(each.at_least_ms);
+      }
     }
   }
   const AcquireOptions options{.wait = wait};
@@ -479,6 +486,7 @@ AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop
   if (operation.wait_ms >= 0) options.wait = absl::Milliseconds(operation.wait_ms);
   if (operation.lease_ms > 0) options.lease = absl::Milliseconds(operation.lease_ms);
   options.whole_lease = operation.whole_lease;
+  options.at_least = absl::Milliseconds(operation.at_least_ms);
   if (Tries(operation)) options.wait = absl::ZeroDuration();
   options.stop = std::move(stop);
   return options;
@@ -557,16 +565,25 @@ void Actor::JudgeLeaving(const Operation& operation, int64_t began, int releases
 // Uses the hold for a while, and checks that the client reports a loss in time.
 void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
                  const std::stop_token& lost) {
-  const int64_t until = kernel_.now() + operation.work_us * kMicro;
+  const int64_t began = kernel_.now();
+  const int64_t until = began + operation.work_us * kMicro;
+  // The clocks of clients differ by less than 1 %.
+  const int64_t at_most = ObjectOf(operation).at_most_ms * kMilli;
   while (kernel_.now() < until) {
     SleepMicros(std::min<int64_t>((until - kernel_.now()) / kMicro + 1, 20'000));
     if (valid()) {
+      if (at_most > 0 && kernel_.now() - began > at_most + at_most / 100) {
+        return oracle_.Violated(
+            absl::StrCat(ObjectOf(operation).name, " is held for longer than it may be"));
+      }
       if (!lost.stop_requested()) continue;
       return oracle_.Violated(absl::StrCat("P4: ", ObjectOf(operation).name,
                                            " is valid, though its holder was told of its loss"));
     }
     if (IsCalm(operation) && operation.lease_ms == 0 && plan_.late_one_in == 0 &&
-        !plan_.administers) {
+        !plan_.administers &&
+        (at_most == 0 ||
+         (!operation.owner && kernel_.now() - began < at_most - at_most / 50 - 15 * kMilli))) {
       oracle_.Violated(
           absl::StrCat("P1: ", ObjectOf(operation).name, " is lost, and nothing has happened"));
     }
@@ -577,6 +594,8 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
       oracle_.Violated(absl::StrCat("P4: ", ObjectOf(operation).name,
                                     " is not valid, and its holder is not told"));
     }
+    // It uses what is left before another owner may get in.
+    SleepMicros(ObjectOf(operation).stop_margin_ms * 1000);
     return;
   }
 }
@@ -632,7 +651,8 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
                                    .quarantined = plan_.quarantine_ms > 0,
                                    .valid = [hold] { return hold.valid(); },
                                    .passes_writers = object.phase_fair,
-                                   .lost = hold.lost()},
+                                   .lost = hold.lost(),
+                                   .stop_margin = object.stop_margin_ms * kMilli},
                                   &hold);
   const bool reenters = operation.nested && object.kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
@@ -684,7 +704,9 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
                       .quarantined = plan_.quarantine_ms > 0,
                       .valid = [hold] { return hold.valid(); },
                       .passes_writers = object.phase_fair,
-                      .lost = hold.lost()},
+                      .lost = hold.lost(),
+                      .stop_margin = object.stop_margin_ms * kMilli,
+                      .at_least = operation.at_least_ms * kMilli},
                      &hold);
   if (operation.extend_ms > 0) {
     static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));

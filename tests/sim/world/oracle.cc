@@ -60,6 +60,13 @@ bool Oracle::MayBeLost(const Hold& hold) const {
 
 void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
   if (MayBeLost(fresh)) return;
+  // Readers have the token of an earlier write.
+  const bool writes = fresh.mode == Mode::kExclusive;
+  if (writes ? fresh.token != 0 && fresh.token < object.kept_until_token
+             : kernel_.now() < object.kept_surely_until) {
+    Violated(absl::StrCat(Words(fresh), " gets ", fresh.name, ", which stays taken until ",
+                          object.kept_until_token));
+  }
   int64_t permits = fresh.permits;
   for (const auto& [id, each] : object.holds) {
     const bool may_share =
@@ -69,12 +76,28 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
     } else if (!may_share && Valid(each)) {
       return Violated(absl::StrCat("P1: ", fresh.name, " has two owners: ", Words(each), " and ",
                                    Words(fresh)));
+    } else if (!may_share) {
+      CheckMargin(each, fresh);
     }
   }
   if (fresh.mode == Mode::kPermits && permits > fresh.capacity) {
     Violated(absl::StrCat("P1: ", permits, " permits of ", fresh.name, " are in use, of ",
                           fresh.capacity, "; the last by ", Words(fresh)));
   }
+}
+
+// P4: a holder that runs is told of its loss that long before another owner gets in.
+void Oracle::CheckMargin(const Hold& lost, const Hold& fresh) {
+  const Process& process = *lost.process;
+  if (lost.stop_margin == 0 || process.paused || process.suspended ||
+      process.stopped_until >= lost.granted) {
+    return;
+  }
+  const int64_t since = lost.told->at == kNever ? 0 : kernel_.now() - lost.told->at;
+  if (since >= lost.stop_margin) return;
+  Violated(absl::StrCat("P4: ", lost.name, " of ", Words(lost), " was lost for ", since / kMicro,
+                        " us, and not ", lost.stop_margin / kMicro, " us, when ", Words(fresh),
+                        " got it"));
 }
 
 void Oracle::CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before) {
@@ -145,6 +168,11 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
     CheckToken(object, hold, largest_before);
   }
   NoteOrder(object, hold);
+  if (hold.at_least > 0) {
+    object.kept_until_token = hold.token + static_cast<uint64_t>(hold.at_least / kMicro);
+    object.kept_until = kernel_.now() + hold.at_least + hold.at_least / 50;
+    object.kept_surely_until = hold.asked + hold.at_least - hold.at_least / 50;
+  }
   if (hold.mode == Mode::kExclusive) {
     object.largest_token = std::max(object.largest_token, hold.token);
     object.written = kernel_.now();
@@ -153,6 +181,7 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   if (line != object.waiting.end()) line->second.latest = kernel_.now();
   object.granted[hold.process] = hold.granted = kernel_.now();
   names_[next_] = hold.name;
+  if (hold.stop_margin > 0) hold.told = std::make_shared<LossTime>(kernel_, hold.lost);
   object.holds.emplace(next_, std::move(hold));
   return next_++;
 }
@@ -280,8 +309,8 @@ bool Oracle::IsHeldInPart(const std::string& name) const {
 void Oracle::CheckIdle() {
   for (auto& [name, object] : objects_) {
     CheckOrder(object);
-    const bool idle =
-        IsWanted(object) && !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
+    const bool idle = IsWanted(object) && kernel_.now() > object.kept_until &&
+                      !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
     if (!idle || kernel_.now() < excused_until_) {
       object.idle_since = kernel_.now();
     } else if (kernel_.now() - object.idle_since > longest_idle_) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <stop_token>
 #include <string>
 #include <utility>
@@ -18,6 +19,14 @@ namespace redlatch::sim {
 class Oracle {
  public:
   enum class Mode : uint8_t { kExclusive, kShared, kPermits };
+
+  // When the holder is told of its loss.
+  struct LossTime {
+    LossTime(const Kernel& kernel, const std::stop_token& lost)
+        : fires(lost, [this, &kernel] { at = kernel.now(); }) {}
+    int64_t at = kNever;
+    std::stop_callback<std::function<void()>> fires;
+  };
 
   struct Hold {
     std::string name;
@@ -35,6 +44,9 @@ class Oracle {
     std::function<bool()> valid;
     bool passes_writers = false;  // reads that may do so, since the lock is phase-fair
     std::stop_token lost;
+    int64_t stop_margin = 0;
+    int64_t at_least = 0;                      // its name stays taken for that long
+    std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
   };
 
   // The Owner that all clients share.
@@ -101,7 +113,11 @@ class Oracle {
   }
   // As LostData(), for these names only, after a forced release.
   void Forced(const std::vector<std::string>& names, int64_t until) {
-    for (const std::string& each : names) objects_[each].unprotected_until = until;
+    for (const std::string& each : names) {
+      objects_[each].unprotected_until = until;
+      objects_[each].kept_until_token = 0;
+      objects_[each].kept_surely_until = 0;
+    }
   }
   // As LostData(), for a server whose replicas may lack its grants: for holds that replicas need
   // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
@@ -150,6 +166,11 @@ class Oracle {
     std::map<Process*, int64_t> granted;  // the last time
     int64_t idle_since = 0;
     int64_t unprotected_until = 0;
+    // Until when the name stays taken: by the server's clock in us, which tokens show; and at
+    // least, and at most.
+    uint64_t kept_until_token = 0;
+    int64_t kept_surely_until = 0;
+    int64_t kept_until = 0;
   };
   struct Latch {
     int64_t begun = 0;
@@ -165,6 +186,7 @@ class Oracle {
   };
   bool Valid(const Hold& hold) const;
   void CheckExclusion(const Object& object, const Hold& fresh);
+  void CheckMargin(const Hold& lost, const Hold& fresh);
   bool MayBeLost(const Hold& hold) const;
   void CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before);
   void NoteOrder(Object& object, const Hold& fresh);

@@ -240,7 +240,9 @@ void RestartOneByOne(Random& random, Plan& plan) {
 void AddCalm(Random& random, Plan& plan) {
   if (plan.faults.empty()) return;
   int64_t longest_ms = 30'000;  // a quiet subscription is pinged after this time
-  for (const SharedObject& each : plan.objects) longest_ms = std::max(longest_ms, each.lease_ms);
+  for (const SharedObject& each : plan.objects) {
+    longest_ms = std::max(longest_ms, each.lease_ms + each.grace_ms);
+  }
   int64_t quiet_ms = 0;
   for (const Fault& each : plan.faults) quiet_ms = std::max(quiet_ms, each.at_ms + each.length_ms);
   quiet_ms += longest_ms + 17'000 + plan.quarantine_ms + plan.restart_delay_ms;
@@ -312,13 +314,22 @@ bool UsesAcks(const Plan& plan) {
 
 int64_t LongestLease(const Plan& plan) {
   int64_t longest = 2000;  // the length of a claim
+  const int64_t margin = LongestMargin(plan);
   for (const SharedObject& each : plan.objects) longest = std::max(longest, each.lease_ms);
   for (const ClientPlan& client : plan.clients) {
     for (const auto& thread : client.threads) {
       for (const Operation& each : thread) {
-        longest = std::max({longest, each.lease_ms, each.extend_ms});
+        longest = std::max({longest, each.lease_ms, each.extend_ms, each.at_least_ms});
       }
     }
+  }
+  return longest * 1'000'000 + margin;
+}
+
+int64_t LongestMargin(const Plan& plan) {
+  int64_t longest = 0;
+  for (const SharedObject& each : plan.objects) {
+    longest = std::max(longest, each.stop_margin_ms + each.grace_ms);
   }
   return longest * 1'000'000;
 }
@@ -355,11 +366,36 @@ static void PreferNative(Random random, Plan& plan) {
   }
 }
 
+// Holds are lost that much sooner than the server lets another client in.
+static void AddMargins(Random random, Plan& plan) {
+  for (SharedObject& each : plan.objects) {
+    if (each.kind > Kind::kReadWrite) continue;
+    each.stop_margin_ms = each.lease_ms / OneOf(random, {2, 3, 10});
+    if (random.OneIn(3)) each.grace_ms = OneOf(random, {50, 500, 3000});
+    if (random.OneIn(3)) each.at_most_ms = each.lease_ms * OneOf(random, {1, 2, 5});
+  }
+  for (ClientPlan& client : plan.clients) {
+    for (auto& thread : client.threads) {
+      for (Operation& each : thread) {
+        const SharedObject& object = plan.objects[static_cast<size_t>(each.object)];
+        const bool keeps = object.kind <= Kind::kReadWrite && !each.shared && !each.owner &&
+                           each.interface >= Operation::Interface::kAcquire &&
+                           each.interface <= Operation::Interface::kAcquireAsync;
+        if (keeps && random.OneIn(4)) each.at_least_ms = OneOf(random, {20, 400, 1500});
+        if (each.lease_ms == 0) continue;
+        each.lease_ms = std::max(each.lease_ms, 2 * object.stop_margin_ms);
+        if (object.at_most_ms > 0) each.lease_ms = std::min(each.lease_ms, object.at_most_ms);
+      }
+    }
+  }
+}
+
 Plan MakePlan(Random random, const PlanLimits& limits) {
   Random copy = random;
   Random special = copy.Fork();
   Random native = copy.Fork();
   Random elections = copy.Fork();
+  Random margins = copy.Fork();
   Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
@@ -426,6 +462,9 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
     which = Faults::kPass;
     plan.calm_ms = int64_t{24} * 3600 * 1000;
     for (SharedObject& each : plan.objects) each.lease_ms = 30'000;
+  }
+  if (margins.OneIn(4) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
+    AddMargins(margins, plan);
   }
   const bool may_lose_data = plan.restart_delay_ms > 0 && !plan.administers;
   if (may_lose_data && limits.faults == PlanLimits().faults && special.OneIn(4)) {
@@ -561,6 +600,7 @@ std::string Describe(const Operation& operation, const Plan& plan) {
   if (operation.wait_ms >= 0) absl::StrAppend(&text, " wait=", operation.wait_ms, "ms");
   if (operation.stop_ms >= 0) absl::StrAppend(&text, " stop=", operation.stop_ms, "ms");
   if (operation.lease_ms > 0) absl::StrAppend(&text, " lease=", operation.lease_ms, "ms");
+  if (operation.at_least_ms > 0) absl::StrAppend(&text, " at_least=", operation.at_least_ms, "ms");
   if (operation.whole_lease) absl::StrAppend(&text, " whole_lease");
   if (operation.work_us > 0) absl::StrAppend(&text, " work=", operation.work_us, "us");
   if (operation.extend_ms > 0) absl::StrAppend(&text, " extend=", operation.extend_ms, "ms");
@@ -585,7 +625,9 @@ std::string Describe(const Plan& plan) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ",
                     object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
-                    object.keep_ms, " ms", object.phase_fair ? ", phase fair" : "",
+                    object.keep_ms, " ms, stop margin ", object.stop_margin_ms, " ms, grace ",
+                    object.grace_ms, " ms, at most ", object.at_most_ms, " ms",
+                    object.phase_fair ? ", phase fair" : "",
                     object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
                     object.replica_acks > 0 ? ", with acks" : "", "\n");
   }

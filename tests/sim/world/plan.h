@@ -30,6 +30,9 @@ struct SharedObject {
   int64_t lease_ms = 1000;
   std::optional<int64_t> turn_ms = 0;  // none: the default
   int64_t keep_ms = 0;
+  int64_t stop_margin_ms = 0;
+  int64_t grace_ms = 0;
+  int64_t at_most_ms = 0;  // 0: no limit
   bool phase_fair = false;
   int replica_acks = 0;
   // For a multi-lock, the number of the process's clients to which its locks belong, which are
@@ -64,7 +67,8 @@ struct Operation {
   int64_t wait_ms = -1;   // -1: endless
   int64_t lease_ms = 0;   // 0: the client renews
   int64_t extend_ms = 0;  // 0: is not extended
-  int64_t stop_ms = -1;   // when a stop is requested; -1: never
+  int64_t at_least_ms = 0;
+  int64_t stop_ms = -1;  // when a stop is requested; -1: never
   int64_t not_before_ms = 0;
   int64_t pause_us = 0;  // before the request
   int64_t work_us = 0;   // inside
@@ -155,6 +159,8 @@ bool LosesNothing(const Plan& plan);
 bool UsesAcks(const Plan& plan);
 // In nanoseconds, and not shorter than a claim.
 int64_t LongestLease(const Plan& plan);
+// The longest time, in nanoseconds, that a lock stays taken after its hold was lost.
+int64_t LongestMargin(const Plan& plan);
 
 Plan MakePlan(uint64_t seed, const PlanLimits& limits);
 Plan MakePlan(Random random, const PlanLimits& limits);

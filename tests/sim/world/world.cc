@@ -155,7 +155,7 @@ void World::ExcuseIdleness(int64_t faults_end) {
   if (repaired) handover += kSecond;
   // A server that has restarted is young, or starts its quarantine, at its next use.
   oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
-                         10 * plan_.latest_us * kMicro);
+                         10 * plan_.latest_us * kMicro + LongestMargin(plan_));
   // The last release of a client that ends may be lost.
   if (plan_.latest_us > kSlowLink) {
     oracle_.Excuse(faults_end + LongestLease(plan_) + kHeartbeat);

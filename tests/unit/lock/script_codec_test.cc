@@ -78,6 +78,18 @@ TEST_F(EncodedRequestTest, ClaimIsShorterThanLease) {
   EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 2000 0 " + kChannel));
 }
 
+TEST_F(EncodedRequestTest, ClaimIsLongerByMargin) {
+  AcquireRequest acquire = SomeBid(7);
+  acquire.terms.margin = absl::Seconds(5);
+  EncodedRequest request({.identity = kIdentity,
+                          .keys = keys_,
+                          .type = plan_,
+                          .owner = owner_,
+                          .claim = absl::Seconds(2)},
+                         {.what = acquire, .grant = 7, .lease = kLease});
+  EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 7000 0 " + kChannel));
+}
+
 TEST_F(EncodedRequestTest, RoundsLeasesUp) {
   AcquireRequest acquire = SomeBid(7);
   acquire.terms = {.lease = absl::Microseconds(1500001), .manual = true};
@@ -98,6 +110,24 @@ TEST_F(EncodedRequestTest, ThreadRequestsOmitOwner) {
                      .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, "|", kHold7));
   EXPECT_EQ(script_, "release");
+}
+
+TEST_F(EncodedRequestTest, ReleaseOfKeptLockSaysUntilWhen) {
+  owner_ = kIdentity.client;
+  EXPECT_THAT(Words({.what = ReleaseRequest{.last_used = 9,
+                                            .last_reserved = 9,
+                                            .kept_until = 1795227594499240,
+                                            .kept_for = absl::Microseconds(4500)},
+                     .grant = 7,
+                     .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7,
+                          "9 9 0 1795227594499240 5", kIdentity.client));
+}
+
+TEST_F(EncodedRequestTest, FirstLeaseIsAtLeastAsLongAsLockStaysTaken) {
+  AcquireRequest acquire = SomeBid(7);
+  acquire.terms.at_least = absl::Minutes(1);
+  EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}), Contains("60000"));
 }
 
 TEST_F(EncodedRequestTest, ExplicitOwnersReleaseNamesOwner) {
@@ -217,6 +247,7 @@ TEST_F(EncodedRequestTest, NativeAcquireIsValueAndClaim) {
   EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = kLease}),
               ElementsAre("N", "|", native, "2000"));
   EXPECT_EQ(native_, redis::Native::kSetIfNone);
+  acquire.terms.lease = absl::Seconds(1);
   EXPECT_THAT(Words({.what = acquire, .grant = acquire.grant, .lease = absl::Seconds(1)}),
               ElementsAre("N", "|", native, "1000"));
 }
@@ -290,7 +321,7 @@ TEST(ReadResult, ReadsQueuedAndReleasedWithNextAcquire) {
 
 Result ReadNative(bool acquires, const Reply& reply) {
   Request request{.grant = 7 | kNative, .lease = kLease};
-  if (acquires) request.what = AcquireRequest{.grant = 7 | kNative};
+  if (acquires) request.what = AcquireRequest{.grant = 7 | kNative, .terms = {.lease = kLease}};
   if (!acquires) request.what = ReleaseRequest{.native = true};
   return ReadResult(request, reply);
 }

@@ -35,6 +35,10 @@ struct Want {
   uint32_t permits = 1;
   uint32_t capacity = 0;
   bool native = false;
+  absl::Duration stop_margin = absl::ZeroDuration();
+  absl::Duration grace = absl::ZeroDuration();
+  absl::Duration at_most = absl::InfiniteDuration();
+  absl::Duration at_least = absl::ZeroDuration();
 };
 
 // A lock state with a clock that the test moves. A lease of 3 s has a margin of 32 ms; its renewals
@@ -86,16 +90,22 @@ class LockStateTest : public ::testing::Test {
     waiter.face = want.face;
     waiter.wait_limit = want.wait_limit;
     waiter.began = now_;
-    waiter.terms = {.lease = want.lease,
+    waiter.options = std::make_shared<LockOptions>(LockOptions{.turn = want.turn,
+                                                               .cache_for = want.cache_for,
+                                                               .stop_margin = want.stop_margin,
+                                                               .at_most = want.at_most,
+                                                               .grace = want.grace});
+    waiter.terms = {.lease = want.lease + want.grace,
+                    .margin = Margin(*waiter.options),
                     .manual = want.manual,
                     .whole = want.whole,
                     .cacheable = want.cache_for > absl::ZeroDuration() && !want.manual,
+                    .bounded = IsBounded(*waiter.options),
+                    .at_least = want.at_least,
                     .permits = want.permits,
                     .capacity = want.capacity};
     waiter.turn = want.turn.value_or(absl::ZeroDuration());
     waiter.native = want.native;
-    waiter.options =
-        std::make_shared<LockOptions>(LockOptions{.turn = want.turn, .cache_for = want.cache_for});
     waiter.object = this;
     state_->Acquire(waiter, now_, Fresh());
     waiter.parked = waiter.state == State::kWaiting;
@@ -167,7 +177,7 @@ class LockStateTest : public ::testing::Test {
   // A thread that has the lock.
   Waiter& Hold(const Want& want = {}) {
     Waiter& waiter = Acquire(want);
-    Deliver(Fetch<AcquireRequest>(), Granted(0, want.lease));
+    Deliver(Fetch<AcquireRequest>(), Granted(0, want.lease + want.grace));
     EXPECT_EQ(waiter.state, State::kGranted);
     return waiter;
   }

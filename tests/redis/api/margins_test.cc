@@ -1,0 +1,231 @@
+// LockOptions::stop_margin, grace and at_most; AcquireOptions::at_least and Lease::Keep().
+#include "tests/support/live_testing.h"
+
+namespace redlatch {
+namespace {
+
+class Margins : public ::testing::Test {
+ protected:
+  static void ExpectInvalid(const absl::Status& status, const std::string& why) {
+    EXPECT_THAT(status, IsError(absl::StatusCode::kInvalidArgument, HasSubstr(why)));
+  }
+  static absl::StatusOr<Lease> AcquiredAsync(RedisLockBase& lock, const AcquireOptions& how) {
+    std::promise<absl::StatusOr<Lease>> told;
+    lock.AcquireAsync(how, [&](absl::StatusOr<Lease> lease) { told.set_value(std::move(lease)); });
+    return told.get_future().get();
+  }
+  int64_t Pttl() { return server_->Integer({"PTTL", "lock"}); }
+
+  const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
+  const Client client_ = Connect(server_->url());
+  const Client other_ = Connect(server_->url());
+};
+
+TEST_F(Margins, ImpossibleOptionsAreRefused) {
+  const auto refused = [&](const LockOptions& options, const std::string& why,
+                           const AcquireOptions& how = {}) {
+    SimpleLock lock(client_, "lock", options);
+    ExpectInvalid(lock.Acquire(how).status(), why);
+    ExpectInvalid(AcquiredAsync(lock, how).status(), why);
+  };
+  refused({.stop_margin = absl::Seconds(16)}, "more than half the lease of 30s");
+  refused({.stop_margin = absl::InfiniteDuration()}, "more than half the lease");
+  refused({.stop_margin = absl::Seconds(2)}, "more than half the lease of 3s",
+          {.lease = absl::Seconds(3)});
+  refused({.stop_margin = absl::Seconds(-1)}, "must not be negative");
+  refused({.grace = absl::Seconds(-1)}, "must not be negative");
+  refused({.grace = absl::InfiniteDuration()}, "is not possible");
+  refused({.at_most = absl::Seconds(29)}, "longer than the 29s of LockOptions::at_most");
+  refused({.at_most = absl::Minutes(1)}, "a lease of 2m is longer", {.lease = absl::Minutes(2)});
+  refused({}, "cannot stay taken for -1s", {.at_least = absl::Seconds(-1)});
+  refused({}, "is not possible", {.at_least = absl::InfiniteDuration()});
+  EXPECT_TRUE(server_->LockKeys().empty());
+}
+
+TEST_F(Margins, OnlyOwnersOfOneNameKeepIt) {
+  const AcquireOptions keeps{.at_least = absl::Seconds(1)};
+  const std::string why = "only a SimpleLock, a ReentrantLock or the write side";
+  Semaphore semaphore(client_, "semaphore", 1);
+  ExpectInvalid(semaphore.Acquire(1, keeps).status(), why);
+  ReentrantReadWriteLock read_write(client_, "read_write");
+  ExpectInvalid(read_write.AcquireRead(keeps).status(), why);
+  ReentrantLock reentrant(client_, "reentrant");
+  ExpectInvalid(reentrant.AcquireAs(Owner("job"), keeps).status(), why);
+  MultiLock together(client_, {"{m}1", "{m}2"});
+  ExpectInvalid(together.Acquire(keeps).status(), why);
+  MultiLock apart({&reentrant, &read_write});
+  ExpectInvalid(apart.Acquire(keeps).status(), why);
+  absl::StatusOr<Lease> lease = apart.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ExpectInvalid(lease->Keep(absl::Seconds(1)), why);
+  EXPECT_EQ(Lease().Keep(absl::Seconds(1)).code(), absl::StatusCode::kFailedPrecondition);
+}
+
+TEST_F(Margins, HoldIsLostBeforeServerFreesIt) {
+  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(2), .stop_margin = absl::Seconds(1)});
+  const absl::StatusOr<Lease> lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_LT(lease->remaining(), absl::Seconds(1));
+  EXPECT_GT(Pttl(), 1000);
+  const base::Instant taken = base::Now();
+  while (base::Now() < taken + absl::Seconds(2)) {
+    ASSERT_TRUE(lease->valid()) << "renewals have room";
+    Sleep(absl::Milliseconds(50));
+  }
+  server_->Stop();
+  EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }));
+  server_->Continue();
+  EXPECT_GT(Pttl(), 500) << "half the margin, on a busy machine";
+}
+
+TEST_F(Margins, ServerWaitsForGraceAfterExpiry) {
+  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(1), .grace = absl::Seconds(2)});
+  absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(1)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_LT(lease->remaining(), absl::Seconds(1));
+  EXPECT_GT(Pttl(), 2000);
+  SimpleLock next(other_, "lock");
+  const absl::StatusOr<Lease> after = next.Acquire({.wait = absl::Seconds(20)});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_FALSE(lease->valid());
+  EXPECT_GE(after->fencing_token().value() - lease->fencing_token().value(), 2'900'000U);
+}
+
+TEST_F(Margins, ReleaseHasNoGrace) {
+  SimpleLock lock(client_, "lock", {.grace = absl::Minutes(1)});
+  ASSERT_TRUE(lock.Acquire()->Release().ok());
+  EXPECT_TRUE(SimpleLock(other_, "lock").TryAcquire().ok());
+  lock.lock();
+  lock.unlock();
+  EXPECT_TRUE(Await([&] { return SimpleLock(other_, "lock").TryAcquire().ok(); }));
+}
+
+TEST_F(Margins, HoldEndsAtMost) {
+  std::promise<LostLease> lost;
+  SimpleLock lock(client_, "lock",
+                  {.lease = absl::Milliseconds(500),
+                   .at_most = absl::Milliseconds(1200),
+                   .on_lost = [&](const LostLease& its) { lost.set_value(its); }});
+  lock.lock();
+  SimpleLock next(other_, "lock");
+  ASSERT_TRUE(next.Acquire({.wait = absl::Seconds(20)}).ok());
+  EXPECT_THAT(lost.get_future().get().reason, HasSubstr("LockOptions::at_most"));
+  EXPECT_FALSE(lock.current().valid());
+  lock.unlock();
+}
+
+TEST_F(Margins, ExtendIsRefusedBeyondAtMost) {
+  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(5), .at_most = absl::Minutes(1)});
+  absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(5)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ExpectInvalid(lease->Extend(absl::Minutes(1)), "would outlive LockOptions::at_most");
+  EXPECT_LT(lease->remaining(), absl::Seconds(5));
+  EXPECT_TRUE(lease->Extend(absl::Seconds(50)).ok());
+  EXPECT_GT(lease->remaining(), absl::Seconds(45));
+}
+
+// A lock of each kind that can stay taken.
+class KeptLock : public Margins, public ::testing::WithParamInterface<int> {
+ protected:
+  static std::unique_ptr<RedisLockBase> Make(const Client& client,
+                                             const LockOptions& options = {}) {
+    if (GetParam() == 0) return std::make_unique<SimpleLock>(client, "lock", options);
+    if (GetParam() == 1) return std::make_unique<ReentrantLock>(client, "lock", options);
+    return std::make_unique<ReentrantReadWriteLock>(client, "lock", options);
+  }
+  // How much later the server granted the second lease.
+  static absl::Duration Between(const Lease& first, const Lease& second) {
+    return absl::Microseconds(second.fencing_token().value() - first.fencing_token().value());
+  }
+
+  const std::unique_ptr<RedisLockBase> lock_ = Make(client_);
+  const std::unique_ptr<RedisLockBase> next_ = Make(other_);
+};
+INSTANTIATE_TEST_SUITE_P(OfEachKind, KeptLock, ::testing::Range(0, 3));
+
+TEST_P(KeptLock, StaysTakenAfterRelease) {
+  constexpr absl::Duration kLeast = absl::Milliseconds(1500);
+  absl::StatusOr<Lease> lease = lock_->Acquire({.at_least = kLeast});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_GT(Pttl(), 20'000) << "the lease is longer";
+  absl::StatusOr<Lease> after;
+  std::thread waiter([&] { after = next_->Acquire({.wait = absl::Seconds(20)}); });
+  EXPECT_TRUE(Await([&] { return lock_->Inspect()->waiting == 1; }));
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_FALSE(lease->valid());
+  EXPECT_LE(Pttl(), 1501);
+  EXPECT_TRUE(IsBusy(lock_->TryAcquire().status())) << "the same client and thread";
+  waiter.join();
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_GE(Between(*lease, *after), kLeast);
+  // The waiter's first heartbeat would have come after ten seconds.
+  EXPECT_LT(Between(*lease, *after), kLeast + absl::Seconds(5));
+}
+
+TEST_P(KeptLock, ThreadOfTheSameClientWaits) {
+  constexpr absl::Duration kLeast = absl::Seconds(1);
+  const absl::StatusOr<Lease> lease = [&] {
+    absl::StatusOr<Lease> first = lock_->Acquire({.at_least = kLeast});
+    EXPECT_TRUE(first.ok()) << first.status();
+    EXPECT_TRUE(first->Release().ok());
+    return first;
+  }();
+  const absl::StatusOr<Lease> after = lock_->Acquire({.wait = absl::Seconds(20)});
+  ASSERT_TRUE(after.ok()) << after.status();
+  EXPECT_GE(Between(*lease, *after), kLeast);
+}
+
+TEST_P(KeptLock, KilledProcessKeepsIt) {
+  const auto short_lease = Make(client_, {.lease = absl::Milliseconds(300)});
+  const absl::StatusOr<Lease> lease = short_lease->Acquire({.at_least = absl::Minutes(1)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_GT(Pttl(), 50'000) << "as it would stay without this process";
+}
+
+TEST_P(KeptLock, LaterReleaseIsAsUsual) {
+  absl::StatusOr<Lease> lease = lock_->Acquire({.at_least = absl::Milliseconds(1)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Sleep(absl::Milliseconds(2));
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(next_->TryAcquire().ok());
+}
+
+TEST_P(KeptLock, ForceReleaseFreesIt) {
+  ASSERT_TRUE(lock_->Acquire({.at_least = absl::Minutes(1)})->Release().ok());
+  EXPECT_TRUE(IsBusy(next_->TryAcquire().status()));
+  ASSERT_TRUE(next_->ForceRelease().ok());
+  EXPECT_TRUE(next_->TryAcquire().ok());
+}
+
+TEST_P(KeptLock, KeepCountsFromTheToken) {
+  absl::StatusOr<Lease> lease = lock_->Acquire({.lease = absl::Seconds(3)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  ASSERT_TRUE(lease->Keep(absl::Minutes(1)).ok());
+  EXPECT_GT(Pttl(), 50'000);
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_GT(Pttl(), 50'000);
+  EXPECT_LE(Pttl(), 60'001);
+  EXPECT_EQ(lease->Keep(absl::Minutes(1)).code(), absl::StatusCode::kAborted);
+}
+
+TEST_P(KeptLock, AsynchronousReleaseKeepsIt) {
+  absl::StatusOr<Lease> lease = AcquiredAsync(*lock_, {.at_least = absl::Minutes(1)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  std::promise<absl::Status> released;
+  lease->ReleaseAsync([&](absl::Status status) { released.set_value(std::move(status)); });
+  EXPECT_TRUE(released.get_future().get().ok());
+  EXPECT_GT(Pttl(), 50'000);
+}
+
+// A client repeats its latest releases over a new connection.
+TEST_P(KeptLock, RepeatedReleaseKeepsIt) {
+  ASSERT_TRUE(lock_->Acquire({.at_least = absl::Minutes(1)})->Release().ok());
+  server_->Text({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  EXPECT_TRUE(IsBusy(lock_->TryAcquire().status()));
+  EXPECT_TRUE(IsBusy(next_->TryAcquire().status()));
+  EXPECT_GT(Pttl(), 50'000);
+}
+
+}  // namespace
+}  // namespace redlatch
