@@ -298,6 +298,10 @@ struct RunOptions {
   int64_t capacity = 0;
   absl::Duration wait = absl::InfiniteDuration();
   absl::Duration lease = absl::Seconds(30);
+  absl::Duration at_least = absl::ZeroDuration();
+  absl::Duration at_most = absl::InfiniteDuration();
+  absl::Duration stop_margin = absl::ZeroDuration();
+  absl::Duration once_per = absl::ZeroDuration();  // zero: any number of runs
   // The time from SIGTERM to SIGKILL.
   absl::Duration grace = absl::Seconds(10);
   bool kill_on_lost = true;
@@ -307,6 +311,57 @@ struct RunOptions {
 
 constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
 constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // of the default
+constexpr absl::Duration kShortestPeriod = absl::Milliseconds(100);
+// If a process is killed before it starts the command of a period, others wait for that long until
+// they take its place, and a while longer.
+constexpr absl::Duration kLeaseOncePer = absl::Seconds(10);
+constexpr absl::Duration kLongerWait = absl::Seconds(2);
+
+// Refuses options that the kind of lock does not have.
+absl::Status CheckFor(const CommandLine& line, RunKind kind) {
+  for (const char* const option : {"--at-least", "--at-most", "--stop-margin", "--once-per"}) {
+    const bool keeps =
+        option == std::string_view("--at-least") || option == std::string_view("--once-per");
+    const bool fits =
+        kind == RunKind::kPlain || kind == RunKind::kWrite || (kind == RunKind::kShared && !keeps);
+    if (!line.given(option) || fits) continue;
+    return WrongUsage(absl::StrCat(option, " is not for permits, a quorum of servers",
+                                   keeps ? " or readers" : ""),
+                      "leave it out, or use a plain lock");
+  }
+  if (line.given("--at-least") && line.given("--once-per")) {
+    return WrongUsage("--at-least and --once-per exclude each other", "say one");
+  }
+  return absl::OkStatus();
+}
+
+// Sets the durations that depend on others, and checks all of them.
+absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
+  const bool once_per = line.given("--once-per");
+  if (once_per && options.once_per < kShortestPeriod) {
+    return WrongUsage("--once-per is too short", "say 100ms or more");
+  }
+  if (once_per && !line.given("--lease")) options.lease = kLeaseOncePer;
+  if (!line.given("--lease")) options.lease = std::min(options.lease, options.at_most);
+  if (once_per && !line.given("--wait")) options.wait = options.lease + kLongerWait;
+  if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
+    return WrongUsage("--lease is out of range", "say 100ms to 24h");
+  }
+  if (options.at_most < options.lease) {
+    return WrongUsage("--at-most is shorter than the lease", "say a shorter --lease");
+  }
+  if (options.stop_margin > options.lease / 2) {
+    return WrongUsage("--stop-margin is more than half of the lease",
+                      absl::StrCat("say at most ", absl::FormatDuration(options.lease / 2),
+                                   ", or a longer --lease"));
+  }
+  const absl::Duration usable = options.lease - options.stop_margin;
+  if (!line.given("--grace")) options.grace = std::min(usable / 3, kLongestGrace);
+  if (options.grace <= usable / 2) return absl::OkStatus();
+  return WrongUsage("--grace is more than half of the lease",
+                    absl::StrCat("the command must be gone before the lease ends, so say at most ",
+                                 absl::FormatDuration(usable / 2), ", or a longer --lease"));
+}
 
 // Sets the values that depend on several options, and refuses options that contradict each other.
 absl::Status Complete(const CommandLine& line, RunOptions& options) {
@@ -343,14 +398,8 @@ absl::Status Complete(const CommandLine& line, RunOptions& options) {
     }
     options.kind = RunKind::kQuorum;
   }
-  if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
-    return WrongUsage("--lease is out of range", "say 100ms to 24h");
-  }
-  if (!line.given("--grace")) options.grace = std::min(options.lease / 3, kLongestGrace);
-  if (options.grace <= options.lease / 2) return absl::OkStatus();
-  return WrongUsage("--grace is more than half of the lease",
-                    absl::StrCat("the command must be gone before the lease ends, so say at most ",
-                                 absl::FormatDuration(options.lease / 2), ", or a longer --lease"));
+  if (absl::Status bad = CheckFor(line, options.kind); !bad.ok()) return bad;
+  return CompleteTimes(line, options);
 }
 
 std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options) {
@@ -365,6 +414,10 @@ std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOpt
   line.Time("--wait", &options->wait);
   line.Time("--lease", &options->lease);
   line.Time("--grace", &options->grace);
+  line.Time("--at-least", &options->at_least);
+  line.Time("--at-most", &options->at_most);
+  line.Time("--stop-margin", &options->stop_margin);
+  line.Time("--once-per", &options->once_per);
   line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
   line.Number("--busy-code", 0, &busy_code);
   line.Operands(1, "put -- before the command: redlatch run NAME -- CMD ARGS");
@@ -556,7 +609,12 @@ class RunAttempt {
   }
 
   absl::StatusOr<RunHold> TakeFor(const Client& client, absl::Duration wait) {
-    const AcquireOptions how = {.wait = wait, .whole_lease = true, .stop = stop_.get_token()};
+    const AcquireOptions how = {.wait = wait,
+                                .whole_lease = true,
+                                .at_least = options_.at_least,
+                                .stop = stop_.get_token()};
+    const LockOptions of_lock{
+        .lease = options_.lease, .stop_margin = options_.stop_margin, .at_most = options_.at_most};
     // The RunHold outlives the lock objects made here.
     if (options_.kind == RunKind::kPermits) {
       Semaphore semaphore(client, options_.name, options_.capacity, {.lease = options_.lease});
@@ -570,10 +628,10 @@ class RunAttempt {
       return TakeBy(client, lock, [&] { return lock.Acquire(how); });
     }
     if (options_.kind == RunKind::kPlain) {
-      SimpleLock lock(client, options_.name, {.lease = options_.lease});
+      SimpleLock lock(client, options_.name, of_lock);
       return TakeBy(client, lock, [&] { return lock.Acquire(how); });
     }
-    ReentrantReadWriteLock lock(client, options_.name, {.lease = options_.lease});
+    ReentrantReadWriteLock lock(client, options_.name, of_lock);
     return TakeBy(client, lock, [&] {
       return options_.kind == RunKind::kShared ? lock.AcquireRead(how) : lock.AcquireWrite(how);
     });
@@ -599,6 +657,10 @@ class RunAttempt {
     if (!IsBusy(result_.status())) return Refuse(result_.status());
     // With --busy-code 0 it is no failure, so cron must not send mail about any output.
     if (options_.busy_code == 0) return 0;
+    if (options_.once_per > absl::ZeroDuration()) {
+      Complain({what_, ": the command has been run in this period, here or on another host"});
+      return options_.busy_code;
+    }
     const bool waited = options_.wait > absl::ZeroDuration();
     Complain({what_, waited ? " was busy for " : " is busy",
               waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ",
@@ -708,6 +770,8 @@ constexpr absl::Duration kKillEarly = absl::Milliseconds(500);
 constexpr absl::Duration kFirstRepeat = absl::Milliseconds(10);
 constexpr absl::Duration kLastRepeat = absl::Seconds(1);
 constexpr absl::Duration kReasonTimeout = absl::Milliseconds(200);
+// If the deadline is that close to the time that --at-most says, that is the reason of a loss.
+constexpr absl::Duration kAboutOver = absl::Milliseconds(100);
 constexpr std::string_view kIsLost = " is lost (";
 
 bool Ends(int signal) {
@@ -792,7 +856,22 @@ class Keeper {
     return failed;
   }
 
+  // Keeps the lock taken until the end of the period in which the server granted it. Returns an
+  // exit code if the command must not be started.
+  std::optional<int> KeepForPeriod() {
+    held_since_ = base::Now();
+    const int64_t period = absl::ToInt64Microseconds(options_.once_per);
+    if (period == 0) return std::nullopt;
+    auto& lease = std::get<Lease>(hold_->held);
+    const auto granted = static_cast<int64_t>(lease.fencing_token().value());
+    const absl::Status kept = lease.Keep(absl::Microseconds(period - granted % period));
+    if (kept.ok()) return std::nullopt;
+    (void)Release();
+    return Refuse(kept);
+  }
+
   std::optional<int> Start() {
+    if (const std::optional<int> failed = KeepForPeriod()) return failed;
     told_.emplace(hold_->lost(), [this] { notices_->Wake(); });
     std::vector<std::string> environment = {"REDLATCH_LOCK=" + options_.name,
                                             "REDLATCH_SERVER=" + hold_->server, "REDLATCH_TOKEN"};
@@ -864,7 +943,11 @@ class Keeper {
     const absl::Duration left = watch_.deadline.load() - base::Now();
     const absl::Duration grace = std::clamp(left - early_, absl::ZeroDuration(), options_.grace);
     untold_ = absl::StrCat("SIGTERM to the command now, SIGKILL in ", Rounded(grace));
-    if (!lost) TellOfLoss(" is about to be lost (");
+    const base::Instant ends = held_since_ + options_.at_most - kAboutOver;
+    const bool over = !ends.is_infinite() && ends <= base::Now() + remaining;
+    if (!lost)
+      TellOfLoss(" is about to be lost (",
+                 over ? "the time of --at-most is over" : notices_->why());
     End(grace);
   }
 
@@ -878,9 +961,10 @@ class Keeper {
     }
   }
 
-  void TellOfLoss(std::string_view how) {
+  void TellOfLoss(std::string_view how) { TellOfLoss(how, notices_->why()); }
+  void TellOfLoss(std::string_view how, const std::string& why) {
     if (untold_.empty()) return;
-    Complain({what_, how, notices_->why(), "): ", untold_});
+    Complain({what_, how, why, "): ", untold_});
     untold_.clear();
   }
 
@@ -931,6 +1015,7 @@ class Keeper {
 
   std::optional<RunAttempt> attempt_;
   std::optional<RunHold> hold_;
+  base::Instant held_since_;
   std::optional<std::stop_callback<std::function<void()>>> told_;
   bool lost_ = false;                     // the lock is lost or about to be: the command is ended
   std::string untold_;                    // the consequence of the loss, until it is printed

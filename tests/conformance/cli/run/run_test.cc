@@ -116,6 +116,75 @@ TEST_F(RedlatchRunTest, WaitsForTheGivenTimeThenIsBusy) {
   EXPECT_EQ(CodeOf(*holder), 0);
 }
 
+TEST_F(RedlatchRunTest, RunsOncePerPeriod) {
+  const Words hourly = {"--once-per", "1h", "--wait", "0", "job", "--", "echo"};
+  const auto run = Start(Join(hourly, {"ran"}));
+  EXPECT_EQ(run->pipe().ReadLine(), "ran");
+  EXPECT_EQ(CodeOf(*run), 0);
+  const std::string before = Errors();
+  EXPECT_EQ(Code(Join(hourly, {"wrong"})), 120);
+  EXPECT_THAT(Errors(), HasSubstr("lock \"job\": the command has been run in this period"));
+  EXPECT_EQ(Code({"--once-per=1h", "--wait=0", "--busy-code=0", "job", "--", "echo", "wrong"}), 0);
+  EXPECT_THAT(before, IsEmpty());
+  const int64_t period = absl::ToInt64Milliseconds(absl::Hours(1));
+  const int64_t left = server_->Integer({"PTTL", "job"});
+  const int64_t ends = absl::ToUnixMillis(absl::Now()) + left;
+  EXPECT_LT(std::min(ends % period, period - ends % period), 10'000) << "at the end of the hour";
+  EXPECT_EQ(Code({"--once-per=1h", "other", "--", "true"}), 0) << "another name";
+}
+
+TEST_F(RedlatchRunTest, WaitsForTheNextPeriod) {
+  std::vector<int64_t> tokens;
+  for (int i = 0; i < 3; ++i) {
+    const auto run = Start({"--once-per=1s", "job", "--", "sh", "-c", "echo $REDLATCH_TOKEN"});
+    int64_t token = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(run->pipe().ReadLine().value_or(""), &token));
+    tokens.push_back(token / 1'000'000);
+    EXPECT_EQ(CodeOf(*run), 0);
+  }
+  EXPECT_LT(tokens[0], tokens[1]);
+  EXPECT_LT(tokens[1], tokens[2]);
+}
+
+TEST_F(RedlatchRunTest, LongRunGoesOnOverPeriods) {
+  const auto run =
+      Start({"--once-per=300ms", "--lease=1s", "job", "--", "sh", "-c", "echo on; read line"});
+  ASSERT_EQ(run->pipe().ReadLine(), "on");
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(Code({"--once-per=300ms", "--wait=500ms", "job", "--", "echo", "wrong"}), 120);
+  }
+  run->pipe().WriteLine("end");
+  EXPECT_EQ(CodeOf(*run), 0);
+  EXPECT_EQ(Code({"--once-per=300ms", "job", "--", "true"}), 0);
+}
+
+TEST_F(RedlatchRunTest, KeepsTheLockAtLeast) {
+  EXPECT_EQ(Code({"--at-least", "1h", "job", "--", "true"}), 0);
+  EXPECT_GT(server_->Integer({"PTTL", "job"}), 3'500'000);
+  EXPECT_EQ(Code({"--wait=0", "job", "--", "echo", "wrong"}), 120);
+}
+
+TEST_F(RedlatchRunTest, EndsTheCommandAtMost) {
+  EXPECT_EQ(Code({"--at-most", "2s", "--grace", "500ms", "job", "--", "sleep", "60"}), 122);
+  EXPECT_THAT(Errors(), HasSubstr("is about to be lost (the time of --at-most is over): SIGTERM"));
+  EXPECT_FALSE(IsTaken("job"));
+}
+
+TEST_F(RedlatchRunTest, RefusesTimesThatDoNotFit) {
+  const auto refused = [&](const Words& words, const std::string& why) {
+    EXPECT_EQ(Code(Join(words, {"job", "--", "true"})), 125);
+    EXPECT_THAT(Errors(), HasSubstr(why));
+  };
+  refused({"--at-most", "10s", "--lease", "20s"}, "--at-most is shorter than the lease");
+  refused({"--stop-margin", "16s"}, "--stop-margin is more than half of the lease");
+  refused({"--stop-margin", "10s", "--grace", "11s"}, "--grace is more than half of the lease");
+  refused({"--once-per", "1ms"}, "--once-per is too short");
+  refused({"--once-per", "1h", "--at-least", "1h"}, "exclude each other");
+  refused({"--once-per", "1h", "--shared"}, "--once-per is not for permits");
+  refused({"--at-least", "1h", "--capacity", "3"}, "--at-least is not for permits");
+  refused({"--at-most", "1h", "--capacity", "3"}, "--at-most is not for permits");
+}
+
 TEST_F(RedlatchRunTest, HasReleasedTheLockWhenItExits) {
   for (int i = 0; i < 10; ++i) {
     EXPECT_EQ(Code({"job", "--wait", "0", "--", "true"}), 0) << Errors();
