@@ -65,6 +65,11 @@ class REDLATCH_EXPORT Hold {
   // Fires when the hold is lost, even while the network hangs; never on a release.
   std::stop_token lost() const;
 
+  // Fires when another waiter wants the lock, in this client or in another, if the lock's options
+  // say `tell_if_wanted` or `on_wanted`. If they do not, the token never fires, and its
+  // stop_possible() is false.
+  std::stop_token wanted() const;
+
   // For the library.
   Hold(std::shared_ptr<internal::HoldState> state, FencingToken token);
   const std::shared_ptr<internal::HoldState>& state() const { return state_; }
@@ -106,6 +111,7 @@ class REDLATCH_EXPORT Lease {
   FencingToken fencing_token(std::string_view name) const { return hold_.fencing_token(name); }
   int acked_by() const { return hold_.acked_by(); }
   std::stop_token lost() const { return hold_.lost(); }
+  std::stop_token wanted() const { return hold_.wanted(); }
   // A view that does not release.
   const Hold& hold() const { return hold_; }
 

@@ -22,6 +22,13 @@ struct LostLease {
   std::string reason;  // what happened, in words
 };
 
+// A hold that another waiter wants.
+struct WantedLease {
+  std::string lock;    // its name
+  std::string server;  // without password
+  FencingToken token;
+};
+
 // Which copies of a hold must exist before it counts. If the server is lost, the hold survives as
 // long as one of these copies takes over.
 struct ReplicaAcks {
@@ -102,6 +109,23 @@ struct LockOptions {
   // and otherwise ignored. (A std::stop_callback on the token must not throw: the standard library
   // ends the process.)
   std::function<void(const LostLease&)> on_lost = {};
+
+  // For long holds that can give way: makes Lease::wanted() and Hold::wanted() fire when a thread
+  // or another client begins to wait for the lock, or at once if one waits already. Messages tell
+  // it, so nothing is polled. If a message is lost, the next heartbeat of the first waiter or the
+  // next renewal of the hold tells it, after a third of the lease at most. Each hold is told once,
+  // and is not told if the waiter gives up. A call that does not wait, such as try_lock(), is no
+  // waiter. A read is told of waiting writers; a read under a write of its own thread is not told,
+  // but that write is. If several clients have a reentrant lock as one Owner, only their renewals
+  // tell them. lock() sends a script instead of a native command.
+  // For SimpleLock, ReentrantLock, ReentrantReadWriteLock, and your own classes whose LockTraits
+  // are `cacheable`. A MultiLock refuses such locks with kInvalidArgument if one script takes them
+  // together; otherwise its lease is told what any of its holds is told.
+  bool tell_if_wanted = false;
+
+  // Runs then, as on_lost does, after the hold's stop token has fired: perhaps before the call that
+  // acquires the lock has returned, or after the release. Implies `tell_if_wanted`.
+  std::function<void(const WantedLease&)> on_wanted = {};
 };
 
 // The options of one acquisition, of any lock or semaphore.

@@ -11,7 +11,7 @@ end
 -- one per microsecond. If the grant expires, the clock has passed them by then.
 --
 -- If other grants have had tokens after ARGV[4], the last that the client knows, nothing is
--- reserved and the token is 0.
+-- reserved and the token is 0. ARGV[4] is -1 if the client wants none to be reserved.
 local function renew_cacheable(expiry_us, waiting, channel, now)
   local fence, range = read_fence()
   local known = tonumber(ARGV[4])

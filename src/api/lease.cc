@@ -33,6 +33,10 @@ std::stop_token Hold::lost() const {
   return state_ == nullptr ? std::stop_token() : state_->Lost(base::Now());
 }
 
+std::stop_token Hold::wanted() const {
+  return state_ == nullptr ? std::stop_token() : state_->Wanted();
+}
+
 Lease::Lease(std::shared_ptr<internal::HoldOwner> owner, uint64_t id, Hold hold)
     : hold_(std::move(hold)), owner_(std::move(owner)), id_(id), state_(State::kHeld) {}
 

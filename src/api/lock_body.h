@@ -94,6 +94,7 @@ class RedisLockBase::LockBody final : public Body {
   bool attached() const { return attached_.load(std::memory_order_acquire); }
   absl::StatusOr<internal::LockType> TypeOf() const;
   bool caches() const { return options_->cache_for > absl::ZeroDuration(); }
+  bool tells() const { return internal::TellsIfWanted(*options_); }
   // Returns null if this thread cannot have a hold on that side.
   std::shared_ptr<internal::LockHandle> HandleOfThisThread(bool reads);
   // kFailedPrecondition if the calling thread reads, so that to write it would wait for itself.

@@ -74,6 +74,10 @@ absl::Status RedisLockBase::LockBody::CheckOptions(const LockTraits& traits) con
                        "; make the lease longer, or cache it for less");
   } else if (caches() && !traits.cacheable) {
     bad = "LockOptions::cache_for is for classes whose LockTraits are `cacheable`";
+  } else if (tells() && !traits.cacheable) {
+    bad =
+        "LockOptions::tell_if_wanted and on_wanted are for classes whose LockTraits are "
+        "`cacheable`";
   }
   return bad.empty() ? absl::OkStatus() : absl::InvalidArgumentError(bad);
 }
@@ -158,6 +162,7 @@ internal::AcquireCall RedisLockBase::LockBody::CallOf(internal::Face face, const
   call.terms.cacheable = caches() && !call.terms.manual && !call.terms.acks.any() &&
                          call.terms.at_least == absl::ZeroDuration() &&
                          caller.owner.is_calling_thread();
+  call.terms.told = tells();
   if (!caller.args.empty()) {
     call.terms.args = std::make_shared<const std::vector<std::string>>(caller.args);
   }
@@ -206,6 +211,7 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
   if (const auto writes = handle_->Pin(); writes.depth > 0) {
     call.write_token = writes.token;
     call.write_grant = writes.grant;
+    call.terms.told = false;  // to the server, the write beside it looks like one that waits
   } else {
     handle_->GiveBackCached();  // a cached write grant would keep readers out
   }

@@ -333,7 +333,25 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
   notifier_->Post(LossNotifier::Urgency::kCallback, std::move(tell));
 }
 
+void ClientCore::PostWanted(const Entry& entry, Notice notice) {
+  constexpr auto kWanted = HoldState::Signal::kWanted;
+  const std::shared_ptr<HoldState> view = std::move(notice.view);
+  if (view != nullptr) {
+    notifier_->Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(kWanted); });
+  }
+  if (!notice.options->on_wanted) return;
+  WantedLease wanted{.lock = std::string(entry.name()),
+                     .server = server(entry.keys.main()),
+                     .token = notice.token};
+  auto tell = [options = std::move(notice.options), wanted = std::move(wanted), view] {
+    if (view != nullptr) view->Fire(kWanted);  // as for a loss
+    RunUsersCode("on_wanted", [&] { options->on_wanted(wanted); });
+  };
+  notifier_->Post(LossNotifier::Urgency::kCallback, std::move(tell));
+}
+
 void ClientCore::Post(const Entry& entry, Notice notice) {
+  if (notice.kind == Notice::Kind::kWanted) return PostWanted(entry, std::move(notice));
   if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
   TellLater([lock = std::string(entry.name()), what = std::move(notice)](Observer& observer) {
     switch (what.kind) {
@@ -345,6 +363,8 @@ void ClientCore::Post(const Entry& entry, Notice notice) {
         return observer.OnRecovered(lock, what.token);
       case Notice::Kind::kReleaseFailed:
         return observer.OnReleaseFailed(lock, what.token, what.remaining, what.why);
+      case Notice::Kind::kWanted:
+        return;  // see PostWanted()
     }
   });
 }
@@ -530,8 +550,9 @@ void ClientCore::Unsubscribed() {
   });
 }
 
-void ClientCore::ListenForRecalls(const Entry& entry, bool begins) {
+void ClientCore::ListenForRecalls(const Entry& entry, bool begins, bool caches) {
   server_group_->KeepReading(entry.keys.main(), begins);
+  if (!caches) return;
   const size_t caching = begins ? ++caching_entries_ : --caching_entries_;
   if (begins && caching > kMostCached) background_.Tell(Background::kTooManyCached);
 }

@@ -252,10 +252,11 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // The same as Tell(), on the loss notifier's thread.
   void TellLater(std::function<void(Observer&)> event);
   void TellSubscribed(bool subscribed, std::string_view why);
-  void ListenForRecalls(const Entry& entry, bool begins);
+  void ListenForRecalls(const Entry& entry, bool begins, bool caches);
   void Finish(Entry& entry, Effects& effects);
   void Post(const Entry& entry, Loss loss);
   void Post(const Entry& entry, Notice notice);
+  void PostWanted(const Entry& entry, Notice notice);
 
   const base::ForkGuard fork_guard_;
   const redis::Url url_;
@@ -316,21 +317,25 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   base::Instant expiry_at;
   bool recallable_changed = false;
   bool recallable = false;
+  bool cacheable = false;
   {
     const base::MutexLock lock(entry.mu);
     if (entry.recalled.load(std::memory_order_relaxed) != 0 && entry.state.MakeRoom()) {
       const GrantId recalled = entry.recalled.exchange(0);
-      entry.state.OnRecall(recalled, base::Now(), entry.tried.exchange(false));
+      entry.state.OnRecall(recalled, base::Now(), effects, entry.tried.exchange(false));
     }
     event(entry.state, effects);
     request_at = entry.state.next_request_at();
     expiry_at = entry.state.next_expiry();
     entry.grant.store(entry.state.grant_id(), std::memory_order_relaxed);
     recallable_changed = entry.state.recallable() != entry.state.recallable_noted;
-    if (recallable_changed)
+    if (recallable_changed) {
       recallable = entry.state.recallable_noted = !entry.state.recallable_noted;
+      if (recallable) entry.state.cacheable_noted = entry.state.cacheable();
+      cacheable = entry.state.cacheable_noted;
+    }
   }
-  if (recallable_changed) ListenForRecalls(entry, recallable);
+  if (recallable_changed) ListenForRecalls(entry, recallable, cacheable);
   if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
     Finish(entry, effects);
   }

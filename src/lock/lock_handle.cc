@@ -644,10 +644,10 @@ void LockHandle::GiveBackCached() {
   if (grant == 0) return;
   std::optional<Request> release;
   core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects&) {
-    if (!IsCacheable(grant)) {
+    if (!state.cacheable()) {
       state.EndTurn(now);
     } else if (state.in_use()) {
-      state.OnRecall(grant, now);
+      state.EndCaching(now);
     }
     release = state.NextRelease(now);
   });

@@ -182,7 +182,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (renew != nullptr) Put({Millis(request.lease)});
   if (renew != nullptr && IsCacheable(request.grant)) {
     Put({kChannelPrefix, SlotTag(subject), subject.identity.client});
-    Put({renew->last_token});
+    renew->last_token > 0 ? Put({renew->last_token}) : Put({"-1"});
   }
   if (renew != nullptr && renew->draws_token) Put({"token"});
   const int64_t tombstone = request.leaves_tombstone() ? Millis(request.lease) : 0;

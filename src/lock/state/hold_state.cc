@@ -29,8 +29,27 @@ std::stop_token HoldState::Lost(base::Instant now) {
   const base::Instant deadline = Deadline();
   const bool is_released = deadline == base::Instant();
   if (is_lost_ || (!is_released && deadline <= now)) return RequestedToken();
-  if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
-  return listeners_->source.get_token();
+  return ListenersOf(Signal::kLost).source.get_token();
+}
+
+std::stop_token HoldState::Wanted() {
+  if (fork_guard_.InForkedChild()) return {};
+  const base::MutexLock lock(mu_);
+  if (!is_told_) return {};
+  return is_wanted_ ? RequestedToken() : ListenersOf(Signal::kWanted).source.get_token();
+}
+
+auto HoldState::ListenersOf(Signal signal) -> Listeners& {
+  if (listeners_ == nullptr) listeners_ = std::make_unique<std::array<Listeners, 2>>();
+  Listeners& its = (*listeners_)[static_cast<size_t>(signal)];
+  if (!its.source.stop_possible()) its.source = std::stop_source();
+  return its;
+}
+
+void HoldState::SetWanted(bool wanted) {
+  const base::MutexLock lock(mu_);
+  is_told_ = true;
+  is_wanted_ = is_wanted_ || wanted;
 }
 
 void HoldState::Lose() {
@@ -39,14 +58,13 @@ void HoldState::Lose() {
   is_lost_ = true;
 }
 
-void HoldState::Fire() {
-  Listeners told{.source = std::stop_source(std::nostopstate)};
+void HoldState::Fire(Signal signal) {
+  Listeners told;
   {
     const base::MutexLock lock(mu_);
     if (listeners_ == nullptr) return;
-    told.source = listeners_->source;
     // Not removed: if another thread does this too, both return only after all stops are requested.
-    told.joint = listeners_->joint;
+    told = (*listeners_)[static_cast<size_t>(signal)];
   }
   told.source.request_stop();
   if (told.joint == nullptr) return;
@@ -55,21 +73,26 @@ void HoldState::Fire() {
   }
 }
 
-void HoldState::FireToo(const std::shared_ptr<std::stop_source>& joint) {
+void HoldState::FireToo(Signal signal, const std::shared_ptr<std::stop_source>& joint) {
   const base::MutexLock lock(mu_);
-  if (listeners_ == nullptr) listeners_ = std::make_unique<Listeners>();
+  Listeners& its = ListenersOf(signal);
   const auto all = std::make_shared<Joint>();
-  if (listeners_->joint != nullptr) {
-    std::copy_if(listeners_->joint->begin(), listeners_->joint->end(), std::back_inserter(*all),
+  if (its.joint != nullptr) {
+    std::copy_if(its.joint->begin(), its.joint->end(), std::back_inserter(*all),
                  [](const auto& each) { return !each.expired(); });
   }
   all->push_back(joint);
-  listeners_->joint = all;
+  its.joint = all;
 }
 
 JointHoldState::JointHoldState(std::vector<Part> parts)
     : HoldState(base::Instant::Infinite()), parts_(std::move(parts)) {
-  for (const Part& part : parts_) part.view->FireToo(lost_);
+  for (const Part& part : parts_) {
+    part.view->FireToo(Signal::kLost, lost_);
+    if (!part.view->Wanted().stop_possible()) continue;
+    if (wanted_ == nullptr) wanted_ = std::make_shared<std::stop_source>();
+    part.view->FireToo(Signal::kWanted, wanted_);
+  }
 }
 
 base::Instant JointHoldState::Deadline() const {
@@ -84,6 +107,15 @@ std::stop_token JointHoldState::Lost(base::Instant now) {
     if (its.stop_requested()) return its;
   }
   return lost_->get_token();
+}
+
+std::stop_token JointHoldState::Wanted() {
+  if (wanted_ == nullptr) return {};
+  for (const Part& part : parts_) {
+    std::stop_token its = part.view->Wanted();
+    if (its.stop_requested()) return its;
+  }
+  return wanted_->get_token();
 }
 
 int JointHoldState::acked_by() const {

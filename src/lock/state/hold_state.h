@@ -2,6 +2,7 @@
 #ifndef REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_
 #define REDLATCH_SRC_LOCK_STATE_HOLD_STATE_H_
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 #include <memory>
@@ -35,6 +36,9 @@ class HoldState {
   virtual base::Instant Deadline() const;  // Instant() if it is over
   // If the hold is lost or about to be, returns a token whose stop is already requested.
   virtual std::stop_token Lost(base::Instant now);
+  // The same for a waiter that wants the lock. If the hold is not told of waiters, returns a token
+  // without a state.
+  virtual std::stop_token Wanted();
   virtual int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
   // The token of one lock, if the hold consists of several.
   virtual std::optional<FencingToken> TokenOf(std::string_view) const { return std::nullopt; }
@@ -44,30 +48,39 @@ class HoldState {
   void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
   void Release() { Prolong(base::Instant()); }
   void Lose();
-  // Requests the stop of all tokens that were handed out before the loss. Runs users' code.
-  void Fire();
+  // The hold is told of waiters; `wanted`: there is one.
+  void SetWanted(bool wanted);
+
+  // What a stop token tells.
+  enum class Signal : uint8_t { kLost, kWanted };
+  // Requests the stop of all tokens of that kind that were handed out before. Runs users' code.
+  void Fire(Signal signal = Signal::kLost);
 
   // Also requests the stop of a joint hold that contains this one. It waits for no code, so a
   // JointHoldState may be destroyed at any time.
-  void FireToo(const std::shared_ptr<std::stop_source>& joint);
+  void FireToo(Signal signal, const std::shared_ptr<std::stop_source>& joint);
 
  private:
   using Joint = std::vector<std::weak_ptr<std::stop_source>>;
   struct Listeners {
-    std::stop_source source;
-    std::shared_ptr<const Joint> joint;
+    std::stop_source source = std::stop_source(std::nostopstate);
+    std::shared_ptr<const Joint> joint = nullptr;
   };
+  Listeners& ListenersOf(Signal signal) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const base::ForkGuard fork_guard_;
   std::atomic<int64_t> deadline_;
   base::Mutex mu_;
   std::atomic<int16_t> acked_by_{0};
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
-  std::unique_ptr<Listeners> listeners_ ABSL_GUARDED_BY(mu_);  // created on first access
+  bool is_told_ ABSL_GUARDED_BY(mu_) = false;
+  bool is_wanted_ ABSL_GUARDED_BY(mu_) = false;
+  // Of each signal; created on first access.
+  std::unique_ptr<std::array<Listeners, 2>> listeners_ ABSL_GUARDED_BY(mu_);
 };
 
 // The state of a hold that consists of several. It is valid until the first of them ends, and lost
-// when the first of them is lost. Thread-safe.
+// or wanted when the first of them is. Thread-safe.
 class JointHoldState final : public HoldState {
  public:
   struct Part {
@@ -80,6 +93,8 @@ class JointHoldState final : public HoldState {
 
   base::Instant Deadline() const override;
   std::stop_token Lost(base::Instant now) override;
+  // Has no state if none of them is told of waiters.
+  std::stop_token Wanted() override;
   int acked_by() const override;  // the fewest of all parts
   // Returns nothing if no part has that name, or several have.
   std::optional<FencingToken> TokenOf(std::string_view name) const override;
@@ -87,6 +102,7 @@ class JointHoldState final : public HoldState {
  private:
   const std::vector<Part> parts_;
   const std::shared_ptr<std::stop_source> lost_ = std::make_shared<std::stop_source>();
+  std::shared_ptr<std::stop_source> wanted_;  // null if none of them is told of waiters
 };
 
 // Releases and extends the hold of a lease: a lock of one server group, or of several. Thread-safe.

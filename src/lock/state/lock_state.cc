@@ -85,6 +85,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
     return Decide(waiter, Waiter::State::kElsewhere, effects);
   }
   Enqueue(waiter, now);
+  TellIfWanted(effects);
 }
 
 // The waiter enters the hold of its thread or of its Owner. A waiter that needs a whole lease does
@@ -203,14 +204,38 @@ void LockState::GiveTo(Waiter& waiter, base::Instant now, Effects& effects) {
                               waiter.began);
   if (!exclusive()) {
     if (hold.token == FencingToken()) hold.token = FencingToken(grant_->first_token);
-  } else if (!std || config_.tells_token || !IsCacheable(grant_->id)) {
+  } else if (!std || config_.tells_token || !grant_->terms.cacheable) {
     waiter.not_before = Draw(hold, now);
   }
   waiter.hold = hold.id;
   waiter.token = hold.token;
   waiter.awaits_wake = false;  // it may wait again if it sleeps through its hold
   if (!std) waiter.view = ViewOf(hold);
+  TellIfWanted(effects);
   Decide(waiter, Waiter::State::kGranted, effects);
+}
+
+// Returns true if a waiter wants the lock, in this client or in another.
+bool LockState::IsWanted() const {
+  if (grant_->others || !exclusive() || config_.explicit_owner) return grant_->others;
+  for (const Waiter* waiter = queue_.head(); waiter != nullptr; waiter = waiter->next) {
+    if (waiter->wait_limit != WaitLimit::kNone) return true;
+  }
+  return false;
+}
+
+// Tells each hold once, and not before its thread may have it.
+void LockState::TellIfWanted(Effects& effects) {
+  if (!held() || !grant_->terms.told || !IsWanted()) return;
+  if (grant_->terms.acks.any() && !grant_->acked) return;
+  for (LocalHold& hold : grant_->holds) {
+    if (std::exchange(hold.wanted, true)) continue;
+    if (hold.view != nullptr) hold.view->SetWanted(true);
+    effects.notices.push_back({.kind = Notice::Kind::kWanted,
+                               .token = hold.token,
+                               .options = hold.options,
+                               .view = hold.view});
+  }
 }
 
 void LockState::GiveToHead(base::Instant now, Effects& effects) {
@@ -394,6 +419,7 @@ std::shared_ptr<HoldState> LockState::ViewOf(LocalHold& hold) const {
   if (hold.view == nullptr) hold.view = std::make_shared<HoldState>();
   hold.view->Prolong(grant_->deadline);
   hold.view->SetAckedBy(grant_->acked_by);
+  if (grant_->terms.told) hold.view->SetWanted(hold.wanted);
   return hold.view;
 }
 
@@ -428,7 +454,7 @@ HoldRef LockState::Pin(uint64_t thread, base::Instant now) {
 // client that may want it back can be cached once the server has confirmed it. A read grant that
 // writers recall again and again is cached only if it serves readers in between.
 bool LockState::MayCache() const {
-  return IsCacheable(grant_->id) && subscribed_ && !grant_->others && !grant_->recalled &&
+  return grant_->terms.cacheable && subscribed_ && !grant_->others && !grant_->recalled &&
          !grant_->tried && !grant_->forced &&
          (shared() ? serves_ || served_ >= kOfUse : !grant_->claimed);
 }
@@ -462,7 +488,7 @@ bool LockState::InTurn(const Waiter& waiter, base::Instant now) const {
 base::Instant LockState::StaysUntil(base::Instant now) const {
   const Grant& grant = *grant_;
   const bool ends_soon =
-      grant.claimed || IsCacheable(grant.id) || grant.terms.lease <= kShortestClaim;
+      grant.claimed || grant.terms.cacheable || grant.terms.lease <= kShortestClaim;
   if (!ends_soon || (exclusive() ? !HasTokens() : grant.others)) return base::Instant();
   if (!shared()) {
     return ServesAgainWithin(grant.turn_ends - now) ? grant.turn_ends : base::Instant();
@@ -533,15 +559,25 @@ bool LockState::TakeCached(Waiter& waiter, base::Instant now, Effects& effects) 
   return false;
 }
 
-void LockState::OnRecall(GrantId grant, base::Instant now, bool tried) {
+void LockState::OnRecall(GrantId grant, base::Instant now, Effects& effects, bool tried) {
   if (tried) tried_s = SecondOf(now);
   // the recall came before the result of the acquire
-  if (pending_ && pending_->acquire.grant == grant) {
+  if (IsPending(grant)) {
     pending_->recalled = pending_->exposed = true;
+    pending_->others |= !tried;
   }
-  if (!Has(grant) || grant_->recalled) return;
+  if (!Has(grant)) return;
+  if (grant_->terms.told && !tried) {
+    grant_->others = true;
+    TellIfWanted(effects);
+  }
+  EndCaching(now);
+}
+
+void LockState::EndCaching(base::Instant now) {
+  if (!grant_ || grant_->recalled) return;
   grant_->recalled = true;
-  if (IsNative(grant)) PauseNatives();
+  if (IsNative(grant_->id)) PauseNatives();
   if (shared()) {
     serves_ = served_ >= kOfUse;
     served_ = 0;
@@ -579,8 +615,9 @@ bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockO
   if (!MayCache() || (!shared() && !HasTokens()) ||
       terms.lease != absl::Duration(options->lease) + options->grace ||
       terms.margin != Margin(*options) || terms.bounded || IsBounded(*options) || terms.manual ||
-      terms.whole || terms.args || options->cache_for <= absl::ZeroDuration() ||
-      options->cache_for > terms.lease || options->acks.replicas != 0 || options->acks.fsync) {
+      terms.whole || terms.args || terms.told != TellsIfWanted(*options) ||
+      options->cache_for <= absl::ZeroDuration() || options->cache_for > terms.lease ||
+      options->acks.replicas != 0 || options->acks.fsync) {
     return false;
   }
   BeginHold({.thread = thread,
@@ -620,7 +657,8 @@ void LockState::UpdatePending(base::Instant now) {
   if (pending_ && pending_->ask_again) AskNow(now);  // the waiter that was to ask may have left
   if (pending_ || head == nullptr) return;
   pending_.emplace();
-  pending_->acquire.grant = NextGrant() | (head->terms.cacheable ? kCacheable : 0);
+  const bool recallable = head->terms.cacheable || head->terms.told;
+  pending_->acquire.grant = NextGrant() | (recallable ? kCacheable : 0);
   pending_->acquire.terms = head->terms;
   pending_->began = now;
   pending_->due = now;
@@ -688,7 +726,7 @@ bool LockState::MayBeNative() const {
   return head.native && head.face == Face::kStd && !queue_.has_several() && exclusive() &&
          scripts_left_ == 0 && pending_->acquire.attempt == 0 && !pending_->uncertain &&
          !wants_tokens_ && !config_.explicit_owner && !terms.manual && !terms.whole &&
-         !terms.cacheable && !terms.acks.any() && handover_check_.none();
+         !terms.cacheable && !terms.told && !terms.acks.any() && handover_check_.none();
 }
 
 AcquireRequest LockState::NextNativeAcquire(base::Instant now) {
@@ -968,9 +1006,10 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .terms = terms,
       .attempt = news.attempt,
       .claimed = is_claim,
-      .others = news.others > 0,
+      .others = news.others > 0 || (terms.told && pending.others),
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
+      .recallable = terms.told,
       .extends = terms.manual,
       .native = IsNative(news.grant),
       .pinned = terms.at_least > absl::ZeroDuration(),
@@ -998,7 +1037,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   if (pending.queued) {
     usual_wait_ = ShortDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }
-  if (pending.recalled) OnRecall(news.grant, now);
+  if (pending.recalled) EndCaching(now);
   if (grant_->pinned) grant_->kept_until = news.token + Micros(terms.at_least);
   if (pending.forced) OnForced(news.grant, now);
   pending_.reset();
@@ -1023,6 +1062,7 @@ bool LockState::OnLateResult(const Request& request, const Result& result, base:
     if (!grant.terms.acks.any()) Prolong(request.sent, granted->lease, now);
     grant.asked = request.sent;
     grant.others = granted->others > 0;
+    TellIfWanted(effects);
     if (grant.claimed && granted->lease >= grant.terms.lease) {
       grant.claimed = false;
       grant.renew_due = RenewDue(grant.terms, request.sent);
@@ -1059,7 +1099,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   const bool tombstone = grant.in_flight || grant.uncertain;
   // See lua/common/give_back_cached.lua.
   const bool unheard =
-      IsCacheable(grant.id) && exclusive() && (grant.renewing || grant.failures > 0);
+      grant.terms.cacheable && exclusive() && (grant.renewing || grant.failures > 0);
   uint64_t last_used = grant.next_token - 1;
   // Giving back one unused token is not worth more than a plain release.
   if (grant.last_token == grant.first_token && !unheard) last_used = grant.last_token;
@@ -1172,7 +1212,7 @@ Request LockState::Renewal(absl::Duration lease, base::Instant now) {
   }
   RenewRequest what{.acks = grant_->terms.acks,
                     .deadline = grant_->deadline,
-                    .last_token = grant_->last_token,
+                    .last_token = grant_->terms.cacheable ? grant_->last_token : 0,
                     .draws_token = IsNative(grant_->id) && grant_->last_token == 0};
   if (what.acks.any()) what.ack_timeout = grant_->holds.front().options->acks.timeout;
   return Request{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
@@ -1223,6 +1263,8 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
       if (hold.view != nullptr) hold.view->SetAckedBy(result.acked_by);
     }
   }
+  if (result.others > 0 && grant.terms.told) grant.others = true;
+  TellIfWanted(effects);
   if (extension) return;
   if (IsNative(grant.id) && grant.last_token == 0 && result.last_token > 0) {
     grant.first_token = grant.next_token = result.last_token;
@@ -1249,7 +1291,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   if (LastsToItsEnd()) grant.renew_due = base::Instant::Infinite();
   if (grant.again) grant.renew_due = now;
   grant.failures = 0;
-  if (IsCacheable(grant.id) && result.others > 0) OnRecall(grant.id, now);
+  if (IsCacheable(grant.id) && result.others > 0) EndCaching(now);
   if (!grant_) return;
   if (shared()) {
     grant.asked = request.sent;

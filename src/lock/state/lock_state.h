@@ -37,6 +37,7 @@ struct PendingAcquire {
   // the request in flight may have been granted and ended by force since
   bool forced : 1 = false;
   bool recalled : 1 = false;  // it was granted, and another client asks for it
+  bool others : 1 = false;    // that client waits for it
   bool exposed = false;  // others may know the id: messages are not believed, the server is asked
   uint32_t failures = 0;
   uint32_t polls = 0;  // because of a foreign owner, or without messages
@@ -58,15 +59,16 @@ struct Grant {  // members are ordered to leave no gaps: a client may have very 
   uint32_t attempt = 0;  // the attempt that was granted
   int retakes_left = 0;
   bool claimed = false;       // granted for `claim` so far, not for the lease
-  bool others : 1 = false;    // other clients waited when the server was last asked
+  bool others : 1 = false;    // other clients waited when the server last said so
   bool queued : 1 = false;    // it was granted after a wait, so other clients may come again
   bool recalled : 1 = false;  // another client has asked for it
   bool tried : 1 = false;     // another client has lately tried to get the lock and found it cached
-  bool recallable : 1 = false;  // it has been cached, so recalls must arrive at once
-  bool extends : 1 = false;     // it was a manual hold: Extend() may be called
-  bool native : 1 = false;      // acquired natively and never renewed: it may be released so, too
-  bool pinned = false;          // not passed on inside the client
-  bool in_flight = false;       // an attempt of its acquire is in flight
+  // it has been cached, or its holds are told of waiters, so recalls must arrive at once
+  bool recallable : 1 = false;
+  bool extends : 1 = false;  // it was a manual hold: Extend() may be called
+  bool native : 1 = false;   // acquired natively and never renewed: it may be released so, too
+  bool pinned = false;       // not passed on inside the client
+  bool in_flight = false;    // an attempt of its acquire is in flight
   bool uncertain = false;
   bool acked = false;      // by all that its terms require
   int16_t acked_by = 0;    // replicas, at the last confirmation
@@ -332,7 +334,7 @@ class LockState {
   // they are asked.
   void OnVote(GrantId grant, base::Instant now);
   // Another client wants the lock of that grant. `tried`: it is not queued.
-  void OnRecall(GrantId grant, base::Instant now, bool tried = false);
+  void OnRecall(GrantId grant, base::Instant now, Effects& effects, bool tried = false);
   // Messages reach this client, so others can recall what it caches.
   void OnSubscribed() { subscribed_ = true; }
   void OnUnsubscribed(base::Instant now);
@@ -341,6 +343,8 @@ class LockState {
   // A thread of this client wants the other side of the read-write lock. A cached grant goes back,
   // and the readers' turn ends.
   void EndTurn(base::Instant now);
+  // The grant is cached no more.
+  void EndCaching(base::Instant now);
   // A script may have handed the lock over by message, or be unfinished; see Result.
   void CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now);
   // Connections are new: any command in flight may be lost.
@@ -367,6 +371,8 @@ class LockState {
   }
   // Other clients may recall the grant.
   bool recallable() const { return grant_ && grant_->recallable; }
+  // Its terms allow it to be cached.
+  bool cacheable() const { return grant_ && grant_->terms.cacheable; }
   // Until when the grant is cached; Instant() if it is not.
   base::Instant cached_until() const { return grant_ ? grant_->cached_until : base::Instant(); }
   // A thread has the grant, may take it from the cache, or must still unlock a lost hold.
@@ -417,6 +423,8 @@ class LockState {
   bool Enter(Waiter& waiter, base::Instant now, Effects& effects);
   void LetOwnerIn(base::Instant now, Effects& effects);
   void LetAllThrough(base::Instant now, Effects& effects);
+  bool IsWanted() const;
+  void TellIfWanted(Effects& effects);
   void Settle(uint64_t ended, FencingToken token, absl::Duration cache_for, base::Instant now,
               Effects& effects);
 
@@ -541,6 +549,7 @@ class LockState {
 
  public:
   bool recallable_noted : 1 = false;  // used by ClientCore: it has acted on recallable()
+  bool cacheable_noted : 1 = false;   // and then on cacheable()
   uint32_t tried_s = 0;               // when another client last tried and found the lock cached
 
  private:

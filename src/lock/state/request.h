@@ -27,8 +27,8 @@ namespace redlatch::internal {
 // means none.
 using GrantId = uint64_t;
 
-// Set in the id of a grant that its client may cache. The scripts then recall it when another
-// client asks for the lock.
+// Set in the id of a grant that its client may cache, or whose holder is told of waiters. The
+// scripts then recall it when another client asks for the lock.
 inline constexpr GrantId kCacheable = GrantId{1} << 63U;
 inline bool IsCacheable(GrantId grant) { return (grant & kCacheable) != 0; }
 
@@ -53,6 +53,7 @@ struct Terms {
   bool whole = false;      // a claim is not enough: the thread needs the whole lease
   bool cacheable = false;  // LockOptions::cache_for
   bool bounded = false;    // LockOptions::at_most
+  bool told = false;       // LockOptions::tell_if_wanted: the hold is told of waiters
   absl::Duration at_least = absl::ZeroDuration();  // AcquireOptions::at_least, or Lease::Keep()
   base::AcksWanted acks;                           // the grant counts only once these have it
   // A semaphore's permits that are wanted, and its capacity.
@@ -68,8 +69,8 @@ struct Terms {
   friend bool operator==(const Terms& a, const Terms& b) {
     return a.lease == b.lease && a.margin == b.margin && a.manual == b.manual &&
            a.whole == b.whole && a.cacheable == b.cacheable && a.bounded == b.bounded &&
-           a.at_least == b.at_least && a.acks == b.acks && a.permits == b.permits &&
-           a.capacity == b.capacity &&
+           a.told == b.told && a.at_least == b.at_least && a.acks == b.acks &&
+           a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }
 };
@@ -92,7 +93,8 @@ struct RenewRequest {
   base::AcksWanted acks = {};                         // fails unless all of them have it in time
   absl::Duration ack_timeout = absl::ZeroDuration();  // how long to wait for them
   base::Instant deadline = {};                        // the grant's, if acks are wanted
-  uint64_t last_token = 0;   // of this grant, as far as the client knows; set if it may be cached
+  // Of this grant, as far as the client knows; 0 if it is not to reserve tokens for a cached grant.
+  uint64_t last_token = 0;
   bool draws_token = false;  // the grant was acquired natively and has no token yet
 };
 struct ReleaseRequest {

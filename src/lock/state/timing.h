@@ -32,6 +32,11 @@ inline absl::Duration Scaled(absl::Duration whole, int64_t times, int64_t parts)
   return absl::Nanoseconds(absl::ToInt64Nanoseconds(whole) * times / parts);
 }
 
+// Returns true if holds of the lock are told of waiters.
+inline bool TellsIfWanted(const LockOptions& options) {
+  return options.tell_if_wanted || options.on_wanted != nullptr;
+}
+
 // How long a client may serve its own threads while no other client is known to wait.
 inline absl::Duration FreeTurn(const LockOptions& options) {
   return options.turn.value_or(absl::Milliseconds(5));

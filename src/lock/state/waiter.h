@@ -116,6 +116,7 @@ struct LocalHold {
   uint32_t depth = 0;        // of all levels
   uint32_t std_depth = 0;    // levels by lock()
   bool unconfirmed = false;  // Confirm() asks for it; if it is lost before, its thread never had it
+  bool wanted = false;       // it was told that another waiter wants the lock
   FencingToken token;
   base::Instant began;
   std::shared_ptr<const LockOptions> options;
@@ -128,13 +129,15 @@ struct Loss {
   std::string reason;
 };
 
-// Something to tell the observer.
+// Something to tell the observer, or the user of a hold: that another waiter wants its lock.
 struct Notice {
-  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered, kReleaseFailed };
+  enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered, kReleaseFailed, kWanted };
   Kind kind = Kind::kRenewed;
   FencingToken token;
   absl::Duration remaining = absl::ZeroDuration();
   absl::Status why;
+  std::shared_ptr<const LockOptions> options = nullptr;  // of the hold that is wanted
+  std::shared_ptr<HoldState> view = nullptr;
 };
 
 // The consequences of an event, except requests, which NextRequest() returns.

@@ -181,6 +181,11 @@ std::optional<Duration> TurnOf(const SharedObject& object) {
   return absl::Milliseconds(*object.turn_ms);
 }
 
+std::function<void(const WantedLease&)> TellerOf(const SharedObject& object) {
+  if (!object.tells) return nullptr;
+  return [](const WantedLease& wanted) { Trace::Say("wanted: ", wanted.lock); };
+}
+
 template <class Lock>
 std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& name,
                                     const LockOptions& options) {
@@ -220,7 +225,8 @@ struct Actor::Objects {
                                                ? absl::InfiniteDuration()
                                                : absl::Milliseconds(each.at_most_ms),
                                 .grace = absl::Milliseconds(each.grace_ms),
-                                .on_lost = on_lost};
+                                .on_lost = on_lost,
+                                .on_wanted = TellerOf(each)};
       locks.emplace_back();
       semaphores.emplace_back();
       latches.emplace_back();
@@ -600,6 +606,14 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
   }
 }
 
+// What tells the hold of waiters; without a state if the hold is not told soon, or not at all.
+std::stop_token Actor::WantedOf(const Operation& operation, const redlatch::Hold& hold) const {
+  // A hold of several names is told of those that wait, and not of those that try; and only their
+  // renewals tell clients that share an Owner.
+  if (ObjectOf(operation).kind == Kind::kMulti || HasSharedOwner(operation)) return {};
+  return hold.wanted();
+}
+
 RedisLockBase& Actor::LockOf(Objects& objects, const Operation& operation) const {
   return *objects.locks[static_cast<size_t>(operation.object)];
 }
@@ -652,7 +666,9 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
                                    .valid = [hold] { return hold.valid(); },
                                    .passes_writers = object.phase_fair,
                                    .lost = hold.lost(),
-                                   .stop_margin = object.stop_margin_ms * kMilli},
+                                   .stop_margin = object.stop_margin_ms * kMilli,
+
+                                   .wanted = WantedOf(operation, hold)},
                                   &hold);
   const bool reenters = operation.nested && object.kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
@@ -706,7 +722,9 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
                       .passes_writers = object.phase_fair,
                       .lost = hold.lost(),
                       .stop_margin = object.stop_margin_ms * kMilli,
-                      .at_least = operation.at_least_ms * kMilli},
+                      .at_least = operation.at_least_ms * kMilli,
+
+                      .wanted = WantedOf(operation, hold)},
                      &hold);
   if (operation.extend_ms > 0) {
     static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));

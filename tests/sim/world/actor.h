@@ -76,6 +76,7 @@ class Actor {
   std::vector<std::string> Names(const Operation& operation) const;
   // Null if the operation is not on a multi-lock.
   std::unique_ptr<MultiLock> MultiOf(Objects& objects, const Operation& operation) const;
+  std::stop_token WantedOf(const Operation& operation, const redlatch::Hold& hold) const;
   RedisLockBase& LockOf(Objects& objects, const Operation& operation) const;
   bool HasSharedOwner(const Operation& operation) const {
     const Kind kind = ObjectOf(operation).kind;

@@ -306,9 +306,31 @@ bool Oracle::IsHeldInPart(const std::string& name) const {
   });
 }
 
+// A hold that wants to know is told of a waiter within a handover.
+void Oracle::CheckTold(const Object& object) {
+  const auto frozen = [](const Process* process) { return process->paused || process->suspended; };
+  for (const auto& [id, hold] : object.holds) {
+    if (!hold.wanted.stop_possible() || hold.wanted.stop_requested() || frozen(hold.process) ||
+        !Valid(hold)) {
+      continue;
+    }
+    for (const auto& [who, line] : object.waiting) {
+      const auto& [process, mode] = who;
+      const bool wants = hold.mode == Mode::kExclusive || mode == Mode::kExclusive;
+      const int64_t since =
+          std::max({line.latest, hold.granted, hold.process->stopped_until, process->stopped_until,
+                    excused_until_, object.unprotected_until});
+      if (!wants || frozen(process) || kernel_.now() - since <= longest_idle_) continue;
+      return Violated(absl::StrCat(Words(hold), " of ", hold.name, " is not told that ",
+                                   process->name, " waits since ", line.latest / kMicro, " us"));
+    }
+  }
+}
+
 void Oracle::CheckIdle() {
   for (auto& [name, object] : objects_) {
     CheckOrder(object);
+    CheckTold(object);
     const bool idle = IsWanted(object) && kernel_.now() > object.kept_until &&
                       !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
     if (!idle || kernel_.now() < excused_until_) {

@@ -47,6 +47,7 @@ class Oracle {
     int64_t stop_margin = 0;
     int64_t at_least = 0;                      // its name stays taken for that long
     std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
+    std::stop_token wanted = {};               // without a state: it is not told of waiters
   };
 
   // The Owner that all clients share.
@@ -192,6 +193,7 @@ class Oracle {
   void NoteOrder(Object& object, const Hold& fresh);
   void CheckOrder(Object& object);
   static bool IsWanted(const Object& object);
+  void CheckTold(const Object& object);
   bool IsHeld(const Object& object) const;
   bool IsHeldInPart(const std::string& name) const;
   std::string Words(const Hold& hold) const;

@@ -340,6 +340,13 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   return plan;
 }
 
+// The holds of some locks are told of waiters. An election refuses that.
+static void LetSomeTell(Random random, Plan& plan) {
+  for (SharedObject& each : plan.objects) {
+    each.tells = random.OneIn(3) && each.kind != Kind::kElection;
+  }
+}
+
 // Most operations are lock() and its kin of simple locks, which are acquired natively.
 static void PreferNative(Random random, Plan& plan) {
   for (SharedObject& each : plan.objects) {
@@ -396,6 +403,7 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   Random native = copy.Fork();
   Random elections = copy.Fork();
   Random margins = copy.Fork();
+  const Random tells = copy.Fork();
   Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
@@ -444,10 +452,12 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   }
   if (special.OneIn(64) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
     AddManyWaiters(special, plan);
+    LetSomeTell(tells, plan);
     return plan;
   }
   Vary(special, plan);
   if (elections.OneIn(3) && plan.group != Group::kQuorum) HoldElection(plan);
+  LetSomeTell(tells, plan);
   Faults which = special.OneIn(4) ? Faults::kAlike : Faults::kAny;
   const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
   if (special.OneIn(8) && possible) {
@@ -627,7 +637,7 @@ std::string Describe(const Plan& plan) {
                     object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
                     object.keep_ms, " ms, stop margin ", object.stop_margin_ms, " ms, grace ",
                     object.grace_ms, " ms, at most ", object.at_most_ms, " ms",
-                    object.phase_fair ? ", phase fair" : "",
+                    object.phase_fair ? ", phase fair" : "", object.tells ? ", tells" : "",
                     object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
                     object.replica_acks > 0 ? ", with acks" : "", "\n");
   }

@@ -34,6 +34,7 @@ struct SharedObject {
   int64_t grace_ms = 0;
   int64_t at_most_ms = 0;  // 0: no limit
   bool phase_fair = false;
+  bool tells = false;  // its holds are told of waiters
   int replica_acks = 0;
   // For a multi-lock, the number of the process's clients to which its locks belong, which are
   // taken one after the other; 0: they are taken together.

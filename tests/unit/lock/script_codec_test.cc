@@ -232,6 +232,8 @@ TEST_F(EncodedRequestTest, MarksCacheableGrantButNotItsTombstone) {
   EXPECT_THAT(
       Words({.what = RenewRequest{.last_token = 72}, .grant = acquire.grant, .lease = kLease}),
       ElementsAre("N", kQueue, kWaiters, kFence, "|", cacheable, "30000", kChannel, "72"));
+  EXPECT_THAT(Words({.what = RenewRequest(), .grant = acquire.grant, .lease = kLease}),
+              ElementsAre("N", kQueue, kWaiters, kFence, "|", cacheable, "30000", kChannel, "-1"));
   EXPECT_THAT(Words({.what = ReleaseRequest{.tombstone = true, .last_used = 9, .last_reserved = 72},
                      .grant = acquire.grant,
                      .lease = kLease}),

@@ -19,7 +19,7 @@ class LockCached : public LockContract {
   std::vector<std::string> RenewWords(const Request& cached, int64_t known = 0) {
     const redis::Reply reply = Eval(ScriptsFor(cached).renew, {},
                                     {cached.grant, absl::StrCat(cached.lease_ms), cached.channel(),
-                                     absl::StrCat(known > 0 ? known : StoredFence())});
+                                     absl::StrCat(known != 0 ? known : StoredFence())});
     std::vector<std::string> words;
     for (const redis::Reply& word : reply.elements) {
       const bool number = word.type == redis::Reply::Type::kInteger;
@@ -105,6 +105,19 @@ TEST_P(LockCached, RenewalReservesTokensUpToExpiry) {
   EXPECT_EQ(StoredFence(), first);
   EXPECT_GT(Token(Of('b')), first);
   EXPECT_LE(StoredFence(), ServerMicros());
+}
+
+TEST_P(LockCached, RenewalReservesNoTokensForHoldThatIsTold) {
+  Inbox inbox(*server_, Channel('a'));
+  const Request told = Cacheable(Of('a'));
+  const int64_t first = Token(told);
+  Ask(Of('b'));
+  EXPECT_THAT(RenewWords(told, /*known=*/-1), ElementsAre("held", "1", "0"));
+  EXPECT_EQ(StoredFence(), first);
+  EXPECT_THAT(RenewWords(told), ElementsAre("held", "1", testing::Ne("0")));
+  const int64_t reserved = StoredFence();
+  EXPECT_THAT(RenewWords(told, /*known=*/-1), ElementsAre("held", "1", "0"));
+  EXPECT_EQ(StoredFence(), reserved);
 }
 
 // After a forced release the tokens may still be in use; the next cached grant has none of

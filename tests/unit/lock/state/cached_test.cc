@@ -77,7 +77,7 @@ TEST_F(LockStateCachedTest, GoesBackAfterCacheFor) {
 
 TEST_F(LockStateCachedTest, UnusedGrantGoesBackAtRecall) {
   const GrantId grant = Cache();
-  state().OnRecall(grant, now());
+  Recall(grant);
   const std::optional<Request> release = state().NextRelease(now());
   ASSERT_TRUE(release.has_value());
   EXPECT_EQ(release->grant, grant);
@@ -191,7 +191,7 @@ TEST_F(LockStateCachedTest, LaterTokensWaitForClock) {
 // The server may have reserved tokens up to the end of the grant, and the client does not know.
 TEST_F(LockStateCachedTest, UnansweredRenewalHidesLastToken) {
   const auto released = [&] {
-    state().OnRecall(state().grant_id(), now());
+    Recall(state().grant_id());
     const ReleaseRequest release = As<ReleaseRequest>(Fetch<ReleaseRequest>());
     EXPECT_EQ(release.last_used, kToken);
     return release.last_reserved;
@@ -262,7 +262,7 @@ TEST_F(LockStateCachedTest, TriesRecallCachedGrantOncePerSecond) {
 }
 
 TEST_F(LockStateCachedTest, IsNotCachedSoonAfterTry) {
-  state().OnRecall(Cache(), now(), /*tried=*/true);
+  Recall(Cache(), /*tried=*/true);
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   const base::Instant tried = now();
   for (; now() < tried + absl::Seconds(2); Pass(absl::Milliseconds(500))) {
@@ -303,7 +303,7 @@ class LockStateCachedTurnTest : public LockStateCachedTest {
 TEST_F(LockStateCachedTurnTest, RecallWaitsForEndOfTurn) {
   CacheInTurn();
   const base::Instant end = now() + kTurn;
-  state().OnRecall(state().grant_id(), now());
+  Recall(state().grant_id());
   EXPECT_TRUE(Quiet());
   EXPECT_EQ(state().next_request_at(), end);
   PassTo(end);
@@ -351,7 +351,7 @@ TEST_F(LockStateCachedReadsTest, AreJoinedInTurnDespiteRecall) {
   in_window.turn = absl::Milliseconds(5);
   Hold(Cacheable(1));
   Pass(absl::Milliseconds(2));
-  state().OnRecall(state().grant_id(), now());
+  Recall(state().grant_id());
   EXPECT_EQ(Acquire(in_window).state, State::kGranted);
   Pass(absl::Milliseconds(3));
   in_window.thread = 3;

@@ -158,7 +158,7 @@ TEST_F(LockStateClaimsTest, GrantIsConfirmedIfItsIdWasPublished) {
   };
   told([&](Effects& effects) { state().OnAskAgain(state().grant_id(), effects); });
   told([&](Effects&) { state().OnForced(state().grant_id(), now()); });
-  told([&](Effects&) { state().OnRecall(state().grant_id(), now()); });
+  told([&](Effects&) { Recall(state().grant_id()); });
   told([&](Effects&) { state().OnReconnected(now()); });
   told([&](Effects&) {  // a grant that came too late
     DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken});

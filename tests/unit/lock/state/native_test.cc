@@ -180,7 +180,7 @@ TEST_F(LockStateNativeTest, RefusedReleaseIsRepeatedByScript) {
 
 TEST_F(LockStateNativeTest, RecalledGrantIsReleasedByScript) {
   const Waiter& waiter = HoldNatively();
-  state().OnRecall(state().grant_id(), now());
+  Recall(state().grant_id());
   EXPECT_TRUE(Valid(waiter));
   Unlock(1);
   EXPECT_FALSE(IsNativeRelease(Fetch<ReleaseRequest>()));

@@ -39,6 +39,8 @@ struct Want {
   absl::Duration grace = absl::ZeroDuration();
   absl::Duration at_most = absl::InfiniteDuration();
   absl::Duration at_least = absl::ZeroDuration();
+  bool told = false;
+  int16_t acks = 0;
 };
 
 // A lock state with a clock that the test moves. A lease of 3 s has a margin of 32 ms; its renewals
@@ -94,14 +96,17 @@ class LockStateTest : public ::testing::Test {
                                                                .cache_for = want.cache_for,
                                                                .stop_margin = want.stop_margin,
                                                                .at_most = want.at_most,
-                                                               .grace = want.grace});
+                                                               .grace = want.grace,
+                                                               .tell_if_wanted = want.told});
     waiter.terms = {.lease = want.lease + want.grace,
                     .margin = Margin(*waiter.options),
                     .manual = want.manual,
                     .whole = want.whole,
                     .cacheable = want.cache_for > absl::ZeroDuration() && !want.manual,
                     .bounded = IsBounded(*waiter.options),
+                    .told = want.told,
                     .at_least = want.at_least,
+                    .acks = {.replicas = want.acks},
                     .permits = want.permits,
                     .capacity = want.capacity};
     waiter.turn = want.turn.value_or(absl::ZeroDuration());
@@ -143,6 +148,7 @@ class LockStateTest : public ::testing::Test {
   void Deliver(const Request& request, const Result& result) {
     state_->OnResult(request, result, now_, Fresh());
   }
+  void Recall(GrantId grant, bool tried = false) { state_->OnRecall(grant, now_, Fresh(), tried); }
   void DeliverGrant(const NewGrant& news) { state_->OnGrant(news, now_, Fresh()); }
 
   static Result Granted(int64_t others = 0, absl::Duration lease = kLease,
