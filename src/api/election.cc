@@ -1,12 +1,10 @@
 #include "redlatch/election.h"
 
-#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/api/lock_body.h"
@@ -29,15 +27,11 @@ struct Leadership::Term {
 namespace {
 
 namespace kinds = internal::kinds;
+using TermPtr = std::shared_ptr<Leadership::Term>;
 
 constexpr size_t kLongestValue = 4096;
 constexpr absl::Duration kFirstPause = absl::Milliseconds(200);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
-
-LockOptions WithoutTurn(LockOptions options) {
-  options.turn = absl::ZeroDuration();
-  return options;
-}
 
 absl::Status CheckValue(std::string_view value) {
   if (value.size() <= kLongestValue) return absl::OkStatus();
@@ -54,9 +48,9 @@ internal::ScriptOperation::Call CallOf(const internal::ClientCore& core, const L
           .command_timeout = core.command_timeout()};
 }
 
-bool IsForGood(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-         absl::IsPermissionDenied(status) || absl::IsCancelled(status);
+absl::StatusOr<Leadership> LeadershipOf(absl::StatusOr<Lease> lease, TermPtr term) {
+  if (!lease.ok()) return lease.status();
+  return Leadership(*std::move(lease), std::move(term));
 }
 
 // Returns early if the stop is requested.
@@ -114,7 +108,8 @@ void Observation::End() {
 // ---- Election.
 
 Election::Election(const Client& client, std::string_view name, LockOptions options)
-    : RedisLockBase(client, name, WithoutTurn(std::move(options)), &kinds::kElectionKeys) {}
+    : RedisLockBase(client, name, (options.turn = absl::ZeroDuration(), std::move(options)),
+                    &kinds::kElectionKeys) {}
 
 LockScripts Election::Scripts() const { return lua::kElectionScripts; }
 
@@ -125,17 +120,6 @@ LockTraits Election::Traits() const { return {.kind = kinds::kElection, .owners 
 std::vector<std::string> Election::ExtraKeys() const {
   return {std::string(kinds::kLeaderSuffix), std::string(kinds::kObserversSuffix)};
 }
-
-namespace {
-
-using TermPtr = std::shared_ptr<Leadership::Term>;
-
-absl::StatusOr<Leadership> LeadershipOf(absl::StatusOr<Lease> lease, TermPtr term) {
-  if (!lease.ok()) return lease.status();
-  return Leadership(*std::move(lease), std::move(term));
-}
-
-}  // namespace
 
 // A call that waits keeps the body, even if the election is destroyed.
 auto Election::KeepBody() const -> std::shared_ptr<LockBody> {
@@ -155,9 +139,9 @@ absl::StatusOr<TermPtr> Election::NewTerm(std::string_view value) const {
 
 absl::StatusOr<Leadership> Election::Campaign(std::string_view value,
                                               const AcquireOptions& options) {
-  absl::StatusOr<TermPtr> term = NewTerm(value);
+  const absl::StatusOr<TermPtr> term = NewTerm(value);
   if (!term.ok()) return term.status();
-  return LeadershipOf(AcquireAs(Owner(value), options), *std::move(term));
+  return LeadershipOf(AcquireAs(Owner(value), options), *term);
 }
 
 void Election::CampaignAsync(std::string_view value, const AcquireOptions& options,
@@ -214,7 +198,10 @@ absl::Status RunElected(Election& election, ElectedWork work, const std::stop_to
     absl::StatusOr<Leadership> leads = election.Campaign(value, {.stop = stop});
     if (stop.stop_requested()) break;
     absl::Status status = leads.status();
-    if (!status.ok() && IsForGood(status)) return status;
+    if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+        absl::IsPermissionDenied(status) || absl::IsCancelled(status)) {
+      return status;
+    }
     if (status.ok()) {
       std::stop_source ends;
       const auto end = [&] { ends.request_stop(); };

@@ -15,14 +15,23 @@
 namespace redlatch::internal {
 namespace {
 
-// A caller of Observe() waits this long for the subscription, which then continues in the
-// background.
-constexpr absl::Duration kSubscribeTimeout = absl::Milliseconds(500);
-constexpr absl::Duration kReplyTimeout = absl::Milliseconds(500);
+// How long a caller waits for its subscription, and the client for a reply.
+constexpr absl::Duration kTimeout = absl::Milliseconds(500);
 // See LeaderView. Jittered, since many clients may observe one election.
 constexpr absl::Duration kAfterLease = absl::Milliseconds(150);
 // A registration outlives this many heartbeats.
 constexpr int kHeartbeatsKept = 3;
+
+// Reads '<epoch> <revision> <since_us> <client> <value>'.
+bool ReadNews(std::string_view text, LeaderNews& news) {
+  if (!base::TakeNumber(text, news.epoch) || !base::TakeNumber(text, news.revision) ||
+      !base::TakeNumber(text, news.since_us)) {
+    return false;
+  }
+  news.client = base::TakeWord(text);
+  news.value = text;
+  return true;
+}
 
 }  // namespace
 
@@ -72,21 +81,6 @@ void LeaderListener::End() {
 
 // ---- What is observed.
 
-namespace {
-
-// Reads '<epoch> <revision> <since_us> <client> <value>'.
-bool ReadNews(std::string_view text, LeaderNews& news) {
-  if (!base::TakeNumber(text, news.epoch) || !base::TakeNumber(text, news.revision) ||
-      !base::TakeNumber(text, news.since_us)) {
-    return false;
-  }
-  news.client = base::TakeWord(text);
-  news.value = text;
-  return true;
-}
-
-}  // namespace
-
 std::optional<LeaderReply> ReadLeaderReply(std::string_view text) {
   LeaderReply reply;
   int64_t left_ms = 0;
@@ -109,7 +103,7 @@ std::optional<Leader> LeaderOf(const LeaderNews& news) {
 absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbeat,
                                std::shared_ptr<LeaderListener> listener) {
   absl::Status subscribed =
-      core_.server_group().Subscribe(election.keys.main(), base::Now() + kSubscribeTimeout, {});
+      core_.server_group().Subscribe(election.keys.main(), base::Now() + kTimeout, {});
   if (!subscribed.ok() && !absl::IsUnavailable(subscribed)) return subscribed;
   Change known;
   {
@@ -117,13 +111,9 @@ absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbe
     if (secret_.empty()) {
       secret_ = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
     }
-    const auto [found, fresh] =
-        watches_.try_emplace(std::string(election.keys.main()),
-                             Watch{.election = election,
-                                   .heartbeat = heartbeat,
-                                   .view = LeaderView(heartbeat, base::Jittered(kAfterLease))});
-    Watch& watch = found->second;
-    if (fresh) watch.view.AskNow(base::Now());
+    const LeaderView fresh(heartbeat, base::Jittered(kAfterLease));
+    Watch& watch = watches_.try_emplace(std::string(election.keys.main()), Watch{election, fresh})
+                       .first->second;
     if (watch.view.known()) known = {.leader = LeaderOf(*watch.view.known()), .to = {listener}};
     known.number = watch.changes;
     watch.listeners.push_back(std::move(listener));
@@ -148,9 +138,8 @@ auto Observations::Changed(Watch& watch) -> Change {
 }
 
 void Observations::Tell(const Change& change) {
-  for (const auto& each : change.to) {
-    each->Tell(core_.event_driver(), change.leader, change.number);
-  }
+  EventDriver& driver = core_.event_driver();
+  for (const auto& each : change.to) each->Tell(driver, change.leader, change.number);
 }
 
 void Observations::OnMessage(std::string_view text) {
@@ -188,13 +177,11 @@ void Observations::TakeReply(const KeySet& keys, base::Instant sent, const Resul
   auto reply = text == nullptr ? std::nullopt : ReadLeaderReply(text->text);
   if (reply) NoteSubscription(keys.main(), reply->subscribers > 0, sent);
   Change change;
-  bool missed = false;  // a message, or it comes late
   {
     const base::MutexLock lock(mu_);
     const auto found = watches_.find(keys.main());
     if (found == watches_.end()) return;
     LeaderView& view = found->second.view;
-    missed = view.known().has_value();
     if (!reply) {
       view.OnSilence(base::Now());
     } else if (view.OnReply(std::move(reply->news), reply->left, sent, base::Now())) {
@@ -202,11 +189,7 @@ void Observations::TakeReply(const KeySet& keys, base::Instant sent, const Resul
     }
   }
   core_.WakeBackground();
-  if (change.number == 0) return;
   Tell(change);
-  if (missed) {
-    core_.server_group().NoteSign(keys.main(), redis::SubscriptionSign::kLongWait, sent);
-  }
 }
 
 void Observations::AskAll(const redis::ServerGroup::Concerned& concerned) {
@@ -230,14 +213,14 @@ ScriptBatch::Jobs Observations::TakeDue() {
   for (auto& [key, watch] : watches_) {
     if (now < watch.view.due()) continue;
     watch.view.OnAsked();
-    const int64_t ttl_ms = absl::ToInt64Milliseconds(kHeartbeatsKept * watch.heartbeat);
+    const int64_t ttl_ms = absl::ToInt64Milliseconds(kHeartbeatsKept * watch.view.heartbeat());
     ScriptRequest what{.script = &lua::kElectionLeader,
                        .args = {core_.ChannelFor(key), secret_, absl::StrCat(ttl_ms)}};
     jobs.push_back({.other = watch.election,
                     .request = {.what = std::move(what), .sent = now},
                     .then = [this, keys = watch.election.keys,
                              now](const Result& result) { TakeReply(keys, now, result); },
-                    .until = now + kReplyTimeout});
+                    .until = now + kTimeout});
   }
   return jobs;
 }

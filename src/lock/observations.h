@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/functional/any_invocable.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "redlatch/election.h"
@@ -76,7 +75,6 @@ class Observations {
  private:
   struct Watch {
     NamedLock election;
-    absl::Duration heartbeat;
     LeaderView view;
     uint64_t changes = 0;
     std::vector<std::shared_ptr<LeaderListener>> listeners = {};
@@ -85,7 +83,7 @@ class Observations {
   // What callbacks are told, outside the mutex.
   struct Change {
     std::optional<Leader> leader;
-    uint64_t number = 0;  // 0: there is none
+    uint64_t number = 0;
     std::vector<std::shared_ptr<LeaderListener>> to;
   };
 

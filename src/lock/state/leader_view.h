@@ -40,6 +40,7 @@ class LeaderView {
   // Asks at once.
   void AskNow(base::Instant now) { due_ = now; }
 
+  absl::Duration heartbeat() const { return heartbeat_; }
   base::Instant due() const { return asking_ ? base::Instant::Infinite() : due_; }
   // The question is being sent.
   void OnAsked() { asking_ = true; }

@@ -73,10 +73,11 @@ class Naming : public NamingTest {
   // A kind of lock that differs from this one.
   static const Kind& AnotherKind() {
     static const std::vector<Kind> kinds = Kinds();
-    // A user's class that reuses the simple lock's scripts has the same type of key, and so has a
-    // MultiLock.
+    // A user's class that reuses the simple lock's scripts has the same type of key, and so have a
+    // MultiLock and an Election.
     const std::string_view name = GetParam().kind.name;
-    return name == "simple" || name == "multi" || GetParam().kind.of_users ? kinds[1] : kinds[0];
+    const bool string = name == "simple" || name == "multi" || name == "election";
+    return string || GetParam().kind.of_users ? kinds[1] : kinds[0];
   }
 };
 
