@@ -146,8 +146,13 @@ def assemble(name, texts, done):
     done.add(name)
     path = f'lua/{name}.lua'
     text = texts[path] if path in texts else (ROOT / path).read_text()
-    return re.sub(r'^-- include: ([a-z0-9_/]+)\n',
-                  lambda found: assemble(found[1], texts, done), text, flags=re.M)
+
+    def piece(found):
+        if found[1] == 'include':
+            return assemble(found[2], texts, done)
+        done.add(found[2])  # the script defines it itself
+        return ''
+    return re.sub(r'^-- (include|replaces): ([a-z0-9_/]+)\n', piece, text, flags=re.M)
 
 
 def script_mutants(texts):

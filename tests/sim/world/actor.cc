@@ -797,21 +797,27 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
   JudgeLeaving(operation, leaves, releases);
 }
 
-// Each observer knows a new leader within a heartbeat, even if messages are lost.
+// Each observer knows a new leader, and that there is none, within a heartbeat, even if messages
+// are lost.
 absl::Status Actor::ProbeElection(Election& election, const SharedObject& object,
                                   const AcquireOptions& options) {
   const std::string name = absl::StrCat(process_->name, " probes");
-  const auto leads = election.Campaign(name + " 1", options);
+  auto leads = election.Campaign(name + " 1", options);
   if (!leads.ok()) return leads.status();
-  oracle_.Leads(object.name, leads->epoch().value(), name);
-  const int64_t heartbeat = std::min<int64_t>(object.lease_ms / 3, 10'000);
-  const int64_t until = kernel_.now() + (heartbeat + 1500) * kMilli;
-  while (!oracle_.AllSaw(object.name, leads->epoch().value())) {
-    if (kernel_.now() > until) {
-      oracle_.Violated(absl::StrCat("an observer of ", object.name, " does not know the leader"));
-      break;
+  const uint64_t epoch = leads->epoch().value();
+  oracle_.Leads(object.name, epoch, name);
+  for (const bool over : {false, true}) {
+    if (over) leads->Resign().IgnoreError();
+    const int64_t heartbeat = std::min<int64_t>(object.lease_ms / 3, 10'000);
+    const int64_t until = kernel_.now() + (heartbeat + 1500) * kMilli;
+    while (!oracle_.AllSaw(object.name, epoch, over)) {
+      if (kernel_.now() > until) {
+        oracle_.Violated(absl::StrCat("an observer of ", object.name, " does not know ",
+                                      over ? "the end of " : "", "the term ", epoch));
+        break;
+      }
+      SleepMicros(10'000);
     }
-    SleepMicros(10'000);
   }
   return absl::OkStatus();
 }

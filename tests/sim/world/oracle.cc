@@ -264,9 +264,11 @@ void Oracle::Saw(uint64_t id, uint64_t epoch, const std::string& value) {
   observer.over = false;
 }
 
-bool Oracle::AllSaw(const std::string& name, uint64_t epoch) const {
+bool Oracle::AllSaw(const std::string& name, uint64_t epoch, bool over) const {
   return std::all_of(observers_.begin(), observers_.end(), [&](const auto& each) {
-    return each.second.name != name || each.second.epoch >= epoch;
+    const Observer& observer = each.second;
+    return observer.name != name || observer.epoch > epoch ||
+           (observer.epoch == epoch && (observer.over || !over));
   });
 }
 

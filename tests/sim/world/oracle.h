@@ -97,8 +97,8 @@ class Oracle {
   void Saw(uint64_t observer, uint64_t epoch, const std::string& value);
   void ObservesNoMore(uint64_t observer) { observers_.erase(observer); }
   void Leads(const std::string& name, uint64_t epoch, const std::string& leader);
-  // All observers know that term, or a later one.
-  bool AllSaw(const std::string& name, uint64_t epoch) const;
+  // All observers know that term, or its end, or a later one.
+  bool AllSaw(const std::string& name, uint64_t epoch, bool over) const;
 
   // From now on tokens may fall.
   void TokensMayFall() { tokens_grow_ = strict_; }
