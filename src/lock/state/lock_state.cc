@@ -1382,7 +1382,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
 
 std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
   if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
-  if (pending_ && !pending_->in_flight && std::max(pending_->due, blocked_until()) <= now) {
+  if (pending_ && !pending_->in_flight && asks_at() <= now) {
     std::optional<Request> request(std::in_place);
     const bool native = MayBeNative();
     AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =
@@ -1486,11 +1486,17 @@ void LockState::OnReconnected(base::Instant now) {
   cleanups_.RepeatAll(std::max(now, blocked_until_));
 }
 
+// When the pending acquire is sent. It must not overtake a release after which the lock stays
+// taken: the server would let this client into a reentrant lock. A release is overtaken if the
+// server does not know its script yet.
+base::Instant LockState::asks_at() const {
+  if (cleanups_.keeping()) return base::Instant::Infinite();
+  return std::max(pending_->due, blocked_until());
+}
+
 base::Instant LockState::next_request_at() const {
   base::Instant next = std::min(cleanups_.due(), handover_check_.due());
-  if (pending_ && !pending_->in_flight) {
-    next = std::min(next, std::max(pending_->due, blocked_until()));
-  }
+  if (pending_ && !pending_->in_flight) next = std::min(next, asks_at());
   if (cached()) next = std::min(next, grant_->cached_until);
   const bool renews = grant_ && !grant_->renewing && grant_->renew_due < next_expiry();
   return renews ? std::min(next, grant_->renew_due) : next;

@@ -394,6 +394,7 @@ class LockState {
   bool Has(GrantId grant) const { return grant_ && grant_->id == grant; }
   bool IsPending(GrantId grant) const { return pending_ && pending_->acquire.grant == grant; }
 
+  base::Instant asks_at() const;
   // Readers and permits of this client do not wait for each other.
   base::Instant blocked_until() const { return exclusive() ? blocked_until_ : base::Instant(); }
 

@@ -157,6 +157,13 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
   if (now < cleanup->expires) cleanup->due = std::min(cleanup->due, cleanup->expires);
 }
 
+bool PendingCleanups::keeping() const {
+  return std::ranges::any_of(cleanups_, [](const PendingCleanup& cleanup) {
+    const auto* const release = std::get_if<ReleaseRequest>(&cleanup.request.what);
+    return release != nullptr && release->kept_until != 0 && !cleanup.settled;
+  });
+}
+
 bool PendingCleanups::Hurry(base::Instant now) {
   bool any_in_flight = false;
   for (PendingCleanup& cleanup : cleanups_) {

@@ -58,6 +58,8 @@ class PendingCleanups {
   // Returns true if all are in flight for the first time, so that results should come soon.
   bool fresh() const;
   void Add(PendingCleanup cleanup) { cleanups_.push_back(std::move(cleanup)); }
+  // Returns true if a release is not confirmed after which the lock stays taken.
+  bool keeping() const;
   // Reserves memory for one more. Returns false if there is none.
   bool MakeRoom() noexcept try {
     cleanups_.reserve(cleanups_.size() + 1);

@@ -118,6 +118,7 @@ class Oracle {
       objects_[each].unprotected_until = until;
       objects_[each].kept_until_token = 0;
       objects_[each].kept_surely_until = 0;
+      for (auto& [id, hold] : objects_[each].holds) hold.stop_margin = 0;
     }
   }
   // As LostData(), for a server whose replicas may lack its grants: for holds that replicas need

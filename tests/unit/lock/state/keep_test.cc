@@ -51,9 +51,12 @@ TEST_F(LockStateKeepTest, IsNotPassedOn) {
   Deliver(Fetch<AcquireRequest>(), Granted());
   Release(first.hold);
   EXPECT_EQ(other.state, State::kWaiting);
-  const ReleaseRequest release = FetchRelease();
-  EXPECT_FALSE(release.next) << "the other thread asks behind the release, and is queued";
-  EXPECT_TRUE(AcquireOf(Fetch<AcquireRequest>()).wait);
+  const Request release = Fetch<ReleaseRequest>();
+  EXPECT_FALSE(As<ReleaseRequest>(release).next);
+  EXPECT_TRUE(Quiet()) << "the next acquire must not overtake the release";
+  EXPECT_TRUE(state().next_request_at().is_infinite());
+  Deliver(release, ReleasedThen());
+  EXPECT_TRUE(AcquireOf(Fetch<AcquireRequest>()).wait) << "and is queued";
 }
 
 // A killed process has had the lock for as long.
