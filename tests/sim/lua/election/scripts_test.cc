@@ -154,6 +154,25 @@ TEST_F(ElectionScripts, CancelAndForcedReleaseEndATermToo) {
   EXPECT_EQ(inbox.Next(), "");
 }
 
+TEST_F(ElectionScripts, TermEndsWithItsReleaseEvenIfTheNameStaysTaken) {
+  Inbox inbox(*server_, Channel('o'));
+  Observe('o');
+  const int64_t epoch = Token(With("a", 'a'));
+  inbox.Next();
+  const std::vector<std::string> args = {
+      GrantId('a'), absl::StrCat("0 0 0 ", server_->clock() + 5'000'000, " 5000"), "user:a"};
+  const auto release = [&] {
+    return First(Eval(scripts_.release, {Gone(GrantId('a')), Gone(GrantId('a'))}, args));
+  };
+  EXPECT_EQ(release(), "released");
+  EXPECT_EQ(server_->Text({"GET", name_}), GrantId('a'));
+  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(epoch, " 0 0 - ")));
+  EXPECT_EQ(Leader(), kNoLeader);
+  EXPECT_EQ(release(), "released") << "repeated";
+  EXPECT_EQ(inbox.Next(), "");
+  EXPECT_EQ(Release(Of('b')), kNotHeld);
+}
+
 TEST_F(ElectionScripts, ReleaseAndQueueIsOneChange) {
   Inbox inbox(*server_, Channel('o'));
   Observe('o');
