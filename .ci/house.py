@@ -37,8 +37,9 @@ ARROWS = {
     INSPECT: [TERM, *BELOW_TERM],
     "cli/bench": [INSPECT, TERM, *BELOW_TERM],
     "cli/doctor": [INSPECT, TERM, *BELOW_TERM],
+    "cli/leader": [TERM, *BELOW_TERM],
     "cli/run": [INSPECT, TERM, *BELOW_TERM],
-    "cli": ["cli/bench", "cli/doctor", "cli/run", INSPECT, TERM],
+    "cli": ["cli/bench", "cli/doctor", "cli/leader", "cli/run", INSPECT, TERM],
 }
 
 

@@ -21,8 +21,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"run", Run},           {"ls", Ls},         {"inspect", Inspect}, {"break", Break},
-    {"capacity", Capacity}, {"doctor", Doctor}, {"bench", Bench},
+    {"run", Run},         {"elect", Elect}, {"leader", ShowLeader}, {"ls", Ls},
+    {"inspect", Inspect}, {"break", Break}, {"capacity", Capacity}, {"doctor", Doctor},
+    {"bench", Bench},
 };
 
 const Command* Find(std::string_view name) {

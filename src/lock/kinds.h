@@ -16,8 +16,8 @@ inline constexpr std::string_view kQuorum = "quorum";
 inline constexpr std::string_view kElection = "election";
 // The kind of a lock of several names, each of which is a simple lock.
 inline constexpr std::string_view kMulti = "multi";
-inline constexpr std::string_view kAll[] = {kSimple,    kReentrant, kReadWrite,
-                                            kSemaphore, kLatch,     kQuorum};
+inline constexpr std::string_view kAll[] = {kSimple, kReentrant, kReadWrite, kSemaphore,
+                                            kLatch,  kElection,  kQuorum};
 
 inline bool IsOurs(std::string_view kind) {
   return std::ranges::find(kAll, kind) != std::ranges::end(kAll);

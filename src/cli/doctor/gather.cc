@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/count_down_latch.h"
+#include "redlatch/election.h"
 #include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -632,11 +633,12 @@ class Gatherer {
     ReentrantReadWriteLock read_write(client, names[2]);
     Semaphore semaphore(client, names[3], 2);
     CountDownLatch latch(client, names[4], 1, {.ttl = kTrialLease});
+    Election election(client, names[5]);
     const std::function<absl::Status()> tries[] = {
         // in the order of kinds::kAll, without the quorum's kind
-        [&] { return TryLock(simple); }, [&] { return TryLock(reentrant); },
+        [&] { return TryLock(simple); },          [&] { return TryLock(reentrant); },
         [&] { return TryReadWrite(read_write); }, [&] { return TrySemaphore(semaphore); },
-        [&] { return TryLatch(latch); }};
+        [&] { return TryLatch(latch); },          [&] { return TryLock(election); }};
     std::vector<Trial> trials;
     bool goes_on = true;
     for (size_t i = 0; i < std::size(tries); ++i) {

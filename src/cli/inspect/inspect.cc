@@ -8,7 +8,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "redlatch/client.h"
+#include "redlatch/election.h"
 #include "redlatch/red_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
@@ -33,7 +35,8 @@ struct PartSuffix {
 constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
                                         {internal::kinds::kReadersSuffix, kReaders},
                                         {internal::kinds::kPermitsSuffix, kPermits},
-                                        {internal::kinds::kWritersSuffix, kWriters}};
+                                        {internal::kinds::kWritersSuffix, kWriters},
+                                        {internal::kinds::kLeaderSuffix, kLeader}};
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
@@ -99,7 +102,7 @@ redis::Command DeleteLocks(const std::vector<std::string>& names) {
     for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
     for (const std::string_view suffix :
          {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix,
-          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix}) {
+          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix, kinds::kObserversSuffix}) {
       add(suffix);
     }
     for (const std::string_view kind : kinds::kAll) {
@@ -312,6 +315,15 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
 }
 
+// Takes the record of an election's leader, "<grant> <epoch> <revision> <since> <value>". It counts
+// only if its grant has the lock, which is known by now.
+void TakeLeader(const Reply& record, LockRow& row) {
+  const std::vector<std::string> words = absl::StrSplit(record.text, absl::MaxSplits(' ', 4));
+  if (words.size() < 5 || words[0] != row.hold) return;
+  row.kind = kinds::kElection;
+  row.value = words[4];
+}
+
 void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
   const uint8_t parts = lock.parts;
   const auto key = [&row](std::string_view suffix) {
@@ -321,6 +333,10 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
     AskString(questions, row);
   } else if (row.type == "hash") {
     AskHash(questions, now, row);
+  }
+  if ((parts & kLeader) != 0) {
+    questions.Add({"GET", key(kinds::kLeaderSuffix)},
+                  [&row](const Reply& reply) { TakeLeader(reply, row); });
   }
   for (const std::string& queue : lock.queues) {
     questions.Add({"ZCARD", key(queue)},
@@ -519,6 +535,9 @@ void AddProcess(const LockInfo::Process& process, JsonObject& json) {
   json.Text("program", process.program);
 }
 
+// The beginning of an owner that a program has named. A candidate's value is such a name.
+const std::string kUserOwner = "user:";
+
 constexpr std::string_view kLastWaiter = "99";  // an index: at most a hundred are listed
 
 // kInvalidArgument if no lock can have that name, also if it is an auxiliary key of another lock.
@@ -586,6 +605,10 @@ auto With(const Server& server, const LockRow& row, Do&& act)
     Semaphore semaphore(*client, row.name, 1);  // the capacity matters only for acquisitions
     return act(semaphore);
   }
+  if (row.is_election()) {
+    Election election(*client, row.name);
+    return act(election);
+  }
   SimpleLock lock(*client, row.name);
   return act(lock);
 }
@@ -628,6 +651,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   }
   if (!row.is_latch() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold, .remaining = row.remaining, .process = row.process});
+    if (!row.value.empty()) info.holders.back().owner = kUserOwner + row.value;
   }
   return info;
 }
@@ -686,6 +710,7 @@ absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
 std::string Called(const LockRow& row) {
   const std::string_view noun = row.is_latch()       ? "latch"
                                 : row.is_semaphore() ? "semaphore"
+                                : row.is_election()  ? "election"
                                                      : "lock";
   return absl::StrCat("the ", std::string(noun), " \"", Printable(row.name), "\"");
 }
@@ -1002,6 +1027,7 @@ std::string JsonOf(const LockRow& row) {
     JsonObject holder;
     if (!row.hold.empty()) holder.Text("hold", row.hold);
     AddProcess(row.process, holder);
+    if (row.is_election()) holder.Text("value", row.value);
     holder.Millis("remaining_ms", row.remaining);
     holder.Bool("kept", internal::MayBeCached(row.hold));
     json.Json("holder", holder.Finish());
@@ -1023,6 +1049,7 @@ ListCells CellsOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
+  if (!row.value.empty()) absl::StrAppend(&holder, ", value ", Printable(row.value));
   if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
   return {Printable(row.name),
           row.kind.empty() ? "-" : Printable(row.kind),
@@ -1126,8 +1153,9 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection) {
   std::string line = Described(party.process, party.hold);
   if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
   if (party.owner.starts_with("read")) line += ", reading";
-  if (party.owner.starts_with("user:")) {
-    absl::StrAppend(&line, ", owner ", Printable(party.owner.substr(5)));
+  if (party.owner.starts_with(kUserOwner)) {
+    absl::StrAppend(&line, inspection.row.is_election() ? ", value " : ", owner ",
+                    Printable(party.owner.substr(kUserOwner.size())));
   }
   const bool holds = party.remaining > absl::ZeroDuration();
   if (holds && internal::MayBeCached(party.hold)) line += ", kept";
@@ -1147,7 +1175,11 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection) {
 std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& inspection) {
   JsonObject json;
   json.Text("hold", party.hold);
-  if (!party.owner.empty()) json.Text("owner", party.owner);
+  if (inspection.row.is_election() && party.owner.starts_with(kUserOwner)) {
+    json.Text("value", party.owner.substr(kUserOwner.size()));
+  } else if (!party.owner.empty()) {
+    json.Text("owner", party.owner);
+  }
   AddProcess(party.process, json);
   if (party.since != absl::InfinitePast()) {
     json.Number("since_us", absl::ToUnixMicros(party.since));
@@ -1251,8 +1283,8 @@ std::string Heading(const LockRow& row) {
                         row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
   }
   if (row.whole) return absl::StrCat(out, ": quorum, ", QuorumState(row));
-  const std::string kind = row.is_latch() || row.is_semaphore() ? "" : absl::StrCat(row.kind, ", ");
-  return absl::StrCat(out, ": ", kind, StateOf(row));
+  const bool is_said = row.is_latch() || row.is_semaphore() || row.is_election();
+  return absl::StrCat(out, ": ", is_said ? "" : absl::StrCat(row.kind, ", "), StateOf(row));
 }
 
 void Print(const Inspection& inspection, const std::string& server) {

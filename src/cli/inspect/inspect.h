@@ -32,6 +32,7 @@ enum Part : uint8_t {
   kReaders = 8,
   kPermits = 16,
   kWriters = 32,
+  kLeader = 64,
 };
 
 struct LockKey {
@@ -66,8 +67,9 @@ std::string InProse(const LockInfo::Process& process, std::string_view hold);
 // A lock in a list.
 struct LockRow {
   std::string name;
-  std::string type;  // of its key: "string", "hash", ..., "none"
-  std::string kind;  // as its hash says; "simple" for a string; empty: unknown
+  std::string type;        // of its key: "string", "hash", ..., "none"
+  std::string kind;        // as its hash says; "simple" for a string; empty: unknown
+  std::string value = {};  // of an election's leader
   int64_t holding = 0;
   std::string hold;  // the grant id of the first holder, or what a foreign one has stored
   absl::Duration remaining = absl::InfiniteDuration();  // of its lease
@@ -86,6 +88,7 @@ struct LockRow {
   bool whole = false;   // true if the whole quorum was asked, not only one server
 
   bool is_quorum() const { return kind == internal::kinds::kQuorum; }
+  bool is_election() const { return kind == internal::kinds::kElection; }
   bool is_latch() const { return kind == internal::kinds::kLatch; }
   bool is_semaphore() const { return kind == internal::kinds::kSemaphore; }
   bool is_read_write() const { return kind == internal::kinds::kReadWrite; }

@@ -28,6 +28,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "redlatch/client.h"
+#include "redlatch/election.h"
 #include "redlatch/lease.h"
 #include "redlatch/observer.h"
 #include "redlatch/permit.h"
@@ -36,6 +37,7 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "redlatch/status.h"
+#include "src/base/random.h"
 #include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
 #include "src/cli/inspect/inspect.h"
@@ -55,6 +57,8 @@
 // processes that the keeper leaves, and kills the command when the lease ends, even if the keeper
 // hangs. The keeper goes on renewing the lock while the front is stopped by ^Z. If the front is
 // killed, the keeper ends the command and releases the lock.
+//
+// `redlatch elect` is the same, with a keeper for each term.
 namespace redlatch::cli {
 namespace {
 
@@ -283,11 +287,12 @@ class Job {
 // ---- The lock.
 
 enum class RunKind : uint8_t {
-  kPlain,    // a SimpleLock
-  kShared,   // the read side of a ReentrantReadWriteLock
-  kWrite,    // the write side of a ReentrantReadWriteLock
-  kPermits,  // permits of a Semaphore
-  kQuorum,   // a RedLock, since the URL names a quorum of servers
+  kPlain,     // a SimpleLock
+  kShared,    // the read side of a ReentrantReadWriteLock
+  kWrite,     // the write side of a ReentrantReadWriteLock
+  kPermits,   // permits of a Semaphore
+  kQuorum,    // a RedLock, since the URL names a quorum of servers
+  kElection,  // an Election: `redlatch elect`
 };
 
 struct RunOptions {
@@ -306,6 +311,8 @@ struct RunOptions {
   absl::Duration grace = absl::Seconds(10);
   bool kill_on_lost = true;
   int busy_code = kBusy;
+  std::string value;   // of the leader
+  bool once = false;   // campaign no more when the command has ended by itself
   std::string server;  // a URL
 };
 
@@ -322,8 +329,8 @@ absl::Status CheckFor(const CommandLine& line, RunKind kind) {
   for (const char* const option : {"--at-least", "--at-most", "--stop-margin", "--once-per"}) {
     const bool keeps =
         option == std::string_view("--at-least") || option == std::string_view("--once-per");
-    const bool fits =
-        kind == RunKind::kPlain || kind == RunKind::kWrite || (kind == RunKind::kShared && !keeps);
+    const bool fits = kind != RunKind::kPermits && kind != RunKind::kQuorum &&
+                      !(kind == RunKind::kShared && keeps);
     if (!line.given(option) || fits) continue;
     return WrongUsage(absl::StrCat(option, " is not for permits, a quorum of servers",
                                    keeps ? " or readers" : ""),
@@ -382,13 +389,17 @@ absl::Status Complete(const CommandLine& line, RunOptions& options) {
   if (permits && options.permits > options.capacity) {
     return WrongUsage("--permits is more than --capacity", "that many can never be free");
   }
-  options.kind = permits  ? RunKind::kPermits
-                 : shared ? RunKind::kShared
-                 : write  ? RunKind::kWrite
-                          : RunKind::kPlain;
+  if (permits) options.kind = RunKind::kPermits;
+  if (shared) options.kind = RunKind::kShared;
+  if (write) options.kind = RunKind::kWrite;
   // If the URL is wrong, the attempt to connect says why.
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
   if (url.ok() && url->kind == redis::Url::Kind::kQuorum) {
+    if (options.kind == RunKind::kElection) {
+      return WrongUsage("a quorum of servers holds no elections",
+                        absl::StrCat("name one server for it, as in --server ",
+                                     url->members.front().DebugString()));
+    }
     for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
       if (!line.given(option)) continue;
       return WrongUsage(
@@ -402,6 +413,34 @@ absl::Status Complete(const CommandLine& line, RunOptions& options) {
   return CompleteTimes(line, options);
 }
 
+// Parses the command line of `redlatch run` or `redlatch elect`, whose own options are declared.
+std::optional<int> ParseCommandLine(const std::string& usage, const std::vector<std::string>& words,
+                                    CommandLine& line, RunOptions* options) {
+  line.Time("--lease", &options->lease);
+  line.Time("--grace", &options->grace);
+  line.Time("--stop-margin", &options->stop_margin);
+  line.Operands(1, absl::StrCat("put -- before the command: ", usage));
+  line.NeedsName(options->kind == RunKind::kElection ? "election" : "lock", "say " + usage);
+  line.CommandFollows();
+  if (const std::optional<int> over = line.Parse(words)) return over;
+  if (line.following().empty()) {
+    return Refuse(WrongUsage("the command is missing", "say " + usage));
+  }
+  options->name = line.operands()[0];
+  options->command = line.following();
+  options->server = line.server();
+  const absl::Status complete = Complete(line, *options);
+  return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
+}
+
+std::optional<int> ParseElectOptions(const std::vector<std::string>& words, RunOptions* options) {
+  CommandLine line("elect");
+  options->kind = RunKind::kElection;
+  line.Text("--value", "a text", &options->value);
+  line.Flag("--once", &options->once);
+  return ParseCommandLine("redlatch elect NAME -- CMD ARGS", words, line, options);
+}
+
 std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options) {
   CommandLine line("run");
   bool chosen = false;
@@ -412,31 +451,21 @@ std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOpt
   line.Number("--permits", 1, &options->permits);
   line.Number("--capacity", 1, &options->capacity);
   line.Time("--wait", &options->wait);
-  line.Time("--lease", &options->lease);
-  line.Time("--grace", &options->grace);
   line.Time("--at-least", &options->at_least);
   line.Time("--at-most", &options->at_most);
-  line.Time("--stop-margin", &options->stop_margin);
   line.Time("--once-per", &options->once_per);
   line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
   line.Number("--busy-code", 0, &busy_code);
-  line.Operands(1, "put -- before the command: redlatch run NAME -- CMD ARGS");
-  line.NeedsName("lock", "say redlatch run NAME -- CMD ARGS");
-  line.CommandFollows();
-  if (const std::optional<int> over = line.Parse(words)) return over;
-  if (line.following().empty()) {
-    return Refuse(WrongUsage("the command is missing", "say redlatch run NAME -- CMD ARGS"));
+  if (const std::optional<int> over =
+          ParseCommandLine("redlatch run NAME -- CMD ARGS", words, line, options)) {
+    return over;
   }
   if (busy_code > 255) {
     return Refuse(WrongUsage("--busy-code is out of range", "say 0 to 255"));
   }
-  options->name = line.operands()[0];
-  options->command = line.following();
   options->kill_on_lost = on_lost == "kill";
   options->busy_code = static_cast<int>(busy_code);
-  options->server = line.server();
-  const absl::Status complete = Complete(line, *options);
-  return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
+  return std::nullopt;
 }
 
 struct RunHold {
@@ -579,7 +608,9 @@ class RunAttempt {
   absl::StatusOr<RunHold> Acquire() {
     const std::string& command = options_.command[0];
     ClientOptions how = {
-        .program = absl::StrCat("redlatch run: ", command.substr(command.find_last_of('/') + 1)),
+        .program = absl::StrCat(
+            options_.kind == RunKind::kElection ? "redlatch elect: " : "redlatch run: ",
+            command.substr(command.find_last_of('/') + 1)),
         .observer = observer_,
         .on_warning = [](std::string_view warning) {
           Complain({"warning: ", warning});
@@ -626,6 +657,12 @@ class RunAttempt {
     if (options_.kind == RunKind::kQuorum) {
       RedLock lock(client, options_.name, {.lease = options_.lease});
       return TakeBy(client, lock, [&] { return lock.Acquire(how); });
+    }
+    if (options_.kind == RunKind::kElection) {
+      Election election(client, options_.name, of_lock);
+      return TakeBy(client, election, [&]() -> absl::StatusOr<Lease> {
+        return election.Campaign(options_.value, how);
+      });
     }
     if (options_.kind == RunKind::kPlain) {
       SimpleLock lock(client, options_.name, of_lock);
@@ -705,7 +742,8 @@ struct Watch {
   // When the command must be gone: the lease's end as this client counts it, which is before the
   // server gives the lock to another. Renewals move it.
   std::atomic<base::Instant> deadline{base::Instant::Infinite()};
-  std::atomic<pid_t> command{0};  // 0: not started; or kReaped
+  std::atomic<pid_t> command{0};   // 0: not started; or kReaped
+  std::atomic<bool> ended{false};  // the command has ended, and the lock was not lost before
 };
 static_assert(std::atomic<base::Instant>::is_always_lock_free);
 
@@ -787,7 +825,9 @@ class Keeper {
         early_(std::min(options_.lease / 20, kKillEarly)),
         link_(link),
         watch_(watch),
-        what_(absl::StrCat(options_.kind == RunKind::kPermits ? "semaphore \"" : "lock \"",
+        what_(absl::StrCat(options_.kind == RunKind::kPermits    ? "semaphore \""
+                           : options_.kind == RunKind::kElection ? "the leadership of \""
+                                                                 : "lock \"",
                            Printable(options_.name), "\"")),
         job_(job) {
     sigset_t children;
@@ -999,6 +1039,7 @@ class Keeper {
       Complain({what_, " could not be released, and stays taken until its lease of ",
                 Rounded(options_.lease), " expires: ", std::string(released.message())});
     }
+    watch_.ended = !lost_;
     if (!lost_) return *code_;
     return options_.kill_on_lost || *code_ == 0 ? kLost : *code_;
   }
@@ -1051,19 +1092,66 @@ bool HasTerminal() {
   return terminal >= 0;
 }
 
+// The pause before the next campaign. It grows from about the first value to the second while the
+// command, or the campaign, fails.
+constexpr absl::Duration kFirstPause = absl::Seconds(1);
+constexpr absl::Duration kLongestPause = absl::Seconds(10);
+
 class Front {
  public:
   explicit Front(const RunOptions& options) : options_(options), own_group_(!HasTerminal()) {}
 
   int Run() {
-    if (!StartKeeper()) {
-      Complain({"cannot create a process or a file descriptor: ", std::strerror(errno)});
-      return kFailure;
+    const bool prepared = Prepare();
+    if (prepared && options_.kind == RunKind::kElection) return RunTerms();
+    return prepared ? RunTerm() : Unable();
+  }
+
+ private:
+  static int Unable() {
+    Complain({"cannot create a process or a file descriptor: ", std::strerror(errno)});
+    return kFailure;
+  }
+
+  // Campaigns and runs the command, until it is told to stop.
+  int RunTerms() {
+    base::Backoff pauses(kFirstPause, kLongestPause);
+    for (;;) {
+      const base::Instant begun = base::Now();
+      const int code = RunTerm();
+      keeper_ = 0;
+      const bool ran = watch_->command != 0;
+      if (stop_ != 0 || (ran ? options_.once && watch_->ended : code != kUnreachable)) return code;
+      if (ran && (code == 0 || !watch_->ended || base::Now() - begun > kLongestPause)) {
+        pauses.Reset();
+      }
+      const absl::Duration pause = pauses.Next();
+      Complain({!ran            ? "cannot campaign"
+                : watch_->ended ? absl::StrCat("resigned, since the command ended with ", code)
+                                : "leads no longer",
+                "; the next campaign begins in ", Rounded(pause)});
+      if (Pause(pause)) return kSignalled + stop_;
     }
+  }
+
+  // Returns true if it is told to stop.
+  bool Pause(absl::Duration length) {
+    const base::Instant end = base::Now() + length;
+    while (stop_ == 0 && base::Now() < end) {
+      pollfd signal = {.fd = signals_, .events = POLLIN, .revents = 0};
+      base::Poll(&signal, 1, end);
+      (void)TakeSignals();
+    }
+    return stop_ != 0;
+  }
+
+  // Runs the command once. Returns the exit code.
+  int RunTerm() {
+    if (!StartKeeper()) return Unable();
     for (;;) {
       std::array<pollfd, 3> events = {{{.fd = signals_, .events = POLLIN, .revents = 0},
                                        {.fd = alarm_.fd(), .events = POLLIN, .revents = 0},
-                                       {.fd = link_, .events = POLLIN, .revents = 0}}};
+                                       {.fd = link_.get(), .events = POLLIN, .revents = 0}}};
       poll(events.data(), events.size(), -1);
       if (const std::optional<int> code = TakeSignals()) return *code;
       if (events[2].revents != 0) ReadFromKeeper();
@@ -1079,43 +1167,47 @@ class Front {
     }
   }
 
- private:
-  bool StartKeeper() {
+  // Does what must be done once, before the first keeper is started.
+  bool Prepare() {
     void* const page =
         mmap(nullptr, sizeof(Watch), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (page == MAP_FAILED) return false;
     watch_ = new (page) Watch;
-    std::array<int, 2> ends = {-1, -1};
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
-    link_ = ends[0];
-
     signal(SIGCHLD, SIG_DFL);  // if it were ignored, waitpid() would fail
     const sigset_t handled = HandledSignals();
-    sigset_t before;
-    sigprocmask(SIG_SETMASK, &handled, &before);
+    sigprocmask(SIG_SETMASK, &handled, &mask_);
     signals_ = signalfd(-1, &handled, SFD_CLOEXEC | SFD_NONBLOCK);
     // Orphans of the keeper become children of this process.
     prctl(PR_SET_CHILD_SUBREAPER, 1);
-    if (signals_ < 0 || alarm_.fd() < 0) return false;
+    return signals_ >= 0 && alarm_.fd() >= 0;
+  }
+
+  bool StartKeeper() {
+    std::array<int, 2> ends = {-1, -1};
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends.data()) != 0) return false;
+    link_ = base::UniqueFd(ends[0]);
+    watch_ = new (watch_) Watch;  // no other process uses it now
+    armed_ = false;
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {  // what earlier terms have left
+    }
     keeper_ = fork();
     if (keeper_ == 0) {
       sigset_t all;
       sigfillset(&all);
       sigprocmask(SIG_SETMASK, &all, nullptr);  // a keeper in the background may write to stderr
-      close(link_);                             // otherwise it would never notice the front's end
-      BeKeeper(ends[1], before);
+      link_.Reset();                            // otherwise it would never notice the front's end
+      BeKeeper(ends[1]);
     }
     close(ends[1]);
     return keeper_ > 0;
   }
 
-  // The keeper's whole life, from the lock to the release. `mask`: the signals that are blocked in
-  // the command.
-  [[noreturn]] void BeKeeper(int link, const sigset_t& mask) const {
+  // The keeper's whole life, from the lock to the release.
+  [[noreturn]] void BeKeeper(int link) const {
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     int code = kFailure;
     {
-      Job job(options_.command, mask, own_group_);
+      Job job(options_.command, mask_, own_group_);
       setpgid(0, 0);
       if (job.pid() > 0) {
         LetGoOfDescriptorsBut({link, job.descriptors()[0], job.descriptors()[1]});
@@ -1136,7 +1228,12 @@ class Front {
       } else if (signal != SIGPIPE && !IsIgnored(signal)) {
         // A terminal that hangs up sends SIGHUP only to the leader of its session.
         const bool to_us_alone = signal == SIGHUP && getsid(0) == getpid();
-        Forward(signal, info.ssi_code == SI_KERNEL && !to_us_alone);
+        const bool by_terminal = info.ssi_code == SI_KERNEL;
+        if (Ends(signal) && (signal != SIGHUP || by_terminal)) stop_ = signal;
+        // Other processes send SIGHUP to leaders, which may read their settings again.
+        const bool for_leaders = signal == SIGHUP && options_.kind == RunKind::kElection;
+        if (for_leaders && !by_terminal && watch_->command == 0) continue;
+        Forward(signal, by_terminal && !to_us_alone);
       }
     }
     return std::nullopt;
@@ -1144,21 +1241,21 @@ class Front {
 
   void Forward(int signal, bool by_terminal) {
     const Forwarded forwarded = {.signal = signal, .command_has_it = by_terminal && !own_group_};
-    (void)!send(link_, &forwarded, sizeof forwarded, MSG_NOSIGNAL | MSG_DONTWAIT);
+    (void)!send(link_.get(), &forwarded, sizeof forwarded, MSG_NOSIGNAL | MSG_DONTWAIT);
     // The front stops, too, so that its parent sees it.
     if (signal == SIGTSTP) kill(getpid(), SIGSTOP);
   }
 
   void ReadFromKeeper() {
     char byte = 0;
-    const ssize_t got = recv(link_, &byte, 1, MSG_DONTWAIT);
+    const ssize_t got = recv(link_.get(), &byte, 1, MSG_DONTWAIT);
     if (got == 1) armed_ = true;
-    if (got == 0) link_ = -1;  // the keeper is about to end
+    if (got == 0) link_.Reset();  // the keeper is about to end
   }
 
   std::optional<int> KeeperEnded() {
     int status = 0;
-    if (waitpid(keeper_, &status, WNOHANG) != keeper_) return std::nullopt;
+    if (keeper_ == 0 || waitpid(keeper_, &status, WNOHANG) != keeper_) return std::nullopt;
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const char* const signal = strsignal(WTERMSIG(status));
     if (watch_->command == 0) {
@@ -1193,18 +1290,16 @@ class Front {
   const RunOptions& options_;
   const bool own_group_;  // the command gets its own process group: there is no terminal
   Watch* watch_ = nullptr;
-  int link_ = -1;
+  sigset_t mask_ = {};  // the signals that are blocked in the command
+  int stop_ = 0;        // the signal that asked to stop
+  base::UniqueFd link_;
   int signals_ = -1;
   Alarm alarm_;
-  pid_t keeper_ = -1;
+  pid_t keeper_ = 0;  // 0: none
   bool armed_ = false;
 };
 
-}  // namespace
-
-int Run(const std::vector<std::string>& words) {
-  RunOptions options;
-  if (const std::optional<int> over = ParseRunOptions(words, &options)) return *over;
+int RunWith(const RunOptions& options) {
   // Checks the command before waiting for the lock, which may take long.
   const std::string command = Printable(options.command[0]);
   const int found = FindCommand(options.command[0]);
@@ -1214,6 +1309,20 @@ int Run(const std::vector<std::string>& words) {
     Complain({command, ": not executable; check what it is, or chmod +x it"});
   }
   return found != 0 ? found : Front(options).Run();
+}
+
+}  // namespace
+
+int Run(const std::vector<std::string>& words) {
+  RunOptions options;
+  const std::optional<int> over = ParseRunOptions(words, &options);
+  return over ? *over : RunWith(options);
+}
+
+int Elect(const std::vector<std::string>& words) {
+  RunOptions options;
+  const std::optional<int> over = ParseElectOptions(words, &options);
+  return over ? *over : RunWith(options);
 }
 
 std::string HoldersText(const LockInfo& info) {

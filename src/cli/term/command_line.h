@@ -96,9 +96,11 @@ int Bench(const std::vector<std::string>& words);
 int Break(const std::vector<std::string>& words);
 int Capacity(const std::vector<std::string>& words);
 int Doctor(const std::vector<std::string>& words);
+int Elect(const std::vector<std::string>& words);
 int Inspect(const std::vector<std::string>& words);
 int Ls(const std::vector<std::string>& words);
 int Run(const std::vector<std::string>& words);
+int ShowLeader(const std::vector<std::string>& words);
 
 }  // namespace redlatch::cli
 

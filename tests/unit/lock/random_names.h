@@ -19,10 +19,12 @@ inline const std::vector<std::string> kPieces = absl::StrSplit(
 
 // The library's own lock types and some users' types.
 inline std::vector<KeyNames> AllKeyNames() {
-  std::vector<KeyNames> all = {KeyNames("simple"), KeyNames("reentrant", {"reentrant.holds"}),
+  std::vector<KeyNames> all = {KeyNames("simple"),
+                               KeyNames("reentrant", {"reentrant.holds"}),
                                KeyNames("rw", {"rw.readers", "rw.writers", "rw.holds"}),
                                KeyNames("semaphore", {"semaphore.permits", "semaphore.forced"}),
-                               KeyNames("latch", {"latch.counted"})};
+                               KeyNames("latch", {"latch.counted"}),
+                               KeyNames("election", {"election.leader", "election.observers"})};
   const std::vector<std::string> extras = {
       "queue", "fence", "readers", "a", "a.tag", "tag", "rw.readers", "simple", "queue.queue.x"};
   for (const char* const kind : {"simple", "rw", "x", "queue", "gone", "a.queue", "a.tag"}) {

@@ -79,6 +79,30 @@ TEST_F(RedlatchLsTest, KnowsEachKind) {
             "[(3, 4), 'write', 'read', (3, 5), 'another', 'cooldown']");
 }
 
+TEST_F(RedlatchLsTest, ShowsTheLeaderOfAnElectionAndItsValue) {
+  Election named(client_, "a:named");
+  const auto leads = named.Campaign("10.0.0.1 \x1b[7m:7000");
+  Election nameless(other_, "b:nameless");
+  const auto leads_too = nameless.Campaign();
+  ASSERT_TRUE(leads.ok() && leads_too.ok());
+  EXPECT_THAT(
+      Lines(),
+      ElementsAre(AllOf(ContainsRegex("^a:named +election +held +[23][0-9.]+s +0 +"),
+                        EndsWith(Me("billing run") + ", value 10.0.0.1 \\x1b[7m:7000")),
+                  AllOf(ContainsRegex("^b:nameless +election +held "), EndsWith(Me("other")))));
+  EXPECT_EQ(
+      Json(Redlatch({"ls", "--json"}).output, "[(r['kind'], r['holder']['value']) for r in rows]"),
+      "[('election', '10.0.0.1 \\x1b[7m:7000'), ('election', '')]");
+}
+
+TEST_F(RedlatchLsTest, RecordOfAnEarlierLeaderDoesNotCount) {
+  Election election(client_, "job");
+  const auto leads = election.Campaign("stale");
+  ASSERT_TRUE(leads.ok());
+  server_->Text({"SET", "job", "another", "PX", "60000"});
+  EXPECT_THAT(Lines(), ElementsAre(ContainsRegex("^job +simple +held +.* \"another\", not by")));
+}
+
 TEST_F(RedlatchLsTest, ShowsAWaitingWriter) {
   ReentrantReadWriteLock read(client_, "data");
   const auto reads = read.AcquireRead();
@@ -372,6 +396,25 @@ TEST_F(RedlatchInspectTest, ShowsOwnersOfAReentrantLock) {
             "('reentrant', 'user:night shift')");
 }
 
+TEST_F(RedlatchInspectTest, ShowsTheValuesOfLeaderAndCandidates) {
+  Election election(client_, "job");
+  auto leads = election.Campaign("first\x1b");
+  ASSERT_TRUE(leads.ok());
+  Election theirs(second_, "job");
+  const Waiting waiting([&](const AcquireOptions& how) { (void)theirs.Campaign("second", how); });
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:election.queue"));
+  EXPECT_THAT(Text("job"),
+              AllOf(StartsWith("Election \"job\": held\n"),
+                    ContainsRegex("held by +" + Me("billing") + ", value first\\\\x1b, since "),
+                    ContainsRegex("waiting +" + Me("second") + ", value second, since ")));
+  EXPECT_EQ(Of("job",
+               "(r['kind'], r['holders'][0]['value'], r['waiters'][0]['value'], "
+               "'owner' in r['holders'][0])"),
+            "('election', 'first\\x1b', 'second', False)");
+  ASSERT_TRUE(leads->Proclaim("changed").ok());
+  EXPECT_EQ(Of("job", "r['holders'][0]['value']"), "changed");
+}
+
 TEST_F(RedlatchInspectTest, ShowsPermitsOfASemaphore) {
   Semaphore slots(client_, "slots", 4);
   const auto three = slots.Acquire(3);
@@ -490,6 +533,8 @@ class RedlatchReadOnlyTest : public RedlatchOutputTest {
     ASSERT_TRUE(simple_.try_lock());
     ASSERT_TRUE(writes_.try_lock());
     ASSERT_TRUE(permits_.try_acquire());
+    leads_ = election_.Campaign("here");
+    ASSERT_TRUE(leads_.ok());
   }
 
   // The words of the command in docs/operations.md that creates this user.
@@ -507,9 +552,11 @@ class RedlatchReadOnlyTest : public RedlatchOutputTest {
   }
 
   void ExpectToSeeAll(const std::string& url) {
+    EXPECT_THAT(Redlatch({"inspect", "leads", "--server", url}).output,
+                AllOf(StartsWith("Election \"leads\": held\n"), HasSubstr("billing, value here")));
     const Outcome list = Redlatch({"ls", "--json", "--server", url});
     EXPECT_EQ(list.code, 0) << list.errors;
-    EXPECT_EQ(Json(list.output, "sorted(names)"), "['permits', 'simple', 'writes']");
+    EXPECT_EQ(Json(list.output, "sorted(names)"), "['leads', 'permits', 'simple', 'writes']");
     for (const char* name : {"simple", "writes", "permits"}) {
       const Outcome outcome = Redlatch({"inspect", name, "--server", url});
       EXPECT_EQ(outcome.code, 0) << outcome.errors;
@@ -522,6 +569,8 @@ class RedlatchReadOnlyTest : public RedlatchOutputTest {
   SimpleLock simple_{client_, "simple", {.lease = absl::Minutes(5)}};
   ReentrantReadWriteLock writes_{client_, "writes", {.lease = absl::Minutes(5)}};
   Semaphore permits_{client_, "permits", 2, {.lease = absl::Minutes(5)}};
+  Election election_{client_, "leads", {.lease = absl::Minutes(5)}};
+  absl::StatusOr<Leadership> leads_ = absl::UnknownError("no campaign yet");
 };
 
 TEST_F(RedlatchReadOnlyTest, DocumentedViewerMayReadAllLocks) {
@@ -666,8 +715,10 @@ TEST_F(RedlatchBreakTest, BreaksEveryKindForAllHolders) {
   const auto reads_too = more.AcquireRead();
   Semaphore slots(client_, "slots", 4, {.lease = kLong});
   const auto permit = slots.Acquire(2);
-  ASSERT_TRUE(reentered.ok() && reads.ok() && reads_too.ok() && permit.ok());
-  for (const char* const name : {"reentrant", "read", "slots"}) {
+  Election election(client_, "election", {.lease = kLong});
+  const auto leads = election.Campaign("value");
+  ASSERT_TRUE(reentered.ok() && reads.ok() && reads_too.ok() && permit.ok() && leads.ok());
+  for (const char* const name : {"reentrant", "read", "slots", "election"}) {
     const Outcome outcome = Redlatch({"break", "--yes", name});
     EXPECT_EQ(outcome.code, 0) << outcome.errors;
     EXPECT_THAT(outcome.output, HasSubstr("Broken. Nobody holds it now.\n"));
@@ -676,6 +727,7 @@ TEST_F(RedlatchBreakTest, BreaksEveryKindForAllHolders) {
   EXPECT_TRUE(Fires(reads->lost()));
   EXPECT_TRUE(Fires(reads_too->lost()));
   EXPECT_TRUE(Fires(permit->lost()));
+  EXPECT_TRUE(Fires(leads->lost()));
 }
 
 TEST_F(RedlatchBreakTest, EndsTheCommandOfRedlatchRun) {

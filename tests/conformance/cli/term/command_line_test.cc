@@ -20,7 +20,8 @@ TEST_F(RedlatchCommandLineTest, PrintsItsVersion) {
 TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestOrWithoutWords) {
   const Outcome help = Redlatch({"--help"});
   EXPECT_EQ(help.code, 0);
-  for (const std::string name : {"run", "ls", "inspect", "break", "capacity", "doctor", "bench"}) {
+  for (const std::string name :
+       {"run", "elect", "leader", "ls", "inspect", "break", "capacity", "doctor", "bench"}) {
     EXPECT_THAT(help.output, HasSubstr(absl::StrCat("\n  redlatch ", name, " ")));
     const Outcome of_command = Redlatch({name, "--help"});
     EXPECT_EQ(of_command.code, 0);
@@ -102,6 +103,19 @@ TEST_F(RedlatchCommandLineTest, ReportsErrorsInOneLine) {
       {"run --on-lost panic job -- true", 125, "say kill or warn"},
       {"run --busy-code 256 job -- true", 125, "0 to 255"},
       {"run --server http://x job -- true", 125, "known are redis://"},
+      {"elect", 125, "the election's name is missing"},
+      {"elect job", 125, "say redlatch elect NAME -- CMD ARGS"},
+      {"elect --wait 1s job -- true", 125, "redlatch elect has no option --wait"},
+      {"elect --lease 3s --grace 2s job -- true", 125, "at most 1.5s"},
+      {"elect job --server=redlock:redis://a,redis://b,redis://c -- true", 125,
+       "a quorum of servers holds no elections; name one server"},
+      {"elect --stop-margin 16s job -- true", 125, "at most 15s"},
+      {"elect job -- no-such-command", 127, "no-such-command: command not found"},
+      {"leader", 125, "the election's name is missing"},
+      {"leader a b", 125, "say one name: redlatch leader NAME"},
+      {"leader a}b", 125, "braces that are no hash tag"},
+      {"leader a " + unreachable, 121, set_it},
+      {"leader a --watch " + unreachable, 121, set_it},
   };
   for (const auto& each : cases) {
     Words words = absl::StrSplit(each.words, ' ');

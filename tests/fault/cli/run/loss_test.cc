@@ -198,5 +198,66 @@ TEST_F(RedlatchRunLossTest, StoppedFrontStillRenewsAndHandlesTheLoss) {
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
 }
 
+// Tests what a candidate of an election does if it cannot lead any more.
+class RedlatchElectLossTest : public RedlatchRunLossTest {
+ protected:
+  // A candidate whose command prints its process and its epoch, and stays.
+  std::unique_ptr<support::Child> Candidate() const {
+    return StartRedlatch({"elect", "--lease", "2s", "job", "--", "sh", "-c",
+                          "echo $$; echo $REDLATCH_TOKEN; exec sleep 1000"},
+                         {"REDLATCH_URL=" + proxy_.url()});
+  }
+  static uint64_t EpochFrom(support::Child& elect) {
+    uint64_t epoch = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(elect.pipe().ReadLine().value_or(""), &epoch));
+    return epoch;
+  }
+  // Expects that the leader's command has ended when the next candidate leads.
+  void ExpectNoOverlap(const EndOf& command, uint64_t epoch) const {
+    const Client client = Connect(server_->url());
+    Election election(client, "job");
+    const auto leads = Must(election.Campaign("", {.wait = absl::Seconds(60)}));
+    EXPECT_TRUE(command.Within(absl::ZeroDuration()));
+    EXPECT_GT(leads.epoch().value(), epoch);
+  }
+};
+
+TEST_F(RedlatchElectLossTest, CommandEndsBeforeTheNextTermAndCampaignsAgain) {
+  const auto elect = Candidate();
+  const EndOf command = ProcessFrom(*elect);
+  const uint64_t epoch = EpochFrom(*elect);
+  proxy_.Drop(Direction::kToClient);
+  ExpectNoOverlap(command, epoch);
+  EXPECT_THAT(Errors(), HasSubstr("the leadership of \"job\" is about to be lost"));
+  proxy_.Heal();
+  const EndOf again = ProcessFrom(*elect);
+  EXPECT_GT(EpochFrom(*elect), epoch);
+}
+
+TEST_F(RedlatchElectLossTest, CampaignsAgainIfTheKeeperHangsOrIsKilled) {
+  const auto elect = Candidate();
+  uint64_t epoch = 0;
+  for (const int signal : {SIGSTOP, SIGKILL}) {
+    const EndOf command = ProcessFrom(*elect);
+    epoch = EpochFrom(*elect);
+    const EndOf keeper(ParentOf(command.pid()));
+    kill(keeper.pid(), signal);
+    ExpectNoOverlap(command, epoch);
+    EXPECT_TRUE(keeper.Within(absl::Seconds(10)));
+  }
+  const EndOf last = ProcessFrom(*elect);
+  EXPECT_GT(EpochFrom(*elect), epoch);
+  elect->Signal(SIGTERM);
+  EXPECT_EQ(CodeOf(*elect), 128 + SIGTERM);
+}
+
+TEST_F(RedlatchElectLossTest, KilledRedlatchEndsTheCommandAndResigns) {
+  const auto elect = Candidate();
+  const EndOf command = ProcessFrom(*elect);
+  const uint64_t epoch = EpochFrom(*elect);
+  elect->Kill();
+  ExpectNoOverlap(command, epoch);
+}
+
 }  // namespace
 }  // namespace redlatch

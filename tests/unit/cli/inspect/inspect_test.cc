@@ -110,6 +110,7 @@ TEST(LockKeys, PartFollowsFromTheSuffix) {
   EXPECT_EQ(ReadLockKey("redlatch:rw:{x}:readers").part, kReaders);
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:rw.writers").part, kWriters);
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:semaphore.permits").part, kPermits);
+  EXPECT_EQ(ReadLockKey("redlatch:2:{x}:election.leader").part, kLeader);
   EXPECT_EQ(ReadLockKey("redlatch:2.tag:{x}:x.own.queue").part, kQueue);
   EXPECT_EQ(ReadLockKey("redlatch:2:{x}:simple.waiters").part, kNoPart);
   EXPECT_EQ(ReadLockKey("redlatch:client:x").part, kNoPart);
@@ -119,7 +120,7 @@ TEST(LockKeys, PartFollowsFromTheSuffix) {
 
 TEST(LockKeys, QueueSuffixTellsTheKind) {
   for (const std::string kind :
-       {"simple", "reentrant", "read_write", "semaphore", "latch", "own"}) {
+       {"simple", "reentrant", "read_write", "semaphore", "latch", "election", "own"}) {
     EXPECT_EQ(KindOfQueue(QueueSuffix(kind)), kind);
   }
   EXPECT_EQ(QueueSuffix("read_write"), "rw.queue");
