@@ -1,0 +1,128 @@
+// The pieces of 12-leaders-and-jobs.md, and a program that runs them.
+#include <cinttypes>
+#include <cstdio>
+
+#include "docs/code/expect.h"
+
+// [who]
+#include <optional>
+
+#include "redlatch/election.h"
+
+void PrintLeader(const redlatch::Election& election) {
+  const absl::StatusOr<std::optional<redlatch::Leader>> leader = election.Leader();
+  if (!leader.ok()) return;  // kUnavailable: the server did not answer
+  if (!*leader) return (void)std::puts("no leader");
+  std::printf("%s leads in epoch %" PRIu64 "\n", (*leader)->value.c_str(),
+              (*leader)->epoch.value());
+}
+// [/who]
+
+std::string NextEntry();
+
+// [master]
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "redlatch/election.h"
+
+struct Store {  // the masters write to it, wherever it is
+  absl::Status Write(redlatch::FencingToken epoch, const std::string& entry) {
+    const std::lock_guard<std::mutex> lock(mu);
+    if (epoch < newest) return absl::AbortedError("a newer master writes");
+    newest = epoch;
+    content = entry;
+    return absl::OkStatus();
+  }
+  std::mutex mu;
+  redlatch::FencingToken newest;
+  std::string content;
+};
+
+absl::Status BeMaster(redlatch::Election& masters, const std::string& address, Store& store,
+                      const std::stop_token& stop) {
+  const auto serve = [&](const std::stop_token& ends, redlatch::FencingToken epoch) {
+    absl::Status written;
+    while (written.ok() && !ends.stop_requested()) written = store.Write(epoch, NextEntry());
+    return written;
+  };
+  return redlatch::RunElected(masters, serve, stop, address);
+}
+
+absl::StatusOr<redlatch::Observation> FollowMaster(
+    const redlatch::Election& masters, const std::function<void(std::string)>& connect_to) {
+  return masters.Observe([connect_to](const std::optional<redlatch::Leader>& master) {
+    if (master) connect_to(master->value);
+  });
+}
+// [/master]
+
+#include <condition_variable>
+#include <thread>
+
+std::string NextEntry() {
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a master does something, too
+  return "entry";
+}
+
+// The addresses that a client of the master has connected to.
+class Connections {
+ public:
+  void Add(const std::string& address) {
+    const std::lock_guard<std::mutex> lock(mu_);
+    last_ = address;
+    changed_.notify_all();
+  }
+  bool Await(const std::string& address) {
+    std::unique_lock<std::mutex> lock(mu_);
+    return changed_.wait_for(lock, std::chrono::seconds(30), [&] { return last_ == address; });
+  }
+
+ private:
+  std::mutex mu_;
+  std::condition_variable changed_;
+  std::string last_;
+};
+
+// Two masters, one after the other, and a client that follows them.
+void TestMasters() {
+  const redlatch::Client first = Connected();
+  const redlatch::Client second = Connected();
+  const redlatch::Client third = Connected();
+  redlatch::Election election(first, "master");
+  redlatch::Election elections_too(second, "master");
+  const redlatch::Election watched(third, "master");
+  Store store;
+  Connections connections;
+  const auto follows =
+      FollowMaster(watched, [&](const std::string& address) { connections.Add(address); });
+  ExpectOk(follows.status());
+
+  absl::Status ended_first, ended_second;
+  std::jthread one([&](const std::stop_token& stop) {
+    ended_first = BeMaster(election, "10.0.0.1:7000", store, stop);
+  });
+  Expect(connections.Await("10.0.0.1:7000"));
+  PrintLeader(watched);
+  const redlatch::FencingToken early = (*watched.Leader())->epoch;
+  std::jthread two([&](const std::stop_token& stop) {
+    ended_second = BeMaster(elections_too, "10.0.0.2:7000", store, stop);
+  });
+  one.request_stop();
+  Expect(connections.Await("10.0.0.2:7000"));
+  one.join();
+  const redlatch::FencingToken late = (*watched.Leader())->epoch;
+  Expect(early < late);
+  ExpectOk(store.Write(late, "by the new master"));
+  Expect(absl::IsAborted(store.Write(early, "by the old master")));
+  two.request_stop();
+  two.join();
+  ExpectOk(ended_first);
+  ExpectOk(ended_second);
+  PrintLeader(watched);
+}
+
+// Output: 10.0.0.1:7000 leads in epoch [0-9]+
+// Output: no leader
+int main() { TestMasters(); }
