@@ -19,6 +19,8 @@ void PrintLeader(const redlatch::Election& election) {
 // [/who]
 
 std::string NextEntry();
+void SendReport();
+void RebuildPart(int part);
 
 // [master]
 #include <functional>
@@ -58,6 +60,7 @@ absl::StatusOr<redlatch::Observation> FollowMaster(
 }
 // [/master]
 
+#include <atomic>
 #include <condition_variable>
 #include <thread>
 
@@ -123,6 +126,85 @@ void TestMasters() {
   PrintLeader(watched);
 }
 
+// [period]
+#include "redlatch/simple_lock.h"
+#include "redlatch/status.h"
+
+// Every machine calls this once per hour. One of them sends the report.
+absl::Status SendHourlyReport(const redlatch::Client& client) {
+  redlatch::SimpleLock lock(client, "hourly-report");
+  absl::StatusOr<redlatch::Lease> lease =
+      lock.Acquire({.wait = absl::ZeroDuration(), .at_least = absl::Minutes(55)});
+  if (redlatch::IsBusy(lease.status())) return absl::OkStatus();
+  if (!lease.ok()) return lease.status();
+  SendReport();
+  return lease->Release();  // the name stays taken for the rest of the 55 minutes
+}
+// [/period]
+
+// [gives_way]
+// Rebuilds an index, one part after the other, and lets others have it in between.
+absl::Status RebuildIndex(const redlatch::Client& client, int parts) {
+  redlatch::SimpleLock index(client, "index", {.tell_if_wanted = true});
+  for (int part = 0; part < parts;) {
+    absl::StatusOr<redlatch::Lease> lease = index.Acquire();
+    if (!lease.ok()) return lease.status();
+    while (part < parts && !lease->wanted().stop_requested() && lease->valid()) {
+      RebuildPart(part++);
+    }
+    absl::Status released = lease->Release();
+    if (!released.ok()) return released;
+  }
+  return absl::OkStatus();
+}
+// [/gives_way]
+
 // Output: 10.0.0.1:7000 leads in epoch [0-9]+
 // Output: no leader
-int main() { TestMasters(); }
+int reports = 0;
+void SendReport() { ++reports; }
+
+void TestHourlyReport() {
+  const redlatch::Client client = Connected();
+  const redlatch::Client other = Connected();
+  for (const redlatch::Client* const each : {&client, &other, &client}) {
+    ExpectOk(SendHourlyReport(*each));
+  }
+  Expect(reports == 1);
+}
+
+// Another client wants the index from part 2 on.
+std::function<void()> on_part_2;
+std::atomic<int> parts_rebuilt = 0;
+void RebuildPart(int part) {
+  ++parts_rebuilt;
+  if (part == 2) on_part_2();
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
+void TestRebuild() {
+  const redlatch::Client client = Connected();
+  const redlatch::Client other = Connected();
+  redlatch::SimpleLock index(other, "index");
+  absl::Status got;
+  std::jthread reader;
+  int rebuilt_before = 0;
+  on_part_2 = [&] {
+    reader = std::jthread([&] {
+      const absl::StatusOr<redlatch::Lease> lease = index.Acquire();
+      got = lease.status();
+      rebuilt_before = parts_rebuilt;
+    });
+  };
+  ExpectOk(RebuildIndex(client, 2000));
+  reader.join();
+  ExpectOk(got);
+  Expect(parts_rebuilt == 2000);
+  Expect(rebuilt_before < 2000);
+}
+
+int main() {
+  TestMasters();
+  TestHourlyReport();
+  TestRebuild();
+}
