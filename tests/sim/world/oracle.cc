@@ -62,10 +62,12 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
   if (MayBeLost(fresh)) return;
   // Readers have the token of an earlier write.
   const bool writes = fresh.mode == Mode::kExclusive;
-  if (writes ? fresh.token != 0 && fresh.token < object.kept_until_token
-             : kernel_.now() < object.kept_surely_until) {
-    Violated(absl::StrCat(Words(fresh), " gets ", fresh.name, ", which stays taken until ",
-                          object.kept_until_token));
+  const bool by_token = writes && object.kept_until_token != 0;
+  if (by_token ? fresh.token != 0 && fresh.token < object.kept_until_token
+               : kernel_.now() < object.kept_surely_until) {
+    Violated(absl::StrCat(
+        Words(fresh), " gets ", fresh.name, ", which stays taken until ",
+        by_token ? object.kept_until_token : static_cast<uint64_t>(object.kept_surely_until)));
   }
   int64_t permits = fresh.permits;
   for (const auto& [id, each] : object.holds) {
@@ -169,7 +171,8 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   }
   NoteOrder(object, hold);
   if (hold.at_least > 0) {
-    object.kept_until_token = hold.token + static_cast<uint64_t>(hold.at_least / kMicro);
+    object.kept_until_token =
+        hold.reserves_tokens ? 0 : hold.token + static_cast<uint64_t>(hold.at_least / kMicro);
     object.kept_until = kernel_.now() + hold.at_least + hold.at_least / 50;
     object.kept_surely_until = hold.asked + hold.at_least - hold.at_least / 50;
   }

@@ -46,6 +46,7 @@ class Oracle {
     std::stop_token lost;
     int64_t stop_margin = 0;
     int64_t at_least = 0;                      // its name stays taken for that long
+    bool reserves_tokens = false;              // so a token may be ahead of the clock
     std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
     std::stop_token wanted = {};               // without a state: it is not told of waiters
   };
