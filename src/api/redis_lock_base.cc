@@ -21,7 +21,7 @@ RedisLockBase::LockBody::LockBody(std::shared_ptr<internal::ClientCore> core,
       core_(std::move(core)),
       names_(std::move(names)),
       kind_(kind),
-      options_(std::make_shared<const LockOptions>(std::move(options))) {}
+      options_(core_->Share(std::move(options))) {}
 
 absl::Status RedisLockBase::LockBody::Refuse(absl::StatusCode code, std::string_view why) const {
   return absl::Status(code, "lock \"" + name() + "\"" + std::string(why));

@@ -1,6 +1,7 @@
 #include "src/lock/client_core.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -109,6 +111,22 @@ std::shared_ptr<ClientCore> ClientCore::QuorumOf(
   };
   if (members.empty() || members.front()->in_forked_child()) return make();
   return members.front()->quorums_.Of(name, make);
+}
+
+std::shared_ptr<const LockOptions> ClientCore::Share(LockOptions options) {
+  auto mine = std::make_shared<const LockOptions>(std::move(options));
+  if (mine->on_lost || mine->on_wanted || in_forked_child()) return mine;
+  const auto all = [](const LockOptions& its) {
+    using Times = std::array<absl::Duration, 7>;
+    const absl::Duration no_turn = -absl::InfiniteDuration();
+    return std::tuple(
+        Times{its.lease, its.turn ? absl::Duration(*its.turn) : no_turn, its.cache_for,
+              its.acks.timeout, its.stop_margin, its.at_most, its.grace},
+        its.acks.replicas, its.acks.fsync, its.tell_if_wanted);
+  };
+  const base::MutexLock lock(share_mu_);
+  if (shared_options_ == nullptr || all(*shared_options_) != all(*mine)) shared_options_ = mine;
+  return shared_options_;
 }
 
 absl::Status ClientCore::OfForkedChild() const {

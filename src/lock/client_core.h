@@ -109,6 +109,8 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   absl::Status Refusal() const { return in_forked_child() ? OfForkedChild() : absl::OkStatus(); }
 
   const ClientOptions& options() const { return options_; }
+  // Lock objects with the same options share them: a client may have very many locks.
+  std::shared_ptr<const LockOptions> Share(LockOptions options);
   // All servers, or the one that has the key; for messages.
   const std::string& server() const { return server_; }
   std::string server(std::string_view key) const {
@@ -266,6 +268,8 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   const bool observer_needs_tokens_;
   const Identity identity_;
   RoundTrips round_trips_;
+  base::Mutex share_mu_;
+  std::shared_ptr<const LockOptions> shared_options_ ABSL_GUARDED_BY(share_mu_);
   WeakMap<ReaderGroups> readers_;
   WeakMap<PermitPool> permits_;
   WeakMap<ClientCore> quorums_;  // quorums in which this server was named first

@@ -1184,7 +1184,7 @@ void LockState::OnKept(uint64_t hold, absl::Duration at_least) {
   const LocalHold* const kept = Find(hold);
   if (kept == nullptr) return;
   grant_->pinned = true;
-  grant_->terms.at_least = std::max(grant_->terms.at_least, at_least);
+  grant_->terms.at_least = std::max<absl::Duration>(grant_->terms.at_least, at_least);
   grant_->kept_until = kept->token.value() + Micros(grant_->terms.at_least);
 }
 

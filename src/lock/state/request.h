@@ -44,32 +44,46 @@ struct LatchCounts {
 inline constexpr GrantId kNative = GrantId{1} << 62U;
 inline bool IsNative(GrantId grant) { return (grant & kNative) != 0; }
 
+// A duration in half the space: a client may have very many grants.
+class PackedDuration {
+ public:
+  PackedDuration() = default;
+  PackedDuration(absl::Duration time)  // NOLINT(google-explicit-constructor)
+      : nanos_(absl::ToInt64Nanoseconds(time)) {}
+  operator absl::Duration() const {  // NOLINT(google-explicit-constructor)
+    return absl::Nanoseconds(nanos_);
+  }
+
+ private:
+  int64_t nanos_ = 0;
+};
+
 // What a waiter asks the server for. A grant serves only waiters with equal terms.
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();  // at the server
   // How much of that the client leaves unused, besides the margin for clocks that differ in speed.
-  absl::Duration margin = absl::ZeroDuration();
-  bool manual = false;     // never renewed
-  bool whole = false;      // a claim is not enough: the thread needs the whole lease
-  bool cacheable = false;  // LockOptions::cache_for
-  bool bounded = false;    // LockOptions::at_most
-  bool told = false;       // LockOptions::tell_if_wanted: the hold is told of waiters
-  absl::Duration at_least = absl::ZeroDuration();  // AcquireOptions::at_least, or Lease::Keep()
-  base::AcksWanted acks;                           // the grant counts only once these have it
+  PackedDuration margin;
+  PackedDuration at_least;  // AcquireOptions::at_least, or Lease::Keep()
+  bool manual = false;      // never renewed
+  bool whole = false;       // a claim is not enough: the thread needs the whole lease
+  bool cacheable = false;   // LockOptions::cache_for
+  bool bounded = false;     // LockOptions::at_most
+  bool told = false;        // LockOptions::tell_if_wanted: the hold is told of waiters
+  base::AcksWanted acks;    // the grant counts only once these have it
   // A semaphore's permits that are wanted, and its capacity.
   uint32_t permits = 1;
   uint32_t capacity = 0;
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
 
   // The lease that an acquire asks for.
-  absl::Duration first_lease() const { return std::max(lease, at_least); }
+  absl::Duration first_lease() const { return std::max<absl::Duration>(lease, at_least); }
   // The hold ends although its thread goes on.
   bool ends() const { return manual || bounded; }
 
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && a.margin == b.margin && a.manual == b.manual &&
+    return a.lease == b.lease && absl::Duration(a.margin) == b.margin && a.manual == b.manual &&
            a.whole == b.whole && a.cacheable == b.cacheable && a.bounded == b.bounded &&
-           a.told == b.told && a.at_least == b.at_least && a.acks == b.acks &&
+           a.told == b.told && absl::Duration(a.at_least) == b.at_least && a.acks == b.acks &&
            a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }

@@ -500,8 +500,8 @@ std::vector<size_t> Numbers(absl::string_view edit) {
 
 // Leaves one thread, which acquires only by AcquireAsync(), or only by Acquire(). What then happens
 // does not depend on that choice, except for events that race with the thread itself: a stop, a
-// release that it does not wait for, a forced release, and the message that recalls a cached grant,
-// which a pause lets the client read.
+// release that it does not wait for, a forced release, the end of the time for which a name stays
+// taken, and the message that recalls a cached grant, which a pause lets the client read.
 void LetOneThreadAcquire(Plan& plan, bool asynchronously) {
   using Interface = Operation::Interface;
   for (ClientPlan& client : plan.clients) {
@@ -509,6 +509,7 @@ void LetOneThreadAcquire(Plan& plan, bool asynchronously) {
       if (&thread != plan.clients[0].threads.data()) thread.clear();
       for (Operation& each : thread) {
         each.stop_ms = -1;
+        each.at_least_ms = 0;
         each.pause_us = std::max<int64_t>(each.pause_us, 200);
         each.leave = Operation::Leave::kRelease;
         if (each.interface == Interface::kForceRelease) each.interface = Interface::kInspect;

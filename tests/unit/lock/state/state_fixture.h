@@ -100,12 +100,12 @@ class LockStateTest : public ::testing::Test {
                                                                .tell_if_wanted = want.told});
     waiter.terms = {.lease = want.lease + want.grace,
                     .margin = Margin(*waiter.options),
+                    .at_least = want.at_least,
                     .manual = want.manual,
                     .whole = want.whole,
                     .cacheable = want.cache_for > absl::ZeroDuration() && !want.manual,
                     .bounded = IsBounded(*waiter.options),
                     .told = want.told,
-                    .at_least = want.at_least,
                     .acks = {.replicas = want.acks},
                     .permits = want.permits,
                     .capacity = want.capacity};
