@@ -741,7 +741,8 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
 // The first thread of two clients in three observes the election from its first operation on.
 void Actor::Observe(Objects& objects, const Operation& operation) {
   const auto at = static_cast<size_t>(operation.object);
-  const bool wanted = (plan_.seed + number_) % 3 != 0 && objects.observers[at] == nullptr;
+  const bool wanted =
+      plan_.observes && (plan_.seed + number_) % 3 != 0 && objects.observers[at] == nullptr;
   if (!wanted || objects.observes.exchange(true)) return;
   auto observer = std::make_unique<Observer>(oracle_, process_, ObjectOf(operation).name);
   auto observation =

@@ -504,6 +504,7 @@ std::vector<size_t> Numbers(absl::string_view edit) {
 // taken, and the message that recalls a cached grant, which a pause lets the client read.
 void LetOneThreadAcquire(Plan& plan, bool asynchronously) {
   using Interface = Operation::Interface;
+  plan.observes = false;  // an observer's heartbeats race with the thread
   for (ClientPlan& client : plan.clients) {
     for (auto& thread : client.threads) {
       if (&thread != plan.clients[0].threads.data()) thread.clear();

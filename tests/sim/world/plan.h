@@ -140,6 +140,7 @@ struct Plan {
   // The servers of a quorum lose their data one after the other, and holds outlive that.
   bool one_by_one = false;
   bool administers = false;  // some operations force releases and change capacities
+  bool observes = true;      // elections
   std::vector<SharedObject> objects;
   std::vector<ClientPlan> clients;
   std::vector<Fault> faults;  // in order of time
