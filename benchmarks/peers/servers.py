@@ -85,10 +85,10 @@ class Server:
 
     def leases(self, most_ms):
         """The keys that live for at most that long, and for how long they still live, in ms."""
-        each = self.ask('EVAL "local all = {} for _, key in ipairs(redis.call(\'KEYS\', \'*\')) do '
-                        'table.insert(all, key .. \' \' .. redis.call(\'PTTL\', key)) end '
-                        'return table.concat(all, \'\\n\')" 0')
-        found = dict(line.rsplit(" ", 1) for line in each.splitlines())
+        script = ("local all = {} for _, key in ipairs(redis.call('KEYS', '*')) do "
+                  "table.insert(all, key .. ' ' .. redis.call('PTTL', key)) end return table.concat(all, ',')")
+        each = self.ask(f'EVAL "{script}" 0')
+        found = dict(line.rsplit(" ", 1) for line in each.split(",") if line)
         return {key: int(left_ms) for key, left_ms in found.items() if 0 < int(left_ms) <= most_ms}
 
     def url(self):
