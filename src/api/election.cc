@@ -196,21 +196,25 @@ absl::Status RunElected(Election& election, ElectedWork work, const std::stop_to
   base::Backoff backoff(kFirstPause, kLongestPause);
   while (!stop.stop_requested()) {
     absl::StatusOr<Leadership> leads = election.Campaign(value, {.stop = stop});
-    if (stop.stop_requested()) break;
     absl::Status status = leads.status();
-    if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
-        absl::IsPermissionDenied(status) || absl::IsCancelled(status)) {
-      return status;
+    if (!leads.ok()) {
+      if (stop.stop_requested()) break;
+      if (absl::IsInvalidArgument(status) || absl::IsFailedPrecondition(status) ||
+          absl::IsPermissionDenied(status) || absl::IsCancelled(status)) {
+        return status;
+      }
+    } else {
+      // A stop may come together with the term: then there is nothing to do but to resign.
+      if (!stop.stop_requested()) {
+        std::stop_source ends;
+        const auto end = [&] { ends.request_stop(); };
+        const std::stop_callback on_stop(stop, end);
+        const std::stop_callback on_loss(leads->lost(), end);
+        status = work(ends.get_token(), leads->epoch());
+      }
+      // An unconfirmed resignation is repeated in the background.
+      leads->Resign().IgnoreError();
     }
-    if (status.ok()) {
-      std::stop_source ends;
-      const auto end = [&] { ends.request_stop(); };
-      const std::stop_callback on_stop(stop, end);
-      const std::stop_callback on_loss(leads->lost(), end);
-      status = work(ends.get_token(), leads->epoch());
-    }
-    // An unconfirmed resignation is repeated in the background.
-    if (leads.ok()) leads->Resign().IgnoreError();
     if (status.ok()) {
       backoff.Reset();
     } else {

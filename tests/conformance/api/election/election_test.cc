@@ -312,6 +312,21 @@ TEST_P(ElectionConformance, RunElectedStopsWhileItWaits) {
   stop.request_stop();
 }
 
+// Observers often hear of a new leader before its own Campaign() returns.
+TEST_P(ElectionConformance, HasNoLeaderAfterAStopThatComesWithTheTerm) {
+  const auto work = [](const std::stop_token&, FencingToken) { return absl::OkStatus(); };
+  for (int i = 0; i < 20; ++i) {
+    std::stop_source stop;
+    const absl::StatusOr<Observation> observation =
+        theirs_.Observe([&](const std::optional<Leader>& leader) {
+          if (leader) stop.request_stop();
+        });
+    ASSERT_OK(observation);
+    EXPECT_OK(RunElected(election_, work, stop.get_token(), "a"));
+    EXPECT_EQ(ValueOf(theirs_), "none");
+  }
+}
+
 TEST_P(ElectionConformance, RunElectedReportsWhatNoRepetitionHelps) {
   Election nameless(client_, "", Options());
   const auto work = [](const std::stop_token&, FencingToken) { return absl::OkStatus(); };
