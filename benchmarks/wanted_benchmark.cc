@@ -20,8 +20,8 @@
 namespace redlatch::bench {
 namespace {
 
-// Two processes pass a lock to and fro. Each one that has it waits until it is told that the other
-// one waits. Either that is measured, from Acquire() to the stop callback, or the handover that
+// Two processes pass a lock to and fro. The holder waits until it is told that the other process
+// waits. Either this is measured, from Acquire() to the stop callback, or the handover that
 // follows, from Release() to the return of Acquire().
 constexpr char kTold[] = "told";
 REDLATCH_RACER(Wanted) {

@@ -13,8 +13,8 @@ endif()
 string(TOUPPER "${NAMESPACE}" guard)
 
 # Sets `out` to the text of `name` (such as common/time), with each line `-- include: <name>`
-# replaced by that file, the first time it is asked for. `-- replaces: <name>` says that `name`
-# defines that piece itself. ARGN is the chain of files being included.
+# replaced by that file, the first time it is asked for. A line `-- replaces: <piece>` says that the
+# file defines that piece itself. ARGN is the chain of files being included.
 function(assemble name out)
   if("${name}" IN_LIST ARGN)
     string(REPLACE ";" " -> " chain "${ARGN};${name}")

@@ -1,4 +1,4 @@
-// Leadership: of all candidates, one at a time leads, and all may know which one.
+// Leader election: one of several candidates leads at a time, and every client can find out which.
 #ifndef REDLATCH_ELECTION_H_
 #define REDLATCH_ELECTION_H_
 
@@ -34,12 +34,12 @@ struct Leader {
   std::string value;   // what the leader proclaims, such as its address
   FencingToken epoch;  // larger than that of every earlier leader
   absl::Time since;    // when it became the leader, by the server's clock
-  std::string client;  // its client: the first part of LockInfo::Party::hold
+  std::string client;  // the id of its client: the first part of LockInfo::Party::hold
 
   friend bool operator==(const Leader& a, const Leader& b) = default;
 };
 
-// The result of Campaign(): a Lease, whose end is the end of the term.
+// The result of Campaign(): a Lease that lasts as long as the term.
 //
 //   the term is      Proclaim()   Resign()                          destructor
 //   running          OK           ends it; the next candidate       resigns, without waiting
@@ -47,24 +47,24 @@ struct Leader {
 //   over: resigned   kAborted     OK                                nothing
 //   over: lost       kAborted     kAborted                          nothing
 //
-// Thread-safety is that of Lease.
+// It is as thread-safe as a Lease.
 class REDLATCH_EXPORT Leadership final : public Lease {
  public:
   Leadership() = default;  // empty
 
-  // The fencing token of the term. Each leader has a larger one than all leaders before it, so a
-  // store that compares epochs refuses what a former leader writes.
+  // The fencing token of the term. It is larger than that of every earlier leader, so a store that
+  // compares epochs can reject the writes of a former leader.
   FencingToken epoch() const { return fencing_token(); }
 
-  // Replaces the leader's value, and tells all observers. The value ends with the term. Of calls at
-  // the same time, the one that began last counts.
+  // Replaces the leader's value, and tells all observers. The value ends with the term. If calls
+  // overlap, the one that began last wins.
   //   kAborted              the term is over
   //   kUnavailable          the server did not answer; the value may have been replaced
   //   kInvalidArgument      the value has more than 4,096 bytes
   //   kResourceExhausted    the server is out of memory
   absl::Status Proclaim(std::string_view value);
 
-  // Ends the term, as Release() does. OK: the next candidate, if there is one, leads.
+  // Ends the term, as Release() does. After OK, the next candidate leads, if there is one.
   absl::Status Resign() { return Release(); }
 
   // For the library.
@@ -76,12 +76,12 @@ class REDLATCH_EXPORT Leadership final : public Lease {
   std::shared_ptr<Term> term_;
 };
 
-// The result of Observe(). The observation ends when this is destroyed. From then on the callback
-// does not run; if it is running in another thread, the destructor waits for it. The callback may
-// destroy it.
+// The result of Observe(). The destructor ends the observation: the callback does not run any more,
+// and if it is running on another thread, the destructor waits for it. The callback may destroy the
+// Observation.
 class REDLATCH_EXPORT Observation {
  public:
-  Observation() = default;  // of nothing
+  Observation() = default;  // observes nothing
   Observation(Observation&&) noexcept = default;
   Observation& operator=(Observation&& other) noexcept;
   ~Observation();
@@ -97,7 +97,7 @@ class REDLATCH_EXPORT Observation {
   std::shared_ptr<internal::LeaderListener> listener_;
 };
 
-// An election among threads, processes and hosts, by its name.
+// An election among threads, processes and hosts. Objects with the same name are the same election.
 //
 //   redlatch::Election election(client, "scheduler");
 //   absl::StatusOr<redlatch::Leadership> leads = election.Campaign("10.0.0.1:7000");
@@ -105,23 +105,24 @@ class REDLATCH_EXPORT Observation {
 //   Schedule(leads->lost(), leads->epoch());
 //   return leads->Resign();
 //
-// A leader that stops answering is followed when its lease ends, one that resigns is followed at
-// once. Candidates lead in the order in which they came.
+// When a leader resigns, the next candidate leads at once. When a leader dies or loses contact with
+// the server, the next candidate leads after the lease. Candidates lead in the order in which they
+// came.
 //
-// An election is a lock with a value and observers, so all methods of RedisLockBase work: lock() is
-// a campaign without a value. Its key in Redis is that of a SimpleLock of the same name, so they
-// exclude each other; but they do not wait in one queue. Each term is asked for at the server, even
-// among threads of one client: LockOptions::turn has no effect. On a quorum of servers every call
-// is kFailedPrecondition: nodes vote, and none of them knows the leader.
+// An election is a lock with a value and observers, so all methods of RedisLockBase work: lock()
+// campaigns without a value. A SimpleLock of the same name has the same key in Redis, so the two
+// exclude each other, but each has a queue of its own. The server begins every term, even if a
+// thread of the same client leads next, so LockOptions::turn has no effect. On a quorum of servers
+// every call returns kFailedPrecondition: the nodes vote, and none of them knows the leader.
 class REDLATCH_EXPORT Election final : public RedisLockBase {
  public:
   Election(const Client& client, std::string_view name, LockOptions options = {});
 
-  // Waits until it is this candidate's turn, and leads. `value` is known to all observers from the
-  // beginning of the term; it has at most 4,096 bytes. The errors are those of Acquire().
+  // Waits until this candidate leads. Observers are told `value`, of at most 4,096 bytes, when the
+  // term begins. The errors are those of Acquire().
   absl::StatusOr<Leadership> Campaign(std::string_view value = {},
                                       const AcquireOptions& options = {});
-  // As AcquireAsync() and AcquireAwaitable().
+  // These work like AcquireAsync() and AcquireAwaitable().
   using CampaignCallback = absl::AnyInvocable<void(absl::StatusOr<Leadership>) &&>;
   void CampaignAsync(std::string_view value, const AcquireOptions& options,
                      CampaignCallback callback);
@@ -135,15 +136,15 @@ class REDLATCH_EXPORT Election final : public RedisLockBase {
             }};
   }
 
-  // Asks the server who leads. No value: no candidate does.
+  // Asks the server which candidate leads. Returns nullopt if there is no leader.
   absl::StatusOr<std::optional<redlatch::Leader>> Leader() const;
 
-  // Calls the callback with the present leader, and then with each change that this client learns
-  // of: a new leader, a new value, no leader. It learns by message, at once. A message that is lost
-  // delays the newest state until the client's next heartbeat (a third of the lease, 10 s at most).
-  // So some changes may be missed, but the order is that of (epoch, change of value), and never
-  // goes back. Calls do not overlap. They run where ClientOptions::post says, else on the client's
-  // own thread, and should not block. The election may be destroyed meanwhile.
+  // Calls the callback with the present leader, and then after each change: a new leader, a new
+  // value, or no leader. The server announces changes by message. If a message is lost, the
+  // callback gets the newest state after the client's next heartbeat (a third of the lease, 10 s at
+  // most). So it may miss changes, but it never gets an older state after a newer one. Calls do not
+  // overlap. They run where ClientOptions::post says, or else on a thread of the client, and should
+  // not block. The Election object may be destroyed before the observation ends.
   using LeaderCallback = absl::AnyInvocable<void(const std::optional<redlatch::Leader>&)>;
   absl::StatusOr<Observation> Observe(LeaderCallback callback) const;
 
@@ -158,15 +159,15 @@ class REDLATCH_EXPORT Election final : public RedisLockBase {
 
 // Campaigns, calls `work` while this process leads, resigns when it returns, and campaigns again,
 // until `stop` fires. The token that `work` gets fires when the term is lost or `stop` fires;
-// `work` must then return soon. After a failure of the campaign or of `work`, the next campaign
-// begins after a pause, which is random and grows from 0.1 to 10 s. Exceptions of `work` pass.
+// `work` must then return soon. If the campaign or `work` fails, the next campaign begins after a
+// random pause, which grows from 0.1 to 10 s. If `work` throws, the exception reaches the caller.
 //
 //   redlatch::RunElected(election, [&](std::stop_token stop, redlatch::FencingToken epoch) {
 //     return Schedule(stop, epoch);
 //   }, stop, "10.0.0.1:7000");
 //
-// Returns OK when it was told to stop; otherwise, at once, an error that no repetition can help:
-// kInvalidArgument, kFailedPrecondition, kPermissionDenied or kCancelled of a campaign.
+// Returns OK after `stop` has fired. Returns an error of a campaign, at once, if the next one would
+// fail in the same way: kInvalidArgument, kFailedPrecondition, kPermissionDenied or kCancelled.
 using ElectedWork = absl::FunctionRef<absl::Status(std::stop_token stop, FencingToken epoch)>;
 REDLATCH_EXPORT absl::Status RunElected(Election& election, ElectedWork work,
                                         const std::stop_token& stop, std::string_view value = {});

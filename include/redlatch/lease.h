@@ -65,9 +65,9 @@ class REDLATCH_EXPORT Hold {
   // Fires when the hold is lost, even while the network hangs; never on a release.
   std::stop_token lost() const;
 
-  // Fires when another waiter wants the lock, in this client or in another, if the lock's options
-  // say `tell_if_wanted` or `on_wanted`. If they do not, the token never fires, and its
-  // stop_possible() is false.
+  // Fires when a waiter of this client or of another one wants the lock, if the lock's options set
+  // `tell_if_wanted` or `on_wanted`. Otherwise the token never fires, and its stop_possible() is
+  // false.
   std::stop_token wanted() const;
 
   // For the library.
@@ -137,8 +137,8 @@ class REDLATCH_EXPORT Lease {
   // over, kFailedPrecondition if it is renewed by itself.
   absl::Status Extend(Duration lease);
 
-  // AcquireOptions::at_least for a hold that is there already, once the server has confirmed it. It
-  // counts from the time at which the server granted the lock, which the fencing token is: in
+  // Does for this hold what AcquireOptions::at_least does for a new one. OK means that the server
+  // has confirmed it. The time counts from the grant, whose time is the fencing token, in
   // microseconds since 1970 by the server's clock. kAborted if the hold is over, kInvalidArgument
   // if the lock cannot be kept; after any other error the name may stay taken for that long or not.
   absl::Status Keep(Duration at_least);

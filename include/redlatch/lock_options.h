@@ -22,7 +22,7 @@ struct LostLease {
   std::string reason;  // what happened, in words
 };
 
-// A hold that another waiter wants.
+// A hold whose lock another waiter wants.
 struct WantedLease {
   std::string lock;    // its name
   std::string server;  // without password
@@ -83,24 +83,24 @@ struct LockOptions {
   // Costs a wait for the replicas in each acquisition and each renewal, and one more connection.
   ReplicaAcks acks = {};
 
-  // How long before the server may let another owner in the hold is lost at the latest: valid() is
-  // false, and lost() has fired. That is the time in which the holder stops its work. If the holder
-  // stops sooner, others wait all the same. At most half the lease. The usual margin (1 % of the
-  // lease, and 12 ms) is added to it. After a handover from another client, the two seconds of
-  // AcquireOptions::whole_lease become longer by this.
+  // A hold that expires is lost at least this long before the server may let another owner in:
+  // valid() becomes false, and lost() fires. In that time the holder can stop its work. Other
+  // owners wait for all of it, even if the holder stops sooner. It can be at most half the lease.
+  // The usual margin (1 % of the lease, plus 12 ms) is added to it. After a handover from another
+  // client, the two seconds of AcquireOptions::whole_lease become longer by this.
   Duration stop_margin = absl::ZeroDuration();
 
-  // How long a hold lasts at most, so that a holder that hangs does not keep the lock for ever.
-  // Then it is lost; LostLease::reason says why. It counts from the acquisition; a thread that
-  // acquires a reentrant lock again does not restart it. At least the lease, also that of a manual
-  // hold, which Extend() refuses to prolong beyond it (kInvalidArgument). Threads that read under a
-  // lock with this option do not share their grants.
+  // The longest time that a hold may last, so that a holder that hangs does not keep the lock for
+  // ever. After that the hold is lost, and LostLease::reason says why. The time counts from the
+  // acquisition; reentering the lock does not restart it. It must not be shorter than the lease,
+  // including that of a manual hold. Extend() refuses to go beyond it (kInvalidArgument). Readers
+  // of a lock with this option do not share a grant.
   Duration at_most = absl::InfiniteDuration();
 
-  // How long the server grants the lock to no other owner after a hold *expired* because its
-  // process died, hung or was cut off. For work that goes on for a while without its process, such
-  // as a request in a queue. The client asks for a lease that is longer by this, and does not use
-  // that part. A release causes no delay.
+  // After a hold *expires*, because its process died, hung or was cut off, the server waits for at
+  // least this long before it grants the lock to another owner. Use it for work that goes on for a
+  // while without its process, such as a request in a queue. The client asks for a lease that is
+  // longer by this, and does not use that part. A release causes no delay.
   Duration grace = absl::ZeroDuration();
 
   // Runs on a thread of the client's own after the hold's stop token has fired. It may do anything
@@ -110,20 +110,21 @@ struct LockOptions {
   // ends the process.)
   std::function<void(const LostLease&)> on_lost = {};
 
-  // For long holds that can give way: makes Lease::wanted() and Hold::wanted() fire when a thread
-  // or another client begins to wait for the lock, or at once if one waits already. Messages tell
-  // it, so nothing is polled. If a message is lost, the next heartbeat of the first waiter or the
-  // next renewal of the hold tells it, after a third of the lease at most. Each hold is told once,
-  // and is not told if the waiter gives up. A call that does not wait, such as try_lock(), is no
-  // waiter. A read is told of waiting writers; a read under a write of its own thread is not told,
-  // but that write is. If several clients have a reentrant lock as one Owner, only their renewals
-  // tell them. lock() sends a script instead of a native command.
-  // For SimpleLock, ReentrantLock, ReentrantReadWriteLock, and your own classes whose LockTraits
-  // are `cacheable`. A MultiLock refuses such locks with kInvalidArgument if one script takes them
-  // together; otherwise its lease is told what any of its holds is told.
+  // For long holds that can give way: Lease::wanted() and Hold::wanted() fire when another thread
+  // or client begins to wait for the lock, or at once if one is waiting already. The server
+  // announces a waiter by message, so nothing is polled. If the message is lost, the hold is told
+  // at the first waiter's next heartbeat or at its own next renewal, after a third of the lease at
+  // most. Each hold is told once, and is not told if the waiter gives up. A call that does not
+  // wait, such as try_lock(), is not a waiter. A read is told of waiting writers. A read under a
+  // write of its own thread is not told, but the write is. If several clients have a reentrant lock
+  // as one Owner, they learn of waiters by their renewals only. lock() sends a script instead of a
+  // native command. This works for SimpleLock, ReentrantLock, ReentrantReadWriteLock, and your own
+  // classes whose LockTraits are `cacheable`. A MultiLock that acquires its locks by one script
+  // refuses this option with kInvalidArgument; the lease of any other MultiLock is told when one of
+  // its holds is told.
   bool tell_if_wanted = false;
 
-  // Runs then, as on_lost does, after the hold's stop token has fired: perhaps before the call that
+  // Runs after wanted() has fired, under the same rules as on_lost. It may run before the call that
   // acquires the lock has returned, or after the release. Implies `tell_if_wanted`.
   std::function<void(const WantedLease&)> on_wanted = {};
 };
@@ -145,11 +146,12 @@ struct AcquireOptions {
   // cost of a round trip per handover in which the lock is taken and idle. Manual holds always do.
   bool whole_lease = false;
 
-  // The name stays taken until this long after the acquisition, even if it is released or its
-  // process dies before: for work that must not begin more often. The server's clock alone counts.
-  // Others find the lock taken, or wait, as if it were held; ForceRelease() ends that.
-  // For SimpleLock, ReentrantLock and the write side of ReentrantReadWriteLock, without an Owner;
-  // all others refuse it with kInvalidArgument. Such a hold is not passed on in a turn or cached. A
+  // The name stays taken for this long after the acquisition, even if the lock is released or its
+  // process dies sooner. Use it for work that must not begin more often than that. The server's
+  // clock alone counts. Other callers wait for that time, or find the lock busy, as if it were
+  // held; ForceRelease() ends it. This works for SimpleLock, ReentrantLock and the write side of
+  // ReentrantReadWriteLock, without an Owner; all other locks refuse it with kInvalidArgument. Such
+  // a hold is not cached, and its client does not pass it on to another thread in a turn. A
   // call that enters a reentrant lock again ignores it. See also Lease::Keep().
   Duration at_least = absl::ZeroDuration();
 

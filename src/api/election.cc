@@ -17,7 +17,7 @@
 
 namespace redlatch {
 
-// What Proclaim() needs of a term. Moved leaderships share it.
+// The parts of a term that Proclaim() needs. They stay in place when a Leadership is moved.
 struct Leadership::Term {
   std::shared_ptr<internal::ClientCore> core;
   std::shared_ptr<internal::LockHandle> handle;
@@ -39,7 +39,7 @@ absl::Status CheckValue(std::string_view value) {
       "a value of ", value.size(), " bytes is too long; ", kLongestValue, " are possible"));
 }
 
-// A script that is repeated until a server answers.
+// Returns a call of the script, which is repeated until a server answers.
 internal::ScriptOperation::Call CallOf(const internal::ClientCore& core, const LuaScript& script,
                                        std::vector<std::string> args) {
   return {.script = &script,
@@ -53,7 +53,7 @@ absl::StatusOr<Leadership> LeadershipOf(absl::StatusOr<Lease> lease, TermPtr ter
   return Leadership(*std::move(lease), std::move(term));
 }
 
-// Returns early if the stop is requested.
+// Returns early if a stop is requested.
 void Pause(absl::Duration length, const std::stop_token& stop) {
   std::mutex mu;
   std::condition_variable_any never;
@@ -95,7 +95,8 @@ Observation& Observation::operator=(Observation&& other) noexcept {
 
 Observation::~Observation() { End(); }
 
-// In a forked child, the client's own reference keeps the listener, whose mutex may be locked.
+// A forked child leaves the listener alone, since its mutex may be locked; the client's own
+// reference keeps it.
 void Observation::End() {
   if (listener_ != nullptr && !core_->in_forked_child()) {
     core_->observations().Remove(*listener_);
@@ -113,8 +114,8 @@ Election::Election(const Client& client, std::string_view name, LockOptions opti
 
 LockScripts Election::Scripts() const { return lua::kElectionScripts; }
 
-// A candidate's value is the name of its Owner: so it waits in the queue with the candidate, and
-// the script that makes it the leader knows it.
+// A candidate's value is the name of its Owner. So the value is in the queue with its candidate,
+// and the script that makes the candidate the leader knows it.
 LockTraits Election::Traits() const { return {.kind = kinds::kElection, .owners = true}; }
 
 std::vector<std::string> Election::ExtraKeys() const {
@@ -176,7 +177,7 @@ absl::StatusOr<std::optional<Leader>> Election::Leader() const { return LeaderAt
 
 absl::StatusOr<Observation> Election::Observe(LeaderCallback callback) const {
   const std::shared_ptr<LockBody> body = KeepBody();
-  // This says why the server cannot be asked.
+  // If the server cannot be asked, this says why.
   if (const auto leader = LeaderAt(*body); !leader.ok()) return leader.status();
   const auto handle = body->HandleFor(/*reads=*/false, {});
   if (!handle.ok()) return handle.status();
@@ -204,7 +205,7 @@ absl::Status RunElected(Election& election, ElectedWork work, const std::stop_to
         return status;
       }
     } else {
-      // A stop may come together with the term: then there is nothing to do but to resign.
+      // If the stop comes together with the term, the work does not begin.
       if (!stop.stop_requested()) {
         std::stop_source ends;
         const auto end = [&] { ends.request_stop(); };

@@ -211,7 +211,7 @@ absl::StatusOr<internal::OwnedHold> RedisLockBase::LockBody::Read(
   if (const auto writes = handle_->Pin(); writes.depth > 0) {
     call.write_token = writes.token;
     call.write_grant = writes.grant;
-    call.terms.told = false;  // to the server, the write beside it looks like one that waits
+    call.terms.told = false;  // to the server, the write beside it looks like a waiting one
   } else {
     handle_->GiveBackCached();  // a cached write grant would keep readers out
   }

@@ -17,9 +17,9 @@ namespace {
 
 // How long a caller waits for its subscription, and the client for a reply.
 constexpr absl::Duration kTimeout = absl::Milliseconds(500);
-// See LeaderView. Jittered, since many clients may observe one election.
+// See LeaderView. The delay is jittered, since many clients may observe one election.
 constexpr absl::Duration kAfterLease = absl::Milliseconds(150);
-// A registration outlives this many heartbeats.
+// A registration lasts for this many heartbeats.
 constexpr int kHeartbeatsKept = 3;
 
 // Reads '<epoch> <revision> <since_us> <client> <value>'.
@@ -35,7 +35,7 @@ bool ReadNews(std::string_view text, LeaderNews& news) {
 
 }  // namespace
 
-// ---- A callback.
+// ---- LeaderListener.
 
 void LeaderListener::Tell(EventDriver& driver, std::optional<Leader> leader, uint64_t number) {
   {
@@ -66,8 +66,8 @@ void LeaderListener::Run() {
   mu_.Unlock();
 }
 
-// The callback is destroyed here or by Run(), never by a thread of the client's that uses the core:
-// it may have the last handle of the client.
+// The callback is destroyed here or by Run(), never on a thread of the client that uses the core,
+// since the callback may own the last handle of the client.
 void LeaderListener::End() {
   Election::LeaderCallback ended;
   mu_.Lock();
@@ -79,7 +79,7 @@ void LeaderListener::End() {
   mu_.Unlock();
 }
 
-// ---- What is observed.
+// ---- Observations.
 
 std::optional<LeaderReply> ReadLeaderReply(std::string_view text) {
   LeaderReply reply;
@@ -168,7 +168,7 @@ void Observations::NoteSubscription(std::string_view key, bool subscribed, base:
   redis::ServerGroup& group = core_.server_group();
   group.NoteSign(key, subscribed ? SubscriptionSign::kSubscribed : SubscriptionSign::kUnsubscribed,
                  asked);
-  // The server may have refused the channel for a while. This does not wait.
+  // The server may have refused the channel earlier. This call does not wait.
   if (!group.subscription(key).acknowledged) group.Subscribe(key, base::Now(), {}).IgnoreError();
 }
 

@@ -24,15 +24,15 @@
 
 namespace redlatch::internal {
 
-// A user's callback that observes an election. Its calls do not overlap; of several changes that
-// come meanwhile, it is told the last one. Thread-safe.
+// A user's callback that observes an election. Its calls do not overlap. If several changes come
+// during a call, the next call gets the last of them. Thread-safe.
 class LeaderListener : public std::enable_shared_from_this<LeaderListener> {
  public:
   explicit LeaderListener(Election::LeaderCallback callback) : callback_(std::move(callback)) {}
 
-  // `number` grows with every change; earlier ones are ignored.
+  // `number` grows with every change. A change with an earlier number is ignored.
   void Tell(EventDriver& driver, std::optional<Leader> leader, uint64_t number);
-  // The callback does not run any more. If it is running on another thread, this waits for it.
+  // Ends the calls. If the callback is running on another thread, this waits for it.
   void End();
 
  private:
@@ -49,23 +49,23 @@ class LeaderListener : public std::enable_shared_from_this<LeaderListener> {
   std::thread::id runs_on_ ABSL_GUARDED_BY(mu_);
 };
 
-// The elections that this client observes. Each is registered at its server once, however many
-// callbacks observe it, and asked for with each heartbeat. Thread-safe.
+// The elections that this client observes. For each, the client registers at the server once,
+// however many callbacks observe it, and asks for the state with each heartbeat. Thread-safe.
 class Observations {
  public:
   explicit Observations(ClientCore& core) : core_(core) {}
   Observations(const Observations&) = delete;
   Observations& operator=(const Observations&) = delete;
 
-  // Subscribes, and registers at the server soon. Returns an error if this client may not
+  // Subscribes, and soon registers at the server. Returns an error if this client may not
   // subscribe.
   absl::Status Add(const NamedLock& election, absl::Duration heartbeat,
                    std::shared_ptr<LeaderListener> listener);
   void Remove(const LeaderListener& listener);
 
-  // `text` follows the word "leader". It is ignored unless a script has made it.
+  // `text` is the message after the word "leader". It is ignored unless a script has made it.
   void OnMessage(std::string_view text);
-  // A connection is new: asks for all elections that it concerns.
+  // Asks for all elections that a new connection concerns.
   void AskAll(const redis::ServerGroup::Concerned& concerned = nullptr);
 
   base::Instant due() const;
@@ -80,7 +80,7 @@ class Observations {
     std::vector<std::shared_ptr<LeaderListener>> listeners = {};
   };
 
-  // What callbacks are told, outside the mutex.
+  // A change, of which callbacks are told outside the mutex.
   struct Change {
     std::optional<Leader> leader;
     uint64_t number = 0;
@@ -89,7 +89,7 @@ class Observations {
 
   static Change Changed(Watch& watch);
   void Tell(const Change& change);
-  // A reply says if messages arrive.
+  // Notes that a reply says if the server sees this client subscribed.
   void NoteSubscription(std::string_view key, bool subscribed, base::Instant asked);
   void TakeReply(const KeySet& keys, base::Instant sent, const Result& result);
 
@@ -105,9 +105,9 @@ struct LeaderReply {
   int64_t subscribers = 0;
   LeaderNews news;
 };
-// Nothing if it is something else.
+// Returns nullopt if the text is something else.
 std::optional<LeaderReply> ReadLeaderReply(std::string_view text);
-// Nothing if there is no leader.
+// Returns nullopt if there is no leader.
 std::optional<Leader> LeaderOf(const LeaderNews& news);
 
 }  // namespace redlatch::internal

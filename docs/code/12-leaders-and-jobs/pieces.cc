@@ -29,7 +29,7 @@ void RebuildPart(int part);
 
 #include "redlatch/election.h"
 
-struct Store {  // the masters write to it, wherever it is
+struct Store {  // stands for the store to which all masters write
   absl::Status Write(redlatch::FencingToken epoch, const std::string& entry) {
     const std::lock_guard<std::mutex> lock(mu);
     if (epoch < newest) return absl::AbortedError("a newer master writes");
@@ -65,7 +65,7 @@ absl::StatusOr<redlatch::Observation> FollowMaster(
 #include <thread>
 
 std::string NextEntry() {
-  std::this_thread::sleep_for(std::chrono::milliseconds(1));  // a master does something, too
+  std::this_thread::sleep_for(std::chrono::milliseconds(1));  // the master's own work
   return "entry";
 }
 
@@ -143,7 +143,7 @@ absl::Status SendHourlyReport(const redlatch::Client& client) {
 // [/period]
 
 // [gives_way]
-// Rebuilds an index, one part after the other, and lets others have it in between.
+// Rebuilds an index part by part, and lets others have it in between.
 absl::Status RebuildIndex(const redlatch::Client& client, int parts) {
   redlatch::SimpleLock index(client, "index", {.tell_if_wanted = true});
   for (int part = 0; part < parts;) {

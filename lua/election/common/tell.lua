@@ -1,12 +1,12 @@
 -- include: election/common/keys
 
--- A change tells this many observing clients at once, those that registered last. The others
--- learn of it with their next heartbeat.
+-- The most observing clients that are told of a change at once: those that registered last. The
+-- others learn of it with their next heartbeat.
 local most_told = 1024
 
 -- tell(state): publishes a change to the observing clients: 'leader <proof> <length of N> <N>
 -- <state>'. The proof shows that the message is from a script: it is made from a secret that only
--- the observer and this lock's keys know, and does not reveal it. Comes after all writes.
+-- the observer and this lock's keys know, and does not reveal it. Call this after all writes.
 local function tell(state)
   local observers = redis.call('ZRANGE', observers_key, -most_told, '-1')
   local text = #KEYS[1] .. ' ' .. KEYS[1] .. ' ' .. state

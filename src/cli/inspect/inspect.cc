@@ -316,7 +316,7 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
 }
 
 // Takes the record of an election's leader, "<grant> <epoch> <revision> <since> <value>". It counts
-// only if its grant has the lock, which is known by now.
+// only if its grant has the lock; the grant that has the lock is in the row already.
 void TakeLeader(const Reply& record, LockRow& row) {
   const std::vector<std::string> words = absl::StrSplit(record.text, absl::MaxSplits(' ', 4));
   if (words.size() < 5 || words[0] != row.hold) return;

@@ -64,7 +64,7 @@ int ShowLeader(const std::vector<std::string>& words) {
   line.NeedsName("election", "say redlatch leader NAME; redlatch ls lists them");
   if (const std::optional<int> over = line.Parse(words)) return *over;
   const std::string& name = line.operands()[0];
-  // A private server that is not running has no leader, and is not started to ask it.
+  // A private server that is not running has no leader. It is not started only to be asked.
   if (!watch) {
     const auto server = Server::Open(line.server());
     if (absl::IsNotFound(server.status())) return Refuse(server.status());

@@ -58,7 +58,7 @@
 // hangs. The keeper goes on renewing the lock while the front is stopped by ^Z. If the front is
 // killed, the keeper ends the command and releases the lock.
 //
-// `redlatch elect` is the same, with a keeper for each term.
+// `redlatch elect` works in the same way, with one keeper per term.
 namespace redlatch::cli {
 namespace {
 
@@ -312,15 +312,15 @@ struct RunOptions {
   bool kill_on_lost = true;
   int busy_code = kBusy;
   std::string value;   // of the leader
-  bool once = false;   // campaign no more when the command has ended by itself
+  bool once = false;   // do not campaign again after the command has ended by itself
   std::string server;  // a URL
 };
 
 constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
 constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // of the default
 constexpr absl::Duration kShortestPeriod = absl::Milliseconds(100);
-// If a process is killed before it starts the command of a period, others wait for that long until
-// they take its place, and a while longer.
+// The defaults of --once-per: a lease, and how much longer than that a try waits. If a process is
+// killed before it starts its command, another one takes its place when the lease ends.
 constexpr absl::Duration kLeaseOncePer = absl::Seconds(10);
 constexpr absl::Duration kLongerWait = absl::Seconds(2);
 
@@ -413,7 +413,8 @@ absl::Status Complete(const CommandLine& line, RunOptions& options) {
   return CompleteTimes(line, options);
 }
 
-// Parses the command line of `redlatch run` or `redlatch elect`, whose own options are declared.
+// Parses the command line of `redlatch run` or `redlatch elect`. The caller has declared the
+// options that only its command has.
 std::optional<int> ParseCommandLine(const std::string& usage, const std::vector<std::string>& words,
                                     CommandLine& line, RunOptions* options) {
   line.Time("--lease", &options->lease);
@@ -808,7 +809,7 @@ constexpr absl::Duration kKillEarly = absl::Milliseconds(500);
 constexpr absl::Duration kFirstRepeat = absl::Milliseconds(10);
 constexpr absl::Duration kLastRepeat = absl::Seconds(1);
 constexpr absl::Duration kReasonTimeout = absl::Milliseconds(200);
-// If the deadline is that close to the time that --at-most says, that is the reason of a loss.
+// If a lost hold's deadline is this close to the end of --at-most, that option is the reason.
 constexpr absl::Duration kAboutOver = absl::Milliseconds(100);
 constexpr std::string_view kIsLost = " is lost (";
 
@@ -1092,8 +1093,8 @@ bool HasTerminal() {
   return terminal >= 0;
 }
 
-// The pause before the next campaign. It grows from about the first value to the second while the
-// command, or the campaign, fails.
+// The pause before the next campaign. As long as the command or the campaign fails, it grows from
+// about the first value to the second.
 constexpr absl::Duration kFirstPause = absl::Seconds(1);
 constexpr absl::Duration kLongestPause = absl::Seconds(10);
 
@@ -1113,7 +1114,7 @@ class Front {
     return kFailure;
   }
 
-  // Campaigns and runs the command, until it is told to stop.
+  // Campaigns and runs the command, again and again, until redlatch is told to stop.
   int RunTerms() {
     base::Backoff pauses(kFirstPause, kLongestPause);
     for (;;) {
@@ -1134,7 +1135,7 @@ class Front {
     }
   }
 
-  // Returns true if it is told to stop.
+  // Returns true if redlatch is told to stop.
   bool Pause(absl::Duration length) {
     const base::Instant end = base::Now() + length;
     while (stop_ == 0 && base::Now() < end) {
@@ -1188,7 +1189,7 @@ class Front {
     link_ = base::UniqueFd(ends[0]);
     watch_ = new (watch_) Watch;  // no other process uses it now
     armed_ = false;
-    while (waitpid(-1, nullptr, WNOHANG) > 0) {  // what earlier terms have left
+    while (waitpid(-1, nullptr, WNOHANG) > 0) {  // processes that earlier terms have left
     }
     keeper_ = fork();
     if (keeper_ == 0) {
@@ -1230,7 +1231,7 @@ class Front {
         const bool to_us_alone = signal == SIGHUP && getsid(0) == getpid();
         const bool by_terminal = info.ssi_code == SI_KERNEL;
         if (Ends(signal) && (signal != SIGHUP || by_terminal)) stop_ = signal;
-        // Other processes send SIGHUP to leaders, which may read their settings again.
+        // A SIGHUP from another process is for the leader, which may read its settings again.
         const bool for_leaders = signal == SIGHUP && options_.kind == RunKind::kElection;
         if (for_leaders && !by_terminal && watch_->command == 0) continue;
         Forward(signal, by_terminal && !to_us_alone);

@@ -36,8 +36,8 @@ class HoldState {
   virtual base::Instant Deadline() const;  // Instant() if it is over
   // If the hold is lost or about to be, returns a token whose stop is already requested.
   virtual std::stop_token Lost(base::Instant now);
-  // The same for a waiter that wants the lock. If the hold is not told of waiters, returns a token
-  // without a state.
+  // Returns a token that fires when a waiter wants the lock. If the hold is not told of waiters,
+  // the token has no state.
   virtual std::stop_token Wanted();
   virtual int acked_by() const { return acked_by_.load(std::memory_order_relaxed); }
   // The token of one lock, if the hold consists of several.
@@ -48,12 +48,12 @@ class HoldState {
   void Prolong(base::Instant deadline) { deadline_.store(deadline.nanos()); }
   void Release() { Prolong(base::Instant()); }
   void Lose();
-  // The hold is told of waiters; `wanted`: there is one.
+  // The hold is told of waiters. `wanted`: a waiter wants the lock already.
   void SetWanted(bool wanted);
 
-  // What a stop token tells.
+  // The event that a stop token announces.
   enum class Signal : uint8_t { kLost, kWanted };
-  // Requests the stop of all tokens of that kind that were handed out before. Runs users' code.
+  // Fires all tokens for that event that were handed out before. Runs users' code.
   void Fire(Signal signal = Signal::kLost);
 
   // Also requests the stop of a joint hold that contains this one. It waits for no code, so a
@@ -75,7 +75,7 @@ class HoldState {
   bool is_lost_ ABSL_GUARDED_BY(mu_) = false;
   bool is_told_ ABSL_GUARDED_BY(mu_) = false;
   bool is_wanted_ ABSL_GUARDED_BY(mu_) = false;
-  // Of each signal; created on first access.
+  // One for each signal; created on first access.
   std::unique_ptr<std::array<Listeners, 2>> listeners_ ABSL_GUARDED_BY(mu_);
 };
 
@@ -93,7 +93,7 @@ class JointHoldState final : public HoldState {
 
   base::Instant Deadline() const override;
   std::stop_token Lost(base::Instant now) override;
-  // Has no state if none of them is told of waiters.
+  // The token has no state if no part is told of waiters.
   std::stop_token Wanted() override;
   int acked_by() const override;  // the fewest of all parts
   // Returns nothing if no part has that name, or several have.
@@ -102,7 +102,7 @@ class JointHoldState final : public HoldState {
  private:
   const std::vector<Part> parts_;
   const std::shared_ptr<std::stop_source> lost_ = std::make_shared<std::stop_source>();
-  std::shared_ptr<std::stop_source> wanted_;  // null if none of them is told of waiters
+  std::shared_ptr<std::stop_source> wanted_;  // null if no part is told of waiters
 };
 
 // Releases and extends the hold of a lease: a lock of one server group, or of several. Thread-safe.

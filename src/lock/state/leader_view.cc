@@ -9,7 +9,7 @@
 namespace redlatch::internal {
 namespace {
 
-// The pause after a message and a reply whose order is not known.
+// The pause before the next question if the order of a message and a reply is not known.
 constexpr absl::Duration kCrossed = absl::Milliseconds(10);
 
 uint64_t PlaceInEpoch(const LeaderNews& news) {
@@ -43,7 +43,7 @@ bool LeaderView::OnReply(LeaderNews news, absl::Duration left, base::Instant sen
   if (IsNewer(news)) return Learn(std::move(news), now);
   const bool same = news.epoch == known_->epoch && news.revision == known_->revision;
   if (same || !known_->has_leader()) return false;
-  // What is known has become known since the question was sent, so the reply may be older.
+  // The client has learned of a change since it asked, so the reply may be older than that.
   if (sent <= learned_at_) {
     due_ = std::min(due_, now + kCrossed);
     return false;

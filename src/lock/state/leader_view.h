@@ -10,7 +10,7 @@
 
 namespace redlatch::internal {
 
-// What a server says of an election, by a reply or by a message.
+// The state of an election, as a server's reply or message describes it.
 struct LeaderNews {
   uint64_t epoch = 0;     // of the leader, or of the latest one; 0: not known
   uint64_t revision = 0;  // of its value; 0: there is no leader
@@ -30,10 +30,9 @@ class LeaderView {
   LeaderView(absl::Duration heartbeat, absl::Duration after_lease)
       : heartbeat_(heartbeat), after_lease_(after_lease) {}
 
-  // These return true if what is known has changed.
+  // These return true if the client has learned of a change.
   bool OnMessage(LeaderNews news, base::Instant now);
-  // The reply to a question that was sent at that time. `left` is what is left of the leader's
-  // lease.
+  // `sent` is when the client asked, and `left` is the rest of the leader's lease.
   bool OnReply(LeaderNews news, absl::Duration left, base::Instant sent, base::Instant now);
   // There was no reply.
   void OnSilence(base::Instant now);
@@ -44,7 +43,7 @@ class LeaderView {
   base::Instant due() const { return asking_ ? base::Instant::Infinite() : due_; }
   // The question is being sent.
   void OnAsked() { asking_ = true; }
-  // Nothing before the first reply or message.
+  // Returns nullopt before the first reply or message.
   const std::optional<LeaderNews>& known() const { return known_; }
 
  private:

@@ -224,7 +224,7 @@ bool LockState::IsWanted() const {
   return false;
 }
 
-// Tells each hold once, and not before its thread may have it.
+// Tells each hold of the grant once. A hold that replicas must confirm is told after that.
 void LockState::TellIfWanted(Effects& effects) {
   if (!held() || !grant_->terms.told || !IsWanted()) return;
   if (grant_->terms.acks.any() && !grant_->acked) return;
@@ -1188,13 +1188,13 @@ void LockState::OnKept(uint64_t hold, absl::Duration at_least) {
   grant_->kept_until = kept->token.value() + Micros(grant_->terms.at_least);
 }
 
-// When the present hold must end.
+// Returns when the present hold must end.
 base::Instant LockState::HoldEnds() const {
   if (!held() || !grant_->terms.bounded) return base::Instant::Infinite();
   return grant_->holds.front().began + grant_->holds.front().options->at_most;
 }
 
-// Renewals have brought the grant as far as the present hold may last.
+// Returns true if the grant has been renewed for as long as the present hold may last.
 bool LockState::LastsToItsEnd() const {
   return grant_->pinned && HoldEnds() <= grant_->deadline + absl::Milliseconds(1);
 }

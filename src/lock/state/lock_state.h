@@ -343,7 +343,7 @@ class LockState {
   // A thread of this client wants the other side of the read-write lock. A cached grant goes back,
   // and the readers' turn ends.
   void EndTurn(base::Instant now);
-  // The grant is cached no more.
+  // From now on the grant is not cached.
   void EndCaching(base::Instant now);
   // A script may have handed the lock over by message, or be unfinished; see Result.
   void CheckHandoverAfter(absl::Duration check_after, bool unfinished, base::Instant now);
@@ -550,7 +550,7 @@ class LockState {
 
  public:
   bool recallable_noted : 1 = false;  // used by ClientCore: it has acted on recallable()
-  bool cacheable_noted : 1 = false;   // and then on cacheable()
+  bool cacheable_noted : 1 = false;   // the value of cacheable() when it did so
   uint32_t tried_s = 0;               // when another client last tried and found the lock cached
 
  private:

@@ -71,7 +71,7 @@ inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);
 }
 
-// How much of a lease the client leaves unused, besides that: see LockOptions.
+// How much more of a lease the client leaves unused, because of LockOptions.
 inline absl::Duration Margin(const LockOptions& options) {
   return absl::Duration(options.grace) + options.stop_margin;
 }
@@ -82,14 +82,14 @@ inline base::Instant LocalDeadline(base::Instant asked, absl::Duration lease,
   return asked + (lease - DriftMargin(lease) - margin);
 }
 
-// The lease, asked for at `asked`, whose local deadline that is; at most `longest`.
+// The lease that a client must ask for at `asked` to get this local deadline; at most `longest`.
 inline absl::Duration LeaseUntil(base::Instant deadline, base::Instant asked, absl::Duration margin,
                                  absl::Duration longest) {
   if (longest <= deadline - asked) return longest;
   return std::min(longest, Scaled(deadline - asked + margin + DriftMargin({}), 100, 99));
 }
 
-// The hold has a LockOptions::at_most.
+// Returns true if LockOptions::at_most limits holds of the lock.
 inline bool IsBounded(const LockOptions& options) {
   return options.at_most < absl::InfiniteDuration();
 }

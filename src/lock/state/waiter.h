@@ -129,7 +129,8 @@ struct Loss {
   std::string reason;
 };
 
-// Something to tell the observer, or the user of a hold: that another waiter wants its lock.
+// Something to tell the observer; or, with kWanted, to tell the user of a hold that another waiter
+// wants the lock.
 struct Notice {
   enum class Kind : uint8_t { kRenewed, kAtRisk, kRecovered, kReleaseFailed, kWanted };
   Kind kind = Kind::kRenewed;

@@ -34,7 +34,7 @@ bool CanTell(const Case& which) {
 class Wanted : public WantedTest {};
 INSTANTIATE_CONFORMANCE(Wanted, Where(LockCases(), CanTell));
 
-TEST_P(Wanted, WaiterOfAnotherClientTellsHolder) {
+TEST_P(Wanted, HolderIsToldOfWaiterInAnotherClient) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   const std::stop_token wanted = lease->wanted();
@@ -61,7 +61,7 @@ TEST_P(Wanted, WaiterOfAnotherClientTellsHolder) {
   EXPECT_EQ(recorder_.Count("wanted"), 1);
 }
 
-TEST_P(Wanted, WaitingThreadOfThisClientTellsHolder) {
+TEST_P(Wanted, HolderIsToldOfWaiterInItsOwnClient) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   Crew crew;
@@ -70,7 +70,7 @@ TEST_P(Wanted, WaitingThreadOfThisClientTellsHolder) {
   EXPECT_OK(lease->Release());
 }
 
-TEST_P(Wanted, HolderByLockIsTold) {
+TEST_P(Wanted, HolderByStdLockIsTold) {
   lock_->lock();
   const std::stop_token wanted = lock_->current().wanted();
   EXPECT_FALSE(wanted.stop_requested());
@@ -93,7 +93,7 @@ TEST_P(Wanted, ManualHolderIsTold) {
   EXPECT_OK(lease->Release());
 }
 
-TEST_P(Wanted, HolderIsToldThatMoreClientsWait) {
+TEST_P(Wanted, NewHolderIsToldIfMoreClientsWait) {
   std::optional<Lease> lease = *lock_->Acquire();
   const Client thirds = NewClient();
   const auto third = NewLock(thirds, kName, Telling());
@@ -115,7 +115,7 @@ TEST_P(Wanted, HolderIsToldThatMoreClientsWait) {
   lease.reset();
 }
 
-TEST_P(Wanted, TryTellsNoHolder) {
+TEST_P(Wanted, HolderIsNotToldOfTry) {
   auto lease = lock_->Acquire();
   ASSERT_OK(lease);
   EXPECT_EQ(CodeOf(Try(*theirs_)), kBusy);
@@ -128,7 +128,7 @@ TEST_P(Wanted, TryTellsNoHolder) {
   EXPECT_EQ(recorder_.Count("wanted"), 1) << "neither try has told it";
 }
 
-TEST_P(Wanted, HolderThatDoesNotAskIsNotTold) {
+TEST_P(Wanted, HolderWithoutTheOptionIsNotTold) {
   const auto lock = NewLock(holders_);
   auto lease = lock->Acquire();
   ASSERT_OK(lease);
@@ -139,7 +139,7 @@ TEST_P(Wanted, HolderThatDoesNotAskIsNotTold) {
   EXPECT_FALSE(info->holders.at(0).hold.ends_with('k')) << "nothing asks scripts to tell it";
 }
 
-// Classes that cannot tell their holders say so.
+// Lock classes that cannot tell their holders refuse the option, or do not have it.
 class NeverWanted : public WantedTest {};
 INSTANTIATE_CONFORMANCE(NeverWanted,
                         Where(LockCases(), [](const Case& which) { return !CanTell(which); }));
@@ -162,7 +162,7 @@ class WantedReads : public ReadWriteConformance {
     options.tell_if_wanted = true;
     return NewReadWrite(client, std::move(options));
   }
-  // Waits for the lock as a writer, until it has had it.
+  // Acquires the lock as a writer, and releases it.
   static void Write(Lock& lock) {
     auto lease = lock.Acquire();
     ASSERT_OK(lease);
@@ -175,7 +175,7 @@ class WantedReads : public ReadWriteConformance {
 };
 INSTANTIATE_CONFORMANCE(WantedReads, ReadWriteCases());
 
-TEST_P(WantedReads, WriterTellsReadersOfAllClients) {
+TEST_P(WantedReads, ReadersInAllClientsAreToldOfWriter) {
   auto read = telling_->AcquireRead();
   ASSERT_OK(read);
   auto theirs = other_->AcquireRead();
@@ -191,7 +191,7 @@ TEST_P(WantedReads, WriterTellsReadersOfAllClients) {
   EXPECT_OK(theirs->Release());
 }
 
-TEST_P(WantedReads, WriterOfOwnClientTellsReader) {
+TEST_P(WantedReads, ReaderIsToldOfWriterInItsOwnClient) {
   auto read = telling_->AcquireRead();
   ASSERT_OK(read);
   Crew crew;
@@ -200,7 +200,7 @@ TEST_P(WantedReads, WriterOfOwnClientTellsReader) {
   EXPECT_OK(read->Release());
 }
 
-TEST_P(WantedReads, ReaderTellsWriter) {
+TEST_P(WantedReads, WriterIsToldOfReader) {
   auto write = telling_->Acquire();
   ASSERT_OK(write);
   Crew crew;

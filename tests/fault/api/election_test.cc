@@ -1,4 +1,4 @@
-// How soon the next leader follows.
+// Measures how soon the next leader follows.
 #include "redlatch/election.h"
 
 #include "tests/support/live_testing.h"
@@ -37,7 +37,7 @@ class Succession : public ::testing::Test {
       return server_->Integer({"ZCARD", support::AuxiliaryKey("name", "election.queue")}) == 1;
     }));
   }
-  // From the resignation of a leader to the first step of the next.
+  // Returns the time from a leader's resignation to the first step of the next leader.
   absl::Duration Handover() {
     Election next(other_, "name", {.lease = kLeaderLease});
     absl::StatusOr<Leadership> leads = election_.Campaign("first");
@@ -50,7 +50,7 @@ class Succession : public ::testing::Test {
     EXPECT_TRUE(step.leads.ok()) << step.leads.status();
     return step.at - began;
   }
-  // A plain lock's, as the unit.
+  // Returns the time that a handover of a plain lock takes, for comparison.
   absl::Duration PlainHandover() {
     SimpleLock mine(client_, "plain", {.turn = absl::ZeroDuration()});
     SimpleLock theirs(other_, "plain", {.turn = absl::ZeroDuration()});
@@ -95,7 +95,7 @@ TEST_F(Succession, ResignationTakesAtMostTwoHandovers) {
   EXPECT_LE(handover, 2 * plain);
 }
 
-TEST_F(Succession, KilledLeaderIsFollowedWhenItsLeaseEnds) {
+TEST_F(Succession, KilledLeaderIsReplacedWhenItsLeaseEnds) {
   const absl::Duration handover =
       std::max(Median([&] { return PlainHandover(); }), absl::Milliseconds(1));
   const auto leader = support::SpawnChild("Leader", {server_->url()});

@@ -1,4 +1,4 @@
-// Elections at one real server: what their observers cost and believe.
+// Tests elections at one real server: the cost of their observers, and which messages these accept.
 #include "redlatch/election.h"
 
 #include "lua/scripts.h"
@@ -109,7 +109,7 @@ TEST_F(ElectionTest, ForgedAndRepeatedMessagesAreIgnored) {
   EXPECT_TRUE(Await([&] { return last() == "true"; }));
   const std::string sent = spy.Receive().elements.at(2).text;
   const std::string state = absl::StrCat(leads.epoch().value() + 1, " 1 1 ", observer.Stats().id);
-  // As the script makes it, but with a secret of the forger's.
+  // The message is like the script's, but with a secret that the forger has made up.
   const std::string text = "4 name " + state + " false";
   const std::string proof = base::Sha1Hex(absl::StrCat("secret", base::Sha1Hex(text), "secret"));
   std::vector<std::string> forged = {
@@ -124,7 +124,7 @@ TEST_F(ElectionTest, ForgedAndRepeatedMessagesAreIgnored) {
       absl::StrCat("leader ", proof, " 40 name x")};
   for (const std::string& each : forged) server_->Do({"PUBLISH", channel, each});
   EXPECT_TRUE(leads.Proclaim("also true").ok());
-  EXPECT_TRUE(Await([&] { return last() == "also true"; })) << "which came after those";
+  EXPECT_TRUE(Await([&] { return last() == "also true"; })) << "it was sent after those";
   EXPECT_EQ(told(), 3);
   server_->Do({"PUBLISH", channel, sent});
   EXPECT_TRUE(leads.Resign().ok());
@@ -152,7 +152,7 @@ TEST_F(ElectionTest, NewSubscriptionAsksAtOnce) {
   EXPECT_LT(took, absl::Seconds(5)) << "a heartbeat takes ten";
 }
 
-TEST_F(ElectionTest, ObserverMayNotSubscribe) {
+TEST_F(ElectionTest, ObserveFailsIfSubscribingIsForbidden) {
   server_->Do({"ACL", "SETUSER", "some", "on", ">p", "~*", "+@all", "resetchannels"});
   const Client some =
       Connect(absl::StrCat("redis://some:p@127.0.0.1:", server_->port()),
@@ -161,7 +161,7 @@ TEST_F(ElectionTest, ObserverMayNotSubscribe) {
   EXPECT_THAT(refused, IsError(absl::StatusCode::kPermissionDenied, HasSubstr("redlatch:")));
 }
 
-TEST_F(ElectionTest, CallbacksRunWhereTheUserSays) {
+TEST_F(ElectionTest, CallbacksRunWherePostSays) {
   std::vector<std::function<void()>> posted;
   const Client client = Connect(server_->url(), {.post = [&](std::function<void()> completion) {
                                   const base::MutexLock lock(mu_);
@@ -183,7 +183,7 @@ TEST_F(ElectionTest, CallbacksRunWhereTheUserSays) {
   Leadership leads = Lead("a");
   EXPECT_TRUE(leads.Proclaim("b").ok());
   EXPECT_TRUE(Await([&] { return server_->Calls({"publish"}) == 2; }));
-  // A newer client has been told, so this one has, too.
+  // A client that registered later has been told, so this one has, too.
   EXPECT_EQ(calls, 0);
   EXPECT_TRUE(Await([&] {
     const Observation second = Watch(client_);
@@ -226,7 +226,7 @@ TEST_F(ElectionTest, DestructorWaitsForARunningCallback) {
   ends.join();
 }
 
-TEST_F(ElectionTest, CallbackMayHaveTheLastHandleOfTheClient) {
+TEST_F(ElectionTest, CallbackMayOwnTheClientsLastHandle) {
   std::atomic<int> calls = 0;
   auto mine = std::make_shared<std::optional<Client>>(Connect(server_->url()));
   const std::weak_ptr<std::optional<Client>> known = mine;
@@ -238,7 +238,7 @@ TEST_F(ElectionTest, CallbackMayHaveTheLastHandleOfTheClient) {
   EXPECT_TRUE(known.expired());
 }
 
-TEST_F(ElectionTest, ForkedChildEndsNothing) {
+TEST_F(ElectionTest, ForkedChildDoesNotEndObservation) {
   Observation observation = Watch(Connect(server_->url()));
   EXPECT_EQ(support::CodeOfFork([&] {
               const bool refused = absl::IsFailedPrecondition(election_.Leader().status()) &&

@@ -91,7 +91,7 @@ TEST_F(Margins, ServerWaitsForGraceAfterExpiry) {
   EXPECT_GE(after->fencing_token().value() - lease->fencing_token().value(), 2'900'000U);
 }
 
-TEST_F(Margins, ReleaseHasNoGrace) {
+TEST_F(Margins, ReleaseIsNotDelayedByGrace) {
   SimpleLock lock(client_, "lock", {.grace = absl::Minutes(1)});
   ASSERT_TRUE(lock.Acquire()->Release().ok());
   EXPECT_TRUE(SimpleLock(other_, "lock").TryAcquire().ok());
@@ -100,7 +100,7 @@ TEST_F(Margins, ReleaseHasNoGrace) {
   EXPECT_TRUE(Await([&] { return SimpleLock(other_, "lock").TryAcquire().ok(); }));
 }
 
-TEST_F(Margins, HoldEndsAtMost) {
+TEST_F(Margins, HoldEndsAfterAtMost) {
   std::promise<LostLease> lost;
   SimpleLock lock(client_, "lock",
                   {.lease = absl::Milliseconds(500),

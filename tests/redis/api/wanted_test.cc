@@ -1,4 +1,4 @@
-// Holders that are told of waiters: what it costs, by which message, and together with other
+// Tests holders that are told of waiters: the cost, the messages, and the combination with other
 // options.
 #include "redlatch/owner.h"
 #include "tests/support/acquire_as.h"
@@ -11,7 +11,7 @@ const LockOptions kTold{.tell_if_wanted = true};
 
 class WantedLock : public ::testing::Test {
  protected:
-  // How often scripts and native commands of locks have run.
+  // Returns how often scripts and native commands of locks have run.
   int64_t Commands() { return server_->Calls({"eval", "evalsha", "set", "delifeq", "delex"}); }
   static std::jthread Waits(RedisLockBase& lock) {
     return std::jthread([&lock] { EXPECT_TRUE(lock.Acquire().ok()); });
@@ -78,7 +78,7 @@ TEST_F(WantedLock, CachedLockTellsItsHolder) {
   lock.unlock();
 }
 
-TEST_F(WantedLock, LockThatTellsDoesNotDisturbOneThatDoesNot) {
+TEST_F(WantedLock, ObjectsWithDifferentOptionsTakeTurns) {
   SimpleLock told(client_, "lock", kTold), plain(client_, "lock");
   for (int i = 0; i < 3; ++i) {
     const Lease lease = Must(told.Acquire());
@@ -109,9 +109,9 @@ TEST_F(WantedLock, AsynchronousHoldIsTold) {
   EXPECT_TRUE(next.Take().ok());
 }
 
-// MultiLocks: as a waiter, and as a holder.
+// MultiLocks, as waiters and as holders.
 
-TEST_F(WantedLock, MultiLockThatWaitsTellsHolderOfOneName) {
+TEST_F(WantedLock, HolderOfOneNameIsToldOfWaitingMultiLock) {
   SimpleLock told(client_, "b", kTold);
   MultiLock all(other_, {"a", "b", "c"});
   Lease lease = Must(told.Acquire());
@@ -120,7 +120,7 @@ TEST_F(WantedLock, MultiLockThatWaitsTellsHolderOfOneName) {
   EXPECT_TRUE(lease.Release().ok());
 }
 
-TEST_F(WantedLock, MultiLockIsToldWhatItsPartsAreTold) {
+TEST_F(WantedLock, MultiLockIsToldIfOneOfItsLocksIs) {
   ReentrantLock a(client_, "a", kTold), b(client_, "b", kTold), theirs(other_, "b");
   MultiLock both({&a, &b});
   Lease lease = Must(both.Acquire());

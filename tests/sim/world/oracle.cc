@@ -88,7 +88,7 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
   }
 }
 
-// P4: a holder that runs is told of its loss that long before another owner gets in.
+// P4: a holder that runs is told of its loss `stop_margin` before another owner gets in.
 void Oracle::CheckMargin(const Hold& lost, const Hold& fresh) {
   const Process& process = *lost.process;
   if (lost.stop_margin == 0 || process.paused || process.suspended ||
@@ -311,7 +311,7 @@ bool Oracle::IsHeldInPart(const std::string& name) const {
   });
 }
 
-// A hold that wants to know is told of a waiter within a handover.
+// A hold with tell_if_wanted is told of a waiter within the time of a handover.
 void Oracle::CheckTold(const Object& object) {
   const auto frozen = [](const Process* process) { return process->paused || process->suspended; };
   for (const auto& [id, hold] : object.holds) {

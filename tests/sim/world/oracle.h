@@ -20,7 +20,7 @@ class Oracle {
  public:
   enum class Mode : uint8_t { kExclusive, kShared, kPermits };
 
-  // When the holder is told of its loss.
+  // Records when the holder is told of its loss.
   struct LossTime {
     LossTime(const Kernel& kernel, const std::stop_token& lost)
         : fires(lost, [this, &kernel] { at = kernel.now(); }) {}
@@ -92,13 +92,13 @@ class Oracle {
   void LosesCounts() { may_lose_counts_ = !strict_; }
   bool MayLoseCounts() const { return may_lose_counts_; }
 
-  // Elections. A leader's value is its name and a number, which grows within its term. A process
-  // observes an election, and sees changes; an epoch of 0: that there is no leader.
+  // A process observes an election, and sees changes; an epoch of 0 means that there is no leader.
+  // A leader's value is its name and a number, which grows within its term.
   uint64_t Observes(Process* process, const std::string& name);
   void Saw(uint64_t observer, uint64_t epoch, const std::string& value);
   void ObservesNoMore(uint64_t observer) { observers_.erase(observer); }
   void Leads(const std::string& name, uint64_t epoch, const std::string& leader);
-  // All observers know that term, or its end, or a later one.
+  // Returns true if all observers know that term, or its end, or a later one.
   bool AllSaw(const std::string& name, uint64_t epoch, bool over) const;
 
   // From now on tokens may fall.

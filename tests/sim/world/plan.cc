@@ -168,7 +168,7 @@ void Vary(Random& random, Plan& plan) {
   }
 }
 
-// The first object is an election.
+// Makes the first object an election.
 void HoldElection(Plan& plan) {
   SharedObject& first = plan.objects[0];
   first.kind = Kind::kElection;
@@ -340,7 +340,7 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   return plan;
 }
 
-// The holds of some locks are told of waiters. An election refuses that.
+// Has the holds of some locks told of waiters. An election refuses that option.
 static void LetSomeTell(Random random, Plan& plan) {
   for (SharedObject& each : plan.objects) {
     each.tells = random.OneIn(3) && each.kind != Kind::kElection;
@@ -373,7 +373,7 @@ static void PreferNative(Random random, Plan& plan) {
   }
 }
 
-// Holds are lost that much sooner than the server lets another client in.
+// Gives locks a stop_margin, a grace and an at_most, and some operations an at_least.
 static void AddMargins(Random random, Plan& plan) {
   for (SharedObject& each : plan.objects) {
     if (each.kind > Kind::kReadWrite) continue;

@@ -1,4 +1,4 @@
-// Elections on every server group that can tell observers.
+// Tests elections on every server group that supports observers.
 #include "redlatch/election.h"
 
 #include "tests/conformance/api/fixtures.h"
@@ -8,7 +8,7 @@ namespace {
 
 using Led = std::optional<Leader>;
 
-// What one observer was told.
+// Records what one observer is told.
 class Seen {
  public:
   Election::LeaderCallback callback() {
@@ -44,7 +44,7 @@ class Seen {
 
 class ElectionConformance : public Conformance {
  protected:
-  // The value of the leader; "none" if there is none.
+  // Returns the value of the leader, or "none" if there is no leader.
   static std::string ValueOf(const Election& election) {
     const absl::StatusOr<Led> leader = election.Leader();
     EXPECT_OK(leader);
@@ -122,7 +122,7 @@ TEST_P(ElectionConformance, ProclaimReplacesTheValueUntilTheTermEnds) {
   EXPECT_EQ(ValueOf(theirs_), "none");
 }
 
-TEST_P(ElectionConformance, TermThatIsForcedIsOverForItsLeader) {
+TEST_P(ElectionConformance, ForcedReleaseEndsTheTerm) {
   Leadership leads = Lead(election_, "a");
   EXPECT_OK(theirs_.ForceRelease());
   EXPECT_TRUE(Await([&] { return leads.lost().stop_requested(); }));
@@ -155,7 +155,7 @@ TEST_P(ElectionConformance, ObserverIsToldOfEachChangeInOrder) {
   EXPECT_THAT(seen.all(), ElementsAre("none", "a", "b", "none", "c"));
 }
 
-TEST_P(ElectionConformance, ObserverComesToATermThatHasBegun) {
+TEST_P(ElectionConformance, LateObserverIsToldOfTheCurrentLeader) {
   const Leadership leads = Lead(election_, "a");
   Seen seen;
   const Observation observation = Watch(theirs_, seen);
@@ -166,7 +166,7 @@ TEST_P(ElectionConformance, ObserverComesToATermThatHasBegun) {
   EXPECT_EQ(server().Integer({"ZCARD", Auxiliary("observers")}), 1) << "of one client";
 }
 
-TEST_P(ElectionConformance, ObserverLearnsThatALeaseHasEnded) {
+TEST_P(ElectionConformance, ObserverIsToldWhenTheLeaseEnds) {
   Seen seen;
   const Observation observation = Watch(theirs_, seen);
   // The client does not renew it, and no candidate waits.
@@ -238,7 +238,7 @@ TEST_P(ElectionConformance, EachTermOfOneClientHasItsOwnEpoch) {
     Crew crew;
     crew.Start(4, [&](int number) {
       for (int i = 0; i < 5; ++i) {
-        // Two of them have the same value.
+        // Two threads each have the same value.
         Leadership leads = Lead(election_, absl::StrCat(number / 2));
         const std::lock_guard<std::mutex> lock(mu);
         EXPECT_TRUE(epochs.insert(leads.epoch().value()).second);
@@ -250,7 +250,7 @@ TEST_P(ElectionConformance, EachTermOfOneClientHasItsOwnEpoch) {
   EXPECT_TRUE(seen.AwaitLast("none"));
 }
 
-TEST_P(ElectionConformance, InspectNamesValues) {
+TEST_P(ElectionConformance, InspectShowsTheLeadersValue) {
   const Leadership leads = Lead(election_, "a");
   absl::StatusOr<LockInfo> info = theirs_.Inspect();
   ASSERT_OK(info);
@@ -259,7 +259,7 @@ TEST_P(ElectionConformance, InspectNamesValues) {
   EXPECT_EQ(info->holders[0].owner, "user:a");
 }
 
-TEST_P(ElectionConformance, SimpleLockOfThatNameExcludesIt) {
+TEST_P(ElectionConformance, SimpleLockWithTheSameNameExcludesElection) {
   const Client third = NewClient();
   SimpleLock lock(third, kName, Options());
   absl::StatusOr<Lease> lease = lock.Acquire();
@@ -312,8 +312,8 @@ TEST_P(ElectionConformance, RunElectedStopsWhileItWaits) {
   stop.request_stop();
 }
 
-// Observers often hear of a new leader before its own Campaign() returns.
-TEST_P(ElectionConformance, HasNoLeaderAfterAStopThatComesWithTheTerm) {
+// Observers are often told of a new leader before its own Campaign() returns.
+TEST_P(ElectionConformance, RunElectedResignsIfStoppedAsItsTermBegins) {
   const auto work = [](const std::stop_token&, FencingToken) { return absl::OkStatus(); };
   for (int i = 0; i < 20; ++i) {
     std::stop_source stop;
@@ -327,7 +327,7 @@ TEST_P(ElectionConformance, HasNoLeaderAfterAStopThatComesWithTheTerm) {
   }
 }
 
-TEST_P(ElectionConformance, RunElectedReportsWhatNoRepetitionHelps) {
+TEST_P(ElectionConformance, RunElectedReturnsPermanentErrors) {
   Election nameless(client_, "", Options());
   const auto work = [](const std::stop_token&, FencingToken) { return absl::OkStatus(); };
   EXPECT_EQ(CodeOf(RunElected(nameless, work, {})), kBadInput);

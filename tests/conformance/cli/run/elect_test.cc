@@ -12,7 +12,7 @@ class RedlatchElectTest : public RedlatchOutputTest {
   std::unique_ptr<support::Child> Elect(const Words& words) const {
     return StartRedlatch(Join({"elect"}, words));
   }
-  // A candidate whose command prints its epoch and stays.
+  // Starts a candidate whose command prints its epoch and keeps running.
   std::unique_ptr<support::Child> Candidate(const std::string& value) const {
     return Elect(
         {"job", "--value", value, "--", "sh", "-c", "echo $REDLATCH_TOKEN; exec sleep 1000"});
@@ -38,7 +38,7 @@ class RedlatchElectTest : public RedlatchOutputTest {
   Election election_{client_, "job"};
 };
 
-TEST_F(RedlatchElectTest, NextCandidateRunsItsCommandWhenTheLeaderIsToldToEnd) {
+TEST_F(RedlatchElectTest, NextCandidateRunsItsCommandAfterLeaderIsStopped) {
   const auto first = Candidate("first");
   const uint64_t epoch = EpochFrom(*first);
   const auto leader = election_.Leader();
@@ -76,14 +76,14 @@ TEST_F(RedlatchElectTest, OnceExitsWithTheCommandsCode) {
   EXPECT_THAT(Errors(), IsEmpty());
 }
 
-TEST_F(RedlatchElectTest, EndsDuringThePause) {
+TEST_F(RedlatchElectTest, StopsDuringThePause) {
   const auto elect = Elect({"job", "--", "true"});
   ASSERT_TRUE(AwaitErrors("the next campaign begins in "));
   elect->Signal(SIGTERM);
   EXPECT_THAT(CodeOf(*elect), AnyOf(128 + SIGTERM, 0)) << "0: the pause was over by then";
 }
 
-TEST_F(RedlatchElectTest, ExitsWithTheCodeOfACommandThatHandlesSigterm) {
+TEST_F(RedlatchElectTest, ExitsWithTheCommandsCodeIfItHandlesSigterm) {
   const std::string script =
       "trap 'echo hup' HUP; trap 'exit 5' TERM; echo ready; while :; do sleep 0.01; done";
   const auto elect = Elect({"job", "--", "sh", "-c", script});
@@ -103,7 +103,7 @@ TEST_F(RedlatchElectTest, CandidateIgnoresHangupsAndLeavesTheQueueOnSigterm) {
   EXPECT_TRUE(AwaitCandidates(0));
 }
 
-TEST_F(RedlatchElectTest, LeaderThatIsBrokenEndsItsCommandAndCampaignsAgain) {
+TEST_F(RedlatchElectTest, EndsCommandAndCampaignsAgainAfterBreak) {
   const auto first = Candidate("first");
   const uint64_t epoch = EpochFrom(*first);
   const auto second = Candidate("second");
@@ -173,7 +173,7 @@ TEST_F(RedlatchLeaderTest, EscapesHostileValues) {
             "b'a\\x1b[2J\\nno leader\\xff'");
 }
 
-TEST_F(RedlatchLeaderTest, ExitsWithOneIfThereIsNone) {
+TEST_F(RedlatchLeaderTest, ExitsWithOneIfThereIsNoLeader) {
   const Outcome text = Redlatch({"leader", "job"});
   EXPECT_EQ(text.code, 1);
   EXPECT_THAT(text.output, IsEmpty());

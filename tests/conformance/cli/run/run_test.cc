@@ -146,7 +146,7 @@ TEST_F(RedlatchRunTest, WaitsForTheNextPeriod) {
   EXPECT_LT(tokens[1], tokens[2]);
 }
 
-TEST_F(RedlatchRunTest, LongRunGoesOnOverPeriods) {
+TEST_F(RedlatchRunTest, LongRunMaySpanPeriods) {
   const auto run =
       Start({"--once-per=300ms", "--lease=1s", "job", "--", "sh", "-c", "echo on; read line"});
   ASSERT_EQ(run->pipe().ReadLine(), "on");
@@ -158,13 +158,13 @@ TEST_F(RedlatchRunTest, LongRunGoesOnOverPeriods) {
   EXPECT_EQ(Code({"--once-per=300ms", "job", "--", "true"}), 0);
 }
 
-TEST_F(RedlatchRunTest, KeepsTheLockAtLeast) {
+TEST_F(RedlatchRunTest, LockStaysTakenForAtLeast) {
   EXPECT_EQ(Code({"--at-least", "1h", "job", "--", "true"}), 0);
   EXPECT_GT(server_->Integer({"PTTL", "job"}), 3'500'000);
   EXPECT_EQ(Code({"--wait=0", "job", "--", "echo", "wrong"}), 120);
 }
 
-TEST_F(RedlatchRunTest, EndsTheCommandAtMost) {
+TEST_F(RedlatchRunTest, CommandIsEndedAfterAtMost) {
   EXPECT_EQ(Code({"--at-most", "2s", "--grace", "500ms", "job", "--", "sleep", "60"}), 122);
   EXPECT_THAT(Errors(), HasSubstr("is about to be lost (the time of --at-most is over): SIGTERM"));
   EXPECT_FALSE(IsTaken("job"));

@@ -198,10 +198,10 @@ TEST_F(RedlatchRunLossTest, StoppedFrontStillRenewsAndHandlesTheLoss) {
   EXPECT_EQ(CodeOf(*run.redlatch), 122);
 }
 
-// Tests what a candidate of an election does if it cannot lead any more.
+// Tests that a leader's command ends before the next term, and that the candidate campaigns again.
 class RedlatchElectLossTest : public RedlatchRunLossTest {
  protected:
-  // A candidate whose command prints its process and its epoch, and stays.
+  // Starts a candidate whose command prints its process and its epoch, and keeps running.
   std::unique_ptr<support::Child> Candidate() const {
     return StartRedlatch({"elect", "--lease", "2s", "job", "--", "sh", "-c",
                           "echo $$; echo $REDLATCH_TOKEN; exec sleep 1000"},

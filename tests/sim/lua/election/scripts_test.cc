@@ -26,7 +26,7 @@ class ElectionScripts : public LockScriptsFixture {
   std::string Observe(char client, int ttl_ms = 30000) {
     return Leader({Channel(client), kSecret, absl::StrCat(ttl_ms)});
   }
-  // The reply as it is.
+  // Returns the reply as it is.
   std::string Raw(const LuaScript& script, const std::vector<std::string>& args) {
     std::vector<std::string> command = {"EVAL",
                                         std::string(script.body),
@@ -40,13 +40,13 @@ class ElectionScripts : public LockScriptsFixture {
     command.insert(command.end(), args.begin(), args.end());
     return server_->Text(command);
   }
-  // The message in which the observer is told that state.
+  // Returns the message that tells the observer that state.
   std::string Told(const std::string& state) const {
     const std::string text = absl::StrCat(name_.size(), " ", name_, " ", state);
     return absl::StrCat(
         "leader ", base::Sha1Hex(absl::StrCat(kSecret, base::Sha1Hex(text), kSecret)), " ", text);
   }
-  // What the leader's record says, without the grant.
+  // Returns the leader's record without the grant.
   std::string State() {
     const std::string record = server_->Text({"GET", Auxiliary("leader")});
     return record.substr(record.find(' ') + 1);
@@ -91,7 +91,7 @@ TEST_F(ElectionScripts, RepeatedAcquireProlongsTheRecord) {
   EXPECT_EQ(Outcome(Again(For(1000, With("a", 'a')))), "granted");
   EXPECT_EQ(Pttl(Auxiliary("leader")), Pttl(name_));
   EXPECT_EQ(Outcome(Again(Manual(For(5000, With("a", 'a'))))), "granted");
-  EXPECT_EQ(Pttl(Auxiliary("leader")), Pttl(name_)) << "which a manual one leaves alone";
+  EXPECT_EQ(Pttl(Auxiliary("leader")), Pttl(name_)) << "a manual one changes neither";
   EXPECT_LE(Pttl(name_), 1000);
 }
 
@@ -137,7 +137,7 @@ TEST_F(ElectionScripts, ObserversAreToldOfEachChangeOnce) {
   EXPECT_EQ(inbox.Next(), "");
 }
 
-TEST_F(ElectionScripts, CancelAndForcedReleaseEndATermToo) {
+TEST_F(ElectionScripts, CancelAndForcedReleaseEndTheTerm) {
   Inbox inbox(*server_, Channel('o'));
   Observe('o');
   const int64_t first = Token(With("a", 'a'));
@@ -173,7 +173,7 @@ TEST_F(ElectionScripts, TermEndsWithItsReleaseEvenIfTheNameStaysTaken) {
   EXPECT_EQ(Release(Of('b')), kNotHeld);
 }
 
-TEST_F(ElectionScripts, ReleaseAndQueueIsOneChange) {
+TEST_F(ElectionScripts, ReleaseThatQueuesAgainIsOneChange) {
   Inbox inbox(*server_, Channel('o'));
   Observe('o');
   Token(With("a", 'a'));
@@ -183,7 +183,7 @@ TEST_F(ElectionScripts, ReleaseAndQueueIsOneChange) {
   EXPECT_EQ(inbox.Next(), "");
 }
 
-TEST_F(ElectionScripts, LeaderThatDiedIsFollowedByTheFirstCandidate) {
+TEST_F(ElectionScripts, FirstCandidateFollowsLeaderThatDied) {
   Inbox waits(*server_, Channel('b'));
   Inbox inbox(*server_, Channel('o'));
   Token(For(1000, With("a", 'a')));
@@ -207,7 +207,7 @@ TEST_F(ElectionScripts, ObserversAreForgotten) {
   EXPECT_EQ(server_->Integer({"EXISTS", Auxiliary("observers")}), 0);
 }
 
-TEST_F(ElectionScripts, ManyObserversAreToldAtMostOneMessageEach) {
+TEST_F(ElectionScripts, LatestObserversGetOneMessageEach) {
   for (int i = 0; i < 1100; ++i) {
     Leader({absl::StrCat("redlatch:", i), kSecret, "30000"});
   }
@@ -247,11 +247,11 @@ TEST_F(ElectionScripts, ForeignKeysAreRefusedUntouched) {
                   {Acquire(Of('c')), Release(With("a", 'a')), Cancel(With("a", 'a')),
                    ForceRelease(), Inspect(), Leader(), Observe('o'), Proclaim(1, 2, "x")});
     EXPECT_EQ(server_->Text({"GET", name_}), GrantId('a'));
-    EXPECT_EQ(Renew(With("a", 'a')), kHeld) << "which reads neither";
+    EXPECT_EQ(Renew(With("a", 'a')), kHeld) << "a renewal reads neither";
   }
 }
 
-TEST_F(ElectionScripts, SimpleLockExcludesAndIsExcluded) {
+TEST_F(ElectionScripts, SimpleLockAndElectionExcludeEachOther) {
   server_->Command({"SET", name_, GrantId('s'), "PX", "30000"});
   EXPECT_EQ(Outcome(Impatient(With("a", 'a'))), "busy");
   EXPECT_EQ(Leader(), kNoLeader);

@@ -19,7 +19,7 @@ constexpr absl::Duration kNone = absl::ZeroDuration();
 
 class LeaderViewTest : public ::testing::Test {
  protected:
-  // A question and its reply; true if that changed something.
+  // Asks, and delivers the reply. Returns true if the client has learned of a change.
   bool Ask(const LeaderNews& news, int64_t sent, int64_t answered, absl::Duration left = kLeft) {
     view_.OnAsked();
     return view_.OnReply(news, left, AtMs(sent), AtMs(answered));
@@ -40,7 +40,7 @@ TEST_F(LeaderViewTest, FirstReplyIsAChangeEvenWithoutLeader) {
   EXPECT_FALSE(Ask(NoLeader(), 2, 3, kNone));
 }
 
-TEST_F(LeaderViewTest, MessagesGoForwardOnly) {
+TEST_F(LeaderViewTest, OlderMessagesAreIgnored) {
   EXPECT_TRUE(view_.OnMessage(Leads(7), AtMs(1)));
   EXPECT_FALSE(view_.OnMessage(Leads(7), AtMs(2)));
   EXPECT_TRUE(view_.OnMessage(Leads(7, 3), AtMs(3)));
@@ -50,7 +50,7 @@ TEST_F(LeaderViewTest, MessagesGoForwardOnly) {
   EXPECT_EQ(Known(), "7.3");
 }
 
-TEST_F(LeaderViewTest, EndIsTheLastOfItsEpoch) {
+TEST_F(LeaderViewTest, TermEndIsTheLastStateOfItsEpoch) {
   view_.OnMessage(Leads(7), AtMs(1));
   EXPECT_TRUE(view_.OnMessage(NoLeader(7), AtMs(2)));
   EXPECT_FALSE(view_.OnMessage(Leads(7, 9), AtMs(3)));
@@ -66,7 +66,7 @@ TEST_F(LeaderViewTest, ReplyMakesUpForLostMessages) {
   EXPECT_EQ(Known(), "9 is over");
 }
 
-TEST_F(LeaderViewTest, ReplyThatCrossedAMessageIsAskedForAgain) {
+TEST_F(LeaderViewTest, AsksAgainIfReplyCrossedAMessage) {
   view_.OnAsked();
   view_.OnMessage(Leads(7), AtMs(5));
   EXPECT_FALSE(view_.OnReply(NoLeader(), kNone, AtMs(1), AtMs(6)));
@@ -82,7 +82,7 @@ TEST_F(LeaderViewTest, NewerReplyCountsEvenIfItCrossedAMessage) {
   EXPECT_TRUE(view_.OnReply(Leads(8), kLeft, AtMs(1), AtMs(6)));
 }
 
-TEST_F(LeaderViewTest, ServerThatLostDataNamesNoOlderLeader) {
+TEST_F(LeaderViewTest, OlderLeaderAfterDataLossEndsTheTerm) {
   view_.OnMessage(Leads(7), AtMs(1));
   EXPECT_TRUE(Ask(Leads(6), 2, 3)) << "7 does not lead any more";
   EXPECT_EQ(Known(), "7 is over");

@@ -1,5 +1,5 @@
-// How much sooner than the server a client considers its hold over, and how long it lasts at most:
-// stop_margin, grace and at_most.
+// Tests stop_margin, grace and at_most: how much sooner than the server a client considers its hold
+// over, and how long the hold lasts at most.
 
 #include "tests/unit/lock/state/state_fixture.h"
 
@@ -23,7 +23,7 @@ TEST_F(LockStateMarginTest, StopMarginEndsHoldSooner) {
   EXPECT_EQ(state().Deadline(waiter.hold), now() + (kValid - kStop));
 }
 
-// No other owner gets in before the holder has had its margin.
+// No other owner gets in before the end of the holder's margin.
 TEST_F(LockStateMarginTest, LostGrantIsReleasedOnlyAfterMargin) {
   const base::Instant asked = now();
   const Waiter& waiter = Hold({.stop_margin = kStop});
@@ -65,7 +65,7 @@ TEST_F(LockStateMarginTest, GraceIsAskedForAndNotUsed) {
   const Request acquire = Fetch<AcquireRequest>();
   EXPECT_EQ(AcquireOf(acquire).terms.lease, kLease + kGrace);
   Deliver(acquire, Granted(0, kLease + kGrace));
-  // The margin for clocks is that of the whole.
+  // The margin for clocks is computed from the lease and the grace.
   const absl::Duration valid = kValid - kGrace / 100;
   EXPECT_EQ(state().Deadline(waiter.hold), asked + valid);
   EXPECT_EQ(state().next_request_at(), asked + kThird);
@@ -125,8 +125,8 @@ TEST_F(LockStateMarginTest, NativeClaimHasMargin) {
   EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(asked, kShortestClaim + kStop, kStop));
 }
 
-// A lock object with other margins does not share a grant.
-TEST_F(LockStateMarginTest, GrantServesEqualMarginsOnly) {
+// A lock object with different margins does not share the grant.
+TEST_F(LockStateMarginTest, GrantServesOnlyEqualMargins) {
   const auto [holder, other] = Contended(
       {.turn = absl::Seconds(1)}, {.thread = 2, .turn = absl::Seconds(1), .stop_margin = kStop});
   Release(holder->hold);
@@ -151,7 +151,7 @@ class LockStateAtMostTest : public LockStateTest {
   }
 };
 
-TEST_F(LockStateAtMostTest, LastRenewalFitsAndHoldIsLost) {
+TEST_F(LockStateAtMostTest, HoldIsRenewedUntilItsEndAndLost) {
   const base::Instant ends = now() + kAtMost;
   const Waiter& waiter = Hold({.at_most = kAtMost});
   const Request last = RenewToTheEnd();
@@ -167,7 +167,7 @@ TEST_F(LockStateAtMostTest, LastRenewalFitsAndHoldIsLost) {
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(LockStateAtMostTest, MarginsComeAfterwards) {
+TEST_F(LockStateAtMostTest, MarginsFollowTheLongestTime) {
   const base::Instant ends = now() + kAtMost;
   const absl::Duration margin = absl::Milliseconds(1500);
   const Waiter& waiter =
@@ -182,7 +182,7 @@ TEST_F(LockStateAtMostTest, MarginsComeAfterwards) {
   EXPECT_GE(state().next_request_at(), ends + margin - kExact);
 }
 
-TEST_F(LockStateAtMostTest, FailedRenewalIsTheReasonIfItWas) {
+TEST_F(LockStateAtMostTest, FailedRenewalIsTheReasonForLoss) {
   Hold({.at_most = kAtMost});
   Pass(kThird);
   Deliver(Fetch<RenewRequest>(), Silence());
@@ -215,7 +215,7 @@ TEST_F(LockStateAtMostTest, EachHoldHasItsOwnTime) {
   Fetch<ReleaseRequest>();
 }
 
-TEST_F(LockStateAtMostTest, ReentryDoesNotRestartIt) {
+TEST_F(LockStateAtMostTest, ReentryDoesNotRestartTheTime) {
   Make({.reentrant = true});
   const base::Instant ends = now() + kAtMost;
   const Waiter& waiter = Hold({.face = Face::kStd, .at_most = kAtMost});
@@ -226,7 +226,7 @@ TEST_F(LockStateAtMostTest, ReentryDoesNotRestartIt) {
   EXPECT_LE(state().Deadline(waiter.hold), ends);
 }
 
-TEST_F(LockStateAtMostTest, ConfirmedHandoverGoesOn) {
+TEST_F(LockStateAtMostTest, ConfirmedHandoverLastsToItsEnd) {
   const base::Instant began = now();
   const Waiter& waiter = Queue({.at_most = kLease});
   DeliverGrant({.grant = kFirst, .attempt = 1, .token = kToken, .lease = absl::Milliseconds(400)});
@@ -242,7 +242,7 @@ TEST_F(LockStateAtMostTest, ConfirmedHandoverGoesOn) {
   EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("LockOptions::at_most"));
 }
 
-TEST_F(LockStateAtMostTest, ManualHoldIsNotExtendedBeyondIt) {
+TEST_F(LockStateAtMostTest, ManualHoldIsNotExtendedBeyondTheTime) {
   const Waiter& waiter = Hold({.manual = true, .at_most = kAtMost});
   Pass(absl::Seconds(2));
   EXPECT_EQ(state().LongestExtension(waiter.hold, now()), absl::Seconds(8));

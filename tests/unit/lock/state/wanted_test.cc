@@ -1,4 +1,4 @@
-// Holds that are told when another waiter wants the lock.
+// Tests holds that are told when another waiter wants the lock.
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
@@ -10,7 +10,7 @@ class LockStateWantedTest : public LockStateTest {
     return {.thread = thread, .face = face, .turn = absl::ZeroDuration(), .told = true};
   }
   static Result HeldWith(int64_t others) { return {.what = StillHeld{.others = others}}; }
-  // How many holds the last event has told.
+  // Returns how many holds were told by the last event.
   int64_t Tells() const { return std::ranges::count(Notices(), Notice::Kind::kWanted); }
 };
 
@@ -36,7 +36,7 @@ TEST_F(LockStateWantedTest, RecallTellsHoldOnce) {
   EXPECT_TRUE(Valid(holder));
 }
 
-TEST_F(LockStateWantedTest, HoldThatDoesNotAskIsNotTold) {
+TEST_F(LockStateWantedTest, HoldWithoutTheOptionIsNotTold) {
   const Waiter& holder = Hold();
   EXPECT_FALSE(IsCacheable(state().grant_id()));
   EXPECT_FALSE(state().recallable());
@@ -47,7 +47,7 @@ TEST_F(LockStateWantedTest, HoldThatDoesNotAskIsNotTold) {
   EXPECT_FALSE(holder.view->Wanted().stop_possible());
 }
 
-TEST_F(LockStateWantedTest, TryIsNoWaiter) {
+TEST_F(LockStateWantedTest, TryIsNotAWaiter) {
   Hold(Told());
   Recall(state().grant_id(), /*tried=*/true);
   EXPECT_EQ(Tells(), 0);
@@ -57,7 +57,7 @@ TEST_F(LockStateWantedTest, TryIsNoWaiter) {
   EXPECT_EQ(Tells(), 1);
 }
 
-TEST_F(LockStateWantedTest, TryThatWaitsForReplyIsNoWaiter) {
+TEST_F(LockStateWantedTest, TryWaitingForReplyIsNotAWaiter) {
   Acquire(Told());
   Want tries = Told(2);
   tries.wait_limit = WaitLimit::kNone;
@@ -210,7 +210,7 @@ TEST_F(LockStateWantedTest, IsNotAcquiredNatively) {
   EXPECT_FALSE(IsNative(AcquireOf(Fetch<AcquireRequest>()).grant));
 }
 
-TEST_F(LockStateWantedTest, OneGrantServesOnlyHoldsThatAreToldAlike) {
+TEST_F(LockStateWantedTest, GrantServesOnlyHoldsWithTheSameOption) {
   Want told = Told(1);
   told.turn = absl::Milliseconds(5);
   Want untold = told;
@@ -221,7 +221,7 @@ TEST_F(LockStateWantedTest, OneGrantServesOnlyHoldsThatAreToldAlike) {
   EXPECT_EQ(other->state, State::kWaiting);
 }
 
-TEST_F(LockStateWantedTest, CachedGrantIsTakenOnlyIfToldAlike) {
+TEST_F(LockStateWantedTest, CachedGrantIsTakenOnlyWithTheSameOption) {
   state().OnSubscribed();
   Want caches = Told(1, Face::kStd);
   caches.cache_for = absl::Seconds(2);
@@ -253,7 +253,7 @@ TEST_F(LockStateWantedTest, WaitingWriterTellsEachReader) {
 }
 
 // A thread that waits for its Owner's hold does not want it to end.
-TEST_F(LockStateWantedTest, OwnThreadsDoNotTellHoldOfOwner) {
+TEST_F(LockStateWantedTest, HoldOfOwnerIsNotToldOfOwnThreads) {
   Make({.reentrant = true, .explicit_owner = true});
   Waiter& first = Acquire(Told());
   const Request request = Fetch<AcquireRequest>();
