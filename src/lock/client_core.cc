@@ -116,13 +116,16 @@ std::shared_ptr<ClientCore> ClientCore::QuorumOf(
 std::shared_ptr<const LockOptions> ClientCore::Share(LockOptions options) {
   auto mine = std::make_shared<const LockOptions>(std::move(options));
   if (mine->on_lost || mine->on_wanted || in_forked_child()) return mine;
+  // Names each member, so that a new one does not compile until it is compared.
   const auto all = [](const LockOptions& its) {
-    using Times = std::array<absl::Duration, 7>;
-    const absl::Duration no_turn = -absl::InfiniteDuration();
-    return std::tuple(
-        Times{its.lease, its.turn ? absl::Duration(*its.turn) : no_turn, its.cache_for,
-              its.acks.timeout, its.stop_margin, its.at_most, its.grace},
-        its.acks.replicas, its.acks.fsync, its.tell_if_wanted);
+    const auto& [lease, turn, cache_for, acks, stop_margin, at_most, grace, on_lost, tell_if_wanted,
+                 on_wanted] = its;
+    const auto& [replicas, fsync, timeout] = acks;
+    const std::array<absl::Duration, 7> times = {
+        lease,  turn.value_or(-absl::InfiniteDuration()), cache_for, stop_margin, at_most, grace,
+        timeout};
+    return std::tuple(times, on_lost == nullptr, tell_if_wanted, on_wanted == nullptr, replicas,
+                      fsync);
   };
   const base::MutexLock lock(share_mu_);
   if (shared_options_ == nullptr || all(*shared_options_) != all(*mine)) shared_options_ = mine;

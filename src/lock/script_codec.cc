@@ -108,7 +108,7 @@ bool EncodedRequest::PutNative(const Subject& subject, const Request& request) {
 void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
   const LockType& type = subject.type;
   const Terms& terms = acquire.terms;
-  const absl::Duration claim = std::min(terms.lease, subject.claim + terms.margin);
+  const absl::Duration claim = std::min(terms.lease, subject.claim + terms.margin.get());
   const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";
   const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";
   PutGrant(subject, acquire.grant);

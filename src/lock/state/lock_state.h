@@ -515,7 +515,7 @@ class LockState {
 
   // How long this client usually waits for the lock. A much longer wait may mean that messages were
   // lost, so the client asks before its heartbeat is due.
-  ShortDuration usual_wait_;
+  PackedDuration usual_wait_;
   // A grant that expires is reported lost somewhat before its deadline, so that its thread can
   // stop. Until that deadline, this client lets no other thread in.
   base::Instant blocked_until_;
@@ -525,9 +525,9 @@ class LockState {
   // have lately stayed away in between: the last time, and the longest, of which each return
   // forgets half.
   base::Instant left_at_;
-  ShortDuration last_away_;
-  ShortDuration away_{absl::InfiniteDuration()};
-  ShortDuration turn_;  // that of the latest waiter
+  PackedDuration last_away_;
+  PackedDuration away_{absl::InfiniteDuration()};
+  PackedDuration turn_;  // that of the latest waiter
   // The latest grant whose message did not reach this client, until it subscribes again; and when
   // the wait for it began.
   GrantId missed_ = 0;

@@ -44,15 +44,12 @@ struct LatchCounts {
 inline constexpr GrantId kNative = GrantId{1} << 62U;
 inline bool IsNative(GrantId grant) { return (grant & kNative) != 0; }
 
-// A duration in half the space: a client may have very many grants.
+// A duration in 8 bytes. absl::Duration has 12, and a client may have very many locks and grants.
 class PackedDuration {
  public:
   PackedDuration() = default;
-  PackedDuration(absl::Duration time)  // NOLINT(google-explicit-constructor)
-      : nanos_(absl::ToInt64Nanoseconds(time)) {}
-  operator absl::Duration() const {  // NOLINT(google-explicit-constructor)
-    return absl::Nanoseconds(nanos_);
-  }
+  explicit PackedDuration(absl::Duration time) : nanos_(absl::ToInt64Nanoseconds(time)) {}
+  absl::Duration get() const { return absl::Nanoseconds(nanos_); }
 
  private:
   int64_t nanos_ = 0;
@@ -76,14 +73,14 @@ struct Terms {
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
 
   // The lease that an acquire asks for.
-  absl::Duration first_lease() const { return std::max<absl::Duration>(lease, at_least); }
+  absl::Duration first_lease() const { return std::max(lease, at_least.get()); }
   // The hold ends although its thread goes on.
   bool ends() const { return manual || bounded; }
 
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && absl::Duration(a.margin) == b.margin && a.manual == b.manual &&
+    return a.lease == b.lease && a.margin.get() == b.margin.get() && a.manual == b.manual &&
            a.whole == b.whole && a.cacheable == b.cacheable && a.bounded == b.bounded &&
-           a.told == b.told && absl::Duration(a.at_least) == b.at_least && a.acks == b.acks &&
+           a.told == b.told && a.at_least.get() == b.at_least.get() && a.acks == b.acks &&
            a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }

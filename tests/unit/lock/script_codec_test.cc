@@ -80,7 +80,7 @@ TEST_F(EncodedRequestTest, ClaimIsShorterThanLease) {
 
 TEST_F(EncodedRequestTest, ClaimIsLongerByMargin) {
   AcquireRequest acquire = SomeBid(7);
-  acquire.terms.margin = absl::Seconds(5);
+  acquire.terms.margin = PackedDuration(absl::Seconds(5));
   EncodedRequest request({.identity = kIdentity,
                           .keys = keys_,
                           .type = plan_,
@@ -126,7 +126,7 @@ TEST_F(EncodedRequestTest, ReleaseOfKeptLockSaysUntilWhen) {
 
 TEST_F(EncodedRequestTest, FirstLeaseIsAtLeastAsLongAsLockStaysTaken) {
   AcquireRequest acquire = SomeBid(7);
-  acquire.terms.at_least = absl::Minutes(1);
+  acquire.terms.at_least = PackedDuration(absl::Minutes(1));
   EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}), Contains("60000"));
 }
 
