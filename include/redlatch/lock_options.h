@@ -150,7 +150,7 @@ struct AcquireOptions {
   // Others find the lock taken, or wait, as if it were held; ForceRelease() ends that.
   // For SimpleLock, ReentrantLock and the write side of ReentrantReadWriteLock, without an Owner;
   // all others refuse it with kInvalidArgument. Such a hold is not passed on in a turn or cached. A
-  // call that enters a reentrant lock again ignores it. See also Lease::Keep().
+  // call that enters a reentrant lock again ignores it. See also Lease::StayTaken().
   Duration at_least = absl::ZeroDuration();
 
   // Ends the waiting with kCancelled. It does not touch a hold.

@@ -131,8 +131,8 @@ absl::Status Lease::Extend(Duration lease) {
   return owner_->Extend(id_, lease);
 }
 
-absl::Status Lease::Keep(Duration at_least) {
-  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be kept");
+absl::Status Lease::StayTaken(Duration at_least) {
+  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot stay taken");
   return owner_->StayTaken(id_, at_least);
 }
 

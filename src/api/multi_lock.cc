@@ -103,7 +103,7 @@ class JointHoldOwner final : public internal::HoldOwner {
     }
     return absl::OkStatus();
   }
-  absl::Status StayTaken(uint64_t, absl::Duration) override { return internal::CannotKeep(); }
+  absl::Status StayTaken(uint64_t, absl::Duration) override { return internal::CannotStayTaken(); }
 
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->event_driver().Complete(std::move(completion));
@@ -291,7 +291,7 @@ void MultiLock::Apart::Close() {
 
 absl::Status MultiLock::Apart::Prepare(const Caller& caller, const AcquireOptions& options) const {
   absl::Status bad = bad_;
-  if (options.at_least != absl::ZeroDuration()) bad.Update(internal::CannotKeep());
+  if (options.at_least != absl::ZeroDuration()) bad.Update(internal::CannotStayTaken());
   for (const Side& side : sides_) bad.Update(side.body->HandleFor(side.reads, caller).status());
   return bad;
 }

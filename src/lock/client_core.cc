@@ -217,8 +217,8 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
     const bool flagged =
         release != nullptr && release->native && std::holds_alternative<NotHeld>(result.what);
     // A lock that stays taken ends by itself. A plain release would end it sooner.
-    const bool stays = release != nullptr && release->kept_until != 0;
-    if (release != nullptr && !flagged && !stays) confirmed_releases_.Add(entry, request, *release);
+    const bool may_repeat = release != nullptr && !flagged && release->taken_until == 0;
+    if (may_repeat) confirmed_releases_.Add(entry, request, *release);
     // A result that was left unread says nothing about the way to the server.
     const bool read = is_quorum() || request.unread_for == absl::ZeroDuration();
     if (acquire != nullptr && release == nullptr && read) {

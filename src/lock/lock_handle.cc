@@ -114,13 +114,13 @@ absl::Status LockHandle::CheckLease(absl::Duration lease) const {
   return About(BadLease(lease, possible, core_->is_quorum(), longest));
 }
 
-absl::Status CannotKeep() {
+absl::Status CannotStayTaken() {
   return absl::InvalidArgumentError(
       "only a SimpleLock, a ReentrantLock or the write side of a ReentrantReadWriteLock stays "
       "taken after its release, and only without an Owner");
 }
 
-absl::Status LockHandle::CheckKeeping(absl::Duration at_least) const {
+absl::Status LockHandle::CheckStaysTaken(absl::Duration at_least) const {
   const LockType& type = *entry_.type;
   if (at_least < absl::ZeroDuration() || at_least > kLongestLease) {
     return About(absl::InvalidArgumentError(absl::StrCat("a lock cannot stay taken for ",
@@ -130,14 +130,14 @@ absl::Status LockHandle::CheckKeeping(absl::Duration at_least) const {
   const bool fits = type.use == GrantUse::kExclusive && entry_.owner.empty() &&
                     (type.traits.kind == kinds::kSimple || type.traits.kind == kinds::kReentrant ||
                      type.traits.kind == kinds::kReadWrite);
-  return fits ? absl::OkStatus() : About(CannotKeep());
+  return fits ? absl::OkStatus() : About(CannotStayTaken());
 }
 
 absl::Status LockHandle::CheckTerms(const AcquireCall& call) const {
   const absl::Duration at_least = call.terms.at_least.get();
   const LockOptions& options = *call.options;
   absl::Status bad = CheckLease(std::max(call.terms.lease, at_least));
-  if (at_least != absl::ZeroDuration()) bad.Update(CheckKeeping(at_least));
+  if (at_least != absl::ZeroDuration()) bad.Update(CheckStaysTaken(at_least));
   if (!bad.ok()) return bad;
   const absl::Duration usable = call.terms.lease - options.grace;
   if (options.at_most < usable) {
@@ -248,16 +248,16 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
 absl::Status LockHandle::StayTaken(uint64_t hold, absl::Duration at_least) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   absl::Status bad = CheckLease(at_least);
-  bad.Update(CheckKeeping(at_least));
+  bad.Update(CheckStaysTaken(at_least));
   if (!bad.ok()) return bad;
   std::optional<Request> request;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
     const base::Instant now = base::Now();
     state.Expire(now, effects);
-    request = state.Keep(hold, at_least, now);
+    request = state.StayTaken(hold, at_least, now);
   });
   if (!request) return About(absl::AbortedError("the hold has ended"));
-  return RunRenewal(hold, *request, [&](LockState& state) { state.OnKept(hold, at_least); });
+  return RunRenewal(hold, *request, [&](LockState& state) { state.OnStaysTaken(hold, at_least); });
 }
 
 absl::Status LockHandle::RunRenewal(uint64_t hold, const Request& request,

@@ -45,8 +45,8 @@ inline absl::Status About(ClientCore& core, const Entry& entry, const absl::Stat
   return About(core, entry, status.code(), status.message());
 }
 
-// Of AcquireOptions::at_least and Lease::Keep().
-absl::Status CannotKeep();
+// The error of a lock that cannot stay taken after its release.
+absl::Status CannotStayTaken();
 
 // The outcome of a release as a status.
 absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept;
@@ -187,7 +187,7 @@ class LockHandle final : public HoldOwner {
   absl::Status About(const absl::Status& status) const;
 
  private:
-  absl::Status CheckKeeping(absl::Duration at_least) const;
+  absl::Status CheckStaysTaken(absl::Duration at_least) const;
   // Runs a renewal of the hold. `confirmed` runs if the server has executed it.
   absl::Status RunRenewal(uint64_t hold, const Request& request,
                           absl::FunctionRef<void(LockState&)> confirmed);

@@ -335,7 +335,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
-  if (hold.unconfirmed) grant_->kept_until = 0;  // no thread has had it
+  if (hold.unconfirmed) grant_->taken_until = 0;  // no thread has had it
   short_hold_ = now - hold.began <= Scaled(turn_.get(), 1, 2);
   const auto& options = effects.ended.emplace_back(EndHold(hold, now));
   if (held()) return released;
@@ -821,7 +821,7 @@ void LockState::OnVote(GrantId grant, base::Instant now) {
 
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
-  if (release != nullptr && release->kept_until == 0 && due.first && pending_ &&
+  if (release != nullptr && release->taken_until == 0 && due.first && pending_ &&
       pending_->acquire.attempt == 0 && !pending_->in_flight && exclusive() && !config_.several) {
     release->native = false;
     release->next = NextAcquire(now, true);  // the thread that released is likely to come again
@@ -859,10 +859,10 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
   if (granted != nullptr) {
     // The rest of a claim is not the lease that was asked for.
     const Terms& terms = acquire.terms;
-    const bool kept = terms.at_least.get() > absl::ZeroDuration();
+    const bool stays_taken = terms.at_least.get() > absl::ZeroDuration();
     const absl::Duration enough =
-        kept ? terms.first_lease() - absl::Milliseconds(1) : terms.lease / 10 * 9;
-    if ((terms.manual || kept) && pending_->queued && granted->lease < enough) {
+        stays_taken ? terms.first_lease() - absl::Milliseconds(1) : terms.lease / 10 * 9;
+    if ((terms.manual || stays_taken) && pending_->queued && granted->lease < enough) {
       return ConfirmFirst(now, effects);
     }
     const bool is_claim = (acquire.claims || granted->claimed) && granted->lease < terms.lease;
@@ -1038,7 +1038,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
     usual_wait_ = PackedDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }
   if (pending.recalled) EndCaching(now);
-  if (grant_->pinned) grant_->kept_until = news.token + Micros(terms.at_least.get());
+  if (grant_->pinned) grant_->taken_until = news.token + Micros(terms.at_least.get());
   if (pending.forced) OnForced(news.grant, now);
   pending_.reset();
   if (exclusive() && !config_.explicit_owner) handover_check_.Clear();
@@ -1108,8 +1108,8 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
                              .native = grant.native && !grant.recalled && !grant.forced,
                              .last_used = last_used,
                              .last_reserved = unheard ? 0 : grant.last_token,
-                             .kept_until = grant.kept_until,
-                             .kept_for = grant.terms.at_least.get()},
+                             .taken_until = grant.taken_until,
+                             .taken_for = grant.terms.at_least.get()},
       .grant = grant.id,
       .lease = lease};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
@@ -1173,19 +1173,20 @@ std::optional<Request> LockState::Extend(uint64_t hold, absl::Duration lease, ba
   return Renewal(lease + Find(hold)->options->grace, now);
 }
 
-std::optional<Request> LockState::Keep(uint64_t hold, absl::Duration at_least, base::Instant now) {
+std::optional<Request> LockState::StayTaken(uint64_t hold, absl::Duration at_least,
+                                            base::Instant now) {
   if (!Valid(hold, now)) return std::nullopt;
   Request request = Renewal(grant_->terms.lease, now);
   request.lease = std::max(request.lease, at_least);
   return request;
 }
 
-void LockState::OnKept(uint64_t hold, absl::Duration at_least) {
-  const LocalHold* const kept = Find(hold);
-  if (kept == nullptr) return;
+void LockState::OnStaysTaken(uint64_t hold, absl::Duration at_least) {
+  const LocalHold* const mine = Find(hold);
+  if (mine == nullptr) return;
   grant_->pinned = true;
   grant_->terms.at_least = PackedDuration(std::max(grant_->terms.at_least.get(), at_least));
-  grant_->kept_until = kept->token.value() + Micros(grant_->terms.at_least.get());
+  grant_->taken_until = mine->token.value() + Micros(grant_->terms.at_least.get());
 }
 
 // When the present hold must end.
@@ -1492,7 +1493,7 @@ void LockState::OnReconnected(base::Instant now) {
 // taken: the server would let this client into a reentrant lock. A release is overtaken if the
 // server does not know its script yet.
 base::Instant LockState::asks_at() const {
-  if (cleanups_.keeping()) return base::Instant::Infinite();
+  if (cleanups_.stays_taken()) return base::Instant::Infinite();
   return std::max(pending_->due, blocked_until());
 }
 

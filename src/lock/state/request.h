@@ -60,7 +60,7 @@ struct Terms {
   absl::Duration lease = absl::ZeroDuration();  // at the server
   // How much of that the client leaves unused, besides the margin for clocks that differ in speed.
   PackedDuration margin;
-  PackedDuration at_least;  // AcquireOptions::at_least, or Lease::Keep()
+  PackedDuration at_least;  // AcquireOptions::at_least, or Lease::StayTaken()
   bool manual = false;      // never renewed
   bool whole = false;       // a claim is not enough: the thread needs the whole lease
   bool cacheable = false;   // LockOptions::cache_for
@@ -116,9 +116,9 @@ struct ReleaseRequest {
   // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;
   // If set, the lock stays taken until that time of the server, in microseconds, and for no longer
-  // than `kept_for` from the release.
-  uint64_t kept_until = 0;
-  absl::Duration kept_for = absl::ZeroDuration();
+  // than `taken_for` from the release.
+  uint64_t taken_until = 0;
+  absl::Duration taken_for = absl::ZeroDuration();
   std::optional<AcquireRequest> next = std::nullopt;  // an acquire to be made after the release
 };
 struct CancelRequest {

@@ -160,7 +160,7 @@ TEST_F(RedlatchRunTest, LongRunGoesOnOverPeriods) {
   EXPECT_EQ(Code({"--once-per=300ms", "job", "--", "true"}), 0);
 }
 
-TEST_F(RedlatchRunTest, KeepsTheLockAtLeast) {
+TEST_F(RedlatchRunTest, LockStaysTakenAtLeast) {
   EXPECT_EQ(Code({"--at-least", "1h", "job", "--", "true"}), 0);
   EXPECT_GT(server_->Integer({"PTTL", "job"}), 3'500'000);
   EXPECT_EQ(Code({"--wait=0", "job", "--", "echo", "wrong"}), 120);
