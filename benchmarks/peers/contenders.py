@@ -28,7 +28,7 @@ class Contender:
     settings: str = "defaults"
     options: tuple = ()
     several: tuple = ()  # the command if there are several processes
-    sends_alone: tuple = ()  # what it sends as well while nobody waits; with waiters, its scripts call these, too
+    sends_alone: tuple = ()  # what it sends as well while no caller waits; with waiters, its scripts call these, too
 
     @property
     def ours(self):

@@ -184,7 +184,7 @@ def document(whole):
         "**Only ratios count.** Clients and server share the processors, so that a figure says as much about the machine as "
         "about a lock. A virtual machine for Java and an interpreter for Python are part of what their users get, and part of "
         "what is measured.", "",
-        "Each acquisition checked, by memory that all processes share, that nobody else was inside. "
+        "Each acquisition checked, by memory that all processes share, that no other had the lock. "
         + overlaps(whole), "",
         "## In short", "", "| | redlatch by the best of the others | the best of the others | fairness of redlatch | of the other |",
         "|---|---|---|---|---|"]
@@ -229,7 +229,7 @@ def overlaps(whole):
     broke = {name: sum(outcome["overlaps"] for outcome in outcomes) for entries in whole["results"].values()
              for name, outcomes in entries.items()}
     found = [f"{name} {count} times" for name, count in broke.items() if count]
-    return "Somebody was: " + ", ".join(found) + "." if found else "Nobody ever was."
+    return "Overlaps: " + ", ".join(found) + "." if found else "None overlapped."
 
 
 def made(whole):

@@ -86,7 +86,7 @@ class REDLATCH_EXPORT Hold {
 //   Work(lease->lost());
 //   return lease->Release();  // or leave it to the destructor, which cannot report a loss
 //
-//   the lease is     Release()     Extend(), Keep()         destructor
+//   the lease is     Release()     Extend(), StayTaken()    destructor
 //   held             releases      manual: prolongs         releases, without waiting
 //   released, empty  OK            kAborted, or             nothing
 //                                  kFailedPrecondition
@@ -140,8 +140,9 @@ class REDLATCH_EXPORT Lease {
   // Does for this hold what AcquireOptions::at_least does for a new one. OK means that the server
   // has confirmed it. The time counts from the grant, whose time is the fencing token, in
   // microseconds since 1970 by the server's clock. kAborted if the hold is over, kInvalidArgument
-  // if the lock cannot be kept; after any other error the name may stay taken for that long or not.
-  absl::Status Keep(Duration at_least);
+  // if this lock cannot stay taken; after any other error the name may stay taken for that long or
+  // not.
+  absl::Status StayTaken(Duration at_least);
 
   // For the library.
   Lease(std::shared_ptr<internal::HoldOwner> owner, uint64_t id, Hold hold);

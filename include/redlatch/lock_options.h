@@ -152,7 +152,7 @@ struct AcquireOptions {
   // held; ForceRelease() ends it. This works for SimpleLock, ReentrantLock and the write side of
   // ReentrantReadWriteLock, without an Owner; all other locks refuse it with kInvalidArgument. Such
   // a hold is not cached, and its client does not pass it on to another thread in a turn. A
-  // call that enters a reentrant lock again ignores it. See also Lease::Keep().
+  // call that enters a reentrant lock again ignores it. See also Lease::StayTaken().
   Duration at_least = absl::ZeroDuration();
 
   // Ends the waiting with kCancelled. It does not touch a hold.

@@ -162,9 +162,6 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
             }};
   }
 
-  // current() without its token, which the server may have to be asked for.
-  Hold CurrentWithoutToken() const;
-
   // The owner of a hold, the calling thread by default, and what stands at the end of this
   // acquisition's ARGV, behind ExtraArgs(). A client passes a hold on only between threads with the
   // same `args`.

@@ -1,8 +1,8 @@
 -- read_ending(): what a release says besides its grant: the last token used, the last reserved, how
 -- long the tombstone lives, and until when the lock stays taken: in us, and in ms from now at most.
 local function read_ending()
-  local used, reserved, gone_ms, kept_us, kept_ms =
+  local used, reserved, gone_ms, taken_us, taken_ms =
     string.match(ARGV[2] or '0 0 0', '^(%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')
   return {used = tonumber(used), reserved = tonumber(reserved), gone_ms = gone_ms,
-    kept_us = tonumber(kept_us), kept_ms = tonumber(kept_ms)}
+    taken_us = tonumber(taken_us), taken_ms = tonumber(taken_ms)}
 end

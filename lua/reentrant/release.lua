@@ -38,10 +38,10 @@ local again = mine and ARGV[4] ~= nil
 local given_up = again and redis.call('EXISTS', KEYS[6]) == 1
 local request = again and not given_up and read_request(3) or nil
 leave(ARGV[1], ending.gone_ms)
-if mine and ending.kept_us then
--- include: reentrant/common/keep_grant
-  if kept_until > now then
-    keep_grant(grants, mine)
+if mine and ending.taken_us then
+-- include: reentrant/common/stay_taken
+  if taken_until > now then
+    stay_taken(grants, mine)
     ask_again(KEYS[2])
     return 'released'
   end

@@ -128,12 +128,12 @@ Lease Lease::GiveAway() {
 
 absl::Status Lease::Extend(Duration lease) {
   if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
-  return owner_->Extend(id_, lease, /*keeps=*/false);
+  return owner_->Extend(id_, lease);
 }
 
-absl::Status Lease::Keep(Duration at_least) {
-  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be kept");
-  return owner_->Extend(id_, at_least, /*keeps=*/true);
+absl::Status Lease::StayTaken(Duration at_least) {
+  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot stay taken");
+  return owner_->StayTaken(id_, at_least);
 }
 
 }  // namespace redlatch

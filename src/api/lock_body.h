@@ -39,7 +39,6 @@ class RedisLockBase::Body : public std::enable_shared_from_this<Body> {
   virtual void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
                             AcquireCallback callback, Whose whose) = 0;
   virtual Hold Current(bool reads) = 0;
-  virtual Hold CurrentWithoutToken() { return Current(/*reads=*/false); }
   virtual int HoldCount(bool reads) = 0;
   virtual absl::StatusOr<LockInfo> Inspect() = 0;
   virtual absl::Status ForceRelease() = 0;
@@ -76,7 +75,6 @@ class RedisLockBase::LockBody final : public Body {
   void AcquireAsync(bool reads, const Caller& caller, const AcquireOptions& options,
                     AcquireCallback callback, Whose whose) override;
   Hold Current(bool reads) override;
-  Hold CurrentWithoutToken() override;
   int HoldCount(bool reads) override { return static_cast<int>(OfThisThread(reads).depth); }
   absl::StatusOr<LockInfo> Inspect() override;
   absl::Status ForceRelease() override;

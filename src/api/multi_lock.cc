@@ -97,13 +97,13 @@ class JointHoldOwner final : public internal::HoldOwner {
     }
   }
 
-  absl::Status Extend(uint64_t, absl::Duration lease, bool keeps) override {
-    if (keeps) return internal::CannotKeep();
+  absl::Status Extend(uint64_t, absl::Duration lease) override {
     for (Lease& each : leases_) {
       if (absl::Status extended = each.Extend(lease); !extended.ok()) return extended;
     }
     return absl::OkStatus();
   }
+  absl::Status StayTaken(uint64_t, absl::Duration) override { return internal::CannotStayTaken(); }
 
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->event_driver().Complete(std::move(completion));
@@ -291,7 +291,7 @@ void MultiLock::Apart::Close() {
 
 absl::Status MultiLock::Apart::Prepare(const Caller& caller, const AcquireOptions& options) const {
   absl::Status bad = bad_;
-  if (options.at_least != absl::ZeroDuration()) bad.Update(internal::CannotKeep());
+  if (options.at_least != absl::ZeroDuration()) bad.Update(internal::CannotStayTaken());
   for (const Side& side : sides_) bad.Update(side.body->HandleFor(side.reads, caller).status());
   return bad;
 }

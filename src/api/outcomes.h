@@ -55,8 +55,8 @@ inline internal::AcquireCall CallOf(const AcquireOptions& options,
   const absl::Duration lease = options.lease.value_or(of_object->lease);
   const absl::Duration at_least = options.at_least;
   return {.terms = {.lease = lease + of_object->grace,
-                    .margin = internal::Margin(*of_object),
-                    .at_least = at_least,
+                    .margin = internal::PackedDuration(internal::Margin(*of_object)),
+                    .at_least = internal::PackedDuration(at_least),
                     .manual = options.lease.has_value(),
                     .whole = options.whole_lease || at_least > absl::ZeroDuration(),
                     .bounded = internal::IsBounded(*of_object)},

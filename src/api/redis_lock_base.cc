@@ -160,7 +160,7 @@ internal::AcquireCall RedisLockBase::LockBody::CallOf(internal::Face face, const
   call.terms.acks = {.replicas = static_cast<int16_t>(options_->acks.replicas),
                      .fsync = options_->acks.fsync};
   call.terms.cacheable = caches() && !call.terms.manual && !call.terms.acks.any() &&
-                         call.terms.at_least == absl::ZeroDuration() &&
+                         call.terms.at_least.get() == absl::ZeroDuration() &&
                          caller.owner.is_calling_thread();
   call.terms.told = tells();
   if (!caller.args.empty()) {
@@ -292,11 +292,6 @@ Hold RedisLockBase::LockBody::Current(bool reads) {
   return handle == nullptr ? Hold() : HoldOf(handle->Current());
 }
 
-Hold RedisLockBase::LockBody::CurrentWithoutToken() {
-  const auto handle = HandleOfThisThread(/*reads=*/false);
-  return handle == nullptr ? Hold() : HoldOf(handle->CurrentWithoutToken());
-}
-
 absl::StatusOr<LockInfo> RedisLockBase::LockBody::Inspect() {
   const auto handle = HandleFor(/*reads=*/false, {});
   return handle.ok() ? (*handle)->Inspect() : handle.status();
@@ -354,7 +349,6 @@ void RedisLockBase::AcquireAsyncBy(const Caller& caller, const AcquireOptions& o
   body_->AcquireAsync(/*reads=*/false, caller, options, std::move(callback), Body::Whose::kUsers);
 }
 
-Hold RedisLockBase::CurrentWithoutToken() const { return body_->CurrentWithoutToken(); }
 Hold RedisLockBase::current() const { return body_->Current(/*reads=*/false); }
 int RedisLockBase::hold_count() const { return body_->HoldCount(/*reads=*/false); }
 

@@ -116,13 +116,16 @@ std::shared_ptr<ClientCore> ClientCore::QuorumOf(
 std::shared_ptr<const LockOptions> ClientCore::Share(LockOptions options) {
   auto mine = std::make_shared<const LockOptions>(std::move(options));
   if (mine->on_lost || mine->on_wanted || in_forked_child()) return mine;
+  // Names each member, so that a new one does not compile until it is compared.
   const auto all = [](const LockOptions& its) {
-    using Times = std::array<absl::Duration, 7>;
-    const absl::Duration no_turn = -absl::InfiniteDuration();
-    return std::tuple(
-        Times{its.lease, its.turn ? absl::Duration(*its.turn) : no_turn, its.cache_for,
-              its.acks.timeout, its.stop_margin, its.at_most, its.grace},
-        its.acks.replicas, its.acks.fsync, its.tell_if_wanted);
+    const auto& [lease, turn, cache_for, acks, stop_margin, at_most, grace, on_lost, tell_if_wanted,
+                 on_wanted] = its;
+    const auto& [replicas, fsync, timeout] = acks;
+    const std::array<absl::Duration, 7> times = {
+        lease,  turn.value_or(-absl::InfiniteDuration()), cache_for, stop_margin, at_most, grace,
+        timeout};
+    return std::tuple(times, on_lost == nullptr, tell_if_wanted, on_wanted == nullptr, replicas,
+                      fsync);
   };
   const base::MutexLock lock(share_mu_);
   if (shared_options_ == nullptr || all(*shared_options_) != all(*mine)) shared_options_ = mine;
@@ -214,8 +217,8 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
     const bool flagged =
         release != nullptr && release->native && std::holds_alternative<NotHeld>(result.what);
     // A lock that stays taken ends by itself. A plain release would end it sooner.
-    const bool stays = release != nullptr && release->kept_until != 0;
-    if (release != nullptr && !flagged && !stays) confirmed_releases_.Add(entry, request, *release);
+    const bool may_repeat = release != nullptr && !flagged && release->taken_until == 0;
+    if (may_repeat) confirmed_releases_.Add(entry, request, *release);
     // A result that was left unread says nothing about the way to the server.
     const bool read = is_quorum() || request.unread_for == absl::ZeroDuration();
     if (acquire != nullptr && release == nullptr && read) {

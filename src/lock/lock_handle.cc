@@ -114,14 +114,13 @@ absl::Status LockHandle::CheckLease(absl::Duration lease) const {
   return About(BadLease(lease, possible, core_->is_quorum(), longest));
 }
 
-absl::Status CannotKeep() {
+absl::Status CannotStayTaken() {
   return absl::InvalidArgumentError(
       "only a SimpleLock, a ReentrantLock or the write side of a ReentrantReadWriteLock stays "
-      "taken "
-      "after its release, and only without an Owner");
+      "taken after its release, and only without an Owner");
 }
 
-absl::Status LockHandle::CheckKeeping(absl::Duration at_least) const {
+absl::Status LockHandle::CheckStaysTaken(absl::Duration at_least) const {
   const LockType& type = *entry_.type;
   if (at_least < absl::ZeroDuration() || at_least > kLongestLease) {
     return About(absl::InvalidArgumentError(absl::StrCat("a lock cannot stay taken for ",
@@ -131,14 +130,14 @@ absl::Status LockHandle::CheckKeeping(absl::Duration at_least) const {
   const bool fits = type.use == GrantUse::kExclusive && entry_.owner.empty() &&
                     (type.traits.kind == kinds::kSimple || type.traits.kind == kinds::kReentrant ||
                      type.traits.kind == kinds::kReadWrite);
-  return fits ? absl::OkStatus() : About(CannotKeep());
+  return fits ? absl::OkStatus() : About(CannotStayTaken());
 }
 
 absl::Status LockHandle::CheckTerms(const AcquireCall& call) const {
-  const absl::Duration at_least = call.terms.at_least;
+  const absl::Duration at_least = call.terms.at_least.get();
   const LockOptions& options = *call.options;
   absl::Status bad = CheckLease(std::max(call.terms.lease, at_least));
-  if (at_least != absl::ZeroDuration()) bad.Update(CheckKeeping(at_least));
+  if (at_least != absl::ZeroDuration()) bad.Update(CheckStaysTaken(at_least));
   if (!bad.ok()) return bad;
   const absl::Duration usable = call.terms.lease - options.grace;
   if (options.at_most < usable) {
@@ -219,23 +218,17 @@ std::optional<HoldRef> LockHandle::Reenter(Face face, bool manual) {
   return held;
 }
 
-absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease, bool keeps) {
+absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-  absl::Status bad = CheckLease(lease);
-  if (keeps) bad.Update(CheckKeeping(lease));
-  if (!bad.ok()) return bad;
+  if (absl::Status bad = CheckLease(lease); !bad.ok()) return bad;
   std::optional<Request> request;
   bool renewed = false;
   absl::Duration longest;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
     const base::Instant now = base::Now();
     state.Expire(now, effects);
-    longest = keeps ? absl::InfiniteDuration() : state.LongestExtension(hold, now);
-    if (keeps) {
-      request = state.Keep(hold, lease, now);
-    } else if (lease <= longest) {
-      request = state.Extend(hold, lease, now);
-    }
+    longest = state.LongestExtension(hold, now);
+    if (lease <= longest) request = state.Extend(hold, lease, now);
     renewed = !request && state.Valid(hold, now);
   });
   if (longest < lease) {
@@ -249,15 +242,35 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease, bool keeps)
                                       "acquired with a lease can be extended"));
   }
   if (!request) return About(absl::AbortedError("the hold has ended"));
-  const RenewRequest& renewal = std::get<RenewRequest>(request->what);
-  const base::Instant until = request->sent + renewal.ack_timeout + core_->command_timeout();
-  const Result result = renewal.acks.any() ? core_->batches().Run(entry_, *request, until)
-                                           : ThreadDriver(*core_, entry_).Run(*request, until);
+  return RunRenewal(hold, *request, [](LockState&) {});
+}
+
+absl::Status LockHandle::StayTaken(uint64_t hold, absl::Duration at_least) {
+  if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  absl::Status bad = CheckLease(std::max(at_least, kShortestLease));
+  bad.Update(CheckStaysTaken(at_least));
+  if (!bad.ok()) return bad;
+  std::optional<Request> request;
+  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
+    const base::Instant now = base::Now();
+    state.Expire(now, effects);
+    request = state.StayTaken(hold, at_least, now);
+  });
+  if (!request) return About(absl::AbortedError("the hold has ended"));
+  return RunRenewal(hold, *request, [&](LockState& state) { state.OnStaysTaken(hold, at_least); });
+}
+
+absl::Status LockHandle::RunRenewal(uint64_t hold, const Request& request,
+                                    absl::FunctionRef<void(LockState&)> confirmed) {
+  const RenewRequest& renewal = std::get<RenewRequest>(request.what);
+  const base::Instant until = request.sent + renewal.ack_timeout + core_->command_timeout();
+  const Result result = renewal.acks.any() ? core_->batches().Run(entry_, request, until)
+                                           : ThreadDriver(*core_, entry_).Run(request, until);
   bool valid = false;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
     const base::Instant now = base::Now();
-    state.OnResult(*request, result, now, effects);
-    if (keeps && result.failed() == nullptr) state.OnKept(hold, lease);
+    state.OnResult(request, result, now, effects);
+    if (result.failed() == nullptr) confirmed(state);
     valid = state.Valid(hold, now);
   });
   if (!valid) return About(absl::AbortedError("the hold was lost before it was extended"));

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "absl/functional/any_invocable.h"
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -26,7 +27,9 @@
 #include "src/lock/script_codec.h"
 #include "src/lock/state/acquire_operation.h"
 #include "src/lock/state/hold_state.h"
+#include "src/lock/state/lock_state.h"
 #include "src/lock/state/release_operation.h"
+#include "src/lock/state/request.h"
 #include "src/lock/state/script_operation.h"
 #include "src/lock/state/waiter.h"
 
@@ -42,8 +45,8 @@ inline absl::Status About(ClientCore& core, const Entry& entry, const absl::Stat
   return About(core, entry, status.code(), status.message());
 }
 
-// Of AcquireOptions::at_least and Lease::Keep().
-absl::Status CannotKeep();
+// The error of a lock that cannot stay taken after its release.
+absl::Status CannotStayTaken();
 
 // The outcome of a release as a status.
 absl::Status StatusOf(ClientCore& core, const Entry& entry, const Released& released) noexcept;
@@ -118,7 +121,8 @@ class LockHandle final : public HoldOwner {
   // The same as Unlock(), if the grant is then cached. Returns false if the caller must use
   // Unlock(). Never blocks.
   bool LeaveCachedNow();
-  absl::Status Extend(uint64_t hold, absl::Duration lease, bool keeps) override;
+  absl::Status Extend(uint64_t hold, absl::Duration lease) override;
+  absl::Status StayTaken(uint64_t hold, absl::Duration at_least) override;
   // Reports that the calling thread tried to end a hold that it does not have.
   void Misuse(std::string_view what);
   // Gives back the grant, if it is cached.
@@ -183,7 +187,10 @@ class LockHandle final : public HoldOwner {
   absl::Status About(const absl::Status& status) const;
 
  private:
-  absl::Status CheckKeeping(absl::Duration at_least) const;
+  absl::Status CheckStaysTaken(absl::Duration at_least) const;
+  // Runs a renewal of the hold. `confirmed` runs if the server has executed it.
+  absl::Status RunRenewal(uint64_t hold, const Request& request,
+                          absl::FunctionRef<void(LockState&)> confirmed);
   HoldRef See(bool pins, bool draws = true) const;
   HoldRef DrawToken(HoldRef held) const;
   absl::Status EndRelease(const ReleaseOperation& operation) const;

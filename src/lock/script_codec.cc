@@ -108,7 +108,7 @@ bool EncodedRequest::PutNative(const Subject& subject, const Request& request) {
 void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
   const LockType& type = subject.type;
   const Terms& terms = acquire.terms;
-  const absl::Duration claim = std::min(terms.lease, subject.claim + terms.margin);
+  const absl::Duration claim = std::min(terms.lease, subject.claim + terms.margin.get());
   const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";
   const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";
   PutGrant(subject, acquire.grant);
@@ -129,11 +129,11 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
 
 // `tombstone`: how long it lives, in ms.
 void EncodedRequest::PutEnding(const ReleaseRequest& release, int64_t tombstone) {
-  if (release.kept_until == 0) {
+  if (release.taken_until == 0) {
     return Put({release.last_used, " ", release.last_reserved, " ", tombstone});
   }
-  Put({release.last_used, " ", release.last_reserved, " ", tombstone, " ", release.kept_until, " ",
-       Millis(release.kept_for)});
+  Put({release.last_used, " ", release.last_reserved, " ", tombstone, " ", release.taken_until, " ",
+       Millis(release.taken_for)});
 }
 
 EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
@@ -152,7 +152,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
                                  : script->script;
   // Most releases say only which grant ends.
   const bool more =
-      release != nullptr && (release->next || release->tombstone || release->kept_until != 0 ||
+      release != nullptr && (release->next || release->tombstone || release->taken_until != 0 ||
                              release->last_used != release->last_reserved ||
                              (type.use != GrantUse::kShared && IsExplicit(subject)));
   const bool quarantined = type.quarantined && renew == nullptr &&

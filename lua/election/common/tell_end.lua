@@ -2,12 +2,12 @@
 -- include: election/common/tell
 
 -- tell_end(reply): if this script has ended a term and no other has begun, tells the observers that
--- there is no leader. A release may leave the name taken for a while (common/keep); the term is
--- over all the same. Returns the reply.
+-- there is no leader. A release may leave the name taken for a while (common/stay_taken); the term
+-- is over all the same. Returns the reply.
 local function tell_end(reply)
   local left = redis.call('GETRANGE', KEYS[1], '0', '63')
-  local kept = leader and left == leader.grant and ARGV[1] == left
-  if leader and (left == '' or kept) then
+  local taken = leader and left == leader.grant and ARGV[1] == left
+  if leader and (left == '' or taken) then
     redis.call('DEL', leader_key)
     tell(leader.epoch .. ' 0 0 - ')
   end

@@ -16,10 +16,10 @@ end
 local fence, range = read_fence()
 leave(ARGV[1], ending.gone_ms)
 local now = now_us()
-if ending.kept_us then
--- include: common/keep
-  if kept_until > now then
-    redis.call('PEXPIREAT', KEYS[1], math.ceil(kept_until / 1000))
+if ending.taken_us then
+-- include: common/stay_taken
+  if taken_until > now then
+    redis.call('PEXPIREAT', KEYS[1], math.ceil(taken_until / 1000))
     ask_again(KEYS[2])
     return 'released'
   end

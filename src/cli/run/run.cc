@@ -327,13 +327,13 @@ constexpr absl::Duration kLongerWait = absl::Seconds(2);
 // Refuses options that the kind of lock does not have.
 absl::Status CheckFor(const CommandLine& line, RunKind kind) {
   for (const char* const option : {"--at-least", "--at-most", "--stop-margin", "--once-per"}) {
-    const bool keeps =
+    const bool stays_taken =
         option == std::string_view("--at-least") || option == std::string_view("--once-per");
     const bool fits = kind != RunKind::kPermits && kind != RunKind::kQuorum &&
-                      !(kind == RunKind::kShared && keeps);
+                      !(kind == RunKind::kShared && stays_taken);
     if (!line.given(option) || fits) continue;
     return WrongUsage(absl::StrCat(option, " is not for permits, a quorum of servers",
-                                   keeps ? " or readers" : ""),
+                                   stays_taken ? " or readers" : ""),
                       "leave it out, or use a plain lock");
   }
   if (line.given("--at-least") && line.given("--once-per")) {
@@ -897,22 +897,22 @@ class Keeper {
     return failed;
   }
 
-  // Keeps the lock taken until the end of the period in which the server granted it. Returns an
+  // The lock stays taken until the end of the period in which the server granted it. Returns an
   // exit code if the command must not be started.
-  std::optional<int> KeepForPeriod() {
+  std::optional<int> StayTakenForPeriod() {
     held_since_ = base::Now();
     const int64_t period = absl::ToInt64Microseconds(options_.once_per);
     if (period == 0) return std::nullopt;
     auto& lease = std::get<Lease>(hold_->held);
     const auto granted = static_cast<int64_t>(lease.fencing_token().value());
-    const absl::Status kept = lease.Keep(absl::Microseconds(period - granted % period));
-    if (kept.ok()) return std::nullopt;
+    const absl::Status stays = lease.StayTaken(absl::Microseconds(period - granted % period));
+    if (stays.ok()) return std::nullopt;
     (void)Release();
-    return Refuse(kept);
+    return Refuse(stays);
   }
 
   std::optional<int> Start() {
-    if (const std::optional<int> failed = KeepForPeriod()) return failed;
+    if (const std::optional<int> failed = StayTakenForPeriod()) return failed;
     told_.emplace(hold_->lost(), [this] { notices_->Wake(); });
     std::vector<std::string> environment = {"REDLATCH_LOCK=" + options_.name,
                                             "REDLATCH_SERVER=" + hold_->server, "REDLATCH_TOKEN"};

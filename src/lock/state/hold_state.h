@@ -113,10 +113,10 @@ class HoldOwner {
 
   // kFailedPrecondition in a forked child.
   virtual absl::Status Refusal() const = 0;
-  // Implement Lease::Release(), Lease::Extend(), and Lease::Keep() if it `keeps`. `token` is for
-  // the observer, if the hold was lost.
+  // Implement the calls of Lease. `token` is for the observer, if the hold was lost.
   virtual absl::Status Release(uint64_t hold, FencingToken token) = 0;
-  virtual absl::Status Extend(uint64_t hold, absl::Duration lease, bool keeps) = 0;
+  virtual absl::Status Extend(uint64_t hold, absl::Duration lease) = 0;
+  virtual absl::Status StayTaken(uint64_t hold, absl::Duration at_least) = 0;
   // Release() without a caller that waits for the outcome.
   virtual void ReleaseQuietly(uint64_t hold, FencingToken token) = 0;
 

@@ -61,7 +61,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
   may_cache_ = waiter.object != nullptr;
-  turn_ = ShortDuration(waiter.turn);
+  turn_ = PackedDuration(waiter.turn);
   if (left_at_ != base::Instant()) NoteReturn(now);
   if (held()) {
     if (Enter(waiter, now, effects)) return;
@@ -335,7 +335,7 @@ Released LockState::ReleaseLevel(LocalHold& hold, Face face, base::Instant now, 
   --hold.depth;
   if (face == Face::kStd) --hold.std_depth;
   if (hold.depth > 0) return released;
-  if (hold.unconfirmed) grant_->kept_until = 0;  // no thread has had it
+  if (hold.unconfirmed) grant_->taken_until = 0;  // no thread has had it
   short_hold_ = now - hold.began <= Scaled(turn_.get(), 1, 2);
   const auto& options = effects.ended.emplace_back(EndHold(hold, now));
   if (held()) return released;
@@ -527,8 +527,8 @@ void LockState::NoteReturn(base::Instant now) {
   const absl::Duration longest = Scaled(turn_.get(), 1, 2);
   const absl::Duration away = std::min(now - left_at_, longest);
   const absl::Duration before = Scaled(std::min(away_.get(), longest), 1, 2);
-  away_ = ShortDuration(std::max(left_cached_ ? away : std::min(away, last_away_.get()), before));
-  last_away_ = ShortDuration(away);
+  away_ = PackedDuration(std::max(left_cached_ ? away : std::min(away, last_away_.get()), before));
+  last_away_ = PackedDuration(away);
   left_at_ = base::Instant();
   left_cached_ = false;
 }
@@ -614,8 +614,8 @@ bool LockState::TakeCachedNow(uint64_t thread, const std::shared_ptr<const LockO
   const Terms& terms = grant.terms;
   if (!MayCache() || (!shared() && !HasTokens()) ||
       terms.lease != absl::Duration(options->lease) + options->grace ||
-      terms.margin != Margin(*options) || terms.bounded || IsBounded(*options) || terms.manual ||
-      terms.whole || terms.args || terms.told != TellsIfWanted(*options) ||
+      terms.margin.get() != Margin(*options) || terms.bounded || IsBounded(*options) ||
+      terms.manual || terms.whole || terms.args || terms.told != TellsIfWanted(*options) ||
       options->cache_for <= absl::ZeroDuration() || options->cache_for > terms.lease ||
       options->acks.replicas != 0 || options->acks.fsync) {
     return false;
@@ -682,7 +682,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   if (pending.acquire.attempt == 0) {
     const bool serves_again = contended_ && ServesAgainWithin(head.turn);
     const bool may_serve = !head.terms.manual && !config_.explicit_owner &&
-                           head.terms.at_least == absl::ZeroDuration();
+                           head.terms.at_least.get() == absl::ZeroDuration();
     const bool passes_on =
         ((contended && FreeTurn(*head.options) > absl::ZeroDuration()) || serves_again) &&
         may_serve && exclusive();
@@ -747,7 +747,7 @@ void LockState::OnNativeResult(const Request& request, const Result& result, bas
   const auto* const granted = std::get_if<AcquireGranted>(&result.acquire());
   const Failed* const failed = result.failed();
   if (granted != nullptr) {
-    const absl::Duration margin = native.terms.margin;
+    const absl::Duration margin = native.terms.margin.get();
     const base::Instant deadline = LocalDeadline(request.sent, granted->lease, margin);
     if (now + Scaled(granted->lease - margin, 1, 4) <= deadline) {
       // Its amount is 0, so there is no token 1 either.
@@ -821,7 +821,7 @@ void LockState::OnVote(GrantId grant, base::Instant now) {
 
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
-  if (release != nullptr && release->kept_until == 0 && due.first && pending_ &&
+  if (release != nullptr && release->taken_until == 0 && due.first && pending_ &&
       pending_->acquire.attempt == 0 && !pending_->in_flight && exclusive() && !config_.several) {
     release->native = false;
     release->next = NextAcquire(now, true);  // the thread that released is likely to come again
@@ -859,10 +859,10 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
   if (granted != nullptr) {
     // The rest of a claim is not the lease that was asked for.
     const Terms& terms = acquire.terms;
-    const bool kept = terms.at_least > absl::ZeroDuration();
+    const bool stays_taken = terms.at_least.get() > absl::ZeroDuration();
     const absl::Duration enough =
-        kept ? terms.first_lease() - absl::Milliseconds(1) : terms.lease / 10 * 9;
-    if ((terms.manual || kept) && pending_->queued && granted->lease < enough) {
+        stays_taken ? terms.first_lease() - absl::Milliseconds(1) : terms.lease / 10 * 9;
+    if ((terms.manual || stays_taken) && pending_->queued && granted->lease < enough) {
       return ConfirmFirst(now, effects);
     }
     const bool is_claim = (acquire.claims || granted->claimed) && granted->lease < terms.lease;
@@ -968,8 +968,8 @@ void LockState::OnGrant(const NewGrant& news, base::Instant now, Effects& effect
   const base::Instant asked = attempt->sent;
   const Terms& terms = pending_->acquire.terms;
   const absl::Duration claim = std::min(news.lease, terms.lease);
-  const base::Instant deadline = LocalDeadline(asked, claim, terms.margin);
-  const bool late = deadline < now + Scaled(claim - terms.margin, 1, 4);
+  const base::Instant deadline = LocalDeadline(asked, claim, terms.margin.get());
+  const bool late = deadline < now + Scaled(claim - terms.margin.get(), 1, 4);
   const bool odd = exclusive() && news.token < std::max(last_token_, uint64_t{1});
   if (late || odd || terms.manual || terms.whole || terms.acks.any()) {
     return ConfirmFirst(now, effects);
@@ -992,14 +992,14 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
                           base::Instant now, Effects& effects) {
   if (latch()) return LetAllThrough(now, effects);
   PendingAcquire& pending = *pending_;
-  const base::Instant deadline = LocalDeadline(asked, news.lease, pending.acquire.terms.margin);
+  const Terms terms = pending.acquire.terms;
+  const base::Instant deadline = LocalDeadline(asked, news.lease, terms.margin.get());
   if (deadline <= now) {  // too late to use; asking again renews the lease
     pending.queued = true;
     pending.due = now + Spread(kFirstBackoff / 10, kLongestBackoff, pending.failures++,
                                pending.acquire.grant);
     return;
   }
-  const Terms terms = pending.acquire.terms;
   const uint64_t last_token = news.token + pending.acquire.amount - 1;
   grant_.emplace(Grant{
       .id = news.grant,
@@ -1012,7 +1012,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .recallable = terms.told,
       .extends = terms.manual,
       .native = IsNative(news.grant),
-      .pinned = terms.at_least > absl::ZeroDuration(),
+      .pinned = terms.at_least.get() > absl::ZeroDuration(),
       // The attempt that the grant names was executed, whenever its own result comes.
       .in_flight = pending.in_flight && news.attempt < pending.acquire.attempt,
       .uncertain = pending.uncertain,
@@ -1035,10 +1035,10 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   NoteGranted(news, others);
   BeginTurn(now, queue_.head()->turn);
   if (pending.queued) {
-    usual_wait_ = ShortDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
+    usual_wait_ = PackedDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }
   if (pending.recalled) EndCaching(now);
-  if (grant_->pinned) grant_->kept_until = news.token + Micros(terms.at_least);
+  if (grant_->pinned) grant_->taken_until = news.token + Micros(terms.at_least.get());
   if (pending.forced) OnForced(news.grant, now);
   pending_.reset();
   if (exclusive() && !config_.explicit_owner) handover_check_.Clear();
@@ -1108,8 +1108,8 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
                              .native = grant.native && !grant.recalled && !grant.forced,
                              .last_used = last_used,
                              .last_reserved = unheard ? 0 : grant.last_token,
-                             .kept_until = grant.kept_until,
-                             .kept_for = grant.terms.at_least},
+                             .taken_until = grant.taken_until,
+                             .taken_for = grant.terms.at_least.get()},
       .grant = grant.id,
       .lease = lease};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
@@ -1163,7 +1163,7 @@ void LockState::LoseExpired(base::Instant now, Effects& effects) {
   } else if (!grant_->terms.manual) {
     reason += ": this process was not running in time, or the server was silent";
   }
-  if (held()) blocked_until_ = grant_->deadline + grant_->terms.margin;
+  if (held()) blocked_until_ = grant_->deadline + grant_->terms.margin.get();
   Lose(reason, std::max(now, blocked_until_), now, effects);
   taken_at_ = std::max(taken_at_, blocked_until());
 }
@@ -1173,19 +1173,20 @@ std::optional<Request> LockState::Extend(uint64_t hold, absl::Duration lease, ba
   return Renewal(lease + Find(hold)->options->grace, now);
 }
 
-std::optional<Request> LockState::Keep(uint64_t hold, absl::Duration at_least, base::Instant now) {
+std::optional<Request> LockState::StayTaken(uint64_t hold, absl::Duration at_least,
+                                            base::Instant now) {
   if (!Valid(hold, now)) return std::nullopt;
   Request request = Renewal(grant_->terms.lease, now);
   request.lease = std::max(request.lease, at_least);
   return request;
 }
 
-void LockState::OnKept(uint64_t hold, absl::Duration at_least) {
-  const LocalHold* const kept = Find(hold);
-  if (kept == nullptr) return;
+void LockState::OnStaysTaken(uint64_t hold, absl::Duration at_least) {
+  const LocalHold* const mine = Find(hold);
+  if (mine == nullptr) return;
   grant_->pinned = true;
-  grant_->terms.at_least = std::max<absl::Duration>(grant_->terms.at_least, at_least);
-  grant_->kept_until = kept->token.value() + Micros(grant_->terms.at_least);
+  grant_->terms.at_least = PackedDuration(std::max(grant_->terms.at_least.get(), at_least));
+  grant_->taken_until = mine->token.value() + Micros(grant_->terms.at_least.get());
 }
 
 // Returns when the present hold must end.
@@ -1207,7 +1208,7 @@ absl::Duration LockState::LongestExtension(uint64_t hold, base::Instant now) con
 Request LockState::Renewal(absl::Duration lease, base::Instant now) {
   if (const base::Instant ends = HoldEnds(); !ends.is_infinite()) {
     const absl::Duration longest = lease;
-    lease = LeaseUntil(ends, now, grant_->terms.margin, longest);
+    lease = LeaseUntil(ends, now, grant_->terms.margin.get(), longest);
     if (lease < longest) grant_->pinned = true;  // no other hold fits into the rest
   }
   RenewRequest what{.acks = grant_->terms.acks,
@@ -1242,7 +1243,8 @@ void LockState::EndWithHold() {
 }
 
 void LockState::Prolong(base::Instant sent, absl::Duration lease, base::Instant now) {
-  grant_->deadline = std::max(grant_->deadline, LocalDeadline(sent, lease, grant_->terms.margin));
+  grant_->deadline =
+      std::max(grant_->deadline, LocalDeadline(sent, lease, grant_->terms.margin.get()));
   EndWithHold();
   for (const LocalHold& hold : grant_->holds) {
     if (hold.view != nullptr) hold.view->Prolong(grant_->deadline);
@@ -1286,8 +1288,9 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   grant.at_risk = false;
   grant.claimed =
       grant.claimed && request.lease < grant.terms.lease && request.lease <= grant.claim;
-  grant.renew_due = grant.claimed ? request.sent + Scaled(grant.claim - grant.terms.margin, 1, 3)
-                                  : RenewDue(grant.terms, request.sent);
+  grant.renew_due = grant.claimed
+                        ? request.sent + Scaled(grant.claim - grant.terms.margin.get(), 1, 3)
+                        : RenewDue(grant.terms, request.sent);
   if (LastsToItsEnd()) grant.renew_due = base::Instant::Infinite();
   if (grant.again) grant.renew_due = now;
   grant.failures = 0;
@@ -1490,7 +1493,7 @@ void LockState::OnReconnected(base::Instant now) {
 // taken: the server would let this client into a reentrant lock. A release is overtaken if the
 // server does not know its script yet.
 base::Instant LockState::asks_at() const {
-  if (cleanups_.keeping()) return base::Instant::Infinite();
+  if (cleanups_.stays_taken()) return base::Instant::Infinite();
   return std::max(pending_->due, blocked_until());
 }
 

@@ -82,7 +82,7 @@ struct Grant {  // members are ordered to leave no gaps: a client may have very 
   uint64_t next_token = 0;
   uint64_t last_token = 0;
   uint64_t first_token = 0;
-  uint64_t kept_until = 0;                  // as in ReleaseRequest
+  uint64_t taken_until = 0;                 // as in ReleaseRequest
   base::Instant reserved;                   // when the request that reserved the tokens was sent
   absl::InlinedVector<LocalHold, 1> holds;  // several if the grant is shared
   base::Instant renew_due;
@@ -282,10 +282,11 @@ class LockState {
   std::optional<Request> Extend(uint64_t hold, absl::Duration lease, base::Instant now);
   // The longest lease that the hold may still get.
   absl::Duration LongestExtension(uint64_t hold, base::Instant now) const;
-  // A request that keeps the name taken for that long from now; nothing if the hold is gone. Once
-  // it has been answered, OnKept() sees that a release does the same: see Lease::Keep().
-  std::optional<Request> Keep(uint64_t hold, absl::Duration at_least, base::Instant now);
-  void OnKept(uint64_t hold, absl::Duration at_least);
+  // A request after which the name stays taken for that long from now; nothing if the hold is gone.
+  // Once it has been answered, OnStaysTaken() sees that a release does the same: see
+  // Lease::StayTaken().
+  std::optional<Request> StayTaken(uint64_t hold, absl::Duration at_least, base::Instant now);
+  void OnStaysTaken(uint64_t hold, absl::Duration at_least);
   // The renewal that replicas must confirm by `by` before a hold with acks counts; nothing if its
   // grant is confirmed, or over.
   std::optional<Request> Confirm(uint64_t hold, base::Instant by, base::Instant now);
@@ -515,7 +516,7 @@ class LockState {
 
   // How long this client usually waits for the lock. A much longer wait may mean that messages were
   // lost, so the client asks before its heartbeat is due.
-  ShortDuration usual_wait_;
+  PackedDuration usual_wait_;
   // A grant that expires is reported lost somewhat before its deadline, so that its thread can
   // stop. Until that deadline, this client lets no other thread in.
   base::Instant blocked_until_;
@@ -525,9 +526,9 @@ class LockState {
   // have lately stayed away in between: the last time, and the longest, of which each return
   // forgets half.
   base::Instant left_at_;
-  ShortDuration last_away_;
-  ShortDuration away_{absl::InfiniteDuration()};
-  ShortDuration turn_;  // that of the latest waiter
+  PackedDuration last_away_;
+  PackedDuration away_{absl::InfiniteDuration()};
+  PackedDuration turn_;  // that of the latest waiter
   // The latest grant whose message did not reach this client, until it subscribes again; and when
   // the wait for it began.
   GrantId missed_ = 0;

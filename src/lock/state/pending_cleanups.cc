@@ -157,10 +157,10 @@ void PendingCleanups::OnResult(const Request& request, const Result& result, bas
   if (now < cleanup->expires) cleanup->due = std::min(cleanup->due, cleanup->expires);
 }
 
-bool PendingCleanups::keeping() const {
+bool PendingCleanups::stays_taken() const {
   return std::ranges::any_of(cleanups_, [](const PendingCleanup& cleanup) {
     const auto* const release = std::get_if<ReleaseRequest>(&cleanup.request.what);
-    return release != nullptr && release->kept_until != 0 && !cleanup.settled;
+    return release != nullptr && release->taken_until != 0 && !cleanup.settled;
   });
 }
 

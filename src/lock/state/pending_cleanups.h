@@ -59,7 +59,7 @@ class PendingCleanups {
   bool fresh() const;
   void Add(PendingCleanup cleanup) { cleanups_.push_back(std::move(cleanup)); }
   // Returns true if a release is not confirmed after which the lock stays taken.
-  bool keeping() const;
+  bool stays_taken() const;
   // Reserves memory for one more. Returns false if there is none.
   bool MakeRoom() noexcept try {
     cleanups_.reserve(cleanups_.size() + 1);

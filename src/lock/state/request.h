@@ -44,15 +44,12 @@ struct LatchCounts {
 inline constexpr GrantId kNative = GrantId{1} << 62U;
 inline bool IsNative(GrantId grant) { return (grant & kNative) != 0; }
 
-// A duration in half the space: a client may have very many grants.
+// A duration in 8 bytes. absl::Duration has 12, and a client may have very many locks and grants.
 class PackedDuration {
  public:
   PackedDuration() = default;
-  PackedDuration(absl::Duration time)  // NOLINT(google-explicit-constructor)
-      : nanos_(absl::ToInt64Nanoseconds(time)) {}
-  operator absl::Duration() const {  // NOLINT(google-explicit-constructor)
-    return absl::Nanoseconds(nanos_);
-  }
+  explicit PackedDuration(absl::Duration time) : nanos_(absl::ToInt64Nanoseconds(time)) {}
+  absl::Duration get() const { return absl::Nanoseconds(nanos_); }
 
  private:
   int64_t nanos_ = 0;
@@ -63,7 +60,7 @@ struct Terms {
   absl::Duration lease = absl::ZeroDuration();  // at the server
   // How much of that the client leaves unused, besides the margin for clocks that differ in speed.
   PackedDuration margin;
-  PackedDuration at_least;  // AcquireOptions::at_least, or Lease::Keep()
+  PackedDuration at_least;  // AcquireOptions::at_least, or Lease::StayTaken()
   bool manual = false;      // never renewed
   bool whole = false;       // a claim is not enough: the thread needs the whole lease
   bool cacheable = false;   // LockOptions::cache_for
@@ -76,14 +73,14 @@ struct Terms {
   std::shared_ptr<const std::vector<std::string>> args = nullptr;  // of a user's own lock type
 
   // The lease that an acquire asks for.
-  absl::Duration first_lease() const { return std::max<absl::Duration>(lease, at_least); }
+  absl::Duration first_lease() const { return std::max(lease, at_least.get()); }
   // The hold ends although its thread goes on.
   bool ends() const { return manual || bounded; }
 
   friend bool operator==(const Terms& a, const Terms& b) {
-    return a.lease == b.lease && absl::Duration(a.margin) == b.margin && a.manual == b.manual &&
+    return a.lease == b.lease && a.margin.get() == b.margin.get() && a.manual == b.manual &&
            a.whole == b.whole && a.cacheable == b.cacheable && a.bounded == b.bounded &&
-           a.told == b.told && absl::Duration(a.at_least) == b.at_least && a.acks == b.acks &&
+           a.told == b.told && a.at_least.get() == b.at_least.get() && a.acks == b.acks &&
            a.permits == b.permits && a.capacity == b.capacity &&
            (a.args == b.args || (a.args && b.args && *a.args == *b.args));
   }
@@ -119,9 +116,9 @@ struct ReleaseRequest {
   // 0 if unknown, since a renewal that reserved tokens is unanswered.
   uint64_t last_reserved = 0;
   // If set, the lock stays taken until that time of the server, in microseconds, and for no longer
-  // than `kept_for` from the release.
-  uint64_t kept_until = 0;
-  absl::Duration kept_for = absl::ZeroDuration();
+  // than `taken_for` from the release.
+  uint64_t taken_until = 0;
+  absl::Duration taken_for = absl::ZeroDuration();
   std::optional<AcquireRequest> next = std::nullopt;  // an acquire to be made after the release
 };
 struct CancelRequest {

@@ -52,20 +52,6 @@ inline absl::Duration ContendedTurn(const LockOptions& options, absl::Duration r
   return std::clamp(Scaled(round_trip, 4, 1), kShortestTurn, kLongestTurn);
 }
 
-// A duration of at most an hour, in microseconds. A client may have very many locks, and
-// absl::Duration is three times as large.
-class ShortDuration {
- public:
-  ShortDuration() = default;
-  explicit ShortDuration(absl::Duration time)
-      : micros_(static_cast<uint32_t>(
-            absl::ToInt64Microseconds(std::clamp(time, absl::ZeroDuration(), absl::Hours(1))))) {}
-  absl::Duration get() const { return absl::Microseconds(micros_); }
-
- private:
-  uint32_t micros_ = 0;
-};
-
 // How much earlier than the server a client considers a lease over.
 inline absl::Duration DriftMargin(absl::Duration lease) {
   return Scaled(lease, 1, 100) + absl::Milliseconds(2);
@@ -130,7 +116,7 @@ inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.
 inline absl::Duration NativeClaim(const Terms& terms) {
-  return std::min(terms.lease, kShortestClaim + terms.margin);
+  return std::min(terms.lease, kShortestClaim + terms.margin.get());
 }
 
 // How long after the end of a claim the handover check is due.
@@ -145,7 +131,8 @@ inline absl::Duration LongestAbandoned(absl::Duration lease, absl::Duration long
 inline constexpr absl::Duration kCheckOnly = absl::Milliseconds(1);
 
 inline base::Instant RenewDue(const Terms& terms, base::Instant sent) {
-  return terms.manual ? base::Instant::Infinite() : sent + Scaled(terms.lease - terms.margin, 1, 3);
+  return terms.manual ? base::Instant::Infinite()
+                      : sent + Scaled(terms.lease - terms.margin.get(), 1, 3);
 }
 
 // A back-off from `first` to `longest` that doubles, spread over its upper half by `salt`, since a

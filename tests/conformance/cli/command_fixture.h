@@ -213,6 +213,17 @@ class RedlatchRunTest : public RedlatchCommandTest {
     return {"sh", "-c", "sh -c \"$0\" & " + stay, stay};
   }
 
+  // The server's time since 1970, in whole seconds. A period of --once-per is a part of it.
+  absl::Duration ServerTime() const {
+    return absl::Seconds(std::atoll(server_->Do({"TIME"}).elements.at(0).text.c_str()));
+  }
+  // A period of an hour or more, of which at most half is over: it does not end during a test.
+  absl::Duration YoungPeriod() const {
+    absl::Duration period = absl::Hours(1);
+    while (ServerTime() % period > period / 2) period += absl::Minutes(1);
+    return period;
+  }
+
   // True while the lock's key exists at the server.
   bool IsTaken(const std::string& lock) const { return server_->Integer({"EXISTS", lock}) == 1; }
 };

@@ -1,4 +1,4 @@
-// LockOptions::stop_margin, grace and at_most; AcquireOptions::at_least and Lease::Keep().
+// LockOptions::stop_margin, grace and at_most; AcquireOptions::at_least and Lease::StayTaken().
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -42,23 +42,26 @@ TEST_F(Margins, ImpossibleOptionsAreRefused) {
   EXPECT_TRUE(server_->LockKeys().empty());
 }
 
-TEST_F(Margins, OnlyOwnersOfOneNameKeepIt) {
-  const AcquireOptions keeps{.at_least = absl::Seconds(1)};
+TEST_F(Margins, OnlyLocksOfOneNameStayTaken) {
+  const AcquireOptions stays{.at_least = absl::Seconds(1)};
   const std::string why = "only a SimpleLock, a ReentrantLock or the write side";
   Semaphore semaphore(client_, "semaphore", 1);
-  ExpectInvalid(semaphore.Acquire(1, keeps).status(), why);
+  ExpectInvalid(semaphore.Acquire(1, stays).status(), why);
   ReentrantReadWriteLock read_write(client_, "read_write");
-  ExpectInvalid(read_write.AcquireRead(keeps).status(), why);
+  ExpectInvalid(read_write.AcquireRead(stays).status(), why);
   ReentrantLock reentrant(client_, "reentrant");
-  ExpectInvalid(reentrant.AcquireAs(Owner("job"), keeps).status(), why);
+  ExpectInvalid(reentrant.AcquireAs(Owner("job"), stays).status(), why);
+  Election election(client_, "election");
+  ExpectInvalid(election.Campaign("me", stays).status(), why);
+  ExpectInvalid(election.Campaign()->StayTaken(absl::Seconds(1)), why);
   MultiLock together(client_, {"{m}1", "{m}2"});
-  ExpectInvalid(together.Acquire(keeps).status(), why);
+  ExpectInvalid(together.Acquire(stays).status(), why);
   MultiLock apart({&reentrant, &read_write});
-  ExpectInvalid(apart.Acquire(keeps).status(), why);
+  ExpectInvalid(apart.Acquire(stays).status(), why);
   absl::StatusOr<Lease> lease = apart.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
-  ExpectInvalid(lease->Keep(absl::Seconds(1)), why);
-  EXPECT_EQ(Lease().Keep(absl::Seconds(1)).code(), absl::StatusCode::kFailedPrecondition);
+  ExpectInvalid(lease->StayTaken(absl::Seconds(1)), why);
+  EXPECT_EQ(Lease().StayTaken(absl::Seconds(1)).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST_F(Margins, HoldIsLostBeforeServerFreesIt) {
@@ -125,7 +128,7 @@ TEST_F(Margins, ExtendIsRefusedBeyondAtMost) {
 }
 
 // A lock of each kind that can stay taken.
-class KeptLock : public Margins, public ::testing::WithParamInterface<int> {
+class LockThatStaysTaken : public Margins, public ::testing::WithParamInterface<int> {
  protected:
   static std::unique_ptr<RedisLockBase> Make(const Client& client,
                                              const LockOptions& options = {}) {
@@ -141,9 +144,9 @@ class KeptLock : public Margins, public ::testing::WithParamInterface<int> {
   const std::unique_ptr<RedisLockBase> lock_ = Make(client_);
   const std::unique_ptr<RedisLockBase> next_ = Make(other_);
 };
-INSTANTIATE_TEST_SUITE_P(OfEachKind, KeptLock, ::testing::Range(0, 3));
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockThatStaysTaken, ::testing::Range(0, 3));
 
-TEST_P(KeptLock, StaysTakenAfterRelease) {
+TEST_P(LockThatStaysTaken, StaysTakenAfterRelease) {
   constexpr absl::Duration kLeast = absl::Milliseconds(1500);
   absl::StatusOr<Lease> lease = lock_->Acquire({.at_least = kLeast});
   ASSERT_TRUE(lease.ok()) << lease.status();
@@ -162,7 +165,7 @@ TEST_P(KeptLock, StaysTakenAfterRelease) {
   EXPECT_LT(Between(*lease, *after), kLeast + absl::Seconds(5));
 }
 
-TEST_P(KeptLock, ThreadOfTheSameClientWaits) {
+TEST_P(LockThatStaysTaken, ThreadOfTheSameClientWaits) {
   constexpr absl::Duration kLeast = absl::Seconds(1);
   const absl::StatusOr<Lease> lease = [&] {
     absl::StatusOr<Lease> first = lock_->Acquire({.at_least = kLeast});
@@ -175,14 +178,14 @@ TEST_P(KeptLock, ThreadOfTheSameClientWaits) {
   EXPECT_GE(Between(*lease, *after), kLeast);
 }
 
-TEST_P(KeptLock, KilledProcessKeepsIt) {
+TEST_P(LockThatStaysTaken, StaysTakenIfItsProcessIsKilled) {
   const auto short_lease = Make(client_, {.lease = absl::Milliseconds(300)});
   const absl::StatusOr<Lease> lease = short_lease->Acquire({.at_least = absl::Minutes(1)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_GT(Pttl(), 50'000) << "as it would stay without this process";
 }
 
-TEST_P(KeptLock, LaterReleaseIsAsUsual) {
+TEST_P(LockThatStaysTaken, LaterReleaseIsAsUsual) {
   absl::StatusOr<Lease> lease = lock_->Acquire({.at_least = absl::Milliseconds(1)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   Sleep(absl::Milliseconds(2));
@@ -190,26 +193,27 @@ TEST_P(KeptLock, LaterReleaseIsAsUsual) {
   EXPECT_TRUE(next_->TryAcquire().ok());
 }
 
-TEST_P(KeptLock, ForceReleaseFreesIt) {
+TEST_P(LockThatStaysTaken, ForceReleaseFreesIt) {
   ASSERT_TRUE(lock_->Acquire({.at_least = absl::Minutes(1)})->Release().ok());
   EXPECT_TRUE(IsBusy(next_->TryAcquire().status()));
   ASSERT_TRUE(next_->ForceRelease().ok());
   EXPECT_TRUE(next_->TryAcquire().ok());
 }
 
-TEST_P(KeptLock, KeepCountsFromTheToken) {
+TEST_P(LockThatStaysTaken, StayTakenCountsFromTheToken) {
   absl::StatusOr<Lease> lease = lock_->Acquire({.lease = absl::Seconds(3)});
   ASSERT_TRUE(lease.ok()) << lease.status();
-  ASSERT_TRUE(lease->Keep(absl::Minutes(1)).ok());
+  ASSERT_TRUE(lease->StayTaken(absl::Microseconds(1)).ok()) << "shorter than any lease";
+  ASSERT_TRUE(lease->StayTaken(absl::Minutes(1)).ok());
   EXPECT_GT(Pttl(), 50'000);
   EXPECT_TRUE(lease->valid());
   EXPECT_TRUE(lease->Release().ok());
   EXPECT_GT(Pttl(), 50'000);
   EXPECT_LE(Pttl(), 60'001);
-  EXPECT_EQ(lease->Keep(absl::Minutes(1)).code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(lease->StayTaken(absl::Minutes(1)).code(), absl::StatusCode::kAborted);
 }
 
-TEST_P(KeptLock, AsynchronousReleaseKeepsIt) {
+TEST_P(LockThatStaysTaken, StaysTakenAfterAsynchronousRelease) {
   absl::StatusOr<Lease> lease = AcquiredAsync(*lock_, {.at_least = absl::Minutes(1)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   std::promise<absl::Status> released;
@@ -219,7 +223,7 @@ TEST_P(KeptLock, AsynchronousReleaseKeepsIt) {
 }
 
 // A client repeats its latest releases over a new connection.
-TEST_P(KeptLock, RepeatedReleaseKeepsIt) {
+TEST_P(LockThatStaysTaken, StaysTakenAfterRepeatedRelease) {
   ASSERT_TRUE(lock_->Acquire({.at_least = absl::Minutes(1)})->Release().ok());
   server_->Text({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
   EXPECT_TRUE(IsBusy(lock_->TryAcquire().status()));

@@ -1,6 +1,6 @@
 // The kinds of locks, as their scripts know them.
-#ifndef REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_
-#define REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_
+#ifndef REDLATCH_TESTS_SIM_LUA_LOCK_KINDS_H_
+#define REDLATCH_TESTS_SIM_LUA_LOCK_KINDS_H_
 
 #include <ostream>
 
@@ -31,44 +31,18 @@ inline std::string NameOfKind(const ::testing::TestParamInfo<LockKind>& info) {
   return info.param.name;
 }
 
-inline LockKind SimpleKind() {
-  return {.name = "simple",
-          .scripts = {.acquire = lua::kSimpleAcquire,
-                      .release = lua::kSimpleRelease,
-                      .renew = lua::kSimpleRenew,
-                      .cancel = lua::kSimpleCancel,
-                      .inspect = lua::kSimpleInspect,
-                      .force_release = lua::kSimpleForceRelease}};
-}
+inline LockKind SimpleKind() { return {.name = "simple", .scripts = lua::kSimpleScripts}; }
 inline LockKind ElectionKind() {
-  return {.name = "election",
-          .scripts = {.acquire = lua::kElectionAcquire,
-                      .release = lua::kElectionRelease,
-                      .renew = lua::kElectionRenew,
-                      .cancel = lua::kElectionCancel,
-                      .inspect = lua::kElectionInspect,
-                      .force_release = lua::kElectionForceRelease},
-          .own_keys = {"leader", "observers"}};
+  return {
+      .name = "election", .scripts = lua::kElectionScripts, .own_keys = {"leader", "observers"}};
 }
 inline LockKind ReentrantKind() {
-  return {.name = "reentrant",
-          .scripts = {.acquire = lua::kReentrantAcquire,
-                      .release = lua::kReentrantRelease,
-                      .renew = lua::kReentrantRenew,
-                      .cancel = lua::kReentrantCancel,
-                      .inspect = lua::kReentrantInspect,
-                      .force_release = lua::kReentrantForceRelease},
-          .own_keys = {"holds"}};
+  return {.name = "reentrant", .scripts = lua::kReentrantScripts, .own_keys = {"holds"}};
 }
 // Writers, and readers.
 inline LockKind WriteKind() {
   return {.name = "write",
-          .scripts = {.acquire = lua::kReadWriteAcquire,
-                      .release = lua::kReadWriteRelease,
-                      .renew = lua::kReadWriteRenew,
-                      .cancel = lua::kReadWriteCancel,
-                      .inspect = lua::kReadWriteInspect,
-                      .force_release = lua::kReadWriteForceRelease},
+          .scripts = lua::kReadWriteScripts,
           .stored = "read_write",
           .own_keys = {"readers", "writers", "holds"},
           .more_args = {"writer_first"},
@@ -91,12 +65,7 @@ inline LockKind ReadKind() {
 // Each grant has all permits.
 inline LockKind SemaphoreKind(int permits = 1) {
   return {.name = permits == 1 ? "semaphore" : "permits",
-          .scripts = {.acquire = lua::kSemaphoreAcquire,
-                      .release = lua::kSemaphoreRelease,
-                      .renew = lua::kSemaphoreRenew,
-                      .cancel = lua::kSemaphoreCancel,
-                      .inspect = lua::kSemaphoreInspect,
-                      .force_release = lua::kSemaphoreForceRelease},
+          .scripts = lua::kSemaphoreScripts,
           .stored = "semaphore",
           .own_keys = {"permits"},
           .force_keys = {"forced"},
@@ -115,4 +84,4 @@ inline LockKind LatchKind() {
 
 }  // namespace redlatch
 
-#endif  // REDLATCH_TESTS_REDIS_LUA_LOCK_KINDS_H_
+#endif  // REDLATCH_TESTS_SIM_LUA_LOCK_KINDS_H_

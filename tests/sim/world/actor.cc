@@ -12,6 +12,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "src/api/lock_body.h"
+#include "src/api/outcomes.h"
 #include "tests/sim/trace.h"
 #include "tests/support/acquire_as.h"
 
@@ -165,10 +167,11 @@ int Leave(const Operation& operation, Held held) {
 
 constexpr int kPartsOfMulti = 3;
 
-// A lock's hold of the calling thread, without a token.
+// The calling thread's hold of a lock of one name. No token is drawn for it.
 struct Untold : RedisLockBase {
   static redlatch::Hold Of(const RedisLockBase& lock) {
-    return (lock.*&Untold::CurrentWithoutToken)();
+    const auto handle = static_cast<LockBody&>(*BodyOf(lock)).HandleFor(/*reads=*/false, {});
+    return handle.ok() ? HoldOf((*handle)->CurrentWithoutToken()) : redlatch::Hold();
   }
 };
 
@@ -606,6 +609,18 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
   }
 }
 
+// The oracle may ask a permit whether it is valid, so `held` stays where it is until it is
+// released.
+template <class Held>
+void Actor::WorkAndLeave(const Operation& operation, const std::vector<uint64_t>& ids, Held& held) {
+  Work(
+      operation, [&] { return held.valid(); }, held.lost());
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  const int64_t leaves = kernel_.now();
+  const int releases = Leave(operation, std::move(held));
+  JudgeLeaving(operation, leaves, releases);
+}
+
 // What tells the hold of waiters; without a state if the hold is not told soon, or not at all.
 std::stop_token Actor::WantedOf(const Operation& operation, const redlatch::Hold& hold) const {
   // A hold of several names is told of those that wait, and not of those that try; and only their
@@ -730,12 +745,7 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   if (operation.extend_ms > 0) {
     static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));
   }
-  Work(
-      operation, [&] { return hold.valid(); }, hold.lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id);
-  const int64_t leaves = kernel_.now();
-  const int releases = Leave(operation, *std::move(lease));
-  JudgeLeaving(operation, leaves, releases);
+  WorkAndLeave(operation, ids, *lease);
 }
 
 // The first thread of two clients in three observes the election from its first operation on.
@@ -792,12 +802,7 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
       oracle_.Violated(absl::StrCat("a leader cannot proclaim: ", proclaimed.ToString()));
     }
   }
-  Work(
-      operation, [&] { return hold.valid(); }, hold.lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id);
-  const int64_t leaves = kernel_.now();
-  const int releases = Leave(operation, *std::move(leads));
-  JudgeLeaving(operation, leaves, releases);
+  WorkAndLeave(operation, ids, *leads);
 }
 
 // Each observer knows a new leader, and that there is none, within a heartbeat, even if messages
@@ -848,12 +853,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   if (operation.extend_ms > 0) {
     static_cast<void>(permit->Extend(absl::Milliseconds(operation.extend_ms)));
   }
-  Work(
-      operation, [&] { return permit->valid(); }, permit->lost());
-  for (const uint64_t id : ids) oracle_.Leaving(id);
-  const int64_t leaves = kernel_.now();
-  const int releases = Leave(operation, std::move(*permit));
-  JudgeLeaving(operation, leaves, releases);
+  WorkAndLeave(operation, ids, *permit);
 }
 
 // The first half of the interfaces count, while counts are left, and the others wait.

@@ -68,6 +68,9 @@ class Actor {
   void JudgeLeaving(const Operation& operation, int64_t began, int releases);
   void Work(const Operation& operation, const std::function<bool()>& valid,
             const std::stop_token& lost);
+  // Works under a lease, a permit or a leadership, and then ends it as the operation says.
+  template <class Held>
+  void WorkAndLeave(const Operation& operation, const std::vector<uint64_t>& ids, Held& held);
   // No fault affects the operation.
   bool IsCalm(const Operation& operation) const {
     return LosesNothing(plan_) || operation.not_before_ms >= plan_.calm_ms;

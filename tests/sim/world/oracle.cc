@@ -62,12 +62,12 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
   if (MayBeLost(fresh)) return;
   // Readers have the token of an earlier write.
   const bool writes = fresh.mode == Mode::kExclusive;
-  const bool by_token = writes && object.kept_until_token != 0;
-  if (by_token ? fresh.token != 0 && fresh.token < object.kept_until_token
-               : kernel_.now() < object.kept_surely_until) {
+  const bool by_token = writes && object.taken_until_token != 0;
+  if (by_token ? fresh.token != 0 && fresh.token < object.taken_until_token
+               : kernel_.now() < object.surely_taken_until) {
     Violated(absl::StrCat(
         Words(fresh), " gets ", fresh.name, ", which stays taken until ",
-        by_token ? object.kept_until_token : static_cast<uint64_t>(object.kept_surely_until)));
+        by_token ? object.taken_until_token : static_cast<uint64_t>(object.surely_taken_until)));
   }
   int64_t permits = fresh.permits;
   for (const auto& [id, each] : object.holds) {
@@ -171,10 +171,10 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   }
   NoteOrder(object, hold);
   if (hold.at_least > 0) {
-    object.kept_until_token =
+    object.taken_until_token =
         hold.reserves_tokens ? 0 : hold.token + static_cast<uint64_t>(hold.at_least / kMicro);
-    object.kept_until = kernel_.now() + hold.at_least + hold.at_least / 50;
-    object.kept_surely_until = hold.asked + hold.at_least - hold.at_least / 50;
+    object.taken_until = kernel_.now() + hold.at_least + hold.at_least / 50;
+    object.surely_taken_until = hold.asked + hold.at_least - hold.at_least / 50;
   }
   if (hold.mode == Mode::kExclusive) {
     object.largest_token = std::max(object.largest_token, hold.token);
@@ -336,7 +336,7 @@ void Oracle::CheckIdle() {
   for (auto& [name, object] : objects_) {
     CheckOrder(object);
     CheckTold(object);
-    const bool idle = IsWanted(object) && kernel_.now() > object.kept_until &&
+    const bool idle = IsWanted(object) && kernel_.now() > object.taken_until &&
                       !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
     if (!idle || kernel_.now() < excused_until_) {
       object.idle_since = kernel_.now();

@@ -117,8 +117,8 @@ class Oracle {
   void Forced(const std::vector<std::string>& names, int64_t until) {
     for (const std::string& each : names) {
       objects_[each].unprotected_until = until;
-      objects_[each].kept_until_token = 0;
-      objects_[each].kept_surely_until = 0;
+      objects_[each].taken_until_token = 0;
+      objects_[each].surely_taken_until = 0;
       for (auto& [id, hold] : objects_[each].holds) hold.stop_margin = 0;
     }
   }
@@ -171,9 +171,9 @@ class Oracle {
     int64_t unprotected_until = 0;
     // Until when the name stays taken: by the server's clock in us, which tokens show; and at
     // least, and at most.
-    uint64_t kept_until_token = 0;
-    int64_t kept_surely_until = 0;
-    int64_t kept_until = 0;
+    uint64_t taken_until_token = 0;
+    int64_t surely_taken_until = 0;
+    int64_t taken_until = 0;
   };
   struct Latch {
     int64_t begun = 0;

@@ -385,10 +385,11 @@ static void AddMargins(Random random, Plan& plan) {
     for (auto& thread : client.threads) {
       for (Operation& each : thread) {
         const SharedObject& object = plan.objects[static_cast<size_t>(each.object)];
-        const bool keeps = object.kind <= Kind::kReadWrite && !each.shared && !each.owner &&
-                           each.interface >= Operation::Interface::kAcquire &&
-                           each.interface <= Operation::Interface::kAcquireAsync;
-        if (keeps && random.OneIn(4)) each.at_least_ms = OneOf(random, {20, 400, 1500});
+        const bool may_stay_taken = object.kind <= Kind::kReadWrite && !each.shared &&
+                                    !each.owner &&
+                                    each.interface >= Operation::Interface::kAcquire &&
+                                    each.interface <= Operation::Interface::kAcquireAsync;
+        if (may_stay_taken && random.OneIn(4)) each.at_least_ms = OneOf(random, {20, 400, 1500});
         if (each.lease_ms == 0) continue;
         each.lease_ms = std::max(each.lease_ms, 2 * object.stop_margin_ms);
         if (object.at_most_ms > 0) each.lease_ms = std::min(each.lease_ms, object.at_most_ms);

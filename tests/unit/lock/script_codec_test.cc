@@ -80,7 +80,7 @@ TEST_F(EncodedRequestTest, ClaimIsShorterThanLease) {
 
 TEST_F(EncodedRequestTest, ClaimIsLongerByMargin) {
   AcquireRequest acquire = SomeBid(7);
-  acquire.terms.margin = absl::Seconds(5);
+  acquire.terms.margin = PackedDuration(absl::Seconds(5));
   EncodedRequest request({.identity = kIdentity,
                           .keys = keys_,
                           .type = plan_,
@@ -112,12 +112,12 @@ TEST_F(EncodedRequestTest, ThreadRequestsOmitOwner) {
   EXPECT_EQ(script_, "release");
 }
 
-TEST_F(EncodedRequestTest, ReleaseOfKeptLockSaysUntilWhen) {
+TEST_F(EncodedRequestTest, ReleaseSaysUntilWhenTheLockStaysTaken) {
   owner_ = kIdentity.client;
   EXPECT_THAT(Words({.what = ReleaseRequest{.last_used = 9,
                                             .last_reserved = 9,
-                                            .kept_until = 1795227594499240,
-                                            .kept_for = absl::Microseconds(4500)},
+                                            .taken_until = 1795227594499240,
+                                            .taken_for = absl::Microseconds(4500)},
                      .grant = 7,
                      .lease = kLease}),
               ElementsAre("N", kQueue, kWaiters, kFence, kGone7, kGone7, "|", kHold7,
@@ -126,7 +126,7 @@ TEST_F(EncodedRequestTest, ReleaseOfKeptLockSaysUntilWhen) {
 
 TEST_F(EncodedRequestTest, FirstLeaseIsAtLeastAsLongAsLockStaysTaken) {
   AcquireRequest acquire = SomeBid(7);
-  acquire.terms.at_least = absl::Minutes(1);
+  acquire.terms.at_least = PackedDuration(absl::Minutes(1));
   EXPECT_THAT(Words({.what = acquire, .grant = 7, .lease = kLease}), Contains("60000"));
 }
 

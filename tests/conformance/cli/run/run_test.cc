@@ -117,20 +117,22 @@ TEST_F(RedlatchRunTest, WaitsForTheGivenTimeThenIsBusy) {
 }
 
 TEST_F(RedlatchRunTest, RunsOncePerPeriod) {
-  const Words hourly = {"--once-per", "1h", "--wait", "0", "job", "--", "echo"};
-  const auto run = Start(Join(hourly, {"ran"}));
+  const absl::Duration time = YoungPeriod();
+  const std::string once_per = absl::StrCat("--once-per=", absl::FormatDuration(time));
+  const Words periodic = {once_per, "--wait", "0", "job", "--", "echo"};
+  const auto run = Start(Join(periodic, {"ran"}));
   EXPECT_EQ(run->pipe().ReadLine(), "ran");
   EXPECT_EQ(CodeOf(*run), 0);
   const std::string before = Errors();
-  EXPECT_EQ(Code(Join(hourly, {"wrong"})), 120);
+  EXPECT_EQ(Code(Join(periodic, {"wrong"})), 120);
   EXPECT_THAT(Errors(), HasSubstr("lock \"job\": the command has been run in this period"));
-  EXPECT_EQ(Code({"--once-per=1h", "--wait=0", "--busy-code=0", "job", "--", "echo", "wrong"}), 0);
+  EXPECT_EQ(Code({once_per, "--wait=0", "--busy-code=0", "job", "--", "echo", "wrong"}), 0);
   EXPECT_THAT(before, IsEmpty());
-  const int64_t period = absl::ToInt64Milliseconds(absl::Hours(1));
+  const int64_t period = absl::ToInt64Milliseconds(time);
   const int64_t left = server_->Integer({"PTTL", "job"});
   const int64_t ends = absl::ToUnixMillis(absl::Now()) + left;
-  EXPECT_LT(std::min(ends % period, period - ends % period), 10'000) << "at the end of the hour";
-  EXPECT_EQ(Code({"--once-per=1h", "other", "--", "true"}), 0) << "another name";
+  EXPECT_LT(std::min(ends % period, period - ends % period), 10'000) << "at the end of the period";
+  EXPECT_EQ(Code({once_per, "other", "--", "true"}), 0) << "another name";
 }
 
 TEST_F(RedlatchRunTest, WaitsForTheNextPeriod) {

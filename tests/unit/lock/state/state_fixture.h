@@ -99,8 +99,8 @@ class LockStateTest : public ::testing::Test {
                                                                .grace = want.grace,
                                                                .tell_if_wanted = want.told});
     waiter.terms = {.lease = want.lease + want.grace,
-                    .margin = Margin(*waiter.options),
-                    .at_least = want.at_least,
+                    .margin = PackedDuration(Margin(*waiter.options)),
+                    .at_least = PackedDuration(want.at_least),
                     .manual = want.manual,
                     .whole = want.whole,
                     .cacheable = want.cache_for > absl::ZeroDuration() && !want.manual,

@@ -5,7 +5,7 @@
 namespace redlatch {
 namespace {
 
-class LockKeep : public LockContract {
+class LockStaysTaken : public LockContract {
  protected:
   static constexpr int64_t kMicros = 1000;
 
@@ -25,9 +25,10 @@ class LockKeep : public LockContract {
     EXPECT_LE(Pttl(name_), at_most + 1) << "it is rounded up";
   }
 };
-INSTANTIATE_TEST_SUITE_P(OfEachKind, LockKeep, ::testing::ValuesIn(KindsWithTokens()), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(OfEachKind, LockStaysTaken, ::testing::ValuesIn(KindsWithTokens()),
+                         NameOfKind);
 
-TEST_P(LockKeep, ReleasedLockStaysTakenUntilThatTime) {
+TEST_P(LockStaysTaken, ReleasedLockStaysTakenUntilThatTime) {
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kReleased);
   ExpectRemaining(4000, 5000);
@@ -39,13 +40,13 @@ TEST_P(LockKeep, ReleasedLockStaysTakenUntilThatTime) {
   EXPECT_EQ(Outcome(Of('a', 2)), "granted");
 }
 
-TEST_P(LockKeep, ReleaseProlongsIt) {
+TEST_P(LockStaysTaken, ReleaseProlongsIt) {
   const int64_t granted = TakeAt(For(1000, Of('a')));
   EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kReleased);
   ExpectRemaining(4000, 5000);
 }
 
-TEST_P(LockKeep, ReleaseAfterThatTimeHandsOver) {
+TEST_P(LockStaysTaken, ReleaseAfterThatTimeHandsOver) {
   Inbox b(*server_, Channel('b'));
   const int64_t granted = TakeAt(Of('a'));
   Ask(Of('b'));
@@ -53,14 +54,14 @@ TEST_P(LockKeep, ReleaseAfterThatTimeHandsOver) {
   EXPECT_EQ(b.Next(), GrantOf(Of('b')));
 }
 
-TEST_P(LockKeep, FenceAheadOfClockDoesNotLengthenIt) {
+TEST_P(LockStaysTaken, FenceAheadOfClockDoesNotLengthenIt) {
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   EXPECT_EQ(ReleaseUntil(Of('a'), granted + 3'600'000 * kMicros, 5000), kReleased);
   ExpectRemaining(4000, 5000);
 }
 
 // The first waiter asks again, since it was told another time.
-TEST_P(LockKeep, FirstWaiterLearnsOfTheNewEnd) {
+TEST_P(LockStaysTaken, FirstWaiterLearnsOfTheNewEnd) {
   Inbox b(*server_, Channel('b')), c(*server_, Channel('c'));
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   EXPECT_GT(Ask(Of('b')).elements.at(1).integer, 29'000);
@@ -76,7 +77,7 @@ TEST_P(LockKeep, FirstWaiterLearnsOfTheNewEnd) {
                           absl::StrCat(" 2 ", StoredFence(), " ", Of('b').lease_ms, " 1 ", name_));
 }
 
-TEST_P(LockKeep, ForcedReleaseEndsIt) {
+TEST_P(LockStaysTaken, ForcedReleaseEndsIt) {
   const int64_t granted = TakeAt(Of('a'));
   ReleaseUntil(Of('a'), granted + 5000 * kMicros);
   EXPECT_EQ(ForceRelease(), "[\"released\", \"" + GrantId('a') + "\"]");
@@ -84,7 +85,7 @@ TEST_P(LockKeep, ForcedReleaseEndsIt) {
   EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kNotHeld) << "a late repeat";
 }
 
-TEST_P(LockKeep, LateAcquireIsGone) {
+TEST_P(LockStaysTaken, LateAcquireIsGone) {
   const int64_t granted = TakeAt(Of('a'));
   EXPECT_EQ(ReleaseUntil(Of('a'), granted + 1000 * kMicros, 1000, 5000), kReleased);
   EXPECT_EQ(Outcome(Again(Of('a'))), "gone");
@@ -93,7 +94,7 @@ TEST_P(LockKeep, LateAcquireIsGone) {
   EXPECT_EQ(Outcome(Of('b')), "granted");
 }
 
-TEST_P(LockKeep, NeedsNoMemory) {
+TEST_P(LockStaysTaken, NeedsNoMemory) {
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   Ask(Of('b'));
   FillMemory();

@@ -3,7 +3,7 @@
 -- Until when the lock stays taken although its grant is released, in us. It is not longer than
 -- asked for even if the fence, and so the token that this was counted from, is ahead of the clock.
 -- Included only where this was asked for, since functions cost their creation.
-local kept_until = math.min(ending.kept_us, now + 1000 * ending.kept_ms)
+local taken_until = math.min(ending.taken_us, now + 1000 * ending.taken_ms)
 
 -- ask_again(queue_key): the lock ends at another time than the first waiter was told, so that
 -- waiter asks again.

@@ -1,11 +1,11 @@
-// Locks that stay taken after their release: AcquireOptions::at_least and Lease::Keep().
+// Locks that stay taken after their release: AcquireOptions::at_least and Lease::StayTaken().
 
 #include "tests/unit/lock/state/state_fixture.h"
 
 namespace redlatch::internal {
 namespace {
 
-class LockStateKeepTest : public LockStateTest {
+class LockStateStayTakenTest : public LockStateTest {
  protected:
   static constexpr absl::Duration kLong = absl::Minutes(10);
   static constexpr absl::Duration kShort = absl::Seconds(1);
@@ -20,21 +20,21 @@ class LockStateKeepTest : public LockStateTest {
   ReleaseRequest FetchRelease() { return As<ReleaseRequest>(Fetch<ReleaseRequest>()); }
 };
 
-TEST_F(LockStateKeepTest, ReleaseSaysUntilWhen) {
+TEST_F(LockStateStayTakenTest, ReleaseSaysUntilWhen) {
   const Waiter& waiter = HoldFor(kLong);
   Release(waiter.hold);
   const ReleaseRequest release = FetchRelease();
-  EXPECT_EQ(release.kept_until, kUntilLong);
-  EXPECT_EQ(release.kept_for, kLong);
+  EXPECT_EQ(release.taken_until, kUntilLong);
+  EXPECT_EQ(release.taken_for, kLong);
 }
 
-TEST_F(LockStateKeepTest, OtherReleasesDoNot) {
+TEST_F(LockStateStayTakenTest, OtherReleasesDoNot) {
   const Waiter& waiter = Hold();
   Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().kept_until, 0U);
+  EXPECT_EQ(FetchRelease().taken_until, 0U);
 }
 
-TEST_F(LockStateKeepTest, RenewalsAskForTheUsualLease) {
+TEST_F(LockStateStayTakenTest, RenewalsAskForTheUsualLease) {
   const base::Instant asked = now();
   const Waiter& waiter = HoldFor(kLong);
   EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(asked, kLong));
@@ -45,7 +45,7 @@ TEST_F(LockStateKeepTest, RenewalsAskForTheUsualLease) {
   EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(asked, kLong)) << "it is not shortened";
 }
 
-TEST_F(LockStateKeepTest, IsNotPassedOn) {
+TEST_F(LockStateStayTakenTest, IsNotPassedOn) {
   Waiter& first = Acquire({.whole = true, .turn = kLong, .at_least = kShort});
   const Waiter& other = Acquire({.thread = 2, .whole = true, .turn = kLong, .at_least = kShort});
   Deliver(Fetch<AcquireRequest>(), Granted());
@@ -60,7 +60,7 @@ TEST_F(LockStateKeepTest, IsNotPassedOn) {
 }
 
 // A killed process has had the lock for as long.
-TEST_F(LockStateKeepTest, RestOfAClaimIsNotEnough) {
+TEST_F(LockStateStayTakenTest, RestOfAClaimIsNotEnough) {
   Waiter& waiter = Acquire({.whole = true, .at_least = kLong});
   Deliver(Fetch<AcquireRequest>(), Queued());
   Pass(absl::Seconds(1));
@@ -72,43 +72,43 @@ TEST_F(LockStateKeepTest, RestOfAClaimIsNotEnough) {
   EXPECT_EQ(waiter.state, State::kGranted);
 }
 
-TEST_F(LockStateKeepTest, LostHoldIsKept) {
+TEST_F(LockStateStayTakenTest, LostHoldStaysTaken) {
   const base::Instant asked = now();
   HoldFor(kShort);
   PassTo(asked + kValid - kLead);
   Expire();
   PassTo(asked + kValid);
-  EXPECT_EQ(FetchRelease().kept_until, kToken + 1'000'000);
+  EXPECT_EQ(FetchRelease().taken_until, kToken + 1'000'000);
 }
 
-TEST_F(LockStateKeepTest, UnconfirmedHoldIsNotKept) {
+TEST_F(LockStateStayTakenTest, UnconfirmedHoldDoesNotStayTaken) {
   const Waiter& waiter = HoldFor(kLong);
   ASSERT_TRUE(state().Confirm(waiter.hold, now() + kThird, now()));
   Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().kept_until, 0U);
+  EXPECT_EQ(FetchRelease().taken_until, 0U);
 }
 
-TEST_F(LockStateKeepTest, KeepCountsOnceConfirmed) {
+TEST_F(LockStateStayTakenTest, RequestCountsOnceConfirmed) {
   const Waiter& waiter = Hold();
-  const std::optional<Request> keep = state().Keep(waiter.hold, kLong, now());
-  ASSERT_TRUE(keep);
-  EXPECT_EQ(keep->lease, kLong);
-  EXPECT_EQ(state().Keep(waiter.hold, kShort, now())->lease, kLease) << "it shortens nothing";
-  Deliver(*keep, HoldRef());
+  const std::optional<Request> request = state().StayTaken(waiter.hold, kLong, now());
+  ASSERT_TRUE(request);
+  EXPECT_EQ(request->lease, kLong);
+  EXPECT_EQ(state().StayTaken(waiter.hold, kShort, now())->lease, kLease) << "it shortens nothing";
+  Deliver(*request, HoldRef());
   EXPECT_EQ(state().Deadline(waiter.hold), LocalDeadline(now(), kLong));
-  state().OnKept(waiter.hold, kLong);
+  state().OnStaysTaken(waiter.hold, kLong);
   Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().kept_until, kUntilLong);
+  EXPECT_EQ(FetchRelease().taken_until, kUntilLong);
 }
 
-TEST_F(LockStateKeepTest, UnansweredKeepDoesNotCount) {
+TEST_F(LockStateStayTakenTest, UnansweredRequestDoesNotCount) {
   const Waiter& waiter = Hold();
-  Deliver(*state().Keep(waiter.hold, kLong, now()), Silence());
+  Deliver(*state().StayTaken(waiter.hold, kLong, now()), Silence());
   Release(waiter.hold);
-  EXPECT_EQ(FetchRelease().kept_until, 0U);
+  EXPECT_EQ(FetchRelease().taken_until, 0U);
 }
 
-TEST_F(LockStateKeepTest, AtMostStillEndsTheHold) {
+TEST_F(LockStateStayTakenTest, AtMostStillEndsTheHold) {
   const base::Instant ends = now() + absl::Seconds(10);
   Waiter& waiter = Acquire({.whole = true, .at_most = absl::Seconds(10), .at_least = kLong});
   Deliver(Fetch<AcquireRequest>(), Granted(0, kLong));
@@ -117,7 +117,7 @@ TEST_F(LockStateKeepTest, AtMostStillEndsTheHold) {
   Expire();
   EXPECT_EQ(effects().losses.size(), 1U);
   PassTo(ends);
-  EXPECT_EQ(FetchRelease().kept_until, kUntilLong);
+  EXPECT_EQ(FetchRelease().taken_until, kUntilLong);
 }
 
 }  // namespace
