@@ -32,19 +32,17 @@ def output(*command):
 
 def owners(files):
     """The Debian packages of these files, as name: version."""
-    names = set()
-    for file in sorted({os.path.realpath(file) for file in files}):
-        # Where /lib is a link to /usr/lib, dpkg may know either name.
-        for name in (file, file.removeprefix("/usr")):
-            found = subprocess.run(("dpkg", "-S", name), capture_output=True, text=True, check=False)
-            if found.returncode == 0:
-                names.add(found.stdout.split(": ")[0])
-                break
-        else:
-            sys.exit(f"sbom: no Debian package has {file}")
-    if not names:
+    files = sorted({os.path.realpath(file) for file in files})
+    if not files:
         return {}
-    lines = output("dpkg-query", "-W", "-f=${Package} ${Version}\n", *sorted(names)).splitlines()
+    # Where /lib is a link to /usr/lib, dpkg may know either name. It fails if it knows not all.
+    names = [name for file in files for name in (file, file.removeprefix("/usr"))]
+    found = subprocess.run(("dpkg", "-S", *names), capture_output=True, text=True, check=False).stdout
+    package_of = {path: package for package, path in re.findall(r"^(\S+): (/.*)$", found, re.M)}
+    for file in files:
+        if file not in package_of and file.removeprefix("/usr") not in package_of:
+            sys.exit(f"sbom: no Debian package has {file}")
+    lines = output("dpkg-query", "-W", "-f=${Package} ${Version}\n", *sorted(set(package_of.values()))).splitlines()
     return dict(line.split(" ") for line in lines)
 
 

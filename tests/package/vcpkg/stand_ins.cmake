@@ -14,7 +14,7 @@ function(vcpkg_cmake_configure)
   if(arg_UNPARSED_ARGUMENTS)
     message(FATAL_ERROR "no such argument: ${arg_UNPARSED_ARGUMENTS}")
   endif()
-  run("${CMAKE_COMMAND}" -G Ninja -S "${arg_SOURCE_PATH}" -B "${WORK_DIR}/build" -DCMAKE_BUILD_TYPE=Release
+  run("${CMAKE_COMMAND}" -G Ninja -S "${arg_SOURCE_PATH}" -B "${WORK_DIR}/build"
     -DBUILD_SHARED_LIBS=OFF "-DCMAKE_INSTALL_PREFIX=${CURRENT_PACKAGES_DIR}" -DCMAKE_INSTALL_LIBDIR=lib
     ${arg_OPTIONS})
 endfunction()
