@@ -49,6 +49,8 @@ case $how in
     mv unpacked/usr package
     gzip -t package/share/man/man1/redlatch.1.gz package/share/doc/*/changelog.gz
     package/bin/redlatch --version
+    "$here/../../cmake/package/sbom.py" "$argument" bill.spdx.json debs/*.deb
+    "$here/check_bill.py" bill.spdx.json package/bin/redlatch debs/*.deb
     ;;
   find_package)
     rm -rf "find_package_$argument"

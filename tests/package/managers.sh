@@ -110,10 +110,11 @@ bazel() {
   sed "s|REDLATCH_SOURCES|$sources|" "$here/bazel/WORKSPACE" >"$work/bazel/WORKSPACE"
   touch "$work/bazel/dependencies/rules_cc/WORKSPACE" "$work/bazel/dependencies/rules_cc/cc/BUILD"
   echo 'cc_library = native.cc_library' >"$work/bazel/dependencies/rules_cc/cc/defs.bzl"
-  local label links package
+  local label labels links package
   read -ra links <<<"$(pkg-config --libs-only-l absl_status absl_statusor absl_str_format absl_time \
     absl_any_invocable absl_inlined_vector)"
-  for label in $(grep -o '@abseil-cpp//[^"]*' "$sources/BUILD.bazel"); do
+  mapfile -t labels < <(grep -o '@abseil-cpp//[^"]*' "$sources/BUILD.bazel")
+  for label in "${labels[@]}"; do
     package=${label#@abseil-cpp//}
     bazel_library abseil-cpp "${package%:*}" "${package##*[:/]}" "${links[@]}"
   done
