@@ -105,12 +105,16 @@ bazel_library() {
 }
 
 bazel() {
-  command -v bazel >/dev/null || die "there is no bazel: apt-get install bazel-bootstrap"
-  mkdir -p "$work/bazel/dependencies/rules_cc/cc"
+  [[ -d /usr/share/bazel/rules/java ]] || die "Debian's Bazel is not here: apt-get install bazel-bootstrap \
+bazel-platforms bazel-rules-java bazel-rules-proto bazel-skylib"
+  mkdir "$work/bazel"
   sed "s|REDLATCH_SOURCES|$sources|" "$here/bazel/WORKSPACE" >"$work/bazel/WORKSPACE"
+  local label labels links package rule
+  mkdir -p "$work/bazel/dependencies/rules_cc/cc"
   touch "$work/bazel/dependencies/rules_cc/WORKSPACE" "$work/bazel/dependencies/rules_cc/cc/BUILD"
-  echo 'cc_library = native.cc_library' >"$work/bazel/dependencies/rules_cc/cc/defs.bzl"
-  local label labels links package
+  for rule in cc_binary cc_import cc_library cc_test cc_toolchain cc_toolchain_suite; do
+    echo "$rule = native.$rule"
+  done >"$work/bazel/dependencies/rules_cc/cc/defs.bzl"
   read -ra links <<<"$(pkg-config --libs-only-l absl_status absl_statusor absl_str_format absl_time \
     absl_any_invocable absl_inlined_vector)"
   mapfile -t labels < <(grep -o '@abseil-cpp//[^"]*' "$sources/BUILD.bazel")
@@ -121,6 +125,7 @@ bazel() {
   bazel_library hiredis . hiredis -lhiredis
   bazel_library openssl . ssl -lssl
   bazel_library openssl . crypto -lcrypto
+  touch "$sources/WORKSPACE" # which only a Bazel from before modules needs
   cp "$program/version.cc" "$work/bazel/app.cc"
   echo 'cc_binary(name = "app", srcs = ["app.cc"], copts = ["-std=c++20"], deps = ["@redlatch"])' \
     >"$work/bazel/BUILD"
