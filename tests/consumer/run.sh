@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # run.sh WORK_DIR CXX <how> [argument]: builds the consumer in WORK_DIR and runs it. How:
-#   add_subdirectory SOURCE_DIR  with redlatch's sources, shared; then installs it to WORK_DIR/shared
+#   fetchcontent SOURCE_DIR      with redlatch's sources, shared; then installs it to WORK_DIR/shared
 #   install BUILD_DIR            (runs nothing:) installs an existing static build to WORK_DIR/static
 #   package BUILD_DIR            (likewise:) makes packages of it, and unpacks them to WORK_DIR/package
 #   find_package PREFIX          with what is installed in WORK_DIR/PREFIX
@@ -30,13 +30,13 @@ pkg_config_build() {
 }
 
 case $how in
-  add_subdirectory)
-    configure -B subdirectory -DREDLATCH_SOURCE_DIR="$argument" -DREDLATCH_INSTALL=ON \
+  fetchcontent)
+    configure -B fetchcontent -DFETCHCONTENT_SOURCE_DIR_REDLATCH="$argument" -DREDLATCH_INSTALL=ON \
       -DBUILD_SHARED_LIBS=ON
-    cmake --build subdirectory
+    cmake --build fetchcontent
     rm -rf shared
-    cmake --install subdirectory --prefix "$work/shared"
-    run subdirectory/consumer
+    cmake --install fetchcontent --prefix "$work/shared"
+    run fetchcontent/consumer
     ;;
   install)
     rm -rf static
@@ -49,6 +49,8 @@ case $how in
     mv unpacked/usr package
     gzip -t package/share/man/man1/redlatch.1.gz package/share/doc/*/changelog.gz
     package/bin/redlatch --version
+    "$here/../../cmake/package/sbom.py" "$argument" bill.spdx.json debs/*.deb
+    "$here/check_bill.py" bill.spdx.json package/bin/redlatch debs/*.deb
     ;;
   find_package)
     rm -rf "find_package_$argument"
