@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
@@ -50,11 +51,11 @@ size_t Width() {
 }
 
 // Breaks lines between words. What goes on in a further line is indented.
-std::string Wrapped(std::string_view text, size_t indent) {
+std::string Wrapped(absl::string_view text, size_t indent) {
   std::string wrapped;
-  for (const std::string_view line : absl::StrSplit(text, '\n')) {
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
     size_t column = 0;
-    for (const std::string_view word : absl::StrSplit(line, ' ')) {
+    for (const absl::string_view word : absl::StrSplit(line, ' ')) {
       if (column > indent && column + 1 + word.size() > Width()) {
         absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
         column = indent;
@@ -62,7 +63,7 @@ std::string Wrapped(std::string_view text, size_t indent) {
         wrapped += ' ';
         ++column;
       }
-      wrapped += word;
+      absl::StrAppend(&wrapped, word);
       column += word.size();
     }
     wrapped += '\n';
@@ -306,10 +307,11 @@ class Show {
     }
     const std::string sums = absl::StrFormat("count %d; token %u; %d waiting", count_,
                                              info->last_token.value(), info->waiting);
-    if (on_terminal_) {
+    if (on_terminal_ && (height_ == 0 || next_line_ <= elapsed())) {
+      next_line_ = elapsed() + absl::Milliseconds(100);
       Print(absl::StrCat("\n    ", sums, "\n    lock: ", holder, lease, "\n", rows));
       height_ = 5 + static_cast<ssize_t>(seats_.size());
-    } else if (next_line_ <= elapsed()) {
+    } else if (!on_terminal_ && next_line_ <= elapsed()) {
       next_line_ = elapsed() + absl::Seconds(1);
       Say(absl::StrCat(sums, "; lock: ", holder, lease));
     }
@@ -380,6 +382,8 @@ class Show {
       sum += each.written;
       wrong += (each.written != 0 ? each.token == last.token : last.token < each.token) ? 0 : 1;
     }
+    next_line_ = on_terminal_ ? absl::ZeroDuration() : absl::InfiniteDuration();
+    Refresh();
     height_ = 0;  // the table stays as it is
     std::string text = "\n";
     for (const Seat& each : seats_) {
