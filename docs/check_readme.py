@@ -70,7 +70,7 @@ def stated():
     debians = {"bookworm": "Debian 12", "trixie": "Debian 13"}
     return [
         "C++20", "Debian 12 and 13", *(debians[suite] for suite in suites.split()), "Conan 2", "g++ 12", "g++ 14", "clang 14",
-        f"A lease of {lease} s is lost to its holder at least {lease * 1000 * margin // 100} ms before the server can give",
+        f"If a lease of {lease} s cannot be renewed, its holder is told at least {lease * 1000 * margin // 100} ms before",
         f"A lease lasts {lease} s and is renewed",
         f"for at most {turn}, or {shared} if other clients wait",
         f"keeps the lock for its turn, at most {shared},",

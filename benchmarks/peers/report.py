@@ -141,10 +141,10 @@ class Chart:
 
 PICTURES = {
     "pair": Chart("pair-1", "Lock and unlock, uncontended", "p50_us", True),
-    "fair": Chart("hot-16-1ms", "16 processes hold a lock for 1 ms each time", "longest_wait_ms", True),
+    "waiting": Chart("waiting", "1,000 waiters", "commands_per_s", True),
+    "fair": Chart("hot-16-1ms", "One lock, 16 processes, held for 1 ms", "longest_wait_ms", True),
     "hot": Chart("hot-16", "One lock, 16 processes", "per_second", False),
     "hand-over": Chart("sleeper", "From a release to a process that sleeps", "p50_us", True),
-    "waiting": Chart("waiting", "1,000 waiters", "commands_per_s", True),
 }
 
 
