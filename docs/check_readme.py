@@ -44,9 +44,9 @@ def measured():
         "When 16 processes each hold a lock for 1 ms, the longest wait is "
         f"{cell('hot-16-1ms', 'redlatch', 'longest_wait_ms')}. With a lock that polls it is "
         f"{cell('hot-16-1ms', polls, 'longest_wait_ms')}.",
-        f"Lock and unlock stay {report.middle(whole['results']['pair-1']['redlatch'], 'commands'):.0f} commands.",
-        f"Lock and unlock take {cell('pair-1', 'redlatch', 'p50_us')} over loopback.",
-        f"That is {report.against(whole, work['pair-1']):.1f} times as fast as the best of {len(others)} others.",
+        f"locking and unlocking takes {report.middle(whole['results']['pair-1']['redlatch'], 'commands'):.0f} commands.",
+        f"Locking and unlocking takes {cell('pair-1', 'redlatch', 'p50_us')} over loopback, "
+        f"{report.against(whole, work['pair-1']):.1f} times as fast as the best of {len(others)} other locks.",
         f"also the {behind} in which redlatch is behind",
         f"{'' if 0.9 < ahead < 1 else 'NOT '}a little faster than redlatch, and one process gets "
         f"{1 / share:.0f} times as much as another",
@@ -69,7 +69,7 @@ def stated():
     suites = found(".ci/bare-root", r"set -- (bookworm trixie)")
     debians = {"bookworm": "Debian 12", "trixie": "Debian 13"}
     return [
-        "C++20", "Debian 12 and 13", *(debians[suite] for suite in suites.split()), "Conan 2", "g++ 12", "g++ 14", "clang 14",
+        "C++20", "Debian 12 or 13", *(debians[suite] for suite in suites.split()), "Conan 2", "g++ 12", "g++ 14", "clang 14",
         f"If a lease of {lease} s cannot be renewed, its holder is told at least {lease * 1000 * margin // 100} ms before",
         f"A lease lasts {lease} s and is renewed",
         f"for at most {turn}, or {shared} if other clients wait",
