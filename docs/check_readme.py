@@ -69,7 +69,7 @@ def stated():
     suites = found(".ci/bare-root", r"set -- (bookworm trixie)")
     debians = {"bookworm": "Debian 12", "trixie": "Debian 13"}
     return [
-        "C++20", "Debian 12 or 13", *(debians[suite] for suite in suites.split()), "Conan 2", "g++ 12", "g++ 14", "clang 14",
+        "C++20", "Debian 12 or 13", *(debians[suite] for suite in suites.split()), "Conan 2", "compiler.cppstd=20", "g++ 12", "g++ 14", "clang 14",
         f"If a lease of {lease} s cannot be renewed, its holder is told at least {lease * 1000 * margin // 100} ms before",
         f"A lease lasts {lease} s and is renewed",
         f"for at most {turn}, or {shared} if other clients wait",
