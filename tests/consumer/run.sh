@@ -5,13 +5,15 @@
 #   package BUILD_DIR            (likewise:) makes packages of it, and unpacks them to WORK_DIR/package
 #   find_package PREFIX          with what is installed in WORK_DIR/PREFIX
 #   pkg_config PREFIX            likewise
-#   readme PREFIX                likewise: the README's own program, which starts a server
+#   readme PREFIX                likewise: the README's own program, which starts a server, and commands
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 work=$1
 cxx=$2
 how=$3
 argument=$4
+# shellcheck source=tests/package/readme_block.sh
+source "$here/../package/readme_block.sh"
 mkdir -p "$work"
 cd "$work"
 
@@ -64,9 +66,19 @@ case $how in
     run "pkg_config_$argument"
     ;;
   readme)
-    # What the README shows: docs/check_code.py sees to that.
+    # The blocks of the README that build its program and use the command, word for word, but for the
+    # lines that build redlatch itself: its prefix is here already.
     source=$here/../../docs/code/readme/first.cc
-    pkg_config_build "$argument" "$source" readme
-    "$here/../../docs/code/run.sh" "$work/readme" "$source"
+    mkdir -p readme/build
+    ln -sfn "$work/$argument" readme/build/redlatch
+    cp "$source" readme/first.cc # what the README shows: docs/check_code.py sees to that
+    {
+      printf '#!/usr/bin/env bash\nset -euxo pipefail\ncd %q\n' "$work/readme"
+      readme_block "$here/../../README.md" 'g++ ' | grep -v '^cmake '
+      readme_block "$here/../../README.md" 'redlatch run ' |
+        sed 's/^redlatch doctor/& || [ $? -eq 1 ]/' # it may warn of this machine's server
+    } >readme/steps
+    chmod +x readme/steps
+    "$here/../../docs/code/run.sh" "$work/readme/steps" "$source"
     ;;
 esac
