@@ -5,9 +5,11 @@ set -euo pipefail
 page=$1
 shift
 
-bin=$(find /usr/lib/postgresql /usr/pgsql* /usr/bin -maxdepth 3 -name initdb 2>/dev/null | sort -V | tail -n 1)
+# The newest of Debian's servers, or the one on the PATH.
+bin=$(printf '%s\n' /usr/lib/postgresql/*/bin/initdb | sort -V | tail -n 1)
+[[ -x $bin ]] || bin=$(command -v initdb) ||
+  { echo "PostgreSQL's server is missing (Debian: postgresql)"; exit 77; }
 bin=${bin%/initdb}
-[[ -n $bin ]] || { echo "PostgreSQL's server is missing (Debian: postgresql)"; exit 77; }
 
 home=$(mktemp -d /tmp/redlatch-postgresql.XXXXXX)
 # The server refuses to run as root.
