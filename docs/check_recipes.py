@@ -237,6 +237,10 @@ class RecipeTest(unittest.TestCase):
             own = [line for line in verified.stderr.splitlines() if str(folder) in line or name in line]
             self.assertEqual(own, [], verified.stderr)
 
+    def test_proto_is_what_the_program_is_built_from(self):
+        built_from = RECIPES.parent / "code" / "grpc-server" / "seats.proto"
+        self.assertEqual(blocks("grpc-server", "proto"), [built_from.read_text()])
+
     def test_mistakes_are_found(self):
         [text] = blocks("kubernetes", "yaml")
         for right, wrong in [("replicas: 2", "replicas: two"), ("command:", "comand:"),
