@@ -30,7 +30,7 @@ absl::Status RunUntilSuccess(const redlatch::Client& client, absl::Duration peri
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = wait});
   if (redlatch::IsBusy(lease.status())) return absl::OkStatus();  // another host has done it
   if (!lease.ok()) return lease.status();
-  const absl::Status done = job(lease->lost());
+  absl::Status done = job(lease->lost());
   if (!done.ok()) return done;            // the lock is released, and the next host tries
   return lease->StayTaken(period * 0.9);  // counts from the start of the run
 }

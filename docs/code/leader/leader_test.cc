@@ -45,7 +45,7 @@ absl::Status Plan(const std::stop_token& ends, redlatch::FencingToken epoch) {
   std::condition_variable_any pause;
   std::unique_lock<std::mutex> lock(mu);
   while (!ends.stop_requested()) {
-    const absl::Status planned = PlanOneStep(epoch);
+    absl::Status planned = PlanOneStep(epoch);
     if (!planned.ok()) return planned;  // resigns, and campaigns again after a pause
     pause.wait_for(lock, ends, std::chrono::seconds(5), [] { return false; });
   }

@@ -40,7 +40,7 @@ absl::Status ShipWithinEightSeconds(const redlatch::Client& client) {
       lock.Acquire({.wait = absl::Seconds(16), .lease = absl::Seconds(8)});
   if (!lease.ok()) return lease.status();
   Ship(42);
-  const absl::Status extended = lease->Extend(absl::Seconds(8));
+  absl::Status extended = lease->Extend(absl::Seconds(8));
   if (!extended.ok()) return extended;
   Ship(43);
   return lease->Release();
