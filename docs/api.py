@@ -402,7 +402,8 @@ class Prose:
             starts.insert(0, 0)
         cells = []
         for row in filter(None, rows):
-            continued = cells and (row[0].start() > 0)
+            # Cells below all but the first column are a row that has the first cell in common.
+            continued = cells and row[0].start() > 0 and not 1 < len(row) == len(starts) - 1
             if not continued:
                 cells.append({})
             for cell in row:

@@ -6,7 +6,7 @@ build.py finish     completes build/site, the pages that MkDocs wrote, and check
 
 prepare adds the style, the man page as a page, and the pages of the folders that mkdocs.yml names. It
 also says in which language a block of shell commands is. finish links the first mention of each public
-symbol in each page of FIRST_MENTIONS to the symbol's page, and makes tables and pictures scroll by
+symbol in each page of FIRST_MENTIONS to the symbol's page, and makes tables, pictures and code scroll by
 themselves.
 """
 import html
@@ -39,9 +39,20 @@ def page_of_manual():
                           check=True, capture_output=True, text=True).stdout
     text = re.sub(r'<table class="(head|foot)">.*?</table>', "", text, flags=re.S)
     text = re.sub(r"</?section[^>]*>|</?div[^>]*>", "", text)
-    text = re.sub(r'<h([12]) class="S[hs]" id="([^"]*)">(?:<a [^>]*>)?(.*?)(?:</a>)?</h\1>', lambda heading: (
-        f"\n\n{'#' * (int(heading[1]) + 1)} {html.unescape(re.sub('<[^>]*>', '', heading[3])).capitalize()}"
-        f" {{#{heading[2].lower()}}}\n\n"), text)
+    section = ""
+
+    def heading(match):
+        nonlocal section
+        name = " ".join(html.unescape(re.sub("<[^>]*>", "", match[2])).split())
+        anchor = re.sub(r"\W+", "-", name.lower())
+        if match[1] == "1":
+            section, level = anchor, "##"
+            name = f"`{name.lower()}`" if name.startswith("REDLATCH ") else name.capitalize()
+        else:
+            anchor, level = f"{section}-{anchor}", "###"
+        return f"\n\n{level} {name} {{#{anchor}}}\n\n"
+
+    text = re.sub(r'<h([12]) class="S[hs]"[^>]*>(.*?)</h\1>', heading, text, flags=re.S)
     text = re.sub(r'<a class="permalink" href="[^"]*">(.*?)</a>', r"\1", text, flags=re.S)
     text = re.sub(r' (?:class="(?:Bl-tag|Pp|Bd-indent)"|id="[^"]*")(?=[ >])', "", text)
     return "# redlatch(1): the command\n" + text.replace("\n<p>", "\n\n<p>").replace("</p>\n", "</p>\n\n")
@@ -77,8 +88,7 @@ def expand(line):
 
 def prepare():
     (DOCS / "docs/site").mkdir(parents=True, exist_ok=True)
-    for name in ("site.css", "site.js"):
-        shutil.copyfile(ROOT / "docs/site" / name, DOCS / "docs/site" / name)
+    shutil.copyfile(ROOT / "docs/site/site.css", DOCS / "docs/site/site.css")
     (DOCS / "docs/man").mkdir(parents=True, exist_ok=True)
     (DOCS / "docs/man/redlatch.md").write_text(page_of_manual(), encoding="utf-8")
     for page in DOCS.rglob("*.md"):
@@ -173,15 +183,20 @@ def link_mentions(page, text, symbols):
 
 
 def with_scrolling(text):
-    """Tables and pictures scroll by themselves, and can be reached by keyboard."""
+    """Tables, pictures and code scroll by themselves, and can be reached by keyboard."""
     start, end = article_of(text)
     article = text[start:end]
     article = re.sub(r"<table>.*?</table>", lambda table: (
         f'<div class="scrolls" tabindex="0" role="group" aria-label="Table">{table[0]}</div>'), article, flags=re.S)
     article = re.sub(r"<p>((?:<a [^>]*>)?<img [^>]*>(?:</a>)?)</p>", (
         r'<div class="scrolls picture" tabindex="0" role="group" aria-label="Picture">\1</div>'), article)
+    article = re.sub(r"(<pre\b[^>]*>(?:<span></span>)?)<code\b(?! tabindex)", r'\1<code tabindex="0"', article)
     article = re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", article)  # a heading that says nothing
-    return text[:start] + article + text[end:]
+    article = re.sub(r"<pre>(?!<span></span>|<code)", '<pre class="plain" tabindex="0">', article)
+    text = text[:start] + article + text[end:]
+    text = text.replace('data-md-component="search" role="dialog">',
+                        'data-md-component="search" role="dialog" aria-label="Search">')
+    return re.sub(r'(class="md-search__scrollwrap")(?! tabindex)', r'\1 tabindex="0"', text)
 
 
 def edited_at(text):
