@@ -23,7 +23,7 @@ SYMBOLS = ROOT / "build" / "doxygen" / "symbols.json"
 FIRST_MENTIONS = ("docs/tutorials/*.html", "docs/recipes/*.html", "docs/guarantees.html", "README.html",
                   "index.html", "docs/troubleshooting.html")
 COMMANDS = re.compile(r"(\$ )?(sudo |[A-Z_]+=\S+ )*(redlatch|\./dev|cmake|g\+\+|export|apt-get|apt|redis-cli|"
-                      r"docker|git|cd|kubectl|systemctl|\./first|valkey-cli|redis-server|\.ci/\w+|ctest)\b")
+                      r"docker|git|cd|kubectl|systemctl|\./first|valkey-cli|redis-server|\.ci/\w+|ctest)(?=\s|$)")
 # Which class a member is meant of, if several have it and the text does not say.
 PREFERRED = ("RedisLockBase", "Lease", "Hold", "Client", "Semaphore", "CountDownLatch", "Election",
              "Leadership", "ReentrantReadWriteLock", "LockOptions", "AcquireOptions", "ClientOptions",
@@ -58,14 +58,33 @@ def page_of_manual():
     return "# redlatch(1): the command\n" + text.replace("\n<p>", "\n\n<p>").replace("</p>\n", "</p>\n\n")
 
 
+def language_of(lines):
+    """The language of a block that names none, as far as it is obvious; else an empty text."""
+    lines = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
+    starts = [line for before, line in zip(["", *lines], lines) if not before.endswith("\\")]
+    if starts and COMMANDS.match(starts[0]) and not starts[0].startswith("$"):
+        return "sh"
+    if starts and any(line.startswith("$ ") for line in starts):
+        return "console"
+    if any(re.match(r"local \w+ =|-- include:|.*\bredis\.call\(", line) for line in lines):
+        return "lua"
+    if starts and re.fullmatch(r"\[\w+\]", starts[0]):
+        return "ini"
+    return ""
+
+
 def with_languages(text):
-    """A block without a language that holds commands only is shell."""
-    def block(match):
-        lines = [line for line in match[2].splitlines() if line.strip() and not line.lstrip().startswith("#")]
-        starts = [line for before, line in zip(["", *lines], lines) if not before.endswith("\\")]
-        shell = starts and all(COMMANDS.match(line.strip()) for line in starts)
-        return f"{match[1]}{'sh' if shell else ''}\n{match[2]}{match[1]}\n"
-    return re.sub(r"^(```)\n((?:(?!```).*\n)*?)```\n", block, text, flags=re.M)
+    """Names the language of each block that names none."""
+    lines, fence = text.splitlines(), None
+    for number, line in enumerate(lines):
+        mark = re.match(r"\s*(```+)(.*)$", line)
+        if mark and fence is None:
+            fence, first, named = mark[1], number, mark[2]
+        elif mark and mark[1].startswith(fence) and not mark[2]:
+            if not named:
+                lines[first] += language_of(lines[first + 1:number])
+            fence = None
+    return "\n".join(lines) + "\n"
 
 
 def title_of(page):
