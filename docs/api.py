@@ -403,7 +403,8 @@ class Prose:
         cells = []
         for row in filter(None, rows):
             # Cells below all but the first column are a row that has the first cell in common.
-            continued = cells and row[0].start() > 0 and not 1 < len(row) == len(starts) - 1
+            continued = cells and row[0].start() > 0 and not (
+                row[0].start() >= starts[1] and 1 < len(row) == len(starts) - 1)
             if not continued:
                 cells.append({})
             for cell in row:
