@@ -11,10 +11,11 @@
 
 namespace redlatch {
 
-// What the server knows of a lock or semaphore, for people: it is out of date when it arrives.
+// What the server knows of a lock or semaphore. It is meant for people, and may be out of date when
+// it arrives.
 struct LockInfo {
-  // What a client says about itself: UTF-8, perhaps with control characters, and no proof of
-  // anything.
+  // A client's own description of itself. It is UTF-8, may contain control characters, and proves
+  // nothing.
   struct Process {
     std::string host;
     int64_t pid = 0;  // on that host; 0: not known, as of a foreign owner, or withheld by the
@@ -27,9 +28,9 @@ struct LockInfo {
                         // reader "read", of a waiting reader a text that begins with that
     absl::Duration remaining;  // of a holder's lease, or infinite without one; zero for waiters
     int64_t permits = 1;       // of a semaphore
-    // When a holder's client got it, or a waiter's client came, by the server's clock, within some
-    // ms. Infinite past: not known, as of foreign holders, readers and permits, and after a day for
-    // a simple lock.
+    // When a holder's client got the lock, or a waiter's client came, by the server's clock, to
+    // within some ms. Infinite past if that is not known: for foreign holders, readers and permits,
+    // and for a simple lock after a day.
     absl::Time since = absl::InfinitePast();
     Process process;
   };
