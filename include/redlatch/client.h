@@ -57,7 +57,7 @@ struct ClientOptions {
   std::function<std::string(std::string_view lock)> stats_label = {};
 
   // Decides where callbacks and continuations of the asynchronous calls run. It is called with each
-  // of them, and must see to it that each runs soon, once, on any thread.
+  // of them, and must have each run soon and exactly once, on any thread.
   //
   //   .post = [&io](std::function<void()> work) { boost::asio::post(io, std::move(work)); }
   //

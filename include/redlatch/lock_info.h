@@ -18,15 +18,15 @@ struct LockInfo {
   // nothing.
   struct Process {
     std::string host;
-    // On that host. 0 if it is not known: for a foreign owner, or if the server's rules withhold it;
-    // see docs/operations.md.
+    // On that host. 0 if it is not known: for a foreign owner, or if the server's rules withhold
+    // it; see docs/operations.md.
     int64_t pid = 0;
     std::string program;
   };
   struct Party {
     std::string hold;  // <client>:<number>, or the text that a foreign owner has stored
-    // The client, or "user:" and an Owner's name; empty for a foreign owner. "read" for a reader; for
-    // a waiting reader, a text that begins with "read".
+    // The client, or "user:" and an Owner's name; empty for a foreign owner. "read" for a reader;
+    // for a waiting reader, a text that begins with "read".
     std::string owner;
     absl::Duration remaining;  // of a holder's lease, or infinite without one; zero for waiters
     int64_t permits = 1;       // of a semaphore
