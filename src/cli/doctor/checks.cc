@@ -618,9 +618,8 @@ void AddNodes(const std::vector<NodeFacts>& nodes, std::string_view called,
 
 std::vector<Finding> Diagnose(const Facts& told) {
   Facts facts = told;
-  for (const auto& set :
-       {SetServer, SetSentinels, SetPermissions, SetScripts, SetData, SetFailover, SetLease,
-        SetLimits}) {
+  for (const auto& set : {SetServer, SetSentinels, SetPermissions, SetScripts, SetData, SetFailover,
+                          SetLease, SetLimits}) {
     set(facts);
   }
   return RunTable(facts);

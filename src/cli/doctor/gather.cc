@@ -413,9 +413,9 @@ class Gatherer {
     const std::vector<absl::Status (G::*)()> of_replica = {&G::AskServer, &G::AskForTime, &G::Probe,
                                                            &G::Ping, &G::AskForTime};
     const std::vector<absl::Status (G::*)()> of_primary = {
-        &G::AskServer, &G::AskForRecords, &G::AskForSubscribers, &G::AskForTime,
-        &G::Probe,     &G::RunScripts,    &G::Ping,              &G::AskForTime,
-        &G::SendMessages, &G::AskReplicas, &G::Try, &G::AskForTime};
+        &G::AskServer,  &G::AskForRecords, &G::AskForSubscribers, &G::AskForTime,   &G::Probe,
+        &G::RunScripts, &G::Ping,          &G::AskForTime,        &G::SendMessages, &G::AskReplicas,
+        &G::Try,        &G::AskForTime};
     for (const auto step : is_replica_ ? of_replica : of_primary) {
       if (absl::Status done = (this->*step)(); !done.ok()) return done;
     }
@@ -425,16 +425,29 @@ class Gatherer {
   absl::StatusOr<Reply> Ask(const Command& command) { return connection_->Call(command, Soon()); }
 
   absl::Status AskServer() {
-    const std::vector<Command> commands = {
-        Command{"INFO"},
-        Command{"CONFIG", "GET", "save", "appendfsync", "stop-writes-on-bgsave-error",
-                "min-replicas-to-write", "min-replicas-max-lag", "client-output-buffer-limit",
-                "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit",
-                "repl-backlog-ttl", "maxmemory-clients", "notify-keyspace-events",
-                "latency-monitor-threshold", "cluster-node-timeout",
-                "cluster-require-full-coverage", "cluster-allow-pubsubshard-when-down",
-                "default_lua_flags"},
-        Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
+    const std::vector<Command> commands = {Command{"INFO"},
+                                           Command{"CONFIG",
+                                                   "GET",
+                                                   "save",
+                                                   "appendfsync",
+                                                   "stop-writes-on-bgsave-error",
+                                                   "min-replicas-to-write",
+                                                   "min-replicas-max-lag",
+                                                   "client-output-buffer-limit",
+                                                   "timeout",
+                                                   "tcp-keepalive",
+                                                   "busy-reply-threshold",
+                                                   "lua-time-limit",
+                                                   "repl-backlog-ttl",
+                                                   "maxmemory-clients",
+                                                   "notify-keyspace-events",
+                                                   "latency-monitor-threshold",
+                                                   "cluster-node-timeout",
+                                                   "cluster-require-full-coverage",
+                                                   "cluster-allow-pubsubshard-when-down",
+                                                   "default_lua_flags"},
+                                           Command{"SLOWLOG", "GET", "128"},
+                                           Command{"LATENCY", "LATEST"}, Command{"TIME"}};
     const auto replies = connection_->CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
     const absl::Time now = TimeAnswer((*replies)[4]).value_or(absl::Now());
@@ -522,8 +535,8 @@ class Gatherer {
         {"PUBLISH", "redis.call('" + s + "publish', ARGV[1], '')", s + "publish"},
         {"INFO", "redis.call('info', 'server')", ""}};
     for (const auto& [command, call, probe] : scripts) {
-      const bool news = probe.empty() ? facts_.has("info")
-                                      : facts_.text(absl::StrCat(kProbe, probe)) == kAllowed;
+      const bool news =
+          probe.empty() ? facts_.has("info") : facts_.text(absl::StrCat(kProbe, probe)) == kAllowed;
       if (!news || facts_.has("no_lua") || facts_.has("elsewhere")) continue;
       const auto reply = Ask(Command{"EVAL", call + " return 1", "1", name_, channel_});
       if (!reply.ok()) return reply.status();
@@ -635,8 +648,7 @@ class Gatherer {
   // False if redlatch does not accept the server, or the user lacks a permission. A trial would
   // stop halfway and leave something behind.
   bool WorthATrial() const {
-    static const std::set<std::string> checks = {"mode", "role", "permissions", "Lua",
-                                                 "eviction"};
+    static const std::set<std::string> checks = {"mode", "role", "permissions", "Lua", "eviction"};
     return !facts_.has("elsewhere") &&
            std::ranges::none_of(Diagnose(facts_), [](const Finding& finding) {
              return finding.level == Level::kBad && checks.contains(finding.check);

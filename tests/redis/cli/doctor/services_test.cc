@@ -1,5 +1,6 @@
 // Tests what `redlatch doctor` and a lock say on servers and services that refuse what locks need.
-// A server with ACL rules, or a proxy before it, refuses what their documents say (docs/servers.md).
+// A server with ACL rules, or a proxy before it, refuses what their documents say
+// (docs/servers.md).
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 
@@ -11,20 +12,26 @@ using support::FakeServer;
 
 std::string Encoded(const Reply& reply) {
   switch (reply.type) {
-    case Reply::Type::kNil: return "$-1\r\n";
-    case Reply::Type::kInteger: return absl::StrCat(":", reply.integer, "\r\n");
-    case Reply::Type::kString: return FakeServer::Bulk(reply.text);
-    case Reply::Type::kStatus: return absl::StrCat("+", reply.text, "\r\n");
-    case Reply::Type::kError: return absl::StrCat("-", reply.text, "\r\n");
-    case Reply::Type::kArray: break;
+    case Reply::Type::kNil:
+      return "$-1\r\n";
+    case Reply::Type::kInteger:
+      return absl::StrCat(":", reply.integer, "\r\n");
+    case Reply::Type::kString:
+      return FakeServer::Bulk(reply.text);
+    case Reply::Type::kStatus:
+      return absl::StrCat("+", reply.text, "\r\n");
+    case Reply::Type::kError:
+      return absl::StrCat("-", reply.text, "\r\n");
+    case Reply::Type::kArray:
+      break;
   }
   std::string array = absl::StrCat("*", reply.elements.size(), "\r\n");
   for (const Reply& element : reply.elements) array += Encoded(element);
   return array;
 }
 
-// Passes commands on to a server, except those that the service refuses. It has subscribers, too,
-// but they hear only themselves: nothing that is published reaches them.
+// Passes commands on to a server, except those that the service refuses. It does not deliver
+// messages, but sends the doctor's subscriber those that the doctor expects.
 class Service {
  public:
   // Returns the whole answer, or nullopt for the server's own. It may change the command.
@@ -40,8 +47,7 @@ class Service {
     const std::string shim = absl::StrCat(
         "local server = redis local function checked(name) if name:upper() == '",
         std::string(command), "' then error({err = 'ERR This Redis command is not allowed from ",
-        "script'}) end return name end ",
-        "local redis = setmetatable({call = function(name, ...) ",
+        "script'}) end return name end ", "local redis = setmetatable({call = function(name, ...) ",
         "return server.call(checked(name), ...) end}, {__index = server}) ");
     return [shim](std::vector<std::string>& words) -> std::optional<std::string> {
       if (words[0] == "EVALSHA") return "-NOSCRIPT No matching script. Please use EVAL.\r\n";
@@ -64,12 +70,12 @@ class Service {
     if (auto refusal = refuse_(words)) return refusal;
     if (words[0] == "UNSUBSCRIBE") return FakeServer::Polite({.connection = 0, .command = words});
     if (words[0] == "SUBSCRIBE") {
-      std::string heard = *FakeServer::Polite({.connection = 0, .command = words});
+      std::string replies = *FakeServer::Polite({.connection = 0, .command = words});
       // As many messages as the doctor publishes at most.
       for (int i = 0; i < 20 && words[1].find("doctor:") != std::string::npos; ++i) {
-        heard += "*3\r\n$7\r\nmessage\r\n" + FakeServer::Bulk(words[1]) + FakeServer::Bulk("x");
+        replies += "*3\r\n$7\r\nmessage\r\n" + FakeServer::Bulk(words[1]) + FakeServer::Bulk("x");
       }
-      return heard;
+      return replies;
     }
     auto& server = servers_[asked.connection];
     if (!server) server.emplace(support::RawConnection::ToPort(port_));
@@ -86,8 +92,8 @@ class ServicesTest : public RedlatchDoctorFixture {
  protected:
   // The URL of a user that may do all that locks need, except for this.
   std::string UserWithout(const std::vector<std::string>& rules) {
-    std::vector<std::string> command = {"ACL", "SETUSER", "app", "reset", "on", ">x",
-                                        "~*",  "&*",      "+@all"};
+    std::vector<std::string> command = {"ACL", "SETUSER", "app", "reset", "on",
+                                        ">x",  "~*",      "&*",  "+@all"};
     command.insert(command.end(), rules.begin(), rules.end());
     server_->Do(command);
     return absl::StrCat("redis://app:x@127.0.0.1:", server_->port());
@@ -137,8 +143,8 @@ TEST_F(ServicesTest, RefusedScriptsAreUnfit) {
 
 // Valkey without its Lua module.
 TEST_F(ServicesTest, MissingLuaModuleIsUnfit) {
-  const Service service(
-      *server_, Service::Commands({"EVAL"}, "ERR Could not find scripting engine 'lua'"));
+  const Service service(*server_,
+                        Service::Commands({"EVAL"}, "ERR Could not find scripting engine 'lua'"));
   ExpectUnfit(Examine(service.url()), "Lua", {"no Lua", "loadmodule /path/to/libvalkeylua.so"});
   EXPECT_THAT(LockAt(service.url()),
               IsError(absl::StatusCode::kFailedPrecondition, HasSubstr("load its module")));
@@ -163,7 +169,8 @@ TEST_F(ServicesTest, UnknownRefusalOfScriptsIsUnfit) {
 
 TEST_F(ServicesTest, TimeRefusedInScriptsIsUnfit) {
   const Service service(*server_, Service::InScripts("TIME"));
-  ExpectUnfit(Examine(service.url()), "Lua", {"scripts may not call TIME", "read the server's time"});
+  ExpectUnfit(Examine(service.url()), "Lua",
+              {"scripts may not call TIME", "read the server's time"});
   EXPECT_THAT(LockAt(service.url(), {.acks = {.replicas = 1}}),
               IsError(absl::StatusCode::kFailedPrecondition,
                       HasSubstr("locks are scripts that need this command")));
@@ -196,8 +203,9 @@ TEST_F(ServicesTest, DragonflysFlagsAreNamed) {
     if (words[0] == "CONFIG") {
       answer = "*2\r\n" + FakeServer::Bulk("default_lua_flags") + FakeServer::Bulk(flags);
     } else if (words[0] == "INFO" && words.size() == 1) {
-      answer = FakeServer::Bulk("redis_version:7.4.0\r\ndragonfly_version:df-v1.30.0\r\n"
-                                "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
+      answer = FakeServer::Bulk(
+          "redis_version:7.4.0\r\ndragonfly_version:df-v1.30.0\r\n"
+          "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
     }
     return answer;
   });
@@ -228,9 +236,8 @@ TEST_F(ServicesTest, RefusedWaitRulesOutAcks) {
 TEST_F(ServicesTest, ShardedChannelsAloneNeedAClusterUrl) {
   const std::string url = UserWithout({"-publish", "-subscribe"});
   const Report report = Examine(url);
-  EXPECT_THAT(report.Only("messages"),
-              AllOf(HasSubstr("only sharded channels are permitted"),
-                    HasSubstr("begin the URL with redis-cluster://")));
+  EXPECT_THAT(report.Only("messages"), AllOf(HasSubstr("only sharded channels are permitted"),
+                                             HasSubstr("begin the URL with redis-cluster://")));
   EXPECT_THAT(LockAt(url), IsError(absl::StatusCode::kPermissionDenied, HasSubstr("+publish")));
 }
 
