@@ -142,8 +142,10 @@ void TakeConfig(const Reply& reply, Facts& facts) {
 
 void TakeScript(const std::string& command, const Reply& reply, Facts& facts) {
   const redis::ErrorCode code = redis::ClassifyError(reply.text);
-  const bool elsewhere = code == redis::ErrorCode::kMoved || code == redis::ErrorCode::kAsk;
-  if (!reply.is_error() || redis::IsTransient(code) || elsewhere) return;
+  // All others are reported elsewhere, or pass.
+  const bool refused =
+      code == redis::ErrorCode::kOther || code == redis::ErrorCode::kUnknownCommand;
+  if (!reply.is_error() || !refused) return;
   const std::string why = reply.text.substr(0, reply.text.find(" script: "));  // without the place
   if (!command.empty()) {
     facts.lists["InScripts"].push_back(Facts().Set("command", command).Set("why", why));
@@ -425,29 +427,15 @@ class Gatherer {
   absl::StatusOr<Reply> Ask(const Command& command) { return connection_->Call(command, Soon()); }
 
   absl::Status AskServer() {
-    const std::vector<Command> commands = {Command{"INFO"},
-                                           Command{"CONFIG",
-                                                   "GET",
-                                                   "save",
-                                                   "appendfsync",
-                                                   "stop-writes-on-bgsave-error",
-                                                   "min-replicas-to-write",
-                                                   "min-replicas-max-lag",
-                                                   "client-output-buffer-limit",
-                                                   "timeout",
-                                                   "tcp-keepalive",
-                                                   "busy-reply-threshold",
-                                                   "lua-time-limit",
-                                                   "repl-backlog-ttl",
-                                                   "maxmemory-clients",
-                                                   "notify-keyspace-events",
-                                                   "latency-monitor-threshold",
-                                                   "cluster-node-timeout",
-                                                   "cluster-require-full-coverage",
-                                                   "cluster-allow-pubsubshard-when-down",
-                                                   "default_lua_flags"},
-                                           Command{"SLOWLOG", "GET", "128"},
-                                           Command{"LATENCY", "LATEST"}, Command{"TIME"}};
+    const std::vector<Command> commands = {
+        Command{"INFO"},
+        Command{"CONFIG", "GET", "save", "appendfsync", "stop-writes-on-bgsave-error",
+                "min-replicas-to-write", "min-replicas-max-lag", "client-output-buffer-limit",
+                "timeout", "tcp-keepalive", "busy-reply-threshold", "lua-time-limit",
+                "repl-backlog-ttl", "maxmemory-clients", "notify-keyspace-events",
+                "latency-monitor-threshold", "cluster-node-timeout",
+                "cluster-require-full-coverage", "cluster-allow-pubsubshard-when-down"},
+        Command{"SLOWLOG", "GET", "128"}, Command{"LATENCY", "LATEST"}, Command{"TIME"}};
     const auto replies = connection_->CallAll(commands, Soon());
     if (!replies.ok()) return replies.status();
     const absl::Time now = TimeAnswer((*replies)[4]).value_or(absl::Now());
@@ -542,7 +530,10 @@ class Gatherer {
       if (!reply.ok()) return reply.status();
       TakeScript(command, *reply, facts_);
     }
-    return absl::OkStatus();
+    if (!facts_.has("dragonfly_version")) return absl::OkStatus();
+    const auto flags = Ask(Command{"CONFIG", "GET", "default_lua_flags"});
+    if (flags.ok()) TakePairs(*flags, facts_);
+    return flags.status();
   }
 
   absl::Status Ping() {

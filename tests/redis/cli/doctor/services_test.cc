@@ -195,28 +195,27 @@ TEST_F(ServicesTest, InfoRefusedInScriptsRulesOutQuarantine) {
                       HasSubstr("locks are scripts that need this command")));
 }
 
-// Dragonfly's flags for all scripts.
+// Dragonfly, whose flags are for all scripts.
 TEST_F(ServicesTest, DragonflysFlagsAreNamed) {
-  std::string flags;
-  const Service service(*server_, [&](std::vector<std::string>& words) {
-    std::optional<std::string> answer;
-    if (words[0] == "CONFIG") {
-      answer = "*2\r\n" + FakeServer::Bulk("default_lua_flags") + FakeServer::Bulk(flags);
-    } else if (words[0] == "INFO" && words.size() == 1) {
-      answer = FakeServer::Bulk(
-          "redis_version:7.4.0\r\ndragonfly_version:df-v1.30.0\r\n"
-          "role:master\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
-    }
-    return answer;
-  });
-  flags = "allow-undeclared-keys";
-  const Report slow = Examine(service.url());
-  EXPECT_THAT(slow.Only("version"), HasSubstr("Dragonfly df-v1.30.0, on which redlatch is not"));
-  EXPECT_THAT(slow.Only("Lua"), AllOf(HasSubstr("\"level\":\"warn\""),
-                                      HasSubstr("each script stops the whole server")));
-  EXPECT_THAT(slow.Levels("locks"), ElementsAre("ok")) << slow.output;
-  flags = "allow-undeclared-keys,disable-atomicity";
-  ExpectUnfit(Examine(service.url()), "Lua", {"a lock may get two holders"});
+  const auto with = [](const std::string& flags) -> Service::Refuse {
+    return [=](std::vector<std::string>& words) -> std::optional<std::string> {
+      if (words.back() == "default_lua_flags") {
+        return "*2\r\n" + FakeServer::Bulk("default_lua_flags") + FakeServer::Bulk(flags);
+      }
+      if (words[0] != "INFO" || words.size() > 1) return std::nullopt;
+      return FakeServer::Bulk(
+          "redis_version:7.4.0\r\ndragonfly_version:df-v1.30.0\r\nrole:master\r\n"
+          "maxmemory:0\r\nmaxmemory_policy:noeviction\r\n");
+    };
+  };
+  const Service slow(*server_, with("allow-undeclared-keys"));
+  const Report report = Examine(slow.url());
+  EXPECT_THAT(report.Only("version"), HasSubstr("Dragonfly df-v1.30.0, on which redlatch is not"));
+  EXPECT_THAT(report.Only("Lua"), AllOf(HasSubstr("\"level\":\"warn\""),
+                                        HasSubstr("each script stops the whole server")));
+  EXPECT_THAT(report.Levels("locks"), ElementsAre("ok")) << report.output;
+  const Service unsafe(*server_, with("allow-undeclared-keys,disable-atomicity"));
+  ExpectUnfit(Examine(unsafe.url()), "Lua", {"a lock may get two holders"});
 }
 
 // Services with replicas that they do not let one wait for.
