@@ -207,7 +207,7 @@ def with_scrolling(text):
     article = text[start:end]
     article = re.sub(r"<table>.*?</table>", lambda table: (
         f'<div class="scrolls" tabindex="0" role="group" aria-label="Table">{table[0]}</div>'), article, flags=re.S)
-    article = re.sub(r"<p>((?:<a [^>]*>)?<img [^>]*>(?:</a>)?)</p>", (
+    article = re.sub(r"<p>((?:<a [^>]*>)?<img (?![^>]*width=)[^>]*>(?:</a>)?)</p>", (
         r'<div class="scrolls picture" tabindex="0" role="group" aria-label="Picture">\1</div>'), article)
     article = re.sub(r"(<pre\b[^>]*>(?:<span></span>)?)<code\b(?! tabindex)", r'\1<code tabindex="0"', article)
     article = re.sub(r"<th( [^>]*)?></th>", r"<td\1></td>", article)  # a heading that says nothing
@@ -216,6 +216,12 @@ def with_scrolling(text):
     text = text.replace('data-md-component="search" role="dialog">',
                         'data-md-component="search" role="dialog" aria-label="Search">')
     return re.sub(r'(class="md-search__scrollwrap")(?! tabindex)', r'\1 tabindex="0"', text)
+
+
+def with_links_of_html(text):
+    """Links that a document has as HTML, which MkDocs leaves alone: README.md is index.html."""
+    text = re.sub(r'href="(?![a-z]+:)([^"#]*?)README\.md', r'href="\1index.html', text)
+    return re.sub(r'href="(?![a-z]+:)([^"#]+)\.md(?=["#])', r'href="\1.html', text)
 
 
 def edited_at(text):
@@ -271,7 +277,7 @@ def finish():
             continue
         if page in linked:
             text = link_mentions(page, text, symbols)
-        page.write_text(edited_at(with_scrolling(text)), encoding="utf-8")
+        page.write_text(edited_at(with_links_of_html(with_scrolling(text))), encoding="utf-8")
     problems, mentions = check(symbols)
     print("\n".join(problems) or f"{len(symbols.known)} public symbols have an anchor; "
           f"the first of {mentions} mentions in the tutorials are linked")
