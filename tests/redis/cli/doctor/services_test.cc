@@ -128,7 +128,7 @@ TEST_F(ServicesTest, RefusedConfigIsANoteAndLocksWork) {
   const std::string url = UserWithout({"-config"});
   const Report report = Examine(url);
   EXPECT_THAT(report.Only("CONFIG"),
-              AllOf(HasSubstr("\"level\":\"note\""), HasSubstr("shows it in its console")));
+              AllOf(HasSubstr("\"level\":\"note\""), HasSubstr("settings in its console")));
   ExpectLocks(report);
   EXPECT_EQ(LockAt(url), absl::OkStatus());
 }
@@ -222,7 +222,7 @@ TEST_F(ServicesTest, DragonflysFlagsAreNamed) {
 TEST_F(ServicesTest, RefusedWaitRulesOutAcks) {
   const auto replica = RedisServer::Start({.replica_of = server_->port()});
   ASSERT_TRUE(server_->AwaitInfo("connected_slaves", "1"));
-  const std::string url = UserWithout({"-wait", "-waitaof"});
+  const std::string url = UserWithout({"-wait"});
   const Report report = Examine(url);
   EXPECT_THAT(report.Only("WAIT"), AllOf(HasSubstr("\"level\":\"note\""),
                                          HasSubstr("so is each acquire with LockOptions::acks")));
