@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "src/base/error_address.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {
@@ -92,6 +93,7 @@ void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last)
 void Complain(std::initializer_list<std::string_view> parts) {
   std::string line = "redlatch: ";
   for (const std::string_view part : parts) line += part;
+  base::AddAddress(line);
   for (char& byte : line) {
     if (byte == '\n' || byte == '\r') byte = ' ';
   }
