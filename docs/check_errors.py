@@ -128,7 +128,8 @@ def messages():
             for call, ends in calls:
                 message = joined(arguments(text, call.end(), ends), literal)
                 if len(WORDS.findall(message)) > 1:
-                    yield f"{name}: \"{message.removeprefix(' … ')[:90]}\"", message
+                    line = text.count("\n", 0, call.start()) + 1
+                    yield f"{name}:{line}: \"{message.removeprefix(' … ')[:90]}\"", message
 
 
 def problems():

@@ -194,7 +194,7 @@ constexpr Known kKnown[] = {
     {": not executable", "run"},
     {"the output could not be written", "run"},
 
-    // The server is silent, or not heard. Last, as many of the messages above say so, too.
+    // The server is silent. Last, as many of the messages above say so, too.
     {"violates its contract", "bad-reply"},
     {"a script's reply is not a count", "bad-reply"},
     {"the server's answer cannot be read", "bad-reply"},
@@ -228,17 +228,6 @@ constexpr Known kKnown[] = {
 constexpr std::string_view kBefore = " [";
 constexpr std::string_view kPages = "/e/";
 
-// Cuts the address out of the text and returns it, or an empty text.
-std::string TakeAddress(std::string& text) {
-  const std::string start = std::string(kBefore).append(kSite).append(kPages);
-  const size_t begin = text.find(start);
-  const size_t end = begin == text.npos ? begin : text.find(']', begin);
-  if (end == text.npos) return "";
-  std::string address = text.substr(begin, end + 1 - begin);
-  text.erase(begin, address.size());
-  return address;
-}
-
 }  // namespace
 
 std::string_view AnchorOf(std::string_view message) {
@@ -246,6 +235,18 @@ std::string_view AnchorOf(std::string_view message) {
     if (message.find(known.words) != std::string_view::npos) return known.anchor;
   }
   return "";
+}
+
+std::string TakeAddress(std::string& text) {
+  const std::string start = std::string(kBefore).append(kSite).append(kPages);
+  std::string first;
+  for (size_t begin = text.find(start); begin != text.npos; begin = text.find(start, begin)) {
+    const size_t end = text.find(']', begin);
+    if (end == text.npos) break;
+    if (first.empty()) first = text.substr(begin, end + 1 - begin);
+    text.erase(begin, end + 1 - begin);
+  }
+  return first;
 }
 
 void AddAddress(std::string& message, size_t from) noexcept try {

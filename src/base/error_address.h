@@ -23,6 +23,9 @@ std::string_view AnchorOf(std::string_view message);
 // is in the text already is moved to its end. Changes nothing if memory is lacking.
 void AddAddress(std::string& message, size_t from = 0) noexcept;
 
+// Cuts all addresses out of the text. Returns the first one, or an empty text if there is none.
+std::string TakeAddress(std::string& text);
+
 // Returns the status with its message so changed, and without payloads. A lock that is busy and a
 // wait that was stopped are no errors to read about.
 bool IsExpected(absl::StatusCode code);

@@ -102,7 +102,8 @@ void Complain(std::initializer_list<std::string_view> parts) {
 }
 
 int Refuse(const absl::Status& why) {
-  const std::string message(why.message());
+  std::string message(why.message());
+  base::TakeAddress(message);  // Complain() appends it
   if (absl::IsUnavailable(why)) {
     Complain({message, message.ends_with('?') ? " " : "; ",
               "set the server with --server or $REDLATCH_URL"});

@@ -43,6 +43,11 @@ TEST(ErrorAddress, AddressInsideTextMovesToItsEnd) {
   EXPECT_EQ(WithAddressOf(inner), inner);
 }
 
+TEST(ErrorAddress, MessageOfSeveralHasTheFirstAddress) {
+  const std::string one = WithAddressOf("LOADING"), two = WithAddressOf("READONLY");
+  EXPECT_EQ(WithAddressOf(one + "; " + two), "LOADING; READONLY [https://redlatch.dev/e/loading]");
+}
+
 TEST(ErrorAddress, OnlyErrorsGetAddresses) {
   const absl::Status busy = absl::DeadlineExceededError("READONLY");
   EXPECT_EQ(WithAddress(busy), busy);
