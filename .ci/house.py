@@ -45,7 +45,8 @@ ARROWS = {
 
 # Where the old words are searched for. Quoted text is what tests assert, or what is on the wire.
 WORDS_IN = {"src": ["*.h", "*.cc"], "include": ["*.h"], "lua": ["*.lua", "*.md"], "tests": ["*.h", "*.cc"],
-            "benchmarks": ["*.h", "*.cc"], "docs/tutorials": ["*.md"], "docs/code": ["*.h", "*.cc"]}
+            "benchmarks": ["*.h", "*.cc"], "docs/tutorials": ["*.md"], "docs/recipes": ["*.md"],
+            "docs/code": ["*.h", "*.cc"]}
 QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
 LONGEST_FUNCTION = 60
 DEEPEST_NESTING = 5  # of conditions and loops in a function

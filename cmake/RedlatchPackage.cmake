@@ -57,4 +57,9 @@ Locks, read-write locks, semaphores and latches that threads, processes and
 machines share by name, in the interfaces of std::mutex and its kin, with
 leases, fencing tokens and word of a loss.")
 
+# What the command contains, for the bill of materials.
+if(REDLATCH_LINK_MAP AND REDLATCH_BUILD_CLI)
+  target_link_options(redlatch-command PRIVATE "-Wl,-Map,${PROJECT_BINARY_DIR}/redlatch.map")
+endif()
+
 include(CPack)

@@ -1,7 +1,7 @@
-# cmake -DLUA_DIR=<lua> -DOUTPUT_DIR=<dir> -DLUAC=<luac5.1> [-DNAMESPACE=<name>] -P embed_lua.cmake
+# cmake -DLUA_DIR=<lua> -DOUTPUT_DIR=<dir> [-DLUAC=<luac5.1>] [-DNAMESPACE=<name>] -P embed_lua.cmake
 #
 # Writes OUTPUT_DIR/scripts.h, a constant for each LUA_DIR/<folder>/<operation>.lua, and each
-# assembled script next to it, where luac5.1 checks it; and OUTPUT_DIR/pieces.h, every file as it is,
+# assembled script next to it, where luac5.1 checks it if LUAC names one; and OUTPUT_DIR/pieces.h, every file as it is,
 # from which a user's own scripts may be assembled at run time. Sources are only ever handled as quoted
 # strings: as list elements, CMake would split them at semicolons and mangle brackets.
 cmake_minimum_required(VERSION 3.22)
@@ -90,10 +90,12 @@ foreach(file IN LISTS files)
   endif()
 
   file(WRITE "${OUTPUT_DIR}/${file}" "${body}")
-  execute_process(COMMAND "${LUAC}" -p "${OUTPUT_DIR}/${file}"
-    RESULT_VARIABLE result ERROR_VARIABLE error)
-  if(NOT result EQUAL 0)
-    message(FATAL_ERROR "lua: ${file} is not Lua 5.1 (lines as assembled): ${error}")
+  if(LUAC)
+    execute_process(COMMAND "${LUAC}" -p "${OUTPUT_DIR}/${file}"
+      RESULT_VARIABLE result ERROR_VARIABLE error)
+    if(NOT result EQUAL 0)
+      message(FATAL_ERROR "lua: ${file} is not Lua 5.1 (lines as assembled): ${error}")
+    endif()
   endif()
 
   # simple/try_acquire -> kSimpleTryAcquire

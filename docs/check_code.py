@@ -91,12 +91,10 @@ def main():
     pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     for page in pages:
         check(page)
-    names = {page.stem.lower() for page in pages}
-    if len(names) < len(pages):
-        problems.append("two pages have one name, and so one folder of docs/code")
+    names = [page.stem.lower() for page in pages]
     for folder in sorted((ROOT / "docs" / "code").glob("*")):
-        if folder.is_dir() and folder.name not in names:
-            complain(folder, 1, "no page has this name")
+        if folder.is_dir() and names.count(folder.name) != 1:
+            complain(folder, 1, f"{names.count(folder.name) or 'no'} pages have this name")
     print("\n".join(problems) or f"{len(pages)} pages: all their C++ is in docs/code")
     return 1 if problems else 0
 

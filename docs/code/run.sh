@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# run.sh PROGRAM SOURCE: runs the program of a page, with a server of its own for `embedded:`.
+# run.sh PROGRAM SOURCE [ARGUMENT...]: runs the program of a page, with a server of its own for `embedded:`.
 # The source may have these comments:
 #   // Runs: N           run the program N times, all at the same time
 #   // Output: PATTERN   must match a whole line of the output
 set -euo pipefail
 program=$1
 source=$2
+shift 2
 
 # A short path, because the length of a socket's path is limited.
 home=$(mktemp -d /tmp/redlatch-docs.XXXXXX)
@@ -22,7 +23,7 @@ cd "$home"
 runs=$(sed -n 's,^// Runs: ,,p' "$source")
 pids=()
 for ((i = 0; i < ${runs:-1}; ++i)); do
-  "$program" >>output 2>&1 &
+  "$program" "$@" >>output 2>&1 &
   pids+=($!)
 done
 failed=0

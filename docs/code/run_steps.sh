@@ -5,7 +5,9 @@ set -euo pipefail
 command=$1
 page=$2
 directory=$(mktemp -d /tmp/redlatch-steps.XXXXXX)
+export REDLATCH_EMBEDDED_DIRECTORY=$directory/embedded
 finish() {
+  redis-cli -s "$directory/embedded/redis.sock" SHUTDOWN NOSAVE >/dev/null 2>&1 || true
   # A step that failed may have left servers running.
   for file in "$directory"/*/pid; do
     [[ ! -s $file ]] || kill -KILL "$(<"$file")" 2>/dev/null || true

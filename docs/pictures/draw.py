@@ -5,18 +5,20 @@ draw.py                  draws them all
 draw.py --check [DIR]    draws nothing; says which, here or in DIR, are not what their texts say
 
 X.sequence: who says what to whom, down the page. X.timeline: what holds until when. X.layers: what
-stands on what. X.states: what becomes what. How each is written is said in the script of that name.
+stands on what. X.states: what becomes what. X.cast: what a terminal showed. The script of that name says
+how each is written.
 """
 import pathlib
 import sys
 
 sys.dont_write_bytecode = True
+import cast
 import layers
 import sequence
 import states
 import timeline
 
-KINDS = {".sequence": sequence.draw, ".timeline": timeline.draw, ".layers": layers.draw,
+KINDS = {".cast": cast.draw, ".sequence": sequence.draw, ".timeline": timeline.draw, ".layers": layers.draw,
          ".states": states.draw}
 
 

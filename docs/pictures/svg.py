@@ -1,5 +1,5 @@
-"""What the pictures are made of: text, boxes and arrows on a card of its own colour, so that they can
-be read on a white page and on a dark one.
+"""What the pictures are made of: text, boxes and arrows on a card of its own colour, which is dark where
+the reader's scheme is.
 """
 import xml.sax.saxutils
 
@@ -10,6 +10,11 @@ COLOURS = {  # by what they say, each with a paler one for areas
     "red": ("#b91c1c", "#fee2e2"),
     "amber": ("#b45309", "#fef3c7"),
     "grey": ("#4b5563", "#e5e7eb"),
+}
+DARK = {  # in a dark scheme, in place of the colours above
+    INK: "#e6edf3", SOFT: "#9ea7b3", LINE: "#6e7681", PAPER: "#0d1117", SHADE: "#161b22", "#d1d5db": "#3d444d",
+    "#1d4ed8": "#6ea8fe", "#dbeafe": "#12284c", "#15803d": "#56d364", "#dcfce7": "#0f2e1a", "#b91c1c": "#ff7b72",
+    "#fee2e2": "#43191a", "#b45309": "#e3b341", "#fef3c7": "#3a2a07", "#e5e7eb": "#30363d",
 }
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Helvetica Neue', 'DejaVu Sans', sans-serif"
 SIZE = 13
@@ -78,10 +83,18 @@ class Picture:
 
     def render(self, height):
         alt = xml.sax.saxutils.escape(self.alt)
+        elements = "\n".join([
+            f'<rect x="0.5" y="0.5" width="{self.width - 1:g}" height="{height - 1:g}" rx="8" '
+            f'fill="{PAPER}" stroke="#d1d5db"/>', *self.elements])
         return "\n".join([
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width:g} {height:g}" '
             f'width="{self.width:g}" height="{height:g}" role="img" font-family="{FONT}" '
             f'font-size="{SIZE}" fill="{INK}">',
-            f"<title>{alt}</title>",
-            f'<rect x="0.5" y="0.5" width="{self.width - 1:g}" height="{height - 1:g}" rx="8" '
-            f'fill="{PAPER}" stroke="#d1d5db"/>', *self.elements, "</svg>", ""])
+            f"<title>{alt}</title>", f"<style>{dark_style(elements)}</style>", elements, "</svg>", ""])
+
+
+def dark_style(elements):
+    """Rules for the colours in use: a style has precedence over an attribute."""
+    rules = [f'[{what}="{colour}"]{{{what}:{dark}}}' for colour, dark in DARK.items() for what in ("fill", "stroke")
+             if f'{what}="{colour}"' in elements or (what, colour) == ("fill", INK)]
+    return "@media (prefers-color-scheme:dark){" + "".join(rules) + "}"

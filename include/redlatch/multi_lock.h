@@ -37,7 +37,7 @@ struct MultiLockOptions {
 //
 //   the locks are                     how they are taken
 //   names, or SimpleLocks, of one     together, by one script: a waiter holds none of them, and is
-//   client, in one slot               served after those that came before it
+//     client, in one slot             served after those that came before it
 //   of one client, else               one after the other, in the order of their keys, as in every
 //                                     program
 //   of several clients                one is waited for, the others are tried; if one is busy or is
@@ -55,7 +55,7 @@ struct MultiLockOptions {
 //                                     the first lock
 //   a thread that holds one of them   waits for itself          as that lock by itself
 //   one is lost while another is      -                         kAborted if the wait is over:
-//   waited for                                                  try_lock() throws it
+//     waited for                                                try_lock() throws it
 //
 // A Lease is lost as soon as one of its locks is; the others are given back when it is released.
 // name() lists all, current() and hold_count() say what the calling thread has of all of them,

@@ -33,7 +33,7 @@ struct RedLockOptions {
 //   a majority grants            holds; the others are not waited for
 //   a majority refuses           waits
 //   a majority has answered,     waits for the others, for half a second at most
-//   but has decided nothing
+//     but has decided nothing
 //   a majority is unreachable    throws after the client's `unreachable_after`
 //
 // Each server is a client of any kind: one server, Sentinel, a cluster. The lock has connections of

@@ -7,13 +7,13 @@
 #include "redlatch/export.h"
 
 #define REDLATCH_VERSION_MAJOR 0
-#define REDLATCH_VERSION_MINOR 1
+#define REDLATCH_VERSION_MINOR 9
 #define REDLATCH_VERSION_PATCH 0
-#define REDLATCH_VERSION_STRING "0.1.0"
+#define REDLATCH_VERSION_STRING "0.9.0"
 
 namespace redlatch {
 
-// The version of the linked library, such as "0.1.0". It differs from REDLATCH_VERSION_STRING
+// The version of the linked library, such as "0.9.0". It differs from REDLATCH_VERSION_STRING
 // where a program runs with another shared library than it was compiled against.
 REDLATCH_EXPORT std::string_view Version();
 

@@ -2,6 +2,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/file.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -13,6 +14,9 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "redlatch/client.h"
 #include "redlatch/observer.h"
@@ -25,21 +29,48 @@ namespace {
 
 constexpr absl::Duration kLease = absl::Seconds(2);  // short, to keep the demo short
 
-constexpr char kPrologue[] = R"(
-Five processes share a number in a file. Each adds 1 to it, over and over: it reads the number,
-thinks for a moment, and writes back the number plus one. If two of them did that at once, an
-addition would be lost, so each takes a lock first: redlatch lets one in and keeps the others in a
-queue. With the lock comes a token, a number that only grows, and the file rejects any token older
-than the newest it has seen. Two accidents will happen: one process dies while it holds the lock,
-and another freezes.
-)";
+constexpr char kPrologue[] =
+    "Five processes share a number in a file. Each adds 1 to it, over and over: it reads the "
+    "number, thinks for a moment, and writes back the number plus one. If two of them did that at "
+    "once, an addition would be lost, so each takes a lock first: redlatch lets one in and keeps "
+    "the others in a queue. With the lock comes a token, a number that only grows, and the file "
+    "rejects any token older than the newest it has seen. Two accidents will happen: one process "
+    "dies while it holds the lock, and another freezes.";
 
-constexpr char kEpilogue[] = R"(
-No addition was lost, and none was made twice. Only one process at a time held the lock. When one
-died holding it, the lock was passed on as soon as its lease expired. When one froze for longer than
-its lease, and then carried on as if it still held the lock, its older token gave it away, and it
-changed nothing.
-)";
+constexpr char kEpilogue[] =
+    "No addition was lost, and none was made twice. Only one process at a time held the lock. When "
+    "one died holding it, the lock was passed on as soon as its lease expired. When one froze for "
+    "longer than its lease, and then carried on as if it still held the lock, its older token gave "
+    "it away, and it changed nothing.";
+
+// The number of columns that text may have: all of a narrow terminal, and enough to read well.
+size_t Width() {
+  winsize size = {};
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? std::clamp<size_t>(size.ws_col, 40, 96) : 96;
+}
+
+// Breaks lines between words. What goes on in a further line is indented.
+std::string Wrapped(absl::string_view text, size_t indent) {
+  std::string wrapped;
+  for (const absl::string_view line : absl::StrSplit(text, '\n')) {
+    size_t column = 0;
+    for (const absl::string_view word : absl::StrSplit(line, ' ')) {
+      if (column > indent && column + 1 + word.size() > Width()) {
+        absl::StrAppend(&wrapped, "\n", std::string(indent, ' '));
+        column = indent;
+      } else if (word.data() != line.data()) {
+        wrapped += ' ';
+        ++column;
+      }
+      absl::StrAppend(&wrapped, word);
+      column += word.size();
+    }
+    wrapped += '\n';
+  }
+  wrapped.pop_back();
+  return wrapped;
+}
 
 // The smallest fenced store: a number in a file, with the newest fencing token beside it. Each
 // access appends one record with one write(2), and the last record is the state. So a killed
@@ -204,7 +235,8 @@ class Show {
   void Run(const std::string& url) {
     const absl::StatusOr<Client> client = Client::Connect(url);
     if (!client.ok()) throw std::runtime_error(std::string(client.status().message()));
-    std::printf("redlatch at %s\n%s\n", client->server().c_str(), kPrologue);
+    std::printf("redlatch at %s\n\n%s\n\n", client->server().c_str(),
+                Wrapped(kPrologue, 0).c_str());
     lock_.emplace(*client, LockName());
     for (Seat& each : seats_) each.order = Order::kGo;
     Until("the workers to start", [&] {
@@ -238,38 +270,50 @@ class Show {
   absl::Duration elapsed() const { return absl::Now() - began_; }
 
   // On a terminal there is a table below the lines, which is redrawn after each line.
-  void Print(const std::string& text) {
+  void Print(std::string text) {
     if (height_ > 0) std::printf("\x1b[%zdA\r\x1b[J", std::exchange(height_, 0));
+    if (on_terminal_ && std::getenv("NO_COLOR") == nullptr) {
+      absl::StrReplaceAll({{kHolds, "\x1b[1;32mHOLDS THE LOCK\x1b[0m"},
+                           {"REJECTED", "\x1b[1;31mREJECTED\x1b[0m"},
+                           {" killed", "\x1b[31m killed\x1b[0m"},
+                           {" frozen", "\x1b[33m frozen\x1b[0m"},
+                           {": equal", ": \x1b[1;32mequal\x1b[0m"}},
+                          &text);
+    }
     std::fputs(text.c_str(), stdout);
     std::fflush(stdout);
   }
   void Say(const std::string& text) {
-    Print(absl::StrFormat("%4.1f s  %s\n", absl::ToDoubleSeconds(elapsed()), text));
+    const std::string line =
+        absl::StrFormat("%4.1f s  %s\n", absl::ToDoubleSeconds(elapsed()), text);
+    Print(on_terminal_ ? Wrapped(line, 8) : line);
   }
 
   void Refresh() {
     const absl::StatusOr<LockInfo> info = lock_->Inspect();
     if (!info.ok()) return;
     std::string holder = "no worker";
+    std::string lease;
     std::string rows = "\n    worker      pid  additions\n";
     for (const Seat& each : seats_) {
       count_ = std::max(count_, each.count.load());
       absl::StrAppendFormat(&rows, "    %6d %8d %10d  %s\n", each.number, each.pid,
                             each.added.load(), each.fate ? each.fate : each.doing.load());
       if (info->holders.empty() || info->holders[0].process.pid != each.pid) continue;
-      holder = absl::StrFormat("worker %d, pid %d on %s%s, whose lease has %.1f s left",
-                               each.number, each.pid, info->holders[0].process.host,
-                               each.fate ? absl::StrCat(" (", each.fate, ")") : "",
-                               absl::ToDoubleSeconds(info->holders[0].remaining));
+      holder = absl::StrFormat("worker %d%s", each.number,
+                               each.fate ? absl::StrCat(" (", each.fate, ")") : "");
+      lease = absl::StrFormat("; its lease has %.1f s left",
+                              absl::ToDoubleSeconds(info->holders[0].remaining));
     }
-    const std::string line = absl::StrFormat("count %d; lock: %s; token %u; %d waiting", count_,
-                                             holder, info->last_token.value(), info->waiting);
-    if (isatty(STDOUT_FILENO) == 1) {
-      Print(absl::StrCat("\n    ", line, "\n", rows));
-      height_ = 4 + static_cast<ssize_t>(seats_.size());
-    } else if (next_line_ <= elapsed()) {
+    const std::string sums = absl::StrFormat("count %d; token %u; %d waiting", count_,
+                                             info->last_token.value(), info->waiting);
+    if (on_terminal_ && (height_ == 0 || next_line_ <= elapsed())) {
+      next_line_ = elapsed() + absl::Milliseconds(100);
+      Print(absl::StrCat("\n    ", sums, "\n    lock: ", holder, lease, "\n", rows));
+      height_ = 5 + static_cast<ssize_t>(seats_.size());
+    } else if (!on_terminal_ && next_line_ <= elapsed()) {
       next_line_ = elapsed() + absl::Seconds(1);
-      Say(line);
+      Say(absl::StrCat(sums, "; lock: ", holder, lease));
     }
   }
 
@@ -338,6 +382,8 @@ class Show {
       sum += each.written;
       wrong += (each.written != 0 ? each.token == last.token : last.token < each.token) ? 0 : 1;
     }
+    next_line_ = on_terminal_ ? absl::ZeroDuration() : absl::InfiniteDuration();
+    Refresh();
     height_ = 0;  // the table stays as it is
     std::string text = "\n";
     for (const Seat& each : seats_) {
@@ -349,14 +395,15 @@ class Show {
       wrong += its == each.added + (&each == &victim_ ? 1 : 0) ? 0 : 1;
     }
     const bool equal = sum == last.count;
-    Print(absl::StrFormat("%s  expected   %5d\n  the number %5d: %s\n", text, sum, last.count,
-                          equal ? "equal" : "WRONG"));
+    absl::StrAppendFormat(&text, "  expected   %5d\n  the number %5d: %s\n", sum, last.count,
+                          equal ? "equal" : "WRONG");
+    Print(Wrapped(text, 13));
     if (wrong > 0 || !equal || sleeper_.rejected == 0) {
       throw std::runtime_error(absl::StrCat("WRONG: ", wrong, " accesses or sums do not fit, and ",
                                             sleeper_.rejected.load(),
                                             " late writes were rejected"));
     }
-    Print(kEpilogue);
+    Print(absl::StrCat("\n", Wrapped(kEpilogue, 0), "\n"));
   }
 
   std::array<Seat, 5>& seats_;
@@ -366,7 +413,8 @@ class Show {
   std::optional<SimpleLock> lock_;
   const absl::Time began_ = absl::Now();
   absl::Duration next_line_;
-  int64_t count_ = 0;   // the latest known number
+  int64_t count_ = 0;  // the latest known number
+  const bool on_terminal_ = isatty(STDOUT_FILENO) == 1;
   ssize_t height_ = 0;  // of the table on the terminal; 0: none is shown
 };
 

@@ -251,9 +251,9 @@ class ReportTest(unittest.TestCase):
 
     def test_overlaps_are_named(self):
         whole = self.results(self.more, redlatch=[5], peer=[10])
-        self.assertIn("Nobody ever was.", report.document(whole))
+        self.assertIn("None overlapped.", report.document(whole))
         whole["results"][self.more.name]["peer"][0]["overlaps"] = 3
-        self.assertIn("Somebody was: peer 3 times.", report.document(whole))
+        self.assertIn("Overlaps: peer 3 times.", report.document(whole))
 
     def test_failed_and_absent_contenders_are_named(self):
         whole = dict(self.whole, missing=["one: no compiler"], failures=["two, hot-2: it hung"])

@@ -1,17 +1,19 @@
 #!/usr/bin/env bash
 # run.sh WORK_DIR CXX <how> [argument]: builds the consumer in WORK_DIR and runs it. How:
-#   add_subdirectory SOURCE_DIR  with redlatch's sources, shared; then installs it to WORK_DIR/shared
+#   fetchcontent SOURCE_DIR      with redlatch's sources, shared; then installs it to WORK_DIR/shared
 #   install BUILD_DIR            (runs nothing:) installs an existing static build to WORK_DIR/static
 #   package BUILD_DIR            (likewise:) makes packages of it, and unpacks them to WORK_DIR/package
 #   find_package PREFIX          with what is installed in WORK_DIR/PREFIX
 #   pkg_config PREFIX            likewise
-#   readme PREFIX                likewise: the README's own program, which starts a server
+#   readme PREFIX                likewise: the README's own program, which starts a server, and commands
 set -euo pipefail
 here=$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")
 work=$1
 cxx=$2
 how=$3
 argument=$4
+# shellcheck source=tests/package/readme_block.sh
+source "$here/../package/readme_block.sh"
 mkdir -p "$work"
 cd "$work"
 
@@ -30,13 +32,13 @@ pkg_config_build() {
 }
 
 case $how in
-  add_subdirectory)
-    configure -B subdirectory -DREDLATCH_SOURCE_DIR="$argument" -DREDLATCH_INSTALL=ON \
+  fetchcontent)
+    configure -B fetchcontent -DFETCHCONTENT_SOURCE_DIR_REDLATCH="$argument" -DREDLATCH_INSTALL=ON \
       -DBUILD_SHARED_LIBS=ON
-    cmake --build subdirectory
+    cmake --build fetchcontent
     rm -rf shared
-    cmake --install subdirectory --prefix "$work/shared"
-    run subdirectory/consumer
+    cmake --install fetchcontent --prefix "$work/shared"
+    run fetchcontent/consumer
     ;;
   install)
     rm -rf static
@@ -49,6 +51,8 @@ case $how in
     mv unpacked/usr package
     gzip -t package/share/man/man1/redlatch.1.gz package/share/doc/*/changelog.gz
     package/bin/redlatch --version
+    "$here/../../cmake/package/sbom.py" "$argument" bill.spdx.json debs/*.deb
+    "$here/check_bill.py" bill.spdx.json package/bin/redlatch debs/*.deb
     ;;
   find_package)
     rm -rf "find_package_$argument"
@@ -62,9 +66,19 @@ case $how in
     run "pkg_config_$argument"
     ;;
   readme)
-    # What the README shows: docs/check_code.py sees to that.
+    # The blocks of the README that build its program and use the command, word for word, but for the
+    # lines that build redlatch itself: its prefix is here already.
     source=$here/../../docs/code/readme/first.cc
-    pkg_config_build "$argument" "$source" readme
-    "$here/../../docs/code/run.sh" "$work/readme" "$source"
+    mkdir -p readme/build
+    ln -sfn "$work/$argument" readme/build/redlatch
+    cp "$source" readme/first.cc # what the README shows: docs/check_code.py sees to that
+    {
+      printf '#!/usr/bin/env bash\nset -euxo pipefail\ncd %q\n' "$work/readme"
+      readme_block "$here/../../README.md" 'g++ ' | grep -v '^cmake '
+      readme_block "$here/../../README.md" 'redlatch run ' |
+        sed 's/^redlatch doctor/& || [ $? -eq 1 ]/' # it may warn of this machine's server
+    } >readme/steps
+    chmod +x readme/steps
+    "$here/../../docs/code/run.sh" "$work/readme/steps" "$source"
     ;;
 esac

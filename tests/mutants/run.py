@@ -35,7 +35,7 @@ WORK = ROOT / 'build/mutants'
 TREE, BUILD, SCRIPTS = WORK / 'tree', WORK / 'build', WORK / 'scripts'
 PAGE = ROOT / 'docs/mutants.md'
 NOT_FOUND = '**not found**'
-UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/machine_tests', 'tests/unit_tests']}
+UNIT_PROGRAMS = {'scripts': ['tests/sim_tests'], 'sources': ['tests/state_tests', 'tests/unit_tests']}
 # They compare the simulator's Redis with real ones; and scripts with parts of the embedded texts.
 EXCEPT = 'RealServer.*:FastPath.*'
 SIMULATOR = 'tests/sim/redlatch-sim'

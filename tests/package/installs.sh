@@ -35,9 +35,9 @@ install() { apt-get install -qq "$@" >log 2>&1 || { cat log; exit 1; }; }
 say() { printf '=== %s\n' "$*"; }
 apt-get update -qq
 
-say "the command alone: needs the C library, and recommends a server"
+say "the command alone: needs the C library and OpenSSL, and recommends a server"
 depends=$(dpkg-deb -f packages/redlatch_*.deb Depends)
-[[ $depends =~ ^'libc6 (>= '[0-9.]+')'$ ]] || { echo "depends on $depends"; exit 1; }
+[[ $depends =~ ^'libc6 (>= '[0-9.]+'), libssl3'(t64)?' (>= '[0-9.]+')'$ ]] || { echo "depends on $depends"; exit 1; }
 install --no-install-recommends ./packages/redlatch_*.deb
 redlatch --version
 gzip -dc /usr/share/man/man1/redlatch.1.gz | grep -q '^\.TH REDLATCH 1'

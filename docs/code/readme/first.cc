@@ -1,19 +1,15 @@
-// Output: orders:42 is ours; fencing token [0-9]{16}
+// Output: ours, with fencing token [0-9]{16}
 // [first]
 #include <iostream>
+#include <mutex>
 
 #include "redlatch/client.h"
 #include "redlatch/simple_lock.h"
 
 int main() {
-  // Starts a private Redis server; for many machines, connect to redis://host:6379.
-  auto client = redlatch::Client::Connect("embedded:");
-  if (!client.ok()) return std::cerr << client.status() << "\n", 1;
-
-  redlatch::SimpleLock lock(*client, "orders:42");
-  auto lease = lock.Acquire({.wait = absl::Seconds(5)});
-  if (!lease.ok()) return std::cerr << lease.status() << "\n", 1;
-
-  std::cout << "orders:42 is ours; fencing token " << lease->fencing_token().value() << "\n";
-}  // the lease ends here, and the lock is free again
+  auto client = redlatch::Client::Connect("embedded:").value();  // or redis://host
+  redlatch::SimpleLock orders(client, "orders:42");
+  std::scoped_lock guard(orders);  // waits for its turn, and releases at the brace
+  std::cout << "ours, with fencing token " << orders.current().fencing_token().value() << "\n";
+}
 // [/first]

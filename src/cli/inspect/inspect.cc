@@ -315,15 +315,6 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
 }
 
-// Takes the record of an election's leader, "<grant> <epoch> <revision> <since> <value>". It counts
-// only if its grant has the lock; the grant that has the lock is in the row already.
-void TakeLeader(const Reply& record, LockRow& row) {
-  const std::vector<std::string> words = absl::StrSplit(record.text, absl::MaxSplits(' ', 4));
-  if (words.size() < 5 || words[0] != row.hold) return;
-  row.kind = kinds::kElection;
-  row.value = words[4];
-}
-
 void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
   const uint8_t parts = lock.parts;
   const auto key = [&row](std::string_view suffix) {
@@ -334,9 +325,13 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
   } else if (row.type == "hash") {
     AskHash(questions, now, row);
   }
-  if ((parts & kLeader) != 0) {
-    questions.Add({"GET", key(kinds::kLeaderSuffix)},
-                  [&row](const Reply& reply) { TakeLeader(reply, row); });
+  if ((parts & kLeader) != 0) {  // the holder is known by then
+    questions.Add({"GET", key(kinds::kLeaderSuffix)}, [&row](const Reply& reply) {
+      const std::optional<Leader> leader = ReadLeader(reply.text, row.hold);
+      if (!leader) return;
+      row.kind = kinds::kElection;
+      row.value = leader->value;
+    });
   }
   for (const std::string& queue : lock.queues) {
     questions.Add({"ZCARD", key(queue)},

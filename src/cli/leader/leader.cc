@@ -12,6 +12,8 @@
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
 #include "src/cli/term/server.h"
+#include "src/lock/key_set.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch::cli {
 namespace {
@@ -39,15 +41,38 @@ std::string TextOf(const std::optional<Leader>& leader) {
                       absl::FormatTime("%Y-%m-%d %H:%M:%S", leader->since, absl::LocalTimeZone()));
 }
 
+// Only reads, so it works for a user that may do nothing else, and on a replica.
+absl::StatusOr<std::optional<Leader>> AskOnce(const std::string& url, const std::string& name) {
+  if (absl::Status bad = internal::CheckMainKey(name); !bad.ok()) return bad;
+  // A private server that is not running has no leader, and is not started to ask it.
+  const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(url);
+  if (!server.ok()) return server.status();
+  std::optional<Leader> leader;
+  Questions questions;
+  questions.Add({"MGET", name, internal::AuxiliaryKey(name, internal::kinds::kLeaderSuffix)},
+                [&](const redis::Reply& reply) {
+                  if (reply.elements.size() != 2) return;
+                  leader = ReadLeader(reply.elements[1].text, reply.elements[0].text);
+                });
+  if (absl::Status asked = questions.Ask(**server); !asked.ok()) return asked;
+  return leader;
+}
+
 // Prints each change until this process is killed, or the output cannot be written.
-int Watch(const Election& election,
+int Watch(const std::string& url, const std::string& name,
           const std::function<void(const std::optional<Leader>&)>& print) {
-  const auto observation = election.Observe([&](const std::optional<Leader>& leader) {
-    print(leader);
-    if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-    Complain({"the output could not be written: ", std::strerror(errno)});
-    _exit(kFailure);
-  });
+  const absl::StatusOr<Client> client =
+      Client::Connect(url, {.program = "redlatch leader", .on_warning = [](std::string_view text) {
+                              Complain({"warning: ", text});
+                            }});
+  if (!client.ok()) return Refuse(client.status());
+  const auto observation =
+      Election(*client, name).Observe([&](const std::optional<Leader>& leader) {
+        print(leader);
+        if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+        Complain({"the output could not be written: ", std::strerror(errno)});
+        _exit(kFailure);
+      });
   if (!observation.ok()) return Refuse(observation.status());
   for (;;) pause();
 }
@@ -64,23 +89,11 @@ int ShowLeader(const std::vector<std::string>& words) {
   line.NeedsName("election", "say redlatch leader NAME; redlatch ls lists them");
   if (const std::optional<int> over = line.Parse(words)) return *over;
   const std::string& name = line.operands()[0];
-  // A private server that is not running has no leader. It is not started only to be asked.
-  if (!watch) {
-    const auto server = Server::Open(line.server());
-    if (absl::IsNotFound(server.status())) return Refuse(server.status());
-  }
-  const auto warn = [watch](std::string_view warning) {  // Server::Open() has warned, too
-    if (watch) Complain({"warning: ", warning});
-  };
-  const absl::StatusOr<Client> client =
-      Client::Connect(line.server(), {.program = "redlatch leader", .on_warning = warn});
-  if (!client.ok()) return Refuse(client.status());
-  const Election election(*client, name);
   const auto print = [&](const std::optional<Leader>& leader) {
     std::puts(as_json ? JsonOf(name, leader).c_str() : TextOf(leader).c_str());
   };
-  if (watch) return Watch(election, print);
-  const auto leader = election.Leader();
+  if (watch) return Watch(line.server(), name, print);
+  const absl::StatusOr<std::optional<Leader>> leader = AskOnce(line.server(), name);
   if (!leader.ok()) return Refuse(leader.status());
   if (*leader || as_json) print(*leader);
   if (!*leader) Complain({"the election \"", Printable(name), "\" has no leader"});

@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "src/base/parker.h"
 #include "src/cli/term/output.h"
+#include "src/lock/description.h"
 #include "src/redis/connect/handshake.h"
 #include "src/redis/embedded/embedded.h"
 #include "src/redis/server_group/cluster.h"
@@ -124,8 +125,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Open(std::string_view url) {
   if (!parsed.ok()) return parsed.status();
   if (parsed->kind == redis::Url::Kind::kQuorum) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "a quorum of servers has no semaphores, latches or read-write locks; ask one server: "
-        "--server ",
+        "a quorum of servers has no semaphores, latches, read-write locks or elections; ask one "
+        "server: --server ",
         parsed->members.front().DebugString()));
   }
   std::unique_ptr<Server> server(new Server(*parsed, url));
@@ -369,6 +370,20 @@ int64_t NumberIn(const redis::Reply& reply) {
   if (absl::SimpleAtoi(reply.text, &number)) return number;
   double real = 0;  // scores may have an exponent
   return absl::SimpleAtod(reply.text, &real) ? static_cast<int64_t>(real) : 0;
+}
+
+std::optional<Leader> ReadLeader(const std::string& record, std::string_view holder) {
+  const std::vector<std::string> words = absl::StrSplit(record, absl::MaxSplits(' ', 4));
+  uint64_t epoch = 0;
+  int64_t since = 0;
+  if (words.size() < 5 || words[0] != holder || !absl::SimpleAtoi(words[1], &epoch) ||
+      !absl::SimpleAtoi(words[3], &since)) {
+    return std::nullopt;
+  }
+  return Leader{.value = words[4],
+                .epoch = FencingToken(epoch),
+                .since = absl::FromUnixMicros(since),
+                .client = std::string(internal::ClientOf(holder))};
 }
 
 }  // namespace redlatch::cli

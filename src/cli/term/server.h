@@ -19,6 +19,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "redlatch/election.h"
 #include "src/base/clock.h"
 #include "src/redis/connect/plain_connection.h"
 #include "src/redis/link/cluster_view.h"
@@ -178,6 +179,10 @@ class Questions {
 
 // The reply as a number; 0 if it is none.
 int64_t NumberIn(const redis::Reply& reply);
+
+// The leader in the record of an election, "<grant> <epoch> <revision> <since> <value>". It counts
+// only if its grant has the lock: `holder`.
+std::optional<Leader> ReadLeader(const std::string& record, std::string_view holder);
 
 }  // namespace redlatch::cli
 

@@ -1,11 +1,13 @@
-// A soak test: many processes take locks and permits in every possible way, while network, server
-// and the processes themselves suffer random faults. Then everything is repaired for a while, and
-// the processes end. The checker judges the history of all calls: see
-// tests/support/history_check/history_check.md.
+// A soak test: many processes take locks and permits in every possible way, and campaign in an
+// election, while network, server and the processes themselves suffer random faults. Then
+// everything is repaired for a while, and the processes end. The checker judges the history of all
+// calls: see tests/support/history_check/history_check.md.
 //
 // REDLATCH_SOAK=180        seconds of faults, with 16 processes. Default: 8 s, 6 processes
 // REDLATCH_SOAK_SEED=...   the seed that a failure printed
 // REDLATCH_SOAK_LOG=1      prints each fault and its time, even if nothing fails
+#include <sys/mman.h>
+
 #include "src/base/random.h"
 #include "tests/support/acquire_as.h"
 #include "tests/support/history_check/history_checker.h"
@@ -22,6 +24,7 @@ using support::HistoryWriter;
 // Simple locks, reentrant ones, and semaphores, in turn.
 constexpr int kObjects = 6;
 constexpr int kCapacity = 3;
+constexpr char kElection[] = "soak-election";
 constexpr absl::Duration kShortestLease = absl::Milliseconds(300);
 // Time for the client to reconnect, and for threads that run late.
 constexpr absl::Duration kSlack = absl::Seconds(1);
@@ -55,6 +58,20 @@ class StrictObserver : public Observer {
     ADD_FAILURE() << lock << ": " << what;
   }
 };
+
+// Records what the handle says about its hold; returns false if that is over.
+template <class Handle>
+bool Sample(HistoryWriter& history, uint32_t call, const Handle& held) {
+  const base::Instant asked = base::Now();
+  const absl::Duration remaining = held.remaining();
+  history.Remaining(call, asked, remaining);
+  if (held.lost().stop_requested()) history.Lost(call);
+  return remaining > absl::ZeroDuration();
+}
+
+void ExpectOkLostOrUnreachable(const absl::Status& status) {
+  EXPECT_TRUE(status.ok() || IsLeaseLost(status) || absl::IsUnavailable(status)) << status;
+}
 
 // One thread of a process. In each round it takes an object, holds it for some time, releases it,
 // and records what it saw.
@@ -173,7 +190,7 @@ class Worker {
     // A manual lease is extended now and then.
     if (options.lease && dice_.OneIn(2)) {
       ExpectOkLostOrUnreachable(held->Extend(*options.lease));
-      Sample(call, *held);
+      Sample(history_, call, *held);
     }
     history_.ReleaseInvoked(call);
     if (dice_.OneIn(8)) return;  // the destructor releases it
@@ -202,12 +219,12 @@ class Worker {
     uint64_t token = 0;
     if constexpr (requires { held.fencing_token(); }) token = held.fencing_token().value();
     history_.Held(call, token);
-    if (!Sample(call, held)) return;
+    if (!Sample(history_, call, held)) return;
     if (IsReentrant(object.number) && dice_.OneIn(3)) Reenter(object);
     const base::Instant end = base::Now() + HowLong();
     while (base::Now() < end) {
       Sleep(std::min(base::Until(end), absl::Milliseconds(20)));
-      if (!Sample(call, held) && dice_.OneIn(2)) return;
+      if (!Sample(history_, call, held) && dice_.OneIn(2)) return;
     }
   }
   // An owner may always reenter. If its hold is lost meanwhile, it acquires the object again, and
@@ -221,26 +238,15 @@ class Worker {
       return;
     }
     history_.Held(call, again->fencing_token().value());
-    Sample(call, *again);
+    Sample(history_, call, *again);
     history_.ReleaseInvoked(call);
     (void)again->Release();
-  }
-  template <class Handle>
-  bool Sample(uint32_t call, const Handle& held) {
-    const base::Instant asked = base::Now();
-    const absl::Duration remaining = held.remaining();
-    history_.Remaining(call, asked, remaining);
-    if (held.lost().stop_requested()) history_.Lost(call);
-    return remaining > absl::ZeroDuration();
   }
   // Mostly short; sometimes longer than the lease.
   absl::Duration HowLong() {
     const int kind = dice_.Below(200);
     if (kind == 0) return dice_.Between(absl::ZeroDuration(), longest_lease_ * 1.2);
     return dice_.Between(absl::ZeroDuration(), absl::Milliseconds(kind < 30 ? 20 : 2));
-  }
-  static void ExpectOkLostOrUnreachable(const absl::Status& status) {
-    EXPECT_TRUE(status.ok() || IsLeaseLost(status) || absl::IsUnavailable(status)) << status;
   }
 
   HistoryWriter& history_;
@@ -249,6 +255,123 @@ class Worker {
   Dice dice_;
   std::vector<Object> objects_;
   Owner owner_;
+};
+
+// A store that fences: a file that all processes map. It has the largest epoch that has written,
+// and how many writes were refused.
+class Store {
+ public:
+  explicit Store(const std::string& path)
+      : file_(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)) {
+    EXPECT_EQ(ftruncate(file_.get(), kSize), 0);
+    void* const mapped = mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_SHARED, file_.get(), 0);
+    numbers_ = static_cast<std::atomic<uint64_t>*>(mapped);
+  }
+  // Returns false, and writes nothing, if a later leader has written.
+  bool Write(uint64_t epoch) const {
+    uint64_t largest = numbers_[0];
+    while (largest <= epoch) {
+      if (numbers_[0].compare_exchange_weak(largest, epoch)) return true;
+    }
+    ++numbers_[1];
+    return false;
+  }
+  uint64_t refused() const { return numbers_[1]; }
+
+ private:
+  static constexpr size_t kSize = 2 * sizeof(std::atomic<uint64_t>);
+  const base::UniqueFd file_;
+  std::atomic<uint64_t>* numbers_ = nullptr;
+};
+
+// A process's candidate and observer. The leader's value is "<process> <term> <revision>".
+class Candidate {
+ public:
+  Candidate(const Client& client, HistoryWriter& history, const std::string& path, int process,
+            uint64_t seed, absl::Duration longest_lease)
+      : history_(history),
+        process_(process),
+        longest_lease_(longest_lease),
+        dice_(seed),
+        store_(std::filesystem::path(path).replace_filename(kStore)),
+        seen_(path + kSeen, std::ios::app),
+        election_(client, kElection, {dice_.Between(kShortestLease, longest_lease)}) {}
+
+  void Work(const std::stop_token& stop) {
+    for (int term = 1; !stop.stop_requested() && !history_.full(); ++term) {
+      Observe();
+      Lead(absl::StrCat(process_, " ", term), stop);
+    }
+  }
+  // Without faults, and while that leader leads.
+  void ExpectToKnow(const std::string& leader) {
+    EXPECT_TRUE(Observe());
+    EXPECT_TRUE(Await([&] {
+      const base::MutexLock lock(mu_);
+      return last_ == leader;
+    }));
+  }
+
+  static constexpr char kSeen[] = ".seen";  // the file of what the process has seen
+  static constexpr char kStore[] = "store";
+
+ private:
+  // Begins, unless it has begun.
+  bool Observe() {
+    if (observes_) return true;
+    absl::StatusOr<Observation> began = election_.Observe([this](const auto& leader) {
+      const base::MutexLock lock(mu_);
+      last_ = leader ? leader->value : "";
+      seen_ << (leader ? leader->epoch.value() : 0) << " " << last_ << std::endl;
+    });
+    EXPECT_TRUE(began.ok() || absl::IsUnavailable(began.status())) << began.status();
+    observes_ = began.ok();
+    if (observes_) observation_ = *std::move(began);
+    return observes_;
+  }
+  void Lead(const std::string& name, const std::stop_token& stop) {
+    AcquireOptions options = {.stop = stop};
+    if (dice_.OneIn(3)) options.wait = dice_.Between(absl::ZeroDuration(), longest_lease_);
+    const uint32_t call = history_.Invoke(kElection, history::Kind::kLock, /*owner=*/2,
+                                          options.wait == absl::InfiniteDuration());
+    absl::StatusOr<Leadership> leads = election_.Campaign(name + " 0", options);
+    if (!leads.ok()) {
+      const absl::Status& why = leads.status();
+      EXPECT_TRUE(IsBusy(why) || absl::IsUnavailable(why) || absl::IsCancelled(why)) << why;
+      return history_.Refused(call, IsBusy(why));
+    }
+    history_.Held(call, leads->epoch().value());
+    const base::Instant end =
+        base::Now() + dice_.Between(absl::ZeroDuration(), dice_.OneIn(20) ? longest_lease_ * 1.2
+                                                                          : absl::Milliseconds(40));
+    bool more = true;
+    for (int revision = 1; more; ++revision) {
+      more = base::Now() < end;  // so a leader that was frozen below writes once more
+      const bool leads_before = Sample(history_, call, *leads);
+      const bool written = store_.Write(leads->epoch().value());
+      EXPECT_TRUE(written || !leads_before || !leads->valid()) << "a leader's write is refused";
+      if (dice_.OneIn(2))
+        ExpectOkLostOrUnreachable(leads->Proclaim(absl::StrCat(name, " ", revision)));
+      Sleep(std::min(base::Until(end), absl::Milliseconds(10)));
+    }
+    history_.ReleaseInvoked(call);
+    if (dice_.OneIn(4)) return;  // the destructor resigns
+    const absl::Status resigned = leads->Resign();
+    ExpectOkLostOrUnreachable(resigned);
+    if (resigned.ok()) history_.Released(call);
+  }
+
+  HistoryWriter& history_;
+  const int process_;
+  const absl::Duration longest_lease_;
+  Dice dice_;
+  const Store store_;
+  base::Mutex mu_;
+  std::ofstream seen_ ABSL_GUARDED_BY(mu_);
+  std::string last_ ABSL_GUARDED_BY(mu_);
+  Election election_;
+  bool observes_ = false;
+  Observation observation_;
 };
 
 // The arguments are a URL, the path of the history, the process's number, a seed, and the longest
@@ -267,9 +390,15 @@ REDLATCH_CHILD(SoakingProcess) {
       Worker(client, history, i, seed, longest_lease).Work(stopping);
     });
   }
-  (void)parent.ReadLine(absl::Hours(1));
+  Candidate candidate(client, history, args.at(1), std::stoi(args.at(2)), dice.Seed(),
+                      longest_lease);
+  std::jthread campaigns([&](const std::stop_token& stop) { candidate.Work(stop); });
+  const std::optional<std::string> leader = parent.ReadLine(absl::Hours(1));
   stopping = true;
   for (std::thread& thread : threads) thread.join();
+  campaigns.request_stop();
+  campaigns.join();
+  if (leader) candidate.ExpectToKnow(*leader);
   return 0;
 }
 
@@ -296,9 +425,11 @@ class Soak : public ::testing::Test {
     }
     Repair(base::Instant::Infinite());
   }
-  // Asks all processes to end, and expects that they report no problem.
+  // Asks all processes to end, and expects that they know the last leader and report no problem.
   void Dismiss() {
-    for (const auto& member : members_) member->pipe().WriteLine("stop");
+    const auto last = Election(client_, kElection).Campaign("-1 1 0", {.wait = absl::Seconds(30)});
+    EXPECT_TRUE(last.ok()) << last.status();
+    for (const auto& member : members_) member->pipe().WriteLine("-1 1 0");
     for (const auto& member : members_) {
       const auto status = member->WaitFor(absl::Seconds(30));
       EXPECT_TRUE(status && status->success());
@@ -353,6 +484,36 @@ class Soak : public ::testing::Test {
     std::printf("%zu events, %lld holds by %zu processes, %lld of them in calm\n",
                 history->events.size(), static_cast<long long>(held), histories_.size(),
                 static_cast<long long>(calm_held));
+  }
+
+  // Each observer saw epochs and revisions only rise, and all saw the same leader in an epoch.
+  void ExpectOrderedElections() {
+    std::map<uint64_t, std::string> leaders;
+    int64_t seen = 0;
+    for (const std::string& path : histories_) {
+      std::ifstream file(path + Candidate::kSeen);
+      std::pair<uint64_t, int> last;
+      bool over = false;
+      uint64_t epoch = 0;
+      for (std::string line; std::getline(file, line); ++seen) {
+        const std::vector<std::string> words = absl::StrSplit(line, ' ');
+        ASSERT_TRUE(absl::SimpleAtoi(words.at(0), &epoch)) << line;
+        const bool was_over = std::exchange(over, epoch == 0);
+        if (over) continue;
+        const std::pair<uint64_t, int> now = {epoch, std::stoi(words.at(3))};
+        EXPECT_TRUE(was_over ? last.first < epoch : last < now || last.first == 0)
+            << path << ": " << line << " after " << last.first << " " << last.second;
+        last = now;
+        const std::string name = absl::StrCat(words[1], " ", words[2]);
+        EXPECT_EQ(leaders.try_emplace(epoch, name).first->second, name) << "in epoch " << epoch;
+      }
+    }
+    EXPECT_GT(leaders.size(), 0);
+    std::printf(
+        "%zu leaders, %d of them killed or frozen, %lld of their writes refused; %lld changes\n",
+        leaders.size(), struck_leaders_,
+        static_cast<long long>(Store(directory_.path() + "/" + Candidate::kStore).refused()),
+        static_cast<long long>(seen));
   }
 
   const int64_t seconds_ = FromEnvironment("REDLATCH_SOAK", 0);
@@ -415,8 +576,10 @@ class Soak : public ::testing::Test {
 
   void Strike() {
     const int kind = dice_.Below(20);
-    if (kind < 3)
-      return StrikeMember(static_cast<size_t>(dice_.Below(static_cast<int>(members_.size()))));
+    if (kind < 3) {
+      const auto any = static_cast<size_t>(dice_.Below(static_cast<int>(members_.size())));
+      return StrikeMember(dice_.OneIn(2) && IsWhole("server") ? LeaderOr(any) : any);
+    }
     if (kind < 13)
       return StrikeNetwork(static_cast<size_t>(dice_.Below(static_cast<int>(proxies_.size()))));
     if (!IsWhole("server")) return;
@@ -431,8 +594,19 @@ class Soak : public ::testing::Test {
     } else if (kind < 18) {
       Command({"CLIENT", "KILL", "TYPE", kind == 16 ? "normal" : "pubsub", "SKIPME", "yes"});
     } else if (kind == 18) {
-      Force(dice_.Below(kObjects));
+      Force(dice_.Below(kObjects + 1));
     }
+  }
+  // The member that leads, or `other` if there is none.
+  size_t LeaderOr(size_t other) {
+    const auto leader = Election(client_, kElection).Leader();
+    if (!leader.ok() || !*leader) return other;
+    const auto life = static_cast<size_t>(std::atoll((*leader)->value.c_str()));
+    const auto found = std::find(lives_.begin(), lives_.end(), life);
+    const auto at = static_cast<size_t>(found - lives_.begin());
+    if (found == lives_.end() || !IsWhole(absl::StrCat("member ", at))) return other;
+    ++struck_leaders_;
+    return at;
   }
   void StrikeMember(size_t member) {
     const std::string where = absl::StrCat("member ", member);
@@ -478,11 +652,13 @@ class Soak : public ::testing::Test {
   }
   void Force(int object) {
     Log(absl::StrCat("force ", object));
-    const uint32_t call = notes_.Begin({.what = What::kForce, .objects = NameOf(object)});
-    const absl::Status status =
-        IsSemaphore(object)   ? Semaphore(client_, NameOf(object), kCapacity).ForceRelease()
-        : IsReentrant(object) ? ReentrantLock(client_, NameOf(object)).ForceRelease()
-                              : SimpleLock(client_, NameOf(object)).ForceRelease();
+    const std::string name = object == kObjects ? kElection : NameOf(object);
+    const uint32_t call = notes_.Begin({.what = What::kForce, .objects = name});
+    const absl::Status status = object == kObjects ? Election(client_, name).ForceRelease()
+                                : IsSemaphore(object)
+                                    ? Semaphore(client_, name, kCapacity).ForceRelease()
+                                : IsReentrant(object) ? ReentrantLock(client_, name).ForceRelease()
+                                                      : SimpleLock(client_, name).ForceRelease();
     EXPECT_TRUE(status.ok() || absl::IsUnavailable(status)) << status;
     // A call without a reply may be executed somewhat later.
     const absl::Duration later = status.ok() ? absl::ZeroDuration() : absl::Seconds(2);
@@ -500,6 +676,7 @@ class Soak : public ::testing::Test {
   std::vector<std::unique_ptr<support::Child>> members_ =
       std::vector<std::unique_ptr<support::Child>>(seconds_ > 0 ? 16 : 6);
   std::vector<size_t> lives_ = std::vector<size_t>(members_.size());
+  int struck_leaders_ = 0;
   std::vector<Wound> wounds_;
   std::string log_;
 };
@@ -515,6 +692,7 @@ TEST_F(Soak, ExclusionHoldsUnderEveryFault) {
   Dismiss();
   ExpectNothingLeft();
   ExpectTrue(calm);
+  ExpectOrderedElections();
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Tests elections at one real server: the cost of their observers, and which messages these accept.
 #include "redlatch/election.h"
 
+#include "absl/strings/str_format.h"
 #include "lua/scripts.h"
 #include "src/base/sha1.h"
 #include "tests/support/live_testing.h"
@@ -249,6 +250,180 @@ TEST_F(ElectionTest, ForkedChildDoesNotEndObservation) {
             0);
   const Leadership leads = Lead("a");
   EXPECT_TRUE(Await([&] { return last() == "a"; }));
+}
+
+// Calls an election at random, and destroys its objects at random moments.
+class RandomCaller {
+ public:
+  struct Epochs {  // of all callers
+    std::atomic<uint64_t> largest = 0;
+    base::Mutex mu;
+    std::set<uint64_t> all ABSL_GUARDED_BY(mu);
+  };
+
+  RandomCaller(std::string url, Epochs& epochs, uint32_t seed)
+      : url_(std::move(url)), epochs_(epochs), random_(seed) {}
+
+  void Run(int rounds) {
+    for (int i = 0; i < rounds; ++i) Step();
+    election_.emplace(client_, "name");  // cancels the last calls
+    EXPECT_TRUE(Await([&] { return answered_ == asked_; }));
+    End();
+  }
+  int observed() const { return observed_; }
+
+ private:
+  struct Term {
+    Leadership leads;
+    std::string name;
+    int revision = 0;
+  };
+  struct Seen {
+    std::pair<uint64_t, std::string> last;  // the epoch, and the revision in a value
+    std::atomic<bool> ended = false;
+  };
+
+  int Below(int n) { return static_cast<int>(random_() % static_cast<uint32_t>(n)); }
+
+  void Step() {
+    const int how = Below(100);
+    if (how < 20) return Campaign();
+    if (how < 30) return CampaignAsync();
+    if (how < 65) return UseTerm();
+    if (how < 75) {
+      const absl::Status status = election_->Leader().status();
+      EXPECT_TRUE(status.ok()) << status;
+    } else if (how < 85) {
+      Observe();
+    } else if (how < 90) {
+      End();
+    } else if (how < 95) {
+      election_.emplace(client_, "name", LockOptions{.lease = absl::Seconds(1 + Below(30))});
+    } else if (how < 97) {
+      client_ = Connect(url_);
+    } else if (how < 98) {
+      EXPECT_TRUE(election_->ForceRelease().ok());
+    } else {
+      stop_.request_stop();
+      stop_ = std::stop_source();
+    }
+  }
+  // Waits not at all, for a moment, or, if `may_wait`, until it is stopped.
+  AcquireOptions Options(bool may_wait) {
+    const int how = Below(may_wait ? 4 : 3);
+    AcquireOptions options = {.stop = stop_.get_token()};
+    if (how < 3) options.wait = how * absl::Microseconds(Below(2000));
+    return options;
+  }
+  std::string NewName() { return absl::StrCat(random_(), " ", random_()); }
+
+  void Campaign() {
+    const uint64_t before = epochs_.largest;
+    const std::string name = NewName();
+    Take(before, name, election_->Campaign(name + " 00", Options(/*may_wait=*/false)));
+  }
+  void CampaignAsync() {
+    const std::string name = NewName();
+    ++asked_;
+    election_->CampaignAsync(name + " 00", Options(/*may_wait=*/true),
+                             [this, name, before = epochs_.largest.load()](auto leads) {
+                               Take(before, name, std::move(leads));
+                               ++answered_;
+                             });
+  }
+  void Take(uint64_t before, const std::string& name, absl::StatusOr<Leadership> leads) {
+    if (!leads.ok()) {
+      // Unavailable: a busy machine did not answer within a short wait.
+      const absl::Status& why = leads.status();
+      EXPECT_TRUE(IsBusy(why) || absl::IsCancelled(why) || absl::IsUnavailable(why)) << why;
+      return;
+    }
+    const uint64_t epoch = leads->epoch().value();
+    EXPECT_GT(epoch, before);
+    for (uint64_t largest = before; largest < epoch;) {
+      if (epochs_.largest.compare_exchange_weak(largest, epoch)) break;
+    }
+    {
+      const base::MutexLock lock(epochs_.mu);
+      EXPECT_TRUE(epochs_.all.insert(epoch).second) << "two leaders have the epoch " << epoch;
+    }
+    Term term = {*std::move(leads), name};
+    const base::MutexLock lock(mu_);
+    std::swap(term_, term);  // an earlier term ends here
+  }
+  void UseTerm() {
+    Term term;
+    {
+      const base::MutexLock lock(mu_);
+      std::swap(term_, term);
+    }
+    if (term.name.empty()) return;
+    const auto ok_or_over = [](const absl::Status& status) {
+      EXPECT_TRUE(status.ok() || IsLeaseLost(status)) << status;
+    };
+    for (int i = Below(3); i > 0; --i) {
+      ok_or_over(term.leads.Proclaim(absl::StrFormat("%s %02d", term.name, ++term.revision)));
+    }
+    const int how = Below(4);
+    if (how == 0) return;  // the destructor resigns
+    if (how < 3) return ok_or_over(term.leads.Resign());
+    const base::MutexLock lock(mu_);
+    std::swap(term_, term);
+  }
+
+  void Observe() {
+    End();
+    const auto seen = std::make_shared<Seen>();
+    auto began = election_->Observe([this, seen](const Led& leader) {
+      ++observed_;
+      EXPECT_FALSE(seen->ended) << "an observer is told after its end";
+      if (!leader) return;
+      std::pair now(leader->epoch.value(), leader->value.substr(leader->value.rfind(' ')));
+      EXPECT_LT(seen->last, now);
+      seen->last = std::move(now);
+    });
+    ASSERT_TRUE(began.ok()) << began.status();
+    observation_ = *std::move(began);
+    seen_ = seen;
+  }
+  void End() {
+    observation_ = Observation();
+    if (seen_ != nullptr) seen_->ended = true;
+  }
+
+  const std::string url_;
+  Epochs& epochs_;
+  std::mt19937 random_;
+  Client client_ = Connect(url_);
+  std::optional<Election> election_{std::in_place, client_, "name"};
+  std::stop_source stop_;
+  Observation observation_;
+  std::shared_ptr<Seen> seen_;
+  int asked_ = 0;
+  std::atomic<int> answered_ = 0;
+  std::atomic<int> observed_ = 0;
+  base::Mutex mu_;
+  Term term_ ABSL_GUARDED_BY(mu_);
+};
+
+TEST_F(ElectionTest, RandomCallsKeepEveryPromise) {
+  const uint32_t seed = support::Seed();
+  SCOPED_TRACE(absl::StrCat("REDLATCH_TEST_SEED=", seed));
+  RandomCaller::Epochs epochs;
+  std::deque<RandomCaller> callers;
+  for (uint32_t i = 0; i < 4; ++i) callers.emplace_back(server_->url(), epochs, seed + i);
+  {
+    std::vector<std::jthread> threads;
+    for (RandomCaller& caller : callers) threads.emplace_back([&] { caller.Run(1000); });
+  }
+  int observed = 0;
+  for (const RandomCaller& caller : callers) observed += caller.observed();
+  callers.clear();
+  const Leadership leads = Lead("last");
+  EXPECT_GT(leads.epoch().value(), epochs.largest);
+  EXPECT_GT(observed, 0);
+  const base::MutexLock lock(epochs.mu);
+  std::printf("%zu terms, %d calls of observers\n", epochs.all.size(), observed);
 }
 
 TEST_F(ElectionTest, QuorumHoldsNoElections) {

@@ -539,6 +539,15 @@ TEST_F(RedlatchClusterInspectTest, ShowsAndSetsCapacityInAnySlot) {
   EXPECT_EQ(AtCluster({"capacity", "nothing"}).code, 1);
 }
 
+TEST_F(RedlatchClusterInspectTest, ShowsTheLeaderInAnySlot) {
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    const std::string name = group_->NameAt(i, "leads");
+    const auto leads = Election(client_, name).Campaign("here");
+    ASSERT_TRUE(leads.ok()) << leads.status();
+    EXPECT_THAT(AtCluster({"leader", name}).output, StartsWith("here  epoch "));
+  }
+}
+
 TEST_F(RedlatchClusterInspectTest, UnusedNameIsNoLock) {
   const Outcome outcome = AtCluster({"inspect", "unused"});
   EXPECT_EQ(outcome.code, 1);

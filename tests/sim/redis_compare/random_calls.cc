@@ -138,7 +138,7 @@ void RandomCalls::BeginEpisode() {
   asked_ = ending_ = nullptr;
   const int count = 1 + Below(3);
   for (int i = 0; i < count; ++i) {
-    const auto family = static_cast<Family>(Below(7));
+    const auto family = static_cast<Family>(Below(8));
     Lock lock{family, i == 0 ? "orders:42" : absl::StrCat("two words {", i, "}")};
     const bool can_be_quarantined = family != kSemaphore && family != kLatch && family != kQuorum;
     lock.quarantined = can_be_quarantined && Chance(15);
@@ -185,7 +185,7 @@ std::string RandomCalls::OwnerOf(const Lock& lock, Party& party) {
 }
 
 std::string RandomCalls::NewOwner(const Lock& lock, const Party& party) {
-  const std::string client(32, client_);
+  std::string client(32, client_);
   switch (lock.family) {
     case kLatch:
       return absl::StrCat("latch:", Chance(90) ? 60000 : 500, ":", Incarnation());
@@ -198,6 +198,8 @@ std::string RandomCalls::NewOwner(const Lock& lock, const Party& party) {
       break;
     case kSemaphore:
       return client;
+    case kElection:
+      return Chance(80) ? "user:" + Word() : client;
     default:
       break;
   }
@@ -244,7 +246,7 @@ Words RandomCalls::AcquireArgs(const Lock& lock, Party& party, const std::string
 // The keys of the contract, the call's own keys, and those of the family.
 Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) {
   static const auto* const kInKeys = new std::vector<std::string>{
-      "simple", "reentrant", "rw", "semaphore", "latch", "quorum", "simple"};
+      "simple", "reentrant", "rw", "semaphore", "latch", "quorum", "simple", "election"};
   static const auto* const kExtras =
       new std::vector<Words>{{},
                              {"reentrant.holds"},
@@ -252,7 +254,8 @@ Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) 
                              {"semaphore.permits"},
                              {"latch.counted"},
                              {"quorum.turn"},
-                             {}};
+                             {},
+                             {"election.leader", "election.observers"}};
   const std::string& kind = (*kInKeys)[lock.family];
   const auto key = [](const std::string& name, const std::string& suffix) {
     return support::AuxiliaryKey(name, suffix);
@@ -277,11 +280,12 @@ Words RandomCalls::KeysOf(const Lock& lock, const Words& own, bool with_extras) 
 RandomCalls::Step RandomCalls::Script(const Lock& lock, const char* operation,
                                       const Words& own_keys, Words args, bool with_extras) {
   static const auto* const kFolders = new std::vector<std::string>{
-      "simple", "reentrant", "read_write", "semaphore", "latch", "quorum", "multi"};
+      "simple", "reentrant", "read_write", "semaphore", "latch", "quorum", "multi", "election"};
   std::string name = absl::StrCat((*kFolders)[lock.family], "/", operation);
   const std::string_view op = operation;
   Words keys = KeysOf(lock, own_keys, with_extras);
-  if (lock.quarantined && !op.starts_with("renew") && op != "inspect") {
+  if (lock.quarantined && !op.starts_with("renew") && op != "inspect" && op != "leader" &&
+      op != "proclaim") {
     name = "quarantined/" + name;
     keys.push_back("redlatch:reign");
     args.push_back(Chance(90) ? ids_.replication : Chance(50) ? "" : std::string(40, 'e'));
@@ -436,6 +440,16 @@ RandomCalls::Step RandomCalls::Special(const Lock& lock) {
                   {grant, absl::StrCat(token + Below(3) - 1), Chance(50) ? "0" : "3000",
                    absl::StrCat(party.attempt)});
   }
+  if (lock.family == kElection && Chance(50)) {
+    Party& leader = HolderOf(lock);
+    return Script(lock, "proclaim", {}, {leader.token, absl::StrCat(Below(6)), Word()});
+  }
+  if (lock.family == kElection) {
+    return Script(lock, "leader", {},
+                  Chance(40) ? Words()
+                             : Words{Channel(client_), std::string(16, client_),
+                                     absl::StrCat(Pick<int>({1, 300, 3000, 30000}))});
+  }
   if (lock.family != kLatch) return Acquire(lock);
   const std::string owner = OwnerOf(lock, party);
   if (Chance(20)) {
@@ -526,6 +540,7 @@ RandomCalls::Step RandomCalls::Next() {
   if (Below(1000) < (full_ ? 100 : 6)) return Accident();
   const Lock& lock = Pick(locks_);
   if (lock.family == kLatch && Chance(40)) return Special(lock);
+  if (lock.family == kElection && Chance(20)) return Special(lock);
   const int how = Below(100);
   if (how < 45) return Acquire(lock);
   if (lock.family == kLatch) return how < 80 ? Special(lock) : Cancel(lock);

@@ -41,7 +41,7 @@ class RandomCalls {
   void Learn(const redis::Reply& reply);
 
  private:
-  enum Family { kSimple, kReentrant, kReadWrite, kSemaphore, kLatch, kQuorum, kMulti };
+  enum Family { kSimple, kReentrant, kReadWrite, kSemaphore, kLatch, kQuorum, kMulti, kElection };
   struct Lock {
     Family family;
     std::string name;

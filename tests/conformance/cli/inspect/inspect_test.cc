@@ -525,7 +525,7 @@ TEST_F(RedlatchInspectTest, AcceptsAnyNameThatALockCanHave) {
   EXPECT_EQ(Of("shop:\xff\xfe", "base64.b64decode(r['name_base64'])"), R"(b'shop:\xff\xfe')");
 }
 
-// Tests that `ls` and `inspect` work for users that may only read, and at replicas.
+// Tests that `ls`, `inspect` and `leader` work for users that may only read, and at replicas.
 
 class RedlatchReadOnlyTest : public RedlatchOutputTest {
  protected:
@@ -552,6 +552,10 @@ class RedlatchReadOnlyTest : public RedlatchOutputTest {
   }
 
   void ExpectToSeeAll(const std::string& url) {
+    const Outcome leader = Redlatch({"leader", "leads", "--server", url});
+    EXPECT_EQ(leader.code, 0) << leader.errors;
+    EXPECT_THAT(leader.output,
+                StartsWith(absl::StrCat("here  epoch ", leads_->epoch().value(), "  since 20")));
     EXPECT_THAT(Redlatch({"inspect", "leads", "--server", url}).output,
                 AllOf(StartsWith("Election \"leads\": held\n"), HasSubstr("billing, value here")));
     const Outcome list = Redlatch({"ls", "--json", "--server", url});
