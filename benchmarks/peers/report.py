@@ -205,21 +205,27 @@ def document(whole):
     machine = whole["machine"]
     lines = [
         "# redlatch beside other locks", "",
-        "What a user could pick instead, each as its documents recommend, on one server, with the same work and the same lease "
-        "(30 s). `./dev compare` builds all of them, measures, and writes this page, the [results]"
-        "(benchmarks/results.json) and the pictures.", "",
+        "This page compares redlatch with other locks that you could use instead. Each is used as its documents recommend, with "
+        "the [exceptions below](#how-each-was-used), on the same server, for the same work and with the same lease (30 s). `./dev compare` builds them all, measures them, "
+        "and writes this page, the [results](benchmarks/results.json) and the pictures.", "",
         f"Measured on {whole['measured']}: {machine['processors']} processors ({machine['model']}), Linux {machine['kernel']}, "
         f"Redis {machine['redis']}, Go {machine['go']}, Java {machine['java']}, Node {machine['node']}, Python "
-        f"{machine['python']}. All of it, the server too, runs on these processors, over loopback, "
-        + ("and they are kept awake" if whole["awake"] else "and they sleep when idle")
-        + (f"; a raw pair takes {whole['raw_pair_us']} µs" if whole.get("raw_pair_us") else "")
-        + f". Medians of {whole['rounds']} rounds, in which contenders took turns; {whole['seconds']:g} s for each race.", "",
-        "**Only ratios count.** Clients and server share the processors, so that a figure says as much about the machine as "
-        "about a lock. A virtual machine for Java and an interpreter for Python are part of what their users get, and part of "
-        "what is measured.", "",
-        "Each acquisition checked, by memory that all processes share, that no other had the lock. "
+        f"{machine['python']}. The clients and the server all run on these processors, and talk over loopback. The processors "
+        + ("are kept awake" if whole["awake"] else "sleep when they are idle")
+        + (f", and a raw pair takes {whole['raw_pair_us']} µs" if whole.get("raw_pair_us") else "")
+        + f". The figures are medians of {whole['rounds']} rounds, in which the contenders took turns. Each race lasted "
+        f"{whole['seconds']:g} s.", "",
+        "**Only ratios count.** Clients and server share the processors, so a figure says as much about the machine as "
+        "about a lock. What is measured includes the virtual machine of Java and the interpreter of Python, because their users "
+        "get these too.", "",
+        "Each acquisition checked, in memory that all processes share, that no other process had the lock. "
         + overlaps(whole), "",
-        "## In short", "", "| | redlatch by the best of the others | the best of the others | fairness of redlatch | of the other |",
+        "**Why the ratios are large.** An `unlock()` of redlatch writes the release and returns; the raw locks, and most others, "
+        "wait for the server's answer. That alone makes a pair about twice as fast, as the rows with a delay show. Where several processes "
+        "or threads want one lock, a client of redlatch takes it again itself for its turn, without the server, where the "
+        "others ask it each time. *Strict order* is redlatch without turns: compare that row with the others "
+        "if your holds are long, or if each acquisition must reach the server.", "",
+        "## In short", "", "| | redlatch is better by | than the best other lock | fairness of redlatch | fairness of that lock |",
         "|---|---|---|---|---|"]
     for work in WORKS:
         times = against(whole, work)
@@ -230,14 +236,16 @@ def document(whole):
         mark = "" if times > 1.03 else "**behind**: " if times < 0.97 else "level: "
         lines.append(f"| {work.title} | {mark}{times:.2f} × | {best} | {', '.join(fairness(ours, work))} | "
                      f"{', '.join(fairness(its, work))} |")
-    lines += ["", "More than 1 × is better, whatever is measured. Ours is as it is by default; what its options gain is in the "
-              "tables.", ""]
+    lines += ["", "Above 1 ×, redlatch is better, whatever is measured. This table has redlatch with its default options; the tables "
+              "below show what other options gain.", ""]
     lines += [f"![{chart.title}](benchmarks/{stem}.svg)" for stem, chart, _, _ in charts(whole)] + [""]
     lines += ["## All of it", "",
-              "*Least share*: what the unluckiest process (or thread) had, by what the luckiest had. *p50*, *p99*: of a pair; where "
-              "several want a lock, from one's release to the next one's acquisition. *Commands*: sent by clients, for each "
-              "acquisition. *Server*, *clients*: processor time for each acquisition. *Gave up*: calls that returned without the "
-              "lock; they were made again.", ""]
+              "*Least share*: how often the unluckiest process (or thread) had the lock, divided by how often the luckiest one had "
+              "it. *p50*, *p99*: the time that a lock and unlock takes; if several processes want the lock, the time from one "
+              "process's release to the next one's acquisition. *Commands*: how many commands the clients sent per acquisition. "
+              "*Server*, *clients*: processor time per acquisition. A *longest wait* as long as the race means that a process never "
+              "had the lock. *Gave up*: how many calls returned without the lock, and were "
+              "repeated.", ""]
     for work, entries, columns in tables(whole):
         lines += [f"### {work.title}", "", "| | " + " | ".join(METRICS[it][0] for it in columns) + " |",
                   "|---|" + "---:|" * len(columns)]
@@ -246,8 +254,8 @@ def document(whole):
         lines.append("")
     lines += ["## How each was used", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {settings} |" for name, settings in whole["settings"].items()]
-    lines += ["", "Before each race Redisson does the same work for 1.5 s, or 800 times with two threads, so that its JVM has "
-              "compiled what is measured. Goroutines and tasks of Node stand for threads.", ""]
+    lines += ["", "Before each race, Redisson does the same work for 1.5 s, or 800 times with two threads, so that its JVM has "
+              "compiled the code that is measured. For Go and Node, a thread is a goroutine or a task.", ""]
     if whole["missing"] or whole["failures"]:
         lines += ["Not measured:", ""]
         lines += [f"- {it}" for it in [*whole["missing"], *whole["failures"]]] + [""]
@@ -259,7 +267,7 @@ def overlaps(whole):
     broke = {name: sum(outcome["overlaps"] for outcome in outcomes) for entries in whole["results"].values()
              for name, outcomes in entries.items()}
     found = [f"{name} {count} times" for name, count in broke.items() if count]
-    return "Overlaps: " + ", ".join(found) + "." if found else "None overlapped."
+    return "Overlaps: " + ", ".join(found) + "." if found else "No two holds overlapped."
 
 
 def made(whole):

@@ -98,7 +98,6 @@ class REDLATCH_EXPORT Client {
  public:
   // Errors, each naming the server, what is wrong and what to do:
   //   kInvalidArgument      the URL is malformed
-  //   kUnimplemented        a scheme that is not supported yet
   //   kUnavailable          the server cannot be reached, or does not answer in time
   //   kPermissionDenied     it refuses the user, the password, or scripts
   //   kFailedPrecondition   it cannot hold locks: too old, or it may evict them; or, over TLS, its

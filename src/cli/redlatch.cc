@@ -21,9 +21,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"run", Run},         {"elect", Elect}, {"leader", ShowLeader}, {"ls", Ls},
-    {"inspect", Inspect}, {"break", Break}, {"capacity", Capacity}, {"doctor", Doctor},
-    {"bench", Bench},
+    {"run", Run},       {"elect", Elect},     {"leader", ShowLeader},     {"ls", Ls},
+    {"top", ShowTop},   {"inspect", Inspect}, {"break", Break},           {"capacity", Capacity},
+    {"doctor", Doctor}, {"bench", Bench},     {"completion", Completion},
 };
 
 const Command* Find(std::string_view name) {
@@ -81,6 +81,7 @@ int Main(const std::vector<std::string>& words) {
     return Say("redlatch " REDLATCH_VERSION_STRING "\n");
   }
   if (first == "--man") return Say(ManPage());
+  if (first == "--complete") return Complete({words.begin() + 1, words.end()});
   return RefuseUnknown(first);
 }
 

@@ -20,8 +20,8 @@ absl::StatusOr<redlatch::Client> ConnectTraced(std::string_view url) {
 // [/observer]
 
 #include <atomic>
-#include <optional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 

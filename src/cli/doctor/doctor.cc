@@ -1,9 +1,7 @@
 #include "src/cli/doctor/doctor.h"
 
-#include <unistd.h>
-
+#include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 
 #include "absl/strings/str_join.h"
 #include "src/cli/term/command_line.h"
@@ -70,11 +68,6 @@ bool NamesConfigSet(const Finding& finding) {
   return std::ranges::any_of(finding.commands, [](const std::string& command) {
     return command.starts_with("CONFIG SET") || command.starts_with("ACL SETUSER");
   });
-}
-
-bool WantsColour() {
-  const char* const no_colour = std::getenv("NO_COLOR");
-  return isatty(STDOUT_FILENO) == 1 && (no_colour == nullptr || *no_colour == '\0');
 }
 
 // The findings; an error if no server can be checked.
@@ -145,6 +138,7 @@ int Doctor(const std::vector<std::string>& words) {
   bool json = false;
   std::string prefix;
   line.Flag("--json", &json);
+  line.Colour();
   line.Text("--prefix", "the beginning of your locks' names", &prefix);
   if (const std::optional<int> over = line.Parse(words)) return *over;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(line.server());
@@ -162,8 +156,9 @@ int Doctor(const std::vector<std::string>& words) {
     }
     return Refuse(findings.status());
   }
-  const std::string report = json ? JsonReport(server, *findings)
-                                  : TextReport(server, *findings, WantsColour(), PageWidth());
+  const std::string report = json
+                                 ? JsonReport(server, *findings)
+                                 : TextReport(server, *findings, HasColours(), PageWidth(SIZE_MAX));
   std::fputs(report.c_str(), stdout);
   return DoctorExitCode(*findings);
 }

@@ -8,6 +8,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "redlatch/client.h"
 #include "redlatch/election.h"
@@ -17,6 +18,7 @@
 #include "redlatch/semaphore.h"
 #include "redlatch/simple_lock.h"
 #include "src/base/majority.h"
+#include "src/base/parker.h"
 #include "src/cli/term/command_line.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
@@ -191,9 +193,6 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
   return contents.Ask(server);
 }
 
-// Called after each step of a long task.
-using ShowProgress = std::function<void(std::string_view what, int64_t count)>;
-
 // All locks whose name matches, sorted by name.
 absl::StatusOr<FoundLocks> FindLocks(Server& server, const std::string& pattern,
                                      const ShowProgress& progress) {
@@ -315,6 +314,30 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
 }
 
+// The token in a fence: "<token>", or "<token> <known> <grant>" of a cached grant.
+int64_t TokenIn(const Reply& fence) {
+  int64_t token = 0;
+  return absl::SimpleAtoi(fence.text.substr(0, fence.text.find(' ')), &token) ? token : 0;
+}
+
+// When the waiter with this ticket came, by the server's clock; InfinitePast() if the ticket is no
+// time, since a program's own kind may store something else there, such as a priority.
+absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
+  constexpr absl::Duration kOldest = absl::Hours(24 * 365);
+  const absl::Time arrival = absl::FromUnixMicros(ticket);
+  const absl::Time now = absl::FromUnixMicros(now_us);
+  const bool plausible = now - kOldest < arrival && arrival < now + absl::Seconds(10);
+  return plausible ? arrival : absl::InfinitePast();
+}
+
+// Takes the waiter that came first, of a queue.
+void TakeFirstWaiter(const Reply& reply, int64_t now, LockRow& row) {
+  if (reply.elements.size() != 2) return;
+  const absl::Time since = ArrivalOf(NumberIn(reply.elements[1]), now);
+  if (since == absl::InfinitePast()) return;
+  row.longest_wait = std::max(row.longest_wait, absl::FromUnixMicros(now) - since);
+}
+
 void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
   const uint8_t parts = lock.parts;
   const auto key = [&row](std::string_view suffix) {
@@ -336,10 +359,12 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
   for (const std::string& queue : lock.queues) {
     questions.Add({"ZCARD", key(queue)},
                   [&row](const Reply& reply) { row.waiting += reply.integer; });
+    questions.Add({"ZRANGE", key(queue), "0", "0", "WITHSCORES"},
+                  [&row, now](const Reply& reply) { TakeFirstWaiter(reply, now, row); });
   }
   if ((parts & kFence) != 0) {
     questions.Add({"GET", key(internal::kFenceSuffix)},
-                  [&row](const Reply& reply) { row.token = NumberIn(reply); });
+                  [&row](const Reply& reply) { row.token = TokenIn(reply); });
   }
   if ((parts & kPermits) != 0)
     AskHolders(questions, key(kinds::kPermitsSuffix), now, /*reading=*/false, row);
@@ -464,6 +489,7 @@ LockRow RowOfQuorum(const std::vector<LockRow>& rows, int64_t servers, int64_t u
     whole.name = row.name;
     if (!MayBeOfQuorum(row)) continue;
     whole.waiting = std::max(whole.waiting, row.waiting);
+    whole.longest_wait = std::max(whole.longest_wait, row.longest_wait);
     whole.token = std::max(whole.token, row.token);
     if (row.holding > 0) holds[row.hold].push_back(row.remaining);
   }
@@ -511,10 +537,20 @@ struct Inspection {
   absl::Time now() const { return absl::FromUnixMicros(now_us); }
 };
 
-// "web1:4242 worker"; if the process is unknown, what `hold` tells.
+// The program, and the command of redlatch that runs it: "sleep" and "run"; or none.
+std::pair<std::string, std::string> ProgramOf(const LockInfo::Process& process) {
+  constexpr std::string_view kOurs = "redlatch ";
+  const std::vector<std::string> parts = absl::StrSplit(process.program, absl::MaxSplits(": ", 1));
+  if (parts.size() < 2 || !parts[0].starts_with(kOurs)) return {process.program, ""};
+  return {parts[1], parts[0].substr(kOurs.size())};
+}
+
+// "web1:4242 worker"; "web1:4242 sleep (run)"; if the process is unknown, what `hold` tells.
 std::string Described(const LockInfo::Process& process, std::string_view hold) {
   if (process.pid != 0) {
-    return Printable(absl::StrCat(process.host, ":", process.pid, " ", process.program));
+    const auto [program, how] = ProgramOf(process);
+    return Printable(absl::StrCat(process.host, ":", process.pid, " ", program,
+                                  how.empty() ? "" : absl::StrCat(" (", how, ")")));
   }
   const std::string_view client = internal::ClientOf(hold);
   if (client.empty()) {
@@ -606,16 +642,6 @@ auto With(const Server& server, const LockRow& row, Do&& act)
   }
   SimpleLock lock(*client, row.name);
   return act(lock);
-}
-
-// When the waiter with this ticket came, by the server's clock; InfinitePast() if the ticket is no
-// time, since a program's own kind may store something else there, such as a priority.
-absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
-  constexpr absl::Duration kOldest = absl::Hours(24 * 365);
-  const absl::Time arrival = absl::FromUnixMicros(ticket);
-  const absl::Time now = absl::FromUnixMicros(now_us);
-  const bool plausible = now - kOldest < arrival && arrival < now + absl::Seconds(10);
-  return plausible ? arrival : absl::InfinitePast();
 }
 
 // What the keys tell about a lock of any kind.
@@ -827,6 +853,8 @@ Inspection InspectionOfQuorum(const std::string& name, const std::vector<std::st
   return inspection;
 }
 
+}  // namespace
+
 // One server or cluster; or the servers of a quorum, each of which is asked by itself, all at the
 // same time. So unreachable servers delay a question only by one connect timeout, once.
 class Servers {
@@ -853,6 +881,11 @@ class Servers {
   bool is_quorum() const { return is_quorum_; }
   // The only one.
   Server& server() { return *all_[0].server; }
+  // The first one that was reached; nullptr if none was.
+  Server* first() {
+    const auto reached = std::ranges::find_if(all_, [](const One& one) { return !!one.server; });
+    return reached == all_.end() ? nullptr : reached->server.get();
+  }
   size_t size() const { return all_.size(); }
   // The URLs, without users and passwords.
   const std::string& name() const { return name_; }
@@ -938,9 +971,81 @@ class Servers {
   absl::Status undecided_;
 };
 
+namespace {
+
+// The quorum's locks, each once.
+void TakeQuorum(std::vector<absl::StatusOr<std::vector<LockRow>>>& seen, LockList& list) {
+  std::map<std::string, std::vector<LockRow>> by_name;
+  for (absl::StatusOr<std::vector<LockRow>>& each : seen) {
+    if (!each.ok()) continue;
+    for (LockRow& row : *each) by_name[row.name].push_back(std::move(row));
+  }
+  list.others = std::erase_if(
+      by_name, [](const auto& lock) { return std::ranges::none_of(lock.second, MayBeOfQuorum); });
+  for (const auto& [name, parts] : by_name) {
+    list.rows.push_back(
+        RowOfQuorum(parts, std::ssize(seen), static_cast<int64_t>(list.missing.size())));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<Servers>> OpenServers(const std::string& url) {
+  absl::StatusOr<Servers> opened = Servers::Open(url);
+  if (!opened.ok()) return opened.status();
+  return std::make_shared<Servers>(*std::move(opened));
+}
+
+const std::string& NameOf(const Servers& servers) { return servers.name(); }
+
+absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
+                                   const ShowProgress& progress) {
+  LockList list;
+  std::vector<absl::StatusOr<std::vector<LockRow>>> seen(servers.size());
+  const std::vector<absl::Status> outcomes = servers.Visit([&](size_t i, Server& server) {
+    if (server.is_cluster()) server.PassOverWhatIsUnreachable();
+    const bool alone = servers.size() == 1;
+    seen[i] = RowsAt(
+        server, pattern, alone ? progress : [](std::string_view, int64_t) {});
+    return seen[i].status();
+  });
+  if (!servers.is_quorum()) {
+    if (!outcomes[0].ok()) return outcomes[0];
+    list.rows = *std::move(seen[0]);
+    list.missing = servers.server().missing();
+    return list;
+  }
+  list.undecided = servers.WhyNoMajority(outcomes);
+  std::ranges::copy_if(outcomes, std::back_inserter(list.missing),
+                       [](const absl::Status& outcome) { return !outcome.ok(); });
+  if (list.missing.size() == outcomes.size()) return list.undecided;
+  TakeQuorum(seen, list);
+  return list;
+}
+
+std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::string>& names) {
+  std::vector<LastGrant> grants(names.size());
+  std::vector<Question> questions;
+  for (size_t i = 0; i < names.size(); ++i) {
+    const std::string fence = internal::AuxiliaryKey(names[i], internal::kFenceSuffix);
+    questions.push_back({fence, redis::Command{"GET", fence},
+                         [&grants, i](const Reply& reply) { grants[i].token = TokenIn(reply); }});
+    questions.push_back({fence, redis::Command{"TIME"}, [&grants, i](const Reply& reply) {
+                           if (reply.elements.size() != 2) return;
+                           grants[i].now_us = NumberIn(reply.elements[0]) * 1'000'000 +
+                                              NumberIn(reply.elements[1]);
+                         }});
+  }
+  Server* const first = servers.first();
+  if (first != nullptr && !first->Ask(questions, Unreachable::kIsNil).ok()) grants.clear();
+  return grants;
+}
+
+namespace {
+
 // ---- The list.
 
-constexpr size_t kKind = 1, kLease = 3, kWaiting = 4;  // columns that may be left out
+constexpr size_t kKind = 1;
 constexpr size_t kGap = 2;
 constexpr size_t kEnoughOfName = 20;
 constexpr size_t kEnoughOfHolder = 16;
@@ -950,7 +1055,9 @@ constexpr size_t kLongestName = 60;
 
 }  // namespace
 
-ListColumns::ListColumns(size_t width, size_t longest_name) : width_(width) {
+ListColumns::ListColumns(size_t width, size_t longest_name, std::array<size_t, 5> columns,
+                         std::initializer_list<size_t> less_important)
+    : width_(width), columns_(columns) {
   if (width == 0) {
     columns_[0] = std::min(longest_name, kLongestName);
     return;
@@ -961,7 +1068,7 @@ ListColumns::ListColumns(size_t width, size_t longest_name) : width_(width) {
     for (const size_t each : columns_) taken += each == 0 ? 0 : each + kGap;
     return width - std::min(width, taken);
   };
-  for (const size_t each : {kKind, kLease, kWaiting}) {
+  for (const size_t each : less_important) {
     if (rest() < needed) columns_[each] = 0;
   }
   const size_t left = rest();
@@ -990,12 +1097,9 @@ struct LsOptions {
   std::string pattern = "*";
   bool all = false;
   bool json = false;
+  bool names = false;
+  bool watch = false;
 };
-
-void Print(const std::string& line) {
-  std::fwrite(line.data(), 1, line.size(), stdout);
-  std::fputc('\n', stdout);
-}
 
 // The figures that only some kinds of locks have.
 void AddFigures(const LockRow& row, JsonObject& json) {
@@ -1011,6 +1115,8 @@ void AddFigures(const LockRow& row, JsonObject& json) {
   if (row.whole) json.Number("held_on", row.held_on);
   if (row.token > 0) json.Number("token", row.token);
 }
+
+}  // namespace
 
 std::string JsonOf(const LockRow& row) {
   JsonObject json;
@@ -1028,6 +1134,10 @@ std::string JsonOf(const LockRow& row) {
     json.Json("holder", holder.Finish());
   }
   json.Number("waiting", row.waiting);
+  if (row.longest_wait > absl::ZeroDuration()) {
+    json.Millis("longest_wait_ms", row.longest_wait);
+  }
+  if (row.rate >= 0) json.Json("handovers_per_s", absl::StrFormat("%.1f", row.rate));
   if (row.is_read_write()) {
     json.Text("mode", row.holding == 0 ? "free" : row.reading ? "read" : "write");
   }
@@ -1039,112 +1149,100 @@ std::string JsonOf(const LockRow& row) {
   return json.Finish();
 }
 
-// The line of a lock in the list.
-ListCells CellsOf(const LockRow& row) {
+std::string HolderOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
   if (!row.value.empty()) absl::StrAppend(&holder, ", value ", Printable(row.value));
   if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
+  return holder;
+}
+
+std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
+                   const std::string& named) {
+  if (rows.empty()) return absl::StrCat("no locks", named, " at ", server);
+  const auto held = std::ranges::count_if(rows, [](const LockRow& row) { return row.holding > 0; });
+  const auto wanted =
+      std::ranges::count_if(rows, [](const LockRow& row) { return row.waiting > 0; });
+  return absl::StrCat(held, " held, ", wanted, " waited for, of ", rows.size(), named, " at ",
+                      server);
+}
+
+namespace {
+
+// The line of a lock in the list.
+ListCells CellsOf(const LockRow& row) {
+  const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   return {Printable(row.name),
           row.kind.empty() ? "-" : Printable(row.kind),
           StateOf(row),
           has_lease ? Brief(row.remaining) : "-",
           absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
-          holder};
+          HolderOf(row)};
 }
 
 // Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints
 // totals only if no lock was shown, so that an empty list does not look like a failure.
-void PrintList(const LsOptions& options, const std::vector<LockRow>& rows,
-               const std::string& server) {
-  const size_t width = TerminalWidth();  // 0: no terminal
+void PrintList(const LsOptions& options, const LockList& list, const std::string& server) {
+  const bool plain = options.json || options.names;
+  const size_t width = plain ? 0 : TerminalWidth();  // 0: no terminal
   size_t longest = 4;
-  for (const LockRow& row : rows) longest = std::max(longest, Columns(Printable(row.name)));
+  for (const LockRow& row : list.rows) longest = std::max(longest, Columns(Printable(row.name)));
   const ListColumns columns(width, longest);
-  size_t shown = 0;
-  for (const LockRow& row : rows) {
+  std::vector<std::string> lines;
+  for (const LockRow& row : list.rows) {
     if (!options.all && !row.in_use()) continue;
-    if (width > 0 && !options.json && shown == 0) {
-      Print(columns.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"}));
-    }
-    ++shown;
-    Print(options.json ? JsonOf(row) : columns.Line(CellsOf(row)));
+    lines.push_back(options.json    ? JsonOf(row)
+                    : options.names ? Printable(row.name)
+                                    : columns.Line(CellsOf(row)));
   }
+  std::string totals = Totals(list.rows, server, options.pattern == "*" ? "" : " of that name");
+  if (lines.size() < list.rows.size()) totals += "; --all shows unused ones, too";
+  if (width > 0 && !lines.empty()) {
+    lines.insert(
+        lines.begin(),
+        Coloured(kBold, columns.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"})));
+  }
+  if (options.watch && width > 0) {
+    lines.insert(lines.begin(), {Cut(totals, width), ""});
+    return ShowPage(std::move(lines));
+  }
+  for (const std::string& line : lines) std::puts(line.c_str());
   std::fflush(stdout);
-  if (options.json || (width == 0 && shown > 0)) return;
-  const auto held = std::ranges::count_if(rows, [](const LockRow& row) { return row.holding > 0; });
-  const auto wanted =
-      std::ranges::count_if(rows, [](const LockRow& row) { return row.waiting > 0; });
-  const char* const named = options.pattern == "*" ? "" : " of that name";
-  std::string line = rows.empty() ? absl::StrCat("no locks", named, " at ", server)
-                                  : absl::StrCat(held, " held, ", wanted, " waited for, of ",
-                                                 rows.size(), named, " at ", server);
-  if (shown < rows.size()) line += "; --all shows unused ones, too";
-  std::fprintf(stderr, "%s\n", line.c_str());
+  if (!plain && (width > 0 || lines.empty())) std::fprintf(stderr, "%s\n", totals.c_str());
 }
 
-// Says which locks are missing because nodes of a cluster did not answer, and returns the exit code
-// for that.
-int SayMissing(const Server& server) {
+// Lists the locks once. Returns the exit code.
+int Show(Servers& servers, const LsOptions& options) {
+  Progress progress;
+  const absl::StatusOr<LockList> list =
+      ListLocks(servers, options.pattern, [&](std::string_view what, int64_t count) {
+        if (!options.watch) progress.Show(what, count);
+      });
+  progress.Clear();
+  if (!list.ok()) return Refuse(list.status());
+  PrintList(options, *list, servers.name());
+  if (list->others > 0 && !options.json) {
+    std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
+                 list->others);
+  }
+  if (!list->undecided.ok()) return Refuse(list->undecided);
   int code = 0;
-  for (const absl::Status& why : server.missing()) {
-    Complain({"some locks are not shown: ", std::string(why.message())});
-    code = std::max(code, absl::IsUnavailable(why) ? kUnreachable : kRefused);
+  for (const absl::Status& why : list->missing) {
+    // Nothing is missing of a quorum: each held lock is on a majority of its servers.
+    Complain({servers.is_quorum() ? "warning: " : "some locks are not shown: ",
+              std::string(why.message())});
+    if (!servers.is_quorum()) {
+      code = std::max(code, absl::IsUnavailable(why) ? kUnreachable : kRefused);
+    }
   }
   return code;
 }
 
-int Show(Server& server, const LsOptions& options) {
-  if (server.is_cluster()) server.PassOverWhatIsUnreachable();
-  Progress progress;
-  const absl::StatusOr<std::vector<LockRow>> rows =
-      RowsAt(server, options.pattern,
-             [&](std::string_view what, int64_t count) { progress.Show(what, count); });
-  progress.Clear();
-  if (!rows.ok()) return Refuse(rows.status());
-  PrintList(options, *rows, server.name());
-  return SayMissing(server);
-}
-
-// Lists each lock of the quorum once.
-int ShowQuorum(Servers& servers, const LsOptions& options) {
-  std::vector<absl::StatusOr<std::vector<LockRow>>> seen(servers.size());
-  const std::vector<absl::Status> outcomes = servers.Visit([&](size_t i, Server& server) {
-    seen[i] = RowsAt(server, options.pattern, [](std::string_view, int64_t) {});
-    return seen[i].status();
-  });
-  const absl::Status undecided = servers.WhyNoMajority(outcomes);
-  const int64_t unknown = std::ranges::count(outcomes, false, &absl::Status::ok);
-  if (unknown == std::ssize(outcomes)) return Refuse(undecided);
-  std::map<std::string, std::vector<LockRow>> by_name;
-  for (size_t i = 0; i < seen.size(); ++i) {
-    if (!outcomes[i].ok()) continue;
-    for (LockRow& row : *seen[i]) by_name[row.name].push_back(std::move(row));
-  }
-  const size_t others = std::erase_if(
-      by_name, [](const auto& lock) { return std::ranges::none_of(lock.second, MayBeOfQuorum); });
-  std::vector<LockRow> rows;
-  for (const auto& [name, parts] : by_name) {
-    rows.push_back(RowOfQuorum(parts, static_cast<int64_t>(servers.size()), unknown));
-  }
-  PrintList(options, rows, servers.name());
-  if (others > 0 && !options.json) {
-    std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
-                 others);
-  }
-  if (!undecided.ok()) return Refuse(undecided);
-  // The list is complete: each held lock is on a majority, and at least one of these servers
-  // answered.
-  for (const absl::Status& outcome : outcomes) {
-    if (!outcome.ok()) Complain({"warning: ", std::string(outcome.message())});
-  }
-  return 0;
-}
-
 // ---- Output of one lock.
 
-std::string LineOf(const LockInfo::Party& party, const Inspection& inspection) {
+std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
+                   std::string_view since = ", since ") {
   std::string line = Described(party.process, party.hold);
   if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
   if (party.owner.starts_with("read")) line += ", reading";
@@ -1155,9 +1253,9 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection) {
   const bool holds = party.remaining > absl::ZeroDuration();
   if (holds && internal::MayBeCached(party.hold)) line += ", kept";
   if (party.since != absl::InfinitePast()) {
-    absl::StrAppend(&line, ", since ",
+    absl::StrAppend(&line, std::string(since),
                     absl::FormatTime("%Y-%m-%d %H:%M:%S", party.since, absl::LocalTimeZone()), " (",
-                    Brief(inspection.now() - party.since), ")");
+                    Brief(std::max(inspection.now() - party.since, absl::ZeroDuration())), ")");
   }
   if (party.remaining == absl::InfiniteDuration()) {
     line += ", without end";
@@ -1210,7 +1308,9 @@ std::string JsonOf(const SaidByServer& said) {
   return json.Finish();
 }
 
-std::string JsonOf(const Inspection& inspection, const std::string& server) {
+// `broken`: whether `redlatch break` has ended a grant.
+std::string JsonOf(const Inspection& inspection, const std::string& server,
+                   std::optional<bool> broken = std::nullopt) {
   const LockRow& row = inspection.row;
   const LockInfo& info = inspection.info;
   const auto list = [&](const std::vector<LockInfo::Party>& parties, bool holders) {
@@ -1219,6 +1319,7 @@ std::string JsonOf(const Inspection& inspection, const std::string& server) {
   JsonObject json;
   json.Text("name", row.name);
   json.Text("server", server);
+  if (broken) json.Bool("broken", *broken);
   json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
   json.Number("holding", HoldingOf(inspection));
   if (!row.is_latch()) json.Json("holders", list(info.holders, true));
@@ -1237,8 +1338,16 @@ std::string JsonOf(const Inspection& inspection, const std::string& server) {
 }
 
 void Say(std::string_view what, const std::string& value) {
-  const std::string line = absl::StrCat("  ", Padded(what, 16), value, "\n");
-  std::fwrite(line.data(), 1, line.size(), stdout);
+  PrintLine(absl::StrCat("  ", Padded(what, 16), value));
+}
+
+// How many parties from `at` on differ only in the times.
+size_t EqualFrom(size_t at, std::vector<LockInfo::Party> parties, const Inspection& inspection) {
+  for (LockInfo::Party& party : parties) party.since = absl::InfinitePast();
+  const std::string line = LineOf(parties[at], inspection);
+  size_t end = at + 1;
+  while (end < parties.size() && LineOf(parties[end], inspection) == line) ++end;
+  return end - at;
 }
 
 void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, int64_t all,
@@ -1246,13 +1355,18 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
   // Only a program's own kind knows in which order it serves its waiters.
   const bool numbered =
       parties.size() > 1 && (inspection.row.is_known() || inspection.row.kind.empty());
-  int64_t number = 0;
-  for (const LockInfo::Party& party : parties) {
-    ++number;
-    const std::string place = numbered ? absl::StrCat(number, ". ") : "";
-    Say(number == 1 ? what : "", absl::StrCat(place, LineOf(party, inspection)));
+  for (size_t at = 0, equal = 0; at < parties.size(); at += equal) {
+    const bool holds = parties[at].remaining > absl::ZeroDuration();
+    equal = holds ? 1 : EqualFrom(at, parties, inspection);
+    const std::string place =
+        equal > 1 ? absl::StrCat(at + 1, "-", at + equal) : absl::StrCat(at + 1);
+    Say(at == 0 ? what : "",
+        absl::StrCat(
+            numbered ? place + ". " : "", equal > 1 ? absl::StrCat(equal, " waiters of ") : "",
+            LineOf(parties[at], inspection, equal > 1 ? ", the first since " : ", since ")));
   }
-  if (all > number) Say("", absl::StrCat("and ", all - number, " more"));
+  const auto listed = std::ssize(parties);
+  if (all > listed) Say("", absl::StrCat("and ", all - listed, " more"));
 }
 
 std::string QuorumState(const LockRow& row) {
@@ -1285,7 +1399,7 @@ std::string Heading(const LockRow& row) {
 void Print(const Inspection& inspection, const std::string& server) {
   const LockRow& row = inspection.row;
   const LockInfo& info = inspection.info;
-  std::puts(Heading(row).c_str());
+  PrintLine(Heading(row), kBold);
   SayAll("held by", info.holders, HoldingOf(inspection), inspection);
   SayAll("waiting", info.waiters, info.waiting, inspection);
   if (row.waiting_writers > 0) {
@@ -1310,7 +1424,9 @@ void Print(const Inspection& inspection, const std::string& server) {
   Say("server", server);
 }
 
-int Show(Servers& servers, const std::string& name, bool as_json) {
+}  // namespace
+
+int ShowLock(Servers& servers, const std::string& name, bool as_json) {
   const absl::StatusOr<Inspection> inspection = servers.InspectLock(name);
   if (!inspection.ok()) return Refuse(inspection.status());
   const absl::Status undecided = servers.undecided();
@@ -1333,23 +1449,22 @@ int Show(Servers& servers, const std::string& name, bool as_json) {
   return undecided.ok() ? 0 : Refuse(undecided);
 }
 
+namespace {
+
 constexpr size_t kMostHoldersNamed = 10;
 
 void SayHolders(std::string_view intro, const Inspection& inspection) {
   const std::vector<LockInfo::Party>& holders = inspection.info.holders;
-  std::string text = absl::StrCat(std::string(intro), "\n");
+  PrintLine(intro);
   if (holders.empty()) {  // no client has a majority of a quorum's servers
     for (const SaidByServer& each : inspection.servers) {
-      if (!each.hold.empty()) absl::StrAppend(&text, "  at ", each.server, ": ", each.text, "\n");
+      if (!each.hold.empty()) PrintLine(absl::StrCat("  at ", each.server, ": ", each.text));
     }
   }
   const size_t named = std::min(holders.size(), kMostHoldersNamed);
-  for (size_t i = 0; i < named; ++i) {
-    absl::StrAppend(&text, "  ", LineOf(holders[i], inspection), "\n");
-  }
+  for (size_t i = 0; i < named; ++i) PrintLine("  " + LineOf(holders[i], inspection));
   const auto all = std::max(static_cast<size_t>(inspection.info.holding), holders.size());
-  if (all > named) absl::StrAppend(&text, "  and ", all - named, " more\n");
-  std::fwrite(text.data(), 1, text.size(), stdout);
+  if (all > named) PrintLine(absl::StrCat("  and ", all - named, " more"));
   std::fflush(stdout);
 }
 
@@ -1393,7 +1508,7 @@ void SayUnbroken(const Inspection& seen, const Inspection& after) {
 }
 
 // Breaks the lock that was inspected, and says who has it now.
-int BreakIt(Servers& servers, const Inspection& seen) {
+int BreakIt(Servers& servers, const Inspection& seen, bool json) {
   if (absl::Status broken = servers.Break(seen); !broken.ok()) return Refuse(broken);
   const absl::StatusOr<Inspection> after = servers.InspectLock(seen.row.name);
   if (!after.ok()) {
@@ -1402,7 +1517,9 @@ int BreakIt(Servers& servers, const Inspection& seen) {
     return 0;
   }
   SayUnbroken(seen, *after);
-  if (after->info.holders.empty()) {
+  if (json) {
+    std::puts(JsonOf(*after, servers.name(), true).c_str());
+  } else if (after->info.holders.empty()) {
     std::printf("Broken. Nobody holds it now.\n");
   } else {
     SayHolders("Broken. It is now held by:", *after);
@@ -1410,7 +1527,9 @@ int BreakIt(Servers& servers, const Inspection& seen) {
   return 0;
 }
 
-int AskAndBreak(Servers& servers, const std::string& name, bool yes) {
+}  // namespace
+
+int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json) {
   const absl::StatusOr<Inspection> seen = servers.InspectLock(name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
@@ -1429,12 +1548,15 @@ int AskAndBreak(Servers& servers, const std::string& name, bool yes) {
   }
   if (absl::Status undecided = servers.undecided(); !undecided.ok()) return Refuse(undecided);
   if (HoldsOf(*seen).empty()) {
-    std::printf("Nobody holds %s: there is nothing to break.\n", Called(seen->row).c_str());
+    const std::string text =
+        absl::StrCat("Nobody holds ", Called(seen->row), ": there is nothing to break.");
+    std::puts(json ? JsonOf(*seen, servers.name(), false).c_str() : text.c_str());
     return 0;
   }
-  SayHolders(absl::StrCat("At ", servers.name(), " ", Called(seen->row), " is held by:"), *seen);
+  if (!json)
+    SayHolders(absl::StrCat("At ", servers.name(), " ", Called(seen->row), " is held by:"), *seen);
   WarnOfOtherServers(seen->row);
-  if (yes) return BreakIt(servers, *seen);
+  if (yes) return BreakIt(servers, *seen, json);
   if (isatty(STDIN_FILENO) == 0) {
     Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
@@ -1449,88 +1571,131 @@ int AskAndBreak(Servers& servers, const std::string& name, bool yes) {
     Complain({"the lock has other holders by now; nothing was done"});
     return kNo;
   }
-  return BreakIt(servers, *seen);
+  return BreakIt(servers, *seen, json);
 }
 
-// `redlatch COMMAND NAME [FLAG]`: calls `act` with the lock's name, and whether the flag is given.
-int RunOnOneLock(const std::string& command, const std::string& flag,
-                 const std::vector<std::string>& words,
-                 int (*act)(Servers& servers, const std::string& name, bool flag)) {
-  bool given = false;
-  CommandLine line(command);
-  line.Flag(flag, &given);
+namespace {
+
+// `redlatch COMMAND NAME [options]`: calls `act` with the lock's name.
+int OnOneLock(const std::string& command, CommandLine& line, const std::vector<std::string>& words,
+              const std::function<int(Servers& servers, const std::string& name)>& act) {
   line.Operands(1, absl::StrCat("say one name: redlatch ", command, " NAME"));
   line.NeedsName("lock", absl::StrCat("say redlatch ", command, " NAME; redlatch ls lists them"));
   if (const std::optional<int> over = line.Parse(words)) return *over;
   absl::StatusOr<Servers> servers = Servers::Open(line.server());
   if (!servers.ok()) return Refuse(servers.status());
-  return act(*servers, line.operands()[0], given);
+  return act(*servers, line.operands()[0]);
 }
 
-int Set(const Server& server, const Inspection& seen, const std::string& name, int64_t capacity) {
+void PrintCapacity(const std::string& name, int64_t capacity, const std::string& text, bool json) {
+  JsonObject object;
+  object.Text("name", name);
+  object.Number("capacity", capacity);
+  std::puts(json ? object.Finish().c_str() : text.c_str());
+}
+
+int Set(const Server& server, const Inspection& seen, const std::string& name, int64_t capacity,
+        bool json) {
   const absl::StatusOr<Client> client = QuietClient(server.url());
   if (!client.ok()) return Refuse(client.status());
   const absl::Status set = Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
   if (!set.ok()) return Refuse(set);
   const std::string before = !seen.exists ? "nobody has used that name lately"
                                           : absl::StrCat(seen.row.capacity, " before");
-  std::printf("semaphore \"%s\": %s in all, %s\n", Printable(name).c_str(),
-              Counted(capacity, "permit").c_str(), before.c_str());
+  PrintCapacity(name, capacity,
+                absl::StrCat("semaphore \"", Printable(name), "\": ", Counted(capacity, "permit"),
+                             " in all, ", before),
+                json);
   return 0;
 }
 
-int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> capacity) {
+int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> capacity, bool json) {
   const absl::StatusOr<Inspection> seen = InspectAt(server, name);
   if (!seen.ok()) return Refuse(seen.status());
   if (seen->exists && !seen->row.is_semaphore()) {
     Complain({Called(seen->row), " is not a semaphore; redlatch inspect shows what it is"});
     return kRefused;
   }
-  if (capacity) return Set(server, *seen, name, *capacity);
+  if (capacity) return Set(server, *seen, name, *capacity, json);
   if (!seen->exists) {
     Complain({"there is no semaphore \"", Printable(name), "\" at ", server.name(),
               "; redlatch ls --all lists what there is"});
     return kNo;
   }
-  std::printf("%s\n", absl::StrCat(seen->row.capacity).c_str());
+  PrintCapacity(name, seen->row.capacity, absl::StrCat(seen->row.capacity), json);
   return 0;
 }
 
 }  // namespace
 
+absl::Duration PauseAfter(absl::Duration took, absl::Duration interval) {
+  return std::max(interval, 9 * took);
+}
+
 std::string InProse(const LockInfo::Process& process, std::string_view hold) {
   if (process.pid == 0) return Described(process, hold);
-  return Printable(absl::StrCat(process.program, " (", process.host, ", pid ", process.pid, ")"));
+  const auto [program, how] = ProgramOf(process);
+  return Printable(absl::StrCat(program, " (", how, how.empty() ? "" : ", ", process.host, ", pid ",
+                                process.pid, ")"));
 }
 
 int Ls(const std::vector<std::string>& words) {
   LsOptions options;
+  absl::Duration interval = absl::Seconds(1);
   CommandLine line("ls");
   line.Flag("--all", &options.all);
   line.Flag("--json", &options.json);
+  line.Flag("--names", &options.names);
+  line.Flag("--watch", &options.watch);
+  line.Colour();
+  line.Time("--interval", &interval);
   line.Operands(1, "say one pattern, in quotes: redlatch ls 'orders:*'");
   if (const std::optional<int> over = line.Parse(words)) return *over;
   if (!line.operands().empty()) options.pattern = line.operands()[0];
-  absl::StatusOr<Servers> servers = Servers::Open(line.server());
-  if (absl::IsNotFound(servers.status())) {
-    if (!options.json)
+  absl::StatusOr<std::shared_ptr<Servers>> servers = OpenServers(line.server());
+  if (absl::IsNotFound(servers.status()) && !options.watch) {
+    if (!options.json) {
       std::fprintf(stderr, "%s\n", std::string(servers.status().message()).c_str());
+    }
     return 0;
   }
   if (!servers.ok()) return Refuse(servers.status());
-  return servers->is_quorum() ? ShowQuorum(*servers, options) : Show(servers->server(), options);
+  for (;;) {
+    const base::Instant begun = base::Now();
+    const int code = servers.ok() ? Show(**servers, options) : Refuse(servers.status());
+    if (!options.watch || std::ferror(stdout) != 0) return code;
+    base::Parker().ParkUntil(base::Now() + PauseAfter(base::Now() - begun, interval));
+    // A server that could not be asked may be there again.
+    if (code != 0) servers = OpenServers(line.server());
+  }
 }
 
 int Inspect(const std::vector<std::string>& words) {
-  return RunOnOneLock("inspect", "--json", words, Show);
+  bool json = false;
+  CommandLine line("inspect");
+  line.Flag("--json", &json);
+  line.Colour();
+  return OnOneLock("inspect", line, words, [&json](Servers& servers, const std::string& name) {
+    return ShowLock(servers, name, json);
+  });
 }
 
 int Break(const std::vector<std::string>& words) {
-  return RunOnOneLock("break", "--yes", words, AskAndBreak);
+  bool yes = false;
+  bool json = false;
+  CommandLine line("break");
+  line.Flag("--yes", &yes);
+  line.Flag("--json", &json);
+  return OnOneLock("break", line, words, [&](Servers& servers, const std::string& name) {
+    if (json && !yes) return Refuse(WrongUsage("--json cannot ask", "give it --yes, too"));
+    return AskAndBreak(servers, name, yes, json);
+  });
 }
 
 int Capacity(const std::vector<std::string>& words) {
+  bool json = false;
   CommandLine line("capacity");
+  line.Flag("--json", &json);
   line.Operands(2, "say redlatch capacity NAME [N]");
   line.NeedsName("semaphore", "say redlatch capacity NAME [N]");
   if (const std::optional<int> over = line.Parse(words)) return *over;
@@ -1544,7 +1709,7 @@ int Capacity(const std::vector<std::string>& words) {
   }
   const absl::StatusOr<std::unique_ptr<Server>> server = Server::Open(line.server());
   if (!server.ok()) return Refuse(server.status());
-  return ShowOrSet(**server, line.operands()[0], capacity);
+  return ShowOrSet(**server, line.operands()[0], capacity, json);
 }
 
 }  // namespace redlatch::cli

@@ -62,7 +62,8 @@ std::string_view QuorumGrantIn(std::string_view value);
 // Deletes all keys of locks of these names and of any kind, except tombstones.
 redis::Command DeleteLocks(const std::vector<std::string>& names);
 
-// "worker (web1, pid 4242)"; if the process is unknown, what `hold` tells.
+// "worker (web1, pid 4242)", "sleep (run, web1, pid 4242)"; if the process is unknown, what `hold`
+// tells.
 std::string InProse(const LockInfo::Process& process, std::string_view hold);
 // A lock in a list.
 struct LockRow {
@@ -77,8 +78,10 @@ struct LockRow {
   bool reading = false;                                 // the holders are readers
   int64_t waiting = 0;
   int64_t waiting_writers = 0;  // how many of the waiters are writers
-  int64_t token = 0;            // the fence
-  int64_t capacity = 0;         // of a semaphore
+  absl::Duration longest_wait = absl::ZeroDuration();
+  double rate = -1;      // handovers per second, as `redlatch top` measures; -1: unknown
+  int64_t token = 0;     // the fence
+  int64_t capacity = 0;  // of a semaphore
   int64_t used = 0;
   int64_t total = 0;  // of a latch
   int64_t to_go = 0;
@@ -120,14 +123,57 @@ using ListCells = std::array<std::string, 6>;
 class ListColumns {
  public:
   // `width`: of the terminal; 0: a pipe. `longest_name`: the width of the longest name.
-  ListColumns(size_t width, size_t longest_name);
+  // `columns`: the widths of the others; `less_important`: those that may be left out, in order.
+  ListColumns(size_t width, size_t longest_name, std::array<size_t, 5> columns = {0, 10, 10, 6, 7},
+              std::initializer_list<size_t> less_important = {1, 3, 4});
 
   std::string Line(const ListCells& cells) const;
 
  private:
   const size_t width_;
-  std::array<size_t, 5> columns_ = {0, 10, 10, 6, 7};  // before the holder; 0: left out
+  std::array<size_t, 5> columns_;  // before the holder; 0: left out
 };
+
+// ---- For commands that show the same locks again and again.
+
+// One server or cluster, or all servers of a quorum.
+class Servers;
+absl::StatusOr<std::shared_ptr<Servers>> OpenServers(const std::string& url);
+const std::string& NameOf(const Servers& servers);  // the URLs, without users and passwords
+
+struct LockList {
+  std::vector<LockRow> rows;                  // sorted by name
+  size_t others = 0;                          // locks of other kinds on the servers of a quorum
+  std::vector<absl::Status> missing = {};     // why some servers could not be asked
+  absl::Status undecided = absl::OkStatus();  // an error if too few servers of a quorum answered
+};
+// Called after each step of a long task.
+using ShowProgress = std::function<void(std::string_view what, int64_t count)>;
+// The locks whose names match. Locks that this user may not read are left out. An error if no
+// server can be asked.
+absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
+                                   const ShowProgress& progress);
+// "2 held, 1 waited for, of 3 at redis://…". `named`: what follows the number of locks.
+std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
+                   const std::string& named = "");
+
+// The token of a lock's last grant, which is about the time of that grant, and the server's time.
+struct LastGrant {
+  int64_t token = 0;
+  int64_t now_us = 0;  // 0: could not be asked
+};
+// Two short commands for each name; of a quorum, to one of its servers. Empty if it fails.
+std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::string>& names);
+
+// The pause after a list that took that long to read: at most a tenth of the time is spent reading,
+// however many keys there are.
+absl::Duration PauseAfter(absl::Duration took, absl::Duration interval);
+
+std::string JsonOf(const LockRow& row);
+std::string HolderOf(const LockRow& row);  // "web1:4242 worker and 1 more"
+// `redlatch inspect` and `redlatch break` of one lock. They return an exit code.
+int ShowLock(Servers& servers, const std::string& name, bool as_json);
+int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json = false);
 
 }  // namespace redlatch::cli
 

@@ -527,9 +527,10 @@ class WaitReport {
       if (stop.stop_requested()) return;
       if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
       if (!line_.has_terminal()) return;
-      std::string text = absl::StrCat(
-          "redlatch: waiting ",
-          absl::FormatDuration(absl::Floor(base::Now() - begun, absl::Seconds(1))), " for ", what_);
+      const absl::Duration waited = absl::Floor(base::Now() - begun, absl::Seconds(1));
+      std::string text =
+          absl::StrCat("redlatch: waiting for ", what_, " (",
+                       waited < absl::Minutes(1) ? ShortTime(waited) : Brief(waited), ")");
       if (info.ok()) {
         const std::string holders = HoldersText(*info);
         absl::StrAppend(&text, holders.empty() ? "" : ", ", holders, "; ", PlaceText(*info, self_));

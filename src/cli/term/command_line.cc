@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -44,7 +45,6 @@ CommandLine::CommandLine(std::string command) : command_(std::move(command)) {
   server_ = url != nullptr && *url != '\0' ? url : "embedded:";
   Text("--server", "a URL", &server_);
   Flag("--help", &help_);
-  Flag("-h", &help_);
 }
 
 void CommandLine::Flag(const std::string& option, bool* flag) {
@@ -97,6 +97,7 @@ void CommandLine::NeedsName(const std::string& noun, const std::string& fix) {
 
 std::optional<int> CommandLine::Parse(const std::vector<std::string>& words) {
   absl::Status taken = TakeAll(words);
+  UseColour(colour_);
   if (taken.ok() && help_) {
     std::fputs(Help(command_).c_str(), stdout);
     return 0;
@@ -137,8 +138,14 @@ absl::Status CommandLine::TakeAll(const std::vector<std::string>& words) {
 
 absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size_t* at) {
   const std::string& word = words[(*at)++];
-  const size_t equals = word.find('=');
-  const std::string name = word.substr(0, equals);
+  const bool is_letter = word[1] != '-';
+  const size_t end = is_letter ? 2 : std::min(word.find('='), word.size());
+  std::string name = word.substr(0, end);
+  const bool has_value = end < word.size();
+  std::string value = has_value ? word.substr(is_letter ? end : end + 1) : "";
+  for (const PageOption& each : OptionsOf(command_)) {
+    if (name == each.letter) name = each.name;
+  }
   const auto found = options_.find(name);
   if (found == options_.end()) {
     std::vector<std::string> known;
@@ -153,11 +160,15 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
   }
   const Option& option = found->second;
   given_.insert(name);
-  std::string value = equals == std::string::npos ? "" : word.substr(equals + 1);
-  if (option.what.empty() && equals != std::string::npos) {
+  if (is_letter && option.what.empty() && has_value) {  // -ja is -j -a
+    option.take("");
+    size_t first = 0;
+    return TakeOption({"-" + value}, &first);
+  }
+  if (option.what.empty() && has_value) {
     return absl::InvalidArgumentError(absl::StrCat(name, " takes no value"));
   }
-  if (!option.what.empty() && equals == std::string::npos) {
+  if (!option.what.empty() && !has_value) {
     if (*at == words.size() || words[*at] == "--") {
       return WrongUsage(absl::StrCat(name, " needs a value"), "give it " + option.what);
     }
@@ -225,7 +236,7 @@ std::string DidYouMean(std::string_view word, const std::vector<std::string>& kn
 namespace {
 
 constexpr absl::string_view kServerOption =
-    "  --server URL\n"
+    "  -s, --server URL\n"
     "      redis[s]://[[user]:password@]host[:port][/db], unix:///path/to/socket,\n"
     "      redis-sentinel://[[user]:password@]host[:port],.../primary,\n"
     "      redis-cluster://[[user]:password@]host[:port],...,\n"
@@ -234,8 +245,11 @@ constexpr absl::string_view kServerOption =
     "      Default: $REDLATCH_URL, or embedded: if that is not set. Put a password in\n"
     "      $REDLATCH_URL, since anyone can read a command line.";
 constexpr absl::string_view kHelpOption =
-    "  --help\n"
+    "  -h, --help\n"
     "      Print this text.";
+constexpr absl::string_view kColourOption =
+    "  --color auto|always|never\n"
+    "      Colours. Default: auto, which means on a terminal, unless $NO_COLOR is set.";
 constexpr absl::string_view kUnreachableText =
     "unreachable: the server could not be reached, did not answer, or cannot serve right now (it "
     "is a replica, is loading its data, or is busy with a script)";
@@ -277,9 +291,11 @@ Section ReadSection(absl::string_view block) {
 }
 
 Page ReadPage(const PageSource& source) {
-  const std::string text = absl::StrReplaceAll(
-      {source.text.data(), source.text.size()},
-      {{"  @server", kServerOption}, {"  @help", kHelpOption}, {"@unreachable", kUnreachableText}});
+  const std::string text = absl::StrReplaceAll({source.text.data(), source.text.size()},
+                                               {{"  @server", kServerOption},
+                                                {"  @help", kHelpOption},
+                                                {"  @color", kColourOption},
+                                                {"@unreachable", kUnreachableText}});
   const std::vector<std::string> blocks = absl::StrSplit(text, "\n\n");
   Page page{.command = source.command,
             .summary = blocks[0],
@@ -297,6 +313,11 @@ const std::vector<Page>& Pages() {
     return read;
   }();
   return *pages;
+}
+
+const Page* FindPage(std::string_view command) {
+  const auto page = std::ranges::find(Pages(), command, &Page::command);
+  return page == Pages().end() ? nullptr : &*page;
 }
 
 std::string Plain(const Section& section, size_t width) {
@@ -340,10 +361,44 @@ std::string RoffSections(const Page& page) {
 
 }  // namespace
 
+std::vector<PageOption> OptionsOf(std::string_view command) {
+  std::vector<PageOption> options;
+  const Page* const page = FindPage(command);
+  if (page == nullptr) return options;
+  const auto section = std::ranges::find(page->sections, "Options", &Section::title);
+  if (section == page->sections.end()) return options;
+  for (const Item& item : section->items) {
+    std::string letter;  // "-w, --wait TIME", "--shared, --write", "--permits N --capacity M"
+    for (const absl::string_view word :
+         absl::StrSplit(item.term, absl::ByAnyChar(" ,\n"), absl::SkipEmpty())) {
+      if (absl::StartsWith(word, "--")) {
+        options.push_back({std::string(word), letter, "", item.text});
+        letter.clear();
+      } else if (absl::StartsWith(word, "-")) {
+        letter = std::string(word);
+      } else if (!options.empty()) {
+        options.back().value = std::string(word);
+      }
+    }
+  }
+  return options;
+}
+
+std::string SummaryOf(std::string_view command) {
+  const Page* const page = FindPage(command);
+  return page == nullptr ? "" : page->summary;
+}
+
+bool TakesName(std::string_view command) {
+  const Page* const page = FindPage(command);
+  return page != nullptr && (absl::StrContains(page->synopsis, " NAME") ||
+                             absl::StrContains(page->synopsis, " [PATTERN]"));
+}
+
 std::string Overview() {
   std::string out = "redlatch: locks that processes and machines share, in Redis\n\n";
   for (const Page& page : Pages()) {
-    absl::StrAppendFormat(&out, "  redlatch %-8s %s\n", std::string(page.command), page.summary);
+    absl::StrAppendFormat(&out, "  redlatch %-10s %s\n", std::string(page.command), page.summary);
   }
   return absl::StrCat(
       out,
@@ -354,7 +409,7 @@ std::string Overview() {
 }
 
 std::string Help(std::string_view command) {
-  const Page& page = *std::ranges::find(Pages(), command, &Page::command);
+  const Page& page = *FindPage(command);
   const size_t width = PageWidth();
   std::string out = absl::StrCat(page.synopsis, "\n\n", Wrapped(page.purpose, 0, width),
                                  Plain(page.examples, width));
@@ -387,7 +442,7 @@ std::string ManPage() {
       ".TP\n.B REDLATCH_EMBEDDED_DIRECTORY\nThe directory of embedded: if the URL names none.\n"
       ".TP\n.B REDLATCH_REDIS_SERVER\nThe program to start for embedded:, instead of "
       "redis\\-server.\n"
-      ".TP\n.B NO_COLOR\nIf set, redlatch doctor uses no colours.\n";
+      ".TP\n.B NO_COLOR\nIf set, redlatch uses no colours without \\-\\-color=always.\n";
   return out +
          ".SH SEE ALSO\n.BR flock (1),\n.BR timeout (1),\n.BR setsid (1),\n.BR redis\\-server "
          "(1)\n";

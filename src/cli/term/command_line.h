@@ -20,7 +20,8 @@ namespace redlatch::cli {
 absl::Status WrongUsage(const std::string& what, const std::string& fix);
 
 // The caller declares the options, then calls Parse(): --option value, --option=value, --flag. All
-// words after `--` are operands. Each command has --server and --help.
+// words after `--` are operands. The page of the command says which options have a letter, too: -o
+// value, -ovalue. Each command has --server and --help.
 //
 // Abseil's flags do not fit: they are global, while each command has its own; they are also parsed
 // after the operands, where another command's options are; and their --help lists source files.
@@ -41,6 +42,8 @@ class CommandLine {
   void Operands(size_t most, const std::string& fix);
   // Requires the name of a `noun` as the first operand; the error without it ends with `fix`.
   void NeedsName(const std::string& noun, const std::string& fix);
+  // Adds --color.
+  void Colour() { Choice("--color", {"auto", "always", "never"}, &colour_); }
   // The words after `--` are another command with its arguments. They are not parsed.
   void CommandFollows() { command_follows_ = true; }
 
@@ -74,6 +77,7 @@ class CommandLine {
 
   bool help_ = false;
   std::string server_;
+  std::string colour_ = "auto";
   std::set<std::string> given_;
   std::vector<std::string> operands_;
   std::vector<std::string> following_;
@@ -92,6 +96,20 @@ std::string Overview();  // redlatch --help
 std::string Help(std::string_view command);
 std::string ManPage();  // redlatch --man: the content of docs/man/redlatch.1
 
+// An option, as the page of its command tells it.
+struct PageOption {
+  std::string name;    // "--wait"
+  std::string letter;  // "-w"; empty: it has none
+  std::string value;   // "TIME", "kill|warn"; empty: it takes none
+  std::string text;
+};
+std::vector<PageOption> OptionsOf(std::string_view command);
+std::string SummaryOf(std::string_view command);  // empty if there is no such command
+bool TakesName(std::string_view command);         // of a lock, or a pattern of names
+
+// redlatch --complete WORDS...: prints what the last word may become, one per line.
+int Complete(const std::vector<std::string>& words);
+int Completion(const std::vector<std::string>& words);
 int Bench(const std::vector<std::string>& words);
 int Break(const std::vector<std::string>& words);
 int Capacity(const std::vector<std::string>& words);
@@ -101,6 +119,7 @@ int Inspect(const std::vector<std::string>& words);
 int Ls(const std::vector<std::string>& words);
 int Run(const std::vector<std::string>& words);
 int ShowLeader(const std::vector<std::string>& words);
+int ShowTop(const std::vector<std::string>& words);
 
 }  // namespace redlatch::cli
 

@@ -7,6 +7,7 @@
 #include <array>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <fstream>
 
@@ -80,6 +81,7 @@ std::string InUnits(double value, const Unit (&units)[n]) {
 }
 
 constexpr size_t kNarrowest = 30;
+bool has_colours = false;
 
 void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last) {
 #ifdef SYS_close_range  // Linux 5.9; without it the descriptors stay open until the process ends
@@ -97,6 +99,11 @@ void Complain(std::initializer_list<std::string_view> parts) {
   }
   line = base::Shown(redis::WithoutPasswords(std::move(line)), kLongestLine) + '\n';
   (void)!write(STDERR_FILENO, line.data(), line.size());
+}
+
+void PrintLine(std::string_view line, std::string_view colour) {
+  const std::string shown = Coloured(colour, base::Shown(line)) + '\n';
+  std::fwrite(shown.data(), 1, shown.size(), stdout);
 }
 
 int Refuse(const absl::Status& why) {
@@ -247,9 +254,43 @@ size_t TerminalWidth(int descriptor) {
   return known ? size.ws_col : 80;
 }
 
-size_t PageWidth() {
+void UseColour(std::string_view when) {
+  const char* const no_colour = std::getenv("NO_COLOR");
+  const bool unwanted = no_colour != nullptr && *no_colour != '\0';
+  has_colours = when == "always" || (when == "auto" && isatty(STDOUT_FILENO) == 1 && !unwanted);
+}
+
+bool HasColours() { return has_colours; }
+
+std::string Coloured(std::string_view colour, std::string_view text) {
+  if (!has_colours || colour.empty()) return std::string(text);
+  return absl::StrCat("\x1b[", std::string(colour), "m", std::string(text), "\x1b[0m");
+}
+
+size_t TerminalHeight() {
+  winsize size = {};
+  if (isatty(STDOUT_FILENO) == 0) return 0;
+  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+  return known ? size.ws_row : 24;
+}
+
+size_t PageWidth(size_t widest) {
   const size_t terminal = TerminalWidth();
-  return terminal == 0 ? kPageWidth : std::clamp(terminal, kNarrowest, kPageWidth);
+  return terminal == 0 ? kPageWidth : std::clamp(terminal, kNarrowest, widest);
+}
+
+void ShowPage(std::vector<std::string> lines) {
+  const size_t rows = std::max<size_t>(2, TerminalHeight());
+  if (lines.size() >= rows) {  // the last row stays free, so that nothing scrolls
+    const size_t more = lines.size() - (rows - 2);
+    lines.resize(rows - 2);
+    lines.push_back(absl::StrCat("and ", more, " more"));
+  }
+  std::string page = "\x1b[H";
+  for (const std::string& line : lines) absl::StrAppend(&page, line, "\x1b[K\r\n");
+  page += "\x1b[J";
+  std::fwrite(page.data(), 1, page.size(), stdout);
+  std::fflush(stdout);
 }
 
 TerminalLine::TerminalLine(pid_t job) : has_terminal_(isatty(STDERR_FILENO) != 0), job_(job) {}
@@ -274,8 +315,9 @@ void TerminalLine::Show(std::string_view text) {
     columns_ = 0;  // other processes may have written below it
     return;
   }
-  const std::string line = absl::StrCat(Erasure(), "\r", std::string(text));
-  columns_ = Columns(text);
+  const std::string shown = base::Shown(text);
+  const std::string line = absl::StrCat(Erasure(), "\r", shown);
+  columns_ = Columns(shown);
   (void)!write(STDERR_FILENO, line.data(), line.size());
 }
 

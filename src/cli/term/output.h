@@ -36,6 +36,9 @@ inline constexpr int kSignalled = 128;  // plus the signal's number
 // Writes one line to stderr, in one piece.
 void Complain(std::initializer_list<std::string_view> parts);
 
+// Writes one line to stdout. Control characters that it may still have are escaped.
+void PrintLine(std::string_view line, std::string_view colour = {});
+
 // Says on stderr why redlatch, the library or the server refused, and how to fix that. Returns the
 // exit code: kNo for kNotFound.
 int Refuse(const absl::Status& why);
@@ -49,6 +52,14 @@ size_t Columns(std::string_view printable);
 std::string Cut(std::string_view printable, size_t columns);
 // Appends spaces up to that many columns.
 std::string Padded(std::string_view printable, size_t columns);
+
+// Sets when the output has colours: "auto" (on a terminal, unless $NO_COLOR is set), "always" or
+// "never".
+void UseColour(std::string_view when);
+bool HasColours();
+// The text in that colour, such as "1;31" for bold red, if the output has colours.
+std::string Coloured(std::string_view colour, std::string_view text);
+inline constexpr std::string_view kBold = "1";
 
 inline constexpr size_t kPageWidth = 80;
 // Breaks the text into lines of at most `width` columns, which begin with `indent` spaces.
@@ -108,8 +119,13 @@ absl::Duration ShortestLease(absl::Duration worst);
 
 // The width of the terminal; 0 if `descriptor` is no terminal.
 size_t TerminalWidth(int descriptor = STDOUT_FILENO);
+// The rows of the terminal at standard output; 0 if there is none.
+size_t TerminalHeight();
 // The width at which text for standard output is wrapped.
-size_t PageWidth();
+size_t PageWidth(size_t widest = kPageWidth);
+// Replaces the content of the terminal by these lines, as far as there is room. The terminal must
+// be that of standard output.
+void ShowPage(std::vector<std::string> lines);
 
 // A line of text on the terminal at stderr. A new text replaces the previous one, also if that took
 // several rows; the destructor removes it. It is shown only while the job owns the terminal:

@@ -75,7 +75,7 @@ class Server {
 };
 
 // How long a peer may be silent before the kernel ends the connection.
-// src/redis/transport/socket_transport.cc sets this keepalive.
+// src/redis/transport/transport.cc sets this keepalive.
 constexpr int64_t kMostSilence = 6 * kSecond;
 
 // The path between one client process and one address.

@@ -59,6 +59,9 @@ LockInfo HeldBy(std::vector<LockInfo::Party> holders) {
 
 TEST(WaitWordsTest, NamesTheFirstHolderAndCountsTheOthers) {
   EXPECT_EQ(HoldersText(HeldBy({Of("web1", 4242)})), "held by worker (web1, pid 4242)");
+  LockInfo run = HeldBy({Of("web1", 4242)});
+  run.holders[0].process.program = "redlatch run: sleep";
+  EXPECT_EQ(HoldersText(run), "held by sleep (run, web1, pid 4242)");
   LockInfo many = HeldBy({Of("web1", 1), Of("web2", 2)});
   many.holding = 2000;
   EXPECT_EQ(HoldersText(many), "held by worker (web1, pid 1) and 1999 more");

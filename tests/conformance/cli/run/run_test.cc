@@ -99,7 +99,7 @@ TEST_F(RedlatchRunTest, WaitsForTheGivenTimeThenIsBusy) {
   const auto holder = Start({"job", "--", "sh", "-c", "echo held; read line"});
   ASSERT_EQ(holder->pipe().ReadLine(), "held");
   EXPECT_EQ(Code({"job", "--wait", "0", "--", "echo", "wrong"}), 120);
-  EXPECT_THAT(Errors(), HasSubstr("\"job\" is busy: held by redlatch run: sh ("));
+  EXPECT_THAT(Errors(), HasSubstr("\"job\" is busy: held by sh (run, "));
   EXPECT_EQ(Code({"job", "--wait=100ms", "--", "echo", "wrong"}), 120);
   EXPECT_THAT(Errors(), HasSubstr("was busy for 100ms"));
   EXPECT_EQ(Code({"job", "--wait", "0", "--busy-code", "75", "--", "echo", "wrong"}), 75);
@@ -466,7 +466,7 @@ TEST_F(RedlatchWaitTest, ShowsHolderAndPlaceOnATerminal) {
   const Outcome narrow = OnTerminal("run --wait 1500ms job -- true", "", 40);
   EXPECT_EQ(narrow.code, 120);
   EXPECT_THAT(narrow.output,
-              AllOf(ContainsRegex("\r(redlatch: waiting [01]s?[0-9ms]* for lock \"job\", held by " +
+              AllOf(ContainsRegex("\r(redlatch: waiting for lock \"job\" \\([01] s\\), held by " +
                                   Prose("billing") + "; 1 ahead in line)"),
                     // The line took about three rows, and was removed before the final message.
                     ContainsRegex("line\x1b\\[[1-4]A\r\x1b\\[Jredlatch: lock \"job\" was busy")));
@@ -495,7 +495,7 @@ TEST_F(RedlatchWaitTest, WarnsIfItWaitsForItself) {
       Redlatch({"run", "job", "--", REDLATCH_COMMAND, "run", "between", "--", "sh", "-c", inner});
   EXPECT_EQ(outcome.code, 120);
   EXPECT_THAT(outcome.errors,
-              AllOf(ContainsRegex("warning: lock \"job\" is held by redlatch run: redlatch \\(.*, "
+              AllOf(ContainsRegex("warning: lock \"job\" is held by redlatch \\(run, .*, "
                                   "under which this command runs: it waits for itself"),
                     HasSubstr("was busy for 1s")));
 }

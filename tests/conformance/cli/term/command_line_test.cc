@@ -21,7 +21,7 @@ TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestOrWithoutWords) {
   const Outcome help = Redlatch({"--help"});
   EXPECT_EQ(help.code, 0);
   for (const std::string name :
-       {"run", "elect", "leader", "ls", "inspect", "break", "capacity", "doctor", "bench"}) {
+       {"run", "elect", "leader", "ls", "top", "inspect", "break", "capacity", "doctor", "bench"}) {
     EXPECT_THAT(help.output, HasSubstr(absl::StrCat("\n  redlatch ", name, " ")));
     const Outcome of_command = Redlatch({name, "--help"});
     EXPECT_EQ(of_command.code, 0);
@@ -57,6 +57,14 @@ TEST_F(RedlatchCommandLineTest, ReportsErrorsInOneLine) {
       {"ls --jso", 125, "did you mean --json? (see redlatch ls --help"},
       {"ls --all=yes", 125, "takes no value"},
       {"ls --server", 125, "give it a URL"},
+      {"ls -x", 125, "redlatch ls has no option -x"},
+      {"ls -n", 125, "--interval needs a value"},
+      {"ls --color=red", 125, "say auto or always or never"},
+      {"top a b", 125, "say one pattern, in quotes"},
+      {"top --json " + unreachable, 121, set_it},
+      {"break --json a", 125, "give it --yes, too"},
+      {"completion", 125, "say redlatch completion bash, zsh or fish"},
+      {"completion csh", 125, "\"csh\" is not a shell that redlatch knows"},
       {"ls a b", 125, "unexpected argument \"b\"; say one pattern, in quotes"},
       {"ls " + unreachable, 121, set_it},
       {"ls " + refuses, 123, "scan"},
@@ -128,6 +136,30 @@ TEST_F(RedlatchCommandLineTest, ReportsErrorsInOneLine) {
   }
 }
 
+TEST_F(RedlatchCommandLineTest, LettersStandForOptions) {
+  EXPECT_EQ(Redlatch({"ls", "-ja"}).code, 0);
+  EXPECT_THAT(Redlatch({"ls", "-h"}).output, StartsWith("redlatch ls"));
+  const std::string url = "redis://127.0.0.1:1";
+  EXPECT_THAT(Redlatch({"ls", "-s", url}).errors, HasSubstr(url));
+  EXPECT_THAT(Redlatch({"ls", "-s" + url}).errors, HasSubstr(url));
+  EXPECT_EQ(Redlatch({"run", "-w0", "-l", "2s", "job", "--", "sh", "-c", "exit 7"}).code, 7);
+}
+
+TEST_F(RedlatchCommandLineTest, ColoursAreForTerminalsAndByRequest) {
+  const Client client = NewClient();
+  SimpleLock lock(client, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const std::string bold = "\x1b[1mLock \"job\": simple, held\x1b[0m\n";
+  EXPECT_THAT(Redlatch({"inspect", "job"}).output, StartsWith("Lock \"job\""));
+  EXPECT_THAT(Redlatch({"inspect", "job", "--color=always"}, {"NO_COLOR=1"}).output,
+              StartsWith(bold));
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  EXPECT_THAT(OnTerminal("inspect job").output, StartsWith("\x1b[1mLock"));
+  EXPECT_THAT(OnTerminal("inspect job --color=never").output, StartsWith("Lock"));
+  EXPECT_THAT(OnTerminal("ls").output, StartsWith("\x1b[1mNAME"));
+}
+
 TEST_F(RedlatchCommandLineTest, GivesUpOnAHangingServer) {
   server_->Stop();
   const absl::Time begun = absl::Now();
@@ -180,9 +212,15 @@ TEST_F(RedlatchCommandLineTest, EscapesControlCharactersFromAServer) {
       }
       return "-ERR " + nasty + "\r\n";
     });
+    const std::string quorum = absl::StrCat("--server=redlock:", server.url(), ",", server_->url(),
+                                            ",redis://127.0.0.1:1");
     for (const Words& words : {Words{"ls"},
                                {"ls", "--json"},
+                               {"ls", "--names"},
+                               {"top", "--once", "-n0.1"},
                                {"inspect", "x"},
+                               {"inspect", "x", quorum},
+                               {"break", "--yes", "x", quorum},
                                {"break", "x"},
                                {"doctor"},
                                {"run", "--wait", "0", "x", "--", "true"},

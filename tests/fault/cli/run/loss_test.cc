@@ -203,8 +203,8 @@ class RedlatchElectLossTest : public RedlatchRunLossTest {
  protected:
   // Starts a candidate whose command prints its process and its epoch, and keeps running.
   std::unique_ptr<support::Child> Candidate() const {
-    return StartRedlatch({"elect", "--lease", "2s", "job", "--", "sh", "-c",
-                          "echo $$; echo $REDLATCH_TOKEN; exec sleep 1000"},
+    return StartRedlatch({"elect", "--lease", "2s", "--stop-margin", "500ms", "job", "--", "sh",
+                          "-c", "echo $$; echo $REDLATCH_TOKEN; exec sleep 1000"},
                          {"REDLATCH_URL=" + proxy_.url()});
   }
   static uint64_t EpochFrom(support::Child& elect) {

@@ -1,0 +1,385 @@
+// `redlatch top` shows the hottest locks of a server, again and again.
+#include <poll.h>
+#include <signal.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "src/base/clock.h"
+#include "src/cli/inspect/inspect.h"
+#include "src/cli/term/command_line.h"
+#include "src/cli/term/output.h"
+
+namespace redlatch::cli {
+namespace {
+
+// ---- The terminal.
+
+// Without lines and echo, on the screen that leaves the user's own as it is; without the cursor.
+constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";
+constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
+termios users_terminal = {};
+termios our_terminal = {};
+volatile sig_atomic_t in_page = 0;
+
+// These two may be called by a signal's handler.
+void EnterScreen() {
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &our_terminal);
+  (void)!write(STDOUT_FILENO, kEnter.data(), kEnter.size());
+}
+void LeaveScreen() {
+  tcsetattr(STDIN_FILENO, TCSADRAIN, &users_terminal);
+  (void)!write(STDOUT_FILENO, kLeave.data(), kLeave.size());
+}
+
+// Restores the terminal at whatever moment the signal comes, and lets it act as usual.
+void OnSignal(int signal) {
+  const int error = errno;
+  if (signal == SIGWINCH) return;  // it only interrupts poll()
+  LeaveScreen();
+  if (signal == SIGTSTP) {
+    raise(SIGSTOP);
+    EnterScreen();
+    if (in_page != 0) tcsetattr(STDIN_FILENO, TCSADRAIN, &users_terminal);
+    errno = error;
+    return;
+  }
+  ::signal(signal, SIG_DFL);
+  raise(signal);
+}
+
+// The terminal belongs to top as long as this object exists.
+class Screen {
+ public:
+  Screen() {
+    tcgetattr(STDIN_FILENO, &users_terminal);
+    our_terminal = users_terminal;
+    our_terminal.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    struct sigaction action = {};
+    action.sa_handler = OnSignal;
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGWINCH}) {
+      sigaction(signal, &action, nullptr);
+    }
+    EnterScreen();
+  }
+  ~Screen() { LeaveScreen(); }
+  Screen(const Screen&) = delete;
+  Screen& operator=(const Screen&) = delete;
+
+  // Lets `show` print and ask as it does without top, until the user presses a key.
+  template <class Show>
+  void Page(const Show& show) const {
+    in_page = 1;
+    tcsetattr(STDIN_FILENO, TCSAFLUSH, &users_terminal);
+    std::fputs("\x1b[H\x1b[J\x1b[?25h", stdout);
+    std::fflush(stdout);
+    show();
+    std::fflush(stdout);
+    tcsetattr(STDIN_FILENO, TCSAFLUSH, &our_terminal);
+    in_page = 0;
+    std::fputs("\n-- press a key --\x1b[?25l", stdout);
+    std::fflush(stdout);
+    (void)Key(base::Instant::Infinite());
+  }
+
+  // The key that is pressed: itself, 'U' or 'D' for the arrows, 'q' if the terminal is gone, 0 for
+  // none until then.
+  static char Key(base::Instant until) {
+    pollfd key = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
+    const absl::Duration left = std::max(until - base::Now(), absl::ZeroDuration());
+    const bool forever = until.is_infinite();
+    if (poll(&key, 1, forever ? -1 : static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) {
+      return forever ? Key(until) : '\0';
+    }
+    std::array<char, 16> typed = {};
+    const ssize_t size = read(STDIN_FILENO, typed.data(), typed.size());
+    if (size <= 0) return size < 0 && errno == EINTR ? '\0' : 'q';
+    if (size >= 3 && typed[0] == '\x1b') {
+      return typed[2] == 'A' ? 'U' : typed[2] == 'B' ? 'D' : '\0';
+    }
+    return typed[0];
+  }
+};
+
+// ---- What is shown.
+
+// Measures how often a lock is granted. Its largest token, which is the time of its last grant, is
+// read again and again. A reading shows at most one grant since the one before, so the number of
+// changes is too small for a fast lock; but the age of its last grant is half the time between two
+// grants, on average.
+class Rate {
+ public:
+  void Take(const LastGrant& grant, base::Instant now) {
+    if (grant.now_us == 0 || grant.token == 0) return;
+    if (token_ != 0) {
+      const absl::Duration age = absl::Microseconds(grant.now_us - grant.token);
+      ++readings_;
+      changes_ += grant.token == token_ ? 0 : 1;
+      seconds_ += absl::ToDoubleSeconds(now - read_at_);
+      ages_ += std::max(0.0, absl::ToDoubleSeconds(age));
+      // Its client has reserved tokens for its own threads: the last grant is older than the token.
+      ahead_ += age < absl::ZeroDuration() ? 1 : 0;
+    }
+    token_ = grant.token;
+    read_at_ = now;
+  }
+
+  // -1: unknown.
+  double PerSecond() const {
+    if (seconds_ <= 0) return -1;
+    const double seen = changes_ / seconds_;
+    const bool misses_some = changes_ > 0.7 * readings_ && ages_ > 0 && ahead_ < 0.3 * readings_;
+    return misses_some ? std::max(seen, readings_ / (2 * ages_)) : seen;
+  }
+
+  // Lets earlier readings count less.
+  void Age() {
+    for (double* const each : {&readings_, &changes_, &seconds_, &ages_, &ahead_}) *each *= 0.7;
+  }
+
+ private:
+  int64_t token_ = 0;  // of the last reading; 0: there was none
+  base::Instant read_at_;
+  double readings_ = 0, changes_ = 0, seconds_ = 0, ages_ = 0, ahead_ = 0;
+};
+
+struct TopOptions {
+  std::string pattern = "*";
+  std::string url;
+  absl::Duration interval = absl::Seconds(1);
+  std::string sort = "waiting";
+  int64_t most = 0;  // locks in one sample; 0: all
+  bool json = false;
+  bool once = false;
+};
+
+constexpr size_t kMeasured = 20;  // locks whose rates are measured: the first ones
+constexpr absl::Duration kMeasureEvery = absl::Milliseconds(100);
+
+class Top {
+ public:
+  Top(TopOptions options, std::shared_ptr<Servers> servers)
+      : options_(std::move(options)), servers_(std::move(servers)) {}
+
+  // Prints one sample: two lists, and what happened between them.
+  int Once() {
+    for (int lists = 0; lists < 2; ++lists) {
+      List();
+      if (list_.missing.empty() && !failure_.ok()) return Refuse(failure_);
+      const base::Instant end = base::Now() + (lists == 0 ? options_.interval : absl::Duration());
+      while (base::Now() < end) {
+        Measure();
+        base::Parker().ParkUntil(std::min(end, base::Now() + kMeasureEvery));
+      }
+    }
+    const size_t width = TerminalWidth();
+    const std::vector<std::string> lines = options_.json ? JsonLines() : Lines(width);
+    const size_t heading = options_.json ? 0 : 1;
+    size_t shown = lines.size();
+    if (options_.most > 0) shown = std::min(shown, heading + static_cast<size_t>(options_.most));
+    for (size_t i = 0; i < shown; ++i) {
+      std::puts(Coloured(i < heading ? kBold : std::string_view(), lines[i]).c_str());
+    }
+    return failure_.ok() ? 0 : Refuse(failure_);
+  }
+
+  int Run() {
+    const Screen screen;
+    for (;;) {
+      const base::Instant begun = base::Now();
+      List();
+      const base::Instant now = base::Now();
+      pause_ = PauseAfter(now - begun, options_.interval);
+      if (!ShowUntil(screen, now + pause_)) return 0;
+    }
+  }
+
+ private:
+  void List() {
+    absl::StatusOr<LockList> list = absl::UnknownError("not asked");
+    if (servers_ == nullptr) {
+      absl::StatusOr<std::shared_ptr<Servers>> again = OpenServers(options_.url);
+      list = again.status();
+      if (again.ok()) servers_ = *std::move(again);
+    }
+    if (servers_ != nullptr) list = ListLocks(*servers_, options_.pattern, [](auto, auto) {});
+    failure_ = list.status();
+    if (list.ok()) {
+      list_ = *std::move(list);
+      failure_ = !list_.undecided.ok()    ? list_.undecided
+                 : !list_.missing.empty() ? list_.missing.front()
+                                          : absl::OkStatus();
+    }
+    if (servers_ != nullptr) name_ = NameOf(*servers_);
+    if (!failure_.ok()) servers_ = nullptr;  // a server that failed may be there again
+    std::erase_if(list_.rows, [](const LockRow& row) { return !row.in_use(); });
+    for (auto& [name, rate] : rates_) rate.Age();
+    Sort();
+  }
+
+  // Asks for the last grants of the first locks: at most 400 short commands per second.
+  void Measure() {
+    if (servers_ == nullptr) return;
+    std::vector<std::string> names;
+    for (const LockRow& row : list_.rows) {
+      if (names.size() < kMeasured && row.token > 0) names.push_back(row.name);
+    }
+    const std::vector<LastGrant> grants = LastGrants(*servers_, names);
+    for (size_t i = 0; i < grants.size(); ++i) rates_[names[i]].Take(grants[i], base::Now());
+  }
+
+  void Sort() {
+    if (rates_.size() > 100 * kMeasured) rates_.clear();
+    for (LockRow& row : list_.rows) {
+      const auto rate = rates_.find(row.name);
+      row.rate = rate == rates_.end() ? -1 : rate->second.PerSecond();
+    }
+    const std::string& by = options_.sort;
+    std::ranges::stable_sort(list_.rows, [&by](const LockRow& a, const LockRow& b) {
+      if (by == "name") return a.name < b.name;
+      if (by == "rate" && a.rate != b.rate) return a.rate > b.rate;
+      if (by == "longest" && a.longest_wait != b.longest_wait) {
+        return a.longest_wait > b.longest_wait;
+      }
+      if (a.waiting != b.waiting) return a.waiting > b.waiting;
+      return a.rate != b.rate ? a.rate > b.rate : a.name < b.name;
+    });
+  }
+
+  std::vector<std::string> JsonLines() const {
+    std::vector<std::string> lines;
+    for (const LockRow& row : list_.rows) lines.push_back(JsonOf(row));
+    return lines;
+  }
+
+  static std::string RateText(double rate) {
+    if (rate < 0) return "-";
+    return absl::StrFormat("%.*f/s", rate < 9.95 ? 1 : 0, rate);
+  }
+
+  // The heading, and one line for each lock.
+  std::vector<std::string> Lines(size_t width) const {
+    size_t longest = 4;
+    for (const LockRow& row : list_.rows) longest = std::max(longest, Columns(Printable(row.name)));
+    const ListColumns columns(width, longest, {0, 10, 7, 7, 7}, {1, 2});
+    std::vector<std::string> lines = {
+        columns.Line({"NAME", "STATE", "LONGEST", "RATE", "WAITING", "HELD BY"})};
+    for (const LockRow& row : list_.rows) {
+      const bool waits = row.longest_wait > absl::ZeroDuration();
+      lines.push_back(
+          columns.Line({Printable(row.name), StateOf(row), waits ? Brief(row.longest_wait) : "-",
+                        RateText(row.rate), absl::StrCat(row.waiting), HolderOf(row)}));
+    }
+    return lines;
+  }
+
+  // Draws the screen; the selected lock is reversed.
+  void Draw() {
+    const size_t width = TerminalWidth();
+    const size_t height = std::max<size_t>(TerminalHeight(), 6);
+    std::vector<std::string> lines = Lines(width);
+    const size_t selected = Selected();
+    const size_t room = height - 5;  // without totals, heading, keys and the free row
+    const size_t from = selected < room ? 0 : selected - room + 1;
+    std::vector<std::string> page = {Cut(Totals(list_.rows, name_), width),
+                                     Coloured(kBold, lines[0])};
+    for (size_t i = from; i < std::min(from + room, list_.rows.size()); ++i) {
+      const std::string& line = lines[i + 1];
+      page.push_back(i == selected ? absl::StrCat("\x1b[7m", Padded(line, width), "\x1b[0m")
+                                   : line);
+    }
+    const std::string last = !failure_.ok() ? Printable(std::string(failure_.message()))
+                             : pause_ > options_.interval
+                                 ? absl::StrCat("many keys: a list every ", ShortTime(pause_))
+                                 : absl::StrCat("sorted by ", options_.sort);
+    page.push_back(Cut(last, width));
+    page.push_back(Cut("q quit  i inspect  b break  sort: w r l n", width));
+    ShowPage(std::move(page));
+  }
+
+  // Shows the list, and obeys keys. Returns false if the user quits.
+  bool ShowUntil(const Screen& screen, base::Instant end) {
+    while (base::Now() < end) {
+      Draw();
+      Measure();
+      const char key = Screen::Key(std::min(end, base::Now() + kMeasureEvery));
+      if (key == 'q') return false;
+      Obey(screen, key);
+    }
+    return true;
+  }
+
+  // The index of the selected lock.
+  size_t Selected() const {
+    const auto found = std::ranges::find(list_.rows, selected_, &LockRow::name);
+    return found == list_.rows.end() ? 0 : static_cast<size_t>(found - list_.rows.begin());
+  }
+
+  void Obey(const Screen& screen, char key) {
+    if (list_.rows.empty()) return;
+    const size_t at = Selected();
+    if ((key == 'U' || key == 'k') && at > 0) selected_ = list_.rows[at - 1].name;
+    if ((key == 'D' || key == 'j') && at + 1 < list_.rows.size()) {
+      selected_ = list_.rows[at + 1].name;
+    }
+    for (const char* const sort : {"waiting", "rate", "longest", "name"}) {
+      if (key != *sort) continue;
+      options_.sort = sort;
+      Sort();
+    }
+    const bool acts = key == 'i' || key == '\n' || key == 'b';
+    if (!acts || servers_ == nullptr) return;
+    const std::string name = list_.rows[Selected()].name;
+    screen.Page([&] {
+      if (key == 'b') {
+        AskAndBreak(*servers_, name, /*yes=*/false);
+      } else {
+        ShowLock(*servers_, name, /*as_json=*/false);
+      }
+    });
+  }
+
+  TopOptions options_;
+  std::shared_ptr<Servers> servers_;             // nullptr: to be opened again
+  std::string name_;                             // of the servers
+  LockList list_;                                // the locks in use, sorted
+  absl::Status failure_;                         // why the list is not complete
+  absl::Duration pause_ = absl::ZeroDuration();  // between two lists
+  std::string selected_;                         // a name; none that is listed: the first lock
+  absl::flat_hash_map<std::string, Rate> rates_;
+};
+
+}  // namespace
+
+int ShowTop(const std::vector<std::string>& words) {
+  TopOptions options;
+  CommandLine line("top");
+  line.Flag("--json", &options.json);
+  line.Flag("--once", &options.once);
+  line.Colour();
+  line.Time("--interval", &options.interval);
+  line.Number("--count", 1, &options.most);
+  line.Choice("--sort", {"waiting", "rate", "longest", "name"}, &options.sort);
+  line.Operands(1, "say one pattern, in quotes: redlatch top 'orders:*'");
+  if (const std::optional<int> over = line.Parse(words)) return *over;
+  if (!line.operands().empty()) options.pattern = line.operands()[0];
+  options.url = line.server();
+  const bool once = options.once || options.json;
+  if (!once && (isatty(STDIN_FILENO) == 0 || isatty(STDOUT_FILENO) == 0)) {
+    return Refuse(WrongUsage("redlatch top needs a terminal",
+                             "use --once or --json for one sample, or redlatch ls"));
+  }
+  absl::StatusOr<std::shared_ptr<Servers>> servers = OpenServers(options.url);
+  if (!servers.ok()) return Refuse(servers.status());
+  Top top(std::move(options), *std::move(servers));
+  return once ? top.Once() : top.Run();
+}
+
+}  // namespace redlatch::cli

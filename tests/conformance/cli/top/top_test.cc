@@ -1,0 +1,155 @@
+// Tests `redlatch top`, and `redlatch ls --watch`.
+#include "tests/conformance/cli/command_fixture.h"
+
+namespace redlatch {
+namespace {
+
+using ::testing::ContainsRegex;
+
+class RedlatchTopTest : public RedlatchOutputTest {
+ protected:
+  // The last page that was drawn, as lines without control sequences.
+  static std::vector<std::string> LastPage(const std::string& output) {
+    const std::string page = output.substr(output.rfind("\x1b[H", output.rfind("RATE")));
+    const std::string plain = std::regex_replace(page, std::regex("\x1b\\[[0-9;?]*[A-Za-z]"), "");
+    return absl::StrSplit(plain, absl::ByAnyChar("\r\n"), absl::SkipEmpty());
+  }
+  // Presses q until the program has ended. Returns the exit code.
+  static int Quit(support::Child& top) {
+    return support::Await([&] {
+      top.pipe().WriteLine("q");
+      return top.WaitFor(absl::Milliseconds(200)).has_value();
+    })
+               ? CodeOf(top)
+               : -1;
+  }
+  // Waits for a line with that text.
+  static bool ReadTo(support::Child& top, const std::string& text, std::string* output = nullptr) {
+    while (const std::optional<std::string> line = top.pipe().ReadLine()) {
+      if (output != nullptr) absl::StrAppend(output, *line, "\n");
+      if (line->find(text) != std::string::npos) return true;
+    }
+    return false;
+  }
+
+  const Client client_ = NewClient({.program = "billing"});
+  const Client other_ = NewClient({.program = "other"});
+};
+
+TEST_F(RedlatchTopTest, NeedsATerminal) {
+  const Outcome outcome = Redlatch({"top"});
+  EXPECT_EQ(outcome.code, 125);
+  EXPECT_THAT(outcome.errors, HasSubstr("needs a terminal; use --once or --json"));
+}
+
+TEST_F(RedlatchTopTest, SampleHasRatesWaitsAndHolders) {
+  SimpleLock idle(client_, "idle");
+  const auto lease = idle.Acquire();
+  ASSERT_TRUE(lease.ok());
+  std::atomic<bool> stop = false;
+  const auto contend = [&stop](const Client& client) {
+    SimpleLock hot(client, "hot");
+    while (!stop) {
+      const auto hold = hot.Acquire();
+      absl::SleepFor(absl::Milliseconds(50));  // the work
+    }
+  };
+  const Client third = NewClient();
+  std::thread one(contend, client_);
+  std::thread two(contend, other_);
+  std::thread three(contend, third);  // so that one waits at every moment
+  EXPECT_TRUE(AwaitQueued("redlatch:2:{hot}:simple.queue"));
+  const Outcome json = Redlatch({"top", "--json", "--interval", "2s"});
+  const Outcome text = Redlatch({"top", "--once", "-n2", "-c", "1", "--sort", "rate"});
+  stop = true;
+  one.join();
+  two.join();
+  three.join();
+  EXPECT_EQ(Json(json.output,
+                 "([r['name'] for r in rows], names['hot']['waiting'] > 0, "
+                 "0 <= names['hot']['longest_wait_ms'] < 60000, "
+                 "1 < names['hot']['handovers_per_s'] < 100, names['idle']['handovers_per_s'])"),
+            "(['hot', 'idle'], True, True, True, 0.0)")
+      << json.output;
+  EXPECT_THAT(text.output, ContainsRegex("^NAME +STATE +LONGEST +RATE +WAITING +HELD BY\n"
+                                         "hot +held +[0-9.]+s +[0-9.]+/s +[12] +.*\n$"));
+}
+
+TEST_F(RedlatchTopTest, FitsTheTerminal) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_,
+                  "a-name-that-is-longer-than-all-that-there-is-room-for-in-a-line\x1b[5m");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  for (const int columns : {48, 80, 140}) {
+    const auto top =
+        StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top"), static_cast<uint16_t>(columns));
+    std::string output;
+    ASSERT_TRUE(ReadTo(*top, "q quit", &output)) << output;
+    EXPECT_EQ(Quit(*top), 0);
+    const std::vector<std::string> page = LastPage(output);
+    ASSERT_GE(page.size(), 4) << output;
+    EXPECT_THAT(page[0], HasSubstr("1 held, 0 waited for, of 1"));
+    EXPECT_THAT(page[1], AllOf(StartsWith("NAME "), HasSubstr("WAITING"), HasSubstr("HELD BY")));
+    EXPECT_EQ(page[1].find("LONGEST") != std::string::npos, columns > 48) << page[1];
+    EXPECT_THAT(page[2], StartsWith("a-name-that-"));
+    for (const std::string& line : page)
+      EXPECT_LE(std::count_if(line.begin(), line.end(), [](char c) { return (c & 0xC0) != 0x80; }),
+                columns)
+          << line;
+    EXPECT_EQ(output.find("\x1b[5m"), std::string::npos);
+  }
+}
+
+TEST_F(RedlatchTopTest, RestoresTheTerminalWhenASignalEndsIt) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const auto top =
+        StartOnTerminal(absl::StrCat("trap '' HUP INT; sh -c 'trap - HUP INT; echo pid $$; exec ",
+                                     REDLATCH_COMMAND, " top'; echo code $?; stty -a; echo end"));
+    std::string output;
+    ASSERT_TRUE(ReadTo(*top, "q quit", &output));
+    const pid_t pid = std::atoi(output.substr(output.find("pid ") + 4).c_str());
+    ASSERT_GT(pid, 1);
+    ASSERT_EQ(kill(pid, signal), 0);
+    output.clear();
+    ASSERT_TRUE(ReadTo(*top, "end", &output)) << output;
+    EXPECT_THAT(output, AllOf(HasSubstr("\x1b[?25h\x1b[?1049l"), HasSubstr(" icanon"),
+                              HasSubstr(" echo "), HasSubstr(absl::StrCat("code ", 128 + signal))));
+  }
+}
+
+TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock first(client_, "a");
+  SimpleLock second(client_, "b");
+  const auto kept = first.Acquire();
+  const auto broken = second.Acquire();
+  ASSERT_TRUE(kept.ok() && broken.ok());
+  for (const bool yes : {false, true}) {
+    const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
+    ASSERT_TRUE(ReadTo(*top, "q quit"));
+    top->pipe().WriteLine("j");
+    ASSERT_TRUE(ReadTo(*top, "\x1b[7mb "));
+    top->pipe().WriteLine("b");
+    ASSERT_TRUE(ReadTo(*top, "the lock \"b\" is held by:"));
+    top->pipe().WriteLine(yes ? "y" : "n");
+    ASSERT_TRUE(ReadTo(*top, yes ? "Broken. Nobody holds it now." : "Nothing was done."));
+    EXPECT_EQ(Quit(*top), 0);
+    EXPECT_EQ(server_->Integer({"EXISTS", "b"}), yes ? 0 : 1);
+  }
+  EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 1);
+}
+
+TEST_F(RedlatchTopTest, ListIsWatched) {
+  const auto list = StartRedlatch({"ls", "--watch", "--json", "--interval", "20ms", "--all"});
+  SimpleLock lock(client_, "job");
+  auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  ASSERT_TRUE(ReadTo(*list, "\"in_use\":true"));
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(ReadTo(*list, "\"in_use\":false"));
+}
+
+}  // namespace
+}  // namespace redlatch
