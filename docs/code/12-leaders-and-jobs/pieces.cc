@@ -1,10 +1,9 @@
 // The pieces of 12-leaders-and-jobs.md, and a program that runs them.
-#include <cinttypes>
-#include <cstdio>
-
 #include "docs/code/expect.h"
 
 // [who]
+#include <cinttypes>
+#include <cstdio>
 #include <optional>
 
 #include "redlatch/election.h"
@@ -143,6 +142,8 @@ absl::Status SendHourlyReport(const redlatch::Client& client) {
 // [/period]
 
 // [gives_way]
+#include "redlatch/simple_lock.h"
+
 // Rebuilds an index part by part, and lets others have it in between.
 absl::Status RebuildIndex(const redlatch::Client& client, int parts) {
   redlatch::SimpleLock index(client, "index", {.tell_if_wanted = true});
