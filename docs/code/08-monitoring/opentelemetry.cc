@@ -25,14 +25,15 @@ absl::StatusOr<redlatch::Client> ConnectTraced(std::string_view url) {
 #include <string>
 #include <thread>
 
+#include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/simple_lock.h"
 
-// Every way in which a call and a hold can end, as far as one program can bring them about.
-void UseLocks(const redlatch::Client& client) {
+// Ends calls and holds in every way that needs no broken server. The misuse is on purpose.
+void UseLocks(const redlatch::Client& client) ABSL_NO_THREAD_SAFETY_ANALYSIS {
   redlatch::ReentrantLock orders(client, "orders:1");
   orders.lock();
   orders.lock();
@@ -78,7 +79,7 @@ void ExpectSpans(const redlatch::LockStats& stats) {
   Expect(Recorded("redlatch.hold lost") == 1 && Recorded("redlatch.hold errors") == 1);
 }
 
-// What no healthy server brings about.
+// Tells an observer directly of failures that need a broken server.
 void ExpectFailures() {
   redlatch::OpenTelemetryObserver observer;
   const redlatch::FencingToken token(7);
