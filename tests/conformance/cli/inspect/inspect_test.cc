@@ -933,7 +933,7 @@ TEST_F(RedlatchCapacityTest, NewCapacityOverridesTheOption) {
   EXPECT_EQ(refused.code, 123);
   EXPECT_THAT(refused.errors,
               HasSubstr("semaphore \"slots\" has 3 permits in all, not 4; say --capacity 3, or "
-                        "change it for everyone: redlatch capacity slots 4\n"));
+                        "change it for everyone: redlatch capacity slots 4 ["));
   EXPECT_EQ(Redlatch({"capacity", "slots", "4"}).code, 0);
   EXPECT_EQ(run("4").output, "ran\n");
   EXPECT_EQ(run("3").output, "ran\n") << "the capacity that was set counts, not the option";
