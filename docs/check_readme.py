@@ -47,7 +47,7 @@ def measured():
         f"locking and unlocking takes {report.middle(whole['results']['pair-1']['redlatch'], 'commands'):.0f} commands.",
         f"Locking and unlocking takes {cell('pair-1', 'redlatch', 'p50_us')} over loopback, "
         f"{report.against(whole, work['pair-1']):.1f} times as fast as the best of {len(others)} other locks.",
-        f"also the {behind} in which redlatch is behind",
+        f"including the {behind} in which redlatch is behind",
         f"{'' if 0.9 < ahead < 1 else 'NOT '}a little faster than redlatch, and one process gets "
         f"{1 / share:.0f} times as much as another",
         polls, "each hold a lock for 1 ms", "want and hold for 1 ms", "hold the lock for 1 ms", "16 processes", "1,000 waiters",

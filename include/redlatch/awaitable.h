@@ -13,8 +13,8 @@
 
 namespace redlatch {
 
-// An asynchronous call that begins when a coroutine awaits it, once: the result of
-// AcquireAwaitable() and its kin.
+// An asynchronous call, which begins when a coroutine awaits it. It can be awaited once. It is the
+// result of AcquireAwaitable() and similar methods.
 //
 //   absl::StatusOr<redlatch::Lease> lease = co_await lock.AcquireAwaitable({.wait = 5s});
 //
@@ -23,14 +23,15 @@ namespace redlatch {
 //   is destroyed while it is suspended    is cancelled; a result that still comes is given back
 //   is never resumed: its loop has ended  its result is given back
 //
-// The coroutine continues where callbacks run: in ClientOptions::post, else on the client's own
-// thread, which it must not block for long. Any coroutine type will do that passes an awaitable on
-// unchanged; for others (boost::asio::awaitable), use the call with a callback. Destroy a coroutine
-// where it would continue, or when nothing can resume it, but not while another thread resumes it.
+// The coroutine continues where callbacks run: in ClientOptions::post, or else on the client's own
+// thread, which it must not block for long. Any coroutine type that passes an awaitable on
+// unchanged can be used; for others, such as boost::asio::awaitable, use the call with a callback.
+// Destroy a coroutine on the thread where it would continue, or when nothing can resume it, but not
+// while another thread resumes it.
 //
-// Options stand in braces or in a variable; a temporary AcquireOptions does not compile. Neither
-// the lock nor the client need outlive the suspended coroutine: if they go, it continues with
-// kCancelled. To await a call after they are gone is an error.
+// Write options in braces, or pass a variable; a temporary AcquireOptions does not compile. Neither
+// the lock nor the client needs to outlive the suspended coroutine: if one of them is destroyed, it
+// continues with kCancelled. It is an error to await a call after they are gone.
 template <class Result>
 class [[nodiscard]] Awaitable {
  public:
@@ -54,7 +55,7 @@ class [[nodiscard]] Awaitable {
     if (stop_.stop_possible()) call->by_caller.emplace(stop_, Stop{&call->own});
     call_ = call;
     Start start = std::move(start_);
-    // The coroutine may continue, and this object be gone, before that returns.
+    // The coroutine may continue, and this object may be gone, before that returns.
     std::move(start)(call->own.get_token(), [call](Result result) {
       call->by_caller.reset();
       call->result.emplace(std::move(result));

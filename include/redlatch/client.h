@@ -35,34 +35,35 @@ struct ClientOptions {
   // waits no longer than this either.
   Duration unreachable_after = absl::Seconds(10);
 
-  // Stands before every lock's name in its keys. Connect() refuses one with which no lock could
-  // have a name: see RedisLockBase.
+  // The prefix of every lock's name in its keys. Connect() refuses a prefix with which no lock name
+  // would be valid: see RedisLockBase.
   std::string key_prefix = {};
 
-  // How Inspect() and `redlatch ls` call this client; empty: by the program's own name.
+  // The name that Inspect() and `redlatch ls` show for this client. If it is empty, they show the
+  // program's own name.
   std::string program = {};
 
-  // Is told what happens to this client's locks. Without one, losses, failed releases and misuse
-  // go to stderr, at most one line per second.
+  // It is told what happens to this client's locks. Without an observer, losses, failed releases
+  // and misuse go to stderr, at most one line per second.
   std::shared_ptr<Observer> observer = nullptr;
 
   // How many names Client::Stats() counts separately. Once every place is taken, further names are
   // counted as kOtherNames. Zero: nothing is counted.
   int stats_names = 64;
 
-  // The name under which a lock is counted, such as "orders" for "orders:42"; empty: as one of the
-  // others. Without this function, a lock has its own name. It runs when a lock comes into use, on
-  // the thread that uses it, and must not use that lock.
+  // Returns the name under which a lock is counted, such as "orders" for "orders:42"; an empty name
+  // counts it as one of the others. Without this function, each lock is counted under its own name.
+  // It runs when a lock comes into use, on the thread that uses it, and must not use that lock.
   std::function<std::string(std::string_view lock)> stats_label = {};
 
-  // Where callbacks and continuations of the asynchronous calls run. It is given each of them, to
-  // be run soon, once, on any thread.
+  // Decides where callbacks and continuations of the asynchronous calls run. It is called with each
+  // of them, and must have each run soon and exactly once, on any thread.
   //
   //   .post = [&io](std::function<void()> work) { boost::asio::post(io, std::move(work)); }
   //
-  // A thread of the client's own calls it; it must return at once. It may drop a completion: a
-  // lease in it is then released. Without it, callbacks run one after the other on that thread, so
-  // that a slow one delays the others.
+  // A thread of the client's own calls this function, which must return at once. It may drop a
+  // completion: a lease in it is then released. Without it, callbacks run one after the other on
+  // that thread, so that a slow one delays the others.
   std::function<void(std::function<void()> completion)> post = {};
 
   // Called by Connect() for each problem that redlatch can work around; the message says how to fix
@@ -71,7 +72,7 @@ struct ClientOptions {
 };
 
 // A handle to the connections to a server, or to a group of servers. Copies share them. They are
-// closed with the last copy, and with the last lock and lease made with it. Thread-safe.
+// closed when the last copy, and the last lock and lease made with it, are gone. Thread-safe.
 //
 //   absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect("redis://127.0.0.1:6379");
 //   if (!client.ok()) return client.status();
@@ -92,8 +93,8 @@ struct ClientOptions {
 // The client's threads, named redlatch-*, leave signals for the process to the program's threads.
 // The last copy must not be destroyed by on_lost or an Observer, but the callback of an
 // asynchronous call may destroy it. In a forked child every call fails with kFailedPrecondition,
-// and the parent's connections continue. What happens when the process ends:
-// docs/guarantees.md#in-your-process.
+// and the parent's connections continue. docs/guarantees.md#in-your-process says what happens when
+// the process ends.
 class REDLATCH_EXPORT Client {
  public:
   // Errors, each naming the server, what is wrong and what to do:
@@ -105,12 +106,12 @@ class REDLATCH_EXPORT Client {
   static absl::StatusOr<Client> Connect(std::string_view url, const ClientOptions& options = {});
 
   // Makes one round trip and returns how long it took; kUnavailable if the server does not answer
-  // within the URL's command_timeout. On one server, releases that were written before are done
-  // then, except those that failed and are being repeated.
+  // within the URL's command_timeout. On a single server, releases that were written before this
+  // call have then taken effect, except those that failed and are being repeated.
   absl::StatusOr<absl::Duration> Ping() const;
 
-  // What this client's locks have done so far. Each number is exact, but they are not all of the
-  // same moment. In a forked child all are zero.
+  // Returns what this client's locks have done so far. Each number is exact, but the numbers are
+  // not all read at the same moment. In a forked child, all are zero.
   ClientStats Stats() const;
 
   // The server's URL, without user, password and options. For messages and logs.

@@ -47,7 +47,7 @@ struct LatchWaitOptionsView {
   }
 };
 
-// As std::latch, across processes.
+// Works like std::latch, across processes.
 //
 //   redlatch::CountDownLatch done(client, "import:2026-11-20", 12);
 //   done.count_down();   // each of twelve workers, when it has finished
@@ -63,13 +63,13 @@ struct LatchWaitOptionsView {
 // join it, and must have the same count (kFailedPrecondition, which names both).
 //
 // The latch is gone for an object if it has vanished since the object's first use: it was forgotten
-// after its `ttl`, or the server lost its data. What had been counted is lost. Waiters learn this
-// at their next heartbeat (a third of `ttl`, 10 s at most). A new object makes the latch again.
-// After a failover, clients repeat counts that the new server may not have received; if a client
-// with such counts is missing for longer than 30 s (or `ttl`), the latch is gone.
+// after its `ttl`, or the server lost its data. Its counts are then lost. Waiters learn this at
+// their next heartbeat (a third of `ttl`, 10 s at most). A new object makes the latch again. After
+// a failover, clients repeat counts that the new server may not have received; if a client with
+// such counts is missing for longer than 30 s (or `ttl`), the latch is gone.
 //
 // A count_down() whose answer is lost is sent again, and counts once. It and wait() try to reach a
-// server for the client's `unreachable_after`. No thread holds a latch: an Observer is told
+// server for the client's `unreachable_after`. No thread holds a latch, so an Observer is told
 // nothing of it. Constructors do no I/O and never fail.
 //
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
@@ -82,12 +82,13 @@ class REDLATCH_EXPORT CountDownLatch {
   CountDownLatch(const CountDownLatch&) = delete;
   CountDownLatch& operator=(const CountDownLatch&) = delete;
 
-  // As std::latch. Errors are thrown: std::system_error with a code of redlatch::error_category().
+  // These work like those of std::latch. Errors are thrown: std::system_error with a code of
+  // redlatch::error_category().
   void count_down(std::ptrdiff_t n = 1);
   void wait();
   // The server has the `command_timeout` (1 s) to answer.
   bool try_wait() { return WaitFor(absl::ZeroDuration()); }
-  // Return by the end of the wait + 50 ms.
+  // These return at most 50 ms after the end of the wait.
   template <class Rep, class Period>
   bool wait_for(const std::chrono::duration<Rep, Period>& wait) {
     return WaitFor(Duration(wait));
@@ -120,8 +121,8 @@ class REDLATCH_EXPORT CountDownLatch {
               WaitAsync(its, std::move(told));
             }};
   }
-  // `id` says who arrives, such as the name of a job that may run again after a crash: all calls
-  // with one id, on any object and from any process, count once. Each call without one counts.
+  // `id` names the arrival, such as a job that may run again after a crash. All calls with the same
+  // id, on any object and from any process, count once in total. Each call without an id counts.
   absl::Status CountDown(int64_t n = 1, std::string_view id = {});
   // Asks the server how many are still to arrive; 0: open.
   absl::StatusOr<int64_t> Count();

@@ -14,8 +14,8 @@ namespace redlatch {
 //   lock.Acquire({.wait = 5s});
 //   lock.Acquire({.wait = absl::Seconds(5)});
 //
-// A std::chrono duration is rounded up to nanoseconds. From a hundred years on it is infinite, as
-// absl::InfiniteDuration(); if it is not a number, it is zero.
+// A std::chrono duration is rounded up to nanoseconds. A hundred years or more become
+// absl::InfiniteDuration(), and a duration that is not a number becomes zero.
 class Duration {
  public:
   constexpr Duration() = default;  // zero

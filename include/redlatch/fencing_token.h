@@ -1,4 +1,5 @@
-// A number that grows with every exclusive acquisition of a lock: the proof of who came later.
+// A number that grows with every exclusive acquisition of a lock: the proof of which holder came
+// later.
 #ifndef REDLATCH_FENCING_TOKEN_H_
 #define REDLATCH_FENCING_TOKEN_H_
 
@@ -15,7 +16,7 @@ namespace redlatch {
 //   newest_seen = token;
 //
 // Tokens of one lock grow strictly, even if Redis has lost its data, as long as its clock (after a
-// failover, its successor's) is not behind the last grant. Most numbers never appear.
+// failover, its successor's) is not behind the last grant. Most numbers are never used.
 class FencingToken {
  public:
   constexpr FencingToken() = default;  // 0: no token

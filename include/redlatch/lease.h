@@ -36,7 +36,7 @@ class HoldState;
 // A hold is lost if its lease could not be renewed in time, or if another process forced its
 // release. Its local deadline comes 1 % + 2 ms before the server would give the lock away, and the
 // loss is declared a twentieth of the lease, at most 10 ms, before that. If an owner has a
-// reentrant lock several times, all its leases are of one hold.
+// reentrant lock several times, all its leases belong to one hold.
 class REDLATCH_EXPORT Hold {
  public:
   Hold() = default;  // none
@@ -47,7 +47,7 @@ class REDLATCH_EXPORT Hold {
   ~Hold();
 
   // True: no other owner has the lock at this moment. A process may be paused between the answer
-  // and the act that it guards; only a fencing token is safe against that.
+  // and the action that it guards; only a fencing token is safe against that.
   bool valid() const;
 
   // How long the hold lasts if it is not renewed again. After a handover from another client, less
@@ -55,8 +55,9 @@ class REDLATCH_EXPORT Hold {
   absl::Duration remaining() const;
 
   FencingToken fencing_token() const { return token_; }
-  // The token of the lock of that name. A MultiLock whose locks are taken one after the other has
-  // one for each, and no other; every other hold has one, whatever the name.
+  // The token of the lock with that name. A MultiLock whose locks are taken one after the other has
+  // one token per lock, and none for all of them; every other hold has a single token, whatever the
+  // name.
   FencingToken fencing_token(std::string_view name) const;
 
   // How many replicas confirmed the last acquisition or renewal; 0 without LockOptions::acks.
@@ -120,9 +121,9 @@ class REDLATCH_EXPORT Lease {
   //   kUnavailable   the server did not answer; call again, or leave it to the background
   absl::Status Release();
 
-  // Release() that does not wait: the callback gets the result. If the lease has been released, or
-  // another thread is in Release(), that is OK. The callback runs where RedisLockBase::
-  // AcquireAsync() says; that of an empty Lease, on a thread of its own.
+  // Like Release(), but does not wait: the callback gets the result. If the lease has been
+  // released, or another thread is in Release(), the result is OK. The callback runs where
+  // RedisLockBase::AcquireAsync() says; the callback of an empty Lease runs on a thread of its own.
   using ReleaseCallback = absl::AnyInvocable<void(absl::Status) &&>;
   void ReleaseAsync(ReleaseCallback callback);
   // The same for coroutines: absl::Status released = co_await lease.ReleaseAwaitable();
@@ -133,8 +134,8 @@ class REDLATCH_EXPORT Lease {
             }};
   }
 
-  // Prolongs a manual hold to that long from now; it never shortens one. kAborted if the hold is
-  // over, kFailedPrecondition if it is renewed by itself.
+  // Prolongs a manual hold so that it lasts for that long from now. It never shortens one. kAborted
+  // if the hold is over, kFailedPrecondition if it is renewed by itself.
   absl::Status Extend(Duration lease);
 
   // Does for this hold what AcquireOptions::at_least does for a new one. OK means that the server

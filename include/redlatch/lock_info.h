@@ -11,32 +11,36 @@
 
 namespace redlatch {
 
-// What the server knows of a lock or semaphore, for people: it is out of date when it arrives.
+// What the server knows of a lock or semaphore. It is meant for people, and may be out of date when
+// it arrives.
 struct LockInfo {
-  // What a client says about itself: UTF-8, perhaps with control characters, and no proof of
-  // anything.
+  // A client's own description of itself. It is UTF-8, may contain control characters, and proves
+  // nothing.
   struct Process {
     std::string host;
-    int64_t pid = 0;  // on that host; 0: not known, as of a foreign owner, or withheld by the
-                      // server's rules, see docs/operations.md
+    // On that host. 0 if it is not known: for a foreign owner, or if the server's rules withhold
+    // it; see docs/operations.md.
+    int64_t pid = 0;
     std::string program;
   };
   struct Party {
-    std::string hold;   // <client>:<number>, or what a foreign owner has stored
-    std::string owner;  // the client, or "user:" and an Owner's name; empty for a foreign one; of a
-                        // reader "read", of a waiting reader a text that begins with that
+    std::string hold;  // <client>:<number>, or the text that a foreign owner has stored
+    // The client, or "user:" and an Owner's name; empty for a foreign owner. "read" for a reader;
+    // for a waiting reader, a text that begins with "read".
+    std::string owner;
     absl::Duration remaining;  // of a holder's lease, or infinite without one; zero for waiters
     int64_t permits = 1;       // of a semaphore
-    // When a holder's client got it, or a waiter's client came, by the server's clock, within some
-    // ms. Infinite past: not known, as of foreign holders, readers and permits, and after a day for
-    // a simple lock.
+    // When a holder's client got the lock, or a waiter's client came, by the server's clock, to
+    // within some ms. Infinite past if that is not known: for foreign holders, readers and permits,
+    // and for a simple lock after a day.
     absl::Time since = absl::InfinitePast();
     Process process;
   };
   std::string kind;
-  FencingToken last_token;     // the largest that can have been handed out; its holder's may be
-                               // smaller; 0: none
-  std::vector<Party> holders;  // empty: free; 100 at most: writers, then whose lease ends first
+  // The largest token that may have been handed out; the holder's may be smaller. 0: none.
+  FencingToken last_token;
+  // Empty: free. 100 at most: writers first, and then in the order in which their leases end.
+  std::vector<Party> holders;
   int64_t holding = 0;         // all of them
   std::vector<Party> waiters;  // in order; the first 50
   int64_t waiting = 0;         // all of them

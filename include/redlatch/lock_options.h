@@ -50,8 +50,8 @@ struct ReplicaAcks {
 
 // The options of SimpleLock, ReentrantLock, ReentrantReadWriteLock and locks of your own.
 struct LockOptions {
-  // How long a hold lives at the server without being renewed, that is, after its process has
-  // died. It is renewed each third of that. 10 ms to one year.
+  // How long a hold lives at the server without being renewed, that is, after its process has died.
+  // It is renewed every third of that time. 10 ms to one year.
   Duration lease = absl::Seconds(30);
 
   // How long a client may serve its own threads before other clients. In its turn, its threads pass
@@ -63,10 +63,10 @@ struct LockOptions {
   //   set       that long, whether others wait or not
   //   zero      strict order: each release hands it to the next client
   // A client keeps a lock that others want only if it expects a thread back within an eighth of
-  // what is left of the turn, by what its threads did lately. Otherwise a release hands it over, as
-  // it does after a critical section of more than half a turn or 100 ms. While the lock is kept
-  // that way, its grant is short, as for AcquireOptions::whole_lease: if the process dies then, the
-  // others wait for two seconds and not for the lease.
+  // what is left of the turn, judging by what its threads did lately. Otherwise a release hands it
+  // over, as it does after a critical section of more than half a turn or 100 ms. While the lock is
+  // kept that way, its grant is short, as for AcquireOptions::whole_lease: if the process dies
+  // then, the others wait for two seconds and not for the lease.
   std::optional<Duration> turn = {};
 
   // For a lock that mostly the same process wants: how long the client caches it after its last
@@ -80,7 +80,8 @@ struct LockOptions {
   // Zero: the lock goes back with each release.
   Duration cache_for = absl::ZeroDuration();
 
-  // Costs a wait for the replicas in each acquisition and each renewal, and one more connection.
+  // This costs a wait for the replicas in each acquisition and each renewal, and one more
+  // connection.
   ReplicaAcks acks = {};
 
   // A hold that expires is lost at least this long before the server may let another owner in:
@@ -131,7 +132,7 @@ struct LockOptions {
 
 // The options of one acquisition, of any lock or semaphore.
 struct AcquireOptions {
-  // How long to wait for the lock; zero: not at all, except for the server's answer, by the URL's
+  // How long to wait for the lock. Zero: do not wait, except for the server's answer, for the URL's
   // `command_timeout` (1 s) at most. Waiting has nothing to do with the lease.
   Duration wait = absl::InfiniteDuration();
 
@@ -143,7 +144,8 @@ struct AcquireOptions {
   // A client that gets the lock from another client, or in a turn, has it for about two seconds at
   // first. The server confirms the whole lease in the background, about 100 ms later; in a longer
   // turn, within a second. True: Acquire() waits for that, and returns with the whole lease, at the
-  // cost of a round trip per handover in which the lock is taken and idle. Manual holds always do.
+  // cost of a round trip per handover, during which the lock is taken but idle. This is always so
+  // for manual holds.
   bool whole_lease = false;
 
   // The name stays taken for this long after the acquisition, even if the lock is released or its

@@ -1,4 +1,4 @@
-// The scripts of a lock, for those who write a lock of their own: see RedisLockBase, and
+// The scripts of a lock, for authors of a lock class: see RedisLockBase, and
 // docs/tutorials/06-a-lock-of-your-own.md.
 #ifndef REDLATCH_LUA_SCRIPT_H_
 #define REDLATCH_LUA_SCRIPT_H_
@@ -19,7 +19,7 @@ struct LuaScript {
   std::string_view sha1 = {};  // of a `body` that includes nothing; computed if it is empty
 };
 
-// A script per operation. lua/README.md says what each is given, and what it must answer.
+// One script per operation. lua/README.md says what each script gets, and what it must reply.
 struct LockScripts {
   LuaScript acquire;
   LuaScript release;
@@ -31,15 +31,15 @@ struct LockScripts {
 
 // What the scripts of a class can do.
 struct LockTraits {
-  // "simple". Locks of one name on one client are of one kind, and it is a part of their keys: 1 to
-  // 64 of a-z, 0-9, '_', '.' and '-'.
+  // Such as "simple". All locks with one name on one client must be of one kind. The kind is a part
+  // of their keys, and has 1 to 64 of a-z, 0-9, '_', '.' and '-'.
   std::string_view kind;
   bool reentrant = false;  // an owner that holds the lock may take it again
-  // A waiter sends a heartbeat each third of the lease, and at least this often.
+  // A waiter sends a heartbeat every third of the lease, and at least this often.
   Duration longest_heartbeat = absl::Seconds(10);
   // Its scripts know of grants that clients cache (LockOptions::cache_for): see lua/README.md.
   bool cacheable = false;
-  // AcquireAs() is allowed, though the lock is not reentrant. Each Owner has a request and a hold
+  // AcquireAs() is allowed, although the lock is not reentrant. Each Owner has a request and a hold
   // of its own; otherwise one request stands for all threads of a client.
   bool owners = false;
 };

@@ -17,7 +17,7 @@
 
 namespace redlatch {
 
-// As LockOptions; a MultiLock is not cached.
+// These are as in LockOptions. A MultiLock is not cached.
 struct MultiLockOptions {
   Duration lease = absl::Seconds(30);
   std::optional<Duration> turn = {};
@@ -25,9 +25,9 @@ struct MultiLockOptions {
   std::function<void(const LostLease&)> on_lost = {};
 };
 
-// A lock of several names, or of locks of any class and on any clients. It excludes whatever else
-// holds one of them. No two MultiLocks that share locks can wait for each other, in whatever order
-// each was given its own. Its methods are those of RedisLockBase.
+// A lock of several names, or of several locks of any class, on any clients. It excludes every
+// other holder of one of them. Two MultiLocks that share locks never wait for each other, whatever
+// the order in which their locks are given. Its methods are those of RedisLockBase.
 //
 //   redlatch::MultiLock both(client, {"account:1", "account:2"});
 //   std::scoped_lock guard(both);
@@ -45,8 +45,8 @@ struct MultiLockOptions {
 //                                     for
 //
 // Names are in one slot on one server, or in a cluster if they share a hash tag ("{acct}:1",
-// "{acct}:2"). Taken together, they cost little more than one lock. Else waiting may take as long
-// as with std::lock(), and an unreachable server may cost the `command_timeout` for each lock.
+// "{acct}:2"). Taken together, they cost little more than one lock. Otherwise, waiting may take as
+// long as with std::lock(), and an unreachable server may cost the `command_timeout` for each lock.
 //
 //                                     taken together            one after the other
 //   fencing_token()                   larger than those before  0; each lock has its own:
@@ -57,11 +57,11 @@ struct MultiLockOptions {
 //   one is lost while another is      -                         kAborted if the wait is over:
 //     waited for                                                try_lock() throws it
 //
-// A Lease is lost as soon as one of its locks is; the others are given back when it is released.
-// name() lists all, current() and hold_count() say what the calling thread has of all of them,
-// Inspect() shows the holders of any, ForceRelease() frees all. A lock that is given twice counts
-// once. kInvalidArgument at first use: no locks, more than 64, both sides of one lock, or a
-// MultiLock in another.
+// A Lease is lost as soon as one of its locks is lost; the others are given back when it is
+// released. name() lists all of them, current() and hold_count() describe the calling thread's hold
+// on all of them, Inspect() shows the holders of any of them, and ForceRelease() frees all of them.
+// A lock that is given twice counts once. kInvalidArgument at first use: no locks, more than 64,
+// both sides of one lock, or a MultiLock in another.
 class REDLATCH_EXPORT MultiLock final : public RedisLockBase {
  public:
   // A lock, or its shared side, which must live for as long as the MultiLock.

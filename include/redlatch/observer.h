@@ -24,17 +24,18 @@ namespace redlatch {
 //   OnReleased, of unlock() and destructors   a thread of the client's own
 //   all others                                a thread of the client's own
 //
-// Several may run at the same time, and none may call the lock that it is told of. An exception is
-// reported on stderr and otherwise ignored.
+// Several events may run at the same time. None of them may call the lock that it is about. An
+// exception is reported on stderr and otherwise ignored.
 class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;
 
-  // False: lock() may do without a token, which makes it faster, and the events of such a hold have
-  // none unless it was asked for. By default, each hold by lock() has its token from the start.
+  // If this returns false, lock() may skip the token, which makes it faster. The events of such a
+  // hold then have no token, unless the program has asked for it. By default, each hold by lock()
+  // has its token from the start.
   virtual bool needs_tokens() const { return true; }
 
-  // `waited`: from the call to the hold.
+  // `waited` is the time from the call to the hold.
   virtual void OnAcquired(std::string_view lock, FencingToken token, absl::Duration waited);
 
   // A call ended without the lock.
@@ -56,12 +57,12 @@ class REDLATCH_EXPORT Observer {
   virtual void OnLost(const LostLease& lost);
 
   // The server refused to release a hold, and the client does not try again: the lock stays taken
-  // for up to `remaining`, until its lease ends. Called once for each hold, also if the call that
-  // released it was unlock(), a destructor, or returned before this was known.
+  // for up to `remaining`, until its lease ends. Called once for each hold, even if unlock() or a
+  // destructor released it, or the call that released it returned before this was known.
   virtual void OnReleaseFailed(std::string_view lock, FencingToken token, absl::Duration remaining,
                                const absl::Status& why);
 
-  // unlock() by a thread that has no hold; nothing was released.
+  // A thread that has no hold called unlock(); nothing was released.
   virtual void OnMisuse(std::string_view lock, std::string_view what);
 
   // A connection to the server was lost and made again.

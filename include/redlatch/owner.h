@@ -7,10 +7,10 @@
 
 namespace redlatch {
 
-// A name for work that crosses threads or processes, such as a job or a request. An acquisition
-// for an Owner enters a ReentrantLock that this Owner already holds, from any client. All that wait
-// for the same Owner enter when the first of them gets the lock: at once if their client is among
-// the first 64 in the queue, otherwise with its next heartbeat.
+// A name for work that crosses threads or processes, such as a job or a request. An acquisition for
+// an Owner enters a ReentrantLock that this Owner already holds, from any client. All callers that
+// wait for the same Owner enter when the first of them gets the lock: at once if their client is
+// among the first 64 in the queue, otherwise with its next heartbeat.
 //
 //   lock.AcquireAs(redlatch::Owner("job-42"), {.wait = 5s})
 //

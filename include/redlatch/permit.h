@@ -23,10 +23,10 @@ namespace redlatch {
 //   lost              false     requested        zero                       the same
 //   empty             false     not requested    zero                       0
 //
-// They are one hold: renewed, lost and given back together, as a Lease is. There is no fencing
-// token, since holders of permits do not come one after another. A Permit may outlive the semaphore
-// object and the client, and may be moved and destroyed on any thread. All other methods may be
-// called by several threads at the same time.
+// They are one hold: like a Lease, they are renewed, lost and given back together. There is no
+// fencing token, since holders of permits do not come one after another. A Permit may outlive the
+// semaphore object and the client, and may be moved and destroyed on any thread. All other methods
+// may be called by several threads at the same time.
 class REDLATCH_EXPORT Permit {
  public:
   Permit() = default;  // empty

@@ -16,14 +16,15 @@
 
 namespace redlatch {
 
-// As LockOptions; the servers of a quorum are no replicas, and a RedLock is not cached.
+// These are as in LockOptions. The servers of a quorum are not replicas, so there are no acks, and
+// a RedLock is not cached.
 struct RedLockOptions {
   Duration lease = absl::Seconds(30);
   std::optional<Duration> turn = {};
   std::function<void(const LostLease&)> on_lost = {};
 };
 
-// A mutex that is held when a majority of independent servers say so, and so survives the failure
+// A mutex that is held if a majority of independent servers grants it. So it survives the failure
 // of a minority. Its methods and its state table are those of RedisLockBase.
 //
 //   redlatch::RedLock lock({a, b, c, d, e}, "orders:42");
@@ -39,14 +40,15 @@ struct RedLockOptions {
 // Each server is a client of any kind: one server, Sentinel, a cluster. The lock has connections of
 // its own to them, which RedLocks on the same clients in the same order share. It has the
 // ClientOptions of the first client; key prefixes must be equal. Fencing tokens grow, whichever
-// majority grants them. A server that may forget its grants, as by a restart without its data,
-// weakens a majority unless the URLs say `restart_delay=`: docs/tutorials/10-quorum.md.
+// majority grants them. A server that may forget its grants, for example by a restart without its
+// data, weakens a majority unless the URLs say `restart_delay=`: docs/tutorials/10-quorum.md.
 class REDLATCH_EXPORT RedLock final : public RedisLockBase {
  public:
   // The same URL twice is kInvalidArgument at first use. Name each server once: one server under
   // two names would have two votes, and its failure would cost both.
   RedLock(const std::vector<Client>& clients, std::string_view name, RedLockOptions options = {});
-  // With a client that is connected to all: Client::Connect("redlock:redis://a,redis://b,...").
+  // With a client that is connected to all servers:
+  // Client::Connect("redlock:redis://a,redis://b,...").
   RedLock(const Client& client, std::string_view name, RedLockOptions options = {});
 
  private:

@@ -1,5 +1,4 @@
-// The base of all locks: what they have in common, and the scripts that a lock of your own
-// supplies.
+// The base class of all locks, and the scripts that a lock of your own supplies.
 #ifndef REDLATCH_REDIS_LOCK_BASE_H_
 #define REDLATCH_REDIS_LOCK_BASE_H_
 
@@ -35,8 +34,8 @@ struct LibraryKind;
 }
 
 // A lock that threads, processes and hosts share by its name. This class runs its scripts by
-// EVALSHA, renews its holds on a thread of the client's, and queues those who wait for it. It is
-// abstract: a subclass supplies the scripts (Scripts()) and says what they can do (Traits()); see
+// EVALSHA, renews its holds on a thread of the client's, and queues its waiters. It is abstract: a
+// subclass supplies the scripts (Scripts()) and says what they can do (Traits()); see
 // docs/tutorials/06-a-lock-of-your-own.md.
 //
 //   the lock is                 lock()                     try_lock()   Acquire({})
@@ -47,14 +46,14 @@ struct LibraryKind;
 //   unreachable                 throws after the client's `unreachable_after`   kUnavailable
 //                               (try_lock: after the URL's `command_timeout`)
 //
-// Lock objects with one name and class on one client are the same lock. A name is 1 to 4,096 bytes
-// (with the client's key_prefix) that do not begin with "redlatch:"; if it has a }, it has a hash
-// tag: something between its first { and the next }. Constructors do no I/O and never fail: a bad
-// name or option is kInvalidArgument at first use.
+// Lock objects with the same name and class on the same client are the same lock. A name has 1 to
+// 4,096 bytes, including the client's key_prefix, and does not begin with "redlatch:". If it
+// contains a }, it must have a hash tag: at least one byte between its first { and the next }.
+// Constructors do no I/O and never fail: a bad name or option is kInvalidArgument at first use.
 //
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
-// calls end with kCancelled. When the last object of a name on a client goes, what was taken by
-// lock() is released in the background; leases are not affected. For fork(), exit(), cancelled
+// calls end with kCancelled. When the last object of a name on a client is destroyed, holds taken
+// by lock() are released in the background; leases are not affected. For fork(), exit(), cancelled
 // threads and a lack of memory, see docs/guarantees.md#in-your-process.
 class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
  public:
@@ -62,17 +61,17 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   RedisLockBase& operator=(const RedisLockBase&) = delete;
   virtual ~RedisLockBase();
 
-  // As std::timed_mutex, so that std::scoped_lock, std::unique_lock, std::lock() and
-  // std::condition_variable_any work. The hold belongs to the calling thread. Errors are thrown:
-  // std::system_error with a code of redlatch::error_category(), or with
-  // std::errc::resource_deadlock_would_occur for a thread that locks again what it holds.
+  // These work like those of std::timed_mutex, so that std::scoped_lock, std::unique_lock,
+  // std::lock() and std::condition_variable_any work. The hold belongs to the calling thread.
+  // Errors are thrown: std::system_error with a code of redlatch::error_category(), or with
+  // std::errc::resource_deadlock_would_occur if a thread locks again a lock that it already holds.
   void lock() REDLATCH_LOCKS();
   // False only if the lock is busy. The server has the `command_timeout` (1 s) to answer, since
   // std::scoped_lock and std::lock() call this too.
   bool try_lock() REDLATCH_TRIES_TO_LOCK() {
     return TryLockFor(absl::ZeroDuration()).value_or(false);
   }
-  // Return by the end of the wait + 50 ms.
+  // These return at most 50 ms after the end of the wait.
   template <class Rep, class Period>
   bool try_lock_for(const std::chrono::duration<Rep, Period>& wait) REDLATCH_TRIES_TO_LOCK() {
     return TryLockFor(Duration(wait)).value_or(false);
@@ -83,9 +82,9 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
     return internal::TryUntil(deadline, [this](absl::Duration left) { return TryLockFor(left); });
   }
   // Writes the release and returns; a release that fails is repeated in the background until the
-  // lease expires. It waits for the answer, by the `command_timeout` at most, only if it hands the
-  // lock to another thread of this client.
-  // Without a hold, or after a loss, it releases nothing and tells the observer.
+  // lease expires. It waits for the answer, for the `command_timeout` at most, only if it hands the
+  // lock to another thread of this client. Without a hold, or after a loss, it releases nothing and
+  // tells the observer.
   void unlock() noexcept REDLATCH_UNLOCKS();
 
   // Returns a Lease, which says how long the hold lasts, whether it was lost, and its fencing
@@ -97,24 +96,25 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   //   kInvalidArgument      a bad name or option
   //   kPermissionDenied     the server does not permit a command or channel
   //   kResourceExhausted    the server is out of memory, or the client can start no thread
-  //   kInternal             the server answered what no redlatch script says
+  //   kInternal             the answer is none that a redlatch script gives
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {}) {
     return AcquireBy({}, options);
   }
   // Acquire() without a wait.
   absl::StatusOr<Lease> TryAcquire() { return Acquire({.wait = absl::ZeroDuration()}); }
 
-  // Acquire() that returns at once and gives the callback its result, once. No thread waits.
+  // Like Acquire(), but returns at once. The callback gets the result, exactly once. No thread
+  // waits.
   //
-  // The callback runs where ClientOptions::post says, else on the client's own thread; inside this
-  // call only if no thread can be started, and never under a lock of redlatch's. It may do
-  // anything, even destroy the lock and the last handle of the client, but should not block. An
-  // exception is reported on stderr. If the callback is destroyed without being called, as by an
-  // event loop that ends, its result is given back.
+  // The callback runs where ClientOptions::post says, or else on the client's own thread. It runs
+  // inside this call only if no thread can be started, and never while redlatch has locked an
+  // internal mutex. It may do anything, even destroy the lock and the last handle of the client,
+  // but should not block. An exception is reported on stderr. If the callback is destroyed without
+  // being called, for example by an event loop that ends, the lock is given back.
   //
   // The wait ends with kCancelled if `options.stop` fires, or the lock or the last handle of the
-  // client is destroyed; a grant that comes all the same is passed to the callback or given back.
-  // The hold belongs to no thread: each acquisition is an owner of its own.
+  // client is destroyed; a grant that arrives nevertheless is passed to the callback or given back.
+  // The hold belongs to no thread: each acquisition has an owner of its own.
   using AcquireCallback = absl::AnyInvocable<void(absl::StatusOr<Lease>) &&>;
   void AcquireAsync(const AcquireOptions& options, AcquireCallback callback) {
     AcquireAsyncBy({}, options, std::move(callback));
@@ -126,13 +126,13 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   }
 
   // The calling thread's hold, by lock() or by an Acquire() of its own; else none. After a loss it
-  // stays until unlock(). The first time that a thread asks for a SimpleLock's hold by lock(), the
-  // server may be asked for its token; from then on lock() brings it along.
+  // stays until unlock(). When a thread first asks for a SimpleLock's hold that lock() took, this
+  // may ask the server for the token; from then on, lock() fetches it.
   Hold current() const;
   // How often the calling thread holds the lock.
   int hold_count() const;
 
-  // What the server knows of the lock: out of date when it arrives.
+  // Returns what the server knows of the lock. This may be out of date when it arrives.
   absl::StatusOr<LockInfo> Inspect() const;
   // Takes the lock from its holders, and hands it to the next waiter. Holders are told at once, or
   // at their next renewal; until then only fencing tokens protect the data from them. OK if the
@@ -146,7 +146,8 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   RedisLockBase(const Client& client, std::string_view name, LockOptions options,
                 const internal::LibraryKind* kind = nullptr);
 
-  // Acquire() and its kin for an Owner. A class whose LockTraits allow owners makes them public.
+  // Acquire() and its variants for an Owner. A class whose LockTraits allow owners makes them
+  // public.
   absl::StatusOr<Lease> AcquireAs(const Owner& owner, const AcquireOptions& options = {}) {
     return AcquireBy({.owner = owner}, options);
   }
@@ -162,8 +163,8 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
             }};
   }
 
-  // The owner of a hold, the calling thread by default, and what stands at the end of this
-  // acquisition's ARGV, behind ExtraArgs(). A client passes a hold on only between threads with the
+  // The owner of a hold, the calling thread by default, and the arguments at the end of this
+  // acquisition's ARGV, after ExtraArgs(). A client passes a hold on only between threads with the
   // same `args`.
   struct Caller {
     Owner owner = {};
@@ -173,8 +174,9 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   void AcquireAsyncBy(const Caller& caller, const AcquireOptions& options,
                       AcquireCallback callback);
 
-  // The shared side of a lock that has one (see SharedScripts()): as lock(), try_lock_for(),
-  // unlock(), Acquire(), AcquireAsync(), current() and hold_count() are for the exclusive side.
+  // The shared side of a lock that has one (see SharedScripts()). These correspond to lock(),
+  // try_lock_for(), unlock(), Acquire(), AcquireAsync(), current() and hold_count() of the
+  // exclusive side.
   void LockShared() REDLATCH_LOCKS_SHARED();
   bool TryLockSharedFor(absl::Duration wait);
   void UnlockShared() noexcept REDLATCH_UNLOCKS();
@@ -183,15 +185,15 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   Hold CurrentShared() const;
   int SharedHoldCount() const;
 
-  // What a lock object is, and the usual one; for the library.
+  // The implementation of a lock object, and the usual one. For the library.
   class Body;
   class LockBody;
   explicit RedisLockBase(std::shared_ptr<Body> body);
   static const std::shared_ptr<Body>& BodyOf(const RedisLockBase& lock) { return lock.body_; }
 
  private:
-  // These are called once, at first use, and the results copied: what they refer to must live as
-  // long as the program.
+  // These are called once, at first use, and their results are copied. The text that they refer to
+  // must live as long as the program.
   virtual LockScripts Scripts() const = 0;
   virtual LockTraits Traits() const = 0;
   // The scripts of the shared side; `inspect` and `force_release` are always those of Scripts().

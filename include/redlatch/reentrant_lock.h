@@ -13,16 +13,17 @@
 
 namespace redlatch {
 
-// As std::recursive_timed_mutex, across processes: its owner, a thread or an Owner, may take it
-// again, which costs no round trip, and it is free when each hold was released. Its methods and its
-// state table are those of RedisLockBase.
+// Works like std::recursive_timed_mutex, across processes. Its owner, a thread or an Owner, may
+// take it again, which costs no round trip. The lock is free once the owner has released it as
+// often as it took it. Its methods and its state table are those of RedisLockBase.
 //
 //   redlatch::ReentrantLock lock(client, "ledger");
 //   std::scoped_lock outer(lock);
 //   Audit(lock);  // takes it too
 //
-// Taken again, it is the same hold: it keeps the lease, the fencing token and the stop token of the
-// first, and a `lease` in the options of a further Acquire() has no effect.
+// Taking it again does not begin a new hold: the hold keeps the lease, the fencing token and the
+// stop token of the first acquisition, and a `lease` in the options of a further Acquire() has no
+// effect.
 class REDLATCH_EXPORT ReentrantLock final : public RedisLockBase {
  public:
   ReentrantLock(const Client& client, std::string_view name, LockOptions options = {});

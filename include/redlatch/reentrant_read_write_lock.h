@@ -19,7 +19,8 @@
 
 namespace redlatch {
 
-// As std::shared_timed_mutex, across processes. The writer's methods are those of RedisLockBase.
+// Works like std::shared_timed_mutex, across processes. The writer's methods are those of
+// RedisLockBase.
 //
 //   redlatch::ReentrantReadWriteLock lock(client, "prices");
 //   { std::shared_lock reading(lock); Print(prices); }
@@ -35,15 +36,15 @@ namespace redlatch {
 // "Refused" is resource_deadlock_would_occur for lock(), false for try_lock(), kFailedPrecondition
 // for Acquire().
 //
-// A writer that waits leaves a wait marker, which holds back readers that come after it, as long as
-// the writer's heartbeats say that it lives. A writer's release lets the next writer in, else all
-// readers that wait. A reader that dies holds back writers until its own lease ends, even if others
+// A waiting writer leaves a wait marker, which holds back readers that come after it, for as long
+// as the writer's heartbeats arrive. A writer's release lets the next writer in, or else all
+// waiting readers. A reader that dies holds back writers until its own lease ends, even if others
 // go on reading.
 //
-// The readers of one client share a grant: a reader joins one that is held without a round trip, in
-// the client's turn (LockOptions::turn). Their leases are lost together with that grant. A reader's
-// fencing token is that of the last write before it, so several readers have the same: a reader
-// that finds a larger one in the data has been overtaken.
+// The readers of one client share a grant: in the client's turn (LockOptions::turn), a reader joins
+// a held grant without a round trip. Their leases are lost together with that grant. A reader's
+// fencing token is that of the last write before it, so several readers have the same token. A
+// reader that finds a larger token in the data has been overtaken by a writer.
 class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
  public:
   enum class Policy {
@@ -55,7 +56,7 @@ class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
                          Policy policy = Policy::kWriterFirst);
   ~ReentrantReadWriteLock() override;
 
-  // The reader's side, as lock(), try_lock() and so on are the writer's.
+  // The reader's side. The writer's side is lock(), try_lock() and so on.
   void lock_shared() REDLATCH_LOCKS_SHARED() { LockShared(); }
   bool try_lock_shared() REDLATCH_TRIES_TO_LOCK_SHARED() {
     return TryLockSharedFor(absl::ZeroDuration());

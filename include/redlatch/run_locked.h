@@ -43,7 +43,7 @@ std::invoke_result_t<Work&, std::stop_token> RunLocked(RedisLockBase& lock,
                                                        const AcquireOptions& options, Work&& work) {
   return internal::RunUnder(lock.Acquire(options), work);
 }
-// The same for an Owner, of a lock that allows them.
+// The same for an Owner, if the lock allows owners.
 template <class Lock, class Work>
 std::invoke_result_t<Work&, std::stop_token> RunLockedAs(Lock& lock, const Owner& owner,
                                                          const AcquireOptions& options,

@@ -30,7 +30,7 @@ namespace redlatch {
 
 struct SemaphoreOptions {
   // How long permits stay taken without being renewed, that is, after their process has died. They
-  // are renewed each third of that. At least 10 ms.
+  // are renewed every third of that time. At least 10 ms.
   Duration lease = absl::Seconds(30);
 
   // As LockOptions::turn: how long a client may use a permit again and again while other clients
@@ -55,18 +55,18 @@ struct SemaphoreOptions {
 //                              (try_acquire: after the URL's `command_timeout`)
 //
 // Permits of a process that dies come back when its lease ends. Waiters get permits in the order in
-// which they came, across all clients: while permits gather for a request for many, requests for
-// few wait behind it.
+// which they came, across all clients. While permits gather for a large request, smaller requests
+// wait behind it.
 //
 // The first acquisition under a name stores its object's capacity, 1 to 10^9. An object with
-// another one gets kFailedPrecondition, which names both, at each acquisition, until SetCapacity()
-// is called: its value then counts for all. The capacity is forgotten a day after the last permit
-// could have been held.
+// another capacity gets kFailedPrecondition at each acquisition, with a message that names both,
+// until SetCapacity() is called: its value then counts for all objects. The capacity is forgotten a
+// day after the last permit could have been held.
 //
 // Constructors do no I/O and never fail: a bad name or capacity is kInvalidArgument at first use.
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
-// calls end with kCancelled. When the last object of a name on a client goes, what acquire() took
-// is given back in the background; permits are not affected.
+// calls end with kCancelled. When the last object of a name on a client is destroyed, the permits
+// that acquire() took are given back in the background; a Permit is not affected.
 class REDLATCH_EXPORT Semaphore {
  public:
   Semaphore(const Client& client, std::string_view name, int64_t capacity,
@@ -75,13 +75,13 @@ class REDLATCH_EXPORT Semaphore {
   Semaphore(const Semaphore&) = delete;
   Semaphore& operator=(const Semaphore&) = delete;
 
-  // As std::counting_semaphore, one permit at a time. Such a permit is the client's: any of its
-  // threads may release what another has acquired. Errors are thrown: std::system_error with a code
-  // of redlatch::error_category().
+  // These work like those of std::counting_semaphore, one permit at a time. Such a permit is the
+  // client's: any of its threads may release what another has acquired. Errors are thrown:
+  // std::system_error with a code of redlatch::error_category().
   void acquire() { TryAcquireFor(absl::InfiniteDuration()); }
-  // False only if it is busy. The server has the `command_timeout` (1 s) to answer.
+  // False only if the semaphore is busy. The server has the `command_timeout` (1 s) to answer.
   bool try_acquire() { return TryAcquireFor(absl::ZeroDuration()); }
-  // Return by the end of the wait + 50 ms.
+  // These return at most 50 ms after the end of the wait.
   template <class Rep, class Period>
   bool try_acquire_for(const std::chrono::duration<Rep, Period>& wait) {
     return TryAcquireFor(Duration(wait));
@@ -91,13 +91,14 @@ class REDLATCH_EXPORT Semaphore {
     return internal::TryUntil(deadline,
                               [this](absl::Duration left) { return TryAcquireFor(left); });
   }
-  // Releases that many of the permits that this client's acquire() and its kin have taken, first
-  // those that were lost meanwhile. If the client has fewer, it changes nothing and throws
-  // kFailedPrecondition. It does not wait for the server: a release that fails is repeated in the
-  // background until the lease would have ended.
+  // Releases that many of the permits that this client's acquire() and its variants have taken,
+  // beginning with those that were lost meanwhile. If the client has fewer, it changes nothing and
+  // throws kFailedPrecondition. It does not wait for the server: a release that fails is repeated
+  // in the background until the lease would have ended.
   void release(std::ptrdiff_t permits = 1);
 
-  // Any number of permits, which the Permit alone gives back. Errors as RedisLockBase::Acquire():
+  // Acquires any number of permits, which only the returned Permit gives back. Errors as
+  // RedisLockBase::Acquire():
   //   kFailedPrecondition   also for more permits than there are, or another capacity
   //   kInvalidArgument      also for less than one permit
   absl::StatusOr<Permit> Acquire(int64_t permits = 1, const AcquireOptions& options = {});
@@ -118,12 +119,13 @@ class REDLATCH_EXPORT Semaphore {
             }};
   }
 
-  // For all its users, at once. A larger capacity lets waiters in. A smaller one takes no permit
-  // away: no caller is let in until enough have come back, and waiters for more than there will be
-  // get kFailedPrecondition.
+  // Sets the capacity for all users of the semaphore, at once. A larger capacity lets waiters in. A
+  // smaller one takes no permit away: no caller is let in until enough have come back, and waiters
+  // that want more permits than the new capacity get kFailedPrecondition.
   absl::Status SetCapacity(int64_t capacity);
 
-  // What the server knows of it, with `capacity` and available(): out of date when it arrives.
+  // Returns what the server knows of it, with `capacity` and available(). This may be out of date
+  // when it arrives.
   absl::StatusOr<LockInfo> Inspect() const;
 
   // Takes all permits from their holders, and lets waiters in: see RedisLockBase::ForceRelease().

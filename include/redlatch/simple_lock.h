@@ -11,7 +11,7 @@
 
 namespace redlatch {
 
-// As std::timed_mutex, across processes. Its methods and its state table are those of
+// Works like std::timed_mutex, across processes. Its methods and its state table are those of
 // RedisLockBase.
 //
 //   redlatch::SimpleLock lock(client, "orders:42");
@@ -21,10 +21,10 @@ namespace redlatch {
 //   if (!lease.ok()) return lease.status();
 //   store.Write(row, lease->fencing_token());
 //
-// All clients' waiters get it in the order in which they came (but see LockOptions::turn). Its key
-// in Redis is a plain string, so it excludes any other program that locks the key by `SET key value
-// NX PX`. Such a program does not announce its release: waiters then ask two to twenty times a
-// second.
+// Waiters of all clients get the lock in the order in which they came (but see LockOptions::turn).
+// Its key in Redis is a plain string, so it excludes any other program that locks the key by
+// `SET key value NX PX`. Such a program does not announce its release: waiters then ask two to
+// twenty times a second.
 class REDLATCH_EXPORT SimpleLock final : public RedisLockBase {
  public:
   SimpleLock(const Client& client, std::string_view name, LockOptions options = {});

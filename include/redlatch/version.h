@@ -13,8 +13,8 @@
 
 namespace redlatch {
 
-// The version of the linked library, such as "0.9.0". It differs from REDLATCH_VERSION_STRING
-// where a program runs with another shared library than it was compiled against.
+// The version of the linked library, such as "0.9.0". It differs from REDLATCH_VERSION_STRING if a
+// program runs with another shared library than the one that it was compiled against.
 REDLATCH_EXPORT std::string_view Version();
 
 }  // namespace redlatch

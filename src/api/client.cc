@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/error_address.h"
 #include "src/base/status.h"
 #include "src/base/utf8.h"
 #include "src/lock/client_core.h"
@@ -33,11 +34,12 @@ Client::Client(std::shared_ptr<internal::ClientCore> core) : core_(std::move(cor
 
 absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions& options) {
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
-  if (!parsed.ok()) return parsed.status();
-  if (absl::Status bad = internal::CheckKeyPrefix(options.key_prefix); !bad.ok()) return bad;
-  if (options.unreachable_after < absl::ZeroDuration()) {
-    return absl::InvalidArgumentError("ClientOptions::unreachable_after must not be negative");
+  absl::Status bad = parsed.status();
+  bad.Update(internal::CheckKeyPrefix(options.key_prefix));
+  if (bad.ok() && options.unreachable_after < absl::ZeroDuration()) {
+    bad = absl::InvalidArgumentError("ClientOptions::unreachable_after must not be negative");
   }
+  if (!bad.ok()) return base::WithAddress(bad);
   Client client(internal::ClientCore::Make(*std::move(parsed), options, quorum::Quorum::Make));
   if (options.connect == ConnectPolicy::kLazy) return client;
   redis::ServerGroup& server_group = client.core()->server_group();
@@ -46,8 +48,11 @@ absl::StatusOr<Client> Client::Connect(std::string_view url, const ClientOptions
                              options.unreachable_after + internal::kAnswerGrace);
   std::vector<std::string> warnings;
   absl::Status connected = server_group.Connect(deadline, warnings);
-  if (!connected.ok()) return base::WithoutPayloads(connected);
-  for (const std::string& warning : warnings) Warn(options, warning);
+  if (!connected.ok()) return base::WithAddress(base::WithoutPayloads(connected));
+  for (std::string& warning : warnings) {
+    base::AddAddress(warning);
+    Warn(options, warning);
+  }
   return client;
 }
 
@@ -57,8 +62,10 @@ absl::StatusOr<absl::Duration> Client::Ping() const {
   const base::Instant sent = base::Now();
   const absl::StatusOr<redis::Reply> reply =
       core_->server_group().Call({}, ping, sent + core_->command_timeout());
-  if (!reply.ok()) return base::WithoutPayloads(reply.status());
-  if (reply->is_error()) return redis::ErrorStatus(reply->text, server());
+  if (!reply.ok()) return base::WithAddress(base::WithoutPayloads(reply.status()));
+  if (reply->is_error()) {
+    return base::WithAddress(base::WithoutPayloads(redis::ErrorStatus(reply->text, server())));
+  }
   return base::Now() - sent;
 }
 

@@ -16,6 +16,7 @@
 #include "redlatch/status.h"
 #include "src/api/outcomes.h"
 #include "src/base/clock.h"
+#include "src/base/error_address.h"
 #include "src/base/mutex.h"
 #include "src/base/status.h"
 #include "src/lock/client_core.h"
@@ -53,7 +54,7 @@ absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<std::string>& reply) {
   if (!reply.ok()) return reply.status();
   int64_t count = 0;
   if (absl::SimpleAtoi(reply->substr(0, reply->find(' ')), &count)) return count;
-  return absl::InternalError("a script's reply is not a count: " + *reply);
+  return base::WithAddress(absl::InternalError("a script's reply is not a count: " + *reply));
 }
 
 // Returns true if more waiters remain than the script has told that the latch is open.
@@ -108,8 +109,8 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   absl::Status OutcomeOf(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
-    return absl::Status(
-        code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what)));
+    return base::WithAddress(absl::Status(
+        code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what))));
   }
   absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
   // Until when a call without an end of its own tries to reach a server.

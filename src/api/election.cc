@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "src/api/lock_body.h"
+#include "src/base/error_address.h"
 #include "src/base/random.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
@@ -67,7 +68,9 @@ void Pause(absl::Duration length, const std::stop_token& stop) {
 // ---- Leadership.
 
 absl::Status Leadership::Proclaim(std::string_view value) {
-  if (term_ == nullptr) return absl::FailedPreconditionError("an empty Leadership has no value");
+  if (term_ == nullptr) {
+    return base::WithAddress(absl::FailedPreconditionError("an empty Leadership has no value"));
+  }
   if (absl::Status bad = CheckValue(value); !bad.ok()) return term_->handle->About(bad);
   const absl::Status over = absl::AbortedError("the term is over");
   if (!valid()) return term_->handle->About(over);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "src/base/clock.h"
+#include "src/base/error_address.h"
 #include "src/lock/state/hold_state.h"
 #include "src/lock/users_code.h"
 
@@ -78,7 +79,7 @@ absl::Status Lease::Release() {
   while (!state_.compare_exchange_strong(held, State::kReleasing)) {
     if (held == State::kReleased) return absl::OkStatus();
     if (held == State::kLost) {
-      return absl::AbortedError("the hold was lost before it was released");
+      return base::WithAddress(absl::AbortedError("the hold was lost before it was released"));
     }
     state_.wait(State::kReleasing);  // for the thread that is releasing it
     held = State::kHeld;
@@ -108,7 +109,7 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
   absl::Status known = owner->Refusal();
   const State before = Take();
   if (known.ok() && before == State::kLost) {
-    known = absl::AbortedError("the hold was lost before it was released");
+    known = base::WithAddress(absl::AbortedError("the hold was lost before it was released"));
   }
   if (!known.ok() || before != State::kHeld) {
     return owner->Tell(tell(std::move(callback), std::move(known)));
@@ -127,12 +128,16 @@ Lease Lease::GiveAway() {
 }
 
 absl::Status Lease::Extend(Duration lease) {
-  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot be extended");
+  if (owner_ == nullptr) {
+    return base::WithAddress(absl::FailedPreconditionError("an empty Lease cannot be extended"));
+  }
   return owner_->Extend(id_, lease);
 }
 
 absl::Status Lease::StayTaken(Duration at_least) {
-  if (owner_ == nullptr) return absl::FailedPreconditionError("an empty Lease cannot stay taken");
+  if (owner_ == nullptr) {
+    return base::WithAddress(absl::FailedPreconditionError("an empty Lease cannot stay taken"));
+  }
   return owner_->StayTaken(id_, at_least);
 }
 

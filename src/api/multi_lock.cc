@@ -21,6 +21,7 @@
 #include "src/api/lock_body.h"
 #include "src/api/outcomes.h"
 #include "src/base/clock.h"
+#include "src/base/error_address.h"
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
@@ -103,7 +104,9 @@ class JointHoldOwner final : public internal::HoldOwner {
     }
     return absl::OkStatus();
   }
-  absl::Status StayTaken(uint64_t, absl::Duration) override { return internal::CannotStayTaken(); }
+  absl::Status StayTaken(uint64_t, absl::Duration) override {
+    return base::WithAddress(internal::CannotStayTaken());
+  }
 
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->event_driver().Complete(std::move(completion));
@@ -293,7 +296,7 @@ absl::Status MultiLock::Apart::Prepare(const Caller& caller, const AcquireOption
   absl::Status bad = bad_;
   if (options.at_least != absl::ZeroDuration()) bad.Update(internal::CannotStayTaken());
   for (const Side& side : sides_) bad.Update(side.body->HandleFor(side.reads, caller).status());
-  return bad;
+  return base::WithAddress(bad);
 }
 
 absl::Status MultiLock::Apart::Lock(bool, const AcquireOptions& options, bool& deadlock) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/str_replace.h"
+#include "src/base/error_address.h"
 #include "src/base/stderr_line.h"
 #include "src/base/utf8.h"
 
@@ -11,6 +12,11 @@ namespace {
 
 std::string Quoted(std::string_view name) {
   return "\"" + absl::StrReplaceAll(base::Printable(name), {{"\"", "\\\""}}) + "\"";
+}
+
+void Print(std::string line) {
+  base::AddAddress(line);
+  base::PrintLine(line);
 }
 
 }  // namespace
@@ -25,23 +31,22 @@ void Observer::OnReconnected(std::string_view) {}
 void Observer::OnResubscribed(std::string_view) {}
 
 void Observer::OnLost(const LostLease& lost) {
-  base::PrintLine("lost the hold on " + Quoted(lost.lock) + " at " + lost.server + ": " +
-                  lost.reason);
+  Print("lost the hold on " + Quoted(lost.lock) + " at " + lost.server + ": " + lost.reason);
 }
 
 void Observer::OnReleaseFailed(std::string_view lock, FencingToken, absl::Duration remaining,
                                const absl::Status& why) {
-  base::PrintLine("lock " + Quoted(lock) + ": the server refused to release it, so that it " +
-                  "stays taken for up to " + absl::FormatDuration(remaining) + ": " +
-                  std::string(why.message()));
+  Print("lock " + Quoted(lock) + ": the server refused to release it, so that it " +
+        "stays taken for up to " + absl::FormatDuration(remaining) + ": " +
+        std::string(why.message()));
 }
 
 void Observer::OnMisuse(std::string_view lock, std::string_view what) {
-  base::PrintLine("lock " + Quoted(lock) + ": " + std::string(what));
+  Print("lock " + Quoted(lock) + ": " + std::string(what));
 }
 
 void Observer::OnUnsubscribed(std::string_view server, std::string_view why) {
-  base::PrintLine(std::string(server) + ": " + std::string(why));
+  Print(std::string(server) + ": " + std::string(why));
 }
 
 }  // namespace redlatch

@@ -8,6 +8,7 @@
 #include "redlatch/status.h"
 #include "src/api/lock_body.h"
 #include "src/api/outcomes.h"
+#include "src/base/error_address.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/kinds.h"
 #include "src/lock/users_code.h"
@@ -24,7 +25,7 @@ RedisLockBase::LockBody::LockBody(std::shared_ptr<internal::ClientCore> core,
       options_(core_->Share(std::move(options))) {}
 
 absl::Status RedisLockBase::LockBody::Refuse(absl::StatusCode code, std::string_view why) const {
-  return absl::Status(code, "lock \"" + name() + "\"" + std::string(why));
+  return base::WithAddress(absl::Status(code, "lock \"" + name() + "\"" + std::string(why)));
 }
 
 absl::StatusOr<internal::LockType> RedisLockBase::LockBody::TypeOf() const {
@@ -47,7 +48,7 @@ absl::StatusOr<internal::LockType> RedisLockBase::LockBody::TypeOf() const {
   type.title = name();
   for (size_t i = 1; i < names_.size(); ++i) {
     auto other = internal::KeySet::Make(core_->options().key_prefix, names_[i]);
-    if (!other.ok()) return other.status();
+    if (!other.ok()) return base::WithAddress(other.status());
     type.others.push_back(*std::move(other));
   }
   return type;
@@ -253,7 +254,9 @@ void RedisLockBase::LockBody::Unlock(bool reads) noexcept {
       reads ? "unlock_shared() by a thread that does not hold it; nothing was released"
             : "unlock() by a thread that does not hold it; nothing was released";
   if (has_handle) return handle_->Misuse(what);
-  core_->Tell([&](Observer& observer) { observer.OnMisuse(name(), what); });
+  std::string text(what);
+  base::AddAddress(text);
+  core_->Tell([&](Observer& observer) { observer.OnMisuse(name(), text); });
 }
 
 absl::StatusOr<Lease> RedisLockBase::LockBody::Acquire(bool reads, const Caller& caller,

@@ -10,6 +10,7 @@
 #include "lua/scripts.h"
 #include "redlatch/status.h"
 #include "src/api/outcomes.h"
+#include "src/base/error_address.h"
 #include "src/base/mutex.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
@@ -74,9 +75,9 @@ class Semaphore::Body {
     if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     if (internal::FreeTurn(*options_) < absl::ZeroDuration()) {
-      return absl::InvalidArgumentError(
+      return base::WithAddress(absl::InvalidArgumentError(
           absl::StrCat("semaphore \"", absl::CHexEscape(name_),
-                       "\": SemaphoreOptions::turn must not be negative"));
+                       "\": SemaphoreOptions::turn must not be negative")));
     }
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
@@ -106,9 +107,9 @@ class Semaphore::Body {
 
   absl::Status Check(int64_t count, std::string_view what) const {
     if (1 <= count && count <= kMostPermits) return absl::OkStatus();
-    return absl::InvalidArgumentError(
+    return base::WithAddress(absl::InvalidArgumentError(
         absl::StrCat("semaphore \"", absl::CHexEscape(name_), "\": ", std::string(what), " of ",
-                     count, " permits is not possible; it must be 1 to ", kMostPermits));
+                     count, " permits is not possible; it must be 1 to ", kMostPermits)));
   }
 
  private:

@@ -17,6 +17,7 @@
 #include "absl/time/clock.h"
 #include "absl/types/span.h"
 #include "lua/scripts.h"
+#include "src/base/error_address.h"
 #include "src/base/short_text.h"
 #include "src/base/status.h"
 #include "src/lock/description.h"
@@ -133,9 +134,9 @@ std::shared_ptr<const LockOptions> ClientCore::Share(LockOptions options) {
 }
 
 absl::Status ClientCore::OfForkedChild() const {
-  return absl::FailedPreconditionError(
+  return base::WithAddress(absl::FailedPreconditionError(
       absl::StrCat("the locks at ", server(),
-                   " belong to the process that forked this one; connect again after fork()"));
+                   " belong to the process that forked this one; connect again after fork()")));
 }
 
 ClientStats ClientCore::Stats() {
@@ -329,7 +330,9 @@ void ClientCore::TellAcquiredLater(const Entry& entry, FencingToken token, absl:
 }
 
 void ClientCore::TellSubscribed(bool subscribed, std::string_view why) {
-  TellLater([subscribed, why = std::string(why), server = server()](Observer& observer) {
+  std::string text(why);
+  base::AddAddress(text);
+  TellLater([subscribed, why = std::move(text), server = server()](Observer& observer) {
     subscribed ? observer.OnResubscribed(server) : observer.OnUnsubscribed(server, why);
   });
 }
@@ -340,6 +343,7 @@ void ClientCore::Post(const Entry& entry, Loss loss) {
   if (view != nullptr) {
     notifier_->Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
   }
+  base::AddAddress(loss.reason);
   LostLease lost{.lock = std::string(entry.name()),
                  .server = server(entry.keys.main()),
                  .token = loss.hold.token,
@@ -374,6 +378,7 @@ void ClientCore::PostWanted(const Entry& entry, Notice notice) {
 void ClientCore::Post(const Entry& entry, Notice notice) {
   if (notice.kind == Notice::Kind::kWanted) return PostWanted(entry, std::move(notice));
   if (!observed() && notice.kind != Notice::Kind::kReleaseFailed) return;
+  notice.why = base::WithAddress(notice.why);
   TellLater([lock = std::string(entry.name()), what = std::move(notice)](Observer& observer) {
     switch (what.kind) {
       case Notice::Kind::kRenewed:

@@ -13,6 +13,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "src/base/error_address.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/lock/description.h"
@@ -66,8 +67,9 @@ absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
   // The title names the server already.
   const bool of_server =
       absl::ConsumePrefix(&message, absl::StrCat(core.server(entry.keys.main()), " "));
-  std::string text = absl::StrCat(TitleOf(core, entry), ": ", of_server ? "the server " : "",
-                                  message, more.empty() ? "" : ": ", more);
+  std::string text = absl::StrCat(TitleOf(core, entry), ": ");
+  const size_t title = text.size();
+  absl::StrAppend(&text, of_server ? "the server " : "", message, more.empty() ? "" : ": ", more);
   // Users learn a lock's keys here, since they are not known before the lock is used.
   if (code == absl::StatusCode::kPermissionDenied &&
       redis::DeniesKey({message.data(), message.size()})) {
@@ -78,6 +80,7 @@ absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
         std::string(kDescriptionKeyPrefix), "*",
         entry.type->quarantined ? " " + PrimaryEpochRule(core.server_group().slot_tag({})) : "");
   }
+  if (!base::IsExpected(code)) base::AddAddress(text, title);
   return absl::Status(code, text);
 } catch (const std::bad_alloc&) {
   return {code, ""};  // needs no memory
@@ -182,14 +185,18 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
                                                                const LockType& type) {
   if (absl::Status refused = core->Refusal(); !refused.ok()) return refused;
   absl::StatusOr<KeySet> keys = KeySet::Make(core->options().key_prefix, name);
-  if (!keys.ok()) return keys.status();
+  if (!keys.ok()) return base::WithAddress(keys.status());
   const std::string_view called = type.title.empty() ? name : type.title;
   const auto& label = core->options().stats_label;
   std::string given;
   if (label) RunUsersCode("stats_label", [&] { given = label(called); });
   const auto failure = [&](absl::StatusCode code, absl::string_view why) {
-    return absl::Status(code, absl::StrCat(std::string(type.noun), " \"",
-                                           absl::CHexEscape(std::string(called)), "\": ", why));
+    std::string text =
+        absl::StrCat(std::string(type.noun), " \"", absl::CHexEscape(std::string(called)), "\": ");
+    const size_t title = text.size();
+    absl::StrAppend(&text, why);
+    base::AddAddress(text, title);
+    return absl::Status(code, text);
   };
   const bool quorum_lock = type.traits.kind == kinds::kQuorum;
   if (core->is_quorum() && !quorum_lock) {
@@ -295,7 +302,9 @@ void LockHandle::Misuse(std::string_view what) {
     const base::MutexLock lock(entry_.mu);
     entry_.state.OnMisuse();
   }
-  core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.name(), what); });
+  std::string text(what);
+  base::AddAddress(text);
+  core_->Tell([&](Observer& observer) { observer.OnMisuse(entry_.name(), text); });
 }
 
 void LockHandle::RemoveObject(const void* object) {

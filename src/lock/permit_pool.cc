@@ -6,6 +6,7 @@
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/error_address.h"
 #include "src/base/status.h"
 
 namespace redlatch::internal {
@@ -78,7 +79,7 @@ absl::Status PermitPool::Keep(OwnedHold hold) {
     }
   }
   LockHandle::ReleaseAll(absl::MakeConstSpan(&hold, 1));
-  if (no_memory) return base::NoMemory();
+  if (no_memory) return base::WithAddress(base::NoMemory());
   return absl::CancelledError(absl::StrCat(
       "semaphore \"", name_, "\": its last object was destroyed while this call was waiting"));
 }
@@ -89,9 +90,9 @@ absl::Status PermitPool::Release(size_t count) {
     const base::MutexLock lock(mu_);
     const size_t all = permits_.size() + lost_.size();
     if (all < count) {
-      return absl::FailedPreconditionError(absl::StrCat(
+      return base::WithAddress(absl::FailedPreconditionError(absl::StrCat(
           "semaphore \"", name_, "\": ", count, " permits cannot be released, because only ", all,
-          " are held by this client"));
+          " are held by this client")));
     }
     going.reserve(count);
     CollectLost();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/error_address.h"
 #include "src/base/no_cancellation.h"
 #include "src/base/stderr_line.h"
 #include "src/base/thread.h"
@@ -14,8 +15,10 @@ namespace redlatch::internal {
 namespace {
 
 void Tell(std::string_view name, std::string_view what) {
-  base::PrintLine(absl::StrCat(std::string(name),
-                               " threw an exception, which was ignored: ", std::string(what)));
+  std::string line = absl::StrCat(std::string(name),
+                                  " threw an exception, which was ignored: ", std::string(what));
+  base::AddAddress(line);
+  base::PrintLine(line);
 }
 
 }  // namespace

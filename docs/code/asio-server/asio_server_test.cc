@@ -47,6 +47,7 @@ class SeatServer {
   }
 
   asio::awaitable<void> Serve(tcp::socket socket) {
+    if (!acceptor_.is_open()) co_return;  // accepted just before Stop()
     open_.insert(&socket);
     const absl::Cleanup forget = [&] { open_.erase(&socket); };
     std::string input;

@@ -28,7 +28,7 @@ absl::Status RunUntilSuccess(const redlatch::Client& client, absl::Duration peri
                              absl::Duration wait, const Job& job) {
   redlatch::SimpleLock lock(client, "hourly-import", {.lease = absl::Seconds(10)});
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = wait});
-  if (redlatch::IsBusy(lease.status())) return absl::OkStatus();  // another host has done it
+  if (redlatch::IsBusy(lease.status())) return absl::OkStatus();  // done, or still at work
   if (!lease.ok()) return lease.status();
   absl::Status done = job(lease->lost());
   if (!done.ok()) return done;            // the lock is released, and the next host tries

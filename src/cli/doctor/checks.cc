@@ -237,6 +237,13 @@ void SetPermissions(Facts& f) {
       .Flag("nameless", nameless);
 }
 
+// Sets what Dragonfly's flags do to every script.
+void SetScripts(Facts& f) {
+  const std::string flags = f.text("default_lua_flags");
+  f.Flag("not_atomic", absl::StrContains(flags, "disable-atomicity"))
+      .Flag("global_lock", absl::StrContains(flags, "allow-undeclared-keys"));
+}
+
 // Sets how much memory there is for locks, and what a restart forgets.
 void SetData(Facts& f) {
   const auto used = static_cast<int64_t>(f.n("used_memory"));
@@ -611,8 +618,8 @@ void AddNodes(const std::vector<NodeFacts>& nodes, std::string_view called,
 
 std::vector<Finding> Diagnose(const Facts& told) {
   Facts facts = told;
-  for (const auto& set :
-       {SetServer, SetSentinels, SetPermissions, SetData, SetFailover, SetLease, SetLimits}) {
+  for (const auto& set : {SetServer, SetSentinels, SetPermissions, SetScripts, SetData, SetFailover,
+                          SetLease, SetLimits}) {
     set(facts);
   }
   return RunTable(facts);

@@ -125,6 +125,8 @@ inline constexpr absl::string_view kProbe = "probe:", kOptionalProbe = "optional
 // The facts in replies of Redis, or the reason of a refusal. `now` is the server's time.
 void TakeInfo(const redis::Reply& reply, Facts& facts);
 void TakeConfig(const redis::Reply& reply, Facts& facts);
+// What came of a script that calls this command; of one that calls none if it is empty.
+void TakeScript(const std::string& command, const redis::Reply& reply, Facts& facts);
 // The longest delay of the last 24 hours, of SLOWLOG GET ("slow") or of LATENCY LATEST ("stall").
 void TakeDelays(const std::string& name, const redis::Reply& reply, absl::Time now, Facts& facts);
 void TakeSubscribers(const redis::Reply& reply, Facts& facts);

@@ -1,3 +1,4 @@
+#include <array>
 #include <bitset>
 
 #include "absl/strings/ascii.h"
@@ -130,9 +131,29 @@ void TakeInfo(const Reply& reply, Facts& facts) {
 }
 
 void TakeConfig(const Reply& reply, Facts& facts) {
+  if (reply.is_error()) {
+    const std::string_view outcome = ProbeOutcome(reply);
+    facts.Flag("config_denied", outcome == "command").Flag("config_unknown", outcome == "unknown");
+  }
   if (!reply.is_array() || reply.elements.empty()) return;
   facts.Set("config", 1);
   TakePairs(reply, facts);
+}
+
+void TakeScript(const std::string& command, const Reply& reply, Facts& facts) {
+  const redis::ErrorCode code = redis::ClassifyError(reply.text);
+  // All others are reported elsewhere, or pass.
+  const bool refused =
+      code == redis::ErrorCode::kOther || code == redis::ErrorCode::kUnknownCommand;
+  if (!reply.is_error() || !refused) return;
+  const std::string why = reply.text.substr(0, reply.text.find(" script: "));  // without the place
+  if (!command.empty()) {
+    facts.lists["InScripts"].push_back(Facts().Set("command", command).Set("why", why));
+    return;
+  }
+  facts.Set("no_lua", why)
+      .Flag("lua_module", absl::StrContains(why, "Could not find scripting engine"))
+      .Flag("lua_option", absl::StrContains(why, "Lua scripting support disabled"));
 }
 
 void TakeDelays(const std::string& name, const Reply& reply, absl::Time now, Facts& facts) {
@@ -394,9 +415,9 @@ class Gatherer {
     const std::vector<absl::Status (G::*)()> of_replica = {&G::AskServer, &G::AskForTime, &G::Probe,
                                                            &G::Ping, &G::AskForTime};
     const std::vector<absl::Status (G::*)()> of_primary = {
-        &G::AskServer,   &G::AskForRecords, &G::AskForSubscribers, &G::AskForTime,
-        &G::Probe,       &G::Ping,          &G::AskForTime,        &G::SendMessages,
-        &G::AskReplicas, &G::Try,           &G::AskForTime};
+        &G::AskServer,  &G::AskForRecords, &G::AskForSubscribers, &G::AskForTime,   &G::Probe,
+        &G::RunScripts, &G::Ping,          &G::AskForTime,        &G::SendMessages, &G::AskReplicas,
+        &G::Try,        &G::AskForTime};
     for (const auto step : is_replica_ ? of_replica : of_primary) {
       if (absl::Status done = (this->*step)(); !done.ok()) return done;
     }
@@ -490,6 +511,31 @@ class Gatherer {
                std::string(ProbeOutcome(reply)));
   }
 
+  // Tests which commands a script may call. Some servers and services permit fewer than outside.
+  absl::Status RunScripts() {
+    const std::string s = shard_ == nullptr ? "" : "s";
+    const std::string counts = shard_ == nullptr ? "numsub" : "shardnumsub";
+    // The command, how it is called, and the probe that must be allowed for this to be news.
+    const std::array<std::string, 3> scripts[] = {
+        {"", "", "eval"},
+        {"TIME", "redis.call('time')", "time"},
+        {"PUBSUB", "redis.call('pubsub', '" + counts + "', ARGV[1])", "pubsub|" + counts},
+        {"PUBLISH", "redis.call('" + s + "publish', ARGV[1], '')", s + "publish"},
+        {"INFO", "redis.call('info', 'server')", ""}};
+    for (const auto& [command, call, probe] : scripts) {
+      const bool news =
+          probe.empty() ? facts_.has("info") : facts_.text(absl::StrCat(kProbe, probe)) == kAllowed;
+      if (!news || facts_.has("no_lua") || facts_.has("elsewhere")) continue;
+      const auto reply = Ask(Command{"EVAL", call + " return 1", "1", name_, channel_});
+      if (!reply.ok()) return reply.status();
+      TakeScript(command, *reply, facts_);
+    }
+    if (!facts_.has("dragonfly_version")) return absl::OkStatus();
+    const auto flags = Ask(Command{"CONFIG", "GET", "default_lua_flags"});
+    if (flags.ok()) TakePairs(*flags, facts_);
+    return flags.status();
+  }
+
   absl::Status Ping() {
     const base::Instant until = base::Now() + kMeasuring;
     std::vector<absl::Duration> times;
@@ -548,7 +594,9 @@ class Gatherer {
     facts_.Set("message_why", reply.text)
         .Flag("message_denied",
               code == redis::ErrorCode::kNoPermission || code == redis::ErrorCode::kUnknownCommand);
-    return absl::OkStatus();
+    const auto sharded = Ask(Command{"SPUBLISH", channel_, ""});
+    if (sharded.ok()) facts_.Flag("sharded", !sharded->is_error());
+    return sharded.status();
   }
 
   absl::Status AskReplicas() {
@@ -562,7 +610,8 @@ class Gatherer {
     const absl::Duration took = base::Now() - sent;
     for (const Reply& reply : *replies) {
       if (!reply.is_error()) continue;
-      facts_.Set("unconfirmed_why", reply.text);
+      facts_.Set("unconfirmed_why", reply.text)
+          .Flag("wait_refused", &reply == &(*replies)[1] && ProbeOutcome(reply) != kAllowed);
       return absl::OkStatus();
     }
     facts_.Set("confirmed", (*replies)[1].integer).Set("confirmed_after", ShortTime(took));
@@ -590,7 +639,7 @@ class Gatherer {
   // False if redlatch does not accept the server, or the user lacks a permission. A trial would
   // stop halfway and leave something behind.
   bool WorthATrial() const {
-    static const std::set<std::string> checks = {"mode", "role", "permissions", "eviction"};
+    static const std::set<std::string> checks = {"mode", "role", "permissions", "Lua", "eviction"};
     return !facts_.has("elsewhere") &&
            std::ranges::none_of(Diagnose(facts_), [](const Finding& finding) {
              return finding.level == Level::kBad && checks.contains(finding.check);

@@ -16,6 +16,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "src/base/error_address.h"
 #include "src/redis/url/url.h"
 
 namespace redlatch::cli {
@@ -94,6 +95,7 @@ void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last)
 void Complain(std::initializer_list<std::string_view> parts) {
   std::string line = "redlatch: ";
   for (const std::string_view part : parts) line += part;
+  base::AddAddress(line);
   for (char& byte : line) {
     if (byte == '\n' || byte == '\r') byte = ' ';
   }
@@ -107,7 +109,8 @@ void PrintLine(std::string_view line, std::string_view colour) {
 }
 
 int Refuse(const absl::Status& why) {
-  const std::string message(why.message());
+  std::string message(why.message());
+  base::TakeAddress(message);  // Complain() appends it
   if (absl::IsUnavailable(why)) {
     Complain({message, message.ends_with('?') ? " " : "; ",
               "set the server with --server or $REDLATCH_URL"});

@@ -31,6 +31,10 @@ constexpr std::string_view kRenamed =
     "locks need the command under this name; remove its rename-command line from the server's "
     "configuration";
 
+constexpr std::string_view kNotInScripts =
+    "locks are scripts that need this command; use another server, or a service that permits it: "
+    "redlatch doctor names what is refused";
+
 struct Known {
   std::string_view words;
   ErrorCode code;
@@ -89,6 +93,12 @@ constexpr Known kKnown[] = {
      absl::StatusCode::kFailedPrecondition,
      "it has no Lua; load its module: a line \"loadmodule /path/to/libvalkeylua.so\" in the "
      "server's configuration"},
+    {"ERR This instance has Lua scripting support disabled", ErrorCode::kOther,
+     absl::StatusCode::kFailedPrecondition, "every lock is a script; start Garnet with --lua"},
+    {"ERR This Redis command is not allowed from script", ErrorCode::kOther,
+     absl::StatusCode::kFailedPrecondition, kNotInScripts},
+    {"ERR This Valkey command is not allowed from script", ErrorCode::kOther,
+     absl::StatusCode::kFailedPrecondition, kNotInScripts},
     {"ERR Unknown Redis command called from script", ErrorCode::kUnknownCommand,
      absl::StatusCode::kFailedPrecondition, kRenamed},
     {"ERR Unknown command called from script", ErrorCode::kUnknownCommand,

@@ -18,7 +18,10 @@ class KeyDenied : public ::testing::Test {
     const std::string message(denied.message());
     const size_t begin = message.find("ACL SETUSER app ");
     ASSERT_NE(begin, std::string::npos) << message;
-    const std::vector<std::string> command = absl::StrSplit(message.substr(begin), ' ');
+    const size_t end = message.rfind(" [https://");
+    ASSERT_NE(end, std::string::npos) << message;
+    const std::vector<std::string> command =
+        absl::StrSplit(message.substr(begin, end - begin), ' ');
     ASSERT_EQ(server_->Text(command), "OK") << message;
   }
   void Forget() { ASSERT_EQ(server_->Text({"ACL", "SETUSER", "app", "resetkeys"}), "OK"); }

@@ -226,6 +226,47 @@ TEST(DoctorFindings, ChecksThePromiseAndEachReplica) {
   });
 }
 
+TEST(DoctorFindings, NamesWhatAServerRefuses) {
+  const auto script = [](const std::string& command, const std::string& error) -> Change {
+    return [=](Facts& facts) { TakeScript(command, Error(error), facts); };
+  };
+  const std::string refused = "ERR This Redis command is not allowed from script";
+  const std::string place = " script: 9a8b, on @user_script:1.";
+  const Change permitted = [](Facts& facts) { TakeScript("TIME", Text("1"), facts); };
+  ExpectFound({
+      {"Lua", kNothing, {permitted}},
+      {"Lua", kNothing, {script("", "NOPERM x"), script("TIME", "MOVED 1 a:1")}},
+      {"Lua",
+       kBad,
+       {script("", "ERR Could not find scripting engine 'lua'")},
+       {"> loadmodule /path/to/libvalkeylua.so <"}},
+      {"Lua",
+       kBad,
+       {script("", "ERR This instance has Lua scripting support disabled")},
+       {"--lua"}},
+      {"Lua",
+       kBad,
+       {script("", "ERR not in this plan")},
+       {"scripts are refused", "not in this plan"}},
+      {"Lua", kBad, {script("TIME", refused + place)}, {"call TIME: " + refused + "\n"}},
+      {"Lua", kBad, {script("PUBSUB", refused)}, {"whether the next waiter"}},
+      {"Lua", kBad, {script("PUBLISH", refused)}, {"tells the next waiter"}},
+      {"Lua", kNote, {script("INFO", refused)}, {"quarantine= and restart_delay= need it"}},
+      {"Lua", kWarn, {Fact("default_lua_flags", "allow-undeclared-keys")}, {"the whole server"}},
+      {"Lua", kBad, {Fact("default_lua_flags", "disable-atomicity")}, {"two holders"}},
+      {"version", kWarn, {Fact("dragonfly_version", "df-v1.30.0")}, {"Dragonfly df-v1.30.0, on"}},
+      {"version", kWarn, {Fact("garnet_version", "1.0.80")}, {"Garnet 1.0.80, on"}},
+      {"WAIT", kNote, {Fact("wait_refused", "1")}, {"> ACL SETUSER app +wait <"}},
+      {"CONFIG", kNothing, {}},
+      {"CONFIG", kNote, {Fact("config_unknown", "1")}, {"console"}},
+      {"CONFIG", kNote, {Fact("config_denied", "1")}, {"> ACL SETUSER app +config|get <"}},
+      {"messages",
+       kBad,
+       {Without("message_took"), Fact("message_denied", "1"), Fact("sharded", "1")},
+       {"redis-cluster://"}},
+  });
+}
+
 TEST(DoctorFindings, DescribesAnEmbeddedServer) {
   const auto embedded = [](int keeper) -> Change {
     return [keeper](Facts& facts) {
