@@ -37,7 +37,8 @@ constexpr absl::Duration kLongestPause = absl::Seconds(10);
 absl::Status CheckValue(std::string_view value) {
   if (value.size() <= kLongestValue) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
-      "a value of ", value.size(), " bytes is too long; ", kLongestValue, " are possible"));
+      "a candidate's value of ", value.size(), " bytes is too long; it can have ", kLongestValue,
+      " at most"));
 }
 
 // Returns a call of the script, which is repeated until a server answers.

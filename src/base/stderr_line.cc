@@ -33,7 +33,8 @@ void PrintLine(const std::string& text) {
   if (missing == 0) {
     std::fprintf(stderr, "redlatch: %s\n", line.c_str());
   } else {
-    std::fprintf(stderr, "redlatch: %s (and %" PRIu64 " more events)\n", line.c_str(), missing);
+    std::fprintf(stderr, "redlatch: %s (and %" PRIu64 " more event%s)\n", line.c_str(), missing,
+                 missing == 1 ? "" : "s");
   }
 }
 

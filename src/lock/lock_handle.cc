@@ -136,13 +136,26 @@ absl::Status LockHandle::CheckStaysTaken(absl::Duration at_least) const {
   return fits ? absl::OkStatus() : About(CannotStayTaken());
 }
 
+absl::Status LockHandle::CheckGrace(absl::Duration usable, absl::Duration grace) const {
+  const bool too_long =
+      grace > kLongestLease || (usable <= kLongestLease && usable + grace > kLongestLease);
+  if (!too_long) return absl::OkStatus();
+  return About(absl::InvalidArgumentError(
+      absl::StrCat("LockOptions::grace is ", absl::FormatDuration(grace),
+                   "; it and the lease must not be longer than a year together")));
+}
+
 absl::Status LockHandle::CheckTerms(const AcquireCall& call) const {
   const absl::Duration at_least = call.terms.at_least.get();
   const LockOptions& options = *call.options;
-  absl::Status bad = CheckLease(std::max(call.terms.lease, at_least));
-  if (at_least != absl::ZeroDuration()) bad.Update(CheckStaysTaken(at_least));
-  if (!bad.ok()) return bad;
   const absl::Duration usable = call.terms.lease - options.grace;
+  absl::Status bad;
+  if (at_least != absl::ZeroDuration()) bad = CheckStaysTaken(at_least);
+  bad.Update(CheckGrace(usable, options.grace));
+  bad.Update(CheckLease(at_least > call.terms.lease && at_least > absl::ZeroDuration()
+                            ? at_least
+                            : call.terms.lease));
+  if (!bad.ok()) return bad;
   if (options.at_most < usable) {
     return About(absl::InvalidArgumentError(
         absl::StrCat("a lease of ", absl::FormatDuration(usable), " is longer than the ",

@@ -188,6 +188,8 @@ class LockHandle final : public HoldOwner {
 
  private:
   absl::Status CheckStaysTaken(absl::Duration at_least) const;
+  // `usable`: the lease without the grace.
+  absl::Status CheckGrace(absl::Duration usable, absl::Duration grace) const;
   // Runs a renewal of the hold. `confirmed` runs if the server has executed it.
   absl::Status RunRenewal(uint64_t hold, const Request& request,
                           absl::FunctionRef<void(LockState&)> confirmed);

@@ -34,11 +34,15 @@ TEST_F(Margins, ImpossibleOptionsAreRefused) {
           {.lease = absl::Seconds(3)});
   refused({.stop_margin = absl::Seconds(-1)}, "must not be negative");
   refused({.grace = absl::Seconds(-1)}, "must not be negative");
-  refused({.grace = absl::InfiniteDuration()}, "is not possible");
+  refused({.grace = absl::InfiniteDuration()}, "LockOptions::grace is inf");
+  refused({.grace = absl::Hours(24 * 365)}, "LockOptions::grace is 8760h");
+  refused({.lease = absl::InfiniteDuration(), .grace = absl::Seconds(1)}, "a lease of inf");
+  refused({.lease = absl::Seconds(-1)}, "a lease of -1s is not possible");
   refused({.at_most = absl::Seconds(29)}, "longer than the 29s of LockOptions::at_most");
   refused({.at_most = absl::Minutes(1)}, "a lease of 2m is longer", {.lease = absl::Minutes(2)});
   refused({}, "cannot stay taken for -1s", {.at_least = absl::Seconds(-1)});
-  refused({}, "is not possible", {.at_least = absl::InfiniteDuration()});
+  refused({}, "cannot stay taken", {.at_least = absl::InfiniteDuration()});
+  refused({}, "a lease of 0 is not possible", {.lease = absl::ZeroDuration()});
   EXPECT_TRUE(server_->LockKeys().empty());
 }
 
