@@ -173,7 +173,7 @@ TEST_F(RedlatchTopTest, NoKeyIsLostIfSeveralAreTypedAtOnce) {
   std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (int i = 0; i < 60; ++i) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrFormat("job%02d", i)));
+    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("job", i / 10, i % 10)));
     auto lease = locks.back()->Acquire();
     ASSERT_TRUE(lease.ok());
     leases.push_back(*std::move(lease));
@@ -196,7 +196,7 @@ TEST_F(RedlatchTopTest, SortsByTheRateOfAnyLock) {
   std::vector<std::unique_ptr<SimpleLock>> locks;
   std::vector<Lease> leases;
   for (int i = 0; i < 30; ++i) {
-    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrFormat("idle%02d", i)));
+    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("idle", i)));
     auto lease = locks.back()->Acquire();
     ASSERT_TRUE(lease.ok());
     leases.push_back(*std::move(lease));
