@@ -117,14 +117,13 @@ void DieWithParent(pid_t parent) {
 
 }  // namespace
 
-bool LinePipe::WriteLine(std::string_view line) {
-  std::string rest = std::string(line) + "\n";
-  while (!rest.empty()) {
-    ssize_t sent = send(end_.get(), rest.data(), rest.size(), MSG_NOSIGNAL);
-    if (sent < 0 && errno == ENOTSOCK) sent = write(end_.get(), rest.data(), rest.size());
+bool LinePipe::Write(std::string text) {
+  while (!text.empty()) {
+    ssize_t sent = send(end_.get(), text.data(), text.size(), MSG_NOSIGNAL);
+    if (sent < 0 && errno == ENOTSOCK) sent = write(end_.get(), text.data(), text.size());
     if (sent < 0 && errno == EINTR) continue;
     if (sent < 0) return false;
-    rest.erase(0, static_cast<size_t>(sent));
+    text.erase(0, static_cast<size_t>(sent));
   }
   return true;
 }

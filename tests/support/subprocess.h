@@ -26,7 +26,8 @@ class LinePipe {
   explicit LinePipe(base::UniqueFd end) : end_(std::move(end)) {}
 
   // False if the other end is gone.
-  bool WriteLine(std::string_view line);
+  bool Write(std::string text);
+  bool WriteLine(std::string_view line) { return Write(std::string(line) + "\n"); }
 
   // The next line without its newline; nullopt if none comes in time, or the stream has ended.
   std::optional<std::string> ReadLine(absl::Duration timeout = absl::Seconds(10));

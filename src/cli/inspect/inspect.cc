@@ -3,6 +3,8 @@
 #include <fnmatch.h>
 #include <unistd.h>
 
+#include <array>
+#include <cerrno>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
@@ -373,6 +375,8 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
       row.waiting_writers = reply.integer;
       row.waiting += reply.integer;
     });
+    questions.Add({"ZRANGE", key(kinds::kWritersSuffix), "0", "0", "WITHSCORES"},
+                  [&row, now](const Reply& reply) { TakeFirstWaiter(reply, now, row); });
   }
   if ((parts & kReaders) != 0)
     AskHolders(questions, key(kinds::kReadersSuffix), now, /*reading=*/true, row);
@@ -651,17 +655,18 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   info.waiting = row.waiting;
   info.last_token = FencingToken(static_cast<uint64_t>(row.token));
   Questions queue;
-  if (!lock.queues.empty()) {
+  const auto ask = [&](std::string_view suffix) {
     queue.Add(
-        {"ZRANGE", internal::AuxiliaryKey(row.name, lock.queues.back()), "0", kLastWaiter,
-         "WITHSCORES"},
+        {"ZRANGE", internal::AuxiliaryKey(row.name, suffix), "0", kLastWaiter, "WITHSCORES"},
         [&info, now_us](const Reply& reply) {
           for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
             info.waiters.push_back({.hold = reply.elements[i].text,
                                     .since = ArrivalOf(NumberIn(reply.elements[i + 1]), now_us)});
           }
         });
-  }
+  };
+  if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
+  if (!lock.queues.empty()) ask(lock.queues.back());
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
   std::vector<std::string> holds;
   for (const LockInfo::Party& waiter : info.waiters) holds.push_back(waiter.hold);
@@ -672,6 +677,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   }
   if (!row.is_latch() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold, .remaining = row.remaining, .process = row.process});
+    if (row.reading) info.holders.back().owner = "read";
     if (!row.value.empty()) info.holders.back().owner = kUserOwner + row.value;
   }
   return info;
@@ -1149,6 +1155,10 @@ std::string JsonOf(const LockRow& row) {
   return json.Finish();
 }
 
+std::string WaitingOf(const LockRow& row) {
+  return absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : "");
+}
+
 std::string HolderOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
@@ -1173,12 +1183,9 @@ namespace {
 // The line of a lock in the list.
 ListCells CellsOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
-  return {Printable(row.name),
-          row.kind.empty() ? "-" : Printable(row.kind),
-          StateOf(row),
-          has_lease ? Brief(row.remaining) : "-",
-          absl::StrCat(row.waiting, row.waiting_writers > 0 ? "w" : ""),
-          HolderOf(row)};
+  return {Printable(row.name), row.kind.empty() ? "-" : Printable(row.kind),
+          StateOf(row),        has_lease ? Brief(row.remaining) : "-",
+          WaitingOf(row),      HolderOf(row)};
 }
 
 // Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints
@@ -1366,7 +1373,8 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
             LineOf(parties[at], inspection, equal > 1 ? ", the first since " : ", since ")));
   }
   const auto listed = std::ssize(parties);
-  if (all > listed) Say("", absl::StrCat("and ", all - listed, " more"));
+  if (all > listed && listed == 0) Say(what, absl::StrCat(all, ", not listed"));
+  if (all > listed && listed > 0) Say("", absl::StrCat("and ", all - listed, " more"));
 }
 
 std::string QuorumState(const LockRow& row) {
@@ -1486,14 +1494,19 @@ void WarnOfOtherServers(const LockRow& row) {
        "servers: --server redlock:URL,URL,URL"});
 }
 
-// True if the user says yes.
+// True if the user says yes. Reads the whole answer, and not into stdio's buffer, where the rest of
+// it would be the answer to the next question of `redlatch top`.
 bool Confirm() {
   std::fputs(
       "They will be told at once, but may be in the middle of what the lock protects. Break it? "
       "[y/N] ",
       stderr);
-  const int first = std::getchar();
-  return first == 'y' || first == 'Y';
+  std::array<char, 4096> answer = {};  // the longest line that a terminal hands over
+  ssize_t size = 0;
+  do {
+    size = read(STDIN_FILENO, answer.data(), answer.size());
+  } while (size < 0 && errno == EINTR);  // the terminal was resized, or top was stopped
+  return size > 0 && (answer[0] == 'y' || answer[0] == 'Y');
 }
 
 // Names the servers of a quorum at which the lock may not be broken.

@@ -170,7 +170,8 @@ std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::strin
 absl::Duration PauseAfter(absl::Duration took, absl::Duration interval);
 
 std::string JsonOf(const LockRow& row);
-std::string HolderOf(const LockRow& row);  // "web1:4242 worker and 1 more"
+std::string WaitingOf(const LockRow& row);  // "2", or "2w" if one of them is a waiting writer
+std::string HolderOf(const LockRow& row);   // "web1:4242 worker and 1 more"
 // `redlatch inspect` and `redlatch break` of one lock. They return an exit code.
 int ShowLock(Servers& servers, const std::string& name, bool as_json);
 int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json = false);

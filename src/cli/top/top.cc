@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <functional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -89,22 +90,36 @@ class Screen {
     (void)Key(base::Instant::Infinite());
   }
 
-  // The key that is pressed: itself, 'U' or 'D' for the arrows, 'q' if the terminal is gone, 0 for
-  // none until then.
+  // The key that is pressed: itself, 'U' or 'D' for the arrows, '<' or '>' for a page, 'q' if the
+  // terminal is gone, 0 for none until then.
   static char Key(base::Instant until) {
+    const int typed = Byte(until);
+    if (typed < 0) return 'q';
+    if (typed != '\x1b') return static_cast<char>(typed);
+    int last = 0;
+    int parameter = 0;
+    // ESC [ or ESC O, a number, and a last byte: soon, even if they are not in one packet.
+    const base::Instant soon = base::Now() + absl::Milliseconds(30);
+    if (const int second = Byte(soon); second != '[' && second != 'O') return '\0';
+    while ((last = Byte(soon)) > 0 && last < '@') parameter = 10 * parameter + last - '0';
+    if (last == '~') return parameter == 5 ? '<' : parameter == 6 ? '>' : '\0';
+    return last == 'A' ? 'U' : last == 'B' ? 'D' : '\0';
+  }
+
+ private:
+  // The next byte that was typed; 0 for none until then; -1 if the terminal is gone. One at a time,
+  // so that no key is lost if several are pressed at once.
+  static int Byte(base::Instant until) {
     pollfd key = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
     const absl::Duration left = std::max(until - base::Now(), absl::ZeroDuration());
     const bool forever = until.is_infinite();
     if (poll(&key, 1, forever ? -1 : static_cast<int>(absl::ToInt64Milliseconds(left))) <= 0) {
-      return forever ? Key(until) : '\0';
+      return forever ? Byte(until) : 0;
     }
-    std::array<char, 16> typed = {};
-    const ssize_t size = read(STDIN_FILENO, typed.data(), typed.size());
-    if (size <= 0) return size < 0 && errno == EINTR ? '\0' : 'q';
-    if (size >= 3 && typed[0] == '\x1b') {
-      return typed[2] == 'A' ? 'U' : typed[2] == 'B' ? 'D' : '\0';
-    }
-    return typed[0];
+    unsigned char typed = 0;
+    const ssize_t size = read(STDIN_FILENO, &typed, 1);
+    if (size <= 0) return size < 0 && errno == EINTR ? 0 : -1;
+    return typed;
   }
 };
 
@@ -160,7 +175,7 @@ struct TopOptions {
   bool once = false;
 };
 
-constexpr size_t kMeasured = 20;  // locks whose rates are measured: the first ones
+constexpr size_t kMeasured = 20;  // locks whose rates are measured
 constexpr absl::Duration kMeasureEvery = absl::Milliseconds(100);
 
 class Top {
@@ -206,11 +221,15 @@ class Top {
     absl::StatusOr<LockList> list = absl::UnknownError("not asked");
     if (servers_ == nullptr) {
       absl::StatusOr<std::shared_ptr<Servers>> again = OpenServers(options_.url);
-      list = again.status();
-      if (again.ok()) servers_ = *std::move(again);
+      if (again.ok()) {
+        servers_ = *std::move(again);
+      } else {
+        list = again.status();
+      }
     }
     if (servers_ != nullptr) list = ListLocks(*servers_, options_.pattern, [](auto, auto) {});
     failure_ = list.status();
+    is_old_ = !list.ok();
     if (list.ok()) {
       list_ = *std::move(list);
       failure_ = !list_.undecided.ok()    ? list_.undecided
@@ -224,13 +243,23 @@ class Top {
     Sort();
   }
 
-  // Asks for the last grants of the first locks: at most 400 short commands per second.
+  // The locks to measure: the first ones; if the highest rates are wanted, those that were granted
+  // last, since a lock that changes hands often is among them.
+  std::vector<std::string> Measured() const {
+    std::vector<const LockRow*> rows;
+    for (const LockRow& row : list_.rows) {
+      if (row.token > 0) rows.push_back(&row);
+    }
+    if (options_.sort == "rate") std::ranges::stable_sort(rows, std::greater(), &LockRow::token);
+    std::vector<std::string> names;
+    for (size_t i = 0; i < std::min(rows.size(), kMeasured); ++i) names.push_back(rows[i]->name);
+    return names;
+  }
+
+  // Asks for the last grants of the locks to measure: at most 400 short commands per second.
   void Measure() {
     if (servers_ == nullptr) return;
-    std::vector<std::string> names;
-    for (const LockRow& row : list_.rows) {
-      if (names.size() < kMeasured && row.token > 0) names.push_back(row.name);
-    }
+    const std::vector<std::string> names = Measured();
     const std::vector<LastGrant> grants = LastGrants(*servers_, names);
     for (size_t i = 0; i < grants.size(); ++i) rates_[names[i]].Take(grants[i], base::Now());
   }
@@ -275,18 +304,20 @@ class Top {
       const bool waits = row.longest_wait > absl::ZeroDuration();
       lines.push_back(
           columns.Line({Printable(row.name), StateOf(row), waits ? Brief(row.longest_wait) : "-",
-                        RateText(row.rate), absl::StrCat(row.waiting), HolderOf(row)}));
+                        RateText(row.rate), WaitingOf(row), HolderOf(row)}));
     }
     return lines;
   }
 
+  // The locks that fit on the screen: without totals, heading, keys and the free row.
+  static size_t Room() { return std::max<size_t>(TerminalHeight(), 6) - 5; }
+
   // Draws the screen; the selected lock is reversed.
   void Draw() {
     const size_t width = TerminalWidth();
-    const size_t height = std::max<size_t>(TerminalHeight(), 6);
     std::vector<std::string> lines = Lines(width);
     const size_t selected = Selected();
-    const size_t room = height - 5;  // without totals, heading, keys and the free row
+    const size_t room = Room();
     const size_t from = selected < room ? 0 : selected - room + 1;
     std::vector<std::string> page = {Cut(Totals(list_.rows, name_), width),
                                      Coloured(kBold, lines[0])};
@@ -295,10 +326,14 @@ class Top {
       page.push_back(i == selected ? absl::StrCat("\x1b[7m", Padded(line, width), "\x1b[0m")
                                    : line);
     }
-    const std::string last = !failure_.ok() ? Printable(std::string(failure_.message()))
-                             : pause_ > options_.interval
-                                 ? absl::StrCat("many keys: a list every ", ShortTime(pause_))
-                                 : absl::StrCat("sorted by ", options_.sort);
+    std::string last = absl::StrCat("sorted by ", options_.sort);
+    if (pause_ > options_.interval) {
+      last = absl::StrCat("many keys: a list every ", ShortTime(pause_));
+    }
+    if (!failure_.ok()) {
+      const std::string why = Printable(std::string(failure_.message()));
+      last = is_old_ ? absl::StrCat("not updated: ", why) : why;
+    }
     page.push_back(Cut(last, width));
     page.push_back(Cut("q quit  i inspect  b break  sort: w r l n", width));
     ShowPage(std::move(page));
@@ -309,9 +344,12 @@ class Top {
     while (base::Now() < end) {
       Draw();
       Measure();
-      const char key = Screen::Key(std::min(end, base::Now() + kMeasureEvery));
-      if (key == 'q') return false;
-      Obey(screen, key);
+      base::Instant until = std::min(end, base::Now() + kMeasureEvery);
+      while (const char key = Screen::Key(until)) {
+        if (key == 'q') return false;
+        Obey(screen, key);
+        until = base::Now();  // all that was typed before the list is drawn again
+      }
     }
     return true;
   }
@@ -325,10 +363,10 @@ class Top {
   void Obey(const Screen& screen, char key) {
     if (list_.rows.empty()) return;
     const size_t at = Selected();
-    if ((key == 'U' || key == 'k') && at > 0) selected_ = list_.rows[at - 1].name;
-    if ((key == 'D' || key == 'j') && at + 1 < list_.rows.size()) {
-      selected_ = list_.rows[at + 1].name;
-    }
+    if (key == 'U' || key == 'k') selected_ = list_.rows[at - std::min<size_t>(at, 1)].name;
+    if (key == '<') selected_ = list_.rows[at - std::min(at, Room())].name;
+    const size_t after = key == 'D' || key == 'j' ? 1 : key == '>' ? Room() : 0;
+    if (after > 0) selected_ = list_.rows[std::min(at + after, list_.rows.size() - 1)].name;
     for (const char* const sort : {"waiting", "rate", "longest", "name"}) {
       if (key != *sort) continue;
       options_.sort = sort;
@@ -350,7 +388,8 @@ class Top {
   std::shared_ptr<Servers> servers_;             // nullptr: to be opened again
   std::string name_;                             // of the servers
   LockList list_;                                // the locks in use, sorted
-  absl::Status failure_;                         // why the list is not complete
+  absl::Status failure_;                         // why the list is not complete, or is old
+  bool is_old_ = false;                          // the list could not be read again
   absl::Duration pause_ = absl::ZeroDuration();  // between two lists
   std::string selected_;                         // a name; none that is listed: the first lock
   absl::flat_hash_map<std::string, Rate> rates_;

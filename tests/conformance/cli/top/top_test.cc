@@ -129,9 +129,9 @@ TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
   for (const bool yes : {false, true}) {
     const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
     ASSERT_TRUE(ReadTo(*top, "q quit"));
-    top->pipe().WriteLine("j");
+    top->pipe().Write("j");
     ASSERT_TRUE(ReadTo(*top, "\x1b[7mb "));
-    top->pipe().WriteLine("b");
+    top->pipe().Write("b");
     ASSERT_TRUE(ReadTo(*top, "the lock \"b\" is held by:"));
     top->pipe().WriteLine(yes ? "y" : "n");
     ASSERT_TRUE(ReadTo(*top, yes ? "Broken. Nobody holds it now." : "Nothing was done."));
@@ -139,6 +139,99 @@ TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
     EXPECT_EQ(server_->Integer({"EXISTS", "b"}), yes ? 0 : 1);
   }
   EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 1);
+}
+
+TEST_F(RedlatchTopTest, AsksBeforeEachBreak) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_, "a");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const auto top = StartOnTerminal(
+      absl::StrCat("sh -c 'echo pid $$; exec ", REDLATCH_COMMAND, " top'; echo end"));
+  std::string output;
+  ASSERT_TRUE(ReadTo(*top, "q quit", &output));
+  const pid_t pid = std::atoi(output.substr(output.find("pid ") + 4).c_str());
+  ASSERT_GT(pid, 1);
+  for (const char* const answer : {"ny", "n", "y"}) {
+    top->pipe().Write("b");
+    ASSERT_TRUE(ReadTo(*top, "the lock \"a\" is held by:"));
+    ASSERT_TRUE(support::Await(  // it waits for the answer
+        [&] { return absl::StrContains(TextOf(absl::StrCat("/proc/", pid, "/stat")), ") S "); }));
+    ASSERT_EQ(kill(pid, SIGWINCH), 0);  // as if the terminal was resized
+    top->pipe().WriteLine(answer);
+    ASSERT_TRUE(ReadTo(*top, *answer == 'y' ? "Broken." : "Nothing was done."));
+    EXPECT_EQ(server_->Integer({"EXISTS", "a"}), *answer == 'y' ? 0 : 1);
+    top->pipe().Write(" ");
+    ASSERT_TRUE(ReadTo(*top, "q quit"));
+  }
+  top->pipe().Write("q");
+  EXPECT_TRUE(ReadTo(*top, "end"));
+}
+
+TEST_F(RedlatchTopTest, NoKeyIsLostIfSeveralAreTypedAtOnce) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (int i = 0; i < 60; ++i) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("job", i / 10, i % 10)));
+    auto lease = locks.back()->Acquire();
+    ASSERT_TRUE(lease.ok());
+    leases.push_back(*std::move(lease));
+  }
+  const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --sort name"));
+  ASSERT_TRUE(ReadTo(*top, "q quit"));
+  top->pipe().Write("jjjjjjjjjjjjjjjjjjj\x1b[B\x1bOBk\x1b[6~\x1b[6~\x1b[6~\x1b[6~\x1b[6~b");
+  EXPECT_TRUE(ReadTo(*top, "the lock \"job59\" is held by:"));  // the last one
+  top->pipe().WriteLine("n");
+  ASSERT_TRUE(ReadTo(*top, "Nothing was done."));
+  top->pipe().Write(" ");
+  ASSERT_TRUE(ReadTo(*top, "q quit"));
+  top->pipe().Write("\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[Ajjjjjjjjjjjjjjjjjjj\x1b[Bkb");
+  EXPECT_TRUE(ReadTo(*top, "the lock \"job19\" is held by:"));
+  top->pipe().WriteLine("n");
+  EXPECT_EQ(Quit(*top), 0);
+}
+
+TEST_F(RedlatchTopTest, SortsByTheRateOfAnyLock) {
+  std::vector<std::unique_ptr<SimpleLock>> locks;
+  std::vector<Lease> leases;
+  for (int i = 0; i < 30; ++i) {
+    locks.push_back(std::make_unique<SimpleLock>(client_, absl::StrCat("idle", i)));
+    auto lease = locks.back()->Acquire();
+    ASSERT_TRUE(lease.ok());
+    leases.push_back(*std::move(lease));
+  }
+  std::atomic<bool> stop = false;
+  std::thread hot([&] {  // no client waits for it, so it is the last one in any other order
+    SimpleLock lock(other_, "name-that-comes-last");
+    while (!stop) {
+      const auto hold = lock.Acquire();
+      absl::SleepFor(absl::Milliseconds(50));  // the work
+    }
+  });
+  EXPECT_TRUE(support::Await([&] {
+    return server_->Integer({"EXISTS", "name-that-comes-last"}) == 1;
+  }));
+  const Outcome json = Redlatch({"top", "--json", "--interval", "2s", "--sort", "rate"});
+  stop = true;
+  hot.join();
+  EXPECT_EQ(Json(json.output, "(rows[0]['name'], rows[0]['handovers_per_s'] > 1)"),
+            "('name-that-comes-last', True)")
+      << json.output;
+}
+
+TEST_F(RedlatchTopTest, GoesOnWhenTheServerIsBack) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  SimpleLock lock(client_, "before");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const auto top = StartOnTerminal(absl::StrCat(REDLATCH_COMMAND, " top --interval 100ms"));
+  ASSERT_TRUE(ReadTo(*top, "before"));
+  server_->Kill();
+  ASSERT_TRUE(ReadTo(*top, "not updated: "));
+  server_->Restart();
+  ASSERT_TRUE(ReadTo(*top, "sorted by waiting"));
+  EXPECT_EQ(Quit(*top), 0);
 }
 
 TEST_F(RedlatchTopTest, ListIsWatched) {
