@@ -9,8 +9,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
+#include "src/base/parker.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
+#include "src/lock/state/timing.h"
 #include "src/redis/link/script_runner.h"
 #include "src/redis/wire/codec.h"
 
@@ -27,6 +29,17 @@ void Background::Stop(base::Instant until) {
   if (!worker_.Stop()) return;
   core_.unattended().Flush(until);  // what fails now is due below
   Serve(TakeDue());
+  // A hold that was lost a moment ago is released at its local deadline, and not before: a renewal
+  // that was in flight may have made the server's lease longer.
+  const base::Instant soon = base::Now() + kLongestExpiryLead;
+  if (NextDue() > soon) return;
+  base::Parker().ParkUntil(soon);
+  Serve(TakeDue());
+}
+
+base::Instant Background::NextDue() {
+  const base::MutexLock lock(mu_);
+  return timers_.next();
 }
 
 void Background::Schedule(Entry& entry, base::Instant moment) {
@@ -72,8 +85,7 @@ base::Instant Background::TakeTurn() {
   const base::Instant due =
       std::min({describe_at_, core_.confirmed_releases().due(), core_.counts().due(),
                 core_.observations().due(), core_.unattended().due()});
-  const base::MutexLock lock(mu_);
-  return std::min(due, timers_.next());
+  return std::min(due, NextDue());
 }
 
 std::vector<Entry*> Background::TakeDue() {

@@ -49,6 +49,8 @@ class Background {
 
  private:
   base::Instant TakeTurn();
+  // Returns when the first entry is due.
+  base::Instant NextDue();
   std::vector<Entry*> TakeDue();
   void Serve(const std::vector<Entry*>& due);
 

@@ -82,8 +82,9 @@ inline bool IsBounded(const LockOptions& options) {
 
 // How much earlier than its local deadline a hold is reported lost, so that its thread knows in
 // time even if threads do not run at once.
+inline constexpr absl::Duration kLongestExpiryLead = absl::Milliseconds(10);
 inline absl::Duration ExpiryLead(absl::Duration lease) {
-  return std::min(Scaled(lease, 1, 20), absl::Milliseconds(10));
+  return std::min(Scaled(lease, 1, 20), kLongestExpiryLead);
 }
 
 // The time in seconds, for intervals that may be coarse.

@@ -123,6 +123,21 @@ TEST_F(ClientTest, LastCopyClosesTheConnection) {
   EXPECT_TRUE(server_->AwaitInfo("connected_clients", "1"));
 }
 
+TEST_F(ClientTest, ReleasesHoldThatWasLostAMomentAgo) {
+  TcpProxy proxy({.port = server_->port()});
+  {
+    SimpleLock lock(Connect(proxy.url()), "lock");
+    absl::StatusOr<Lease> lease = lock.Acquire({.lease = absl::Seconds(1)});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    proxy.Hold(Direction::kToClient);
+    const std::jthread extends([&] { EXPECT_TRUE(IsLeaseLost(lease->Extend(absl::Minutes(1)))); });
+    EXPECT_TRUE(Await([&] { return server_->Integer({"PTTL", "lock"}) > 2000; }));
+    EXPECT_TRUE(Fires(lease->lost()));
+    proxy.Heal();
+  }
+  EXPECT_EQ(server_->Integer({"EXISTS", "lock"}), 0);
+}
+
 TEST_F(ClientTest, NegativeUnreachableAfterIsRefused) {
   const ClientOptions options{.unreachable_after = -absl::Seconds(1)};
   const absl::Status refused = Client::Connect(server_->url(), options).status();

@@ -241,8 +241,9 @@ bool World::IsOfLatch(const std::string& key) const {
 
 void World::CheckTheEnd() {
   const auto broken = [this] { return !oracle_.violation().empty(); };
-  // A claim that no client took expires by itself.
-  kernel_.Run(kernel_.now() + 3 * kSecond, broken);
+  // A claim that no client took expires by itself, and so does a hold that was lost less than its
+  // margin before its client ended.
+  kernel_.Run(kernel_.now() + 3 * kSecond + LongestMargin(plan_), broken);
   // Over a slow link, the last release of a client that ends may be lost.
   if (plan_.latest_us <= kSlowLink) CheckNothingHeld();
   kernel_.Run(kernel_.now() + kSecond * 32 * 24 * 3600, broken);
