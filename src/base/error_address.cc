@@ -53,11 +53,13 @@ constexpr Known kKnown[] = {
     {"a non local key", "moved"},
     {"max number of clients", "max-clients"},
     {"does not know WAITAOF", "acks"},
+    {"not allowed from script", "unknown-command"},
     {"unknown command", "unknown-command"},
     {"Unknown Redis command", "unknown-command"},
     {"Unknown command", "unknown-command"},
     {"rename-command line", "unknown-command"},
     {"Could not find scripting engine", "no-lua"},
+    {"Lua scripting support disabled", "no-lua"},
 
     // This process lacks something.
     {"a thread of the client cannot be started", "no-thread"},
@@ -150,6 +152,7 @@ constexpr Known kKnown[] = {
     {"a script includes", "own-kind"},
     {"for classes whose LockTraits", "own-kind"},
     {"LockOptions::stop_margin is", "bad-option"},
+    {"LockOptions::grace is", "bad-option"},
     {"LockOptions::cache_for is", "bad-option"},
     {"of LockOptions::at_most; make the lease shorter", "bad-option"},
     {"could outlive the restart delay", "bad-option"},

@@ -50,20 +50,20 @@ absl::Status BookStep(redlatch::ReentrantLock& ledger, const redlatch::Owner& jo
 // A job whose steps run on other threads, while it has the lock. `id` must be unique.
 absl::Status BookTransfer(redlatch::ReentrantLock& ledger, const std::string& id) {
   const redlatch::Owner job("transfer:" + id);
-  return redlatch::RunLockedAs(
-      ledger, job, {.wait = absl::Seconds(5)}, [&](const std::stop_token& lost) {
-        const auto step = [&](const char* entry) {
-          return std::async(std::launch::async, [&, entry] {
-            if (lost.stop_requested()) return absl::AbortedError("lost");
-            return BookStep(ledger, job, entry);
-          });
-        };
-        std::future<absl::Status> debit = step("debit");
-        std::future<absl::Status> credit = step("credit");
-        absl::Status done = debit.get();
-        done.Update(credit.get());
-        return done;
-      });
+  return redlatch::RunLockedAs(ledger, job, {.wait = absl::Seconds(5)},
+                               [&](const std::stop_token& lost) {
+                                 const auto step = [&](const char* entry) {
+                                   return std::async(std::launch::async, [&, entry] {
+                                     if (lost.stop_requested()) return absl::AbortedError("lost");
+                                     return BookStep(ledger, job, entry);
+                                   });
+                                 };
+                                 std::future<absl::Status> debit = step("debit");
+                                 std::future<absl::Status> credit = step("credit");
+                                 absl::Status done = debit.get();
+                                 done.Update(credit.get());
+                                 return done;
+                               });
 }
 // [/owner]
 
