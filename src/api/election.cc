@@ -36,9 +36,9 @@ constexpr absl::Duration kLongestPause = absl::Seconds(10);
 
 absl::Status CheckValue(std::string_view value) {
   if (value.size() <= kLongestValue) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "a candidate's value of ", value.size(), " bytes is too long; it can have ", kLongestValue,
-      " at most"));
+  return absl::InvalidArgumentError(absl::StrCat("a candidate's value of ", value.size(),
+                                                 " bytes is too long; it can have ", kLongestValue,
+                                                 " at most"));
 }
 
 // Returns a call of the script, which is repeated until a server answers.
