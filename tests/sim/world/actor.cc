@@ -394,10 +394,13 @@ std::string Actor::Progress() const {
   return text;
 }
 
+uint64_t Actor::OwnerOf(size_t thread) const {
+  return (static_cast<uint64_t>(lives_) * 100 + number_) * 100 + thread;
+}
+
 void Actor::Run(Objects& objects, size_t thread) {
   const std::vector<Operation>& operations = plan_.clients[number_].threads[thread];
-  const uint64_t owner =
-      (static_cast<uint64_t>(lives_) * 100 + number_) * 100 + static_cast<uint64_t>(thread);
+  const uint64_t owner = OwnerOf(thread);
   while (next_[thread] < operations.size()) {
     const Operation& operation = operations[next_[thread]++];
     const int64_t begins = start_ + operation.not_before_ms * kMilli;
@@ -810,12 +813,23 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
 absl::Status Actor::ProbeElection(Election& election, const SharedObject& object,
                                   const AcquireOptions& options) {
   const std::string name = absl::StrCat(process_->name, " probes");
+  Asking asking(kernel_, oracle_, {object.name}, process_, Oracle::Mode::kExclusive);
   auto leads = election.Campaign(name + " 1", options);
   if (!leads.ok()) return leads.status();
+  const redlatch::Hold hold = leads->hold();
+  const auto ids = asking.Granted({.owner = OwnerOf(0),
+                                   .acknowledged = object.replica_acks > 0,
+                                   .quarantined = plan_.quarantine_ms > 0,
+                                   .valid = [hold] { return hold.valid(); },
+                                   .lost = hold.lost()},
+                                  &hold);
   const uint64_t epoch = leads->epoch().value();
   oracle_.Leads(object.name, epoch, name);
   for (const bool over : {false, true}) {
-    if (over) leads->Resign().IgnoreError();
+    if (over) {
+      for (const uint64_t id : ids) oracle_.Leaving(id);
+      leads->Resign().IgnoreError();
+    }
     const int64_t heartbeat = std::min<int64_t>(object.lease_ms / 3, 10'000);
     const int64_t until = kernel_.now() + (heartbeat + 1500) * kMilli;
     while (!oracle_.AllSaw(object.name, epoch, over)) {

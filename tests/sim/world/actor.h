@@ -52,6 +52,8 @@ class Actor {
 
   void Main();
   void Run(Objects& objects, size_t thread);
+  // The oracle's number of that thread in this life of the process.
+  uint64_t OwnerOf(size_t thread) const;
   void Probe(Objects& objects);
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
   void Administer(Objects& objects, const Operation& operation);
