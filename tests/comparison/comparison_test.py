@@ -251,7 +251,7 @@ class ReportTest(unittest.TestCase):
 
     def test_overlaps_are_named(self):
         whole = self.results(self.more, redlatch=[5], peer=[10])
-        self.assertIn("None overlapped.", report.document(whole))
+        self.assertIn("No two holds overlapped.", report.document(whole))
         whole["results"][self.more.name]["peer"][0]["overlaps"] = 3
         self.assertIn("Overlaps: peer 3 times.", report.document(whole))
 

@@ -17,7 +17,7 @@ class RedlatchTopTest : public RedlatchOutputTest {
   // Presses q until the program has ended. Returns the exit code.
   static int Quit(support::Child& top) {
     return support::Await([&] {
-      top.pipe().WriteLine("q");
+      top.pipe().Write("q");
       return top.WaitFor(absl::Milliseconds(200)).has_value();
     })
                ? CodeOf(top)
