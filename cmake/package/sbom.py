@@ -52,7 +52,7 @@ def linked(build):
     contained = set(re.findall(r"^(/\S+\.a)\(\S+\)$", link_map, re.M))
     loads = set(re.findall(r"^LOAD (/\S+)$", link_map, re.M))
     contained |= {file for file in loads if file.endswith(".o")}
-    needed = re.findall(r"NEEDED +(\S+)", output("objdump", "-p", build / "redlatch"))
+    needed = re.findall(r"NEEDED +(\S+)", output("objdump", "-p", build / "bin/redlatch"))
     paths = {pathlib.Path(os.path.realpath(file)).name: file for file in loads}
     for name in needed:
         if name not in paths and not name.startswith("ld-linux"):
