@@ -45,7 +45,8 @@ EXPECTED = {
     "it has not opened; its count is still", " was busy for ", " has no leader", "there is no lock ",
     "there is no semaphore ", "the command has been run in this period", "; the next campaign begins in ",
     # Wrong usage, and the message says the right one.
-    "there is no terminal to ask on", " is not a shell that redlatch knows", "--json cannot ask", "redlatch top needs a terminal", "--busy-code is out of range", "the command is missing",
+    "there is no terminal to ask on", " is not a shell that redlatch knows", "--json cannot ask",
+    "redlatch top needs a terminal", "--busy-code is out of range", "the command is missing",
     "say how many permits there are to be", " is not a semaphore; redlatch inspect shows",
     # Parts of other messages, of which another part decides.
     "lost the hold on ", "set the server with --server", "given back: ", "because it could not be renewed",

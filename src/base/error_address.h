@@ -14,8 +14,8 @@ namespace redlatch::base {
 
 inline constexpr std::string_view kSite = "https://redlatch.dev";
 
-// Returns the anchor of the section about the message. Returns an empty text if none is, as about
-// an expected outcome.
+// Returns the anchor of the section about the message. Returns an empty text if there is none,
+// as for an expected outcome.
 std::string_view AnchorOf(std::string_view message);
 
 // Appends " [https://redlatch.dev/e/<anchor>]" to a message about which there is a section. Only
@@ -26,9 +26,10 @@ void AddAddress(std::string& message, size_t from = 0) noexcept;
 // Cuts all addresses out of the text. Returns the first one, or an empty text if there is none.
 std::string TakeAddress(std::string& text);
 
-// Returns the status with its message so changed, and without payloads. A lock that is busy and a
-// wait that was stopped are no errors to read about.
+// Returns true for outcomes that have no section: success, a lock that is busy, a wait that was
+// stopped.
 bool IsExpected(absl::StatusCode code);
+// Returns the status, without payloads, with an address at the end of its message.
 absl::Status WithAddress(const absl::Status& status) noexcept;
 
 }  // namespace redlatch::base

@@ -267,6 +267,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
 
 absl::Status LockHandle::StayTaken(uint64_t hold, absl::Duration at_least) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
+  // It may be shorter than any lease, since it does not shorten the one that the lock has.
   absl::Status bad = CheckLease(std::max(at_least, kShortestLease));
   bad.Update(CheckStaysTaken(at_least));
   if (!bad.ok()) return bad;

@@ -40,7 +40,7 @@ void LeaveScreen() {
   (void)!write(STDOUT_FILENO, kLeave.data(), kLeave.size());
 }
 
-// Restores the terminal at whatever moment the signal comes, and lets it act as usual.
+// Restores the terminal, and then lets the signal act as usual.
 void OnSignal(int signal) {
   const int error = errno;
   if (signal == SIGWINCH) return;  // it only interrupts poll()
@@ -217,17 +217,17 @@ class Top {
   }
 
  private:
-  void List() {
-    absl::StatusOr<LockList> list = absl::UnknownError("not asked");
+  absl::StatusOr<LockList> NewList() {
     if (servers_ == nullptr) {
       absl::StatusOr<std::shared_ptr<Servers>> again = OpenServers(options_.url);
-      if (again.ok()) {
-        servers_ = *std::move(again);
-      } else {
-        list = again.status();
-      }
+      if (!again.ok()) return again.status();
+      servers_ = *std::move(again);
     }
-    if (servers_ != nullptr) list = ListLocks(*servers_, options_.pattern, [](auto, auto) {});
+    return ListLocks(*servers_, options_.pattern, [](auto, auto) {});
+  }
+
+  void List() {
+    absl::StatusOr<LockList> list = NewList();
     failure_ = list.status();
     is_old_ = !list.ok();
     if (list.ok()) {
@@ -339,7 +339,7 @@ class Top {
     ShowPage(std::move(page));
   }
 
-  // Shows the list, and obeys keys. Returns false if the user quits.
+  // Shows the list and acts on keys. Returns false if the user quits.
   bool ShowUntil(const Screen& screen, base::Instant end) {
     while (base::Now() < end) {
       Draw();
@@ -347,7 +347,7 @@ class Top {
       base::Instant until = std::min(end, base::Now() + kMeasureEvery);
       while (const char key = Screen::Key(until)) {
         if (key == 'q') return false;
-        Obey(screen, key);
+        ActOn(key, screen);
         until = base::Now();  // all that was typed before the list is drawn again
       }
     }
@@ -360,7 +360,7 @@ class Top {
     return found == list_.rows.end() ? 0 : static_cast<size_t>(found - list_.rows.begin());
   }
 
-  void Obey(const Screen& screen, char key) {
+  void ActOn(char key, const Screen& screen) {
     if (list_.rows.empty()) return;
     const size_t at = Selected();
     if (key == 'U' || key == 'k') selected_ = list_.rows[at - std::min<size_t>(at, 1)].name;

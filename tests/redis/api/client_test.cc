@@ -1,10 +1,7 @@
 #include "tests/redis/redis/embedded/home.h"
-#include "tests/support/fake_server.h"
 
 namespace redlatch {
 namespace {
-
-using support::FakeServer;
 
 // How late a call may return.
 constexpr absl::Duration kGrace = absl::Milliseconds(50);
