@@ -1,17 +1,19 @@
 #!/usr/bin/env python3
 """Looks at the pages of build/site in Chromium: `./dev docs --check` builds the site and calls it.
 
-check.py [--no-axe] [--pictures DIR [PAGE...]]
+check.py [--no-axe] [--pictures DIR [--height PIXELS] [PAGE...]]
 
 At a width of 390, 820 and 1440 pixels, no page may scroll sideways or ask another host for anything;
 each picture's text must be legible at 390 pixels. axe-core may find nothing, in either scheme. It is
 searched for in AXE (the path of axe.min.js) and in node_modules and build/node_modules; --no-axe leaves
-it out. --pictures writes what the pages look like at all three widths, in both schemes.
+it out. --pictures writes what the pages look like at all three widths, in both schemes, down to --height
+(1800).
 """
 import argparse
 import base64
 import functools
 import http.server
+import itertools
 import os
 import pathlib
 import sys
@@ -115,21 +117,21 @@ def check(browser, base, pages, axe):
             problems += faults_of(browser.driver.execute_script(MEASURE), name, width)
         if axe:
             browser.driver.execute_script(axe)
-        for width, scheme in ((1440, "default"), (390, "slate")) if axe else ():
+        for width, scheme in itertools.product((1440, 390), ("default", "slate")) if axe else ():
             browser.resize(width)
             problems += [("axe", f"{name} at {width} px, {scheme}: {finding}")
                          for finding in browser.driver.execute_async_script(AXE, scheme)]
     return problems
 
 
-def take_pictures(browser, base, folder, names):
+def take_pictures(browser, base, folder, names, height):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         for width in WIDTHS:
             for scheme in ("light", "dark"):
                 browser.show(base + name, width, scheme)
                 file = f"{name.replace('/', '-').removesuffix('.html')}-{width}-{scheme}.png"
-                browser.take_picture(folder / file, 1800)
+                browser.take_picture(folder / file, height)
 
 
 def report(problems, pages, axe):
@@ -146,6 +148,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--no-axe", action="store_true")
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--height", type=int, default=1800)
     parser.add_argument("pages", nargs="*")
     options = parser.parse_args()
     try:
@@ -165,7 +168,7 @@ def main():
     browser = Browser(webdriver, Service)
     try:
         if options.pictures:
-            take_pictures(browser, base, options.pictures, options.pages or ["index.html"])
+            take_pictures(browser, base, options.pictures, options.pages or ["index.html"], options.height)
             return 0
         axe = path.read_text(encoding="utf-8") if path else None
         problems = check(browser, base, pages, axe)
