@@ -551,7 +551,7 @@ class Page:
             self.say(self.prose.blocks(first.comment, scope, first))
             self.code([first])
             self.members_table(first.members, scope, values=True)
-        elif first.kind == "variable" and scope and (len(group) > 1 or first.note or not first.comment):
+        elif first.kind == "variable" and scope and (len(group) > 1 or first.note):
             self.say(self.prose.blocks(first.comment, scope, first))
             self.members_table(group, scope)
         else:

@@ -56,6 +56,7 @@ def page_of_manual():
     text = re.sub(r'<h([12]) class="S[hs]"[^>]*>(.*?)</h\1>', heading, text, flags=re.S)
     text = re.sub(r'<a class="permalink" href="[^"]*">(.*?)</a>', r"\1", text, flags=re.S)
     text = re.sub(r"<b>(.*?)</b>", lambda typed: f"<code>{' '.join(typed[1].split())}</code>", text, flags=re.S)
+    text = re.sub(r"(?<![\w>-])--?[a-z][a-z-]*(?:=\w+)?(?![\w<-])(?=[^<>]*<(?!/code|/pre))", r"<code>\g<0></code>", text)
     text = re.sub(r' (?:class="(?:Bl-tag|Pp|Bd-indent)"|id="[^"]*")(?=[ >])', "", text)
     return "# redlatch(1): the command\n" + text.replace("\n<p>", "\n\n<p>").replace("</p>\n", "</p>\n\n")
 
@@ -221,7 +222,8 @@ def with_scrolling(text):
 
 
 def with_whole_quantities(text):
-    """A number and its unit stay on one line."""
+    """A number and its unit stay on one line, and so does an option, which browsers break at a hyphen."""
+    text = re.sub(r"<code>(--?\w[\w=-]*)</code>", r'<code class="whole">\1</code>', text)
     parts = re.split(r"(<pre\b.*?</pre>|<code\b.*?</code>|<[^>]*>)", text, flags=re.S)
     return "".join(part if part.startswith("<") else QUANTITY.sub("\\1\u00a0\\2", part) for part in parts)
 

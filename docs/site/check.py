@@ -60,6 +60,13 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
         pass
 
 
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """Chromium closes connections of which it needs nothing more."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 def find_axe():
     named = os.environ.get("AXE")
     return next((path for path in ([pathlib.Path(named)] if named else AXE_PLACES) if path.exists()), None)
@@ -162,7 +169,7 @@ def main():
                  "or pass --no-axe")
     pages = [SITE / name for name in options.pages] or sorted(SITE.rglob("*.html"))
     handler = functools.partial(Quiet, directory=str(SITE))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}/"
     browser = Browser(webdriver, Service)
