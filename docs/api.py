@@ -581,6 +581,9 @@ class Page:
                         f"<td><code>{html.escape(kind)}</code>{default}</td><td>{notes}</td></tr>")
         head = "<th>value</th><th>meaning</th>" if values else (
             "<th>member</th><th>type and default</th><th>meaning</th>")
+        if all(row.endswith("<td></td></tr>") for row in rows):  # nothing says what a member means
+            head = head.replace("<th>meaning</th>", "")
+            rows = [row.removesuffix("<td></td></tr>") + "</tr>" for row in rows]
         self.say("\n".join(["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>", *rows, "</tbody>",
                             "</table>"]))
 
