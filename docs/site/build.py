@@ -57,6 +57,7 @@ def page_of_manual():
     text = re.sub(r'<a class="permalink" href="[^"]*">(.*?)</a>', r"\1", text, flags=re.S)
     text = re.sub(r"<b>(.*?)</b>", lambda typed: f"<code>{' '.join(typed[1].split())}</code>", text, flags=re.S)
     text = re.sub(r"(?<![\w>-])--?[a-z][a-z-]*(?:=\w+)?(?![\w<-])(?=[^<>]*<(?!/code|/pre))", r"<code>\g<0></code>", text)
+    text = re.sub(r"\[[\w -]+\](?=[^<]*</code>)", r'<span class="whole">\g<0></span>', text)
     text = re.sub(r' (?:class="(?:Bl-tag|Pp|Bd-indent)"|id="[^"]*")(?=[ >])', "", text)
     return "# redlatch(1): the command\n" + text.replace("\n<p>", "\n\n<p>").replace("</p>\n", "</p>\n\n")
 
