@@ -96,7 +96,7 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   //   kInvalidArgument      a bad name or option
   //   kPermissionDenied     the server does not permit a command or channel
   //   kResourceExhausted    the server is out of memory, or the client can start no thread
-  //   kInternal the server's answer makes no sense
+  //   kInternal             the server's answer makes no sense
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {}) {
     return AcquireBy({}, options);
   }
