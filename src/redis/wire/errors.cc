@@ -207,7 +207,7 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
 
 // "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 :6381"
 std::optional<Redirect> RedirectOf(const absl::Status& status) {
-  const auto payload = status.GetPayload(kRedirect);  // an optional of Abseil or of std, by its release
+  const auto payload = status.GetPayload(kRedirect);  // absl::optional or std::optional
   if (!payload.has_value()) return std::nullopt;
   const std::string text(*payload);
   const std::vector<std::string> words = absl::StrSplit(text, ' ');
