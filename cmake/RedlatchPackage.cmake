@@ -19,7 +19,6 @@ set(CPACK_ARCHIVE_COMPONENT_INSTALL OFF)
 set(CPACK_PRE_BUILD_SCRIPTS "${PROJECT_SOURCE_DIR}/cmake/package/debian_files.cmake")
 
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
-set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_NAME redlatch)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_SECTION utils)
@@ -29,6 +28,7 @@ set(CPACK_COMPONENT_COMMAND_DESCRIPTION "run commands under locks that machines 
 Runs a command while it holds a lock that others share, on this machine or
 any other, and ends it before another machine could get the lock.")
 if(REDLATCH_STRIP)
+  set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
   # redlatch-dbgsym_*.ddeb. Its suffix keeps it out of `apt-get install *.deb`.
   set(CPACK_DEBIAN_COMMAND_DEBUGINFO_PACKAGE ON)
   set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_SOURCE_DIR}/cmake/package/keep_debug.cmake")

@@ -59,7 +59,7 @@ build_id=$(readelf -n /usr/bin/redlatch | sed -n 's/.*Build ID: //p')
 symbols=/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug
 address=$(nm "$symbols" | sed -n 's/ T main$//p')
 line=$(addr2line -e "$symbols" "0x$address")
-[[ $line == src/cli/redlatch.cc:* ]] || { echo "main() is at $line"; exit 1; }
+[[ $line == /usr/src/redlatch/src/cli/redlatch.cc:* ]] || { echo "main() is at $line"; exit 1; }
 readelf -S /usr/bin/redlatch | grep -q '\.debug_info' && { echo "the command is not stripped"; exit 1; }
 
 say "find_package"
