@@ -309,7 +309,7 @@ def write_page(mutants, results):
              f'{len(caught)} of {len(judged)} mutants are found: '
              f'{sum(results[m.name]["by"] == "unit" for m in caught)} by a unit test, '
              f'{sum(results[m.name]["by"] != "unit" for m in caught)} by the simulator. '
-             f'{len(mutants) - len(judged)} were not run yet.', '']
+             f'{len(mutants) - len(judged)} have not been run yet.', '']
     for room, title in ROOMS.items():
         its = [mutant for mutant in judged if mutant.room == room]
         if its:
