@@ -1,6 +1,6 @@
-// The piece of 08-monitoring.md that reports to OpenTelemetry. It is compiled against a stand-in and, if
-// OpenTelemetry's SDK is installed, against that too. What they record must agree with the client's
-// statistics.
+// The piece of 08-monitoring.md that reports to OpenTelemetry. It is compiled against a stand-in
+// and, if OpenTelemetry's SDK is installed, against that too. What they record must agree with the
+// client's statistics.
 #include "docs/code/expect.h"
 
 // [observer]

@@ -1,5 +1,5 @@
-// Records what a program reports to OpenTelemetry, through that library's SDK. It gives the same sums
-// as the stand-in, under the same names, so both meet the same expectations.
+// Records what a program reports to OpenTelemetry, through that library's SDK. It gives the same
+// sums as the stand-in, under the same names, so both meet the same expectations.
 #ifndef REDLATCH_TESTS_SUPPORT_OPENTELEMETRY_SDK_H_
 #define REDLATCH_TESTS_SUPPORT_OPENTELEMETRY_SDK_H_
 
@@ -65,8 +65,8 @@ class SpanRecorder : public sdk::trace::SpanExporter {
   const std::shared_ptr<SpanRecords> records_;
 };
 
-// The metrics at the time of a call, under "redlatch.acquired orders"; of a histogram, the number of
-// its values.
+// The metrics at the time of a call, under "redlatch.acquired orders"; of a histogram, the number
+// of its values.
 class MetricRecorder : public sdk::metrics::MetricReader {
  public:
   sdk::metrics::AggregationTemporality GetAggregationTemporality(
@@ -114,9 +114,10 @@ class Recorder {
     auto meters = std::make_shared<sdk::metrics::MeterProvider>();
     meters->AddMetricReader(metrics_);
     metrics::Provider::SetMeterProvider(nostd::shared_ptr<metrics::MeterProvider>(meters));
-    trace::Provider::SetTracerProvider(nostd::shared_ptr<trace::TracerProvider>(
-        std::make_shared<sdk::trace::TracerProvider>(std::make_unique<sdk::trace::SimpleSpanProcessor>(
-            std::make_unique<SpanRecorder>(spans_)))));
+    trace::Provider::SetTracerProvider(
+        nostd::shared_ptr<trace::TracerProvider>(std::make_shared<sdk::trace::TracerProvider>(
+            std::make_unique<sdk::trace::SimpleSpanProcessor>(
+                std::make_unique<SpanRecorder>(spans_)))));
   }
   double Sum(const std::string& what) { return spans_->Count(what) + metrics_->Sum(what); }
 
