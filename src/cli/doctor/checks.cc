@@ -143,7 +143,10 @@ Finding FindingOf(const std::string& check, const Row& row, const Facts& f) {
                   .fix = Filled(row.fix, f)};
   for (const std::string& command : row.commands) {
     std::string filled = Filled(command, f);
-    if (filled[0] == '@') filled.replace(0, 1, f.text("parameter"));
+    if (filled[0] == '@') {
+      filled.replace(0, 1, f.text("parameter"));
+      if (f.text("parameter").empty() && finding.setting.empty()) finding.setting = filled;
+    }
     finding.commands.push_back(std::move(filled));
   }
   return finding;

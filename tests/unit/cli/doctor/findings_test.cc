@@ -184,7 +184,10 @@ TEST(DoctorFindings, ChecksTheSentinels) {
       {"sentinels", kOk, {sentinels(3)}, {"all 3 name 10.0.0.1:6379", "silent for 5 s"}},
       {"sentinels", kBad, {sentinels(3), says("ip", "10.0.0.9", 2)}, {"they disagree"}},
       {"sentinels", kWarn, {sentinels(3), dead(0)}},
-      {"sentinels", kBad, {sentinels(3), dead(0), dead(1)}, {"nobody would replace the primary"}},
+      {"sentinels",
+       kBad,
+       {sentinels(3), dead(0), dead(1)},
+       {"they would not replace a primary that fails"}},
       {"sentinels", kWarn, {sentinels(2)}},
       {"sentinels", kWarn, {sentinels(3), says("quorum", "1")}},
       {"sentinels",
@@ -235,6 +238,7 @@ TEST(DoctorFindings, NamesWhatAServerRefuses) {
   const Change permitted = [](Facts& facts) { TakeScript("TIME", Text("1"), facts); };
   ExpectFound({
       {"Lua", kNothing, {permitted}},
+      {"Lua", kOk, {Fact("called", "TIME, INFO")}, {"scripts run, and may call TIME, INFO"}},
       {"Lua", kNothing, {script("", "NOPERM x"), script("TIME", "MOVED 1 a:1")}},
       {"Lua",
        kBad,
@@ -526,6 +530,16 @@ TEST_P(DoctorReportWidth, WrapsLinesButNotCommands) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wide, DoctorReportWidth, ::testing::Values(40, 60, 80));
+
+TEST(DoctorReport, SaysWhereLinesOfConfigurationBelong) {
+  const Reply info = Text(absl::StrReplaceAll(kInfo.text, {{"aof_enabled:1", "aof_enabled:0"}}));
+  const std::string setting = "A line such as \"appendonly yes\" is a setting";
+  const Facts hosted = HealthyFacts(info, Error("NOPERM"));
+  EXPECT_THAT(TextReport("redis://h", Diagnose(hosted), false, 1000), HasSubstr(setting));
+  const Facts own = HealthyFacts(info);
+  EXPECT_THAT(TextReport("redis://h", Diagnose(own), false, 1000),
+              AllOf(HasSubstr("CONFIG SET appendonly yes"), Not(HasSubstr(setting))));
+}
 
 TEST(DoctorReport, EscapesControlCharacters) {
   const std::string report =
