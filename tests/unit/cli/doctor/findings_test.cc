@@ -3,6 +3,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "lua/scripts.h"
 #include "src/cli/doctor/doctor.h"
 #include "src/cli/term/output.h"
