@@ -204,6 +204,7 @@ TEST(DoctorFindings, ChecksThePromiseAndEachReplica) {
   const Change alone = Fact("connected_slaves", "0");
   ExpectFound({
       {"promise", kNote, {Fact("wanted_ms", "0")}, {"acks.replicas = 1"}},
+      {"promise", kNote, {Fact("wanted_ms", "0"), Fact("wait_refused", "1")}, {"acks need it"}},
       {"promise", kOk, {}},
       {"quarantine",
        kWarn,
@@ -225,6 +226,11 @@ TEST(DoctorFindings, ChecksThePromiseAndEachReplica) {
       // It requires more replicas than there are: no lock can be taken.
       {"failover", kBad, {Fact("min-replicas-to-write", "2")}},
       {"failover", kBad, {alone}},
+      {"failover", kUnchecked, {Without("min-replicas-to-write")}},
+      {"failover",
+       kOk,
+       {Without("min-replicas-to-write"), Fact("is_primary", "1")},
+       {"its cluster-node-timeout"}},
       {"failover", kNothing, {alone, never_stops}},
       {"replicas", kNote, {alone, never_stops}},
   });
