@@ -259,9 +259,10 @@ void SetData(Facts& f) {
                             limit != 0 ? "" : "; the only limit is the machine's memory"));
   f.Set("without_file",
         !f.has("save")
-            ? "no append-only file: a restart forgets who holds what, or goes back to a snapshot"
+            ? "no append-only file: a restart forgets which locks are held, or goes back to a "
+              "snapshot"
         : f.text("save").empty()
-            ? "none: a restart forgets who holds what, and gives those locks to others"
+            ? "nothing is saved: a restart forgets which locks are held, and other clients get them"
             : "snapshots only: a restart forgets every lock taken since the last one, and gives it "
               "to others");
 }
