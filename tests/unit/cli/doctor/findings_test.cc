@@ -141,7 +141,7 @@ TEST(DoctorFindings, GradesPersistenceAndDiskErrors) {
        kWarn,
        {no_file},
        {"> CONFIG SET appendonly yes > CONFIG SET appendfsync always <"}},
-      {"persistence", kWarn, {no_file, Fact("save", "")}, {"none"}},
+      {"persistence", kWarn, {no_file, Fact("save", "")}, {"nothing is saved"}},
       {"persistence", kWarn, {no_file, Fact("save", "3600 1")}, {"snapshots only"}},
       {"persistence", kNote, {Fact("appendfsync", "everysec")}},
       {"persistence", kWarn, {Fact("appendfsync", "no")}},
