@@ -57,7 +57,7 @@ def measured():
 def stated():
     """Sentences whose figures stand elsewhere."""
     lease = int(found("include/redlatch/lock_options.h", r"Duration lease = absl::Seconds\((\d+)\)"))
-    margin = int(found("docs/guarantees.md", r"stops believing in it (\d+) % \+ 2 ms before the server does"))
+    margin = int(found("docs/guarantees.md", r"stops trusting it (\d+) % \+ 2 ms before the server does"))
     turn = found("include/redlatch/lock_options.h", r"not set   (\d+ ms) while no other client waits")
     shared = found("include/redlatch/lock_options.h", r"0\.3 ms at least, and (\d+ ms) at most")
     header = "include/redlatch/version.h"
