@@ -15,6 +15,7 @@ import functools
 import http.server
 import os
 import pathlib
+import signal
 import sys
 import threading
 
@@ -176,6 +177,7 @@ def main():
     server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}/"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the browser ends, too
     browser = Browser(webdriver, Service)
     try:
         if options.pictures:
