@@ -59,8 +59,9 @@ absl::StatusOr<std::string> GetPage(const redlatch::Client& client, PageCache& c
 
   entry = cache.Get(key);  // another process may have rebuilt it before this one got the lock
   if (entry && absl::Now() < entry->stale_at) return entry->page;
+  const absl::Time begun = absl::Now();  // a pause below makes the page older, not fresher
   const std::string page = Render(key);
-  cache.Put(key, {page, absl::Now() + absl::Minutes(1), lease->fencing_token()});
+  cache.Put(key, {page, begun + absl::Minutes(1), lease->fencing_token()});
   return page;
 }
 // [/get_page]

@@ -52,7 +52,8 @@ absl::Status Plan(const std::stop_token& ends, redlatch::FencingToken epoch) {
   return absl::OkStatus();
 }
 
-// Returns after `stop` has fired. By then, this process has resigned.
+// Returns OK after `stop` has fired; by then, this process has resigned. Returns an error if the
+// server cannot be reached at the start, or refuses the election.
 absl::Status LeadUntil(const std::stop_token& stop, const std::string& url,
                        const std::string& address) {
   const absl::StatusOr<redlatch::Client> client = redlatch::Client::Connect(url);
