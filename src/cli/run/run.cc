@@ -697,7 +697,8 @@ class RunAttempt {
     // With --busy-code 0 it is no failure, so cron must not send mail about any output.
     if (options_.busy_code == 0) return 0;
     if (options_.once_per > absl::ZeroDuration()) {
-      Complain({what_, ": the command has been run in this period, here or on another host"});
+      Complain(
+          {what_, ": the command has been run in this period, or still runs, here or elsewhere"});
       return options_.busy_code;
     }
     const bool waited = options_.wait > absl::ZeroDuration();
