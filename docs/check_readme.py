@@ -64,7 +64,14 @@ def stated():
     version = found(header, r'VERSION_STRING "([0-9.]+)"')
     servers = re.findall(r"\| (Redis|Valkey) ([0-9.]+) \| 1,000,000 \|", (ROOT / "docs/reliability.md").read_text())
     redis = [number for name, number in servers if name == "Redis"]
-    valkey = [number for name, number in servers if name == "Valkey"]
+    rows = re.findall(r"^\| (Redis|Valkey) ([0-9., ]+)(?: \([^|]*\))? \| everything \|", (ROOT / "docs/servers.md").read_text(), re.M)
+    tested = {name: [number for its, numbers in rows if its == name for number in numbers.strip().split(", ")] for name, _ in rows}
+    oldest_to_newest = [
+        f"{name} {' to '.join('.'.join(version.split('.')[:2]) for version in (numbers[0], numbers[-1]))}"
+        for name, numbers in tested.items()
+    ]
+    count = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}[sum(map(len, tested.values()))]
+    compared = {2: "two", 3: "three", 4: "four"}[len(servers)]
     worlds = found("docs/reliability.md", r"\./dev sim +([0-9,]+) runs")
     suites = found(".ci/bare-root", r"set -- (bookworm trixie)")
     debians = {"bookworm": "Debian 12", "trixie": "Debian 13"}
@@ -74,8 +81,9 @@ def stated():
         f"A lease lasts {lease} s and is renewed",
         f"for at most {turn}, or {shared} if other clients wait",
         f"keeps the lock for its turn, at most {shared},",
-        f"Redis {' and '.join(redis)}, Valkey {' and '.join(valkey)}", f"Redis {redis[0]}", "1,000,000 random calls",
-        f"GIT_TAG v{version})", f"`./dev sim` runs {worlds} random worlds",
+        f"{', '.join(oldest_to_newest)} | the conformance tests, on {count} versions; 1,000,000 random calls of the scripts, "
+        f"compared with the simulator, on {compared} of them", f"Redis {redis[0]}",
+        f"GIT_TAG v{version})", f"`./dev sim` makes {worlds} simulated runs",
         "before 1.0", "`LockOptions::turn = 0`", "Promise P4", "Apache-2.0",
     ]
 
