@@ -90,9 +90,9 @@ struct LockOptions {
   // How much time the holder has to stop its work: a hold that expires is lost at least this long
   // before the server may let another owner in. Then valid() becomes false, and lost() fires. Other
   // owners wait for all of this time, even if the holder stops sooner. It can be at most half the
-  // lease. The usual margin (1 % of the lease + 2 ms) is added to it, and so are the 10 ms by which
-  // a loss is declared early. After a handover from another client, the two seconds of
-  // AcquireOptions::whole_lease become longer by this time.
+  // lease. The usual margin (1 % of the lease + 2 ms) is added to it, and so is the time, at most
+  // 10 ms, by which a loss is declared early. After a handover from another client, the two seconds
+  // of AcquireOptions::whole_lease become longer by this time.
   Duration stop_margin = absl::ZeroDuration();
 
   // The longest time that a hold may last, so that a holder that hangs does not keep the lock
