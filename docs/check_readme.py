@@ -19,6 +19,9 @@ import json
 import report
 
 
+WORDS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
+
+
 def found(path, pattern):
     """The first group of the pattern in a file of the repository, which must have it."""
     match = re.search(pattern, (ROOT / path).read_text())
@@ -54,6 +57,17 @@ def measured():
     ]
 
 
+def tested(name):
+    """The versions of a server on which docs/servers.md says that the conformance tests ran, in order."""
+    rows = re.findall(rf"^\| {name} ([0-9., ]+?) (?:\(Debian \d+'s\) )?\|.*\*\*tested\*\*: (?:all|fast) tests",
+                      (ROOT / "docs/servers.md").read_text(), re.M)
+    return sorted(", ".join(rows).split(", "), key=lambda version: [int(part) for part in version.split(".")])
+
+
+def minor(version):
+    return ".".join(version.split(".")[:2])
+
+
 def stated():
     """Sentences whose figures stand elsewhere."""
     lease = int(found("include/redlatch/lock_options.h", r"Duration lease = absl::Seconds\((\d+)\)"))
@@ -62,16 +76,8 @@ def stated():
     shared = found("include/redlatch/lock_options.h", r"0\.3 ms at least, and (\d+ ms) at most")
     header = "include/redlatch/version.h"
     version = found(header, r'VERSION_STRING "([0-9.]+)"')
-    servers = re.findall(r"\| (Redis|Valkey) ([0-9.]+) \| 1,000,000 \|", (ROOT / "docs/reliability.md").read_text())
-    redis = [number for name, number in servers if name == "Redis"]
-    rows = re.findall(r"^\| (Redis|Valkey) ([0-9., ]+)(?: \([^|]*\))? \| everything \|", (ROOT / "docs/servers.md").read_text(), re.M)
-    tested = {name: [number for its, numbers in rows if its == name for number in numbers.strip().split(", ")] for name, _ in rows}
-    oldest_to_newest = [
-        f"{name} {' to '.join('.'.join(version.split('.')[:2]) for version in (numbers[0], numbers[-1]))}"
-        for name, numbers in tested.items()
-    ]
-    count = {10: "ten", 11: "eleven", 12: "twelve", 13: "thirteen"}[sum(map(len, tested.values()))]
-    compared = {2: "two", 3: "three", 4: "four"}[len(servers)]
+    compared = re.findall(r"\| (Redis|Valkey) ([0-9.]+) \| 1,000,000 \|", (ROOT / "docs/reliability.md").read_text())
+    redis, valkey = tested("Redis"), tested("Valkey")
     worlds = found("docs/reliability.md", r"\./dev sim +([0-9,]+) runs")
     suites = found(".ci/bare-root", r"set -- (bookworm trixie)")
     debians = {"bookworm": "Debian 12", "trixie": "Debian 13"}
@@ -81,8 +87,8 @@ def stated():
         f"A lease lasts {lease} s and is renewed",
         f"for at most {turn}, or {shared} if other clients wait",
         f"keeps the lock for its turn, at most {shared},",
-        f"{', '.join(oldest_to_newest)} | the conformance tests, on {count} versions; 1,000,000 random calls of the scripts, "
-        f"compared with the simulator, on {compared} of them", f"Redis {redis[0]}",
+        f"Redis {minor(redis[0])} to {minor(redis[-1])}, Valkey {minor(valkey[0])} to {minor(valkey[-1])}",
+        f"on {WORDS[len(redis + valkey)]} versions", "1,000,000 random calls", f"on {WORDS[len(compared)]} of them", f"Redis {redis[0]}",
         f"GIT_TAG v{version})", f"`./dev sim` makes {worlds} simulated runs",
         "before 1.0", "`LockOptions::turn = 0`", "Promise P4", "Apache-2.0",
     ]
