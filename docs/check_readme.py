@@ -89,7 +89,7 @@ def stated():
         f"keeps the lock for its turn, at most {shared},",
         f"Redis {minor(redis[0])} to {minor(redis[-1])}, Valkey {minor(valkey[0])} to {minor(valkey[-1])}",
         f"on {WORDS[len(redis + valkey)]} versions", "1,000,000 random calls", f"on {WORDS[len(compared)]} of them", f"Redis {redis[0]}",
-        f"GIT_TAG v{version})", f"`./dev sim` runs {worlds} random worlds",
+        f"GIT_TAG v{version})", f"`./dev sim` makes {worlds} simulated runs",
         "before 1.0", "`LockOptions::turn = 0`", "Promise P4", "Apache-2.0",
     ]
 

@@ -56,8 +56,8 @@ class REDLATCH_EXPORT Leadership final : public Lease {
   // compares epochs can reject the writes of a former leader.
   FencingToken epoch() const { return fencing_token(); }
 
-  // Replaces the leader's value, and tells all observers. The value ends with the term. If calls
-  // overlap, the one that began last wins.
+  // Replaces the leader's value, and tells all observing clients. The value ends with the term. If
+  // calls overlap, the one that began last wins.
   //   kAborted              the term is over
   //   kUnavailable          the server did not answer; the value may have been replaced
   //   kInvalidArgument      the value has more than 4,096 bytes
@@ -109,17 +109,17 @@ class REDLATCH_EXPORT Observation {
 // the server, the next candidate leads after the lease. Candidates lead in the order in which they
 // asked.
 //
-// An election is a lock with a value and observers, so all methods of RedisLockBase work: lock()
-// campaigns without a value. A SimpleLock of the same name has the same key in Redis, so the two
-// exclude each other, but each has a queue of its own. LockOptions::turn has no effect, because the
-// server begins every term, even if a thread of the same client leads next. On a quorum of servers,
-// every call returns kFailedPrecondition, because no single server knows the leader.
+// An election is a lock with a value and observing clients, so all methods of RedisLockBase work:
+// lock() campaigns without a value. A SimpleLock of the same name has the same key in Redis, so the
+// two exclude each other, but each has a queue of its own. LockOptions::turn has no effect, because
+// the server begins every term, even if a thread of the same client leads next. On a quorum of
+// servers, every call returns kFailedPrecondition, because no single server knows the leader.
 class REDLATCH_EXPORT Election final : public RedisLockBase {
  public:
   Election(const Client& client, std::string_view name, LockOptions options = {});
 
-  // Waits until this candidate leads. Observers are told `value`, of at most 4,096 bytes, when the
-  // term begins. The errors are those of Acquire().
+  // Waits until this candidate leads. Observing clients are told `value`, of at most 4,096 bytes,
+  // when the term begins. The errors are those of Acquire().
   absl::StatusOr<Leadership> Campaign(std::string_view value = {},
                                       const AcquireOptions& options = {});
   // These work like AcquireAsync() and AcquireAwaitable().

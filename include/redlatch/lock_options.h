@@ -63,7 +63,7 @@ struct LockOptions {
   //   not set   5 ms while no other client waits. While others wait, four times the round trip to
   //             the server: 0.3 ms at least, and 1 ms at most
   //   set       that long, whether others wait or not
-  //   zero strict order: each release hands the lock to the next client
+  //   zero      strict order: each release hands the lock to the next client
   // A client keeps a lock that others want only if it expects one of its threads to want the lock
   // again within an eighth of the rest of the turn, judging by what its threads did lately.
   // Otherwise a release hands the lock over. So does the release after a critical section of more
@@ -90,8 +90,9 @@ struct LockOptions {
   // How much time the holder has to stop its work: a hold that expires is lost at least this long
   // before the server may let another owner in. Then valid() becomes false, and lost() fires. Other
   // owners wait for all of this time, even if the holder stops sooner. It can be at most half the
-  // lease. The usual margin (1 % of the lease, plus 12 ms) is added to it. After a handover from
-  // another client, the two seconds of AcquireOptions::whole_lease become longer by this time.
+  // lease. The usual margin (1 % of the lease + 2 ms) is added to it, and so is the time, at most
+  // 10 ms, by which a loss is declared early. After a handover from another client, the two seconds
+  // of AcquireOptions::whole_lease become longer by this time.
   Duration stop_margin = absl::ZeroDuration();
 
   // The longest time that a hold may last, so that a holder that hangs does not keep the lock

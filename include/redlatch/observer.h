@@ -30,7 +30,7 @@ class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;
 
-  // Return false if your events do not use tokens: lock() may then do without, which makes it
+  // Return false if your functions do not use tokens: lock() may then do without, which makes it
   // faster. The events of such a hold have no token, unless the program has asked for it. By
   // default, each hold from lock() has its token from the start.
   virtual bool needs_tokens() const { return true; }
