@@ -15,6 +15,7 @@ work=$(mktemp -d "${TMPDIR:-/tmp}/redlatch-managers.XXXXXX")
 trap 'chmod -R u+w "$work"; rm -rf "$work"' EXIT
 sources=$work/redlatch
 git clone -q --no-hardlinks "$repository" "$sources"
+ln -s redlatch "$sources.git" # CPM's address ends so
 version=$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' "$sources/include/redlatch/version.h")
 git -C "$sources" tag -f "v$version" >/dev/null
 program=$sources/packaging/conan/test_package # the same program for each
