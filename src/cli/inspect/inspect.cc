@@ -3,8 +3,7 @@
 #include <fnmatch.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
+#include <iostream>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
@@ -243,6 +242,18 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
 
+// Finds out which names of simple locks stay taken. Those of other locks say it in their hashes.
+void AskWhatStaysTaken(Server& server, std::vector<LockRow>& rows) {
+  Questions questions;
+  for (LockRow& row : rows) {
+    if (row.kind != kinds::kSimple || internal::ClientOf(row.hold).empty()) continue;
+    questions.Add(
+        {"GET", internal::TombstoneKey(row.name, row.hold)},
+        [&row](const Reply& reply) { row.stays_taken = reply.text == internal::kTaken; });
+  }
+  (void)questions.Ask(server, Unreachable::kIsNil);
+}
+
 // Asks for the number of holders, and the first, of a zset that has each holder with the end of its
 // lease. Readers do not count while there is a writer: they read under its grant.
 void AskHolders(Questions& questions, const std::string& key, int64_t now, bool reading,
@@ -303,14 +314,15 @@ void AskString(Questions& questions, LockRow& row) {
 }
 
 void AskHash(Questions& questions, int64_t now, LockRow& row) {
-  questions.Add({"HMGET", row.name, "kind", "capacity", "extra", "total", "count"},
+  questions.Add({"HMGET", row.name, "kind", "capacity", "extra", "total", "count", "owner"},
                 [&row](const Reply& reply) {
-                  if (reply.elements.size() != 5) return;
+                  if (reply.elements.size() != 6) return;
                   row.kind = KindIn(reply.elements[0].text);
                   row.capacity = NumberIn(reply.elements[1]);
                   row.used = NumberIn(reply.elements[2]);
                   row.total = NumberIn(reply.elements[3]);
                   row.to_go = NumberIn(reply.elements[4]);
+                  row.stays_taken = reply.elements[5].text == internal::kTaken;
                 });
   questions.Add({"HSCAN", row.name, "0", "COUNT", "10"},
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
@@ -429,6 +441,7 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
     holds.push_back(rows[i].hold);
   }
   AskProcesses(server, holds, processes);
+  AskWhatStaysTaken(server, rows);
   for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
   // Removes the locks that this user may not read.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
@@ -473,6 +486,7 @@ std::string StateOf(const LockRow& row) {
     return absl::StrCat(word, row.held_on, "/", row.quorum);
   }
   if (row.holding == 0) return "free";
+  if (row.stays_taken) return "taken";
   if (row.reading) return absl::StrCat("read by ", row.holding);
   return row.is_read_write() ? "written" : "held";
 }
@@ -568,6 +582,12 @@ void AddProcess(const LockInfo::Process& process, JsonObject& json) {
   json.Text("host", process.host);
   json.Number("pid", process.pid);
   json.Text("program", process.program);
+}
+
+// Of a name that stays taken: that no process has the lock, and which one had it.
+std::string NoProcess(const LockInfo::Process& had_it) {
+  const std::string process = had_it.pid == 0 ? "" : ", was " + Described(had_it, "");
+  return absl::StrCat("no process", process, "; stays taken");
 }
 
 // The beginning of an owner that a program has named. A candidate's value is such a name.
@@ -676,7 +696,10 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
     waiter.process = processes[std::string(internal::ClientOf(waiter.hold))];
   }
   if (!row.is_latch() && !row.hold.empty()) {
-    info.holders.push_back({.hold = row.hold, .remaining = row.remaining, .process = row.process});
+    info.holders.push_back({.hold = row.hold,
+                            .remaining = row.remaining,
+                            .process = row.process,
+                            .stays_taken = row.stays_taken});
     if (row.reading) info.holders.back().owner = "read";
     if (!row.value.empty()) info.holders.back().owner = kUserOwner + row.value;
   }
@@ -1136,7 +1159,8 @@ std::string JsonOf(const LockRow& row) {
     AddProcess(row.process, holder);
     if (row.is_election()) holder.Text("value", row.value);
     holder.Millis("remaining_ms", row.remaining);
-    holder.Bool("kept", internal::MayBeCached(row.hold));
+    holder.Bool("kept", !row.stays_taken && internal::MayBeCached(row.hold));
+    holder.Bool("stays_taken", row.stays_taken);
     json.Json("holder", holder.Finish());
   }
   json.Number("waiting", row.waiting);
@@ -1161,6 +1185,7 @@ std::string WaitingOf(const LockRow& row) {
 
 std::string HolderOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
+  if (has_lease && row.stays_taken) return NoProcess(row.process);
   std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
   if (!row.value.empty()) absl::StrAppend(&holder, ", value ", Printable(row.value));
@@ -1189,8 +1214,10 @@ ListCells CellsOf(const LockRow& row) {
 }
 
 // Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints
-// totals only if no lock was shown, so that an empty list does not look like a failure.
-void PrintList(const LsOptions& options, const LockList& list, const std::string& server) {
+// totals only if no lock was shown, so that an empty list does not look like a failure. A page that
+// is shown again and again has the `trouble`, too, since it replaces what was on the terminal.
+void PrintList(const LsOptions& options, const LockList& list, const std::string& server,
+               const std::vector<std::string>& trouble) {
   const bool plain = options.json || options.names;
   const size_t width = plain ? 0 : TerminalWidth();  // 0: no terminal
   size_t longest = 4;
@@ -1211,45 +1238,96 @@ void PrintList(const LsOptions& options, const LockList& list, const std::string
         Coloured(kBold, columns.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"})));
   }
   if (options.watch && width > 0) {
-    lines.insert(lines.begin(), {Cut(totals, width), ""});
-    return ShowPage(std::move(lines));
+    std::string above = Cut(totals, width) + "\n";
+    for (const std::string& line : trouble) above += Wrapped(base::Shown(line), 0, width);
+    std::vector<std::string> page = absl::StrSplit(above, '\n');
+    std::ranges::move(lines, std::back_inserter(page));
+    return ShowPage(std::move(page));
   }
   for (const std::string& line : lines) std::puts(line.c_str());
   std::fflush(stdout);
   if (!plain && (width > 0 || lines.empty())) std::fprintf(stderr, "%s\n", totals.c_str());
 }
 
-// Lists the locks once. Returns the exit code.
-int Show(Servers& servers, const LsOptions& options) {
-  Progress progress;
-  const absl::StatusOr<LockList> list =
-      ListLocks(servers, options.pattern, [&](std::string_view what, int64_t count) {
-        if (!options.watch) progress.Show(what, count);
-      });
-  progress.Clear();
-  if (!list.ok()) return Refuse(list.status());
-  PrintList(options, *list, servers.name());
-  if (list->others > 0 && !options.json) {
-    std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
-                 list->others);
-  }
-  if (!list->undecided.ok()) return Refuse(list->undecided);
+// Why a list is not complete, for people, and the exit code for that.
+struct Trouble {
+  std::vector<std::string> lines;
   int code = 0;
+};
+
+Trouble TroubleWith(const absl::StatusOr<LockList>& list, bool of_quorum, bool as_json) {
+  if (!list.ok()) return {{TextOf(list.status())}, CodeOf(list.status())};
+  Trouble trouble;
+  if (list->others > 0 && !as_json) {
+    trouble.lines.push_back(absl::StrCat(
+        list->others, " locks of other kinds are not shown; list each server by itself"));
+  }
+  if (!list->undecided.ok()) {
+    trouble.lines.push_back(TextOf(list->undecided));
+    trouble.code = CodeOf(list->undecided);
+    return trouble;
+  }
   for (const absl::Status& why : list->missing) {
     // Nothing is missing of a quorum: each held lock is on a majority of its servers.
-    Complain({servers.is_quorum() ? "warning: " : "some locks are not shown: ",
-              std::string(why.message())});
-    if (!servers.is_quorum()) {
-      code = std::max(code, absl::IsUnavailable(why) ? kUnreachable : kRefused);
-    }
+    trouble.lines.push_back(absl::StrCat(of_quorum ? "warning: " : "some locks are not shown: ",
+                                         why.message()));
+    const int code = absl::IsUnavailable(why) ? kUnreachable : kRefused;
+    if (!of_quorum) trouble.code = std::max(trouble.code, code);
   }
-  return code;
+  return trouble;
 }
+
+// Lists the locks, once or again and again.
+class Lister {
+ public:
+  explicit Lister(LsOptions options) : options_(std::move(options)) {}
+
+  // Returns the exit code.
+  int Show(const absl::StatusOr<std::shared_ptr<Servers>>& servers) {
+    const absl::StatusOr<LockList> list = servers.ok() ? List(**servers) : servers.status();
+    if (servers.ok()) {
+      name_ = (*servers)->name();
+      of_quorum_ = (*servers)->is_quorum();
+    }
+    if (list.ok()) last_ = *list;
+    const Trouble trouble = TroubleWith(list, of_quorum_, options_.json);
+    const bool on_page =
+        options_.watch && !options_.json && !options_.names && TerminalWidth() > 0;
+    if (list.ok() || on_page) PrintList(options_, last_, name_, trouble.lines);
+    if (!on_page) Tell(trouble.lines);
+    return trouble.code;
+  }
+
+ private:
+  absl::StatusOr<LockList> List(Servers& servers) const {
+    Progress progress;
+    return ListLocks(servers, options_.pattern, [&](std::string_view what, int64_t count) {
+      if (!options_.watch) progress.Show(what, count);
+    });
+  }
+
+  // Says what is wrong once, until it changes or ends.
+  void Tell(const std::vector<std::string>& lines) {
+    if (lines == told_) return;
+    for (const std::string& line : lines) Complain({line});
+    if (lines.empty()) Complain({"the list is complete again"});
+    told_ = lines;
+  }
+
+  const LsOptions options_;
+  std::string name_;  // of the servers
+  bool of_quorum_ = false;
+  LockList last_;
+  std::vector<std::string> told_;
+};
 
 // ---- Output of one lock.
 
 std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
                    std::string_view since = ", since ") {
+  if (party.stays_taken) {
+    return absl::StrCat(NoProcess(party.process), ", for ", Brief(party.remaining));
+  }
   std::string line = Described(party.process, party.hold);
   if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
   if (party.owner.starts_with("read")) line += ", reading";
@@ -1286,7 +1364,8 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
     json.Millis(holder ? "held_ms" : "waited_ms", inspection.now() - party.since);
   }
   if (holder) json.Millis("remaining_ms", party.remaining);
-  if (holder) json.Bool("kept", internal::MayBeCached(party.hold));
+  if (holder) json.Bool("kept", !party.stays_taken && internal::MayBeCached(party.hold));
+  if (holder) json.Bool("stays_taken", party.stays_taken);
   if (inspection.row.is_semaphore()) json.Number("permits", party.permits);
   if (inspection.row.is_read_write()) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
@@ -1344,8 +1423,13 @@ std::string JsonOf(const Inspection& inspection, const std::string& server,
   return json.Finish();
 }
 
+// On a terminal the value is wrapped beside its heading; in a pipe each is one line.
 void Say(std::string_view what, const std::string& value) {
-  PrintLine(absl::StrCat("  ", Padded(what, 16), value));
+  constexpr size_t kIndent = 18;
+  const size_t width = TerminalWidth();
+  std::string text = Wrapped(base::Shown(value), kIndent, width == 0 ? value.npos : width);
+  text.replace(0, kIndent, "  " + Padded(what, kIndent - 2));
+  std::fputs(text.c_str(), stdout);
 }
 
 // How many parties from `at` on differ only in the times.
@@ -1461,18 +1545,24 @@ namespace {
 
 constexpr size_t kMostHoldersNamed = 10;
 
-void SayHolders(std::string_view intro, const Inspection& inspection) {
+// On a terminal, wraps at words.
+void SayWrapped(const std::string& text, size_t indent) {
+  const size_t width = TerminalWidth();
+  std::fputs(Wrapped(base::Shown(text), indent, width == 0 ? text.npos : width).c_str(), stdout);
+}
+
+void SayHolders(const std::string& intro, const Inspection& inspection) {
   const std::vector<LockInfo::Party>& holders = inspection.info.holders;
-  PrintLine(intro);
+  SayWrapped(intro, 0);
   if (holders.empty()) {  // no client has a majority of a quorum's servers
     for (const SaidByServer& each : inspection.servers) {
-      if (!each.hold.empty()) PrintLine(absl::StrCat("  at ", each.server, ": ", each.text));
+      if (!each.hold.empty()) SayWrapped(absl::StrCat("at ", each.server, ": ", each.text), 2);
     }
   }
   const size_t named = std::min(holders.size(), kMostHoldersNamed);
-  for (size_t i = 0; i < named; ++i) PrintLine("  " + LineOf(holders[i], inspection));
+  for (size_t i = 0; i < named; ++i) SayWrapped(LineOf(holders[i], inspection), 2);
   const auto all = std::max(static_cast<size_t>(inspection.info.holding), holders.size());
-  if (all > named) PrintLine(absl::StrCat("  and ", all - named, " more"));
+  if (all > named) SayWrapped(absl::StrCat("and ", all - named, " more"), 2);
   std::fflush(stdout);
 }
 
@@ -1494,19 +1584,20 @@ void WarnOfOtherServers(const LockRow& row) {
        "servers: --server redlock:URL,URL,URL"});
 }
 
-// True if the user says yes. Reads the whole answer, and not into stdio's buffer, where the rest of
-// it would be the answer to the next question of `redlatch top`.
+// What breaking the lock means for those that have it.
+std::string Warning(const Inspection& inspection) {
+  const std::vector<LockInfo::Party>& holders = inspection.info.holders;
+  const bool idle = !holders.empty() && std::ranges::all_of(holders, &LockInfo::Party::stays_taken);
+  return idle ? "Another process can get it at once, and so may do again what was to be done once."
+              : "They will be told at once, but may be in the middle of what the lock protects.";
+}
+
+// True if the user types a line that begins with y.
 bool Confirm() {
-  std::fputs(
-      "They will be told at once, but may be in the middle of what the lock protects. Break it? "
-      "[y/N] ",
-      stderr);
-  std::array<char, 4096> answer = {};  // the longest line that a terminal hands over
-  ssize_t size = 0;
-  do {
-    size = read(STDIN_FILENO, answer.data(), answer.size());
-  } while (size < 0 && errno == EINTR);  // the terminal was resized, or top was stopped
-  return size > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+  std::fputs("Break it? [y/N] ", stderr);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer.starts_with('y') || answer.starts_with('Y');
 }
 
 // Names the servers of a quorum at which the lock may not be broken.
@@ -1542,7 +1633,8 @@ int BreakIt(Servers& servers, const Inspection& seen, bool json) {
 
 }  // namespace
 
-int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json) {
+int BreakLock(Servers& servers, const std::string& name, const std::function<bool()>& confirm,
+              bool json) {
   const absl::StatusOr<Inspection> seen = servers.InspectLock(name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
@@ -1569,12 +1661,14 @@ int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json) 
   if (!json)
     SayHolders(absl::StrCat("At ", servers.name(), " ", Called(seen->row), " is held by:"), *seen);
   WarnOfOtherServers(seen->row);
-  if (yes) return BreakIt(servers, *seen, json);
+  if (confirm == nullptr) return BreakIt(servers, *seen, json);
   if (isatty(STDIN_FILENO) == 0) {
     Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
   }
-  if (!Confirm()) {
+  SayWrapped(Warning(*seen), 0);
+  std::fflush(stdout);
+  if (!confirm()) {
     std::puts("Nothing was done.");
     return kNo;
   }
@@ -1673,9 +1767,9 @@ int Ls(const std::vector<std::string>& words) {
     return 0;
   }
   if (!servers.ok()) return Refuse(servers.status());
-  for (;;) {
+  for (Lister lister(options);;) {
     const base::Instant begun = base::Now();
-    const int code = servers.ok() ? Show(**servers, options) : Refuse(servers.status());
+    const int code = lister.Show(servers);
     if (!options.watch || std::ferror(stdout) != 0) return code;
     base::Parker().ParkUntil(base::Now() + PauseAfter(base::Now() - begun, interval));
     // A server that could not be asked may be there again.
@@ -1701,7 +1795,7 @@ int Break(const std::vector<std::string>& words) {
   line.Flag("--json", &json);
   return OnOneLock("break", line, words, [&](Servers& servers, const std::string& name) {
     if (json && !yes) return Refuse(WrongUsage("--json cannot ask", "give it --yes, too"));
-    return AskAndBreak(servers, name, yes, json);
+    return BreakLock(servers, name, yes ? nullptr : Confirm, json);
   });
 }
 

@@ -76,6 +76,7 @@ struct LockRow {
   absl::Duration remaining = absl::InfiniteDuration();  // of its lease
   LockInfo::Process process;                            // of the first holder
   bool reading = false;                                 // the holders are readers
+  bool stays_taken = false;  // the first holder's hold has ended, and the name stays taken
   int64_t waiting = 0;
   int64_t waiting_writers = 0;  // how many of the waiters are writers
   absl::Duration longest_wait = absl::ZeroDuration();
@@ -174,7 +175,9 @@ std::string WaitingOf(const LockRow& row);  // "2", or "2w" if one of them is a 
 std::string HolderOf(const LockRow& row);   // "web1:4242 worker and 1 more"
 // `redlatch inspect` and `redlatch break` of one lock. They return an exit code.
 int ShowLock(Servers& servers, const std::string& name, bool as_json);
-int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json = false);
+// `confirm` is called once the holders are shown; nullptr: break the lock without asking.
+int BreakLock(Servers& servers, const std::string& name, const std::function<bool()>& confirm,
+              bool json = false);
 
 }  // namespace redlatch::cli
 

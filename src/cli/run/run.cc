@@ -319,6 +319,7 @@ struct RunOptions {
 constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
 constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // of the default
 constexpr absl::Duration kShortestPeriod = absl::Milliseconds(100);
+constexpr absl::Duration kLongestTaken = absl::Hours(24 * 365);
 // The defaults of --once-per: a lease, and how much longer than that a try waits. If a process is
 // killed before it starts its command, another one takes its place when the lease ends.
 constexpr absl::Duration kLeaseOncePer = absl::Seconds(10);
@@ -347,6 +348,10 @@ absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
   const bool once_per = line.given("--once-per");
   if (once_per && options.once_per < kShortestPeriod) {
     return WrongUsage("--once-per is too short", "say 100ms or more");
+  }
+  if (std::max(options.once_per, options.at_least) > kLongestTaken) {
+    return WrongUsage(absl::StrCat(once_per ? "--once-per" : "--at-least", " is too long"),
+                      "say at most one year, 8760h");
   }
   if (once_per && !line.given("--lease")) options.lease = kLeaseOncePer;
   if (!line.given("--lease")) options.lease = std::min(options.lease, options.at_most);

@@ -108,15 +108,21 @@ void PrintLine(std::string_view line, std::string_view colour) {
   std::fwrite(shown.data(), 1, shown.size(), stdout);
 }
 
-int Refuse(const absl::Status& why) {
+std::string TextOf(const absl::Status& why) {
   std::string message(why.message());
   base::TakeAddress(message);  // Complain() appends it
-  if (absl::IsUnavailable(why)) {
-    Complain({message, message.ends_with('?') ? " " : "; ",
-              "set the server with --server or $REDLATCH_URL"});
-    return kUnreachable;
-  }
-  Complain({message});
+  if (!absl::IsUnavailable(why)) return message;
+  return absl::StrCat(message, message.ends_with('?') ? " " : "; ",
+                      "set the server with --server or $REDLATCH_URL");
+}
+
+int Refuse(const absl::Status& why) {
+  Complain({TextOf(why)});
+  return CodeOf(why);
+}
+
+int CodeOf(const absl::Status& why) {
+  if (absl::IsUnavailable(why)) return kUnreachable;
   if (absl::IsNotFound(why)) return kNo;
   const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
   return wrong_usage ? kFailure : kRefused;

@@ -39,8 +39,11 @@ void Complain(std::initializer_list<std::string_view> parts);
 // Writes one line to stdout. Control characters that it may still have are escaped.
 void PrintLine(std::string_view line, std::string_view colour = {});
 
-// Says on stderr why redlatch, the library or the server refused, and how to fix that. Returns the
-// exit code: kNo for kNotFound.
+// Why redlatch, the library or the server refused, and how to fix that.
+std::string TextOf(const absl::Status& why);
+// The exit code for that: kNo for kNotFound.
+int CodeOf(const absl::Status& why);
+// Says it on stderr, and returns the exit code.
 int Refuse(const absl::Status& why);
 
 // Escapes a name for a terminal. Within $'…' a shell turns the result into the name again.
