@@ -31,6 +31,7 @@ constexpr Known kKnown[] = {
     {"does not let this user run scripts", "noperm"},
     {"grant it: ACL SETUSER", "noperm"},
     {"WRONGTYPE", "wrongtype"},
+    {"is in use for", "wrongtype"},
     {"CROSSSLOT", "crossslot"},
     {"braces that are no hash tag", "crossslot"},
     {"READONLY", "readonly"},

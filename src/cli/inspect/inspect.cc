@@ -7,10 +7,13 @@
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "lua/scripts.h"
 #include "redlatch/client.h"
 #include "redlatch/election.h"
 #include "redlatch/red_lock.h"
@@ -21,8 +24,10 @@
 #include "src/base/majority.h"
 #include "src/base/parker.h"
 #include "src/cli/term/command_line.h"
+#include "src/lock/client_core.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
+#include "src/quorum/quorum.h"
 
 namespace redlatch::cli {
 namespace {
@@ -637,12 +642,27 @@ absl::StatusOr<Client> QuietClient(const std::string& url) {
   return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
 }
 
+// The same; but if this user lacks permissions that other calls need, the client comes without
+// their check, so that the server decides about each command.
+absl::StatusOr<Client> LenientClient(const std::string& url) {
+  const absl::StatusOr<Client> client = QuietClient(url);
+  absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  if (!absl::IsPermissionDenied(client.status()) || !parsed.ok()) return client;
+  // A quarantine needs what only the check finds out.
+  if (parsed->quarantine > absl::ZeroDuration()) return client;
+  parsed->only_questions = true;
+  for (redis::Url& member : parsed->members) member.only_questions = true;
+  return Client(internal::ClientCore::Make(
+      *std::move(parsed), {.program = "redlatch", .on_warning = [](std::string_view) {}},
+      quorum::Quorum::Make));
+}
+
 // Calls `act` with a lock object for the row's lock.
 template <class Do>
 auto With(const Server& server, const LockRow& row, Do&& act)
     -> decltype(act(std::declval<SimpleLock&>())) {
   const absl::StatusOr<Client> client =
-      QuietClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
+      LenientClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
   if (!client.ok()) return client.status();
   if (row.is_quorum()) {
     RedLock lock(*client, row.name);
@@ -773,6 +793,31 @@ std::string SayMayBeData(const LockRow& row) {
                       "data; if it is a lock after all, remove it with redis-cli DEL");
 }
 
+// The ACL rules that breaking this lock needs: what its script calls, with its keys.
+std::string RulesToBreak(const LockRow& row, bool in_cluster) {
+  const LockScripts& scripts = row.is_quorum()                 ? lua::kQuorumScripts
+                               : row.kind == kinds::kReentrant ? lua::kReentrantScripts
+                               : row.is_read_write()           ? lua::kReadWriteScripts
+                               : row.is_semaphore()            ? lua::kSemaphoreScripts
+                               : row.is_election()             ? lua::kElectionScripts
+                                                               : lua::kSimpleScripts;
+  const std::string_view text = scripts.force_release.text;
+  constexpr std::string_view kCall = "call('";
+  std::set<std::string> rules = {"+eval", "+evalsha"};
+  for (size_t at = text.find(kCall); at != text.npos; at = text.find(kCall, at)) {
+    at += kCall.size();
+    const std::string_view command = text.substr(at, text.find('\'', at) - at);
+    if (command == "PUBLISH") {
+      rules.insert(in_cluster ? "+spublish" : "+publish");
+    } else if (command == "PUBSUB") {
+      rules.insert(in_cluster ? "+pubsub|shardnumsub" : "+pubsub|numsub");
+    } else {
+      rules.insert(absl::StrCat("+", absl::AsciiStrToLower(std::string(command))));
+    }
+  }
+  return absl::StrCat(absl::StrJoin(rules, " "), " &redlatch:* ", internal::KeyRules(row.name));
+}
+
 // Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (row.is_latch()) {
@@ -790,7 +835,13 @@ absl::Status BreakAt(const Server& server, const LockRow& row) {
         Called(row),
         " is of a program's own kind, so only that program can break it, with ForceRelease()"));
   }
-  return With(server, row, [](auto& lock) { return lock.ForceRelease(); });
+  absl::Status broken = With(server, row, [](auto& lock) { return lock.ForceRelease(); });
+  if (!absl::IsPermissionDenied(broken)) return broken;
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(server.url());
+  const std::string user = !url.ok() || url->user.empty() ? "default" : url->user;
+  return absl::PermissionDeniedError(absl::StrCat(
+      server.name(), " does not permit user ", user, " to break ", Called(row),
+      "; grant it: ACL SETUSER ", user, " ", RulesToBreak(row, server.is_cluster())));
 }
 
 // ---- All servers of a quorum.
@@ -1050,6 +1101,18 @@ absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
   if (list.missing.size() == outcomes.size()) return list.undecided;
   TakeQuorum(seen, list);
   return list;
+}
+
+absl::StatusOr<LockRow> FindRow(const std::string& url, const std::string& name) {
+  const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  if (!parsed.ok()) return parsed.status();
+  const bool quorum = parsed->kind == redis::Url::Kind::kQuorum;
+  const auto server = Server::Open(quorum ? redis::MembersOf(url).front() : url);
+  if (!server.ok()) return server.status();
+  absl::StatusOr<Inspection> seen = InspectAt(**server, name);
+  if (!seen.ok()) return seen.status();
+  if (!seen->exists) return absl::NotFoundError("there is no such key");
+  return std::move(seen->row);
 }
 
 std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::string>& names) {

@@ -237,6 +237,22 @@ TEST_F(RedlatchTopTest, GoesOnWhenTheServerIsBack) {
   EXPECT_EQ(Quit(*top), 0);
 }
 
+TEST_F(RedlatchTopTest, WatchedListSaysOnceThatTheServerIsDown) {
+  const auto list = StartRedlatch({"ls", "--watch", "--json", "--interval", "20ms", "--all"});
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(ReadTo(*list, "\"job\""));
+  server_->Kill();
+  const auto said = [this](const std::string& text) {
+    return support::Await([&] { return absl::StrContains(Errors(), text); });
+  };
+  EXPECT_TRUE(said("Connection refused"));
+  server_->Restart();
+  EXPECT_TRUE(said("the list is complete again"));
+  // The connection may break before a new one is refused.
+  EXPECT_THAT(absl::StrSplit(Errors(), '\n', absl::SkipEmpty()), SizeIs(testing::Le(3)));
+}
+
 TEST_F(RedlatchTopTest, ListIsWatched) {
   const auto list = StartRedlatch({"ls", "--watch", "--json", "--interval", "20ms", "--all"});
   SimpleLock lock(client_, "job");
