@@ -34,8 +34,8 @@ struct LockInfo {
     // within some ms. Infinite past if that is not known: for foreign holders, readers and permits,
     // and for a simple lock after a day.
     absl::Time since = absl::InfinitePast();
-    // Of a holder: its hold has ended, and the name stays taken for `remaining`, as
-    // AcquireOptions::at_least or Lease::StayTaken() asked. `process` may have ended.
+    // The holder's hold has ended, and the name stays taken for `remaining`, as
+    // AcquireOptions::at_least or Lease::StayTaken() asked. `process` may have ended, too.
     bool stays_taken = false;
     Process process;
   };

@@ -109,8 +109,8 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   absl::Status OutcomeOf(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
-    return base::WithAddress(absl::Status(
-        code, absl::StrCat("latch ", base::Quoted(name_), ": ", std::string(what))));
+    return base::WithAddress(
+        absl::Status(code, absl::StrCat("latch ", base::Quoted(name_), ": ", std::string(what))));
   }
   absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
   // Until when a call without an end of its own tries to reach a server.

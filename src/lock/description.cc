@@ -94,8 +94,8 @@ std::string TombstoneKey(std::string_view main, std::string_view hold) {
   const std::string_view client = ClientOf(hold);
   std::string_view number = hold.substr(client.size() + 1);
   number = number.substr(0, number.find_first_not_of("0123456789"));
-  return AuxiliaryKey(main, absl::StrCat("simple.gone.", std::string(client), ".",
-                                         std::string(number)));
+  return AuxiliaryKey(main,
+                      absl::StrCat("simple.gone.", std::string(client), ".", std::string(number)));
 }
 
 void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, std::string_view main,

@@ -201,8 +201,7 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
   std::string given;
   if (label) RunUsersCode("stats_label", [&] { given = label(called); });
   const auto failure = [&](absl::StatusCode code, absl::string_view why) {
-    std::string text =
-        absl::StrCat(std::string(type.noun), " ", base::Quoted(called), ": ");
+    std::string text = absl::StrCat(std::string(type.noun), " ", base::Quoted(called), ": ");
     const size_t title = text.size();
     absl::StrAppend(&text, why);
     base::AddAddress(text, title);
@@ -390,8 +389,8 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   if (!reply.ok()) return reply.status();
   absl::StatusOr<LockInfo> info = ReadInspection(*reply);
   if (info.ok()) {
-    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(),
-                 entry_.keys.main(), *info);
+    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(), entry_.keys.main(),
+                 *info);
   }
   return info;
 }

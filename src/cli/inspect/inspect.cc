@@ -252,9 +252,8 @@ void AskWhatStaysTaken(Server& server, std::vector<LockRow>& rows) {
   Questions questions;
   for (LockRow& row : rows) {
     if (row.kind != kinds::kSimple || internal::ClientOf(row.hold).empty()) continue;
-    questions.Add(
-        {"GET", internal::TombstoneKey(row.name, row.hold)},
-        [&row](const Reply& reply) { row.stays_taken = reply.text == internal::kTaken; });
+    questions.Add({"GET", internal::TombstoneKey(row.name, row.hold)},
+                  [&row](const Reply& reply) { row.stays_taken = reply.text == internal::kTaken; });
   }
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
@@ -589,7 +588,7 @@ void AddProcess(const LockInfo::Process& process, JsonObject& json) {
   json.Text("program", process.program);
 }
 
-// Of a name that stays taken: that no process has the lock, and which one had it.
+// Says of a name that stays taken that no process has the lock, and which one had it.
 std::string NoProcess(const LockInfo::Process& had_it) {
   const std::string process = had_it.pid == 0 ? "" : ", was " + Described(had_it, "");
   return absl::StrCat("no process", process, "; stays taken");
@@ -718,8 +717,8 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   if (!row.is_latch() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold,
                             .remaining = row.remaining,
-                            .process = row.process,
-                            .stays_taken = row.stays_taken});
+                            .stays_taken = row.stays_taken,
+                            .process = row.process});
     if (row.reading) info.holders.back().owner = "read";
     if (!row.value.empty()) info.holders.back().owner = kUserOwner + row.value;
   }
@@ -839,9 +838,9 @@ absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (!absl::IsPermissionDenied(broken)) return broken;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(server.url());
   const std::string user = !url.ok() || url->user.empty() ? "default" : url->user;
-  return absl::PermissionDeniedError(absl::StrCat(
-      server.name(), " does not permit user ", user, " to break ", Called(row),
-      "; grant it: ACL SETUSER ", user, " ", RulesToBreak(row, server.is_cluster())));
+  return absl::PermissionDeniedError(
+      absl::StrCat(server.name(), " does not permit user ", user, " to break ", Called(row),
+                   "; grant it: ACL SETUSER ", user, " ", RulesToBreak(row, server.is_cluster())));
 }
 
 // ---- All servers of a quorum.
@@ -1112,6 +1111,7 @@ absl::StatusOr<LockRow> FindRow(const std::string& url, const std::string& name)
   absl::StatusOr<Inspection> seen = InspectAt(**server, name);
   if (!seen.ok()) return seen.status();
   if (!seen->exists) return absl::NotFoundError("there is no such key");
+  if (seen->may_be_data) seen->row.kind.clear();
   return std::move(seen->row);
 }
 
@@ -1332,8 +1332,8 @@ Trouble TroubleWith(const absl::StatusOr<LockList>& list, bool of_quorum, bool a
   }
   for (const absl::Status& why : list->missing) {
     // Nothing is missing of a quorum: each held lock is on a majority of its servers.
-    trouble.lines.push_back(absl::StrCat(of_quorum ? "warning: " : "some locks are not shown: ",
-                                         why.message()));
+    trouble.lines.push_back(
+        absl::StrCat(of_quorum ? "warning: " : "some locks are not shown: ", why.message()));
     const int code = absl::IsUnavailable(why) ? kUnreachable : kRefused;
     if (!of_quorum) trouble.code = std::max(trouble.code, code);
   }
@@ -1347,15 +1347,15 @@ class Lister {
 
   // Returns the exit code.
   int Show(const absl::StatusOr<std::shared_ptr<Servers>>& servers) {
-    const absl::StatusOr<LockList> list = servers.ok() ? List(**servers) : servers.status();
+    const absl::StatusOr<LockList> list =
+        servers.ok() ? List(**servers) : absl::StatusOr<LockList>(servers.status());
     if (servers.ok()) {
       name_ = (*servers)->name();
       of_quorum_ = (*servers)->is_quorum();
     }
     if (list.ok()) last_ = *list;
     const Trouble trouble = TroubleWith(list, of_quorum_, options_.json);
-    const bool on_page =
-        options_.watch && !options_.json && !options_.names && TerminalWidth() > 0;
+    const bool on_page = options_.watch && !options_.json && !options_.names && TerminalWidth() > 0;
     if (list.ok() || on_page) PrintList(options_, last_, name_, trouble.lines);
     if (!on_page) Tell(trouble.lines);
     return trouble.code;

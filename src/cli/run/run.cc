@@ -623,10 +623,10 @@ absl::Status ExplainKind(const absl::Status& why, const RunOptions& options) {
     found = absl::StrCat("a lock of a program's own kind, \"", Printable(row->kind), "\"");
   }
   if (options.kind == RunKind::kElection) fix.clear();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the name \"", Printable(options.name), "\" is in use for ", found, ", and not for ",
-      std::string(NounOf(options.kind)), "; ", fix.empty() ? "" : fix + ", or ",
-      "choose another name"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the name \"", Printable(options.name), "\" is in use for ", found,
+                   ", and not for ", std::string(NounOf(options.kind)), "; ",
+                   fix.empty() ? "" : fix + ", or ", "choose another name"));
 }
 
 // Connects and acquires on its own thread, and reports on a terminal while it waits.
@@ -764,10 +764,10 @@ class RunAttempt {
       return options_.busy_code;
     }
     const bool waited = options_.wait > absl::ZeroDuration();
-    Complain({what_, waited ? " was busy for " : " is busy",
-              waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ",
-              holders_},
-             kBusyEvent);
+    Complain(
+        {what_, waited ? " was busy for " : " is busy",
+         waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ", holders_},
+        kBusyEvent);
     return options_.busy_code;
   }
 

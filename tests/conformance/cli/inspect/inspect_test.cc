@@ -658,7 +658,8 @@ TEST_F(RedlatchReadOnlyTest, ViewerMayBreakWithTheRulesThatTheErrorNames) {
     const std::string line = refused.errors.substr(rule);
     EXPECT_THAT(line, AllOf(HasSubstr(absl::StrCat(" ~", name, " ")), Not(HasSubstr("~* ")),
                             Not(HasSubstr("[https")), Not(HasSubstr("+subscribe"))));
-    const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+    const std::vector<std::string> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \n"), absl::SkipEmpty());
     EXPECT_EQ(server_->Text(words), "OK");
     const Outcome broken = Redlatch({"break", "--yes", name, "--server", viewer});
     EXPECT_EQ(broken.code, 0) << broken.errors;

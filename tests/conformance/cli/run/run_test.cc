@@ -196,7 +196,9 @@ TEST_F(RedlatchRunTest, NamesTheKindOfLockThatItFinds) {
   Semaphore semaphore(client, "slots", 4);
   ReentrantReadWriteLock read_write(client, "data");
   ReentrantLock reentrant(client, "again");
-  ASSERT_TRUE(semaphore.try_acquire() && read_write.try_lock() && reentrant.try_lock());
+  SimpleLock plain(client, "plain");
+  ASSERT_TRUE(semaphore.try_acquire() && read_write.try_lock() && reentrant.try_lock() &&
+              plain.try_lock());
   server_->Text({"SET", "text", "x"});
   server_->Integer({"RPUSH", "list", "x"});
   const auto refused = [&](const Words& words, const std::string& found, const std::string& fix) {
@@ -208,8 +210,10 @@ TEST_F(RedlatchRunTest, NamesTheKindOfLockThatItFinds) {
   refused({"data"}, "a read-write lock, and not for a plain lock", "say --shared or --write");
   refused({"--write", "again"}, "a reentrant lock, and not for a read-write lock",
           "choose another name");
-  refused({"--capacity", "2", "text"}, "a plain lock, and not for a semaphore",
+  refused({"--capacity", "2", "plain"}, "a plain lock, and not for a semaphore",
           "leave out --shared");
+  refused({"--capacity", "2", "text"}, "another program's key, a string, and not for a semaphore",
+          "choose another name");
   refused({"list"}, "another program's key, a list, and not for a plain lock",
           "choose another name");
 }
@@ -223,27 +227,28 @@ TEST_F(RedlatchRunTest, SaysThatNoProcessHoldsANameThatStaysTaken) {
 
 TEST_F(RedlatchJsonTest, ReportsWhatHappensToTheLock) {
   const Outcome ran = Redlatch({"run", "--json", "job", "--", "sh", "-c", "echo $REDLATCH_TOKEN"});
-  EXPECT_EQ(Json(ran.errors, "([(r['event'], r['name']) for r in rows], rows[0]['token'], "
-                             "rows[0]['server'], rows[0]['waited_ms'] < 60000, rows[1]['code'], "
-                             "rows[1]['held_ms'] >= 0)"),
+  EXPECT_EQ(Json(ran.errors,
+                 "([(r['event'], r['name']) for r in rows], rows[0]['token'], "
+                 "rows[0]['server'], rows[0]['waited_ms'] < 60000, rows[1]['code'], "
+                 "rows[1]['held_ms'] >= 0)"),
             absl::StrCat("([('acquired', 'job'), ('released', 'job')], ",
                          absl::StripTrailingAsciiWhitespace(ran.output), ", '", server_->url(),
                          "', True, 0, True)"));
   const Client client = NewClient({.program = "billing"});
   SimpleLock lock(client, "other");
   const std::scoped_lock guard(lock);
-  const Outcome busy =
-      Redlatch({"run", "-j", "--busy-code=0", "--wait=0", "other", "--", "true"});
+  const Outcome busy = Redlatch({"run", "-j", "--busy-code=0", "--wait=0", "other", "--", "true"});
   EXPECT_EQ(busy.code, 0);
-  EXPECT_EQ(Json(busy.errors, "(rows[0]['event'], 'is busy: held by billing' in "
-                              "rows[0]['message'])"),
+  EXPECT_EQ(Json(busy.errors,
+                 "(rows[0]['event'], 'is busy: held by billing' in "
+                 "rows[0]['message'])"),
             "('busy', True)")
       << busy.errors;
 }
 
 TEST_F(RedlatchJsonTest, ReportsALoss) {
-  const auto run = StartRedlatch({"run", "--json", "--lease=2s", "job", "--", "sh", "-c",
-                                  "echo on; exec sleep 60"});
+  const auto run = StartRedlatch(
+      {"run", "--json", "--lease=2s", "job", "--", "sh", "-c", "echo on; exec sleep 60"});
   ASSERT_EQ(run->pipe().ReadLine(), "on");
   server_->Integer({"DEL", "job"});
   EXPECT_EQ(CodeOf(*run), 122);
