@@ -800,7 +800,7 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
                                : row.is_semaphore()            ? lua::kSemaphoreScripts
                                : row.is_election()             ? lua::kElectionScripts
                                                                : lua::kSimpleScripts;
-  const std::string_view text = scripts.force_release.text;
+  const std::string_view text = scripts.force_release.body;
   constexpr std::string_view kCall = "call('";
   std::set<std::string> rules = {"+eval", "+evalsha"};
   for (size_t at = text.find(kCall); at != text.npos; at = text.find(kCall, at)) {
