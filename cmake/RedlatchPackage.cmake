@@ -1,5 +1,5 @@
-# What `cpack` makes: the Debian packages redlatch, the command, and libredlatch-dev, the library and
-# its headers; and a tarball of both. Why so: docs/decisions/0013-packages.md.
+# Configures `cpack`. It makes the Debian packages redlatch (the command) and libredlatch-dev (the library
+# and its headers), and a tarball of both. docs/decisions/0013-packages.md gives the reasons.
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_VENDOR "redlatch")
 set(CPACK_PACKAGE_CONTACT "The redlatch authors <maintainers@redlatch.invalid>")
@@ -26,7 +26,13 @@ set(CPACK_DEBIAN_COMMAND_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_COMMAND_PACKAGE_RECOMMENDS redis-server)  # embedded:, the default server, starts it
 set(CPACK_COMPONENT_COMMAND_DESCRIPTION "run commands under locks that machines share, in Redis
 Runs a command while it holds a lock that others share, on this machine or
-any other, and ends it before the lock could pass to somebody else.")
+any other, and ends it before another machine could get the lock.")
+if(REDLATCH_STRIP)
+  set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
+  # redlatch-dbgsym_*.ddeb. Its suffix keeps it out of `apt-get install *.deb`.
+  set(CPACK_DEBIAN_COMMAND_DEBUGINFO_PACKAGE ON)
+  set(CPACK_PROJECT_CONFIG_FILE "${PROJECT_SOURCE_DIR}/cmake/package/keep_debug.cmake")
+endif()
 
 # A static library is code against the inlined namespace of one Abseil, and the structs of one
 # hiredis: no other version will do.
@@ -55,7 +61,7 @@ set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SUGGESTS "redlatch, redis-server")
 set(CPACK_COMPONENT_DEVELOPMENT_DESCRIPTION "distributed locks over Redis for C++20, static library and headers
 Locks, read-write locks, semaphores and latches that threads, processes and
 machines share by name, in the interfaces of std::mutex and its kin, with
-leases, fencing tokens and word of a loss.")
+leases, fencing tokens and reports of lost locks.")
 
 # What the command contains, for the bill of materials.
 if(REDLATCH_LINK_MAP AND REDLATCH_BUILD_CLI)

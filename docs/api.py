@@ -551,7 +551,7 @@ class Page:
             self.say(self.prose.blocks(first.comment, scope, first))
             self.code([first])
             self.members_table(first.members, scope, values=True)
-        elif first.kind == "variable" and scope and (len(group) > 1 or first.note or not first.comment):
+        elif first.kind == "variable" and scope and (len(group) > 1 or first.note):
             self.say(self.prose.blocks(first.comment, scope, first))
             self.members_table(group, scope)
         else:
@@ -581,6 +581,9 @@ class Page:
                         f"<td><code>{html.escape(kind)}</code>{default}</td><td>{notes}</td></tr>")
         head = "<th>value</th><th>meaning</th>" if values else (
             "<th>member</th><th>type and default</th><th>meaning</th>")
+        if all(row.endswith("<td></td></tr>") for row in rows):  # nothing says what a member means
+            head = head.replace("<th>meaning</th>", "")
+            rows = [row.removesuffix("<td></td></tr>") + "</tr>" for row in rows]
         self.say("\n".join(["<table>", f"<thead><tr>{head}</tr></thead>", "<tbody>", *rows, "</tbody>",
                             "</table>"]))
 

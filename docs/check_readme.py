@@ -19,6 +19,9 @@ import json
 import report
 
 
+WORDS = "no one two three four five six seven eight nine ten eleven twelve thirteen fourteen fifteen".split()
+
+
 def found(path, pattern):
     """The first group of the pattern in a file of the repository, which must have it."""
     match = re.search(pattern, (ROOT / path).read_text())
@@ -54,17 +57,27 @@ def measured():
     ]
 
 
+def tested(name):
+    """The versions of a server on which docs/servers.md says that the conformance tests ran, in order."""
+    rows = re.findall(rf"^\| {name} ([0-9., ]+?) (?:\(Debian \d+'s\) )?\|.*\*\*tested\*\*: (?:all|fast) tests",
+                      (ROOT / "docs/servers.md").read_text(), re.M)
+    return sorted(", ".join(rows).split(", "), key=lambda version: [int(part) for part in version.split(".")])
+
+
+def minor(version):
+    return ".".join(version.split(".")[:2])
+
+
 def stated():
     """Sentences whose figures stand elsewhere."""
     lease = int(found("include/redlatch/lock_options.h", r"Duration lease = absl::Seconds\((\d+)\)"))
-    margin = int(found("docs/guarantees.md", r"stops believing in it (\d+) % \+ 2 ms before the server does"))
+    margin = int(found("docs/guarantees.md", r"stops trusting it (\d+) % \+ 2 ms before the server does"))
     turn = found("include/redlatch/lock_options.h", r"not set   (\d+ ms) while no other client waits")
     shared = found("include/redlatch/lock_options.h", r"0\.3 ms at least, and (\d+ ms) at most")
     header = "include/redlatch/version.h"
     version = found(header, r'VERSION_STRING "([0-9.]+)"')
-    servers = re.findall(r"\| (Redis|Valkey) ([0-9.]+) \| 1,000,000 \|", (ROOT / "docs/reliability.md").read_text())
-    redis = [number for name, number in servers if name == "Redis"]
-    valkey = [number for name, number in servers if name == "Valkey"]
+    compared = re.findall(r"\| (Redis|Valkey) ([0-9.]+) \| 1,000,000 \|", (ROOT / "docs/reliability.md").read_text())
+    redis, valkey = tested("Redis"), tested("Valkey")
     worlds = found("docs/reliability.md", r"\./dev sim +([0-9,]+) runs")
     suites = found(".ci/bare-root", r"set -- (bookworm trixie)")
     debians = {"bookworm": "Debian 12", "trixie": "Debian 13"}
@@ -74,8 +87,9 @@ def stated():
         f"A lease lasts {lease} s and is renewed",
         f"for at most {turn}, or {shared} if other clients wait",
         f"keeps the lock for its turn, at most {shared},",
-        f"Redis {' and '.join(redis)}, Valkey {' and '.join(valkey)}", f"Redis {redis[0]}", "1,000,000 random calls",
-        f"GIT_TAG v{version})", f"`./dev sim` runs {worlds} random worlds",
+        f"Redis {minor(redis[0])} to {minor(redis[-1])}, Valkey {minor(valkey[0])} to {minor(valkey[-1])}",
+        f"on {WORDS[len(redis + valkey)]} versions", "1,000,000 random calls", f"on {WORDS[len(compared)]} of them", f"Redis {redis[0]}",
+        f"GIT_TAG v{version})", f"`./dev sim` makes {worlds} simulated runs",
         "before 1.0", "`LockOptions::turn = 0`", "Promise P4", "Apache-2.0",
     ]
 

@@ -28,9 +28,9 @@ PATIENCE = 20  # seconds
 
 # Says that it runs, and ends on SIGTERM, as the programs of the recipes do.
 STUB = """#!/bin/sh
+trap 'echo ends; [ -z "$!" ] || kill $!; exit 0' TERM
 echo "runs $REDLATCH_TOKEN"
 [ "$1" = --port ] || exit 0
-trap 'echo ends; kill $!; exit 0' TERM
 sleep 60 & wait $!
 """
 

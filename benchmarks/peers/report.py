@@ -205,27 +205,28 @@ def document(whole):
     machine = whole["machine"]
     lines = [
         "# redlatch beside other locks", "",
-        "This page compares redlatch with other locks that you could use instead. Each is used as its documents recommend, with "
-        "the [exceptions below](#how-each-was-used), on the same server, for the same work and with the same lease (30 s). `./dev compare` builds them all, measures them, "
-        "and writes this page, the [results](benchmarks/results.json) and the pictures.", "",
+        "This page compares redlatch with other locks that you could use instead. All run on the same server, do the same work, "
+        "and have the same lease (30 s). Each is used as its documentation recommends, with the [exceptions "
+        "below](#how-each-was-used). `./dev compare` builds and measures them all, and writes this page, the "
+        "[results](benchmarks/results.json) and the pictures.", "",
         f"Measured on {whole['measured']}: {machine['processors']} processors ({machine['model']}), Linux {machine['kernel']}, "
         f"Redis {machine['redis']}, Go {machine['go']}, Java {machine['java']}, Node {machine['node']}, Python "
         f"{machine['python']}. The clients and the server all run on these processors, and talk over loopback. The processors "
         + ("are kept awake" if whole["awake"] else "sleep when they are idle")
-        + (f", and a raw pair takes {whole['raw_pair_us']} µs" if whole.get("raw_pair_us") else "")
+        + (f", and a lock and unlock by raw hiredis takes {whole['raw_pair_us']} µs" if whole.get("raw_pair_us") else "")
         + f". The figures are medians of {whole['rounds']} rounds, in which the contenders took turns. Each race lasted "
         f"{whole['seconds']:g} s.", "",
         "**Only ratios count.** Clients and server share the processors, so a figure says as much about the machine as "
-        "about a lock. What is measured includes the virtual machine of Java and the interpreter of Python, because their users "
-        "get these too.", "",
-        "Each acquisition checked, in memory that all processes share, that no other process had the lock. "
+        "about a lock. The figures include Java's virtual machine and Python's interpreter, because users of these locks run "
+        "them too.", "",
+        "After each acquisition, the process checked in shared memory that no other process had the lock. "
         + overlaps(whole), "",
-        "**Why the ratios are large.** An `unlock()` of redlatch writes the release and returns; the raw locks, and most others, "
-        "wait for the server's answer. That alone makes a pair about twice as fast, as the rows with a delay show. Where several processes "
-        "or threads want one lock, a client of redlatch takes it again itself for its turn, without the server, where the "
-        "others ask it each time. *Strict order* is redlatch without turns: compare that row with the others "
-        "if your holds are long, or if each acquisition must reach the server.", "",
-        "## In short", "", "| | redlatch is better by | than the best other lock | fairness of redlatch | fairness of that lock |",
+        "**Why the ratios are large.** There are two reasons. First, redlatch's `unlock()` sends the release and returns, but "
+        "the raw locks, and most others, wait for the server's answer. That alone makes a lock and unlock about twice as fast, as the "
+        "rows with a delay show. Second, if several processes or threads want the same lock, a redlatch client takes it again and "
+        "again during its turn without asking the server. The others ask the server each time. *Strict order* is redlatch "
+        "without turns. Compare that row with the others if your holds are long, or if each acquisition must reach the server.", "",
+        "## In short", "", "| | redlatch is better by | than the best other lock | fairness of redlatch | fairness of the other lock |",
         "|---|---|---|---|---|"]
     for work in WORKS:
         times = against(whole, work)
@@ -236,16 +237,19 @@ def document(whole):
         mark = "" if times > 1.03 else "**behind**: " if times < 0.97 else "level: "
         lines.append(f"| {work.title} | {mark}{times:.2f} × | {best} | {', '.join(fairness(ours, work))} | "
                      f"{', '.join(fairness(its, work))} |")
-    lines += ["", "Above 1 ×, redlatch is better, whatever is measured. This table has redlatch with its default options; the tables "
-              "below show what other options gain.", ""]
+    lines += ["", "Above 1 ×, redlatch is better, whether a larger or a smaller figure is better in that row. In this table, redlatch "
+              "has its default options. The tables below show what other options gain.", ""]
     lines += [f"![{chart.title}](benchmarks/{stem}.svg)" for stem, chart, _, _ in charts(whole)] + [""]
-    lines += ["## All of it", "",
-              "*Least share*: how often the unluckiest process (or thread) had the lock, divided by how often the luckiest one had "
-              "it. *p50*, *p99*: the time that a lock and unlock takes; if several processes want the lock, the time from one "
-              "process's release to the next one's acquisition. *Commands*: how many commands the clients sent per acquisition. "
-              "*Server*, *clients*: processor time per acquisition. A *longest wait* as long as the race means that a process never "
-              "had the lock. *Gave up*: how many calls returned without the lock, and were "
-              "repeated.", ""]
+    lines += ["## All results", "",
+              "- *Least share*: how often the unluckiest process (or thread) had the lock, divided by how often the luckiest one had "
+              "it.",
+              "- *p50*, *p99*: the time for a lock and unlock. If several processes want the lock, the time from one process's "
+              "release to the next one's acquisition.",
+              "- *Commands*: how many commands the clients sent per acquisition.",
+              "- *Server*, *clients*: the processor time per acquisition.",
+              "- *Longest wait*: if it is as long as the race, one process never had the lock.",
+              "- *Gave up*: how many calls returned without the lock. The process then called again.",
+              "- *redlatch, keep* caches the lock (`cache_for`).", ""]
     for work, entries, columns in tables(whole):
         lines += [f"### {work.title}", "", "| | " + " | ".join(METRICS[it][0] for it in columns) + " |",
                   "|---|" + "---:|" * len(columns)]
@@ -255,7 +259,7 @@ def document(whole):
     lines += ["## How each was used", "", "| | |", "|---|---|"]
     lines += [f"| {name} | {settings} |" for name, settings in whole["settings"].items()]
     lines += ["", "Before each race, Redisson does the same work for 1.5 s, or 800 times with two threads, so that its JVM has "
-              "compiled the code that is measured. For Go and Node, a thread is a goroutine or a task.", ""]
+              "compiled the code before it is measured. In Go and Node, a goroutine or a task takes the place of a thread.", ""]
     if whole["missing"] or whole["failures"]:
         lines += ["Not measured:", ""]
         lines += [f"- {it}" for it in [*whole["missing"], *whole["failures"]]] + [""]

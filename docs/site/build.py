@@ -24,6 +24,7 @@ FIRST_MENTIONS = ("docs/tutorials/*.html", "docs/recipes/*.html", "docs/guarante
                   "index.html", "docs/troubleshooting.html")
 COMMANDS = re.compile(r"(\$ )?(sudo |[A-Z_]+=\S+ )*(redlatch|\./dev|cmake|g\+\+|export|apt-get|apt|redis-cli|"
                       r"docker|git|cd|kubectl|systemctl|\./first|valkey-cli|redis-server|\.ci/\w+|ctest)(?=\s|$)")
+QUANTITY = re.compile(r"(?<![\w.])(\d[\d.,]*) (µs|ms|s|min|h|%|×|kB|MB|GB|px)(?!\w)")
 # Which class a member is meant of, if several have it and the text does not say.
 PREFERRED = ("RedisLockBase", "Lease", "Hold", "Client", "Semaphore", "CountDownLatch", "Election",
              "Leadership", "ReentrantReadWriteLock", "LockOptions", "AcquireOptions", "ClientOptions",
@@ -54,6 +55,9 @@ def page_of_manual():
 
     text = re.sub(r'<h([12]) class="S[hs]"[^>]*>(.*?)</h\1>', heading, text, flags=re.S)
     text = re.sub(r'<a class="permalink" href="[^"]*">(.*?)</a>', r"\1", text, flags=re.S)
+    text = re.sub(r"<b>(.*?)</b>", lambda typed: f"<code>{' '.join(typed[1].split())}</code>", text, flags=re.S)
+    text = re.sub(r"(?<![\w>-])--?[a-z][a-z-]*(?:=\w+)?(?![\w<-])(?=[^<>]*<(?!/code|/pre))", r"<code>\g<0></code>", text)
+    text = re.sub(r"\[[\w -]+\](?=[^<]*</code>)", r'<span class="whole">\g<0></span>', text)
     text = re.sub(r' (?:class="(?:Bl-tag|Pp|Bd-indent)"|id="[^"]*")(?=[ >])', "", text)
     return "# redlatch(1): the command\n" + text.replace("\n<p>", "\n\n<p>").replace("</p>\n", "</p>\n\n")
 
@@ -218,6 +222,22 @@ def with_scrolling(text):
     return re.sub(r'(class="md-search__scrollwrap")(?! tabindex)', r'\1 tabindex="0"', text)
 
 
+def with_whole_quantities(text):
+    """A number and its unit stay on one line, and so does an option, which browsers break at a hyphen."""
+    text = re.sub(r"<code>(--?\w[\w=-]*)</code>", r'<code class="whole">\1</code>', text)
+    parts = re.split(r"(<pre\b.*?</pre>|<code\b.*?</code>|<[^>]*>)", text, flags=re.S)
+    return "".join(part if part.startswith("<") else QUANTITY.sub("\\1\u00a0\\2", part) for part in parts)
+
+
+def with_wrapped_messages(text):
+    """The messages of the troubleshooting page: a line that is too long goes on below, indented."""
+    def wrapped(block):
+        lines = block[2].rstrip("\n").split("\n")
+        return block[1].replace('"highlight"', '"highlight messages"') + "".join(
+            f'<span class="message">{line}\n</span>' for line in lines) + "</code>"
+    return re.sub(r'(<div class="highlight"><pre><span></span><code\b[^>]*>)([^<]*)</code>', wrapped, text)
+
+
 def with_links_of_html(text):
     """Links that a document has as HTML, which MkDocs leaves alone: README.md is index.html."""
     text = re.sub(r'href="(?![a-z]+:)([^"#]*?)README\.md', r'href="\1index.html', text)
@@ -277,6 +297,11 @@ def finish():
             continue
         if page in linked:
             text = link_mentions(page, text, symbols)
+        start, end = article_of(text)
+        article = with_whole_quantities(text[start:end])
+        if page.name == "troubleshooting.html":
+            article = with_wrapped_messages(article)
+        text = text[:start] + article + text[end:]
         page.write_text(edited_at(with_links_of_html(with_scrolling(text))), encoding="utf-8")
     problems, mentions = check(symbols)
     print("\n".join(problems) or f"{len(symbols.known)} public symbols have an anchor; "

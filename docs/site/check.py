@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Looks at the pages of build/site in Chromium: `./dev docs --check` builds the site and calls it.
 
-check.py [--no-axe] [--pictures DIR [PAGE...]]
+check.py [--no-axe] [--pictures DIR [--height PIXELS] [PAGE...]]
 
 At a width of 390, 820 and 1440 pixels, no page may scroll sideways or ask another host for anything;
 each picture's text must be legible at 390 pixels. axe-core may find nothing, in either scheme. It is
 searched for in AXE (the path of axe.min.js) and in node_modules and build/node_modules; --no-axe leaves
-it out. --pictures writes what the pages look like at all three widths, in both schemes.
+it out. --pictures writes what the pages look like at all three widths, in both schemes, down to --height
+(1800).
 """
 import argparse
 import base64
@@ -14,12 +15,16 @@ import functools
 import http.server
 import os
 import pathlib
+import signal
 import sys
 import threading
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 SITE = ROOT / "build" / "site"
 WIDTHS = (390, 820, 1440)
+# All rules at the widest and the narrowest; the colours in the other scheme as well.
+AXE_RUNS = ((1440, "default", None), (1440, "slate", ["color-contrast"]),
+            (390, "slate", None), (390, "default", ["color-contrast"]))
 SMALLEST_TEXT = 8.5  # pixels, of a picture's text as shown
 AXE_PLACES = (ROOT / "node_modules/axe-core/axe.min.js", ROOT / "build/node_modules/axe-core/axe.min.js")
 MEASURE = """
@@ -31,11 +36,13 @@ const others = performance.getEntriesByType('resource').map(each => each.name)
   .filter(name => !name.startsWith(location.origin) && !name.startsWith('data:'));
 return {scroll: page.scrollWidth, width: innerWidth, moved, others,
         broken: [...document.images].filter(each => !each.naturalWidth).map(each => each.src),
-        pictures: [...document.querySelectorAll('.picture img')].map(
+        pictures: [...document.querySelectorAll('article img')].map(
           each => [each.getAttribute('src'), each.clientWidth / each.naturalWidth])};
 """
 AXE = """
-const [scheme, done] = arguments;
+const [scheme, rules, done] = arguments;
+const options = {resultTypes: ['violations']};
+if (rules) options.runOnly = {type: 'rule', values: rules};
 document.body.setAttribute('data-md-color-scheme', scheme);
 // The theme sets a tabindex on code that scrolls, soon after the width has changed.
 const end = performance.now() + 2000;
@@ -45,7 +52,7 @@ const settled = () => new Promise(resolve => {
   setTimeout(look, 20);
 });
 settled().then(() => Promise.all(document.getAnimations().map(each => each.finished))).then(
-  () => axe.run(document, {resultTypes: ['violations']})).then(
+  () => axe.run(document, options)).then(
   result => done(result.violations.map(each => each.id + ': ' + each.help + ': ' +
     each.nodes.slice(0, 3).map(node => node.target.join(' ') + ' ' +
       (node.any[0] ? node.any[0].message : '')).join('; '))),
@@ -56,6 +63,13 @@ settled().then(() => Promise.all(document.getAnimations().map(each => each.finis
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
         pass
+
+
+class Server(http.server.ThreadingHTTPServer):
+    def handle_error(self, request, client_address):
+        """Chromium closes connections of which it needs nothing more."""
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
 
 
 def find_axe():
@@ -115,21 +129,21 @@ def check(browser, base, pages, axe):
             problems += faults_of(browser.driver.execute_script(MEASURE), name, width)
         if axe:
             browser.driver.execute_script(axe)
-        for width, scheme in ((1440, "default"), (390, "slate")) if axe else ():
+        for width, scheme, rules in AXE_RUNS if axe else ():
             browser.resize(width)
             problems += [("axe", f"{name} at {width} px, {scheme}: {finding}")
-                         for finding in browser.driver.execute_async_script(AXE, scheme)]
+                         for finding in browser.driver.execute_async_script(AXE, scheme, rules)]
     return problems
 
 
-def take_pictures(browser, base, folder, names):
+def take_pictures(browser, base, folder, names, height):
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
         for width in WIDTHS:
             for scheme in ("light", "dark"):
                 browser.show(base + name, width, scheme)
                 file = f"{name.replace('/', '-').removesuffix('.html')}-{width}-{scheme}.png"
-                browser.take_picture(folder / file, 1800)
+                browser.take_picture(folder / file, height)
 
 
 def report(problems, pages, axe):
@@ -146,6 +160,7 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--no-axe", action="store_true")
     parser.add_argument("--pictures", type=pathlib.Path)
+    parser.add_argument("--height", type=int, default=1800)
     parser.add_argument("pages", nargs="*")
     options = parser.parse_args()
     try:
@@ -159,13 +174,14 @@ def main():
                  "or pass --no-axe")
     pages = [SITE / name for name in options.pages] or sorted(SITE.rglob("*.html"))
     handler = functools.partial(Quiet, directory=str(SITE))
-    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler)
+    server = Server(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     base = f"http://127.0.0.1:{server.server_port}/"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the browser ends, too
     browser = Browser(webdriver, Service)
     try:
         if options.pictures:
-            take_pictures(browser, base, options.pictures, options.pages or ["index.html"])
+            take_pictures(browser, base, options.pictures, options.pages or ["index.html"], options.height)
             return 0
         axe = path.read_text(encoding="utf-8") if path else None
         problems = check(browser, base, pages, axe)

@@ -23,15 +23,15 @@ namespace redlatch {
 //   is destroyed while it is suspended    is cancelled; a result that still comes is given back
 //   is never resumed: its loop has ended  its result is given back
 //
-// The coroutine continues where callbacks run: in ClientOptions::post, or else on the client's own
-// thread, which it must not block for long. Any coroutine type that passes an awaitable on
-// unchanged can be used; for others, such as boost::asio::awaitable, use the call with a callback.
-// Destroy a coroutine on the thread where it would continue, or when nothing can resume it, but not
-// while another thread resumes it.
+// The coroutine continues where callbacks run: where ClientOptions::post says, or else on the
+// client's own thread, which it must not block for long. You can use any coroutine type that passes
+// an awaitable on unchanged. For others, such as boost::asio::awaitable, use the call with a
+// callback. Destroy a coroutine on the thread where it would continue, or when nothing can resume
+// it, but not while another thread resumes it.
 //
 // Write options in braces, or pass a variable; a temporary AcquireOptions does not compile. Neither
-// the lock nor the client needs to outlive the suspended coroutine: if one of them is destroyed, it
-// continues with kCancelled. It is an error to await a call after they are gone.
+// the lock nor the client needs to outlive the suspended coroutine: if one of them is destroyed,
+// the coroutine continues with kCancelled. It is an error to await a call after they are gone.
 template <class Result>
 class [[nodiscard]] Awaitable {
  public:

@@ -31,11 +31,11 @@ struct ClientOptions {
   ConnectPolicy connect = ConnectPolicy::kEager;
 
   // How long calls without a deadline of their own, such as lock(), Acquire({}) and
-  // CountDownLatch::wait(), try to reach a server before they fail, within 50 ms of this. Connect()
+  // CountDownLatch::wait(), try to reach a server. Then they fail, at most 50 ms later. Connect()
   // waits no longer than this either.
   Duration unreachable_after = absl::Seconds(10);
 
-  // The prefix of every lock's name in its keys. Connect() refuses a prefix with which no lock name
+  // Comes before every lock's name in its keys. Connect() refuses a prefix with which no lock name
   // would be valid: see RedisLockBase.
   std::string key_prefix = {};
 
@@ -43,31 +43,34 @@ struct ClientOptions {
   // program's own name.
   std::string program = {};
 
-  // It is told what happens to this client's locks. Without an observer, losses, failed releases
-  // and misuse go to stderr, at most one line per second.
+  // Receives the events of this client's locks. Null means no observer: losses, failed releases,
+  // misuse and lost subscriptions then go to stderr, at most one line per second.
   std::shared_ptr<Observer> observer = nullptr;
 
-  // How many names Client::Stats() counts separately. Once every place is taken, further names are
-  // counted as kOtherNames. Zero: nothing is counted.
+  // How many names Client::Stats() counts separately. It counts all further names together, as
+  // kOtherNames. Zero turns counting off.
   int stats_names = 64;
 
-  // Returns the name under which a lock is counted, such as "orders" for "orders:42"; an empty name
-  // counts it as one of the others. Without this function, each lock is counted under its own name.
-  // It runs when a lock comes into use, on the thread that uses it, and must not use that lock.
+  // Returns the name under which a lock is counted, such as "orders" for "orders:42". If it returns
+  // an empty name, the lock counts among the others. Without this function, each lock is counted
+  // under its own name. The function runs when a lock comes into use, on the thread that uses it,
+  // and must not use that lock.
   std::function<std::string(std::string_view lock)> stats_label = {};
 
-  // Decides where callbacks and continuations of the asynchronous calls run. It is called with each
-  // of them, and must have each run soon and exactly once, on any thread.
+  // Passes callbacks and continuations of asynchronous calls to your threads. The client calls this
+  // function with each of them. The function must make sure that each runs soon and exactly once,
+  // on any thread.
   //
   //   .post = [&io](std::function<void()> work) { boost::asio::post(io, std::move(work)); }
   //
-  // A thread of the client's own calls this function, which must return at once. It may drop a
-  // completion: a lease in it is then released. Without it, callbacks run one after the other on
-  // that thread, so that a slow one delays the others.
+  // The call comes from a thread of the client, so the function must return at once. It may drop a
+  // completion: a lease in it is then released. Without this function, callbacks run one after the
+  // other on the client's thread, so a slow one delays the others.
   std::function<void(std::function<void()> completion)> post = {};
 
-  // Called by Connect() for each problem that redlatch can work around; the message says how to fix
-  // it. Without it, they go to stderr.
+  // Called by Connect() for each problem that redlatch can work around. The message says how to fix
+  // the problem. Without this function, warnings go to stderr. A client with ConnectPolicy::kLazy
+  // gives no warnings.
   std::function<void(std::string_view message)> on_warning = {};
 };
 
@@ -90,11 +93,11 @@ struct ClientOptions {
 // `command_timeout=1s` (for one answer) and `connect_timeout=2s` (for one attempt to connect)
 // follow a `?`. docs/operations.md#the-url lists them all.
 //
-// The client's threads, named redlatch-*, leave signals for the process to the program's threads.
-// The last copy must not be destroyed by on_lost or an Observer, but the callback of an
-// asynchronous call may destroy it. In a forked child every call fails with kFailedPrecondition,
-// and the parent's connections continue. docs/guarantees.md#in-your-process says what happens when
-// the process ends.
+// The client's threads are called redlatch-*. They block signals, so that the program's own threads
+// handle them. Do not destroy the last copy within on_lost or an Observer; the callback of an
+// asynchronous call may destroy it. In a forked child, every call fails with kFailedPrecondition,
+// and the parent's connections are not affected. docs/guarantees.md#in-your-process says what
+// happens when the process ends.
 class REDLATCH_EXPORT Client {
  public:
   // Errors, each naming the server, what is wrong and what to do:

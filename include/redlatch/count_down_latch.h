@@ -25,13 +25,14 @@
 namespace redlatch {
 
 struct LatchOptions {
-  // How long the server remembers the latch, open or not, after its last use; a wait is a use. 1 s
-  // to one year. If objects differ, the time that is left is never shortened.
+  // How long the server remembers the latch, open or closed, after its last use. A wait is a use. 1
+  // s to one year. If objects have different values, a shorter one never reduces the time that is
+  // left.
   Duration ttl = absl::Hours(24);
 };
 
 struct LatchWaitOptions {
-  // How long to wait; zero: only look.
+  // How long to wait. With zero, the call only asks whether the latch is open.
   Duration wait = absl::InfiniteDuration();
   // Ends the waiting with kCancelled.
   std::stop_token stop = {};
@@ -68,9 +69,9 @@ struct LatchWaitOptionsView {
 // a failover, clients repeat counts that the new server may not have received; if a client with
 // such counts is missing for longer than 30 s (or `ttl`), the latch is gone.
 //
-// A count_down() whose answer is lost is sent again, and counts once. It and wait() try to reach a
-// server for the client's `unreachable_after`. No thread holds a latch, so an Observer is told
-// nothing of it. Constructors do no I/O and never fail.
+// If the answer to a count_down() is lost, the client sends it again, and it counts once.
+// count_down() and wait() try to reach a server for the client's `unreachable_after`. No thread
+// holds a latch, so it causes no events of an Observer. Constructors do no I/O and never fail.
 //
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
 // calls end with kCancelled.

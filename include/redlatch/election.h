@@ -56,8 +56,8 @@ class REDLATCH_EXPORT Leadership final : public Lease {
   // compares epochs can reject the writes of a former leader.
   FencingToken epoch() const { return fencing_token(); }
 
-  // Replaces the leader's value, and tells all observers. The value ends with the term. If calls
-  // overlap, the one that began last wins.
+  // Replaces the leader's value, and tells all observing clients. The value ends with the term. If
+  // calls overlap, the one that began last wins.
   //   kAborted              the term is over
   //   kUnavailable          the server did not answer; the value may have been replaced
   //   kInvalidArgument      the value has more than 4,096 bytes
@@ -76,9 +76,9 @@ class REDLATCH_EXPORT Leadership final : public Lease {
   std::shared_ptr<Term> term_;
 };
 
-// The result of Observe(). The destructor ends the observation: the callback does not run any more,
-// and if it is running on another thread, the destructor waits for it. The callback may destroy the
-// Observation.
+// The result of Observe(). The destructor ends the observation: the callback does not run any more.
+// If it is running on another thread, the destructor waits for it to return. The callback may
+// destroy the Observation.
 class REDLATCH_EXPORT Observation {
  public:
   Observation() = default;  // observes nothing
@@ -107,19 +107,19 @@ class REDLATCH_EXPORT Observation {
 //
 // When a leader resigns, the next candidate leads at once. When a leader dies or loses contact with
 // the server, the next candidate leads after the lease. Candidates lead in the order in which they
-// came.
+// asked.
 //
-// An election is a lock with a value and observers, so all methods of RedisLockBase work: lock()
-// campaigns without a value. A SimpleLock of the same name has the same key in Redis, so the two
-// exclude each other, but each has a queue of its own. The server begins every term, even if a
-// thread of the same client leads next, so LockOptions::turn has no effect. On a quorum of servers
-// every call returns kFailedPrecondition: the nodes vote, and none of them knows the leader.
+// An election is a lock with a value and observing clients, so all methods of RedisLockBase work:
+// lock() campaigns without a value. A SimpleLock of the same name has the same key in Redis, so the
+// two exclude each other, but each has a queue of its own. LockOptions::turn has no effect, because
+// the server begins every term, even if a thread of the same client leads next. On a quorum of
+// servers, every call returns kFailedPrecondition, because no single server knows the leader.
 class REDLATCH_EXPORT Election final : public RedisLockBase {
  public:
   Election(const Client& client, std::string_view name, LockOptions options = {});
 
-  // Waits until this candidate leads. Observers are told `value`, of at most 4,096 bytes, when the
-  // term begins. The errors are those of Acquire().
+  // Waits until this candidate leads. Observing clients are told `value`, of at most 4,096 bytes,
+  // when the term begins. The errors are those of Acquire().
   absl::StatusOr<Leadership> Campaign(std::string_view value = {},
                                       const AcquireOptions& options = {});
   // These work like AcquireAsync() and AcquireAwaitable().
@@ -140,11 +140,14 @@ class REDLATCH_EXPORT Election final : public RedisLockBase {
   absl::StatusOr<std::optional<redlatch::Leader>> Leader() const;
 
   // Calls the callback with the present leader, and then after each change: a new leader, a new
-  // value, or no leader. The server announces changes by message. If a message is lost, the
-  // callback gets the newest state after the client's next heartbeat (a third of the lease, 10 s at
-  // most). So it may miss changes, but it never gets an older state after a newer one. Calls do not
-  // overlap. They run where ClientOptions::post says, or else on a thread of the client, and should
-  // not block. The Election object may be destroyed before the observation ends.
+  // value, or no leader. The server announces changes by message. If a thread of this client was
+  // waiting for a lock just before, up to 100 ms may pass before the client reads the message. If a
+  // message is lost, the callback gets the newest state after the client's next heartbeat (a third
+  // of the lease, 10 s at most). So the callback may miss changes, but it never gets an older state
+  // after a newer one. Its calls do not overlap. They run where ClientOptions::post says, or else
+  // on a thread of the client, and should not block. An exception is reported on stderr and
+  // otherwise ignored. The callback may be null: Observe() then returns the same errors, and
+  // nothing is called. The Election object may be destroyed before the observation ends.
   using LeaderCallback = absl::AnyInvocable<void(const std::optional<redlatch::Leader>&)>;
   absl::StatusOr<Observation> Observe(LeaderCallback callback) const;
 
@@ -157,17 +160,21 @@ class REDLATCH_EXPORT Election final : public RedisLockBase {
   std::vector<std::string> ExtraKeys() const override;
 };
 
-// Campaigns, calls `work` while this process leads, resigns when it returns, and campaigns again,
-// until `stop` fires. The token that `work` gets fires when the term is lost or `stop` fires;
-// `work` must then return soon. If the campaign or `work` fails, the next campaign begins after a
-// random pause, which grows from 0.1 to 10 s. If `work` throws, the exception reaches the caller.
+// Campaigns, calls `work` while this process leads, resigns when `work` returns, and campaigns
+// again, until `stop` fires. The token that `work` gets fires when the term is lost or `stop`
+// fires; `work` must then return soon. If `work` returns an error or a campaign fails, the next
+// campaign begins after a random pause, which grows from 0.1 to 10 s. RunElected() reports these
+// errors nowhere, so log your own within `work`; an Observer is told of failed campaigns. If `work`
+// throws, RunElected() resigns, without waiting for the server, and passes the exception on to its
+// caller.
 //
 //   redlatch::RunElected(election, [&](std::stop_token stop, redlatch::FencingToken epoch) {
 //     return Schedule(stop, epoch);
 //   }, stop, "10.0.0.1:7000");
 //
-// Returns OK after `stop` has fired. Returns an error of a campaign, at once, if the next one would
-// fail in the same way: kInvalidArgument, kFailedPrecondition, kPermissionDenied or kCancelled.
+// Returns OK after `stop` has fired, even if `work` failed. Returns the error of a campaign, at
+// once, if the next one would fail in the same way: kInvalidArgument, kFailedPrecondition,
+// kPermissionDenied or kCancelled.
 using ElectedWork = absl::FunctionRef<absl::Status(std::stop_token stop, FencingToken epoch)>;
 REDLATCH_EXPORT absl::Status RunElected(Election& election, ElectedWork work,
                                         const std::stop_token& stop, std::string_view value = {});

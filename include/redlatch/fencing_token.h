@@ -8,15 +8,16 @@
 
 namespace redlatch {
 
-// A number that lets a store reject stale writers. No lock service can stop a process that is
-// paused, loses its lock and wakes to write. The store can: it remembers the largest token that it
-// has seen, and refuses a smaller one.
+// A number that lets a store reject stale writers. A process may be paused, lose its lock, and
+// write when it continues. No lock service can prevent that, but the store can: it remembers the
+// largest token that it has seen, and refuses a smaller one.
 //
 //   if (token < newest_seen) return Refused();
 //   newest_seen = token;
 //
-// Tokens of one lock grow strictly, even if Redis has lost its data, as long as its clock (after a
-// failover, its successor's) is not behind the last grant. Most numbers are never used.
+// The tokens of a lock always grow. This holds even if the server has lost its data, as long as the
+// server's clock (after a failover, the new server's clock) is not behind the last grant. Most
+// numbers are never used.
 class FencingToken {
  public:
   constexpr FencingToken() = default;  // 0: no token

@@ -24,8 +24,8 @@ class HoldOwner;
 class HoldState;
 }  // namespace internal
 
-// A view of one hold, to be copied to the code that works under it. It keeps neither the lock held
-// nor the client connected. Thread-safe.
+// A view of one hold. Give copies of it to the code that works under the hold. They keep neither
+// the lock held nor the client connected. Thread-safe.
 //
 //   the hold is   valid()   lost()           remaining()
 //   held          true      not requested    until the local deadline
@@ -46,12 +46,12 @@ class REDLATCH_EXPORT Hold {
   Hold& operator=(Hold&&) = default;
   ~Hold();
 
-  // True: no other owner has the lock at this moment. A process may be paused between the answer
-  // and the action that it guards; only a fencing token is safe against that.
+  // True means that no other owner has the lock at this moment. The process may be paused between
+  // this answer and the action that it guards. Only a fencing token protects against that.
   bool valid() const;
 
-  // How long the hold lasts if it is not renewed again. After a handover from another client, less
-  // than two seconds for the first 100 ms: see AcquireOptions::whole_lease.
+  // How long the hold lasts if it is not renewed again. After a handover from another client, this
+  // is less than two seconds for the first 100 ms: see AcquireOptions::whole_lease.
   absl::Duration remaining() const;
 
   FencingToken fencing_token() const { return token_; }
@@ -103,7 +103,7 @@ class REDLATCH_EXPORT Lease {
   // If the release fails, the client repeats it in the background until the lease would have ended.
   ~Lease();
 
-  // As those of Hold; a lease that is being released by ReleaseAsync() is no longer valid.
+  // These are the same as for Hold. A lease that ReleaseAsync() is releasing is no longer valid.
   bool valid() const { return state_ != State::kReleased && hold_.valid(); }
   absl::Duration remaining() const {
     return state_ == State::kReleased ? absl::ZeroDuration() : hold_.remaining();
@@ -113,7 +113,7 @@ class REDLATCH_EXPORT Lease {
   int acked_by() const { return hold_.acked_by(); }
   std::stop_token lost() const { return hold_.lost(); }
   std::stop_token wanted() const { return hold_.wanted(); }
-  // A view that does not release.
+  // A view of the hold, which does not release it.
   const Hold& hold() const { return hold_; }
 
   // OK: the lock was held until now. Every further call returns the same.
@@ -134,15 +134,15 @@ class REDLATCH_EXPORT Lease {
             }};
   }
 
-  // Prolongs a manual hold so that it lasts for that long from now. It never shortens one. kAborted
-  // if the hold is over, kFailedPrecondition if it is renewed by itself.
+  // Prolongs a manual hold so that it lasts for that long from now. It never shortens a hold.
+  // Returns kAborted if the hold is over, and kFailedPrecondition if the client renews it.
   absl::Status Extend(Duration lease);
 
   // Does for this hold what AcquireOptions::at_least does for a new one. OK means that the server
   // has confirmed it. The time counts from the grant, whose time is the fencing token, in
-  // microseconds since 1970 by the server's clock. kAborted if the hold is over, kInvalidArgument
-  // if this lock cannot stay taken; after any other error the name may stay taken for that long or
-  // not.
+  // microseconds since 1970 by the server's clock. Returns kAborted if the hold is over, and
+  // kInvalidArgument if this lock cannot stay taken. After any other error, the name may or may not
+  // stay taken.
   absl::Status StayTaken(Duration at_least);
 
   // For the library.

@@ -26,8 +26,8 @@ struct MultiLockOptions {
 };
 
 // A lock of several names, or of several locks of any class, on any clients. It excludes every
-// other holder of one of them. Two MultiLocks that share locks never wait for each other, whatever
-// the order in which their locks are given. Its methods are those of RedisLockBase.
+// other holder of any of them. Two MultiLocks with some of the same locks cannot deadlock, whatever
+// the order in which you give their locks. Its methods are those of RedisLockBase.
 //
 //   redlatch::MultiLock both(client, {"account:1", "account:2"});
 //   std::scoped_lock guard(both);
@@ -45,8 +45,9 @@ struct MultiLockOptions {
 //                                     for
 //
 // Names are in one slot on one server, or in a cluster if they share a hash tag ("{acct}:1",
-// "{acct}:2"). Taken together, they cost little more than one lock. Otherwise, waiting may take as
-// long as with std::lock(), and an unreachable server may cost the `command_timeout` for each lock.
+// "{acct}:2"). If they are taken together, they cost little more than one lock. Otherwise, a wait
+// may take as long as with std::lock(), and an unreachable server may cost the `command_timeout`
+// for each lock.
 //
 //                                     taken together            one after the other
 //   fencing_token()                   larger than those before  0; each lock has its own:

@@ -12,8 +12,8 @@
 
 namespace redlatch {
 
-// Override the events that you need. Losses, failed releases, misuse and lost subscriptions go to
-// stderr by default, at most one line per second; the others do nothing.
+// Override the events that you need. By default, losses, failed releases, misuse and lost
+// subscriptions go to stderr, at most one line per second. The other events do nothing.
 //
 //   auto observer = std::make_shared<MyObserver>();
 //   Client::Connect(url, {.observer = observer});
@@ -24,15 +24,15 @@ namespace redlatch {
 //   OnReleased, of unlock() and destructors   a thread of the client's own
 //   all others                                a thread of the client's own
 //
-// Several events may run at the same time. None of them may call the lock that it is about. An
+// Several events may run at the same time. An event must not call the lock that it reports on. An
 // exception is reported on stderr and otherwise ignored.
 class REDLATCH_EXPORT Observer {
  public:
   virtual ~Observer() = default;
 
-  // If this returns false, lock() may skip the token, which makes it faster. The events of such a
-  // hold then have no token, unless the program has asked for it. By default, each hold by lock()
-  // has its token from the start.
+  // Return false if your functions do not use tokens: lock() may then do without, which makes it
+  // faster. The events of such a hold have no token, unless the program has asked for it. By
+  // default, each hold from lock() has its token from the start.
   virtual bool needs_tokens() const { return true; }
 
   // `waited` is the time from the call to the hold.
@@ -46,19 +46,19 @@ class REDLATCH_EXPORT Observer {
 
   virtual void OnRenewed(std::string_view lock, FencingToken token);
 
-  // A renewal failed; the hold is lost in `remaining` if none succeeds until then.
+  // A renewal failed. The hold will be lost after `remaining`, unless a later renewal succeeds.
   virtual void OnAtRisk(std::string_view lock, FencingToken token, absl::Duration remaining,
                         const absl::Status& why);
 
   // A hold that was at risk was renewed.
   virtual void OnRecovered(std::string_view lock, FencingToken token);
 
-  // After the stop token has fired, before LockOptions::on_lost.
+  // A hold was lost. Runs after its stop token has fired, and before LockOptions::on_lost.
   virtual void OnLost(const LostLease& lost);
 
   // The server refused to release a hold, and the client does not try again: the lock stays taken
-  // for up to `remaining`, until its lease ends. Called once for each hold, even if unlock() or a
-  // destructor released it, or the call that released it returned before this was known.
+  // for up to `remaining`, until its lease ends. This event comes once per hold, even if unlock()
+  // or a destructor released it, or if the call that released it returned before the refusal.
   virtual void OnReleaseFailed(std::string_view lock, FencingToken token, absl::Duration remaining,
                                const absl::Status& why);
 
@@ -68,11 +68,11 @@ class REDLATCH_EXPORT Observer {
   // A connection to the server was lost and made again.
   virtual void OnReconnected(std::string_view server);
 
-  // Messages do not reach this client, for this reason: its waiters ask for their locks several
-  // times per second instead of being told.
+  // Messages no longer reach this client. Instead of waiting for a message, its waiters now ask the
+  // server several times per second.
   virtual void OnUnsubscribed(std::string_view server, std::string_view why);
 
-  // Messages reach it again.
+  // Messages reach this client again.
   virtual void OnResubscribed(std::string_view server);
 };
 

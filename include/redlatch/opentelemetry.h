@@ -44,11 +44,11 @@ struct OpenTelemetryOptions {
   opentelemetry::nostd::shared_ptr<opentelemetry::metrics::MeterProvider> meter_provider = {};
 
   // The attribute `lock` of metrics, such as "orders" for "orders:42"; without this function, the
-  // lock's name. It runs on several threads at the same time. Spans always have the lock's name.
+  // lock's name. Several threads may call it at the same time. Spans always have the lock's name.
   std::function<std::string(std::string_view lock)> label = {};
 };
 
-// Make it after the program has set its providers, and give it to the client:
+// Create it after the program has set its providers, and give it to the client:
 //
 //   Client::Connect(url, {.observer = std::make_shared<OpenTelemetryObserver>()});
 //
@@ -68,9 +68,10 @@ struct OpenTelemetryOptions {
 //   up and down  redlatch.held
 //   histograms   redlatch.wait, redlatch.hold, in seconds
 //
-// Holds with the same token, such as those of readers that share a grant, are told apart by their
-// order only: the first to begin is the first to end. A release that is not confirmed in time
-// counts as failed, even if the server confirms it later. Only Client::Stats() counts latches.
+// If holds have the same token, as readers that share a grant do, the observer cannot tell which of
+// them ended. It assumes the one that began first. A release that is not confirmed in time counts
+// as failed, even if the server confirms it later. Latches are not counted here, only in
+// Client::Stats().
 class OpenTelemetryObserver : public Observer {
  public:
   explicit OpenTelemetryObserver(OpenTelemetryOptions options = {})

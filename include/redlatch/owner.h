@@ -1,4 +1,4 @@
-// The owner of a reentrant lock's hold, if that is not a thread.
+// The owner of a reentrant lock's hold, if the owner is not a thread.
 #ifndef REDLATCH_OWNER_H_
 #define REDLATCH_OWNER_H_
 

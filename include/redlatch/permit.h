@@ -23,8 +23,8 @@ namespace redlatch {
 //   lost              false     requested        zero                       the same
 //   empty             false     not requested    zero                       0
 //
-// They are one hold: like a Lease, they are renewed, lost and given back together. There is no
-// fencing token, since holders of permits do not come one after another. A Permit may outlive the
+// They are one hold: like a Lease, they are renewed, lost and given back together. They have no
+// fencing token, because several holders have permits at the same time. A Permit may outlive the
 // semaphore object and the client, and may be moved and destroyed on any thread. All other methods
 // may be called by several threads at the same time.
 class REDLATCH_EXPORT Permit {
@@ -38,7 +38,7 @@ class REDLATCH_EXPORT Permit {
     count_ = std::exchange(other.count_, 0);
     return *this;
   }
-  // Gives them back, as ~Lease() does.
+  // Gives the permits back, as ~Lease() does.
   ~Permit() = default;
 
   int64_t count() const { return count_; }

@@ -16,16 +16,16 @@
 
 namespace redlatch {
 
-// These are as in LockOptions. The servers of a quorum are not replicas, so there are no acks, and
-// a RedLock is not cached.
+// These are as in LockOptions. There are no acks, because the servers of a quorum have no replicas
+// to wait for, and a RedLock is not cached.
 struct RedLockOptions {
   Duration lease = absl::Seconds(30);
   std::optional<Duration> turn = {};
   std::function<void(const LostLease&)> on_lost = {};
 };
 
-// A mutex that is held if a majority of independent servers grants it. So it survives the failure
-// of a minority. Its methods and its state table are those of RedisLockBase.
+// A mutex that a client holds if a majority of independent servers has granted it. It survives the
+// failure of a minority. Its methods and its state table are those of RedisLockBase.
 //
 //   redlatch::RedLock lock({a, b, c, d, e}, "orders:42");
 //   std::scoped_lock guard(lock);
@@ -37,15 +37,16 @@ struct RedLockOptions {
 //     but has decided nothing
 //   a majority is unreachable    throws after the client's `unreachable_after`
 //
-// Each server is a client of any kind: one server, Sentinel, a cluster. The lock has connections of
-// its own to them, which RedLocks on the same clients in the same order share. It has the
-// ClientOptions of the first client; key prefixes must be equal. Fencing tokens grow, whichever
-// majority grants them. A server that may forget its grants, for example by a restart without its
-// data, weakens a majority unless the URLs say `restart_delay=`: docs/tutorials/10-quorum.md.
+// Each client may be connected to a single server, to Sentinel or to a cluster. The lock opens
+// connections of its own to these servers. All RedLocks on the same clients in the same order share
+// them. The ClientOptions of the first client apply, and all clients must have the same key_prefix.
+// Fencing tokens grow, whichever majority grants them. A server that may forget its grants, for
+// example by a restart without its data, weakens a majority unless the URLs say `restart_delay=`:
+// docs/tutorials/10-quorum.md.
 class REDLATCH_EXPORT RedLock final : public RedisLockBase {
  public:
-  // The same URL twice is kInvalidArgument at first use. Name each server once: one server under
-  // two names would have two votes, and its failure would cost both.
+  // If a URL appears twice, the first use fails with kInvalidArgument. Name each server only once:
+  // a server with two names would have two votes, and its failure would cost both.
   RedLock(const std::vector<Client>& clients, std::string_view name, RedLockOptions options = {});
   // With a client that is connected to all servers:
   // Client::Connect("redlock:redis://a,redis://b,...").

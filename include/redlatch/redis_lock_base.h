@@ -33,9 +33,9 @@ namespace internal {
 struct LibraryKind;
 }
 
-// A lock that threads, processes and hosts share by its name. This class runs its scripts by
-// EVALSHA, renews its holds on a thread of the client's, and queues its waiters. It is abstract: a
-// subclass supplies the scripts (Scripts()) and says what they can do (Traits()); see
+// A lock that threads, processes and hosts share by its name. This class runs the lock's scripts by
+// EVALSHA, renews its holds on a thread of the client, and queues its waiters. It is abstract: a
+// subclass supplies the scripts (Scripts()) and says what they can do (Traits()). See
 // docs/tutorials/06-a-lock-of-your-own.md.
 //
 //   the lock is                 lock()                     try_lock()   Acquire({})
@@ -66,8 +66,8 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   // Errors are thrown: std::system_error with a code of redlatch::error_category(), or with
   // std::errc::resource_deadlock_would_occur if a thread locks again a lock that it already holds.
   void lock() REDLATCH_LOCKS();
-  // False only if the lock is busy. The server has the `command_timeout` (1 s) to answer, since
-  // std::scoped_lock and std::lock() call this too.
+  // Returns false only if the lock is busy. It gives the server the URL's `command_timeout` (1 s)
+  // to answer, and then throws. std::scoped_lock and std::lock() call this for several locks.
   bool try_lock() REDLATCH_TRIES_TO_LOCK() {
     return TryLockFor(absl::ZeroDuration()).value_or(false);
   }
@@ -81,14 +81,14 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
       REDLATCH_TRIES_TO_LOCK() {
     return internal::TryUntil(deadline, [this](absl::Duration left) { return TryLockFor(left); });
   }
-  // Writes the release and returns; a release that fails is repeated in the background until the
-  // lease expires. It waits for the answer, for the `command_timeout` at most, only if it hands the
-  // lock to another thread of this client. Without a hold, or after a loss, it releases nothing and
-  // tells the observer.
+  // Sends the release and returns. If the release fails, the client repeats it in the background
+  // until the lease expires. unlock() waits for the server's answer, for the `command_timeout` at
+  // most, only if it hands the lock to another thread of this client. Without a hold, or after a
+  // loss, it releases nothing and tells the observer.
   void unlock() noexcept REDLATCH_UNLOCKS();
 
-  // Returns a Lease, which says how long the hold lasts, whether it was lost, and its fencing
-  // token; the hold belongs to whichever code has the Lease. Errors:
+  // Returns a Lease, which knows how long the hold lasts, whether it was lost, and its fencing
+  // token. The hold belongs to the code that has the Lease, not to a thread. Errors:
   //   kDeadlineExceeded     busy for as long as `wait`
   //   kCancelled            `stop` fired, or the lock object was destroyed
   //   kUnavailable          the server cannot be reached, or did not answer in time
@@ -96,7 +96,7 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
   //   kInvalidArgument      a bad name or option
   //   kPermissionDenied     the server does not permit a command or channel
   //   kResourceExhausted    the server is out of memory, or the client can start no thread
-  //   kInternal             the answer is none that a redlatch script gives
+  //   kInternal             the server's answer makes no sense
   absl::StatusOr<Lease> Acquire(const AcquireOptions& options = {}) {
     return AcquireBy({}, options);
   }
@@ -125,18 +125,19 @@ class REDLATCH_EXPORT REDLATCH_LOCKABLE RedisLockBase {
     return AcquireAwaitableAs({}, options);
   }
 
-  // The calling thread's hold, by lock() or by an Acquire() of its own; else none. After a loss it
-  // stays until unlock(). When a thread first asks for a SimpleLock's hold that lock() took, this
-  // may ask the server for the token; from then on, lock() fetches it.
+  // Returns the calling thread's hold, from lock() or from its own Acquire(), or an empty Hold. A
+  // hold that was lost is returned until unlock(). When a thread first asks for a SimpleLock's hold
+  // that lock() took, this call may ask the server for the token. From then on, lock() fetches the
+  // token.
   Hold current() const;
   // How often the calling thread holds the lock.
   int hold_count() const;
 
-  // Returns what the server knows of the lock. This may be out of date when it arrives.
+  // Returns what the server knows about the lock. The answer may be out of date when it arrives.
   absl::StatusOr<LockInfo> Inspect() const;
-  // Takes the lock from its holders, and hands it to the next waiter. Holders are told at once, or
-  // at their next renewal; until then only fencing tokens protect the data from them. OK if the
-  // lock is free.
+  // Takes the lock from its holders, and hands it to the next waiter. Holders are told by message,
+  // usually at once, and at their next renewal at the latest. Until then, only fencing tokens
+  // protect the data from them. Returns OK if the lock is free.
   absl::Status ForceRelease();
 
   const std::string& name() const;

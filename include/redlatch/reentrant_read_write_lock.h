@@ -36,15 +36,15 @@ namespace redlatch {
 // "Refused" is resource_deadlock_would_occur for lock(), false for try_lock(), kFailedPrecondition
 // for Acquire().
 //
-// A waiting writer leaves a wait marker, which holds back readers that come after it, for as long
-// as the writer's heartbeats arrive. A writer's release lets the next writer in, or else all
-// waiting readers. A reader that dies holds back writers until its own lease ends, even if others
-// go on reading.
+// A waiting writer leaves a wait marker. It holds back readers that come later, for as long as the
+// writer's heartbeats arrive. A writer's release lets the next writer in or, if none waits, all
+// waiting readers. A reader that dies holds back writers only until its own lease ends, even if
+// other clients go on reading.
 //
-// The readers of one client share a grant: in the client's turn (LockOptions::turn), a reader joins
-// a held grant without a round trip. Their leases are lost together with that grant. A reader's
-// fencing token is that of the last write before it, so several readers have the same token. A
-// reader that finds a larger token in the data has been overtaken by a writer.
+// The readers of one client share a grant. During the client's turn (LockOptions::turn), a reader
+// joins that grant without a round trip. If the grant is lost, all its readers lose their leases. A
+// reader's fencing token is that of the last write before it, so several readers have the same
+// token. A reader that finds a larger token in the data has been overtaken by a writer.
 class REDLATCH_EXPORT ReentrantReadWriteLock final : public RedisLockBase {
  public:
   enum class Policy {

@@ -27,8 +27,8 @@ std::invoke_result_t<Work&, std::stop_token> RunUnder(absl::StatusOr<Lease> leas
 
 }  // namespace internal
 
-// Acquires, calls `work` with a stop token that fires when the hold is lost, and releases. Returns
-// what `work` returns: absl::Status, or absl::StatusOr<T>.
+// Acquires the lock, calls `work` with a stop token that fires when the hold is lost, and releases
+// the lock. Returns the result of `work`: an absl::Status, or an absl::StatusOr<T>.
 //
 //   absl::Status done = redlatch::RunLocked(lock, {.wait = 5s},
 //                                           [&](std::stop_token lost) { return Settle(lost); });

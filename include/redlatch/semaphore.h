@@ -29,8 +29,8 @@
 namespace redlatch {
 
 struct SemaphoreOptions {
-  // How long permits stay taken without being renewed, that is, after their process has died. They
-  // are renewed every third of that time. At least 10 ms.
+  // How long the server keeps permits that are not renewed, for example because their process died.
+  // The client renews them every third of that time. 10 ms to one year.
   Duration lease = absl::Seconds(30);
 
   // As LockOptions::turn: how long a client may use a permit again and again while other clients
@@ -54,9 +54,9 @@ struct SemaphoreOptions {
 //   unreachable                throws after the client's `unreachable_after`    kUnavailable
 //                              (try_acquire: after the URL's `command_timeout`)
 //
-// Permits of a process that dies come back when its lease ends. Waiters get permits in the order in
-// which they came, across all clients. While permits gather for a large request, smaller requests
-// wait behind it.
+// If a process dies, its permits come back when their leases end. Waiters of all clients get
+// permits in the order in which they asked (but see SemaphoreOptions::turn). While permits gather
+// for a large request, smaller requests wait behind it.
 //
 // The first acquisition under a name stores its object's capacity, 1 to 10^9. An object with
 // another capacity gets kFailedPrecondition at each acquisition, with a message that names both,
@@ -79,7 +79,8 @@ class REDLATCH_EXPORT Semaphore {
   // client's: any of its threads may release what another has acquired. Errors are thrown:
   // std::system_error with a code of redlatch::error_category().
   void acquire() { TryAcquireFor(absl::InfiniteDuration()); }
-  // False only if the semaphore is busy. The server has the `command_timeout` (1 s) to answer.
+  // Returns false only if the semaphore is busy. It gives the server the URL's `command_timeout` (1
+  // s) to answer, and then throws.
   bool try_acquire() { return TryAcquireFor(absl::ZeroDuration()); }
   // These return at most 50 ms after the end of the wait.
   template <class Rep, class Period>
@@ -92,13 +93,13 @@ class REDLATCH_EXPORT Semaphore {
                               [this](absl::Duration left) { return TryAcquireFor(left); });
   }
   // Releases that many of the permits that this client's acquire() and its variants have taken,
-  // beginning with those that were lost meanwhile. If the client has fewer, it changes nothing and
-  // throws kFailedPrecondition. It does not wait for the server: a release that fails is repeated
-  // in the background until the lease would have ended.
+  // beginning with those that were lost in the meantime. If the client has fewer, release() throws
+  // kFailedPrecondition and changes nothing. It does not wait for the server. If a release fails,
+  // the client repeats it in the background until the lease would have ended.
   void release(std::ptrdiff_t permits = 1);
 
-  // Acquires any number of permits, which only the returned Permit gives back. Errors as
-  // RedisLockBase::Acquire():
+  // Acquires any number of permits, which only the returned Permit can give back. The errors are
+  // those of RedisLockBase::Acquire():
   //   kFailedPrecondition   also for more permits than there are, or another capacity
   //   kInvalidArgument      also for less than one permit
   absl::StatusOr<Permit> Acquire(int64_t permits = 1, const AcquireOptions& options = {});
@@ -120,12 +121,12 @@ class REDLATCH_EXPORT Semaphore {
   }
 
   // Sets the capacity for all users of the semaphore, at once. A larger capacity lets waiters in. A
-  // smaller one takes no permit away: no caller is let in until enough have come back, and waiters
-  // that want more permits than the new capacity get kFailedPrecondition.
+  // smaller one takes no permits away, but no caller gets a permit until enough have come back.
+  // Waiters that want more permits than the new capacity get kFailedPrecondition.
   absl::Status SetCapacity(int64_t capacity);
 
-  // Returns what the server knows of it, with `capacity` and available(). This may be out of date
-  // when it arrives.
+  // Returns what the server knows about the semaphore, with `capacity` and available(). The answer
+  // may be out of date when it arrives.
   absl::StatusOr<LockInfo> Inspect() const;
 
   // Takes all permits from their holders, and lets waiters in: see RedisLockBase::ForceRelease().

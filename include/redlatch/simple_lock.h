@@ -21,10 +21,10 @@ namespace redlatch {
 //   if (!lease.ok()) return lease.status();
 //   store.Write(row, lease->fencing_token());
 //
-// Waiters of all clients get the lock in the order in which they came (but see LockOptions::turn).
-// Its key in Redis is a plain string, so it excludes any other program that locks the key by
-// `SET key value NX PX`. Such a program does not announce its release: waiters then ask two to
-// twenty times a second.
+// Waiters of all clients get the lock in the order in which they asked (but see LockOptions::turn).
+// The lock's key in Redis is a plain string, so the lock also excludes any other program that locks
+// the key by `SET key value NX PX`. Such a program does not announce its release, so waiters ask
+// the server two to twenty times per second while it holds the lock.
 class REDLATCH_EXPORT SimpleLock final : public RedisLockBase {
  public:
   SimpleLock(const Client& client, std::string_view name, LockOptions options = {});

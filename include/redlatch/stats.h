@@ -70,7 +70,7 @@ struct REDLATCH_EXPORT LockStats {
 
   // Of `acquired` and `opened`: the time from the call to the hold, or to the open latch.
   DurationHistogram waited;
-  // Of all holds that have ended: the time from then to the release or the loss.
+  // Of all holds that have ended: the time from the hold's beginning to its release or loss.
   DurationHistogram held_for;
 
   // Adds all members except the name.

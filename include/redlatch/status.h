@@ -1,12 +1,13 @@
 // What the errors of a lock mean: predicates for statuses, and the category of exceptions.
 //
-// Two predicates are absl's own: absl::IsCancelled(), the caller's stop token fired while it
-// waited; and absl::IsUnavailable(), the server could not be reached, or did not answer in time. It
-// may have executed the request all the same; the client then undoes that in the background.
+// For two outcomes, use absl's own predicates. absl::IsCancelled(): the caller's stop token fired
+// during the wait, or the lock object was destroyed. absl::IsUnavailable(): the server could not be
+// reached, or did not answer in time. It may have executed the request all the same; the client
+// then undoes that in the background.
 //
-// kPermissionDenied (the server permits too little), kResourceExhausted (its memory is full) and
-// kInternal (its answer makes no sense) have no predicate: a program can do nothing about them. The
-// message says how to fix the problem.
+// There are no predicates for kPermissionDenied (the user lacks a permission), kResourceExhausted
+// (a lack of memory or threads) and kInternal (the server's answer makes no sense), because a
+// program can do nothing about them. The message says how to fix the problem.
 #ifndef REDLATCH_STATUS_H_
 #define REDLATCH_STATUS_H_
 
@@ -27,7 +28,7 @@ inline bool IsLeaseLost(const absl::Status& status) {
   return status.code() == absl::StatusCode::kAborted;
 }
 
-// The caller's mistake, or the key is not this kind of lock.
+// The caller made a mistake, or the key is not this kind of lock.
 inline bool IsMisuse(const absl::Status& status) {
   return status.code() == absl::StatusCode::kFailedPrecondition ||
          status.code() == absl::StatusCode::kInvalidArgument;

@@ -6,18 +6,18 @@
 -- choose(request, now): decides which waiter gets a free lock. Returns { request, winner (nil: the
 -- request, if there is one), refused, invited, passed_over, unfinished, freed }. Reads only.
 --
--- The first live waiter gets the lock. A request that may wait is live, and stands at its ticket.
--- If no waiter is live, the first overdue one gets the lock, since the server may have been paused.
--- If the window has no live waiter and the queue is longer than the window, the whole window is
--- passed over, no client gets the lock, and the choice is `unfinished`: the caller repeats its call
--- at once.
+-- The first live waiter gets the lock. A request that may wait is live, and its ticket is its
+-- place. If no waiter is live, the first overdue one gets the lock, since the server may have been
+-- paused. If the window has no live waiter and the queue is longer than the window, the whole
+-- window is passed over, no client gets the lock, and the choice is `unfinished`: the caller
+-- repeats its call at once.
 --
 -- Waiters that are not eligible() keep their places, and others overtake them. A request that is
 -- not eligible is `refused` even if the lock is free, as is one that finds a window full of such
 -- waiters.
 --
--- A waiter for several names is never the winner. It is `invited` to take all of them. `freed` says
--- that it may not know yet that this name is free.
+-- A waiter for several names is never the winner. It is `invited` to take all of them. `freed` is
+-- true if that waiter may not know yet that this name is free.
 local function choose(request, now)
   local waits, skips = false, false
   if request then

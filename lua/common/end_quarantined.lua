@@ -1,9 +1,9 @@
 -- include: common/quarantine
 
--- end_quarantined(queues): runs before a script that ends a grant; `queues` are the indexes of its
--- queues in KEYS. During a quarantine, or if other clients use another one, the script then finds
--- its queues empty and hands nothing over. Waiters ask again when the quarantine is over. Returns
--- when the last quarantine ended, in ms, if that is known.
+-- end_quarantined(queues): runs before a script that ends a grant. `queues` are the indexes of its
+-- queues in KEYS. During a quarantine, or if other clients use another quarantine, the script then
+-- finds its queues empty and hands nothing over. Waiters ask again when the quarantine is over.
+-- Returns when the last quarantine ended, in ms, if that is known.
 local function end_quarantined(queues)
   local quarantined_ms, refused, until_ms = quarantine(true)
   if not refused and quarantined_ms == 0 then
@@ -14,7 +14,7 @@ local function end_quarantined(queues)
     redis.call('ZREM', KEYS[i], ARGV[1])
     KEYS[i] = KEYS[i] .. '.none'
   end
-  -- The client is not queued again either: it will ask by itself.
+  -- The client is not queued again either. It asks by itself later.
   for i = #ARGV, 4, -1 do
     ARGV[i] = nil
   end

@@ -1,5 +1,6 @@
--- read_ending(): what a release says besides its grant: the last token used, the last reserved, how
--- long the tombstone lives, and until when the lock stays taken: in us, and in ms from now at most.
+-- read_ending(): parses a release's arguments after the grant: the last token used, the last
+-- reserved, how long the tombstone lives, and until when the lock stays taken (in us, and for how
+-- many ms from now at most).
 local function read_ending()
   local used, reserved, gone_ms, taken_us, taken_ms =
     string.match(ARGV[2] or '0 0 0', '^(%d+) (%d+) (%d+) ?(%d*) ?(%d*)$')

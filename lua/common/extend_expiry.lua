@@ -1,5 +1,5 @@
--- extend_expiry(key, expiry, request, now): as extend_lease(), for a grant in a zset of expiries.
--- Returns the expiry and the ms that are left.
+-- extend_expiry(key, expiry, request, now): does what extend_lease() does, for a grant in a zset of
+-- expiries. Returns the expiry and the ms that are left.
 local function extend_expiry(key, expiry, request, now)
   if not request.manual then
     expiry = math.max(expiry, now + 1000 * request.lease_ms)

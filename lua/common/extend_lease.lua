@@ -1,5 +1,5 @@
--- extend_lease(request): a repeated acquire restarts the lease, never shortens it, and leaves a
--- manual lease alone. Returns the ms that are left.
+-- extend_lease(request): restarts the lease for a repeated acquire. Never shortens it, and does not
+-- change a manual lease. Returns the ms that are left.
 local function extend_lease(request)
   local left_ms = redis.call('PTTL', KEYS[1])
   if left_ms < 0 or not request.manual and left_ms < request.lease_ms then

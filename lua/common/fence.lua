@@ -1,9 +1,9 @@
 -- include: common/read_fence
 
 -- reserve_tokens(fence, block, now, range): reserves `block` tokens for the grant and returns the
--- first. The key lives for 24 hours after the period of 100 s that the last token is in. Within a
--- period the TTL is left alone, since writing it costs as much as writing the value. `range` is for
--- a renewal that reserves tokens: see read_fence().
+-- first. The key lives for 24 hours after the period of 100 s in which the last token lies. Within
+-- a period the TTL is not written, since writing it costs as much as writing the value. `range` is
+-- for a renewal that reserves tokens: see read_fence().
 local function reserve_tokens(fence, block, now, range)
   local first = fence < now and now or fence + 1
   local last = first + block - 1

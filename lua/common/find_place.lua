@@ -1,8 +1,9 @@
 -- include: common/read_waiter
 
--- find_place(request, now): sets request.queued, its ticket, its latest attempt, and `missed`: it
--- may have left the queue KEYS[2] or request.queue_key without knowing it. A waiter keeps its
--- ticket, returns to an older one that it was given, or comes last. Reads only.
+-- find_place(request, now): finds the request in the queue, KEYS[2] or request.queue_key. Sets
+-- request.queued, its ticket, its latest attempt, and `missed` if it may have left the queue
+-- without knowing it. A waiter keeps its ticket, returns to an older one that it was given, or
+-- comes last. Reads only.
 local function find_place(request, now)
   local queue_key = request.queue_key or KEYS[2]
   local ticket = redis.call('ZSCORE', queue_key, request.grant)

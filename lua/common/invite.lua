@@ -1,15 +1,15 @@
 -- The waiters that this call invited: one message is enough for all names.
 local invited_now = {}
 
--- needs_invitation(waiter, freed, now): whether a waiter for several names is not invited yet, and
--- may not know that this name is free or has not asked for a while.
+-- needs_invitation(waiter, freed, now): returns true if a waiter for several names is not invited
+-- yet, and either may not know that this name is free or has not asked for a while.
 local function needs_invitation(waiter, freed, now)
   return waiter.invited_us == 0 and (freed or 2 * (now - waiter.asked_us) > 1000 * waiter.claim_ms)
 end
 
--- invite(choice, now): only the acquire of a waiter for several names can tell whether all of them
--- are free, so this asks that waiter to repeat it, once until it does. Returns in how many ms the
--- caller must check that it did, or nil.
+-- invite(choice, now): invites a waiter for several names to repeat its acquire, since only that
+-- script can tell whether all of them are free. Does not invite it again until it has asked.
+-- Returns after how many ms the caller must check that it asked, or nil.
 --
 -- The `tail` of its record is ' <when it was invited, in us> <its first name>'. Its client knows
 -- the lock by that name.
@@ -30,7 +30,7 @@ local function invite(choice, now)
     end
     since_us = now
   end
-  -- The next waiter checks, or the caller does if others are queued behind.
+  -- The next waiter makes the check, or the caller if others are queued behind it.
   local follows = choice.follows
   local behind = follows ~= nil or redis.call('ZCARD', KEYS[2]) > 1
   if request and request.wait then

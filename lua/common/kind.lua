@@ -1,5 +1,5 @@
--- other_kind(found, kind): the error for a hash of kind `found` (or none) in place of `kind`, which
--- is '<kind>/<protocol version>'. Version 1 wrote no number.
+-- other_kind(found, kind): returns the error for a hash of kind `found` (or none) where `kind` was
+-- expected, which is '<kind>/<protocol version>'. Version 1 wrote no number.
 local function other_kind(found, kind)
   local name, version = string.match(kind, '^([%l_]+)/(%d+)$')
   local its_name, its_version = string.match((found or '') .. '/1', '^([%l_]+)/(%d+)')

@@ -1,8 +1,8 @@
 -- include: common/remove_waiter
 
--- leave(grant, gone_ms, other_queue): before the next owner is chosen, removes a grant that ends,
--- or a waiter that gives up, from its queue or queues, and leaves a tombstone so that no late
--- request brings it back. Returns whether it was queued.
+-- leave(grant, gone_ms, other_queue): removes a grant that ends, or a waiter that gives up, from
+-- its queue or queues, and leaves a tombstone so that no late request brings it back. Call this
+-- before the next owner is chosen. Returns true if it was queued.
 local function leave(grant, gone_ms, other_queue)
   redis.call('HEXISTS', KEYS[3], grant)  -- refuses another type before the first write
   local was_queued = other_queue and redis.call('ZREM', other_queue, grant) == 1

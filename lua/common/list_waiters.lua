@@ -1,8 +1,8 @@
 -- include: common/owner_of
 
--- list_waiters(most, queue_key, from, to): { grant, owner, ticket } of the first waiters in a queue
--- (KEYS[2] by default), or of those between two tickets; then how many tokens or permits each
--- asks for.
+-- list_waiters(most, queue_key, from, to): returns { grant, owner, ticket } of the first waiters in
+-- a queue (KEYS[2] by default), or of those between two tickets. Then returns how many tokens or
+-- permits each asks for.
 local function list_waiters(most, queue_key, from, to)
   local waiters, grants, amounts = {}, {}, {}
   local entries = most > 0 and redis.call('ZRANGEBYSCORE', queue_key or KEYS[2], from or '-inf',

@@ -1,4 +1,4 @@
--- live_grants(key, now, most): how many grants in a zset of expiries are live; then { grant,
+-- live_grants(key, now, most): returns how many grants in a zset of expiries are live, and { grant,
 -- remaining_ms } of the first `most` to expire.
 local function live_grants(key, now, most)
   local from = string.format('(%.0f', now)

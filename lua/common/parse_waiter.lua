@@ -1,10 +1,10 @@
 -- A waiter's record in KEYS[3], which record_of() writes, is 'asked_us lease_ms amount attempt wait
 -- heartbeat_ms manual ticket claim_ms polls channel size owner'. `asked_us` is when the waiter last
 -- asked, `polls` is 1 if its channel had no subscriber then, and `size` is the owner's length, so
--- that further words of a later version are ignored. A waiter for several names has a `wait` of 2,
--- others of 1, and a `tail` after the owner: see invite().
+-- that further words of a later version are ignored. The `wait` of a waiter for several names is 2,
+-- that of others 1. After its owner, such a waiter has a `tail`: see invite().
 
--- parse_waiter(grant, record): the fields of a record, nil for none.
+-- parse_waiter(grant, record): returns the fields of a record, nil if there is none.
 local function parse_waiter(grant, record)
   local words = '^(%d+) (%d+) (%d+) (%d+) ([12]) (%d+) ([01]) %d+ (%d+) ([01]) (%S+) (%d+) (.*)$'
   local asked_us, lease_ms, amount, attempt, wait, heartbeat_ms, manual, claim_ms, polls, channel,

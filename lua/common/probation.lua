@@ -1,11 +1,11 @@
--- probation(key, known, length_ms, ask, setting, opens_the_way): for how many more ms a promoted or
--- restarted server must not grant. By then, everything that its predecessor granted, or that it
--- forgot, has expired. Then an error to reply with if other clients use another length, else nil
--- and the end in ms.
+-- probation(key, known, length_ms, ask, setting, opens_the_way): returns for how many more ms a
+-- promoted or restarted server must not grant. By then, everything that its predecessor granted, or
+-- that it forgot, has expired. Also returns an error to reply with if other clients use another
+-- length, otherwise nil and the end in ms.
 --
--- The key stores which server it was: '<id> <until_ms> <length_ms>'. Only if the caller knows
--- another id is the server itself asked, by ask(). A script whose later writes must succeed with
--- full memory `opens_the_way`. No client's clock is involved.
+-- The key stores which server it was: '<id> <until_ms> <length_ms>'. If the caller knows another
+-- id, ask() asks the server itself. A script whose later writes must succeed even if memory is full
+-- sets `opens_the_way`. No client's clock is involved.
 local function probation(key, known, length_ms, ask, setting, opens_the_way)
   local id, until_ms, stored_ms = string.match(redis.call('GET', key) or '',
     '^(%x+) (%d+) (%d+)$')

@@ -1,9 +1,9 @@
 -- include: common/probation
 
--- quarantine(opens_the_way): for how many more ms nothing may be granted (0: there is no
--- quarantine), because the server was promoted and leases of its predecessor may be running. The
--- rest of the result is probation()'s. Each promotion renews the replication id, which identifies
--- the primary epoch.
+-- quarantine(opens_the_way): returns for how many more ms nothing may be granted (0: there is no
+-- quarantine), because the server was promoted and leases of its predecessor may not be over. The
+-- other results are those of probation(). Each promotion renews the replication id, which
+-- identifies the primary epoch.
 --
 -- KEYS   the last one is removed: '<replication id> <until_ms> <quarantine_ms>'
 -- ARGV   the last two are removed: the id that the caller knows, and quarantine_ms

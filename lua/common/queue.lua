@@ -13,9 +13,9 @@ local function lengthen_ttl(key, ttl_ms)
   return left_ms
 end
 
--- forget_crashed(queue_key, now): in one window of the queue, at a changing place, removes waiters
--- that have not asked for a whole lease and three heartbeats. While the lock is held no other
--- script looks for them, and live waiters prolong the keys.
+-- forget_crashed(queue_key, now): removes waiters that have not asked for a whole lease and three
+-- heartbeats, from one window of the queue, at a changing place. While the lock is held, no other
+-- script removes them, and live waiters prolong the keys.
 local function forget_crashed(queue_key, now)
   local asked_lease_and_heartbeat = '^(%d+) (%d+) %d+ %d+ %d (%d+) '  -- see common/parse_waiter
   local behind = redis.call('ZCARD', queue_key) - window
@@ -33,8 +33,8 @@ local function forget_crashed(queue_key, now)
   end
 end
 
--- record_of(request, now): the waiter's record for KEYS[3]. If its channel has no subscriber, the
--- record says that it polls. `secret` is only for a quorum.
+-- record_of(request, now): returns the waiter's record for KEYS[3]. If its channel has no
+-- subscriber, the record says that it polls. `secret` is only for a quorum.
 local function record_of(request, now)
   request.unsubscribed = request.listen and redis.call('PUBSUB', 'NUMSUB', request.channel)[2] == 0
   -- '..' joins the text, since %s ends at a NUL.
@@ -57,7 +57,7 @@ local function write_place(request, record, now)
   redis.call('ZADD', queue_key, request.ticket, request.grant)
   redis.call('HSET', KEYS[3], request.grant, record)
   -- A queue must not expire before the records, which two queues may share. Whenever the records
-  -- are prolonged, crashed waiters are removed: that is often enough, and seldom.
+  -- are prolonged, crashed waiters are removed: that is often enough, and costs little.
   local left_ms, other = lengthen_ttl(KEYS[3], ttl_ms), request.other_queue
   if not request.queued or left_ms > ttl_ms then
     lengthen_ttl(queue_key, math.max(left_ms, ttl_ms))

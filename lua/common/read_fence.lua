@@ -1,7 +1,7 @@
--- read_fence(key, text): the largest token that may be in use, 0 if none is known. If a renewal
--- reserved tokens, also their range { grant, known }: those after `known` belong to that grant
--- alone. The key (KEYS[4] by default) is '<fence>' or '<fence> <known> <grant>'; `text` is its
--- value if the caller has read it.
+-- read_fence(key, text): returns the largest token that may be in use, 0 if none is known. If a
+-- renewal reserved tokens, it also returns their range { grant, known }: the tokens after `known`
+-- belong to that grant only. The key (KEYS[4] by default) is '<fence>' or '<fence> <known>
+-- <grant>'. `text` is its value if the caller has read it.
 local function read_fence(key, text)
   text = text or redis.call('GET', key or KEYS[4]) or '0'
   local fence, known, grant = tonumber(text), nil, nil

@@ -1,4 +1,4 @@
--- remove_waiters(grants): as remove_waiter(), for a window of them at most.
+-- remove_waiters(grants): does what remove_waiter() does, for a window of waiters at most.
 local function remove_waiters(grants)
   if grants[1] then
     redis.call('ZREM', KEYS[2], unpack(grants))

@@ -1,13 +1,13 @@
 -- read_request(before): parses acquire's ARGV, which follow ARGV[before]. The third of them is
 -- 'amount attempt wait heartbeat_ms manual ticket claim_ms listen channel'. `amount` is how many
--- tokens the grant reserves or, of a semaphore, how many permits it has. `names` is the first name
+-- tokens the grant reserves or, for a semaphore, how many permits it has. `names` is the first name
 -- of a lock of several names.
 local function read_request(before)
   local words = '^(%d+) (%d+) ([0123]) (%d+) ([01]) (%d+) (%d+) ([01]) (%S+)$'
   local grant = ARGV[before + 1]
   local amount, attempt, wait, heartbeat_ms, manual, ticket, claim_ms, listen, channel =
     string.match(ARGV[before + 3], words)
-  -- What becomes of a request that is not granted. With '0' it is refused.
+  -- What happens to a request that is not granted. With '0' it is refused.
   local queued, queued_at_all_names, refused_with_recall = '1', '2', '3'
   return {
     grant = grant,

@@ -6,16 +6,16 @@
 -- include: common/publish_grant
 -- include: common/invite
 
--- granted(request, token, lease_ms): acquire's reply for a grant that owns the lock.
+-- granted(request, token, lease_ms): returns acquire's reply for a grant that owns the lock.
 local function granted(request, token, lease_ms)
   return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. redis.call('ZCARD', KEYS[2]) ..
     check_note(request.check_ms) .. (request.missed and ' missed' or '')
 end
 
--- settle(choice, fence, now): carries out choose()'s choice for a free lock. Returns acquire's
--- reply (nil without a request) and the handover check as a note. Calls take(), which each
--- primitive defines: it writes the owner and its lease; if it admits other waiters too, it sets
--- request.check_ms to their longest claim. The grant is published after all writes.
+-- settle(choice, fence, now): executes choose()'s choice for a free lock. Returns acquire's reply
+-- (nil without a request) and the handover check as a note. Each primitive defines take(), which
+-- writes the owner and its lease. If take() admits other waiters too, it sets request.check_ms to
+-- their longest claim. The grant is published after all writes.
 local function settle(choice, fence, now)
   local request, winner = choice.request, choice.winner
   remove_waiters(choice.passed_over)

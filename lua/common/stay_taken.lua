@@ -1,12 +1,13 @@
 -- include: common/read_waiter
 
--- Until when the lock stays taken although its grant is released, in us. It is not longer than
--- asked for even if the fence, and so the token that this was counted from, is ahead of the clock.
--- Included only where this was asked for, since functions cost their creation.
+-- Until when the lock stays taken although its grant is released, in us. The time is limited to
+-- what was asked for, since the fence, and so the token that it counts from, may be ahead of the
+-- clock. A script includes this piece only if it was asked to, since creating a function costs
+-- time.
 local taken_until = math.min(ending.taken_us, now + 1000 * ending.taken_ms)
 
--- ask_again(queue_key): the lock ends at another time than the first waiter was told, so that
--- waiter asks again.
+-- ask_again(queue_key): invites the first waiter, which was told another time for the end of the
+-- lock.
 local function ask_again(queue_key)
   local first = redis.call('ZRANGE', queue_key, '0', '0')[1]
   local waiter = first and read_waiter(first)

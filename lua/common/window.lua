@@ -1,16 +1,18 @@
 -- include: common/parse_waiter
 -- include: common/window_size
 
--- is_dead(waiter, ticket, subscribers, now): whether no client would learn of a grant. A waiter
--- without a subscriber polls twice per second. It counts as live after 2 s of waiting: so
--- subscribed waiters do not overtake it for ever, and the lock is seldom idle until it polls.
+-- is_dead(waiter, ticket, subscribers, now): returns true if no client would learn of a grant. A
+-- waiter without a subscriber polls twice per second. It counts as live after 2 s of waiting, so
+-- that subscribed waiters do not overtake it for ever. The lock is then idle until it polls, but
+-- that happens seldom.
 local function is_dead(waiter, ticket, subscribers, now)
   return subscribers == 0 and (waiter.polls_until_us < now or now < ticket + 2000000)
 end
 
--- read_waiters(queue_key, first, last, now): the waiters at these places of a queue, each with its
--- `ticket`. A waiter without a record or a subscriber is `dead`; any other has the fields of its
--- record, and may be `overdue`. PUBLISH would count pattern monitors as subscribers.
+-- read_waiters(queue_key, first, last, now): returns the waiters at these places of a queue, each
+-- with its `ticket`. A waiter without a record or a subscriber is `dead`. Any other has the fields
+-- of its record, and may be `overdue`. PUBSUB NUMSUB counts the subscribers, since the reply of
+-- PUBLISH also counts clients that monitor a pattern.
 local function read_waiters(queue_key, first, last, now)
   local entries = redis.call('ZRANGE', queue_key, first, last, 'WITHSCORES')
   local waiters, grants, channels = {}, {}, {}
@@ -36,8 +38,8 @@ end
 -- How many more waiters this call may read, in all queues together.
 local waiters_left = window
 
--- each_waiter(queue_key, now, seen): iterates over the window and reads only as much as is needed,
--- mostly the first waiter. Sets `seen.whole` when the queue ends.
+-- each_waiter(queue_key, now, seen): iterates over the window. Reads only as much as is needed,
+-- usually the first waiter. Sets `seen.whole` when the queue ends.
 local function each_waiter(queue_key, now, seen)
   local page, page_begin, place = {}, 0, 0
   return function()

@@ -1,4 +1,4 @@
--- Makes the first candidate that came the leader; queues or refuses the others.
+-- Makes the first candidate the leader. Queues or refuses the others.
 --
 -- KEYS   1 to 5 as those of a simple lock; then the leader's record, and the observers
 -- ARGV   as those of a simple lock. The owner is 'user:' and the candidate's value, if it has one

@@ -1,4 +1,4 @@
--- For people: who leads, and who waits. Writes nothing.
+-- For people: lists the leader and the waiting candidates. Writes nothing.
 --
 -- KEYS   1 to 4 as acquire's; then the leader's record, and the observers
 -- ARGV   1 the most waiters to list

@@ -1,4 +1,4 @@
--- Returns the leader. Registers the calling client as an observer, if it asks for that.
+-- Returns the leader. Registers the calling client as an observing one, if it asks for that.
 --
 -- KEYS   1 to 4 as acquire's; then the leader's record, and the observers
 -- ARGV   nothing; or 1 the caller's channel  2 its secret, in hexadecimal digits  3 for how long it

@@ -1,8 +1,8 @@
--- Replaces the leader's value, and tells the observers.
+-- Replaces the leader's value, and tells the observing clients.
 --
 -- KEYS   1 to 4 as acquire's; then the leader's record, and the observers
 -- ARGV   1 the epoch, which proves the term  2 revision  3 value
--- reply  'held', also if this revision or a later one is known; or 'not_held'
+-- reply  'held', even if this revision or a later one is known already; or 'not_held'
 -- include: election/common/leader
 -- include: election/common/state_of
 -- include: election/common/tell

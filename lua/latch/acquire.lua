@@ -1,4 +1,4 @@
--- If the latch is open, lets the caller and a window of other waiters through; else queues the
+-- If the latch is open, lets the caller and a window of other waiters through. Otherwise queues the
 -- caller, or refuses it.
 --
 -- KEYS   1 the latch, as create's; 2 to 5 as in lua/README.md; 6 as create's 5
@@ -38,7 +38,7 @@ if latch.count == 0 then
 end
 local reply
 if request.wait then
-  -- Comes first: if memory is full, a new waiter is refused here, and nothing is written.
+  -- This comes first: if memory is full, a new waiter is refused here, and nothing is written.
   local retry_after_ms = latch.lost_until_us and math.ceil((latch.lost_until_us - now) / 1000)
     or latch.ttl_ms
   reply = enqueue(request, string.format('%.0f', retry_after_ms), now)

@@ -1,5 +1,5 @@
--- Stops waiting. There is nothing to hand over: a latch opens for all at once. At an open latch it
--- goes on to tell the waiters.
+-- Stops waiting. There is nothing to hand over: a latch opens for all at once. At an open latch, it
+-- tells the next window of waiters.
 --
 -- KEYS   1 to 6 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount

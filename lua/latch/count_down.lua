@@ -1,6 +1,6 @@
--- Counts down, once per id. At zero it opens the latch for a window of waiters; a repeat goes on
--- with the next. Above zero it invites the first waiter, which then learns how many have counted,
--- and so notices later if a promoted server lacks a count.
+-- Counts down, once per id. At zero it opens the latch for a window of waiters, and a repeat
+-- continues with the next window. Above zero it invites the first waiter, which then learns how
+-- many ids have counted, and so notices later if a promoted server lacks a count.
 --
 -- KEYS   1 to 5 as create's
 -- ARGV   1 'latch:<ttl_ms>:<incarnation>'  2 id  3 n  4 for a repeat: when it counted, in us, as an
@@ -34,7 +34,7 @@ if count == 0 then
 end
 
 if again and not counts then
-  redis.call('PEXPIRE', KEYS[1], '1', 'GT')  -- changes nothing, but no replica takes it
+  redis.call('PEXPIRE', KEYS[1], '1', 'GT')  -- changes nothing, but a replica refuses it
 else
   touch(latch)
 end

@@ -12,7 +12,7 @@ if not latch then
   redis.call('HSET', KEYS[1], 'kind', 'latch/2', 'incarnation', ARGV[3], 'total', ARGV[1], 'count',
     ARGV[1])
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-  -- Left over from an earlier incarnation whose N was deleted.
+  -- This key is left over from an earlier incarnation whose N was deleted.
   redis.call('UNLINK', counted_key)
   return ARGV[3] .. ' ' .. ARGV[1]
 end

@@ -1,5 +1,6 @@
--- Grants all names of the lock at once, or queues the request at all of them, or refuses it. It
--- gets them when all are free and it is first at each; while it waits it has none.
+-- Grants all names of the lock at once, or queues the request at all of them, or refuses it. A
+-- request gets the names when all are free and it is the first at each. While it waits, it has
+-- none.
 --
 -- KEYS   1 to 5 as in lua/README.md, of a simple lock of the first name; then 1 to 4 of each other
 -- ARGV   as simple/acquire's, with a wait of 2 in place of 1
@@ -8,7 +9,8 @@
 local call, keys, me, terms = redis.call, KEYS, ARGV[1], ARGV[3]
 
 -- The fast path: see simple/acquire. It equals grant_all() if all names are free, no client waits,
--- and the one token wanted is the server's time, since no fence is older than its period or ahead.
+-- and the one token that it wants is the server's time, because each fence is in the same period
+-- and not ahead.
 if string.sub(terms, 1, 2) == '1 ' then
   local taken, fences = {keys[1], keys[2], keys[5]}, {keys[4]}
   for i = 6, #keys, 4 do

@@ -1,5 +1,5 @@
--- Gives up a grant: takes it off all queues and, if it was granted meanwhile, hands all names over.
--- Names that are free are handed over as well.
+-- Gives up a grant: removes it from all queues and, if it was granted meanwhile, hands all names
+-- over. Names that are free are handed over as well.
 --
 -- KEYS   1 to 5 as acquire's; then 1 to 4 of each other name
 -- ARGV   1 grant  2 gone_ms  3 amount

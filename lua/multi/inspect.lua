@@ -1,4 +1,4 @@
--- For people: who holds any of the names, and who waits for any. Writes nothing.
+-- For people: lists the holders of any of the names, and the waiters for any. Writes nothing.
 --
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 the most waiters to list

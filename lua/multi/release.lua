@@ -1,4 +1,4 @@
--- Ends a grant at all names, and hands each to its next waiter.
+-- Ends a grant at all names, and hands each name to its next waiter.
 --
 -- KEYS   1 to 6 as simple/release's, of the first name; then 1 to 4 of each other
 -- ARGV   as simple/release's

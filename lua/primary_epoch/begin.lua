@@ -1,5 +1,5 @@
--- The first script on a new connection: if the server was promoted, the quarantine begins, whatever
--- primary epoch the client's other commands still name.
+-- The first script on a new connection. If the server was promoted, the quarantine begins, even if
+-- the client's other commands still name another primary epoch.
 --
 -- KEYS   1 the key of the primary epoch
 -- ARGV   1 nothing  2 quarantine_ms

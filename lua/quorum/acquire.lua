@@ -106,7 +106,7 @@ local near = math.abs(proposed - now) < 1000000
 local clock = near and math.max(now, proposed) or now
 local clock_of_votes = young_ms == 0 and clock or nil
 
--- granted(token, lease_ms): acquire's reply for a vote.
+-- granted(token, lease_ms): returns acquire's reply for a vote.
 local function granted(token, lease_ms)
   return string.format('granted %s %.0f %d %.0f', token, lease_ms, call('EXISTS', queue), now)
 end
@@ -129,7 +129,7 @@ end
 
 local attempt = request.attempt
 local recorded = read_waiter(request.grant)
--- If a later attempt overtook this one, the client has given this one up.
+-- If a later attempt overtook this one, the client has given up this one.
 local late = recorded and recorded.attempt >= attempt
 local holder, granted_attempt = read_holder()
 
@@ -161,9 +161,9 @@ if holder == request.grant then
   return reply .. (pass_to_next(choice, now, clock_of_votes))
 end
 
--- ask_free_node(): votes for the request if no waiter comes before it; if not, passes the node to
--- the next waiter. Returns acquire's reply if it votes, else nil, for how many ms another waiter
--- may have the node, and the handover check as a note.
+-- ask_free_node(): votes for the request if no waiter comes before it. Otherwise passes the node to
+-- the next waiter. Returns acquire's reply if it votes. Otherwise returns nil, for how many ms
+-- another waiter may have the node, and the handover check as a note.
 local function ask_free_node()
   local reserved, left_ms = reservation(now)
   local mine = reserved == request.grant

@@ -1,5 +1,5 @@
 -- The first script on a new connection if there is a restart delay. If the server has restarted,
--- the delay begins now, even if commands that follow still name the run before.
+-- the delay begins now, even if later commands still name the previous run.
 --
 -- KEYS   1 the key of the node's run
 -- ARGV   1 delay_ms

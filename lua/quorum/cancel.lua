@@ -1,9 +1,9 @@
--- Gives up a grant: takes it off the queue or, if it was granted, ends it, and tells the next live
--- waiter to ask.
+-- Gives up a grant: removes it from the queue or, if it was granted, ends it. Invites the next live
+-- waiter.
 --
 -- KEYS   as acquire's, except the node's run
 -- ARGV   1 grant  2 gone_ms  3 amount, which is not used: other nodes may have used these tokens
---        4 the attempt that is given up, or nothing if it is all: what a later one got stays
+--        4 the attempt that is given up, so that a later one keeps its vote; nothing for all
 --        5 for a forced release: the grant channels' prefix, to tell the grant's client
 -- reply  'left' (it was queued), 'passed_on' (it was granted) or 'unknown', and notes
 -- include: common/time

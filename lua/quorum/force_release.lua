@@ -1,6 +1,6 @@
--- For people: ends any grant of this node, even a foreign one, tells its client, and tells the next
--- live waiter to ask. The caller then sends `cancel` for that grant to all nodes: it may still
--- reach some of them, and must not be healed.
+-- For people: ends any grant of this node, even a foreign one, tells its client, and invites the
+-- next live waiter. The caller then sends `cancel` for that grant to all nodes: requests for the
+-- grant may still reach some of them, and the grant must not be healed.
 --
 -- KEYS   1 to 4 as acquire's; 5 the reservation
 -- ARGV   as simple/force_release's

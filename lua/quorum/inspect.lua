@@ -1,4 +1,4 @@
--- For people: who has this node's vote, and who waits. Writes nothing.
+-- For people: lists the grant that has this node's vote, and the waiters. Writes nothing.
 --
 -- KEYS   1 to 4 as acquire's; 5 the reservation
 -- ARGV   1 the most waiters to list

@@ -1,5 +1,5 @@
--- If the grant has this node, makes sure that the node never issues a token up to the grant's last
--- one again; or heals a node that lost a grant which a majority has.
+-- If the grant has this node, raises the fence, so that the node never again issues a token up to
+-- the grant's last one. Or heals a node that lost a grant which a majority has.
 --
 -- KEYS   as acquire's, except the node's run
 -- ARGV   1 grant  2 its last token  3 lease_ms of a grant to be healed, else '0'  4 its attempt
@@ -15,7 +15,7 @@ if not is_held_by(ARGV[1]) then
   end
   remove_waiter(ARGV[1])
   redis.call('SET', KEYS[1], ARGV[1] .. ' ' .. ARGV[4], 'PX', ARGV[3])
-  -- No waiter gets a majority while the grant stands, so none needs the node.
+  -- No waiter gets a majority while the grant stands, so no waiter needs the node.
   redis.call('DEL', KEYS[6])
 end
 local fence, last = read_fence(), tonumber(ARGV[2])

@@ -1,5 +1,5 @@
--- Lets a writer in if no client writes or reads, or if its owner writes already. Otherwise queues
--- it with a wait marker, so that new readers wait, or refuses it.
+-- Grants the lock to a writer if no client writes or reads, or if its owner writes already.
+-- Otherwise queues the writer with a wait marker, so that new readers wait, or refuses it.
 --
 -- KEYS   1 the lock: a hash, { kind = 'read_write/2', owner = who writes, policy = 'phase_fair' or
 --        absent, <grant> = 'its expiry in us of server time, its token', and once there are two:

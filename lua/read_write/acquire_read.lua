@@ -1,5 +1,5 @@
--- Lets a reader in if no client writes and no writer waits, or if it reads under its own owner's
--- write; queues or refuses it otherwise.
+-- Grants the lock to a reader if no client writes and no writer waits, or if it reads under its own
+-- owner's write. Otherwise queues or refuses the reader.
 --
 -- KEYS   1 to 8 as acquire's
 -- ARGV   1 grant  2 lease_ms  3 'amount attempt wait heartbeat_ms manual ticket claim_ms

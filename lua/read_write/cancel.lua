@@ -1,4 +1,4 @@
--- Gives up a write grant: takes it off the queue or, if it was granted meanwhile, ends it. Hands
+-- Gives up a write grant: removes it from the queue or, if it was granted meanwhile, ends it. Hands
 -- the lock over if that makes it possible.
 --
 -- KEYS   1 to 8 as acquire's

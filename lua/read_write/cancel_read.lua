@@ -1,5 +1,5 @@
--- Gives up a read grant: takes it off the queue or, if it was granted meanwhile, ends it. Hands the
--- lock over if that makes it possible.
+-- Gives up a read grant: removes it from the queue or, if it was granted meanwhile, ends it. Hands
+-- the lock over if that makes it possible.
 --
 -- KEYS   1 to 8 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount, which readers do not use

@@ -1,5 +1,5 @@
--- For people: ends the write and all reads, tells the clients of the 64 that would have expired
--- last (the others learn of it when they renew), and hands the lock over.
+-- For people: ends the write and all reads, and hands the lock over. Tells the clients of the 64
+-- grants that would have expired last. The others learn of it when they renew.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   as simple/force_release's
@@ -28,7 +28,7 @@ if ARGV[2] ~= 'more' then
   end
   grants.ended, grants.count, state.read_us = grants.ended or grants.count > 0, 0, 0
 end
--- A call that tells many clients lets no waiter in: its caller repeats it.
+-- A call that tells many clients grants the lock to no waiter. Its caller repeats it.
 local choice = #told <= least_readers and choose(nil, state, now) or
   {readers = {}, dead_writers = {}, dead_readers = {}, phase = grants.phase, unfinished = true}
 

@@ -1,4 +1,4 @@
--- For people: who writes, who reads, and who waits. Writes nothing.
+-- For people: lists writers, readers and waiters. Writes nothing.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 the most waiters to list

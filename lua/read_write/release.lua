@@ -1,4 +1,4 @@
--- Ends a write grant; if it was its owner's last, or the lock was free, hands the lock over. Queues
+-- Ends a write grant. If it was its owner's last, or the lock was free, hands the lock over. Queues
 -- the same client again if it asks for that, as simple/release does.
 --
 -- KEYS   1 to 5 as acquire's; 6 as 5, for the fresh grant; the last three as acquire's. A plain

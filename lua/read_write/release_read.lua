@@ -1,4 +1,4 @@
--- Ends a read grant; if it was the last, hands the lock over. Queues the same client again if it
+-- Ends a read grant. If it was the last, hands the lock over. Queues the same client again if it
 -- asks for that, as release does.
 --
 -- KEYS   as release's
@@ -8,8 +8,8 @@
 --        notes
 
 -- The fast path: see simple/acquire. The release is plain, and no reader has expired. This equals
--- end_read() if no client waits, or if a writer waits, no client writes, and either others read on
--- or that writer is next.
+-- end_read() if no client waits, or if a writer waits, no client writes, and either others still
+-- read or that writer is next.
 -- include: read_write/common/next_writer_record
 local call, keys, me = redis.call, KEYS, ARGV[1]
 if not ARGV[2] then

@@ -1,4 +1,4 @@
--- Extends a write grant, as simple/renew.
+-- Extends a write grant, as simple/renew does.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   as simple/renew's

@@ -1,4 +1,4 @@
--- Extends a read grant, as simple/renew.
+-- Extends a read grant, as simple/renew does.
 --
 -- KEYS   1 to 4 as acquire's; 5 to 7 as its last three
 -- ARGV   1 grant  2 lease_ms  3 if the client may cache the grant: its channel
@@ -14,7 +14,7 @@ local grants = read_grants(now, 'read_write/2')
 local held = (tonumber(redis.call('ZSCORE', read_grants_key, ARGV[1])) or 0) > now
 redis.call('ZCARD', waiting_writers_key)  -- refuses another type before the first write
 if held then
-  -- Comes first since it needs no memory.
+  -- This comes first, since it needs no memory.
   redis.call('PEXPIRE', read_grants_key, ARGV[2], 'GT')
   redis.call('ZADD', read_grants_key, 'GT', now + 1000 * ARGV[2], ARGV[1])
 end

@@ -1,5 +1,5 @@
--- Grants the lock to an owner that has it already, or to the first that came; queues or refuses the
--- others.
+-- Grants the lock to an owner that has it already, or to the first client that came. Queues or
+-- refuses the others.
 --
 -- KEYS   1 the lock: a hash, { kind = 'reentrant/2', owner, <grant> = 'its expiry in us of server
 --        time, its token', and once there are two: holds = how many, token = the latest }; 2 to 5

@@ -1,4 +1,4 @@
--- Gives up a grant: takes it off the queue or, if it was granted meanwhile, ends it and, if it was
+-- Gives up a grant: removes it from the queue or, if it was granted meanwhile, ends it. If it was
 -- its owner's last, hands the lock over. A free lock is handed over as well.
 --
 -- KEYS   1 to 5 as acquire's, and its last

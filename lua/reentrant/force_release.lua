@@ -1,5 +1,5 @@
--- For people: ends all grants, tells the clients of the first 64 (the others learn of it when they
--- renew), and hands the lock to the next live waiter.
+-- For people: ends all grants, and hands the lock to the next live waiter. Tells the clients of the
+-- first 64 grants. The others learn of it when they renew.
 --
 -- KEYS   1 to 4 as acquire's, and its last
 -- ARGV   as simple/force_release's

@@ -1,4 +1,4 @@
--- For people: who holds the lock, and who waits. Writes nothing.
+-- For people: lists holders and waiters. Writes nothing.
 --
 -- KEYS   1 to 4 as acquire's, and its last
 -- ARGV   1 the most waiters to list

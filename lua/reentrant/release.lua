@@ -1,4 +1,4 @@
--- Ends a grant; if it was its owner's last, hands the lock to the next live waiter. Queues the same
+-- Ends a grant. If it was its owner's last, hands the lock to the next live waiter. Queues the same
 -- client again if it asks for that, as simple/release does.
 --
 -- KEYS   1 to 5 as acquire's; 6 as 5, for the fresh grant; the last as acquire's. A plain release

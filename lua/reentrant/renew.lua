@@ -1,4 +1,4 @@
--- Extends a grant, as simple/renew.
+-- Extends a grant, as simple/renew does.
 --
 -- KEYS   1 to 4 as acquire's, and its last
 -- ARGV   as simple/renew's

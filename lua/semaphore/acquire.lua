@@ -1,4 +1,4 @@
--- Grants permits to the first client that came; queues or refuses the others.
+-- Grants permits to the first client that came. Queues or refuses the others.
 --
 -- KEYS   1 the semaphore: a hash, see lua/README.md; 2 to 5 as there; 6 semaphore.permits
 -- ARGV   1 grant  2 lease_ms  3 'permits attempt wait heartbeat_ms manual ticket claim_ms
@@ -7,8 +7,8 @@
 -- reply  'granted 0 <lease_ms> 0', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- Three fast paths come first: see simple/acquire. The grant was not given up. They count expired
--- grants as well; the general path removes those.
+-- Three fast paths come first: see simple/acquire. In all of them, the grant was not given up. They
+-- count expired grants as well. The general path removes those.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
 -- include: common/first_attempt_terms
@@ -20,12 +20,12 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   local amount, lease_ms = string.match(terms, '^%d+'), args[2]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  -- If a client waits, expired grants are not counted; the waiter at the head removes them.
+  -- If a client waits, expired grants are not counted. The waiter at the head removes them.
   local waiting = existing == 1
   local grants = waiting and call('ZCOUNT', permits, '(' .. now, '+inf') or call('ZCARD', permits)
   local free = capacity - grants - (extra or 0)
-  -- The general path decides if `extra` is void (see read_state()), if waiters come first, and if
-  -- more is wanted than the capacity.
+  -- The general path decides if `extra` is void (see read_state()), if waiters come first, or if
+  -- the request wants more than the capacity.
   local plain = (grants > 0 or not extra) and (not waiting or free <= 0) and capacity - amount >= 0
   local heartbeat_ms = free - amount < 0 and string.match(terms, first_attempt_terms)
   if plain and free - amount >= 0 then
@@ -88,8 +88,8 @@ local now = now_us()
 local state = read_state(now)
 local expiry = tonumber(redis.call('ZSCORE', permits_key, request.grant) or 0)
 
--- A repeated acquire, or a heartbeat that crossed the grant: it stays, whatever the
--- capacity is by now.
+-- A repeated acquire, or a heartbeat that crossed the grant: the grant stays, whatever the capacity
+-- is now.
 if expiry > now then
   find_place(request, now)
   local left_ms

@@ -1,4 +1,4 @@
--- Gives up a grant: takes it off the queue or, if it was granted meanwhile, returns its permits.
+-- Gives up a grant: removes it from the queue or, if it was granted meanwhile, returns its permits.
 -- Free permits are handed over as well.
 --
 -- KEYS   1 to 6 as acquire's

@@ -1,7 +1,7 @@
 -- For people: ends all grants, tells their clients, and admits waiters. A call tells a window of
--- holders, those first whose permits would have lasted longest; its caller repeats it at once.
+-- holders, first those whose permits would have lasted longest. Its caller repeats it at once.
 --
--- KEYS   1 to 4 as acquire's; 5 semaphore.forced: ended grants whose clients are still to be told;
+-- KEYS   1 to 4 as acquire's; 5 semaphore.forced: ended grants whose clients must still be told;
 --        6 semaphore.permits
 -- ARGV   as simple/force_release's
 -- reply  { 'released', check_ms, grant ... } of those told, { 'free', check_ms } or
@@ -20,7 +20,7 @@ if not more then
   state.void = state.extra or state.void
   state.used, state.expired, state.extra, state.more = 0, {}, nil, nil
 end
--- A call that tells many clients lets no waiter in: its caller repeats it.
+-- A call that tells many clients grants permits to no waiter. Its caller repeats it.
 local choice = redis.call('ZCARD', more and untold_key or permits_key) > 32 and
   {admitted = {}, passed_over = {}, unfinished = true} or
   state.capacity and choose(nil, state, now)

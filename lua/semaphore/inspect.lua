@@ -1,4 +1,4 @@
--- For people: the capacity, who holds permits, and who waits. Writes nothing.
+-- For people: shows the capacity, the holders of permits and the waiters. Writes nothing.
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
 -- ARGV   1 the most waiters to list; if it is 0, holders are not listed either

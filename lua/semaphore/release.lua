@@ -10,8 +10,8 @@ local permits = keys[#keys]
 local ended = false
 -- include: common/next_waiter_record
 
--- The fast path: see simple/acquire. It equals give_back() if the release is plain, and no client
--- waits or the first waiter gets just the permit that comes back.
+-- The fast path: see simple/acquire. It equals give_back() if the release is plain, and either no
+-- client waits or the first waiter gets just the permit that comes back.
 if not ARGV[2] then
   local lock, queue, waiters = keys[1], keys[2], keys[3]
   local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)

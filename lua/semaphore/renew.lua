@@ -1,4 +1,4 @@
--- Extends a grant, as simple/renew.
+-- Extends a grant, as simple/renew does.
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
 -- ARGV   1 grant  2 lease_ms
@@ -12,7 +12,7 @@ local settings = read_settings()
 if tonumber(redis.call('ZSCORE', permits_key, ARGV[1]) or 0) <= now then
   return 'not_held'
 end
--- Comes first since it needs no memory.
+-- This comes first, since it needs no memory.
 redis.call('PEXPIRE', permits_key, ARGV[2], 'GT')
 redis.call('ZADD', permits_key, 'GT', now + 1000 * ARGV[2], ARGV[1])
 touch(settings, now + 1000 * ARGV[2])

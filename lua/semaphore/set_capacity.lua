@@ -1,9 +1,9 @@
--- Changes the capacity for all. Waiters that want more than it leave the queue and are told to ask
--- again, whereupon they are refused; others for which permits are free now get them. A call reads a
--- window of waiters, and its caller repeats it at once.
+-- Changes the capacity for all clients. Waiters that want more than the capacity leave the queue,
+-- are told to ask again, and are then refused. Other waiters for which permits are free now get
+-- them. A call reads a window of waiters, and its caller repeats it at once.
 --
 -- KEYS   1 to 4 as acquire's; 5 semaphore.permits
--- ARGV   1 the capacity  2 'more <ticket>', as the last call replied: go on behind that ticket
+-- ARGV   1 the capacity  2 'more <ticket>', as the last call replied: continue after that ticket
 -- reply  { 'set', check_ms } or { 'more <ticket>', 1 }
 -- include: common/time
 -- include: common/check_ms_of
@@ -34,7 +34,7 @@ if behind or not before or state.capacity < before then
   last = #entries == 2 * window and entries[#entries] or last
 end
 
--- A call that tells many clients lets no waiter in: its caller repeats it.
+-- A call that tells many clients grants permits to no waiter. Its caller repeats it.
 local enough = last ~= '+inf' or #refused > 16
 local choice = enough and {admitted = {}, passed_over = {}, unfinished = true}
   or choose(nil, state, now)

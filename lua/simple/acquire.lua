@@ -1,4 +1,4 @@
--- Grants the lock to the first client that came; queues or refuses the others.
+-- Grants the lock to the first client that came. Queues or refuses the others.
 --
 -- KEYS   1 the lock: a string, the owner's grant id; 2 to 5 as in lua/README.md
 -- ARGV   1 grant  2 lease_ms  3 'amount attempt wait heartbeat_ms manual ticket claim_ms
@@ -6,8 +6,8 @@
 -- reply  'granted <token> <lease_ms> <waiters>', 'queued <retry_after_ms> <position> <ticket>',
 --        'busy <retry_after_ms>' or 'gone', and notes
 
--- Two fast paths come first. They have no functions, and numbers are text: creating a function or
--- formatting a number costs as much as a command. Each global is looked up once.
+-- Two fast paths come first. They create no functions and keep numbers as text, since creating a
+-- function or formatting a number costs as much as a command. They look up each global once.
 local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, me, terms = keys[1], keys[2], args[1], args[3]
 local existing = call('EXISTS', lock, queue, keys[5])

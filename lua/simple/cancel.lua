@@ -1,5 +1,5 @@
--- Gives up a grant: takes it off the queue or, if it was granted meanwhile, hands the lock over. A
--- free lock is handed over as well, and a native grant that others wait for is flagged.
+-- Gives up a grant: removes it from the queue or, if it was granted meanwhile, hands the lock over.
+-- Also hands over a free lock, and flags a native grant that others wait for.
 --
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount
@@ -23,7 +23,7 @@ if held then
 end
 local free = held or redis.call('EXISTS', KEYS[1]) == 0
 if not free and redis.call('EXISTS', KEYS[2]) == 1 then
-  flag(holder)  -- the grant may have overtaken those that wait
+  flag(holder)  -- the grant may have overtaken the waiters
 end
 return (held and 'passed_on' or left and 'left' or 'unknown') ..
   (free and hand_over(now_us(), fence or nil) or '')

@@ -1,5 +1,5 @@
--- Ends a grant whose value no waiter has flagged: DELIFEQ, for servers that lack it. See
--- common/flag.
+-- Ends a grant whose value no waiter has flagged. Does what DELIFEQ does, for servers that lack it.
+-- See common/flag.
 --
 -- KEYS   1 the lock
 -- ARGV   1 grant

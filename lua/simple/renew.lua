@@ -11,7 +11,7 @@ if holder ~= ARGV[1] then
 end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
-elseif ARGV[3] == 'token' then  -- this write lets the token's pass if memory is full
+elseif ARGV[3] == 'token' then  -- this write lets the token's write pass if memory is full
   redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
 end
 if not ARGV[3] then

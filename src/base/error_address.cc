@@ -155,7 +155,6 @@ constexpr Known kKnown[] = {
     {"LockOptions::stop_margin is", "bad-option"},
     {"LockOptions::grace is", "bad-option"},
     {"LockOptions::cache_for is", "bad-option"},
-    {"LockOptions::grace is", "bad-option"},
     {"of LockOptions::at_most; make the lease shorter", "bad-option"},
     {"could outlive the restart delay", "bad-option"},
     {"is not possible; it must be", "bad-option"},

@@ -302,14 +302,14 @@ def write_page(mutants, results):
               not (results[mutant.name]['by'] and is_stale(results[mutant.name]))]
     caught = [mutant for mutant in judged if results[mutant.name]['by']]
     lines = ['# Mutants', '',
-             'Each mutant is a copy of redlatch with one fault planted. The table says which test finds it, and',
-             'for how many seconds of a processor the tests ran until then. `./dev mutants` rewrites it; the',
-             'faults themselves are in `tests/mutants/`. A seed belongs to the simulator, which runs only if no',
-             'unit test has found the mutant.', '',
+             'Each mutant is a copy of redlatch with one planted fault, which the tests must find. The table names',
+             'the first test that fails, and the processor time that the tests took until then, in seconds. If no',
+             'unit test fails, the simulator runs. The table then shows its seed and the promise that was broken.',
+             'The faults are in `tests/mutants/`. `./dev mutants` plants them and rewrites this page.', '',
              f'{len(caught)} of {len(judged)} mutants are found: '
              f'{sum(results[m.name]["by"] == "unit" for m in caught)} by a unit test, '
              f'{sum(results[m.name]["by"] != "unit" for m in caught)} by the simulator. '
-             f'{len(mutants) - len(judged)} were not run yet.', '']
+             f'{len(mutants) - len(judged)} have not been run yet.', '']
     for room, title in ROOMS.items():
         its = [mutant for mutant in judged if mutant.room == room]
         if its:

@@ -22,7 +22,7 @@ cp -r "$root/root/redlatch/build/package" "$work/built"
 rm -rf --one-file-system "$root"
 mv "$work/bare" "$root"
 mkdir "$root/root/packages"
-cp "$work/built"/*.deb "$root/root/packages"
+cp "$work/built"/*.deb "$work/built"/*.ddeb "$root/root/packages"
 cp -r "$source_dir/tests/consumer" "$source_dir/docs/code/readme" "$root/root"
 # As in container images: a daemon that is installed is not started.
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
@@ -53,6 +53,15 @@ redlatch run x -- true
 say "the library: brings what its users link"
 install --no-install-recommends ./packages/libredlatch-dev_*.deb
 install --no-install-recommends g++ cmake make pkgconf
+say "the command's debug symbols: those of this very build, with line numbers"
+apt-get install -qq ./packages/redlatch-dbgsym_*.ddeb >log 2>&1 || { cat log; exit 1; }
+build_id=$(readelf -n /usr/bin/redlatch | sed -n 's/.*Build ID: //p')
+symbols=/usr/lib/debug/.build-id/${build_id:0:2}/${build_id:2}.debug
+address=$(nm "$symbols" | sed -n 's/ T main$//p')
+line=$(addr2line -e "$symbols" "0x$address")
+[[ $line == /usr/src/redlatch/src/cli/redlatch.cc:* ]] || { echo "main() is at $line"; exit 1; }
+readelf -S /usr/bin/redlatch | grep -q '\.debug_info' && { echo "the command is not stripped"; exit 1; }
+
 say "find_package"
 cmake -S consumer -B by_cmake >log || { cat log; exit 1; }
 cmake --build by_cmake >log || { cat log; exit 1; }
@@ -81,7 +90,7 @@ said=$(configure_without -Dabsl_DIR=/root/other_abseil)
 [[ $said == *"needs Abseil"*"this is 20300101"* ]] || { echo "says only: $said"; exit 1; }
 
 say "removed without a trace"
-apt-get purge -qq redlatch libredlatch-dev >log 2>&1 || { cat log; exit 1; }
+apt-get purge -qq redlatch redlatch-dbgsym libredlatch-dev >log 2>&1 || { cat log; exit 1; }
 left=$(find /usr /etc /var/lib -name '*redlatch*' -not -path '/var/lib/dpkg/*')
 [[ -z $left ]] || { echo "left: $left"; exit 1; }
 say "passed"

@@ -3,8 +3,8 @@
 #   fetchcontent   CMake's FetchContent, from a local git repository
 #   cpm            CPM.cmake, likewise. CPM_CMAKE names CPM.cmake's file
 #   conan          packaging/conan, with Debian's libraries as packages of a cache of its own
-#   vcpkg          packaging/vcpkg as overlay port. VCPKG_ROOT names a vcpkg; without one, CMake runs the
-#                  port with stand-ins of vcpkg's functions
+#   vcpkg          packaging/vcpkg as overlay port. VCPKG_ROOT names a vcpkg, which downloads patchelf;
+#                  without one, CMake runs the port with stand-ins of vcpkg's functions
 #   bazel          BUILD.bazel, with Debian's Bazel, which is too old for MODULE.bazel: a WORKSPACE stands
 #                  for that, and brings Debian's libraries
 # Takes minutes, since each compiles the library. What is committed is what is tried.

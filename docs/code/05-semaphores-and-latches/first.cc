@@ -16,7 +16,7 @@ int main() {
     return 1;
   }
 
-  // Each has the same name in every process that is to meet there.
+  // Every process that takes part uses the same names.
   redlatch::Semaphore desks(*client, "desks", 2);
   redlatch::CountDownLatch done(*client, "first-steps:2026-11-20", 5);
 

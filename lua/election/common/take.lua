@@ -2,8 +2,8 @@
 -- include: election/common/state_of
 -- include: election/common/tell
 
--- take(request, lease_ms, token, now): makes the request the leader, and tells the observers. Its
--- value is the name of its Owner, if it has one.
+-- take(request, lease_ms, token, now): makes the request the leader, and tells the observing
+-- clients. The leader's value is the name of its Owner, if it has one.
 local function take(request, lease_ms, token, now)
   local its = {
     grant = request.grant,

@@ -5,8 +5,9 @@
 local most_told = 1024
 
 -- tell(state): publishes a change to the observing clients: 'leader <proof> <length of N> <N>
--- <state>'. The proof shows that the message is from a script: it is made from a secret that only
--- the observer and this lock's keys know, and does not reveal it. Call this after all writes.
+-- <state>'. The proof shows that a script sent the message. It is a hash of a secret that only the
+-- observing client and this lock's keys have, and does not reveal that secret. Call this after all
+-- writes.
 local function tell(state)
   local observers = redis.call('ZRANGE', observers_key, -most_told, '-1')
   local text = #KEYS[1] .. ' ' .. KEYS[1] .. ' ' .. state

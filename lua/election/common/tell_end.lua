@@ -1,9 +1,9 @@
 -- include: election/common/leader
 -- include: election/common/tell
 
--- tell_end(reply): if this script has ended a term and no other has begun, tells the observers that
--- there is no leader. A release may leave the name taken for a while (common/stay_taken); the term
--- is over all the same. Returns the reply.
+-- tell_end(reply): if this script has ended a term and no other has begun, tells the observing
+-- clients that there is no leader. A release may leave the name taken for a while
+-- (common/stay_taken), but the term is over. Returns the reply.
 local function tell_end(reply)
   local left = redis.call('GETRANGE', KEYS[1], '0', '63')
   local taken = leader and left == leader.grant and ARGV[1] == left

@@ -3,14 +3,15 @@
 -- Clients have this long to repeat counts that a server has lost.
 local repeat_ms = 30000
 
--- lacks(counts, last): whether fewer ids have counted until `last` than a waiter was once told.
+-- lacks(counts, last): returns true if fewer ids have counted until `last` than a waiter was once
+-- told.
 local function lacks(counts, last)
   return redis.call('ZCOUNT', counted_key, '-inf', last) < tonumber(counts)
 end
 
--- has_lost(latch, told, now): whether counts that a waiter was told of ('<counts> <last>', or nil)
--- have been missing for too long, because a promoted server did not receive them. Stores what is
--- missing and sets latch.lost_until_us.
+-- has_lost(latch, told, now): returns true if counts that a waiter was told of ('<counts> <last>',
+-- or nil) have been missing for too long, because a promoted server did not receive them. Stores
+-- what is missing and sets latch.lost_until_us.
 local function has_lost(latch, told, now)
   local counts, last, until_us = string.match(latch.missing or '', '^(%d+) (%d+) (%d+)$')
   local told_counts, told_last = string.match(told or '', '^(%d+) (%d+)$')
@@ -28,9 +29,9 @@ local function has_lost(latch, told, now)
   return until_us and tonumber(until_us) < now
 end
 
--- find_latch(asked, now, told): the latch that 'latch:<ttl_ms>:<incarnation>' names. Returns nil
--- and the error if it no longer exists, even if a new latch has its name. A latch that can never
--- open, since has_lost() says so or a key was deleted, is deleted here.
+-- find_latch(asked, now, told): returns the latch that 'latch:<ttl_ms>:<incarnation>' names.
+-- Returns nil and the error if it no longer exists, even if a new latch has its name. Deletes a
+-- latch that can never open, because counts are lost or a key was deleted.
 local function find_latch(asked, now, told)
   local ttl_ms, incarnation = string.match(asked, '^latch:(%d+):(.+)$')
   local latch = read_latch(tonumber(ttl_ms))

@@ -3,8 +3,9 @@
 -- The primitive's own key is the last one in every script.
 local counted_key = KEYS[#KEYS]
 
--- read_latch(ttl_ms): what KEYS[1] stores, how many have `counted`, and its TTL: ttl_ms, or what is
--- left if that is more; nil if there is no latch. Refuses other types. Reads only.
+-- read_latch(ttl_ms): returns what KEYS[1] stores, how many ids have `counted`, and its TTL:
+-- ttl_ms, or what is left if that is more. Returns nil if there is no latch. Refuses other types.
+-- Reads only.
 local function read_latch(ttl_ms)
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count', 'missing')
   local counted = redis.call('ZCARD', counted_key)

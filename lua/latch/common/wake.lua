@@ -3,8 +3,8 @@
 -- include: common/remove_waiters
 -- include: common/window_size
 
--- wake(latch): tells a window of waiters, live or not, that the latch is open, and removes them
--- from the queue. Returns the note that makes the caller go on, '' if no waiter is left.
+-- wake(latch): tells a window of waiters, live or dead, that the latch is open, and removes them
+-- from the queue. Returns the note that makes the caller continue, '' if no waiter is left.
 local function wake(latch)
   local grants = redis.call('ZRANGE', KEYS[2], '0', window - 1)
   if not grants[1] then

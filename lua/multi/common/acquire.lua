@@ -5,8 +5,8 @@
 -- include: simple/common/take
 -- include: multi/common/choose_at
 
--- reserve_everywhere(block, now): reserves the same `block` tokens for all names, larger than any
--- that one of them has issued. Returns the first.
+-- reserve_everywhere(block, now): reserves the same `block` tokens for all names. They are larger
+-- than every token of any name. Returns the first.
 local function reserve_everywhere(block, now)
   local largest = 0
   for _, name in ipairs(names) do
@@ -21,9 +21,10 @@ local function reserve_everywhere(block, now)
   return string.format('%.0f', first)
 end
 
--- find_ticket(request, now): sets one ticket for all queues: the older of the one that the
--- request has and the one that its client knows; else a new one behind all waiters (it
--- `comes_last`). Sets its latest attempt, too. Both are the same in every queue.
+-- find_ticket(request, now): sets one ticket for all queues. It is the older of the one that the
+-- request has and the one that its client knows. If there is none, it is a new one behind all
+-- waiters (the request `comes_last`). Also sets the latest attempt. Both are the same in every
+-- queue.
 local function find_ticket(request, now)
   local command = redis.call
   local attempt_in_record = '^%d+ %d+ %d+ (%d+) '  -- see common/parse_waiter
@@ -54,12 +55,12 @@ local function find_ticket(request, now)
   request.ticket, request.ticket_text, request.placed = ticket, text, true
 end
 
--- count_waiting(): at how many of the names other clients wait.
+-- count_waiting(): returns at how many of the names other clients wait.
 local function count_waiting()
   return redis.call('EXISTS', unpack(all_keys('queue')))
 end
 
--- answer_again(request, now): acquire's reply to a repeat. The grant keeps its token.
+-- answer_again(request, now): returns acquire's reply to a repeat. The grant keeps its token.
 local function answer_again(request, now)
   local lease_ms, fence = math.huge, 0
   for _, name in ipairs(names) do
@@ -74,8 +75,8 @@ local function answer_again(request, now)
   return string.format('granted %s %.0f %d', token, lease_ms, count_waiting())
 end
 
--- choose_all(request, now): sets for each free name whether the request `is_next`, or else the
--- `choice`. Returns whether all names are free and the request is next at each.
+-- choose_all(request, now): sets `is_next` for each free name at which the request is next, and the
+-- `choice` for the others. Returns true if all names are free and the request is next at each.
 local function choose_all(request, now)
   local grants = true
   for _, name in ipairs(names) do
@@ -110,7 +111,8 @@ local function grant_all(request, now)
   return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. count_waiting()
 end
 
--- write_place_at(name, request, record): write_place() for one name. Returns the rank.
+-- write_place_at(name, request, record): does what write_place() does, for one name. Returns the
+-- rank.
 local function write_place_at(name, request, record)
   local command, queue, ttl_ms = redis.call, name.queue, request.ttl_ms
   if not name.rank or request.placed_at ~= request.ticket then
@@ -131,9 +133,9 @@ local function write_place_at(name, request, record)
   return name.rank or request.comes_last and name.waiting or command('ZRANK', queue, request.grant)
 end
 
--- pass_by(name, request, rank, now): the request does not get this name, so the next waiter
--- does. `rank` is the request's place there. Returns when that waiter's claim ends, in ms, 0 if
--- there is none.
+-- pass_by(name, request, rank, now): gives this name, which the request does not get, to the next
+-- waiter. `rank` is the request's place there. Returns in how many ms that waiter's claim ends, 0
+-- if there is no waiter.
 local function pass_by(name, request, rank, now)
   local choice = name.choice
   if name.mine then  -- left over from a grant that was lost: a waiter has no name
@@ -161,7 +163,7 @@ local function pass_by(name, request, rank, now)
   return 0
 end
 
--- frees_in(): in how many ms all taken names may be free; -1 if that is not known, since a
+-- frees_in(): returns in how many ms all taken names may be free, -1 if that is not known, since a
 -- foreign owner publishes nothing.
 local function frees_in()
   local latest_ms, known = 0, ''
@@ -181,8 +183,8 @@ local function frees_in()
   return latest_ms
 end
 
--- is_fresh(request, now): whether all its records are recent, and it was not invited since:
--- then this call only continues the last one, and need not write them again.
+-- is_fresh(request, now): returns true if all its records are recent, and it was not invited since
+-- they were written. This call then only continues the last one, and need not write them again.
 local function is_fresh(request, now)
   local known
   for _, name in ipairs(names) do
@@ -210,7 +212,7 @@ local function acquire(request, now)
   end
   find_ticket(request, now)
   local refreshes = request.wait and not is_fresh(request, now)
-  if refreshes then  -- that is work enough for one call
+  if refreshes then  -- that is enough work for one call
     names_left, waiters_left = 4, 16
   end
   if choose_all(request, now) then
@@ -231,7 +233,7 @@ local function acquire(request, now)
     end
     retry_after_ms = math.max(retry_after_ms, pass_by(name, request, rank, now))
   end
-  if refreshes and request.attempt > 1 then  -- at one name: all would take long
+  if refreshes and request.attempt > 1 then  -- at one name, since all would take too long
     select_name(names[1 + now % #names])
     forget_crashed(KEYS[2], now)
   end

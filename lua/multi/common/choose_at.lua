@@ -3,28 +3,28 @@
 -- include: multi/common/survey
 -- include: multi/common/names
 
--- select_name(name): makes KEYS 1 to 4 those of one name, as the simple lock's pieces expect.
+-- select_name(name): sets KEYS 1 to 4 to those of one name, as the simple lock's pieces expect.
 local present = KEYS
 local function select_name(name)
   present[1], present[2], present[3], present[4] =
     name.lock, name.queue, name.waiters, name.fence_key
 end
 
--- A call about 64 names reads few of their queues, and few waiters in each, so that it takes less
--- than a millisecond. If something is left, the call is `unfinished`: its caller repeats it at
--- once.
+-- A call for 64 names reads only some of their queues, and only some waiters in each, so that it
+-- takes less than a millisecond. If work is left, the call is `unfinished`, and its caller repeats
+-- it at once.
 local names_left, queues_left, unfinished = #names, 16, false
 local not_read = {passed_over = {}, unfinished = true}
 
--- How long the last of the claims lasts that this call has made or found, in ms; nil if there is
--- none.
+-- When the last of the claims ends that this call has made or found, in ms from now. nil if there
+-- is none.
 local check_ms
 
 -- The waiters for several names that this call knows to need no further invitation, by record.
 local known_invited = {}
 
--- find_invited(name, freed, now): the first waiter at a name if it waits for several names, is
--- live, and needs no further invitation. Often the same waiter is first at many names.
+-- find_invited(name, freed, now): returns the first waiter at a name if it waits for several names,
+-- is live, and needs no further invitation. Often the same waiter is first at many names.
 local function find_invited(name, freed, now)
   local waits_for_several = '^%d+ %d+ %d+ %d+ 2 '  -- see common/parse_waiter
   local first, ticket = unpack(redis.call('ZRANGE', name.queue, '0', '0', 'WITHSCORES'))
@@ -40,7 +40,7 @@ local function find_invited(name, freed, now)
   return known_invited[record]
 end
 
--- choose_at(name, request, now): choose() for one name, within this call's limits.
+-- choose_at(name, request, now): does what choose() does for one name, within this call's limits.
 local function choose_at(name, request, now)
   unfinished = unfinished or names_left == 0
   if unfinished then
@@ -66,7 +66,7 @@ local function choose_at(name, request, now)
   return choice
 end
 
--- carry_out(name, choice, now): gives a free name to its next waiter, as choose_at() chose.
+-- carry_out(name, choice, now): gives a free name to the waiter that choose_at() chose.
 local function carry_out(name, choice, now)
   unfinished = unfinished or choice.unfinished
   if choice == not_read then

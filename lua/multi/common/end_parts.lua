@@ -1,8 +1,8 @@
 -- include: multi/common/survey
 
--- end_parts(grant): removes the grant from all queues and ends it at all names. Those that it had
--- have `ended` and are free. Returns whether it was queued. Comes before everything that needs
--- memory.
+-- end_parts(grant): removes the grant from all queues and ends it at all names. Sets `ended` for
+-- the names that it had, which are free then. Returns true if it was queued. Call this before
+-- everything that needs memory.
 local function end_parts(grant)
   local locks, queued = {}, false
   for i, name in ipairs(names) do

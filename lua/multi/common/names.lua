@@ -1,5 +1,5 @@
--- The lock's names, each with its keys. Those of the first name are where every script has them;
--- those of the others come last. survey() adds what the keys store.
+-- The lock's names, each with its keys. The keys of the first name are where every script has them,
+-- and those of the others come last. survey() adds what the keys store.
 local names, keys_between = {}, #KEYS % 4
 for i = 1, #KEYS - keys_between, 4 do
   local at = i > 1 and i + keys_between or i

@@ -1,5 +1,5 @@
--- This is common/quarantine_end for the queues of all names. Their keys come last, before that of
--- the quarantine.
+-- Does what common/quarantine_end does, for the queues of all names. Their keys come last, before
+-- that of the quarantine.
 -- include: common/end_quarantined
 local queues = {2}
 for i = 6 + (#KEYS - 1) % 4, #KEYS - 1, 4 do

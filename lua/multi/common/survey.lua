@@ -1,7 +1,7 @@
 -- include: common/read_fence
 -- include: multi/common/names
 
--- all_keys(field): one key of each name.
+-- all_keys(field): returns one key of each name.
 local function all_keys(field)
   local found = {}
   for i, name in ipairs(names) do
@@ -10,10 +10,10 @@ local function all_keys(field)
   return found
 end
 
--- survey(grant): sets for each name its `holder` ('' and `free` if there is none), whether the
--- grant has it (`mine`), how many are `waiting`, the `fence`, and the grant's `record` and `rank`
--- in the queue, nil if it is not queued. Returns how many names the grant has. Refuses a key of
--- another type before the first write.
+-- survey(grant): sets for each name its `holder` ('' and `free` if there is none), `mine` if the
+-- grant has it, how many are `waiting`, the `fence`, and the grant's `record` and `rank` in the
+-- queue, nil if it is not queued. Returns how many names the grant has. Refuses a key of another
+-- type before the first write.
 local function survey(grant)
   local command = redis.call
   local held, absent = 0, 0

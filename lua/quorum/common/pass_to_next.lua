@@ -9,16 +9,16 @@
 -- for it for reserved_ms.
 local reserved_ms, known_ms = 100, 2000
 
--- secret_of(waiter): what proves to its client that a message comes from this node; nil if the
--- waiter wants no vote by message. It follows the owner in the waiter's record, and is shorter than
--- a client id, which ends other records.
+-- secret_of(waiter): returns the secret that proves to its client that a message comes from this
+-- node, nil if the waiter wants no vote by message. It follows the owner in the waiter's record,
+-- and is shorter than a client id, which ends other records.
 local function secret_of(waiter)
   local secret = string.match(waiter.record, ' (%x+)$')
   return secret and #secret == 16 and secret or nil
 end
 
 -- vote_by_message(winner, secret, now, clock): makes a waiter the owner of this node for its claim,
--- and tells it so. `clock` as in pass_to_next().
+-- and tells it. For `clock` see pass_to_next().
 local function vote_by_message(winner, secret, now, clock)
   remove_waiter(winner.grant)
   local token = reserve_tokens(read_fence(), winner.amount, clock)
@@ -30,8 +30,8 @@ local function vote_by_message(winner, secret, now, clock)
 end
 
 -- pass_to_next(choice, now, clock): gives a free node's vote to the waiter that choose() chose, or
--- reserves the node for it and tells it to ask. The token is at least `clock`; nil: the node may
--- not vote. Returns the handover check as a note.
+-- reserves the node for it and invites it. The token is at least `clock`. If `clock` is nil, the
+-- node may not vote. Returns the handover check as a note.
 local function pass_to_next(choice, now, clock)
   local winner = choice.winner
   remove_waiters(choice.passed_over)

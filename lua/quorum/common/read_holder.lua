@@ -1,8 +1,8 @@
 -- KEYS[1] is '<grant> <attempt>'. The attempt keeps a late cancel of an earlier attempt from ending
 -- the grant.
 
--- read_holder(): grant and attempt; '' and 0 if the lock is free, or a part of a foreign owner's
--- value. Any other type is an error.
+-- read_holder(): returns grant and attempt; '' and 0 if the lock is free; or a part of a foreign
+-- owner's value. Any other type is an error.
 local function read_holder()
   local value = redis.call('GETRANGE', KEYS[1], '0', '79')
   local grant, attempt = string.match(value, '^(%x+:%d+) (%d+)$')

@@ -1,10 +1,10 @@
 -- include: common/probation
 
--- young(run_id, delay_ms, opens_the_way): for how many more ms this node has no vote, since it
--- restarted: it may have lost grants, or restored some that are over. Then an error to reply with,
--- if other clients use another delay. A delay of '' means none.
+-- young(run_id, delay_ms, opens_the_way): returns for how many more ms this node has no vote, since
+-- it restarted: it may have lost grants, or restored some that are over. Also returns an error to
+-- reply with if other clients use another delay. A delay of '' means none.
 --
--- The run id tells which run of the server it is. A clock step or a new client changes nothing.
+-- The run id identifies the run of the server. A clock step or a new client does not change it.
 --
 -- KEYS   with a delay, the last one is removed: '<run id> <until_ms> <delay_ms>'
 local function young(run_id, delay_ms, opens_the_way)

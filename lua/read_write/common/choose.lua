@@ -7,21 +7,21 @@
 -- A call that has read a window of one side reads at least this many readers.
 local least_readers = 16
 
--- is_waiter(request): whether the request has, or will have, a place in the queue. It then counts
--- as a live waiter; any other request comes last.
+-- is_waiter(request): returns true if the request has, or will have, a place in the queue. It then
+-- counts as a live waiter. Any other request comes last.
 local function is_waiter(request)
   return request.wait or request.queued
 end
 
--- is_alone(grants, grant, now): whether that grant is the writer's only live one.
+-- is_alone(grants, grant, now): returns true if that grant is the writer's only live one.
 local function is_alone(grants, grant, now)
   return grant and find_grant(grant, now) and (grants.count == 1 or
     redis.call('ZCOUNT', grants_key, string.format('(%.0f', now), '+inf') == 1)
 end
 
 -- read_waiting_writers(request, now): reads the wait markers of a window. Returns the `first` live
--- writer (the request counts), the `dead` and the `overdue` ones before it, and whether this was
--- the `whole` queue.
+-- writer, which may be the request, the `dead` and the `overdue` ones before it, and `whole` if
+-- this was the whole queue.
 local function read_waiting_writers(request, now)
   local found, seen = {dead = {}, overdue = {}, whole = true}, {}
   local mine = request and not request.reader and is_waiter(request) and request
@@ -44,8 +44,8 @@ local function read_waiting_writers(request, now)
 end
 
 -- read_waiting_readers(request, most, last, now): reads `most` waiting readers up to the ticket
--- `last`, without the request. Returns the `live`, the `dead` and the `overdue` ones, and whether
--- these were the `whole` queue.
+-- `last`, without the request. Returns the `live`, the `dead` and the `overdue` ones, and `whole`
+-- if these were the whole queue.
 local function read_waiting_readers(request, most, last, now)
   local found = {live = {}, dead = {}, overdue = {}}
   local waiters = read_waiters(KEYS[2], 0, most - 1, now)
@@ -62,9 +62,9 @@ local function read_waiting_readers(request, most, last, now)
   return found
 end
 
--- last_of_phase(request, grants): the ticket of the last reader of the phase; nil if there is no
--- phase. A phase begins when a phase-fair write ends, with the readers that wait then, and lasts
--- until all of them are in. KEYS[1] stores the ticket meanwhile: see keep_phase().
+-- last_of_phase(request, grants): returns the ticket of the last reader of the phase, nil if there
+-- is no phase. A phase begins when a phase-fair write ends, with the readers that wait then, and
+-- lasts until all of them are in. KEYS[1] stores the ticket meanwhile: see keep_phase().
 local function last_of_phase(request, grants)
   if grants.policy ~= 'phase_fair' then
     return tonumber(grants.phase)
@@ -76,15 +76,15 @@ local function last_of_phase(request, grants)
   return last
 end
 
--- add_grants(list, waiters): adds their grants to the list.
+-- add_grants(list, waiters): adds the grants of the waiters to the list.
 local function add_grants(list, waiters)
   for _, waiter in ipairs(waiters) do
     list[#list + 1] = waiter.grant
   end
 end
 
--- choose_in_phase(choice, state, now): during a phase, lets a window of its readers in. Returns
--- whether that decides who gets in, and otherwise how many waiters this call has read.
+-- choose_in_phase(choice, state, now): chooses a window of the readers of a phase. Returns true if
+-- that completes the choice, and otherwise how many waiters this call has read.
 local function choose_in_phase(choice, state, now)
   local request = choice.request
   local phase = last_of_phase(request, state.grants)
@@ -108,7 +108,7 @@ local function choose_in_phase(choice, state, now)
 end
 
 -- choose_without_live_writer(choice, late_writers, free, most, now): decides if no live writer
--- waits. `late_writers` are overdue, `free` says that no client reads, and the call may read `most`
+-- waits. `late_writers` are overdue. `free` is true if no client reads. The call may read `most`
 -- readers.
 local function choose_without_live_writer(choice, late_writers, free, most, now)
   local request, late_writer = choice.request, late_writers[1]
@@ -133,9 +133,9 @@ local function choose_without_live_writer(choice, late_writers, free, most, now)
   end
 end
 
--- choose(request, state, now): which clients get in, as { request, joins (whether the request gets
--- in), writer, readers (others that get in), dead_writers and dead_readers (they leave the queue),
--- first_writer (it keeps readers out), phase, unfinished }. Reads only.
+-- choose(request, state, now): decides which clients get in. Returns { request, joins (the request
+-- gets in), writer, readers (others that get in), dead_writers and dead_readers (they leave the
+-- queue), first_writer (it keeps readers out), phase, unfinished }. Reads only.
 --
 -- The first row that applies decides. A request that may wait counts as a live waiter.
 --
@@ -154,13 +154,13 @@ end
 -- | read         | none                       | a request to read                                 |
 -- | free         | none                       | any request                                       |
 --
--- - The owner's further grant waits for reads because another thread of the client may ask for it
---   while a cancelled one is still live.
+-- - A further grant of the owner waits for reads, because another thread of the client may ask for
+--   it while a cancelled grant is still live.
 -- - Overdue waiters count if no waiter is live, since the server may have been paused.
 -- - Together with a writer of a user-named owner, a request of the same owner gets in.
--- - Readers get in a window at a time. If more wait, the choice is `unfinished`, and `phase` is
---   kept during one. A window without a live waiter leaves the queue, and nothing gets in instead
---   but a try to read.
+-- - Readers get in one window at a time. If more wait, the choice is `unfinished`, and a phase
+--   keeps its `phase`. A window without a live waiter leaves the queue, and only a try to read gets
+--   in then.
 local function choose(request, state, now)
   local choice = {request = request, readers = {}, dead_writers = {}, dead_readers = {}}
   if request then

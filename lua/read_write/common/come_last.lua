@@ -1,7 +1,7 @@
 -- come_last(queue, alone, heartbeat_ms, now): queues the request of ARGV, which is a first attempt,
--- behind all waiters of the queue (`alone`: there are none). Equals enqueue() for it. Returns its
--- position; nil if it is queued already, if its ticket is not the last, or if the records have to
--- be prolonged, so that the general path decides.
+-- behind all waiters of the queue (`alone`: there are none). This equals enqueue(). Returns its
+-- position. Returns nil, so that the general path decides, if the request is queued already, if its
+-- ticket is not the last, or if the TTL of the records must be extended.
 local function come_last(queue, alone, heartbeat_ms, now)
   local command, waiters, grant, owner = redis.call, KEYS[3], ARGV[1], ARGV[4]
   local left_ms = command('PTTL', waiters)  -- negative if there are no records yet

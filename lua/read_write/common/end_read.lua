@@ -1,9 +1,9 @@
 -- include: common/leave
 -- include: read_write/common/read_again
 
--- end_read(grant, gone_ms, request, now): ends a read grant or takes it off the queue, and hands
--- the lock over if that makes it possible. Returns whether it was live; acquire_read's reply to the
--- request, which counts only if it was; the handover check as a note; and whether the grant was
+-- end_read(grant, gone_ms, request, now): ends a read grant or removes it from the queue, and hands
+-- the lock over if that makes it possible. Returns true if it was live; acquire_read's reply to the
+-- request, which counts only in that case; the handover check as a note; and true if the grant was
 -- queued.
 local function end_read(grant, gone_ms, request, now)
   local state = read_state(now, grant)

@@ -1,6 +1,6 @@
 -- include: read_write/common/keys
 
--- expire_readers(now): removes expired readers, 64 at most.
+-- expire_readers(now): removes at most 64 expired readers.
 local function expire_readers(now)
   local expired = redis.call('ZCOUNT', read_grants_key, '-inf', now)
   if expired > 0 then

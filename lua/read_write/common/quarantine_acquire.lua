@@ -1,4 +1,4 @@
--- This is common/quarantine_acquire for acquire and acquire_read.
+-- Does what common/quarantine_acquire does, for acquire and acquire_read.
 -- include: common/quarantine
 -- include: read_write/common/raise_fence
 local quarantined_ms, refused, until_ms = quarantine(false)

@@ -1,5 +1,6 @@
--- raise_fence(until_ms): after a quarantine, readers must not get a smaller token than those of the
--- previous primary, whose last fence may not have arrived. All its grants are over by now.
+-- raise_fence(until_ms): raises the fence after a quarantine, so that readers get no smaller token
+-- than those of the previous primary, whose last fence may not have arrived. All its grants are
+-- over by now.
 local function raise_fence(until_ms)
   local fence = tonumber(string.match(redis.call('GET', KEYS[4]) or '', '^%d+'))
   if fence and until_ms and fence < 1000 * until_ms then

@@ -2,15 +2,15 @@
 -- include: reentrant/common/purge
 -- include: read_write/common/settle
 
--- read_expiry(grant, now): when a live read expires, else nil.
+-- read_expiry(grant, now): returns when a live read expires, nil if it is not live.
 local function read_expiry(grant, now)
   local expiry = tonumber(redis.call('ZSCORE', read_grants_key, grant)) or 0
   return expiry > now and expiry or nil
 end
 
--- read_again(request, expiry, state, fence, now): acquire_read's reply if the grant exists: this is
--- a repeat, or a heartbeat that crossed the grant. Its write may have expired meanwhile, or an
--- unfinished choice may have to be continued.
+-- read_again(request, expiry, state, fence, now): returns acquire_read's reply if the grant exists:
+-- this is a repeat, or a heartbeat that crossed the grant. Its write may have expired meanwhile, or
+-- an unfinished choice may have to be continued.
 local function read_again(request, expiry, state, fence, now)
   find_place(request, now)
   request.missed = request.attempt > 1

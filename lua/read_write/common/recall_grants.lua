@@ -4,8 +4,8 @@
 
 -- recall_grants(request, grants, now): recalls the cached grants that keep the request out: the
 -- write or, if it would write, the reads. A call recalls 64 reads, in the order in which they
--- expire; the field 'calls' of KEYS[3] stores for which request, and up to which expiry. Returns
--- whether there are more.
+-- expire. The field 'calls' of KEYS[3] stores for which request, and up to which expiry. Returns
+-- true if there are more.
 local function recall_grants(request, grants, now)
   if grants.count > 0 then
     local grant = only_grant()

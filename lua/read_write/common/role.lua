@@ -1,6 +1,6 @@
--- set_role(request): parses the owner of a request or a waiter: whether it is a `reader`, and the
--- write grant that it reads `under`; for a writer, its `writer` name and whether it is
--- phase-`fair`, which is recorded as 'fair:<owner>'.
+-- set_role(request): parses the owner of a request or a waiter. For a reader, sets `reader`, and
+-- the write grant that it reads `under`. For a writer, sets its `writer` name, and `fair` if it is
+-- phase-fair, which is recorded as 'fair:<owner>'.
 local function set_role(request)
   local role, rest = string.match(request.owner, '^(%l+):(.*)$')
   request.reader = role == 'read' or role == 'nest'

@@ -12,20 +12,20 @@
 -- include: common/check_note
 -- include: read_write/common/recall_grants
 
--- count_waiting(): how many readers and writers wait.
+-- count_waiting(): returns how many readers and writers wait.
 local function count_waiting()
   return redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', waiting_writers_key)
 end
 
--- granted_write(request, token, lease_ms, check_ms): acquire's reply for a write grant. Other
--- waiters of its owner may have got in by a message.
+-- granted_write(request, token, lease_ms, check_ms): returns acquire's reply for a write grant.
+-- Other waiters of its owner may have got in by a message.
 local function granted_write(request, token, lease_ms, check_ms)
   return 'granted ' .. token .. ' ' .. lease_ms .. ' ' .. count_waiting() ..
     check_note(check_ms) .. (request.missed and ' missed' or '')
 end
 
--- granted_read(request, fence, lease_ms, grants, check): acquire_read's reply for a read grant,
--- with the last write's token.
+-- granted_read(request, fence, lease_ms, grants, check): returns acquire_read's reply for a read
+-- grant, with the last write's token.
 local function granted_read(request, fence, lease_ms, grants, check)
   return 'granted ' .. string.format('%.0f', fence) .. ' ' .. lease_ms .. ' ' .. others(grants) ..
     check .. (request.missed and ' missed' or '')
@@ -40,13 +40,14 @@ local function take_write(request, lease_ms, token, now, grants)
   add_grant('read_write/2', request.writer, request.grant, now + 1000 * lease_ms, token, grants)
 end
 
--- take_read(request, lease_ms, now): lets a reader in.
+-- take_read(request, lease_ms, now): adds a reader's grant.
 local function take_read(request, lease_ms, now)
   redis.call('ZADD', read_grants_key, now + 1000 * lease_ms, request.grant)
   lengthen_ttl(read_grants_key, lease_ms)
 end
 
--- take_reads(waiters, now): lets readers in, each for its claim. Returns the longest claim.
+-- take_reads(waiters, now): adds the readers' grants, each for its claim. Returns the longest
+-- claim.
 local function take_reads(waiters, now)
   local entries, longest_ms = {}, 0
   for i, waiter in ipairs(waiters) do
@@ -58,7 +59,7 @@ local function take_reads(waiters, now)
   return longest_ms
 end
 
--- drop(writers, readers): removes waiters from their queues: two windows of them at most.
+-- drop(writers, readers): removes waiters from their queues, at most two windows of them.
 local function drop(writers, readers)
   if writers[1] then
     redis.call('ZREM', waiting_writers_key, unpack(writers))
@@ -71,8 +72,8 @@ local function drop(writers, readers)
 end
 
 -- keep_phase(phase, grants): stores that waiting readers go first (up to the ticket `phase`), or
--- that this is over. The hash then has no owner. It expires with the readers' queue if no client
--- asks.
+-- that the phase is over. The hash then has no owner. It expires with the readers' queue if no
+-- client asks.
 local function keep_phase(phase, grants)
   if phase and not grants.phase then
     redis.call('HSET', KEYS[1], 'kind', 'read_write/2', 'phase', string.format('%.0f', phase))
@@ -83,9 +84,9 @@ local function keep_phase(phase, grants)
 end
 
 -- stay_out(choice, grants, check_ms, now): queues or refuses a request that does not get in. The
--- retry is due when what keeps it out may end: the write; for a writer the first read, since other
--- readers may have left by then; for a reader the first waiting writer's heartbeat, unless that
--- writer sends another one.
+-- retry is due when what keeps the request out may end. That is the write. If no client writes, it
+-- is the first read for a writer, since other readers may have left by then; and for a reader the
+-- time at which the first waiting writer will be overdue, unless it sends another heartbeat.
 local function stay_out(choice, grants, check_ms, now)
   local request = choice.request
   local until_us = math.huge
@@ -118,7 +119,7 @@ local function stay_out(choice, grants, check_ms, now)
   return enqueue(request, retry_after_ms, now, check_ms, unfinished)
 end
 
--- leave_queue(choice): removes those that get in, and the dead, from the queues.
+-- leave_queue(choice): removes the waiters that get in, and the dead ones, from the queues.
 local function leave_queue(choice)
   local request, writers, readers = choice.request, choice.dead_writers, choice.dead_readers
   if choice.writer then
@@ -134,12 +135,12 @@ local function leave_queue(choice)
   drop(writers, readers)
 end
 
--- let_in(choice, state, fence, now): admits those that get in by a message, and the request if it
--- writes. Waiters of a user-named owner get in with it. Returns the longest claim, and the write's
--- token.
+-- let_in(choice, state, fence, now): admits the waiters that get in by a message, and the request
+-- if it writes. Waiters of a user-named owner get in with that owner. Returns the longest claim,
+-- and the write's token.
 local function let_in(choice, state, fence, now)
   local request, writer, grants = choice.request, choice.writer, state.grants
-  local owner = choice.frees and grants.owner  -- it may write further, as no client reads any more
+  local owner = choice.frees and grants.owner  -- it may get another write grant, as no client reads
   local check_ms, token
   if writer then
     owner, check_ms = writer.writer, writer.claim_ms
@@ -159,9 +160,9 @@ local function let_in(choice, state, fence, now)
   return claims_ms and math.max(check_ms or 0, claims_ms) or check_ms, token
 end
 
--- settle(choice, state, fence, now): carries out choose()'s choice. Returns acquire's reply (nil
--- without a request), and the handover check as a note. Write grants that have ended are purged
--- before. Grants are published after all writes.
+-- settle(choice, state, fence, now): executes choose()'s choice. Returns acquire's reply (nil
+-- without a request), and the handover check as a note. Removes write grants that have ended first.
+-- Publishes grants after all writes.
 local function settle(choice, state, fence, now)
   local request, writer, readers = choice.request, choice.writer, choice.readers
   local grants = state.grants

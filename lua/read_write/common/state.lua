@@ -1,9 +1,9 @@
 -- include: reentrant/common/grants
 -- include: read_write/common/keys
 
--- read_state(now, except, only_reads): the writer's `grants`; when the last reader expires, not
--- counting `except` (`read_us`); and how many writers and readers wait. Refuses other types before
--- the first write.
+-- read_state(now, except, only_reads): returns the writer's `grants`, when the last reader expires
+-- (`read_us`), not counting `except`, and how many writers and readers wait. Refuses other types
+-- before the first write.
 local function read_state(now, except, only_reads)
   local state = {grants = read_grants(now, 'read_write/2', only_reads), read_us = 0}
   local last = redis.call('ZRANGE', read_grants_key, '-2', '-1', 'WITHSCORES')

@@ -1,8 +1,8 @@
 -- include: reentrant/common/prolong
 -- include: read_write/common/settle
 
--- write_again(request, mine, state, now): acquire's reply if the grant exists: this is a repeat, or
--- a heartbeat that crossed the grant. The grant keeps its token.
+-- write_again(request, mine, state, now): returns acquire's reply if the grant exists: this is a
+-- repeat, or a heartbeat that crossed the grant. The grant keeps its token.
 local function write_again(request, mine, state, now)
   find_place(request, now)
   request.missed = request.attempt > 1

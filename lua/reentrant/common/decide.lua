@@ -35,8 +35,8 @@ local function decide(request, choice, grants, fence, now)
     return granted(request, mine.token, math.floor((mine.expiry - now) / 1000)), ''
   end
   if grants.owner == request.owner then
-    -- All grants of a user-named owner have the same token, in every client: a store must accept
-    -- each of them while one lives.
+    -- All grants of a user-named owner have the same token, in every client, because a store must
+    -- accept each of them while one lives.
     local token = string.sub(request.owner, 1, 5) == 'user:' and latest_token(grants)
       or reserve_tokens(fence, request.amount, now)
     take(request, request.lease_ms, token, now, grants)

@@ -2,11 +2,11 @@
 -- include: reentrant/common/grants_key
 -- include: reentrant/common/index_grants
 
--- read_grants(now, kind, only_reads): what KEYS[1], a hash of that kind, stores: the `owner`, the
--- `count` of its grants, the first of them that `expired`, the `latest` expiry, the latest `token`,
--- and the read-write lock's `policy` and `phase`. A grant that was never joined by another is not
--- `counted` in the hash. The lock is free if the count is 0. If the two keys disagree, grants_key
--- is rebuilt, or ignored if the script only_reads.
+-- read_grants(now, kind, only_reads): returns what KEYS[1], a hash of that kind, stores: the
+-- `owner`, the `count` of its grants, a window of those that `expired`, the `latest` expiry, the
+-- latest `token`, and the read-write lock's `policy` and `phase`. `counted` is false if the hash
+-- has no count, because its only grant was never joined by another. The lock is free if the count
+-- is 0. If the two keys disagree, grants_key is rebuilt, or ignored if the script only_reads.
 local function read_grants(now, kind, only_reads)
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'owner', 'holds', 'token', 'policy', 'phase')
   if fields[1] ~= kind and redis.call('EXISTS', KEYS[1]) == 1 then

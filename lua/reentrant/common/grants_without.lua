@@ -1,8 +1,8 @@
 -- include: reentrant/common/grants_key
 -- include: reentrant/common/purge
 
--- without(grants, mine, now): what read_grants() would return after that grant has ended. Reads
--- only.
+-- without(grants, mine, now): returns what read_grants() would return after that grant has ended.
+-- Reads only.
 local function without(grants, mine, now)
   local last = grants.counted and redis.call('ZRANGE', grants_key, '-2', '-1', 'WITHSCORES') or {}
   local rest = {owner = grants.owner, token = grants.token, policy = grants.policy, latest = 0,

@@ -1,6 +1,6 @@
 -- include: common/grant_id
 
--- latest_token(grants): the token of the owner's latest grant.
+-- latest_token(grants): returns the token of the owner's latest grant.
 local function latest_token(grants)
   if grants.token then
     return grants.token

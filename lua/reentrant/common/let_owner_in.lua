@@ -4,9 +4,10 @@
 -- include: reentrant/common/latest_token
 -- include: reentrant/common/add_grant
 
--- let_owner_in(kind, owner, queue_key, now): the owner has just got the lock, or may have further
--- grants. If the user named the owner, its live waiters in the window get in too, past the queue,
--- each by a message and for its claim. Returns the longest claim, nil if no waiter got in.
+-- let_owner_in(kind, owner, queue_key, now): is called when the owner has just got the lock, or may
+-- have further grants. If the user named the owner, its live waiters in the window get in too, past
+-- the queue, each by a message and for its claim. Returns the longest claim, nil if no waiter got
+-- in.
 local function let_owner_in(kind, owner, queue_key, now)
   if string.sub(owner, 1, 5) ~= 'user:' or redis.call('EXISTS', queue_key) == 0 then
     return nil

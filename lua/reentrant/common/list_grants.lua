@@ -3,8 +3,8 @@
 -- include: common/since
 -- include: reentrant/common/grants
 
--- list_grants(grants, now, most): { grant, owner, remaining_ms, 1, since } of the first to expire
--- (most_holders by default), and how many are live.
+-- list_grants(grants, now, most): returns { grant, owner, remaining_ms, 1, since } of the first
+-- grants to expire (most_holders by default), and how many are live.
 local function list_grants(grants, now, most)
   local names, listed = {}, {}
   local live = grants.count

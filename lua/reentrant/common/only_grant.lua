@@ -1,6 +1,6 @@
 -- include: common/grant_id
 
--- only_grant(): the grant of a lock that has exactly one, else nil.
+-- only_grant(): returns the grant of a lock that has exactly one, otherwise nil.
 local function only_grant()
   if (redis.call('HGET', KEYS[1], 'holds') or '1') ~= '1' then
     return nil

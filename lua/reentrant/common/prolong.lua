@@ -1,8 +1,8 @@
 -- include: reentrant/common/grants_key
 
--- prolong(grants, mine, expiry): extends a grant to that expiry, and never shortens it. The TTL is
--- set first, since that needs no memory and lets the writes pass; and last, so that a key that
--- expires in between and is created again by the write does not stay for ever.
+-- prolong(grants, mine, expiry): extends a grant to that expiry, and never shortens it. Sets the
+-- TTL first, since that needs no memory and lets the writes pass. Sets it again at the end: if a
+-- key expires in between and a write creates it again, it must not stay for ever.
 local function prolong(grants, mine, expiry)
   mine.expiry = math.max(mine.expiry, expiry)
   grants.latest = math.max(grants.count > 1 and grants.latest or 0, mine.expiry)

@@ -1,7 +1,7 @@
 -- include: reentrant/common/grants_key
 
--- purge(grants): removes grants that have ended, a window at a time. The key then expires with the
--- last live grant.
+-- purge(grants): removes one window of grants that have ended. The key then expires with the last
+-- live grant.
 local function purge(grants)
   if grants.ended then
     redis.call('UNLINK', KEYS[1], grants_key)

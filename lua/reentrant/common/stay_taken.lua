@@ -1,7 +1,7 @@
 -- include: common/stay_taken
 
--- stay_taken(held, last): the owner has left, and the lock stays taken by its last grant. The TTL
--- is set first and last: see prolong().
+-- stay_taken(held, last): lets the lock stay taken by the last grant of an owner that has left.
+-- Sets the TTL at the beginning and at the end: see prolong().
 local function stay_taken(held, last)
   local ends_ms = math.ceil(taken_until / 1000)
   redis.call('PEXPIREAT', KEYS[1], ends_ms)

@@ -2,18 +2,18 @@
 -- include: common/window
 -- include: semaphore/common/state
 
--- choose(request, state, now): which waiters get in, as { request, admitted (with the request if it
--- `joins`), passed_over, unfinished }. Reads only.
+-- choose(request, state, now): decides which waiters get permits. Returns { request, admitted (with
+-- the request if it `joins`), passed_over, unfinished }. Reads only.
 --
--- From the head of the queue, each live waiter gets its permits as long as they are free; the first
--- waiter that needs more keeps all behind it waiting. A waiter is live if it has a record, a
+-- From the head of the queue on, each live waiter gets its permits if they are free. The first
+-- waiter that needs more makes all behind it wait. A waiter is live if it has a record, a
 -- subscriber and a heartbeat that is not overdue, and wants no more than the capacity. Overdue
 -- waiters are passed over if a live one behind them gets in. They get what is left when no live
 -- waiter wants more, since the server may have been paused. A request that may wait is live, and
--- stands at its ticket; any other comes last.
+-- its ticket is its place. Any other comes last.
 --
--- If permits are left after a window and the queue goes on, the choice is `unfinished`: waiters of
--- the window that do not get in are passed over, and no waiter behind it gets in before the caller
+-- If permits are left after a window and the queue is longer, the choice is `unfinished`: waiters
+-- of the window that get no permits are passed over, and no later waiter gets any before the caller
 -- repeats its call. The same happens while there are more expired grants than a call can count.
 local function choose(request, state, now)
   local choice = {request = request, admitted = {}, passed_over = {}}
@@ -24,7 +24,7 @@ local function choose(request, state, now)
   local waits = request and (request.wait or request.queued)
   local free, late = state.capacity - state.used, {}
 
-  -- Returns whether any permits are left for others.
+  -- Returns true if any permits are left for others.
   local function admit(waiter)
     if waiter.amount > free then
       return false

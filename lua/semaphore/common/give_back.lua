@@ -2,8 +2,8 @@
 -- include: semaphore/common/settle
 
 -- give_back(grant, gone_ms, removed, now): ends a grant, which may have been `removed` just now, or
--- takes it off the queue, and admits the waiters for which this makes room. Returns whether it
--- existed (even if it has expired), whether it was queued, and the handover check as a note.
+-- removes it from the queue, and admits the waiters for which this makes room. Returns true if it
+-- existed (even if it has expired), true if it was queued, and the handover check as a note.
 local function give_back(grant, gone_ms, removed, now)
   local state = read_state(now)
   local expiry = redis.call('ZSCORE', permits_key, grant)

@@ -3,8 +3,8 @@
 -- The primitive's own key is the last one in every script.
 local permits_key = KEYS[#KEYS]
 
--- read_settings(): the `capacity` (nil: none is stored), the same as text, what it was `set_by`,
--- until when the key lives, and how many permits are `extra`. Refuses another kind.
+-- read_settings(): returns the `capacity` (nil: none is stored), the same as text, what it was
+-- `set_by`, until when the key lives, and how many permits are `extra`. Refuses another kind.
 local function read_settings()
   local fields = redis.call('HMGET', KEYS[1], 'kind', 'capacity', 'set_by', 'until',
     'extra')

@@ -15,7 +15,8 @@ local function forget_amounts(grants)
   end
 end
 
--- forget_all_amounts(state): does this for all grants, however many, by creating the hash again.
+-- forget_all_amounts(state): does this for all grants, however many there are, by creating the hash
+-- again.
 local function forget_all_amounts(state)
   redis.call('UNLINK', KEYS[1])
   if state.capacity then
@@ -26,7 +27,7 @@ local function forget_all_amounts(state)
   state.extra, state.void = nil, nil
 end
 
--- purge(state): removes expired grants, a window at a time.
+-- purge(state): removes one window of expired grants.
 local function purge(state)
   if state.expired[1] then
     redis.call('ZREM', permits_key, unpack(state.expired))
@@ -39,8 +40,9 @@ local function purge(state)
   end
 end
 
--- let_in(choice, state, now): admitted waiters leave the queue and get their permits: the request
--- for its lease, others for their claims. Returns the longest claim, nil if there is none.
+-- let_in(choice, state, now): removes the admitted waiters from the queue, and gives them their
+-- permits: the request for its lease, others for their claims. Returns the longest claim, nil if
+-- there is none.
 local function let_in(choice, state, now)
   local request, leaving = choice.request, choice.passed_over
   local entering, amounts, beyond_one, longest_ms, claim_ms = {}, {}, 0, 0, nil
@@ -77,7 +79,7 @@ local function let_in(choice, state, now)
   return claim_ms
 end
 
--- settle(choice, state, now): carries out choose()'s choice. Returns acquire's reply (nil without a
+-- settle(choice, state, now): executes choose()'s choice. Returns acquire's reply (nil without a
 -- request), and the handover check as a note. Grants are published after all writes.
 local function settle(choice, state, now)
   local request = choice.request

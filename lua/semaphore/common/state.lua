@@ -1,6 +1,7 @@
 -- include: semaphore/common/settings
 
--- permits_beyond_one(grants): how many permits they have beyond one each. 256 grants at most.
+-- permits_beyond_one(grants): returns how many permits these grants have beyond one each. At most
+-- 256 grants.
 local function permits_beyond_one(grants)
   local beyond_one = 0
   if grants[1] then
@@ -11,10 +12,11 @@ local function permits_beyond_one(grants)
   return beyond_one
 end
 
--- read_state(now, most): the settings; how many permits are `used` by live grants; the first grants
--- that have `expired`, `most` or a window of them; and whether there are `more`, whose permits
--- beyond one each still count as used. If all grants have expired with their key, what the hash
--- says of their permits is `void`. Refuses other types and kinds before the first write.
+-- read_state(now, most): returns the settings; how many permits are `used` by live grants; the
+-- first grants that have `expired`, `most` or a window of them; and `more` if there are more, whose
+-- permits beyond one each still count as used. If all grants have expired with their key, sets
+-- `void`: the permits in the hash no longer count. Refuses other types and kinds before the first
+-- write.
 local function read_state(now, most)
   local state = read_settings()
   local grants = redis.call('ZCARD', permits_key)

@@ -1,4 +1,4 @@
--- touch(settings, expiry): the semaphore outlives a grant with that expiry by 24 hours and some
+-- touch(settings, expiry): lets the semaphore outlive a grant with that expiry by 24 hours and some
 -- minutes, so that the TTL is seldom written. A capacity that is lost stays lost until it is set
 -- again.
 local function touch(settings, expiry)

@@ -1,4 +1,4 @@
--- This is simple/acquire without its short cuts for the common cases.
+-- The general path of simple/acquire, without its fast paths.
 -- include: simple/common/holder
 -- include: common/time
 -- include: common/fence

@@ -1,3 +1,3 @@
--- The grant that has the lock, '' if it is free. Only a part is read, since another program's value
--- may be large.
+-- The grant that has the lock, '' if it is free. This reads only a part of the value, since another
+-- program's value may be large.
 local holder = redis.call('GETRANGE', KEYS[1], '0', '63')

@@ -1,4 +1,4 @@
--- This is simple/release without its short cuts for the common cases.
+-- The general path of simple/release, without its fast path.
 -- include: simple/common/unflag
 -- include: common/time
 -- include: common/give_back_cached

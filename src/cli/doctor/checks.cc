@@ -143,7 +143,10 @@ Finding FindingOf(const std::string& check, const Row& row, const Facts& f) {
                   .fix = Filled(row.fix, f)};
   for (const std::string& command : row.commands) {
     std::string filled = Filled(command, f);
-    if (filled[0] == '@') filled.replace(0, 1, f.text("parameter"));
+    if (filled[0] == '@') {
+      filled.replace(0, 1, f.text("parameter"));
+      if (f.text("parameter").empty() && finding.setting.empty()) finding.setting = filled;
+    }
     finding.commands.push_back(std::move(filled));
   }
   return finding;
@@ -256,9 +259,10 @@ void SetData(Facts& f) {
                             limit != 0 ? "" : "; the only limit is the machine's memory"));
   f.Set("without_file",
         !f.has("save")
-            ? "no append-only file: a restart forgets who holds what, or goes back to a snapshot"
+            ? "no append-only file: a restart forgets which locks are held, or goes back to a "
+              "snapshot"
         : f.text("save").empty()
-            ? "none: a restart forgets who holds what, and gives those locks to others"
+            ? "nothing is saved: a restart forgets which locks are held, and other clients get them"
             : "snapshots only: a restart forgets every lock taken since the last one, and gives it "
               "to others");
 }

@@ -110,6 +110,14 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
               "REWRITE and ACL SAVE, or redis.conf.",
         0, width);
   }
+  const auto set = std::ranges::find_if(
+      findings, [](const Finding& finding) { return !finding.setting.empty(); });
+  if (set != findings.end()) {
+    out += Wrapped(absl::StrCat("A line such as \"", set->setting,
+                                "\" is a setting: change it in the server's configuration, or in "
+                                "the console of the hosted service."),
+                   0, width);
+  }
   return out;
 }
 

@@ -162,6 +162,7 @@ struct Finding {
   // Commands for redis-cli, to be copied as they are; or lines of the server's configuration if
   // this user may not use CONFIG.
   std::vector<std::string> commands = {};
+  std::string setting = {};  // the first of these that is a line of the server's configuration
   // The nodes of a cluster or a quorum that have this finding; `where` has them as text. Empty: the
   // finding is about the whole.
   std::vector<std::string> nodes = {};

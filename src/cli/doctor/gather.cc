@@ -522,6 +522,7 @@ class Gatherer {
         {"PUBSUB", "redis.call('pubsub', '" + counts + "', ARGV[1])", "pubsub|" + counts},
         {"PUBLISH", "redis.call('" + s + "publish', ARGV[1], '')", s + "publish"},
         {"INFO", "redis.call('info', 'server')", ""}};
+    std::vector<std::string> called;
     for (const auto& [command, call, probe] : scripts) {
       const bool news =
           probe.empty() ? facts_.has("info") : facts_.text(absl::StrCat(kProbe, probe)) == kAllowed;
@@ -529,6 +530,10 @@ class Gatherer {
       const auto reply = Ask(Command{"EVAL", call + " return 1", "1", name_, channel_});
       if (!reply.ok()) return reply.status();
       TakeScript(command, *reply, facts_);
+      if (!command.empty() && !reply->is_error()) called.push_back(command);
+    }
+    if (!called.empty() && !facts_.lists.contains("InScripts")) {
+      facts_.Set("called", absl::StrJoin(called, ", "));
     }
     if (!facts_.has("dragonfly_version")) return absl::OkStatus();
     const auto flags = Ask(Command{"CONFIG", "GET", "default_lua_flags"});

@@ -11,7 +11,6 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/types/optional.h"
 #include "src/base/utf8.h"
 
 namespace redlatch::redis {
@@ -211,7 +210,7 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
 
 // "MOVED 3999 127.0.0.1:6381", "ASK 3999 ::1:6381", "MOVED 3999 :6381"
 std::optional<Redirect> RedirectOf(const absl::Status& status) {
-  const absl::optional<absl::Cord> payload = status.GetPayload(kRedirect);
+  const auto payload = status.GetPayload(kRedirect);  // absl::optional or std::optional
   if (!payload.has_value()) return std::nullopt;
   const std::string text(*payload);
   const std::vector<std::string> words = absl::StrSplit(text, ' ');

@@ -245,10 +245,9 @@ class ReleaseRefused : public Conformance {
     server().Command({"ACL", "SETUSER", "app", "on", ">x", "~*", "&*", rule});
   }
   // Refuses scripts by SHA-1 and by text, because the first release over a connection sends the
-  // text.
-  void RefuseScripts() {
-    Permit("-evalsha");
-    Permit("-eval");
+  // text; and the commands that release a native grant, where the server has one of them.
+  void RefuseReleases() {
+    for (const char* const rule : {"-evalsha", "-eval", "-delifeq", "-delex"}) Permit(rule);
   }
   Client NewAppClient(ClientOptions options = {}) {
     return ClientAt(server().UrlOfUser("app:x"), {}, std::move(options));
@@ -268,7 +267,7 @@ TEST_P(ReleaseRefused, IsReportedAndCountedOnce) {
   const auto lock = NewLock(client);
   lock->lock();
   const FencingToken token = lock->current().fencing_token();
-  RefuseScripts();
+  RefuseReleases();
   lock->unlock();
   EXPECT_TRUE(recorder->Await("release failed"));
   const Recorder::Event failed = recorder->All("release failed").at(0);
@@ -285,7 +284,7 @@ TEST_P(ReleaseRefused, IsReportedOnStderrWithoutObserver) {
   const auto lock = NewLock(client);
   const Stderr said;
   lock->lock();
-  RefuseScripts();
+  RefuseReleases();
   lock->unlock();
   EXPECT_TRUE(Await([&] {
     return said.text().find("the server refused to release it") != std::string::npos;

@@ -173,6 +173,11 @@ struct Provider {
   }
 };
 }  // namespace trace
+
+// As in sdk.h.
+struct Recorder {
+  double Sum(const std::string& what) const { return StandIn::Get().Sum(what); }
+};
 }  // namespace opentelemetry
 
 #endif  // REDLATCH_TESTS_SUPPORT_OPENTELEMETRY_STAND_IN_H_

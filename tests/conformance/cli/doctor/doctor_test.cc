@@ -44,7 +44,7 @@ TEST_F(RedlatchDoctorTest, NeitherAwaitsNorBeginsAQuarantine) {
   const Report during = Examine(url + "?connect_timeout=3s&quarantine=60s");
   EXPECT_THAT(during.Levels("locks"), ElementsAre("ok")) << during.output;
   EXPECT_THAT(during.Levels("quarantine"), ElementsAre("note"));
-  EXPECT_THAT(during.output, HasSubstr("nobody is granted anything for "));
+  EXPECT_THAT(during.output, HasSubstr("it grants nothing for "));
   EXPECT_THAT(Examine(url).output, HasSubstr("grant what the others hold back"));
   EXPECT_THAT(Examine(url + "?quarantine=50s").output, HasSubstr("they refuse each other"));
   EXPECT_THAT(Examine(url + "?quarantine=5s").output, HasSubstr("is too short"));

@@ -55,7 +55,7 @@ TEST_F(RedlatchClusterDoctorTest, NamesPrimariesWithoutReplicas) {
   const Report report = Examine(group_->url());
   EXPECT_EQ(report.code, 1) << report.output;
   EXPECT_THAT(report.Only("replicas"),
-              AllOf(Says("warn"), HasSubstr("nobody serves its slots"), HasSubstr(AddressOf(0)),
+              AllOf(Says("warn"), HasSubstr("no node serves its slots"), HasSubstr(AddressOf(0)),
                     HasSubstr(AddressOf(1)), HasSubstr(AddressOf(2))));
   EXPECT_THAT(report.Only("coverage"), Says("ok"));
 }
@@ -69,7 +69,7 @@ TEST_F(RedlatchClusterDoctorTest, NamesUnservedSlots) {
     const Report report = Examine(group_->url());
     EXPECT_EQ(report.code, 123);
     EXPECT_THAT(report.Only("slots"),
-                AllOf(Says("bad"), HasSubstr("nobody serves 10 of them (100-109)")))
+                AllOf(Says("bad"), HasSubstr("no node serves 10 of them (100-109)")))
         << covered;
     group_->server(0).Do({"CLUSTER", "ADDSLOTSRANGE", "100", "109"});
     ASSERT_TRUE(group_->AwaitWell());

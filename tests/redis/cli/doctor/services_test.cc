@@ -127,6 +127,8 @@ class ServicesTest : public RedlatchDoctorFixture {
 TEST_F(ServicesTest, RefusedConfigIsANoteAndLocksWork) {
   const std::string url = UserWithout({"-config"});
   const Report report = Examine(url);
+  EXPECT_THAT(report.Only("Lua"), AllOf(HasSubstr("\"level\":\"ok\""),
+                                        HasSubstr("may call TIME, PUBSUB, PUBLISH, INFO")));
   EXPECT_THAT(report.Only("CONFIG"),
               AllOf(HasSubstr("\"level\":\"note\""), HasSubstr("settings in its console")));
   ExpectLocks(report);

@@ -3,6 +3,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "lua/scripts.h"
 #include "src/cli/doctor/doctor.h"
 #include "src/cli/term/output.h"
@@ -140,7 +141,7 @@ TEST(DoctorFindings, GradesPersistenceAndDiskErrors) {
        kWarn,
        {no_file},
        {"> CONFIG SET appendonly yes > CONFIG SET appendfsync always <"}},
-      {"persistence", kWarn, {no_file, Fact("save", "")}, {"none"}},
+      {"persistence", kWarn, {no_file, Fact("save", "")}, {"nothing is saved"}},
       {"persistence", kWarn, {no_file, Fact("save", "3600 1")}, {"snapshots only"}},
       {"persistence", kNote, {Fact("appendfsync", "everysec")}},
       {"persistence", kWarn, {Fact("appendfsync", "no")}},
@@ -184,7 +185,10 @@ TEST(DoctorFindings, ChecksTheSentinels) {
       {"sentinels", kOk, {sentinels(3)}, {"all 3 name 10.0.0.1:6379", "silent for 5 s"}},
       {"sentinels", kBad, {sentinels(3), says("ip", "10.0.0.9", 2)}, {"they disagree"}},
       {"sentinels", kWarn, {sentinels(3), dead(0)}},
-      {"sentinels", kBad, {sentinels(3), dead(0), dead(1)}, {"nobody would replace the primary"}},
+      {"sentinels",
+       kBad,
+       {sentinels(3), dead(0), dead(1)},
+       {"they would not replace a primary that fails"}},
       {"sentinels", kWarn, {sentinels(2)}},
       {"sentinels", kWarn, {sentinels(3), says("quorum", "1")}},
       {"sentinels",
@@ -200,6 +204,7 @@ TEST(DoctorFindings, ChecksThePromiseAndEachReplica) {
   const Change alone = Fact("connected_slaves", "0");
   ExpectFound({
       {"promise", kNote, {Fact("wanted_ms", "0")}, {"acks.replicas = 1"}},
+      {"promise", kNote, {Fact("wanted_ms", "0"), Fact("wait_refused", "1")}, {"acks need it"}},
       {"promise", kOk, {}},
       {"quarantine",
        kWarn,
@@ -221,6 +226,11 @@ TEST(DoctorFindings, ChecksThePromiseAndEachReplica) {
       // It requires more replicas than there are: no lock can be taken.
       {"failover", kBad, {Fact("min-replicas-to-write", "2")}},
       {"failover", kBad, {alone}},
+      {"failover", kUnchecked, {Without("min-replicas-to-write")}},
+      {"failover",
+       kOk,
+       {Without("min-replicas-to-write"), Fact("is_primary", "1")},
+       {"its cluster-node-timeout"}},
       {"failover", kNothing, {alone, never_stops}},
       {"replicas", kNote, {alone, never_stops}},
   });
@@ -235,6 +245,7 @@ TEST(DoctorFindings, NamesWhatAServerRefuses) {
   const Change permitted = [](Facts& facts) { TakeScript("TIME", Text("1"), facts); };
   ExpectFound({
       {"Lua", kNothing, {permitted}},
+      {"Lua", kOk, {Fact("called", "TIME, INFO")}, {"scripts run, and may call TIME, INFO"}},
       {"Lua", kNothing, {script("", "NOPERM x"), script("TIME", "MOVED 1 a:1")}},
       {"Lua",
        kBad,
@@ -256,6 +267,11 @@ TEST(DoctorFindings, NamesWhatAServerRefuses) {
       {"Lua", kBad, {Fact("default_lua_flags", "disable-atomicity")}, {"two holders"}},
       {"version", kWarn, {Fact("dragonfly_version", "df-v1.30.0")}, {"Dragonfly df-v1.30.0, on"}},
       {"version", kWarn, {Fact("garnet_version", "1.0.80")}, {"Garnet 1.0.80, on"}},
+      {"version",
+       kBad,
+       {Fact("redis_version", "6.3.4"), Fact("mvcc_depth", "0")},
+       {"KeyDB 6.3.4", "no release of KeyDB will do"}},
+      {"version", kBad, {Fact("redis_version", "6.2.7")}, {"Redis 6.2.7"}},
       {"WAIT", kNote, {Fact("wait_refused", "1")}, {"> ACL SETUSER app +wait <"}},
       {"CONFIG", kNothing, {}},
       {"CONFIG", kNote, {Fact("config_unknown", "1")}, {"console"}},
@@ -526,6 +542,16 @@ TEST_P(DoctorReportWidth, WrapsLinesButNotCommands) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Wide, DoctorReportWidth, ::testing::Values(40, 60, 80));
+
+TEST(DoctorReport, SaysWhereLinesOfConfigurationBelong) {
+  const Reply info = Text(absl::StrReplaceAll(kInfo.text, {{"aof_enabled:1", "aof_enabled:0"}}));
+  const std::string setting = "A line such as \"appendonly yes\" is a setting";
+  const Facts hosted = HealthyFacts(info, Error("NOPERM"));
+  EXPECT_THAT(TextReport("redis://h", Diagnose(hosted), false, 1000), HasSubstr(setting));
+  const Facts own = HealthyFacts(info);
+  EXPECT_THAT(TextReport("redis://h", Diagnose(own), false, 1000),
+              AllOf(HasSubstr("CONFIG SET appendonly yes"), Not(HasSubstr(setting))));
+}
 
 TEST(DoctorReport, EscapesControlCharacters) {
   const std::string report =
