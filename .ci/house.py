@@ -34,7 +34,7 @@ ARROWS = {
     "api": [WIRE, URL, SERVER_GROUP, STATE, LOCK, QUORUM],
     "demo": [],
     TERM: BELOW_TERM,
-    INSPECT: [TERM, *BELOW_TERM],
+    INSPECT: [TERM, QUORUM, *BELOW_TERM],
     "cli/bench": [INSPECT, TERM, *BELOW_TERM],
     "cli/completion": [INSPECT, TERM, *BELOW_TERM],
     "cli/doctor": [INSPECT, TERM, *BELOW_TERM],

@@ -21,7 +21,7 @@ COMPLAINTS = "## Common complaints"
 # What makes messages. kCancelled, kDeadlineExceeded and kUnknown are outcomes, or placeholders.
 SINKS = re.compile(
     r"\b(?:absl::(?!Cancelled|DeadlineExceeded|Unknown)\w+Error|absl::Status|Complain|Misuse|OnMisuse|Refuse|"
-    r"failure|About|InvalidUrl|DropLate|Lose|Print|PrintLine|WhenSent|warnings\.push_back)\(")
+    r"failure|About|InvalidUrl|DropLate|Lose|Print|PrintLine|WhenSent|warnings\.push_back|trouble\.lines\.push_back)\(")
 ASSIGNED = re.compile(r"\b(?:reason|why|bad|problem|k\w+Reason)(?:\[\])?\s*\+?=(?!=)")
 SCRIPT = re.compile(r"\bredis\.error_reply\(")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
@@ -48,12 +48,13 @@ EXPECTED = {
     "there is no terminal to ask on", " is not a shell that redlatch knows", "--json cannot ask",
     "redlatch top needs a terminal", "--busy-code is out of range", "the command is missing",
     "say how many permits there are to be", " is not a semaphore; redlatch inspect shows",
+    "the list is complete again", "list each server by itself", "the server answers again",
     # Parts of other messages, of which another part decides.
-    "lost the hold on ", "set the server with --server", "given back: ", "because it could not be renewed",
+    "lost the hold on ", "; changes are not seen until it answers", "given back: ", "because it could not be renewed",
     "this process was not running in time", "key suffix", "(the command was sent and may have been executed)",
-    "  and ", "a reply of RESP 3", "an array of more elements than the limit", "arrays nested deeper than seven",
+    "a reply of RESP 3", "an array of more elements than the limit", "arrays nested deeper than seven",
     # A placeholder.
-    "not asked",
+    "not asked", "there is no such key",
 }
 # Words of servers, which no source of ours says.
 ERRORS = ROOT / "src/redis/wire/errors.cc"

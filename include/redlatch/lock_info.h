@@ -34,6 +34,9 @@ struct LockInfo {
     // server's clock, to within some ms. Infinite past if that is not known: for foreign holders,
     // readers and permits, and for a simple lock after a day.
     absl::Time since = absl::InfinitePast();
+    // The holder's hold has ended, and the name stays taken for `remaining`, as
+    // AcquireOptions::at_least or Lease::StayTaken() asked. `process` may have ended, too.
+    bool stays_taken = false;
     Process process;
   };
   std::string kind;

@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -19,6 +18,7 @@
 #include "src/base/error_address.h"
 #include "src/base/mutex.h"
 #include "src/base/status.h"
+#include "src/base/utf8.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/lock_handle.h"
@@ -109,8 +109,8 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   absl::Status OutcomeOf(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
   absl::Status About(absl::StatusCode code, std::string_view what) const {
-    return base::WithAddress(absl::Status(
-        code, absl::StrCat("latch \"", absl::CHexEscape(name_), "\": ", std::string(what))));
+    return base::WithAddress(
+        absl::Status(code, absl::StrCat("latch ", base::Quoted(name_), ": ", std::string(what))));
   }
   absl::Duration WaitersLease() const { return std::min(ttl_, absl::Seconds(30)); }
   // Until when a call without an end of its own tries to reach a server.

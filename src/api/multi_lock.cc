@@ -25,6 +25,7 @@
 #include "src/base/mutex.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
+#include "src/base/utf8.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/kinds.h"
 #include "src/lock/state/hold_state.h"
@@ -459,9 +460,9 @@ absl::Status MultiLock::Arrange(std::vector<Part>& locks) {
     const RedisLockBase& other = *locks[i].lock();
     const bool alike = before.reads() == locks[i].reads() && typeid(one) == typeid(other);
     if (alike || !same(before, locks[i])) continue;
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a MultiLock has \"", before.lock()->name(),
-        "\" twice, in two ways: as a reader and a writer, or as locks of two classes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a MultiLock has ", base::Quoted(before.lock()->name()),
+                     " twice, in two ways: as a reader and a writer, or as locks of two classes"));
   }
   locks.erase(std::unique(locks.begin(), locks.end(), same), locks.end());
   return CheckCount(locks.size());

@@ -2,7 +2,6 @@
 
 #include <string>
 
-#include "absl/strings/str_replace.h"
 #include "src/base/error_address.h"
 #include "src/base/stderr_line.h"
 #include "src/base/utf8.h"
@@ -10,9 +9,7 @@
 namespace redlatch {
 namespace {
 
-std::string Quoted(std::string_view name) {
-  return "\"" + absl::StrReplaceAll(base::Printable(name), {{"\"", "\\\""}}) + "\"";
-}
+using base::Quoted;
 
 void Print(std::string line) {
   base::AddAddress(line);

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "lua/scripts.h"
 #include "redlatch/status.h"
 #include "src/api/outcomes.h"
 #include "src/base/error_address.h"
 #include "src/base/mutex.h"
+#include "src/base/utf8.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/permit_pool.h"
@@ -75,9 +75,8 @@ class Semaphore::Body {
     if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     if (internal::FreeTurn(*options_) < absl::ZeroDuration()) {
-      return base::WithAddress(absl::InvalidArgumentError(
-          absl::StrCat("semaphore \"", absl::CHexEscape(name_),
-                       "\": SemaphoreOptions::turn must not be negative")));
+      return base::WithAddress(absl::InvalidArgumentError(absl::StrCat(
+          "semaphore ", base::Quoted(name_), ": SemaphoreOptions::turn must not be negative")));
     }
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
@@ -108,8 +107,8 @@ class Semaphore::Body {
   absl::Status Check(int64_t count, std::string_view what) const {
     if (1 <= count && count <= kMostPermits) return absl::OkStatus();
     return base::WithAddress(absl::InvalidArgumentError(
-        absl::StrCat("semaphore \"", absl::CHexEscape(name_), "\": ", std::string(what), " of ",
-                     count, " permits is not possible; it must be 1 to ", kMostPermits)));
+        absl::StrCat("semaphore ", base::Quoted(name_), ": ", std::string(what), " of ", count,
+                     " permits is not possible; it must be 1 to ", kMostPermits)));
   }
 
  private:

@@ -31,6 +31,7 @@ constexpr Known kKnown[] = {
     {"does not let this user run scripts", "noperm"},
     {"grant it: ACL SETUSER", "noperm"},
     {"WRONGTYPE", "wrongtype"},
+    {"is in use for", "wrongtype"},
     {"CROSSSLOT", "crossslot"},
     {"braces that are no hash tag", "crossslot"},
     {"READONLY", "readonly"},
@@ -231,6 +232,17 @@ constexpr Known kKnown[] = {
 constexpr std::string_view kBefore = " [";
 constexpr std::string_view kPages = "/e/";
 
+// Where the address goes: at the end, but before the clause with a line that users copy.
+size_t PlaceIn(std::string_view text, size_t from) {
+  const size_t line = text.find("ACL SETUSER", from);
+  if (line == text.npos) return text.size();
+  for (size_t at = line; at > from; --at) {
+    const std::string_view before = text.substr(at);
+    if (before.starts_with(" (") || before.starts_with("; ")) return at;
+  }
+  return text.size();
+}
+
 }  // namespace
 
 std::string_view AnchorOf(std::string_view message) {
@@ -260,7 +272,7 @@ void AddAddress(std::string& message, size_t from) noexcept try {
     if (anchor.empty()) return;
     address.append(kBefore).append(kSite).append(kPages).append(anchor).append("]");
   }
-  message = text.append(address);
+  message = text.insert(PlaceIn(text, from), address);
 } catch (const std::bad_alloc&) {
   return;  // the message stays as it is
 }

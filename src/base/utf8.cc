@@ -73,4 +73,13 @@ std::string Printable(std::string_view bytes) {
   return Escaped(bytes, std::string_view::npos, "\\\\");
 }
 
+std::string Quoted(std::string_view bytes) {
+  std::string out = "\"";
+  for (const char c : Printable(bytes)) {
+    if (c == '"') out += '\\';
+    out += c;
+  }
+  return out + '"';
+}
+
 }  // namespace redlatch::base

@@ -23,6 +23,8 @@ Character FirstCharacter(std::string_view bytes);
 std::string Shown(std::string_view bytes, size_t most = std::string_view::npos);
 // The same, with each backslash doubled, so that the bytes can be recovered.
 std::string Printable(std::string_view bytes);
+// The same between quotation marks, for a message. Marks within it are escaped.
+std::string Quoted(std::string_view bytes);
 
 }  // namespace redlatch::base
 

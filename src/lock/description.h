@@ -47,9 +47,18 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
                                absl::Time since, absl::Duration lifetime,
                                bool even_if_full = false);
 
-// Fills in the processes of the holders and waiters whose clients have a description. Runs one
-// command, or none if there are no clients. If it fails, no process is filled in.
-void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info);
+// The text of a simple lock's tombstone if the name stays taken by that grant, and the owner of
+// another lock that stays taken.
+inline constexpr std::string_view kTaken = "taken";
+
+// The key of the tombstone of a simple lock's grant.
+std::string TombstoneKey(std::string_view main, std::string_view hold);
+
+// Fills in the processes of the holders and waiters whose clients have a description, and which
+// holders' names stay taken. Runs one batch of commands, or none if there are no clients. If it
+// fails, nothing is filled in. `main`: the main key.
+void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, std::string_view main,
+                  LockInfo& info);
 
 }  // namespace redlatch::internal
 

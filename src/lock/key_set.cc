@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "src/base/utf8.h"
 #include "src/lock/kinds.h"
 
 namespace redlatch::internal {
@@ -19,17 +19,13 @@ constexpr std::string_view kVersioned = "redlatch:2";     // the version of the 
 constexpr std::string_view kUnversioned = "redlatch:rw";  // readers
 constexpr std::string_view kReadersPart = "readers";
 
-std::string Quoted(std::string_view text) {
-  return absl::StrCat("\"", absl::CHexEscape(std::string(text)), "\"");
-}
-
 absl::Status CheckUsersPart(std::string_view what, std::string_view text) {
   const auto allowed = [](char c) {
     return ('a' <= c && c <= 'z') || ('0' <= c && c <= '9') || c == '_' || c == '.' || c == '-';
   };
   if (text.empty() || text.size() > kLongestSuffix || !std::ranges::all_of(text, allowed)) {
     return absl::InvalidArgumentError(absl::StrCat(
-        "the ", std::string(what), " ", Quoted(text), " cannot be part of a key; use 1 to ",
+        "the ", std::string(what), " ", base::Quoted(text), " cannot be part of a key; use 1 to ",
         kLongestSuffix, " of a-z, 0-9, '_', '.' and '-'"));
   }
   return absl::OkStatus();
@@ -64,7 +60,7 @@ absl::StatusOr<KeyNames> UsersKeyNames(std::string_view kind,
     if (extra.ends_with(".queue") || extra.ends_with(".waiters") ||
         extra.find(".gone.") != std::string_view::npos) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "the key suffix ", Quoted(extra),
+          "the key suffix ", base::Quoted(extra),
           " could be that of a queue of redlatch's own; choose one that does not end in .queue or "
           ".waiters and has no .gone. in it"));
     }
@@ -90,7 +86,7 @@ absl::Status CheckMainKey(std::string_view main) {
   }
   if (why.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the lock's name ", Quoted(main), std::string(why)));
+      absl::StrCat("the lock's name ", base::Quoted(main), std::string(why)));
 }
 
 absl::Status CheckKeyPrefix(std::string_view prefix) {
@@ -104,7 +100,7 @@ absl::Status CheckKeyPrefix(std::string_view prefix) {
     if (first.ok()) first = std::move(refused);
   }
   return absl::InvalidArgumentError(absl::StrCat("no lock can have a name behind the key_prefix ",
-                                                 Quoted(prefix), ": ", first.message()));
+                                                 base::Quoted(prefix), ": ", first.message()));
 }
 
 std::string AuxiliaryKey(std::string_view main, std::string_view suffix) {

@@ -10,12 +10,12 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/status/status.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "src/base/error_address.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
+#include "src/base/utf8.h"
 #include "src/lock/description.h"
 #include "src/lock/kinds.h"
 #include "src/lock/operation_task.h"
@@ -36,9 +36,16 @@ void SpinUntil(base::Instant moment) {
 }
 
 std::string TitleOf(const ClientCore& core, const Entry& entry) {
-  return absl::StrCat(std::string(entry.type->noun), " \"",
-                      absl::CHexEscape(std::string(entry.name())), "\" (",
+  return absl::StrCat(std::string(entry.type->noun), " ", base::Quoted(entry.name()), " (",
                       core.server(entry.keys.main()), ")");
+}
+
+std::string WhyBusy(const LockType& type, BusyWith holder) {
+  if (type.use != GrantUse::kExclusive || holder == BusyWith::kOthers) {
+    return std::string(type.busy);
+  }
+  return holder == BusyWith::kThisThread ? "this thread already holds it"
+                                         : "another call of this client holds it";
 }
 
 // Why a lock may not have this lease. `longest`: what its servers allow.
@@ -126,9 +133,12 @@ absl::Status CannotStayTaken() {
 absl::Status LockHandle::CheckStaysTaken(absl::Duration at_least) const {
   const LockType& type = *entry_.type;
   if (at_least < absl::ZeroDuration() || at_least > kLongestLease) {
-    return About(absl::InvalidArgumentError(absl::StrCat("a lock cannot stay taken for ",
-                                                         absl::FormatDuration(at_least),
-                                                         "; it must be zero to one year")));
+    // An infinite one is packed into a number of nanoseconds.
+    const bool finite = at_least < PackedDuration(absl::InfiniteDuration()).get();
+    return About(absl::InvalidArgumentError(
+        absl::StrCat("a lock cannot stay taken for ",
+                     finite ? absl::FormatDuration(at_least) : std::string("ever"),
+                     "; it must be zero to one year")));
   }
   const bool fits = type.use == GrantUse::kExclusive && entry_.owner.empty() &&
                     (type.traits.kind == kinds::kSimple || type.traits.kind == kinds::kReentrant ||
@@ -191,8 +201,7 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
   std::string given;
   if (label) RunUsersCode("stats_label", [&] { given = label(called); });
   const auto failure = [&](absl::StatusCode code, absl::string_view why) {
-    std::string text =
-        absl::StrCat(std::string(type.noun), " \"", absl::CHexEscape(std::string(called)), "\": ");
+    std::string text = absl::StrCat(std::string(type.noun), " ", base::Quoted(called), ": ");
     const size_t title = text.size();
     absl::StrAppend(&text, why);
     base::AddAddress(text, title);
@@ -268,8 +277,8 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
 absl::Status LockHandle::StayTaken(uint64_t hold, absl::Duration at_least) {
   if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
   // It may be shorter than any lease, since it does not shorten the one that the lock has.
-  absl::Status bad = CheckLease(std::max(at_least, kShortestLease));
-  bad.Update(CheckStaysTaken(at_least));
+  absl::Status bad = CheckStaysTaken(at_least);
+  bad.Update(CheckLease(std::max(at_least, kShortestLease)));
   if (!bad.ok()) return bad;
   std::optional<Request> request;
   core_->Feed(entry_, [&](LockState& state, Effects& effects) {
@@ -380,7 +389,8 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   if (!reply.ok()) return reply.status();
   absl::StatusOr<LockInfo> info = ReadInspection(*reply);
   if (info.ok()) {
-    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(), *info);
+    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(), entry_.keys.main(),
+                 *info);
   }
   return info;
 }
@@ -500,7 +510,7 @@ absl::Status LockHandle::Failure(const Entry& entry, const Waiter& waiter, absl:
   switch (waiter.state) {
     case Waiter::State::kBusy:
       return absl::DeadlineExceededError(absl::StrCat(
-          std::string(entry.type->busy),
+          WhyBusy(*entry.type, waiter.busy_with),
           wait <= absl::ZeroDuration() ? ""
                                        : absl::StrCat("; waited ", absl::FormatDuration(wait))));
     case Waiter::State::kDeadlock:

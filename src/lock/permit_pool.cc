@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/error_address.h"
 #include "src/base/status.h"
+#include "src/base/utf8.h"
 
 namespace redlatch::internal {
 namespace {
@@ -80,8 +81,9 @@ absl::Status PermitPool::Keep(OwnedHold hold) {
   }
   LockHandle::ReleaseAll(absl::MakeConstSpan(&hold, 1));
   if (no_memory) return base::WithAddress(base::NoMemory());
-  return absl::CancelledError(absl::StrCat(
-      "semaphore \"", name_, "\": its last object was destroyed while this call was waiting"));
+  return absl::CancelledError(
+      absl::StrCat("semaphore ", base::Quoted(name_),
+                   ": its last object was destroyed while this call was waiting"));
 }
 
 absl::Status PermitPool::Release(size_t count) {
@@ -91,8 +93,8 @@ absl::Status PermitPool::Release(size_t count) {
     const size_t all = permits_.size() + lost_.size();
     if (all < count) {
       return base::WithAddress(absl::FailedPreconditionError(absl::StrCat(
-          "semaphore \"", name_, "\": ", count, " permits cannot be released, because only ", all,
-          " are held by this client")));
+          "semaphore ", base::Quoted(name_), ": ", count,
+          " permits cannot be released, because only ", all, " are held by this client")));
     }
     going.reserve(count);
     CollectLost();

@@ -3,15 +3,17 @@
 #include <fnmatch.h>
 #include <unistd.h>
 
-#include <array>
-#include <cerrno>
+#include <iostream>
 #include <set>
 
 #include "absl/container/flat_hash_map.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "lua/scripts.h"
 #include "redlatch/client.h"
 #include "redlatch/election.h"
 #include "redlatch/red_lock.h"
@@ -22,8 +24,10 @@
 #include "src/base/majority.h"
 #include "src/base/parker.h"
 #include "src/cli/term/command_line.h"
+#include "src/lock/client_core.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
+#include "src/quorum/quorum.h"
 
 namespace redlatch::cli {
 namespace {
@@ -243,6 +247,17 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
 
+// Finds out which names of simple locks stay taken. Those of other locks say it in their hashes.
+void AskWhatStaysTaken(Server& server, std::vector<LockRow>& rows) {
+  Questions questions;
+  for (LockRow& row : rows) {
+    if (row.kind != kinds::kSimple || internal::ClientOf(row.hold).empty()) continue;
+    questions.Add({"GET", internal::TombstoneKey(row.name, row.hold)},
+                  [&row](const Reply& reply) { row.stays_taken = reply.text == internal::kTaken; });
+  }
+  (void)questions.Ask(server, Unreachable::kIsNil);
+}
+
 // Asks for the number of holders, and the first, of a zset that has each holder with the end of its
 // lease. Readers do not count while there is a writer: they read under its grant.
 void AskHolders(Questions& questions, const std::string& key, int64_t now, bool reading,
@@ -303,14 +318,15 @@ void AskString(Questions& questions, LockRow& row) {
 }
 
 void AskHash(Questions& questions, int64_t now, LockRow& row) {
-  questions.Add({"HMGET", row.name, "kind", "capacity", "extra", "total", "count"},
+  questions.Add({"HMGET", row.name, "kind", "capacity", "extra", "total", "count", "owner"},
                 [&row](const Reply& reply) {
-                  if (reply.elements.size() != 5) return;
+                  if (reply.elements.size() != 6) return;
                   row.kind = KindIn(reply.elements[0].text);
                   row.capacity = NumberIn(reply.elements[1]);
                   row.used = NumberIn(reply.elements[2]);
                   row.total = NumberIn(reply.elements[3]);
                   row.to_go = NumberIn(reply.elements[4]);
+                  row.stays_taken = reply.elements[5].text == internal::kTaken;
                 });
   questions.Add({"HSCAN", row.name, "0", "COUNT", "10"},
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
@@ -429,6 +445,7 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
     holds.push_back(rows[i].hold);
   }
   AskProcesses(server, holds, processes);
+  AskWhatStaysTaken(server, rows);
   for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
   // Removes the locks that this user may not read.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
@@ -473,6 +490,7 @@ std::string StateOf(const LockRow& row) {
     return absl::StrCat(word, row.held_on, "/", row.quorum);
   }
   if (row.holding == 0) return "free";
+  if (row.stays_taken) return "taken";
   if (row.reading) return absl::StrCat("read by ", row.holding);
   return row.is_read_write() ? "written" : "held";
 }
@@ -570,6 +588,12 @@ void AddProcess(const LockInfo::Process& process, JsonObject& json) {
   json.Text("program", process.program);
 }
 
+// Says of a name that stays taken that no process has the lock, and which one had it.
+std::string NoProcess(const LockInfo::Process& had_it) {
+  const std::string process = had_it.pid == 0 ? "" : ", was " + Described(had_it, "");
+  return absl::StrCat("no process", process, "; stays taken");
+}
+
 // The beginning of an owner that a program has named. A candidate's value is such a name.
 const std::string kUserOwner = "user:";
 
@@ -617,12 +641,27 @@ absl::StatusOr<Client> QuietClient(const std::string& url) {
   return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
 }
 
+// The same; but if this user lacks permissions that other calls need, the client comes without
+// their check, so that the server decides about each command.
+absl::StatusOr<Client> LenientClient(const std::string& url) {
+  const absl::StatusOr<Client> client = QuietClient(url);
+  absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  if (!absl::IsPermissionDenied(client.status()) || !parsed.ok()) return client;
+  // A quarantine needs what only the check finds out.
+  if (parsed->quarantine > absl::ZeroDuration()) return client;
+  parsed->only_questions = true;
+  for (redis::Url& member : parsed->members) member.only_questions = true;
+  return Client(internal::ClientCore::Make(
+      *std::move(parsed), {.program = "redlatch", .on_warning = [](std::string_view) {}},
+      quorum::Quorum::Make));
+}
+
 // Calls `act` with a lock object for the row's lock.
 template <class Do>
 auto With(const Server& server, const LockRow& row, Do&& act)
     -> decltype(act(std::declval<SimpleLock&>())) {
   const absl::StatusOr<Client> client =
-      QuietClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
+      LenientClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
   if (!client.ok()) return client.status();
   if (row.is_quorum()) {
     RedLock lock(*client, row.name);
@@ -676,7 +715,10 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
     waiter.process = processes[std::string(internal::ClientOf(waiter.hold))];
   }
   if (!row.is_latch() && !row.hold.empty()) {
-    info.holders.push_back({.hold = row.hold, .remaining = row.remaining, .process = row.process});
+    info.holders.push_back({.hold = row.hold,
+                            .remaining = row.remaining,
+                            .stays_taken = row.stays_taken,
+                            .process = row.process});
     if (row.reading) info.holders.back().owner = "read";
     if (!row.value.empty()) info.holders.back().owner = kUserOwner + row.value;
   }
@@ -750,6 +792,31 @@ std::string SayMayBeData(const LockRow& row) {
                       "data; if it is a lock after all, remove it with redis-cli DEL");
 }
 
+// The ACL rules that breaking this lock needs: what its script calls, with its keys.
+std::string RulesToBreak(const LockRow& row, bool in_cluster) {
+  const LockScripts& scripts = row.is_quorum()                 ? lua::kQuorumScripts
+                               : row.kind == kinds::kReentrant ? lua::kReentrantScripts
+                               : row.is_read_write()           ? lua::kReadWriteScripts
+                               : row.is_semaphore()            ? lua::kSemaphoreScripts
+                               : row.is_election()             ? lua::kElectionScripts
+                                                               : lua::kSimpleScripts;
+  const std::string_view text = scripts.force_release.body;
+  constexpr std::string_view kCall = "call('";
+  std::set<std::string> rules = {"+eval", "+evalsha"};
+  for (size_t at = text.find(kCall); at != text.npos; at = text.find(kCall, at)) {
+    at += kCall.size();
+    const std::string_view command = text.substr(at, text.find('\'', at) - at);
+    if (command == "PUBLISH") {
+      rules.insert(in_cluster ? "+spublish" : "+publish");
+    } else if (command == "PUBSUB") {
+      rules.insert(in_cluster ? "+pubsub|shardnumsub" : "+pubsub|numsub");
+    } else {
+      rules.insert(absl::StrCat("+", absl::AsciiStrToLower(std::string(command))));
+    }
+  }
+  return absl::StrCat(absl::StrJoin(rules, " "), " &redlatch:* ", internal::KeyRules(row.name));
+}
+
 // Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (row.is_latch()) {
@@ -767,7 +834,13 @@ absl::Status BreakAt(const Server& server, const LockRow& row) {
         Called(row),
         " is of a program's own kind, so only that program can break it, with ForceRelease()"));
   }
-  return With(server, row, [](auto& lock) { return lock.ForceRelease(); });
+  absl::Status broken = With(server, row, [](auto& lock) { return lock.ForceRelease(); });
+  if (!absl::IsPermissionDenied(broken)) return broken;
+  const absl::StatusOr<redis::Url> url = redis::ParseUrl(server.url());
+  const std::string user = !url.ok() || url->user.empty() ? "default" : url->user;
+  return absl::PermissionDeniedError(
+      absl::StrCat(server.name(), " does not permit user ", user, " to break ", Called(row),
+                   "; grant it: ACL SETUSER ", user, " ", RulesToBreak(row, server.is_cluster())));
 }
 
 // ---- All servers of a quorum.
@@ -1029,6 +1102,19 @@ absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
   return list;
 }
 
+absl::StatusOr<LockRow> FindRow(const std::string& url, const std::string& name) {
+  const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
+  if (!parsed.ok()) return parsed.status();
+  const bool quorum = parsed->kind == redis::Url::Kind::kQuorum;
+  const auto server = Server::Open(quorum ? redis::MembersOf(url).front() : url);
+  if (!server.ok()) return server.status();
+  absl::StatusOr<Inspection> seen = InspectAt(**server, name);
+  if (!seen.ok()) return seen.status();
+  if (!seen->exists) return absl::NotFoundError("there is no such key");
+  if (seen->may_be_data) seen->row.kind.clear();
+  return std::move(seen->row);
+}
+
 std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::string>& names) {
   std::vector<LastGrant> grants(names.size());
   std::vector<Question> questions;
@@ -1136,7 +1222,8 @@ std::string JsonOf(const LockRow& row) {
     AddProcess(row.process, holder);
     if (row.is_election()) holder.Text("value", row.value);
     holder.Millis("remaining_ms", row.remaining);
-    holder.Bool("kept", internal::MayBeCached(row.hold));
+    holder.Bool("kept", !row.stays_taken && internal::MayBeCached(row.hold));
+    holder.Bool("stays_taken", row.stays_taken);
     json.Json("holder", holder.Finish());
   }
   json.Number("waiting", row.waiting);
@@ -1161,6 +1248,7 @@ std::string WaitingOf(const LockRow& row) {
 
 std::string HolderOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
+  if (has_lease && row.stays_taken) return NoProcess(row.process);
   std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
   if (!row.value.empty()) absl::StrAppend(&holder, ", value ", Printable(row.value));
@@ -1189,8 +1277,10 @@ ListCells CellsOf(const LockRow& row) {
 }
 
 // Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints
-// totals only if no lock was shown, so that an empty list does not look like a failure.
-void PrintList(const LsOptions& options, const LockList& list, const std::string& server) {
+// totals only if no lock was shown, so that an empty list does not look like a failure. A page that
+// is shown again and again has the `trouble`, too, since it replaces what was on the terminal.
+void PrintList(const LsOptions& options, const LockList& list, const std::string& server,
+               const std::vector<std::string>& trouble) {
   const bool plain = options.json || options.names;
   const size_t width = plain ? 0 : TerminalWidth();  // 0: no terminal
   size_t longest = 4;
@@ -1211,45 +1301,96 @@ void PrintList(const LsOptions& options, const LockList& list, const std::string
         Coloured(kBold, columns.Line({"NAME", "KIND", "STATE", "LEASE", "WAITING", "HELD BY"})));
   }
   if (options.watch && width > 0) {
-    lines.insert(lines.begin(), {Cut(totals, width), ""});
-    return ShowPage(std::move(lines));
+    std::string above = Cut(totals, width) + "\n";
+    for (const std::string& line : trouble) above += Wrapped(base::Shown(line), 0, width);
+    std::vector<std::string> page = absl::StrSplit(above, '\n');
+    std::ranges::move(lines, std::back_inserter(page));
+    return ShowPage(std::move(page));
   }
   for (const std::string& line : lines) std::puts(line.c_str());
   std::fflush(stdout);
   if (!plain && (width > 0 || lines.empty())) std::fprintf(stderr, "%s\n", totals.c_str());
 }
 
-// Lists the locks once. Returns the exit code.
-int Show(Servers& servers, const LsOptions& options) {
-  Progress progress;
-  const absl::StatusOr<LockList> list =
-      ListLocks(servers, options.pattern, [&](std::string_view what, int64_t count) {
-        if (!options.watch) progress.Show(what, count);
-      });
-  progress.Clear();
-  if (!list.ok()) return Refuse(list.status());
-  PrintList(options, *list, servers.name());
-  if (list->others > 0 && !options.json) {
-    std::fprintf(stderr, "%zu locks of other kinds are not shown; list each server by itself\n",
-                 list->others);
-  }
-  if (!list->undecided.ok()) return Refuse(list->undecided);
+// Why a list is not complete, for people, and the exit code for that.
+struct Trouble {
+  std::vector<std::string> lines;
   int code = 0;
+};
+
+Trouble TroubleWith(const absl::StatusOr<LockList>& list, bool of_quorum, bool as_json) {
+  if (!list.ok()) return {{TextOf(list.status())}, CodeOf(list.status())};
+  Trouble trouble;
+  if (list->others > 0 && !as_json) {
+    trouble.lines.push_back(absl::StrCat(
+        list->others, " locks of other kinds are not shown; list each server by itself"));
+  }
+  if (!list->undecided.ok()) {
+    trouble.lines.push_back(TextOf(list->undecided));
+    trouble.code = CodeOf(list->undecided);
+    return trouble;
+  }
   for (const absl::Status& why : list->missing) {
     // Nothing is missing of a quorum: each held lock is on a majority of its servers.
-    Complain({servers.is_quorum() ? "warning: " : "some locks are not shown: ",
-              std::string(why.message())});
-    if (!servers.is_quorum()) {
-      code = std::max(code, absl::IsUnavailable(why) ? kUnreachable : kRefused);
-    }
+    trouble.lines.push_back(
+        absl::StrCat(of_quorum ? "warning: " : "some locks are not shown: ", why.message()));
+    const int code = absl::IsUnavailable(why) ? kUnreachable : kRefused;
+    if (!of_quorum) trouble.code = std::max(trouble.code, code);
   }
-  return code;
+  return trouble;
 }
+
+// Lists the locks, once or again and again.
+class Lister {
+ public:
+  explicit Lister(LsOptions options) : options_(std::move(options)) {}
+
+  // Returns the exit code.
+  int Show(const absl::StatusOr<std::shared_ptr<Servers>>& servers) {
+    const absl::StatusOr<LockList> list =
+        servers.ok() ? List(**servers) : absl::StatusOr<LockList>(servers.status());
+    if (servers.ok()) {
+      name_ = (*servers)->name();
+      of_quorum_ = (*servers)->is_quorum();
+    }
+    if (list.ok()) last_ = *list;
+    const Trouble trouble = TroubleWith(list, of_quorum_, options_.json);
+    const bool on_page = options_.watch && !options_.json && !options_.names && TerminalWidth() > 0;
+    if (list.ok() || on_page) PrintList(options_, last_, name_, trouble.lines);
+    if (!on_page) Tell(trouble.lines);
+    return trouble.code;
+  }
+
+ private:
+  absl::StatusOr<LockList> List(Servers& servers) const {
+    Progress progress;
+    return ListLocks(servers, options_.pattern, [&](std::string_view what, int64_t count) {
+      if (!options_.watch) progress.Show(what, count);
+    });
+  }
+
+  // Says what is wrong once, until it changes or ends.
+  void Tell(const std::vector<std::string>& lines) {
+    if (lines == told_) return;
+    for (const std::string& line : lines) Complain({line});
+    if (lines.empty()) Complain({"the list is complete again"});
+    told_ = lines;
+  }
+
+  const LsOptions options_;
+  std::string name_;  // of the servers
+  bool of_quorum_ = false;
+  LockList last_;
+  std::vector<std::string> told_;
+};
 
 // ---- Output of one lock.
 
 std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
                    std::string_view since = ", since ") {
+  if (party.stays_taken) {
+    return absl::StrCat(NoProcess(party.process), ", for ", Brief(party.remaining));
+  }
   std::string line = Described(party.process, party.hold);
   if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
   if (party.owner.starts_with("read")) line += ", reading";
@@ -1286,7 +1427,8 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
     json.Millis(holder ? "held_ms" : "waited_ms", inspection.now() - party.since);
   }
   if (holder) json.Millis("remaining_ms", party.remaining);
-  if (holder) json.Bool("kept", internal::MayBeCached(party.hold));
+  if (holder) json.Bool("kept", !party.stays_taken && internal::MayBeCached(party.hold));
+  if (holder) json.Bool("stays_taken", party.stays_taken);
   if (inspection.row.is_semaphore()) json.Number("permits", party.permits);
   if (inspection.row.is_read_write()) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
@@ -1344,8 +1486,13 @@ std::string JsonOf(const Inspection& inspection, const std::string& server,
   return json.Finish();
 }
 
+// On a terminal the value is wrapped beside its heading; in a pipe each is one line.
 void Say(std::string_view what, const std::string& value) {
-  PrintLine(absl::StrCat("  ", Padded(what, 16), value));
+  constexpr size_t kIndent = 18;
+  const size_t width = TerminalWidth();
+  std::string text = Wrapped(base::Shown(value), kIndent, width == 0 ? value.npos : width);
+  text.replace(0, kIndent, "  " + Padded(what, kIndent - 2));
+  std::fputs(text.c_str(), stdout);
 }
 
 // How many parties from `at` on differ only in the times.
@@ -1461,18 +1608,24 @@ namespace {
 
 constexpr size_t kMostHoldersNamed = 10;
 
-void SayHolders(std::string_view intro, const Inspection& inspection) {
+// On a terminal, wraps at words.
+void SayWrapped(const std::string& text, size_t indent) {
+  const size_t width = TerminalWidth();
+  std::fputs(Wrapped(base::Shown(text), indent, width == 0 ? text.npos : width).c_str(), stdout);
+}
+
+void SayHolders(const std::string& intro, const Inspection& inspection) {
   const std::vector<LockInfo::Party>& holders = inspection.info.holders;
-  PrintLine(intro);
+  SayWrapped(intro, 0);
   if (holders.empty()) {  // no client has a majority of a quorum's servers
     for (const SaidByServer& each : inspection.servers) {
-      if (!each.hold.empty()) PrintLine(absl::StrCat("  at ", each.server, ": ", each.text));
+      if (!each.hold.empty()) SayWrapped(absl::StrCat("at ", each.server, ": ", each.text), 2);
     }
   }
   const size_t named = std::min(holders.size(), kMostHoldersNamed);
-  for (size_t i = 0; i < named; ++i) PrintLine("  " + LineOf(holders[i], inspection));
+  for (size_t i = 0; i < named; ++i) SayWrapped(LineOf(holders[i], inspection), 2);
   const auto all = std::max(static_cast<size_t>(inspection.info.holding), holders.size());
-  if (all > named) PrintLine(absl::StrCat("  and ", all - named, " more"));
+  if (all > named) SayWrapped(absl::StrCat("and ", all - named, " more"), 2);
   std::fflush(stdout);
 }
 
@@ -1494,19 +1647,20 @@ void WarnOfOtherServers(const LockRow& row) {
        "servers: --server redlock:URL,URL,URL"});
 }
 
-// True if the user says yes. Reads the whole answer, and not into stdio's buffer, where the rest of
-// it would be the answer to the next question of `redlatch top`.
+// What breaking the lock means for those that have it.
+std::string Warning(const Inspection& inspection) {
+  const std::vector<LockInfo::Party>& holders = inspection.info.holders;
+  const bool idle = !holders.empty() && std::ranges::all_of(holders, &LockInfo::Party::stays_taken);
+  return idle ? "Another process can get it at once, and so may do again what was to be done once."
+              : "They will be told at once, but may be in the middle of what the lock protects.";
+}
+
+// True if the user types a line that begins with y.
 bool Confirm() {
-  std::fputs(
-      "They will be told at once, but may be in the middle of what the lock protects. Break it? "
-      "[y/N] ",
-      stderr);
-  std::array<char, 4096> answer = {};  // the longest line that a terminal hands over
-  ssize_t size = 0;
-  do {
-    size = read(STDIN_FILENO, answer.data(), answer.size());
-  } while (size < 0 && errno == EINTR);  // the terminal was resized, or top was stopped
-  return size > 0 && (answer[0] == 'y' || answer[0] == 'Y');
+  std::fputs("Break it? [y/N] ", stderr);
+  std::string answer;
+  std::getline(std::cin, answer);
+  return answer.starts_with('y') || answer.starts_with('Y');
 }
 
 // Names the servers of a quorum at which the lock may not be broken.
@@ -1542,7 +1696,8 @@ int BreakIt(Servers& servers, const Inspection& seen, bool json) {
 
 }  // namespace
 
-int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json) {
+int BreakLock(Servers& servers, const std::string& name, const std::function<bool()>& confirm,
+              bool json) {
   const absl::StatusOr<Inspection> seen = servers.InspectLock(name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
@@ -1569,12 +1724,14 @@ int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json) 
   if (!json)
     SayHolders(absl::StrCat("At ", servers.name(), " ", Called(seen->row), " is held by:"), *seen);
   WarnOfOtherServers(seen->row);
-  if (yes) return BreakIt(servers, *seen, json);
+  if (confirm == nullptr) return BreakIt(servers, *seen, json);
   if (isatty(STDIN_FILENO) == 0) {
     Complain({"there is no terminal to ask on; use --yes to break it without asking"});
     return kFailure;
   }
-  if (!Confirm()) {
+  SayWrapped(Warning(*seen), 0);
+  std::fflush(stdout);
+  if (!confirm()) {
     std::puts("Nothing was done.");
     return kNo;
   }
@@ -1673,9 +1830,9 @@ int Ls(const std::vector<std::string>& words) {
     return 0;
   }
   if (!servers.ok()) return Refuse(servers.status());
-  for (;;) {
+  for (Lister lister(options);;) {
     const base::Instant begun = base::Now();
-    const int code = servers.ok() ? Show(**servers, options) : Refuse(servers.status());
+    const int code = lister.Show(servers);
     if (!options.watch || std::ferror(stdout) != 0) return code;
     base::Parker().ParkUntil(base::Now() + PauseAfter(base::Now() - begun, interval));
     // A server that could not be asked may be there again.
@@ -1701,7 +1858,7 @@ int Break(const std::vector<std::string>& words) {
   line.Flag("--json", &json);
   return OnOneLock("break", line, words, [&](Servers& servers, const std::string& name) {
     if (json && !yes) return Refuse(WrongUsage("--json cannot ask", "give it --yes, too"));
-    return AskAndBreak(servers, name, yes, json);
+    return BreakLock(servers, name, yes ? nullptr : Confirm, json);
   });
 }
 

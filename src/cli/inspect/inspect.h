@@ -76,6 +76,7 @@ struct LockRow {
   absl::Duration remaining = absl::InfiniteDuration();  // of its lease
   LockInfo::Process process;                            // of the first holder
   bool reading = false;                                 // the holders are readers
+  bool stays_taken = false;  // the first holder's hold has ended, and the name stays taken
   int64_t waiting = 0;
   int64_t waiting_writers = 0;  // how many of the waiters are writers
   absl::Duration longest_wait = absl::ZeroDuration();
@@ -157,6 +158,10 @@ absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
 std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
                    const std::string& named = "");
 
+// The row of one lock, of one of the servers if the URL names a quorum. It has no kind if the key
+// may be another program's data.
+absl::StatusOr<LockRow> FindRow(const std::string& url, const std::string& name);
+
 // The token of a lock's last grant, which is about the time of that grant, and the server's time.
 struct LastGrant {
   int64_t token = 0;
@@ -174,7 +179,9 @@ std::string WaitingOf(const LockRow& row);  // "2", or "2w" if one of them is a 
 std::string HolderOf(const LockRow& row);   // "web1:4242 worker and 1 more"
 // `redlatch inspect` and `redlatch break` of one lock. They return an exit code.
 int ShowLock(Servers& servers, const std::string& name, bool as_json);
-int AskAndBreak(Servers& servers, const std::string& name, bool yes, bool json = false);
+// `confirm` is called once the holders are shown; nullptr: break the lock without asking.
+int BreakLock(Servers& servers, const std::string& name, const std::function<bool()>& confirm,
+              bool json = false);
 
 }  // namespace redlatch::cli
 

@@ -25,6 +25,7 @@
 #include <unordered_map>
 #include <variant>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "redlatch/client.h"
@@ -312,6 +313,7 @@ struct RunOptions {
   bool kill_on_lost = true;
   int busy_code = kBusy;
   std::string value;   // of the leader
+  bool json = false;   // report events on stderr
   bool once = false;   // do not campaign again after the command has ended by itself
   std::string server;  // a URL
 };
@@ -319,6 +321,7 @@ struct RunOptions {
 constexpr absl::Duration kShortestLease = absl::Milliseconds(100);
 constexpr absl::Duration kLongestGrace = absl::Seconds(10);  // of the default
 constexpr absl::Duration kShortestPeriod = absl::Milliseconds(100);
+constexpr absl::Duration kLongestTaken = absl::Hours(24 * 365);
 // The defaults of --once-per: a lease, and how much longer than that a try waits. If a process is
 // killed before it starts its command, another one takes its place when the lease ends.
 constexpr absl::Duration kLeaseOncePer = absl::Seconds(10);
@@ -347,6 +350,10 @@ absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
   const bool once_per = line.given("--once-per");
   if (once_per && options.once_per < kShortestPeriod) {
     return WrongUsage("--once-per is too short", "say 100ms or more");
+  }
+  if (std::max(options.once_per, options.at_least) > kLongestTaken) {
+    return WrongUsage(absl::StrCat(once_per ? "--once-per" : "--at-least", " is too long"),
+                      "say at most one year, 8760h");
   }
   if (once_per && !line.given("--lease")) options.lease = kLeaseOncePer;
   if (!line.given("--lease")) options.lease = std::min(options.lease, options.at_most);
@@ -420,6 +427,7 @@ std::optional<int> ParseCommandLine(const std::string& usage, const std::vector<
   line.Time("--lease", &options->lease);
   line.Time("--grace", &options->grace);
   line.Time("--stop-margin", &options->stop_margin);
+  line.Flag("--json", &options->json);
   line.Operands(1, absl::StrCat("put -- before the command: ", usage));
   line.NeedsName(options->kind == RunKind::kElection ? "election" : "lock", "say " + usage);
   line.CommandFollows();
@@ -430,6 +438,7 @@ std::optional<int> ParseCommandLine(const std::string& usage, const std::vector<
   options->name = line.operands()[0];
   options->command = line.following();
   options->server = line.server();
+  if (options->json) ReportInJson(options->name);
   const absl::Status complete = Complete(line, *options);
   return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
 }
@@ -486,6 +495,9 @@ std::string Rounded(absl::Duration time) {
   return absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1)));
 }
 
+constexpr std::string_view kBusyEvent = "busy";
+constexpr std::string_view kLostEvent = "lost";
+
 constexpr std::chrono::milliseconds kFirst(500);
 constexpr std::chrono::milliseconds kEvery(1000);
 
@@ -513,12 +525,14 @@ class WaitReport {
         self_(internal::ThisProcess("")),
         line_(
             getpgid(getppid())) {  // the front's group: the user's shell does not see the keeper's
-    if (options.wait <= absl::ZeroDuration() || (!nested_ && !line_.has_terminal())) return;
+    if (options.wait <= absl::ZeroDuration() || (!nested_ && !has_line())) return;
     thread_ = std::jthread(
         [this, inspect = std::move(inspect)](const std::stop_token& stop) { Run(stop, inspect); });
   }
 
  private:
+  bool has_line() const { return line_.has_terminal() && !ReportsInJson(); }
+
   void Run(const std::stop_token& stop, const Inspect& inspect) {
     const base::Instant begun = base::Now();
     bool warned = !nested_;
@@ -526,7 +540,7 @@ class WaitReport {
       const absl::StatusOr<LockInfo> info = inspect();
       if (stop.stop_requested()) return;
       if (info.ok() && !std::exchange(warned, true)) WarnOfNesting(*info);
-      if (!line_.has_terminal()) return;
+      if (!has_line()) return;
       const absl::Duration waited = absl::Floor(base::Now() - begun, absl::Seconds(1));
       std::string text =
           absl::StrCat("redlatch: waiting for ", what_, " (",
@@ -568,6 +582,51 @@ absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
       absl::StrCat("semaphore \"", name, "\" has ", Counted(info->capacity, "permit"),
                    " in all, not ", options.capacity, "; say --capacity ", info->capacity,
                    ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
+}
+
+std::string_view NounOf(RunKind kind) {
+  switch (kind) {
+    case RunKind::kShared:
+    case RunKind::kWrite:
+      return "a read-write lock";
+    case RunKind::kPermits:
+      return "a semaphore";
+    case RunKind::kElection:
+      return "an election";
+    default:
+      return "a plain lock";
+  }
+}
+
+// If another kind of lock has the name, the error says which, and what to do on the command line.
+absl::Status ExplainKind(const absl::Status& why, const RunOptions& options) {
+  const absl::StatusOr<LockRow> row = FindRow(options.server, options.name);
+  if (!row.ok()) return why;
+  std::string found = absl::StrCat("another program's key, a ", row->type);
+  std::string fix;
+  if (row->is_semaphore()) {
+    found = absl::StrCat("a semaphore of ", Counted(row->capacity, "permit"));
+    fix = absl::StrCat("to take a permit, say --permits 1 --capacity ", row->capacity);
+  } else if (row->is_read_write()) {
+    found = "a read-write lock";
+    fix = "say --shared or --write";
+  } else if (row->is_election()) {
+    found = "an election";
+    fix = "redlatch elect campaigns in it";
+  } else if (row->is_latch()) {
+    found = "a latch";
+  } else if (row->is_known()) {
+    const bool plain = row->kind == internal::kinds::kSimple || row->is_quorum();
+    found = plain ? "a plain lock" : absl::StrCat("a ", row->kind, " lock");
+    if (plain) fix = "leave out --shared, --write, --permits and --capacity";
+  } else if (!row->kind.empty()) {
+    found = absl::StrCat("a lock of a program's own kind, \"", Printable(row->kind), "\"");
+  }
+  if (options.kind == RunKind::kElection) fix.clear();
+  return absl::FailedPreconditionError(
+      absl::StrCat("the name \"", Printable(options.name), "\" is in use for ", found,
+                   ", and not for ", std::string(NounOf(options.kind)), "; ",
+                   fix.empty() ? "" : fix + ", or ", "choose another name"));
 }
 
 // Connects and acquires on its own thread, and reports on a terminal while it waits.
@@ -693,18 +752,23 @@ class RunAttempt {
   }
 
   int ExplainRefusal() const {
+    if (absl::StrContains(result_.status().message(), "WRONGTYPE")) {
+      return Refuse(ExplainKind(result_.status(), options_));
+    }
     if (!IsBusy(result_.status())) return Refuse(result_.status());
     // With --busy-code 0 it is no failure, so cron must not send mail about any output.
-    if (options_.busy_code == 0) return 0;
+    if (options_.busy_code == 0 && !options_.json) return 0;
     if (options_.once_per > absl::ZeroDuration()) {
       Complain(
-          {what_, ": the command has been run in this period, or still runs, here or elsewhere"});
+          {what_, ": the command has been run in this period, or still runs, here or elsewhere"},
+          kBusyEvent);
       return options_.busy_code;
     }
     const bool waited = options_.wait > absl::ZeroDuration();
-    Complain({what_, waited ? " was busy for " : " is busy",
-              waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ",
-              holders_});
+    Complain(
+        {what_, waited ? " was busy for " : " is busy",
+         waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ", holders_},
+        kBusyEvent);
     return options_.busy_code;
   }
 
@@ -923,6 +987,13 @@ class Keeper {
     }
     watch_.command = job_.pid();
     Publish(hold_->remaining());
+    Report("acquired", [this](JsonObject& json) {
+      if (const Lease* const lease = std::get_if<Lease>(&hold_->held)) {
+        json.Number("token", static_cast<int64_t>(lease->fencing_token().value()));
+      }
+      json.Text("server", hold_->server);
+      json.Millis("waited_ms", held_since_ - began_);
+    });
     const char armed = 1;
     (void)!send(link_, &armed, sizeof armed, MSG_DONTWAIT | MSG_NOSIGNAL);
     const int error = job_.Start(environment);
@@ -1007,7 +1078,7 @@ class Keeper {
   void TellOfLoss(std::string_view how) { TellOfLoss(how, notices_->why()); }
   void TellOfLoss(std::string_view how, const std::string& why) {
     if (untold_.empty()) return;
-    Complain({what_, how, why, "): ", untold_});
+    Complain({what_, how, why, "): ", untold_}, kLostEvent);
     untold_.clear();
   }
 
@@ -1037,10 +1108,17 @@ class Keeper {
     const absl::Status released = Release();
     if (IsLeaseLost(released) && !lost_) {
       lost_ = true;
-      Complain({what_, " was lost while the command ran: ", std::string(released.message())});
+      Complain({what_, " was lost while the command ran: ", std::string(released.message())},
+               kLostEvent);
     } else if (!released.ok() && !lost_) {
       Complain({what_, " could not be released, and stays taken until its lease of ",
-                Rounded(options_.lease), " expires: ", std::string(released.message())});
+                Rounded(options_.lease), " expires: ", std::string(released.message())},
+               "not_released");
+    } else if (!lost_) {
+      Report("released", [this](JsonObject& json) {
+        json.Number("code", *code_);
+        json.Millis("held_ms", base::Now() - held_since_);
+      });
     }
     watch_.ended = !lost_;
     if (!lost_) return *code_;
@@ -1059,6 +1137,7 @@ class Keeper {
 
   std::optional<RunAttempt> attempt_;
   std::optional<RunHold> hold_;
+  const base::Instant began_ = base::Now();
   base::Instant held_since_;
   std::optional<std::stop_callback<std::function<void()>>> told_;
   bool lost_ = false;                     // the lock is lost or about to be: the command is ended
@@ -1161,7 +1240,8 @@ class Front {
       if (events[1].revents != 0 && watch_->deadline.load() <= base::Now()) {
         Complain(
             {"the lock's lease has ended, and the process that renews it did not stop the command: "
-             "killed it"});
+             "killed it"},
+            kLostEvent);
         kill(keeper_, SIGKILL);
         EndCommand();
         return kLost;
@@ -1266,7 +1346,8 @@ class Front {
       return kFailure;
     }
     Complain({"the process that renews the lock was killed (", signal,
-              "): killed the command; the lock is freed when its lease expires"});
+              "): killed the command; the lock is freed when its lease expires"},
+             kLostEvent);
     EndCommand();
     return kLost;
   }
@@ -1333,6 +1414,10 @@ std::string HoldersText(const LockInfo& info) {
     return info.waiting == 0 ? "" : absl::StrCat(info.waiting, " in line for it");
   }
   const LockInfo::Party& first = info.holders.front();
+  if (first.stays_taken) {
+    return absl::StrCat("no process holds it, but its name stays taken for ",
+                        Brief(first.remaining));
+  }
   const auto others = std::max(info.holding, static_cast<int64_t>(info.holders.size())) - 1;
   return absl::StrCat(
       info.capacity == 0

@@ -442,7 +442,7 @@ std::string ManPage() {
       ".TP\n.B REDLATCH_EMBEDDED_DIRECTORY\nThe directory of embedded: if the URL names none.\n"
       ".TP\n.B REDLATCH_REDIS_SERVER\nThe program to start for embedded:, instead of "
       "redis\\-server.\n"
-      ".TP\n.B NO_COLOR\nIf set, redlatch uses no colours without \\-\\-color=always.\n";
+      ".TP\n.B NO_COLOR\nIf it is set, redlatch uses colours only with \\-\\-color=always.\n";
   return out +
          ".SH SEE ALSO\n.BR flock (1),\n.BR timeout (1),\n.BR setsid (1),\n.BR redis\\-server "
          "(1)\n";

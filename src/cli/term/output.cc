@@ -83,6 +83,12 @@ std::string InUnits(double value, const Unit (&units)[n]) {
 
 constexpr size_t kNarrowest = 30;
 bool has_colours = false;
+std::string reported_name;  // empty: stderr is for people
+
+void WriteLine(std::string line) {
+  line += '\n';
+  (void)!write(STDERR_FILENO, line.data(), line.size());
+}
 
 void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last) {
 #ifdef SYS_close_range  // Linux 5.9; without it the descriptors stay open until the process ends
@@ -92,15 +98,28 @@ void CloseRange([[maybe_unused]] unsigned first, [[maybe_unused]] unsigned last)
 
 }  // namespace
 
-void Complain(std::initializer_list<std::string_view> parts) {
-  std::string line = "redlatch: ";
+void Complain(std::initializer_list<std::string_view> parts, std::string_view event) {
+  std::string line = ReportsInJson() ? "" : "redlatch: ";
   for (const std::string_view part : parts) line += part;
   base::AddAddress(line);
   for (char& byte : line) {
     if (byte == '\n' || byte == '\r') byte = ' ';
   }
-  line = base::Shown(redis::WithoutPasswords(std::move(line)), kLongestLine) + '\n';
-  (void)!write(STDERR_FILENO, line.data(), line.size());
+  line = base::Shown(redis::WithoutPasswords(std::move(line)), kLongestLine);
+  if (!ReportsInJson()) return WriteLine(line);
+  Report(event, [&line](JsonObject& json) { json.Text("message", line); });
+}
+
+void ReportInJson(std::string_view name) { reported_name = name; }
+bool ReportsInJson() { return !reported_name.empty(); }
+
+void Report(std::string_view event, const std::function<void(JsonObject&)>& add) {
+  if (!ReportsInJson()) return;
+  JsonObject json;
+  json.Text("event", event);
+  json.Text("name", reported_name);
+  add(json);
+  WriteLine(json.Finish());
 }
 
 void PrintLine(std::string_view line, std::string_view colour) {
@@ -108,15 +127,21 @@ void PrintLine(std::string_view line, std::string_view colour) {
   std::fwrite(shown.data(), 1, shown.size(), stdout);
 }
 
-int Refuse(const absl::Status& why) {
+std::string TextOf(const absl::Status& why) {
   std::string message(why.message());
   base::TakeAddress(message);  // Complain() appends it
-  if (absl::IsUnavailable(why)) {
-    Complain({message, message.ends_with('?') ? " " : "; ",
-              "set the server with --server or $REDLATCH_URL"});
-    return kUnreachable;
-  }
-  Complain({message});
+  if (!absl::IsUnavailable(why)) return message;
+  return absl::StrCat(message, message.ends_with('?') ? " " : "; ",
+                      "set the server with --server or $REDLATCH_URL");
+}
+
+int Refuse(const absl::Status& why) {
+  Complain({TextOf(why)});
+  return CodeOf(why);
+}
+
+int CodeOf(const absl::Status& why) {
+  if (absl::IsUnavailable(why)) return kUnreachable;
   if (absl::IsNotFound(why)) return kNo;
   const bool wrong_usage = absl::IsInvalidArgument(why) || absl::IsUnimplemented(why);
   return wrong_usage ? kFailure : kRefused;

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
@@ -33,14 +34,25 @@ inline constexpr int kNotExecutable = 126;
 inline constexpr int kNotFound = 127;
 inline constexpr int kSignalled = 128;  // plus the signal's number
 
-// Writes one line to stderr, in one piece.
-void Complain(std::initializer_list<std::string_view> parts);
+// Writes one line to stderr, in one piece. After ReportInJson() it is one of JSON, with `event`.
+void Complain(std::initializer_list<std::string_view> parts, std::string_view event = "message");
+
+// From now on, what this process says on stderr is one JSON object per line: event, name, and what
+// belongs to the event.
+void ReportInJson(std::string_view name);
+bool ReportsInJson();
+class JsonObject;
+// Writes an event, and further members; nothing unless ReportsInJson().
+void Report(std::string_view event, const std::function<void(JsonObject&)>& add);
 
 // Writes one line to stdout. Control characters that it may still have are escaped.
 void PrintLine(std::string_view line, std::string_view colour = {});
 
-// Says on stderr why redlatch, the library or the server refused, and how to fix that. Returns the
-// exit code: kNo for kNotFound.
+// Why redlatch, the library or the server refused, and how to fix that.
+std::string TextOf(const absl::Status& why);
+// The exit code for that: kNo for kNotFound.
+int CodeOf(const absl::Status& why);
+// Says it on stderr, and returns the exit code.
 int Refuse(const absl::Status& why);
 
 // Escapes a name for a terminal. Within $'…' a shell turns the result into the name again.

@@ -17,6 +17,7 @@
 #include "src/cli/inspect/inspect.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
+#include "src/cli/top/rate.h"
 
 namespace redlatch::cli {
 namespace {
@@ -28,7 +29,6 @@ constexpr std::string_view kEnter = "\x1b[?1049h\x1b[?25l";
 constexpr std::string_view kLeave = "\x1b[?25h\x1b[?1049l";
 termios users_terminal = {};
 termios our_terminal = {};
-volatile sig_atomic_t in_page = 0;
 
 // These two may be called by a signal's handler.
 void EnterScreen() {
@@ -48,7 +48,6 @@ void OnSignal(int signal) {
   if (signal == SIGTSTP) {
     raise(SIGSTOP);
     EnterScreen();
-    if (in_page != 0) tcsetattr(STDIN_FILENO, TCSADRAIN, &users_terminal);
     errno = error;
     return;
   }
@@ -74,20 +73,21 @@ class Screen {
   Screen(const Screen&) = delete;
   Screen& operator=(const Screen&) = delete;
 
-  // Lets `show` print and ask as it does without top, until the user presses a key.
+  // Lets `show` print as it does without top, until the user presses a key.
   template <class Show>
-  void Page(const Show& show) const {
-    in_page = 1;
-    tcsetattr(STDIN_FILENO, TCSAFLUSH, &users_terminal);
-    std::fputs("\x1b[H\x1b[J\x1b[?25h", stdout);
+  static void Page(const Show& show) {
+    std::fputs("\x1b[H\x1b[J", stdout);
     std::fflush(stdout);
     show();
+    (void)Asked("\n-- press any key to go back --");
+  }
+
+  // Waits for a key. Keys that were pressed before the user could read the question do not count.
+  static char Asked(const char* question) {
+    tcflush(STDIN_FILENO, TCIFLUSH);
+    std::puts(question);
     std::fflush(stdout);
-    tcsetattr(STDIN_FILENO, TCSAFLUSH, &our_terminal);
-    in_page = 0;
-    std::fputs("\n-- press a key --\x1b[?25l", stdout);
-    std::fflush(stdout);
-    (void)Key(base::Instant::Infinite());
+    return Key(base::Instant::Infinite());
   }
 
   // The key that is pressed: itself, 'U' or 'D' for the arrows, '<' or '>' for a page, 'q' if the
@@ -124,46 +124,6 @@ class Screen {
 };
 
 // ---- What is shown.
-
-// Measures how often a lock is granted. Its largest token, which is the time of its last grant, is
-// read again and again. A reading shows at most one grant since the one before, so the number of
-// changes is too small for a fast lock; but the age of its last grant is half the time between two
-// grants, on average.
-class Rate {
- public:
-  void Take(const LastGrant& grant, base::Instant now) {
-    if (grant.now_us == 0 || grant.token == 0) return;
-    if (token_ != 0) {
-      const absl::Duration age = absl::Microseconds(grant.now_us - grant.token);
-      ++readings_;
-      changes_ += grant.token == token_ ? 0 : 1;
-      seconds_ += absl::ToDoubleSeconds(now - read_at_);
-      ages_ += std::max(0.0, absl::ToDoubleSeconds(age));
-      // Its client has reserved tokens for its own threads: the last grant is older than the token.
-      ahead_ += age < absl::ZeroDuration() ? 1 : 0;
-    }
-    token_ = grant.token;
-    read_at_ = now;
-  }
-
-  // -1: unknown.
-  double PerSecond() const {
-    if (seconds_ <= 0) return -1;
-    const double seen = changes_ / seconds_;
-    const bool misses_some = changes_ > 0.7 * readings_ && ages_ > 0 && ahead_ < 0.3 * readings_;
-    return misses_some ? std::max(seen, readings_ / (2 * ages_)) : seen;
-  }
-
-  // Lets earlier readings count less.
-  void Age() {
-    for (double* const each : {&readings_, &changes_, &seconds_, &ages_, &ahead_}) *each *= 0.7;
-  }
-
- private:
-  int64_t token_ = 0;  // of the last reading; 0: there was none
-  base::Instant read_at_;
-  double readings_ = 0, changes_ = 0, seconds_ = 0, ages_ = 0, ahead_ = 0;
-};
 
 struct TopOptions {
   std::string pattern = "*";
@@ -212,7 +172,7 @@ class Top {
       List();
       const base::Instant now = base::Now();
       pause_ = PauseAfter(now - begun, options_.interval);
-      if (!ShowUntil(screen, now + pause_)) return 0;
+      if (!ShowUntil(now + pause_)) return 0;
     }
   }
 
@@ -340,14 +300,14 @@ class Top {
   }
 
   // Shows the list and acts on keys. Returns false if the user quits.
-  bool ShowUntil(const Screen& screen, base::Instant end) {
+  bool ShowUntil(base::Instant end) {
     while (base::Now() < end) {
       Draw();
       Measure();
       base::Instant until = std::min(end, base::Now() + kMeasureEvery);
       while (const char key = Screen::Key(until)) {
         if (key == 'q') return false;
-        ActOn(key, screen);
+        ActOn(key);
         until = base::Now();  // all that was typed before the list is drawn again
       }
     }
@@ -360,7 +320,7 @@ class Top {
     return found == list_.rows.end() ? 0 : static_cast<size_t>(found - list_.rows.begin());
   }
 
-  void ActOn(char key, const Screen& screen) {
+  void ActOn(char key) {
     if (list_.rows.empty()) return;
     const size_t at = Selected();
     if (key == 'U' || key == 'k') selected_ = list_.rows[at - std::min<size_t>(at, 1)].name;
@@ -375,9 +335,13 @@ class Top {
     const bool acts = key == 'i' || key == '\n' || key == 'b';
     if (!acts || servers_ == nullptr) return;
     const std::string name = list_.rows[Selected()].name;
-    screen.Page([&] {
+    const auto confirm = [] {
+      const char answer = Screen::Asked("\n-- press y to break it, any other key to leave it --");
+      return answer == 'y' || answer == 'Y';
+    };
+    Screen::Page([&] {
       if (key == 'b') {
-        AskAndBreak(*servers_, name, /*yes=*/false);
+        BreakLock(*servers_, name, confirm);
       } else {
         ShowLock(*servers_, name, /*as_json=*/false);
       }

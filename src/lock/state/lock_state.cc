@@ -1537,8 +1537,15 @@ void LockState::Wake(Waiter& waiter, Effects& effects) {
   if (NeedsWake(waiter)) effects.wakes.push_back(&waiter);
 }
 
+BusyWith LockState::HolderFor(const Waiter& waiter) const {
+  if (!held()) return BusyWith::kOthers;
+  const LocalHold* const mine = waiter.thread == 0 ? nullptr : FindOf(waiter.thread);
+  return mine != nullptr ? BusyWith::kThisThread : BusyWith::kThisClient;
+}
+
 void LockState::Decide(Waiter& waiter, Waiter::State state, Effects& effects) {
   waiter.state = state;
+  if (state == Waiter::State::kBusy) waiter.busy_with = HolderFor(waiter);
   // Silence that the server has broken since does not follow the waiter.
   if (state == Waiter::State::kElsewhere) waiter.silent_since = server_.Since(waiter.silent_since);
   if (state != Waiter::State::kGranted) tally_.CountEnd(state);
@@ -1627,6 +1634,7 @@ void LockState::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effe
   }
   tally_.CountEnd(waiter.state);
   Expire(now, effects);
+  if (waiter.state == Waiter::State::kBusy) waiter.busy_with = HolderFor(waiter);
   if (grant_ && !held()) return Settle(0, FencingToken(), absl::ZeroDuration(), now, effects);
   UpdatePending(now);
 }

@@ -406,6 +406,7 @@ class LockState {
   bool MakeRoomForReader() noexcept;
   void Enqueue(Waiter& waiter, base::Instant now);
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
+  BusyWith HolderFor(const Waiter& waiter) const;
   static void Wake(Waiter& waiter, Effects& effects);
   void FailIf(std::optional<WaitLimit> wait_limit, base::Instant begun_by, const absl::Status& why,
               Effects& effects);

@@ -36,6 +36,13 @@ class Waker {
   ~Waker() = default;
 };
 
+// Which holder makes the lock busy for a call.
+enum class BusyWith : uint8_t {
+  kOthers,      // another client, as far as this client knows
+  kThisClient,  // a hold of the call's own client
+  kThisThread,  // a hold that the calling thread acquired
+};
+
 // A call that wants the lock. LockState links the waiters of its queue.
 struct Waiter {
   enum class State : uint8_t {
@@ -66,6 +73,7 @@ struct Waiter {
 
   // The outcome.
   State state = State::kWaiting;
+  BusyWith busy_with = BusyWith::kOthers;  // if it is kBusy
   uint64_t hold = 0;
   FencingToken token;
   std::shared_ptr<HoldState> view;

@@ -186,7 +186,10 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
         std::string(error_text.substr(std::min(error_text.size(), known->words.size() + 1))));
   }
   std::string message(server);
-  message.append(" answered: ").append(base::Shown(error_text, kEnough));
+  // Redis explains HELLO's options at length; users need only the fact, and our advice.
+  const bool long_winded = known != nullptr && known->code == ErrorCode::kNoAuth;
+  const std::string_view said = error_text.substr(0, long_winded ? error_text.find(", ") : kEnough);
+  message.append(" answered: ").append(base::Shown(said, kEnough));
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
   std::string_view fix = known->fix;
   if (known->code == ErrorCode::kNoPermission && DeniesKey(error_text)) {

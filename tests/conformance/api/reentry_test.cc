@@ -42,7 +42,18 @@ TEST_P(NoReentry, LockingTwiceThrowsDeadlock) {
 TEST_P(NoReentry, AcquireOfOwnLockIsBusy) {
   const std::scoped_lock guard(*lock_);
   EXPECT_EQ(CodeOf(Try(*lock_)), kBusy);
-  EXPECT_EQ(CodeOf(lock_->Acquire({.wait = absl::Milliseconds(10)})), kBusy);
+  const auto again = lock_->Acquire({.wait = absl::Milliseconds(10)});
+  EXPECT_EQ(CodeOf(again), kBusy);
+  EXPECT_THAT(again.status().message(), HasSubstr("this thread already holds it"));
+}
+
+TEST_P(NoReentry, BusyErrorTellsHolder) {
+  const std::scoped_lock guard(*lock_);
+  absl::Status here, elsewhere;
+  std::thread([&] { here = lock_->Acquire({.wait = absl::Milliseconds(10)}).status(); }).join();
+  elsewhere = NewLock(other_)->Acquire({.wait = absl::Milliseconds(10)}).status();
+  EXPECT_THAT(here.message(), HasSubstr("another call of this client holds it"));
+  EXPECT_THAT(elsewhere.message(), HasSubstr("someone else holds it"));
 }
 
 class Recursion : public Reentry {

@@ -41,7 +41,7 @@ TEST_F(Margins, ImpossibleOptionsAreRefused) {
   refused({.at_most = absl::Seconds(29)}, "longer than the 29s of LockOptions::at_most");
   refused({.at_most = absl::Minutes(1)}, "a lease of 2m is longer", {.lease = absl::Minutes(2)});
   refused({}, "cannot stay taken for -1s", {.at_least = absl::Seconds(-1)});
-  refused({}, "cannot stay taken", {.at_least = absl::InfiniteDuration()});
+  refused({}, "cannot stay taken for ever;", {.at_least = absl::InfiniteDuration()});
   refused({}, "a lease of 0 is not possible", {.lease = absl::ZeroDuration()});
   EXPECT_TRUE(server_->LockKeys().empty());
 }

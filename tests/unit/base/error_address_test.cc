@@ -48,6 +48,19 @@ TEST(ErrorAddress, MessageOfSeveralHasTheFirstAddress) {
   EXPECT_EQ(WithAddressOf(one + "; " + two), "LOADING; READONLY [https://redlatch.dev/e/loading]");
 }
 
+TEST(ErrorAddress, AddressStandsBeforeLineToCopy) {
+  const std::string address = " [https://redlatch.dev/e/noperm]";
+  const std::string advice = " (grant it: ACL SETUSER app +eval)";
+  const std::string whole = WithAddressOf("NOPERM no permissions" + advice);
+  EXPECT_EQ(whole, "NOPERM no permissions" + address + advice);
+  EXPECT_EQ(WithAddressOf(whole), whole);
+  const std::string rule = "; this lock's: ACL SETUSER app ~x";
+  EXPECT_EQ(WithAddressOf("NOPERM no key" + rule), "NOPERM no key" + address + rule);
+  const std::string title = "lock \"(ACL SETUSER\": ";
+  EXPECT_EQ(WithAddressOf(title + "NOPERM no key" + rule, title.size()),
+            title + "NOPERM no key" + address + rule);
+}
+
 TEST(ErrorAddress, OnlyErrorsGetAddresses) {
   const absl::Status busy = absl::DeadlineExceededError("READONLY");
   EXPECT_EQ(WithAddress(busy), busy);

@@ -46,6 +46,11 @@ TEST(Utf8, ShownTextHasNoControlCharacters) {
   EXPECT_EQ(Printable("a\\\n"), "a\\\\\\x0a");
 }
 
+TEST(Utf8, QuotedNameKeepsLettersOfAnyLanguage) {
+  EXPECT_EQ(Quoted("Auftr\xc3\xa4ge"), "\"Auftr\xc3\xa4ge\"");
+  EXPECT_EQ(Quoted("a\"b\\c\x1b"), "\"a\\\"b\\\\c\\x1b\"");
+}
+
 TEST(Utf8, ShownTextIsShortAndStable) {
   EXPECT_EQ(Shown("0123456789", 10), "0123456789");
   EXPECT_EQ(Shown("0123456789a", 10), "0123456...");

@@ -522,6 +522,53 @@ TEST_F(RedlatchInspectTest, ShowsAFreeLock) {
             "('unknown', 0, [], [])");
 }
 
+// After redlatch run --at-least its client has ended; after Lease::StayTaken() it may go on.
+TEST_F(RedlatchInspectTest, TellsNamesThatStayTakenFromHeldLocks) {
+  EXPECT_EQ(Redlatch({"run", "--at-least", "2h", "nightly", "--", "true"}).code, 0);
+  ReentrantReadWriteLock write(client_, "write");
+  SimpleLock simple(client_, "simple");
+  SimpleLock held(client_, "held");
+  const std::scoped_lock guard(held);
+  for (RedisLockBase* const lock : std::initializer_list<RedisLockBase*>{&write, &simple}) {
+    auto lease = lock->Acquire();
+    ASSERT_TRUE(lease.ok() && lease->StayTaken(absl::Hours(2)).ok());
+    EXPECT_THAT(Text(lock->name()), HasSubstr("held by         " + Me("billing")));
+    ASSERT_TRUE(lease->Release().ok());
+  }
+  const std::string was = "no process, was " + Me("billing") + "; stays taken";
+  EXPECT_THAT(Redlatch({"ls"}).output,
+              AllOf(ContainsRegex("held +simple +held .*" + Me("billing") + "\n"),
+                    ContainsRegex("nightly +simple +taken +1h59m +0 +no process; stays taken\n"),
+                    ContainsRegex("simple +simple +taken +1h59m +0 +" + was + "\n"),
+                    ContainsRegex("write +read_write +taken +1h59m +0 +" + was + "\n")));
+  EXPECT_THAT(Text("nightly"), HasSubstr("held by         no process; stays taken, for 1h59m"));
+  EXPECT_THAT(Text("write"), HasSubstr("held by         " + was + ", for 1h59m"));
+  EXPECT_EQ(Json(Redlatch({"ls", "--json"}).output,
+                 "sorted((r['name'], r['holder']['stays_taken']) for r in rows)"),
+            "[('held', False), ('nightly', True), ('simple', True), ('write', True)]");
+  EXPECT_EQ(Of("simple", "r['holders'][0]['stays_taken']"), "True");
+  EXPECT_EQ(Of("held", "r['holders'][0]['stays_taken']"), "False");
+}
+
+TEST_F(RedlatchInspectTest, WrapsAtWordsOnATerminal) {
+  if (!support::CanMakeTerminals()) GTEST_SKIP() << "there is no /dev/pts";
+  const std::string program =
+      "whose name has so many words that no terminal shows them on one line";
+  const Client client = NewClient({.program = program});
+  SimpleLock lock(client, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  for (const uint16_t columns : {48, 80}) {
+    const std::string output = OnTerminal("inspect job", "", columns).output;
+    for (const std::string& line : std::vector<std::string>(absl::StrSplit(output, "\r\n"))) {
+      EXPECT_LE(line.size(), columns + std::string("\x1b[1m\x1b[0m").size()) << line;
+    }
+    const std::string whole = std::regex_replace(output, std::regex("\r\n {18}"), " ");
+    EXPECT_THAT(whole, AllOf(HasSubstr(Me(program) + ", since "), HasSubstr("s), lease ")));
+    EXPECT_NE(whole, output);
+  }
+}
+
 TEST_F(RedlatchInspectTest, ReportsAnUnusedName) {
   const Outcome outcome = Redlatch({"inspect", "no\x1bsuch"});
   EXPECT_EQ(outcome.code, 1);
@@ -599,6 +646,28 @@ class RedlatchReadOnlyTest : public RedlatchOutputTest {
 TEST_F(RedlatchReadOnlyTest, DocumentedViewerMayReadAllLocks) {
   EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
   ExpectToSeeAll(absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port()));
+}
+
+// The error tells the rules, and no more are needed.
+TEST_F(RedlatchReadOnlyTest, ViewerMayBreakWithTheRulesThatTheErrorNames) {
+  EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
+  const std::string viewer = absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port());
+  for (const char* const name : {"simple", "writes", "permits", "leads"}) {
+    const Outcome refused = Redlatch({"break", "--yes", name, "--server", viewer});
+    EXPECT_EQ(refused.code, 123);
+    const size_t rule = refused.errors.find("ACL SETUSER viewer ");
+    ASSERT_NE(rule, std::string::npos) << refused.errors;
+    EXPECT_THAT(refused.errors, HasSubstr("to break the "));
+    const std::string line = refused.errors.substr(rule);
+    EXPECT_THAT(line, AllOf(HasSubstr(absl::StrCat(" ~", name, " ")), Not(HasSubstr("~* ")),
+                            Not(HasSubstr("[https")), Not(HasSubstr("+subscribe"))));
+    const std::vector<std::string> words =
+        absl::StrSplit(line, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+    EXPECT_EQ(server_->Text(words), "OK");
+    const Outcome broken = Redlatch({"break", "--yes", name, "--server", viewer});
+    EXPECT_EQ(broken.code, 0) << broken.errors;
+    EXPECT_THAT(broken.output, HasSubstr("Broken."));
+  }
 }
 
 TEST_F(RedlatchReadOnlyTest, ViewerSeesReadersAndTheWriterThatWaits) {

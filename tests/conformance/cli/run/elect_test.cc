@@ -196,6 +196,36 @@ TEST_F(RedlatchLeaderTest, WatchPrintsEachChange) {
   EXPECT_EQ(CodeAfter(*watch, SIGINT), 128 + SIGINT);
 }
 
+TEST_F(RedlatchLeaderTest, WatchSaysOnceThatTheServerIsDown) {
+  const auto watch = Watch();
+  EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
+  const auto said = [this](const std::string& text) {
+    return support::Await([&] { return absl::StrContains(Errors(), text); });
+  };
+  server_->Kill();
+  EXPECT_TRUE(said("changes are not seen until it answers"));
+  server_->Restart();
+  EXPECT_TRUE(said("the server answers again"));
+  EXPECT_EQ(CodeAfter(*watch, SIGINT), 128 + SIGINT);
+  EXPECT_EQ(std::ranges::count(Errors(), '\n'), 2) << Errors();
+}
+
+TEST_F(RedlatchLeaderTest, WatchNeedsNoMorePermissionsThanReading) {
+  EXPECT_EQ(server_->Text({"ACL", "SETUSER", "viewer", "on", ">secret", "resetchannels", "%R~*",
+                           "+ping", "+hello", "+time", "+mget"}),
+            "OK");
+  const auto watch =
+      Watch({absl::StrCat("--server=redis://viewer:secret@127.0.0.1:", server_->port())});
+  EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
+  auto leads = election_.Campaign("here");
+  ASSERT_TRUE(leads.ok());
+  EXPECT_THAT(watch->pipe().ReadLine().value_or(""), StartsWith("here  epoch "));
+  ASSERT_TRUE(leads->Resign().ok());
+  EXPECT_EQ(watch->pipe().ReadLine(), "no leader");
+  EXPECT_EQ(CodeAfter(*watch, SIGINT), 128 + SIGINT);
+  EXPECT_THAT(Errors(), IsEmpty());
+}
+
 TEST_F(RedlatchLeaderTest, WatchEndsIfItsOutputIsClosed) {
   const auto watch = Watch({"--json"});
   EXPECT_EQ(watch->pipe().ReadLine(), "{\"name\":\"job\",\"leader\":null}");

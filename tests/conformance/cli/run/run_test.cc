@@ -181,10 +181,80 @@ TEST_F(RedlatchRunTest, RefusesTimesThatDoNotFit) {
   refused({"--stop-margin", "16s"}, "--stop-margin is more than half of the lease");
   refused({"--stop-margin", "10s", "--grace", "11s"}, "--grace is more than half of the lease");
   refused({"--once-per", "1ms"}, "--once-per is too short");
+  refused({"--once-per", "inf"}, "--once-per is too long; say at most one year");
+  refused({"--at-least", "inf"}, "--at-least is too long; say at most one year");
   refused({"--once-per", "1h", "--at-least", "1h"}, "exclude each other");
   refused({"--once-per", "1h", "--shared"}, "--once-per is not for permits");
   refused({"--at-least", "1h", "--capacity", "3"}, "--at-least is not for permits");
   refused({"--at-most", "1h", "--capacity", "3"}, "--at-most is not for permits");
+}
+
+class RedlatchJsonTest : public RedlatchOutputTest {};
+
+TEST_F(RedlatchRunTest, NamesTheKindOfLockThatItFinds) {
+  const Client client = *Client::Connect(server_->url());
+  Semaphore semaphore(client, "slots", 4);
+  ReentrantReadWriteLock read_write(client, "data");
+  ReentrantLock reentrant(client, "again");
+  SimpleLock plain(client, "plain");
+  ASSERT_TRUE(semaphore.try_acquire() && read_write.try_lock() && reentrant.try_lock() &&
+              plain.try_lock());
+  server_->Text({"SET", "text", "x"});
+  server_->Integer({"RPUSH", "list", "x"});
+  const auto refused = [&](const Words& words, const std::string& found, const std::string& fix) {
+    EXPECT_EQ(Code(Join(words, {"--", "true"})), 123);
+    EXPECT_THAT(Errors(), HasSubstr(absl::StrCat("is in use for ", found, "; ", fix)));
+  };
+  refused({"slots"}, "a semaphore of 4 permits, and not for a plain lock",
+          "to take a permit, say --permits 1 --capacity 4, or choose another name");
+  refused({"data"}, "a read-write lock, and not for a plain lock", "say --shared or --write");
+  refused({"--write", "again"}, "a reentrant lock, and not for a read-write lock",
+          "choose another name");
+  refused({"--capacity", "2", "plain"}, "a plain lock, and not for a semaphore",
+          "leave out --shared");
+  refused({"--capacity", "2", "text"}, "another program's key, a string, and not for a semaphore",
+          "choose another name");
+  refused({"list"}, "another program's key, a list, and not for a plain lock",
+          "choose another name");
+}
+
+TEST_F(RedlatchRunTest, SaysThatNoProcessHoldsANameThatStaysTaken) {
+  EXPECT_EQ(Code({"--at-least", "2h", "job", "--", "true"}), 0);
+  EXPECT_EQ(Code({"--wait", "0", "job", "--", "true"}), 120);
+  EXPECT_THAT(Errors(), HasSubstr("lock \"job\" is busy: no process holds it, but its name stays "
+                                  "taken for 1h59m"));
+}
+
+TEST_F(RedlatchJsonTest, ReportsWhatHappensToTheLock) {
+  const Outcome ran = Redlatch({"run", "--json", "job", "--", "sh", "-c", "echo $REDLATCH_TOKEN"});
+  EXPECT_EQ(Json(ran.errors,
+                 "([(r['event'], r['name']) for r in rows], rows[0]['token'], "
+                 "rows[0]['server'], rows[0]['waited_ms'] < 60000, rows[1]['code'], "
+                 "rows[1]['held_ms'] >= 0)"),
+            absl::StrCat("([('acquired', 'job'), ('released', 'job')], ",
+                         absl::StripTrailingAsciiWhitespace(ran.output), ", '", server_->url(),
+                         "', True, 0, True)"));
+  const Client client = NewClient({.program = "billing"});
+  SimpleLock lock(client, "other");
+  const std::scoped_lock guard(lock);
+  const Outcome busy = Redlatch({"run", "-j", "--busy-code=0", "--wait=0", "other", "--", "true"});
+  EXPECT_EQ(busy.code, 0);
+  EXPECT_EQ(Json(busy.errors,
+                 "(rows[0]['event'], 'is busy: held by billing' in "
+                 "rows[0]['message'])"),
+            "('busy', True)")
+      << busy.errors;
+}
+
+TEST_F(RedlatchJsonTest, ReportsALoss) {
+  const auto run = StartRedlatch(
+      {"run", "--json", "--lease=2s", "job", "--", "sh", "-c", "echo on; exec sleep 60"});
+  ASSERT_EQ(run->pipe().ReadLine(), "on");
+  server_->Integer({"DEL", "job"});
+  EXPECT_EQ(CodeOf(*run), 122);
+  EXPECT_EQ(Json(Errors(), "([r['event'] for r in rows], 'is lost' in rows[1]['message'])"),
+            "(['acquired', 'lost'], True)")
+      << Errors();
 }
 
 TEST_F(RedlatchRunTest, HasReleasedTheLockWhenItExits) {

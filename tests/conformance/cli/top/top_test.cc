@@ -133,7 +133,8 @@ TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
     ASSERT_TRUE(ReadTo(*top, "\x1b[7mb "));
     top->pipe().Write("b");
     ASSERT_TRUE(ReadTo(*top, "the lock \"b\" is held by:"));
-    top->pipe().WriteLine(yes ? "y" : "n");
+    ASSERT_TRUE(ReadTo(*top, "press y to break it"));
+    top->pipe().Write(yes ? "y" : "n");
     ASSERT_TRUE(ReadTo(*top, yes ? "Broken. Nobody holds it now." : "Nothing was done."));
     EXPECT_EQ(Quit(*top), 0);
     EXPECT_EQ(server_->Integer({"EXISTS", "b"}), yes ? 0 : 1);
@@ -152,15 +153,16 @@ TEST_F(RedlatchTopTest, AsksBeforeEachBreak) {
   ASSERT_TRUE(ReadTo(*top, "q quit", &output));
   const pid_t pid = std::atoi(output.substr(output.find("pid ") + 4).c_str());
   ASSERT_GT(pid, 1);
-  for (const char* const answer : {"ny", "n", "y"}) {
-    top->pipe().Write("b");
-    ASSERT_TRUE(ReadTo(*top, "the lock \"a\" is held by:"));
+  for (const char* const answer : {"n", "\n", "Y"}) {
+    top->pipe().Write("by");  // the second key comes before the question
+    ASSERT_TRUE(ReadTo(*top, "press y to break it"));
     ASSERT_TRUE(support::Await(  // it waits for the answer
         [&] { return absl::StrContains(TextOf(absl::StrCat("/proc/", pid, "/stat")), ") S "); }));
     ASSERT_EQ(kill(pid, SIGWINCH), 0);  // as if the terminal was resized
-    top->pipe().WriteLine(answer);
-    ASSERT_TRUE(ReadTo(*top, *answer == 'y' ? "Broken." : "Nothing was done."));
-    EXPECT_EQ(server_->Integer({"EXISTS", "a"}), *answer == 'y' ? 0 : 1);
+    top->pipe().Write(answer);
+    ASSERT_TRUE(ReadTo(*top, *answer == 'Y' ? "Broken." : "Nothing was done."));
+    EXPECT_EQ(server_->Integer({"EXISTS", "a"}), *answer == 'Y' ? 0 : 1);
+    ASSERT_TRUE(ReadTo(*top, "press any key"));
     top->pipe().Write(" ");
     ASSERT_TRUE(ReadTo(*top, "q quit"));
   }
@@ -182,13 +184,14 @@ TEST_F(RedlatchTopTest, NoKeyIsLostIfSeveralAreTypedAtOnce) {
   ASSERT_TRUE(ReadTo(*top, "q quit"));
   top->pipe().Write("jjjjjjjjjjjjjjjjjjj\x1b[B\x1bOBk\x1b[6~\x1b[6~\x1b[6~\x1b[6~\x1b[6~b");
   EXPECT_TRUE(ReadTo(*top, "the lock \"job59\" is held by:"));  // the last one
-  top->pipe().WriteLine("n");
-  ASSERT_TRUE(ReadTo(*top, "Nothing was done."));
+  ASSERT_TRUE(ReadTo(*top, "press y to break it"));
+  top->pipe().Write("n");
+  ASSERT_TRUE(ReadTo(*top, "press any key"));
   top->pipe().Write(" ");
   ASSERT_TRUE(ReadTo(*top, "q quit"));
   top->pipe().Write("\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[5~\x1b[Ajjjjjjjjjjjjjjjjjjj\x1b[Bkb");
   EXPECT_TRUE(ReadTo(*top, "the lock \"job19\" is held by:"));
-  top->pipe().WriteLine("n");
+  ASSERT_TRUE(ReadTo(*top, "press y to break it"));
   EXPECT_EQ(Quit(*top), 0);
 }
 
@@ -232,6 +235,22 @@ TEST_F(RedlatchTopTest, GoesOnWhenTheServerIsBack) {
   server_->Restart();
   ASSERT_TRUE(ReadTo(*top, "sorted by waiting"));
   EXPECT_EQ(Quit(*top), 0);
+}
+
+TEST_F(RedlatchTopTest, WatchedListSaysOnceThatTheServerIsDown) {
+  const auto list = StartRedlatch({"ls", "--watch", "--json", "--interval", "20ms", "--all"});
+  SimpleLock lock(client_, "job");
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(ReadTo(*list, "\"job\""));
+  server_->Kill();
+  const auto said = [this](const std::string& text) {
+    return support::Await([&] { return absl::StrContains(Errors(), text); });
+  };
+  EXPECT_TRUE(said("Connection refused"));
+  server_->Restart();
+  EXPECT_TRUE(said("the list is complete again"));
+  // The connection may break before a new one is refused.
+  EXPECT_LE(std::ranges::count(Errors(), '\n'), 3) << Errors();
 }
 
 TEST_F(RedlatchTopTest, ListIsWatched) {

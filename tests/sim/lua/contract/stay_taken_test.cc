@@ -40,6 +40,23 @@ TEST_P(LockStaysTaken, ReleasedLockStaysTakenUntilThatTime) {
   EXPECT_EQ(Outcome(Of('a', 2)), "granted");
 }
 
+// So that people see that no process has the lock any more.
+TEST_P(LockStaysTaken, ReleasedGrantIsMarkedUntilThatTime) {
+  const int64_t granted = TakeAt(For(30'000, Of('a')));
+  const bool simple = kind_.name == SimpleKind().name;
+  const std::string gone = Gone(Of('a').grant);
+  const auto mark = [&] {
+    return simple ? server_->Command({"GET", gone}).text
+                  : server_->Command({"HGET", name_, "owner"}).text;
+  };
+  EXPECT_NE(mark(), "taken");
+  EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kReleased);
+  EXPECT_EQ(mark(), "taken");
+  if (simple) EXPECT_NEAR(Pttl(gone), Pttl(name_), 1);
+  AwaitExpiry(name_);
+  EXPECT_NE(mark(), "taken");
+}
+
 TEST_P(LockStaysTaken, ReleaseProlongsIt) {
   const int64_t granted = TakeAt(For(1000, Of('a')));
   EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kReleased);

@@ -122,7 +122,10 @@ TEST(ErrorsTest, MessagesNameTheFix) {
   const auto message = [](std::string_view error) {
     return std::string(ErrorStatus(error, "s").message());
   };
-  EXPECT_THAT(message("NOAUTH x"), HasSubstr("redis://:password@host"));
+  EXPECT_EQ(message("NOAUTH HELLO must be called with the client already authenticated, otherwise "
+                    "the HELLO <proto> AUTH <user> <pass> option can be used"),
+            "s answered: NOAUTH HELLO must be called with the client already authenticated (put "
+            "the password into the URL: redis://:password@host)");
   EXPECT_THAT(message("WRONGPASS x"), HasSubstr("user and password"));
   EXPECT_THAT(message("NOPERM x"), HasSubstr("ACL SETUSER"));
   EXPECT_THAT(message("NOPERM No permissions to access a key"), HasSubstr("key pattern"));
