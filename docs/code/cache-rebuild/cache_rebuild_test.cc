@@ -43,6 +43,7 @@ std::string Render(const std::string& key);
 #include <optional>
 #include <string>
 
+#include "absl/time/clock.h"
 #include "redlatch/simple_lock.h"
 
 // PageCache is yours. Its entries have a page, a time at which that is stale, and a fencing token.

@@ -6,12 +6,12 @@
 #include "docs/code/expect.h"
 #include "gtest/gtest.h"
 
-void Ship(int order);
-
 // [red_mutex]
 #include <mutex>
 
 #include "redlatch/simple_lock.h"
+
+void Ship(int order);  // stands for your work
 
 void ShipOrder(const redlatch::Client& client) {
   redlatch::SimpleLock mutex(client, "orders:42");

@@ -1,16 +1,35 @@
 // The code of recipes/postgresql.md, and a test that runs it on the server of with_server.sh.
-#include "docs/code/expect.h"
-#include "gtest/gtest.h"
 
-// [write]
+// [read]
 #include <libpq-fe.h>
 
 #include <memory>
 #include <string>
 
+#include "absl/status/statusor.h"
 #include "redlatch/fencing_token.h"
-#include "redlatch/simple_lock.h"
 
+// Reads a balance and leaves the token there, so that an earlier holder can no longer write.
+absl::StatusOr<std::string> ReadBalance(PGconn* db, redlatch::FencingToken token,
+                                        const std::string& account) {
+  const std::string fence = std::to_string(token.value());
+  const char* const values[] = {fence.c_str(), account.c_str()};
+  const std::unique_ptr<PGresult, decltype(&PQclear)> result(
+      PQexecParams(db,
+                   "UPDATE account SET fence = $1 WHERE id = $2 AND fence <= $1 RETURNING balance",
+                   2, nullptr, values, nullptr, nullptr, 0),
+      &PQclear);
+  if (PQresultStatus(result.get()) != PGRES_TUPLES_OK) {
+    return absl::UnavailableError(PQerrorMessage(db));
+  }
+  if (PQntuples(result.get()) != 1) {
+    return absl::AbortedError("a later holder has the account, or there is no such account");
+  }
+  return std::string(PQgetvalue(result.get(), 0, 0));
+}
+// [/read]
+
+// [write]
 // Writes a balance, unless a later holder of the lock has read or written it. The comparison and
 // the write are one statement, so nothing can come between them.
 absl::Status WriteBalance(PGconn* db, redlatch::FencingToken token, const std::string& account,
@@ -31,26 +50,10 @@ absl::Status WriteBalance(PGconn* db, redlatch::FencingToken token, const std::s
 }
 // [/write]
 
-// [read]
-// Reads a balance and leaves the token there, so that an earlier holder can no longer write.
-absl::StatusOr<std::string> ReadBalance(PGconn* db, redlatch::FencingToken token,
-                                        const std::string& account) {
-  const std::string fence = std::to_string(token.value());
-  const char* const values[] = {fence.c_str(), account.c_str()};
-  const std::unique_ptr<PGresult, decltype(&PQclear)> result(
-      PQexecParams(db,
-                   "UPDATE account SET fence = $1 WHERE id = $2 AND fence <= $1 RETURNING balance",
-                   2, nullptr, values, nullptr, nullptr, 0),
-      &PQclear);
-  if (PQresultStatus(result.get()) != PGRES_TUPLES_OK) {
-    return absl::UnavailableError(PQerrorMessage(db));
-  }
-  if (PQntuples(result.get()) != 1) {
-    return absl::AbortedError("a later holder has the account, or there is no such account");
-  }
-  return std::string(PQgetvalue(result.get(), 0, 0));
-}
-// [/read]
+// The page shows all that its code needs, so the headers of its test come after it.
+#include "docs/code/expect.h"
+#include "gtest/gtest.h"
+#include "redlatch/simple_lock.h"
 
 TEST(PostgresqlRecipe, AnEarlierHolderCannotWrite) {
   // The server, and the table that the page shows, come from with_server.sh.

@@ -1,11 +1,11 @@
 // The code of recipes/testing.md: the program under test, its fixture and its tests.
-#include <functional>
-#include <future>
 
-#include "docs/code/expect.h"
+// [inventory]
+#include <functional>
+#include <string>
+
 #include "redlatch/simple_lock.h"
 
-// The code under test.
 class Inventory {
  public:
   explicit Inventory(const redlatch::Client& client) : client_(client) {}
@@ -28,6 +28,7 @@ class Inventory {
   redlatch::Client client_;
   int steps_ = 0;
 };
+// [/inventory]
 
 // [fixture]
 #include <string>
@@ -53,6 +54,9 @@ class InventoryTest : public testing::Test {
 // [/fixture]
 
 // [tests]
+#include <future>
+#include <stop_token>
+
 TEST_F(InventoryTest, RecountFailsWhileAnotherProcessHasTheItem) {
   redlatch::SimpleLock lock(theirs_, "item:apples");
   const absl::StatusOr<redlatch::Lease> lease = lock.TryAcquire();

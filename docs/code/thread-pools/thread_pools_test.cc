@@ -1,20 +1,13 @@
 // The code of recipes/thread-pools.md, and tests that run it.
-#include <algorithm>
-#include <mutex>
-#include <string>
-#include <vector>
-
-#include "docs/code/expect.h"
-#include "gtest/gtest.h"
-
-void Book(const std::string& entry);
 
 // [move]
 #include <future>
-#include <memory>
+#include <string>
 #include <utility>
 
 #include "redlatch/simple_lock.h"
+
+void Book(const std::string& entry);  // stands for your work
 
 // The hold goes with the work, to whichever thread runs it. std::async stands for your pool.
 std::future<absl::Status> BookLater(redlatch::Lease lease, std::string entry) {
@@ -33,6 +26,10 @@ absl::StatusOr<std::future<absl::Status>> BookUnderLock(redlatch::SimpleLock& lo
 // [/move]
 
 // [owner]
+#include <future>
+#include <stop_token>
+#include <string>
+
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/run_locked.h"
 
@@ -66,6 +63,14 @@ absl::Status BookTransfer(redlatch::ReentrantLock& ledger, const std::string& id
                                });
 }
 // [/owner]
+
+// The page shows all that its code needs, so the headers of its tests come after it.
+#include <algorithm>
+#include <mutex>
+#include <vector>
+
+#include "docs/code/expect.h"
+#include "gtest/gtest.h"
 
 std::mutex booked_mu;
 std::vector<std::string> booked;
