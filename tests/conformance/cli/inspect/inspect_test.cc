@@ -1,4 +1,6 @@
 // Tests `redlatch ls`, which lists locks, their holders and their waiters.
+#include <array>
+
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
@@ -558,7 +560,7 @@ TEST_F(RedlatchInspectTest, WrapsAtWordsOnATerminal) {
   SimpleLock lock(client, "job");
   const auto lease = lock.Acquire();
   ASSERT_TRUE(lease.ok());
-  for (const uint16_t columns : {48, 80}) {
+  for (const uint16_t columns : std::to_array<uint16_t>({48, 80})) {
     const std::string output = OnTerminal("inspect job", "", columns).output;
     for (const std::string& line : std::vector<std::string>(absl::StrSplit(output, "\r\n"))) {
       EXPECT_LE(line.size(), columns + std::string("\x1b[1m\x1b[0m").size()) << line;
