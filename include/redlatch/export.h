@@ -1,5 +1,5 @@
 // REDLATCH_EXPORT marks what a shared redlatch makes visible; everything else is hidden.
-// Each program includes this header, by way of client.h, so the language is checked here.
+// The other headers include this one before they need C++20, so it checks the language.
 #ifndef REDLATCH_EXPORT_H_
 #define REDLATCH_EXPORT_H_
 
