@@ -2,6 +2,8 @@
 #ifndef REDLATCH_AWAITABLE_H_
 #define REDLATCH_AWAITABLE_H_
 
+#include "redlatch/export.h"
+// That comes first, because <coroutine> has a less helpful message if the language is not C++20.
 #include <atomic>
 #include <coroutine>
 #include <memory>
