@@ -28,7 +28,7 @@ void Observer::OnReconnected(std::string_view) {}
 void Observer::OnResubscribed(std::string_view) {}
 
 void Observer::OnLost(const LostLease& lost) {
-  Print("lost the hold on " + Quoted(lost.lock) + " at " + lost.server + ": " + lost.reason);
+  Print("lost the hold on " + Quoted(lost.lock) + " (" + lost.server + "): " + lost.reason);
 }
 
 void Observer::OnReleaseFailed(std::string_view lock, FencingToken, absl::Duration remaining,

@@ -417,7 +417,7 @@ TEST(ObserverTest, LossLineEscapesNameAndReason) {
   Observer().OnLost({.lock = "é\"\n\x1b[2J", .server = "redis://h:1", .reason = "why\a\nnot"});
   const std::string line = ::testing::internal::GetCapturedStderr();
   EXPECT_THAT(line,
-              HasSubstr(R"(lost the hold on "é\"\x0a\x1b[2J" at redis://h:1: why\x07\x0anot)"));
+              HasSubstr(R"(lost the hold on "é\"\x0a\x1b[2J" (redis://h:1): why\x07\x0anot)"));
   EXPECT_EQ(line.find('\n'), line.size() - 1);
   EXPECT_THAT(line, Not(HasSubstr("\x1b")));
 }
