@@ -644,7 +644,7 @@ absl::StatusOr<Client> QuietClient(const std::string& url) {
 // The same; but if this user lacks permissions that other calls need, the client comes without
 // their check, so that the server decides about each command.
 absl::StatusOr<Client> LenientClient(const std::string& url) {
-  const absl::StatusOr<Client> client = QuietClient(url);
+  absl::StatusOr<Client> client = QuietClient(url);
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
   if (!absl::IsPermissionDenied(client.status()) || !parsed.ok()) return client;
   // A quarantine needs what only the check finds out.
