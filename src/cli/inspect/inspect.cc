@@ -548,8 +548,8 @@ struct SaidByServer {
 // Everything that is known about one lock.
 struct Inspection {
   bool exists = false;  // at least one of its keys exists
-  // True if only the main key exists and it may be another program's data: its type is one that no
-  // lock of redlatch has alone, or it is a string without expiry that is no grant id.
+  // True if only the main key exists and it may be another program's data: it is no string and
+  // names neither a kind of redlatch nor a grant, or a string without expiry that is no grant id.
   bool may_be_data = false;
   LockRow row;
   LockInfo info;                           // without holders if it is a program's own kind
@@ -727,7 +727,10 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
 
 bool MayBeData(const LockRow& row, uint8_t parts) {
   if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
-  if (row.type != "string") return row.kind.empty();
+  if (row.type != "string") {
+    const bool unknown = !row.is_known() && !IsKindOfOurs(row.kind);
+    return unknown && internal::ClientOf(row.hold).empty();
+  }
   return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
@@ -821,7 +824,7 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
 absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
-        Called(row), " cannot be broken, because nobody holds a latch. It opens after ", row.to_go,
+        Called(row), " cannot be broken, because a latch has no holder. It opens after ", row.to_go,
         " more counts; to let all waiters through, count it down"));
   }
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
@@ -1520,7 +1523,11 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
             LineOf(parties[at], inspection, equal > 1 ? ", the first since " : ", since ")));
   }
   const auto listed = std::ssize(parties);
-  if (all > listed && listed == 0) Say(what, absl::StrCat(all, ", not listed"));
+  if (all > listed && listed == 0) {
+    const bool own = !inspection.row.is_known() && !inspection.row.kind.empty();
+    Say(what, own ? "not known: the program keeps it in a form of its own"
+                  : absl::StrCat(all, ", not listed"));
+  }
   if (all > listed && listed > 0) Say("", absl::StrCat("and ", all - listed, " more"));
 }
 
@@ -1537,8 +1544,7 @@ std::string QuorumState(const LockRow& row) {
 std::string Heading(const LockRow& row) {
   std::string out = Called(row).substr(4);
   out[0] = static_cast<char>(out[0] & ~0x20);
-  if (!row.whole && row.type == "none" && row.kind.empty())
-    return absl::StrCat(out, ": nobody holds it");
+  if (!row.whole && row.type == "none" && row.kind.empty()) return absl::StrCat(out, ": free");
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
     return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
   }
@@ -1563,8 +1569,11 @@ void Print(const Inspection& inspection, const std::string& server) {
   if (row.token > 0) Say("last token", absl::StrCat(row.token));
   if (row.is_latch()) Say("made for", absl::StrCat(row.total));
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
-    if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
-    Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
+    const bool expires = row.remaining != absl::InfiniteDuration();
+    if (!row.is_known()) {
+      Say("key", absl::StrCat("a ", row.type, expires ? "" : " without expiry"));
+    }
+    if (expires) Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
   }
   if (row.whole) {
     for (const SaidByServer& each : inspection.servers) {
@@ -1687,7 +1696,7 @@ int BreakIt(Servers& servers, const Inspection& seen, bool json) {
   if (json) {
     std::puts(JsonOf(*after, servers.name(), true).c_str());
   } else if (after->info.holders.empty()) {
-    std::printf("Broken. Nobody holds it now.\n");
+    std::printf("Broken. It is free now.\n");
   } else {
     SayHolders("Broken. It is now held by:", *after);
   }
@@ -1717,7 +1726,7 @@ int BreakLock(Servers& servers, const std::string& name, const std::function<boo
   if (absl::Status undecided = servers.undecided(); !undecided.ok()) return Refuse(undecided);
   if (HoldsOf(*seen).empty()) {
     const std::string text =
-        absl::StrCat("Nobody holds ", Called(seen->row), ": there is nothing to break.");
+        absl::StrCat("There is nothing to break: ", Called(seen->row), " is not held.");
     std::puts(json ? JsonOf(*seen, servers.name(), false).c_str() : text.c_str());
     return 0;
   }
@@ -1770,8 +1779,8 @@ int Set(const Server& server, const Inspection& seen, const std::string& name, i
   if (!client.ok()) return Refuse(client.status());
   const absl::Status set = Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
   if (!set.ok()) return Refuse(set);
-  const std::string before = !seen.exists ? "nobody has used that name lately"
-                                          : absl::StrCat(seen.row.capacity, " before");
+  const std::string before =
+      !seen.exists ? "a new name" : absl::StrCat(seen.row.capacity, " before");
   PrintCapacity(name, capacity,
                 absl::StrCat("semaphore \"", Printable(name), "\": ", Counted(capacity, "permit"),
                              " in all, ", before),

@@ -518,7 +518,7 @@ TEST_F(RedlatchInspectTest, ShowsWhatTheKeysOfAnOwnKindTell) {
 TEST_F(RedlatchInspectTest, ShowsAFreeLock) {
   SimpleLock lock(client_, "job");
   ASSERT_TRUE(lock.Acquire().ok());
-  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": nobody holds it\n"),
+  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": free\n"),
                                  HasSubstr("last token"), Not(HasSubstr("held by"))));
   EXPECT_EQ(Of("job", "(r['kind'], r['holding'], r['holders'], r['waiters'])"),
             "('unknown', 0, [], [])");
@@ -831,7 +831,7 @@ TEST_F(RedlatchBreakTest, BreaksEveryKindForAllHolders) {
   for (const char* const name : {"reentrant", "read", "slots", "election"}) {
     const Outcome outcome = Redlatch({"break", "--yes", name});
     EXPECT_EQ(outcome.code, 0) << outcome.errors;
-    EXPECT_THAT(outcome.output, HasSubstr("Broken. Nobody holds it now.\n"));
+    EXPECT_THAT(outcome.output, HasSubstr("Broken. It is free now.\n"));
   }
   EXPECT_TRUE(Fires(reentered->lost()));
   EXPECT_TRUE(Fires(reads->lost()));
@@ -956,7 +956,7 @@ TEST_F(RedlatchBreakTest, RefusesLatchesAndOwnKinds) {
   ASSERT_TRUE(latch.CountDown(2).ok());
   const Outcome of_latch = Redlatch({"break", "--yes", "latch"});
   EXPECT_EQ(of_latch.code, 123);
-  EXPECT_THAT(of_latch.errors, AllOf(HasSubstr("nobody holds a latch"), HasSubstr("3 more")));
+  EXPECT_THAT(of_latch.errors, AllOf(HasSubstr("a latch has no holder"), HasSubstr("3 more")));
   EXPECT_EQ(latch.Count().value_or(-1), 3);
 
   server_->Text({"HSET", "own", "kind", "cooldown"});
@@ -1031,7 +1031,7 @@ TEST_F(RedlatchCapacityTest, NewCapacityOverridesTheOption) {
 TEST_F(RedlatchCapacityTest, SetsTheCapacityOfAnUnusedName) {
   const Outcome outcome = Redlatch({"capacity", "slots", "5"});
   EXPECT_EQ(outcome.code, 0) << outcome.errors;
-  EXPECT_THAT(outcome.output, StartsWith("semaphore \"slots\": 5 permits in all, nobody"));
+  EXPECT_THAT(outcome.output, StartsWith("semaphore \"slots\": 5 permits in all, a new name"));
   EXPECT_EQ(Redlatch({"capacity", "slots"}).output, "5\n");
 }
 
