@@ -453,9 +453,9 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
 }
 
 // The rows of all locks whose names match, sorted by name. Locks that this user may not read are
-// left out.
+// left out; adds their number to `forbidden`.
 absl::StatusOr<std::vector<LockRow>> RowsAt(Server& server, const std::string& pattern,
-                                            const ShowProgress& progress) {
+                                            const ShowProgress& progress, size_t& forbidden) {
   constexpr size_t kTogether = 100;  // so that no batch blocks a server for long
   server.PassOverWhatIsForbidden();
   const absl::StatusOr<FoundLocks> found = FindLocks(server, pattern, progress);
@@ -466,6 +466,7 @@ absl::StatusOr<std::vector<LockRow>> RowsAt(Server& server, const std::string& p
     absl::StatusOr<std::vector<LockRow>> rows =
         ReadRows(server, absl::MakeSpan(*found).subspan(at, kTogether), processes);
     if (!rows.ok()) return rows.status();
+    forbidden += std::min(kTogether, found->size() - at) - rows->size();
     std::ranges::move(*rows, std::back_inserter(all));
     progress("locks read", std::ssize(all));
   }
@@ -1084,17 +1085,19 @@ absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
                                    const ShowProgress& progress) {
   LockList list;
   std::vector<absl::StatusOr<std::vector<LockRow>>> seen(servers.size());
+  std::vector<size_t> forbidden(servers.size());
   const std::vector<absl::Status> outcomes = servers.Visit([&](size_t i, Server& server) {
     if (server.is_cluster()) server.PassOverWhatIsUnreachable();
     const bool alone = servers.size() == 1;
     seen[i] = RowsAt(
-        server, pattern, alone ? progress : [](std::string_view, int64_t) {});
+        server, pattern, alone ? progress : [](std::string_view, int64_t) {}, forbidden[i]);
     return seen[i].status();
   });
   if (!servers.is_quorum()) {
     if (!outcomes[0].ok()) return outcomes[0];
     list.rows = *std::move(seen[0]);
     list.missing = servers.server().missing();
+    if (list.missing.empty()) list.forbidden = forbidden[0];
     return list;
   }
   list.undecided = servers.WhyNoMajority(outcomes);
@@ -1327,6 +1330,11 @@ Trouble TroubleWith(const absl::StatusOr<LockList>& list, bool of_quorum, bool a
   if (list->others > 0 && !as_json) {
     trouble.lines.push_back(absl::StrCat(
         list->others, " locks of other kinds are not shown; list each server by itself"));
+  }
+  if (list->forbidden > 0) {
+    trouble.lines.push_back(absl::StrCat("this user may not read ",
+                                         Counted(list->forbidden, "name"),
+                                         "; their locks are not shown"));
   }
   if (!list->undecided.ok()) {
     trouble.lines.push_back(TextOf(list->undecided));
@@ -1588,10 +1596,30 @@ void Print(const Inspection& inspection, const std::string& server) {
   Say("server", server);
 }
 
+// Leaves out holders and waiters that do not fit on the screen; Print() says how many there are.
+void FitToScreen(Inspection& inspection) {
+  const size_t other = 11 + inspection.servers.size();  // rows of headings, figures and the prompt
+  std::vector<LockInfo::Party>& holders = inspection.info.holders;
+  std::vector<LockInfo::Party>& waiters = inspection.info.waiters;
+  size_t rows_each = 1;
+  if (!waiters.empty()) {
+    const size_t columns = Columns("                  10. " + LineOf(waiters[0], inspection));
+    rows_each += columns / std::max<size_t>(TerminalWidth(), 1);
+  }
+  const size_t room = std::max(TerminalHeight(), other + 2 * rows_each) - other;
+  const size_t most = room / rows_each;
+  const auto keep = [](std::vector<LockInfo::Party>& parties, size_t limit) {
+    parties.erase(parties.begin() + std::min(std::ssize(parties), static_cast<ptrdiff_t>(limit)),
+                  parties.end());
+  };
+  keep(holders, waiters.empty() ? most : most / 2);
+  keep(waiters, most - holders.size());
+}
+
 }  // namespace
 
-int ShowLock(Servers& servers, const std::string& name, bool as_json) {
-  const absl::StatusOr<Inspection> inspection = servers.InspectLock(name);
+int ShowLock(Servers& servers, const std::string& name, bool as_json, bool on_one_screen) {
+  absl::StatusOr<Inspection> inspection = servers.InspectLock(name);
   if (!inspection.ok()) return Refuse(inspection.status());
   const absl::Status undecided = servers.undecided();
   if (!inspection->exists && !undecided.ok()) return Refuse(undecided);
@@ -1607,6 +1635,7 @@ int ShowLock(Servers& servers, const std::string& name, bool as_json) {
   if (as_json) {
     std::puts(JsonOf(*inspection, servers.name()).c_str());
   } else {
+    if (on_one_screen) FitToScreen(*inspection);
     Print(*inspection, servers.name());
   }
   std::fflush(stdout);

@@ -650,6 +650,16 @@ TEST_F(RedlatchReadOnlyTest, DocumentedViewerMayReadAllLocks) {
   ExpectToSeeAll(absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port()));
 }
 
+TEST_F(RedlatchReadOnlyTest, ListTellsHowManyNamesMayNotBeRead) {
+  EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
+  EXPECT_EQ(server_->Text({"ACL", "SETUSER", "viewer", "resetkeys", "~none:*"}), "OK");
+  const std::string viewer = absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port());
+  const Outcome outcome = Redlatch({"ls", "--server", viewer});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.output, IsEmpty());
+  EXPECT_THAT(outcome.errors, HasSubstr("may not read 4 names; their locks are not shown"));
+}
+
 // The error tells the rules, and no more are needed.
 TEST_F(RedlatchReadOnlyTest, ViewerMayBreakWithTheRulesThatTheErrorNames) {
   EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
@@ -915,7 +925,9 @@ TEST_F(RedlatchBreakTest, BreaksTheLockOfAForeignProgram) {
 TEST_F(RedlatchBreakTest, LeavesKeysThatMayBeData) {
   server_->Text({"SET", "price", "12"});
   server_->Text({"RPUSH", "jobs", "1"});
-  for (const char* const key : {"price", "jobs"}) {
+  server_->Text({"HSET", "vehicle", "kind", "car", "hold", "1"});
+  EXPECT_EQ(Redlatch({"inspect", "vehicle"}).code, 1);
+  for (const char* const key : {"price", "jobs", "vehicle"}) {
     const Outcome outcome = Redlatch({"break", "--yes", key});
     EXPECT_EQ(outcome.code, 123);
     EXPECT_THAT(outcome.errors, HasSubstr("may be another program's data"));
