@@ -190,6 +190,7 @@ constexpr Known kKnown[] = {
     {"the lock has other holders by now", "break"},
     {"is a key of the lock", "break"},
     {"some locks are not shown", "not-shown"},
+    {"their locks are not shown", "not-shown"},
     {"what it shows may be out of date", "not-shown"},
     {"that renews the lock was killed", "run"},
     {"that waited for the lock was killed", "run"},

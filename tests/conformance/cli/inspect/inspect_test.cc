@@ -518,8 +518,8 @@ TEST_F(RedlatchInspectTest, ShowsWhatTheKeysOfAnOwnKindTell) {
 TEST_F(RedlatchInspectTest, ShowsAFreeLock) {
   SimpleLock lock(client_, "job");
   ASSERT_TRUE(lock.Acquire().ok());
-  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": free\n"),
-                                 HasSubstr("last token"), Not(HasSubstr("held by"))));
+  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": free\n"), HasSubstr("last token"),
+                                 Not(HasSubstr("held by"))));
   EXPECT_EQ(Of("job", "(r['kind'], r['holding'], r['holders'], r['waiters'])"),
             "('unknown', 0, [], [])");
 }
