@@ -453,9 +453,9 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
 }
 
 // The rows of all locks whose names match, sorted by name. Locks that this user may not read are
-// left out.
+// left out; adds their number to `forbidden`.
 absl::StatusOr<std::vector<LockRow>> RowsAt(Server& server, const std::string& pattern,
-                                            const ShowProgress& progress) {
+                                            const ShowProgress& progress, size_t& forbidden) {
   constexpr size_t kTogether = 100;  // so that no batch blocks a server for long
   server.PassOverWhatIsForbidden();
   const absl::StatusOr<FoundLocks> found = FindLocks(server, pattern, progress);
@@ -466,6 +466,7 @@ absl::StatusOr<std::vector<LockRow>> RowsAt(Server& server, const std::string& p
     absl::StatusOr<std::vector<LockRow>> rows =
         ReadRows(server, absl::MakeSpan(*found).subspan(at, kTogether), processes);
     if (!rows.ok()) return rows.status();
+    forbidden += std::min(kTogether, found->size() - at) - rows->size();
     std::ranges::move(*rows, std::back_inserter(all));
     progress("locks read", std::ssize(all));
   }
@@ -548,8 +549,8 @@ struct SaidByServer {
 // Everything that is known about one lock.
 struct Inspection {
   bool exists = false;  // at least one of its keys exists
-  // True if only the main key exists and it may be another program's data: its type is one that no
-  // lock of redlatch has alone, or it is a string without expiry that is no grant id.
+  // True if only the main key exists and it may be another program's data: it is no string and
+  // names neither a kind of redlatch nor a grant, or a string without expiry that is no grant id.
   bool may_be_data = false;
   LockRow row;
   LockInfo info;                           // without holders if it is a program's own kind
@@ -727,7 +728,10 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
 
 bool MayBeData(const LockRow& row, uint8_t parts) {
   if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
-  if (row.type != "string") return row.kind.empty();
+  if (row.type != "string") {
+    const bool unknown = !row.is_known() && !IsKindOfOurs(row.kind);
+    return unknown && internal::ClientOf(row.hold).empty();
+  }
   return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
@@ -821,7 +825,7 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
 absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
-        Called(row), " cannot be broken, because nobody holds a latch. It opens after ", row.to_go,
+        Called(row), " cannot be broken, because a latch has no holder. It opens after ", row.to_go,
         " more counts; to let all waiters through, count it down"));
   }
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
@@ -1081,17 +1085,19 @@ absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
                                    const ShowProgress& progress) {
   LockList list;
   std::vector<absl::StatusOr<std::vector<LockRow>>> seen(servers.size());
+  std::vector<size_t> forbidden(servers.size());
   const std::vector<absl::Status> outcomes = servers.Visit([&](size_t i, Server& server) {
     if (server.is_cluster()) server.PassOverWhatIsUnreachable();
     const bool alone = servers.size() == 1;
     seen[i] = RowsAt(
-        server, pattern, alone ? progress : [](std::string_view, int64_t) {});
+        server, pattern, alone ? progress : [](std::string_view, int64_t) {}, forbidden[i]);
     return seen[i].status();
   });
   if (!servers.is_quorum()) {
     if (!outcomes[0].ok()) return outcomes[0];
     list.rows = *std::move(seen[0]);
     list.missing = servers.server().missing();
+    if (list.missing.empty()) list.forbidden = forbidden[0];
     return list;
   }
   list.undecided = servers.WhyNoMajority(outcomes);
@@ -1325,6 +1331,11 @@ Trouble TroubleWith(const absl::StatusOr<LockList>& list, bool of_quorum, bool a
     trouble.lines.push_back(absl::StrCat(
         list->others, " locks of other kinds are not shown; list each server by itself"));
   }
+  if (list->forbidden > 0) {
+    trouble.lines.push_back(absl::StrCat("this user may not read ",
+                                         Counted(list->forbidden, "name"),
+                                         "; their locks are not shown"));
+  }
   if (!list->undecided.ok()) {
     trouble.lines.push_back(TextOf(list->undecided));
     trouble.code = CodeOf(list->undecided);
@@ -1520,7 +1531,11 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
             LineOf(parties[at], inspection, equal > 1 ? ", the first since " : ", since ")));
   }
   const auto listed = std::ssize(parties);
-  if (all > listed && listed == 0) Say(what, absl::StrCat(all, ", not listed"));
+  if (all > listed && listed == 0) {
+    const bool own = !inspection.row.is_known() && !inspection.row.kind.empty();
+    Say(what, own ? "not known: the program keeps it in a form of its own"
+                  : absl::StrCat(all, ", not listed"));
+  }
   if (all > listed && listed > 0) Say("", absl::StrCat("and ", all - listed, " more"));
 }
 
@@ -1537,8 +1552,7 @@ std::string QuorumState(const LockRow& row) {
 std::string Heading(const LockRow& row) {
   std::string out = Called(row).substr(4);
   out[0] = static_cast<char>(out[0] & ~0x20);
-  if (!row.whole && row.type == "none" && row.kind.empty())
-    return absl::StrCat(out, ": nobody holds it");
+  if (!row.whole && row.type == "none" && row.kind.empty()) return absl::StrCat(out, ": free");
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
     return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
   }
@@ -1563,8 +1577,11 @@ void Print(const Inspection& inspection, const std::string& server) {
   if (row.token > 0) Say("last token", absl::StrCat(row.token));
   if (row.is_latch()) Say("made for", absl::StrCat(row.total));
   if (row.type != "none" && (row.is_latch() || !row.is_known())) {
-    if (!row.is_known()) Say("key", absl::StrCat("a ", row.type));
-    Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
+    const bool expires = row.remaining != absl::InfiniteDuration();
+    if (!row.is_known()) {
+      Say("key", absl::StrCat("a ", row.type, expires ? "" : " without expiry"));
+    }
+    if (expires) Say(row.is_latch() ? "forgotten in" : "key expires in", Brief(row.remaining));
   }
   if (row.whole) {
     for (const SaidByServer& each : inspection.servers) {
@@ -1579,10 +1596,30 @@ void Print(const Inspection& inspection, const std::string& server) {
   Say("server", server);
 }
 
+// Leaves out holders and waiters that do not fit on the screen; Print() says how many there are.
+void FitToScreen(Inspection& inspection) {
+  const size_t other = 11 + inspection.servers.size();  // rows of headings, figures and the prompt
+  std::vector<LockInfo::Party>& holders = inspection.info.holders;
+  std::vector<LockInfo::Party>& waiters = inspection.info.waiters;
+  size_t rows_each = 1;
+  if (!waiters.empty()) {
+    const size_t columns = Columns("                  10. " + LineOf(waiters[0], inspection));
+    rows_each += columns / std::max<size_t>(TerminalWidth(), 1);
+  }
+  const size_t room = std::max(TerminalHeight(), other + 2 * rows_each) - other;
+  const size_t most = room / rows_each;
+  const auto keep = [](std::vector<LockInfo::Party>& parties, size_t limit) {
+    parties.erase(parties.begin() + std::min(std::ssize(parties), static_cast<ptrdiff_t>(limit)),
+                  parties.end());
+  };
+  keep(holders, waiters.empty() ? most : most / 2);
+  keep(waiters, most - holders.size());
+}
+
 }  // namespace
 
-int ShowLock(Servers& servers, const std::string& name, bool as_json) {
-  const absl::StatusOr<Inspection> inspection = servers.InspectLock(name);
+int ShowLock(Servers& servers, const std::string& name, bool as_json, bool on_one_screen) {
+  absl::StatusOr<Inspection> inspection = servers.InspectLock(name);
   if (!inspection.ok()) return Refuse(inspection.status());
   const absl::Status undecided = servers.undecided();
   if (!inspection->exists && !undecided.ok()) return Refuse(undecided);
@@ -1598,6 +1635,7 @@ int ShowLock(Servers& servers, const std::string& name, bool as_json) {
   if (as_json) {
     std::puts(JsonOf(*inspection, servers.name()).c_str());
   } else {
+    if (on_one_screen) FitToScreen(*inspection);
     Print(*inspection, servers.name());
   }
   std::fflush(stdout);
@@ -1687,7 +1725,7 @@ int BreakIt(Servers& servers, const Inspection& seen, bool json) {
   if (json) {
     std::puts(JsonOf(*after, servers.name(), true).c_str());
   } else if (after->info.holders.empty()) {
-    std::printf("Broken. Nobody holds it now.\n");
+    std::printf("Broken. It is free now.\n");
   } else {
     SayHolders("Broken. It is now held by:", *after);
   }
@@ -1717,7 +1755,7 @@ int BreakLock(Servers& servers, const std::string& name, const std::function<boo
   if (absl::Status undecided = servers.undecided(); !undecided.ok()) return Refuse(undecided);
   if (HoldsOf(*seen).empty()) {
     const std::string text =
-        absl::StrCat("Nobody holds ", Called(seen->row), ": there is nothing to break.");
+        absl::StrCat("There is nothing to break: ", Called(seen->row), " is not held.");
     std::puts(json ? JsonOf(*seen, servers.name(), false).c_str() : text.c_str());
     return 0;
   }
@@ -1770,8 +1808,8 @@ int Set(const Server& server, const Inspection& seen, const std::string& name, i
   if (!client.ok()) return Refuse(client.status());
   const absl::Status set = Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
   if (!set.ok()) return Refuse(set);
-  const std::string before = !seen.exists ? "nobody has used that name lately"
-                                          : absl::StrCat(seen.row.capacity, " before");
+  const std::string before =
+      !seen.exists ? "a new name" : absl::StrCat(seen.row.capacity, " before");
   PrintCapacity(name, capacity,
                 absl::StrCat("semaphore \"", Printable(name), "\": ", Counted(capacity, "permit"),
                              " in all, ", before),

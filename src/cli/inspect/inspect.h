@@ -145,6 +145,7 @@ const std::string& NameOf(const Servers& servers);  // the URLs, without users a
 struct LockList {
   std::vector<LockRow> rows;                  // sorted by name
   size_t others = 0;                          // locks of other kinds on the servers of a quorum
+  size_t forbidden = 0;                       // locks that this user may not read; not of a quorum
   std::vector<absl::Status> missing = {};     // why some servers could not be asked
   absl::Status undecided = absl::OkStatus();  // an error if too few servers of a quorum answered
 };
@@ -178,7 +179,8 @@ std::string JsonOf(const LockRow& row);
 std::string WaitingOf(const LockRow& row);  // "2", or "2w" if one of them is a waiting writer
 std::string HolderOf(const LockRow& row);   // "web1:4242 worker and 1 more"
 // `redlatch inspect` and `redlatch break` of one lock. They return an exit code.
-int ShowLock(Servers& servers, const std::string& name, bool as_json);
+// On one screen, `redlatch inspect` leaves out holders and waiters that do not fit.
+int ShowLock(Servers& servers, const std::string& name, bool as_json, bool on_one_screen = false);
 // `confirm` is called once the holders are shown; nullptr: break the lock without asking.
 int BreakLock(Servers& servers, const std::string& name, const std::function<bool()>& confirm,
               bool json = false);

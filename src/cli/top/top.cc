@@ -79,13 +79,13 @@ class Screen {
     std::fputs("\x1b[H\x1b[J", stdout);
     std::fflush(stdout);
     show();
-    (void)Asked("\n-- press any key to go back --");
+    (void)Asked("-- press any key to go back --");
   }
 
   // Waits for a key. Keys that were pressed before the user could read the question do not count.
   static char Asked(const char* question) {
     tcflush(STDIN_FILENO, TCIFLUSH);
-    std::puts(question);
+    std::fputs(("\n" + Wrapped(question, 0, TerminalWidth())).c_str(), stdout);
     std::fflush(stdout);
     return Key(base::Instant::Infinite());
   }
@@ -336,14 +336,14 @@ class Top {
     if (!acts || servers_ == nullptr) return;
     const std::string name = list_.rows[Selected()].name;
     const auto confirm = [] {
-      const char answer = Screen::Asked("\n-- press y to break it, any other key to leave it --");
+      const char answer = Screen::Asked("-- press y to break it, any other key to leave it --");
       return answer == 'y' || answer == 'Y';
     };
     Screen::Page([&] {
       if (key == 'b') {
         BreakLock(*servers_, name, confirm);
       } else {
-        ShowLock(*servers_, name, /*as_json=*/false);
+        ShowLock(*servers_, name, /*as_json=*/false, /*on_one_screen=*/true);
       }
     });
   }

@@ -105,8 +105,8 @@ std::string Connector::Hint() const {
   if (url_.kind != Url::Kind::kTcp && url_.kind != Url::Kind::kSentinel) return "";
   if (url_.tls == nullptr) {
     return url_.kind == Url::Kind::kTcp && !url_.in_cluster
-               ? " (if it speaks TLS at that port, write rediss://)"
-               : " (if it speaks TLS at that port, add tls=on)";
+               ? " (is it a Redis server? If it speaks TLS at that port, write rediss://)"
+               : " (is it a Redis server? If it speaks TLS at that port, add tls=on)";
   }
   return url_.tls->options().cert.empty() ? " (does it want to see a certificate of this client? "
                                             "Name the files: cert=/path&key=/path)"

@@ -99,6 +99,12 @@ absl::StatusOr<SentinelAnswer> AskSentinel(const Url& url, const HostAndPort& se
   auto replies = connection->CallAll(questions, deadline);
   if (!replies.ok()) return replies.status();
   const Reply& where = (*replies)[0];
+  if (where.is_error() && ClassifyError(where.text) == ErrorCode::kUnknownCommand) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(sentinel.text(),
+                     " is no sentinel (sentinels listen on port 26379 by default; "
+                     "for a single server, begin the URL with redis://)"));
+  }
   if (where.is_error()) {
     return ErrorStatus(where.text, absl::StrCat("the sentinel at ", sentinel.text()));
   }

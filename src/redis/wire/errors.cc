@@ -88,6 +88,12 @@ constexpr Known kKnown[] = {
      "raise maxclients, or close connections that are not needed"},
     {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
      kRenamed},
+    {"ERR This instance has cluster support disabled", ErrorCode::kOther,
+     absl::StatusCode::kFailedPrecondition,
+     "it is no node of a cluster; begin the URL with redis://"},
+    {"ERR DB index is out of range", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition,
+     "it has fewer databases; choose a smaller number at the end of the URL, or raise databases in "
+     "the server's configuration"},
     {"ERR Could not find scripting engine", ErrorCode::kOther,
      absl::StatusCode::kFailedPrecondition,
      "it has no Lua; load its module: a line \"loadmodule /path/to/libvalkeylua.so\" in the "

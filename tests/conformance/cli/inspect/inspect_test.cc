@@ -518,8 +518,8 @@ TEST_F(RedlatchInspectTest, ShowsWhatTheKeysOfAnOwnKindTell) {
 TEST_F(RedlatchInspectTest, ShowsAFreeLock) {
   SimpleLock lock(client_, "job");
   ASSERT_TRUE(lock.Acquire().ok());
-  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": nobody holds it\n"),
-                                 HasSubstr("last token"), Not(HasSubstr("held by"))));
+  EXPECT_THAT(Text("job"), AllOf(StartsWith("Lock \"job\": free\n"), HasSubstr("last token"),
+                                 Not(HasSubstr("held by"))));
   EXPECT_EQ(Of("job", "(r['kind'], r['holding'], r['holders'], r['waiters'])"),
             "('unknown', 0, [], [])");
 }
@@ -648,6 +648,16 @@ class RedlatchReadOnlyTest : public RedlatchOutputTest {
 TEST_F(RedlatchReadOnlyTest, DocumentedViewerMayReadAllLocks) {
   EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
   ExpectToSeeAll(absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port()));
+}
+
+TEST_F(RedlatchReadOnlyTest, ListTellsHowManyNamesMayNotBeRead) {
+  EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
+  EXPECT_EQ(server_->Text({"ACL", "SETUSER", "viewer", "resetkeys", "~none:*"}), "OK");
+  const std::string viewer = absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port());
+  const Outcome outcome = Redlatch({"ls", "--server", viewer});
+  EXPECT_EQ(outcome.code, 0);
+  EXPECT_THAT(outcome.output, IsEmpty());
+  EXPECT_THAT(outcome.errors, HasSubstr("may not read 4 names; their locks are not shown"));
 }
 
 // The error tells the rules, and no more are needed.
@@ -831,7 +841,7 @@ TEST_F(RedlatchBreakTest, BreaksEveryKindForAllHolders) {
   for (const char* const name : {"reentrant", "read", "slots", "election"}) {
     const Outcome outcome = Redlatch({"break", "--yes", name});
     EXPECT_EQ(outcome.code, 0) << outcome.errors;
-    EXPECT_THAT(outcome.output, HasSubstr("Broken. Nobody holds it now.\n"));
+    EXPECT_THAT(outcome.output, HasSubstr("Broken. It is free now.\n"));
   }
   EXPECT_TRUE(Fires(reentered->lost()));
   EXPECT_TRUE(Fires(reads->lost()));
@@ -915,7 +925,9 @@ TEST_F(RedlatchBreakTest, BreaksTheLockOfAForeignProgram) {
 TEST_F(RedlatchBreakTest, LeavesKeysThatMayBeData) {
   server_->Text({"SET", "price", "12"});
   server_->Text({"RPUSH", "jobs", "1"});
-  for (const char* const key : {"price", "jobs"}) {
+  server_->Text({"HSET", "vehicle", "kind", "car", "hold", "1"});
+  EXPECT_EQ(Redlatch({"inspect", "vehicle"}).code, 1);
+  for (const char* const key : {"price", "jobs", "vehicle"}) {
     const Outcome outcome = Redlatch({"break", "--yes", key});
     EXPECT_EQ(outcome.code, 123);
     EXPECT_THAT(outcome.errors, HasSubstr("may be another program's data"));
@@ -956,7 +968,7 @@ TEST_F(RedlatchBreakTest, RefusesLatchesAndOwnKinds) {
   ASSERT_TRUE(latch.CountDown(2).ok());
   const Outcome of_latch = Redlatch({"break", "--yes", "latch"});
   EXPECT_EQ(of_latch.code, 123);
-  EXPECT_THAT(of_latch.errors, AllOf(HasSubstr("nobody holds a latch"), HasSubstr("3 more")));
+  EXPECT_THAT(of_latch.errors, AllOf(HasSubstr("a latch has no holder"), HasSubstr("3 more")));
   EXPECT_EQ(latch.Count().value_or(-1), 3);
 
   server_->Text({"HSET", "own", "kind", "cooldown"});
@@ -1031,7 +1043,7 @@ TEST_F(RedlatchCapacityTest, NewCapacityOverridesTheOption) {
 TEST_F(RedlatchCapacityTest, SetsTheCapacityOfAnUnusedName) {
   const Outcome outcome = Redlatch({"capacity", "slots", "5"});
   EXPECT_EQ(outcome.code, 0) << outcome.errors;
-  EXPECT_THAT(outcome.output, StartsWith("semaphore \"slots\": 5 permits in all, nobody"));
+  EXPECT_THAT(outcome.output, StartsWith("semaphore \"slots\": 5 permits in all, a new name"));
   EXPECT_EQ(Redlatch({"capacity", "slots"}).output, "5\n");
 }
 

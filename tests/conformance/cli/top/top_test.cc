@@ -135,7 +135,7 @@ TEST_F(RedlatchTopTest, BreaksTheSelectedLockIfTheUserConfirms) {
     ASSERT_TRUE(ReadTo(*top, "the lock \"b\" is held by:"));
     ASSERT_TRUE(ReadTo(*top, "press y to break it"));
     top->pipe().Write(yes ? "y" : "n");
-    ASSERT_TRUE(ReadTo(*top, yes ? "Broken. Nobody holds it now." : "Nothing was done."));
+    ASSERT_TRUE(ReadTo(*top, yes ? "Broken. It is free now." : "Nothing was done."));
     EXPECT_EQ(Quit(*top), 0);
     EXPECT_EQ(server_->Integer({"EXISTS", "b"}), yes ? 0 : 1);
   }

@@ -382,6 +382,11 @@ TEST_F(SentinelEndpointTest, SaysThatNoneKnowsThePrimary) {
                     HasSubstr("knows no primary called 'm' (but another)")));
 }
 
+TEST_F(SentinelEndpointTest, SaysThatAServerIsNoSentinel) {
+  EXPECT_THAT(Found(Through({At(primary_->port())})),
+              AllOf(HasSubstr("FAILED_PRECONDITION"), HasSubstr("is no sentinel")));
+}
+
 TEST(SentinelEndpointOfAGroupTest, LearnsOfFurtherSentinels) {
   const auto group = SentinelGroup::Start();
   const auto endpoint = MakeEndpoint(UrlOf(absl::StrCat(

@@ -69,7 +69,7 @@ TEST(HandshakeTest, RefusalSaysWhyWithoutPassword) {
   };
   const support::RedisServerOptions protects = {.password = "sesame"};
   std::vector<Refusal> refusals = {
-      {{}, "", "/99", kUnfit, {"DB index is out of range", "99"}},
+      {{}, "", "/99", kUnfit, {"DB index is out of range", "fewer databases", "99"}},
       {{}, ":guessed-wrong", "", kDenied, {"AUTH"}},
       {{.config = {"rename-command PUBLISH \"\"", "rename-command PUBSUB mine"}},
        "",
