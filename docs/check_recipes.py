@@ -213,7 +213,7 @@ class RecipeTest(unittest.TestCase):
         server = Run([*compose["services"]["redis"]["command"], "--port", "0", "--unixsocket",
                       f"{self.directory}/redis.sock", "--dir", self.directory], self.directory)
         self.addCleanup(server.end)
-        self.assertTrue(server.await_output(b"ready to accept connections"))
+        self.assertTrue(server.await_output(b"[Rr]eady to accept connections"))
         doctor = subprocess.run([REDLATCH, "doctor", "--server", url], capture_output=True, text=True, check=False)
         self.assertEqual(doctor.returncode, 0, doctor.stdout + doctor.stderr)
 

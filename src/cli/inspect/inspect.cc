@@ -1332,9 +1332,7 @@ Trouble TroubleWith(const absl::StatusOr<LockList>& list, bool of_quorum, bool a
         list->others, " locks of other kinds are not shown; list each server by itself"));
   }
   if (list->forbidden > 0) {
-    trouble.lines.push_back(absl::StrCat("this user may not read ",
-                                         Counted(list->forbidden, "name"),
-                                         "; their locks are not shown"));
+    trouble.lines.emplace_back("this user may not read some names; their locks are not shown");
   }
   if (!list->undecided.ok()) {
     trouble.lines.push_back(TextOf(list->undecided));

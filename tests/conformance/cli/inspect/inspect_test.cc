@@ -650,14 +650,14 @@ TEST_F(RedlatchReadOnlyTest, DocumentedViewerMayReadAllLocks) {
   ExpectToSeeAll(absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port()));
 }
 
-TEST_F(RedlatchReadOnlyTest, ListTellsHowManyNamesMayNotBeRead) {
+TEST_F(RedlatchReadOnlyTest, ListTellsThatNamesMayNotBeRead) {
   EXPECT_EQ(server_->Text(RuleOf("viewer")), "OK");
   EXPECT_EQ(server_->Text({"ACL", "SETUSER", "viewer", "resetkeys", "~none:*"}), "OK");
   const std::string viewer = absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port());
   const Outcome outcome = Redlatch({"ls", "--server", viewer});
   EXPECT_EQ(outcome.code, 0);
   EXPECT_THAT(outcome.output, IsEmpty());
-  EXPECT_THAT(outcome.errors, HasSubstr("may not read 4 names; their locks are not shown"));
+  EXPECT_THAT(outcome.errors, HasSubstr("may not read some names; their locks are not shown"));
 }
 
 // The error tells the rules, and no more are needed.
