@@ -178,17 +178,18 @@ std::shared_ptr<const Node::Subscription> Node::Subscribe(std::string_view key) 
 void Node::CleanUp(Cleanup cleanup) {
   NodeCallPtr call = cleanup.call;
   const base::Instant expires = cleanup.expires;
+  const Wanted wanted = cleanup.wanted;
   Send(
       std::move(call),
       [this, cleanup = std::move(cleanup)](const absl::StatusOr<redis::Reply>& result) {
         CleanUpAfter(result.status(), cleanup);
       },
-      [expires] { return base::Now() < expires; });
+      [expires, wanted] { return base::Now() < expires && wanted(); });
 }
 
 // Cleanups for a node that is down are sent when it is connected.
 void Node::CleanUpAfter(const absl::Status& result, Cleanup cleanup) {
-  if (!IsToBeRepeated(result)) return;
+  if (!IsToBeRepeated(result) || !cleanup.wanted()) return;
   const base::MutexLock lock(mu_);
   if (closing_) return;
   const base::Instant now = base::Now();
@@ -229,7 +230,7 @@ void Node::SendCleanups(base::Instant due) {
   }
   const base::Instant now = base::Now();
   for (Cleanup& each : cleanups) {
-    if (now < each.expires) CleanUp(std::move(each));
+    if (now < each.expires && each.wanted()) CleanUp(std::move(each));
   }
 }
 

@@ -998,7 +998,10 @@ void Quorum::GiveBack(const Running& one, bool yields) {
     const bool queued = gone && results[node].kind == Kind::kQueued;
     if (results[node].kind != Kind::kYes && !uncertain && !queued) continue;
     std::shared_ptr<NodeCall> call;
-    if (one.acquire->wait && !gone) {
+    Node::Wanted wanted = redis::AlwaysWanted;
+    if (one.acquire->wait && !gone && grants_->Exists(one.grant())) {
+      // A grant that has ended meanwhile is in no queue, and must not return to one.
+      wanted = [grants = grants_, id = one.grant()] { return grants->Exists(id); };
       call = BaseFor(one.subject, queue, node);
       call->args.push_back(
           LastWord(queue, one.key(), one.proposed, node, yields ? "yield" : "queue"));
@@ -1007,7 +1010,8 @@ void Quorum::GiveBack(const Running& one, bool yields) {
       call = EncodedCall(one.subject, CancelOf(one.grant(), tombstone));
       call->args.push_back(absl::StrCat(one.acquire->attempt));
     }
-    nodes_[node]->CleanUp({.call = std::move(call), .expires = expires});
+    nodes_[node]->CleanUp(
+        {.call = std::move(call), .expires = expires, .wanted = std::move(wanted)});
   }
 }
 

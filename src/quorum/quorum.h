@@ -210,6 +210,11 @@ class GrantTable {
     });
   }
 
+  // False: it has ended.
+  bool Exists(GrantId id) {
+    return With(id, [](Grant&) { return true; });
+  }
+
   bool Stands(GrantId id) {
     return With(id, [](Grant& grant) { return grant.stands; });
   }
