@@ -1495,11 +1495,16 @@ std::string JsonOf(const Inspection& inspection, const std::string& server,
   return json.Finish();
 }
 
-// On a terminal the value is wrapped beside its heading; in a pipe each is one line.
+// The text for people: wrapped at words on a terminal, one line in a pipe.
+std::string Fitted(const std::string& text, size_t indent) {
+  const size_t width = TerminalWidth();
+  return Wrapped(base::Shown(text), indent, width == 0 ? text.npos : width);
+}
+
+// Wraps the value beside its heading.
 void Say(std::string_view what, const std::string& value) {
   constexpr size_t kIndent = 18;
-  const size_t width = TerminalWidth();
-  std::string text = Wrapped(base::Shown(value), kIndent, width == 0 ? value.npos : width);
+  std::string text = Fitted(value, kIndent);
   text.replace(0, kIndent, "  " + Padded(what, kIndent - 2));
   std::fputs(text.c_str(), stdout);
 }
@@ -1644,10 +1649,8 @@ namespace {
 
 constexpr size_t kMostHoldersNamed = 10;
 
-// On a terminal, wraps at words.
 void SayWrapped(const std::string& text, size_t indent) {
-  const size_t width = TerminalWidth();
-  std::fputs(Wrapped(base::Shown(text), indent, width == 0 ? text.npos : width).c_str(), stdout);
+  std::fputs(Fitted(text, indent).c_str(), stdout);
 }
 
 void SayHolders(const std::string& intro, const Inspection& inspection) {
