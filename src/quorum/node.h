@@ -81,7 +81,7 @@ class Node {
   struct Cleanup {
     NodeCallPtr call;
     base::Instant expires;
-    Wanted wanted = redis::AlwaysWanted;  // false: it need not be sent again
+    Wanted wanted = redis::AlwaysWanted;  // false: do not send it again
     int tries = 0;
     base::Instant due = {};
   };

@@ -210,7 +210,7 @@ class GrantTable {
     });
   }
 
-  // False: it has ended.
+  // Returns false if the grant has ended.
   bool Exists(GrantId id) {
     return With(id, [](Grant&) { return true; });
   }

@@ -247,7 +247,7 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
 
-// Finds out which names of simple locks stay taken. Those of other locks say it in their hashes.
+// Asks which names of simple locks stay taken. For other locks, the hash says so.
 void AskWhatStaysTaken(Server& server, std::vector<LockRow>& rows) {
   Questions questions;
   for (LockRow& row : rows) {
@@ -642,8 +642,8 @@ absl::StatusOr<Client> QuietClient(const std::string& url) {
   return Client::Connect(url, {.program = "redlatch", .on_warning = [](std::string_view) {}});
 }
 
-// The same; but if this user lacks permissions that other calls need, the client comes without
-// their check, so that the server decides about each command.
+// Like QuietClient(). But if the user lacks permissions, it returns a client that has not checked
+// them, so that the server decides about each command.
 absl::StatusOr<Client> LenientClient(const std::string& url) {
   absl::StatusOr<Client> client = QuietClient(url);
   absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
@@ -1283,8 +1283,8 @@ ListCells CellsOf(const LockRow& row) {
 }
 
 // Prints the list of `redlatch ls`, and the totals for people on a terminal. In a pipe it prints
-// totals only if no lock was shown, so that an empty list does not look like a failure. A page that
-// is shown again and again has the `trouble`, too, since it replaces what was on the terminal.
+// totals only if no lock was shown, so that an empty list does not look like a failure. With
+// --watch, the page also shows the `trouble`, because it replaces what was on the terminal.
 void PrintList(const LsOptions& options, const LockList& list, const std::string& server,
                const std::vector<std::string>& trouble) {
   const bool plain = options.json || options.names;

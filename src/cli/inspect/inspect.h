@@ -159,8 +159,8 @@ absl::StatusOr<LockList> ListLocks(Servers& servers, const std::string& pattern,
 std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
                    const std::string& named = "");
 
-// The row of one lock, of one of the servers if the URL names a quorum. It has no kind if the key
-// may be another program's data.
+// Returns the row of one lock. Asks only the first server of a quorum. The row has no kind if the
+// key may be another program's data.
 absl::StatusOr<LockRow> FindRow(const std::string& url, const std::string& name);
 
 // The token of a lock's last grant, which is about the time of that grant, and the server's time.
