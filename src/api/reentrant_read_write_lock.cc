@@ -11,8 +11,10 @@ namespace kinds = internal::kinds;
 
 ReentrantReadWriteLock::ReentrantReadWriteLock(const Client& client, std::string_view name,
                                                LockOptions options, Policy policy)
-    : RedisLockBase(client, name, std::move(options), &internal::kinds::kReadWriteKeys),
+    : ReadWriteLockBase(client, name, std::move(options), &kinds::kReadWriteKeys),
       policy_(policy) {}
+
+ReadWriteLockBase::~ReadWriteLockBase() = default;
 
 ReentrantReadWriteLock::~ReentrantReadWriteLock() = default;
 
