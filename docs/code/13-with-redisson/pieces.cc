@@ -1,14 +1,13 @@
 // The pieces of 13-with-redisson.md, and a program that runs them.
-#include <chrono>
+#include <atomic>
+#include <cstdio>
+#include <initializer_list>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "docs/code/expect.h"
-
-int prices = 0;
-int Prices() { return prices; }
-void UpdatePrices() { ++prices; }
-void Ship(int order);
+#include "redlatch/status.h"
 
 // [lock]
 #include <mutex>
@@ -18,82 +17,156 @@ void Ship(int order);
 
 void Ship(int order);  // stands for your work
 
-// lock(), and unlock() in `finally`: a guard does both.
+// lock(), and unlock() in `finally`
 void ShipOne(redlatch::redisson::Lock& lock, int order) {
   std::scoped_lock guard(lock);
   Ship(order);
 }
 
-// tryLock(5, TimeUnit.SECONDS). The watchdog renews the lock.
-absl::Status TryToShip(redlatch::redisson::Lock& lock, int order) {
+// tryLock(5, TimeUnit.SECONDS): without a lease of its own, the lock is renewed.
+absl::Status ShipAll(redlatch::redisson::Lock& lock, int orders) {
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
-  if (redlatch::IsBusy(lease.status())) return lease.status();  // here, tryLock() returns false
-  if (!lease.ok()) return lease.status();                       // here, it throws
-  Ship(order);
-  if (!lease->valid()) return absl::AbortedError("the lock was lost");
-  return lease->Release();  // kAborted where unlock() throws IllegalMonitorStateException
+  if (!lease.ok()) return lease.status();
+  for (int order = 0; order < orders && lease->valid(); ++order) Ship(order);
+  return lease->Release();  // IsLeaseLost() where Java's unlock() throws
 }
 // [/lock]
 
 // [read_write]
+#include <mutex>
 #include <shared_mutex>
 
 #include "redlatch/redisson/read_write_lock.h"
 
-int Prices();         // stand for your work
-void UpdatePrices();
+int Price();  // stand for your work
+void SetPrice(int price);
 
-int ReadPrices(redlatch::redisson::ReadWriteLock& lock) {
-  std::shared_lock reading(lock);  // readLock().lock()
-  return Prices();
+int ReadPrice(redlatch::redisson::ReadWriteLock& prices) {
+  std::shared_lock reading(prices);  // readLock().lock()
+  return Price();
 }
 
-void WritePrices(redlatch::redisson::ReadWriteLock& lock) {
-  std::scoped_lock writing(lock);  // writeLock().lock()
-  UpdatePrices();
+void WritePrice(redlatch::redisson::ReadWriteLock& prices, int price) {
+  std::scoped_lock writing(prices);  // writeLock().lock()
+  SetPrice(price);
 }
 // [/read_write]
 
 // [fenced]
-#include "redlatch/redisson/fair_lock.h"
 #include "redlatch/redisson/fenced_lock.h"
 
-// lockAndGetToken()
-absl::StatusOr<redlatch::FencingToken> LockAndGetToken(redlatch::redisson::FencedLock& lock,
-                                                       redlatch::Lease& lease) {
-  absl::StatusOr<redlatch::Lease> acquired = lock.Acquire();
-  if (!acquired.ok()) return acquired.status();
-  lease = *std::move(acquired);
-  return lease.fencing_token();
+absl::Status Write(redlatch::FencingToken token);  // your store, which rejects old tokens
+
+absl::Status WriteFenced(redlatch::redisson::FencedLock& lock) {
+  absl::StatusOr<redlatch::Lease> lease = lock.Acquire();  // lockAndGetToken()
+  if (!lease.ok()) return lease.status();
+  return Write(lease->fencing_token());
 }
 // [/fenced]
 
 // [both]
+#include "redlatch/redisson/lock.h"
 #include "redlatch/reentrant_lock.h"
 
-// Excludes programs that use only Redisson's lock, and programs that use only redlatch's.
+// Excludes the programs that use only one of the two. All programs take them in this order.
 class BothLocks {
  public:
   explicit BothLocks(const redlatch::Client& client)
-      : theirs_(client, "orders:42"), ours_(client, "orders/42") {}
+      : redissons_(client, "orders:42"), redlatchs_(client, "new-orders:42") {}
 
-  // A Lockable, for std::scoped_lock. All programs take the two in this order.
   void lock() {
-    theirs_.lock();
+    redissons_.lock();
     try {
-      ours_.lock();
+      redlatchs_.lock();
     } catch (...) {
-      theirs_.unlock();
+      redissons_.unlock();
       throw;
     }
   }
-  void unlock() {
-    ours_.unlock();
-    theirs_.unlock();
+  void unlock() noexcept {
+    redlatchs_.unlock();
+    redissons_.unlock();
   }
 
  private:
-  redlatch::redisson::Lock theirs_;
-  redlatch::ReentrantLock ours_;
+  redlatch::redisson::Lock redissons_;
+  redlatch::ReentrantLock redlatchs_;
 };
 // [/both]
+
+int shipped = 0;
+void Ship(int /*order*/) { ++shipped; }
+
+int the_price = 0;
+int Price() { return the_price; }
+void SetPrice(int price) { the_price = price; }
+
+std::vector<redlatch::FencingToken> tokens;
+absl::Status Write(redlatch::FencingToken token) {
+  tokens.push_back(token);
+  return absl::OkStatus();
+}
+
+void TestLocks(const redlatch::Client& client) {
+  redlatch::redisson::Lock lock(client, "orders:41");
+  ShipOne(lock, 1);
+  ExpectOk(ShipAll(lock, 2));
+  Expect(shipped == 3);
+
+  redlatch::redisson::ReadWriteLock prices(client, "prices");
+  WritePrice(prices, 7);
+  Expect(ReadPrice(prices) == 7);
+
+  redlatch::redisson::FencedLock fenced(client, "fenced");
+  ExpectOk(WriteFenced(fenced));
+  ExpectOk(WriteFenced(fenced));
+  Expect(tokens[0].value() == 1);
+  Expect(tokens[1].value() == 2);
+}
+
+// The three versions of the page exclude each other.
+void TestBoth(const redlatch::Client& client, const redlatch::Client& other) {
+  redlatch::redisson::Lock redissons(other, "orders:42");
+  redlatch::ReentrantLock redlatchs(other, "new-orders:42");
+  BothLocks both(client);
+  {
+    const std::scoped_lock guard(both);
+    Expect(redlatch::IsBusy(redissons.TryAcquire().status()));
+    Expect(redlatch::IsBusy(redlatchs.TryAcquire().status()));
+  }
+  for (redlatch::RedisLockBase* const one :
+       std::initializer_list<redlatch::RedisLockBase*>{&redissons, &redlatchs}) {
+    absl::StatusOr<redlatch::Lease> lease = one->Acquire({.wait = absl::Seconds(10)});
+    ExpectOk(lease.status());
+    std::atomic<bool> released = false;
+    std::jthread waiter([&] {
+      const std::scoped_lock guard(both);
+      Expect(released);
+    });
+    released = true;
+    ExpectOk(lease->Release());
+  }
+}
+
+// The two kinds cannot have one name at the same time.
+void TestOneName(const redlatch::Client& client, const redlatch::Client& other) {
+  redlatch::redisson::Lock redissons(client, "orders:43");
+  redlatch::ReentrantLock redlatchs(other, "orders:43");
+  {
+    const std::scoped_lock guard(redissons);
+    const absl::Status refused = redlatchs.TryAcquire().status();
+    Expect(redlatch::IsMisuse(refused));
+    std::printf("%s\n", std::string(refused.message()).c_str());
+  }
+  ExpectOk(client.Ping().status());
+  const std::scoped_lock guard(redlatchs);
+  Expect(redlatch::IsMisuse(redissons.TryAcquire().status()));
+}
+
+int main() {
+  const redlatch::Client client = Connected();
+  const redlatch::Client other = Connected();
+  TestLocks(client);
+  TestBoth(client, other);
+  TestOneName(client, other);
+}
