@@ -1,6 +1,7 @@
 // The pieces of 13-with-redisson.md, and a program that runs them.
 #include <atomic>
 #include <cstdio>
+#include <functional>
 #include <initializer_list>
 #include <string>
 #include <thread>
@@ -65,37 +66,28 @@ absl::Status WriteFenced(redlatch::redisson::FencedLock& lock) {
 // [/fenced]
 
 // [both]
+#include "redlatch/multi_lock.h"
 #include "redlatch/redisson/lock.h"
 #include "redlatch/reentrant_lock.h"
 
-// Excludes the programs that use only one of the two. All programs take them in this order.
-class BothLocks {
- public:
-  explicit BothLocks(const redlatch::Client& client)
-      : redissons_(client, "orders:42"), redlatchs_(client, "new-orders:42") {}
-
-  void lock() {
-    redissons_.lock();
-    try {
-      redlatchs_.lock();
-    } catch (...) {
-      redissons_.unlock();
-      throw;
-    }
-  }
-  void unlock() noexcept {
-    redlatchs_.unlock();
-    redissons_.unlock();
-  }
-
- private:
-  redlatch::redisson::Lock redissons_;
-  redlatch::ReentrantLock redlatchs_;
-};
+// Excludes the programs that use only one of the two locks.
+absl::Status ShipUnderBoth(const redlatch::Client& client, int order) {
+  redlatch::redisson::Lock redissons(client, "orders:42");
+  redlatch::ReentrantLock redlatchs(client, "new-orders:42");
+  redlatch::MultiLock both({&redissons, &redlatchs});
+  absl::StatusOr<redlatch::Lease> lease = both.Acquire({.wait = absl::Seconds(5)});
+  if (!lease.ok()) return lease.status();
+  Ship(order);
+  return lease->Release();
+}
 // [/both]
 
 int shipped = 0;
-void Ship(int /*order*/) { ++shipped; }
+std::function<void()> while_shipping = [] {};
+void Ship(int /*order*/) {
+  ++shipped;
+  while_shipping();
+}
 
 int the_price = 0;
 int Price() { return the_price; }
@@ -128,21 +120,22 @@ void TestLocks(const redlatch::Client& client) {
 void TestBoth(const redlatch::Client& client, const redlatch::Client& other) {
   redlatch::redisson::Lock redissons(other, "orders:42");
   redlatch::ReentrantLock redlatchs(other, "new-orders:42");
-  BothLocks both(client);
-  {
-    const std::scoped_lock guard(both);
+  bool shipping = false;
+  while_shipping = [&] {
+    shipping = true;
     Expect(redlatch::IsBusy(redissons.TryAcquire().status()));
     Expect(redlatch::IsBusy(redlatchs.TryAcquire().status()));
-  }
+  };
+  ExpectOk(ShipUnderBoth(client, 1));
+  Expect(shipping);
+
   for (redlatch::RedisLockBase* const one :
        std::initializer_list<redlatch::RedisLockBase*>{&redissons, &redlatchs}) {
     absl::StatusOr<redlatch::Lease> lease = one->Acquire({.wait = absl::Seconds(10)});
     ExpectOk(lease.status());
     std::atomic<bool> released = false;
-    std::jthread waiter([&] {
-      const std::scoped_lock guard(both);
-      Expect(released);
-    });
+    while_shipping = [&] { Expect(released); };
+    std::jthread both([&] { ExpectOk(ShipUnderBoth(client, 2)); });
     released = true;
     ExpectOk(lease->Release());
   }
