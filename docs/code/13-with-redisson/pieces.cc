@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "docs/code/expect.h"
+#include "redlatch/redisson/semaphore.h"
+#include "redlatch/semaphore.h"
 #include "redlatch/status.h"
 
 // [lock]
@@ -152,8 +154,15 @@ void TestOneName(const redlatch::Client& client, const redlatch::Client& other) 
     std::printf("%s\n", std::string(refused.message()).c_str());
   }
   ExpectOk(client.Ping().status());
-  const std::scoped_lock guard(redlatchs);
-  Expect(redlatch::IsMisuse(redissons.TryAcquire().status()));
+  {
+    const std::scoped_lock guard(redlatchs);
+    Expect(redlatch::IsMisuse(redissons.TryAcquire().status()));
+  }
+
+  redlatch::redisson::Semaphore theirs(client, "printers");
+  ExpectOk(theirs.TrySetPermits(2).status());
+  redlatch::Semaphore ours(other, "printers", 2);
+  Expect(redlatch::IsMisuse(ours.TryAcquire().status()));
 }
 
 int main() {
