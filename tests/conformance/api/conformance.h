@@ -13,6 +13,10 @@
 #include <ostream>
 
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/fenced_lock.h"
+#include "redlatch/redisson/lock.h"
+#include "redlatch/redisson/read_write_lock.h"
 #include "tests/support/acquire_as.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
@@ -204,6 +208,7 @@ struct Kind {
   std::unique_ptr<RedisLockBase> (*make)(const Client&, std::string_view, LockOptions);
   bool of_users = false;  // written by a user; one server group is enough
   bool quorum = false;    // needs several servers
+  bool redisson = false;  // shared with Redisson, whose protocol promises less
 };
 
 template <class Lock>
@@ -246,6 +251,22 @@ inline std::vector<Kind> Kinds() {
       {.name = "election", .reentrant = false, .make = Make<Election>},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
       {.name = "quorum", .reentrant = false, .make = MakeQuorum, .quorum = true},
+      {.name = "redisson_lock",
+       .reentrant = true,
+       .make = Make<redisson::Lock>,
+       .redisson = true},
+      {.name = "redisson_fenced",
+       .reentrant = true,
+       .make = Make<redisson::FencedLock>,
+       .redisson = true},
+      {.name = "redisson_fair",
+       .reentrant = true,
+       .make = Make<redisson::FairLock>,
+       .redisson = true},
+      {.name = "redisson_rw",
+       .reentrant = true,
+       .make = Make<redisson::ReadWriteLock>,
+       .redisson = true},
   };
 }
 
