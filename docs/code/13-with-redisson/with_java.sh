@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# with_java.sh PEER PROGRAM: runs the two programs of 13-with-redisson.md, in Java and C++, at the same
-# time, twice each. PEER/jars has Redisson, or PEER/missing says what is missing.
+# with_java.sh PEER PROGRAM: runs the Java program of 13-with-redisson.md, and three times the C++ one, at
+# the same time. PEER/jars has Redisson, or PEER/missing says what is missing.
 set -euo pipefail
 peer=$1
 program=$2
@@ -40,15 +40,12 @@ done
 pids+=("$server")
 [[ -n $url ]] || { cat server.log; exit 1; }
 
-programs=()
-for _ in 1 2; do
-  java -cp "$peer/jars/*" "$java" "$url" >>output 2>>log &
-  programs+=($!)
-done
+java -cp "$peer/jars/*" "$java" "$url" >>output 2>>log &
+programs=($!)
 pids+=("${programs[@]}")
 # Java takes a while to start. Then all four want the lock.
 until [[ -s shipped.txt ]] || ! kill -0 "${programs[0]}" 2>/dev/null; do sleep 0.01; done
-for _ in 1 2; do
+for _ in 1 2 3; do
   "$program" "$url" >>output 2>>log &
   programs+=($!)
 done
