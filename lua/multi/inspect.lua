@@ -10,6 +10,7 @@
 -- include: common/owner_of
 -- include: common/read_fence
 -- include: multi/common/names
+-- include: multi/common/read_holder
 
 local call, now, most = redis.call, now_us(), tonumber(ARGV[1])
 local share = math.max(1, math.floor(most / #names))
@@ -17,7 +18,7 @@ local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
 for _, name in ipairs(names) do
   local its_fence = read_fence(name.fence_key)
   fence = math.max(fence, its_fence)
-  local holder = call('GETRANGE', name.lock, '0', '63')
+  local holder = read_holder(name.lock)
   if not seen[holder] and (holder ~= '' or call('EXISTS', name.lock) == 1) then
     seen[holder] = true
     local client = client_of(holder)

@@ -14,7 +14,7 @@ if not ARGV[2] then
   end
   local held = call('EXISTS', unpack(queues)) == 0
   for _, lock in ipairs(locks) do
-    held = held and call('GETRANGE', lock, '0', '63') == me
+    held = held and redis.pcall('GETRANGE', lock, '0', '63') == me
   end
   if held then
     call('DEL', unpack(locks))

@@ -3,8 +3,10 @@
 -- KEYS   1 to 4 of each name, as in lua/README.md
 -- ARGV   1 grant  2 lease_ms
 -- reply  'held' or, if one name is not held, 'not_held'
+-- include: multi/common/read_holder
+
 for i = 1, #KEYS, 4 do
-  if redis.call('GETRANGE', KEYS[i], '0', '63') ~= ARGV[1] then
+  if read_holder(KEYS[i]) ~= ARGV[1] then
     return 'not_held'
   end
 end

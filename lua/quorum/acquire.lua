@@ -56,11 +56,11 @@ if (#proposal_word == 33 or #proposal_word == 16) and string.sub(terms, 1, 2) ==
   -- Another grant has the node, and this is the first attempt of a request that may wait.
   elseif plausible and attempt == '1' then
     local heartbeat_ms = string.match(terms, first_attempt_terms)
-    local holder = heartbeat_ms and call('GETRANGE', lock, '0', '79') or ''
+    local holder = heartbeat_ms and redis.pcall('GETRANGE', lock, '0', '79') or ''
     local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
     -- If it has a record already, a later attempt overtook it, or it is a repeat. The secret, if
     -- there is one, follows the owner.
-    if string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
+    if not holder.err and string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('HSETNX', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
           string.sub(proposal_word, 17)) == 1 then
       local added = call('ZADD', queue, 'NX', proposal, me) == 1

@@ -14,7 +14,8 @@ local lock, queue, reservation_name = keys[1], keys[2], keys[5]  -- of a plain r
 -- or if the first waiter is live, wants one token and a vote by message, and the proposal becomes
 -- the token.
 -- include: quorum/common/voter_record
-if not ARGV[3] and string.find(call('GETRANGE', lock, '0', '79'), me .. ' ', 1, true) == 1 then
+local vote = not ARGV[3] and redis.pcall('GETRANGE', lock, '0', '79') or ''
+if not vote.err and string.find(vote, me .. ' ', 1, true) == 1 then
   local records, fence_key, token = keys[3], keys[4], ARGV[2]
   local waiting = call('ZRANGE', queue, '0', '1')
   local head = waiting[1]

@@ -48,7 +48,7 @@ if first_heartbeat_ms and existing > 0 and args[5] ~= 'phase_fair' then
   local readers, writers = keys[6], keys[7]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  local held = call('HMGET', lock, 'kind', 'owner', 'holds')
+  local held = redis.pcall('HMGET', lock, 'kind', 'owner', 'holds')
   local writes = held[1] == 'read_write/2'
   local alone, retry_after_ms = existing == 1, nil
   if writes then

@@ -52,7 +52,7 @@ if first_heartbeat_ms and string.sub(args[4], 1, 5) == 'read:' and call('EXISTS'
   local lock, queue, me = keys[1], keys[2], args[1]
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
-  local held = call('HMGET', lock, 'kind', 'owner', 'holds')
+  local held = redis.pcall('HMGET', lock, 'kind', 'owner', 'holds')
   local retry_after_ms
   if held[1] == 'read_write/2' then
     retry_after_ms = held[2] and not held[3] and call('PTTL', lock)

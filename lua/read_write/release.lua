@@ -13,7 +13,7 @@
 local call, keys, args = redis.call, KEYS, ARGV
 if not args[4] and (not args[2] or string.find(args[2], '^(%d+) %1 0$')) then
   local lock, waiters, writers = keys[1], keys[3], waiting_writers_key
-  local held = call('HMGET', lock, 'kind', 'holds', args[1], 'policy', 'phase')
+  local held = redis.pcall('HMGET', lock, 'kind', 'holds', args[1], 'policy', 'phase')
   local alone = held[1] == 'read_write/2' and not held[2] and held[3]
   local waiting = alone and call('EXISTS', keys[2], writers)
   if waiting == 0 then

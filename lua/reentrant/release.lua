@@ -9,7 +9,7 @@
 -- The fast path equals purge() if this is the only grant, which expires with the key, no client
 -- waits, and the release is plain.
 if not ARGV[2] then
-  local lock = redis.call('HMGET', KEYS[1], 'kind', 'holds', ARGV[1])
+  local lock = redis.pcall('HMGET', KEYS[1], 'kind', 'holds', ARGV[1])
   if lock[1] == 'reentrant/2' and not lock[2] and lock[3] and
       redis.call('EXISTS', KEYS[2]) == 0 then
     redis.call('DEL', KEYS[1])

@@ -13,7 +13,7 @@ local call, keys, args = redis.call, KEYS, ARGV
 local lock, queue, permits, me, terms = keys[1], keys[2], keys[6], args[1], args[3]
 -- include: common/first_attempt_terms
 local existing = call('EXISTS', queue, keys[5], keys[5])
-local stored = call('HMGET', lock, 'kind', 'capacity', 'until', 'extra')
+local stored = redis.pcall('HMGET', lock, 'kind', 'capacity', 'until', 'extra')
 local capacity, extra = stored[2], stored[4]
 if existing < 2 and stored[1] == 'semaphore/2' and
     (capacity == args[5] or call('HGET', lock, 'set_by') == 'set_capacity') then

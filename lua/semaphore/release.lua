@@ -14,7 +14,7 @@ local ended = false
 -- client waits or the first waiter gets just the permit that comes back.
 if not ARGV[2] then
   local lock, queue, waiters = keys[1], keys[2], keys[3]
-  local state = call('HMGET', lock, 'capacity', 'until', 'extra', me)
+  local state = redis.pcall('HMGET', lock, 'capacity', 'until', 'extra', me)
   local capacity, amount = state[1], state[4]
   if capacity then
     local winner = call('ZRANGE', queue, '0', '0')[1]

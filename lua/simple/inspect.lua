@@ -4,7 +4,8 @@
 -- ARGV   1 the most waiters to list
 -- reply  { 'simple', fence, { { grant, owner, remaining_ms, 1, since } }, waiting,
 --          { { grant, owner, ticket } ... }, holding }
+-- include: simple/common/holder
 -- include: common/inspection
 
 local held = redis.call('EXISTS', KEYS[1]) == 1
-return inspection('simple', held and redis.call('GETRANGE', KEYS[1], '0', '63') or nil)
+return inspection('simple', held and holder or nil)

@@ -1,5 +1,3 @@
--- include: common/kind
-
 -- The primitive's own key is the last one in every script.
 local counted_key = KEYS[#KEYS]
 
@@ -7,7 +5,7 @@ local counted_key = KEYS[#KEYS]
 -- ttl_ms, or what is left if that is more. Returns nil if there is no latch. Refuses other types.
 -- Reads only.
 local function read_latch(ttl_ms)
-  local fields = redis.call('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count', 'missing')
+  local fields = redis.pcall('HMGET', KEYS[1], 'kind', 'incarnation', 'total', 'count', 'missing')
   local counted = redis.call('ZCARD', counted_key)
   if fields[1] == 'latch/2' then
     return {
@@ -18,7 +16,8 @@ local function read_latch(ttl_ms)
       counted = counted,
       ttl_ms = math.max(ttl_ms, redis.call('PTTL', KEYS[1])),
     }
-  elseif redis.call('EXISTS', KEYS[1]) == 1 then
-    error(other_kind(fields[1], 'latch/2'))
+  elseif fields.err or redis.call('EXISTS', KEYS[1]) == 1 then
+-- include: common/kind
+    error(other_kind(fields, 'latch/2'))
   end
 end

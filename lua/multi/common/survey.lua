@@ -1,5 +1,6 @@
 -- include: common/read_fence
 -- include: multi/common/names
+-- include: multi/common/read_holder
 
 -- all_keys(field): returns one key of each name.
 local function all_keys(field)
@@ -18,8 +19,7 @@ local function survey(grant)
   local command = redis.call
   local held, absent = 0, 0
   for _, name in ipairs(names) do
-    -- Only a part is read, since another program's value may be large.
-    local holder = command('GETRANGE', name.lock, '0', '63')
+    local holder = read_holder(name.lock)
     name.holder, name.free, name.mine = holder, holder == '', holder == grant
     name.waiting = command('ZCARD', name.queue)
     name.fence = read_fence(name.fence_key)

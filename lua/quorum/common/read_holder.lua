@@ -4,7 +4,11 @@
 -- read_holder(): returns grant and attempt; '' and 0 if the lock is free; or a part of a foreign
 -- owner's value. Any other type is an error.
 local function read_holder()
-  local value = redis.call('GETRANGE', KEYS[1], '0', '79')
+  local value = redis.pcall('GETRANGE', KEYS[1], '0', '79')
+  if value.err or value ~= '' and #value < 33 then  -- it is no grant
+-- include: common/refuse_string
+    refuse_string(value, 'a quorum lock')
+  end
   local grant, attempt = string.match(value, '^(%x+:%d+) (%d+)$')
   if value == '' and redis.call('EXISTS', KEYS[1]) == 1 then
     value = ' '

@@ -1,4 +1,3 @@
--- include: common/kind
 -- include: reentrant/common/grants_key
 -- include: reentrant/common/index_grants
 
@@ -8,9 +7,10 @@
 -- has no count, because its only grant was never joined by another. The lock is free if the count
 -- is 0. If the two keys disagree, grants_key is rebuilt, or ignored if the script only_reads.
 local function read_grants(now, kind, only_reads)
-  local fields = redis.call('HMGET', KEYS[1], 'kind', 'owner', 'holds', 'token', 'policy', 'phase')
-  if fields[1] ~= kind and redis.call('EXISTS', KEYS[1]) == 1 then
-    error(other_kind(fields[1], kind))
+  local fields = redis.pcall('HMGET', KEYS[1], 'kind', 'owner', 'holds', 'token', 'policy', 'phase')
+  if fields[1] ~= kind and (fields.err or redis.call('EXISTS', KEYS[1]) == 1) then
+-- include: common/kind
+    error(other_kind(fields, kind))
   end
   local grants = {
     owner = fields[2],

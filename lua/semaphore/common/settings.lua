@@ -1,15 +1,14 @@
--- include: common/kind
-
 -- The primitive's own key is the last one in every script.
 local permits_key = KEYS[#KEYS]
 
 -- read_settings(): returns the `capacity` (nil: none is stored), the same as text, what it was
 -- `set_by`, until when the key lives, and how many permits are `extra`. Refuses another kind.
 local function read_settings()
-  local fields = redis.call('HMGET', KEYS[1], 'kind', 'capacity', 'set_by', 'until',
+  local fields = redis.pcall('HMGET', KEYS[1], 'kind', 'capacity', 'set_by', 'until',
     'extra')
-  if fields[1] ~= 'semaphore/2' and redis.call('EXISTS', KEYS[1]) == 1 then
-    error(other_kind(fields[1], 'semaphore/2'))
+  if fields[1] ~= 'semaphore/2' and (fields.err or redis.call('EXISTS', KEYS[1]) == 1) then
+-- include: common/kind
+    error(other_kind(fields, 'semaphore/2'))
   end
   return {
     capacity = tonumber(fields[2]),

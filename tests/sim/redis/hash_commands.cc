@@ -48,6 +48,13 @@ void ReplyWithFields(Call& call, bool with_values) {
   }
 }
 
+// A server returns any field.
+void Hrandfield(Call& call) {
+  bool failed = false;
+  const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
+  if (!failed) ReplyWithField(call, hash == nullptr ? nullptr : &hash->fields().front().first);
+}
+
 void Hgetall(Call& call) { ReplyWithFields(call, true); }
 void Hkeys(Call& call) { ReplyWithFields(call, false); }
 
@@ -117,6 +124,7 @@ const std::vector<CommandSpec> kHashCommands = {
     {"HLEN", 2, 0, 1, 1, 1, Hlen},
     {"HGETALL", 2, 0, 1, 1, 1, Hgetall},
     {"HKEYS", 2, 0, 1, 1, 1, Hkeys},
+    {"HRANDFIELD", 2, 0, 1, 1, 1, Hrandfield},
     {"HSET", -4, kWrite | kDenyOom, 1, 1, 1, Hset},
     {"HSETNX", 4, kWrite | kDenyOom, 1, 1, 1, Hsetnx},
     {"HDEL", -3, kWrite, 1, 1, 1, Hdel},

@@ -1,0 +1,10 @@
+-- read_holder(lock): returns the value of a name's key, '' if there is none. It reads only a part,
+-- since another program's value may be large. Raises an error if the key is no simple lock's.
+local function read_holder(lock)
+  local holder = redis.pcall('GETRANGE', lock, '0', '63')
+  if holder.err or holder ~= '' and #holder < 33 then  -- it is no grant
+-- include: common/refuse_string
+    refuse_string(holder, 'a simple lock', lock)
+  end
+  return holder
+end
