@@ -8,16 +8,18 @@ class RedissonReadWriteLock : public RedissonTest {
   // Whether another Java thread, or another C++ client, could read or write now.
   bool JavaCan(const std::string& side) {
     const std::string can = java().Do("prober", "tryLock", side, "prices", 0, -1);
-    if (can == "true") EXPECT_EQ(java().Do("prober", "unlock", side, "prices"), "");
-    return can == "true";
+    if (can != "true") return false;
+    EXPECT_EQ(java().Do("prober", "unlock", side, "prices"), "");
+    return true;
   }
   bool CppCan(const std::string& side) {
     redisson::ReadWriteLock lock(other_client(), "prices");
     absl::StatusOr<Lease> lease = side == "read" ? lock.AcquireRead({.wait = absl::ZeroDuration()})
                                                  : lock.AcquireWrite({.wait = absl::ZeroDuration()});
     EXPECT_TRUE(lease.ok() || IsBusy(lease.status())) << lease.status();
-    if (lease.ok()) EXPECT_TRUE(lease->Release().ok());
-    return lease.ok();
+    if (!lease.ok()) return false;
+    EXPECT_TRUE(lease->Release().ok());
+    return true;
   }
   std::string Java(const std::string& verb, const std::string& side) {
     return java().Do("1", verb, side, "prices");

@@ -62,6 +62,15 @@ inline std::string RedissonKey(const std::string& prefix, const std::string& nam
                                       : absl::StrCat(prefix, ":{", name, "}");
 }
 
+// The channel on which waiters for that kind of lock are told, except those of a fair lock.
+inline std::string RedissonChannel(const std::string& kind, const std::string& name) {
+  if (kind == "latch") return absl::StrCat("redisson_countdownlatch__channel__{", name, "}");
+  return RedissonKey(kind == "read" || kind == "write" ? "redisson_rwlock"
+                     : kind == "semaphore"             ? "redisson_sc"
+                                                       : "redisson_lock__channel",
+                     name);
+}
+
 // One JVM serves all tests of a process.
 inline JavaPeer& SharedJvm() {
   static JavaPeer jvm;
@@ -75,11 +84,7 @@ inline bool AwaitWaiters(RedisServer& server, const std::string& kind, const std
     if (kind == "fair") {
       return server.Integer({"LLEN", RedissonKey("redisson_lock_queue", name)}) == count;
     }
-    const std::string channel = kind == "read" || kind == "write" ? "redisson_rwlock"
-                                : kind == "semaphore"             ? "redisson_sc"
-                                : kind == "latch" ? "redisson_countdownlatch__channel_"
-                                                  : "redisson_lock__channel";
-    const redis::Reply reply = server.Do({"PUBSUB", "NUMSUB", RedissonKey(channel, name)});
+    const redis::Reply reply = server.Do({"PUBSUB", "NUMSUB", RedissonChannel(kind, name)});
     return reply.elements.at(1).integer == count;
   });
 }
