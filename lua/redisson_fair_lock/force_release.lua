@@ -3,10 +3,10 @@
 -- KEYS, ARGV and reply as redisson_lock/force_release's
 -- include: redisson_fair_lock/common/queue
 -- include: redisson_lock/common/forced
--- include: redisson_lock/common/refuse
+-- include: common/wrong_kind
 local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
-  return refuse('a Redisson fair lock')
+  return wrong_kind('a Redisson fair lock', fields.err and fields)
 end
 if #fields > 0 then
   redis.call('DEL', KEYS[1])

@@ -3,10 +3,10 @@
 -- KEYS   1 to 4 as acquire's; 5 redisson.counted.<id>: this call was executed
 -- ARGV   1 'count', 'set' or 'down'  2 the number; the last as acquire's
 -- reply  the count; of a 'set', 'set' or 'kept' and the count
--- include: redisson_lock/common/refuse
+-- include: common/wrong_kind
 local count = redis.pcall('GET', KEYS[1])
-if count and (type(count) == 'table' or not string.match(count, '^-?%d+$')) then
-  return refuse('a Redisson latch')
+if count and (count.err or not string.match(count, '^-?%d+$')) then
+  return wrong_kind('a Redisson latch', count.err and count)
 end
 count = tonumber(count or 0)
 local function tell(message)

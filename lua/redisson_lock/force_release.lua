@@ -7,10 +7,10 @@
 -- include: redisson_lock/common/names
 -- include: redisson_lock/common/channel
 -- include: redisson_lock/common/forced
--- include: redisson_lock/common/refuse
+-- include: common/wrong_kind
 local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
-  return refuse('a Redisson lock')
+  return wrong_kind('a Redisson lock', fields.err and fields)
 end
 if #fields == 0 then
   return {'free', 0}

@@ -7,14 +7,14 @@
 -- reply  as in lua/README.md; there is no queue, and no position
 -- include: redisson_semaphore/common/permits
 -- include: redisson_lock/common/wait
--- include: redisson_lock/common/refuse
+-- include: common/wrong_kind
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
 local free = redis.pcall('GET', KEYS[1])
-if free and (type(free) == 'table' or not string.match(free, '^-?%d+$')) then
-  return refuse('a Redisson semaphore')
+if free and (free.err or not string.match(free, '^-?%d+$')) then
+  return wrong_kind('a Redisson semaphore', free.err and free)
 end
 local grant, lease_ms, terms = ARGV[1], ARGV[2], ARGV[3]
 local client = string.sub(grant, 1, 32)

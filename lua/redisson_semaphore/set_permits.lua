@@ -5,10 +5,10 @@
 --        number) or 'free' (changes nothing)  2 the number; the last as acquire's
 -- reply  'set <free>' or 'kept <free>'
 -- include: redisson_semaphore/common/permits
--- include: redisson_lock/common/refuse
+-- include: common/wrong_kind
 local free = redis.pcall('GET', KEYS[1])
-if free and (type(free) == 'table' or not string.match(free, '^-?%d+$')) then
-  return refuse('a Redisson semaphore')
+if free and (free.err or not string.match(free, '^-?%d+$')) then
+  return wrong_kind('a Redisson semaphore', free.err and free)
 end
 local how = ARGV[1]
 local all = (free or 0) + redis.call('ZCARD', taken)

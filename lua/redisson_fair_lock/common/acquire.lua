@@ -1,7 +1,6 @@
 -- include: redisson_fair_lock/common/queue
 -- include: redisson_lock/common/lease
 -- include: redisson_lock/common/wait
--- include: redisson_lock/common/refuse
 
 -- enqueue(grant, now): gives the grant a place, or keeps the one that it has.
 local function enqueue(grant, now)
@@ -27,7 +26,8 @@ local function acquire(grant, lease_ms, terms, gone)
   end
   local found = redis.pcall('HMGET', lock, grant, 'kind', 'mode')
   if found.err or found[2] or found[3] then
-    return refuse('a Redisson fair lock')
+-- include: common/wrong_kind
+    return wrong_kind('a Redisson fair lock', found.err and found)
   end
   if found[1] then  -- a repeat
     local manual = string.match(terms, '^%d+ %d+ %d %d+ (%d)') == '1'

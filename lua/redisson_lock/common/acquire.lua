@@ -2,7 +2,6 @@
 -- include: redisson_lock/common/token
 -- include: redisson_lock/common/lease
 -- include: redisson_lock/common/wait
--- include: redisson_lock/common/refuse
 
 -- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply. `gone`: the key of the
 -- grant's tombstone.
@@ -16,7 +15,8 @@ local function acquire(grant, lease_ms, terms, gone, yield)
     if redis.call('EXISTS', lock) == 1 then
       local found = redis.pcall('HMGET', lock, grant, 'kind', 'mode')
       if found.err or found[2] or found[3] then
-        return refuse('a Redisson lock')
+-- include: common/wrong_kind
+        return wrong_kind('a Redisson lock', found.err and found)
       end
       if not found[1] then
         return wait_for(terms, redis.call('PTTL', lock))
