@@ -4,38 +4,40 @@
 namespace redlatch {
 namespace {
 
-class RedissonCrash : public RedissonKindTest {};
-REDLATCH_FOR_EACH_REDISSON_LOCK(RedissonCrash);
+class RedissonCrash : public RedissonTest {};
 
-// Arguments: the URL, and the kind of lock. It is killed while it holds "orders".
+// It is killed while it holds a lock of each kind, whose name is that of its kind.
 REDLATCH_CHILD(RedissonHolder) {
   const Client client = Connect(args.at(0));
+  std::vector<absl::StatusOr<Lease>> leases;
   for (const LockKind& kind : LockKinds()) {
-    if (kind.java != args.at(1)) continue;
-    const auto lock = kind.make(client, "orders", {.lease = absl::Seconds(1)});
-    const absl::StatusOr<Lease> lease = lock->Acquire();
-    EXPECT_TRUE(lease.ok()) << lease.status();
-    parent.WriteLine("holds");
-    parent.ReadLine(absl::Minutes(1));
+    const auto lock = kind.make(client, kind.java, {.lease = absl::Seconds(1)});
+    leases.push_back(lock->Acquire());
+    EXPECT_TRUE(leases.back().ok()) << leases.back().status();
   }
+  parent.WriteLine("holds");
+  parent.ReadLine(absl::Minutes(1));
   return 0;
 }
 
-TEST_P(RedissonCrash, KilledHolderFreesItForJavaAtLeaseEnd) {
-  const auto child = support::SpawnChild("RedissonHolder", {server().url(), kind()});
+TEST_F(RedissonCrash, KilledProcessFreesItsLocksForJava) {
+  const auto child = support::SpawnChild("RedissonHolder", {server().url()});
   ASSERT_EQ(child->pipe().ReadLine(), "holds");
-  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 1500, -1), "false");
-  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
-  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
-  EXPECT_FALSE(waiter.done());
+  // It renews them.
+  EXPECT_EQ(java().Do("1", "tryLock", "lock", "lock", 1500, -1), "false");
+  std::vector<PendingReply> waiters;
+  for (const LockKind& kind : LockKinds()) {
+    waiters.push_back(java().Send(kind.java, "lock", kind.java, kind.java));
+    ASSERT_TRUE(AwaitWaiters(server(), kind.java, kind.java, 1));
+    EXPECT_FALSE(waiters.back().done());
+  }
   child->Kill();
-  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+  for (const PendingReply& waiter : waiters) {
+    EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+  }
 }
 
-class RedissonJavaCrash : public RedissonTest {};
-
-// All kinds in one test, because each needs a JVM to kill.
-TEST_F(RedissonJavaCrash, KilledJvmFreesItsLocksAtLeaseEnd) {
+TEST_F(RedissonCrash, KilledJvmFreesItsLocks) {
   JavaPeer mortal;
   JavaClient other(mortal, server().url(), {.watchdog = absl::Seconds(1)});
   std::vector<std::unique_ptr<RedisLockBase>> locks;
@@ -94,7 +96,7 @@ TEST_P(RedissonLostReply, RepeatedReleaseLeavesJavaItsLock) {
   const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
   ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
   proxy().DropReplies(1);
-  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(ReleaseForSure(*lease).ok());
   EXPECT_GT(proxy().stats().bytes_dropped, 0);
   EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
   EXPECT_EQ(java().Do("1", "isHeld", kind(), "orders"), "true");
@@ -111,7 +113,7 @@ TEST_P(RedissonLostReplies, RepeatedReadCountsOnce) {
   absl::StatusOr<Lease> reads = lock.AcquireRead({.wait = kLong});
   ASSERT_TRUE(reads.ok()) << reads.status();
   proxy().DropReplies(1);
-  EXPECT_TRUE(reads->Release().ok());
+  EXPECT_TRUE(ReleaseForSure(*reads).ok());
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 0, -1), "false");
   EXPECT_EQ(java().Do("1", "unlock", "read", "prices"), "");
   EXPECT_EQ(java().Do("2", "tryLock", "write", "prices", 0, -1), "true");
@@ -125,7 +127,7 @@ TEST_P(RedissonLostReplies, RepeatedPermitCountsOnce) {
   ASSERT_TRUE(two.ok()) << two.status();
   EXPECT_EQ(java().Do("1", "semaphore.availablePermits", "slots"), "3");
   proxy().DropReplies(1);
-  EXPECT_TRUE(two->Release().ok());
+  EXPECT_TRUE(ReleaseForSure(*two).ok());
   EXPECT_EQ(java().Do("1", "semaphore.availablePermits", "slots"), "5");
 }
 
@@ -137,7 +139,7 @@ TEST_P(RedissonLostReplies, RepeatedExpirablePermitCountsOnce) {
   ASSERT_TRUE(two.ok()) << two.status();
   EXPECT_EQ(java().Do("1", "expirable.availablePermits", "slots"), "3");
   proxy().DropReplies(1);
-  EXPECT_TRUE(two->Release().ok());
+  EXPECT_TRUE(ReleaseForSure(*two).ok());
   EXPECT_EQ(java().Do("1", "expirable.availablePermits", "slots"), "5");
 }
 

@@ -83,7 +83,8 @@ TEST_P(RedissonLock, ForceReleaseTakesItFromJava) {
   ASSERT_EQ(java().Do("1", "lock", kind(), "orders"), "");
   const auto lock = MakeLock();
   EXPECT_TRUE(lock->ForceRelease().ok());
-  EXPECT_TRUE(lock->TryAcquire().ok());
+  const absl::StatusOr<Lease> lease = lock->TryAcquire();
+  EXPECT_TRUE(lease.ok()) << lease.status();
   EXPECT_THAT(java().Do("1", "unlock", kind(), "orders"), HasSubstr("IllegalMonitorState"));
 }
 
@@ -123,8 +124,9 @@ TEST_P(RedissonLock, JavaLeaseWithoutWatchdogEnds) {
   ASSERT_EQ(java().Do("1", "tryLock", kind(), "orders", 5000, 600), "true");
   const auto lock = MakeLock();
   EXPECT_TRUE(IsBusy(lock->TryAcquire().status()));
-  const absl::Duration took =
-      TimeOf([&] { EXPECT_TRUE(lock->Acquire({.wait = kLong}).ok()); });
+  absl::StatusOr<Lease> lease;
+  const absl::Duration took = TimeOf([&] { lease = lock->Acquire({.wait = kLong}); });
+  EXPECT_TRUE(lease.ok()) << lease.status();
   EXPECT_LT(took, kSoon);
   EXPECT_THAT(java().Do("1", "unlock", kind(), "orders"), HasSubstr("IllegalMonitorState"));
 }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <future>
 #include <memory>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -41,6 +42,8 @@ struct LockKind {
   const char* java;  // its name in Peer.java
   std::unique_ptr<RedisLockBase> (*make)(const Client&, const std::string&, LockOptions);
 };
+
+inline void PrintTo(const LockKind& kind, std::ostream* out) { *out << kind.java; }
 
 template <class Lock>
 std::unique_ptr<RedisLockBase> Make(const Client& client, const std::string& name,
@@ -96,6 +99,17 @@ auto InThread(Call call) {
 }
 inline std::future<absl::StatusOr<Lease>> AcquireInThread(RedisLockBase& lock) {
   return InThread([&lock] { return lock.Acquire({.wait = kLong}); });
+}
+
+// Releases a lease or permit, although replies are lost: after kUnavailable, the call is repeated.
+template <class Handle>
+absl::Status ReleaseForSure(Handle& held) {
+  absl::Status released;
+  Await([&] {
+    released = held.Release();
+    return !absl::IsUnavailable(released);
+  });
+  return released;
 }
 
 // A server, and a client of each language.

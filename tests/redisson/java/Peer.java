@@ -134,7 +134,7 @@ public final class Peer {
       case "connect":
         return connect(its);
       case "disconnect":
-        clients.remove(its.text(0)).shutdown(0, 0, TimeUnit.SECONDS);
+        clients.remove(its.text(0)).shutdown(0, 2, TimeUnit.SECONDS);
         return "";
       case "soak":
         Soaker soaker = new Soaker(clients.get(its.text(0)), its.text(1), its.text(2), its.text(3));
