@@ -13,13 +13,13 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <string_view>
-#include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "redlatch/client.h"
 #include "redlatch/redis_lock_base.h"
@@ -100,15 +100,15 @@ class CppSide : public Side {
     std::future<void> asked = unlock_.get_future();
     std::promise<Clock::time_point> locked;
     locked_ = locked.get_future();
-    thread_ = std::async(std::launch::async, [this, asked = std::move(asked),
-                                              locked = std::move(locked)]() mutable {
-      lock_->lock();
-      locked.set_value(Clock::now());
-      asked.wait();
-      const Clock::time_point before = Clock::now();
-      lock_->unlock();
-      return before;
-    });
+    thread_ = std::async(std::launch::async,
+                         [this, asked = std::move(asked), locked = std::move(locked)]() mutable {
+                           lock_->lock();
+                           locked.set_value(Clock::now());
+                           asked.wait();
+                           const Clock::time_point before = Clock::now();
+                           lock_->unlock();
+                           return before;
+                         });
   }
   Clock::time_point EndLock() override { return locked_.get(); }
   Clock::time_point Unlock() override {
@@ -189,10 +189,10 @@ bool Measure(RedisServer& server, const std::string& kind, int count) {
   return met;
 }
 
-int Main(const std::vector<std::string_view>& flags) {
+int Main(const std::vector<absl::string_view>& flags) {
   int count = 1000;
   bool check = false;
-  for (std::string_view flag : flags) {
+  for (absl::string_view flag : flags) {
     if (flag == "--check") {
       check = true;
     } else if (!absl::ConsumePrefix(&flag, "--samples=") || !absl::SimpleAtoi(flag, &count) ||

@@ -7,8 +7,8 @@ using Clock = std::chrono::steady_clock;
 
 class RedissonFairLock : public RedissonTest {
  protected:
-  // One more waiter of each language, one after the other, in the queue. Each C++ waiter has its own
-  // client, because the threads of a client share its place.
+  // One more waiter of each language, one after the other, in the queue. Each C++ waiter has its
+  // own client, because the threads of a client share its place.
   void Queue(int64_t& waiters) {
     javas_.push_back(java().Send(absl::StrCat("waiter", waiters), "pass", "fair", "orders"));
     ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", ++waiters));
@@ -100,8 +100,7 @@ REDLATCH_CHILD(FairWaiter) {
 }
 
 TEST_F(RedissonFairLock, KilledWaiterLosesPlaceAfterTimeout) {
-  const auto patient =
-      ConnectJava({.watchdog = absl::Seconds(1), .fair_wait = absl::Seconds(1)});
+  const auto patient = ConnectJava({.watchdog = absl::Seconds(1), .fair_wait = absl::Seconds(1)});
   ASSERT_EQ(patient->Do("holder", "lock", "fair", "orders"), "");
   const auto child = support::SpawnChild("FairWaiter", {server().url(), "orders"});
   ASSERT_EQ(child->pipe().ReadLine(), "begins");

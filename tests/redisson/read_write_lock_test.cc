@@ -5,7 +5,7 @@ namespace {
 
 class RedissonReadWriteLock : public RedissonTest {
  protected:
-  // Whether another Java thread, or another C++ client, could read or write now.
+  // These return true if another Java thread, or another C++ client, can read or write now.
   bool JavaCan(const std::string& side) {
     const std::string can = java().Do("prober", "tryLock", side, "prices", 0, -1);
     if (can != "true") return false;
@@ -14,8 +14,9 @@ class RedissonReadWriteLock : public RedissonTest {
   }
   bool CppCan(const std::string& side) {
     redisson::ReadWriteLock lock(other_client(), "prices");
-    absl::StatusOr<Lease> lease = side == "read" ? lock.AcquireRead({.wait = absl::ZeroDuration()})
-                                                 : lock.AcquireWrite({.wait = absl::ZeroDuration()});
+    absl::StatusOr<Lease> lease = side == "read"
+                                      ? lock.AcquireRead({.wait = absl::ZeroDuration()})
+                                      : lock.AcquireWrite({.wait = absl::ZeroDuration()});
     EXPECT_TRUE(lease.ok() || IsBusy(lease.status())) << lease.status();
     if (!lease.ok()) return false;
     EXPECT_TRUE(lease->Release().ok());

@@ -152,8 +152,8 @@ class RedissonKindTest : public RedissonTest, public ::testing::WithParamInterfa
   std::string kind() const { return GetParam().java; }
 };
 
-#define REDLATCH_FOR_EACH_REDISSON_LOCK(suite)                               \
-  INSTANTIATE_TEST_SUITE_P(Kinds, suite, ::testing::ValuesIn(LockKinds()),   \
+#define REDLATCH_FOR_EACH_REDISSON_LOCK(suite)                             \
+  INSTANTIATE_TEST_SUITE_P(Kinds, suite, ::testing::ValuesIn(LockKinds()), \
                            [](const auto& its) { return std::string(its.param.java); })
 
 }  // namespace redlatch

@@ -51,8 +51,8 @@ TEST_F(RedissonServerGroup, ClusterWakesWaitersOfBothLanguages) {
     SCOPED_TRACE(name);
     const auto waits = [&] {
       return Await([&] {
-        const redis::Reply reply = group->server(node).Do(
-            {"PUBSUB", "SHARDNUMSUB", RedissonChannel("lock", name)});
+        const redis::Reply reply =
+            group->server(node).Do({"PUBSUB", "SHARDNUMSUB", RedissonChannel("lock", name)});
         return reply.elements.at(1).integer == 1;
       });
     };

@@ -22,8 +22,8 @@ constexpr int kPermits = 3;
 // Redisson does not know when a lease has ended, so no disturbance may last as long.
 constexpr absl::Duration kLease = absl::Seconds(2);
 constexpr absl::Duration kLongestCut = absl::Milliseconds(300);
-// After a waiter was killed, a fair lock gives up on it when the rest of the lease is over, and this
-// time for each waiter until it.
+// After a waiter was killed, a fair lock gives up on it when the rest of the lease is over, and
+// this time for each waiter until it.
 constexpr absl::Duration kFairWait = absl::Milliseconds(500);
 constexpr char kObject[] = "object";
 
@@ -340,14 +340,15 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     }
     const auto smaller = static_cast<double>(std::min(javas, ours));
     const double share = 2 * smaller / static_cast<double>(javas + ours);
-    std::printf("%s: %lld acquisitions by Java, %lld by C++: the smaller side has %.2f of its fair "
-                "share; %d kills, %d cuts\n",
-                kind().c_str(), static_cast<long long>(javas), static_cast<long long>(ours), share,
-                kills_, cuts_);
+    std::printf(
+        "%s: %lld acquisitions by Java, %lld by C++: the smaller side has %.2f of its fair "
+        "share; %d kills, %d cuts\n",
+        kind().c_str(), static_cast<long long>(javas), static_cast<long long>(ours), share, kills_,
+        cuts_);
     EXPECT_GT(smaller, 0);
     if (kind() == "fair") {
-    EXPECT_GE(share, 0.5);
-  }
+      EXPECT_GE(share, 0.5);
+    }
   }
 
  private:
@@ -376,6 +377,28 @@ TEST_P(RedissonSoak, ExclusionHoldsUnderKillsAndCuts) {
   ExpectNoProblems();
   ExpectTrueHistory();
   ExpectShares();
+}
+
+// Two servers exclude nothing, and the history shows it.
+TEST_F(RedissonTest, SoakNoticesOverlaps) {
+  const auto other_server = RedisServer::Start();
+  JavaClient other(SharedJvm(), other_server->url());
+  const support::TempDir directory;
+  std::vector<std::string> files;
+  std::vector<PendingReply> soaking;
+  int64_t process = 0;
+  for (JavaClient* const each : {&java(), &other}) {
+    files.push_back(absl::StrCat(directory.path(), "/", process));
+    soaking.push_back(
+        each->Send("soaker", "soak", "lock", kObject, files.back(), process++, ClockOffset(), 1));
+  }
+  EXPECT_TRUE(Await([&] {
+    const absl::StatusOr<history::History> history = history::ReadHistory(files);
+    return history.ok() && !history::Judge(*history).violations().empty();
+  }));
+  EXPECT_EQ(java().Do("main", "rest"), "");
+  EXPECT_EQ(other.Do("main", "rest"), "");
+  for (const PendingReply& each : soaking) EXPECT_TRUE(each.Get().ok) << each.Get().value;
 }
 
 // Arguments: a URL. In each round it counts a latch down, and waits until it is open.

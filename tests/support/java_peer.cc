@@ -92,7 +92,8 @@ PendingReply JavaPeer::Send(const std::string& thread, const std::vector<std::st
   const int64_t id = ++sent_;
   pending_.emplace(id, pending);
   // If the JVM has ended, Read() is about to learn of it.
-  (void)child_->pipe().WriteLine(absl::StrCat(id, "\t", thread, "\t", absl::StrJoin(request, "\t")));
+  (void)child_->pipe().WriteLine(
+      absl::StrCat(id, "\t", thread, "\t", absl::StrJoin(request, "\t")));
   return pending;
 }
 

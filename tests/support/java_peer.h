@@ -79,8 +79,8 @@ class JavaPeer {
 };
 
 struct JavaClientOptions {
-  absl::Duration watchdog = absl::Seconds(30);   // lockWatchdogTimeout
-  absl::Duration fair_wait = absl::Minutes(5);   // fairLockWaitTimeout
+  absl::Duration watchdog = absl::Seconds(30);  // lockWatchdogTimeout
+  absl::Duration fair_wait = absl::Minutes(5);  // fairLockWaitTimeout
   bool default_size = false;  // Redisson's own numbers of threads, connections and retries
 };
 
