@@ -31,7 +31,8 @@ internal::LockType LatchType() {
           .use = internal::GrantUse::kLatch,
           .noun = "latch",
           .busy = "it has not opened",
-          .keys = internal::KeyNames(kinds::kRedissonKeys.in_keys)};
+          .keys = internal::KeyNames(kinds::kRedissonKeys.in_keys,
+                                     {std::string(kinds::kReadersSuffix)})};
 }
 
 }  // namespace

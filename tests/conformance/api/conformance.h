@@ -33,7 +33,7 @@ class Protected {
   void Touch(const Hold& hold) {
     EXPECT_FALSE(inside_.exchange(true)) << "two holders at a time";
     EXPECT_TRUE(hold.valid());
-    if (tokens_) EXPECT_GT(hold.fencing_token().value(), token_.load());
+    EXPECT_TRUE(!tokens_ || hold.fencing_token().value() > token_);
     token_ = hold.fencing_token().value();
     const int64_t seen = touches_;
     if (seen % 4 == 0) std::this_thread::yield();
