@@ -3,12 +3,12 @@
 
 #include <utility>
 
-#include "redlatch/reentrant_lock.h"
-#include "redlatch/reentrant_read_write_lock.h"
 #include "redlatch/redisson/fair_lock.h"
 #include "redlatch/redisson/fenced_lock.h"
 #include "redlatch/redisson/lock.h"
 #include "redlatch/redisson/read_write_lock.h"
+#include "redlatch/reentrant_lock.h"
+#include "redlatch/reentrant_read_write_lock.h"
 
 namespace redlatch::support {
 
