@@ -33,24 +33,24 @@ class RedissonLocks : public ::testing::Test {
 };
 
 TEST_F(RedissonLocks, KindsThatHaveTheNameAreNamed) {
-  const Client own = Connect(), other = Connect();
+  const Client own = Connect();
   ReentrantReadWriteLock readers(own, "prices");
   const auto reads = readers.AcquireRead();
   ASSERT_TRUE(reads.ok());
-  redisson::Lock lock(other, "prices");
+  redisson::Lock lock(Connect(), "prices");
   EXPECT_THAT(Refusal(lock.TryAcquire().status()),
               HasSubstr("prices is in use as a read-write lock, not as a Redisson lock"));
-  redisson::ReadWriteLock both(other, "prices");
+  redisson::ReadWriteLock both(Connect(), "prices");
   EXPECT_THAT(Refusal(both.AcquireRead().status()), HasSubstr("a read-write lock"));
-  redisson::FairLock fair(other, "prices");
+  redisson::FairLock fair(Connect(), "prices");
   EXPECT_THAT(Refusal(fair.TryAcquire().status()), HasSubstr("a read-write lock"));
 
   SimpleLock simple(own, "orders");
   const auto held = simple.TryAcquire();
   ASSERT_TRUE(held.ok());
-  redisson::Semaphore permits(other, "orders");
+  redisson::Semaphore permits(Connect(), "orders");
   EXPECT_THAT(Refusal(permits.TryAcquire().status()), HasSubstr("a simple lock"));
-  redisson::CountDownLatch latch(other, "orders");
+  redisson::CountDownLatch latch(Connect(), "orders");
   EXPECT_THAT(Refusal(latch.Wait({.wait = absl::ZeroDuration()})), HasSubstr("a simple lock"));
   EXPECT_THAT(Refusal(latch.CountDown()), HasSubstr("a simple lock"));
 }
@@ -83,7 +83,7 @@ TEST_F(RedissonLocks, DeniedChannelEndsTheWait) {
   ASSERT_TRUE(lease.ok());
   const absl::Status denied = mine.Acquire({.wait = kTimeout}).status();
   EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
-  EXPECT_THAT(std::string(denied.message()), HasSubstr("redisson_lock__channel:{a}"));
+  EXPECT_THAT(std::string(denied.message()), HasSubstr("&redisson_*"));
   EXPECT_TRUE(lease->Release().ok());
   EXPECT_TRUE(mine.TryAcquire().ok()) << "it needs no message";
 }
