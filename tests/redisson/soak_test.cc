@@ -1,7 +1,7 @@
 // Four Java and four C++ processes share a lock, while processes are killed and connections are
 // cut. The checker judges the history of all calls: see tests/support/history_check.
 //
-// REDLATCH_SOAK=60         seconds for each kind. Default: 4 s, and only some of the kinds
+// REDLATCH_SOAK=60         seconds for each kind. Default: 3 s, and only some of the kinds
 // REDLATCH_SOAK_SEED=...   the seed that a failure printed
 // REDLATCH_SOAK_LOG=1      prints disturbances and long waits, even if nothing fails
 #include <time.h>
@@ -224,7 +224,7 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     began_ = base::Now();
     const base::Instant end = began_ + time;
     // After a kill, all may have to wait for the rest of the lease.
-    const size_t turns_per_kill = SoakSeconds() > 0 ? 12 : 5;
+    const size_t turns_per_kill = SoakSeconds() > 0 ? 12 : 4;
     for (size_t turn = 1; base::Now() < end; ++turn) {
       if (turn % turns_per_kill == 0) {
         Strike(turn / turns_per_kill % 2 * kEach + dice_() % kEach);  // the languages in turn
@@ -406,7 +406,7 @@ INSTANTIATE_TEST_SUITE_P(Kinds, RedissonSoak, ::testing::ValuesIn(SoakKinds()),
                          [](const auto& its) { return its.param; });
 
 TEST_P(RedissonSoak, ExclusionHoldsUnderKillsAndCuts) {
-  Rage(absl::Seconds(SoakSeconds() > 0 ? SoakSeconds() : 4));
+  Rage(absl::Seconds(SoakSeconds() > 0 ? SoakSeconds() : 3));
   Dismiss();
   ExpectAllPermitsBack();
   ExpectNoProblems();
@@ -531,7 +531,7 @@ class RedissonLatchSoak : public RedissonTest {
 TEST_F(RedissonLatchSoak, EachCountCountsOnceAndWakesAll) {
   std::printf("REDLATCH_SOAK_SEED=%llu\n", static_cast<unsigned long long>(SoakSeed()));
   std::jthread cuts([this](const std::stop_token& stop) { Cut(stop); });
-  const base::Instant end = base::Now() + absl::Seconds(SoakSeconds() > 0 ? SoakSeconds() : 4);
+  const base::Instant end = base::Now() + absl::Seconds(SoakSeconds() > 0 ? SoakSeconds() : 3);
   int round = 0;
   for (; base::Now() < end; ++round) ASSERT_NO_FATAL_FAILURE(Round(round)) << round;
   std::printf("latch: %d rounds, %d kills\n", round, round / 10);
