@@ -157,6 +157,11 @@ std::unique_ptr<JavaPeer>& Jvm(size_t index) {
   return jvms.at(index);
 }
 
+// They start at the same time.
+void StartJvms() {
+  for (size_t i = 0; i < kEach; ++i) (void)Jvm(i);
+}
+
 // Java's clock stands still while the machine is suspended, and ours does not.
 int64_t ClockOffset() {
   timespec now{};
@@ -180,6 +185,7 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
   };
 
   void Start() override {
+    StartJvms();
     RedissonTest::Start();
     std::printf("REDLATCH_SOAK_SEED=%llu\n", static_cast<unsigned long long>(SoakSeed()));
     std::fflush(stdout);
@@ -454,6 +460,7 @@ REDLATCH_CHILD(RedissonLatchPeer) {
 class RedissonLatchSoak : public RedissonTest {
  protected:
   void Start() override {
+    StartJvms();
     RedissonTest::Start();
     proxy_ = std::make_unique<TcpProxy>(support::TcpProxyOptions{.port = server().port()});
     for (size_t i = 0; i < kEach; ++i) {
