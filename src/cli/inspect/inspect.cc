@@ -452,12 +452,14 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
   Questions of_contents;
   std::map<size_t, int64_t> clocks;  // of each part, asked once
+  int64_t latest = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto [clock, is_new] = clocks.try_emplace(server.PartOf(rows[i].name));
     if (is_new) {
       const absl::StatusOr<int64_t> now = server.NowMicros(rows[i].name);
       if (!now.ok()) return now.status();
       clock->second = *now;
+      latest = std::max(latest, *now);
     }
     AskAll(of_contents, locks[i], clock->second, rows[i]);
   }
@@ -468,8 +470,7 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
     Complete(locks[i], rows[i]);
     if (most > 1 || (locks[i].parts & kRedisson) != 0) redissons.push_back(&rows[i]);
   }
-  const int64_t now = clocks.empty() ? 0 : clocks.begin()->second;
-  if (absl::Status read = redisson::Read(server, redissons, now, most); !read.ok()) return read;
+  if (absl::Status read = redisson::Read(server, redissons, latest, most); !read.ok()) return read;
   for (size_t i = 0; i < rows.size(); ++i) {
     holds.push_back(rows[i].hold);
     for (const LockInfo::Party& party : rows[i].holders) holds.push_back(party.hold);
@@ -520,7 +521,7 @@ bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quor
 }  // namespace
 
 bool LockRow::in_use() const {
-  return holding > 0 || waiting > 0 || held_on > 0 || ((is_latch() || is_redissons()) && to_go > 0);
+  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
 }
 
 std::string StateOf(const LockRow& row) {
@@ -537,7 +538,7 @@ std::string StateOf(const LockRow& row) {
   if (row.holding == 0) return "free";
   if (row.stays_taken) return "taken";
   if (row.reading) return absl::StrCat("read by ", row.holding);
-  return row.is_read_write() ? "written" : "held";
+  return row.is_read_write() || row.kind == redisson::kReadWrite ? "written" : "held";
 }
 
 bool MayBeOfQuorum(const LockRow& row) {
@@ -821,7 +822,7 @@ absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
     inspection.may_be_data = row.kind == redisson::kEither;
     return inspection;
   }
-  inspection.exists = !row.name.empty();
+  if (row.name.empty()) return Inspection();
   inspection.may_be_data = MayBeData(row, found->parts);
   absl::StatusOr<LockInfo> info = absl::UnimplementedError("not asked");
   if (IsLibrarys(row)) {  // Inspect() shows one moment; single commands would not

@@ -44,7 +44,8 @@ std::vector<Found> HashesAndData() {
 }
 
 Found IntegerWithoutTtl(const std::string& value) {
-  return {"a Redisson semaphore or latch", {"SET", kName, value},
+  return {"a Redisson semaphore or latch",
+          {"SET", kName, value},
           "Semaphore or redlatch::redisson::CountDownLatch"};
 }
 
@@ -95,7 +96,8 @@ class OtherKindFixture : public LockScriptsFixture {
   std::string Inspected() { return Eval(scripts_.inspect, {}, {"10"}).text; }
   std::string Forced() { return PartOfForce({"redlatch:"}).text; }
   std::vector<std::string> OfMost() {
-    return {Acquired(By('a')), Acquired(Impatient(By('a'))), Cancelled("0"), Cancelled("5000"),
+    return {Acquired(By('a')), Acquired(Impatient(By('a'))),
+            Cancelled("0"),    Cancelled("5000"),
             Inspected(),       Forced()};
   }
 
@@ -142,8 +144,8 @@ TEST_P(OtherKind, IsNamedAndLeftAlone) {
 }
 
 using ForeignString = OtherKind;
-INSTANTIATE_TEST_SUITE_P(OfEachKind, ForeignString,
-                         ::testing::Values(SimpleKind(), ElectionKind()), NameOfKind);
+INSTANTIATE_TEST_SUITE_P(OfEachKind, ForeignString, ::testing::Values(SimpleKind(), ElectionKind()),
+                         NameOfKind);
 
 TEST_P(ForeignString, WithTtlOrTextIsForeignOwner) {
   for (const std::vector<std::string>& command : std::vector<std::vector<std::string>>{
