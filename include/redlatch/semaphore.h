@@ -28,6 +28,11 @@
 
 namespace redlatch {
 
+namespace internal {
+class LockHandle;
+struct LockType;
+}  // namespace internal
+
 struct SemaphoreOptions {
   // How long the server keeps permits that are not renewed, for example because their process died.
   // The client renews them every third of that time. 10 ms to one year.
@@ -133,6 +138,13 @@ class REDLATCH_EXPORT Semaphore {
   absl::Status ForceRelease();
 
   const std::string& name() const;
+
+ protected:
+  // A semaphore of another kind, whose capacity is at the server alone. For the library.
+  Semaphore(const Client& client, std::string_view name, SemaphoreOptions options,
+            internal::LockType (*type)());
+  // Returns the way to run a script that is no part of a hold.
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> Borrow() const;
 
  private:
   bool TryAcquireFor(absl::Duration wait);

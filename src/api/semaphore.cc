@@ -47,10 +47,11 @@ absl::StatusOr<Permit> PermitOf(absl::StatusOr<internal::OwnedHold> owned, int64
 class Semaphore::Body {
  public:
   Body(std::shared_ptr<internal::ClientCore> core, std::string_view name, int64_t capacity,
-       SemaphoreOptions options)
+       SemaphoreOptions options, internal::LockType (*type)() = SemaphoreType)
       : core_(std::move(core)),
         name_(name),
         capacity_(capacity),
+        type_(type),
         options_(std::make_shared<const LockOptions>(LockOptions{
             .lease = options.lease, .turn = options.turn, .on_lost = std::move(options.on_lost)})) {
   }
@@ -81,7 +82,7 @@ class Semaphore::Body {
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
       permits_ = core_->permits().Of(name_, [&] {
-        return std::make_shared<internal::PermitPool>(core_, name_, SemaphoreType());
+        return std::make_shared<internal::PermitPool>(core_, name_, type_());
       });
       permits_->AddObject();
     }
@@ -115,6 +116,7 @@ class Semaphore::Body {
   const std::shared_ptr<internal::ClientCore> core_;
   const std::string name_;
   const int64_t capacity_;
+  internal::LockType (*const type_)();
   const std::shared_ptr<const LockOptions> options_;
   std::atomic<bool> gone_{false};
   base::Mutex mu_;
@@ -125,7 +127,15 @@ Semaphore::Semaphore(const Client& client, std::string_view name, int64_t capaci
                      SemaphoreOptions options)
     : body_(std::make_shared<Body>(client.core(), name, capacity, std::move(options))) {}
 
+Semaphore::Semaphore(const Client& client, std::string_view name, SemaphoreOptions options,
+                     internal::LockType (*type)())
+    : body_(std::make_shared<Body>(client.core(), name, kMostPermits, std::move(options), type)) {}
+
 Semaphore::~Semaphore() { body_->Close(); }
+
+absl::StatusOr<std::shared_ptr<internal::LockHandle>> Semaphore::Borrow() const {
+  return body_->Borrow();
+}
 
 const std::string& Semaphore::name() const { return body_->name(); }
 

@@ -160,6 +160,7 @@ Subject ClientCore::SubjectOf(const NamedLock& lock) const {
           .type = type,
           .owner = own ? identity_.client : lock.owner,
           .claim = round_trips_.Claim(),
+          .listens = type.redisson() && wake_channels_.ListensAt(lock.keys, type),
           .server_group = server_group_.get(),
           .quarantine = url_.quarantine};
 }
@@ -181,6 +182,10 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
     const redis::Subscription subscription = server_group_->subscription(entry.keys.main());
     event.subscribed = subscription.acknowledged;
     event.messages_arrive = subscription.live;
+    if (entry.type->redisson()) {
+      event.listens_late = true;
+      event.subscribed = wake_channels_.Listens(entry, state.pending_acquire());
+    }
     action = operation.Resume(event, now, state, effects);
   };
   if (operation.may_fail()) {
@@ -439,7 +444,9 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Ma
       .on_down = [this] { background_.Tell(Background::kUnsubscribed); },
       .on_subscribed = [this](bool subscribed,
                               std::string_view why) { TellSubscribed(subscribed, why); },
-      .on_unread = [this] { event_driver_->ReadReplies(); }};
+      .on_unread = [this] { event_driver_->ReadReplies(); },
+      .on_other_channel = [this](std::string_view channel,
+                                 bool arrives) { return wake_channels_.Take(channel, arrives); }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
   // One thread reads the messages of all nodes.
   const auto thread = std::make_shared<redis::SubscriberThread>();
@@ -498,6 +505,7 @@ void ClientCore::Reconnected() {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
+  if (is_cluster()) wake_channels_.SubscribeAgain(concerned);
   counts_.RepeatAll(concerned);
   observations_.AskAll(concerned);
   confirmed_releases_.RepeatAll(concerned);

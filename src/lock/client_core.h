@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,6 +43,7 @@
 #include "src/lock/state/timing.h"
 #include "src/lock/unattended_requests.h"
 #include "src/lock/users_code.h"
+#include "src/lock/wake_channels.h"
 #include "src/lock/weak_map.h"
 #include "src/redis/server_group/server_group.h"
 #include "src/redis/server_group/single_server.h"
@@ -169,6 +171,11 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   Counts& counts() { return counts_; }
   // The elections that this client observes.
   Observations& observations() { return observations_; }
+  // Makes messages about the lock reach this client.
+  absl::Status Subscribe(Entry& entry, base::Instant deadline, const std::stop_token& stop) {
+    if (entry.type->redisson()) return wake_channels_.Listen(entry, deadline, stop);
+    return server_group_->Subscribe(entry.keys.main(), deadline, stop);
+  }
   // The channel of this client for messages about the key.
   std::string ChannelFor(std::string_view key) const {
     return ChannelName(server_group_->slot_tag(key));
@@ -275,6 +282,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   WeakMap<ClientCore> quorums_;  // quorums in which this server was named first
   Counts counts_{*this};
   Observations observations_{*this};
+  WakeChannels wake_channels_{*this};
   ConfirmedReleases confirmed_releases_{*this};
   UnattendedRequests unattended_{*this};
   const std::shared_ptr<EventDriver> event_driver_;
@@ -322,6 +330,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   bool recallable_changed = false;
   bool recallable = false;
   bool cacheable = false;
+  GrantId left = 0;
   {
     const base::MutexLock lock(entry.mu);
     if (entry.recalled.load(std::memory_order_relaxed) != 0 && entry.state.MakeRoom()) {
@@ -332,6 +341,9 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
     request_at = entry.state.next_request_at();
     expiry_at = entry.state.next_expiry();
     entry.grant.store(entry.state.grant_id(), std::memory_order_relaxed);
+    if (entry.listens != 0 && entry.listens != entry.state.pending_acquire()) {
+      left = std::exchange(entry.listens, 0);
+    }
     recallable_changed = entry.state.recallable() != entry.state.recallable_noted;
     if (recallable_changed) {
       recallable = entry.state.recallable_noted = !entry.state.recallable_noted;
@@ -339,6 +351,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
       cacheable = entry.state.cacheable_noted;
     }
   }
+  if (left != 0) wake_channels_.Leave(entry, left);
   if (recallable_changed) ListenForRecalls(entry, recallable, cacheable);
   if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
     Finish(entry, effects);

@@ -38,6 +38,8 @@ struct Entry : NamedLock {  // which never changes
 
   base::Mutex mu;
   LockState state ABSL_GUARDED_BY(mu);
+  // The pending acquire for which WakeChannels::Listen() was called; 0: none.
+  GrantId listens ABSL_GUARDED_BY(mu) = 0;
 
   // The grant or pending acquire of the lock state; 0 if there is none. Messages are matched to
   // entries by it.

@@ -263,11 +263,11 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
 }
 
 // Keys without a subscription attempt come before those with one.
-absl::Status EventDriver::Listen(std::string_view key, base::Instant& again) {
+absl::Status EventDriver::Listen(Entry& entry, base::Instant& again) {
   const base::Instant now = base::Now();
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
-  absl::Status unsubscribed = core_.server_group().Subscribe(key, now + kListenFor, {});
+  absl::Status unsubscribed = core_.Subscribe(entry, now + kListenFor, {});
   if (!absl::IsUnavailable(unsubscribed)) return unsubscribed;
   listen_again_ = base::Now() + kListenEach;
   again = listen_again_ + kListenEach;

@@ -161,7 +161,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   ClientCore& core() { return core_; }
   // Ensures that messages about the key reach this client, in a bounded time. On failure, `again`
   // says when to retry.
-  absl::Status Listen(std::string_view key, base::Instant& again);
+  absl::Status Listen(Entry& entry, base::Instant& again);
 
  private:
   friend struct EventReply;

@@ -49,7 +49,13 @@ KeyNames::KeyNames(std::string_view kind, std::vector<std::string> extra_keys)
     : queue(std::string(kind) + ".queue"),
       waiters(std::string(kind) + ".waiters"),
       gone(std::string(kind) + ".gone."),
-      extras(std::move(extra_keys)) {}
+      extras(std::move(extra_keys)) {
+  if (kind != kinds::kRedissonKeys.in_keys) return;
+  queue = kinds::kRedissonQueue;
+  waiters = kinds::kRedissonTimeouts;
+  fence = kinds::kRedissonToken;
+  gone = kinds::kRedissonLatchKey;
+}
 
 absl::StatusOr<KeyNames> UsersKeyNames(std::string_view kind,
                                        const std::vector<std::string>& extras) {
@@ -176,7 +182,14 @@ std::array<std::string_view, 3> KeySet::Parts(std::string_view suffix) const {
   const std::string_view stem = std::string_view(text_).substr(main_size_);
   if (suffix == kinds::kReadersSuffix)
     return {kUnversioned, stem.substr(kVersioned.size()), kReadersPart};
+  if (suffix.starts_with(kinds::kRedisson)) return {suffix, tagged(), ""};
+  if (suffix.starts_with(':')) return {tagged(), suffix, ""};
   return {stem, suffix, ""};
+}
+
+std::string_view KeySet::tagged() const {
+  if (main().find('{') != std::string_view::npos) return main();
+  return std::string_view(text_).substr(main_size_ + kVersioned.size() + 1, main_size_ + 2);
 }
 
 }  // namespace redlatch::internal

@@ -12,10 +12,13 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "src/lock/kinds.h"
 
 namespace redlatch::internal {
 
-// The suffixes of a lock type. Two types share only `fence`.
+inline constexpr std::string_view kFenceSuffix = "fence";
+// The suffixes of a lock type. Two types share only `fence`. Redisson's keys have a prefix instead,
+// such as "redisson_lock_queue:", or a suffix that begins with ':'.
 struct KeyNames {
   KeyNames() = default;
   // For "simple", the queue's suffix is `simple.queue`. Extra keys are whole suffixes:
@@ -24,12 +27,13 @@ struct KeyNames {
 
   std::string queue;
   std::string waiters;
+  std::string fence{kFenceSuffix};
   std::string gone;  // a tombstone; <client>.<number> follows
   std::vector<std::string> extras;
 
+  bool redisson() const { return queue == kinds::kRedissonQueue; }
   bool operator==(const KeyNames&) const = default;
 };
-inline constexpr std::string_view kFenceSuffix = "fence";
 // A key of the server: its primary epoch, for the quarantine after a promotion. For `slot_tag`, see
 // ServerGroup.
 std::string PrimaryEpochKey(std::string_view slot_tag);
@@ -57,10 +61,13 @@ class KeySet {
   std::string_view main() const { return std::string_view(text_).substr(0, main_size_); }
   std::string_view name() const { return main().substr(prefix_size_); }
   bool operator==(const KeySet&) const = default;
-  // The key with that suffix, in pieces.
+  // The key with that suffix, or prefix, in pieces.
   std::array<std::string_view, 3> Parts(std::string_view suffix) const;
 
  private:
+  // The main key as it occurs in Redisson's keys.
+  std::string_view tagged() const;
+
   std::string text_;  // the main key, and the beginning of the other keys
   uint32_t main_size_ = 0;
   uint32_t prefix_size_ = 0;

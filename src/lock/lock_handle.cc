@@ -213,6 +213,11 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
                    "its client is of a quorum of servers, which only RedLock can ask; use a "
                    "RedLock, or a client of one server");
   }
+  if (type.redisson() && core->longest_lease() < absl::InfiniteDuration()) {
+    return failure(absl::StatusCode::kFailedPrecondition,
+                   "Redisson does not wait for the quarantine of this client's URL, so the lock "
+                   "would not be protected by it; use a URL without `quarantine`");
+  }
   if (!core->EnsureThreads()) {
     const absl::Status why = base::NoThread();
     return failure(why.code(), why.message());

@@ -20,6 +20,8 @@ struct LockType {
   LockTraits traits;
   GrantUse use = GrantUse::kExclusive;
   bool holds() const { return use != GrantUse::kLatch; }
+  // Shared with Redisson, whose messages let waiters ask again.
+  bool redisson() const { return keys.redisson(); }
   // A lock may be acquired by SET if its key is a string and no quarantine must be checked.
   bool may_be_native() const {
     return traits.kind == kinds::kSimple && others.empty() && !quarantined;

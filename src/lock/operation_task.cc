@@ -94,7 +94,7 @@ bool OperationTask::Subscribe(Operation::Event& event, bool ends) {
   subscribed_as_ = absl::OkStatus();
   if (!ends && !event.stopped && !event.gone) {
     base::Instant again;
-    subscribed_as_ = driver_.Listen(entry_->keys.main(), again);
+    subscribed_as_ = driver_.Listen(*entry_, again);
     if (absl::IsUnavailable(subscribed_as_) && base::Now() < action_.until) {
       due_ = std::min(action_.until, again);
       return false;

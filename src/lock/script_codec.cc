@@ -82,7 +82,7 @@ void EncodedRequest::PutKeys(const LockType& type, const KeySet& keys) {
   Put({keys.main()});
   PutKey(keys, type.keys.queue);
   PutKey(keys, type.keys.waiters);
-  PutKey(keys, kFenceSuffix);
+  PutKey(keys, type.keys.fence);
 }
 
 void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
@@ -90,6 +90,15 @@ void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
        IsCacheable(grant) ? "k"
        : IsNative(grant)  ? "n"
                           : ""});
+}
+
+void EncodedRequest::PutTombstone(const Subject& subject, GrantId grant) {
+  const auto [stem, gone, end] = subject.keys.Parts(subject.type.keys.gone);
+  const std::string_view client = subject.identity.client;
+  if (!subject.type.redisson()) return Put({stem, gone, client, ".", NumberOf(grant)});
+  // Redisson's latch of an unlock request, whose id has 32 hex digits.
+  Put({stem, gone, ":", client.substr(0, 16),
+       absl::StrCat(absl::Hex(NumberOf(grant), absl::kZeroPad16))});
 }
 
 // Puts the key and the arguments of a native command. Returns false if the request needs a script.
@@ -122,7 +131,9 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
   if (counted || IsExplicit(subject) || more) Put({subject.owner});
   if (counted) Put({terms.capacity});
   if (acquire.counted.counts > 0) Put({acquire.counted.counts, " ", acquire.counted.last});
-  for (const std::string& arg : type.extra_args) Put({arg});
+  for (const std::string& arg : type.extra_args) {
+    if (!type.redisson()) Put({arg});
+  }
   if (terms.args == nullptr) return;
   for (const std::string& arg : *terms.args) Put({arg});
 }
@@ -152,7 +163,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
                                  : script->script;
   // Most releases say only which grant ends.
   const bool more =
-      release != nullptr && (release->next || release->tombstone || release->taken_until != 0 ||
+      release != nullptr && (type.redisson() || release->next || release->tombstone || release->taken_until != 0 ||
                              release->last_used != release->last_reserved ||
                              (type.use != GrantUse::kShared && IsExplicit(subject)));
   const bool quarantined = type.quarantined && renew == nullptr &&
@@ -164,8 +175,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
                                 more && release->next ? release->next->grant : request.grant};
   const size_t few = acquire != nullptr || cancel != nullptr ? 1 : 0;
   for (const GrantId grant : absl::MakeConstSpan(tombstones, more ? 2 : few)) {
-    const auto [stem, gone, none] = subject.keys.Parts(type.keys.gone);
-    Put({stem, gone, subject.identity.client, ".", NumberOf(grant)});
+    PutTombstone(subject, grant);
   }
   for (const std::string& suffix : type.keys.extras) PutKey(subject.keys, suffix);
   for (const KeySet& other : type.others) PutKeys(type, other);
@@ -191,6 +201,11 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (more && release->next) PutAcquire(subject, *release->next);
   if (cancel != nullptr) Put({tombstone});
   if (cancel != nullptr) Put({cancel->amount});
+  if (type.redisson()) {
+    const std::string_view of_class = type.extra_args.empty() ? "" : type.extra_args.front();
+    Put({subject.listens ? "1 " : "0 ", acquire != nullptr ? acquire->amount : request.permits,
+         " ", of_class});
+  }
   if (!quarantined) return;
   Put({subject.server_group->PrimaryEpoch(subject.keys.main())});
   Put({Millis(subject.quarantine)});

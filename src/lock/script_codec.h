@@ -40,6 +40,7 @@ struct Subject {
   std::string_view owner;  // of holds, as the server knows it
   // How long a handover by message makes it the owner, if its lease is longer.
   absl::Duration claim = absl::InfiniteDuration();
+  bool listens = false;  // this client listens on the channel of a Redisson lock
   // Tells where channels are, and whose server this is. Null if channels do not depend on the
   // server.
   redis::ServerGroup* server_group = nullptr;
@@ -61,6 +62,7 @@ class EncodedRequest {
   void PutKey(const KeySet& keys, std::string_view suffix);
   void PutKeys(const LockType& type, const KeySet& keys);
   void PutGrant(const Subject& subject, GrantId grant);
+  void PutTombstone(const Subject& subject, GrantId grant);
   bool PutNative(const Subject& subject, const Request& request);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
   void PutEnding(const ReleaseRequest& release, int64_t tombstone);

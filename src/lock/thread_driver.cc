@@ -77,7 +77,7 @@ bool ThreadDriver::RunUnread(Operation& operation, base::Instant until,
 }
 
 absl::Status ThreadDriver::Subscribe(base::Instant until) noexcept try {
-  return core_.server_group().Subscribe(entry_.keys.main(), until, stop_);
+  return core_.Subscribe(entry_, until, stop_);
 } catch (const std::bad_alloc&) {
   return base::NoMemory();
 }

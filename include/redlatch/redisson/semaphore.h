@@ -3,6 +3,7 @@
 #define REDLATCH_REDISSON_SEMAPHORE_H_
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 #include "absl/status/status.h"
@@ -52,9 +53,10 @@ class REDLATCH_EXPORT Semaphore : private redlatch::Semaphore {
   absl::StatusOr<int64_t> AvailablePermits() const;
 
  protected:
-  // `kind` is for the library.
+  // For the library.
   Semaphore(const Client& client, std::string_view name, SemaphoreOptions options,
-            const internal::LibraryKind& kind);
+            internal::LockType (*type)());
+  absl::StatusOr<std::string> Change(std::string_view how, int64_t permits) const;
 };
 
 }  // namespace redlatch::redisson

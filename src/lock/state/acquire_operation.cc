@@ -48,13 +48,14 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
   switch (phase_) {
     case Phase::kBegins:
       subscribing_since_ = now;
-      if (!event.subscribed) {
+      if (!event.subscribed && !event.listens_late) {
         phase_ = Phase::kSubscribing;
         return {.kind = Action::Kind::kSubscribe, .until = now + SubscribeTimeout(now)};
       }
       break;
     case Phase::kSubscribing:
       if (event.subscribed_as != nullptr && !EndSubscribing(*event.subscribed_as, state)) return {};
+      if (event.listens_late) state.OnListening(now);
       break;
     case Phase::kConfirming:
       return EndConfirming(event.result, now, state, effects);
@@ -153,6 +154,11 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
     if (request_) {
       return {.kind = Action::Kind::kRun,
               .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
+    }
+    if (waiter_.state == State::kWaiting && !event.subscribed && state.MustListen(waiter_)) {
+      subscribing_since_ = now;
+      phase_ = Phase::kSubscribing;
+      return {.kind = Action::Kind::kSubscribe, .until = now + SubscribeTimeout(now)};
     }
     if (waiter_.state == State::kWaiting) {
       return Sleep(std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_));

@@ -671,7 +671,8 @@ void LockState::Cancel(const AcquireRequest& acquire, bool tombstone, base::Inst
   cleanups_.Add(
       {.request = {.what = CancelRequest{.tombstone = tombstone, .amount = acquire.amount},
                    .grant = acquire.grant,
-                   .lease = lease},
+                   .lease = lease,
+                   .permits = acquire.terms.permits},
        .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
        .due = now});
 }
@@ -922,6 +923,16 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   if (pending.again) pending.due = now;
   RefuseImpatient(effects);
   UpdatePending(now);
+  // Its thread listens, if another one has sent the request.
+  if (config_.listens && pending_ && !queue_.empty()) Wake(*queue_.head(), effects);
+}
+
+bool LockState::MustListen(const Waiter& waiter) const {
+  return config_.listens && pending_ && pending_->queued && queue_.head() == &waiter;
+}
+
+void LockState::OnListening(base::Instant now) {
+  if (pending_) AskNow(now);
 }
 
 void LockState::OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,
@@ -1111,7 +1122,8 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
                              .taken_until = grant.taken_until,
                              .taken_for = grant.terms.at_least.get()},
       .grant = grant.id,
-      .lease = lease};
+      .lease = lease,
+      .permits = grant.terms.permits};
   if (grant.others || (shared() && grant.recalled)) handed_at_ = now;
   cleanup.deadline = grant.deadline;
   // A request in flight may still be executed: a renewal, or an acquire that restores the grant.
@@ -1216,7 +1228,11 @@ Request LockState::Renewal(absl::Duration lease, base::Instant now) {
                     .last_token = grant_->terms.cacheable ? grant_->last_token : 0,
                     .draws_token = IsNative(grant_->id) && grant_->last_token == 0};
   if (what.acks.any()) what.ack_timeout = grant_->holds.front().options->acks.timeout;
-  return Request{.what = what, .grant = grant_->id, .lease = lease, .sent = now};
+  return Request{.what = what,
+                 .grant = grant_->id,
+                 .lease = lease,
+                 .permits = grant_->terms.permits,
+                 .sent = now};
 }
 
 std::optional<Request> LockState::Confirm(uint64_t hold, base::Instant by, base::Instant now) {
@@ -1373,7 +1389,11 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
   grant_->renewing = true;
   grant_->again = grant_->native = false;
   if (grant_->terms.manual) {
-    return Request{.what = RenewRequest(), .grant = grant_->id, .lease = kCheckOnly, .sent = now};
+    return Request{.what = RenewRequest(),
+                   .grant = grant_->id,
+                   .lease = kCheckOnly,
+                   .permits = grant_->terms.permits,
+                   .sent = now};
   }
   // In the client's turn, a lock that threads use only for moments stays a claim: see StaysUntil().
   // Readers ask when their turn is over.

@@ -200,6 +200,8 @@ class LockState {
     bool several = false;  // of several names: a release does not queue the client again
     // How often a running thread may take the lock before the thread that has waited longest.
     int retakes = 16;
+    // Messages come on a channel of the lock, to those who listen. They let the waiter ask again.
+    bool listens = false;
     bool counts = false;       // keeps a tally
     bool tells_token = false;  // an observer is told the token of each hold
     absl::Duration longest_heartbeat = absl::Seconds(10);
@@ -331,6 +333,10 @@ class LockState {
   void OnForced(GrantId grant, base::Instant now);
   // It may be this request's turn, which only the server can tell.
   void OnAskAgain(GrantId grant, Effects& effects);
+  // Returns true if the waiter's driver must listen on the lock's channel before it sleeps.
+  bool MustListen(const Waiter& waiter) const;
+  // It listens now: what was published before is lost.
+  void OnListening(base::Instant now);
   // A node of a quorum has voted for this request by message. If the others do not follow soon,
   // they are asked.
   void OnVote(GrantId grant, base::Instant now);
@@ -370,6 +376,7 @@ class LockState {
   GrantId grant_id() const {
     return grant_ ? grant_->id : pending_ ? pending_->acquire.grant : GrantId{0};
   }
+  GrantId pending_acquire() const { return pending_ ? pending_->acquire.grant : GrantId{0}; }
   // Other clients may recall the grant.
   bool recallable() const { return grant_ && grant_->recallable; }
   // Its terms allow it to be cached.

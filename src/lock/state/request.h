@@ -138,6 +138,7 @@ struct Request {
   std::variant<AcquireRequest, RenewRequest, ReleaseRequest, CancelRequest, ScriptRequest> what;
   GrantId grant = 0;
   absl::Duration lease = absl::ZeroDuration();  // of the grant; in a RenewRequest, the new one
+  uint32_t permits = 1;                         // of the grant; not in an AcquireRequest
   base::Instant sent;
   // If set, the request needs a subscription newer than this time: a wait that began then ended
   // without a message, so messages may not reach this client.

@@ -28,6 +28,7 @@ class ScriptOperation final : public Operation {
     const LuaScript* script = nullptr;
     // Returns the arguments of an attempt; the first one has the number 0.
     std::function<std::vector<std::string>(int attempt)> args;
+    std::string own_key = {};  // as in ScriptRequest
     base::Instant until;
     absl::Duration command_timeout;  // of each attempt
   };
@@ -64,7 +65,9 @@ class ScriptOperation final : public Operation {
       return {};
     }
     if (now < try_at_) return {.kind = Action::Kind::kSleep, .until = try_at_};
-    request_ = Request{.what = ScriptRequest{.script = call_.script, .args = call_.args(attempts_)},
+    request_ = Request{.what = ScriptRequest{.script = call_.script,
+                                             .args = call_.args(attempts_),
+                                             .own_key = call_.own_key},
                        .sent = now};
     ++attempts_;
     return {.kind = Action::Kind::kRun,

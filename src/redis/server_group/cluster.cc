@@ -729,13 +729,15 @@ Subscription Cluster::subscription(std::string_view key) const {
   return its;
 }
 
-absl::Status Cluster::SubscribeTo(Slot slot, base::Instant deadline, const std::stop_token& stop) {
+absl::Status Cluster::SubscribeSlot(Slot slot, base::Instant deadline,
+                                    const std::stop_token& stop) {
   const ClusterNodePtr before = SubscribedAt(slot);
   {
     const base::MutexLock lock(mu_);
     wanted_.set(slot);
   }
-  absl::Status subscribed = SubscribeOnce(slot, deadline, stop);
+  absl::Status subscribed =
+      SubscribeOnce(slot, own_.channel(TagOf(slot) + ":"), /*own=*/true, deadline, stop);
   bool moved = false;
   {
     const base::MutexLock lock(mu_);
@@ -751,25 +753,28 @@ absl::Status Cluster::SubscribeTo(Slot slot, base::Instant deadline, const std::
   return subscribed;
 }
 
-absl::Status Cluster::SubscribeOnce(Slot slot, base::Instant deadline,
-                                    const std::stop_token& stop) {
-  const std::string channel = own_.channel(TagOf(slot) + ":");
+void Cluster::Forget(const std::string& channel) {
+  for (const ClusterNodePtr& node : map_->nodes()) node->server->Forget(channel);
+}
+
+absl::Status Cluster::SubscribeOnce(Slot slot, const std::string& channel, bool own,
+                                    base::Instant deadline, const std::stop_token& stop) {
   base::Backoff backoff(kFirstPause, kLongestPause);
   for (int redirects = 0;;) {
     const absl::StatusOr<ClusterNodePtr> owner = map_->AwaitOwner(slot, deadline);
     if (!owner.ok()) return owner.status();
     ClusterNode& node = **owner;
     ClusterNodePtr before;
-    {
+    if (own) {
       const base::MutexLock lock(mu_);
       before = std::exchange(asked_at_[slot], *owner);
     }
     if (before != nullptr && before != *owner && !map_->IsOwner(slot, before.get())) {
       before->server->Forget(channel);
     }
-    absl::Status subscribed = node.server->SubscribeTo(channel, deadline, stop);
+    absl::Status subscribed = node.server->SubscribeTo({}, channel, deadline, stop);
     if (subscribed.ok()) {
-      {
+      if (own) {
         const base::MutexLock lock(mu_);
         subscribed_at_[slot] = *owner;
       }
@@ -905,7 +910,7 @@ void Cluster::SubscribeAgain() {
     if (stopped_ || until <= now) break;
     silent.reset(slot);
     --left;
-    const bool done = SubscribeTo(slot, std::min(until, now + kSubscribeTimeout), {}).ok();
+    const bool done = SubscribeSlot(slot, std::min(until, now + kSubscribeTimeout), {}).ok();
     subscribed |= done;
     const base::MutexLock lock(mu_);
     if (done) concerned_.set(slot);

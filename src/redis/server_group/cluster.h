@@ -77,8 +77,13 @@ class Cluster final : public ServerGroup, private ScriptRouter {
   Subscription subscription(std::string_view key) const override;
   absl::Status Subscribe(std::string_view key, base::Instant deadline,
                          const std::stop_token& stop) override {
-    return SubscribeTo(SlotOf(key), deadline, stop);
+    return SubscribeSlot(SlotOf(key), deadline, stop);
   }
+  absl::Status SubscribeTo(std::string_view key, const std::string& channel,
+                           base::Instant deadline, const std::stop_token& stop) override {
+    return SubscribeOnce(SlotOf(key), channel, /*own=*/false, deadline, stop);
+  }
+  void Forget(const std::string& channel) override;
   void KeepReading(std::string_view key, bool begins) override;
   uint32_t Await(std::string_view key, base::Parker& parker, base::Instant deadline) override;
   void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) override;
@@ -90,8 +95,10 @@ class Cluster final : public ServerGroup, private ScriptRouter {
                          base::Instant deadline) override;
   bool Refresh(base::Instant deadline) override;
   std::unique_ptr<SingleServer> MakeNode(const HostAndPort& where);
-  absl::Status SubscribeTo(Slot slot, base::Instant deadline, const std::stop_token& stop);
-  absl::Status SubscribeOnce(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  absl::Status SubscribeSlot(Slot slot, base::Instant deadline, const std::stop_token& stop);
+  // `own`: it is the slot's channel of this client.
+  absl::Status SubscribeOnce(Slot slot, const std::string& channel, bool own,
+                             base::Instant deadline, const std::stop_token& stop);
   void Concern(Slot slot);
   void ConcernAllOf(const SingleServer* server);
   void Silent(std::string_view channel);

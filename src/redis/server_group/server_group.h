@@ -68,6 +68,9 @@ class ServerGroup {
     std::function<void(bool is_subscribed, std::string_view why)> on_subscribed;
     // Replies to posted calls are still to come, but no thread reads any more.
     std::function<void()> on_unread = nullptr;
+    // A message came on a channel for which SubscribeTo() was called, or none will come any more.
+    // Returns false if the channel is another one.
+    std::function<bool(std::string_view channel, bool arrives)> on_other_channel = nullptr;
   };
 
   virtual ~ServerGroup() = default;
@@ -113,6 +116,15 @@ class ServerGroup {
   // requested: the subscription continues in the background.
   virtual absl::Status Subscribe(std::string_view key, base::Instant deadline,
                                  const std::stop_token& stop) = 0;
+
+  // Subscribes to a channel of other programs, at the server that has the key; as Subscribe().
+  // Forget() ends that, and returns at once. If the key moves to another server, the caller must
+  // subscribe again.
+  virtual absl::Status SubscribeTo(std::string_view /*key*/, const std::string& /*channel*/,
+                                   base::Instant /*deadline*/, const std::stop_token& /*stop*/) {
+    return absl::FailedPreconditionError("these servers have no such channels");
+  }
+  virtual void Forget(const std::string& /*channel*/) {}
 
   // Between a call that begins it and one that ends it, messages about the key are read at once,
   // even if no thread awaits one. Each call that begins it needs one that ends it.

@@ -72,12 +72,15 @@ SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Comm
 
 SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
   SubscriberOptions options{
-      .on_message = [this](std::string_view,
-                           std::string_view message) { events_.on_message(message); },
+      .on_message =
+          [this](std::string_view channel, std::string_view message) {
+            if (!TellOther(channel, /*arrives=*/true)) events_.on_message(message);
+          },
       .on_live_again = [this] { events_.on_reconnected(); },
       // The next acquisition subscribes again, or says why it cannot.
       .on_refused =
           [this](std::string_view channel, const absl::Status&) {
+            if (TellOther(channel, /*arrives=*/false)) return;
             subscribed_.store(false);
             if (node_.on_silent) node_.on_silent(channel);
           },
@@ -191,8 +194,8 @@ absl::Status SingleServer::Connect(base::Instant deadline, std::vector<std::stri
   return connected;
 }
 
-absl::Status SingleServer::SubscribeTo(std::string_view channel, base::Instant deadline,
-                                       const std::stop_token& stop) {
+absl::Status SingleServer::SubscribeTo(std::string_view, const std::string& channel,
+                                       base::Instant deadline, const std::stop_token& stop) {
   absl::Status subscribed = messages_->Subscribe(channel, deadline, stop);
   if (subscribed.ok()) {
     if (channel == channel_) subscribed_.store(true, std::memory_order_release);

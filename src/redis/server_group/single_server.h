@@ -105,7 +105,7 @@ class SingleServer final : public ServerGroup {
   Subscription subscription(std::string_view) const override;
   absl::Status Subscribe(std::string_view, base::Instant deadline,
                          const std::stop_token& stop) override {
-    return SubscribeTo(channel_, deadline, stop);
+    return SubscribeTo({}, channel_, deadline, stop);
   }
   void KeepReading(std::string_view, bool begins) override { messages_->KeepReading(begins); }
   Subscriber* MessagesOf(std::string_view) override { return messages_.get(); }
@@ -114,10 +114,9 @@ class SingleServer final : public ServerGroup {
   }
   void NoteSign(std::string_view key, SubscriptionSign sign, base::Instant since) override;
 
-  // Subscribes to another channel than its own; Forget() ends that.
-  absl::Status SubscribeTo(std::string_view channel, base::Instant deadline,
-                           const std::stop_token& stop);
-  void Forget(std::string_view channel) {
+  absl::Status SubscribeTo(std::string_view, const std::string& channel, base::Instant deadline,
+                           const std::stop_token& stop) override;
+  void Forget(const std::string& channel) override {
     messages_->Unsubscribe(channel, base::Now()).IgnoreError();
   }
   // True if there is a connection for commands.
@@ -129,6 +128,9 @@ class SingleServer final : public ServerGroup {
  private:
   SharedConnectionOptions OptionsOfCommands(const Url& url, std::vector<Command> first);
   SubscriberOptions OptionsOfMessages(const Url& url);
+  bool TellOther(std::string_view channel, bool arrives) const {
+    return events_.on_other_channel && events_.on_other_channel(channel, arrives);
+  }
   std::unique_ptr<Subscriber> MakeWatch(const Url& url);
   void BeginWatch();
   void Moved(std::string_view address);

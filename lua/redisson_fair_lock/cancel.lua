@@ -1,0 +1,20 @@
+-- Gives up a grant or its place in the queue. If the lock is free then, tells the first waiter.
+--
+-- KEYS   1 to 5 as acquire's
+-- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
+-- reply  'left' (it was queued), 'passed_on' (it had the lock) or 'unknown'
+-- include: redisson_fair_lock/common/queue
+-- include: redisson_lock/common/ended
+local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+if held then
+  redis.call('DEL', KEYS[1])
+end
+local left = leave(ARGV[1])
+if ARGV[2] ~= '0' then
+  end_latched(KEYS[5], ARGV[2])
+end
+if (held or left) and redis.call('EXISTS', KEYS[1]) == 0 then
+  drop_overdue(now_ms())
+  call_head()
+end
+return held and 'passed_on' or left and 'left' or 'unknown'

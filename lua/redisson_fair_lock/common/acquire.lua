@@ -1,0 +1,55 @@
+-- include: redisson_fair_lock/common/queue
+-- include: redisson_lock/common/lease
+-- include: redisson_lock/common/wait
+
+-- enqueue(grant, now): gives the grant a place, or keeps the one that it has.
+local function enqueue(grant, now)
+  local mine = redis.call('ZSCORE', timeouts, grant)
+  if mine then
+    if tonumber(mine) < now + wait_ms then
+      redis.call('ZADD', timeouts, now + wait_ms, grant)
+    end
+    return
+  end
+  local last = redis.call('LINDEX', queue, -1)
+  local before = last and redis.call('ZSCORE', timeouts, last) or
+    now + math.max(redis.call('PTTL', KEYS[1]), 0)
+  redis.call('ZADD', timeouts, before + wait_ms, grant)
+  redis.call('RPUSH', queue, grant)
+end
+
+-- acquire(grant, lease_ms, terms, gone): returns acquire's reply.
+local function acquire(grant, lease_ms, terms, gone)
+  local lock = KEYS[1]
+  if redis.call('EXISTS', gone) == 1 then
+    return 'gone'
+  end
+  local found = redis.pcall('HMGET', lock, grant, 'kind', 'mode')
+  if found.err or found[2] or found[3] then
+-- include: common/wrong_kind
+    return wrong_kind('a Redisson fair lock', found.err and found)
+  end
+  if found[1] then  -- a repeat
+    local manual = string.match(terms, '^%d+ %d+ %d %d+ (%d)') == '1'
+    return 'granted 0 ' ..
+      (manual and redis.call('PTTL', lock) or extend(lock, lease_ms)) .. ' 0'
+  end
+  local now = now_ms()
+  local head = drop_overdue(now)
+  local free = redis.call('EXISTS', lock) == 0
+  if free and (not head or head == grant) then
+    redis.call('LPOP', queue)
+    redis.call('ZREM', timeouts, grant)
+    move_up(redis.call('ZRANGE', timeouts, 0, -1))
+    redis.call('HSET', lock, grant, 1)
+    redis.call('PEXPIRE', lock, lease_ms)
+    return 'granted 0 ' .. lease_ms .. ' 0'
+  end
+  if string.match(terms, '^%d+ %d+ 1') then
+    enqueue(grant, now)
+  end
+  -- If the lock is free, the head has been told, and dies or comes.
+  return wait_for(terms, free and
+    math.max(math.ceil((redis.call('ZSCORE', timeouts, head) or 0) - now), 0) or
+    redis.call('PTTL', lock))
+end

@@ -1,0 +1,17 @@
+-- For people: ends any grant, also of a Java program, and tells the first waiter.
+--
+-- KEYS, ARGV and reply as redisson_lock/force_release's
+-- include: redisson_fair_lock/common/queue
+-- include: redisson_lock/common/forced
+-- include: common/wrong_kind
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
+  return wrong_kind('a Redisson fair lock', fields.err and fields)
+end
+if #fields > 0 then
+  redis.call('DEL', KEYS[1])
+end
+local told = tell_forced(fields)
+drop_overdue(now_ms())
+call_head()
+return {#fields > 0 and 'released' or 'free', 0, unpack(told)}

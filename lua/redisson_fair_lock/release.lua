@@ -1,0 +1,17 @@
+-- Ends a grant of a Redisson fair lock, and tells the first waiter.
+--
+-- KEYS, ARGV and reply as redisson_lock/release's, without redisson.yield
+-- include: redisson_fair_lock/common/acquire
+-- include: redisson_lock/common/ended
+local grant, gone_ms = ARGV[1], gone_ms_of(ARGV[2])
+if redis.call('HEXISTS', KEYS[1], grant) == 0 then
+  return unknown(KEYS[5], gone_ms)
+end
+redis.call('DEL', KEYS[1])
+end_latched(KEYS[5], gone_ms)
+drop_overdue(now_ms())
+local again = #ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6]) or ''
+if redis.call('EXISTS', KEYS[1]) == 0 then
+  call_head()
+end
+return 'released' .. again

@@ -1,0 +1,38 @@
+-- Returns, sets or lowers the count of a Redisson latch, and tells the waiters.
+--
+-- KEYS   1 to 4 as acquire's; 5 redisson.counted.<id>: this call was executed
+-- ARGV   1 'count', 'set' or 'down'  2 the number; the last as acquire's
+-- reply  the count; of a 'set', 'set' or 'kept' and the count
+-- include: common/wrong_kind
+local count = redis.pcall('GET', KEYS[1])
+if count and (count.err or not string.match(count, '^-?%d+$')) then
+  return wrong_kind('a Redisson latch', count.err and count)
+end
+count = tonumber(count or 0)
+local function tell(message)
+  redis.call('PUBLISH', 'redisson_countdownlatch__channel__{' .. KEYS[1] .. '}', message)
+end
+local how, number = ARGV[1], tonumber(ARGV[2])
+if how == 'set' then
+  local again = redis.call('GET', KEYS[5])
+  if again or redis.call('EXISTS', KEYS[1]) == 1 then
+    return (again and 'set ' or 'kept ') .. string.format('%.0f', count)
+  end
+  redis.call('SET', KEYS[1], ARGV[2])
+  redis.call('SET', KEYS[5], '1', 'PX', 60000)
+  tell('1')
+  return 'set ' .. ARGV[2]
+end
+if how == 'down' and count > 0 and number > 0 and not redis.call('GET', KEYS[5]) then
+  if count > number then
+    redis.call('DECRBY', KEYS[1], number)
+  else
+    redis.call('DEL', KEYS[1])
+  end
+  redis.call('SET', KEYS[5], '1', 'PX', 60000)
+  count = math.max(count - number, 0)
+  if count == 0 then
+    tell('0')
+  end
+end
+return string.format('%.0f', count)

@@ -1,0 +1,19 @@
+-- Gives up a grant: ends it if it was granted meanwhile.
+--
+-- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield
+-- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
+-- reply  'passed_on' (it had the lock) or 'unknown'
+-- include: redisson_lock/common/publish
+-- include: redisson_lock/common/channel
+-- include: redisson_lock/common/ended
+local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
+if held then
+  redis.call('DEL', KEYS[1])
+end
+if ARGV[2] ~= '0' then
+  end_latched(KEYS[5], ARGV[2])
+end
+if held then
+  publish(string.sub(ARGV[1], 1, 32), named(prefix), message, KEYS[6])
+end
+return held and 'passed_on' or 'unknown'

@@ -1,0 +1,38 @@
+-- include: redisson_lock/common/names
+-- include: redisson_lock/common/token
+-- include: redisson_lock/common/lease
+-- include: redisson_lock/common/wait
+
+-- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply. `gone`: the key of the
+-- grant's tombstone.
+local function acquire(grant, lease_ms, terms, gone, yield)
+  local lock = KEYS[1]
+  if redis.call('EXISTS', lock, gone, yield) > 0 then
+    if redis.call('EXISTS', gone) == 1 then
+      return 'gone'
+    end
+    local client = string.sub(grant, 1, 32)
+    if redis.call('EXISTS', lock) == 1 then
+      local found = redis.pcall('HMGET', lock, grant, 'kind', 'mode')
+      if found.err or found[2] or found[3] then
+-- include: common/wrong_kind
+        return wrong_kind('a Redisson lock', found.err and found)
+      end
+      if not found[1] then
+        return wait_for(terms, redis.call('PTTL', lock))
+      end
+      -- A repeat: the grant has the lock already.
+      local manual = string.match(terms, '^%d+ %d+ %d %d+ (%d)') == '1'
+      return 'granted ' .. this_token() .. ' ' ..
+        (manual and redis.call('PTTL', lock) or extend(lock, lease_ms)) .. ' 0'
+    end
+    local yield_ms = yields(terms, client, yield)
+    if yield_ms then
+      return 'queued ' .. yield_ms .. ' 0 0'
+    end
+  end
+  local token = next_token()
+  redis.call('HSET', lock, grant, 1)
+  redis.call('PEXPIRE', lock, lease_ms)
+  return 'granted ' .. token .. ' ' .. lease_ms .. ' 0'
+end

@@ -1,0 +1,20 @@
+-- include: common/grant_id
+-- include: common/most_holders
+-- holders_of(fields): the holders in the fields and values of the hash, as inspect lists them, and
+-- how many there are. A reader has a key that says when its hold ends.
+local function holders_of(fields)
+  local holders, count = {}, 0
+  local base = string.find(KEYS[1], '{', 1, true) and KEYS[1] or '{' .. KEYS[1] .. '}'
+  for i = 1, #fields, 2 do
+    local field = fields[i]
+    if field ~= 'mode' then
+      count = count + 1
+      if count <= most_holders then
+        local left_ms = redis.call('PTTL', base .. ':' .. field .. ':rwlock_timeout:1')
+        holders[count] = {field, client_of((string.gsub(field, ':write$', ''))) or '',
+          left_ms >= 0 and left_ms or redis.call('PTTL', KEYS[1]), 1}
+      end
+    end
+  end
+  return holders, count
+end

@@ -1,0 +1,18 @@
+-- include: redisson_lock/common/publish
+-- include: redisson_lock/common/channel
+-- include: redisson_lock/common/acquire
+-- include: redisson_lock/common/ended
+
+-- release(): ends the grant, tells the waiters, and asks again for a fresh grant.
+local function release()
+  local grant, ending, latch, yield = ARGV[1], ARGV[2], KEYS[5], KEYS[7]
+  local gone_ms = gone_ms_of(ending)
+  if redis.call('HEXISTS', KEYS[1], grant) == 0 then
+    return unknown(latch, gone_ms)
+  end
+  redis.call('DEL', KEYS[1])
+  end_latched(latch, gone_ms)
+  publish(string.sub(grant, 1, 32), named(prefix), message, yield)
+  return 'released' ..
+    (#ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6], yield) or '')
+end

@@ -1,0 +1,13 @@
+-- wait_for(terms, retry_after_ms): the reply to a request that was not granted. The lock has no
+-- queue: its waiter asks again when a message comes, or after that time.
+local function wait_for(terms, retry_after_ms)
+  if string.match(terms, '^%d+ %d+ (%d)') ~= '1' then
+    return 'busy ' .. retry_after_ms
+  end
+  return 'queued ' .. retry_after_ms .. ' 0 0'
+end
+-- yields(terms, client, yield): returns how long this client lets others go first, in ms, or nil.
+local function yields(terms, client, yield)
+  return string.match(terms, '^%d+ %d+ 1') and redis.call('GET', yield) == client and
+    math.max(redis.call('PTTL', yield), 0) or nil
+end

@@ -1,0 +1,21 @@
+-- For people: ends any grant, also of a Java program, and tells the waiters. A Java holder is not
+-- told: its watchdog finds out.
+--
+-- KEYS   1 to 4 as acquire's; 5 redisson.yield
+-- ARGV   1 the grant channels' prefix before the client id; the last as acquire's
+-- reply  { 'released', 0, grant ... } or { 'free', 0 }
+-- include: redisson_lock/common/names
+-- include: redisson_lock/common/channel
+-- include: redisson_lock/common/forced
+-- include: common/wrong_kind
+local fields = redis.pcall('HKEYS', KEYS[1])
+if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
+  return wrong_kind('a Redisson lock', fields.err and fields)
+end
+if #fields == 0 then
+  return {'free', 0}
+end
+redis.call('DEL', KEYS[1])
+local told = tell_forced(fields)
+redis.call('PUBLISH', named(prefix), message)
+return {'released', 0, unpack(told)}

@@ -1,0 +1,30 @@
+-- include: redisson_read_write_lock/common/state
+-- include: redisson_lock/common/publish
+
+-- longest_hold(): how long the last of the readers' holds lasts, in ms; negative if there is none.
+local function longest_hold()
+  local longest_ms, fields = -3, redis.call('HGETALL', KEYS[1])
+  for i = 1, #fields, 2 do
+    for number = tonumber(fields[i + 1]) or 0, 1, -1 do
+      longest_ms = math.max(longest_ms, redis.call('PTTL', hold_of(fields[i], number)))
+    end
+  end
+  return longest_ms
+end
+
+-- end_read(grant, latch_it, yield): ends a read. The lock lasts as long as the last of the others,
+-- and is free if none is left, even if a reader that died still has its field.
+local function end_read(grant, latch_it, yield)
+  local lock = KEYS[1]
+  redis.call('HDEL', lock, grant)
+  redis.call('DEL', hold_of(grant, 1))
+  latch_it()
+  local others_ms = redis.call('HLEN', lock) > 1 and longest_hold() or -3
+  local writes = redis.call('HGET', lock, 'mode') == 'write'
+  if others_ms > 0 and not writes then
+    redis.call('PEXPIRE', lock, others_ms)
+  elseif not writes then
+    redis.call('DEL', lock)
+    publish(string.sub(grant, 1, 32), named('redisson_rwlock'), '0', yield)
+  end
+end

@@ -1,0 +1,16 @@
+-- include: redisson_lock/common/publish
+-- include: redisson_read_write_lock/common/channel
+-- include: redisson_lock/common/channel
+
+-- end_write(grant, latch_it, yield): ends a write. If its owner still reads, the lock becomes a read
+-- lock. Redisson tells waiting readers nothing then; this does.
+local function end_write(grant, latch_it, yield)
+  redis.call('HDEL', KEYS[1], grant .. ':write')
+  if redis.call('HLEN', KEYS[1]) == 1 then
+    redis.call('DEL', KEYS[1])
+  else
+    redis.call('HSET', KEYS[1], 'mode', 'read')
+  end
+  latch_it()
+  publish(string.sub(grant, 1, 32), named(prefix), message, yield)
+end

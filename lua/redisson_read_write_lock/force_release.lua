@@ -1,0 +1,19 @@
+-- For people: ends all grants, also of Java programs, and tells the waiters.
+--
+-- KEYS, ARGV and reply as redisson_lock/force_release's
+-- include: redisson_read_write_lock/common/channel
+-- include: redisson_lock/common/channel
+-- include: redisson_read_write_lock/common/state
+-- include: redisson_lock/common/forced
+local mode, bad = read_state('')
+if mode == nil then
+  return bad
+end
+if not mode then
+  return {'free', 0}
+end
+local fields = redis.call('HKEYS', KEYS[1])
+redis.call('DEL', KEYS[1])
+local told = tell_forced(fields)
+redis.call('PUBLISH', named(prefix), message)
+return {'released', 0, unpack(told, 1, math.min(#told, 64))}

@@ -1,0 +1,8 @@
+-- For people: lists the writer and the readers. Writes nothing.
+--
+-- KEYS   1 to 4 as acquire's
+-- ARGV   1 the most waiters to list; the last as acquire's
+-- reply  as redisson_lock/inspect's, with several holders
+-- include: redisson_lock/common/holders
+local holders, holding = holders_of(redis.call('HGETALL', KEYS[1]))
+return {'redisson_read_write_lock', '0', holders, 0, {}, holding}

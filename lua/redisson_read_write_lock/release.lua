@@ -1,0 +1,13 @@
+-- Ends a write grant of a Redisson read-write lock, and tells the waiters of all clients.
+--
+-- KEYS, ARGV and reply as redisson_lock/release's
+-- include: redisson_read_write_lock/common/acquire
+-- include: redisson_read_write_lock/common/end_write
+-- include: redisson_lock/common/ended
+local gone_ms = gone_ms_of(ARGV[2])
+if redis.call('HEXISTS', KEYS[1], ARGV[1] .. ':write') == 0 then
+  return unknown(KEYS[5], gone_ms)
+end
+end_write(ARGV[1], function() end_latched(KEYS[5], gone_ms) end, KEYS[7])
+return 'released' ..
+  (#ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6], KEYS[7]) or '')

@@ -1,0 +1,13 @@
+-- Ends a read grant of a Redisson read-write lock. The last one tells the waiters of all clients.
+--
+-- KEYS   1 to 6 as in lua/README.md; 7 redisson.yield
+-- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
+-- reply  'released' or 'not_held'
+-- include: redisson_read_write_lock/common/end_read
+-- include: redisson_lock/common/ended
+local gone_ms = gone_ms_of(ARGV[2])
+if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
+  return unknown(KEYS[5], gone_ms)
+end
+end_read(ARGV[1], function() end_latched(KEYS[5], gone_ms) end, KEYS[7])
+return 'released'

@@ -1,0 +1,47 @@
+-- Takes permits of a Redisson semaphore (RSemaphore, RPermitExpirableSemaphore), or says when to ask
+-- again. First gives back permits whose programs have died.
+--
+-- KEYS   1 the semaphore: a string, the number of free permits; 2 to 5 as in lua/README.md;
+--        6 redisson.yield; 7 the permits that programs have
+-- ARGV   1 to 4 as in lua/README.md; 5 unused; the last: 'listens permits'
+-- reply  as in lua/README.md; there is no queue, and no position
+-- include: redisson_semaphore/common/permits
+-- include: redisson_lock/common/wait
+-- include: common/wrong_kind
+
+if redis.call('EXISTS', KEYS[5]) == 1 then
+  return 'gone'
+end
+local free = redis.pcall('GET', KEYS[1])
+if free and (free.err or not string.match(free, '^-?%d+$')) then
+  return wrong_kind('a Redisson semaphore', free.err and free)
+end
+local grant, lease_ms, terms = ARGV[1], ARGV[2], ARGV[3]
+local client = string.sub(grant, 1, 32)
+local ids, now = ids_of(grant, permits), now_ms()
+
+local mine = ends_of(ids)
+if mine then  -- a repeat
+  if string.match(terms, '^%d+ %d+ %d %d+ (%d)') ~= '1' then
+    keep(ids, math.max(mine, now + lease_ms), 'XX', now)
+    mine = math.max(mine, now + lease_ms)
+  end
+  return 'granted 0 ' .. string.format('%.0f', math.max(mine - now, 0)) .. ' 0'
+end
+give_back('', redis.call('ZRANGEBYSCORE', taken, 0, now, 'LIMIT', 0, math.max(64, permits)))
+free = tonumber(redis.call('GET', KEYS[1]) or 0)
+local yield_ms = free >= tonumber(permits) and yields(terms, client, yield)
+if yield_ms then
+  return 'queued ' .. yield_ms .. ' 0 0'
+end
+if free >= tonumber(permits) then
+  redis.call('DECRBY', KEYS[1], permits)
+  keep(ids, now + lease_ms, 'NX', now)
+  return 'granted 0 ' .. lease_ms .. ' 0'
+end
+local first = redis.call('ZRANGE', taken, 0, 0, 'WITHSCORES')
+local ends = tonumber(first[2] or never)
+if ends < never then
+  return wait_for(terms, string.format('%.0f', math.max(ends - now, 0)))
+end
+return string.match(terms, '^%d+ %d+ 1') and 'queued 0 1 0' or 'busy 0'

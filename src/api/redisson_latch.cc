@@ -1,0 +1,158 @@
+#include <atomic>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "lua/scripts.h"
+#include "redlatch/redisson/count_down_latch.h"
+#include "redlatch/status.h"
+#include "src/api/outcomes.h"
+#include "src/base/clock.h"
+#include "src/base/error_address.h"
+#include "src/base/utf8.h"
+#include "src/base/words.h"
+#include "src/lock/client_core.h"
+#include "src/lock/kinds.h"
+#include "src/lock/lock_handle.h"
+#include "src/lock/state/script_operation.h"
+#include "src/lock/state/timing.h"
+#include "src/lock/users_code.h"
+
+namespace redlatch::redisson {
+namespace {
+
+namespace kinds = internal::kinds;
+
+constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
+
+internal::LockType LatchType() {
+  return {.scripts = {.acquire = lua::kRedissonLatchAcquire, .cancel = lua::kRedissonLatchCancel},
+          .traits = {.kind = kinds::kRedissonLatch},
+          .use = internal::GrantUse::kLatch,
+          .noun = "latch",
+          .busy = "it has not opened",
+          .keys = internal::KeyNames(kinds::kRedissonKeys.in_keys)};
+}
+
+}  // namespace
+
+// What a latch object does. A call that is in progress keeps it.
+class CountDownLatch::Body {
+ public:
+  Body(std::shared_ptr<internal::ClientCore> core, std::string_view name)
+      : core_(std::move(core)), name_(name) {}
+
+  // The object is being destroyed: its calls that wait end.
+  void Close() {
+    if (core_->in_forked_child()) return;
+    gone_ = true;
+    core_->StopAll(name_, this);
+  }
+
+  const std::string& name() const { return name_; }
+  const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
+
+  absl::StatusOr<std::shared_ptr<internal::LockHandle>> Handle() const {
+    return internal::LockHandle::Attach(core_, name_, {}, LatchType());
+  }
+  internal::AcquireCall CallOf(const LatchWaitOptions& options) const {
+    static const auto* const lock_options =
+        new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
+    return {.terms = {.lease = absl::Seconds(30)},
+            .wait = options.wait,
+            .stop = options.stop,
+            .options = *lock_options,
+            .object = this,
+            .gone = &gone_};
+  }
+  // Runs redisson_latch/count until a server has answered; it has an effect once.
+  absl::StatusOr<std::string> Count(std::string how, int64_t number) const;
+
+ private:
+  const std::shared_ptr<internal::ClientCore> core_;
+  const std::string name_;
+  std::atomic<bool> gone_{false};
+};
+
+absl::StatusOr<std::string> CountDownLatch::Body::Count(std::string how, int64_t number) const {
+  if (number < 0 || kMostArrivals < number) {
+    return base::WithAddress(absl::InvalidArgumentError(
+        absl::StrCat("latch ", base::Quoted(name_), ": a count of ", number,
+                     " is not possible; it is 0 to ", kMostArrivals)));
+  }
+  const auto handle = Handle();
+  if (!handle.ok()) return handle.status();
+  const std::string once = absl::StrCat(std::string(kinds::kRedissonCountedSuffix),
+                                        core_->FreshId());
+  return (*handle)->RunUntilAnswered(
+      {.script = &lua::kRedissonLatchCount,
+       .args =
+           [&](int) {
+             return std::vector<std::string>{how, absl::StrCat(number)};
+           },
+       .own_key = once,
+       .until = base::Now() + core_->options().unreachable_after + internal::kAnswerGrace,
+       .command_timeout = core_->command_timeout()},
+      {}, &gone_);
+}
+
+CountDownLatch::CountDownLatch(const Client& client, std::string_view name)
+    : body_(std::make_shared<Body>(client.core(), name)) {}
+
+CountDownLatch::~CountDownLatch() { body_->Close(); }
+
+const std::string& CountDownLatch::name() const { return body_->name(); }
+
+absl::StatusOr<bool> CountDownLatch::TrySetCount(int64_t count) {
+  const absl::StatusOr<std::string> reply = std::shared_ptr<Body>(body_)->Count("set", count);
+  if (!reply.ok()) return reply.status();
+  return reply->starts_with("set");
+}
+
+absl::Status CountDownLatch::CountDown(int64_t n) {
+  return std::shared_ptr<Body>(body_)->Count("down", n).status();
+}
+
+absl::StatusOr<int64_t> CountDownLatch::Count() {
+  const absl::StatusOr<std::string> reply = std::shared_ptr<Body>(body_)->Count("count", 0);
+  if (!reply.ok()) return reply.status();
+  int64_t count = 0;
+  if (base::ReadNumber(*reply, count)) return count;
+  return base::WithAddress(absl::InternalError("a script's reply is not a count: " + *reply));
+}
+
+absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
+  const std::shared_ptr<Body> body = body_;
+  const auto handle = body->Handle();
+  return handle.ok() ? (*handle)->Acquire(body->CallOf(options)).status() : handle.status();
+}
+
+void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
+  auto finish = [told = internal::NotNull(std::move(callback))](
+                    const absl::StatusOr<internal::OwnedHold>& open) mutable {
+    return [told = std::move(told), status = open.status()]() mutable {
+      std::move(told)(std::move(status));
+    };
+  };
+  const auto handle = body_->Handle();
+  if (!handle.ok()) {
+    return body_->core()->event_driver().Complete(finish(handle.status()));
+  }
+  (*handle)->AcquireAsync(body_->CallOf(options), std::move(finish));
+}
+
+void CountDownLatch::count_down(std::ptrdiff_t n) {
+  if (absl::Status status = CountDown(n); !status.ok()) Throw(status);
+}
+
+void CountDownLatch::wait() {
+  if (absl::Status status = Wait(); !status.ok()) Throw(status);
+}
+
+bool CountDownLatch::WaitFor(absl::Duration wait) {
+  const absl::Status status = Wait({.wait = wait});
+  if (!status.ok() && !IsBusy(status)) Throw(status);
+  return status.ok();
+}
+
+}  // namespace redlatch::redisson
