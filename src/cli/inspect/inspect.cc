@@ -46,7 +46,7 @@ constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
                                         {internal::kinds::kPermitsSuffix, kPermits},
                                         {internal::kinds::kWritersSuffix, kWriters},
                                         {internal::kinds::kLeaderSuffix, kLeader},
-                                        {redisson::kPermitsSuffix, kRedisson}};
+                                        {kinds::kRedissonPermitsSuffix, kRedisson}};
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
@@ -60,6 +60,7 @@ Part PartOf(std::string_view suffix) {
   for (const PartSuffix& each : kPartSuffixes) {
     if (suffix == each.suffix) return each.part;
   }
+  if (suffix.starts_with(kinds::kRedissonCountedSuffix)) return kRedisson;
   return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
@@ -157,6 +158,22 @@ FoundLock& Named(std::string_view name, FoundByName& found) {
   return lock;
 }
 
+// Adds those of these hashes that may be locks of Redisson: name and field `mode` of each.
+void FindRedissons(Server& server, const std::map<std::string, std::string>& kindless,
+                   FoundByName& found) {
+  Questions fields;
+  for (const auto& hash : kindless) {
+    const auto take = [&hash, &found](bool is_lock) {
+      if (is_lock) Named(hash.first, found).parts |= kRedisson;
+    };
+    take(hash.second == "read" || hash.second == "write");
+    fields.Add({"HRANDFIELD", hash.first, "2"}, [take](const Reply& some) {
+      take(some.elements.size() == 1 && redisson::IsHolder(some.elements[0].text));
+    });
+  }
+  (void)fields.Ask(server, Unreachable::kIsNil);  // this user may not be allowed to
+}
+
 // Adds the locks to which these keys belong, if their names match.
 absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std::string& pattern,
                       FoundByName& found) {
@@ -207,16 +224,7 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
     }
   }
   if (absl::Status asked = contents.Ask(server); !asked.ok()) return asked;
-  Questions fields;
-  for (const auto& [name, mode] : kindless) {
-    const auto take = [&name, &found](bool is_lock) {
-      if (is_lock) Named(name, found).parts |= kRedisson;
-    };
-    take(mode == "read" || mode == "write");
-    fields.Add({"HRANDFIELD", name},
-               [take](const Reply& field) { take(redisson::IsHolder(field.text)); });
-  }
-  (void)fields.Ask(server, Unreachable::kIsNil);  // this user may not be allowed to
+  FindRedissons(server, kindless, found);
   return absl::OkStatus();
 }
 
@@ -473,20 +481,11 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   if (absl::Status read = redisson::Read(server, redissons, latest, most); !read.ok()) return read;
   for (size_t i = 0; i < rows.size(); ++i) {
     holds.push_back(rows[i].hold);
-    for (const LockInfo::Party& party : rows[i].holders) holds.push_back(party.hold);
-    for (const LockInfo::Party& party : rows[i].waiters) holds.push_back(party.hold);
     if (locks[i].parts == kRedisson && !rows[i].is_redissons()) rows[i].name.clear();
   }
   AskProcesses(server, holds, processes);
   AskWhatStaysTaken(server, rows);
-  const auto process_of = [&](const std::string& hold) {
-    return processes[std::string(internal::ClientOf(hold))];
-  };
-  for (LockRow& row : rows) {
-    row.process = process_of(row.hold);
-    for (LockInfo::Party& party : row.holders) party.process = process_of(party.hold);
-    for (LockInfo::Party& party : row.waiters) party.process = process_of(party.hold);
-  }
+  for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
   // Removes the locks that this user may not read.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
@@ -521,13 +520,15 @@ bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quor
 }  // namespace
 
 bool LockRow::in_use() const {
-  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
+  return holding > 0 || waiting > 0 || held_on > 0 ||
+         ((is_latch() || kind == kinds::kRedissonLatch) && to_go > 0);
 }
 
 std::string StateOf(const LockRow& row) {
   if (row.is_redissons() && row.type == "string") {
-    const bool is_latch = row.kind == "redisson_latch", is_known = !row.kind.ends_with("_latch");
-    return absl::StrCat(row.to_go, is_latch ? " to go" : is_known ? " free" : " left");
+    return absl::StrCat(row.to_go, row.kind == kinds::kRedissonLatch ? " to go"
+                                   : row.kind == redisson::kEither   ? " left"
+                                                                     : " free");
   }
   if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
   if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
@@ -538,7 +539,7 @@ std::string StateOf(const LockRow& row) {
   if (row.holding == 0) return "free";
   if (row.stays_taken) return "taken";
   if (row.reading) return absl::StrCat("read by ", row.holding);
-  return row.is_read_write() || row.kind == redisson::kReadWrite ? "written" : "held";
+  return row.is_read_write() || row.kind == kinds::kRedissonReadWriteLock ? "written" : "held";
 }
 
 bool MayBeOfQuorum(const LockRow& row) {
@@ -684,7 +685,9 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   if (absl::Status asked = about_kind.Ask(server); !asked.ok()) return asked;
   add(name, kMain);
   for (const auto& [suffix, part] : kPartSuffixes) add(internal::AuxiliaryKey(name, suffix), part);
-  for (const std::string& key : redisson::KeysOf(name)) add(key, kRedisson);
+  for (const std::string_view suffix : redisson::kSuffixes) {
+    add(internal::AuxiliaryKey(name, suffix), kRedisson);
+  }
   for (const std::string_view each : kinds::kAll) add_queue(each);
   if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
   if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
@@ -742,6 +745,16 @@ auto With(const Server& server, const LockRow& row, Do&& act)
   return act(lock);
 }
 
+void AddProcesses(Server& server, std::vector<LockInfo::Party>& parties) {
+  std::vector<std::string> holds;
+  for (const LockInfo::Party& party : parties) holds.push_back(party.hold);
+  Processes processes;
+  AskProcesses(server, holds, processes);
+  for (LockInfo::Party& party : parties) {
+    party.process = processes[std::string(internal::ClientOf(party.hold))];
+  }
+}
+
 // What the keys tell about a lock of any kind.
 absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const LockRow& row,
                                    int64_t now_us) {
@@ -762,13 +775,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
   if (!lock.queues.empty()) ask(lock.queues.back());
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
-  std::vector<std::string> holds;
-  for (const LockInfo::Party& waiter : info.waiters) holds.push_back(waiter.hold);
-  Processes processes;
-  AskProcesses(server, holds, processes);
-  for (LockInfo::Party& waiter : info.waiters) {
-    waiter.process = processes[std::string(internal::ClientOf(waiter.hold))];
-  }
+  AddProcesses(server, info.waiters);
   if (!row.is_latch() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold,
                             .remaining = row.remaining,
@@ -815,10 +822,10 @@ absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
   inspection.row = std::move(rows->front());
   LockRow& row = inspection.row;
   if (row.is_redissons()) {
-    inspection.info = {.holders = row.holders,
-                       .holding = row.holding,
-                       .waiters = row.waiters,
-                       .waiting = row.waiting};
+    inspection.info = std::move(row.parties);
+    inspection.info.waiting = row.waiting;
+    AddProcesses(server, inspection.info.holders);
+    AddProcesses(server, inspection.info.waiters);
     inspection.may_be_data = row.kind == redisson::kEither;
     return inspection;
   }
@@ -887,11 +894,10 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
 // Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (row.is_redissons()) {
-    return absl::UnimplementedError(
-        absl::StrCat(Called(row), " cannot be broken by this command, because it is a ",
-                     redisson::InWords(row.kind),
-                     ": call forceUnlock() in a Java program, or ForceRelease() of "
-                     "its class in redlatch::redisson"));
+    return absl::UnimplementedError(absl::StrCat(
+        Called(row), " cannot be broken by this command, because it is a ",
+        redisson::InWords(row.kind), ": call ForceRelease() of its class in redlatch::redisson",
+        row.type == "hash" ? ", or forceUnlock() in a Java program" : ""));
   }
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
@@ -1526,7 +1532,7 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
   if (holder) json.Bool("stays_taken", party.stays_taken);
   if (inspection.row.is_semaphore()) json.Number("permits", party.permits);
   if (inspection.row.is_redissons() && holder) json.Number("count", party.permits);
-  if (inspection.row.is_read_write() || inspection.row.kind == redisson::kReadWrite) {
+  if (inspection.row.is_read_write() || inspection.row.kind == kinds::kRedissonReadWriteLock) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
   }
   return json.Finish();

@@ -85,14 +85,13 @@ struct LockRow {
   int64_t token = 0;     // the fence
   int64_t capacity = 0;  // of a semaphore
   int64_t used = 0;
-  int64_t total = 0;  // of a latch
-  int64_t to_go = 0;  // or how many permits of a Redisson semaphore are free
-  // Of a Redisson lock: its first holders and waiters.
-  std::vector<LockInfo::Party> holders = {}, waiters = {};
-  int64_t quorum = 0;   // of a quorum's lock: how many servers there are
-  int64_t held_on = 0;  // how many of them grant the lock to the first holder
-  int64_t unknown = 0;  // how many of them could not be asked
-  bool whole = false;   // true if the whole quorum was asked, not only one server
+  int64_t total = 0;      // of a latch
+  int64_t to_go = 0;      // or how many permits of a Redisson semaphore are free
+  LockInfo parties = {};  // the first holders and waiters of a Redisson lock
+  int64_t quorum = 0;     // of a quorum's lock: how many servers there are
+  int64_t held_on = 0;    // how many of them grant the lock to the first holder
+  int64_t unknown = 0;    // how many of them could not be asked
+  bool whole = false;     // true if the whole quorum was asked, not only one server
 
   bool is_quorum() const { return kind == internal::kinds::kQuorum; }
   bool is_election() const { return kind == internal::kinds::kElection; }

@@ -39,6 +39,8 @@ std::vector<Found> HashesAndData() {
           {"another program's hash", hash({"mode", "silent"})},
           {"another program's hash", hash({absl::StrCat(kJavaId, ":7:write"), "1"})},
           {"another program's hash", hash({"3f2a77aa:77", "1"})},
+          {"another program's hash",
+           hash({absl::StrCat(kJavaId, ":77"), "1", absl::StrCat(kJavaId, ":78"), "1"})},
           {"another program's data", {"RPUSH", kName, "x"}},
           {"another program's data", {"ZADD", kName, "1", "x"}}};
 }
@@ -251,7 +253,7 @@ TEST(FoundKind, HashIsGuessedWithoutPermission) {
   std::string script(lua::kReentrantInspect.body);
   const size_t at = script.find("'HRANDFIELD'");
   ASSERT_NE(at, script.npos);
-  script.replace(at, 12, "'HGET'");  // an error, as it lacks an argument
+  script.replace(at, 12, "'GET'");  // an error, since it has an argument too many
   const std::string reply =
       server.Text({"EVAL", script, "5", kName, "queue", "waiters", "fence", "holds", "10"});
   EXPECT_THAT(reply, HasSubstr("in use as a Redisson lock or another program's hash, not as a "
