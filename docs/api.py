@@ -20,6 +20,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 HEADERS = ROOT / "include"
 CONSTANTS = {"REDLATCH_VERSION_MAJOR", "REDLATCH_VERSION_MINOR", "REDLATCH_VERSION_PATCH",
              "REDLATCH_VERSION_STRING", "REDLATCH_EXPORT"}
+# The namespaces in redlatch that are public. Each has a folder of headers with its name.
+SPACES = ["redisson::"]
 DOXYFILE = """
 INPUT = {headers}
 OUTPUT_DIRECTORY = {output}
@@ -45,13 +47,14 @@ class Symbol:
 
     def __init__(self, name, kind, line, scope=None, access="public"):
         self.name, self.kind, self.line, self.scope, self.access = name, kind, line, scope, access
+        self.space = ""  # its namespace in redlatch, such as "redisson::"
         self.members, self.bases = [], []
         self.header, self.comment, self.text, self.note = None, [], "", ""
         self.column, self.above, self.first, self.last = 0, line, line, line
 
     @property
     def path(self):
-        return f"{self.scope.path}::{self.name}" if self.scope else self.name
+        return f"{self.scope.path}::{self.name}" if self.scope else self.space + self.name
 
     @property
     def anchor(self):
@@ -179,6 +182,9 @@ class Reference:
             if compound.get("kind") == "file" and "internal" not in name:
                 self.read_macros(self.parse(compound.get("refid") + ".xml").find("compounddef"))
         self.read_namespace(self.parse("namespaceredlatch.xml").find("compounddef"))
+        for space in SPACES:
+            name = f"namespaceredlatch_1_1{space.removesuffix('::')}.xml"
+            self.read_namespace(self.parse(name).find("compounddef"), space)
         for members in self.headers.values():
             members.sort(key=lambda symbol: symbol.line)
             for symbol in members:
@@ -209,20 +215,23 @@ class Reference:
                 if name not in (each.name for all_ in self.headers.values() for each in all_):
                     self.add(node, Symbol(name, "define", int(node.find("location").get("line"))))
 
-    def read_namespace(self, compound):
+    def read_namespace(self, compound, space=""):
         for inner in compound.findall("innerclass"):
             node = self.parse(inner.get("refid") + ".xml").find("compounddef")
-            if node.findtext("compoundname").count("::") == 1:
-                self.add(node, self.read_class(node, None))
+            if node.findtext("compoundname").count("::") == 1 + space.count("::"):
+                self.add(node, self.read_class(node, None, space))
         for node in compound.iter("memberdef"):
-            self.add(node, self.read_member(node, None))
+            symbol = self.read_member(node, None)
+            symbol.space = space
+            self.add(node, symbol)
 
-    def read_class(self, node, scope):
+    def read_class(self, node, scope, space=""):
         name = node.findtext("compoundname").split("::")[-1]
         symbol = Symbol(name, node.get("kind"), int(node.find("location").get("line")), scope,
                         node.get("prot"))
-        symbol.bases = [base.text.split("::")[-1] for base in node.findall("basecompoundref")
-                        if base.get("prot") == "public"]
+        symbol.space = space
+        symbol.bases = [self.space_of(base.text) + base.text.split("::")[-1]
+                        for base in node.findall("basecompoundref") if base.get("prot") == "public"]
         source = self.file_of(node)[1]
         for inner in node.findall("innerclass"):
             if inner.get("prot") != "private":
@@ -233,11 +242,16 @@ class Reference:
         for member in node.iter("memberdef"):
             child = self.read_member(member, symbol)
             source.read(child)
-            if self.is_shown(child, member):
+            of_base = child.name in (base.split("::")[-1] for base in symbol.bases)  # its constructors
+            if self.is_shown(child, member) and not of_base:
                 symbol.members.append(child)
         symbol.members.sort(key=lambda each: (each.line, each.column))
         self.leave_out_the_librarys(symbol, source)
         return symbol
+
+    @staticmethod
+    def space_of(name):
+        return next((space for space in SPACES if f"redlatch::{space}" in name), "")
 
     def read_member(self, node, scope):
         location = node.find("location")
@@ -287,16 +301,18 @@ class Reference:
             member.header = symbol.header
             self.register(member)
 
-    def find(self, name, scope=None):
-        """The symbol that a name means in a class's comment, in the class itself or its bases."""
-        name = name.removeprefix("redlatch::")
+    def find(self, name, scope=None, space=""):
+        """The symbol that a name means in a class's comment: in the class itself, its bases or its
+        namespace."""
+        if name.startswith("redlatch::"):
+            name, space = name.removeprefix("redlatch::"), ""
         while scope is not None:
             for owner in [scope, *(self.symbols[base] for base in scope.bases if base in self.symbols)]:
                 found = self.symbols.get(f"{owner.path}::{name}")
                 if found and name != owner.name:
                     return found
             scope = scope.scope
-        return self.symbols.get(name) or self.of_base(name)
+        return self.symbols.get(space + name) or self.symbols.get(name) or self.of_base(name)
 
     def of_base(self, name):
         """Of Class::member, where the class has the member from its base."""
@@ -322,6 +338,7 @@ class Prose:
 
     def __init__(self, reference, header):
         self.reference, self.header = reference, header
+        self.space = space_of_header(header) if header else ""
 
     def link(self, symbol, text):
         page = "" if symbol.header == self.header else page_of(symbol.header)
@@ -349,7 +366,7 @@ class Prose:
     def name(self, text, scope, own):
         """As code, and linked if it is a symbol; nothing if it is a word like any other."""
         bare = re.sub(r"\(.*\)$", "", text)
-        symbol = self.reference.find(bare, scope)
+        symbol = self.reference.find(bare, scope, self.space)
         code = (text != bare or "::" in text or "_" in text.strip("_") or re.match(r"k[A-Z]", text))
         if symbol and symbol.scope and not code and text == text.lower():
             return None  # a word that is the name of a member too
@@ -441,8 +458,12 @@ class Prose:
         return re.sub(r"\\([\\*_\[\]|#])", r"\1", text)
 
 
+def space_of_header(header):
+    return next((space for space in SPACES if pathlib.PurePosixPath(header).parts[1:-1] == (space[:-2],)), "")
+
+
 def page_of(header):
-    return pathlib.PurePosixPath(header).stem + ".md"
+    return space_of_header(header).replace("::", "_") + pathlib.PurePosixPath(header).stem + ".md"
 
 
 def first_sentence(lines):
@@ -464,7 +485,7 @@ class Page:
 
     def text(self):
         opening = self.source.opening()
-        self.say(f"# {pathlib.PurePosixPath(self.header).name}", self.prose.blocks(opening),
+        self.say(f"# {self.header.removeprefix('redlatch/')}", self.prose.blocks(opening),
                  f'```cpp\n#include "{self.header}"\n```')
         free = [symbol for symbol in self.reference.headers[self.header]]
         for group in self.groups(free):
@@ -534,15 +555,33 @@ class Page:
         self.write_inherited(symbol)
 
     def write_inherited(self, symbol):
-        for base in (self.reference.symbols.get(name) for name in symbol.bases):
-            if base is None:
-                continue
+        for base in self.bases_of(symbol):
             names = {}
             for member in base.members:
                 if member.access == "public" and member.name[0] not in "~" and member.name != base.name:
                     names.setdefault(member.title, member)
-            links = ", ".join(self.prose.link(member, title) for title, member in names.items())
-            self.say(f"From {self.prose.link(base, base.name)}: {links}.")
+            self.say_from(base, names)
+        for name, members in self.used(symbol).items():
+            base = self.reference.symbols[name]
+            self.say_from(base, {each.title: each for each in base.members if each.name in members})
+
+    def bases_of(self, symbol):
+        """Its public bases, theirs, and so on."""
+        found = [self.reference.symbols[name] for name in symbol.bases if name in self.reference.symbols]
+        return [each for base in found for each in [base, *self.bases_of(base)]]
+
+    def say_from(self, base, names):
+        links = ", ".join(self.prose.link(member, title) for title, member in names.items())
+        self.say(f"From {self.prose.link(base, base.name)}: {links}.")
+
+    def used(self, symbol):
+        """What a class takes from a private base by `using`: names, by class."""
+        lines = self.source_of(symbol).lines[symbol.line:]
+        body = "\n".join(lines[:next((i for i, line in enumerate(lines) if line == "};"), 0)])
+        found = {}
+        for base, member in re.findall(r"^ +using redlatch::(\w+)::(\w+);$", body, re.M):
+            found.setdefault(base, set()).add(member)
+        return found
 
     def write_group(self, group, scope, level):
         first = group[0]
@@ -591,7 +630,8 @@ class Page:
 def index_text(reference):
     prose = Prose(reference, None)
     out = ["# API reference", "Each public header has a page. It says what the header's comments say, which are the "
-           "contract. All names are in namespace `redlatch`; what is in `redlatch::internal` is not for programs.",
+           "contract. All names are in namespace `redlatch`, and those of `redlatch/redisson/` in `redlatch::redisson`; "
+           "what is in `redlatch::internal` is not for programs.",
            "| header | names | purpose |\n|---|---|---|"]
     rows = []
     for header in sorted(reference.headers):
@@ -599,7 +639,7 @@ def index_text(reference):
                               if not symbol.name.startswith("operator"))
         links = ", ".join(prose.link(reference.symbols[name], name) for name in names)
         purpose = first_sentence(Source(HEADERS / header).opening())
-        rows.append(f"| [{pathlib.PurePosixPath(header).name}]({page_of(header)}) | {links} | "
+        rows.append(f"| [{header.removeprefix('redlatch/')}]({page_of(header)}) | {links} | "
                     f"{prose.inline(purpose)} |")
     out[-1] += "\n" + "\n".join(rows)
     return "\n\n".join(out) + "\n"
@@ -621,7 +661,8 @@ def main():
                       "anchor": symbol.anchor, "kind": symbol.kind, "bases": symbol.bases}
                for path, symbol in sorted(reference.symbols.items())}
     (work / "symbols.json").write_text(json.dumps(symbols, indent=1))
-    public = sorted(path.relative_to(HEADERS).as_posix() for path in (HEADERS / "redlatch").glob("*.h"))
+    public = sorted(path.relative_to(HEADERS).as_posix() for path in (HEADERS / "redlatch").rglob("*.h")
+                    if path.parent.name != "internal")
     missing = [header for header in public if header not in reference.headers]
     for header in missing:
         print(f"{header} has no page: Doxygen found no public symbol in it")

@@ -4,7 +4,7 @@
 The code of docs/tutorials/04-read-write.md is docs/code/04-read-write/*.cc, that of README.md is
 docs/code/readme/*.cc. What lies there between `// [name]` and `// [/name]` is a region; each block
 of a page must be one of its page's, line by line but for the indentation of the whole, and each
-region must be shown.
+region must be shown. If that folder has *.java files, the same holds for the page's ```java blocks.
 """
 import difflib
 import pathlib
@@ -43,22 +43,25 @@ def regions_of(path):
     return found
 
 
-def blocks_of(path):
-    """(first line, text) of each C++ block of a page, however its fence is written."""
-    found, fence, cpp, first, lines = [], None, False, 0, []
+CPP = ("cpp", "c++", "cc", "cxx", "hpp", "c", "h")
+
+
+def blocks_of(path, languages):
+    """(first line, text) of each block of a page in these languages, however its fence is written."""
+    found, fence, wanted, first, lines = [], None, False, 0, []
     for number, line in enumerate(path.read_text().splitlines(), 1):
         mark = re.match(r"\s*(```+|~~~+)\s*(.*)$", line)
         if fence is None and mark:
             fence, first, lines = mark[1], number + 1, []
             language = re.match(r"\{?\s*\.?([\w+#-]*)", mark[2])[1].lower()
-            cpp = language in ("cpp", "c++", "cc", "cxx", "hpp", "c", "h")
+            wanted = language in languages
         elif fence is not None and mark and mark[1].startswith(fence) and not mark[2]:
-            if cpp:
+            if wanted:
                 found.append((first, textwrap.dedent("\n".join(lines))))
             fence = None
         else:
             lines.append(line)
-            if fence is not None and cpp and len(line) > LONGEST_LINE:
+            if fence is not None and wanted and len(line) > LONGEST_LINE:
                 complain(path, number, f"longer than {LONGEST_LINE} characters")
     if fence is not None:
         complain(path, first - 1, "a block without an end")
@@ -67,15 +70,17 @@ def blocks_of(path):
 
 def check(page):
     code = ROOT / "docs" / "code" / page.stem.lower()
-    regions = [(source, *region) for source in sorted(code.glob("*.[ch]*"))
+    java = sorted(code.glob("*.java"))
+    regions = [(source, *region) for source in [*sorted(code.glob("*.[ch]*")), *java]
                for region in regions_of(source)]
     shown = set()
-    for line, text in blocks_of(page):
+    for line, text in blocks_of(page, (*CPP, "java") if java else CPP):
         same = [region for region in regions if region[3] == text]
         shown.update(same)
         if same:
             continue
-        complain(page, line, f"this block is no region of {code.relative_to(ROOT)}/*.cc")
+        complain(page, line, f"this block is no region of {code.relative_to(ROOT)}/*.cc"
+                 + " or *.java" * bool(java))
         nearest = max(regions, default=None, key=lambda region: difflib.SequenceMatcher(
             None, region[3].splitlines(), text.splitlines()).ratio())
         if nearest:

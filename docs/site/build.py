@@ -158,6 +158,7 @@ class Symbols:
 
     def member(self, name):
         found = [path for path in self.by_name.get(name, []) if "::" in path]
+        found = [path for path in found if not path.startswith("redisson::")] or found
         if len(found) < 2:
             return found[0] if found else None
         for owner in PREFERRED:
@@ -247,6 +248,7 @@ def with_links_of_html(text):
 def edited_at(text):
     """Where a page is edited that was made from something else."""
     text = re.sub(r"/edit/main/docs/api/index\.md", "/edit/main/docs/api.py", text)
+    text = re.sub(r"/edit/main/docs/api/redisson_(\w+)\.md", r"/edit/main/include/redlatch/redisson/\1.h", text)
     text = re.sub(r"/edit/main/docs/api/(\w+)\.md", r"/edit/main/include/redlatch/\1.h", text)
     return text.replace("/edit/main/docs/man/redlatch.md", "/tree/main/src/cli")
 

@@ -5,4 +5,5 @@
 -- reply  as redisson_lock/inspect's, with several holders
 -- include: redisson_lock/common/holders
 local holders, holding = holders_of(redis.call('HGETALL', KEYS[1]))
-return {'redisson_read_write_lock', '0', holders, 0, {}, holding}
+return {'redisson_read_write_lock', '0', holders,
+  waiting_at('redisson_rwlock'), {}, holding}

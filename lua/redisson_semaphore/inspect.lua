@@ -2,7 +2,7 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 the permits that programs have
 -- ARGV   1 the most waiters to list; the last as acquire's
--- reply  { kind, '0', { { id, '', remaining_ms, 1 } ... }, 0, {}, holding, free and taken, taken }
+-- reply  { kind, '0', { { id, '', remaining_ms, 1 } ... }, waiting, {}, holding, free and taken, taken }
 -- include: redisson_semaphore/common/permits
 -- include: common/most_holders
 local now, holders = now_ms(), {}
@@ -15,4 +15,5 @@ for i = 1, #found, 2 do
 end
 local all, free = redis.call('ZCARD', taken), redis.call('GET', KEYS[1]) or 0
 return {string.find(taken, 'redisson.permits', 1, true) and 'redisson_semaphore' or
-  'redisson_permit_expirable_semaphore', '0', holders, 0, {}, all, all + free, all}
+  'redisson_permit_expirable_semaphore', '0', holders,
+  redis.call('PUBSUB', 'NUMSUB', named('redisson_sc'))[2], {}, all, all + free, all}

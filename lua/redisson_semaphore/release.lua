@@ -1,6 +1,6 @@
 -- Gives permits back, and tells the waiters of all clients.
 --
--- KEYS   1 to 6 as in lua/README.md; 5 is also Redisson's latch of unlock requests; 7 redisson.yield;
+-- KEYS   1 to 6 as in lua/README.md; 7 redisson.yield;
 --        8 the permits that programs have
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
@@ -10,5 +10,7 @@ local gone_ms = gone_ms_of(ARGV[2])
 if give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits)) == 0 then
   return unknown(KEYS[5], gone_ms)
 end
-end_latched(KEYS[5], gone_ms)
+if gone_ms ~= '0' then
+  end_latched(KEYS[5], gone_ms)
+end
 return 'released'

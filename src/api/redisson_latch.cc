@@ -78,7 +78,7 @@ absl::StatusOr<std::string> CountDownLatch::Body::Count(std::string how, int64_t
   if (number < 0 || kMostArrivals < number) {
     return base::WithAddress(absl::InvalidArgumentError(
         absl::StrCat("latch ", base::Quoted(name_), ": a count of ", number,
-                     " is not possible; it is 0 to ", kMostArrivals)));
+                     " is not possible; it must be 0 to ", kMostArrivals)));
   }
   const auto handle = Handle();
   if (!handle.ok()) return handle.status();

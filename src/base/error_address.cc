@@ -133,6 +133,7 @@ constexpr Known kKnown[] = {
     {"the clients of a quorum have different key prefixes", "quorum-client"},
     {"a quorum of servers has no semaphores", "quorum-client"},
     {"a server of a quorum", "quorum-client"},
+    {"these servers have no such channels", "quorum-client"},
     {"a MultiLock", "multi-lock"},
     {"this client already uses the name as a lock", "same-name"},
     {"its capacity is", "same-name"},
@@ -204,7 +205,7 @@ constexpr Known kKnown[] = {
 
     // The server is silent. Last, as many of the messages above say so, too.
     {"violates its contract", "bad-reply"},
-    {"a script's reply is not a count", "bad-reply"},
+    {"a script's reply is not a", "bad-reply"},
     {"the server's answer cannot be read", "bad-reply"},
     {"reply that nothing had asked for", "bad-reply"},
     {"SCAN answered no page", "bad-reply"},

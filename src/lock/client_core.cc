@@ -220,6 +220,7 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
   }
   if (result.failed() == nullptr) {
     const auto* const release = std::get_if<ReleaseRequest>(&request.what);
+    if (release != nullptr && entry.type->redisson()) Unlatch(entry, request, result);
     const bool flagged =
         release != nullptr && release->native && std::holds_alternative<NotHeld>(result.what);
     // A lock that stays taken ends by itself. A plain release would end it sooner.
@@ -234,6 +235,15 @@ void ClientCore::NoteAnswer(const Entry& entry, const Request& request, const Re
   if (result.no_native) no_native_.store(true, std::memory_order_relaxed);
   if (result.unreachable()) return;
   if (silent_.load(std::memory_order_relaxed)) silent_.store(false, std::memory_order_relaxed);
+}
+
+// The answer to an unlock request has come, so it is not repeated.
+void ClientCore::Unlatch(const Entry& entry, const Request& release, const Result& result) {
+  const bool latched = entry.type->use != GrantUse::kPermit && !release.leaves_tombstone() &&
+                       std::holds_alternative<Freed>(result.what);
+  if (!latched) return;
+  const std::string latch = EncodedRequest::Tombstone(SubjectOf(entry), release.grant);
+  server_group_->Send(entry.keys.main(), redis::Command({"DEL", latch})).IgnoreError();
 }
 
 Result ClientCore::TakeReply(const Entry& entry, const Request& request,

@@ -258,6 +258,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void Abandon();
 
   void OnMessage(std::string_view text);
+  void Unlatch(const Entry& entry, const Request& release, const Result& result);
   // The same as Tell(), on the loss notifier's thread.
   void TellLater(std::function<void(Observer&)> event);
   void TellSubscribed(bool subscribed, std::string_view why);

@@ -92,13 +92,14 @@ void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
                           : ""});
 }
 
-void EncodedRequest::PutTombstone(const Subject& subject, GrantId grant) {
-  const auto [stem, gone, end] = subject.keys.Parts(subject.type.keys.gone);
-  const std::string_view client = subject.identity.client;
-  if (!subject.type.redisson()) return Put({stem, gone, client, ".", NumberOf(grant)});
-  // Redisson's latch of an unlock request, whose id has 32 hex digits.
-  Put({stem, gone, ":", client.substr(0, 16),
-       absl::StrCat(absl::Hex(NumberOf(grant), absl::kZeroPad16))});
+std::string EncodedRequest::Tombstone(const Subject& subject, GrantId grant) {
+  std::string key;
+  for (const std::string_view part : subject.keys.Parts(subject.type.keys.gone)) key += part;
+  const std::string& client = subject.identity.client;
+  if (!subject.type.redisson()) return absl::StrCat(key, client, ".", NumberOf(grant));
+  // The id of an unlock request has 32 hex digits.
+  return absl::StrCat(key, ":", client.substr(0, 16),
+                      absl::Hex(NumberOf(grant), absl::kZeroPad16));
 }
 
 // Puts the key and the arguments of a native command. Returns false if the request needs a script.
@@ -175,7 +176,12 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
                                 more && release->next ? release->next->grant : request.grant};
   const size_t few = acquire != nullptr || cancel != nullptr ? 1 : 0;
   for (const GrantId grant : absl::MakeConstSpan(tombstones, more ? 2 : few)) {
-    PutTombstone(subject, grant);
+    if (type.redisson()) {
+      Put({Tombstone(subject, grant)});
+      continue;
+    }
+    const auto [stem, gone, none] = subject.keys.Parts(type.keys.gone);
+    Put({stem, gone, subject.identity.client, ".", NumberOf(grant)});
   }
   for (const std::string& suffix : type.keys.extras) PutKey(subject.keys, suffix);
   for (const KeySet& other : type.others) PutKeys(type, other);

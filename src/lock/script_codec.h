@@ -55,6 +55,8 @@ class EncodedRequest {
   EncodedRequest(const Subject& subject, const Request& request);
   // The result is valid until this object is moved or destroyed.
   redis::ScriptCall call();
+  // The key of that grant's tombstone, or Redisson's latch of its release.
+  static std::string Tombstone(const Subject& subject, GrantId grant);
 
  private:
   class Piece;
@@ -62,7 +64,6 @@ class EncodedRequest {
   void PutKey(const KeySet& keys, std::string_view suffix);
   void PutKeys(const LockType& type, const KeySet& keys);
   void PutGrant(const Subject& subject, GrantId grant);
-  void PutTombstone(const Subject& subject, GrantId grant);
   bool PutNative(const Subject& subject, const Request& request);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
   void PutEnding(const ReleaseRequest& release, int64_t tombstone);

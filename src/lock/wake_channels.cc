@@ -67,6 +67,8 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
   }
   absl::Status subscribed =
       core_.server_group().SubscribeTo(entry.keys.main(), name, deadline, stop);
+  // The acquire is over, and its channel was left meanwhile.
+  if (absl::IsCancelled(subscribed)) return absl::OkStatus();
   const base::MutexLock lock(mu_);
   const auto found = channels_.find(name);
   if (found != channels_.end() && subscribed.ok()) found->second.live = true;

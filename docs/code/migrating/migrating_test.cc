@@ -5,6 +5,7 @@
 
 #include "docs/code/expect.h"
 #include "gtest/gtest.h"
+#include "redlatch/reentrant_lock.h"
 
 // [red_mutex]
 #include <mutex>
@@ -21,10 +22,10 @@ void ShipOrder(const redlatch::Client& client) {
 // [/red_mutex]
 
 // [redisson]
-#include "redlatch/reentrant_lock.h"
+#include "redlatch/redisson/lock.h"
 
 absl::Status TryToShipOrder(const redlatch::Client& client) {
-  redlatch::ReentrantLock lock(client, "redlatch-orders:42");
+  redlatch::redisson::Lock lock(client, "orders:42");
   absl::StatusOr<redlatch::Lease> lease = lock.Acquire({.wait = absl::Seconds(5)});
   if (!lease.ok()) return lease.status();  // kDeadlineExceeded where tryLock() returns false
   Ship(42);
@@ -66,7 +67,8 @@ TEST(MigratingRecipe, EachVersionShips) {
   const redlatch::Client client = Connected();
   shipped.clear();
   ShipOrder(client);
-  ExpectOk(TryToShipOrder(client));
+  ExpectOk(client.Ping().status());  // the name is free again
+  ExpectOk(TryToShipOrder(Connected()));
   ExpectOk(ShipWithinEightSeconds(client));
   EXPECT_EQ(shipped, "42 42 42 43 ");
 }
@@ -82,11 +84,14 @@ TEST(MigratingRecipe, SimpleLockExcludesProgramsThatUseSetNx) {
   EXPECT_EQ(RedisCli("SET orders:43 theirs NX PX 60000"), "\n");
 }
 
-TEST(MigratingRecipe, AKeyOfRedissonIsRefused) {
+TEST(MigratingRecipe, RedissonKeyIsSharedOnlyByItsOwnClass) {
   const redlatch::Client client = Connected();
   EXPECT_EQ(RedisCli("HSET orders:44 uuid:1 1"), "1\n");
   redlatch::SimpleLock simple(client, "orders:44");
   redlatch::ReentrantLock reentrant(client, "orders:44");
   EXPECT_TRUE(absl::IsFailedPrecondition(simple.TryAcquire().status()));
   EXPECT_TRUE(absl::IsFailedPrecondition(reentrant.TryAcquire().status()));
+  const redlatch::Client other = Connected();
+  redlatch::redisson::Lock shared(other, "orders:44");
+  EXPECT_TRUE(absl::IsDeadlineExceeded(shared.TryAcquire().status()));
 }

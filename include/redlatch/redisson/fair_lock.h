@@ -18,7 +18,10 @@ namespace redlatch::redisson {
 // The same lock as `redisson.getFairLock(name)` in Java. Waiters of both languages get it in the
 // order in which they asked. Its methods are those of RedisLockBase.
 //
-// A waiter that dies keeps its place, and holds up those behind it, until its `wait_timeout` is
+// In Java, each thread has a place in the queue. In C++, each client has one, in which its threads
+// follow each other: the next thread queues again, at the end. Each Owner has a place of its own.
+//
+// A waiter that dies keeps its place, and delays those behind it, until its `wait_timeout` is
 // over. This is Java's fairLockWaitTimeout: give all programs the same. A C++ waiter that lives
 // keeps its place for as long as it waits; a Java waiter loses it after its timeout, and queues
 // again at the end.

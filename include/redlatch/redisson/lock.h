@@ -26,9 +26,9 @@ namespace redlatch::redisson {
 //   lockWatchdogTimeout                       LockOptions::lease
 //   forceUnlock()                             ForceRelease()
 //
-// Redisson's protocol promises less than redlatch's own: waiters come in no order, nobody hands
-// the lock over, and there is no fencing token (see FencedLock). docs/redisson.md lists what it
-// can promise. LockOptions::turn has no effect, and `cache_for` is refused.
+// Redisson's protocol promises less than redlatch's own: waiters come in no order, a release does
+// not hand the lock over, and there is no fencing token (see FencedLock). docs/redisson.md lists
+// what it can promise. LockOptions::turn has no effect, and `cache_for` is refused.
 //
 // A name that one of redlatch's own locks uses is refused (kFailedPrecondition), and vice versa.
 class REDLATCH_EXPORT Lock final : public RedisLockBase {

@@ -1,10 +1,7 @@
--- Redisson keeps its latch until the answer has come; a repeat comes within seconds.
-local latch_ms = 5000
-
--- end_latched(grant's latch, gone_ms): a late request of the grant does nothing, and a repeated
--- release is told that it was released.
+-- end_latched(latch, gone_ms): a late request of the grant does nothing, and a repeated release is
+-- told that it was released. The client deletes the latch when it has the answer, as Redisson does.
 local function end_latched(latch, gone_ms)
-  redis.call('SET', latch, '1', 'PX', math.max(latch_ms, tonumber(gone_ms)))
+  redis.call('SET', latch, '1', 'PX', gone_ms ~= '0' and gone_ms or 5000)
 end
 
 -- unknown(latch, gone_ms): the reply to the release of a grant that is not there.

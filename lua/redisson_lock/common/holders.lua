@@ -1,5 +1,11 @@
+-- include: redisson_lock/common/names
 -- include: common/grant_id
 -- include: common/most_holders
+-- waiting_at(prefix): how many clients listen on that channel, and so wait.
+local function waiting_at(prefix)
+  return redis.call('PUBSUB', 'NUMSUB', named(prefix))[2]
+end
+
 -- holders_of(fields): the holders in the fields and values of the hash, as inspect lists them, and
 -- how many there are. A reader has a key that says when its hold ends.
 local function holders_of(fields)

@@ -13,6 +13,10 @@
 #include <ostream>
 
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/fenced_lock.h"
+#include "redlatch/redisson/lock.h"
+#include "redlatch/redisson/read_write_lock.h"
 #include "tests/support/acquire_as.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
@@ -25,10 +29,11 @@ namespace redlatch::conformance {
 // tokens that do not grow, and invalid holds.
 class Protected {
  public:
+  explicit Protected(bool tokens = true) : tokens_(tokens) {}
   void Touch(const Hold& hold) {
     EXPECT_FALSE(inside_.exchange(true)) << "two holders at a time";
     EXPECT_TRUE(hold.valid());
-    EXPECT_GT(hold.fencing_token().value(), token_.load());
+    if (tokens_) EXPECT_GT(hold.fencing_token().value(), token_.load());
     token_ = hold.fencing_token().value();
     const int64_t seen = touches_;
     if (seen % 4 == 0) std::this_thread::yield();
@@ -38,6 +43,7 @@ class Protected {
   int64_t touches() const { return touches_; }
 
  private:
+  const bool tokens_;  // the locks have fencing tokens
   std::atomic<bool> inside_{false};
   std::atomic<uint64_t> token_{0};
   std::atomic<int64_t> touches_{0};
@@ -204,6 +210,10 @@ struct Kind {
   std::unique_ptr<RedisLockBase> (*make)(const Client&, std::string_view, LockOptions);
   bool of_users = false;  // written by a user; one server group is enough
   bool quorum = false;    // needs several servers
+  bool redisson = false;  // shared with Redisson, whose protocol promises less
+
+  bool has_tokens() const { return !redisson || name == "redisson_fenced"; }
+  bool has_queue() const { return !redisson || name == "redisson_fair"; }
 };
 
 template <class Lock>
@@ -246,6 +256,22 @@ inline std::vector<Kind> Kinds() {
       {.name = "election", .reentrant = false, .make = Make<Election>},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
       {.name = "quorum", .reentrant = false, .make = MakeQuorum, .quorum = true},
+      {.name = "redisson_lock",
+       .reentrant = true,
+       .make = Make<redisson::Lock>,
+       .redisson = true},
+      {.name = "redisson_fenced",
+       .reentrant = true,
+       .make = Make<redisson::FencedLock>,
+       .redisson = true},
+      {.name = "redisson_fair",
+       .reentrant = true,
+       .make = Make<redisson::FairLock>,
+       .redisson = true},
+      {.name = "redisson_rw",
+       .reentrant = true,
+       .make = Make<redisson::ReadWriteLock>,
+       .redisson = true},
   };
 }
 
@@ -291,6 +317,12 @@ inline std::vector<Case> LockCases() {
   for (const Kind& kind : Kinds()) {
     for (const ServerGroup& server_group : ServerGroups()) {
       if (kind.quorum != server_group.quorum) continue;
+      // Some are enough for these, which share their way to the server with the others.
+      const bool few = kind.name == "redisson_fenced" || kind.name == "redisson_rw";
+      if (kind.redisson && server_group.name != "tcp" &&
+          (few || (!server_group.cluster && !server_group.sentinel))) {
+        continue;
+      }
       cases.push_back({kind, server_group});
       if (kind.of_users) break;
     }
@@ -547,6 +579,21 @@ class Conformance : public ::testing::TestWithParam<Case> {
   }
   // Each waiting client counts once, however many of its threads wait.
   bool AwaitQueued(int64_t clients, std::string_view name = kName) {
+    const std::string tagged = absl::StrCat("{", std::string(name), "}");
+    if (GetParam().kind.redisson && GetParam().kind.has_queue()) {
+      const std::string queue = "redisson_lock_queue:" + tagged;
+      return Await([&] { return server().Integer({"LLEN", queue}) == clients; });
+    }
+    if (GetParam().kind.redisson) {
+      const std::string channel =
+          (GetParam().kind.name == "redisson_rw" ? "redisson_rwlock:" : "redisson_lock__channel:") +
+          tagged;
+      const char* const count = GetParam().server_group.cluster ? "SHARDNUMSUB" : "NUMSUB";
+      return Await([&] {
+        const redis::Reply reply = server().Command({"PUBSUB", count, channel});
+        return reply.elements.size() == 2 && reply.elements[1].integer == clients;
+      });
+    }
     // Writers have their own queue.
     const std::string_view queue = KeyKind() == "rw" ? "writers" : "queue";
     return Await([&] { return server().Integer({"ZCARD", Auxiliary(queue, name)}) == clients; });
@@ -559,12 +606,12 @@ class Conformance : public ::testing::TestWithParam<Case> {
     for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
       const int64_t ttl_ms = server().Integer({"PTTL", key.text});
       if (!server().Have(key.text)) continue;  // it has just expired
-      if (ttl_ms == -1) ADD_FAILURE() << "without a TTL: " << key.text;
+      if (ttl_ms == -1 && !key.text.starts_with("redisson_lock_")) ADD_FAILURE() << "without a TTL: " << key.text;
       if (server().Text({"HGET", key.text, "kind"}) == "semaphore/2") {
         EXPECT_LE(absl::Milliseconds(ttl_ms), kSemaphoreTtl) << key.text;
         continue;
       }
-      const bool stays = key.text.ends_with(":fence") || key.text.starts_with("redlatch:client:");
+      const bool stays = key.text.ends_with(":fence") || key.text.starts_with("redisson_lock_token") || key.text.starts_with("redlatch:client:");
       if (!stays) left.push_back(key.text);
     }
     return left;

@@ -16,7 +16,9 @@ TEST_P(InstalledSuite, PassesForEveryKind) {
       {.make = [](const Client& client, std::string_view name,
                   LockOptions options) { return GetParam().kind.make(client, name, options); },
        .url = url(),
-       .lease = kLease});
+       .lease = kLease,
+       .tokens = GetParam().kind.has_tokens(),
+       .queue = GetParam().kind.has_queue()});
   EXPECT_TRUE(passed.ok()) << passed;
 }
 

@@ -345,7 +345,7 @@ TEST_P(Exclusion, HoldsAcrossAllCalls) {
   const Client clients[] = {NewClient(), NewClient()};
   constexpr int kKinds = 4;
   const int rounds = support::Scaled(40);
-  Protected shared;
+  Protected shared(GetParam().kind.has_tokens());
   Crew crew;
   for (const Client& client : clients) {
     crew.Start(kKinds, [&](int interface) {

@@ -1,0 +1,3 @@
+// [answer]
+int answer() { return 42; }
+// [/answer]

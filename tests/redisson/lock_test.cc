@@ -1,0 +1,205 @@
+// What holds for each lock that excludes all others, with a Java program on the other side.
+#include "tests/redisson/redisson_testing.h"
+
+namespace redlatch {
+namespace {
+
+class RedissonLock : public RedissonKindTest {};
+REDLATCH_FOR_EACH_REDISSON_LOCK(RedissonLock);
+
+TEST_P(RedissonLock, ExcludesBothWays) {
+  for (const std::string name : {"orders", "two words", "{orders}:42", "a{b}c d", "Grüße"}) {
+    SCOPED_TRACE(name);
+    const auto lock = MakeLock({}, name);
+    absl::StatusOr<Lease> lease = lock->TryAcquire();
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_EQ(java().Do("1", "tryLock", kind(), name, 0, -1), "false");
+    EXPECT_TRUE(lease->Release().ok());
+    EXPECT_EQ(java().Do("1", "tryLock", kind(), name, 0, -1), "true");
+    EXPECT_TRUE(IsBusy(lock->TryAcquire().status()));
+    EXPECT_FALSE(lock->try_lock());
+    EXPECT_EQ(java().Do("1", "unlock", kind(), name), "");
+    EXPECT_TRUE(lock->TryAcquire().ok());
+  }
+}
+
+TEST_P(RedissonLock, IsReentrantInBothLanguages) {
+  const auto lock = MakeLock();
+  lock->lock();
+  lock->lock();
+  EXPECT_EQ(lock->hold_count(), 2);
+  lock->unlock();
+  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "false");
+  lock->unlock();
+  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 10'000, -1), "true");
+  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "true");
+  EXPECT_EQ(java().Do("1", "holdCount", kind(), "orders"), "2");
+  EXPECT_EQ(java().Do("1", "unlock", kind(), "orders"), "");
+  EXPECT_TRUE(IsBusy(lock->TryAcquire().status()));
+  EXPECT_EQ(java().Do("1", "unlock", kind(), "orders"), "");
+  EXPECT_TRUE(lock->TryAcquire().ok());
+}
+
+TEST_P(RedissonLock, WatchdogKeepsItFromOthers) {
+  const auto java = ConnectJava({.watchdog = absl::Milliseconds(600)});
+  ASSERT_EQ(java->Do("1", "lock", kind(), "orders"), "");
+  const auto lock = MakeLock();
+  EXPECT_TRUE(IsBusy(lock->Acquire({.wait = absl::Milliseconds(1500)}).status()));
+  EXPECT_EQ(java->Do("1", "isHeld", kind(), "orders"), "true");
+  EXPECT_EQ(java->Do("1", "unlock", kind(), "orders"), "");
+}
+
+TEST_P(RedissonLock, RenewalsKeepItFromJava) {
+  const auto lock = MakeLock({.lease = absl::Milliseconds(600)});
+  absl::StatusOr<Lease> lease = lock->Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 1500, -1), "false");
+  EXPECT_TRUE(lease->valid());
+  EXPECT_TRUE(lease->Release().ok());
+}
+
+TEST_P(RedissonLock, HolderLearnsOfForceUnlock) {
+  const auto lock = MakeLock({.lease = absl::Seconds(1)});
+  absl::StatusOr<Lease> lease = lock->Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(java().Do("1", "forceUnlock", kind(), "orders"), "true");
+  EXPECT_TRUE(Fires(lease->lost()));
+  EXPECT_TRUE(IsLeaseLost(lease->Release()));
+  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, -1), "true");
+}
+
+TEST_P(RedissonLock, ForceReleaseWakesJavaWaiter) {
+  const auto lock = MakeLock();
+  const absl::StatusOr<Lease> lease = lock->Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
+  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
+  EXPECT_FALSE(waiter.done());
+  EXPECT_TRUE(lock->ForceRelease().ok());
+  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+}
+
+TEST_P(RedissonLock, ForceReleaseTakesItFromJava) {
+  ASSERT_EQ(java().Do("1", "lock", kind(), "orders"), "");
+  const auto lock = MakeLock();
+  EXPECT_TRUE(lock->ForceRelease().ok());
+  const absl::StatusOr<Lease> lease = lock->TryAcquire();
+  EXPECT_TRUE(lease.ok()) << lease.status();
+  EXPECT_THAT(java().Do("1", "unlock", kind(), "orders"), HasSubstr("IllegalMonitorState"));
+}
+
+TEST_P(RedissonLock, JavaUnlockWakesWaiter) {
+  ASSERT_EQ(java().Do("1", "lock", kind(), "orders"), "");
+  const auto lock = MakeLock();
+  auto waiter = AcquireInThread(*lock);
+  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
+  const absl::Duration took = TimeOf([&] {
+    EXPECT_EQ(java().Do("1", "unlock", kind(), "orders"), "");
+    const absl::StatusOr<Lease> lease = waiter.get();
+    EXPECT_TRUE(lease.ok()) << lease.status();
+  });
+  EXPECT_LT(took, kSoon);
+}
+
+TEST_P(RedissonLock, ReleaseWakesJavaWaiter) {
+  const auto lock = MakeLock();
+  absl::StatusOr<Lease> lease = lock->Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
+  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+}
+
+TEST_P(RedissonLock, UnlockOfStdFaceWakesJavaWaiter) {
+  const auto lock = MakeLock();
+  lock->lock();
+  const PendingReply waiter = java().Send("1", "lock", kind(), "orders");
+  ASSERT_TRUE(AwaitWaiters(server(), kind(), "orders", 1));
+  lock->unlock();
+  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+}
+
+TEST_P(RedissonLock, JavaLeaseWithoutWatchdogEnds) {
+  ASSERT_EQ(java().Do("1", "tryLock", kind(), "orders", 5000, 600), "true");
+  const auto lock = MakeLock();
+  EXPECT_TRUE(IsBusy(lock->TryAcquire().status()));
+  absl::StatusOr<Lease> lease;
+  const absl::Duration took = TimeOf([&] { lease = lock->Acquire({.wait = kLong}); });
+  EXPECT_TRUE(lease.ok()) << lease.status();
+  EXPECT_LT(took, kSoon);
+  EXPECT_THAT(java().Do("1", "unlock", kind(), "orders"), HasSubstr("IllegalMonitorState"));
+}
+
+TEST_P(RedissonLock, ManualLeaseEndsForJava) {
+  const auto lock = MakeLock();
+  absl::StatusOr<Lease> lease =
+      lock->Acquire({.wait = absl::Seconds(5), .lease = absl::Milliseconds(600)});
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  EXPECT_EQ(java().Do("1", "tryLock", kind(), "orders", 0, 600), "false");
+  EXPECT_TRUE(java().Send("1", "lock", kind(), "orders").Get(kSoon).ok);
+  EXPECT_TRUE(lease->lost().stop_requested());
+  EXPECT_TRUE(IsLeaseLost(lease->Release()));
+  EXPECT_EQ(java().Do("1", "isHeld", kind(), "orders"), "true");
+}
+
+TEST_P(RedissonLock, GivenUpWaitLeavesNothing) {
+  ASSERT_EQ(java().Do("1", "lock", kind(), "orders"), "");
+  const auto lock = MakeLock();
+  EXPECT_TRUE(IsBusy(lock->Acquire({.wait = absl::Milliseconds(50)}).status()));
+  EXPECT_EQ(java().Do("2", "tryLock", kind(), "orders", 50, -1), "false");
+  EXPECT_EQ(java().Do("1", "unlock", kind(), "orders"), "");
+  EXPECT_EQ(java().Do("2", "tryLock", kind(), "orders", 0, -1), "true");
+  EXPECT_EQ(java().Do("2", "unlock", kind(), "orders"), "");
+  EXPECT_TRUE(lock->TryAcquire().ok());
+}
+
+// Several threads of both languages increment a number that nothing else protects.
+TEST_P(RedissonLock, ContentionOfBothLanguagesExcludes) {
+  constexpr int kRounds = 40;
+  const auto lock = MakeLock();
+  std::vector<PendingReply> passes;
+  std::vector<std::future<int>> threads;
+  int number = 0;
+  for (int thread = 0; thread < 2; ++thread) {
+    for (int round = 0; round < kRounds; ++round) {
+      passes.push_back(java().Send(absl::StrCat("pass", thread), "pass", kind(), "orders"));
+    }
+    threads.push_back(InThread([&] {
+      int failed = 0;
+      for (int round = 0; round < kRounds; ++round) {
+        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kLong});
+        if (!lease.ok()) ++failed;
+        ++number;
+        if (lease.ok() && !lease->Release().ok()) ++failed;
+      }
+      return failed;
+    }));
+  }
+  for (auto& thread : threads) EXPECT_EQ(thread.get(), 0);
+  EXPECT_EQ(number, 2 * kRounds);
+  for (const PendingReply& pass : passes) EXPECT_TRUE(pass.Get().ok) << pass.Get().value;
+}
+
+class RedissonFencedLock : public RedissonTest {};
+
+TEST_F(RedissonFencedLock, TokensGrowAcrossLanguages) {
+  redisson::FencedLock lock(client(), "orders");
+  uint64_t last = 0;
+  for (int round = 0; round < 3; ++round) {
+    const std::string javas = java().Do("1", "lockAndGetToken", "fenced", "orders");
+    uint64_t token = 0;
+    ASSERT_TRUE(absl::SimpleAtoi(javas, &token)) << javas;
+    EXPECT_GT(token, last);
+    EXPECT_EQ(java().Do("1", "unlock", "fenced", "orders"), "");
+    absl::StatusOr<Lease> lease = lock.Acquire({.wait = kLong});
+    ASSERT_TRUE(lease.ok()) << lease.status();
+    EXPECT_GT(lease->fencing_token().value(), token);
+    last = lease->fencing_token().value();
+    EXPECT_EQ(java().Do("1", "getToken", "fenced", "orders"), absl::StrCat(last));
+    EXPECT_TRUE(lease->Release().ok());
+  }
+}
+
+}  // namespace
+}  // namespace redlatch
