@@ -1,6 +1,6 @@
 -- Ends a grant of a Redisson fair lock, and tells the first waiter.
 --
--- KEYS, ARGV and reply as redisson_lock/release's, without redisson.yield
+-- KEYS, ARGV and reply as redisson_lock/release's; KEYS 9 redisson.alive
 -- include: redisson_fair_lock/common/acquire
 -- include: redisson_lock/common/ended
 local grant, gone_ms = ARGV[1], gone_ms_of(ARGV[2])

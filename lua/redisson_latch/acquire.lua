@@ -3,10 +3,15 @@
 -- KEYS   1 the latch: a string, the count that is left; none: it is open; 2 to 5 as in lua/README.md
 -- ARGV   1 to 4 as in lua/README.md; the last: 'listens permits'
 -- reply  'granted 0 <lease_ms> 0', or that the caller waits for a message
+-- include: redisson_lock/common/readers
 -- include: common/wrong_kind
 local count = redis.pcall('GET', KEYS[1])
 if count and (count.err or not string.match(count, '^-?%d+$')) then
   return wrong_kind('a Redisson latch', count.err and count)
+end
+local refused = refuse_readers(KEYS[#KEYS], 'a Redisson latch')
+if refused then
+  return refused
 end
 if tonumber(count or 0) <= 0 then
   return 'granted 0 ' .. ARGV[2] .. ' 0'

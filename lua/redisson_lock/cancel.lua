@@ -1,6 +1,6 @@
 -- Gives up a grant: ends it if it was granted meanwhile.
 --
--- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield
+-- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 rw.readers
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'passed_on' (it had the lock) or 'unknown'
 -- include: redisson_lock/common/publish

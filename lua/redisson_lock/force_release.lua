@@ -1,7 +1,7 @@
 -- For people: ends any grant, also of a Java program, and tells the waiters. A Java holder is not
 -- told: its watchdog finds out.
 --
--- KEYS   1 to 4 as acquire's; 5 redisson.yield
+-- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers
 -- ARGV   1 the grant channels' prefix before the client id; the last as acquire's
 -- reply  { 'released', 0, grant ... } or { 'free', 0 }
 -- include: redisson_lock/common/names

@@ -1,6 +1,7 @@
 -- Ends a read grant of a Redisson read-write lock. The last one tells the waiters of all clients.
 --
--- KEYS   1 to 6 as in lua/README.md; 7 redisson.yield
+-- KEYS   1 to 6 as in lua/README.md; 7 redisson.yield;
+--        8 rw.readers
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
 -- include: redisson_read_write_lock/common/end_read

@@ -2,11 +2,12 @@
 -- again. First gives back permits whose programs have died.
 --
 -- KEYS   1 the semaphore: a string, the number of free permits; 2 to 5 as in lua/README.md;
---        6 redisson.yield; 7 the permits that programs have
+--        6 redisson.yield; 7 rw.readers; 8 the permits that programs have
 -- ARGV   1 to 4 as in lua/README.md; 5 unused; the last: 'listens permits'
 -- reply  as in lua/README.md; there is no queue, and no position
 -- include: redisson_semaphore/common/permits
 -- include: redisson_lock/common/wait
+-- include: redisson_lock/common/readers
 -- include: common/wrong_kind
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
@@ -15,6 +16,10 @@ end
 local free = redis.pcall('GET', KEYS[1])
 if free and (free.err or not string.match(free, '^-?%d+$')) then
   return wrong_kind('a Redisson semaphore', free.err and free)
+end
+local refused = refuse_readers(readers, 'a Redisson semaphore')
+if refused then
+  return refused
 end
 local grant, lease_ms, terms = ARGV[1], ARGV[2], ARGV[3]
 local client = string.sub(grant, 1, 32)

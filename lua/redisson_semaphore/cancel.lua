@@ -1,6 +1,6 @@
 -- Gives up a grant: gives its permits back if it was granted meanwhile.
 --
--- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 the permits that programs have
+-- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 rw.readers; 8 the permits that programs have
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'passed_on' (it had permits) or 'unknown'
 -- include: redisson_semaphore/common/permits

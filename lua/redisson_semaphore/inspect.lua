@@ -1,6 +1,6 @@
 -- For people: lists the permits that are known to be taken. Writes nothing.
 --
--- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 the permits that programs have
+-- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers; 7 the permits that programs have
 -- ARGV   1 the most waiters to list; the last as acquire's
 -- reply  { kind, '0', { { id, '', remaining_ms, 1 } ... }, waiting, {}, holding, free and taken, taken }
 -- include: redisson_semaphore/common/permits

@@ -1,7 +1,7 @@
 -- Gives permits back, and tells the waiters of all clients.
 --
 -- KEYS   1 to 6 as in lua/README.md; 7 redisson.yield;
---        8 the permits that programs have
+--        8 rw.readers; 9 the permits that programs have
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
 -- include: redisson_semaphore/common/permits

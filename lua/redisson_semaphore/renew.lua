@@ -1,6 +1,6 @@
 -- Extends the permits of a grant, and never shortens them.
 --
--- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 the permits that programs have
+-- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers; 7 the permits that programs have
 -- ARGV   1 grant  2 lease_ms; the last as acquire's
 -- reply  'held' or 'not_held'
 -- include: redisson_semaphore/common/permits

@@ -1,6 +1,6 @@
 -- Sets or changes the number of permits.
 --
--- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 the permits that programs have
+-- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers; 7 the permits that programs have
 -- ARGV   1 'try' (only if none is set), 'set' (free and taken together), 'add' (also a negative
 --        number) or 'free' (changes nothing)  2 the number; the last as acquire's
 -- reply  'set <free>' or 'kept <free>'

@@ -31,7 +31,8 @@ internal::LockType LatchType() {
           .use = internal::GrantUse::kLatch,
           .noun = "latch",
           .busy = "it has not opened",
-          .keys = internal::KeyNames(kinds::kRedissonKeys.in_keys)};
+          .keys = internal::KeyNames(kinds::kRedissonKeys.in_keys,
+                                     {std::string(kinds::kReadersSuffix)})};
 }
 
 }  // namespace
@@ -82,8 +83,8 @@ absl::StatusOr<std::string> CountDownLatch::Body::Count(std::string how, int64_t
   }
   const auto handle = Handle();
   if (!handle.ok()) return handle.status();
-  const std::string once = absl::StrCat(std::string(kinds::kRedissonCountedSuffix),
-                                        core_->FreshId());
+  const std::string once =
+      absl::StrCat(std::string(kinds::kRedissonCountedSuffix), core_->FreshId());
   return (*handle)->RunUntilAnswered(
       {.script = &lua::kRedissonLatchCount,
        .args =

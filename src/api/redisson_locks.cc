@@ -22,7 +22,9 @@ LockOptions WithoutTurns(LockOptions options) {
 
 LockTraits TraitsOf(std::string_view kind) { return {.kind = kind, .reentrant = true}; }
 
-std::vector<std::string> YieldKey() { return {std::string(kinds::kYieldSuffix)}; }
+std::vector<std::string> OwnKeys() {
+  return {std::string(kinds::kYieldSuffix), std::string(kinds::kReadersSuffix)};
+}
 
 }  // namespace
 
@@ -33,7 +35,7 @@ LockScripts Lock::Scripts() const { return lua::kRedissonLockScripts; }
 
 LockTraits Lock::Traits() const { return TraitsOf(kinds::kRedissonLock); }
 
-std::vector<std::string> Lock::ExtraKeys() const { return YieldKey(); }
+std::vector<std::string> Lock::ExtraKeys() const { return OwnKeys(); }
 
 FencedLock::FencedLock(const Client& client, std::string_view name, LockOptions options)
     : RedisLockBase(client, name, WithoutTurns(std::move(options)), &kinds::kRedissonKeys) {}
@@ -48,7 +50,7 @@ LockScripts FencedLock::Scripts() const {
 
 LockTraits FencedLock::Traits() const { return TraitsOf(kinds::kRedissonFencedLock); }
 
-std::vector<std::string> FencedLock::ExtraKeys() const { return YieldKey(); }
+std::vector<std::string> FencedLock::ExtraKeys() const { return OwnKeys(); }
 
 FairLock::FairLock(const Client& client, std::string_view name, LockOptions options,
                    Duration wait_timeout)
@@ -63,7 +65,11 @@ LockScripts FairLock::Scripts() const {
 
 LockTraits FairLock::Traits() const { return TraitsOf(kinds::kRedissonFairLock); }
 
-std::vector<std::string> FairLock::ExtraKeys() const { return YieldKey(); }
+std::vector<std::string> FairLock::ExtraKeys() const {
+  std::vector<std::string> keys = OwnKeys();
+  keys.emplace_back(kinds::kAliveSuffix);
+  return keys;
+}
 
 std::vector<std::string> FairLock::ExtraArgs() const {
   const int64_t millis = absl::ToInt64Milliseconds(wait_timeout_);
@@ -88,6 +94,6 @@ LockScripts ReadWriteLock::SharedScripts() const {
 
 LockTraits ReadWriteLock::Traits() const { return TraitsOf(kinds::kRedissonReadWriteLock); }
 
-std::vector<std::string> ReadWriteLock::ExtraKeys() const { return YieldKey(); }
+std::vector<std::string> ReadWriteLock::ExtraKeys() const { return OwnKeys(); }
 
 }  // namespace redlatch::redisson

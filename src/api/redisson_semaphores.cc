@@ -24,7 +24,8 @@ internal::LockType TypeOf(std::string_view kind, std::string_view permits) {
           .noun = "semaphore",
           .busy = "too few of its permits are free",
           .keys = internal::KeyNames(kinds::kRedissonKeys.in_keys,
-                                     {std::string(kinds::kYieldSuffix), std::string(permits)})};
+                                     {std::string(kinds::kYieldSuffix),
+                                      std::string(kinds::kReadersSuffix), std::string(permits)})};
 }
 
 internal::LockType SemaphoreType() {

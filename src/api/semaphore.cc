@@ -81,8 +81,9 @@ class Semaphore::Body {
     }
     const base::MutexLock lock(mu_);
     if (permits_ == nullptr) {
-      permits_ = core_->permits().Of(name_, [&] {
-        return std::make_shared<internal::PermitPool>(core_, name_, type_());
+      internal::LockType type = type_();
+      permits_ = core_->permits().Of(absl::StrCat(std::string(type.traits.kind), ":", name_), [&] {
+        return std::make_shared<internal::PermitPool>(core_, name_, std::move(type));
       });
       permits_->AddObject();
     }

@@ -70,6 +70,7 @@ inline constexpr std::string_view kTurnSuffix = "quorum.turn";
 inline constexpr std::string_view kLeaderSuffix = "election.leader";
 inline constexpr std::string_view kObserversSuffix = "election.observers";
 inline constexpr std::string_view kYieldSuffix = "redisson.yield";
+inline constexpr std::string_view kAliveSuffix = "redisson.alive";
 inline constexpr std::string_view kRedissonPermitsSuffix = "redisson.permits";
 inline constexpr std::string_view kRedissonCountedSuffix = "redisson.counted.";
 // The beginnings of Redisson's own keys, and the end of one.

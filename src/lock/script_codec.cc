@@ -98,8 +98,7 @@ std::string EncodedRequest::Tombstone(const Subject& subject, GrantId grant) {
   const std::string& client = subject.identity.client;
   if (!subject.type.redisson()) return absl::StrCat(key, client, ".", NumberOf(grant));
   // The id of an unlock request has 32 hex digits.
-  return absl::StrCat(key, ":", client.substr(0, 16),
-                      absl::Hex(NumberOf(grant), absl::kZeroPad16));
+  return absl::StrCat(key, ":", client.substr(0, 16), absl::Hex(NumberOf(grant), absl::kZeroPad16));
 }
 
 // Puts the key and the arguments of a native command. Returns false if the request needs a script.
@@ -163,10 +162,10 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
             : cancel != nullptr  ? &scripts.cancel
                                  : script->script;
   // Most releases say only which grant ends.
-  const bool more =
-      release != nullptr && (type.redisson() || release->next || release->tombstone || release->taken_until != 0 ||
-                             release->last_used != release->last_reserved ||
-                             (type.use != GrantUse::kShared && IsExplicit(subject)));
+  const bool more = release != nullptr &&
+                    (type.redisson() || release->next || release->tombstone ||
+                     release->taken_until != 0 || release->last_used != release->last_reserved ||
+                     (type.use != GrantUse::kShared && IsExplicit(subject)));
   const bool quarantined = type.quarantined && renew == nullptr &&
                            (script == nullptr || script_ == &scripts.force_release);
 
@@ -209,8 +208,8 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (cancel != nullptr) Put({cancel->amount});
   if (type.redisson()) {
     const std::string_view of_class = type.extra_args.empty() ? "" : type.extra_args.front();
-    Put({subject.listens ? "1 " : "0 ", acquire != nullptr ? acquire->amount : request.permits,
-         " ", of_class});
+    Put({subject.listens ? "1 " : "0 ", acquire != nullptr ? acquire->amount : request.permits, " ",
+         of_class});
   }
   if (!quarantined) return;
   Put({subject.server_group->PrimaryEpoch(subject.keys.main())});

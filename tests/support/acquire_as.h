@@ -3,6 +3,10 @@
 
 #include <utility>
 
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/fenced_lock.h"
+#include "redlatch/redisson/lock.h"
+#include "redlatch/redisson/read_write_lock.h"
 #include "redlatch/reentrant_lock.h"
 #include "redlatch/reentrant_read_write_lock.h"
 
@@ -11,7 +15,11 @@ namespace redlatch::support {
 // Calls `call` with the lock as its own class, which must support owners.
 template <class Call>
 auto WithOwners(RedisLockBase& lock, Call call) {
-  if (auto* const reentrant = dynamic_cast<ReentrantLock*>(&lock)) return call(*reentrant);
+  if (auto* const its = dynamic_cast<ReentrantLock*>(&lock)) return call(*its);
+  if (auto* const its = dynamic_cast<redisson::Lock*>(&lock)) return call(*its);
+  if (auto* const its = dynamic_cast<redisson::FencedLock*>(&lock)) return call(*its);
+  if (auto* const its = dynamic_cast<redisson::FairLock*>(&lock)) return call(*its);
+  if (auto* const its = dynamic_cast<redisson::ReadWriteLock*>(&lock)) return call(*its);
   return call(dynamic_cast<ReentrantReadWriteLock&>(lock));
 }
 

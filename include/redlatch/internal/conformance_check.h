@@ -196,8 +196,7 @@ class ConformanceCheck {
     absl::StatusOr<Lease> next = Take(*theirs);
     if (!next.ok()) return;
     Expect(!options_.tokens || next->fencing_token() > lease->fencing_token(),
-           "not after a forced release",
-           "fencing tokens grow");
+           "not after a forced release", "fencing tokens grow");
     Expect(next->Release());
   }
 

@@ -28,6 +28,11 @@ class REDLATCH_EXPORT ReadWriteLock final : public ReadWriteLockBase {
  public:
   ReadWriteLock(const Client& client, std::string_view name, LockOptions options = {});
 
+  // For writers whose work crosses threads or processes: see Owner.
+  using RedisLockBase::AcquireAs;
+  using RedisLockBase::AcquireAsyncAs;
+  using RedisLockBase::AcquireAwaitableAs;
+
  private:
   LockScripts Scripts() const override;
   LockScripts SharedScripts() const override;

@@ -32,16 +32,16 @@ class REDLATCH_EXPORT Semaphore : private redlatch::Semaphore {
 
   // As those of redlatch::Semaphore. release() gives back only what this client has acquired.
   using redlatch::Semaphore::acquire;
-  using redlatch::Semaphore::release;
-  using redlatch::Semaphore::try_acquire;
-  using redlatch::Semaphore::try_acquire_for;
-  using redlatch::Semaphore::try_acquire_until;
   using redlatch::Semaphore::Acquire;
   using redlatch::Semaphore::AcquireAsync;
   using redlatch::Semaphore::AcquireAwaitable;
   using redlatch::Semaphore::AcquireCallback;
   using redlatch::Semaphore::Inspect;
   using redlatch::Semaphore::name;
+  using redlatch::Semaphore::release;
+  using redlatch::Semaphore::try_acquire;
+  using redlatch::Semaphore::try_acquire_for;
+  using redlatch::Semaphore::try_acquire_until;
   using redlatch::Semaphore::TryAcquire;
 
   // Sets how many permits there are, and returns true, unless that was set before.

@@ -1,9 +1,15 @@
 -- include: redisson_fair_lock/common/queue
 -- include: redisson_lock/common/lease
 -- include: redisson_lock/common/wait
+-- include: redisson_lock/common/readers
 
--- enqueue(grant, now): gives the grant a place, or keeps the one that it has.
-local function enqueue(grant, now)
+-- enqueue(grant, terms, now): gives the grant a place, or keeps the one that it has.
+local function enqueue(grant, terms, now)
+  local alive_ms = 3 * string.match(terms, '^%d+ %d+ 1 (%d+)')
+  redis.call('ZADD', alive, now + alive_ms, grant)
+  if redis.call('PTTL', alive) < alive_ms then
+    redis.call('PEXPIRE', alive, alive_ms)
+  end
   local mine = redis.call('ZSCORE', timeouts, grant)
   if mine then
     if tonumber(mine) < now + wait_ms then
@@ -34,22 +40,27 @@ local function acquire(grant, lease_ms, terms, gone)
     return 'granted 0 ' ..
       (manual and redis.call('PTTL', lock) or extend(lock, lease_ms)) .. ' 0'
   end
+  local refused = refuse_readers(KEYS[#KEYS - 1], 'a Redisson fair lock')
+  if refused then
+    return refused
+  end
   local now = now_ms()
   local head = drop_overdue(now)
   local free = redis.call('EXISTS', lock) == 0
   if free and (not head or head == grant) then
     redis.call('LPOP', queue)
     redis.call('ZREM', timeouts, grant)
+    redis.call('ZREM', alive, grant)
     move_up(redis.call('ZRANGE', timeouts, 0, -1))
     redis.call('HSET', lock, grant, 1)
     redis.call('PEXPIRE', lock, lease_ms)
     return 'granted 0 ' .. lease_ms .. ' 0'
   end
   if string.match(terms, '^%d+ %d+ 1') then
-    enqueue(grant, now)
+    enqueue(grant, terms, now)
   end
   -- If the lock is free, the head has been told, and dies or comes.
   return wait_for(terms, free and
-    math.max(math.ceil((redis.call('ZSCORE', timeouts, head) or 0) - now), 0) or
+    string.format('%.0f', math.max(math.ceil(ends_of(head) - now), 0)) or
     redis.call('PTTL', lock))
 end

@@ -2,13 +2,17 @@
 -- include: redisson_lock/common/token
 -- include: redisson_lock/common/lease
 -- include: redisson_lock/common/wait
+-- include: redisson_lock/common/readers
 
 -- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply. `gone`: the key of the
 -- grant's tombstone.
 local function acquire(grant, lease_ms, terms, gone, yield)
-  local lock = KEYS[1]
-  if redis.call('EXISTS', lock, gone, yield) > 0 then
-    if redis.call('EXISTS', gone) == 1 then
+  local lock, readers = KEYS[1], KEYS[#KEYS]
+  if redis.call('EXISTS', lock, gone, yield, readers) > 0 then
+    local refused = refuse_readers(readers, 'a Redisson lock')
+    if refused then
+      return refused
+    elseif redis.call('EXISTS', gone) == 1 then
       return 'gone'
     end
     local client = string.sub(grant, 1, 32)

@@ -1,7 +1,7 @@
 -- include: redisson_lock/common/publish
 -- The permits that programs have: a sorted set of ids of 16 bytes, by the time at which each ends,
 -- in ms of the Unix epoch. For an RPermitExpirableSemaphore it is Redisson's, otherwise redlatch's.
-local taken, yield = KEYS[#KEYS], KEYS[#KEYS - 1]
+local taken, readers, yield = KEYS[#KEYS], KEYS[#KEYS - 1], KEYS[#KEYS - 2]
 -- The end of a Java permit without a lease.
 local never = 922337203685477
 

@@ -54,7 +54,10 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
       }
       break;
     case Phase::kSubscribing:
-      if (event.subscribed_as != nullptr && !EndSubscribing(*event.subscribed_as, state)) return {};
+      if (event.subscribed_as != nullptr && !decided() &&
+          !EndSubscribing(*event.subscribed_as, now, state, effects)) {
+        return {};
+      }
       if (event.listens_late) state.OnListening(now);
       break;
     case Phase::kConfirming:
@@ -85,14 +88,16 @@ absl::Duration AcquireOperation::SubscribeTimeout(base::Instant now) const {
 }
 
 // Returns false if the call has failed. If no message can reach this client for now, it polls.
-bool AcquireOperation::EndSubscribing(const absl::Status& status, LockState& state) {
+bool AcquireOperation::EndSubscribing(const absl::Status& status, base::Instant now,
+                                      LockState& state, Effects& effects) {
   if (status.ok()) return true;
   waiter_.failure = base::Unshared(status);
   if (absl::IsUnavailable(status)) {
     waiter_.silent_since = std::min(waiter_.silent_since, subscribing_since_);
     return true;
   }
-  state.Refuse(waiter_, Waiter::State::kFailed);
+  asked_ ? state.GiveUp(waiter_, Waiter::State::kFailed, now, effects)
+         : state.Refuse(waiter_, Waiter::State::kFailed);
   return false;
 }
 

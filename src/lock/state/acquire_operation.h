@@ -90,7 +90,8 @@ class AcquireOperation final : public Operation {
   enum class Phase : uint8_t { kBegins, kSubscribing, kAsking, kConfirming, kGivingBack, kPausing };
 
   absl::Duration SubscribeTimeout(base::Instant now) const;
-  bool EndSubscribing(const absl::Status& status, LockState& state);
+  bool EndSubscribing(const absl::Status& status, base::Instant now, LockState& state,
+                      Effects& effects);
   Action AskAndWait(const Event& event, base::Instant now, LockState& state, Effects& effects);
   Action Confirm(base::Instant now, LockState& state, Effects& effects);
   Action EndConfirming(const Result* result, base::Instant now, LockState& state, Effects& effects);

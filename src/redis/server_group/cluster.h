@@ -79,8 +79,8 @@ class Cluster final : public ServerGroup, private ScriptRouter {
                          const std::stop_token& stop) override {
     return SubscribeSlot(SlotOf(key), deadline, stop);
   }
-  absl::Status SubscribeTo(std::string_view key, const std::string& channel,
-                           base::Instant deadline, const std::stop_token& stop) override {
+  absl::Status SubscribeTo(std::string_view key, const std::string& channel, base::Instant deadline,
+                           const std::stop_token& stop) override {
     return SubscribeOnce(SlotOf(key), channel, /*own=*/false, deadline, stop);
   }
   void Forget(const std::string& channel) override;

@@ -33,7 +33,7 @@ class Protected {
   void Touch(const Hold& hold) {
     EXPECT_FALSE(inside_.exchange(true)) << "two holders at a time";
     EXPECT_TRUE(hold.valid());
-    if (tokens_) EXPECT_GT(hold.fencing_token().value(), token_.load());
+    EXPECT_TRUE(!tokens_ || hold.fencing_token().value() > token_);
     token_ = hold.fencing_token().value();
     const int64_t seen = touches_;
     if (seen % 4 == 0) std::this_thread::yield();
@@ -256,10 +256,7 @@ inline std::vector<Kind> Kinds() {
       {.name = "election", .reentrant = false, .make = Make<Election>},
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
       {.name = "quorum", .reentrant = false, .make = MakeQuorum, .quorum = true},
-      {.name = "redisson_lock",
-       .reentrant = true,
-       .make = Make<redisson::Lock>,
-       .redisson = true},
+      {.name = "redisson_lock", .reentrant = true, .make = Make<redisson::Lock>, .redisson = true},
       {.name = "redisson_fenced",
        .reentrant = true,
        .make = Make<redisson::FencedLock>,
@@ -606,12 +603,15 @@ class Conformance : public ::testing::TestWithParam<Case> {
     for (const redis::Reply& key : server().Command({"KEYS", "*"}).elements) {
       const int64_t ttl_ms = server().Integer({"PTTL", key.text});
       if (!server().Have(key.text)) continue;  // it has just expired
-      if (ttl_ms == -1 && !key.text.starts_with("redisson_lock_")) ADD_FAILURE() << "without a TTL: " << key.text;
+      if (ttl_ms == -1 && !key.text.starts_with("redisson_lock_"))
+        ADD_FAILURE() << "without a TTL: " << key.text;
       if (server().Text({"HGET", key.text, "kind"}) == "semaphore/2") {
         EXPECT_LE(absl::Milliseconds(ttl_ms), kSemaphoreTtl) << key.text;
         continue;
       }
-      const bool stays = key.text.ends_with(":fence") || key.text.starts_with("redisson_lock_token") || key.text.starts_with("redlatch:client:");
+      const bool stays = key.text.ends_with(":fence") ||
+                         key.text.starts_with("redisson_lock_token") ||
+                         key.text.starts_with("redlatch:client:");
       if (!stays) left.push_back(key.text);
     }
     return left;

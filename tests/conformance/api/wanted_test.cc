@@ -146,7 +146,8 @@ INSTANTIATE_CONFORMANCE(NeverWanted,
 
 TEST_P(NeverWanted, OptionIsRefusedOrMissing) {
   auto lease = lock_->Acquire();
-  if (GetParam().kind.of_users || GetParam().kind.name == "election") {
+  const Kind& kind = GetParam().kind;
+  if (kind.of_users || kind.redisson || kind.name == "election") {
     EXPECT_EQ(CodeOf(lease), kBadInput);
     EXPECT_THAT(std::string(lease.status().message()), testing::HasSubstr("`cacheable`"));
     return;
