@@ -22,9 +22,9 @@ class RedlatchRedissonTest : public RedlatchOutputTest {
     Do({"PEXPIRE", name, "30000"});
   }
   // RFairLock: a waiter keeps its place for that long.
-  void Queue(const std::string& name, const std::string& waiter, int keeps_s) const {
+  void Queue(const std::string& name, const std::string& waiter, absl::Duration keeps) const {
     Do({"ZADD", "redisson_lock_timeout:{" + name + "}",
-        absl::StrCat(absl::ToUnixMillis(absl::Now()) + 1000 * keeps_s), waiter});
+        absl::StrCat(absl::ToUnixMillis(absl::Now() + keeps)), waiter});
     Do({"RPUSH", "redisson_lock_queue:{" + name + "}", waiter});
   }
   void FencedLock() const {
@@ -74,7 +74,7 @@ class RedlatchRedissonTest : public RedlatchOutputTest {
 TEST_F(RedlatchRedissonTest, LsNamesEachKindInWords) {
   Lock("a:lock", kJava, "1");
   Lock("b:fair", kJava, "1");
-  Queue("b:fair", kOther, 300);
+  Queue("b:fair", kOther, absl::Seconds(300));
   FencedLock();
   ReadLock("r:read");
   WriteLock("s:write");
@@ -156,8 +156,8 @@ TEST_F(RedlatchRedissonTest, InspectDescribesClientsOfRedlatch) {
 TEST_F(RedlatchRedissonTest, InspectShowsQueueInOrder) {
   Lock("fair", kJava, "1");
   const std::string first = "0" + std::string(kOther).substr(1), last = kOther;
-  Queue("fair", last, 310);
-  Queue("fair", first, 290);  // an older client's clock differs
+  Queue("fair", last, absl::Seconds(310));
+  Queue("fair", first, absl::Seconds(290));  // an older client's clock differs
   EXPECT_THAT(Text("fair"), ContainsRegex("waiting +1\\. " + last + ", keeps its place for 5m.*\n" +
                                           " +2\\. " + first + ", keeps its place for 4m"));
   EXPECT_EQ(Of("fair",
@@ -278,7 +278,7 @@ TEST_F(RedlatchRedissonTest, ViewerWithFewerPermissionsSeesLess) {
   Lock("ledger", kJava, "1");
   WriteLock("data");
   Lock("fair", kJava, "1");
-  Queue("fair", kOther, 300);
+  Queue("fair", kOther, absl::Seconds(300));
   Do({"ACL",    "SETUSER", "old",    "on",     ">secret", "resetchannels", "%R~*",   "+ping",
       "+hello", "+time",   "+scan",  "+type",  "+exists", "+pttl",         "+get",   "+getrange",
       "+mget",  "+hget",   "+hmget", "+hscan", "+zcard",  "+zcount",       "+zrange"});
