@@ -24,6 +24,7 @@ namespace {
 namespace kinds = internal::kinds;
 
 constexpr int64_t kMostPermits = 1'000'000'000;
+constexpr int64_t kMostWithIds = 1000;  // of a Redisson semaphore, whose permits have ids
 
 internal::LockType SemaphoreType() {
   return {.scripts = lua::kSemaphoreScripts,
@@ -73,7 +74,9 @@ class Semaphore::Body {
   // Returns the pool for a request for that many permits, or for a script.
   absl::StatusOr<std::shared_ptr<internal::PermitPool>> Pool(int64_t count = 1) {
     if (absl::Status refused = core_->Refusal(); !refused.ok()) return refused;
-    if (absl::Status bad = Check(capacity_, "a capacity"); !bad.ok()) return bad;
+    if (absl::Status bad = own() ? Check(capacity_, "a capacity") : absl::OkStatus(); !bad.ok()) {
+      return bad;
+    }
     if (absl::Status bad = Check(count, "a request"); !bad.ok()) return bad;
     if (internal::FreeTurn(*options_) < absl::ZeroDuration()) {
       return base::WithAddress(absl::InvalidArgumentError(absl::StrCat(
@@ -105,12 +108,14 @@ class Semaphore::Body {
 
   const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
   int64_t capacity() const { return capacity_; }
+  bool own() const { return type_ == SemaphoreType; }
 
   absl::Status Check(int64_t count, std::string_view what) const {
-    if (1 <= count && count <= kMostPermits) return absl::OkStatus();
+    const int64_t most = own() ? kMostPermits : kMostWithIds;
+    if (1 <= count && count <= most) return absl::OkStatus();
     return base::WithAddress(absl::InvalidArgumentError(
         absl::StrCat("semaphore ", base::Quoted(name_), ": ", std::string(what), " of ", count,
-                     " permits is not possible; it must be 1 to ", kMostPermits)));
+                     " permits is not possible; it must be 1 to ", most)));
   }
 
  private:
@@ -130,7 +135,7 @@ Semaphore::Semaphore(const Client& client, std::string_view name, int64_t capaci
 
 Semaphore::Semaphore(const Client& client, std::string_view name, SemaphoreOptions options,
                      internal::LockType (*type)())
-    : body_(std::make_shared<Body>(client.core(), name, kMostPermits, std::move(options), type)) {}
+    : body_(std::make_shared<Body>(client.core(), name, 0, std::move(options), type)) {}
 
 Semaphore::~Semaphore() { body_->Close(); }
 

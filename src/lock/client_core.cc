@@ -182,10 +182,8 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
     const redis::Subscription subscription = server_group_->subscription(entry.keys.main());
     event.subscribed = subscription.acknowledged;
     event.messages_arrive = subscription.live;
-    if (entry.type->redisson()) {
-      event.listens_late = true;
-      event.subscribed = wake_channels_.Listens(entry, state.pending_acquire());
-    }
+    event.listens =
+        entry.type->redisson() && wake_channels_.Listens(entry, state.pending_acquire());
     action = operation.Resume(event, now, state, effects);
   };
   if (operation.may_fail()) {
@@ -194,6 +192,17 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
     FeedWithRoom(entry, resume);
   }
   return action;
+}
+
+absl::Status ClientCore::Subscribe(Entry& entry, base::Instant deadline,
+                                   const std::stop_token& stop) {
+  const std::string_view key = entry.keys.main();
+  const bool redisson = entry.type->redisson();
+  if (!redisson || !server_group_->subscription(key).acknowledged) {
+    absl::Status subscribed = server_group_->Subscribe(key, deadline, stop);
+    if (!redisson || !subscribed.ok()) return subscribed;
+  }
+  return wake_channels_.Listen(entry, deadline, stop);
 }
 
 void ClientCore::MakeReady(const Entry& entry, Request& request) {

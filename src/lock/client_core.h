@@ -172,10 +172,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // The elections that this client observes.
   Observations& observations() { return observations_; }
   // Makes messages about the lock reach this client.
-  absl::Status Subscribe(Entry& entry, base::Instant deadline, const std::stop_token& stop) {
-    if (entry.type->redisson()) return wake_channels_.Listen(entry, deadline, stop);
-    return server_group_->Subscribe(entry.keys.main(), deadline, stop);
-  }
+  absl::Status Subscribe(Entry& entry, base::Instant deadline, const std::stop_token& stop);
   // The channel of this client for messages about the key.
   std::string ChannelFor(std::string_view key) const {
     return ChannelName(server_group_->slot_tag(key));

@@ -145,7 +145,7 @@ std::string QuorumKey(std::string_view slot_tag) {
   return std::string(kOwn).append(slot_tag).append("quorum");
 }
 
-std::string KeyRules(std::string_view main) {
+std::string KeyRules(std::string_view main, bool redisson) {
   std::string pattern;
   for (const char c : main) {
     // Rules cannot contain spaces, and other such characters cannot be typed.
@@ -155,8 +155,11 @@ std::string KeyRules(std::string_view main) {
   }
   const std::string rest =
       std::string(Opening(main)).append(pattern).append(HasTag(main) ? ":*" : "}:*");
-  return absl::StrCat("~", pattern, " ~", std::string(kVersioned), rest, " ~",
-                      std::string(kUnversioned), rest);
+  std::string rules = absl::StrCat("~", pattern, " ~", std::string(kVersioned), rest, " ~",
+                                   std::string(kUnversioned), rest);
+  if (!redisson) return rules;
+  if (main.find('{') == std::string_view::npos) pattern = "{" + pattern + "}";
+  return absl::StrCat(rules, " ~redisson_*:", pattern, "* ~", pattern, ":*");
 }
 
 std::string PrimaryEpochRule(std::string_view slot_tag) {

@@ -85,8 +85,8 @@ std::optional<KeyParts> ReadAuxiliaryKey(std::string_view key);
 
 // The beginnings of all auxiliary keys of locks whose main keys begin with `prefix`.
 std::array<std::string, 2> KeyBeginnings(std::string_view prefix);
-// The ACL rules that grant all keys of the lock with that main key.
-std::string KeyRules(std::string_view main);
+// The ACL rules that grant all keys of the lock with that main key. `redisson`: Redisson's, too.
+std::string KeyRules(std::string_view main, bool redisson = false);
 // The rule that grants PrimaryEpochKey() and QuorumKey() with any tag.
 std::string PrimaryEpochRule(std::string_view slot_tag);
 

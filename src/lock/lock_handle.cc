@@ -80,7 +80,7 @@ absl::Status About(ClientCore& core, const Entry& entry, absl::StatusCode code,
   // Users learn a lock's keys here, since they are not known before the lock is used.
   if (code == absl::StatusCode::kPermissionDenied &&
       redis::DeniesKey({message.data(), message.size()})) {
-    std::string rules = KeyRules(entry.keys.main());
+    std::string rules = KeyRules(entry.keys.main(), entry.type->redisson());
     for (const KeySet& other : entry.type->others) rules += " " + KeyRules(other.main());
     absl::StrAppend(
         &text, "; this lock's: ACL SETUSER ", core.user(), " ", rules, " ~",

@@ -56,7 +56,7 @@ local function give_back(client, ids)
   if removed > 0 and redis.call('EXISTS', KEYS[1]) == 1 then
     local free = redis.call('INCRBY', KEYS[1], removed)
     if free > 0 then
-      publish(client, named('redisson_sc'), free, yield)
+      begin_yield(client, redis.call('PUBLISH', named('redisson_sc'), free), yield)
     end
   end
   return removed

@@ -48,7 +48,7 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
   switch (phase_) {
     case Phase::kBegins:
       subscribing_since_ = now;
-      if (!event.subscribed && !event.listens_late) {
+      if (!event.subscribed) {
         phase_ = Phase::kSubscribing;
         return {.kind = Action::Kind::kSubscribe, .until = now + SubscribeTimeout(now)};
       }
@@ -58,7 +58,7 @@ auto AcquireOperation::Resume(const Event& event, base::Instant now, LockState& 
           !EndSubscribing(*event.subscribed_as, now, state, effects)) {
         return {};
       }
-      if (event.listens_late) state.OnListening(now);
+      state.OnListening(now);
       break;
     case Phase::kConfirming:
       return EndConfirming(event.result, now, state, effects);
@@ -160,7 +160,7 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
       return {.kind = Action::Kind::kRun,
               .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
     }
-    if (waiter_.state == State::kWaiting && !event.subscribed && state.MustListen(waiter_)) {
+    if (waiter_.state == State::kWaiting && !event.listens && state.MustListen(waiter_)) {
       subscribing_since_ = now;
       phase_ = Phase::kSubscribing;
       return {.kind = Action::Kind::kSubscribe, .until = now + SubscribeTimeout(now)};

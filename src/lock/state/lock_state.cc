@@ -932,7 +932,7 @@ bool LockState::MustListen(const Waiter& waiter) const {
 }
 
 void LockState::OnListening(base::Instant now) {
-  if (pending_) AskNow(now);
+  if (config_.listens && pending_) AskNow(now);
 }
 
 void LockState::OnAcquireFailed(const Request& request, const Failed& failed, base::Instant now,

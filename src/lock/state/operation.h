@@ -33,7 +33,7 @@ class Operation {
     const absl::Status* subscribed_as = nullptr;  // the outcome of kSubscribe
     bool subscribed = false;                      // messages can reach this client
     bool messages_arrive = false;                 // they do, as far as the client knows
-    bool listens_late = false;                    // subscribe only if the lock is not free
+    bool listens = false;                         // on the lock's own channel, if it has one
     bool stopped = false;                         // its stop token fired
     bool gone = false;                            // its lock object was destroyed
   };

@@ -23,7 +23,8 @@ constexpr char kRedirect[] = "redlatch.redirect";
 constexpr std::string_view kGrantKeys =
     "grant the key patterns of locks with ACL SETUSER; docs/operations.md lists them";
 constexpr std::string_view kGrantChannels =
-    "grant the channels of locks: ACL SETUSER <user> &redlatch:*";
+    "grant the channels of locks: ACL SETUSER <user> &redlatch:* (and, for "
+    "Redisson's locks, &redisson_*)";
 constexpr std::string_view kOfCluster =
     "it is one node of a cluster; begin the URL with redis-cluster://";
 constexpr std::string_view kRenamed =

@@ -1,0 +1,179 @@
+// Redisson's locks without Java: what they refuse, and what a client does if messages or answers do
+// not come. tests/redisson has the tests with the real Redisson.
+#include "redlatch/redisson/count_down_latch.h"
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/fenced_lock.h"
+#include "redlatch/redisson/lock.h"
+#include "redlatch/redisson/permit_expirable_semaphore.h"
+#include "redlatch/redisson/read_write_lock.h"
+#include "redlatch/redisson/semaphore.h"
+#include "tests/support/live_testing.h"
+
+namespace redlatch {
+namespace {
+
+constexpr absl::Duration kTimeout = absl::Seconds(10);
+
+class RedissonLocks : public ::testing::Test {
+ protected:
+  Client Connect(const std::string& options = "") {
+    return support::Connect(server_->url() + options);
+  }
+  int64_t Listeners(const std::string& channel) {
+    return server_->Command({"PUBSUB", "NUMSUB", channel}).elements[1].integer;
+  }
+  // Returns what a refusal says.
+  static std::string Refusal(const absl::Status& status) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    return std::string(status.message());
+  }
+
+  const std::unique_ptr<RedisServer> server_ =
+      RedisServer::Start({.acl = {"user quiet on >pw ~* +@all resetchannels &redlatch:*"}});
+};
+
+TEST_F(RedissonLocks, KindsThatHaveTheNameAreNamed) {
+  const Client own = Connect();
+  ReentrantReadWriteLock readers(own, "prices");
+  const auto reads = readers.AcquireRead();
+  ASSERT_TRUE(reads.ok());
+  redisson::Lock lock(Connect(), "prices");
+  EXPECT_THAT(Refusal(lock.TryAcquire().status()),
+              HasSubstr("prices is in use as a read-write lock, not as a Redisson lock"));
+  redisson::ReadWriteLock both(Connect(), "prices");
+  EXPECT_THAT(Refusal(both.AcquireRead().status()), HasSubstr("a read-write lock"));
+  redisson::FairLock fair(Connect(), "prices");
+  EXPECT_THAT(Refusal(fair.TryAcquire().status()), HasSubstr("a read-write lock"));
+
+  SimpleLock simple(own, "orders");
+  const auto held = simple.TryAcquire();
+  ASSERT_TRUE(held.ok());
+  redisson::Semaphore permits(Connect(), "orders");
+  EXPECT_THAT(Refusal(permits.TryAcquire().status()), HasSubstr("a simple lock"));
+  redisson::CountDownLatch latch(Connect(), "orders");
+  EXPECT_THAT(Refusal(latch.Wait({.wait = absl::ZeroDuration()})), HasSubstr("a simple lock"));
+  EXPECT_THAT(Refusal(latch.CountDown()), HasSubstr("a simple lock"));
+}
+
+TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
+  const Client client = Connect();
+  redisson::Semaphore shared(client, "slots");
+  ASSERT_TRUE(*shared.TrySetPermits(2));
+  const auto permit = shared.TryAcquire();
+  ASSERT_TRUE(permit.ok()) << permit.status();
+  Semaphore own(client, "slots", 2);
+  EXPECT_THAT(Refusal(own.TryAcquire().status()), HasSubstr("redisson_semaphore"));
+  EXPECT_EQ(*shared.AvailablePermits(), 1);
+}
+
+TEST_F(RedissonLocks, QuarantineAndQuorumAreRefused) {
+  redisson::Lock quarantined(Connect("?quarantine=60s"), "a");
+  EXPECT_THAT(Refusal(quarantined.TryAcquire().status()), HasSubstr("without `quarantine`"));
+  redisson::Lock quorum(support::Connect("redlock:" + server_->url()), "a");
+  EXPECT_THAT(Refusal(quorum.TryAcquire().status()), HasSubstr("RedLock"));
+}
+
+// A waiter may listen, or it is told so at once, and nothing of it is left.
+TEST_F(RedissonLocks, DeniedChannelEndsTheWait) {
+  const Client client =
+      support::Connect(absl::StrCat("redis://quiet:pw@127.0.0.1:", server_->port()));
+  const Client holder = Connect();
+  redisson::Lock theirs(holder, "a"), mine(client, "a");
+  auto lease = theirs.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const absl::Status denied = mine.Acquire({.wait = kTimeout}).status();
+  EXPECT_EQ(denied.code(), absl::StatusCode::kPermissionDenied) << denied;
+  EXPECT_THAT(std::string(denied.message()), HasSubstr("&redisson_*"));
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(mine.TryAcquire().ok()) << "it needs no message";
+}
+
+TEST_F(RedissonLocks, ChannelIsLeftWhenTheWaitIsOver) {
+  const Client one = Connect(), two = Connect();
+  redisson::Lock theirs(one, "a"), mine(two, "a");
+  auto lease = theirs.Acquire();
+  ASSERT_TRUE(lease.ok());
+  std::stop_source stop;
+  std::thread waiter([&] {
+    EXPECT_EQ(mine.Acquire({.stop = stop.get_token()}).status().code(),
+              absl::StatusCode::kCancelled);
+  });
+  EXPECT_TRUE(Await([&] { return Listeners("redisson_lock__channel:{a}") == 1; }));
+  stop.request_stop();
+  waiter.join();
+  EXPECT_TRUE(Await([&] { return Listeners("redisson_lock__channel:{a}") == 0; }));
+}
+
+// Java's forced unlock, seen from a C++ waiter: the key goes, and a message comes.
+TEST_F(RedissonLocks, MessageWakesTheWaiterLongBeforeTheLeaseEnds) {
+  const Client client = Connect();
+  const std::string java = "01234567-89ab-cdef-0123-456789abcdef:1";
+  server_->Command({"HSET", "a", java, "1"});
+  server_->Command({"PEXPIRE", "a", "600000"});
+  redisson::Lock lock(client, "a");
+  std::thread waiter([&] { EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok()); });
+  EXPECT_TRUE(Await([&] { return Listeners("redisson_lock__channel:{a}") == 1; }));
+  server_->Command({"DEL", "a"});
+  server_->Command({"PUBLISH", "redisson_lock__channel:{a}", "0"});
+  waiter.join();
+}
+
+// A C++ waiter of a fair lock that died does not hold up the others until its wait_timeout.
+TEST_F(RedissonLocks, DeadWaiterOfFairLockIsPassedOver) {
+  const Client client = Connect();
+  const std::string dead = std::string(32, 'a') + ":1";
+  server_->Command({"RPUSH", "redisson_lock_queue:{a}", dead});
+  server_->Command({"ZADD", "redisson_lock_timeout:{a}", "9e12", dead});
+  redisson::FairLock lock(client, "a");
+  EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok());
+
+  const std::string java = "01234567-89ab-cdef-0123-456789abcdef:1";
+  server_->Command({"RPUSH", "redisson_lock_queue:{a}", java});
+  server_->Command({"ZADD", "redisson_lock_timeout:{a}", "9e12", java});
+  EXPECT_EQ(lock.TryAcquire().status().code(), absl::StatusCode::kDeadlineExceeded);
+}
+
+TEST_F(RedissonLocks, LostPermitsComeBackToTheNextClient) {
+  const Client client = Connect();
+  redisson::Semaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(1));
+  EXPECT_FALSE(*slots.TrySetPermits(2));
+  server_->Command({"DECR", "slots"});  // as a client that died
+  server_->Command({"ZADD", "redlatch:2:{slots}:redisson.permits", "1", "0123456789abcdef"});
+  const auto permit = slots.TryAcquire();
+  EXPECT_TRUE(permit.ok()) << permit.status();
+  EXPECT_EQ(slots.Inspect()->capacity, 1);
+  EXPECT_EQ(slots.TryAcquire(1001).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
+  const Client client = Connect();
+  redisson::CountDownLatch latch(client, "done");
+  EXPECT_TRUE(latch.try_wait()) << "it was never set";
+  ASSERT_TRUE(*latch.TrySetCount(2));
+  EXPECT_FALSE(*latch.TrySetCount(3));
+  EXPECT_FALSE(latch.try_wait());
+  latch.count_down();
+  EXPECT_EQ(*latch.Count(), 1);
+  std::thread waiter([&] { latch.wait(); });
+  EXPECT_TRUE(
+      Await([&] { return Listeners("redisson_countdownlatch__channel__{done}") == 1; }));
+  latch.count_down();
+  waiter.join();
+  EXPECT_TRUE(*latch.TrySetCount(1));
+  latch.arrive_and_wait();
+}
+
+TEST_F(RedissonLocks, FencedTokensGrowByOne) {
+  const Client client = Connect();
+  redisson::FencedLock lock(client, "a");
+  for (uint64_t token = 1; token <= 3; ++token) {
+    const auto lease = lock.Acquire();
+    ASSERT_TRUE(lease.ok());
+    EXPECT_EQ(lease->fencing_token().value(), token);
+  }
+  EXPECT_EQ(server_->Text({"GET", "redisson_lock_token:{a}"}), "3");
+}
+
+}  // namespace
+}  // namespace redlatch
