@@ -190,7 +190,7 @@ bool Measure(RedisServer& server, const std::string& kind, int count) {
 }
 
 int Main(const std::vector<absl::string_view>& flags) {
-  int count = 1000;
+  int count = 500;
   bool check = false;
   for (absl::string_view flag : flags) {
     if (flag == "--check") {

@@ -3,8 +3,10 @@
 //
 // REDLATCH_SOAK=60         seconds for each kind. Default: 4 s, and only some of the kinds
 // REDLATCH_SOAK_SEED=...   the seed that a failure printed
+// REDLATCH_SOAK_LOG=1      prints disturbances and long waits, even if nothing fails
 #include <time.h>
 
+#include "absl/strings/str_format.h"
 #include "src/base/random.h"
 #include "tests/redisson/redisson_testing.h"
 #include "tests/support/history_check/history_checker.h"
@@ -164,6 +166,10 @@ int64_t ClockOffset() {
 
 class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<std::string> {
  protected:
+  struct Life {
+    std::string history;
+    bool is_java;
+  };
   struct Member {
     bool is_java = false;
     size_t proxy = 0;
@@ -213,8 +219,10 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
                                        ClockOffset(), dice_() % 1'000'000);
   }
 
+  // Disturbs for that long. Then there is calm for as long as a killed process may delay others.
   void Rage(absl::Duration time) {
-    const base::Instant end = base::Now() + time;
+    began_ = base::Now();
+    const base::Instant end = began_ + time;
     // After a kill, all may have to wait for the rest of the lease.
     const size_t turns_per_kill = SoakSeconds() > 0 ? 12 : 5;
     for (size_t turn = 1; base::Now() < end; ++turn) {
@@ -225,11 +233,13 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
       }
       Sleep(Between(dice_, absl::Milliseconds(50), absl::Milliseconds(400)));
     }
+    Sleep(kLease + absl::Seconds(1));
   }
   // SIGKILL, and another process takes its place.
   void Strike(size_t index) {
     Member& member = members_[index];
     ++kills_;
+    Log(base::Now(), absl::StrCat("SIGKILL: ", member.history));
     if (member.is_java) {
       if (JavaLeaksPermits(kind())) Rest(member);
       Jvm(index)->Kill();
@@ -247,7 +257,9 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     TcpProxy& proxy = *proxies_[index];
     const Direction direction = dice_() % 2 == 0 ? Direction::kToServer : Direction::kToClient;
     ++cuts_;
-    switch (dice_() % 5) {
+    const uint64_t way = dice_() % 5;
+    Log(base::Now(), absl::StrCat("cut ", way, ": proxy ", index));
+    switch (way) {
       case 0:
         proxy.ResetAll();
         break;
@@ -266,6 +278,23 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
     }
     Sleep(Between(dice_, absl::Milliseconds(1), kLongestCut));
     proxy.Heal();
+    Log(base::Now(), absl::StrCat("healed: proxy ", index));
+  }
+  void Log(base::Instant at, const std::string& what) {
+    absl::StrAppend(&log_,
+                    absl::StrFormat("%8.3f  %s\n", absl::ToDoubleSeconds(at - began_), what));
+  }
+  void LogLongWaits(const Life& life, const history::History& history) {
+    int64_t asked = 0;
+    for (const history::HistoryEvent& event : history.events) {
+      if (event.what == What::kAcquire) asked = event.time;
+      if (event.what != What::kOk && event.what != What::kUnknown) continue;
+      const absl::Duration wait = absl::Nanoseconds(event.time - asked);
+      if (wait < absl::Milliseconds(200)) continue;
+      Log(base::Instant::FromNanos(event.time),
+          absl::StrCat(life.history, life.is_java ? " (Java)" : " (C++)", " waited for ",
+                       absl::FormatDuration(wait)));
+    }
   }
   // A killed process has its holds no longer than until now.
   void EndHoldsOf(const std::string& path) {
@@ -327,7 +356,14 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
       ADD_FAILURE() << words;
     }
   }
-  // A fair lock gives each language at least half of its share.
+  void TearDown() override {
+    if (HasFailure() || FromEnvironment("REDLATCH_SOAK_LOG", 0) != 0) {
+      std::fputs(log_.c_str(), stderr);
+    }
+  }
+
+  // Counts the acquisitions since all processes were there. A fair lock gives each language at
+  // least half of its share.
   void ExpectShares() {
     int64_t javas = 0;
     int64_t ours = 0;
@@ -335,8 +371,10 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
       const absl::StatusOr<history::History> history = history::ReadHistory({life.history});
       ASSERT_TRUE(history.ok()) << history.status();
       for (const history::HistoryEvent& event : history->events) {
-        if (event.what == What::kOk) ++(life.is_java ? javas : ours);
+        const bool counts = event.what == What::kOk && began_.nanos() < event.time;
+        if (counts) ++(life.is_java ? javas : ours);
       }
+      LogLongWaits(life, *history);
     }
     const auto smaller = static_cast<double>(std::min(javas, ours));
     const double share = 2 * smaller / static_cast<double>(javas + ours);
@@ -352,11 +390,6 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
   }
 
  private:
-  struct Life {
-    std::string history;
-    bool is_java;
-  };
-
   std::mt19937_64 dice_{SoakSeed()};
   const support::TempDir directory_;
   const std::string notes_path_ = directory_.path() + "/parent";
@@ -364,6 +397,8 @@ class RedissonSoak : public RedissonTest, public ::testing::WithParamInterface<s
   std::vector<std::unique_ptr<TcpProxy>> proxies_;
   std::vector<Life> lives_;
   std::array<Member, 2 * kEach> members_;
+  std::string log_;
+  base::Instant began_;  // when all processes were there
   int kills_ = 0;
   int cuts_ = 0;
 };
