@@ -7,7 +7,7 @@ local function wrong_kind(expected, failed, key)
   if failed and string.sub(failed.err, 1, 9) ~= 'WRONGTYPE' then
     return failed
   end
-  local found, class = found_kind(key)
-  return redis.error_reply('WRONGTYPE ' .. (key or KEYS[1]) .. ' is in use as ' .. found ..
+  local words, class = found_kind(key)
+  return redis.error_reply('WRONGTYPE ' .. (key or KEYS[1]) .. ' is in use as ' .. words ..
     ', not as ' .. expected .. '; use another name' .. (class and ', or ' .. class or ''))
 end

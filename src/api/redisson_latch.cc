@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "lua/scripts.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/status.h"
@@ -84,7 +85,8 @@ absl::StatusOr<std::string> CountDownLatch::Body::Count(std::string how, int64_t
   const auto handle = Handle();
   if (!handle.ok()) return handle.status();
   const std::string once =
-      absl::StrCat(std::string(kinds::kRedissonCountedSuffix), core_->FreshId());
+      absl::StrCat(std::string(kinds::kRedissonCountedSuffix),
+                   absl::StrReplaceAll(core_->FreshId(), {{":", "."}}));  // as in a tombstone
   return (*handle)->RunUntilAnswered(
       {.script = &lua::kRedissonLatchCount,
        .args =

@@ -2,7 +2,7 @@
 -- since another program's value may be large. Raises an error if the key is no simple lock's.
 local function read_holder(lock)
   local holder = redis.pcall('GETRANGE', lock, '0', '63')
-  if holder.err or holder ~= '' and #holder < 33 then  -- it is no grant
+  if #holder < 33 and holder ~= '' then  -- it is no grant, or an error, which is a table
 -- include: common/refuse_string
     refuse_string(holder, 'a simple lock', lock)
   end

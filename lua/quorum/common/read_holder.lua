@@ -5,7 +5,7 @@
 -- owner's value. Any other type is an error.
 local function read_holder()
   local value = redis.pcall('GETRANGE', KEYS[1], '0', '79')
-  if value.err or value ~= '' and #value < 33 then  -- it is no grant
+  if #value < 33 and value ~= '' then  -- it is no grant, or an error, which is a table
 -- include: common/refuse_string
     refuse_string(value, 'a quorum lock')
   end

@@ -23,6 +23,7 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/majority.h"
 #include "src/base/parker.h"
+#include "src/cli/inspect/redisson.h"
 #include "src/cli/term/command_line.h"
 #include "src/lock/client_core.h"
 #include "src/lock/description.h"
@@ -44,7 +45,8 @@ constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
                                         {internal::kinds::kReadersSuffix, kReaders},
                                         {internal::kinds::kPermitsSuffix, kPermits},
                                         {internal::kinds::kWritersSuffix, kWriters},
-                                        {internal::kinds::kLeaderSuffix, kLeader}};
+                                        {internal::kinds::kLeaderSuffix, kLeader},
+                                        {kinds::kRedissonPermitsSuffix, kRedisson}};
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
@@ -58,6 +60,7 @@ Part PartOf(std::string_view suffix) {
   for (const PartSuffix& each : kPartSuffixes) {
     if (suffix == each.suffix) return each.part;
   }
+  if (suffix.starts_with(kinds::kRedissonCountedSuffix)) return kRedisson;
   return suffix.ends_with(kQueueEnd) ? kQueue : kNoPart;
 }
 
@@ -155,6 +158,22 @@ FoundLock& Named(std::string_view name, FoundByName& found) {
   return lock;
 }
 
+// Adds those of these hashes that may be locks of Redisson: name and field `mode` of each.
+void FindRedissons(Server& server, const std::map<std::string, std::string>& kindless,
+                   FoundByName& found) {
+  Questions fields;
+  for (const auto& hash : kindless) {
+    const auto take = [&hash, &found](bool is_lock) {
+      if (is_lock) Named(hash.first, found).parts |= kRedisson;
+    };
+    take(hash.second == "read" || hash.second == "write");
+    fields.Add({"HRANDFIELD", hash.first, "2"}, [take](const Reply& some) {
+      take(some.elements.size() == 1 && redisson::IsHolder(some.elements[0].text));
+    });
+  }
+  (void)fields.Ask(server, Unreachable::kIsNil);  // this user may not be allowed to
+}
+
 // Adds the locks to which these keys belong, if their names match.
 absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std::string& pattern,
                       FoundByName& found) {
@@ -162,6 +181,10 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
   // content say which are locks. Other locks are found by their auxiliary keys.
   std::map<std::string, std::string> candidates;
   for (const Reply& key : keys) {
+    const std::string redissons = redisson::NameIn(key.text);
+    if (internal::CheckMainKey(redissons).ok() && MatchesGlob(redissons, pattern)) {
+      Named(redissons, found).parts |= kRedisson;
+    }
     const LockKey of = ReadLockKey(key.text);
     if (of.part == kNoPart || !MatchesGlob(of.name, pattern)) continue;
     if (of.part == kMain) {
@@ -181,6 +204,7 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
   }
   if (absl::Status asked = types.Ask(server); !asked.ok()) return asked;
   Questions contents;
+  std::map<std::string, std::string> kindless;  // hashes without a kind: the field `mode`
   for (const auto& candidate : candidates) {
     const std::string& name = candidate.first;
     const auto take = [&](bool is_lock) {
@@ -191,12 +215,17 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
         take(!internal::ClientOf(reply.text).empty() || !QuorumGrantIn(reply.text).empty());
       });
     } else if (candidate.second == "hash") {
-      contents.Add({"HGET", name, "kind"}, [take](const Reply& reply) {
-        take(!reply.is_nil() && IsKindOfOurs(reply.text));
+      contents.Add({"HMGET", name, "kind", "mode"}, [take, &name, &kindless](const Reply& reply) {
+        if (reply.elements.size() != 2) return;
+        const std::string& kind = reply.elements[0].text;
+        take(IsKindOfOurs(kind));
+        if (kind.empty()) kindless[name] = reply.elements[1].text;
       });
     }
   }
-  return contents.Ask(server);
+  if (absl::Status asked = contents.Ask(server); !asked.ok()) return asked;
+  FindRedissons(server, kindless, found);
+  return absl::OkStatus();
 }
 
 // All locks whose name matches, sorted by name.
@@ -414,8 +443,10 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
+// `most`: how many holders and waiters of a Redisson lock to read. If it is 1, names that are not
+// known to be Redisson's are not read for that.
 absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const FoundLock> locks,
-                                              Processes& processes) {
+                                              Processes& processes, size_t most = 1) {
   std::vector<LockRow> rows(locks.size());
   Questions of_keys;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -429,20 +460,28 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
   Questions of_contents;
   std::map<size_t, int64_t> clocks;  // of each part, asked once
+  int64_t latest = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto [clock, is_new] = clocks.try_emplace(server.PartOf(rows[i].name));
     if (is_new) {
       const absl::StatusOr<int64_t> now = server.NowMicros(rows[i].name);
       if (!now.ok()) return now.status();
       clock->second = *now;
+      latest = std::max(latest, *now);
     }
     AskAll(of_contents, locks[i], clock->second, rows[i]);
   }
   if (absl::Status asked = of_contents.Ask(server); !asked.ok()) return asked;
   std::vector<std::string> holds;
+  std::vector<LockRow*> redissons;
   for (size_t i = 0; i < rows.size(); ++i) {
     Complete(locks[i], rows[i]);
+    if (most > 1 || (locks[i].parts & kRedisson) != 0) redissons.push_back(&rows[i]);
+  }
+  if (absl::Status read = redisson::Read(server, redissons, latest, most); !read.ok()) return read;
+  for (size_t i = 0; i < rows.size(); ++i) {
     holds.push_back(rows[i].hold);
+    if (locks[i].parts == kRedisson && !rows[i].is_redissons()) rows[i].name.clear();
   }
   AskProcesses(server, holds, processes);
   AskWhatStaysTaken(server, rows);
@@ -467,6 +506,7 @@ absl::StatusOr<std::vector<LockRow>> RowsAt(Server& server, const std::string& p
         ReadRows(server, absl::MakeSpan(*found).subspan(at, kTogether), processes);
     if (!rows.ok()) return rows.status();
     forbidden += std::min(kTogether, found->size() - at) - rows->size();
+    std::erase_if(*rows, [](const LockRow& row) { return row.name.empty(); });  // no locks
     std::ranges::move(*rows, std::back_inserter(all));
     progress("locks read", std::ssize(all));
   }
@@ -480,10 +520,16 @@ bool MayBeHeld(const LockRow& row) { return row.held_on + row.unknown > row.quor
 }  // namespace
 
 bool LockRow::in_use() const {
-  return holding > 0 || waiting > 0 || held_on > 0 || (is_latch() && to_go > 0);
+  return holding > 0 || waiting > 0 || held_on > 0 ||
+         ((is_latch() || kind == kinds::kRedissonLatch) && to_go > 0);
 }
 
 std::string StateOf(const LockRow& row) {
+  if (row.is_redissons() && row.type == "string") {
+    return absl::StrCat(row.to_go, row.kind == kinds::kRedissonLatch ? " to go"
+                                   : row.kind == redisson::kEither   ? " left"
+                                                                     : " free");
+  }
   if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
   if (row.is_semaphore()) return absl::StrCat(row.used, " of ", row.capacity);
   if (row.whole && row.held_on > 0) {
@@ -493,7 +539,7 @@ std::string StateOf(const LockRow& row) {
   if (row.holding == 0) return "free";
   if (row.stays_taken) return "taken";
   if (row.reading) return absl::StrCat("read by ", row.holding);
-  return row.is_read_write() ? "written" : "held";
+  return row.is_read_write() || row.kind == kinds::kRedissonReadWriteLock ? "written" : "held";
 }
 
 bool MayBeOfQuorum(const LockRow& row) {
@@ -582,6 +628,13 @@ std::string Described(const LockInfo::Process& process, std::string_view hold) {
   return absl::StrCat("client ", std::string(client.substr(0, 8)), ", process unknown");
 }
 
+// The same; a Redisson client in Java is known by the id that it stores.
+std::string DescribedIn(const LockRow& row, const LockInfo::Process& process,
+                        const std::string& hold) {
+  const bool in_java = row.is_redissons() && internal::ClientOf(hold).empty();
+  return in_java ? Printable(hold) : Described(process, hold);
+}
+
 void AddProcess(const LockInfo::Process& process, JsonObject& json) {
   if (process.pid == 0) return;
   json.Text("host", process.host);
@@ -599,6 +652,7 @@ std::string NoProcess(const LockInfo::Process& had_it) {
 const std::string kUserOwner = "user:";
 
 constexpr std::string_view kLastWaiter = "99";  // an index: at most a hundred are listed
+constexpr size_t kMost = 100;                   // the same for Redisson's locks
 
 // kInvalidArgument if no lock can have that name, also if it is an auxiliary key of another lock.
 absl::Status CheckName(const std::string& name) {
@@ -631,6 +685,9 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   if (absl::Status asked = about_kind.Ask(server); !asked.ok()) return asked;
   add(name, kMain);
   for (const auto& [suffix, part] : kPartSuffixes) add(internal::AuxiliaryKey(name, suffix), part);
+  for (const std::string_view suffix : redisson::kSuffixes) {
+    add(internal::AuxiliaryKey(name, suffix), kRedisson);
+  }
   for (const std::string_view each : kinds::kAll) add_queue(each);
   if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
   if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
@@ -688,6 +745,16 @@ auto With(const Server& server, const LockRow& row, Do&& act)
   return act(lock);
 }
 
+void AddProcesses(Server& server, std::vector<LockInfo::Party>& parties) {
+  std::vector<std::string> holds;
+  for (const LockInfo::Party& party : parties) holds.push_back(party.hold);
+  Processes processes;
+  AskProcesses(server, holds, processes);
+  for (LockInfo::Party& party : parties) {
+    party.process = processes[std::string(internal::ClientOf(party.hold))];
+  }
+}
+
 // What the keys tell about a lock of any kind.
 absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const LockRow& row,
                                    int64_t now_us) {
@@ -708,13 +775,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
   if (!lock.queues.empty()) ask(lock.queues.back());
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
-  std::vector<std::string> holds;
-  for (const LockInfo::Party& waiter : info.waiters) holds.push_back(waiter.hold);
-  Processes processes;
-  AskProcesses(server, holds, processes);
-  for (LockInfo::Party& waiter : info.waiters) {
-    waiter.process = processes[std::string(internal::ClientOf(waiter.hold))];
-  }
+  AddProcesses(server, info.waiters);
   if (!row.is_latch() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold,
                             .remaining = row.remaining,
@@ -755,12 +816,21 @@ absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
   Inspection inspection{.exists = found->parts != 0, .now_us = *now};
   if (!inspection.exists) return inspection;
   Processes processes;
-  absl::StatusOr<std::vector<LockRow>> rows = ReadRows(server, {&*found, 1}, processes);
+  absl::StatusOr<std::vector<LockRow>> rows = ReadRows(server, {&*found, 1}, processes, kMost);
   if (!rows.ok()) return rows.status();
   if (rows->empty()) return absl::InternalError("a key has no type");
   inspection.row = std::move(rows->front());
-  inspection.may_be_data = MayBeData(inspection.row, found->parts);
   LockRow& row = inspection.row;
+  if (row.is_redissons()) {
+    inspection.info = std::move(row.parties);
+    inspection.info.waiting = row.waiting;
+    AddProcesses(server, inspection.info.holders);
+    AddProcesses(server, inspection.info.waiters);
+    inspection.may_be_data = row.kind == redisson::kEither;
+    return inspection;
+  }
+  if (row.name.empty()) return Inspection();
+  inspection.may_be_data = MayBeData(row, found->parts);
   absl::StatusOr<LockInfo> info = absl::UnimplementedError("not asked");
   if (IsLibrarys(row)) {  // Inspect() shows one moment; single commands would not
     info = With(server, row, [](auto& lock) { return lock.Inspect(); });
@@ -823,6 +893,12 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
 
 // Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status BreakAt(const Server& server, const LockRow& row) {
+  if (row.is_redissons()) {
+    return absl::UnimplementedError(absl::StrCat(
+        Called(row), " cannot be broken by this command, because it is a ",
+        redisson::InWords(row.kind), ": call ForceRelease() of its class in redlatch::redisson",
+        row.type == "hash" ? ", or forceUnlock() in a Java program" : ""));
+  }
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
         Called(row), " cannot be broken, because a latch has no holder. It opens after ", row.to_go,
@@ -1117,7 +1193,7 @@ absl::StatusOr<LockRow> FindRow(const std::string& url, const std::string& name)
   absl::StatusOr<Inspection> seen = InspectAt(**server, name);
   if (!seen.ok()) return seen.status();
   if (!seen->exists) return absl::NotFoundError("there is no such key");
-  if (seen->may_be_data) seen->row.kind.clear();
+  if (seen->may_be_data && !seen->row.is_redissons()) seen->row.kind.clear();
   return std::move(seen->row);
 }
 
@@ -1210,6 +1286,7 @@ void AddFigures(const LockRow& row, JsonObject& json) {
     json.Number("to_go", row.to_go);
     json.Number("total", row.total);
   }
+  if (row.is_redissons() && row.type == "string") json.Number("left", row.to_go);
   if (row.whole) json.Number("held_on", row.held_on);
   if (row.token > 0) json.Number("token", row.token);
 }
@@ -1255,7 +1332,8 @@ std::string WaitingOf(const LockRow& row) {
 std::string HolderOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   if (has_lease && row.stays_taken) return NoProcess(row.process);
-  std::string holder = has_lease && !row.hold.empty() ? Described(row.process, row.hold) : "";
+  std::string holder =
+      has_lease && !row.hold.empty() ? DescribedIn(row, row.process, row.hold) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
   if (!row.value.empty()) absl::StrAppend(&holder, ", value ", Printable(row.value));
   if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
@@ -1274,11 +1352,15 @@ std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
 
 namespace {
 
+std::string KindOf(const LockRow& row) {
+  if (row.is_redissons()) return redisson::InWords(row.kind);
+  return row.kind.empty() ? "-" : Printable(row.kind);
+}
+
 // The line of a lock in the list.
 ListCells CellsOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
-  return {Printable(row.name), row.kind.empty() ? "-" : Printable(row.kind),
-          StateOf(row),        has_lease ? Brief(row.remaining) : "-",
+  return {Printable(row.name), KindOf(row),  StateOf(row), has_lease ? Brief(row.remaining) : "-",
           WaitingOf(row),      HolderOf(row)};
 }
 
@@ -1289,9 +1371,12 @@ void PrintList(const LsOptions& options, const LockList& list, const std::string
                const std::vector<std::string>& trouble) {
   const bool plain = options.json || options.names;
   const size_t width = plain ? 0 : TerminalWidth();  // 0: no terminal
-  size_t longest = 4;
-  for (const LockRow& row : list.rows) longest = std::max(longest, Columns(Printable(row.name)));
-  const ListColumns columns(width, longest);
+  size_t longest = 4, kind = 10;
+  for (const LockRow& row : list.rows) {
+    longest = std::max(longest, Columns(Printable(row.name)));
+    if (row.is_redissons()) kind = std::max(kind, KindOf(row).size());
+  }
+  const ListColumns columns(width, longest, {0, kind, 10, 6, 7});
   std::vector<std::string> lines;
   for (const LockRow& row : list.rows) {
     if (!options.all && !row.in_use()) continue;
@@ -1400,8 +1485,12 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
   if (party.stays_taken) {
     return absl::StrCat(NoProcess(party.process), ", for ", Brief(party.remaining));
   }
-  std::string line = Described(party.process, party.hold);
-  if (party.permits > 1) absl::StrAppend(&line, ", ", party.permits, " permits");
+  const bool redissons = inspection.row.is_redissons();
+  std::string line = DescribedIn(inspection.row, party.process, party.hold);
+  if (party.permits > 1) {
+    absl::StrAppend(&line, redissons ? ", locked " : ", ", party.permits,
+                    redissons ? " times" : " permits");
+  }
   if (party.owner.starts_with("read")) line += ", reading";
   if (party.owner.starts_with(kUserOwner)) {
     absl::StrAppend(&line, inspection.row.is_election() ? ", value " : ", owner ",
@@ -1417,7 +1506,8 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
   if (party.remaining == absl::InfiniteDuration()) {
     line += ", without end";
   } else if (party.remaining > absl::ZeroDuration()) {
-    absl::StrAppend(&line, ", lease ", Brief(party.remaining));
+    const bool queued = redissons && party.owner == redisson::kQueued;
+    absl::StrAppend(&line, queued ? ", keeps its place for " : ", lease ", Brief(party.remaining));
   }
   return line;
 }
@@ -1427,6 +1517,8 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
   json.Text("hold", party.hold);
   if (inspection.row.is_election() && party.owner.starts_with(kUserOwner)) {
     json.Text("value", party.owner.substr(kUserOwner.size()));
+  } else if (party.owner == redisson::kQueued) {
+    json.Millis("keeps_place_ms", party.remaining);
   } else if (!party.owner.empty()) {
     json.Text("owner", party.owner);
   }
@@ -1439,7 +1531,8 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
   if (holder) json.Bool("kept", !party.stays_taken && internal::MayBeCached(party.hold));
   if (holder) json.Bool("stays_taken", party.stays_taken);
   if (inspection.row.is_semaphore()) json.Number("permits", party.permits);
-  if (inspection.row.is_read_write()) {
+  if (inspection.row.is_redissons() && holder) json.Number("count", party.permits);
+  if (inspection.row.is_read_write() || inspection.row.kind == kinds::kRedissonReadWriteLock) {
     json.Text("mode", party.owner.starts_with("read") ? "read" : "write");
   }
   return json.Finish();
@@ -1488,7 +1581,7 @@ std::string JsonOf(const Inspection& inspection, const std::string& server,
     json.Json("servers",
               JsonList(inspection.servers, [](const auto& said) { return JsonOf(said); }));
   }
-  if (row.type != "none" && (row.is_latch() || !row.is_known())) {
+  if (row.type != "none" && (row.is_latch() || !row.is_known()) && !row.is_redissons()) {
     json.Text("type", row.type);
     json.Millis("ttl_ms", row.remaining);
   }
@@ -1522,7 +1615,8 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
             const Inspection& inspection) {
   // Only a program's own kind knows in which order it serves its waiters.
   const bool numbered =
-      parties.size() > 1 && (inspection.row.is_known() || inspection.row.kind.empty());
+      parties.size() > 1 && (inspection.row.is_known() || inspection.row.kind.empty() ||
+                             parties[0].owner == redisson::kQueued);
   for (size_t at = 0, equal = 0; at < parties.size(); at += equal) {
     const bool holds = parties[at].remaining > absl::ZeroDuration();
     equal = holds ? 1 : EqualFrom(at, parties, inspection);
@@ -1535,7 +1629,8 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
   }
   const auto listed = std::ssize(parties);
   if (all > listed && listed == 0) {
-    const bool own = !inspection.row.is_known() && !inspection.row.kind.empty();
+    const bool own = !inspection.row.is_known() && !inspection.row.is_redissons() &&
+                     !inspection.row.kind.empty();
     Say(what, own ? "not known: the program keeps it in a form of its own"
                   : absl::StrCat(all, ", not listed"));
   }
@@ -1559,6 +1654,9 @@ std::string Heading(const LockRow& row) {
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
     return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
   }
+  if (row.is_redissons()) {
+    return absl::StrCat(out, ": ", redisson::InWords(row.kind), ", ", StateOf(row));
+  }
   if (!row.is_known()) {
     return absl::StrCat(out, ": a kind of its own",
                         row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
@@ -1579,7 +1677,7 @@ void Print(const Inspection& inspection, const std::string& server) {
   }
   if (row.token > 0) Say("last token", absl::StrCat(row.token));
   if (row.is_latch()) Say("made for", absl::StrCat(row.total));
-  if (row.type != "none" && (row.is_latch() || !row.is_known())) {
+  if (row.type != "none" && (row.is_latch() || !row.is_known()) && !row.is_redissons()) {
     const bool expires = row.remaining != absl::InfiniteDuration();
     if (!row.is_known()) {
       Say("key", absl::StrCat("a ", row.type, expires ? "" : " without expiry"));

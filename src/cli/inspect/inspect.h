@@ -33,6 +33,7 @@ enum Part : uint8_t {
   kPermits = 16,
   kWriters = 32,
   kLeader = 64,
+  kRedisson = 128,  // the name may be that of a Redisson lock
 };
 
 struct LockKey {
@@ -84,18 +85,20 @@ struct LockRow {
   int64_t token = 0;     // the fence
   int64_t capacity = 0;  // of a semaphore
   int64_t used = 0;
-  int64_t total = 0;  // of a latch
-  int64_t to_go = 0;
-  int64_t quorum = 0;   // of a quorum's lock: how many servers there are
-  int64_t held_on = 0;  // how many of them grant the lock to the first holder
-  int64_t unknown = 0;  // how many of them could not be asked
-  bool whole = false;   // true if the whole quorum was asked, not only one server
+  int64_t total = 0;      // of a latch
+  int64_t to_go = 0;      // or how many permits of a Redisson semaphore are free
+  LockInfo parties = {};  // the first holders and waiters of a Redisson lock
+  int64_t quorum = 0;     // of a quorum's lock: how many servers there are
+  int64_t held_on = 0;    // how many of them grant the lock to the first holder
+  int64_t unknown = 0;    // how many of them could not be asked
+  bool whole = false;     // true if the whole quorum was asked, not only one server
 
   bool is_quorum() const { return kind == internal::kinds::kQuorum; }
   bool is_election() const { return kind == internal::kinds::kElection; }
   bool is_latch() const { return kind == internal::kinds::kLatch; }
   bool is_semaphore() const { return kind == internal::kinds::kSemaphore; }
   bool is_read_write() const { return kind == internal::kinds::kReadWrite; }
+  bool is_redissons() const { return kind.starts_with("redisson_"); }
   bool is_known() const { return internal::kinds::IsOurs(kind); }  // redlatch's own
   // True if the lock is held or has waiters, or the latch is closed.
   bool in_use() const;

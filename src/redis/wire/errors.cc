@@ -199,6 +199,7 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   message.append(" answered: ").append(base::Shown(said, kEnough));
   if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
   std::string_view fix = known->fix;
+  if (error_text.find("; use another name") != error_text.npos) fix = "";  // common/wrong_kind.lua
   if (known->code == ErrorCode::kNoPermission && DeniesKey(error_text)) {
     fix = kGrantKeys;
   } else if (known->code == ErrorCode::kNoPermission &&

@@ -212,8 +212,8 @@ struct Kind {
   bool quorum = false;    // needs several servers
   bool redisson = false;  // shared with Redisson, whose protocol promises less
 
-  bool has_tokens() const { return !redisson || name == "redisson_fenced"; }
-  bool has_queue() const { return !redisson || name == "redisson_fair"; }
+  bool has_tokens() const { return !redisson || name == "redisson_fenced_lock"; }
+  bool has_queue() const { return !redisson || name == "redisson_fair_lock"; }
 };
 
 template <class Lock>
@@ -257,15 +257,15 @@ inline std::vector<Kind> Kinds() {
       {.name = "priority", .reentrant = false, .make = Make<PriorityLock>, .of_users = true},
       {.name = "quorum", .reentrant = false, .make = MakeQuorum, .quorum = true},
       {.name = "redisson_lock", .reentrant = true, .make = Make<redisson::Lock>, .redisson = true},
-      {.name = "redisson_fenced",
+      {.name = "redisson_fenced_lock",
        .reentrant = true,
        .make = Make<redisson::FencedLock>,
        .redisson = true},
-      {.name = "redisson_fair",
+      {.name = "redisson_fair_lock",
        .reentrant = true,
        .make = Make<redisson::FairLock>,
        .redisson = true},
-      {.name = "redisson_rw",
+      {.name = "redisson_read_write_lock",
        .reentrant = true,
        .make = Make<redisson::ReadWriteLock>,
        .redisson = true},
@@ -315,7 +315,7 @@ inline std::vector<Case> LockCases() {
     for (const ServerGroup& server_group : ServerGroups()) {
       if (kind.quorum != server_group.quorum) continue;
       // Some are enough for these, which share their way to the server with the others.
-      const bool few = kind.name == "redisson_fenced" || kind.name == "redisson_rw";
+      const bool few = kind.name == "redisson_fenced_lock" || kind.name == "redisson_read_write_lock";
       if (kind.redisson && server_group.name != "tcp" &&
           (few || (!server_group.cluster && !server_group.sentinel))) {
         continue;
@@ -583,7 +583,7 @@ class Conformance : public ::testing::TestWithParam<Case> {
     }
     if (GetParam().kind.redisson) {
       const std::string channel =
-          (GetParam().kind.name == "redisson_rw" ? "redisson_rwlock:" : "redisson_lock__channel:") +
+          (GetParam().kind.name == "redisson_read_write_lock" ? "redisson_rwlock:" : "redisson_lock__channel:") +
           tagged;
       const char* const count = GetParam().server_group.cluster ? "SHARDNUMSUB" : "NUMSUB";
       return Await([&] {

@@ -47,6 +47,7 @@ INSTANTIATE_CONFORMANCE(AnyNaming, WithoutSmoke(ExclusiveCases()));
 
 TEST_P(AnyNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
   for (const std::string& name : GoodNames(key_prefix())) {
+    if (GetParam().kind.redisson && name == "half {open") continue;  // as in Java
     SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
     const auto lock = NewAny(client_, name);
     EXPECT_EQ(lock->name(), Called(name));
@@ -164,13 +165,17 @@ TEST_P(Naming, InspectListsHoldersAndWaiters) {
   EXPECT_EQ(info->holding, 1);
   EXPECT_EQ(info->holders[0].process.pid, getpid());
   EXPECT_EQ(info->holders[0].process.program, program_invocation_short_name);
-  EXPECT_GE(info->holders[0].since, begun);
-  EXPECT_LE(info->holders[0].since, got + kBlock);
   EXPECT_GT(info->holders[0].remaining, absl::ZeroDuration());
   EXPECT_LE(info->holders[0].remaining, kLease);
   EXPECT_GE(info->last_token, lease->fencing_token());
   EXPECT_EQ(info->waiting, 1);
-  ASSERT_EQ(info->waiters.size(), 1);
+  ASSERT_EQ(info->waiters.size(), GetParam().kind.has_queue() ? 1 : 0);
+  if (GetParam().kind.redisson) {  // whose keys do not say since when
+    EXPECT_OK(lease->Release());
+    return;
+  }
+  EXPECT_GE(info->holders[0].since, begun);
+  EXPECT_LE(info->holders[0].since, got + kBlock);
   EXPECT_NE(info->waiters[0].owner, info->holders[0].owner);
   EXPECT_EQ(info->waiters[0].process.pid, getpid());
   EXPECT_EQ(info->waiters[0].process.program, "one that waits");

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "tests/sim/redis/command.h"
 
 namespace redlatch::sim {
@@ -48,11 +50,17 @@ void ReplyWithFields(Call& call, bool with_values) {
   }
 }
 
-// A server returns any field.
+// A server returns any fields, each once.
 void Hrandfield(Call& call) {
+  int64_t count = 0;
+  if (!ParseInteger(call.Word(2), count)) return call.out.Error(kNotAnInteger);
   bool failed = false;
   const Hash* const hash = Get<Hash>(call, call.Word(1), failed);
-  if (!failed) ReplyWithField(call, hash == nullptr ? nullptr : &hash->fields().front().first);
+  if (failed) return;
+  const size_t size =
+      hash == nullptr ? 0 : std::min(hash->fields().size(), static_cast<size_t>(count));
+  call.out.Array(size);
+  for (size_t i = 0; i < size; ++i) call.out.Text(hash->fields()[i].first);
 }
 
 void Hgetall(Call& call) { ReplyWithFields(call, true); }
@@ -124,7 +132,7 @@ const std::vector<CommandSpec> kHashCommands = {
     {"HLEN", 2, 0, 1, 1, 1, Hlen},
     {"HGETALL", 2, 0, 1, 1, 1, Hgetall},
     {"HKEYS", 2, 0, 1, 1, 1, Hkeys},
-    {"HRANDFIELD", 2, 0, 1, 1, 1, Hrandfield},
+    {"HRANDFIELD", 3, 0, 1, 1, 1, Hrandfield},
     {"HSET", -4, kWrite | kDenyOom, 1, 1, 1, Hset},
     {"HSETNX", 4, kWrite | kDenyOom, 1, 1, 1, Hsetnx},
     {"HDEL", -3, kWrite, 1, 1, 1, Hdel},

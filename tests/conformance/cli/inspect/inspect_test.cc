@@ -923,7 +923,7 @@ TEST_F(RedlatchBreakTest, BreaksTheLockOfAForeignProgram) {
 }
 
 TEST_F(RedlatchBreakTest, LeavesKeysThatMayBeData) {
-  server_->Text({"SET", "price", "12"});
+  server_->Text({"SET", "price", "twelve"});
   server_->Text({"RPUSH", "jobs", "1"});
   server_->Text({"HSET", "vehicle", "kind", "car", "hold", "1"});
   EXPECT_EQ(Redlatch({"inspect", "vehicle"}).code, 1);

@@ -130,6 +130,8 @@ TEST(ErrorsTest, MessagesNameTheFix) {
   EXPECT_THAT(message("NOPERM x"), HasSubstr("ACL SETUSER"));
   EXPECT_THAT(message("NOPERM No permissions to access a key"), HasSubstr("key pattern"));
   EXPECT_THAT(message("WRONGTYPE x"), HasSubstr("choose another name"));
+  EXPECT_EQ(message("WRONGTYPE x is in use as a latch, not as a simple lock; use another name"),
+            "s answered: WRONGTYPE x is in use as a latch, not as a simple lock; use another name");
   EXPECT_THAT(message("READONLY x"), HasSubstr("connect to the primary"));
   EXPECT_THAT(message("OOM x"), HasSubstr("maxmemory"));
   EXPECT_THAT(message("BUSY x"), HasSubstr("SCRIPT KILL"));
