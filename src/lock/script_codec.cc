@@ -207,7 +207,8 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (cancel != nullptr) Put({tombstone});
   if (cancel != nullptr) Put({cancel->amount});
   if (type.redisson()) {
-    const std::string_view of_class = type.extra_args.empty() ? "" : type.extra_args.front();
+    std::string_view of_class;
+    if (!type.extra_args.empty()) of_class = type.extra_args.front();
     Put({subject.listens ? "1 " : "0 ", acquire != nullptr ? acquire->amount : request.permits, " ",
          of_class});
   }
