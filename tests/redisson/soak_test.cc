@@ -508,6 +508,7 @@ class RedissonLatchSoak : public RedissonTest {
     const size_t killed = round % 10 == 9 ? dice_() % (2 * kEach) : 2 * kEach;
     if (killed < kEach) {
       Jvm(killed)->Kill();
+      javas_[killed] = nullptr;
       Jvm(killed) = nullptr;
     } else if (killed < 2 * kEach) {
       children_[killed - kEach]->Kill();
