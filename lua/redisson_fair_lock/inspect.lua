@@ -5,7 +5,11 @@
 -- reply  { kind, '0', { { field, client, remaining_ms, 1 } }, waiting, { { waiter, client, '0' } ... },
 --          holding }
 -- include: redisson_lock/common/holders
-local holders, holding = holders_of(redis.call('HGETALL', KEYS[1]))
+local fields, refused = read_fields('a Redisson fair lock')
+if refused then
+  return refused
+end
+local holders, holding = holders_of(fields)
 local waiters = redis.call('LRANGE', KEYS[2], 0, math.min(ARGV[1], most_holders) - 1)
 if ARGV[1] == '0' then
   waiters = {}

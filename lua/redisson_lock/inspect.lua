@@ -5,6 +5,10 @@
 -- reply  { kind, token, { { field, client, remaining_ms, 1 } }, waiting, {}, holding }: which clients
 --        wait is not known
 -- include: redisson_lock/common/holders
-local holders, holding = holders_of(redis.call('HGETALL', KEYS[1]))
+local fields, refused = read_fields('a Redisson lock')
+if refused then
+  return refused
+end
+local holders, holding = holders_of(fields)
 return {'redisson_lock', redis.call('GET', KEYS[4]) or '0', holders,
   waiting_at('redisson_lock__channel'), {}, holding}

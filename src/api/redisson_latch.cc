@@ -39,72 +39,60 @@ internal::LockType LatchType() {
 }  // namespace
 
 // What a latch object does. A call that is in progress keeps it.
-class CountDownLatch::Body {
- public:
-  Body(std::shared_ptr<internal::ClientCore> core, std::string_view name)
-      : core_(std::move(core)), name_(name) {}
-
-  // The object is being destroyed: its calls that wait end.
-  void Close() {
-    if (core_->in_forked_child()) return;
-    gone_ = true;
-    core_->StopAll(name_, this);
-  }
-
-  const std::string& name() const { return name_; }
-  const std::shared_ptr<internal::ClientCore>& core() const { return core_; }
+struct CountDownLatch::Body {
+  Body(std::shared_ptr<internal::ClientCore> its_core, std::string_view its_name)
+      : core(std::move(its_core)), name(its_name) {}
 
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Handle() const {
-    return internal::LockHandle::Attach(core_, name_, {}, LatchType());
+    return internal::LockHandle::Attach(core, name, {}, LatchType());
   }
   internal::AcquireCall CallOf(const LatchWaitOptions& options) const {
-    static const auto* const lock_options =
-        new std::shared_ptr<const LockOptions>(std::make_shared<const LockOptions>());
     return {.terms = {.lease = absl::Seconds(30)},
             .wait = options.wait,
             .stop = options.stop,
-            .options = *lock_options,
+            .options = std::make_shared<const LockOptions>(),
             .object = this,
-            .gone = &gone_};
+            .gone = &gone};
   }
   // Runs redisson_latch/count until a server has answered; it has an effect once.
-  absl::StatusOr<std::string> Count(std::string how, int64_t number) const;
+  absl::StatusOr<std::string> Count(const std::string& how, int64_t number) const;
 
- private:
-  const std::shared_ptr<internal::ClientCore> core_;
-  const std::string name_;
-  std::atomic<bool> gone_{false};
+  const std::shared_ptr<internal::ClientCore> core;
+  const std::string name;
+  std::atomic<bool> gone{false};  // the object was destroyed
 };
 
-absl::StatusOr<std::string> CountDownLatch::Body::Count(std::string how, int64_t number) const {
+absl::StatusOr<std::string> CountDownLatch::Body::Count(const std::string& how,
+                                                        int64_t number) const {
   if (number < 0 || kMostArrivals < number) {
     return base::WithAddress(absl::InvalidArgumentError(
-        absl::StrCat("latch ", base::Quoted(name_), ": a count of ", number,
+        absl::StrCat("latch ", base::Quoted(name), ": a count of ", number,
                      " is not possible; it must be 0 to ", kMostArrivals)));
   }
   const auto handle = Handle();
   if (!handle.ok()) return handle.status();
-  const std::string once =
-      absl::StrCat(std::string(kinds::kRedissonCountedSuffix),
-                   absl::StrReplaceAll(core_->FreshId(), {{":", "."}}));  // as in a tombstone
+  std::string once = core->FreshId();
+  once[once.find(':')] = '.';  // in a key, the suffix is what follows the last colon
+  const std::vector<std::string> args = {how, absl::StrCat(number)};
   return (*handle)->RunUntilAnswered(
       {.script = &lua::kRedissonLatchCount,
-       .args =
-           [&](int) {
-             return std::vector<std::string>{how, absl::StrCat(number)};
-           },
-       .own_key = once,
-       .until = base::Now() + core_->options().unreachable_after + internal::kAnswerGrace,
-       .command_timeout = core_->command_timeout()},
-      {}, &gone_);
+       .args = [&args](int) { return args; },
+       .own_key = absl::StrCat(std::string(kinds::kRedissonCountedSuffix), once),
+       .until = base::Now() + core->options().unreachable_after + internal::kAnswerGrace,
+       .command_timeout = core->command_timeout()},
+      {}, &gone);
 }
 
 CountDownLatch::CountDownLatch(const Client& client, std::string_view name)
     : body_(std::make_shared<Body>(client.core(), name)) {}
 
-CountDownLatch::~CountDownLatch() { body_->Close(); }
+CountDownLatch::~CountDownLatch() {
+  if (body_->core->in_forked_child()) return;
+  body_->gone = true;
+  body_->core->StopAll(body_->name, body_.get());  // its calls that wait end
+}
 
-const std::string& CountDownLatch::name() const { return body_->name(); }
+const std::string& CountDownLatch::name() const { return body_->name; }
 
 absl::StatusOr<bool> CountDownLatch::TrySetCount(int64_t count) {
   const absl::StatusOr<std::string> reply = std::shared_ptr<Body>(body_)->Count("set", count);
@@ -139,7 +127,7 @@ void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback cal
   };
   const auto handle = body_->Handle();
   if (!handle.ok()) {
-    return body_->core()->event_driver().Complete(finish(handle.status()));
+    return body_->core->event_driver().Complete(finish(handle.status()));
   }
   (*handle)->AcquireAsync(body_->CallOf(options), std::move(finish));
 }

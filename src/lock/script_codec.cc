@@ -147,6 +147,23 @@ void EncodedRequest::PutEnding(const ReleaseRequest& release, int64_t tombstone)
        Millis(release.taken_for)});
 }
 
+void EncodedRequest::PutRedisson(const Subject& subject, uint32_t permits) {
+  std::string_view of_class;
+  if (!subject.type.extra_args.empty()) of_class = subject.type.extra_args.front();
+  Put({subject.listens ? "1 " : "0 ", permits, " ", of_class});
+}
+
+void EncodedRequest::PutTombstones(const Subject& subject, absl::Span<const GrantId> grants) {
+  for (const GrantId grant : grants) {
+    if (subject.type.redisson()) {
+      Put({Tombstone(subject, grant)});
+      continue;
+    }
+    const auto [stem, gone, none] = subject.keys.Parts(subject.type.keys.gone);
+    Put({stem, gone, subject.identity.client, ".", NumberOf(grant)});
+  }
+}
+
 EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (PutNative(subject, request)) return;
   const LockType& type = subject.type;
@@ -174,14 +191,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   const GrantId tombstones[] = {request.grant,
                                 more && release->next ? release->next->grant : request.grant};
   const size_t few = acquire != nullptr || cancel != nullptr ? 1 : 0;
-  for (const GrantId grant : absl::MakeConstSpan(tombstones, more ? 2 : few)) {
-    if (type.redisson()) {
-      Put({Tombstone(subject, grant)});
-      continue;
-    }
-    const auto [stem, gone, none] = subject.keys.Parts(type.keys.gone);
-    Put({stem, gone, subject.identity.client, ".", NumberOf(grant)});
-  }
+  PutTombstones(subject, absl::MakeConstSpan(tombstones, more ? 2 : few));
   for (const std::string& suffix : type.keys.extras) PutKey(subject.keys, suffix);
   for (const KeySet& other : type.others) PutKeys(type, other);
   if (quarantined) Put({PrimaryEpochKey(SlotTag(subject))});
@@ -207,10 +217,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
   if (cancel != nullptr) Put({tombstone});
   if (cancel != nullptr) Put({cancel->amount});
   if (type.redisson()) {
-    std::string_view of_class;
-    if (!type.extra_args.empty()) of_class = type.extra_args.front();
-    Put({subject.listens ? "1 " : "0 ", acquire != nullptr ? acquire->amount : request.permits, " ",
-         of_class});
+    PutRedisson(subject, acquire != nullptr ? acquire->amount : request.permits);
   }
   if (!quarantined) return;
   Put({subject.server_group->PrimaryEpoch(subject.keys.main())});

@@ -67,6 +67,8 @@ class EncodedRequest {
   bool PutNative(const Subject& subject, const Request& request);
   void PutAcquire(const Subject& subject, const AcquireRequest& acquire);
   void PutEnding(const ReleaseRequest& release, int64_t tombstone);
+  void PutTombstones(const Subject& subject, absl::Span<const GrantId> grants);
+  void PutRedisson(const Subject& subject, uint32_t permits);
 
   const LuaScript* script_ = nullptr;
   redis::Native native_ = redis::Native::kNo;

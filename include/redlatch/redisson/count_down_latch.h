@@ -91,7 +91,7 @@ class REDLATCH_EXPORT CountDownLatch {
  private:
   bool WaitFor(absl::Duration wait);
 
-  class Body;
+  struct Body;
   const std::shared_ptr<Body> body_;
 };
 

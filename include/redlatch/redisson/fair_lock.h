@@ -24,7 +24,7 @@ namespace redlatch::redisson {
 // A waiter that dies keeps its place, and delays those behind it, until its `wait_timeout` is
 // over. This is Java's fairLockWaitTimeout: give all programs the same. A C++ waiter that lives
 // keeps its place for as long as it waits; a Java waiter loses it after its timeout, and queues
-// again at the end.
+// again at the end. C++ programs pass over a dead C++ waiter after three missed heartbeats (30 s).
 class REDLATCH_EXPORT FairLock final : public RedisLockBase {
  public:
   FairLock(const Client& client, std::string_view name, LockOptions options = {},
