@@ -7,7 +7,7 @@
 -- include: redisson_lock/common/channel
 -- include: redisson_lock/common/ended
 local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
-local heard = held and redis.call('PUBLISH', named(prefix), message)
+local told = held and redis.call('PUBLISH', named(prefix), message)
 if held then
   redis.call('DEL', KEYS[1])
 end
@@ -15,6 +15,6 @@ if ARGV[2] ~= '0' then
   end_latched(KEYS[5], ARGV[2])
 end
 if held then
-  begin_yield(string.sub(ARGV[1], 1, 32), heard, KEYS[6])
+  begin_yield(string.sub(ARGV[1], 1, 32), told, KEYS[6])
 end
 return held and 'passed_on' or 'unknown'

@@ -1,9 +1,9 @@
 -- include: redisson_lock/common/names
--- begin_yield(client, heard, yield): `heard` clients were told that they may ask. If there are
+-- begin_yield(client, told, yield): `told` clients were told that they may ask. If there are
 -- others than this one, it does not take the lock again for a moment: it would always be faster,
 -- since its next request is already on its way.
-local function begin_yield(client, heard, yield)
-  if heard > tonumber(listens) then
+local function begin_yield(client, told, yield)
+  if told > tonumber(listens) then
     redis.call('SET', yield, client, 'PX', 5)
   end
 end

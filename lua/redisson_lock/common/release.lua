@@ -10,10 +10,10 @@ local function release()
   if redis.call('HEXISTS', KEYS[1], grant) == 0 then
     return unknown(latch, gone_ms)
   end
-  local heard = redis.call('PUBLISH', named(prefix), message)  -- first, since it may be refused
+  local told = redis.call('PUBLISH', named(prefix), message)  -- first, since it may be refused
   redis.call('DEL', KEYS[1])
   end_latched(latch, gone_ms)
-  begin_yield(string.sub(grant, 1, 32), heard, yield)
+  begin_yield(string.sub(grant, 1, 32), told, yield)
   return 'released' ..
     (#ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6], yield) or '')
 end

@@ -25,7 +25,7 @@ local function end_read(grant, latch_it, yield)
     redis.call('PEXPIRE', lock, others_ms)
   elseif not writes then
     redis.call('DEL', lock)
-    local heard = redis.call('PUBLISH', named('redisson_rwlock'), '0')
-    begin_yield(string.sub(grant, 1, 32), heard, yield)
+    local told = redis.call('PUBLISH', named('redisson_rwlock'), '0')
+    begin_yield(string.sub(grant, 1, 32), told, yield)
   end
 end

@@ -5,7 +5,7 @@
 -- end_write(grant, latch_it, yield): ends a write. If its owner still reads, the lock becomes a read
 -- lock. Redisson tells waiting readers nothing then; this does.
 local function end_write(grant, latch_it, yield)
-  local heard = redis.call('PUBLISH', named(prefix), message)
+  local told = redis.call('PUBLISH', named(prefix), message)
   redis.call('HDEL', KEYS[1], grant .. ':write')
   if redis.call('HLEN', KEYS[1]) == 1 then
     redis.call('DEL', KEYS[1])
@@ -13,5 +13,5 @@ local function end_write(grant, latch_it, yield)
     redis.call('HSET', KEYS[1], 'mode', 'read')
   end
   latch_it()
-  begin_yield(string.sub(grant, 1, 32), heard, yield)
+  begin_yield(string.sub(grant, 1, 32), told, yield)
 end
