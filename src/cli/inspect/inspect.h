@@ -104,6 +104,8 @@ struct LockRow {
   bool in_use() const;
 };
 
+// "Redisson fair lock", or the name of another kind.
+std::string KindInWords(const LockRow& row);
 // The state in a few words: "held", "free", "held 4/5", "3 of 4", "read by 2", "5 to go".
 std::string StateOf(const LockRow& row);
 
