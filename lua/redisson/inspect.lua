@@ -7,12 +7,12 @@
 -- reply  as inspect's, but nil if it is no lock of Redisson's. A holder's owner is `read` for a
 --        reader, its permits are how often it has locked the lock. A waiter's owner is `queued`;
 --        its permits are how long it keeps its place, in ms
--- include: redisson_lock/common/names
 -- include: common/found_kind
 -- include: common/grant_id
 -- include: common/time
 -- include: redisson_semaphore/common/list_permits
 local lock, queue, places, token_key, taken, taken_in_java = unpack(KEYS)
+local tagged = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local most, now = tonumber(ARGV[1]), math.floor(now_us() / 1000)
 
 -- ask(...): the reply to a command; an empty list if this user may not run it.
@@ -29,7 +29,7 @@ end
 local function left_ms(reader, reads)
   local left = -2
   for i = 1, math.min(reads, 8) do
-    local key = string.sub(named(''), 2) .. ':' .. reader .. ':rwlock_timeout:' .. i
+    local key = tagged .. ':' .. reader .. ':rwlock_timeout:' .. i
     left = math.max(left, redis.call('PTTL', key))
   end
   return left >= 0 and left or redis.call('PTTL', lock)
@@ -82,15 +82,16 @@ local function inspect_lock(mode)
   if holding == 0 and kind == 'redisson_lock' then
     return false
   end
-  local heard = listening(named('redisson_lock__channel')) + listening(named('redisson_rwlock'))
-  return {kind, token, holders, math.max(queued, heard), list_queue(), holding}
+  local listeners = listening('redisson_lock__channel:' .. tagged) +
+    listening('redisson_rwlock:' .. tagged)
+  return {kind, token, holders, math.max(queued, listeners), list_queue(), holding}
 end
 
 local function inspect_count()
   local in_java = redis.pcall('ZCARD', taken_in_java)
   in_java = type(in_java) == 'number' and in_java or 0
   local used = redis.call('ZCARD', taken) + in_java
-  local for_permits = listening(named('redisson_sc'))
+  local for_permits = listening('redisson_sc:' .. tagged)
   local for_latch = listening('redisson_countdownlatch__channel__{' .. lock .. '}')
   local kind = in_java > 0 and 'redisson_permit_expirable_semaphore' or
     (used > 0 or for_permits > 0) and 'redisson_semaphore' or
