@@ -77,15 +77,17 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
 
 void WakeChannels::Leave(Entry& entry, GrantId acquire) {
   const std::string name = NameOf(entry.keys, *entry.type, acquire);
-  const base::MutexLock lock(mu_);
-  const auto found = channels_.find(name);
-  if (found == channels_.end()) return;
-  std::erase(found->second.acquires, std::pair<Entry*, GrantId>(&entry, acquire));
-  if (!found->second.acquires.empty()) return;
-  channels_.erase(found);
-  count_ = channels_.size();
-  // Under the mutex: an acquire that comes now subscribes after this.
+  {
+    const base::MutexLock lock(mu_);
+    const auto found = channels_.find(name);
+    if (found == channels_.end()) return;
+    std::erase(found->second.acquires, std::pair<Entry*, GrantId>(&entry, acquire));
+    if (!found->second.acquires.empty()) return;
+    channels_.erase(found);
+    count_ = channels_.size();
+  }
   core_.server_group().Forget(name);
+  Take(name, /*arrives=*/false);  // another acquire may have subscribed before that
 }
 
 bool WakeChannels::Take(std::string_view channel, bool arrives) try {

@@ -17,7 +17,8 @@ local function holders_of(fields)
       count = count + 1
       if count <= most_holders then
         local left_ms = redis.call('PTTL', base .. ':' .. field .. ':rwlock_timeout:1')
-        holders[count] = {field, client_of((string.gsub(field, ':write$', ''))) or '',
+        local hold = string.gsub(field, ':write$', '')
+        holders[count] = {hold, client_of(hold) or '',
           left_ms >= 0 and left_ms or redis.call('PTTL', KEYS[1]), 1}
       end
     end
