@@ -39,7 +39,7 @@ end
 -- first, and counts alone: only its own thread can read meanwhile.
 local function holders_in(mode)
   local writers, readers = {}, {}
-  local fields = redis.call('HSCAN', lock, '0', 'COUNT', 100)[2]
+  local fields = ask('HSCAN', lock, '0', 'COUNT', 100)[2] or {}
   for i = 1, #fields, 2 do
     local holder, writes = string.gsub(fields[i], ':write$', '')
     local count = tonumber(fields[i + 1]) or 1
