@@ -52,8 +52,7 @@ constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
-// What lua/redisson/inspect.lua calls a number that may be any program's, and a fair lock's
-// waiters.
+// lua/redisson/inspect.lua: a number that may be any program's, and a fair lock's waiters.
 constexpr std::string_view kEither = "redisson_semaphore_or_latch", kQueued = "queued";
 
 std::string InKeys(std::string_view kind) {
@@ -449,16 +448,6 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
-bool MayBeData(const LockRow& row, uint8_t parts) {
-  if (row.is_redissons()) return row.kind == kEither;
-  if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
-  if (row.type != "string") {
-    const bool unknown = !row.is_known() && !IsKindOfOurs(row.kind);
-    return unknown && internal::ClientOf(row.hold).empty();
-  }
-  return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
-}
-
 // Lets the server decide which of these rows are locks of Redisson, and reads up to `most` of the
 // holders and waiters of each. The other rows stay as they are.
 void ReadRedissons(Server& server, const std::vector<LockRow*>& rows, size_t most) {
@@ -483,16 +472,19 @@ void ReadRedissons(Server& server, const std::vector<LockRow*>& rows, size_t mos
   };
   std::vector<Question> questions;
   for (LockRow* const row : rows) {
-    std::vector<std::string> words = {"EVAL_RO", std::string(script.body), "6", row->name};
-    for (const std::string_view suffix :
-         {kinds::kRedissonQueue, kinds::kRedissonTimeouts, kinds::kRedissonToken,
-          kinds::kRedissonPermitsSuffix, kinds::kRedissonPermits}) {
-      words.push_back(internal::AuxiliaryKey(row->name, suffix));
-    }
-    words.push_back(absl::StrCat(most));
-    questions.push_back({row->name,
-                         redis::Command(std::vector<std::string_view>(words.begin(), words.end())),
-                         [take, row](const Reply& reply) { take(reply, *row); }});
+    const auto key = [row](std::string_view end) { return internal::AuxiliaryKey(row->name, end); };
+    redis::Command command{"EVAL_RO",
+                           script.body,
+                           "6",
+                           row->name,
+                           key(kinds::kRedissonQueue),
+                           key(kinds::kRedissonTimeouts),
+                           key(kinds::kRedissonToken),
+                           key(kinds::kRedissonPermitsSuffix),
+                           key(kinds::kRedissonPermits),
+                           absl::StrCat(most)};
+    questions.push_back(
+        {row->name, std::move(command), [take, row](const Reply& reply) { take(reply, *row); }});
   }
   (void)server.Ask(questions, Unreachable::kIsNil);  // this user may not be allowed to
 }
@@ -526,7 +518,8 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   std::vector<LockRow*> redissons;
   for (size_t i = 0; i < rows.size(); ++i) {
     Complete(locks[i], rows[i]);
-    const bool may_be = rows[i].kind.empty() || MayBeData(rows[i], locks[i].parts);
+    const bool forever = rows[i].remaining == absl::InfiniteDuration();
+    const bool may_be = rows[i].kind.empty() || (rows[i].type == "string" && forever);
     if (may_be && (locks[i].parts & kRedisson) != 0) redissons.push_back(&rows[i]);
   }
   ReadRedissons(server, redissons, most);
@@ -837,6 +830,16 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
     if (!row.value.empty()) info.holders.back().owner = kUserOwner + row.value;
   }
   return info;
+}
+
+bool MayBeData(const LockRow& row, uint8_t parts) {
+  if (row.is_redissons()) return row.kind == kEither;
+  if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
+  if (row.type != "string") {
+    const bool unknown = !row.is_known() && !IsKindOfOurs(row.kind);
+    return unknown && internal::ClientOf(row.hold).empty();
+  }
+  return internal::ClientOf(row.hold).empty() && row.remaining == absl::InfiniteDuration();
 }
 
 // True if only the keys can be read: of a replica, as a user that may only read, or while a slot of
