@@ -789,16 +789,6 @@ auto With(const Server& server, const LockRow& row, Do&& act)
   return act(lock);
 }
 
-void AddProcesses(Server& server, std::vector<LockInfo::Party>& parties) {
-  std::vector<std::string> holds;
-  for (const LockInfo::Party& party : parties) holds.push_back(party.hold);
-  Processes processes;
-  AskProcesses(server, holds, processes);
-  for (LockInfo::Party& party : parties) {
-    party.process = processes[std::string(internal::ClientOf(party.hold))];
-  }
-}
-
 // What the keys tell about a lock of any kind.
 absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const LockRow& row,
                                    int64_t now_us) {
@@ -819,8 +809,15 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
   if (!lock.queues.empty()) ask(lock.queues.back());
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
-  AddProcesses(server, info.waiters);
-  AddProcesses(server, info.holders);
+  for (std::vector<LockInfo::Party>* const parties : {&info.waiters, &info.holders}) {
+    std::vector<std::string> holds;
+    for (const LockInfo::Party& party : *parties) holds.push_back(party.hold);
+    Processes processes;
+    AskProcesses(server, holds, processes);
+    for (LockInfo::Party& party : *parties) {
+      party.process = processes[std::string(internal::ClientOf(party.hold))];
+    }
+  }
   if (!row.is_latch() && !row.is_redissons() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold,
                             .remaining = row.remaining,
