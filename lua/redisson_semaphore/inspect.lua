@@ -4,15 +4,9 @@
 -- ARGV   1 the most waiters to list; the last as acquire's
 -- reply  { kind, '0', { { id, '', remaining_ms, 1 } ... }, waiting, {}, holding, free and taken, taken }
 -- include: redisson_semaphore/common/permits
+-- include: redisson_semaphore/common/list_permits
 -- include: common/most_holders
-local now, holders = now_ms(), {}
-local found = redis.call('ZRANGE', taken, 0, most_holders - 1, 'WITHSCORES')
-for i = 1, #found, 2 do
-  local ends = tonumber(found[i + 1])
-  holders[#holders + 1] = {
-    string.gsub(found[i], '.', function(byte) return string.format('%02x', string.byte(byte)) end),
-    '', ends == never and -1 or math.max(ends - now, 0), 1}
-end
+local holders = list_permits(taken, now_ms(), most_holders)
 local all, free = redis.call('ZCARD', taken), redis.call('GET', KEYS[1]) or 0
 return {string.find(taken, 'redisson.permits', 1, true) and 'redisson_semaphore' or
   'redisson_permit_expirable_semaphore', '0', holders,

@@ -2,8 +2,7 @@
 -- The permits that programs have: a sorted set of ids of 16 bytes, by the time at which each ends,
 -- in ms of the Unix epoch. For an RPermitExpirableSemaphore it is Redisson's, otherwise redlatch's.
 local taken, readers, yield = KEYS[#KEYS], KEYS[#KEYS - 1], KEYS[#KEYS - 2]
--- The end of a Java permit without a lease.
-local never = 922337203685477
+-- include: redisson_semaphore/common/never
 
 local function now_ms()
   local time = redis.call('TIME')

@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
 #include "lua/scripts.h"
 #include "redlatch/client.h"
@@ -23,12 +24,13 @@
 #include "redlatch/simple_lock.h"
 #include "src/base/majority.h"
 #include "src/base/parker.h"
-#include "src/cli/inspect/redisson.h"
 #include "src/cli/term/command_line.h"
 #include "src/lock/client_core.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
+#include "src/lock/script_codec.h"
 #include "src/quorum/quorum.h"
+#include "src/redis/link/script_runner.h"
 
 namespace redlatch::cli {
 namespace {
@@ -50,6 +52,8 @@ constexpr PartSuffix kPartSuffixes[] = {{internal::kFenceSuffix, kFence},
 
 constexpr std::string_view kVersion = "/2";  // of the protocol, in `kind`
 constexpr std::string_view kQueueEnd = ".queue";
+// lua/redisson/inspect.lua: a number that may be any program's, and a fair lock's waiters.
+constexpr std::string_view kEither = "redisson_semaphore_or_latch", kQueued = "queued";
 
 std::string InKeys(std::string_view kind) {
   return kinds::IsOurs(kind) ? std::string(kinds::InKeys(kind))
@@ -158,20 +162,17 @@ FoundLock& Named(std::string_view name, FoundByName& found) {
   return lock;
 }
 
-// Adds those of these hashes that may be locks of Redisson: name and field `mode` of each.
-void FindRedissons(Server& server, const std::map<std::string, std::string>& kindless,
-                   FoundByName& found) {
-  Questions fields;
-  for (const auto& hash : kindless) {
-    const auto take = [&hash, &found](bool is_lock) {
-      if (is_lock) Named(hash.first, found).parts |= kRedisson;
-    };
-    take(hash.second == "read" || hash.second == "write");
-    fields.Add({"HRANDFIELD", hash.first, "2"}, [take](const Reply& some) {
-      take(some.elements.size() == 1 && redisson::IsHolder(some.elements[0].text));
-    });
+// The same for a key that Redisson has made. It may be a lock's main key, too.
+LockKey ReadRedissonsKey(std::string_view key) {
+  std::string_view name;
+  for (const std::string_view start : {kinds::kRedissonQueue, kinds::kRedissonToken}) {
+    if (key.starts_with(start)) name = key.substr(start.size());
   }
-  (void)fields.Ask(server, Unreachable::kIsNil);  // this user may not be allowed to
+  constexpr std::string_view kEnd = kinds::kRedissonPermits;
+  if (key.ends_with(kEnd)) name = key.substr(0, key.size() - kEnd.size());
+  if (name.find('{') == name.npos) return {};
+  if (name[0] == '{' && name.find('}') == name.size() - 1) name = name.substr(1, name.size() - 2);
+  return {.name = name, .part = internal::CheckMainKey(name).ok() ? kRedisson : kNoPart};
 }
 
 // Adds the locks to which these keys belong, if their names match.
@@ -181,9 +182,9 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
   // content say which are locks. Other locks are found by their auxiliary keys.
   std::map<std::string, std::string> candidates;
   for (const Reply& key : keys) {
-    const std::string redissons = redisson::NameIn(key.text);
-    if (internal::CheckMainKey(redissons).ok() && MatchesGlob(redissons, pattern)) {
-      Named(redissons, found).parts |= kRedisson;
+    const LockKey redissons = ReadRedissonsKey(key.text);
+    if (redissons.part != kNoPart && MatchesGlob(redissons.name, pattern)) {
+      Named(redissons.name, found).parts |= kRedisson;
     }
     const LockKey of = ReadLockKey(key.text);
     if (of.part == kNoPart || !MatchesGlob(of.name, pattern)) continue;
@@ -203,28 +204,32 @@ absl::Status TakeKeys(Server& server, const std::vector<Reply>& keys, const std:
     types.Add({"TYPE", each.first}, [&each](const Reply& reply) { each.second = reply.text; });
   }
   if (absl::Status asked = types.Ask(server); !asked.ok()) return asked;
-  Questions contents;
-  std::map<std::string, std::string> kindless;  // hashes without a kind: the field `mode`
+  Questions contents, fields;
   for (const auto& candidate : candidates) {
     const std::string& name = candidate.first;
-    const auto take = [&](bool is_lock) {
-      if (is_lock) Named(name, found).parts |= kMain;
+    const auto take = [&](bool is_lock, Part part = kMain) {
+      if (is_lock) Named(name, found).parts |= part;
     };
     if (candidate.second == "string") {
       contents.Add({"GETRANGE", name, "0", kLongestGrantId}, [take](const Reply& reply) {
         take(!internal::ClientOf(reply.text).empty() || !QuorumGrantIn(reply.text).empty());
       });
     } else if (candidate.second == "hash") {
-      contents.Add({"HMGET", name, "kind", "mode"}, [take, &name, &kindless](const Reply& reply) {
+      contents.Add({"HMGET", name, "kind", "mode"}, [take](const Reply& reply) {
         if (reply.elements.size() != 2) return;
-        const std::string& kind = reply.elements[0].text;
+        const std::string &kind = reply.elements[0].text, &mode = reply.elements[1].text;
         take(IsKindOfOurs(kind));
-        if (kind.empty()) kindless[name] = reply.elements[1].text;
+        take(kind.empty() && (mode == "read" || mode == "write"), kRedisson);
+      });
+      // The only field of a lock of Redisson is its holder, "<32 or 36 characters>:<number>".
+      fields.Add({"HRANDFIELD", name, "2"}, [take](const Reply& some) {
+        const size_t colon = some.elements.size() == 1 ? some.elements[0].text.find(':') : 0;
+        take(colon == 32 || colon == 36, kRedisson);
       });
     }
   }
   if (absl::Status asked = contents.Ask(server); !asked.ok()) return asked;
-  FindRedissons(server, kindless, found);
+  (void)fields.Ask(server, Unreachable::kIsNil);  // this user may not be allowed to
   return absl::OkStatus();
 }
 
@@ -443,8 +448,47 @@ void Complete(const FoundLock& lock, LockRow& row) {
   if (!row.is_known() && row.type != "none") row.holding = std::max<int64_t>(row.holding, 1);
 }
 
-// `most`: how many holders and waiters of a Redisson lock to read. If it is 1, names that are not
-// known to be Redisson's are not read for that.
+// Lets the server decide which of these rows are locks of Redisson, and reads up to `most` of the
+// holders and waiters of each. The other rows stay as they are.
+void ReadRedissons(Server& server, const std::vector<LockRow*>& rows, size_t most) {
+  const LuaScript& script =
+      server.is_cluster() ? redis::ShardedScript(lua::kRedissonInspect) : lua::kRedissonInspect;
+  const auto take = [](const Reply& reply, LockRow& row) {
+    absl::StatusOr<LockInfo> info = internal::ReadInspection(reply);
+    if (!info.ok()) return;  // nil
+    row.kind = info->kind;
+    row.token = static_cast<int64_t>(info->last_token.value());
+    row.holding = info->holding;
+    row.waiting = info->waiting;
+    row.to_go = info->capacity - info->used;
+    const LockInfo::Party first = info->holders.empty() ? LockInfo::Party() : info->holders[0];
+    row.hold = first.hold;
+    row.reading = first.owner == "read";
+    if (!first.hold.empty()) row.remaining = first.remaining;
+    for (LockInfo::Party& waiter : info->waiters) {
+      waiter.remaining = absl::Milliseconds(std::exchange(waiter.permits, 1));
+    }
+    row.parties = *std::move(info);
+  };
+  std::vector<Question> questions;
+  for (LockRow* const row : rows) {
+    const auto key = [row](std::string_view end) { return internal::AuxiliaryKey(row->name, end); };
+    redis::Command command{"EVAL_RO",
+                           script.body,
+                           "6",
+                           row->name,
+                           key(kinds::kRedissonQueue),
+                           key(kinds::kRedissonTimeouts),
+                           key(kinds::kRedissonToken),
+                           key(kinds::kRedissonPermitsSuffix),
+                           key(kinds::kRedissonPermits),
+                           absl::StrCat(most)};
+    questions.push_back(
+        {row->name, std::move(command), [take, row](const Reply& reply) { take(reply, *row); }});
+  }
+  (void)server.Ask(questions, Unreachable::kIsNil);  // this user may not be allowed to
+}
+
 absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const FoundLock> locks,
                                               Processes& processes, size_t most = 1) {
   std::vector<LockRow> rows(locks.size());
@@ -460,14 +504,12 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   if (absl::Status asked = of_keys.Ask(server); !asked.ok()) return asked;
   Questions of_contents;
   std::map<size_t, int64_t> clocks;  // of each part, asked once
-  int64_t latest = 0;
   for (size_t i = 0; i < rows.size(); ++i) {
     const auto [clock, is_new] = clocks.try_emplace(server.PartOf(rows[i].name));
     if (is_new) {
       const absl::StatusOr<int64_t> now = server.NowMicros(rows[i].name);
       if (!now.ok()) return now.status();
       clock->second = *now;
-      latest = std::max(latest, *now);
     }
     AskAll(of_contents, locks[i], clock->second, rows[i]);
   }
@@ -476,9 +518,11 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   std::vector<LockRow*> redissons;
   for (size_t i = 0; i < rows.size(); ++i) {
     Complete(locks[i], rows[i]);
-    if (most > 1 || (locks[i].parts & kRedisson) != 0) redissons.push_back(&rows[i]);
+    const bool forever = rows[i].remaining == absl::InfiniteDuration();
+    const bool may_be = rows[i].kind.empty() || (rows[i].type == "string" && forever);
+    if (may_be && (locks[i].parts & kRedisson) != 0) redissons.push_back(&rows[i]);
   }
-  if (absl::Status read = redisson::Read(server, redissons, latest, most); !read.ok()) return read;
+  ReadRedissons(server, redissons, most);
   for (size_t i = 0; i < rows.size(); ++i) {
     holds.push_back(rows[i].hold);
     if (locks[i].parts == kRedisson && !rows[i].is_redissons()) rows[i].name.clear();
@@ -524,10 +568,18 @@ bool LockRow::in_use() const {
          ((is_latch() || kind == kinds::kRedissonLatch) && to_go > 0);
 }
 
+std::string KindInWords(const LockRow& row) {
+  if (!row.is_redissons()) return row.kind.empty() ? "-" : Printable(row.kind);
+  return absl::StrReplaceAll(row.kind, {{"redisson", "Redisson"},
+                                        {"read_write", "read-write"},
+                                        {"permit_expirable", "expirable"},
+                                        {"_", " "}});
+}
+
 std::string StateOf(const LockRow& row) {
   if (row.is_redissons() && row.type == "string") {
     return absl::StrCat(row.to_go, row.kind == kinds::kRedissonLatch ? " to go"
-                                   : row.kind == redisson::kEither   ? " left"
+                                   : row.kind == kEither             ? " left"
                                                                      : " free");
   }
   if (row.is_latch()) return row.to_go == 0 ? "open" : absl::StrCat(row.to_go, " to go");
@@ -615,24 +667,19 @@ std::pair<std::string, std::string> ProgramOf(const LockInfo::Process& process) 
 }
 
 // "web1:4242 worker"; "web1:4242 sleep (run)"; if the process is unknown, what `hold` tells.
-std::string Described(const LockInfo::Process& process, std::string_view hold) {
+std::string Described(const LockInfo::Process& process, std::string_view hold,
+                      bool redissons = false) {
   if (process.pid != 0) {
     const auto [program, how] = ProgramOf(process);
     return Printable(absl::StrCat(process.host, ":", process.pid, " ", program,
                                   how.empty() ? "" : absl::StrCat(" (", how, ")")));
   }
   const std::string_view client = internal::ClientOf(hold);
+  if (client.empty() && redissons) return Printable(hold);  // a client in Java
   if (client.empty()) {
     return absl::StrCat("\"", Cut(Printable(hold), 40), "\", not by redlatch");
   }
   return absl::StrCat("client ", std::string(client.substr(0, 8)), ", process unknown");
-}
-
-// The same; a Redisson client in Java is known by the id that it stores.
-std::string DescribedIn(const LockRow& row, const LockInfo::Process& process,
-                        const std::string& hold) {
-  const bool in_java = row.is_redissons() && internal::ClientOf(hold).empty();
-  return in_java ? Printable(hold) : Described(process, hold);
 }
 
 void AddProcess(const LockInfo::Process& process, JsonObject& json) {
@@ -665,7 +712,7 @@ absl::Status CheckName(const std::string& name) {
 }
 
 absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
-  FoundLock found{.name = name};
+  FoundLock found{.name = name, .parts = kRedisson};
   Questions questions;
   const auto add = [&](const std::string& key, Part part, const std::string& queue = {}) {
     questions.Add({"EXISTS", key}, [&found, part, queue](const Reply& reply) {
@@ -685,9 +732,6 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   if (absl::Status asked = about_kind.Ask(server); !asked.ok()) return asked;
   add(name, kMain);
   for (const auto& [suffix, part] : kPartSuffixes) add(internal::AuxiliaryKey(name, suffix), part);
-  for (const std::string_view suffix : redisson::kSuffixes) {
-    add(internal::AuxiliaryKey(name, suffix), kRedisson);
-  }
   for (const std::string_view each : kinds::kAll) add_queue(each);
   if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
   if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
@@ -745,20 +789,10 @@ auto With(const Server& server, const LockRow& row, Do&& act)
   return act(lock);
 }
 
-void AddProcesses(Server& server, std::vector<LockInfo::Party>& parties) {
-  std::vector<std::string> holds;
-  for (const LockInfo::Party& party : parties) holds.push_back(party.hold);
-  Processes processes;
-  AskProcesses(server, holds, processes);
-  for (LockInfo::Party& party : parties) {
-    party.process = processes[std::string(internal::ClientOf(party.hold))];
-  }
-}
-
 // What the keys tell about a lock of any kind.
 absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const LockRow& row,
                                    int64_t now_us) {
-  LockInfo info;
+  LockInfo info = row.parties;
   info.waiting = row.waiting;
   info.last_token = FencingToken(static_cast<uint64_t>(row.token));
   Questions queue;
@@ -775,8 +809,16 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
   if (!lock.queues.empty()) ask(lock.queues.back());
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
-  AddProcesses(server, info.waiters);
-  if (!row.is_latch() && !row.hold.empty()) {
+  for (std::vector<LockInfo::Party>* const parties : {&info.waiters, &info.holders}) {
+    std::vector<std::string> holds;
+    for (const LockInfo::Party& party : *parties) holds.push_back(party.hold);
+    Processes processes;
+    AskProcesses(server, holds, processes);
+    for (LockInfo::Party& party : *parties) {
+      party.process = processes[std::string(internal::ClientOf(party.hold))];
+    }
+  }
+  if (!row.is_latch() && !row.is_redissons() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold,
                             .remaining = row.remaining,
                             .stays_taken = row.stays_taken,
@@ -788,6 +830,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
 }
 
 bool MayBeData(const LockRow& row, uint8_t parts) {
+  if (row.is_redissons()) return row.kind == kEither;
   if ((parts & (kQueue | kFence)) != 0 || row.type == "none") return false;
   if (row.type != "string") {
     const bool unknown = !row.is_known() && !IsKindOfOurs(row.kind);
@@ -813,22 +856,13 @@ absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
   if (!found.ok()) return found.status();
   const absl::StatusOr<int64_t> now = server.NowMicros(name);
   if (!now.ok()) return now.status();
-  Inspection inspection{.exists = found->parts != 0, .now_us = *now};
-  if (!inspection.exists) return inspection;
+  Inspection inspection{.exists = true, .now_us = *now};
   Processes processes;
   absl::StatusOr<std::vector<LockRow>> rows = ReadRows(server, {&*found, 1}, processes, kMost);
   if (!rows.ok()) return rows.status();
   if (rows->empty()) return absl::InternalError("a key has no type");
   inspection.row = std::move(rows->front());
   LockRow& row = inspection.row;
-  if (row.is_redissons()) {
-    inspection.info = std::move(row.parties);
-    inspection.info.waiting = row.waiting;
-    AddProcesses(server, inspection.info.holders);
-    AddProcesses(server, inspection.info.waiters);
-    inspection.may_be_data = row.kind == redisson::kEither;
-    return inspection;
-  }
   if (row.name.empty()) return Inspection();
   inspection.may_be_data = MayBeData(row, found->parts);
   absl::StatusOr<LockInfo> info = absl::UnimplementedError("not asked");
@@ -894,10 +928,10 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
 // Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status BreakAt(const Server& server, const LockRow& row) {
   if (row.is_redissons()) {
-    return absl::UnimplementedError(absl::StrCat(
-        Called(row), " cannot be broken by this command, because it is a ",
-        redisson::InWords(row.kind), ": call ForceRelease() of its class in redlatch::redisson",
-        row.type == "hash" ? ", or forceUnlock() in a Java program" : ""));
+    return absl::UnimplementedError(
+        absl::StrCat(Called(row), " cannot be broken by this command, because it is a ",
+                     KindInWords(row), ": call ForceRelease() of its class in redlatch::redisson",
+                     row.type == "hash" ? ", or forceUnlock() in a Java program" : ""));
   }
   if (row.is_latch()) {
     return absl::UnimplementedError(absl::StrCat(
@@ -1333,7 +1367,7 @@ std::string HolderOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   if (has_lease && row.stays_taken) return NoProcess(row.process);
   std::string holder =
-      has_lease && !row.hold.empty() ? DescribedIn(row, row.process, row.hold) : "";
+      has_lease && !row.hold.empty() ? Described(row.process, row.hold, row.is_redissons()) : "";
   if (has_lease && internal::MayBeCached(row.hold)) holder += ", kept";
   if (!row.value.empty()) absl::StrAppend(&holder, ", value ", Printable(row.value));
   if (row.holding > 1) absl::StrAppend(&holder, " and ", row.holding - 1, " more");
@@ -1352,15 +1386,11 @@ std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
 
 namespace {
 
-std::string KindOf(const LockRow& row) {
-  if (row.is_redissons()) return redisson::InWords(row.kind);
-  return row.kind.empty() ? "-" : Printable(row.kind);
-}
-
 // The line of a lock in the list.
 ListCells CellsOf(const LockRow& row) {
   const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
-  return {Printable(row.name), KindOf(row),  StateOf(row), has_lease ? Brief(row.remaining) : "-",
+  return {Printable(row.name), KindInWords(row),
+          StateOf(row),        has_lease ? Brief(row.remaining) : "-",
           WaitingOf(row),      HolderOf(row)};
 }
 
@@ -1374,7 +1404,7 @@ void PrintList(const LsOptions& options, const LockList& list, const std::string
   size_t longest = 4, kind = 10;
   for (const LockRow& row : list.rows) {
     longest = std::max(longest, Columns(Printable(row.name)));
-    if (row.is_redissons()) kind = std::max(kind, KindOf(row).size());
+    if (row.is_redissons()) kind = std::max(kind, KindInWords(row).size());
   }
   const ListColumns columns(width, longest, {0, kind, 10, 6, 7});
   std::vector<std::string> lines;
@@ -1486,7 +1516,7 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
     return absl::StrCat(NoProcess(party.process), ", for ", Brief(party.remaining));
   }
   const bool redissons = inspection.row.is_redissons();
-  std::string line = DescribedIn(inspection.row, party.process, party.hold);
+  std::string line = Described(party.process, party.hold, redissons);
   if (party.permits > 1) {
     absl::StrAppend(&line, redissons ? ", locked " : ", ", party.permits,
                     redissons ? " times" : " permits");
@@ -1506,8 +1536,8 @@ std::string LineOf(const LockInfo::Party& party, const Inspection& inspection,
   if (party.remaining == absl::InfiniteDuration()) {
     line += ", without end";
   } else if (party.remaining > absl::ZeroDuration()) {
-    const bool queued = redissons && party.owner == redisson::kQueued;
-    absl::StrAppend(&line, queued ? ", keeps its place for " : ", lease ", Brief(party.remaining));
+    absl::StrAppend(&line, party.owner == kQueued ? ", keeps its place for " : ", lease ",
+                    Brief(party.remaining));
   }
   return line;
 }
@@ -1517,7 +1547,7 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
   json.Text("hold", party.hold);
   if (inspection.row.is_election() && party.owner.starts_with(kUserOwner)) {
     json.Text("value", party.owner.substr(kUserOwner.size()));
-  } else if (party.owner == redisson::kQueued) {
+  } else if (party.owner == kQueued) {
     json.Millis("keeps_place_ms", party.remaining);
   } else if (!party.owner.empty()) {
     json.Text("owner", party.owner);
@@ -1539,7 +1569,7 @@ std::string JsonOf(const LockInfo::Party& party, bool holder, const Inspection& 
 }
 
 int64_t HoldingOf(const Inspection& inspection) {
-  if (inspection.row.whole) return inspection.row.holding;
+  if (inspection.row.whole || inspection.row.is_redissons()) return inspection.row.holding;
   return std::max({inspection.info.holding, static_cast<int64_t>(inspection.info.holders.size()),
                    inspection.row.is_known() ? 0 : inspection.row.holding});
 }
@@ -1615,8 +1645,8 @@ void SayAll(std::string_view what, const std::vector<LockInfo::Party>& parties, 
             const Inspection& inspection) {
   // Only a program's own kind knows in which order it serves its waiters.
   const bool numbered =
-      parties.size() > 1 && (inspection.row.is_known() || inspection.row.kind.empty() ||
-                             parties[0].owner == redisson::kQueued);
+      parties.size() > 1 &&
+      (inspection.row.is_known() || inspection.row.kind.empty() || parties[0].owner == kQueued);
   for (size_t at = 0, equal = 0; at < parties.size(); at += equal) {
     const bool holds = parties[at].remaining > absl::ZeroDuration();
     equal = holds ? 1 : EqualFrom(at, parties, inspection);
@@ -1654,16 +1684,13 @@ std::string Heading(const LockRow& row) {
   if (IsKindOfOurs(row.kind) && !row.is_known()) {
     return absl::StrCat(out, ": another version of redlatch, \"", Printable(row.kind), "\"");
   }
-  if (row.is_redissons()) {
-    return absl::StrCat(out, ": ", redisson::InWords(row.kind), ", ", StateOf(row));
-  }
-  if (!row.is_known()) {
+  if (!row.is_known() && !row.is_redissons()) {
     return absl::StrCat(out, ": a kind of its own",
                         row.kind.empty() ? "" : absl::StrCat(", \"", Printable(row.kind), "\""));
   }
   if (row.whole) return absl::StrCat(out, ": quorum, ", QuorumState(row));
   const bool is_said = row.is_latch() || row.is_semaphore() || row.is_election();
-  return absl::StrCat(out, ": ", is_said ? "" : absl::StrCat(row.kind, ", "), StateOf(row));
+  return absl::StrCat(out, ": ", is_said ? "" : absl::StrCat(KindInWords(row), ", "), StateOf(row));
 }
 
 void Print(const Inspection& inspection, const std::string& server) {

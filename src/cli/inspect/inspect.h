@@ -76,7 +76,8 @@ struct LockRow {
   std::string hold;  // the grant id of the first holder, or what a foreign one has stored
   absl::Duration remaining = absl::InfiniteDuration();  // of its lease
   LockInfo::Process process;                            // of the first holder
-  bool reading = false;                                 // the holders are readers
+  LockInfo parties = {};     // the first holders and waiters of a Redisson lock
+  bool reading = false;      // the holders are readers
   bool stays_taken = false;  // the first holder's hold has ended, and the name stays taken
   int64_t waiting = 0;
   int64_t waiting_writers = 0;  // how many of the waiters are writers
@@ -85,13 +86,12 @@ struct LockRow {
   int64_t token = 0;     // the fence
   int64_t capacity = 0;  // of a semaphore
   int64_t used = 0;
-  int64_t total = 0;      // of a latch
-  int64_t to_go = 0;      // or how many permits of a Redisson semaphore are free
-  LockInfo parties = {};  // the first holders and waiters of a Redisson lock
-  int64_t quorum = 0;     // of a quorum's lock: how many servers there are
-  int64_t held_on = 0;    // how many of them grant the lock to the first holder
-  int64_t unknown = 0;    // how many of them could not be asked
-  bool whole = false;     // true if the whole quorum was asked, not only one server
+  int64_t total = 0;    // of a latch
+  int64_t to_go = 0;    // or how many permits of a Redisson semaphore are free
+  int64_t quorum = 0;   // of a quorum's lock: how many servers there are
+  int64_t held_on = 0;  // how many of them grant the lock to the first holder
+  int64_t unknown = 0;  // how many of them could not be asked
+  bool whole = false;   // true if the whole quorum was asked, not only one server
 
   bool is_quorum() const { return kind == internal::kinds::kQuorum; }
   bool is_election() const { return kind == internal::kinds::kElection; }
@@ -104,6 +104,8 @@ struct LockRow {
   bool in_use() const;
 };
 
+// "Redisson fair lock", or the name of another kind.
+std::string KindInWords(const LockRow& row);
 // The state in a few words: "held", "free", "held 4/5", "3 of 4", "read by 2", "5 to go".
 std::string StateOf(const LockRow& row);
 

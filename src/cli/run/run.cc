@@ -42,7 +42,6 @@
 #include "src/base/unique_fd.h"
 #include "src/base/wake_event.h"
 #include "src/cli/inspect/inspect.h"
-#include "src/cli/inspect/redisson.h"
 #include "src/cli/term/command_line.h"
 #include "src/cli/term/output.h"
 #include "src/lock/description.h"
@@ -621,7 +620,7 @@ absl::Status ExplainKind(const absl::Status& why, const RunOptions& options) {
     found = plain ? "a plain lock" : absl::StrCat("a ", row->kind, " lock");
     if (plain) fix = "leave out --shared, --write, --permits and --capacity";
   } else if (row->is_redissons()) {
-    found = "a " + redisson::InWords(row->kind);
+    found = "a " + KindInWords(*row);
   } else if (!row->kind.empty()) {
     found = absl::StrCat("a lock of a program's own kind, \"", Printable(row->kind), "\"");
   }

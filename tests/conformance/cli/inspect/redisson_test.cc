@@ -188,6 +188,7 @@ TEST_F(RedlatchRedissonTest, InspectShowsWriterBeforeItsRead) {
   Do({"SET", absl::StrCat("{data}:", kJava, ":rwlock_timeout:1"), "1", "PX", "20000"});
   EXPECT_EQ(Of("data", "[(h['mode'], h['hold']) for h in r['holders']]"),
             absl::StrCat("[('write', '", kJava, "'), ('read', '", kJava, "')]"));
+  EXPECT_EQ(Of("data", "r['holding']"), "1");
   EXPECT_THAT(Text("data"), HasSubstr("Redisson read-write lock, written\n"));
 }
 
@@ -283,11 +284,18 @@ TEST_F(RedlatchRedissonTest, ViewerWithFewerPermissionsSeesLess) {
       "+hello", "+time",   "+scan",  "+type",  "+exists", "+pttl",         "+get",   "+getrange",
       "+mget",  "+hget",   "+hmget", "+hscan", "+zcard",  "+zcount",       "+zrange"});
   const std::string viewer = absl::StrCat("redis://old:secret@127.0.0.1:", server_->port());
+  const auto list = [&] { return Lines({"--names", "--server", viewer}); };
+  EXPECT_THAT(list(), IsEmpty());
+  EXPECT_EQ(Redlatch({"inspect", "ledger", "--server", viewer}).code, 1);
+  Do({"ACL", "SETUSER", "old", "+eval_ro", "+hlen"});
   // It cannot find a lock that only its holder shows.
-  EXPECT_THAT(Lines({"--names", "--server", viewer}), ElementsAre("data", "fair"));
+  EXPECT_THAT(list(), ElementsAre("data"));
+  Do({"ACL", "SETUSER", "old", "+hrandfield"});
+  EXPECT_THAT(list(), ElementsAre("data", "fair", "ledger"));
   const Outcome fair = Redlatch({"inspect", "fair", "--server", viewer});
   EXPECT_THAT(fair.output, ContainsRegex("waiting +1, not listed")) << fair.errors;
-  EXPECT_THAT(Redlatch({"inspect", "ledger", "--server", viewer}).output, HasSubstr(kJava));
+  Do({"ACL", "SETUSER", "old", "+lrange", "+pubsub|numsub"});
+  EXPECT_THAT(Redlatch({"inspect", "fair", "--server", viewer}).output, HasSubstr(kOther));
 }
 
 }  // namespace
