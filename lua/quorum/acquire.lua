@@ -60,7 +60,8 @@ if (#proposal_word == 33 or #proposal_word == 16) and string.sub(terms, 1, 2) ==
     local owner = args[5] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
     -- If it has a record already, a later attempt overtook it, or it is a repeat. The secret, if
     -- there is one, follows the owner.
-    if not holder.err and string.match(holder, '^%x+:%d+ %d+$') and string.sub(holder, 1, #me + 1) ~= me .. ' ' and
+    if not holder.err and string.match(holder, '^%x+:%d+ %d+$') and
+        string.sub(holder, 1, #me + 1) ~= me .. ' ' and
         call('HSETNX', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
           string.sub(proposal_word, 17)) == 1 then
       local added = call('ZADD', queue, 'NX', proposal, me) == 1

@@ -3,8 +3,12 @@
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'left' (it was queued), 'passed_on' (it had the lock) or 'unknown'
--- include: redisson_fair_lock/common/queue
--- include: redisson_lock/common/ended
+-- include: redisson_fair_lock/common/leave
+-- include: redisson_lock/common/end_latched
+-- include: redisson_fair_lock/common/drop_overdue
+-- include: redisson_lock/common/now_ms
+-- include: redisson_fair_lock/common/call_head
+
 local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
 if held then
   redis.call('DEL', KEYS[1])

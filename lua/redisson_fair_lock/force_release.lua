@@ -1,9 +1,12 @@
 -- For people: ends any grant, also of a Java program, and tells the first waiter.
 --
 -- KEYS, ARGV and reply as redisson_lock/force_release's
--- include: redisson_fair_lock/common/queue
--- include: redisson_lock/common/forced
 -- include: common/wrong_kind
+-- include: redisson_lock/common/tell_forced
+-- include: redisson_fair_lock/common/drop_overdue
+-- include: redisson_lock/common/now_ms
+-- include: redisson_fair_lock/common/call_head
+
 local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
   return wrong_kind('a Redisson fair lock', fields.err and fields)

@@ -2,9 +2,13 @@
 --
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the most waiters to list; the last as acquire's
--- reply  { kind, '0', { { field, client, remaining_ms, 1 } }, waiting, { { waiter, client, '0' } ... },
---          holding }
--- include: redisson_lock/common/holders
+-- reply  { kind, '0', { { field, client, remaining_ms, 1 } }, waiting,
+--          { { waiter, client, '0' } ... }, holding }
+-- include: redisson_lock/common/read_fields
+-- include: redisson_lock/common/holders_of
+-- include: common/most_holders
+-- include: common/grant_id
+
 local fields, refused = read_fields('a Redisson fair lock')
 if refused then
   return refused

@@ -1,8 +1,14 @@
 -- Ends a grant of a Redisson fair lock, and tells the first waiter.
 --
 -- KEYS, ARGV and reply as redisson_lock/release's; KEYS 9 redisson.alive
+-- include: redisson_lock/common/gone_ms_of
+-- include: redisson_lock/common/unknown
+-- include: redisson_lock/common/end_latched
+-- include: redisson_fair_lock/common/drop_overdue
+-- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/acquire
--- include: redisson_lock/common/ended
+-- include: redisson_fair_lock/common/call_head
+
 local grant, gone_ms = ARGV[1], gone_ms_of(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], grant) == 0 then
   return unknown(KEYS[5], gone_ms)

@@ -1,10 +1,12 @@
 -- Lets the caller through if a Redisson latch (RCountDownLatch) is open.
 --
--- KEYS   1 the latch: a string, the count that is left; none: it is open; 2 to 5 as in lua/README.md
+-- KEYS   1 the latch: a string, the count that is left; none: it is open; 2 to 5 as in
+--        lua/README.md; 6 rw.readers
 -- ARGV   1 to 4 as in lua/README.md; the last: 'listens permits'
 -- reply  'granted 0 <lease_ms> 0', or that the caller waits for a message
--- include: redisson_lock/common/readers
 -- include: common/wrong_kind
+-- include: redisson_lock/common/refuse_readers
+
 local count = redis.pcall('GET', KEYS[1])
 if count and (count.err or not string.match(count, '^-?%d+$')) then
   return wrong_kind('a Redisson latch', count.err and count)

@@ -4,6 +4,7 @@
 -- ARGV   1 'count', 'set' or 'down'  2 the number; the last as acquire's
 -- reply  the count; of a 'set', 'set' or 'kept' and the count
 -- include: common/wrong_kind
+
 local count = redis.pcall('GET', KEYS[1])
 if count and (count.err or not string.match(count, '^-?%d+$')) then
   return wrong_kind('a Redisson latch', count.err and count)

@@ -4,10 +4,11 @@
 -- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers
 -- ARGV   1 the grant channels' prefix before the client id; the last as acquire's
 -- reply  { 'released', 0, grant ... } or { 'free', 0 }
--- include: redisson_lock/common/names
--- include: redisson_lock/common/channel
--- include: redisson_lock/common/forced
 -- include: common/wrong_kind
+-- include: redisson_lock/common/tell_forced
+-- include: redisson_lock/common/named
+-- include: redisson_lock/common/channel
+
 local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
   return wrong_kind('a Redisson lock', fields.err and fields)

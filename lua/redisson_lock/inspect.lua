@@ -2,9 +2,12 @@
 --
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the most waiters to list; the last as acquire's
--- reply  { kind, token, { { field, client, remaining_ms, 1 } }, waiting, {}, holding }: which clients
---        wait is not known
--- include: redisson_lock/common/holders
+-- reply  { kind, token, { { field, client, remaining_ms, 1 } }, waiting, {}, holding }: it is not
+--        known which clients wait
+-- include: redisson_lock/common/read_fields
+-- include: redisson_lock/common/holders_of
+-- include: redisson_lock/common/waiting_at
+
 local fields, refused = read_fields('a Redisson lock')
 if refused then
   return refused

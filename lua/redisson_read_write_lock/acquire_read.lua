@@ -2,7 +2,13 @@
 --
 -- KEYS, ARGV and reply as acquire's. The owner is 'read:<number>:<owner>', or
 --        'nest:<number>:<grant>' for one who reads under that write grant
--- include: redisson_read_write_lock/common/state
+-- include: redisson_read_write_lock/common/read_state
+-- include: redisson_read_write_lock/common/hold_of
+-- include: redisson_read_write_lock/common/is_manual
+-- include: redisson_lock/common/extend
+-- include: redisson_lock/common/wait_for
+-- include: redisson_lock/common/yields
+
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end

@@ -3,8 +3,9 @@
 -- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 rw.readers
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'passed_on' (it had the lock) or 'unknown'
+-- include: redisson_lock/common/end_latched
 -- include: redisson_read_write_lock/common/end_write
--- include: redisson_lock/common/ended
+
 local function latch_it()
   if ARGV[2] ~= '0' then
     end_latched(KEYS[5], ARGV[2])

@@ -1,8 +1,9 @@
 -- Gives up a read grant: ends it if it was granted meanwhile.
 --
 -- KEYS, ARGV and reply as cancel's
+-- include: redisson_lock/common/end_latched
 -- include: redisson_read_write_lock/common/end_read
--- include: redisson_lock/common/ended
+
 local function latch_it()
   if ARGV[2] ~= '0' then
     end_latched(KEYS[5], ARGV[2])

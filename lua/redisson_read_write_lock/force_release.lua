@@ -2,9 +2,11 @@
 --
 -- KEYS, ARGV and reply as redisson_lock/force_release's
 -- include: redisson_read_write_lock/common/channel
+-- include: redisson_read_write_lock/common/read_state
+-- include: redisson_lock/common/tell_forced
+-- include: redisson_lock/common/named
 -- include: redisson_lock/common/channel
--- include: redisson_read_write_lock/common/state
--- include: redisson_lock/common/forced
+
 local mode, bad = read_state('')
 if mode == nil then
   return bad

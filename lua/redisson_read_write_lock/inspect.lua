@@ -3,7 +3,10 @@
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 the most waiters to list; the last as acquire's
 -- reply  as redisson_lock/inspect's, with several holders
--- include: redisson_lock/common/holders
+-- include: redisson_lock/common/read_fields
+-- include: redisson_lock/common/holders_of
+-- include: redisson_lock/common/waiting_at
+
 local fields, refused = read_fields('a Redisson read-write lock')
 if refused then
   return refused

@@ -1,9 +1,12 @@
 -- Ends a write grant of a Redisson read-write lock, and tells the waiters of all clients.
 --
 -- KEYS, ARGV and reply as redisson_lock/release's
--- include: redisson_read_write_lock/common/acquire
+-- include: redisson_lock/common/gone_ms_of
+-- include: redisson_lock/common/unknown
 -- include: redisson_read_write_lock/common/end_write
--- include: redisson_lock/common/ended
+-- include: redisson_lock/common/end_latched
+-- include: redisson_read_write_lock/common/acquire
+
 local gone_ms = gone_ms_of(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], ARGV[1] .. ':write') == 0 then
   return unknown(KEYS[5], gone_ms)

@@ -4,8 +4,10 @@
 --        8 rw.readers
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
+-- include: redisson_lock/common/gone_ms_of
+-- include: redisson_lock/common/unknown
 -- include: redisson_read_write_lock/common/end_read
--- include: redisson_lock/common/ended
+-- include: redisson_lock/common/end_latched
 local gone_ms = gone_ms_of(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return unknown(KEYS[5], gone_ms)

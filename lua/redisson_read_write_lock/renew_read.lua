@@ -3,7 +3,9 @@
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 grant  2 lease_ms; the last as acquire's
 -- reply  'held' or 'not_held'
--- include: redisson_read_write_lock/common/state
+-- include: redisson_lock/common/extend
+-- include: redisson_read_write_lock/common/hold_of
+
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
   return 'not_held'
 end

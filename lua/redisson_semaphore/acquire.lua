@@ -1,14 +1,23 @@
--- Takes permits of a Redisson semaphore (RSemaphore, RPermitExpirableSemaphore), or says when to ask
--- again. First gives back permits whose programs have died.
+-- Takes permits of a Redisson semaphore (RSemaphore, RPermitExpirableSemaphore), or says when to
+-- ask again. First gives back permits whose programs have died.
 --
 -- KEYS   1 the semaphore: a string, the number of free permits; 2 to 5 as in lua/README.md;
 --        6 redisson.yield; 7 rw.readers; 8 the permits that programs have
 -- ARGV   1 to 4 as in lua/README.md; 5 unused; the last: 'listens permits'
 -- reply  as in lua/README.md; there is no queue, and no position
--- include: redisson_semaphore/common/permits
--- include: redisson_lock/common/wait
--- include: redisson_lock/common/readers
 -- include: common/wrong_kind
+-- include: redisson_lock/common/refuse_readers
+-- include: redisson_semaphore/common/ids_of
+-- include: redisson_semaphore/common/permits
+-- include: redisson_lock/common/now_ms
+-- include: redisson_semaphore/common/ends_of
+-- include: redisson_semaphore/common/keep
+-- include: redisson_semaphore/common/give_back
+-- include: redisson_semaphore/common/taken
+-- include: redisson_lock/common/yields
+-- include: redisson_semaphore/common/yield_key
+-- include: redisson_semaphore/common/never
+-- include: redisson_lock/common/wait_for
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
@@ -17,7 +26,7 @@ local free = redis.pcall('GET', KEYS[1])
 if free and (free.err or not string.match(free, '^-?%d+$')) then
   return wrong_kind('a Redisson semaphore', free.err and free)
 end
-local refused = refuse_readers(readers, 'a Redisson semaphore')
+local refused = refuse_readers(KEYS[#KEYS - 1], 'a Redisson semaphore')
 if refused then
   return refused
 end
@@ -35,7 +44,7 @@ if mine then  -- a repeat
 end
 give_back('', redis.call('ZRANGEBYSCORE', taken, 0, now, 'LIMIT', 0, math.max(64, permits)))
 free = tonumber(redis.call('GET', KEYS[1]) or 0)
-local yield_ms = free >= tonumber(permits) and yields(terms, client, yield)
+local yield_ms = free >= tonumber(permits) and yields(terms, client, yield_key)
 if yield_ms then
   return 'queued ' .. yield_ms .. ' 0 0'
 end

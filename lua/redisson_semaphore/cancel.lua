@@ -1,10 +1,13 @@
 -- Gives up a grant: gives its permits back if it was granted meanwhile.
 --
--- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 rw.readers; 8 the permits that programs have
+-- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 rw.readers;
+--        8 the permits that programs have
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'passed_on' (it had permits) or 'unknown'
+-- include: redisson_semaphore/common/give_back
+-- include: redisson_semaphore/common/ids_of
 -- include: redisson_semaphore/common/permits
--- include: redisson_lock/common/ended
+-- include: redisson_lock/common/end_latched
 local given_back = give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits))
 if ARGV[2] ~= '0' then
   end_latched(KEYS[5], ARGV[2])

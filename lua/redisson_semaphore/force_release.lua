@@ -3,6 +3,7 @@
 -- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers; 7 the permits that programs have
 -- ARGV   1 the grant channels' prefix before the client id; the last as acquire's
 -- reply  { 'released', 0 } or { 'free', 0 }
--- include: redisson_semaphore/common/permits
+-- include: redisson_semaphore/common/give_back
+-- include: redisson_semaphore/common/taken
 local given_back = give_back('', redis.call('ZRANGE', taken, 0, -1))
 return {given_back > 0 and 'released' or 'free', 0}

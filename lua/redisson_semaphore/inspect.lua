@@ -2,10 +2,13 @@
 --
 -- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers; 7 the permits that programs have
 -- ARGV   1 the most waiters to list; the last as acquire's
--- reply  { kind, '0', { { id, '', remaining_ms, 1 } ... }, waiting, {}, holding, free and taken, taken }
--- include: redisson_semaphore/common/permits
+-- reply  { kind, '0', { { id, '', remaining_ms, 1 } ... }, waiting, {}, holding,
+--          free and taken, taken }
 -- include: redisson_semaphore/common/list_permits
+-- include: redisson_semaphore/common/taken
+-- include: redisson_lock/common/now_ms
 -- include: common/most_holders
+-- include: redisson_lock/common/named
 local holders = list_permits(taken, now_ms(), most_holders)
 local all, free = redis.call('ZCARD', taken), redis.call('GET', KEYS[1]) or 0
 return {string.find(taken, 'redisson.permits', 1, true) and 'redisson_semaphore' or

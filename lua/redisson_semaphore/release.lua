@@ -4,8 +4,13 @@
 --        8 rw.readers; 9 the permits that programs have
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
+-- include: redisson_lock/common/gone_ms_of
+-- include: redisson_semaphore/common/give_back
+-- include: redisson_semaphore/common/ids_of
 -- include: redisson_semaphore/common/permits
--- include: redisson_lock/common/ended
+-- include: redisson_lock/common/unknown
+-- include: redisson_lock/common/end_latched
+
 local gone_ms = gone_ms_of(ARGV[2])
 if give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits)) == 0 then
   return unknown(KEYS[5], gone_ms)

@@ -4,8 +4,10 @@
 -- ARGV   1 'try' (only if none is set), 'set' (free and taken together), 'add' (also a negative
 --        number) or 'free' (changes nothing)  2 the number; the last as acquire's
 -- reply  'set <free>' or 'kept <free>'
--- include: redisson_semaphore/common/permits
 -- include: common/wrong_kind
+-- include: redisson_semaphore/common/taken
+-- include: redisson_lock/common/named
+
 local free = redis.pcall('GET', KEYS[1])
 if free and (free.err or not string.match(free, '^-?%d+$')) then
   return wrong_kind('a Redisson semaphore', free.err and free)

@@ -1,9 +1,8 @@
--- include: redisson_lock/common/names
+-- include: redisson_lock/common/refuse_readers
+-- include: redisson_lock/common/wait_for
 -- include: redisson_lock/common/token
--- include: redisson_lock/common/lease
--- include: redisson_lock/common/wait
--- include: redisson_lock/common/readers
-
+-- include: redisson_lock/common/extend
+-- include: redisson_lock/common/yields
 -- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply. `gone`: the key of the
 -- grant's tombstone.
 local function acquire(grant, lease_ms, terms, gone, yield)

@@ -1,8 +1,10 @@
--- include: redisson_lock/common/publish
+-- include: redisson_lock/common/gone_ms_of
+-- include: redisson_lock/common/unknown
+-- include: redisson_lock/common/named
 -- include: redisson_lock/common/channel
+-- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/begin_yield
 -- include: redisson_lock/common/acquire
--- include: redisson_lock/common/ended
-
 -- release(): ends the grant, tells the waiters, and asks again for a fresh grant.
 local function release()
   local grant, ending, latch, yield = ARGV[1], ARGV[2], KEYS[5], KEYS[7]

@@ -1,5 +1,8 @@
--- include: redisson_read_write_lock/common/state
-
+-- include: redisson_read_write_lock/common/read_state
+-- include: redisson_read_write_lock/common/is_manual
+-- include: redisson_lock/common/extend
+-- include: redisson_lock/common/wait_for
+-- include: redisson_lock/common/yields
 -- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply for a writer.
 local function acquire(grant, lease_ms, terms, gone, yield)
   if redis.call('EXISTS', gone) == 1 then

@@ -1,17 +1,7 @@
--- include: redisson_read_write_lock/common/state
--- include: redisson_lock/common/publish
-
--- longest_hold(): how long the last of the readers' holds lasts, in ms; negative if there is none.
-local function longest_hold()
-  local longest_ms, fields = -3, redis.call('HGETALL', KEYS[1])
-  for i = 1, #fields, 2 do
-    for number = tonumber(fields[i + 1]) or 0, 1, -1 do
-      longest_ms = math.max(longest_ms, redis.call('PTTL', hold_of(fields[i], number)))
-    end
-  end
-  return longest_ms
-end
-
+-- include: redisson_read_write_lock/common/hold_of
+-- include: redisson_read_write_lock/common/longest_hold
+-- include: redisson_lock/common/named
+-- include: redisson_lock/common/begin_yield
 -- end_read(grant, latch_it, yield): ends a read. The lock lasts as long as the last of the others,
 -- and is free if none is left, even if a reader that died still has its field.
 local function end_read(grant, latch_it, yield)

@@ -1,9 +1,9 @@
--- include: redisson_lock/common/publish
 -- include: redisson_read_write_lock/common/channel
+-- include: redisson_lock/common/named
 -- include: redisson_lock/common/channel
-
--- end_write(grant, latch_it, yield): ends a write. If its owner still reads, the lock becomes a read
--- lock. Redisson tells waiting readers nothing then; this does.
+-- include: redisson_lock/common/begin_yield
+-- end_write(grant, latch_it, yield): ends a write. If its owner still reads, the lock becomes a
+-- read lock. Redisson tells waiting readers nothing then; this does.
 local function end_write(grant, latch_it, yield)
   local told = redis.call('PUBLISH', named(prefix), message)
   redis.call('HDEL', KEYS[1], grant .. ':write')

@@ -118,7 +118,7 @@ TEST_F(RedissonLocks, MessageWakesTheWaiterLongBeforeTheLeaseEnds) {
   waiter.join();
 }
 
-// A C++ waiter of a fair lock that died does not hold up the others until its wait_timeout.
+// A C++ waiter of a fair lock that died does not delay the others until its wait_timeout.
 TEST_F(RedissonLocks, DeadWaiterOfFairLockIsPassedOver) {
   const Client client = Connect();
   const std::string dead = std::string(32, 'a') + ":1";

@@ -6,8 +6,3 @@ local function wait_for(terms, retry_after_ms)
   end
   return 'queued ' .. retry_after_ms .. ' 0 0'
 end
--- yields(terms, client, yield): returns how long this client lets others go first, in ms, or nil.
-local function yields(terms, client, yield)
-  return string.match(terms, '^%d+ %d+ 1') and redis.call('GET', yield) == client and
-    math.max(redis.call('PTTL', yield), 0) or nil
-end

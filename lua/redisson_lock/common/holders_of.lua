@@ -1,21 +1,5 @@
--- include: redisson_lock/common/names
--- include: common/grant_id
 -- include: common/most_holders
--- read_fields(expected): the fields and values of the hash, or nil and the error for another kind.
-local function read_fields(expected)
-  local kind = redis.pcall('HMGET', KEYS[1], 'kind')
-  if kind.err or kind[1] then
--- include: common/wrong_kind
-    return nil, wrong_kind(expected, kind.err and kind)
-  end
-  return redis.call('HGETALL', KEYS[1])
-end
-
--- waiting_at(prefix): how many clients listen on that channel, and so wait.
-local function waiting_at(prefix)
-  return redis.call('PUBSUB', 'NUMSUB', named(prefix))[2]
-end
-
+-- include: common/grant_id
 -- holders_of(fields): the holders in the fields and values of the hash, as inspect lists them, and
 -- how many there are. A reader has a key that says when its hold ends.
 local function holders_of(fields)

@@ -1,7 +1,4 @@
--- include: redisson_lock/common/names
--- include: redisson_lock/common/lease
--- include: redisson_lock/common/wait
--- include: redisson_lock/common/readers
+-- include: redisson_lock/common/refuse_readers
 -- include: common/wrong_kind
 
 -- read_state(field): returns the mode ('read', 'write' or false: it is free), and whether the field
@@ -16,15 +13,4 @@ local function read_state(field)
     return nil, refused
   end
   return found[1], found[2]
-end
-
-local function is_manual(terms)
-  return string.match(terms, '^%d+ %d+ %d %d+ (%d)') == '1'
-end
-
--- hold_of(field, number): the key that says when one hold of a reader ends.
-local function hold_of(field, number)
-  local lock = KEYS[1]
-  return (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}') .. ':' .. field ..
-    ':rwlock_timeout:' .. number
 end

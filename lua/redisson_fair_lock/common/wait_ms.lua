@@ -1,0 +1,1 @@
+local wait_ms = tonumber(string.match(ARGV[#ARGV], '(%d+)$'))

@@ -1,0 +1,3 @@
+local function gone_ms_of(ending)
+  return string.match(ending, '^%d+ %d+ (%d+)')
+end

@@ -1,0 +1,1 @@
+local yield_key = KEYS[#KEYS - 2]
