@@ -1,8 +1,8 @@
 -- include: common/wrong_kind
 
 -- other_kind(its_fields, expected): returns the error for a key that is no lock of the expected
--- kind, which is '<kind>/<protocol version>'. `its_fields`: what HMGET replied for its field `kind` and
--- others, or its error. Version 1 wrote no number.
+-- kind, which is '<kind>/<protocol version>'. `its_fields`: what HMGET replied for its field `kind`
+-- and others, or its error. Version 1 wrote no number.
 local function other_kind(its_fields, expected)
   local its_kind, version = string.match(expected, '^([%l_]+)/(%d+)$')
   local other, its_version = string.match((its_fields[1] or '') .. '/1', '^([%l_]+)/(%d+)')

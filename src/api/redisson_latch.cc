@@ -73,7 +73,7 @@ absl::StatusOr<std::string> CountDownLatch::Body::Count(const std::string& how,
   if (!handle.ok()) return handle.status();
   std::string once = core->FreshId();
   once[once.find(':')] = '.';  // in a key, the suffix is what follows the last colon
-  const std::vector<std::string> args = {how, absl::StrCat(number)};
+  std::vector<std::string> args = {how, absl::StrCat(number)};
   return (*handle)->RunUntilAnswered(
       {.script = &lua::kRedissonLatchCount,
        .args = [&args](int) { return args; },

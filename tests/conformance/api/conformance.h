@@ -315,7 +315,8 @@ inline std::vector<Case> LockCases() {
     for (const ServerGroup& server_group : ServerGroups()) {
       if (kind.quorum != server_group.quorum) continue;
       // Some are enough for these, which share their way to the server with the others.
-      const bool few = kind.name == "redisson_fenced_lock" || kind.name == "redisson_read_write_lock";
+      const bool few =
+          kind.name == "redisson_fenced_lock" || kind.name == "redisson_read_write_lock";
       if (kind.redisson && server_group.name != "tcp" &&
           (few || (!server_group.cluster && !server_group.sentinel))) {
         continue;
@@ -583,7 +584,8 @@ class Conformance : public ::testing::TestWithParam<Case> {
     }
     if (GetParam().kind.redisson) {
       const std::string channel =
-          (GetParam().kind.name == "redisson_read_write_lock" ? "redisson_rwlock:" : "redisson_lock__channel:") +
+          (GetParam().kind.name == "redisson_read_write_lock" ? "redisson_rwlock:"
+                                                              : "redisson_lock__channel:") +
           tagged;
       const char* const count = GetParam().server_group.cluster ? "SHARDNUMSUB" : "NUMSUB";
       return Await([&] {

@@ -156,8 +156,7 @@ TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
   latch.count_down();
   EXPECT_EQ(*latch.Count(), 1);
   std::thread waiter([&] { latch.wait(); });
-  EXPECT_TRUE(
-      Await([&] { return Listeners("redisson_countdownlatch__channel__{done}") == 1; }));
+  EXPECT_TRUE(Await([&] { return Listeners("redisson_countdownlatch__channel__{done}") == 1; }));
   latch.count_down();
   waiter.join();
   EXPECT_TRUE(*latch.TrySetCount(1));

@@ -75,7 +75,8 @@ TEST(PermissionsDoc, NamesEveryCommandThatAScriptCalls) {
   for (const auto& file : std::filesystem::recursive_directory_iterator(sources / "lua")) {
     if (file.path().extension() == ".lua") {
       const bool redissons = file.path().string().find("/lua/redisson") != std::string::npos;
-      (redissons ? by_redissons : called).merge(Find(Contents(file.path()), std::regex(R"(call\('([A-Z]+)')")));
+      (redissons ? by_redissons : called)
+          .merge(Find(Contents(file.path()), std::regex(R"(call\('([A-Z]+)')")));
     }
   }
   ASSERT_THAT(called, ::testing::Contains("time"));
