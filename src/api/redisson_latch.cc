@@ -24,8 +24,6 @@ namespace {
 
 namespace kinds = internal::kinds;
 
-constexpr int64_t kMostArrivals = 1'000'000'000'000'000;  // Lua counts exactly that far
-
 internal::LockType LatchType() {
   return {.scripts = {.acquire = lua::kRedissonLatchAcquire, .cancel = lua::kRedissonLatchCancel},
           .traits = {.kind = kinds::kRedissonLatch},
@@ -64,10 +62,9 @@ struct CountDownLatch::Body {
 
 absl::StatusOr<std::string> CountDownLatch::Body::Count(const std::string& how,
                                                         int64_t number) const {
-  if (number < 0 || kMostArrivals < number) {
-    return base::WithAddress(absl::InvalidArgumentError(
-        absl::StrCat("latch ", base::Quoted(name), ": a count of ", number,
-                     " is not possible; it must be 0 to ", kMostArrivals)));
+  if (number < 0) {
+    return base::WithAddress(absl::InvalidArgumentError(absl::StrCat(
+        "latch ", base::Quoted(name), ": the count ", number, " must not be negative")));
   }
   const auto handle = Handle();
   if (!handle.ok()) return handle.status();

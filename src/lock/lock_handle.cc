@@ -215,8 +215,7 @@ absl::StatusOr<std::shared_ptr<LockHandle>> LockHandle::Attach(std::shared_ptr<C
   }
   if (type.redisson() && core->longest_lease() < absl::InfiniteDuration()) {
     return failure(absl::StatusCode::kFailedPrecondition,
-                   "Redisson does not wait for the quarantine of this client's URL, so the lock "
-                   "would not be protected by it; use a URL without `quarantine`");
+                   "Redisson obeys no quarantine; use a client whose URL has no `quarantine`");
   }
   if (!core->EnsureThreads()) {
     const absl::Status why = base::NoThread();

@@ -93,8 +93,7 @@ void EncodedRequest::PutGrant(const Subject& subject, GrantId grant) {
 }
 
 std::string EncodedRequest::Tombstone(const Subject& subject, GrantId grant) {
-  std::string key;
-  for (const std::string_view part : subject.keys.Parts(subject.type.keys.gone)) key += part;
+  const std::string key = AuxiliaryKey(subject.keys.main(), subject.type.keys.gone);
   const std::string& client = subject.identity.client;
   if (!subject.type.redisson()) return absl::StrCat(key, client, ".", NumberOf(grant));
   // The id of an unlock request has 32 hex digits.

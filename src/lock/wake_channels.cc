@@ -14,14 +14,10 @@ std::string WakeChannels::NameOf(const KeySet& keys, const LockType& type, Grant
   if (kind == kinds::kRedissonLatch) {
     return absl::StrCat("redisson_countdownlatch__channel__{", std::string(keys.main()), "}");
   }
-  const bool semaphore = type.use == GrantUse::kPermit;
-  std::string name;
-  for (const std::string_view part :
-       keys.Parts(semaphore                               ? "redisson_sc:"
-                  : kind == kinds::kRedissonReadWriteLock ? "redisson_rwlock:"
-                                                          : "redisson_lock__channel:")) {
-    name += part;
-  }
+  std::string name = AuxiliaryKey(keys.main(), type.use == GrantUse::kPermit ? "redisson_sc:"
+                                               : kind == kinds::kRedissonReadWriteLock
+                                                   ? "redisson_rwlock:"
+                                                   : "redisson_lock__channel:");
   if (kind == kinds::kRedissonFairLock) {
     absl::StrAppend(&name, ":", core_.identity().client, ":", acquire);
   }
@@ -113,7 +109,6 @@ bool WakeChannels::Take(std::string_view channel, bool arrives) try {
 }
 
 void WakeChannels::SubscribeAgain(const redis::ServerGroup::Concerned& concerned) {
-  if (count_ == 0) return;
   std::vector<std::string> names;
   {
     const base::MutexLock lock(mu_);

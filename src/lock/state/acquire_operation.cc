@@ -93,7 +93,8 @@ bool AcquireOperation::EndSubscribing(const absl::Status& status, base::Instant 
   if (status.ok()) return true;
   waiter_.failure = base::Unshared(status);
   if (absl::IsUnavailable(status)) {
-    waiter_.silent_since = std::min(waiter_.silent_since, subscribing_since_);
+    listens_at_ = now + kSubscribeTimeout;
+    if (!asked_) waiter_.silent_since = std::min(waiter_.silent_since, subscribing_since_);
     return true;
   }
   asked_ ? state.GiveUp(waiter_, Waiter::State::kFailed, now, effects)
@@ -160,13 +161,16 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
       return {.kind = Action::Kind::kRun,
               .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
     }
-    if (waiter_.state == State::kWaiting && !event.listens && state.MustListen(waiter_)) {
+    const bool must_listen = !event.listens && state.MustListen(waiter_);
+    if (waiter_.state == State::kWaiting && must_listen && listens_at_ <= now) {
       subscribing_since_ = now;
       phase_ = Phase::kSubscribing;
       return {.kind = Action::Kind::kSubscribe, .until = now + SubscribeTimeout(now)};
     }
     if (waiter_.state == State::kWaiting) {
-      return Sleep(std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_));
+      const base::Instant until =
+          std::min(now < deadline_ ? deadline_ : answered_by_, gives_up_at_);
+      return Sleep(must_listen ? std::min(until, listens_at_) : until);
     }
   }
   if (waiter_.state == State::kGranted) {

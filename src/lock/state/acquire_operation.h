@@ -114,6 +114,7 @@ class AcquireOperation final : public Operation {
   base::Instant answered_by_ = ends_;
   base::Instant gives_up_at_ = base::Instant::Infinite();
   base::Instant subscribing_since_;
+  base::Instant listens_at_;  // not sooner, since it has failed before
   Waiter waiter_;
   Phase phase_ = Phase::kBegins;
   bool asked_ = false;

@@ -68,7 +68,7 @@ TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
 
 TEST_F(RedissonLocks, QuarantineAndQuorumAreRefused) {
   redisson::Lock quarantined(Connect("?quarantine=60s"), "a");
-  EXPECT_THAT(Refusal(quarantined.TryAcquire().status()), HasSubstr("without `quarantine`"));
+  EXPECT_THAT(Refusal(quarantined.TryAcquire().status()), HasSubstr("no `quarantine`"));
   redisson::Lock quorum(support::Connect("redlock:" + server_->url()), "a");
   EXPECT_THAT(Refusal(quorum.TryAcquire().status()), HasSubstr("RedLock"));
 }

@@ -69,6 +69,58 @@ TEST_F(AcquireOperationTest, CancelsItsRequestWhenItsWaitIsOver) {
   EXPECT_EQ(thread.state(), State::kBusy);
 }
 
+// A Redisson lock's waiter listens once it is not granted, and asks again when it does.
+class ListeningTest : public AcquireOperationTest {
+ protected:
+  ListeningTest() { Make({.listens = true}); }
+  Action EndSubscribing(Thread& thread, const absl::Status& status) {
+    return Resume(thread, {.subscribed_as = &status, .subscribed = true, .listens = status.ok()});
+  }
+};
+
+TEST_F(ListeningTest, ListensBeforeItSleepsAndAsksAgain) {
+  Thread& thread = Call();
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+  ASSERT_EQ(EndSubscribing(thread, absl::OkStatus()).kind, Action::Kind::kRun);
+  const Result queued = Queued();
+  const Action sleep = Resume(thread, {.result = &queued, .subscribed = true, .listens = true});
+  EXPECT_EQ(sleep.kind, Action::Kind::kSleep);
+}
+
+TEST_F(ListeningTest, AsksNowAndThenIfItCannotListen) {
+  Thread& thread = Call();
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  for (int i = 0; i < 50; ++i) {
+    const base::Instant asked = now();
+    ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+    ASSERT_EQ(EndSubscribing(thread, absl::UnavailableError("down")).kind, Action::Kind::kRun);
+    const Action sleep = Resume(thread, Queued());
+    ASSERT_EQ(sleep.kind, Action::Kind::kSleep) << "no tight loop";
+    ASSERT_EQ(sleep.until, asked + absl::Milliseconds(500));
+    PassTo(sleep.until);
+  }
+  EXPECT_EQ(thread.state(), State::kWaiting) << "the server answers";
+}
+
+TEST_F(ListeningTest, LeavesTheQueueIfItMayNotListen) {
+  Thread& thread = Call();
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+  EXPECT_EQ(EndSubscribing(thread, absl::PermissionDeniedError("no")).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kFailed);
+  EXPECT_EQ(state().waiting(), 0);
+}
+
+TEST_F(ListeningTest, KeepsGrantThatCameWhileItSubscribed) {
+  Thread& thread = Call();
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+  DeliverGrant({.grant = state().grant_id(), .attempt = 1, .token = kToken, .lease = kLease});
+  EXPECT_EQ(EndSubscribing(thread, absl::PermissionDeniedError("no")).kind, Action::Kind::kDone);
+  EXPECT_EQ(thread.state(), State::kGranted);
+}
+
 TEST_F(AcquireOperationTest, SleepsNoLongerThanItsWait) {
   Thread& thread = Call(absl::Milliseconds(200));
   ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
