@@ -485,7 +485,7 @@ TEST(DoctorProbes, CoverEveryCommandOfTheScripts) {
   const std::regex call(R"(call\('([A-Z]+)')");
   int calls = 0;
   for (const LuaScript& script : lua::kAll) {
-    if (script.name.starts_with("redisson_")) continue;  // not every user needs these
+    if (script.name.starts_with("redisson")) continue;  // not every user needs these
     const std::string body(script.body);
     for (std::sregex_iterator at(body.begin(), body.end(), call); at != std::sregex_iterator();
          ++at) {
