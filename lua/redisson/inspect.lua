@@ -10,9 +10,10 @@
 -- include: common/found_kind
 -- include: common/grant_id
 -- include: common/time
+-- include: redisson_lock/common/tagged
+-- include: redisson_read_write_lock/common/hold_of
 -- include: redisson_semaphore/common/list_permits
 local lock, queue, places, token_key, taken, taken_in_java = unpack(KEYS)
-local tagged = string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}'
 local most, now = tonumber(ARGV[1]), math.floor(now_us() / 1000)
 
 -- ask(...): the reply to a command; an empty list if this user may not run it.
@@ -29,8 +30,7 @@ end
 local function left_ms(reader, reads)
   local left = -2
   for i = 1, math.min(reads, 8) do
-    local key = tagged .. ':' .. reader .. ':rwlock_timeout:' .. i
-    left = math.max(left, redis.call('PTTL', key))
+    left = math.max(left, redis.call('PTTL', hold_of(reader, i)))
   end
   return left >= 0 and left or redis.call('PTTL', lock)
 end

@@ -4,7 +4,7 @@
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'left' (it was queued), 'passed_on' (it had the lock) or 'unknown'
 -- include: redisson_fair_lock/common/leave
--- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/leave_tombstone
 -- include: redisson_fair_lock/common/drop_overdue
 -- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/call_head
@@ -15,7 +15,7 @@ if held then
 end
 local left = leave(ARGV[1])
 if ARGV[2] ~= '0' then
-  end_latched(KEYS[5], ARGV[2])
+  leave_tombstone(KEYS[5], ARGV[2])
 end
 if (held or left) and redis.call('EXISTS', KEYS[1]) == 0 then
   drop_overdue(now_ms())

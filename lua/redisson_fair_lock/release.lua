@@ -2,8 +2,8 @@
 --
 -- KEYS, ARGV and reply as redisson_lock/release's; KEYS 9 redisson.alive
 -- include: redisson_lock/common/gone_ms_of
--- include: redisson_lock/common/unknown
--- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/release_again
+-- include: redisson_lock/common/leave_tombstone
 -- include: redisson_fair_lock/common/drop_overdue
 -- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/acquire
@@ -11,10 +11,10 @@
 
 local grant, gone_ms = ARGV[1], gone_ms_of(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], grant) == 0 then
-  return unknown(KEYS[5], gone_ms)
+  return release_again(KEYS[5], gone_ms)
 end
 redis.call('DEL', KEYS[1])
-end_latched(KEYS[5], gone_ms)
+leave_tombstone(KEYS[5], gone_ms)
 drop_overdue(now_ms())
 local again = #ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6]) or ''
 if redis.call('EXISTS', KEYS[1]) == 0 then

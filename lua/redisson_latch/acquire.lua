@@ -4,14 +4,14 @@
 --        lua/README.md; 6 rw.readers
 -- ARGV   1 to 4 as in lua/README.md; the last: 'listens permits'
 -- reply  'granted 0 <lease_ms> 0', or that the caller waits for a message
--- include: common/wrong_kind
+-- include: redisson_lock/common/read_number
 -- include: redisson_lock/common/refuse_readers
 
-local count = redis.pcall('GET', KEYS[1])
-if count and (count.err or not string.match(count, '^-?%d+$')) then
-  return wrong_kind('a Redisson latch', count.err and count)
+local count, refused = read_number('a Redisson latch')
+if refused then
+  return refused
 end
-local refused = refuse_readers(KEYS[#KEYS], 'a Redisson latch')
+refused = refuse_readers(KEYS[#KEYS], 'a Redisson latch')
 if refused then
   return refused
 end

@@ -3,11 +3,11 @@
 -- KEYS   1 to 4 as acquire's; 5 redisson.counted.<id>: this call was executed
 -- ARGV   1 'count', 'set' or 'down'  2 the number; the last as acquire's
 -- reply  the count; of a 'set', 'set' or 'kept' and the count
--- include: common/wrong_kind
+-- include: redisson_lock/common/read_number
 
-local count = redis.pcall('GET', KEYS[1])
-if count and (count.err or not string.match(count, '^-?%d+$')) then
-  return wrong_kind('a Redisson latch', count.err and count)
+local count, refused = read_number('a Redisson latch')
+if refused then
+  return refused
 end
 count = tonumber(count or 0)
 local function tell(message)

@@ -5,7 +5,7 @@
 -- reply  'passed_on' (it had the lock) or 'unknown'
 -- include: redisson_lock/common/named
 -- include: redisson_lock/common/channel
--- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/leave_tombstone
 -- include: redisson_lock/common/begin_yield
 
 local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
@@ -14,7 +14,7 @@ if held then
   redis.call('DEL', KEYS[1])
 end
 if ARGV[2] ~= '0' then
-  end_latched(KEYS[5], ARGV[2])
+  leave_tombstone(KEYS[5], ARGV[2])
 end
 if held then
   begin_yield(string.sub(ARGV[1], 1, 32), told, KEYS[6])

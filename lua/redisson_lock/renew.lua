@@ -1,11 +1,7 @@
--- Extends a grant, and never shortens it. Serves the locks whose hash has a field for the grant.
+-- Extends a grant of a Redisson lock, and never shortens it.
 --
 -- KEYS   1 to 4 as acquire's
 -- ARGV   1 grant  2 lease_ms; the last as acquire's
 -- reply  'held' or 'not_held'
--- include: redisson_lock/common/extend
-if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  return 'not_held'
-end
-extend(KEYS[1], ARGV[2])
-return 'held'
+-- include: redisson_lock/common/renew
+return renew(ARGV[1])

@@ -4,7 +4,7 @@
 --        'nest:<number>:<grant>' for one who reads under that write grant
 -- include: redisson_read_write_lock/common/read_state
 -- include: redisson_read_write_lock/common/hold_of
--- include: redisson_read_write_lock/common/is_manual
+-- include: redisson_lock/common/is_manual
 -- include: redisson_lock/common/extend
 -- include: redisson_lock/common/wait_for
 -- include: redisson_lock/common/yields

@@ -5,12 +5,13 @@
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
 -- include: redisson_lock/common/gone_ms_of
--- include: redisson_lock/common/unknown
+-- include: redisson_lock/common/release_again
 -- include: redisson_read_write_lock/common/end_read
--- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/leave_tombstone
 local gone_ms = gone_ms_of(ARGV[2])
 if redis.call('HEXISTS', KEYS[1], ARGV[1]) == 0 then
-  return unknown(KEYS[5], gone_ms)
+  return release_again(KEYS[5], gone_ms)
 end
-end_read(ARGV[1], function() end_latched(KEYS[5], gone_ms) end, KEYS[7])
+end_read(ARGV[1], KEYS[7])
+leave_tombstone(KEYS[5], gone_ms)
 return 'released'

@@ -5,7 +5,7 @@
 --        6 redisson.yield; 7 rw.readers; 8 the permits that programs have
 -- ARGV   1 to 4 as in lua/README.md; 5 unused; the last: 'listens permits'
 -- reply  as in lua/README.md; there is no queue, and no position
--- include: common/wrong_kind
+-- include: redisson_lock/common/read_number
 -- include: redisson_lock/common/refuse_readers
 -- include: redisson_semaphore/common/ids_of
 -- include: redisson_semaphore/common/permits
@@ -18,15 +18,17 @@
 -- include: redisson_semaphore/common/yield_key
 -- include: redisson_semaphore/common/never
 -- include: redisson_lock/common/wait_for
+-- include: redisson_lock/common/may_wait
+-- include: redisson_lock/common/is_manual
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
 end
-local free = redis.pcall('GET', KEYS[1])
-if free and (free.err or not string.match(free, '^-?%d+$')) then
-  return wrong_kind('a Redisson semaphore', free.err and free)
+local _, refused = read_number('a Redisson semaphore')
+if refused then
+  return refused
 end
-local refused = refuse_readers(KEYS[#KEYS - 1], 'a Redisson semaphore')
+refused = refuse_readers(KEYS[#KEYS - 1], 'a Redisson semaphore')
 if refused then
   return refused
 end
@@ -36,19 +38,19 @@ local ids, now = ids_of(grant, permits), now_ms()
 
 local mine = ends_of(ids)
 if mine then  -- a repeat
-  if string.match(terms, '^%d+ %d+ %d %d+ (%d)') ~= '1' then
+  if not is_manual(terms) then
     keep(ids, math.max(mine, now + lease_ms), 'XX', now)
     mine = math.max(mine, now + lease_ms)
   end
   return 'granted 0 ' .. string.format('%.0f', math.max(mine - now, 0)) .. ' 0'
 end
 give_back('', redis.call('ZRANGEBYSCORE', taken, 0, now, 'LIMIT', 0, math.max(64, permits)))
-free = tonumber(redis.call('GET', KEYS[1]) or 0)
-local yield_ms = free >= tonumber(permits) and yields(terms, client, yield_key)
+local free = tonumber(redis.call('GET', KEYS[1]) or 0)
+local yield_ms = free >= permits and yields(terms, client, yield_key)
 if yield_ms then
   return 'queued ' .. yield_ms .. ' 0 0'
 end
-if free >= tonumber(permits) then
+if free >= permits then
   redis.call('DECRBY', KEYS[1], permits)
   keep(ids, now + lease_ms, 'NX', now)
   return 'granted 0 ' .. lease_ms .. ' 0'
@@ -58,4 +60,4 @@ local ends = tonumber(first[2] or never)
 if ends < never then
   return wait_for(terms, string.format('%.0f', math.max(ends - now, 0)))
 end
-return string.match(terms, '^%d+ %d+ 1') and 'queued 0 1 0' or 'busy 0'
+return may_wait(terms) and 'queued 0 1 0' or 'busy 0'

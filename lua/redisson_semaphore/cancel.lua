@@ -7,9 +7,9 @@
 -- include: redisson_semaphore/common/give_back
 -- include: redisson_semaphore/common/ids_of
 -- include: redisson_semaphore/common/permits
--- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/leave_tombstone
 local given_back = give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits))
 if ARGV[2] ~= '0' then
-  end_latched(KEYS[5], ARGV[2])
+  leave_tombstone(KEYS[5], ARGV[2])
 end
 return given_back > 0 and 'passed_on' or 'unknown'

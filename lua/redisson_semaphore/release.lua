@@ -8,14 +8,14 @@
 -- include: redisson_semaphore/common/give_back
 -- include: redisson_semaphore/common/ids_of
 -- include: redisson_semaphore/common/permits
--- include: redisson_lock/common/unknown
--- include: redisson_lock/common/end_latched
+-- include: redisson_lock/common/release_again
+-- include: redisson_lock/common/leave_tombstone
 
 local gone_ms = gone_ms_of(ARGV[2])
 if give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits)) == 0 then
-  return unknown(KEYS[5], gone_ms)
+  return release_again(KEYS[5], gone_ms)
 end
 if gone_ms ~= '0' then
-  end_latched(KEYS[5], gone_ms)
+  leave_tombstone(KEYS[5], gone_ms)
 end
 return 'released'

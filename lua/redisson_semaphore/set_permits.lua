@@ -4,13 +4,13 @@
 -- ARGV   1 'try' (only if none is set), 'set' (free and taken together), 'add' (also a negative
 --        number) or 'free' (changes nothing)  2 the number; the last as acquire's
 -- reply  'set <free>' or 'kept <free>'
--- include: common/wrong_kind
+-- include: redisson_lock/common/read_number
 -- include: redisson_semaphore/common/taken
 -- include: redisson_lock/common/named
 
-local free = redis.pcall('GET', KEYS[1])
-if free and (free.err or not string.match(free, '^-?%d+$')) then
-  return wrong_kind('a Redisson semaphore', free.err and free)
+local free, refused = read_number('a Redisson semaphore')
+if refused then
+  return refused
 end
 local how = ARGV[1]
 local all = (free or 0) + redis.call('ZCARD', taken)

@@ -123,9 +123,7 @@ void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback cal
     };
   };
   const auto handle = body_->Handle();
-  if (!handle.ok()) {
-    return body_->core->event_driver().Complete(finish(handle.status()));
-  }
+  if (!handle.ok()) return body_->core->event_driver().Complete(finish(handle.status()));
   (*handle)->AcquireAsync(body_->CallOf(options), std::move(finish));
 }
 

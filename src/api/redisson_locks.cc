@@ -57,11 +57,7 @@ FairLock::FairLock(const Client& client, std::string_view name, LockOptions opti
     : RedisLockBase(client, name, WithoutTurns(std::move(options)), &kinds::kRedissonKeys),
       wait_timeout_(wait_timeout) {}
 
-LockScripts FairLock::Scripts() const {
-  LockScripts scripts = lua::kRedissonFairLockScripts;
-  scripts.renew = lua::kRedissonLockRenew;
-  return scripts;
-}
+LockScripts FairLock::Scripts() const { return lua::kRedissonFairLockScripts; }
 
 LockTraits FairLock::Traits() const { return TraitsOf(kinds::kRedissonFairLock); }
 

@@ -55,11 +55,13 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
   if (acquire == 0) return absl::OkStatus();
   const std::string name = NameOf(entry.keys, *entry.type, acquire);
   const std::pair<Entry*, GrantId> mine(&entry, acquire);
+  int losses = 0;
   {
     const base::MutexLock lock(mu_);
-    auto& acquires = channels_[name].acquires;
+    auto& [live, so_far, acquires] = channels_[name];
     if (std::ranges::find(acquires, mine) == acquires.end()) acquires.push_back(mine);
     count_ = channels_.size();
+    losses = so_far;
   }
   absl::Status subscribed =
       core_.server_group().SubscribeTo(entry.keys.main(), name, deadline, stop);
@@ -67,7 +69,9 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
   if (absl::IsCancelled(subscribed)) return absl::OkStatus();
   const base::MutexLock lock(mu_);
   const auto found = channels_.find(name);
-  if (found != channels_.end() && subscribed.ok()) found->second.live = true;
+  if (found != channels_.end() && found->second.losses == losses && subscribed.ok()) {
+    found->second.live = true;
+  }
   return subscribed;
 }
 
@@ -93,7 +97,10 @@ bool WakeChannels::Take(std::string_view channel, bool arrives) try {
     const base::MutexLock lock(mu_);
     const auto found = channels_.find(channel);
     if (found == channels_.end()) return false;
-    found->second.live &= arrives;
+    if (!arrives) {
+      found->second.live = false;
+      ++found->second.losses;
+    }
     woken = found->second.acquires;
     for (const auto& [entry, acquire] : woken) LockTable::Refer(*entry);
   }

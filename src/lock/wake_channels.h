@@ -49,6 +49,7 @@ class WakeChannels {
  private:
   struct Channel {
     bool live = false;
+    int losses = 0;  // a subscription that was asked for before the last one is not live
     std::vector<std::pair<Entry*, GrantId>> acquires = {};
   };
 

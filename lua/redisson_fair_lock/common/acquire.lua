@@ -1,4 +1,5 @@
--- include: redisson_lock/common/extend
+-- include: redisson_lock/common/repeated
+-- include: redisson_lock/common/may_wait
 -- include: redisson_lock/common/refuse_readers
 -- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/drop_overdue
@@ -19,10 +20,8 @@ local function acquire(grant, lease_ms, terms, gone)
 -- include: common/wrong_kind
     return wrong_kind('a Redisson fair lock', found.err and found)
   end
-  if found[1] then  -- a repeat
-    local manual = string.match(terms, '^%d+ %d+ %d %d+ (%d)') == '1'
-    return 'granted 0 ' ..
-      (manual and redis.call('PTTL', lock) or extend(lock, lease_ms)) .. ' 0'
+  if found[1] then
+    return repeated('0', lease_ms, terms)
   end
   local refused = refuse_readers(KEYS[#KEYS - 1], 'a Redisson fair lock')
   if refused then
@@ -40,7 +39,7 @@ local function acquire(grant, lease_ms, terms, gone)
     redis.call('PEXPIRE', lock, lease_ms)
     return 'granted 0 ' .. lease_ms .. ' 0'
   end
-  if string.match(terms, '^%d+ %d+ 1') then
+  if may_wait(terms) then
     enqueue(grant, terms, now)
   end
   -- If the lock is free, the head has been told, and dies or comes.

@@ -3,6 +3,6 @@
 -- move_up(waiters): they no longer wait for this client.
 local function move_up(waiters)
   for _, waiter in ipairs(waiters) do
-    redis.call('ZINCRBY', timeouts, -tonumber(wait_ms), waiter)
+    redis.call('ZINCRBY', timeouts, -wait_ms, waiter)
   end
 end

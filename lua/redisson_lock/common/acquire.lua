@@ -1,7 +1,7 @@
 -- include: redisson_lock/common/refuse_readers
 -- include: redisson_lock/common/wait_for
 -- include: redisson_lock/common/token
--- include: redisson_lock/common/extend
+-- include: redisson_lock/common/repeated
 -- include: redisson_lock/common/yields
 -- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply. `gone`: the key of the
 -- grant's tombstone.
@@ -21,13 +21,8 @@ local function acquire(grant, lease_ms, terms, gone, yield)
 -- include: common/wrong_kind
         return wrong_kind('a Redisson lock', found.err and found)
       end
-      if not found[1] then
-        return wait_for(terms, redis.call('PTTL', lock))
-      end
-      -- A repeat: the grant has the lock already.
-      local manual = string.match(terms, '^%d+ %d+ %d %d+ (%d)') == '1'
-      return 'granted ' .. this_token() .. ' ' ..
-        (manual and redis.call('PTTL', lock) or extend(lock, lease_ms)) .. ' 0'
+      return found[1] and repeated(this_token(), lease_ms, terms) or
+        wait_for(terms, redis.call('PTTL', lock))
     end
     local yield_ms = yields(terms, client, yield)
     if yield_ms then

@@ -1,5 +1,5 @@
+-- include: redisson_lock/common/tagged
 -- named(kind): a key or channel of Redisson that belongs to the lock.
 local function named(kind)
-  local lock = KEYS[1]
-  return kind .. ':' .. (string.find(lock, '{', 1, true) and lock or '{' .. lock .. '}')
+  return kind .. ':' .. tagged
 end

@@ -1,6 +1,5 @@
+-- include: redisson_lock/common/repeated
 -- include: redisson_read_write_lock/common/read_state
--- include: redisson_read_write_lock/common/is_manual
--- include: redisson_lock/common/extend
 -- include: redisson_lock/common/wait_for
 -- include: redisson_lock/common/yields
 -- acquire(grant, lease_ms, terms, gone, yield): returns acquire's reply for a writer.
@@ -12,9 +11,8 @@ local function acquire(grant, lease_ms, terms, gone, yield)
   local mode, mine = read_state(field)
   if mode == nil then
     return mine
-  elseif mine then  -- a repeat
-    return 'granted 0 ' ..
-      (is_manual(terms) and redis.call('PTTL', lock) or extend(lock, lease_ms)) .. ' 0'
+  elseif mine then
+    return repeated('0', lease_ms, terms)
   elseif mode then
     return wait_for(terms, redis.call('PTTL', lock))
   end

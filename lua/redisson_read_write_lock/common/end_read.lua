@@ -2,13 +2,12 @@
 -- include: redisson_read_write_lock/common/longest_hold
 -- include: redisson_lock/common/named
 -- include: redisson_lock/common/begin_yield
--- end_read(grant, latch_it, yield): ends a read. The lock lasts as long as the last of the others,
+-- end_read(grant, yield): ends a read. The lock lasts as long as the last of the others,
 -- and is free if none is left, even if a reader that died still has its field.
-local function end_read(grant, latch_it, yield)
+local function end_read(grant, yield)
   local lock = KEYS[1]
   redis.call('HDEL', lock, grant)
   redis.call('DEL', hold_of(grant, 1))
-  latch_it()
   local others_ms = redis.call('HLEN', lock) > 1 and longest_hold() or -3
   local writes = redis.call('HGET', lock, 'mode') == 'write'
   if others_ms > 0 and not writes then

@@ -2,9 +2,9 @@
 -- include: redisson_lock/common/named
 -- include: redisson_lock/common/channel
 -- include: redisson_lock/common/begin_yield
--- end_write(grant, latch_it, yield): ends a write. If its owner still reads, the lock becomes a
+-- end_write(grant, yield): ends a write. If its owner still reads, the lock becomes a
 -- read lock. Redisson tells waiting readers nothing then; this does.
-local function end_write(grant, latch_it, yield)
+local function end_write(grant, yield)
   local told = redis.call('PUBLISH', named(prefix), message)
   redis.call('HDEL', KEYS[1], grant .. ':write')
   if redis.call('HLEN', KEYS[1]) == 1 then
@@ -12,6 +12,5 @@ local function end_write(grant, latch_it, yield)
   else
     redis.call('HSET', KEYS[1], 'mode', 'read')
   end
-  latch_it()
   begin_yield(string.sub(grant, 1, 32), told, yield)
 end
