@@ -3,13 +3,12 @@
 -- KEYS   1 to 5 as in lua/README.md; 6 redisson.yield; 7 rw.readers
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'passed_on' (it had the lock) or 'unknown'
--- include: redisson_lock/common/named
--- include: redisson_lock/common/channel
+-- include: redisson_lock/common/tell
 -- include: redisson_lock/common/leave_tombstone
 -- include: redisson_lock/common/begin_yield
 
 local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
-local told = held and redis.call('PUBLISH', named(prefix), message)
+local told = held and tell()
 if held then
   redis.call('DEL', KEYS[1])
 end

@@ -6,8 +6,7 @@
 -- reply  { 'released', 0, grant ... } or { 'free', 0 }
 -- include: common/wrong_kind
 -- include: redisson_lock/common/tell_forced
--- include: redisson_lock/common/named
--- include: redisson_lock/common/channel
+-- include: redisson_lock/common/tell
 
 local fields = redis.pcall('HKEYS', KEYS[1])
 if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
@@ -18,5 +17,5 @@ if #fields == 0 then
 end
 redis.call('DEL', KEYS[1])
 local told = tell_forced(fields)
-redis.call('PUBLISH', named(prefix), message)
+tell()
 return {'released', 0, unpack(told)}

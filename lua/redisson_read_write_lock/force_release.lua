@@ -1,11 +1,9 @@
 -- For people: ends all grants, also of Java programs, and tells the waiters.
 --
 -- KEYS, ARGV and reply as redisson_lock/force_release's
--- include: redisson_read_write_lock/common/channel
+-- include: redisson_read_write_lock/common/tell
 -- include: redisson_read_write_lock/common/read_state
 -- include: redisson_lock/common/tell_forced
--- include: redisson_lock/common/named
--- include: redisson_lock/common/channel
 
 local mode, bad = read_state('')
 if mode == nil then
@@ -17,5 +15,5 @@ end
 local fields = redis.call('HKEYS', KEYS[1])
 redis.call('DEL', KEYS[1])
 local told = tell_forced(fields)
-redis.call('PUBLISH', named(prefix), message)
+tell()
 return {'released', 0, unpack(told, 1, math.min(#told, 64))}

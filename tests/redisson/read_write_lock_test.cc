@@ -109,6 +109,7 @@ TEST_F(RedissonReadWriteLock, WriterWakesReadersOfBothLanguages) {
   const PendingReply java_reader = java().Send("reader", "lock", "read", "prices");
   auto reader = InThread([&lock] { return lock.AcquireRead({.wait = kLong}); });
   ASSERT_TRUE(AwaitWaiters(server(), "read", "prices", 2));
+  ASSERT_TRUE(java().AwaitWaiting("reader"));  // Java's message reaches no thread that is about to
   const absl::Duration took = TimeOf([&] {
     EXPECT_EQ(Java("unlock", "write"), "");
     const absl::StatusOr<Lease> lease = reader.get();
@@ -124,7 +125,7 @@ TEST_F(RedissonReadWriteLock, ReleasedWriteWakesJavaReaders) {
   ASSERT_TRUE(writes.ok()) << writes.status();
   const PendingReply one = java().Send("reader1", "lock", "read", "prices");
   const PendingReply two = java().Send("reader2", "lock", "read", "prices");
-  ASSERT_TRUE(AwaitWaiters(server(), "read", "prices", 1));
+  ASSERT_TRUE(java().AwaitWaiting("reader1") && java().AwaitWaiting("reader2"));
   EXPECT_TRUE(writes->Release().ok());
   EXPECT_TRUE(one.Get(kSoon).ok) << one.Get().value;
   EXPECT_TRUE(two.Get(kSoon).ok) << two.Get().value;

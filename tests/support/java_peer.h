@@ -17,6 +17,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "src/base/mutex.h"
+#include "tests/support/await.h"
 #include "tests/support/subprocess.h"
 
 namespace redlatch::support {
@@ -107,6 +108,12 @@ class JavaClient {
                  const Arguments&... arguments) {
     const JavaReply reply = Send(thread, verb, arguments...).Get();
     return reply.ok ? reply.value : absl::StrCat("error: ", reply.value);
+  }
+
+  // Waits until that thread, which has been sent something, waits for a message. All else that a
+  // thread of Java's waits for has no time limit.
+  bool AwaitWaiting(const std::string& thread) {
+    return Await([&] { return Do("prober", "state", Unique(thread)) == "TIMED_WAITING"; });
   }
 
   JavaPeer& peer() { return peer_; }

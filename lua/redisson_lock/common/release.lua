@@ -1,7 +1,6 @@
 -- include: redisson_lock/common/gone_ms_of
 -- include: redisson_lock/common/release_again
--- include: redisson_lock/common/named
--- include: redisson_lock/common/channel
+-- include: redisson_lock/common/tell
 -- include: redisson_lock/common/leave_tombstone
 -- include: redisson_lock/common/begin_yield
 -- include: redisson_lock/common/acquire
@@ -12,7 +11,7 @@ local function release()
   if redis.call('HEXISTS', KEYS[1], grant) == 0 then
     return release_again(latch, gone_ms)
   end
-  local told = redis.call('PUBLISH', named(prefix), message)  -- first, since it may be refused
+  local told = tell()  -- first, since it may be refused
   redis.call('DEL', KEYS[1])
   leave_tombstone(latch, gone_ms)
   begin_yield(string.sub(grant, 1, 32), told, yield)

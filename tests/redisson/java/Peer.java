@@ -32,7 +32,8 @@ import org.redisson.config.SingleServerConfig;
 public final class Peer {
   private static final PrintStream OUT = System.out;
 
-  private final Map<String, ExecutorService> threads = new HashMap<>();
+  private final Map<String, ExecutorService> executors = new HashMap<>();
+  private final Map<String, Thread> threads = new ConcurrentHashMap<>();
   private final Map<String, RedissonClient> clients = new ConcurrentHashMap<>();
   private final Map<String, Soaker> soakers = new ConcurrentHashMap<>();
 
@@ -136,6 +137,8 @@ public final class Peer {
       case "disconnect":
         clients.remove(its.text(0)).shutdown(0, 2, TimeUnit.SECONDS);
         return "";
+      case "state": // ... THREAD
+        return threads.get(its.text(1)).getState();
       case "soak":
         Soaker soaker = new Soaker(clients.get(its.text(0)), its.text(1), its.text(2), its.text(3));
         soakers.put(its.text(0), soaker);
@@ -265,6 +268,7 @@ public final class Peer {
   }
 
   private void answer(String[] words) {
+    threads.put(words[1], Thread.currentThread());
     long began = System.nanoTime();
     String outcome = "ok";
     String value;
@@ -289,7 +293,7 @@ public final class Peer {
         new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     for (String line = input.readLine(); line != null; line = input.readLine()) {
       String[] words = line.split("\t", -1);
-      threads
+      executors
           .computeIfAbsent(words[1], name -> Executors.newSingleThreadExecutor())
           .execute(() -> answer(words));
     }
