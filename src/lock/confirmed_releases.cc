@@ -27,6 +27,7 @@ void ConfirmedReleases::Add(const Entry& entry, const Request& request,
     next_ = (next_ + 1) % kMostReleases;
     record.lock = entry;
     record.grant = request.grant;
+    record.permits = request.permits;
     record.lease = request.lease;
     record.expires = what.expires;
     late = request.sent <= connected_at_;
@@ -65,11 +66,13 @@ ScriptBatch::Jobs ConfirmedReleases::TakeDue() {
   due_ = base::Instant::Infinite();
   for (Record& record : std::exchange(to_repeat_, {})) {
     if (record.expires <= now) continue;
-    jobs.push_back(
-        {.other = record.lock,
-         .request = {.what = ReleaseRequest(), .grant = record.grant, .lease = record.lease},
-         .then = [this, record](const Result& result) { TakeResult(record, result); },
-         .until = now + kReleasesTimeout});
+    jobs.push_back({.other = record.lock,
+                    .request = {.what = ReleaseRequest(),
+                                .grant = record.grant,
+                                .lease = record.lease,
+                                .permits = record.permits},
+                    .then = [this, record](const Result& result) { TakeResult(record, result); },
+                    .until = now + kReleasesTimeout});
   }
   return jobs;
 }

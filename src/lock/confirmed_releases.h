@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_LOCK_CONFIRMED_RELEASES_H_
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -39,6 +40,7 @@ class ConfirmedReleases {
   struct Record {
     NamedLock lock;
     GrantId grant = 0;
+    uint32_t permits = 1;
     absl::Duration lease;
     base::Instant expires;  // the grant has expired at every server
     int tries = 0;

@@ -1,6 +1,5 @@
 #include "src/lock/wake_channels.h"
 
-#include <algorithm>
 #include <new>
 
 #include "absl/strings/str_cat.h"
@@ -24,15 +23,13 @@ std::string WakeChannels::NameOf(const KeySet& keys, const LockType& type, Grant
   return name;
 }
 
-bool WakeChannels::Listens(const Entry& entry, GrantId acquire) const {
+bool WakeChannels::Listens(Entry& entry, GrantId acquire) const {
   if (count_ == 0 || acquire == 0) return false;
   const std::string name = NameOf(entry.keys, *entry.type, acquire);
   const base::MutexLock lock(mu_);
   const auto found = channels_.find(name);
   return found != channels_.end() && found->second.live &&
-         std::ranges::any_of(found->second.acquires, [&](const auto& each) {
-           return each.first == &entry && each.second == acquire;
-         });
+         found->second.acquires.contains({&entry, acquire});
 }
 
 bool WakeChannels::ListensAt(const KeySet& keys, const LockType& type) const {
@@ -44,35 +41,39 @@ bool WakeChannels::ListensAt(const KeySet& keys, const LockType& type) const {
 
 absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
                                   const std::stop_token& stop) {
-  GrantId acquire = 0;
+  Acquire mine(&entry, 0);
+  std::string name;
   GrantId left = 0;
-  {
-    const base::MutexLock lock(entry.mu);
-    acquire = entry.state.pending_acquire();
-    left = std::exchange(entry.listens, acquire);
-  }
-  if (left != 0 && left != acquire) Leave(entry, left);
-  if (acquire == 0) return absl::OkStatus();
-  const std::string name = NameOf(entry.keys, *entry.type, acquire);
-  const std::pair<Entry*, GrantId> mine(&entry, acquire);
   int losses = 0;
   {
-    const base::MutexLock lock(mu_);
-    auto& [live, so_far, acquires] = channels_[name];
-    if (std::ranges::find(acquires, mine) == acquires.end()) acquires.push_back(mine);
-    count_ = channels_.size();
-    losses = so_far;
+    // Together, so that Feed() leaves what is noted here.
+    const base::MutexLock entry_lock(entry.mu);
+    mine.second = entry.state.pending_acquire();
+    if (mine.second != 0) {
+      name = NameOf(entry.keys, *entry.type, mine.second);
+      const base::MutexLock lock(mu_);
+      Channel& channel = channels_.try_emplace(name, Channel{.acquires = {mine}}).first->second;
+      channel.acquires.insert(mine);
+      losses = channel.losses;
+      count_ = channels_.size();
+    }
+    left = std::exchange(entry.listens, mine.second);
   }
+  if (left != 0 && left != mine.second) Leave(entry, left);
+  if (mine.second == 0) return absl::OkStatus();
   absl::Status subscribed =
       core_.server_group().SubscribeTo(entry.keys.main(), name, deadline, stop);
-  // The acquire is over, and its channel was left meanwhile.
-  if (absl::IsCancelled(subscribed)) return absl::OkStatus();
-  const base::MutexLock lock(mu_);
-  const auto found = channels_.find(name);
-  if (found != channels_.end() && found->second.losses == losses && subscribed.ok()) {
-    found->second.live = true;
+  {
+    const base::MutexLock lock(mu_);
+    const auto found = channels_.find(name);
+    if (found != channels_.end()) {
+      const bool waits = found->second.acquires.contains(mine);
+      if (waits && subscribed.ok() && found->second.losses == losses) found->second.live = true;
+      return waits && !absl::IsCancelled(subscribed) ? subscribed : absl::OkStatus();
+    }
   }
-  return subscribed;
+  Unsubscribe(name);  // the acquire is over, and nobody else listens
+  return absl::OkStatus();
 }
 
 void WakeChannels::Leave(Entry& entry, GrantId acquire) {
@@ -81,18 +82,22 @@ void WakeChannels::Leave(Entry& entry, GrantId acquire) {
     const base::MutexLock lock(mu_);
     const auto found = channels_.find(name);
     if (found == channels_.end()) return;
-    std::erase(found->second.acquires, std::pair<Entry*, GrantId>(&entry, acquire));
+    found->second.acquires.erase({&entry, acquire});
     if (!found->second.acquires.empty()) return;
     channels_.erase(found);
     count_ = channels_.size();
   }
+  Unsubscribe(name);
+}
+
+void WakeChannels::Unsubscribe(const std::string& name) {
   core_.server_group().Forget(name);
   Take(name, /*arrives=*/false);  // another acquire may have subscribed before that
 }
 
 bool WakeChannels::Take(std::string_view channel, bool arrives) try {
   if (count_ == 0) return false;
-  std::vector<std::pair<Entry*, GrantId>> woken;
+  std::set<Acquire> woken;
   {
     const base::MutexLock lock(mu_);
     const auto found = channels_.find(channel);
@@ -120,15 +125,12 @@ void WakeChannels::SubscribeAgain(const redis::ServerGroup::Concerned& concerned
   {
     const base::MutexLock lock(mu_);
     for (const auto& [name, channel] : channels_) {
-      if (!concerned || concerned(channel.acquires.front().first->keys.main())) {
+      if (!concerned || concerned(channel.acquires.begin()->first->keys.main())) {
         names.push_back(name);
       }
     }
   }
-  for (const std::string& name : names) {
-    core_.server_group().Forget(name);
-    Take(name, /*arrives=*/false);
-  }
+  for (const std::string& name : names) Unsubscribe(name);
 }
 
 }  // namespace redlatch::internal

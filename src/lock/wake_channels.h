@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <set>
 #include <stop_token>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -33,7 +33,7 @@ class WakeChannels {
   WakeChannels& operator=(const WakeChannels&) = delete;
 
   // Returns true if messages for that acquire arrive.
-  bool Listens(const Entry& entry, GrantId acquire) const;
+  bool Listens(Entry& entry, GrantId acquire) const;
   // Returns true if any acquire of this client listens on the lock's channel.
   bool ListensAt(const KeySet& keys, const LockType& type) const;
   // Subscribes the entry's pending acquire, until it is no longer pending: Feed() calls Leave().
@@ -47,12 +47,14 @@ class WakeChannels {
   void SubscribeAgain(const redis::ServerGroup::Concerned& concerned);
 
  private:
+  using Acquire = std::pair<Entry*, GrantId>;
   struct Channel {
     bool live = false;
     int losses = 0;  // a subscription that was asked for before the last one is not live
-    std::vector<std::pair<Entry*, GrantId>> acquires = {};
+    std::set<Acquire> acquires = {};  // never empty
   };
 
+  void Unsubscribe(const std::string& name);
   std::string NameOf(const KeySet& keys, const LockType& type, GrantId acquire) const;
 
   ClientCore& core_;

@@ -1643,6 +1643,8 @@ base::Instant LockState::GivesUpAt(const Waiter& waiter, base::Instant sent) con
 void LockState::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effects& effects) {
   if (waiter.state != Waiter::State::kWaiting) return;
   queue_.Remove(waiter);
+  Waiter* const head = queue_.head();
+  if (config_.listens && head != nullptr) Wake(*head, effects);  // it may have to listen now
   waiter.state = as;
   if (as == Waiter::State::kBusy &&
       (server_.silent() || !KnowsWhy(waiter) || waiter.wait_limit == WaitLimit::kEndless)) {

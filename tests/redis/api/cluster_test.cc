@@ -1,4 +1,7 @@
 // Two clients use every kind of lock on every primary of a cluster.
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/read_write_lock.h"
+#include "redlatch/redisson/semaphore.h"
 #include "src/redis/connect/handshake.h"
 #include "tests/support/authority.h"
 #include "tests/support/live_testing.h"
@@ -109,6 +112,34 @@ TEST_F(ClusterTest, EndedClientLeavesNoKeys) {
     return count;
   };
   EXPECT_TRUE(Await([&] { return marks() == 0; })) << marks();
+}
+
+// An acquire may end while its thread subscribes.
+TEST_F(ClusterTest, NoChannelOfRedissonIsKeptAfterContention) {
+  const Client clients[] = {Connect(group_->url()), Connect(group_->url()), Connect(group_->url())};
+  ASSERT_TRUE(*redisson::Semaphore(clients[0], "c").TrySetPermits(2));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 6; ++i) {
+    threads.emplace_back([i, &client = clients[i / 2]] {
+      redisson::FairLock fair(client, "a");
+      redisson::ReadWriteLock both(client, "b");
+      redisson::Semaphore slots(client, "c");
+      for (int round = 0; round < 100; ++round) {
+        const AcquireOptions options{.wait = absl::Microseconds((round * 37 + i * 211) % 2000)};
+        (void)fair.Acquire(options);
+        (void)both.AcquireWrite(options);
+        (void)both.AcquireRead(options);
+        (void)slots.Acquire(1 + round % 2, options);
+      }
+    });
+  }
+  for (std::thread& each : threads) each.join();
+  for (size_t i = 0; i < group_->servers(); ++i) {
+    const auto kept = [&] {
+      return group_->server(i).Command({"PUBSUB", "SHARDCHANNELS", "redisson_*"}).elements;
+    };
+    EXPECT_TRUE(Await([&] { return kept().empty(); })) << kept().at(0).text;
+  }
 }
 
 TEST_F(ClusterTest, ErrorsSayHowToFixThem) {

@@ -88,6 +88,29 @@ TEST_F(RedissonLocks, DeniedChannelEndsTheWait) {
   EXPECT_TRUE(mine.TryAcquire().ok()) << "it needs no message";
 }
 
+// The second thread learns of it when the first one, which was to listen for both, has gone.
+TEST_F(RedissonLocks, DeniedChannelEndsTheWaitOfEachThread) {
+  support::TcpProxy proxy(support::TcpProxyOptions{.port = server_->port()});
+  const Client client = support::Connect(absl::StrCat("redis://quiet:pw@127.0.0.1:", proxy.port()));
+  const Client holder = Connect();
+  redisson::Lock theirs(holder, "a"), mine(client, "a");
+  const auto lease = theirs.Acquire();
+  ASSERT_TRUE(lease.ok());
+  EXPECT_FALSE(mine.Acquire({.wait = kTimeout}).ok());
+  proxy.Delay(Direction::kToServer, absl::Milliseconds(100));  // all wait before one is refused
+  std::vector<std::future<absl::Status>> waiters;
+  for (int i = 0; i < 3; ++i) {
+    waiters.push_back(
+        std::async(std::launch::async, [&] { return mine.Acquire({.wait = kTimeout}).status(); }));
+  }
+  const absl::Duration took = TimeOf([&] {
+    for (auto& waiter : waiters) {
+      EXPECT_EQ(waiter.get().code(), absl::StatusCode::kPermissionDenied);
+    }
+  });
+  EXPECT_LT(took, kTimeout / 3);
+}
+
 TEST_F(RedissonLocks, ChannelIsLeftWhenTheWaitIsOver) {
   const Client one = Connect(), two = Connect();
   redisson::Lock theirs(one, "a"), mine(two, "a");
@@ -144,6 +167,22 @@ TEST_F(RedissonLocks, LostPermitsComeBackToTheNextClient) {
   EXPECT_TRUE(permit.ok()) << permit.status();
   EXPECT_EQ(slots.Inspect()->capacity, 1);
   EXPECT_EQ(slots.TryAcquire(1001).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A release that a new primary has not received is repeated.
+TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
+  const Client client = Connect();
+  redisson::Semaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(5));
+  auto permits = slots.Acquire(5);
+  ASSERT_TRUE(permits.ok()) << permits.status();
+  server_->Command({"COPY", "slots", "before"});
+  server_->Command({"COPY", "redlatch:2:{slots}:redisson.permits", "taken"});
+  ASSERT_TRUE(permits->Release().ok());
+  server_->Command({"COPY", "before", "slots", "REPLACE"});
+  server_->Command({"COPY", "taken", "redlatch:2:{slots}:redisson.permits", "REPLACE"});
+  server_->Command({"CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"});
+  EXPECT_TRUE(Await([&] { return slots.AvailablePermits().value_or(0) == 5; }));
 }
 
 TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
