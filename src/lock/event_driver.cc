@@ -265,6 +265,10 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
 // Keys without a subscription attempt come before those with one.
 absl::Status EventDriver::Listen(Entry& entry, base::Instant& again) {
   const base::Instant now = base::Now();
+  if (entry.type->redisson()) {  // each acquire has a channel of its own to wait for
+    again = now + kDriversTurn;
+    return core_.Subscribe(entry, now, {});
+  }
   again = listen_again_;
   if (now < listen_again_) return unsubscribed_;
   absl::Status unsubscribed = core_.Subscribe(entry, now + kListenFor, {});

@@ -24,7 +24,7 @@ std::string WakeChannels::NameOf(const KeySet& keys, const LockType& type, Grant
 }
 
 bool WakeChannels::Listens(Entry& entry, GrantId acquire) const {
-  if (count_ == 0 || acquire == 0) return false;
+  if (acquire == 0) return false;
   const std::string name = NameOf(entry.keys, *entry.type, acquire);
   const base::MutexLock lock(mu_);
   const auto found = channels_.find(name);
@@ -33,7 +33,6 @@ bool WakeChannels::Listens(Entry& entry, GrantId acquire) const {
 }
 
 bool WakeChannels::ListensAt(const KeySet& keys, const LockType& type) const {
-  if (count_ == 0) return false;
   const std::string name = NameOf(keys, type, 0);
   const base::MutexLock lock(mu_);
   return channels_.contains(name);
@@ -55,7 +54,6 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
       Channel& channel = channels_.try_emplace(name, Channel{.acquires = {mine}}).first->second;
       channel.acquires.insert(mine);
       losses = channel.losses;
-      count_ = channels_.size();
     }
     left = std::exchange(entry.listens, mine.second);
   }
@@ -85,7 +83,6 @@ void WakeChannels::Leave(Entry& entry, GrantId acquire) {
     found->second.acquires.erase({&entry, acquire});
     if (!found->second.acquires.empty()) return;
     channels_.erase(found);
-    count_ = channels_.size();
   }
   Unsubscribe(name);
 }
@@ -96,7 +93,6 @@ void WakeChannels::Unsubscribe(const std::string& name) {
 }
 
 bool WakeChannels::Take(std::string_view channel, bool arrives) try {
-  if (count_ == 0) return false;
   std::set<Acquire> woken;
   {
     const base::MutexLock lock(mu_);

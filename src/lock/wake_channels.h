@@ -1,8 +1,6 @@
 #ifndef REDLATCH_SRC_LOCK_WAKE_CHANNELS_H_
 #define REDLATCH_SRC_LOCK_WAKE_CHANNELS_H_
 
-#include <atomic>
-#include <cstddef>
 #include <functional>
 #include <map>
 #include <set>
@@ -58,7 +56,6 @@ class WakeChannels {
   std::string NameOf(const KeySet& keys, const LockType& type, GrantId acquire) const;
 
   ClientCore& core_;
-  std::atomic<size_t> count_{0};
   mutable base::Mutex mu_;
   std::map<std::string, Channel, std::less<>> channels_ ABSL_GUARDED_BY(mu_);
 };

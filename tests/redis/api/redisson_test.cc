@@ -111,6 +111,34 @@ TEST_F(RedissonLocks, DeniedChannelEndsTheWaitOfEachThread) {
   EXPECT_LT(took, kTimeout / 3);
 }
 
+// One thread serves them all, and waits for no channel.
+TEST_F(RedissonLocks, ManyAsynchronousWaitersListenSoon) {
+  constexpr size_t kLocks = 200;
+  support::TcpProxy proxy(support::TcpProxyOptions{.port = server_->port()});
+  const Client holder = Connect(), client = support::Connect(proxy.url());
+  std::vector<std::unique_ptr<redisson::Lock>> theirs, mine;
+  for (size_t i = 0; i < kLocks; ++i) {
+    theirs.push_back(std::make_unique<redisson::Lock>(holder, absl::StrCat(i)));
+    theirs.back()->lock();
+    mine.push_back(std::make_unique<redisson::Lock>(client, absl::StrCat(i)));
+  }
+  proxy.Delay(Direction::kToServer, absl::Milliseconds(20));
+  std::atomic<size_t> acquired = 0;
+  for (const auto& lock : mine) {
+    lock->AcquireAsync({}, [&](const absl::StatusOr<Lease>& lease) {
+      EXPECT_TRUE(lease.ok()) << lease.status();
+      ++acquired;
+    });
+  }
+  const auto channels = [&] {
+    return server_->Command({"PUBSUB", "CHANNELS", "redisson_*"}).elements.size();
+  };
+  EXPECT_LT(TimeOf([&] { EXPECT_TRUE(Await([&] { return channels() == kLocks; })); }),
+            absl::Seconds(1));
+  for (const auto& lock : theirs) lock->unlock();
+  EXPECT_TRUE(Await([&] { return acquired == kLocks; }));
+}
+
 TEST_F(RedissonLocks, ChannelIsLeftWhenTheWaitIsOver) {
   const Client one = Connect(), two = Connect();
   redisson::Lock theirs(one, "a"), mine(two, "a");
