@@ -5,8 +5,6 @@
 -- reply  'left' (it was queued), 'passed_on' (it had the lock) or 'unknown'
 -- include: redisson_fair_lock/common/leave
 -- include: redisson_lock/common/leave_tombstone
--- include: redisson_fair_lock/common/drop_overdue
--- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/call_head
 
 local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
@@ -18,7 +16,6 @@ if ARGV[2] ~= '0' then
   leave_tombstone(KEYS[5], ARGV[2])
 end
 if (held or left) and redis.call('EXISTS', KEYS[1]) == 0 then
-  drop_overdue(now_ms())
   call_head()
 end
 return held and 'passed_on' or left and 'left' or 'unknown'

@@ -3,8 +3,6 @@
 -- KEYS, ARGV and reply as redisson_lock/force_release's
 -- include: common/wrong_kind
 -- include: redisson_lock/common/tell_forced
--- include: redisson_fair_lock/common/drop_overdue
--- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/call_head
 
 local fields = redis.pcall('HKEYS', KEYS[1])
@@ -15,6 +13,5 @@ if #fields > 0 then
   redis.call('DEL', KEYS[1])
 end
 local told = tell_forced(fields)
-drop_overdue(now_ms())
 call_head()
 return {#fields > 0 and 'released' or 'free', 0, unpack(told)}

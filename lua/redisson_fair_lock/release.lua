@@ -4,8 +4,6 @@
 -- include: redisson_lock/common/gone_ms_of
 -- include: redisson_lock/common/release_again
 -- include: redisson_lock/common/leave_tombstone
--- include: redisson_fair_lock/common/drop_overdue
--- include: redisson_lock/common/now_ms
 -- include: redisson_fair_lock/common/acquire
 -- include: redisson_fair_lock/common/call_head
 
@@ -15,9 +13,8 @@ if redis.call('HEXISTS', KEYS[1], grant) == 0 then
 end
 redis.call('DEL', KEYS[1])
 leave_tombstone(KEYS[5], gone_ms)
-drop_overdue(now_ms())
 local again = #ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6]) or ''
-if redis.call('EXISTS', KEYS[1]) == 0 then
+if again == '' or again == ' gone' then  -- otherwise acquire() has told it
   call_head()
 end
 return 'released' .. again

@@ -112,5 +112,23 @@ TEST_F(RedissonFairLock, KilledWaiterLosesPlaceAfterTimeout) {
   EXPECT_TRUE(behind.Get(absl::Seconds(2) + kSoon).ok) << behind.Get().value;
 }
 
+// A dead waiter was first when the lock was released, so the release told no living one.
+TEST_F(RedissonFairLock, NewHeadIsToldWhenDeadWaiterIsDropped) {
+  const std::string dead = std::string(32, 'a') + ":1";
+  server().Do({"HSET", "orders", "01234567-89ab-cdef-0123-456789abcdef:1", "1"});
+  server().Do({"PEXPIRE", "orders", "600000"});
+  server().Do({"RPUSH", "redisson_lock_queue:{orders}", dead});
+  server().Do({"ZADD", "redisson_lock_timeout:{orders}", "9e12", dead});
+  const PendingReply waiter = java().Send("waiter", "lock", "fair", "orders");
+  ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", 2));
+  ASSERT_TRUE(java().AwaitWaiting("waiter"));
+  server().Do({"DEL", "orders"});
+  redisson::FairLock lock(client(), "orders");
+  auto behind = AcquireInThread(lock);
+  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+  EXPECT_EQ(java().Do("waiter", "unlock", "fair", "orders"), "");
+  EXPECT_TRUE(behind.get().ok());
+}
+
 }  // namespace
 }  // namespace redlatch

@@ -9,6 +9,7 @@
 -- include: redisson_fair_lock/common/enqueue
 -- include: redisson_lock/common/wait_for
 -- include: redisson_fair_lock/common/ends_of
+-- include: redisson_fair_lock/common/call
 -- acquire(grant, lease_ms, terms, gone): returns acquire's reply.
 local function acquire(grant, lease_ms, terms, gone)
   local lock = KEYS[1]
@@ -42,7 +43,9 @@ local function acquire(grant, lease_ms, terms, gone)
   if may_wait(terms) then
     enqueue(grant, terms, now)
   end
-  -- If the lock is free, the head has been told, and dies or comes.
+  if free then
+    call(head)  -- it may be first only now, or have missed its message
+  end
   return wait_for(terms, free and
     string.format('%.0f', math.max(math.ceil(ends_of(head) - now), 0)) or
     redis.call('PTTL', lock))

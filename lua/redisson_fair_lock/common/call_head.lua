@@ -1,9 +1,10 @@
--- include: redisson_fair_lock/common/queue
--- include: redisson_lock/common/named
--- call_head(): tells the first waiter that it may ask. It has a channel of its own.
+-- include: redisson_fair_lock/common/drop_overdue
+-- include: redisson_lock/common/now_ms
+-- include: redisson_fair_lock/common/call
+-- call_head(): the lock is free. Tells the first waiter.
 local function call_head()
-  local head = redis.call('LINDEX', queue, 0)
+  local head = drop_overdue(now_ms())
   if head then
-    redis.call('PUBLISH', named('redisson_lock__channel') .. ':' .. head, '0')
+    call(head)
   end
 end
