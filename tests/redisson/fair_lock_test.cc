@@ -130,5 +130,18 @@ TEST_F(RedissonFairLock, NewHeadIsToldWhenDeadWaiterIsDropped) {
   EXPECT_TRUE(behind.get().ok());
 }
 
+TEST_F(RedissonFairLock, OverdueJavaWaiterIsToldOfRelease) {
+  redisson::FairLock lock(client(), "orders");
+  absl::StatusOr<Lease> lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  const PendingReply waiter = java().Send("waiter", "lock", "fair", "orders");
+  ASSERT_TRUE(AwaitWaiters(server(), "fair", "orders", 1));
+  ASSERT_TRUE(java().AwaitWaiting("waiter"));
+  const std::string overdue = server().Text({"LINDEX", "redisson_lock_queue:{orders}", "0"});
+  server().Do({"ZADD", "redisson_lock_timeout:{orders}", "1", overdue});
+  EXPECT_TRUE(lease->Release().ok());
+  EXPECT_TRUE(waiter.Get(kSoon).ok) << waiter.Get().value;
+}
+
 }  // namespace
 }  // namespace redlatch
