@@ -213,6 +213,29 @@ TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
   EXPECT_TRUE(Await([&] { return slots.AvailablePermits().value_or(0) == 5; }));
 }
 
+// The note of a client's permits lasts as long as the longest of them, whatever comes later.
+TEST_F(RedissonLocks, ShortPermitDoesNotEndTheNoteOfALongOne) {
+  const Client client = Connect();
+  redisson::Semaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(2));
+  const auto long_one = slots.Acquire(1, {.lease = absl::Hours(72)});
+  ASSERT_TRUE(long_one.ok()) << long_one.status();
+  const auto short_one = slots.Acquire(1, {.lease = absl::Seconds(60)});
+  ASSERT_TRUE(short_one.ok()) << short_one.status();
+  EXPECT_GT(server_->Integer({"PTTL", "redlatch:2:{slots}:redisson.permits"}),
+            absl::ToInt64Milliseconds(absl::Hours(72)));
+}
+
+TEST_F(RedissonLocks, JavasPermitsDoNotExpireWhateverTheName) {
+  const Client client = Connect();
+  redisson::PermitExpirableSemaphore slots(client, "redisson.permits");
+  ASSERT_TRUE(*slots.TrySetPermits(1));
+  const auto permit = slots.TryAcquire();
+  ASSERT_TRUE(permit.ok()) << permit.status();
+  EXPECT_EQ(server_->Integer({"PTTL", "{redisson.permits}:timeout"}), -1);
+  EXPECT_EQ(slots.Inspect()->kind, "redisson_permit_expirable_semaphore");
+}
+
 TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
   const Client client = Connect();
   redisson::CountDownLatch latch(client, "done");

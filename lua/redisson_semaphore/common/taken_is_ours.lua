@@ -1,0 +1,2 @@
+-- include: redisson_semaphore/common/taken
+local taken_is_ours = string.match(taken, ':redisson%.permits$')
