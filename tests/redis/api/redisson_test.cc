@@ -236,6 +236,18 @@ TEST_F(RedissonLocks, JavasPermitsDoNotExpireWhateverTheName) {
   EXPECT_EQ(slots.Inspect()->kind, "redisson_permit_expirable_semaphore");
 }
 
+TEST_F(RedissonLocks, ReadAfterDowngradeLastsNoLongerThanItsLease) {
+  const Client client = Connect();
+  redisson::ReadWriteLock lock(client, "prices");
+  auto writes = lock.AcquireWrite({.lease = absl::Minutes(10)});
+  ASSERT_TRUE(writes.ok()) << writes.status();
+  const auto reads = lock.AcquireRead({.lease = absl::Seconds(60)});
+  ASSERT_TRUE(reads.ok()) << reads.status();
+  EXPECT_TRUE(writes->Release().ok());
+  EXPECT_EQ(server_->Text({"HGET", "prices", "mode"}), "read");
+  EXPECT_LE(server_->Integer({"PTTL", "prices"}), 60'000);
+}
+
 TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
   const Client client = Connect();
   redisson::CountDownLatch latch(client, "done");
