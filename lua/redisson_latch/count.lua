@@ -1,7 +1,8 @@
 -- Returns, sets or lowers the count of a Redisson latch, and tells the waiters.
 --
 -- KEYS   1 to 4 as acquire's; 5 redisson.counted.<id>: this call was executed
--- ARGV   1 'count', 'set' or 'down'  2 the number; the last as acquire's
+-- ARGV   1 'count', 'set' or 'down'  2 the number  3 for how long the call may be repeated, in ms;
+--        the last as acquire's
 -- reply  the count; of a 'set', 'set' or 'kept' and the count
 -- include: redisson_lock/common/read_number
 
@@ -14,13 +15,15 @@ local function tell(message)
   redis.call('PUBLISH', 'redisson_countdownlatch__channel__{' .. KEYS[1] .. '}', message)
 end
 local how, number = ARGV[1], tonumber(ARGV[2])
+-- The mark outlives the call's repeats, of which one may still be on its way.
+local mark_ms = math.min(math.max(60000, ARGV[3]), 86400000)
 if how == 'set' then
   local again = redis.call('GET', KEYS[5])
   if again or redis.call('EXISTS', KEYS[1]) == 1 then
     return (again and 'set ' or 'kept ') .. string.format('%.0f', count)
   end
   redis.call('SET', KEYS[1], ARGV[2])
-  redis.call('SET', KEYS[5], '1', 'PX', 60000)
+  redis.call('SET', KEYS[5], '1', 'PX', mark_ms)
   tell('1')
   return 'set ' .. ARGV[2]
 end
@@ -30,7 +33,7 @@ if how == 'down' and count > 0 and number > 0 and not redis.call('GET', KEYS[5])
   else
     redis.call('DEL', KEYS[1])
   end
-  redis.call('SET', KEYS[5], '1', 'PX', 60000)
+  redis.call('SET', KEYS[5], '1', 'PX', mark_ms)
   count = math.max(count - number, 0)
   if count == 0 then
     tell('0')

@@ -2,8 +2,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "lua/scripts.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/status.h"
@@ -42,6 +42,11 @@ struct CountDownLatch::Body {
       : core(std::move(its_core)), name(its_name) {}
 
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Handle() const {
+    if (core->is_cluster() && absl::StrContains(core->options().key_prefix + name, '{')) {
+      return base::WithAddress(absl::InvalidArgumentError(
+          absl::StrCat("latch ", base::Quoted(name), ": CROSSSLOT: with a { in its name, Redisson ",
+                       "uses a channel in another slot of the cluster; leave the braces out")));
+    }
     return internal::LockHandle::Attach(core, name, {}, LatchType());
   }
   internal::AcquireCall CallOf(const LatchWaitOptions& options) const {
@@ -70,12 +75,14 @@ absl::StatusOr<std::string> CountDownLatch::Body::Count(const std::string& how,
   if (!handle.ok()) return handle.status();
   std::string once = core->FreshId();
   once[once.find(':')] = '.';  // in a key, the suffix is what follows the last colon
-  std::vector<std::string> args = {how, absl::StrCat(number)};
+  const absl::Duration repeats = core->options().unreachable_after + internal::kAnswerGrace;
+  const int64_t repeats_ms = absl::ToInt64Milliseconds(repeats + core->command_timeout());
+  std::vector<std::string> args = {how, absl::StrCat(number), absl::StrCat(repeats_ms)};
   return (*handle)->RunUntilAnswered(
       {.script = &lua::kRedissonLatchCount,
        .args = [&args](int) { return args; },
        .own_key = absl::StrCat(std::string(kinds::kRedissonCountedSuffix), once),
-       .until = base::Now() + core->options().unreachable_after + internal::kAnswerGrace,
+       .until = base::Now() + repeats,
        .command_timeout = core->command_timeout()},
       {}, &gone);
 }

@@ -248,6 +248,32 @@ TEST_F(RedissonLocks, ReadAfterDowngradeLastsNoLongerThanItsLease) {
   EXPECT_LE(server_->Integer({"PTTL", "prices"}), 60'000);
 }
 
+// A repeat may come as late as the client may send it.
+TEST_F(RedissonLocks, CountIsRememberedForAsLongAsItIsRepeated) {
+  for (const absl::Duration repeats : {absl::Minutes(5), absl::InfiniteDuration()}) {
+    const Client client = support::Connect(server_->url(), {.unreachable_after = repeats});
+    redisson::CountDownLatch latch(client, "done");
+    ASSERT_TRUE(*latch.TrySetCount(1));
+    EXPECT_TRUE(latch.CountDown().ok());
+    const auto marks = server_->Do({"KEYS", "redlatch:2:{done}:redisson.counted.*"}).elements;
+    ASSERT_EQ(marks.size(), 2);
+    for (const redis::Reply& mark : marks) {
+      EXPECT_GT(server_->Integer({"PTTL", mark.text}), 300'000);
+    }
+    server_->Do({"FLUSHALL"});
+  }
+}
+
+// The channel of such a latch is in another slot than its key.
+TEST_F(RedissonLocks, LatchWithABraceIsRefusedInACluster) {
+  const Client client =
+      support::Connect("redis-cluster://127.0.0.1:1", {.connect = ConnectPolicy::kLazy});
+  redisson::CountDownLatch latch(client, "import:{a}");
+  EXPECT_THAT(latch.CountDown(),
+              IsError(absl::StatusCode::kInvalidArgument, HasSubstr("import:{a}\": CROSSSLOT")));
+  EXPECT_EQ(latch.Wait({.wait = kTimeout}).code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST_F(RedissonLocks, LatchOpensForAllAndMayBeSetAgain) {
   const Client client = Connect();
   redisson::CountDownLatch latch(client, "done");
