@@ -3,7 +3,7 @@
 -- KEYS   1 to 4 as acquire's; 5 redisson.counted.<id>: this call was executed
 -- ARGV   1 'count', 'set' or 'down'  2 the number  3 for how long the call may be repeated, in ms;
 --        the last as acquire's
--- reply  the count; of a 'set', 'set' or 'kept' and the count
+-- reply  the count; after that of a 'set', 'set' or 'kept'
 -- include: redisson_lock/common/read_number
 
 local count, refused = read_number('a Redisson latch')
@@ -20,12 +20,12 @@ local mark_ms = math.min(math.max(60000, ARGV[3]), 86400000)
 if how == 'set' then
   local again = redis.call('GET', KEYS[5])
   if again or redis.call('EXISTS', KEYS[1]) == 1 then
-    return (again and 'set ' or 'kept ') .. string.format('%.0f', count)
+    return string.format('%.0f', count) .. (again and ' set' or ' kept')
   end
   redis.call('SET', KEYS[1], ARGV[2])
   redis.call('SET', KEYS[5], '1', 'PX', mark_ms)
   tell('1')
-  return 'set ' .. ARGV[2]
+  return ARGV[2] .. ' set'
 end
 if how == 'down' and count > 0 and number > 0 and not redis.call('GET', KEYS[5]) then
   if count > number then

@@ -50,13 +50,6 @@ internal::LockType LatchType() {
           .keys = internal::KeyNames(kinds::kLatch, {std::string(kinds::kCountedSuffix)})};
 }
 
-absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<std::string>& reply) {
-  if (!reply.ok()) return reply.status();
-  int64_t count = 0;
-  if (absl::SimpleAtoi(reply->substr(0, reply->find(' ')), &count)) return count;
-  return base::WithAddress(absl::InternalError("a script's reply is not a count: " + *reply));
-}
-
 // Returns true if more waiters remain than the script has told that the latch is open.
 bool HasMoreToTell(const absl::StatusOr<std::string>& reply) {
   return reply.ok() && absl::EndsWith(*reply, " look 1");

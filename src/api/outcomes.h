@@ -4,6 +4,7 @@
 #define REDLATCH_SRC_API_OUTCOMES_H_
 
 #include <atomic>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <system_error>
@@ -11,8 +12,10 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "redlatch/lease.h"
 #include "redlatch/status.h"
+#include "src/base/error_address.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/users_code.h"
 
@@ -26,6 +29,14 @@ namespace redlatch {
 [[noreturn]] inline void ThrowDeadlock(const absl::Status& status) {
   throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),
                           std::string(status.message()));
+}
+
+// Reads the number with which a script's reply begins.
+inline absl::StatusOr<int64_t> ReadCount(const absl::StatusOr<std::string>& reply) {
+  if (!reply.ok()) return reply.status();
+  int64_t count = 0;
+  if (absl::SimpleAtoi(reply->substr(0, reply->find(' ')), &count)) return count;
+  return base::WithAddress(absl::InternalError("a script's reply is not a count: " + *reply));
 }
 
 inline Hold HoldOf(internal::HoldRef ref) { return {std::move(ref.view), ref.token}; }

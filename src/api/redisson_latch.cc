@@ -11,7 +11,6 @@
 #include "src/base/clock.h"
 #include "src/base/error_address.h"
 #include "src/base/utf8.h"
-#include "src/base/words.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 #include "src/lock/lock_handle.h"
@@ -101,7 +100,7 @@ const std::string& CountDownLatch::name() const { return body_->name; }
 absl::StatusOr<bool> CountDownLatch::TrySetCount(int64_t count) {
   const absl::StatusOr<std::string> reply = std::shared_ptr<Body>(body_)->Count("set", count);
   if (!reply.ok()) return reply.status();
-  return reply->starts_with("set");
+  return reply->ends_with("set");
 }
 
 absl::Status CountDownLatch::CountDown(int64_t n) {
@@ -109,11 +108,7 @@ absl::Status CountDownLatch::CountDown(int64_t n) {
 }
 
 absl::StatusOr<int64_t> CountDownLatch::Count() {
-  const absl::StatusOr<std::string> reply = std::shared_ptr<Body>(body_)->Count("count", 0);
-  if (!reply.ok()) return reply.status();
-  int64_t count = 0;
-  if (base::ReadNumber(*reply, count)) return count;
-  return base::WithAddress(absl::InternalError("a script's reply is not a count: " + *reply));
+  return ReadCount(std::shared_ptr<Body>(body_)->Count("count", 0));
 }
 
 absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {

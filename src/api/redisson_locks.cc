@@ -37,11 +37,8 @@ LockTraits Lock::Traits() const { return TraitsOf(kinds::kRedissonLock); }
 
 std::vector<std::string> Lock::ExtraKeys() const { return OwnKeys(); }
 
-FencedLock::FencedLock(const Client& client, std::string_view name, LockOptions options)
-    : RedisLockBase(client, name, WithoutTurns(std::move(options)), &kinds::kRedissonKeys) {}
-
 LockScripts FencedLock::Scripts() const {
-  LockScripts scripts = lua::kRedissonLockScripts;
+  LockScripts scripts = Lock::Scripts();
   scripts.acquire = lua::kRedissonFencedLockAcquire;
   scripts.release = lua::kRedissonFencedLockRelease;
   scripts.inspect = lua::kRedissonFencedLockInspect;
@@ -49,8 +46,6 @@ LockScripts FencedLock::Scripts() const {
 }
 
 LockTraits FencedLock::Traits() const { return TraitsOf(kinds::kRedissonFencedLock); }
-
-std::vector<std::string> FencedLock::ExtraKeys() const { return OwnKeys(); }
 
 FairLock::FairLock(const Client& client, std::string_view name, LockOptions options,
                    Duration wait_timeout)
@@ -62,14 +57,12 @@ LockScripts FairLock::Scripts() const { return lua::kRedissonFairLockScripts; }
 LockTraits FairLock::Traits() const { return TraitsOf(kinds::kRedissonFairLock); }
 
 std::vector<std::string> FairLock::ExtraKeys() const {
-  std::vector<std::string> keys = OwnKeys();
-  keys.emplace_back(kinds::kAliveSuffix);
-  return keys;
+  return {std::string(kinds::kYieldSuffix), std::string(kinds::kReadersSuffix),
+          std::string(kinds::kAliveSuffix)};
 }
 
 std::vector<std::string> FairLock::ExtraArgs() const {
-  const int64_t millis = absl::ToInt64Milliseconds(wait_timeout_);
-  return {absl::StrCat(std::max(millis, int64_t{1}))};
+  return {absl::StrCat(std::max(absl::ToInt64Milliseconds(wait_timeout_), int64_t{1}))};
 }
 
 ReadWriteLock::ReadWriteLock(const Client& client, std::string_view name, LockOptions options)

@@ -6,8 +6,7 @@
 #include "lua/scripts.h"
 #include "redlatch/redisson/permit_expirable_semaphore.h"
 #include "redlatch/redisson/semaphore.h"
-#include "src/base/error_address.h"
-#include "src/base/words.h"
+#include "src/api/outcomes.h"
 #include "src/lock/kinds.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/lock_type.h"
@@ -62,18 +61,12 @@ absl::StatusOr<std::string> Semaphore::Change(std::string_view how, int64_t perm
 absl::StatusOr<bool> Semaphore::TrySetPermits(int64_t permits) {
   const absl::StatusOr<std::string> reply = Change("try", permits);
   if (!reply.ok()) return reply.status();
-  return reply->starts_with("set");
+  return reply->ends_with("set");
 }
 
 absl::Status Semaphore::AddPermits(int64_t permits) { return Change("add", permits).status(); }
 
-absl::StatusOr<int64_t> Semaphore::AvailablePermits() const {
-  const absl::StatusOr<std::string> reply = Change("free", 0);
-  if (!reply.ok()) return reply.status();
-  int64_t free = 0;
-  if (base::ReadNumber(std::string_view(*reply).substr(reply->find(' ') + 1), free)) return free;
-  return base::WithAddress(absl::InternalError("a script's reply is not a number: " + *reply));
-}
+absl::StatusOr<int64_t> Semaphore::AvailablePermits() const { return ReadCount(Change("free", 0)); }
 
 PermitExpirableSemaphore::PermitExpirableSemaphore(const Client& client, std::string_view name,
                                                    SemaphoreOptions options)

@@ -70,7 +70,7 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
       return waits && !absl::IsCancelled(subscribed) ? subscribed : absl::OkStatus();
     }
   }
-  Unsubscribe(name);  // the acquire is over, and nobody else listens
+  Unsubscribe(name);  // the acquire is over, and no other one listens
   return absl::OkStatus();
 }
 

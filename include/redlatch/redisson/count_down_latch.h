@@ -32,7 +32,8 @@ namespace redlatch::redisson {
 //   done.wait();
 //
 // In Redisson, a latch that was never set is open, and so is one whose key is gone. When it has
-// opened, it may be set again. redlatch::CountDownLatch has none of these traps.
+// opened, it may be set again. In a cluster, a name that contains a `{` is refused.
+// redlatch::CountDownLatch has none of these traps.
 //
 // Thread-safe; neither copied nor moved. It may be destroyed while other threads wait in it: their
 // calls end with kCancelled.

@@ -2,14 +2,8 @@
 #ifndef REDLATCH_REDISSON_FENCED_LOCK_H_
 #define REDLATCH_REDISSON_FENCED_LOCK_H_
 
-#include <string>
-#include <string_view>
-#include <vector>
-
-#include "redlatch/client.h"
 #include "redlatch/export.h"
-#include "redlatch/lock_options.h"
-#include "redlatch/redis_lock_base.h"
+#include "redlatch/redisson/lock.h"
 
 namespace redlatch::redisson {
 
@@ -23,19 +17,13 @@ namespace redlatch::redisson {
 //
 // In Java, a lock that is taken again gets a new token; in C++, it keeps its own. The counter is a
 // key without a time to live. If it is deleted, tokens begin at 1 again.
-class REDLATCH_EXPORT FencedLock final : public RedisLockBase {
+class REDLATCH_EXPORT FencedLock final : public Lock {
  public:
-  FencedLock(const Client& client, std::string_view name, LockOptions options = {});
-
-  // For work that crosses threads or processes: see Owner.
-  using RedisLockBase::AcquireAs;
-  using RedisLockBase::AcquireAsyncAs;
-  using RedisLockBase::AcquireAwaitableAs;
+  using Lock::Lock;
 
  private:
   LockScripts Scripts() const override;
   LockTraits Traits() const override;
-  std::vector<std::string> ExtraKeys() const override;
 };
 
 }  // namespace redlatch::redisson

@@ -31,7 +31,7 @@ namespace redlatch::redisson {
 // what it can promise. LockOptions::turn has no effect, and `cache_for` is refused.
 //
 // A name that one of redlatch's own locks uses is refused (kFailedPrecondition), and vice versa.
-class REDLATCH_EXPORT Lock final : public RedisLockBase {
+class REDLATCH_EXPORT Lock : public RedisLockBase {
  public:
   Lock(const Client& client, std::string_view name, LockOptions options = {});
 
@@ -40,8 +40,10 @@ class REDLATCH_EXPORT Lock final : public RedisLockBase {
   using RedisLockBase::AcquireAsyncAs;
   using RedisLockBase::AcquireAwaitableAs;
 
- private:
+ protected:
   LockScripts Scripts() const override;
+
+ private:
   LockTraits Traits() const override;
   std::vector<std::string> ExtraKeys() const override;
 };

@@ -42,11 +42,11 @@ class RedlatchCommandTest : public ::testing::Test {
         {.environment = {"REDLATCH_URL=" + server_->url()}, .columns = columns});
   }
 
-  // How long a command may take on a busy machine.
-  static constexpr absl::Duration kPatience = absl::Seconds(60);
+  // Much longer than a command takes on a busy machine.
+  static constexpr absl::Duration kCommandTimeout = absl::Seconds(60);
 
   // Waits for its end. Returns the exit code like a shell's $?, or -1 if it does not end.
-  static int CodeOf(support::Child& command, absl::Duration timeout = kPatience) {
+  static int CodeOf(support::Child& command, absl::Duration timeout = kCommandTimeout) {
     const std::optional<support::ExitStatus> status = command.WaitFor(timeout);
     if (!status) return -1;
     return status->signal != 0 ? 128 + status->signal : status->code;
@@ -55,7 +55,7 @@ class RedlatchCommandTest : public ::testing::Test {
   // Its whole standard output.
   static std::string OutputOf(support::Child& command) {
     std::string output;
-    while (const auto line = command.pipe().ReadLine(kPatience)) output += *line + "\n";
+    while (const auto line = command.pipe().ReadLine(kCommandTimeout)) output += *line + "\n";
     return output;
   }
 
@@ -113,7 +113,7 @@ rows = [json.loads(line) for line in open(sys.argv[1], encoding='utf-8')]
 names = {row['name']: row for row in rows}
 print(eval(sys.argv[2])))py";
     const auto python = support::Child::Exec({"python3", "-c", kProgram, path, expression});
-    return python->pipe().ReadLine(kPatience).value_or("no JSON");
+    return python->pipe().ReadLine(kCommandTimeout).value_or("no JSON");
   }
 
   Client NewClient(const ClientOptions& options = {}) const {
