@@ -39,7 +39,7 @@ local ids, now = ids_of(grant, permits), now_ms()
 local mine = ends_of(ids)
 if mine then  -- a repeat
   if not is_manual(terms) then
-    keep(ids, math.max(mine, now + lease_ms), 'XX', now)
+    keep(ids, math.max(mine, now + lease_ms), 'XX')
     mine = math.max(mine, now + lease_ms)
   end
   return 'granted 0 ' .. string.format('%.0f', math.max(mine - now, 0)) .. ' 0'
@@ -52,7 +52,7 @@ if yield_ms then
 end
 if free >= permits then
   redis.call('DECRBY', KEYS[1], permits)
-  keep(ids, now + lease_ms, 'NX', now)
+  keep(ids, now + lease_ms, 'NX')
   return 'granted 0 ' .. lease_ms .. ' 0'
 end
 local first = redis.call('ZRANGE', taken, 0, 0, 'WITHSCORES')

@@ -15,6 +15,6 @@ if not ends then
   return 'not_held'
 end
 if ends < now + ARGV[2] then
-  keep(ids, now + ARGV[2], 'XX', now)
+  keep(ids, now + ARGV[2], 'XX')
 end
 return 'held'

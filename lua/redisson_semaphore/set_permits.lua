@@ -7,6 +7,7 @@
 -- include: redisson_lock/common/read_number
 -- include: redisson_semaphore/common/taken
 -- include: redisson_lock/common/named
+-- include: redisson_lock/common/now_ms
 
 local free, refused = read_number('a Redisson semaphore')
 if refused then
@@ -15,8 +16,10 @@ end
 local how = ARGV[1]
 local all = (free or 0) + redis.call('ZCARD', taken)
 local more = how == 'set' and ARGV[2] - all or tonumber(ARGV[2])
-if how == 'free' or how == 'try' and free or how == 'set' and more == 0 and free then
-  return (free or 0) .. ' kept'
+if free and (how == 'free' or how == 'try' or more == 0) then
+  return free + redis.call('ZCOUNT', taken, 0, now_ms()) .. ' kept'  -- also those that are over
+elseif how == 'free' then
+  return '0 kept'
 end
 if not free then
   redis.call('DEL', taken)  -- those of a semaphore that was deleted

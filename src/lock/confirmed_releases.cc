@@ -67,10 +67,7 @@ ScriptBatch::Jobs ConfirmedReleases::TakeDue() {
   for (Record& record : std::exchange(to_repeat_, {})) {
     if (record.expires <= now) continue;
     jobs.push_back({.other = record.lock,
-                    .request = {.what = ReleaseRequest(),
-                                .grant = record.grant,
-                                .lease = record.lease,
-                                .permits = record.permits},
+                    .request = {ReleaseRequest(), record.grant, record.lease, record.permits},
                     .then = [this, record](const Result& result) { TakeResult(record, result); },
                     .until = now + kReleasesTimeout});
   }

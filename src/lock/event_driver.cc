@@ -14,6 +14,8 @@ constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
 // An attempt to subscribe continues the last one.
 constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
+// To check a subscription takes less than a tenth of that.
+constexpr absl::Duration kCheck = absl::Microseconds(20), kCheckEach = absl::Milliseconds(50);
 // A thread spins equally long for its own reply; see SharedConnectionOptions.
 constexpr absl::Duration kAskAgain = absl::Microseconds(80);
 constexpr size_t kFew = 2;
@@ -266,7 +268,7 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
 absl::Status EventDriver::Listen(Entry& entry, base::Instant& again) {
   const base::Instant now = base::Now();
   if (entry.type->redisson()) {  // each acquire has a channel of its own to wait for
-    again = now + kDriversTurn;
+    again = now + std::clamp(timers_.size() * kCheck, kDriversTurn, kCheckEach);
     return core_.Subscribe(entry, now, {});
   }
   again = listen_again_;

@@ -213,17 +213,36 @@ TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
   EXPECT_TRUE(Await([&] { return slots.AvailablePermits().value_or(0) == 5; }));
 }
 
-// The note of a client's permits lasts as long as the longest of them, whatever comes later.
-TEST_F(RedissonLocks, ShortPermitDoesNotEndTheNoteOfALongOne) {
+// Without that note, no client would give back the permits of the dead.
+TEST_F(RedissonLocks, NoteOfPermitsLastsAsLongAsTheSemaphore) {
   const Client client = Connect();
   redisson::Semaphore slots(client, "slots");
   ASSERT_TRUE(*slots.TrySetPermits(2));
-  const auto long_one = slots.Acquire(1, {.lease = absl::Hours(72)});
-  ASSERT_TRUE(long_one.ok()) << long_one.status();
-  const auto short_one = slots.Acquire(1, {.lease = absl::Seconds(60)});
-  ASSERT_TRUE(short_one.ok()) << short_one.status();
-  EXPECT_GT(server_->Integer({"PTTL", "redlatch:2:{slots}:redisson.permits"}),
-            absl::ToInt64Milliseconds(absl::Hours(72)));
+  server_->Command({"PEXPIRE", "slots", "3600000"});
+  const auto one = slots.TryAcquire();
+  ASSERT_TRUE(one.ok()) << one.status();
+  const std::string note = "redlatch:2:{slots}:redisson.permits";
+  EXPECT_GT(server_->Integer({"PTTL", note}), 3'500'000);
+  server_->Command({"PERSIST", "slots"});
+  const auto two = slots.TryAcquire();
+  ASSERT_TRUE(two.ok()) << two.status();
+  EXPECT_EQ(server_->Integer({"PTTL", note}), -1);
+}
+
+TEST_F(RedissonLocks, PermitsOfTheDeadCountAsAvailable) {
+  const Client client = Connect();
+  redisson::PermitExpirableSemaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(2));
+  server_->Command({"DECRBY", "slots", "2"});
+  server_->Command({"ZADD", "{slots}:timeout", "1", "0123456789abcdef"});
+  server_->Command({"ZADD", "{slots}:timeout", "9e12", "123456789abcdef0"});
+  EXPECT_EQ(*slots.AvailablePermits(), 1);
+}
+
+TEST_F(RedissonLocks, FairWaiterWithoutATimeLosesItsPlace) {
+  const Client client = Connect();
+  server_->Command({"RPUSH", "redisson_lock_queue:{a}", "01234567-89ab-cdef-0123-456789abcdef:1"});
+  EXPECT_TRUE(redisson::FairLock(client, "a").Acquire({.wait = kTimeout}).ok());
 }
 
 TEST_F(RedissonLocks, JavasPermitsDoNotExpireWhateverTheName) {
