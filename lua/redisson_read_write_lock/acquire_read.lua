@@ -19,7 +19,10 @@ if mode == nil then
 end
 local hold = hold_of(grant, 1)
 if mine then  -- a repeat
-  if not is_manual(terms) then
+  if redis.call('EXISTS', hold) == 0 then  -- it has expired, but other readers kept the field
+    redis.call('SET', hold, '1', 'PX', lease_ms)
+    extend(lock, lease_ms)
+  elseif not is_manual(terms) then
     extend(hold, lease_ms)
     extend(lock, lease_ms)
   end

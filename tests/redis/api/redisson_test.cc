@@ -1,5 +1,6 @@
 // Redisson's locks without Java: what they refuse, and what a client does if messages or answers do
 // not come. tests/redisson has the tests with the real Redisson.
+#include "lua/scripts.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/redisson/fair_lock.h"
 #include "redlatch/redisson/fenced_lock.h"
@@ -21,6 +22,21 @@ class RedissonLocks : public ::testing::Test {
   }
   int64_t Listeners(const std::string& channel) {
     return server_->Command({"PUBSUB", "NUMSUB", channel}).elements[1].integer;
+  }
+  redis::Reply Eval(const LuaScript& script, const std::vector<std::string>& keys,
+                    const std::vector<std::string>& args) {
+    std::vector<std::string> words = {"EVAL", std::string(script.body), absl::StrCat(keys.size())};
+    words.insert(words.end(), keys.begin(), keys.end());
+    words.insert(words.end(), args.begin(), args.end());
+    return server_->Do(words);
+  }
+  // The kind that `redlatch inspect` shows; empty if it shows no lock.
+  std::string KindShown(const std::string& name) {
+    const redis::Reply reply =
+        Eval(lua::kRedissonInspect,
+             {name, "queue", "places", "token", "permits", absl::StrCat("{", name, "}:timeout")},
+             {"10"});
+    return reply.elements.empty() ? "" : reply.elements[0].text;
   }
   // Returns what a refusal says.
   static std::string Refusal(const absl::Status& status) {
@@ -53,6 +69,27 @@ TEST_F(RedissonLocks, KindsThatHaveTheNameAreNamed) {
   redisson::CountDownLatch latch(Connect(), "orders");
   EXPECT_THAT(Refusal(latch.Wait({.wait = absl::ZeroDuration()})), HasSubstr("a simple lock"));
   EXPECT_THAT(Refusal(latch.CountDown()), HasSubstr("a simple lock"));
+}
+
+constexpr char kJavaThread[] = "3f2a77aa-12cd-4e5f-8a9b-0123456789ab:77";
+
+// Its reply was lost, and its lease is over. Another reader keeps its field.
+TEST_F(RedissonLocks, LateRepeatOfAReadGetsTheLock) {
+  const std::string grant = absl::StrCat(std::string(32, 'a'), ":1");
+  const std::string hold = absl::StrCat("{prices}:", grant, ":rwlock_timeout:1");
+  for (const std::string manual : {"0", "1"}) {
+    server_->Do({"HSET", "prices", "mode", "read", kJavaThread, "1", grant, "1"});
+    server_->Do({"PEXPIRE", "prices", "10000"});
+    EXPECT_EQ(Eval(lua::kRedissonReadWriteLockAcquireRead,
+                   {"prices", "queue", "places", "token", "gone", "yield", "readers"},
+                   {grant, "30000", absl::StrCat("1 1 1 1000 ", manual, " 0 2000 0 channel"),
+                    "read:1:me", "0 1"})
+                  .text,
+              "granted 0 30000 0");
+    EXPECT_EQ(server_->Text({"GET", hold}), "1");
+    EXPECT_GT(server_->Integer({"PTTL", "prices"}), 20'000);
+    server_->Do({"FLUSHALL"});
+  }
 }
 
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
