@@ -92,6 +92,29 @@ TEST_F(RedissonLocks, LateRepeatOfAReadGetsTheLock) {
   }
 }
 
+TEST_F(RedissonLocks, HashWithAnotherModeIsNoReadWriteLock) {
+  server_->Do({"HSET", "settings", "mode", "dark", "created", "1732830000"});
+  redisson::ReadWriteLock lock(Connect(), "settings");
+  for (const absl::Status& refused :
+       {lock.AcquireRead({.wait = kTimeout}).status(), lock.TryAcquire().status(),
+        lock.ForceRelease(), lock.Inspect().status()}) {
+    EXPECT_THAT(Refusal(refused), HasSubstr("is in use as another program's hash, not as a "
+                                            "Redisson read-write lock"));
+  }
+  EXPECT_EQ(server_->Integer({"PTTL", "settings"}), -1);
+}
+
+// It would take the server minutes to look for as many holds as the field says.
+TEST_F(RedissonLocks, FieldOfAnotherProgramDoesNotKeepTheServerBusy) {
+  redisson::ReadWriteLock lock(Connect(), "settings");
+  for (const std::string value : {"1e9", "inf", "nan"}) {
+    server_->Do({"HSET", "settings", "mode", "read", "created", value});
+    auto reads = lock.AcquireRead({.wait = kTimeout});
+    ASSERT_TRUE(reads.ok()) << reads.status();
+    EXPECT_LT(TimeOf([&] { EXPECT_TRUE(reads->Release().ok()); }), absl::Seconds(1));
+  }
+}
+
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
   const Client client = Connect();
   redisson::Semaphore shared(client, "slots");
