@@ -9,7 +9,7 @@
 -- include: common/most_holders
 -- include: common/grant_id
 
-local fields, refused = read_fields('a Redisson fair lock')
+local fields, refused = read_fields('a Redisson lock', 'a Redisson fair lock')
 if refused then
   return refused
 end

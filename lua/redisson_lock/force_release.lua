@@ -4,13 +4,13 @@
 -- KEYS   1 to 4 as acquire's; 5 redisson.yield; 6 rw.readers
 -- ARGV   1 the grant channels' prefix before the client id; the last as acquire's
 -- reply  { 'released', 0, grant ... } or { 'free', 0 }
--- include: common/wrong_kind
+-- include: redisson_lock/common/read_fields
 -- include: redisson_lock/common/tell_forced
 -- include: redisson_lock/common/tell
 
-local fields = redis.pcall('HKEYS', KEYS[1])
-if fields.err or redis.call('HEXISTS', KEYS[1], 'kind') == 1 then
-  return wrong_kind('a Redisson lock', fields.err and fields)
+local fields, refused = read_fields('a Redisson lock', 'a Redisson lock')
+if refused then
+  return refused
 end
 if #fields == 0 then
   return {'free', 0}

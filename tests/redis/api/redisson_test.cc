@@ -115,6 +115,43 @@ TEST_F(RedissonLocks, FieldOfAnotherProgramDoesNotKeepTheServerBusy) {
   }
 }
 
+TEST_F(RedissonLocks, ForceReleaseAndInspectRefuseOtherHashes) {
+  redisson::Lock lock(Connect(), "a");
+  redisson::FencedLock fenced(Connect(), "a");
+  redisson::FairLock fair(Connect(), "a");
+  redisson::ReadWriteLock both(Connect(), "a");
+  const auto expect_refusals = [&](RedisLockBase& its, const std::string& found) {
+    EXPECT_THAT(Refusal(its.ForceRelease()), HasSubstr(found));
+    EXPECT_THAT(Refusal(its.Inspect().status()), HasSubstr(found));
+    EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 1);
+  };
+  server_->Do({"HSET", "a", "mode", "read", kJavaThread, "1"});
+  for (RedisLockBase* its : std::vector<RedisLockBase*>{&lock, &fenced, &fair}) {
+    expect_refusals(*its, "a Redisson read-write lock");
+  }
+  server_->Do({"DEL", "a"});
+  server_->Do({"HSET", "a", "colour", "red"});
+  for (RedisLockBase* its : std::vector<RedisLockBase*>{&lock, &fenced, &fair, &both}) {
+    expect_refusals(*its, "another program's hash");
+  }
+}
+
+TEST_F(RedissonLocks, InspectCountsAllReadersAndListsAHundred) {
+  std::vector<std::string> words = {"HSET", "a", "mode", "read"};
+  for (int i = 0; i < 1000; ++i) {
+    words.push_back(absl::StrCat("3f2a77aa-12cd-4e5f-8a9b-0123456789ab:", i));
+    words.emplace_back("1");
+  }
+  server_->Do(words);
+  redisson::ReadWriteLock lock(Connect(), "a");
+  const auto info = lock.Inspect();
+  ASSERT_TRUE(info.ok()) << info.status();
+  EXPECT_EQ(info->holding, 1000);
+  EXPECT_EQ(info->holders.size(), 100);
+  EXPECT_TRUE(lock.ForceRelease().ok());
+  EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 0);
+}
+
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
   const Client client = Connect();
   redisson::Semaphore shared(client, "slots");
