@@ -79,7 +79,7 @@ local function inspect_lock(mode)
   local kind = mode and 'redisson_read_write_lock' or queued > 0 and 'redisson_fair_lock' or
     token ~= '0' and 'redisson_fenced_lock' or 'redisson_lock'
   local holders, holding = holders_in(mode)
-  if holding == 0 and kind == 'redisson_lock' then
+  if holding == 0 and (mode or kind == 'redisson_lock') then
     return false
   end
   local listeners = listening('redisson_lock__channel:' .. tagged) +

@@ -152,6 +152,14 @@ TEST_F(RedissonLocks, InspectCountsAllReadersAndListsAHundred) {
   EXPECT_EQ(server_->Integer({"EXISTS", "a"}), 0);
 }
 
+// The command does not know the kind, so only a holder shows that a hash is a lock.
+TEST_F(RedissonLocks, HashWithoutHolderIsNotShownAsALock) {
+  server_->Do({"HSET", "a", "mode", "read", "path", "/x"});
+  EXPECT_EQ(KindShown("a"), "");
+  server_->Do({"HSET", "a", kJavaThread, "1"});
+  EXPECT_EQ(KindShown("a"), "redisson_read_write_lock");
+}
+
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
   const Client client = Connect();
   redisson::Semaphore shared(client, "slots");
