@@ -39,7 +39,7 @@ local function found_kind(key)
     return 'a simple lock or an election'
   elseif id and #id == 32 and string.find(rest, '^ %d+$') then
     return 'a quorum lock'
-  elseif string.find(text, '^%-?%d+$') and try('PTTL', name) == -1 then
+  elseif #text <= 20 and string.find(text, '^%-?%d+$') and try('PTTL', name) == -1 then
     return 'a Redisson semaphore or latch',
       'redlatch::redisson::Semaphore or redlatch::redisson::CountDownLatch'
   end

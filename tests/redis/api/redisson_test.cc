@@ -160,6 +160,13 @@ TEST_F(RedissonLocks, HashWithoutHolderIsNotShownAsALock) {
   EXPECT_EQ(KindShown("a"), "redisson_read_write_lock");
 }
 
+TEST_F(RedissonLocks, LongRunOfDigitsIsNoSemaphore) {
+  server_->Do({"SET", "digits", std::string(1000, '7')});
+  EXPECT_EQ(KindShown("digits"), "");
+  server_->Do({"SET", "digits", "-9223372036854775808"});
+  EXPECT_EQ(KindShown("digits"), "redisson_semaphore_or_latch");
+}
+
 TEST_F(RedissonLocks, SemaphoresOfOneClientAreKeptApart) {
   const Client client = Connect();
   redisson::Semaphore shared(client, "slots");
