@@ -1,5 +1,5 @@
 -- For people: ends all grants, also of Java programs, and tells the waiters. Of many readers, it
--- tells 64; the others find out when they renew.
+-- tells 1,000; the others find out when they renew.
 --
 -- KEYS, ARGV and reply as redisson_lock/force_release's
 -- include: redisson_read_write_lock/common/tell
@@ -13,8 +13,8 @@ end
 if not mode then
   return {'free', 0}
 end
-local fields = redis.call('HRANDFIELD', KEYS[1], 64)
-redis.call('UNLINK', KEYS[1])
+local fields = redis.call('HRANDFIELD', KEYS[1], 1000)
+redis.call('DEL', KEYS[1])
 local told = tell_forced(fields)
 tell()
-return {'released', 0, unpack(told)}
+return {'released', 0, unpack(told, 1, math.min(#told, 64))}
