@@ -8,7 +8,7 @@
 -- include: redisson_lock/common/tell_forced
 -- include: redisson_lock/common/tell
 
-local fields, refused = read_fields('a Redisson lock', 'a Redisson lock')
+local fields, refused = read_fields('a Redisson lock')
 if refused then
   return refused
 end

@@ -8,7 +8,7 @@
 -- include: redisson_lock/common/holders_of
 -- include: redisson_lock/common/waiting_at
 
-local fields, refused = read_fields('a Redisson lock', 'a Redisson lock')
+local fields, refused = read_fields('a Redisson lock')
 if refused then
   return refused
 end

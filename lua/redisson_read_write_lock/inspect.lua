@@ -7,7 +7,7 @@
 -- include: redisson_lock/common/holders_of
 -- include: redisson_lock/common/waiting_at
 
-local fields, refused = read_fields('a Redisson read-write lock', 'a Redisson read-write lock')
+local fields, refused = read_fields('a Redisson read-write lock')
 if refused then
   return refused
 end

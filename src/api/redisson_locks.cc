@@ -57,8 +57,9 @@ LockScripts FairLock::Scripts() const { return lua::kRedissonFairLockScripts; }
 LockTraits FairLock::Traits() const { return TraitsOf(kinds::kRedissonFairLock); }
 
 std::vector<std::string> FairLock::ExtraKeys() const {
-  return {std::string(kinds::kYieldSuffix), std::string(kinds::kReadersSuffix),
-          std::string(kinds::kAliveSuffix)};
+  std::vector<std::string> keys = OwnKeys();
+  keys.emplace_back(kinds::kAliveSuffix);
+  return keys;
 }
 
 std::vector<std::string> FairLock::ExtraArgs() const {

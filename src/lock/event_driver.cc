@@ -14,7 +14,7 @@ constexpr absl::Duration kDriversTurn = absl::Milliseconds(1);
 // An attempt to subscribe continues the last one.
 constexpr absl::Duration kListenFor = absl::Milliseconds(5);
 constexpr absl::Duration kListenEach = absl::Milliseconds(10);
-// To check a subscription takes less than a tenth of that.
+// Tasks check their subscriptions so rarely that it takes a tenth of the thread's time at most.
 constexpr absl::Duration kCheck = absl::Microseconds(20), kCheckEach = absl::Milliseconds(50);
 // A thread spins equally long for its own reply; see SharedConnectionOptions.
 constexpr absl::Duration kAskAgain = absl::Microseconds(80);
@@ -267,7 +267,7 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
 // Keys without a subscription attempt come before those with one.
 absl::Status EventDriver::Listen(Entry& entry, base::Instant& again) {
   const base::Instant now = base::Now();
-  if (entry.type->redisson()) {  // each acquire has a channel of its own to wait for
+  if (entry.type->redisson()) {  // the tasks wait for different channels
     again = now + std::clamp(timers_.size() * kCheck, kDriversTurn, kCheckEach);
     return core_.Subscribe(entry, now, {});
   }

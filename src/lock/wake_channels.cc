@@ -45,7 +45,7 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
   GrantId left = 0;
   int losses = 0;
   {
-    // Together, so that Feed() leaves what is noted here.
+    // Both are noted at once: when Feed() finds `listens`, there is a channel to leave.
     const base::MutexLock entry_lock(entry.mu);
     mine.second = entry.state.pending_acquire();
     if (mine.second != 0) {

@@ -48,7 +48,7 @@ class WakeChannels {
   using Acquire = std::pair<Entry*, GrantId>;
   struct Channel {
     bool live = false;
-    int losses = 0;  // a subscription that was asked for before the last one is not live
+    int losses = 0;  // of the subscription; one asked for before the last loss is not live
     std::set<Acquire> acquires = {};  // never empty
   };
 

@@ -109,7 +109,8 @@ TEST_F(RedissonReadWriteLock, WriterWakesReadersOfBothLanguages) {
   const PendingReply java_reader = java().Send("reader", "lock", "read", "prices");
   auto reader = InThread([&lock] { return lock.AcquireRead({.wait = kLong}); });
   ASSERT_TRUE(AwaitWaiters(server(), "read", "prices", 2));
-  ASSERT_TRUE(java().AwaitWaiting("reader"));  // Java's message reaches no thread that is about to
+  // Java's message would miss a thread that does not wait yet.
+  ASSERT_TRUE(java().AwaitWaiting("reader"));
   const absl::Duration took = TimeOf([&] {
     EXPECT_EQ(Java("unlock", "write"), "");
     const absl::StatusOr<Lease> lease = reader.get();

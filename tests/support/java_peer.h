@@ -110,8 +110,8 @@ class JavaClient {
     return reply.ok ? reply.value : absl::StrCat("error: ", reply.value);
   }
 
-  // Waits until that thread, which has been sent something, waits for a message. All else that a
-  // thread of Java's waits for has no time limit.
+  // Waits until that thread waits for a message of Redisson. Its other waits have no time limit, so
+  // Java shows another state for them.
   bool AwaitWaiting(const std::string& thread) {
     return Await([&] { return Do("prober", "state", Unique(thread)) == "TIMED_WAITING"; });
   }

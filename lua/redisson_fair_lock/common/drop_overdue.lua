@@ -2,8 +2,8 @@
 -- include: redisson_fair_lock/common/ends_of
 -- include: redisson_fair_lock/common/alive
 -- include: redisson_fair_lock/common/call
--- drop_overdue(now): removes the waiters at the head whose time is over. Java's may live, since it
--- does not prolong its time; the message makes it queue again. Returns the head, or false.
+-- drop_overdue(now): removes the waiters at the head whose time is over, and tells them: a Java
+-- waiter never prolongs its time, so it may live, and queues again. Returns the head, or false.
 local function drop_overdue(now)
   while true do
     local head = redis.call('LINDEX', queue, 0)

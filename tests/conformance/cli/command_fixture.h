@@ -42,7 +42,7 @@ class RedlatchCommandTest : public ::testing::Test {
         {.environment = {"REDLATCH_URL=" + server_->url()}, .columns = columns});
   }
 
-  // Much longer than a command takes on a busy machine.
+  // Longer than any command takes, even on a busy machine.
   static constexpr absl::Duration kCommandTimeout = absl::Seconds(60);
 
   // Waits for its end. Returns the exit code like a shell's $?, or -1 if it does not end.

@@ -14,6 +14,7 @@ namespace redlatch {
 namespace {
 
 constexpr absl::Duration kTimeout = absl::Seconds(10);
+constexpr char kJavaThread[] = "01234567-89ab-cdef-0123-456789abcdef:1";
 
 class RedissonLocks : public ::testing::Test {
  protected:
@@ -70,8 +71,6 @@ TEST_F(RedissonLocks, KindsThatHaveTheNameAreNamed) {
   EXPECT_THAT(Refusal(latch.Wait({.wait = absl::ZeroDuration()})), HasSubstr("a simple lock"));
   EXPECT_THAT(Refusal(latch.CountDown()), HasSubstr("a simple lock"));
 }
-
-constexpr char kJavaThread[] = "3f2a77aa-12cd-4e5f-8a9b-0123456789ab:77";
 
 // Its reply was lost, and its lease is over. Another reader keeps its field.
 TEST_F(RedissonLocks, LateRepeatOfAReadGetsTheLock) {
@@ -200,7 +199,7 @@ TEST_F(RedissonLocks, DeniedChannelEndsTheWait) {
   EXPECT_TRUE(mine.TryAcquire().ok()) << "it needs no message";
 }
 
-// The second thread learns of it when the first one, which was to listen for both, has gone.
+// One thread listens for all. When it is refused, the next one tries, and is refused too.
 TEST_F(RedissonLocks, DeniedChannelEndsTheWaitOfEachThread) {
   support::TcpProxy proxy(support::TcpProxyOptions{.port = server_->port()});
   const Client client = support::Connect(absl::StrCat("redis://quiet:pw@127.0.0.1:", proxy.port()));
@@ -270,8 +269,7 @@ TEST_F(RedissonLocks, ChannelIsLeftWhenTheWaitIsOver) {
 // Java's forced unlock, seen from a C++ waiter: the key goes, and a message comes.
 TEST_F(RedissonLocks, MessageWakesTheWaiterLongBeforeTheLeaseEnds) {
   const Client client = Connect();
-  const std::string java = "01234567-89ab-cdef-0123-456789abcdef:1";
-  server_->Command({"HSET", "a", java, "1"});
+  server_->Command({"HSET", "a", kJavaThread, "1"});
   server_->Command({"PEXPIRE", "a", "600000"});
   redisson::Lock lock(client, "a");
   std::thread waiter([&] { EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok()); });
@@ -290,9 +288,8 @@ TEST_F(RedissonLocks, DeadWaiterOfFairLockIsPassedOver) {
   redisson::FairLock lock(client, "a");
   EXPECT_TRUE(lock.Acquire({.wait = kTimeout}).ok());
 
-  const std::string java = "01234567-89ab-cdef-0123-456789abcdef:1";
-  server_->Command({"RPUSH", "redisson_lock_queue:{a}", java});
-  server_->Command({"ZADD", "redisson_lock_timeout:{a}", "9e12", java});
+  server_->Command({"RPUSH", "redisson_lock_queue:{a}", kJavaThread});
+  server_->Command({"ZADD", "redisson_lock_timeout:{a}", "9e12", kJavaThread});
   EXPECT_EQ(lock.TryAcquire().status().code(), absl::StatusCode::kDeadlineExceeded);
 }
 
@@ -325,7 +322,7 @@ TEST_F(RedissonLocks, RepeatedReleaseGivesBackAllPermits) {
   EXPECT_TRUE(Await([&] { return slots.AvailablePermits().value_or(0) == 5; }));
 }
 
-// Without that note, no client would give back the permits of the dead.
+// Without that note, no client would give back the permits of a client that died.
 TEST_F(RedissonLocks, NoteOfPermitsLastsAsLongAsTheSemaphore) {
   const Client client = Connect();
   redisson::Semaphore slots(client, "slots");
@@ -341,7 +338,7 @@ TEST_F(RedissonLocks, NoteOfPermitsLastsAsLongAsTheSemaphore) {
   EXPECT_EQ(server_->Integer({"PTTL", note}), -1);
 }
 
-TEST_F(RedissonLocks, PermitsOfTheDeadCountAsAvailable) {
+TEST_F(RedissonLocks, ExpiredPermitsCountAsAvailable) {
   const Client client = Connect();
   redisson::PermitExpirableSemaphore slots(client, "slots");
   ASSERT_TRUE(*slots.TrySetPermits(2));
@@ -353,7 +350,7 @@ TEST_F(RedissonLocks, PermitsOfTheDeadCountAsAvailable) {
 
 TEST_F(RedissonLocks, FairWaiterWithoutATimeLosesItsPlace) {
   const Client client = Connect();
-  server_->Command({"RPUSH", "redisson_lock_queue:{a}", "01234567-89ab-cdef-0123-456789abcdef:1"});
+  server_->Command({"RPUSH", "redisson_lock_queue:{a}", kJavaThread});
   EXPECT_TRUE(redisson::FairLock(client, "a").Acquire({.wait = kTimeout}).ok());
 }
 
