@@ -2,7 +2,8 @@
 --
 -- KEYS   1 to 5 as acquire's
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
--- reply  'left' (it was queued), 'passed_on' (it had the lock) or 'unknown'
+-- reply  'left' (it was queued), 'passed_on' (it had the lock) or 'unknown'; a note, as in
+--        lua/README.md
 -- include: redisson_fair_lock/common/leave
 -- include: redisson_lock/common/leave_tombstone
 -- include: redisson_fair_lock/common/call_head
@@ -15,7 +16,5 @@ local left = leave(ARGV[1])
 if ARGV[2] ~= '0' then
   leave_tombstone(KEYS[5], ARGV[2])
 end
-if (held or left) and redis.call('EXISTS', KEYS[1]) == 0 then
-  call_head()
-end
-return held and 'passed_on' or left and 'left' or 'unknown'
+local note = redis.call('EXISTS', KEYS[1]) == 0 and call_head() and ' look 1' or ''
+return (held and 'passed_on' or left and 'left' or 'unknown') .. note

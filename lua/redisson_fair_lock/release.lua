@@ -14,7 +14,5 @@ end
 redis.call('DEL', KEYS[1])
 leave_tombstone(KEYS[5], gone_ms)
 local again = #ARGV > 4 and ' ' .. acquire(ARGV[4], ARGV[5], ARGV[6], KEYS[6]) or ''
-if again == '' or again == ' gone' then  -- otherwise acquire() has told it
-  call_head()
-end
-return 'released' .. again
+local told = again ~= '' and again ~= ' gone'  -- acquire() has told the first waiter
+return 'released' .. again .. (not told and call_head() and ' look 1' or '')

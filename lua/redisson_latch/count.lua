@@ -10,33 +10,30 @@ local count, refused = read_number('a Redisson latch')
 if refused then
   return refused
 end
-count = tonumber(count or 0)
+count = count or '0'
 local function tell(message)
   redis.call('PUBLISH', 'redisson_countdownlatch__channel__{' .. KEYS[1] .. '}', message)
 end
-local how, number = ARGV[1], tonumber(ARGV[2])
+local how, number = ARGV[1], ARGV[2]
 -- The mark outlives the call's repeats, of which one may still be on its way.
 local mark_ms = math.min(math.max(60000, ARGV[3]), 86400000)
 if how == 'set' then
   local again = redis.call('GET', KEYS[5])
   if again or redis.call('EXISTS', KEYS[1]) == 1 then
-    return string.format('%.0f', count) .. (again and ' set' or ' kept')
+    return count .. (again and ' set' or ' kept')
   end
   redis.call('SET', KEYS[1], ARGV[2])
   redis.call('SET', KEYS[5], '1', 'PX', mark_ms)
   tell('1')
   return ARGV[2] .. ' set'
 end
-if how == 'down' and count > 0 and number > 0 and not redis.call('GET', KEYS[5]) then
-  if count > number then
-    redis.call('DECRBY', KEYS[1], number)
-  else
+local counts = how == 'down' and tonumber(count) > 0 and number ~= '0'
+if counts and not redis.call('GET', KEYS[5]) then
+  if redis.call('DECRBY', KEYS[1], number) <= 0 then
     redis.call('DEL', KEYS[1])
-  end
-  redis.call('SET', KEYS[5], '1', 'PX', mark_ms)
-  count = math.max(count - number, 0)
-  if count == 0 then
     tell('0')
   end
+  redis.call('SET', KEYS[5], '1', 'PX', mark_ms)
+  count = redis.call('GET', KEYS[1]) or '0'
 end
-return string.format('%.0f', count)
+return count

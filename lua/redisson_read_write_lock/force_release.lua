@@ -14,7 +14,7 @@ if not mode then
   return {'free', 0}
 end
 local fields = redis.call('HRANDFIELD', KEYS[1], 1000)
-redis.call('DEL', KEYS[1])
+redis.call('UNLINK', KEYS[1])
 local told = tell_forced(fields)
 tell()
 return {'released', 0, unpack(told, 1, math.min(#told, 64))}

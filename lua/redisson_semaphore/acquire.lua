@@ -1,5 +1,5 @@
 -- Takes permits of a Redisson semaphore (RSemaphore, RPermitExpirableSemaphore), or says when to
--- ask again. First gives back permits whose programs have died.
+-- ask again. First gives back permits whose programs have died, 64 or as many as it wants.
 --
 -- KEYS   1 the semaphore: a string, the number of free permits; 2 to 5 as in lua/README.md;
 --        6 redisson.yield; 7 rw.readers; 8 the permits that programs have
@@ -36,23 +36,27 @@ local grant, lease_ms, terms = ARGV[1], ARGV[2], ARGV[3]
 local client = string.sub(grant, 1, 32)
 local ids, now = ids_of(grant, permits), now_ms()
 
-local mine = ends_of(ids)
-if mine then  -- a repeat
+local over = math.min(redis.call('ZCOUNT', taken, '-inf', now), math.max(64, permits))
+if over > 0 then
+  give_back('', redis.call('ZREMRANGEBYRANK', taken, 0, over - 1))
+end
+local mine, found = ends_of(ids)
+if found == permits then  -- a repeat
   if not is_manual(terms) then
-    keep(ids, math.max(mine, now + lease_ms), 'XX')
+    keep(ids, math.max(mine, now + lease_ms))
     mine = math.max(mine, now + lease_ms)
   end
   return 'granted 0 ' .. string.format('%.0f', math.max(mine - now, 0)) .. ' 0'
 end
-give_back('', redis.call('ZRANGEBYSCORE', taken, 0, now, 'LIMIT', 0, math.max(64, permits)))
+local wanted = permits - found  -- some are left of a grant whose lease is over
 local free = tonumber(redis.call('GET', KEYS[1]) or 0)
-local yield_ms = free >= permits and yields(terms, client, yield_key)
+local yield_ms = free >= wanted and yields(terms, client, yield_key)
 if yield_ms then
   return 'queued ' .. yield_ms .. ' 0 0'
 end
-if free >= permits then
-  redis.call('DECRBY', KEYS[1], permits)
-  keep(ids, now + lease_ms, 'NX')
+if free >= wanted then
+  redis.call('DECRBY', KEYS[1], wanted)
+  keep(ids, now + lease_ms)
   return 'granted 0 ' .. lease_ms .. ' 0'
 end
 local first = redis.call('ZRANGE', taken, 0, 0, 'WITHSCORES')

@@ -4,12 +4,10 @@
 --        8 the permits that programs have
 -- ARGV   1 grant  2 gone_ms  3 amount; the last as acquire's
 -- reply  'passed_on' (it had permits) or 'unknown'
--- include: redisson_semaphore/common/give_back
--- include: redisson_semaphore/common/ids_of
--- include: redisson_semaphore/common/permits
+-- include: redisson_semaphore/common/give_back_own
 -- include: redisson_lock/common/leave_tombstone
-local given_back = give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits))
+local given_back = give_back_own(ARGV[1])
 if ARGV[2] ~= '0' then
   leave_tombstone(KEYS[5], ARGV[2])
 end
-return given_back > 0 and 'passed_on' or 'unknown'
+return given_back and 'passed_on' or 'unknown'

@@ -5,5 +5,7 @@
 -- reply  { 'released', 0 } or { 'free', 0 }
 -- include: redisson_semaphore/common/give_back
 -- include: redisson_semaphore/common/taken
-local given_back = give_back('', redis.call('ZRANGE', taken, 0, -1))
-return {given_back > 0 and 'released' or 'free', 0}
+local removed = redis.call('ZCARD', taken)
+redis.call('UNLINK', taken)
+give_back('', removed)
+return {removed > 0 and 'released' or 'free', 0}

@@ -5,14 +5,12 @@
 -- ARGV   1 grant  2 'last_used last_reserved gone_ms'  3 owner; the last as acquire's
 -- reply  'released' or 'not_held'
 -- include: redisson_lock/common/gone_ms_of
--- include: redisson_semaphore/common/give_back
--- include: redisson_semaphore/common/ids_of
--- include: redisson_semaphore/common/permits
+-- include: redisson_semaphore/common/give_back_own
 -- include: redisson_lock/common/release_again
 -- include: redisson_lock/common/leave_tombstone
 
 local gone_ms = gone_ms_of(ARGV[2])
-if give_back(string.sub(ARGV[1], 1, 32), ids_of(ARGV[1], permits)) == 0 then
+if not give_back_own(ARGV[1]) then
   return release_again(KEYS[5], gone_ms)
 end
 if gone_ms ~= '0' then

@@ -10,11 +10,11 @@
 -- include: redisson_semaphore/common/keep
 
 local ids, now = ids_of(ARGV[1], permits), now_ms()
-local ends = ends_of(ids)
-if not ends then
+local ends, found = ends_of(ids)
+if found < permits then
   return 'not_held'
 end
 if ends < now + ARGV[2] then
-  keep(ids, now + ARGV[2], 'XX')
+  keep(ids, now + ARGV[2])
 end
 return 'held'

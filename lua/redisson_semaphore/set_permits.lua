@@ -13,17 +13,22 @@ local free, refused = read_number('a Redisson semaphore')
 if refused then
   return refused
 end
-local how = ARGV[1]
-local all = (free or 0) + redis.call('ZCARD', taken)
-local more = how == 'set' and ARGV[2] - all or tonumber(ARGV[2])
-if free and (how == 'free' or how == 'try' or more == 0) then
-  return free + redis.call('ZCOUNT', taken, 0, now_ms()) .. ' kept'  -- also those that are over
-elseif how == 'free' then
-  return '0 kept'
+local how, number = ARGV[1], tonumber(ARGV[2])
+if how == 'free' or (free and how == 'try') then
+  local over = free and redis.call('ZCOUNT', taken, '-inf', now_ms()) or 0
+  return (over > 0 and string.format('%.0f', free + over) or free or '0') .. ' kept'
+end
+local more = how == 'set' and free and number - redis.call('ZCARD', taken) - free or number
+local now_free = (free or 0) + more
+if math.abs(now_free) > 2147483647 then
+  return redis.error_reply('REFUSED ' .. KEYS[1] .. ' would have ' ..
+    string.format('%.0f', now_free) .. ' free permits, more than Java can count (2147483647)')
 end
 if not free then
   redis.call('DEL', taken)  -- those of a semaphore that was deleted
+elseif more == 0 then
+  return free .. ' kept'
 end
-local now_free = redis.call('INCRBY', KEYS[1], free and more or ARGV[2])
+redis.call('INCRBY', KEYS[1], more)
 redis.call('PUBLISH', named('redisson_sc'), string.format('%.0f', now_free))
 return string.format('%.0f set', now_free)

@@ -1,3 +1,5 @@
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -7,6 +9,8 @@
 #include "redlatch/redisson/permit_expirable_semaphore.h"
 #include "redlatch/redisson/semaphore.h"
 #include "src/api/outcomes.h"
+#include "src/base/error_address.h"
+#include "src/base/utf8.h"
 #include "src/lock/kinds.h"
 #include "src/lock/lock_handle.h"
 #include "src/lock/lock_type.h"
@@ -50,6 +54,12 @@ Semaphore::Semaphore(const Client& client, std::string_view name, SemaphoreOptio
     : redlatch::Semaphore(client, name, WithoutTurns(std::move(options)), type) {}
 
 absl::StatusOr<std::string> Semaphore::Change(std::string_view how, int64_t permits) const {
+  // Java counts permits in 32 bits. For the sum, the script checks that.
+  if (how != "add" && (permits < 0 || permits > std::numeric_limits<int32_t>::max())) {
+    return base::WithAddress(absl::InvalidArgumentError(
+        absl::StrCat("semaphore ", base::Quoted(name()), ": ", permits,
+                     " permits are not possible; it must be 0 to 2147483647")));
+  }
   const auto handle = Borrow();
   if (!handle.ok()) return handle.status();
   const std::vector<std::string> args = {std::string(how), absl::StrCat(permits)};

@@ -182,8 +182,7 @@ Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
     const redis::Subscription subscription = server_group_->subscription(entry.keys.main());
     event.subscribed = subscription.acknowledged;
     event.messages_arrive = subscription.live;
-    event.listens =
-        entry.type->redisson() && wake_channels_.Listens(entry, state.pending_acquire());
+    event.listens = entry.listens != nullptr && entry.listens->live(state.pending_acquire());
     action = operation.Resume(event, now, state, effects);
   };
   if (operation.may_fail()) {
@@ -464,8 +463,10 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(QuorumRunner::Ma
       .on_subscribed = [this](bool subscribed,
                               std::string_view why) { TellSubscribed(subscribed, why); },
       .on_unread = [this] { event_driver_->ReadReplies(); },
-      .on_other_channel = [this](std::string_view channel,
-                                 bool arrives) { return wake_channels_.Take(channel, arrives); }};
+      .on_other_channel =
+          [this](std::string_view channel, std::optional<std::string_view> message) {
+            return wake_channels_.Take(channel, message);
+          }};
   if (url_.kind != redis::Url::Kind::kQuorum) return MakeServerGroup(url_, std::move(events));
   // One thread reads the messages of all nodes.
   const auto thread = std::make_shared<redis::SubscriberThread>();

@@ -328,7 +328,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   bool recallable_changed = false;
   bool recallable = false;
   bool cacheable = false;
-  GrantId left = 0;
+  ChannelListener* left = nullptr;
   {
     const base::MutexLock lock(entry.mu);
     if (entry.recalled.load(std::memory_order_relaxed) != 0 && entry.state.MakeRoom()) {
@@ -339,8 +339,8 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
     request_at = entry.state.next_request_at();
     expiry_at = entry.state.next_expiry();
     entry.grant.store(entry.state.grant_id(), std::memory_order_relaxed);
-    if (entry.listens != 0 && entry.listens != entry.state.pending_acquire()) {
-      left = std::exchange(entry.listens, 0);
+    if (entry.listens != nullptr && entry.listens->acquire != entry.state.pending_acquire()) {
+      left = std::exchange(entry.listens, nullptr);
     }
     recallable_changed = entry.state.recallable() != entry.state.recallable_noted;
     if (recallable_changed) {
@@ -349,7 +349,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
       cacheable = entry.state.cacheable_noted;
     }
   }
-  if (left != 0) wake_channels_.Leave(entry, left);
+  if (left != nullptr) wake_channels_.Leave(*left);
   if (recallable_changed) ListenForRecalls(entry, recallable, cacheable);
   if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
     Finish(entry, effects);

@@ -24,6 +24,8 @@ struct NamedLock {
   std::string owner;  // empty: the client's threads; of several names: LockType::OthersId()
 };
 
+struct ChannelListener;  // see WakeChannels
+
 // One lock of one client: its lock state, and what it takes to run its scripts. An explicit Owner
 // has an entry of its own, so that it and the client's threads wait for each other as separate
 // clients do.
@@ -38,8 +40,8 @@ struct Entry : NamedLock {  // which never changes
 
   base::Mutex mu;
   LockState state ABSL_GUARDED_BY(mu);
-  // The pending acquire for which WakeChannels::Listen() was called; 0: none.
-  GrantId listens ABSL_GUARDED_BY(mu) = 0;
+  // The pending acquire for which WakeChannels::Listen() was called; null: none.
+  ChannelListener* listens ABSL_GUARDED_BY(mu) = nullptr;
 
   // The grant or pending acquire of the lock state; 0 if there is none. Messages are matched to
   // entries by it.

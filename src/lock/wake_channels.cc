@@ -1,6 +1,9 @@
 #include "src/lock/wake_channels.h"
 
+#include <charconv>
+#include <limits>
 #include <new>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "src/lock/client_core.h"
@@ -23,50 +26,63 @@ std::string WakeChannels::NameOf(const KeySet& keys, const LockType& type, Grant
   return name;
 }
 
-bool WakeChannels::Listens(Entry& entry, GrantId acquire) const {
-  if (acquire == 0) return false;
-  const std::string name = NameOf(entry.keys, *entry.type, acquire);
-  const base::MutexLock lock(mu_);
-  const auto found = channels_.find(name);
-  return found != channels_.end() && found->second.live &&
-         found->second.acquires.contains({&entry, acquire});
+ChannelListener* WakeChannel::Next(uint64_t after, int64_t permits, bool even_if_woken) {
+  for (auto next = listeners.upper_bound(after); next != listeners.end(); ++next) {
+    ChannelListener& its = next->second;
+    if (its.permits <= permits && (even_if_woken || !its.woken)) return &its;
+  }
+  return nullptr;
 }
 
 bool WakeChannels::ListensAt(const KeySet& keys, const LockType& type) const {
   const std::string name = NameOf(keys, type, 0);
   const base::MutexLock lock(mu_);
-  return channels_.contains(name);
+  const auto found = channels_.find(name);
+  return found != channels_.end() && !found->second.listeners.empty();
 }
 
 absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
                                   const std::stop_token& stop) {
-  Acquire mine(&entry, 0);
   std::string name;
-  GrantId left = 0;
+  ChannelListener* left = nullptr;
+  uint64_t number = 0;
   int losses = 0;
   {
     // Both are noted at once: when Feed() finds `listens`, there is a channel to leave.
     const base::MutexLock entry_lock(entry.mu);
-    mine.second = entry.state.pending_acquire();
-    if (mine.second != 0) {
-      name = NameOf(entry.keys, *entry.type, mine.second);
+    const GrantId acquire = entry.state.pending_acquire();
+    ChannelListener* mine = entry.listens;
+    if (acquire != 0) {
+      name = NameOf(entry.keys, *entry.type, acquire);
       const base::MutexLock lock(mu_);
-      Channel& channel = channels_.try_emplace(name, Channel{.acquires = {mine}}).first->second;
-      channel.acquires.insert(mine);
+      const auto at = channels_.try_emplace(name).first;
+      WakeChannel& channel = at->second;
+      channel.name = &at->first;
+      if (mine == nullptr || mine->acquire != acquire) {
+        const int64_t permits =
+            entry.type->use == GrantUse::kPermit ? entry.state.pending_permits() : 1;
+        const ChannelListener listener{&entry, acquire, permits, &channel, ++last_number_, false};
+        mine = &channel.listeners.emplace(listener.number, listener).first->second;
+      }
+      number = mine->number;
       losses = channel.losses;
+    } else {
+      mine = nullptr;
     }
-    left = std::exchange(entry.listens, mine.second);
+    left = std::exchange(entry.listens, mine);
+    if (left == mine) left = nullptr;
   }
-  if (left != 0 && left != mine.second) Leave(entry, left);
-  if (mine.second == 0) return absl::OkStatus();
+  if (left != nullptr) Leave(*left);
+  if (number == 0) return absl::OkStatus();
   absl::Status subscribed =
       core_.server_group().SubscribeTo(entry.keys.main(), name, deadline, stop);
   {
     const base::MutexLock lock(mu_);
     const auto found = channels_.find(name);
-    if (found != channels_.end()) {
-      const bool waits = found->second.acquires.contains(mine);
-      if (waits && subscribed.ok() && found->second.losses == losses) found->second.live = true;
+    if (found != channels_.end() && !found->second.listeners.empty()) {
+      WakeChannel& channel = found->second;
+      const bool waits = channel.listeners.contains(number);
+      if (waits && subscribed.ok() && channel.losses == losses) channel.live = true;
       return waits && !absl::IsCancelled(subscribed) ? subscribed : absl::OkStatus();
     }
   }
@@ -74,46 +90,81 @@ absl::Status WakeChannels::Listen(Entry& entry, base::Instant deadline,
   return absl::OkStatus();
 }
 
-void WakeChannels::Leave(Entry& entry, GrantId acquire) {
-  const std::string name = NameOf(entry.keys, *entry.type, acquire);
+void WakeChannels::Leave(ChannelListener& left) noexcept {
+  std::map<std::string, WakeChannel, std::less<>>::node_type empty;
+  Entry* entry = nullptr;
+  GrantId acquire = 0;
   {
     const base::MutexLock lock(mu_);
-    const auto found = channels_.find(name);
-    if (found == channels_.end()) return;
-    found->second.acquires.erase({&entry, acquire});
-    if (!found->second.acquires.empty()) return;
-    channels_.erase(found);
-  }
-  Unsubscribe(name);
-}
-
-void WakeChannels::Unsubscribe(const std::string& name) {
-  core_.server_group().Forget(name);
-  Take(name, /*arrives=*/false);  // another acquire may have subscribed before that
-}
-
-bool WakeChannels::Take(std::string_view channel, bool arrives) try {
-  std::set<Acquire> woken;
-  {
-    const base::MutexLock lock(mu_);
-    const auto found = channels_.find(channel);
-    if (found == channels_.end()) return false;
-    if (!arrives) {
-      found->second.live = false;
-      ++found->second.losses;
+    WakeChannel& channel = *left.channel;
+    const bool woken = left.woken;
+    channel.listeners.erase(left.number);
+    if (channel.listeners.empty()) {
+      empty = channels_.extract(channels_.find(*channel.name));
+    } else if (ChannelListener* const next =
+                   woken ? channel.Next(0, channel.free, /*even_if_woken=*/false) : nullptr) {
+      next->woken = true;
+      entry = next->entry;
+      acquire = next->acquire;
+      LockTable::Refer(*entry);
     }
-    woken = found->second.acquires;
-    for (const auto& [entry, acquire] : woken) LockTable::Refer(*entry);
   }
-  for (const auto& [entry, acquire] : woken) {
-    core_.Feed(*entry, [grant = acquire](LockState& state, Effects& effects) {
-      state.OnAskAgain(grant, effects);
-    });
-    core_.lock_table().Unrefer(*entry);
+  if (!empty.empty()) Unsubscribe(empty.key());
+  if (entry != nullptr) Wake(*entry, acquire);
+}
+
+void WakeChannels::Unsubscribe(const std::string& name) noexcept {
+  try {
+    core_.server_group().Forget(name);
+  } catch (const std::bad_alloc&) {  // messages that come there are ignored
   }
-  return true;
-} catch (const std::bad_alloc&) {
-  return true;  // the waiters ask at their next heartbeat
+  Take(name, std::nullopt);  // another acquire may have subscribed before that
+}
+
+bool WakeChannels::Take(std::string_view name, std::optional<std::string_view> message) noexcept {
+  constexpr int64_t kAny = std::numeric_limits<int64_t>::max();
+  int64_t permits = 1;
+  uint64_t after = 0;
+  for (bool taken = false;; taken = true) {
+    Entry* entry = nullptr;
+    GrantId acquire = 0;
+    {
+      const base::MutexLock lock(mu_);
+      const auto found = channels_.find(name);
+      if (found == channels_.end()) return taken;
+      WakeChannel& channel = found->second;
+      if (!taken && !message) {
+        channel.live = false;
+        ++channel.losses;
+      }
+      if (!taken && !channel.listeners.empty()) {
+        const LockType& type = *channel.listeners.begin()->second.entry->type;
+        const bool all = type.use == GrantUse::kLatch ||
+                         type.traits.kind == kinds::kRedissonReadWriteLock || !message;
+        if (all) {
+          permits = kAny;
+        } else if (type.use == GrantUse::kPermit) {  // it says how many are free
+          std::from_chars(message->data(), message->data() + message->size(), permits);
+        }
+        channel.free = all ? 0 : permits;
+      }
+      ChannelListener* const next = channel.Next(after, permits, /*even_if_woken=*/true);
+      if (next == nullptr) return true;
+      next->woken = permits != kAny;
+      if (next->woken) permits -= next->permits;
+      after = next->number;
+      entry = next->entry;
+      acquire = next->acquire;
+      LockTable::Refer(*entry);
+    }
+    Wake(*entry, acquire);
+  }
+}
+
+void WakeChannels::Wake(Entry& entry, GrantId acquire) {
+  core_.Feed(entry,
+             [&](LockState& state, Effects& effects) { state.OnAskAgain(acquire, effects); });
+  core_.lock_table().Unrefer(entry);
 }
 
 void WakeChannels::SubscribeAgain(const redis::ServerGroup::Concerned& concerned) {
@@ -121,7 +172,8 @@ void WakeChannels::SubscribeAgain(const redis::ServerGroup::Concerned& concerned
   {
     const base::MutexLock lock(mu_);
     for (const auto& [name, channel] : channels_) {
-      if (!concerned || concerned(channel.acquires.begin()->first->keys.main())) {
+      if (channel.listeners.empty()) continue;
+      if (!concerned || concerned(channel.listeners.begin()->second.entry->keys.main())) {
         names.push_back(name);
       }
     }

@@ -29,24 +29,24 @@ local function acquire(grant, lease_ms, terms, gone)
     return refused
   end
   local now = now_ms()
-  local head = drop_overdue(now)
+  local head, overdue = drop_overdue(now)
   local free = redis.call('EXISTS', lock) == 0
-  if free and (not head or head == grant) then
+  if free and not overdue and (not head or head == grant) then
     redis.call('LPOP', queue)
     redis.call('ZREM', timeouts, grant)
     redis.call('ZREM', alive, grant)
-    move_up(redis.call('ZRANGE', timeouts, 0, -1))
     redis.call('HSET', lock, grant, 1)
     redis.call('PEXPIRE', lock, lease_ms)
+    move_up(now)
     return 'granted 0 ' .. lease_ms .. ' 0'
   end
   if may_wait(terms) then
     enqueue(grant, terms, now)
   end
-  if free then
+  if free and not overdue then
     call(head)  -- it may be first only now, or have missed its message
   end
   return wait_for(terms, free and
     string.format('%.0f', math.max(math.ceil(ends_of(head) - now), 0)) or
-    redis.call('PTTL', lock))
+    redis.call('PTTL', lock)) .. (overdue and ' look 1' or '')
 end

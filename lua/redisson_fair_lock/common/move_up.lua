@@ -1,8 +1,15 @@
 -- include: redisson_fair_lock/common/queue
 -- include: redisson_fair_lock/common/wait_ms
--- move_up(waiters): they no longer wait for this client.
-local function move_up(waiters)
-  for _, waiter in ipairs(waiters) do
-    redis.call('ZINCRBY', timeouts, -wait_ms, waiter)
+-- move_up(now): the first 64 waiters keep their places for no longer than if they came now. Redisson
+-- takes one wait_timeout off the times of all that wait behind one that leaves, however many.
+local function move_up(now)
+  local ends, times = now + math.max(redis.call('PTTL', KEYS[1]), 0), {}
+  for _, waiter in ipairs(redis.call('LRANGE', queue, 0, 63)) do
+    ends = ends + wait_ms
+    times[#times + 1] = ends
+    times[#times + 1] = waiter
+  end
+  if #times > 0 then
+    redis.call('ZADD', timeouts, 'XX', 'LT', unpack(times))
   end
 end

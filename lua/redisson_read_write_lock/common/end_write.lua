@@ -6,10 +6,12 @@
 local function end_write(grant, yield)
   local told = tell()
   redis.call('HDEL', KEYS[1], grant .. ':write')
-  local left_ms = longest_hold()
-  if left_ms > 0 then
+  local left_ms, all = longest_hold()
+  if left_ms > 0 or not all then
     redis.call('HSET', KEYS[1], 'mode', 'read')
-    redis.call('PEXPIRE', KEYS[1], left_ms)
+    if all then
+      redis.call('PEXPIRE', KEYS[1], left_ms)
+    end
   else
     redis.call('DEL', KEYS[1])
   end

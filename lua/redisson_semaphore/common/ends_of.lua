@@ -1,13 +1,12 @@
 -- include: redisson_semaphore/common/taken
--- ends_of(ids): when the first of them ends; nil unless all are there.
+-- ends_of(ids): when the first of them ends, and how many are there.
 local function ends_of(ids)
-  local first
+  local first, found = nil, 0
   for _, id in ipairs(ids) do
-    local ends = redis.call('ZSCORE', taken, id)
-    if not ends then
-      return nil
+    local ends = tonumber(redis.call('ZSCORE', taken, id) or nil)
+    if ends then
+      first, found = math.min(first or ends, ends), found + 1
     end
-    first = math.min(first or tonumber(ends), tonumber(ends))
   end
-  return first
+  return first, found
 end

@@ -1,9 +1,9 @@
 -- include: redisson_semaphore/common/taken
 -- include: redisson_semaphore/common/taken_is_ours
 -- keep(ids, ends): the permits end then; the set lives as long as the semaphore.
-local function keep(ids, ends, how)
+local function keep(ids, ends)
   for _, id in ipairs(ids) do
-    redis.call('ZADD', taken, how, ends, id)
+    redis.call('ZADD', taken, ends, id)
   end
   local free_ms = redis.call('PTTL', KEYS[1])
   if free_ms > 0 then

@@ -377,6 +377,8 @@ class LockState {
     return grant_ ? grant_->id : pending_ ? pending_->acquire.grant : GrantId{0};
   }
   GrantId pending_acquire() const { return pending_ ? pending_->acquire.grant : GrantId{0}; }
+  // How many permits it wants.
+  uint32_t pending_permits() const { return pending_ ? pending_->acquire.terms.permits : 0; }
   // Other clients may recall the grant.
   bool recallable() const { return grant_ && grant_->recallable; }
   // Its terms allow it to be cached.

@@ -56,8 +56,14 @@ Subscriber::SubscriptionPtr Subscriber::Find(std::string_view channel) const {
   return known == subscriptions_.end() ? nullptr : known->second;
 }
 
+void Subscriber::Set(Subscription& subscription, State state) {
+  asked_ -= subscription.state == State::kAsked ? 1 : 0;
+  asked_ += state == State::kAsked ? 1 : 0;
+  subscription.state = state;
+}
+
 void Subscriber::End(Subscription& subscription, absl::Status why) {
-  subscription.state = State::kEnded;
+  Set(subscription, State::kEnded);
   subscription.end = std::move(why);
   changed_.SignalAll();
   // Another subscription may have taken its name while it was being left.
@@ -80,6 +86,7 @@ absl::Status Subscriber::Subscribe(std::string_view channel, base::Instant deadl
     subscription = std::make_shared<Subscription>(channel);
     requests_.reserve(requests_.size() + 1);  // the rest must not fail half-way
     subscriptions_[subscription->channel] = subscription;
+    ++asked_;
     if (connected_) requests_.push_back({Verb::kSubscribe, subscription});
     WakeReader();
   }
@@ -110,7 +117,7 @@ absl::Status Subscriber::Unsubscribe(std::string_view channel, base::Instant dea
       return absl::OkStatus();
     }
     requests_.push_back({Verb::kUnsubscribe, subscription});
-    subscription->state = State::kLeaving;
+    Set(*subscription, State::kLeaving);
     changed_.SignalAll();  // a Subscribe() may wait
     WakeReader();
   }
@@ -134,11 +141,6 @@ void Subscriber::Ping() {
   if (!connected_ || ping_) return;
   ping_ = true;
   WakeReader();
-}
-
-bool Subscriber::AllLive() const {
-  return connected_ && std::none_of(subscriptions_.begin(), subscriptions_.end(),
-                                    [](const auto& s) { return s.second->state == State::kAsked; });
 }
 
 bool Subscriber::live() const {
@@ -262,7 +264,7 @@ void Subscriber::Break() {
       }
     }
     for (const auto& [channel, subscription] : subscriptions_) {
-      subscription->state = State::kAsked;
+      Set(*subscription, State::kAsked);
     }
   }
   dialogue_ = Dialogue();
@@ -622,7 +624,7 @@ void Subscriber::HandleAnswer(const Reply& reply) {
       if (options_.sharded) left_ = SlotOf(subscription.channel);
       End(subscription, subscription.end);
     } else if (subscription.state == State::kAsked) {
-      subscription.state = State::kLive;
+      Set(subscription, State::kLive);
       subscription.promised = true;
       changed_.SignalAll();
     }

@@ -159,8 +159,9 @@ class Subscriber final : private SubscriberThread::Listener {
   };
 
   absl::Status Begin() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  bool AllLive() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) { return connected_ && asked_ == 0; }
   SubscriptionPtr Find(std::string_view channel) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  void Set(Subscription& subscription, State state) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void End(Subscription& subscription, absl::Status why) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   // Which thread reads.
@@ -212,6 +213,7 @@ class Subscriber final : private SubscriberThread::Listener {
   bool ping_ ABSL_GUARDED_BY(mu_) = false;     // the reader must ping
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);
   std::map<std::string, SubscriptionPtr, std::less<>> subscriptions_ ABSL_GUARDED_BY(mu_);
+  size_t asked_ ABSL_GUARDED_BY(mu_) = 0;                      // how many of them are kAsked
   std::vector<ChannelRequest> requests_ ABSL_GUARDED_BY(mu_);  // to send, in this order
   absl::Status last_failure_ ABSL_GUARDED_BY(mu_);
   uint64_t refusals_ ABSL_GUARDED_BY(mu_) = 0;  // how many attempts the server has refused

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <stop_token>
 #include <string>
 #include <string_view>
@@ -68,9 +69,10 @@ class ServerGroup {
     std::function<void(bool is_subscribed, std::string_view why)> on_subscribed;
     // Replies to posted calls are still to come, but no thread reads any more.
     std::function<void()> on_unread = nullptr;
-    // A message came on a channel for which SubscribeTo() was called, or none will come any more.
-    // Returns false if the channel is another one.
-    std::function<bool(std::string_view channel, bool arrives)> on_other_channel = nullptr;
+    // A message came on a channel for which SubscribeTo() was called, or (if null) none will come
+    // any more. Returns false if the channel is another one.
+    std::function<bool(std::string_view channel, std::optional<std::string_view> message)>
+        on_other_channel = nullptr;
   };
 
   virtual ~ServerGroup() = default;

@@ -74,13 +74,13 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
   SubscriberOptions options{
       .on_message =
           [this](std::string_view channel, std::string_view message) {
-            if (!TellOther(channel, /*arrives=*/true)) events_.on_message(message);
+            if (!TellOther(channel, message)) events_.on_message(message);
           },
       .on_live_again = [this] { events_.on_reconnected(); },
       // The next acquisition subscribes again, or says why it cannot.
       .on_refused =
           [this](std::string_view channel, const absl::Status&) {
-            if (TellOther(channel, /*arrives=*/false)) return;
+            if (TellOther(channel, std::nullopt)) return;
             subscribed_.store(false);
             if (node_.on_silent) node_.on_silent(channel);
           },

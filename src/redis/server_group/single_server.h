@@ -128,8 +128,8 @@ class SingleServer final : public ServerGroup {
  private:
   SharedConnectionOptions OptionsOfCommands(const Url& url, std::vector<Command> first);
   SubscriberOptions OptionsOfMessages(const Url& url);
-  bool TellOther(std::string_view channel, bool arrives) const {
-    return events_.on_other_channel && events_.on_other_channel(channel, arrives);
+  bool TellOther(std::string_view channel, std::optional<std::string_view> message) const {
+    return events_.on_other_channel && events_.on_other_channel(channel, message);
   }
   std::unique_ptr<Subscriber> MakeWatch(const Url& url);
   void BeginWatch();

@@ -1,5 +1,11 @@
 // Redisson's locks without Java: what they refuse, and what a client does if messages or answers do
 // not come. tests/redisson has the tests with the real Redisson.
+#include <limits>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "lua/scripts.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/redisson/fair_lock.h"
@@ -38,6 +44,45 @@ class RedissonLocks : public ::testing::Test {
              {name, "queue", "places", "token", "permits", absl::StrCat("{", name, "}:timeout")},
              {"10"});
     return reply.elements.empty() ? "" : reply.elements[0].text;
+  }
+  // How many commands the server has executed since the last call, also in scripts; or how many of
+  // one of them.
+  int64_t CallsSince(const std::string& command = "") {
+    int64_t calls = 0;
+    for (absl::string_view line :
+         absl::StrSplit(server_->Do({"INFO", "commandstats"}).text, "\r\n")) {
+      if (!absl::ConsumePrefix(&line, "cmdstat_" + command)) continue;
+      if (!command.empty() && !absl::StartsWith(line, ":")) continue;
+      int64_t of_one = 0;
+      line.remove_prefix(line.find('=') + 1);
+      EXPECT_TRUE(absl::SimpleAtoi(line.substr(0, line.find(',')), &of_one));
+      calls += of_one;
+    }
+    server_->Do({"CONFIG", "RESETSTAT"});
+    return calls;
+  }
+  // A waiter asks, listens and asks again.
+  bool AwaitAsked(int64_t times) {
+    return Await([&] { return (times -= CallsSince("evalsha")) <= 0; });
+  }
+  void Queue(int waiters, const std::string& first, const std::string& until) {
+    for (int i = 0; i < waiters; ++i) {
+      const std::string waiter = absl::StrCat(first, i);
+      server_->Do({"RPUSH", "redisson_lock_queue:{a}", waiter});
+      server_->Do({"ZADD", "redisson_lock_timeout:{a}", until, waiter});
+    }
+  }
+  int64_t Queued() { return server_->Integer({"LLEN", "redisson_lock_queue:{a}"}); }
+  // The keys of a script for that lock; `more`: those of its kind.
+  static std::vector<std::string> KeysOf(const std::string& name, bool of_release,
+                                         const std::vector<std::string>& more) {
+    std::vector<std::string> keys = {name, absl::StrCat("redisson_lock_queue:{", name, "}"),
+                                     absl::StrCat("redisson_lock_timeout:{", name, "}"), "token",
+                                     "gone"};
+    if (of_release) keys.emplace_back("next_gone");
+    keys.insert(keys.end(), {"yield", "readers"});
+    keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
   }
   // Returns what a refusal says.
   static std::string Refusal(const absl::Status& status) {
@@ -346,6 +391,256 @@ TEST_F(RedissonLocks, ExpiredPermitsCountAsAvailable) {
   server_->Command({"ZADD", "{slots}:timeout", "1", "0123456789abcdef"});
   server_->Command({"ZADD", "{slots}:timeout", "9e12", "123456789abcdef0"});
   EXPECT_EQ(*slots.AvailablePermits(), 1);
+}
+
+// Two of them were given back by a program whose clock is ahead.
+TEST_F(RedissonLocks, RepeatTakesOnlyThePermitsThatItHasLost) {
+  server_->Do({"SET", "slots", "800"});
+  const auto acquire = [&] {
+    return Eval(lua::kRedissonSemaphoreAcquire, KeysOf("slots", false, {"taken"}),
+                {absl::StrCat(std::string(32, 'a'), ":1"), "30000",
+                 "400 1 0 10000 0 0 2000 0 channel", "me", "0 400"})
+        .text;
+  };
+  EXPECT_EQ(acquire(), "granted 0 30000 0");
+  server_->Do({"ZPOPMIN", "taken", "2"});
+  server_->Do({"INCRBY", "slots", "2"});
+  EXPECT_EQ(acquire(), "granted 0 30000 0");
+  EXPECT_EQ(server_->Text({"GET", "slots"}), "400");
+  EXPECT_EQ(server_->Integer({"ZCARD", "taken"}), 400);
+}
+
+TEST_F(RedissonLocks, NumbersThatJavaCannotCountAreRefused) {
+  const Client client = Connect();
+  redisson::PermitExpirableSemaphore slots(client, "slots");
+  const int64_t most = std::numeric_limits<int32_t>::max();
+  for (const int64_t bad : {int64_t{-1}, most + 1, std::numeric_limits<int64_t>::min(),
+                            std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(slots.TrySetPermits(bad).status(),
+                IsError(absl::StatusCode::kInvalidArgument, HasSubstr("0 to 2147483647")));
+    EXPECT_EQ(slots.SetPermits(bad).code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_EQ(server_->Integer({"EXISTS", "slots"}), 0);
+  }
+  ASSERT_TRUE(*slots.TrySetPermits(most));
+  for (const int64_t bad : {int64_t{1}, -2 * most - 1, std::numeric_limits<int64_t>::max()}) {
+    EXPECT_THAT(Refusal(slots.AddPermits(bad)), HasSubstr("more than Java can count"));
+  }
+  EXPECT_TRUE(slots.AddPermits(-most).ok());
+  EXPECT_EQ(*slots.AvailablePermits(), 0);
+}
+
+TEST_F(RedissonLocks, LargeNumbersAreReadAsTheyAre) {
+  const Client client = Connect();
+  for (const int64_t large : {int64_t{100'000'000'000'000}, std::numeric_limits<int64_t>::max()}) {
+    server_->Do({"SET", "slots", absl::StrCat(large)});
+    const auto available = redisson::Semaphore(client, "slots").AvailablePermits();
+    EXPECT_TRUE(available.ok() && *available == large) << available.status();
+    redisson::CountDownLatch latch(client, absl::StrCat("done", large));
+    ASSERT_TRUE(*latch.TrySetCount(large));
+    EXPECT_TRUE(latch.CountDown().ok());
+    const auto count = latch.Count();
+    EXPECT_TRUE(count.ok() && *count == large - 1) << count.status();
+  }
+}
+
+// The others are for later calls.
+TEST_F(RedissonLocks, ScriptsLookAtFewOfVeryMany) {
+  constexpr int kMany = 5000;
+  constexpr int64_t kFew = 1000;  // commands
+  const std::string grant = absl::StrCat(std::string(32, 'a'), ":1");
+  const std::vector<std::string> acquire = {grant, "30000", "1 1 1 10000 0 0 2000 0 channel", "me"};
+  const auto with = [](std::vector<std::string> args, const char* of_class) {
+    args.emplace_back(of_class);
+    return args;
+  };
+  // A fair lock whose waiters have died, and then one whose waiters live.
+  Queue(kMany, "dead-", "1");
+  CallsSince();
+  EXPECT_THAT(Eval(lua::kRedissonFairLockAcquire, KeysOf("a", false, {"alive"}),
+                   with(acquire, "0 1 300000"))
+                  .text,
+              ::testing::EndsWith(" look 1"));
+  EXPECT_LT(CallsSince(), kFew);
+  EXPECT_GT(Queued(), kMany - 100);
+  server_->Do({"FLUSHALL"});
+  server_->Do({"RPUSH", "redisson_lock_queue:{a}", grant});
+  server_->Do({"ZADD", "redisson_lock_timeout:{a}", "9e12", grant});
+  server_->Do({"ZADD", "alive", "9e12", grant});
+  Queue(kMany, "0123:", "9e12");
+  CallsSince();
+  EXPECT_EQ(Eval(lua::kRedissonFairLockAcquire, KeysOf("a", false, {"alive"}),
+                 with(acquire, "0 1 300000"))
+                .text,
+            "granted 0 30000 0");
+  EXPECT_LT(CallsSince(), kFew);
+  EXPECT_EQ(Eval(lua::kRedissonFairLockCancel, KeysOf("a", false, {"alive"}),
+                 {"0123:5", "0", "1", "0 1 300000"})
+                .text,
+            "left");
+  EXPECT_LT(CallsSince(), kFew);
+  EXPECT_EQ(Queued(), kMany - 1);
+
+  // A read-write lock whose readers have died.
+  server_->Do({"HSET", "b", "mode", "read", grant, "1"});
+  for (int i = 0; i < kMany; ++i) server_->Do({"HSET", "b", absl::StrCat(kJavaThread, i), "1"});
+  CallsSince();
+  EXPECT_EQ(Eval(lua::kRedissonReadWriteLockReleaseRead, KeysOf("b", true, {}),
+                 {grant, "0 0 0", "me", "0 1"})
+                .text,
+            "released look 1");
+  EXPECT_LT(CallsSince(), kFew);
+
+  // A semaphore whose permits have expired.
+  server_->Do({"DEL", "gone", "yield"});
+  server_->Do({"SET", "c", "0"});
+  for (int i = 0; i < kMany; ++i) server_->Do({"ZADD", "taken", "1", absl::StrCat(i)});
+  CallsSince();
+  EXPECT_EQ(
+      Eval(lua::kRedissonSemaphoreAcquire, KeysOf("c", false, {"taken"}), with(acquire, "0 1"))
+          .text,
+      "granted 0 30000 0");
+  EXPECT_EQ(server_->Text({"GET", "c"}), "63");
+  Eval(lua::kRedissonSemaphoreForceRelease, {"c", "2", "3", "4", "yield", "readers", "taken"},
+       {"redlatch:", "0 1"});
+  EXPECT_EQ(server_->Text({"GET", "c"}), absl::StrCat(kMany));
+  EXPECT_LT(CallsSince(), kFew);
+}
+
+// They lose their places just before the release.
+TEST_F(RedissonLocks, FairWaiterBehindVeryManyDeadOnesGetsTheLockSoon) {
+  const Client holder = Connect(), client = Connect();
+  redisson::FairLock theirs(holder, "a"), mine(client, "a");
+  auto lease = theirs.Acquire();
+  ASSERT_TRUE(lease.ok()) << lease.status();
+  Queue(1000, "dead-", "9e12");
+  auto waiter = std::async(std::launch::async, [&] { return mine.Acquire({.wait = kTimeout}); });
+  ASSERT_TRUE(Await([&] { return Queued() == 1001; }));
+  for (int i = 0; i < 1000; ++i) {
+    server_->Do({"ZADD", "redisson_lock_timeout:{a}", "1", absl::StrCat("dead-", i)});
+  }
+  const absl::Duration took = TimeOf([&] {
+    EXPECT_TRUE(lease->Release().ok());
+    const auto got = waiter.get();
+    EXPECT_TRUE(got.ok()) << got.status();
+  });
+  EXPECT_LT(took, kTimeout / 4);
+  EXPECT_EQ(Queued(), 0);
+}
+
+// As if they came now. Redisson takes a wait_timeout off all times instead.
+TEST_F(RedissonLocks, FairWaitersMoveUpWhenTheLockIsGranted) {
+  Queue(100, "0123:", "9e12");
+  const int64_t now_ms = absl::ToUnixMillis(absl::Now());
+  server_->Do({"LPUSH", "redisson_lock_queue:{a}", "0123:99"});
+  server_->Do({"RPOP", "redisson_lock_queue:{a}"});
+  const std::string grant = absl::StrCat(std::string(32, 'a'), ":1");
+  server_->Do({"LPUSH", "redisson_lock_queue:{a}", grant});
+  server_->Do({"ZADD", "redisson_lock_timeout:{a}", "9e12", grant});
+  server_->Do({"ZADD", "alive", "9e12", grant});
+  EXPECT_EQ(Eval(lua::kRedissonFairLockAcquire, KeysOf("a", false, {"alive"}),
+                 {grant, "30000", "1 1 1 10000 0 0 2000 0 channel", "me", "0 1 300000"})
+                .text,
+            "granted 0 30000 0");
+  const auto ends_in = [&](const std::string& waiter) {
+    return std::stod(server_->Text({"ZSCORE", "redisson_lock_timeout:{a}", waiter})) -
+           static_cast<double>(now_ms);
+  };
+  EXPECT_NEAR(ends_in("0123:99"), 330'000, 20'000);
+  EXPECT_NEAR(ends_in("0123:0"), 630'000, 20'000);
+  EXPECT_NEAR(ends_in("0123:62"), 30'000 + 64 * 300'000, 20'000);
+  EXPECT_GT(ends_in("0123:63"), 1e12);
+}
+
+TEST_F(RedissonLocks, LastReaderOfVeryManyDeadOnesFreesTheLock) {
+  const Client client = Connect();
+  redisson::ReadWriteLock lock(client, "a");
+  auto reads = lock.AcquireRead({.lease = absl::Minutes(10)});
+  ASSERT_TRUE(reads.ok()) << reads.status();
+  for (int i = 0; i < 500; ++i) server_->Do({"HSET", "a", absl::StrCat(kJavaThread, i), "1"});
+  EXPECT_TRUE(reads->Release().ok());
+  EXPECT_TRUE(Await([&] { return server_->Integer({"EXISTS", "a"}) == 0; }));
+}
+
+TEST_F(RedissonLocks, OneReaderOfVeryManyKeepsTheLock) {
+  const Client client = Connect();
+  redisson::ReadWriteLock lock(client, "a");
+  const auto stays = lock.AcquireRead({.lease = absl::Minutes(10)});
+  ASSERT_TRUE(stays.ok()) << stays.status();
+  for (int i = 0; i < 500; ++i) server_->Do({"HSET", "a", absl::StrCat(kJavaThread, i), "1"});
+  for (int i = 0; i < 30; ++i) {
+    redisson::ReadWriteLock other(client, "a");
+    const auto reads = other.AcquireRead({.lease = absl::Seconds(1) + i * absl::Seconds(1)});
+    EXPECT_TRUE(reads.ok()) << reads.status();
+  }
+  EXPECT_GT(server_->Integer({"PTTL", "a"}), 500'000);
+  EXPECT_TRUE(stays->valid());
+}
+
+TEST_F(RedissonLocks, MessageLetsAsManyAskAsThereArePermits) {
+  constexpr int kWaiters = 200;
+  const Client holder = Connect(), client = Connect();
+  redisson::Semaphore theirs(holder, "slots"), mine(client, "slots");
+  ASSERT_TRUE(*theirs.TrySetPermits(1));
+  auto permit = theirs.Acquire();
+  ASSERT_TRUE(permit.ok()) << permit.status();
+  std::atomic<int> acquired = 0;
+  CallsSince();
+  for (int i = 0; i < kWaiters; ++i) {
+    mine.AcquireAsync(1, {}, [&](const absl::StatusOr<Permit>& got) {
+      EXPECT_TRUE(got.ok()) << got.status();
+      ++acquired;
+    });  // the permit ends with the call
+  }
+  ASSERT_TRUE(AwaitAsked(2 * kWaiters));
+  EXPECT_TRUE(permit->Release().ok());
+  EXPECT_TRUE(Await([&] { return acquired == kWaiters; }));
+  EXPECT_LT(CallsSince("evalsha"), 8 * kWaiters);
+}
+
+// Several releases may come before the first waiter has asked, and a message may get lost.
+TEST_F(RedissonLocks, NextWaiterAsksWhenOneHasSucceeded) {
+  const Client client = Connect();
+  redisson::Semaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(0));
+  EXPECT_TRUE(IsBusy(slots.TryAcquire().status()));  // the server knows the script from here on
+  CallsSince();
+  std::vector<std::future<absl::StatusOr<Permit>>> waiters;
+  for (int i = 0; i < 3; ++i) {
+    waiters.push_back(
+        std::async(std::launch::async, [&] { return slots.Acquire(1, {.wait = kTimeout}); }));
+  }
+  ASSERT_TRUE(AwaitAsked(6));
+  server_->Do({"INCRBY", "slots", "3"});
+  server_->Do({"PUBLISH", "redisson_sc:{slots}", "1"});
+  const absl::Duration took = TimeOf([&] {
+    std::vector<absl::StatusOr<Permit>> permits;
+    for (auto& waiter : waiters) {
+      permits.push_back(waiter.get());
+      EXPECT_TRUE(permits.back().ok()) << permits.back().status();
+    }
+  });
+  EXPECT_LT(took, kTimeout / 5);
+}
+
+TEST_F(RedissonLocks, WaiterThatWantsFewerPermitsAsksBehindOneThatWantsMore) {
+  const Client client = Connect();
+  redisson::Semaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(0));
+  EXPECT_TRUE(IsBusy(slots.TryAcquire().status()));
+  CallsSince();
+  std::stop_source stop;
+  std::jthread wants_more([&] { EXPECT_FALSE(slots.Acquire(5, {.stop = stop.get_token()}).ok()); });
+  ASSERT_TRUE(AwaitAsked(2));
+  auto waiter =
+      std::async(std::launch::async, [&] { return slots.Acquire(1, {.wait = kTimeout}); });
+  ASSERT_TRUE(AwaitAsked(2));
+  const absl::Duration took = TimeOf([&] {
+    EXPECT_TRUE(slots.AddPermits(1).ok());
+    const auto permit = waiter.get();
+    EXPECT_TRUE(permit.ok()) << permit.status();
+  });
+  EXPECT_LT(took, kTimeout / 5);
+  stop.request_stop();
 }
 
 TEST_F(RedissonLocks, FairWaiterWithoutATimeLosesItsPlace) {

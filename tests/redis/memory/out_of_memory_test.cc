@@ -6,6 +6,10 @@
 #include <ostream>
 
 #include "absl/cleanup/cleanup.h"
+#include "redlatch/redisson/count_down_latch.h"
+#include "redlatch/redisson/fair_lock.h"
+#include "redlatch/redisson/permit_expirable_semaphore.h"
+#include "redlatch/redisson/read_write_lock.h"
 #include "tests/redis/memory/replaced_new.h"
 #include "tests/support/live_testing.h"
 
@@ -40,6 +44,10 @@ struct Objects {
   ReentrantReadWriteLock cached_read_write{client, "cached_read_write", caching};
   SimpleLock turn{client, "turn", {.turn = absl::Milliseconds(50)}};
   MultiLock apart{{&cached, &their_simple, &turn}};
+  redisson::FairLock fair{client, "java_fair"}, their_fair{other, "java_fair"};
+  redisson::ReadWriteLock java{client, "java"}, their_java{other, "java"};
+  redisson::PermitExpirableSemaphore slots{client, "java_slots"}, their_slots{other, "java_slots"};
+  redisson::CountDownLatch done{client, "java_done"};
 };
 
 bool Works(Objects& o) {
@@ -67,6 +75,16 @@ bool Works(Objects& o) {
     note(o.turn.Acquire(patient));
   });
   thread.join();
+  if (o.slots.AvailablePermits().ok()) {
+    (void)o.slots.TrySetPermits(1);
+    note(o.their_slots.Acquire(1, patient));
+    note(o.slots.Acquire(1, patient));
+    note(o.their_fair.Acquire(patient));
+    note(o.fair.Acquire(patient));
+    note(o.their_java.AcquireWrite(patient));
+    note(o.java.AcquireRead(patient));
+    note(o.done.CountDown());
+  }
   note(o.their_simple.Acquire(patient));
   note(o.their_own.Acquire(patient));
   note(o.their_cached.Acquire(patient));
@@ -161,6 +179,38 @@ const Call kCalls[] = {
            const absl::Cleanup end = [&] { over = true; };  // before the thread is joined
            o.simple.lock();
            o.simple.unlock();
+         }},
+    Call{"java_lock", [](Objects& o) { o.fair.lock(), o.fair.unlock(); }},
+    Call{"java_contended",
+         [](Objects& o) {
+           auto held = o.their_fair.Acquire();
+           std::atomic<bool> over{false};
+           const std::jthread releases([&] {
+             while (o.client.Stats().all.waiting == 0 && !over) std::this_thread::yield();
+             held = absl::UnknownError("");
+           });
+           const absl::Cleanup end = [&] { over = true; };
+           o.fair.lock();
+           o.fair.unlock();
+         }},
+    Call{"java_timed_out",
+         [](Objects& o) {
+           const auto held = o.their_java.AcquireWrite();
+           if (o.java.try_lock_for(std::chrono::milliseconds(20))) o.java.unlock();
+           (void)o.java.AcquireRead({.wait = absl::Milliseconds(20)});
+         }},
+    Call{"java_read", [](Objects& o) { o.java.lock_shared(), o.java.unlock_shared(); }},
+    Call{"java_permits",
+         [](Objects& o) {
+           (void)o.slots.TrySetPermits(1);
+           const auto held = o.their_slots.Acquire();
+           if (o.slots.try_acquire_for(std::chrono::milliseconds(20))) o.slots.release();
+           (void)o.slots.AvailablePermits();
+         }},
+    Call{"java_latch",
+         [](Objects& o) {
+           (void)o.done.TrySetCount(1), (void)o.done.Wait({.wait = absl::Milliseconds(20)});
+           (void)o.done.CountDown(), o.done.wait();
          }},
     Call{"try_lock",
          [](Objects& o) {
