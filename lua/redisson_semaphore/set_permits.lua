@@ -21,8 +21,8 @@ end
 local more = how == 'set' and free and number - redis.call('ZCARD', taken) - free or number
 local now_free = (free or 0) + more
 if math.abs(now_free) > 2147483647 then
-  return redis.error_reply('REFUSED ' .. KEYS[1] .. ' would have ' ..
-    string.format('%.0f', now_free) .. ' free permits, more than Java can count (2147483647)')
+  return redis.error_reply('REFUSED ' .. KEYS[1] .. ' with ' .. string.format('%.0f', now_free) ..
+    ' free permits is not possible; it must be what Java can count (2147483647)')
 end
 if not free then
   redis.call('DEL', taken)  -- those of a semaphore that was deleted

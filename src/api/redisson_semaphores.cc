@@ -57,8 +57,8 @@ absl::StatusOr<std::string> Semaphore::Change(std::string_view how, int64_t perm
   // Java counts permits in 32 bits. For the sum, the script checks that.
   if (how != "add" && (permits < 0 || permits > std::numeric_limits<int32_t>::max())) {
     return base::WithAddress(absl::InvalidArgumentError(
-        absl::StrCat("semaphore ", base::Quoted(name()), ": ", permits,
-                     " permits are not possible; it must be 0 to 2147483647")));
+        absl::StrCat("semaphore ", base::Quoted(name()), ": a number of ", permits,
+                     " permits is not possible; it must be 0 to 2147483647")));
   }
   const auto handle = Borrow();
   if (!handle.ok()) return handle.status();

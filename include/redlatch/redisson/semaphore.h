@@ -44,7 +44,8 @@ class REDLATCH_EXPORT Semaphore : private redlatch::Semaphore {
   using redlatch::Semaphore::try_acquire_until;
   using redlatch::Semaphore::TryAcquire;
 
-  // Sets how many permits there are, and returns true, unless that was set before.
+  // Sets how many permits there are, and returns true, unless that was set before. All numbers must
+  // fit in Java's 32 bits.
   absl::StatusOr<bool> TrySetPermits(int64_t permits);
   // Adds permits, or takes some away if the number is negative. If the server's answer is lost
   // (kUnavailable), they may have been added.
