@@ -203,14 +203,14 @@ const Call kCalls[] = {
     Call{"java_permits",
          [](Objects& o) {
            (void)o.slots.TrySetPermits(1);
-           const auto held = o.their_slots.Acquire();
+           const auto held = o.their_slots.TryAcquire();
            if (o.slots.try_acquire_for(std::chrono::milliseconds(20))) o.slots.release();
            (void)o.slots.AvailablePermits();
          }},
     Call{"java_latch",
          [](Objects& o) {
            (void)o.done.TrySetCount(1), (void)o.done.Wait({.wait = absl::Milliseconds(20)});
-           (void)o.done.CountDown(), o.done.wait();
+           (void)o.done.CountDown(), (void)o.done.Count();
          }},
     Call{"try_lock",
          [](Objects& o) {
