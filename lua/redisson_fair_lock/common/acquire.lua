@@ -32,10 +32,12 @@ local function acquire(grant, lease_ms, terms, gone)
   local head = drop_overdue(now)
   local free = redis.call('EXISTS', lock) == 0
   if free and (not head or head == grant) then
-    redis.call('LPOP', queue)
-    redis.call('ZREM', timeouts, grant)
-    redis.call('ZREM', alive, grant)
-    move_up(redis.call('ZRANGE', timeouts, 0, -1))
+    if head then  -- otherwise nothing may be written before the HSET
+      redis.call('LPOP', queue)
+      redis.call('ZREM', timeouts, grant)
+      redis.call('ZREM', alive, grant)
+      move_up(redis.call('ZRANGE', timeouts, 0, -1))
+    end
     redis.call('HSET', lock, grant, 1)
     redis.call('PEXPIRE', lock, lease_ms)
     return 'granted 0 ' .. lease_ms .. ' 0'
