@@ -35,7 +35,7 @@ struct FullKind {
   std::string proposal = "";                       // the last of acquire and release
   std::string every = "";                          // the last of every script
   std::string wait = "1";                          // of a request that may wait
-  bool queues = true;  // the server knows its waiters
+  bool queues = true;                              // the server knows its waiters
   bool queues_again = true;                        // a release may queue its client again
   std::vector<Words> exists = {};                  // must be there before
   std::vector<Words> expires = {{"DEL", "name"}};  // as if the leases of all grants were over
@@ -92,6 +92,13 @@ std::vector<FullKind> FullKinds() {
        .queues_again = false,
        .exists = {{"SET", "name", "1"}},
        .expires = {{"DEL", "{name}:redisson.permits"}, {"SET", "name", "1"}}},
+      {.name = "permits",
+       .folder = "semaphore",
+       .own = {"permits"},
+       .force_keys = {"forced"},
+       .more = {"2"},
+       .queues_again = false,
+       .expires = {{"DEL", "permits"}}},
   };
 }
 
@@ -286,7 +293,8 @@ class FullMemory : public ::testing::Test {
                 {calls.Acquire('c', 2), calls.Acquire('b', 2)});
     ExpectWorks("check finds it free", over(after({holds, b})),
                 {calls.Cancel('f', 0), calls.Acquire('b', 2)});
-    ExpectWorks("forced release with waiters", after({holds, b}), {calls.Force(), calls.Acquire('b', 2)});
+    ExpectWorks("forced release with waiters", after({holds, b}),
+                {calls.Force(), calls.Acquire('b', 2)});
     if (!kind.queues_again || !kind.side.empty()) return;
     ExpectWorks("release and queue", after({a, b}), {calls.ReleaseAndQueue('a')});
     ExpectWorks("release and take again", after({a}), {calls.ReleaseAndQueue('a')});
@@ -386,14 +394,15 @@ TEST_F(FullMemory, RefusesOnlyNewRequests) {
                {"latch/cancel", waiting, {GrantOf('b'), "5000", "1"}}});
 
   const Words java = {"name", "queue", "waiters", "fence", "counted"};
-  ExpectWorks("Redisson latch", {Other({"SET", "name", "3"})},
-              {{"redisson_latch/count", java, {"down", "1", "1000", "0 1"}},
-               {"redisson_latch/count", java, {"count", "0", "1000", "0 1"}},
-               {"redisson_latch/acquire",
-                {"name", "queue", "waiters", "fence", "gone", "readers"},
-                {GrantOf('a'), "30000", terms, ClientId('a'), "0 1"}},
-               {"redisson_latch/cancel", four, {GrantOf('a'), "5000", "1", "0 1"}},
-               {"redisson/inspect", {"name", "queue", "waiters", "fence", "taken", "timeout"}, {"10"}}});
+  ExpectWorks(
+      "Redisson latch", {Other({"SET", "name", "3"})},
+      {{"redisson_latch/count", java, {"down", "1", "1000", "0 1"}},
+       {"redisson_latch/count", java, {"count", "0", "1000", "0 1"}},
+       {"redisson_latch/acquire",
+        {"name", "queue", "waiters", "fence", "gone", "readers"},
+        {GrantOf('a'), "30000", terms, ClientId('a'), "0 1"}},
+       {"redisson_latch/cancel", four, {GrantOf('a'), "5000", "1", "0 1"}},
+       {"redisson/inspect", {"name", "queue", "waiters", "fence", "taken", "timeout"}, {"10"}}});
   // A reader whose own key has expired, while other readers kept the lock.
   const KindCalls java_read(kinds[13]);
   const Action expired = Other({"DEL", "{name}:" + GrantOf('a') + ":rwlock_timeout:1"});
