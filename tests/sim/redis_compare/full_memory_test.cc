@@ -97,6 +97,7 @@ std::vector<FullKind> FullKinds() {
        .own = {"permits"},
        .force_keys = {"forced"},
        .more = {"2"},
+       .queues = false,  // there are enough permits for two
        .queues_again = false,
        .expires = {{"DEL", "permits"}}},
   };
