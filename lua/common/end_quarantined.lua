@@ -5,7 +5,7 @@
 -- finds its queues empty and hands nothing over. Waiters ask again when the quarantine is over.
 -- Returns when the last quarantine ended, in ms, if that is known.
 local function end_quarantined(queues)
-  local quarantined_ms, refused, until_ms = quarantine(true)
+  local quarantined_ms, refused, until_ms = quarantine()
   if not refused and quarantined_ms == 0 then
     return until_ms
   end

@@ -1,12 +1,11 @@
--- probation(key, known, length_ms, ask, setting, opens_the_way): returns for how many more ms a
+-- probation(key, known, length_ms, ask, setting): returns for how many more ms a
 -- promoted or restarted server must not grant. By then, everything that its predecessor granted, or
 -- that it forgot, has expired. Also returns an error to reply with if other clients use another
 -- length, otherwise nil and the end in ms.
 --
 -- The key stores which server it was: '<id> <until_ms> <length_ms>'. If the caller knows another
--- id, ask() asks the server itself. A script whose later writes must succeed even if memory is full
--- sets `opens_the_way`. No client's clock is involved.
-local function probation(key, known, length_ms, ask, setting, opens_the_way)
+-- id, ask() asks the server itself. No client's clock is involved.
+local function probation(key, known, length_ms, ask, setting)
   local id, until_ms, stored_ms = string.match(redis.call('GET', key) or '',
     '^(%x+) (%d+) (%d+)$')
   if id and stored_ms ~= length_ms then
@@ -23,9 +22,7 @@ local function probation(key, known, length_ms, ask, setting, opens_the_way)
     end
     -- 30 days, renewed daily.
     if id ~= true_id or redis.call('PTTL', key) < 2505600000 then
-      if opens_the_way then
-        redis.call('PEXPIRE', key, '2592000000')
-      end
+      redis.call('PEXPIRE', key, '2592000000')  -- lets the SET pass if memory is full
       redis.call('SET', key, true_id .. ' ' .. until_ms .. ' ' .. length_ms, 'PX', '2592000000')
     end
   end

@@ -1,6 +1,6 @@
 -- Runs before acquire: during a quarantine nothing is granted.
 -- include: common/quarantine
-local quarantined_ms, refused = quarantine(false)
+local quarantined_ms, refused = quarantine()
 if refused then
   return refused
 elseif quarantined_ms > 0 then

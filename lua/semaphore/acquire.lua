@@ -31,7 +31,9 @@ if existing < 2 and stored[1] == 'semaphore/2' and
   if plain and free - amount >= 0 then
     -- No client waits, and the semaphore lives long enough: see touch(). This equals let_in().
     local expiry = now + 1000 * lease_ms
-    if stored[3] - expiry >= 86400000000 and call('ZADD', permits, 'NX', expiry, me) == 1 then
+    -- If memory is full, the general path decides: a repeat needs none.
+    if stored[3] - expiry >= 86400000000 and
+        redis.pcall('ZADD', permits, 'NX', expiry, me) == 1 then
       if grants == 0 then
         call('PEXPIRE', permits, lease_ms)
       else

@@ -9,11 +9,8 @@
 if holder ~= ARGV[1] then
   return 'not_held'
 end
-if redis.call('PTTL', KEYS[1]) < tonumber(ARGV[2]) then
-  redis.call('PEXPIRE', KEYS[1], ARGV[2])
-elseif ARGV[3] == 'token' then  -- this write lets the token's write pass if memory is full
-  redis.call('PEXPIRE', KEYS[1], redis.call('PTTL', KEYS[1]))
-end
+-- Even if this changes nothing, it lets the token's write pass if memory is full.
+redis.call('PEXPIRE', KEYS[1], ARGV[2], 'GT')
 if not ARGV[3] then
   return 'held'
 end

@@ -4,18 +4,11 @@
 -- include: common/remove_waiters
 -- include: common/check_note
 -- include: quorum/common/reservation
+-- include: quorum/common/secret_of
 
 -- If the waiter does not want a vote by message, or this script may not vote, the node is reserved
 -- for it for reserved_ms.
 local reserved_ms, known_ms = 100, 2000
-
--- secret_of(waiter): returns the secret that proves to its client that a message comes from this
--- node, nil if the waiter wants no vote by message. It follows the owner in the waiter's record,
--- and is shorter than a client id, which ends other records.
-local function secret_of(waiter)
-  local secret = string.match(waiter.record, ' (%x+)$')
-  return secret and #secret == 16 and secret or nil
-end
 
 -- vote_by_message(winner, secret, now, clock): makes a waiter the owner of this node for its claim,
 -- and tells it. For `clock` see pass_to_next().
@@ -23,7 +16,6 @@ local function vote_by_message(winner, secret, now, clock)
   remove_waiter(winner.grant)
   local token = reserve_tokens(read_fence(), winner.amount, clock)
   redis.call('SET', KEYS[1], winner.grant .. ' ' .. winner.attempt, 'PX', winner.claim_ms)
-  redis.call('DEL', reservation_key)
   redis.call('PUBLISH', winner.channel, 'vote ' .. winner.grant .. ' ' .. winner.attempt .. ' ' ..
     token .. ' ' .. winner.claim_ms .. string.format(' %d %.0f ',
     redis.call('EXISTS', KEYS[2]), now) .. secret .. ' ' .. KEYS[1])
@@ -35,8 +27,8 @@ end
 local function pass_to_next(choice, now, clock)
   local winner = choice.winner
   remove_waiters(choice.passed_over)
+  redis.call('DEL', reservation_key)  -- and lets what follows pass if memory is full
   if not winner then
-    redis.call('DEL', reservation_key)
     return choice.unfinished and check_note(1) or '', 0
   end
   local secret = clock and secret_of(winner)

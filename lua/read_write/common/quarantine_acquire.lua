@@ -1,7 +1,7 @@
 -- Does what common/quarantine_acquire does, for acquire and acquire_read.
 -- include: common/quarantine
 -- include: read_write/common/raise_fence
-local quarantined_ms, refused, until_ms = quarantine(false)
+local quarantined_ms, refused, until_ms = quarantine()
 if refused then
   return refused
 elseif quarantined_ms > 0 then

@@ -32,9 +32,11 @@ local function acquire(grant, lease_ms, terms, gone)
   local head, overdue = drop_overdue(now)
   local free = redis.call('EXISTS', lock) == 0
   if free and not overdue and (not head or head == grant) then
-    redis.call('LPOP', queue)
-    redis.call('ZREM', timeouts, grant)
-    redis.call('ZREM', alive, grant)
+    if head then  -- otherwise nothing may be written before the HSET
+      redis.call('LPOP', queue)
+      redis.call('ZREM', timeouts, grant)
+      redis.call('ZREM', alive, grant)
+    end
     redis.call('HSET', lock, grant, 1)
     redis.call('PEXPIRE', lock, lease_ms)
     move_up(now)

@@ -4,11 +4,14 @@
 -- enqueue(grant, terms, now): gives the grant a place, or keeps the one that it has.
 local function enqueue(grant, terms, now)
   local alive_ms = 3 * string.match(terms, '^%d+ %d+ 1 (%d+)')
+  local mine = redis.call('ZSCORE', timeouts, grant)
+  if mine then
+    redis.call('PEXPIRE', alive, alive_ms, 'GT')  -- lets the ZADD pass if memory is full
+  end
   redis.call('ZADD', alive, now + alive_ms, grant)
   if redis.call('PTTL', alive) < alive_ms then
     redis.call('PEXPIRE', alive, alive_ms)
   end
-  local mine = redis.call('ZSCORE', timeouts, grant)
   if mine then
     if tonumber(mine) < now + wait_ms then
       redis.call('ZADD', timeouts, now + wait_ms, grant)

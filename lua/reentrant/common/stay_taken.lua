@@ -1,15 +1,12 @@
 -- include: common/stay_taken
+-- include: reentrant/common/grants_without
+-- include: reentrant/common/prolong
 
--- stay_taken(held, last): lets the lock stay taken by the last grant of an owner that has left.
--- Sets the TTL at the beginning and at the end: see prolong().
-local function stay_taken(held, last)
-  local ends_ms = math.ceil(taken_until / 1000)
-  redis.call('PEXPIREAT', KEYS[1], ends_ms)
-  redis.call('HSET', KEYS[1], 'owner', 'taken', last.grant,
-    string.format('%.0f ', taken_until) .. last.token)
-  redis.call('PEXPIREAT', KEYS[1], ends_ms)
-  if held.counted then
-    redis.call('ZADD', grants_key, taken_until, last.grant)
-    redis.call('PEXPIREAT', grants_key, ends_ms)
-  end
+-- stay_taken(grants, mine, now): lets the lock stay taken by a grant whose owner has left. The
+-- owner's other grants, if it has any, keep the lock for as long as they last.
+local function stay_taken(grants, mine, now)
+  grants.latest = without(grants, mine, now).latest
+  mine.expiry = taken_until
+  redis.call('HSET', KEYS[1], 'owner', 'taken')
+  prolong(grants, mine, taken_until)
 end

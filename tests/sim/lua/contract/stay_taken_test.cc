@@ -115,6 +115,31 @@ TEST_P(LockStaysTaken, LateAcquireIsGone) {
   EXPECT_EQ(Outcome(Of('b')), "granted");
 }
 
+// A request of the same owner may have got in before the release arrived.
+TEST_P(LockStaysTaken, OwnersOtherGrantKeepsItsLease) {
+  if (kind_.name == SimpleKind().name) GTEST_SKIP() << "it has one grant";
+  const int64_t granted = TakeAt(For(10'000, Of('a')));
+  EXPECT_EQ(Outcome(For(30'000, Of('a', 2))), "granted");
+  EXPECT_EQ(ReleaseUntil(Of('a'), granted + 2000 * kMicros), kReleased);
+  ExpectRemaining(29'000, 30'000);
+  server_->Pass(5000);
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy");
+  EXPECT_EQ(Renew(Of('a', 2)), kHeld);
+  EXPECT_EQ(Release(Of('a', 2)), kReleased);
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "granted");
+}
+
+TEST_P(LockStaysTaken, LastsBeyondOwnersOtherGrant) {
+  if (kind_.name == SimpleKind().name) GTEST_SKIP() << "it has one grant";
+  const int64_t granted = TakeAt(For(10'000, Of('a')));
+  EXPECT_EQ(Outcome(For(1000, Of('a', 2))), "granted");
+  EXPECT_EQ(ReleaseUntil(Of('a'), granted + 5000 * kMicros), kReleased);
+  ExpectRemaining(4000, 5000);
+  EXPECT_EQ(Release(Of('a', 2)), kReleased);
+  ExpectRemaining(4000, 5000);
+  EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy");
+}
+
 TEST_P(LockStaysTaken, NeedsNoMemory) {
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   Ask(Of('b'));

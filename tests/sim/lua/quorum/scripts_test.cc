@@ -325,6 +325,30 @@ TEST_F(QuorumVote, PlaceOfGivenBackVoteIsInvitedOnly) {
   EXPECT_EQ(Holder(), "");
 }
 
+// A client counts a vote by message only if its secret is that of the attempt that it names.
+TEST_F(QuorumVote, LateRequestDoesNotMixAttempts) {
+  constexpr char kOther[] = "fedcba9876543210";
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  second_.request.attempt = 2;
+  EXPECT_TRUE(Run(second_, kSecret + std::string(" take")).starts_with("queued "));
+  second_.request.attempt = 1;
+  EXPECT_TRUE(Run(second_, kOther + std::string(" take")).starts_with("queued "));
+  EXPECT_TRUE(Releases(first_).starts_with("released look "));
+  const std::vector<std::string> vote = VoteIn(second_.inbox.Next());
+  ASSERT_EQ(vote.size(), 8);
+  EXPECT_EQ(vote[2], "2");
+  EXPECT_EQ(vote[6], kSecret);
+}
+
+TEST_F(QuorumVote, LateRequestDoesNotBringBackVoteByMessage) {
+  EXPECT_TRUE(Takes(first_).starts_with("granted "));
+  EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
+  EXPECT_TRUE(GivesBack(second_).starts_with("queued "));
+  EXPECT_TRUE(Run(second_, kSecret + std::string(" take")).starts_with("queued "));
+  EXPECT_EQ(Releases(first_), "released look 100");
+  EXPECT_EQ(second_.inbox.Next(), absl::StrCat("look ", second_.request.grant, " orders"));
+}
+
 TEST_F(QuorumVote, YieldVotesForOtherByMessage) {
   EXPECT_TRUE(Takes(first_).starts_with("granted "));
   EXPECT_TRUE(TakesSecretly(second_).starts_with("queued "));
