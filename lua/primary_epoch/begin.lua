@@ -5,5 +5,5 @@
 -- ARGV   1 nothing  2 quarantine_ms
 -- reply  how much longer the quarantine lasts, in ms
 -- include: common/quarantine
-local quarantined_ms, refused = quarantine(false)
+local quarantined_ms, refused = quarantine(true)
 return refused or quarantined_ms

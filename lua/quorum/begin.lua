@@ -5,5 +5,5 @@
 -- ARGV   1 delay_ms
 -- reply  for how many more ms the node has no vote
 -- include: quorum/common/young
-local young_ms, refused = young('', ARGV[1])
+local young_ms, refused = young('', ARGV[1], true)
 return refused or young_ms
