@@ -282,9 +282,13 @@ void ClientCore::OnMessage(std::string_view text) {
   Entry* const its =
       lock_table_.ReferTo(message->key, news.grant, /*any_name=*/message->kind == Kind::kForced);
   if (its == nullptr) {  // the grant is over, or was never this client's
-    // Another client waits behind a native release whose reply is unread.
-    if (message->kind == Kind::kRecall && IsNative(news.grant)) unattended_.ReadSoon();
-    return;
+    if (message->kind != Kind::kRecall || !IsNative(news.grant)) return;
+    // Another client waits behind a native release whose reply is unread, or behind a late acquire.
+    unattended_.ReadSoon();
+    return lock_table_.Visit(message->key, [&](Entry& entry) {
+      Feed(entry,
+           [&](LockState& state, Effects&) { state.OnUnknownNative(news.grant, base::Now()); });
+    });
   }
   if (message->kind == Kind::kRecall || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
