@@ -33,7 +33,9 @@ local function found_kind(key)
 
   local text = try('GETRANGE', name, '0', '79')
   local id, rest = string.match(text.err and '' or text, '^(%x+):%d+(.*)$')
-  if text.err then
+  if text == 'redlatch:free' then  -- see simple/common/free
+    return 'a simple lock or an election'
+  elseif text.err then
     return 'another program\'s data'
   elseif id and #id == 32 and string.find(rest, '^[knw]?$') then
     return 'a simple lock or an election'

@@ -18,8 +18,9 @@ local fence, holders, waiting, waiters, seen = 0, {}, 0, {}, {}
 for _, name in ipairs(names) do
   local its_fence = read_fence(name.fence_key)
   fence = math.max(fence, its_fence)
-  local holder = read_holder(name.lock)
-  if not seen[holder] and (holder ~= '' or call('EXISTS', name.lock) == 1) then
+  local holder, has_placeholder = read_holder(name.lock)
+  local held = holder ~= '' or not has_placeholder and call('EXISTS', name.lock) == 1
+  if held and not seen[holder] then
     seen[holder] = true
     local client = client_of(holder)
     holders[#holders + 1] = {holder, client or '', call('PTTL', name.lock), 1,

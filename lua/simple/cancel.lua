@@ -9,6 +9,7 @@
 -- include: common/leave
 -- include: common/flag
 -- include: simple/common/unflag
+-- include: simple/common/is_free
 -- include: simple/common/hand_over
 
 local held = holder == ARGV[1]
@@ -21,7 +22,7 @@ if held then
     fence = give_back_tokens(fence, fence - block, fence)
   end
 end
-local free = held or redis.call('EXISTS', KEYS[1]) == 0
+local free = held or is_free()
 if not free and redis.call('EXISTS', KEYS[2]) == 1 then
   flag(holder)  -- the grant may have overtaken the waiters
 end

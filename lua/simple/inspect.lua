@@ -4,8 +4,7 @@
 -- ARGV   1 the most waiters to list
 -- reply  { 'simple', fence, { { grant, owner, remaining_ms, 1, since } }, waiting,
 --          { { grant, owner, ticket } ... }, holding }
--- include: simple/common/holder
+-- include: simple/common/is_free
 -- include: common/inspection
 
-local held = redis.call('EXISTS', KEYS[1]) == 1
-return inspection('simple', held and holder or nil)
+return inspection('simple', not is_free() and holder or nil)

@@ -281,9 +281,13 @@ void ClientCore::OnMessage(std::string_view text) {
   Entry* const its =
       lock_table_.ReferTo(message->key, news.grant, /*any_name=*/message->kind == Kind::kForced);
   if (its == nullptr) {  // the grant is over, or was never this client's
-    // Another client waits behind a native release whose reply is unread.
-    if (message->kind == Kind::kRecall && IsNative(news.grant)) unattended_.ReadSoon();
-    return;
+    if (message->kind != Kind::kRecall || !IsNative(news.grant)) return;
+    // Another client waits behind a native release whose reply is unread, or behind a late acquire.
+    unattended_.ReadSoon();
+    return lock_table_.Visit(message->key, [&](Entry& entry) {
+      Feed(entry,
+           [&](LockState& state, Effects&) { state.OnUnknownNative(news.grant, base::Now()); });
+    });
   }
   if (message->kind == Kind::kRecall || message->kind == Kind::kTried) {
     OnRecall(*its, news.grant, message->kind == Kind::kTried);
@@ -429,28 +433,28 @@ std::string QuarantineMs(const redis::Url& url) {
   return absl::StrCat(absl::ToInt64Milliseconds(url.quarantine));
 }
 
-// The first commands on each connection. If the server was promoted or started, the quarantine or
-// the restart delay begins before it runs any command composed for another server or run. A
-// quorum's node gets its scripts, so that no request waits to send one as text.
-std::vector<redis::Command> FirstOf(const redis::Url& url, const redis::Command& description,
-                                    bool of_quorum) {
-  if (of_quorum) {
-    std::vector<redis::Command> first = {description};
-    if (url.restart_delay > absl::ZeroDuration()) {
-      const int64_t delay_ms = absl::ToInt64Milliseconds(url.restart_delay);
-      first.push_back(redis::Command(
-          {"EVAL", lua::kQuorumBegin.body, "1", QuorumKey({}), absl::StrCat(delay_ms)}));
-    }
-    for (const LuaScript& script :
-         {lua::kQuorumAcquire, lua::kQuorumRelease, lua::kQuorumRenew, lua::kQuorumCancel}) {
-      first.push_back(redis::Command({"SCRIPT", "LOAD", script.body}));
-    }
-    return first;
+// The script with which each connection begins: see Handshake.
+std::optional<redis::Command> BeginOf(const redis::Url& url, bool of_quorum) {
+  if (of_quorum && url.restart_delay > absl::ZeroDuration()) {
+    const int64_t delay_ms = absl::ToInt64Milliseconds(url.restart_delay);
+    return redis::Command(
+        {"EVAL", lua::kQuorumBegin.body, "1", QuorumKey({}), absl::StrCat(delay_ms)});
   }
-  if (url.quarantine <= absl::ZeroDuration()) return {description};
-  return {redis::Command({"EVAL", lua::kPrimaryEpochBegin.body, "1", PrimaryEpochKey({}), "",
-                          QuarantineMs(url)}),
-          description};
+  if (url.quarantine <= absl::ZeroDuration()) return std::nullopt;
+  return redis::Command(
+      {"EVAL", lua::kPrimaryEpochBegin.body, "1", PrimaryEpochKey({}), "", QuarantineMs(url)});
+}
+
+// The first commands on each connection. A quorum's node gets its scripts, so that no request waits
+// to send one as text.
+std::vector<redis::Command> FirstOf(const redis::Command& description, bool of_quorum) {
+  std::vector<redis::Command> first = {description};
+  if (!of_quorum) return first;
+  for (const LuaScript& script :
+       {lua::kQuorumAcquire, lua::kQuorumRelease, lua::kQuorumRenew, lua::kQuorumCancel}) {
+    first.push_back(redis::Command({"SCRIPT", "LOAD", script.body}));
+  }
+  return first;
 }
 
 }  // namespace
@@ -510,8 +514,8 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url
                                            .key = PrimaryEpochKey}},
         std::move(events));
   }
-  return std::make_unique<redis::SingleServer>(url, ChannelName({}),
-                                               FirstOf(url, description_, is_quorum()), mark,
+  return std::make_unique<redis::SingleServer>(url, ChannelName({}), BeginOf(url, is_quorum()),
+                                               FirstOf(description_, is_quorum()), mark,
                                                std::move(events), std::move(node));
 }
 

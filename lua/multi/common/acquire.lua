@@ -142,10 +142,14 @@ local function pass_by(name, request, rank, now)
     redis.call('DEL', name.lock)
     if name.waiting > 0 then
       carry_out(name, choose_at(name, nil, now), now)
+    else
+      select_name(name)
+      leave_free()
     end
-  elseif choice and name.is_next then
+  elseif name.is_next then
     select_name(name)
-    remove_waiters(choice.passed_over)
+    remove_waiters(choice and choice.passed_over or {})
+    leave_free()
   elseif choice then
     choice.request = nil
     choice.follows = rank and rank - #choice.passed_over == 1

@@ -1,4 +1,4 @@
--- include: common/settle
+-- include: simple/common/give
 -- include: common/ignored_invitation
 -- include: multi/common/survey
 -- include: multi/common/names
@@ -69,16 +69,16 @@ end
 -- carry_out(name, choice, now): gives a free name to the waiter that choose_at() chose.
 local function carry_out(name, choice, now)
   unfinished = unfinished or choice.unfinished
-  if choice == not_read then
-    return
-  end
   select_name(name)
   local claim_ms
-  if choice.invited then
+  if choice == not_read then
+    leave_free()
+  elseif choice.invited then
     remove_waiters(choice.passed_over)
     claim_ms = invite(choice, now)
+    leave_free()
   else
-    settle(choice, name.fence, now)
+    give(choice, name.fence, now)
     claim_ms = choice.winner and choice.winner.claim_ms
   end
   check_ms = claim_ms and math.max(claim_ms, check_ms or 0) or check_ms

@@ -5,7 +5,7 @@
 -- pass_on(now): gives each free name to its next waiter. Returns the notes.
 local function pass_on(now)
   for _, name in ipairs(names) do
-    if name.free and name.waiting > 0 and not unfinished then
+    if name.free and (name.waiting > 0 or name.has_placeholder) then
       carry_out(name, choose_at(name, nil, now), now)
     end
   end

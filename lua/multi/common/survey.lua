@@ -19,7 +19,8 @@ local function survey(grant)
   local command = redis.call
   local held, absent = 0, 0
   for _, name in ipairs(names) do
-    local holder = read_holder(name.lock)
+    local holder, has_placeholder = read_holder(name.lock)
+    name.has_placeholder = has_placeholder
     name.holder, name.free, name.mine = holder, holder == '', holder == grant
     name.waiting = command('ZCARD', name.queue)
     name.fence = read_fence(name.fence_key)
@@ -28,7 +29,7 @@ local function survey(grant)
   end
   if absent > 0 and command('EXISTS', unpack(all_keys('lock'))) + absent > #names then
     for _, name in ipairs(names) do  -- a value may be empty
-      name.free = name.free and command('EXISTS', name.lock) == 0
+      name.free = name.free and (name.has_placeholder or command('EXISTS', name.lock) == 0)
     end
   end
   for _, name in ipairs(names) do

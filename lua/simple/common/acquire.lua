@@ -1,5 +1,5 @@
 -- The general path of simple/acquire, without its fast paths.
--- include: simple/common/holder
+-- include: simple/common/is_free
 -- include: common/time
 -- include: common/fence
 -- include: common/grant_id
@@ -7,7 +7,7 @@
 -- include: common/request
 -- include: common/extend_lease
 -- include: simple/common/take
--- include: common/settle
+-- include: simple/common/give
 
 if redis.call('EXISTS', KEYS[5]) == 1 then
   return 'gone'
@@ -15,9 +15,8 @@ end
 local request = read_request(0)
 local now = now_us()
 
-if holder == '' and redis.call('EXISTS', KEYS[1]) == 0 then
-  local choice = choose(request, now)
-  return (settle(choice, read_fence(), now))
+if is_free() then
+  return (give(choose(request, now), read_fence(), now))
 end
 
 find_place(request, now)

@@ -1,5 +1,6 @@
 -- The general path of simple/release, without its fast path.
 -- include: simple/common/unflag
+-- include: simple/common/is_free
 -- include: common/time
 -- include: common/give_back_cached
 -- include: common/ending
@@ -10,7 +11,7 @@
 local ending = read_ending()
 if holder ~= ARGV[1] then
   leave(ARGV[1], ending.gone_ms)
-  return 'not_held' .. (redis.call('EXISTS', KEYS[1]) == 0 and hand_over(now_us()) or '')
+  return 'not_held' .. (is_free() and hand_over(now_us()) or '')
 end
 
 local fence, range = read_fence()
@@ -38,5 +39,5 @@ local choice = choose(request, now)
 
 redis.call('DEL', KEYS[1])
 fence = give_back_cached(ARGV[1], fence, range, ending)
-local reply, check = settle(choice, fence, now)
+local reply, check = give(choice, fence, now)
 return 'released' .. (reply and ' ' .. reply or given_up and ' gone' .. check or check)

@@ -341,13 +341,18 @@ void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
   }
 }
 
+// See lua/simple/common/free.lua.
+constexpr std::string_view kPlaceholder = "redlatch:free";
+
 void AskString(Questions& questions, LockRow& row) {
   row.kind = kinds::kSimple;
   questions.Add({"GETRANGE", row.name, "0", "127"}, [&row](const Reply& reply) {
     const std::string_view granted = QuorumGrantIn(reply.text);
     if (!granted.empty()) row.kind = kinds::kQuorum;
+    // Empty: it has ended meanwhile. The placeholder: it is free, and others wait.
+    if (reply.text.empty() || reply.text == kPlaceholder) return;
     row.hold = granted.empty() ? reply.text : std::string(granted);
-    row.holding = reply.text.empty() ? 0 : 1;  // empty: it has ended meanwhile
+    row.holding = 1;
   });
 }
 

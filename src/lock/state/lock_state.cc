@@ -574,6 +574,11 @@ void LockState::OnRecall(GrantId grant, base::Instant now, Effects& effects, boo
   EndCaching(now);
 }
 
+void LockState::OnUnknownNative(GrantId grant, base::Instant now) {
+  if (Has(grant) || IsPending(grant) || !cleanups_.empty()) return;
+  Cancel({.grant = grant, .terms = {.lease = kShortestClaim}}, /*tombstone=*/false, now);
+}
+
 void LockState::EndCaching(base::Instant now) {
   if (!grant_ || grant_->recalled) return;
   grant_->recalled = true;
@@ -718,8 +723,9 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   return acquire;
 }
 
-// ---- The native acquire: one command in place of a script. It knows of no queue and no token, so
-// it is for lock() while no other client is known to want the lock.
+// ---- The native acquire: one command in place of a script. It knows of no queue, no token and no
+// tombstone, so it is for lock() while no other client is known to want the lock. A margin would
+// make its claim longer, and so the time for which one that comes too late keeps the lock taken.
 
 bool LockState::MayBeNative() const {
   const Waiter& head = *queue_.head();
@@ -727,7 +733,8 @@ bool LockState::MayBeNative() const {
   return head.native && head.face == Face::kStd && !queue_.has_several() && exclusive() &&
          scripts_left_ == 0 && pending_->acquire.attempt == 0 && !pending_->uncertain &&
          !wants_tokens_ && !config_.explicit_owner && !terms.manual && !terms.whole &&
-         !terms.cacheable && !terms.told && !terms.acks.any() && handover_check_.none();
+         !terms.cacheable && !terms.told && !terms.acks.any() &&
+         terms.margin.get() == absl::ZeroDuration() && handover_check_.none();
 }
 
 AcquireRequest LockState::NextNativeAcquire(base::Instant now) {
@@ -748,9 +755,7 @@ void LockState::OnNativeResult(const Request& request, const Result& result, bas
   const auto* const granted = std::get_if<AcquireGranted>(&result.acquire());
   const Failed* const failed = result.failed();
   if (granted != nullptr) {
-    const absl::Duration margin = native.terms.margin.get();
-    const base::Instant deadline = LocalDeadline(request.sent, granted->lease, margin);
-    if (now + Scaled(granted->lease - margin, 1, 4) <= deadline) {
+    if (now + Scaled(granted->lease, 1, 4) <= LocalDeadline(request.sent, granted->lease)) {
       // Its amount is 0, so there is no token 1 either.
       return OnGranted({.grant = request.grant, .token = 1, .lease = granted->lease}, request.sent,
                        granted->lease < native.terms.lease, now, effects);

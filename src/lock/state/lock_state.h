@@ -342,6 +342,9 @@ class LockState {
   void OnVote(GrantId grant, base::Instant now);
   // Another client wants the lock of that grant. `tried`: it is not queued.
   void OnRecall(GrantId grant, base::Instant now, Effects& effects, bool tried = false);
+  // Another client waits for a native grant that this client gave up: its command has come late,
+  // and the grant goes back. One at a time, since any client may send such messages.
+  void OnUnknownNative(GrantId grant, base::Instant now);
   // Messages reach this client, so others can recall what it caches.
   void OnSubscribed() { subscribed_ = true; }
   void OnUnsubscribed(base::Instant now);

@@ -117,7 +117,7 @@ inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.
 inline absl::Duration NativeClaim(const Terms& terms) {
-  return std::min(terms.lease, kShortestClaim + terms.margin.get());
+  return std::min(terms.lease, kShortestClaim);
 }
 
 // How long after the end of a claim the handover check is due.

@@ -173,7 +173,18 @@ std::string NotVerified(std::string_view server) {
                       "ca=/path/to/ca.pem)");
 }
 
-Handshake::Handshake(const Url& url, Purpose purpose) : url_(url), server_(url.DebugString()) {
+// If other clients ask for another length, each acquire is refused, too, and names both.
+absl::Status CheckBegun(const Reply& reply, std::string_view server) {
+  if (!reply.is_error() || reply.text.starts_with("REFUSED ")) return absl::OkStatus();
+  absl::Status status = ErrorStatus(reply.text, server);
+  if (absl::IsPermissionDenied(status) || absl::IsFailedPrecondition(status)) return status;
+  return absl::UnavailableError(absl::StrCat(
+      std::string(status.message()),
+      "; it must begin its quarantine, or its restart delay, before it gets any other command"));
+}
+
+Handshake::Handshake(const Url& url, Purpose purpose, const std::optional<Command>& begin)
+    : url_(url), server_(url.DebugString()) {
   if (!url.user.empty() || !url.password.empty()) {
     Add(&Handshake::CheckAuth, url.user.empty() ? Command({"AUTH", url.password})
                                                 : Command({"AUTH", url.user, url.password}));
@@ -196,6 +207,7 @@ Handshake::Handshake(const Url& url, Purpose purpose) : url_(url), server_(url.D
   Add(&Handshake::CheckMemory, {"INFO", "memory"});
   Add(&Handshake::CheckCommands, NeedsProbe(url.in_cluster));
   Add(&Handshake::CheckScript, {"EVALSHA", kNoSuchScript, "0"});
+  if (begin) Add(&Handshake::CheckBegin, *begin);
 }
 
 void Handshake::Add(Step step, const Command& command) {
@@ -380,6 +392,10 @@ absl::Status Handshake::CheckPing(const Reply& reply, Facts&) const {
   const bool let_in = !reply.is_error() || reply.text.starts_with("MISCONF ") ||
                       ClassifyError(reply.text) == ErrorCode::kNoPermission;
   return let_in ? absl::OkStatus() : Refusal(reply);
+}
+
+absl::Status Handshake::CheckBegin(const Reply& reply, Facts&) const {
+  return CheckBegun(reply, server_);
 }
 
 absl::Status Handshake::CheckServer(const Facts& facts) const {

@@ -2,6 +2,7 @@
 #define REDLATCH_SRC_REDIS_CONNECT_HANDSHAKE_H_
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -46,6 +47,10 @@ struct ServerInfo {
   std::vector<std::string> warnings;  // each says what is wrong and how to fix it
 };
 
+// Judges the reply to the script with which a connection begins: see Handshake. kUnavailable: it
+// may succeed later.
+absl::Status CheckBegun(const Reply& reply, std::string_view server);
+
 // Returns the warning that the identity of `server` is not checked.
 std::string NotVerified(std::string_view server);
 
@@ -54,10 +59,15 @@ std::string NotVerified(std::string_view server);
 // another server may be there by then. INFO tells what HELLO does not; if the server or the user
 // lacks it, there is a warning. A connection for questions accepts any server, and sends only AUTH,
 // SELECT and PING.
+//
+// `begin`, if not empty, is the script that comes before all other scripts. It begins the
+// quarantine or the restart delay of a server that was promoted or started. Until it was executed,
+// such a server would take commands that were composed for another server, or an earlier run, for
+// its own.
 class Handshake {
  public:
   enum class Purpose { kCommands, kSubscriptions, kQuestions };
-  Handshake(const Url& url, Purpose purpose);
+  Handshake(const Url& url, Purpose purpose, const std::optional<Command>& begin = std::nullopt);
 
   const std::string& bytes() const { return bytes_; }
   size_t reply_count() const { return steps_.size(); }
@@ -96,6 +106,7 @@ class Handshake {
   absl::Status CheckCommands(const Reply& reply, Facts& facts) const;
   absl::Status CheckScript(const Reply& reply, Facts& facts) const;
   absl::Status CheckPing(const Reply& reply, Facts& facts) const;
+  absl::Status CheckBegin(const Reply& reply, Facts& facts) const;
   absl::Status Refusal(const Reply& reply) const;
   absl::Status CheckServer(const Facts& facts) const;
   absl::Status CheckRole(const Facts& facts) const;

@@ -21,11 +21,12 @@
 
 namespace redlatch::redis {
 
-AckedConnection::AckedConnection(const Url& url, Mark mark,
+AckedConnection::AckedConnection(const Url& url, Mark mark, std::optional<Command> begin,
                                  std::function<std::optional<Peer>()> commands_peer)
     : url_(url),
       server_(url.DebugString()),
       mark_(std::move(mark)),
+      begin_(std::move(begin)),
       commands_peer_(std::move(commands_peer)) {}
 
 void AckedConnection::operator delete(AckedConnection* connection, std::destroying_delete_t) {
@@ -51,6 +52,11 @@ absl::Status AckedConnection::Connect(base::Instant deadline) {
   };
   auto opened = PlainConnection::Open(url_, deadline, where);
   if (!opened.ok()) return opened.status();
+  if (begin_) {
+    auto reply = opened->Call(*begin_, deadline);
+    if (!reply.ok()) return reply.status();
+    if (absl::Status begun = CheckBegun(*reply, server_); !begun.ok()) return begun;
+  }
   connection_ = *std::move(opened);
   peer_ = std::move(peer);
   return absl::OkStatus();

@@ -40,9 +40,10 @@ class AckedConnection {
   // slot of the given key. It is sent before each WAIT: after commands that changed nothing, newer
   // servers answer WAIT without waiting for the earlier writes of others. `commands_peer` returns
   // the server that gets commands, and since when; if it returns nothing, an existing connection is
-  // kept.
+  // kept. `begin`: see Handshake.
   using Mark = std::function<Command(std::string_view key)>;
-  AckedConnection(const Url& url, Mark mark, std::function<std::optional<Peer>()> commands_peer);
+  AckedConnection(const Url& url, Mark mark, std::optional<Command> begin,
+                  std::function<std::optional<Peer>()> commands_peer);
   // In a forked child, in place of destruction: closes the descriptor and touches nothing else.
   static void operator delete(AckedConnection* connection, std::destroying_delete_t);
   AckedConnection(const AckedConnection&) = delete;
@@ -62,6 +63,7 @@ class AckedConnection {
   const Url url_;
   const std::string server_;
   const Mark mark_;
+  const std::optional<Command> begin_;
   const std::function<std::optional<Peer>()> commands_peer_;
   const base::ForkGuard fork_guard_;
   base::Mutex mu_;

@@ -164,7 +164,7 @@ SharedConnection::SharedConnection(const Url& url, SharedConnectionOptions optio
       spin_(options_.spin),
       connector_(
           url, url.only_questions ? Handshake::Purpose::kQuestions : Handshake::Purpose::kCommands,
-          options_.open),
+          options_.open, nullptr, nullptr, options_.begin),
       buffer_(std::make_unique<char[]>(kReadSize)) {}
 
 SharedConnection::~SharedConnection() {

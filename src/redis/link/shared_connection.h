@@ -194,8 +194,10 @@ struct SharedConnectionOptions {
   // If an attempt to connect fails, every call that waits for it fails, and so do new calls for a
   // moment: another server may have the key by now.
   bool fail_fast = false;
+  // The script with which each connection begins: see Handshake.
+  std::optional<Command> begin = std::nullopt;
   // The first commands of each accepted connection, before all that wait to be sent. Their replies
-  // do not matter.
+  // do not matter: they are for people, or only save time.
   std::vector<Command> first = {};
   TransportFactory open;  // empty: OpenTransport()
 };

@@ -616,7 +616,8 @@ std::unique_ptr<SingleServer> Cluster::MakeNode(const HostAndPort& where) {
     events_.on_reconnected();
   };
   auto node = std::make_unique<SingleServer>(
-      UrlOfNode(url_, where), std::string(), std::vector<Command>(), own_.mark, std::move(events),
+      UrlOfNode(url_, where), std::string(), std::nullopt, std::vector<Command>(), own_.mark,
+      std::move(events),
       Membership{.thread = subscriber_thread_,
                  .on_silent = [this](std::string_view channel) { Silent(channel); },
                  .on_down = [this] { map_->RefreshSoon(); }});

@@ -49,14 +49,16 @@ constexpr std::string_view kTwoServers =
 
 }  // namespace
 
-SingleServer::SingleServer(const Url& url, std::string channel, std::vector<Command> first,
-                           AckedConnection::Mark mark, Events events, Membership node)
+SingleServer::SingleServer(const Url& url, std::string channel, std::optional<Command> begin,
+                           std::vector<Command> first, AckedConnection::Mark mark, Events events,
+                           Membership node)
     : ServerGroup(&runner_),
       channel_(std::move(channel)),
       events_(std::move(events)),
       node_(std::move(node)),
-      commands_(std::make_unique<SharedConnection>(url, OptionsOfCommands(url, std::move(first)))),
-      acked_(std::make_unique<AckedConnection>(url, std::move(mark),
+      commands_(
+          std::make_unique<SharedConnection>(url, OptionsOfCommands(url, begin, std::move(first)))),
+      acked_(std::make_unique<AckedConnection>(url, std::move(mark), std::move(begin),
                                                [this] { return commands_->peer(); })),
       scripts_({.on_replica =
                     [this] {
@@ -97,6 +99,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
 }
 
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
+                                                        std::optional<Command> begin,
                                                         std::vector<Command> first) {
   SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
                                   .on_unread = events_.on_unread,
@@ -105,6 +108,7 @@ SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
                                         return scripts_.AfterError(error, connected_for);
                                       },
                                   .fail_fast = url.in_cluster,
+                                  .begin = std::move(begin),
                                   .first = std::move(first)};
   if (url.sentinels != nullptr) {
     options.longest_backoff = kSentinelsLongestBackoff;

@@ -80,10 +80,11 @@ struct Membership {
 // check for it.
 class SingleServer final : public ServerGroup {
  public:
-  // `channel`: the channel of the client's messages. `first`: see SharedConnectionOptions. `mark`:
-  // see AckedConnection. `node`: for a node of a cluster.
-  SingleServer(const Url& url, std::string channel, std::vector<Command> first,
-               AckedConnection::Mark mark, Events events, Membership node = {});
+  // `channel`: the channel of the client's messages. `begin`, `first`: see
+  // SharedConnectionOptions. `mark`: see AckedConnection. `node`: for a node of a cluster.
+  SingleServer(const Url& url, std::string channel, std::optional<Command> begin,
+               std::vector<Command> first, AckedConnection::Mark mark, Events events,
+               Membership node = {});
   SingleServer(const SingleServer&) = delete;
   SingleServer& operator=(const SingleServer&) = delete;
 
@@ -126,7 +127,8 @@ class SingleServer final : public ServerGroup {
   ScriptServer& scripts() { return scripts_; }
 
  private:
-  SharedConnectionOptions OptionsOfCommands(const Url& url, std::vector<Command> first);
+  SharedConnectionOptions OptionsOfCommands(const Url& url, std::optional<Command> begin,
+                                            std::vector<Command> first);
   SubscriberOptions OptionsOfMessages(const Url& url);
   bool TellOther(std::string_view channel, std::optional<std::string_view> message) const {
     return events_.on_other_channel && events_.on_other_channel(channel, message);

@@ -118,6 +118,52 @@ TEST_P(SentinelFailover, AllClientsLockAgainAndTokensGrow) {
   }
 }
 
+// The first promotion of a group: the new primary has only its predecessor's record of the
+// quarantine, and accepts no writes until it has a replica.
+TEST(FirstFailover, GrantsNothingBeforeTheQuarantine) {
+  const int failovers = support::FullBars() ? 50 : 1;
+  for (int i = 0; i < failovers; ++i) {
+    SCOPED_TRACE(i);
+    const auto group = SentinelGroup::Start(
+        {.server = {.config = {"min-replicas-to-write 1", "min-replicas-max-lag 1"}}});
+    std::atomic<bool> killed = false, stop = false;
+    std::atomic<int> inside = 0, overlaps = 0;
+    std::vector<std::atomic<int>> rounds(kFailoverClients);
+    std::vector<std::thread> crew;
+    for (std::atomic<int>& mine : rounds) {
+      crew.emplace_back([&] {
+        const Client client = Connect(group->url() + "?quarantine=5s");
+        SimpleLock lock(client, "lock", {.lease = absl::Seconds(3)});
+        while (!stop) {
+          const absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(1)});
+          if (!lease.ok()) continue;
+          if (++inside > 1) ++overlaps;
+          ++mine;
+          const bool before = !killed;
+          const base::Instant until = base::Now() + absl::Milliseconds(200);
+          while (lease->valid() && base::Now() < until) Sleep(absl::Milliseconds(1));
+          // The holder learns nothing of the new primary while it has the lock.
+          while (before && killed && lease->valid()) Sleep(absl::Milliseconds(1));
+          --inside;
+        }
+      });
+    }
+    const auto all_lock = [&] {
+      for (const std::atomic<int>& each : rounds) {
+        const int enough = each + 2;
+        EXPECT_TRUE(Await([&] { return each >= enough; }, kSentinelTimeout)) << "never locks again";
+      }
+    };
+    all_lock();
+    killed = true;
+    group->server(group->Primary().value()).Kill();
+    all_lock();
+    stop = true;
+    for (std::thread& each : crew) each.join();
+    EXPECT_EQ(overlaps, 0);
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Promises, SentinelFailover,
     ::testing::Values(FailoverCase{"plain", {}},

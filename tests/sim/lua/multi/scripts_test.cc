@@ -7,6 +7,7 @@ namespace redlatch {
 namespace {
 
 using ::testing::MatchesRegex;
+using ::testing::Not;
 
 const Names kAll = {"a", "b", "c"};
 
@@ -54,6 +55,63 @@ TEST_F(MultiScripts, WaiterHasNoNameAndKeepsItsPlaces) {
   EXPECT_THAT(Ask({"a"}, other_), MatchesRegex("queued [0-9]+ 1 [0-9]+ look [0-9]+"));
   EXPECT_THAT(Ask({"c"}, Impatient(other_)), StartsWith("busy "));
   EXPECT_EQ(Holder("a"), "");
+}
+
+TEST_F(MultiScripts, NativeAcquireOvertakesNoWaiter) {
+  const Inbox inbox(*server_, Channel('1'));
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  for (const char* name : {"a", "c"}) EXPECT_FALSE(AcquireNatively(name)) << name;
+  EXPECT_EQ(server_->Integer({"PTTL", "a"}), server_->Integer({"PTTL", Queue("a")}));
+  Release({"b"}, simple_);
+  for (const std::string& name : kAll) EXPECT_FALSE(AcquireNatively(name)) << name;
+  server_->Command({"DEL", "a"});
+  Check({"a"});
+  EXPECT_FALSE(AcquireNatively("a"));
+  server_->Command({"DEL", "a", "b"});
+  EXPECT_THAT(Ask({"a", "b"}, other_), StartsWith("queued ")) << "nor does another for several";
+  for (const std::string& name : kAll) EXPECT_FALSE(AcquireNatively(name)) << name;
+  Cancel({"a", "b"}, other_);
+  EXPECT_THAT(Ask(kAll, Again(multi_)), StartsWith("granted "));
+  Release(kAll, multi_);
+  for (const std::string& name : kAll) EXPECT_TRUE(AcquireNatively(name)) << name;
+}
+
+TEST_F(MultiScripts, WaiterThatLeavesLeavesNothingInFreeNames) {
+  Ask({"b"}, simple_);
+  Ask(kAll, multi_);
+  Cancel(kAll, multi_);
+  for (const char* name : {"a", "c"}) EXPECT_TRUE(AcquireNatively(name)) << name;
+  EXPECT_FALSE(AcquireNatively("b"));
+}
+
+// The placeholder outlives a queue whose waiters are gone: it excludes no script.
+TEST_F(MultiScripts, PlaceholderIsFree) {
+  const Inbox inbox(*server_, Channel('2'));
+  const auto place = [&] { server_->Command({"SET", "a", "redlatch:free", "PX", "30000"}); };
+  place();
+  EXPECT_THAT(Inspect({"a"}).DebugString(), Not(HasSubstr("redlatch:free")));
+  EXPECT_THAT(Inspect({"a", "b"}).DebugString(), Not(HasSubstr("redlatch:free")));
+  EXPECT_EQ(Renew({"a"}, simple_), "not_held");
+  for (const Names& names : {Names{"a"}, kAll}) {
+    SCOPED_TRACE(names.size());
+    const auto freed = [&] { return Holder("a").empty() && AcquireNatively("a"); };
+    for (const Request& request : {simple_, Impatient(simple_)}) {
+      place();
+      EXPECT_THAT(Ask(names, request), StartsWith("granted "));
+      Release(names, request);
+    }
+    place();
+    EXPECT_EQ(Release(names, simple_), "not_held");
+    EXPECT_TRUE(freed());
+    place();
+    EXPECT_EQ(Cancel(names, simple_), "unknown");
+    EXPECT_TRUE(freed());
+    place();
+    EXPECT_EQ(Force(names).elements[0].text, "free");
+    EXPECT_TRUE(freed());
+    server_->Command({"DEL", "a"});
+  }
 }
 
 TEST_F(MultiScripts, SimpleReleaseInvitesTheWaiter) {

@@ -180,6 +180,22 @@ TEST_F(NativeScripts, HandoverCheckLeavesGrantWithoutWaitersAlone) {
   EXPECT_EQ(Owner(), GrantId('c') + "n");
 }
 
+TEST_F(NativeScripts, NativeAcquireOvertakesNoWaiterBehindDeadOnes) {
+  const Inbox inbox(*server_, Channel('b'));
+  Token(Of('a'));
+  MakeWaiters(200);
+  Ask(Of('b'));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_FALSE(Set(Native('c'))) << "64 of them are gone, and the lock is free";
+  EXPECT_EQ(Outcome(Impatient(Of('d'))), "busy");
+  EXPECT_FALSE(Set(Native('c')));
+  Check();
+  Check();
+  EXPECT_EQ(Owner(), GrantId('b'));
+  EXPECT_EQ(Release(Of('b')), kReleased);
+  EXPECT_TRUE(Set(Native('c')));
+}
+
 TEST_F(NativeScripts, TryFlagsNothing) {
   ASSERT_TRUE(Set(Native('a')));
   EXPECT_EQ(Outcome(Impatient(Of('b'))), "busy");

@@ -119,6 +119,33 @@ TEST_F(LockStateNativeTest, UnansweredAcquireIsCancelledAndNeverRepeated) {
   EXPECT_FALSE(Fetch<ReleaseRequest>().leaves_tombstone());
 }
 
+TEST_F(LockStateNativeTest, RecallOfGrantThatCameTooLateReleasesIt) {
+  Waiter& waiter = Acquire(kLock);
+  const Request native = Fetch<AcquireRequest>();
+  GiveUp(waiter);
+  const Request cancel = Fetch<CancelRequest>();
+  state().OnUnknownNative(native.grant, now());
+  EXPECT_TRUE(Quiet()) << "the cancel is in flight";
+  Deliver(cancel, Cancelled());
+  for (int i = 0; i < 3; ++i) state().OnUnknownNative(native.grant + i, now());
+  const Request again = Fetch<CancelRequest>();
+  EXPECT_EQ(again.grant, native.grant);
+  EXPECT_FALSE(again.leaves_tombstone());
+  EXPECT_TRUE(Quiet()) << "one at a time";
+  Deliver(again, Cancelled());
+  EXPECT_TRUE(state().idle());
+}
+
+TEST_F(LockStateNativeTest, RecallOfPendingGrantReleasesNothing) {
+  Acquire(kLock);
+  const Request native = Fetch<AcquireRequest>();
+  state().OnUnknownNative(native.grant, now());
+  EXPECT_TRUE(Quiet());
+  Deliver(native, Granted(0, kClaim, 0));
+  state().OnUnknownNative(native.grant, now());
+  EXPECT_TRUE(Quiet());
+}
+
 TEST_F(LockStateNativeTest, LateGrantIsCancelled) {
   const Waiter& waiter = Acquire(kLock);
   const Request native = Fetch<AcquireRequest>();

@@ -32,6 +32,7 @@ class SingleServerTest : public ::testing::Test {
   SingleServer client_{*ParseUrl(server_.url()),
                        "channel",
                        {},
+                       {},
                        /*mark=*/nullptr,
                        {.on_message = [](std::string_view) {},
                         .on_reconnected = [this] { ++reconnected_; },
@@ -96,6 +97,7 @@ class SentinelServerTest : public ::testing::Test {
   SingleServer client_{
       *ParseUrl(absl::StrCat("redis-sentinel", sentinel_.url().substr(strlen("redis")), "/m")),
       "channel",
+      {},
       {},
       /*mark=*/nullptr,
       {.on_message = [](std::string_view) {},
