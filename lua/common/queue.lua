@@ -3,24 +3,21 @@
 -- include: common/recall
 -- include: common/window_size
 
--- lengthen_ttl(key, ttl_ms): sets the TTL if the key has none or a shorter one. Returns the old
--- one.
+-- lengthen_ttl(key, ttl_ms): sets the TTL if the key has none or a shorter one.
 local function lengthen_ttl(key, ttl_ms)
-  local left_ms = redis.call('PTTL', key)
-  if left_ms < ttl_ms then
+  if redis.call('PTTL', key) < ttl_ms then
     redis.call('PEXPIRE', key, ttl_ms)
   end
-  return left_ms
 end
 
--- forget_crashed(queue_key, now): removes waiters that have not asked for a whole lease and three
--- heartbeats, from one window of the queue, at a changing place. While the lock is held, no other
--- script removes them, and live waiters prolong the keys.
-local function forget_crashed(queue_key, now)
+-- forget_crashed(queue_key, now, most): removes waiters that have not asked for a whole lease and
+-- three heartbeats, from `most` places of the queue, which change. Each place is equally likely.
+-- While the lock is held, no other script removes them, and live waiters prolong the keys.
+local function forget_crashed(queue_key, now, most)
   local asked_lease_and_heartbeat = '^(%d+) (%d+) %d+ %d+ %d (%d+) '  -- see common/parse_waiter
-  local behind = redis.call('ZCARD', queue_key) - window
-  local first = behind > 0 and now % (behind + 1) or 0
-  local grants, crashed = redis.call('ZRANGE', queue_key, first, first + window - 1), {}
+  local waiting = redis.call('ZCARD', queue_key)
+  local last = waiting > most and now % (waiting + most - 1) or most - 1
+  local grants, crashed = redis.call('ZRANGE', queue_key, math.max(0, last - most + 1), last), {}
   for i, record in ipairs(grants[1] and redis.call('HMGET', KEYS[3], unpack(grants)) or {}) do
     local asked_us, lease_ms, heartbeat_ms = string.match(record or '', asked_lease_and_heartbeat)
     if not asked_us or asked_us + 1000 * math.max(lease_ms, 3 * heartbeat_ms) < now then
@@ -56,19 +53,22 @@ local function write_place(request, record, now)
   end
   redis.call('ZADD', queue_key, request.ticket, request.grant)
   redis.call('HSET', KEYS[3], request.grant, record)
-  -- A queue must not expire before the records, which two queues may share. Whenever the records
-  -- are prolonged, crashed waiters are removed: that is often enough, and costs little.
-  local left_ms, other = lengthen_ttl(KEYS[3], ttl_ms), request.other_queue
-  if not request.queued or left_ms > ttl_ms then
+  -- A queue must not expire before the records, which two queues may share. Only here are the
+  -- records prolonged, twice per heartbeat at most, and crashed waiters removed each time: if live
+  -- waiters prolonged them sooner, the crashed ones would stay.
+  local left_ms, other = redis.call('PTTL', KEYS[3]), request.other_queue
+  local short = left_ms < 2.5 * request.heartbeat_ms
+  if short then
+    redis.call('PEXPIRE', KEYS[3], ttl_ms)
+  end
+  if short or not request.queued then
     lengthen_ttl(queue_key, math.max(left_ms, ttl_ms))
   end
-  if other and left_ms >= 0 and left_ms < ttl_ms then
-    redis.call('PEXPIRE', other, ttl_ms, 'GT')
-  end
-  if left_ms >= 0 and left_ms < 2.5 * request.heartbeat_ms then
-    forget_crashed(queue_key, now)
+  if short and left_ms >= 0 then
+    forget_crashed(queue_key, now, window)
     if other then
-      forget_crashed(other, now)
+      redis.call('PEXPIRE', other, ttl_ms, 'GT')
+      forget_crashed(other, now, window)
     end
   end
   local position = redis.call('ZRANK', queue_key, request.grant)

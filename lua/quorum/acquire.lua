@@ -62,14 +62,14 @@ if (#proposal_word == 33 or #proposal_word == 16) and string.sub(terms, 1, 2) ==
     -- there is one, follows the owner.
     if not holder.err and string.match(holder, '^%x+:%d+ %d+$') and
         string.sub(holder, 1, #me + 1) ~= me .. ' ' and
+        (existing == 1 or call('PTTL', records) >= 2.5 * heartbeat_ms) and
         call('HSETNX', records, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner ..
           string.sub(proposal_word, 17)) == 1 then
       local added = call('ZADD', queue, 'NX', proposal, me) == 1
       local position = call('ZRANK', queue, me)
       -- Only the lock exists; or the lock and the queue: the grant was not given up.
       if added and (existing == 1 or existing == 2 and position > 0) then
-        -- This is also true if the records are new and have no TTL.
-        if existing == 1 or call('PTTL', records) < 2.5 * heartbeat_ms then
+        if existing == 1 then
           call('PEXPIRE', queue, 3 * heartbeat_ms)
           call('PEXPIRE', records, 3 * heartbeat_ms)
         end

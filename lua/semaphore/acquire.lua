@@ -46,26 +46,22 @@ if existing < 2 and stored[1] == 'semaphore/2' and
       return 'granted 0 ' .. lease_ms .. ' 0'
     end
   elseif plain and heartbeat_ms then
-    -- This is the first attempt of a request that may wait. This equals enqueue() if it comes last.
+    -- This is the first attempt of a request that may wait. This equals enqueue() if it comes last
+    -- and the TTL of the records need not be extended.
     local waiters = keys[3]
-    local first_us = (not waiting or extra) and
-      call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
-    if (not first_us or first_us > 0) and not call('ZSCORE', permits, me) and
-        (not waiting or call('ZCOUNT', queue, now, '+inf') == 0) and
+    local first_us = call('ZRANGE', permits, '0', '0', 'WITHSCORES')[2] - now
+    if first_us > 0 and not call('ZSCORE', permits, me) and
+        (not waiting or call('PTTL', waiters) >= 2.5 * heartbeat_ms and
+          call('ZCOUNT', queue, now, '+inf') == 0) and
         call('HSETNX', waiters, me, now .. ' ' .. lease_ms .. ' ' .. terms ..
           (#args[4] == 32 and ' 32 ' or ' ' .. #args[4] .. ' ') .. args[4]) == 1 and
         call('ZADD', queue, 'NX', now, me) == 1 then
       if not waiting then
         call('PEXPIRE', queue, 3 * heartbeat_ms)
         call('PEXPIRE', waiters, 3 * heartbeat_ms)
-        return 'queued ' .. math.ceil(first_us / 1000) .. ' 0 ' .. now
       end
-      -- New records have no TTL yet.
-      if call('PTTL', waiters) < 2.5 * heartbeat_ms then
-        call('PEXPIRE', queue, 3 * heartbeat_ms, 'GT')
-        call('PEXPIRE', waiters, 3 * heartbeat_ms)
-      end
-      return 'queued 0 ' .. call('ZRANK', queue, me) .. ' ' .. now
+      return 'queued ' .. math.ceil(first_us / 1000) .. ' ' .. call('ZRANK', queue, me) .. ' ' ..
+        now
     end
   elseif plain and string.find(terms, '^%d+ %d+ 0 ') then
     -- Too few permits are free, and the request may not wait. This equals settle().

@@ -38,9 +38,11 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
   local time = call('TIME')
   local now = time[1] .. (#time[2] == 6 and time[2] or string.sub('00000' .. time[2], -6))
   local owner = args[4] and #args[4] .. ' ' .. args[4] or '32 ' .. string.sub(me, 1, 32)
-  -- Only the lock exists: no client waits, and the grant was not given up.
+  -- Only the lock exists: no client waits, and the grant was not given up. If the TTL of the
+  -- records must be extended, the general path does it, and removes crashed waiters.
   local alone = existing == 1
-  if (alone or call('ZCOUNT', queue, now, '+inf') == 0) and
+  if (alone or call('PTTL', waiters) >= 2.5 * first_heartbeat_ms and
+      call('ZCOUNT', queue, now, '+inf') == 0) and
       call('HSETNX', waiters, me, now .. ' ' .. args[2] .. ' ' .. terms .. ' ' .. owner) == 1 and
       call('ZADD', queue, 'NX', now, me) == 1 then
     local position = alone and '0' or call('ZRANK', queue, me)
@@ -49,9 +51,6 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         local ttl_ms = 3 * first_heartbeat_ms .. ''
         call('PEXPIRE', queue, ttl_ms)
         call('PEXPIRE', waiters, ttl_ms)
-      elseif call('PTTL', waiters) < 2.5 * first_heartbeat_ms then  -- or none: it is new
-        call('PEXPIRE', queue, 3 * first_heartbeat_ms, 'GT')
-        call('PEXPIRE', waiters, 3 * first_heartbeat_ms)
       end
       if trait == 'n' then  -- see flag()
         call('SETRANGE', lock, #holder - 1, 'w')
@@ -60,8 +59,7 @@ if first_heartbeat_ms and holder ~= me and colon == 33 then
         call('PUBLISH', string.sub(string.match(terms, '%S+$'), 1, -33) ..
           string.sub(holder, 1, 32), 'wanted ' .. holder .. ' ' .. lock)
       end
-      local ttl_ms = position == '0' and call('PTTL', lock) or '0'  -- for the first alone
-      return 'queued ' .. ttl_ms .. ' ' .. position .. ' ' .. now
+      return 'queued ' .. call('PTTL', lock) .. ' ' .. position .. ' ' .. now
     end
     -- The third key that exists is the tombstone: the grant was given up.
     call('ZREM', queue, me)

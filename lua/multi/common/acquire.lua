@@ -237,14 +237,15 @@ local function acquire(request, now)
     end
     retry_after_ms = math.max(retry_after_ms, pass_by(name, request, rank, now))
   end
-  if refreshes and request.attempt > 1 then  -- at one name, since all would take too long
-    select_name(names[1 + now % #names])
-    forget_crashed(KEYS[2], now)
+  if refreshes and request.attempt > 1 then  -- one window in all
+    local some = math.min(#names, 16)
+    for i = 1, some do
+      select_name(names[1 + (now + i) % #names])
+      forget_crashed(KEYS[2], now, math.floor(window / some))
+    end
   end
-  if position == 0 then
-    local in_ms = frees_in()
-    retry_after_ms = in_ms < 0 and -1 or math.max(retry_after_ms, in_ms)
-  end
+  local in_ms = frees_in()
+  retry_after_ms = in_ms < 0 and -1 or math.max(retry_after_ms, in_ms)
   local checks = check_note(check_ms, unfinished)
   if not request.wait then
     return 'busy ' .. retry_after_ms .. checks

@@ -28,6 +28,10 @@ constexpr int kPartsOfATurn = 8;
 constexpr uint64_t kFewTokens = 2048;
 constexpr uint16_t kShortestPause = 4;
 constexpr uint32_t kMostChecks = 4;  // then a waiter's next heartbeat takes over
+// Waiters nearer to the head than this ask when the present grant's lease ends, one after the other
+// at this interval, since those before them may be dead.
+constexpr int64_t kNearHead = 16;
+constexpr absl::Duration kAsksAfterNext = absl::Milliseconds(20);
 
 constexpr char kForcedReason[] = "someone forced its release, as redlatch break does";
 constexpr char kGoneReason[] =
@@ -917,12 +921,13 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
       pending.due = std::min(pending.due, now + LongWait(usual_wait_.get()));
     }
   }
-  if (result.position == 0) {
-    if (result.retry_after < absl::ZeroDuration()) {
-      PollSoon(pending.acquire.grant, now);
-    } else {
-      pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1));
-    }
+  if (result.position == 0 && result.retry_after < absl::ZeroDuration()) {
+    PollSoon(pending.acquire.grant, now);
+  } else if (result.position == 0 ||
+             (result.position < kNearHead && result.retry_after > absl::ZeroDuration())) {
+    // If the waiters before it are well, one of them has the lock by then.
+    pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1) +
+                                            result.position * kAsksAfterNext);
   }
   pending.due = std::min(pending.due, pending.votes_due);
   if (pending.again) pending.due = now;
@@ -1419,6 +1424,8 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
     request->lease = acquire.terms.lease;
     request->sent = now;
     if (native) return request;
+    // It does what the check would do, and its result says when to ask again.
+    if (pending_->queued && handover_check_.due() <= now) handover_check_.Clear();
     request->missed_since = TakeMissed();
     if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
         now - handed_at_ < kHandingOver) {
@@ -1485,11 +1492,12 @@ void LockState::CheckHandoverAfter(absl::Duration check_after, bool unfinished, 
   if (grant_ && exclusive() && !config_.explicit_owner) return;
   base::Instant then = base::Instant::Infinite();
   if (check_after > absl::ZeroDuration()) then = now + check_after + kCheckGrace;
-  if (!unfinished) return handover_check_.Add(then);
-  if (!pending_ || !pending_->queued) return handover_check_.AddAtOnce(now, then);
-  pending_->due = std::min(pending_->due, now);  // its heartbeat continues the script as well
-  pending_->again |= pending_->in_flight;
-  // The heartbeat does not replace the check: it may be late, or never come.
+  const bool queued = pending_ && pending_->queued;
+  if (unfinished && !queued) return handover_check_.AddAtOnce(now, then);
+  // A waiter's heartbeat continues the script, or serves as the check. If it is never sent, the
+  // check is.
+  if (queued) pending_->due = std::min(pending_->due, unfinished ? now : then);
+  if (queued && unfinished) pending_->again |= pending_->in_flight;
   if (!then.is_infinite()) handover_check_.Add(then);
 }
 

@@ -77,6 +77,33 @@ TEST_P(LockQueue, CrashedWaitersAreForgotten) {
   EXPECT_EQ(Owner(), GrantId('a'));
 }
 
+TEST_P(LockQueue, CrashedWaitersLeaveAmongLiveOnes) {
+  for (const int live : {1, 2, 10, 30}) {
+    SCOPED_TRACE(live);
+    server_->Command({"FLUSHALL"});
+    Take(For(600'000, Of('a')));
+    for (int i = 1; i <= live; ++i) Ask(Of('b', i));
+    for (int i = 1; i <= 20; ++i) Ask(Of('c', i));
+    for (int beat = 0; beat < 6 * live; ++beat) {  // for a lease and three heartbeats
+      server_->Pass(10'000 / live);
+      Ask(Again(Of('b', 1 + beat % live)));
+    }
+    EXPECT_EQ(Waiting().size(), live);
+    EXPECT_EQ(server_->Integer({"HLEN", Waiters()}), live);
+  }
+}
+
+TEST_P(LockQueue, CrashedWaitersLeaveAmongNewcomers) {
+  Take(For(600'000, Of('a')));
+  for (int i = 1; i <= 20; ++i) Ask(Of('c', i));
+  for (int i = 1; i <= 600; ++i) {  // for a lease and three heartbeats
+    server_->Pass(100);
+    Ask(Of('b', i));
+    Cancel(Of('b', i - 1));
+  }
+  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b', 600)));
+}
+
 TEST_P(LockQueue, ReleaseRemovesGrantFromQueue) {
   Inbox inbox(*server_, Channel('b'));
   for (const std::string ticket : {"1", "9000000000000000"}) {

@@ -48,6 +48,18 @@ TEST_F(LatchWindow, WaitersForOtherIncarnationOnlyLeave) {
 }
 
 // A bar: see script_costs.h.
+TEST_F(LatchWindow, CrashedWaitersLeaveAmongLiveOnes) {
+  Create(1);
+  for (int i = 1; i <= 10; ++i) Ask(Waiter('b', i));
+  for (int i = 1; i <= 20; ++i) Ask(Waiter('c', i));
+  for (int beat = 0; beat < 60; ++beat) {  // for a lease and three heartbeats
+    server_->Pass(1000);
+    Ask(Again(Waiter('b', 1 + beat % 10)));
+  }
+  EXPECT_EQ(server_->Integer({"ZCARD", Queue()}), 10);
+  EXPECT_EQ(server_->Integer({"HLEN", Waiters()}), 10);
+}
+
 TEST_F(LatchWindow, CostDoesNotGrowWithWaiters) {
   ScriptCosts costs(*server_);
   const auto waiting = [&](int many) {

@@ -19,6 +19,21 @@ class MultiScripts : public MultiScriptsFixture {
   const std::string look_ = absl::StrCat("look ", multi_.grant, " a");
 };
 
+TEST_F(MultiScripts, CrashedWaitersLeaveAmongLiveOnes) {
+  for (const int live : {1, 2, 10, 30}) {
+    SCOPED_TRACE(live);
+    server_->Command({"FLUSHALL"});
+    Ask(kAll, For(600'000, other_));
+    for (int i = 1; i <= live; ++i) Ask(kAll, By('b', i));
+    for (int i = 1; i <= 10; ++i) Ask(kAll, By('c', i));
+    for (int beat = 0; beat < 6 * live; ++beat) {  // for a lease and three heartbeats
+      server_->Pass(10'000 / live);
+      Ask(kAll, Again(By('b', 1 + beat % live)));
+    }
+    for (const std::string& name : kAll) EXPECT_EQ(Waiting(name).size(), live) << name;
+  }
+}
+
 TEST_F(MultiScripts, GrantsAllNamesWithOneLargerToken) {
   server_->Command({"SET", support::AuxiliaryKey("b", "fence"), "5000000000000000", "PX", "9999"});
   EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("granted 5000000000000001 30000 0"));

@@ -106,6 +106,30 @@ class QuorumVote : public ::testing::Test {
   }
 };
 
+TEST_F(QuorumVote, CrashedWaitersLeaveAmongLiveOnes) {
+  Client holder = Made('a', "0");
+  holder.request.lease_ms = 600'000;
+  Takes(holder);
+  const auto numbered = [&](char id, int i) {
+    Client client = Made(id, "0");
+    client.request.grant = absl::StrCat(client.request.owner, ":", i);
+    return client;
+  };
+  for (int i = 1; i <= 20; ++i) {
+    Client crashed = numbered('c', i);
+    TakesAtOnce(crashed);
+  }
+  for (int i = 1; i <= 600; ++i) {  // newcomers, for a lease and three heartbeats
+    server_->Pass(100);
+    Client newcomer = numbered('b', i);
+    TakesAtOnce(newcomer);
+    Cancels(newcomer, 1);
+    if (i % 100 == 0) Takes(first_);
+    if (i % 100 == 50) Takes(second_);
+  }
+  EXPECT_EQ(server_->Integer({"ZCARD", "queue"}), 2);
+}
+
 // Two that have a part of the nodes each would else exchange them for ever.
 TEST_F(QuorumVote, GivenBackGoesToFirstWaiter) {
   EXPECT_TRUE(Takes(second_).starts_with("granted "));

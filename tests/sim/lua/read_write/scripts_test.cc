@@ -215,6 +215,23 @@ TEST_F(ReadWriteScripts, CrashedWaitersAreForgotten) {
   }
 }
 
+TEST_F(ReadWriteScripts, CrashedWaitersLeaveAmongLiveOnes) {
+  for (const bool readers : {false, true}) {
+    SCOPED_TRACE(readers);
+    server_->Command({"FLUSHALL"});
+    Ask(For(600'000, Writer('a')));
+    const auto live = [&](int i) { return readers ? Reader('b', i) : Writer('b', i); };
+    for (int i = 1; i <= 10; ++i) Ask(live(i));
+    for (int i = 1; i <= 40; ++i) Ask(i % 2 == 0 ? Reader('c', i) : Writer('d', i));
+    for (int beat = 0; beat < 60; ++beat) {  // for a lease and three heartbeats
+      server_->Pass(1000);
+      Ask(Again(live(1 + beat % 10)));
+    }
+    EXPECT_EQ(WaitingWriters().size() + WaitingReaders().size(), 10);
+    EXPECT_EQ(server_->Integer({"HLEN", Waiters()}), 10);
+  }
+}
+
 TEST_F(ReadWriteScripts, CancelOfLastWriterAdmitsReaders) {
   WriteOnce();
   Inbox d(*server_, Channel('d')), b(*server_, Channel('b'));

@@ -21,7 +21,7 @@ TEST_F(SemaphoreScripts, CapacityLimitsGrants) {
     const redis::Reply queued = Ask(One(client));
     EXPECT_EQ(First(queued), "queued");
     EXPECT_EQ(queued.elements[2].integer, client == 'd' ? 0 : 1);
-    EXPECT_EQ(queued.elements[1].integer > 19000, client == 'd') << "told to the head only";
+    EXPECT_GT(queued.elements[1].integer, 19000);
   }
   EXPECT_THAT(Waiting(), ElementsAre(GrantId('d'), GrantId('c')));
   EXPECT_THAT(Holding(), UnorderedElementsAre(GrantId('a'), GrantId('b')));
@@ -265,15 +265,15 @@ TEST_F(SemaphoreQueue, CommonCasesCostFewCommands) {
     if (beside == 1) Ask(Many(2, 'm'));
     EXPECT_EQ(commands_of(One('a'), false), "granted by 6");
     EXPECT_EQ(commands_of(Impatient(One('d')), false), "busy by 6");
-    EXPECT_EQ(commands_of(One('b', 1), false), "queued by 10");
-    EXPECT_EQ(commands_of(One('b', 2), false), absl::StrCat("queued by ", 10 + beside));
+    EXPECT_EQ(commands_of(One('b', 1), false), "queued by 11");
+    EXPECT_EQ(commands_of(One('b', 2), false), absl::StrCat("queued by ", 11 + beside));
     EXPECT_EQ(commands_of(One('a'), true), absl::StrCat("[\"released\"] by ", 12 + beside));
     Cancel(One('b', 2));
     EXPECT_EQ(commands_of(One('b', 1), true), "[\"released\"] by 3");
   }
   EXPECT_EQ(commands_of(Many(2, 'm'), true), "[\"released\"] by 6");
   EXPECT_EQ(commands_of(Many(2, 'm', 2), false), "granted by 8");
-  EXPECT_EQ(commands_of(Many(4, 'b', 3), false), "queued by 10");
+  EXPECT_EQ(commands_of(Many(4, 'b', 3), false), "queued by 11");
 }
 
 }  // namespace

@@ -46,8 +46,24 @@ TEST_F(LockStateWaitingTest, HeadAsksWhenHolderCouldExpire) {
   Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::Milliseconds(200)));
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201));
   PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/1, absl::Milliseconds(200)));
-  EXPECT_EQ(state().next_request_at(), now() + kThird) << "only the head";
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/0, absl::ZeroDuration()));
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(1));
+}
+
+TEST_F(LockStateWaitingTest, WaitersNearHeadAskOneAfterTheOther) {
+  Acquire();
+  for (int64_t position = 1; position < 16; ++position) {
+    Deliver(Fetch<AcquireRequest>(), Queued(position, absl::Milliseconds(200)));
+    EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(201 + 20 * position));
+    PassTo(state().next_request_at());
+  }
+  for (const absl::Duration unknown : {absl::ZeroDuration(), absl::Milliseconds(-1)}) {
+    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/1, unknown));
+    EXPECT_EQ(state().next_request_at(), now() + kThird);
+    PassTo(state().next_request_at());
+  }
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/16, absl::Milliseconds(200)));
+  EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
 TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
