@@ -71,6 +71,7 @@ absl::Status Leadership::Proclaim(std::string_view value) {
   if (term_ == nullptr) {
     return base::WithAddress(absl::FailedPreconditionError("an empty Leadership has no value"));
   }
+  if (absl::Status refused = term_->core->Refusal(); !refused.ok()) return refused;
   if (absl::Status bad = CheckValue(value); !bad.ok()) return term_->handle->About(bad);
   const absl::Status over = absl::AbortedError("the term is over");
   if (!valid()) return term_->handle->About(over);

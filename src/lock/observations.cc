@@ -38,14 +38,16 @@ bool ReadNews(std::string_view text, LeaderNews& news) {
 // ---- LeaderListener.
 
 void LeaderListener::Tell(EventDriver& driver, std::optional<Leader> leader, uint64_t number) {
+  std::shared_ptr<bool> queued;
   {
     const base::MutexLock lock(mu_);
-    if (ended_ || number <= number_) return;
+    if (ended_ || number < number_ || number <= told_) return;
     newest_ = std::move(leader);
     number_ = number;
-    if (std::exchange(queued_, true)) return;
+    if (!queued_.expired()) return;
+    queued_ = queued = std::make_shared<bool>();
   }
-  driver.Complete([self = shared_from_this()] { self->Run(); });
+  driver.Complete([self = shared_from_this(), queued] { self->Run(); });
 }
 
 void LeaderListener::Run() {
@@ -60,7 +62,7 @@ void LeaderListener::Run() {
     mu_.Lock();
     runs_on_ = {};
   }
-  queued_ = false;
+  queued_.reset();
   if (ended_) ended = std::exchange(callback_, nullptr);
   returned_.SignalAll();
   mu_.Unlock();
@@ -114,9 +116,8 @@ absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbe
     const LeaderView fresh(heartbeat, base::Jittered(kAfterLease));
     Watch& watch = watches_.try_emplace(std::string(election.keys.main()), Watch{election, fresh})
                        .first->second;
-    if (watch.view.known()) known = {.leader = LeaderOf(*watch.view.known()), .to = {listener}};
-    known.number = watch.changes;
     watch.listeners.push_back(std::move(listener));
+    known = Newest(watch);
   }
   Tell(known);
   core_.WakeBackground();
@@ -132,9 +133,9 @@ void Observations::Remove(const LeaderListener& listener) {
   }
 }
 
-auto Observations::Changed(Watch& watch) -> Change {
-  return {
-      .leader = LeaderOf(*watch.view.known()), .number = ++watch.changes, .to = watch.listeners};
+auto Observations::Newest(const Watch& watch) -> Change {
+  if (!watch.view.known()) return {};
+  return {.leader = LeaderOf(*watch.view.known()), .number = watch.changes, .to = watch.listeners};
 }
 
 void Observations::Tell(const Change& change) {
@@ -158,7 +159,8 @@ void Observations::OnMessage(std::string_view text) {
         !watch->second.view.OnMessage(std::move(news), base::Now())) {
       return;
     }
-    change = Changed(watch->second);
+    ++watch->second.changes;
+    change = Newest(watch->second);
   }
   Tell(change);
 }
@@ -185,8 +187,9 @@ void Observations::TakeReply(const KeySet& keys, base::Instant sent, const Resul
     if (!reply) {
       view.OnSilence(base::Now());
     } else if (view.OnReply(std::move(reply->news), reply->left, sent, base::Now())) {
-      change = Changed(found->second);
+      ++found->second.changes;
     }
+    change = Newest(found->second);  // for listeners whose completion was dropped
   }
   core_.WakeBackground();
   Tell(change);

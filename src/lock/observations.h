@@ -44,7 +44,8 @@ class LeaderListener : public std::enable_shared_from_this<LeaderListener> {
   std::optional<Leader> newest_ ABSL_GUARDED_BY(mu_);
   uint64_t number_ ABSL_GUARDED_BY(mu_) = 0;  // of `newest_`
   uint64_t told_ ABSL_GUARDED_BY(mu_) = 0;    // the last number that the callback was told
-  bool queued_ ABSL_GUARDED_BY(mu_) = false;
+  // Owned by the completion that is to call Run(): the user's executor may drop it.
+  std::weak_ptr<bool> queued_ ABSL_GUARDED_BY(mu_);
   bool ended_ ABSL_GUARDED_BY(mu_) = false;
   std::thread::id runs_on_ ABSL_GUARDED_BY(mu_);
 };
@@ -87,7 +88,8 @@ class Observations {
     std::vector<std::shared_ptr<LeaderListener>> to;
   };
 
-  static Change Changed(Watch& watch);
+  // No change if nothing is known yet.
+  static Change Newest(const Watch& watch);
   void Tell(const Change& change);
   // Notes that a reply says if the server sees this client subscribed.
   void NoteSubscription(std::string_view key, bool subscribed, base::Instant asked);

@@ -436,5 +436,36 @@ TEST_F(ElectionTest, QuorumHoldsNoElections) {
   EXPECT_THAT(election.Observe(nullptr).status(), refused);
 }
 
+TEST_F(ElectionTest, ForkedChildMayNotProclaim) {
+  Leadership leads = Lead("a");
+  EXPECT_EQ(
+      support::CodeOfFork([&] { return absl::IsFailedPrecondition(leads.Proclaim("b")) ? 0 : 1; }),
+      0);
+  EXPECT_TRUE(leads.Proclaim("c").ok());
+}
+
+TEST_F(ElectionTest, ObserverIsToldThoughItsExecutorLosesACompletion) {
+  for (const bool throws : {false, true}) {
+    std::atomic<bool> loses{false};
+    std::atomic<int> lost{0};
+    const Client client = Connect(server_->url(), {.post = [&](std::function<void()> completion) {
+                                    if (!loses) return completion();
+                                    ++lost;
+                                    if (throws) throw std::runtime_error("the executor has ended");
+                                  }});
+    Leadership leads = Lead("a");
+    const Observation observation = Watch(client, {.lease = absl::Seconds(3)});
+    EXPECT_TRUE(Await([&] { return last() == "a"; }));
+    loses = true;
+    EXPECT_TRUE(leads.Proclaim("b").ok());
+    EXPECT_TRUE(Await([&] { return lost > 0; }));
+    loses = false;
+    EXPECT_TRUE(Await([&] { return last() == "b"; })) << "after a heartbeat";
+    EXPECT_TRUE(leads.Proclaim("c").ok());
+    EXPECT_TRUE(Await([&] { return last() == "c"; }));
+    EXPECT_TRUE(leads.Resign().ok());
+  }
+}
+
 }  // namespace
 }  // namespace redlatch
