@@ -51,7 +51,7 @@ class REDLATCH_EXPORT Hold {
   bool valid() const;
 
   // How long the hold lasts if it is not renewed again. After a handover from another client, this
-  // is less than two seconds for the first 100 ms: see AcquireOptions::whole_lease.
+  // is less than two seconds at first: see AcquireOptions::whole_lease.
   absl::Duration remaining() const;
 
   FencingToken fencing_token() const { return token_; }

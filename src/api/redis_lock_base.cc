@@ -91,7 +91,6 @@ absl::Status RedisLockBase::LockBody::Attach() {
   auto handle = internal::LockHandle::Attach(core_, names_.front(), {}, *type);
   if (!handle.ok()) return handle.status();
   if (absl::Status bad = CheckOptions(type->traits); !bad.ok()) return (*handle)->About(bad);
-  if (caches()) core_->GiveBackAtExit();
   if (const LockScripts scripts = object_->SharedScripts(); !scripts.acquire.body.empty()) {
     internal::LockType shared{.scripts = scripts,
                               .traits = type->traits,

@@ -30,6 +30,45 @@
 
 namespace redlatch::internal {
 
+namespace {
+
+// How long exit() may wait for servers.
+constexpr absl::Duration kLongestExit = absl::Milliseconds(150);
+
+// The clients of this process. Some are never destroyed.
+struct Clients {
+  const base::ForkGuard fork_guard;
+  base::Mutex mu;
+  std::vector<std::weak_ptr<ClientCore>> cores ABSL_GUARDED_BY(mu);
+
+  // Null in a forked child if a thread of the parent was in here.
+  static Clients* All();
+};
+
+// A function for std::atexit(): it runs at exit(), or when the plugin that has it is unloaded.
+void GiveBackAll() {
+  std::vector<std::weak_ptr<ClientCore>> cores;
+  if (Clients* const all = Clients::All()) {
+    const base::MutexLock lock(all->mu);
+    cores.swap(all->cores);
+  }
+  const base::Instant until = base::Now() + kLongestExit;
+  for (const std::weak_ptr<ClientCore>& each : cores) {
+    const std::shared_ptr<ClientCore> core = each.lock();
+    if (core != nullptr && !core->in_forked_child()) core->GiveBackAtExit(until);
+  }
+}
+
+Clients* Clients::All() {
+  static Clients* const all = [] {
+    std::atexit(GiveBackAll);
+    return new Clients;
+  }();
+  return all->fork_guard.InForkedChild() && !all->mu.IsFree() ? nullptr : all;
+}
+
+}  // namespace
+
 ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make make_quorum,
                        DescriptionPace pace, std::string url_problem)
     : url_(std::move(url)),
@@ -81,13 +120,19 @@ void ClientCore::Abandon() { server_group_.reset(); }
 std::shared_ptr<ClientCore> ClientCore::Make(redis::Url url, ClientOptions options,
                                              QuorumRunner::Make make_quorum, DescriptionPace pace,
                                              std::string url_problem) {
-  return {
+  std::shared_ptr<ClientCore> core(
       new ClientCore(std::move(url), std::move(options), make_quorum, pace, std::move(url_problem)),
-      [](ClientCore* core) {
+      [](ClientCore* last) {
         // Called when the last client, lock or lease is gone.
-        if (core->in_forked_child()) return core->Abandon();
-        delete core;
-      }};
+        if (last->in_forked_child()) return last->Abandon();
+        delete last;
+      });
+  if (Clients* const all = Clients::All()) {
+    const base::MutexLock lock(all->mu);
+    std::erase_if(all->cores, [](const auto& each) { return each.expired(); });
+    all->cores.push_back(core);
+  }
+  return core;
 }
 
 std::shared_ptr<ClientCore> ClientCore::QuorumOf(
@@ -160,6 +205,9 @@ Subject ClientCore::SubjectOf(const NamedLock& lock) const {
           .type = type,
           .owner = own ? identity_.client : lock.owner,
           .claim = round_trips_.Claim(),
+          // The deadline of a quorum's claim counts from its first node, rounds before the last.
+          .brief_claim =
+              is_quorum() ? absl::InfiniteDuration() : round_trips_.Claim(kShortestBriefClaim),
           .listens = type.redisson() && wake_channels_.ListensAt(lock.keys, type),
           .server_group = server_group_.get(),
           .quarantine = url_.quarantine};
@@ -303,6 +351,22 @@ void ClientCore::OnMessage(std::string_view text) {
     });
   }
   lock_table_.Unrefer(*its);
+}
+
+void ClientCore::GiveBackAtExit(base::Instant until) {
+  lock_table_.VisitAll([&](Entry& entry) {
+    std::optional<Request> request;
+    bool open = true;
+    while (open && base::Now() < until) {
+      Feed(entry, [&](LockState& state, Effects& effects) {
+        if (!state.MakeRoom()) return;
+        request = state.NextAtExit(until + kLongestExit, base::Now(), effects);
+      });
+      open = request.has_value();
+      if (open) unattended_.Send(entry, *std::exchange(request, std::nullopt), 0);
+    }
+  });
+  unattended_.Flush(until);
 }
 
 void ClientCore::StopAll(std::string_view name, const void* object) {
@@ -544,39 +608,6 @@ namespace {
 constexpr size_t kMostCached = 1024;
 constexpr size_t kSpareCached = 64;
 
-// The clients that may cache grants. Some are never destroyed.
-struct CachingClients {
-  const base::ForkGuard fork_guard;
-  base::Mutex mu;
-  std::vector<std::weak_ptr<ClientCore>> cores ABSL_GUARDED_BY(mu);
-
-  // Null in a forked child if a thread of the parent was in here.
-  static CachingClients* All();
-};
-
-// Gives back all cached grants when the process exits.
-void GiveBackAll() {
-  std::vector<std::weak_ptr<ClientCore>> cores;
-  if (CachingClients* const all = CachingClients::All()) {
-    const base::MutexLock lock(all->mu);
-    cores.swap(all->cores);
-  }
-  for (const std::weak_ptr<ClientCore>& each : cores) {
-    const std::shared_ptr<ClientCore> core = each.lock();
-    if (core == nullptr || core->in_forked_child()) continue;
-    core->lock_table().VisitAll([&](Entry& entry) { LockHandle(core, entry).GiveBackCached(); });
-    core->unattended().Flush(base::Now() + core->command_timeout());
-  }
-}
-
-CachingClients* CachingClients::All() {
-  static CachingClients* const all = [] {
-    std::atexit(GiveBackAll);
-    return new CachingClients;
-  }();
-  return all->fork_guard.InForkedChild() && !all->mu.IsFree() ? nullptr : all;
-}
-
 }  // namespace
 
 // The thread that reads the message also sends the release, since another client waits for it.
@@ -589,16 +620,6 @@ void ClientCore::OnRecall(Entry& entry, GrantId grant, bool tried) {
     Feed(entry, [&](LockState& state, Effects&) { release = state.NextRelease(base::Now()); });
   } while (entry.recalled == grant && ++tries < 2);  // a recall remains if memory was lacking
   if (release) unattended_.Send(entry, *release, 0);
-}
-
-void ClientCore::GiveBackAtExit() {
-  if (gives_back_.load(std::memory_order_relaxed)) return;
-  if (CachingClients* const all = CachingClients::All()) {
-    const base::MutexLock lock(all->mu);
-    std::erase_if(all->cores, [](const auto& core) { return core.expired(); });
-    all->cores.push_back(weak_from_this());
-  }
-  gives_back_ = true;
 }
 
 void ClientCore::Unsubscribed() {

@@ -65,12 +65,12 @@ class RoundTrips {
 
   // How long a handover by message makes this client the owner: long enough to confirm it, even
   // over a slow link.
-  absl::Duration Claim() const {
+  absl::Duration Claim(absl::Duration shortest = kShortestClaim) const {
     int64_t longest = 0;
     for (const auto& each : latest_) {
       longest = std::max(longest, each.load(std::memory_order_relaxed));
     }
-    return std::max(kShortestClaim, absl::Microseconds(4 * longest));
+    return std::max(shortest, absl::Microseconds(4 * longest));
   }
 
   absl::Duration Shortest() const {
@@ -226,9 +226,9 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   // cannot be started.
   bool EnsureThreads() { return background_.Ready() && notifier_->Ready(); }
 
-  // Makes sure that cached grants are given back when the process exits, even if this object is
-  // never destroyed.
-  void GiveBackAtExit();
+  // The process exits, and this object may never be destroyed: gives back what no thread uses, and
+  // waits for the server until `until`.
+  void GiveBackAtExit(base::Instant until);
 
   // Another client wants the lock of that grant.
   void OnRecall(Entry& entry, GrantId grant, bool tried);
@@ -289,7 +289,6 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   std::atomic<uint64_t> reconnects_{0};
   std::atomic<bool> silent_{false};
   std::atomic<bool> no_native_{false};      // the server refused a native command
-  std::atomic<bool> gives_back_{false};     // a hook for the process's exit is set
   std::atomic<size_t> caching_entries_{0};  // entries that cache a grant, or did lately
   const DescriptionPace pace_;
   const redis::Command description_;

@@ -116,11 +116,14 @@ bool EncodedRequest::PutNative(const Subject& subject, const Request& request) {
 void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& acquire) {
   const LockType& type = subject.type;
   const Terms& terms = acquire.terms;
-  const absl::Duration claim = std::min(terms.lease, subject.claim + terms.margin.get());
+  const absl::Duration length =
+      acquire.is_brief() ? std::min(subject.claim, std::max(acquire.claim, subject.brief_claim))
+                         : subject.claim;
+  const absl::Duration claim = std::min(terms.lease, length + terms.margin.get());
   const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";
   const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";
   PutGrant(subject, acquire.grant);
-  Put({Millis(acquire.claims ? claim : terms.first_lease())});
+  Put({Millis(acquire.is_brief() ? claim : terms.first_lease())});
   Put({acquire.amount, " ", acquire.attempt, acquire.wait ? waits : tries,
        Millis(HeartbeatInterval(terms.lease, type.traits.longest_heartbeat)),
        terms.manual ? " 1 " : " 0 ", acquire.ticket, " ", Millis(claim),

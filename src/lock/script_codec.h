@@ -40,6 +40,7 @@ struct Subject {
   std::string_view owner;  // of holds, as the server knows it
   // How long a handover by message makes it the owner, if its lease is longer.
   absl::Duration claim = absl::InfiniteDuration();
+  absl::Duration brief_claim = absl::ZeroDuration();  // at least, in place of `claim`
   bool listens = false;  // this client listens on the channel of a Redisson lock
   // Tells where channels are, and whose server this is. Null if channels do not depend on the
   // server.

@@ -57,7 +57,7 @@ constexpr size_t kKeysOfCancel = 6;
 constexpr std::string_view kTake = "take";  // the usual mode of an acquire
 
 absl::Duration LeaseOf(const Subject& subject, const AcquireRequest& acquire) {
-  return acquire.claims ? std::min(acquire.terms.lease, subject.claim) : acquire.terms.lease;
+  return acquire.is_brief() ? std::min(acquire.terms.lease, subject.claim) : acquire.terms.lease;
 }
 
 // Nodes vote by message only for a request that may wait, and that a claim is enough for.

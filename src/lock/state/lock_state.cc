@@ -168,7 +168,7 @@ void LockState::LetJoin(base::Instant now, Effects& effects) {
 
 bool LockState::CanPass(const Waiter& waiter, base::Instant now) const {
   const bool in_free_turn = !grant_->others && now < grant_->asked + FreeTurn(*waiter.options);
-  return (in_free_turn || now < grant_->turn_ends || MayCache()) && !grant_->pinned &&
+  return (in_free_turn || now < grant_->turn_ends || MayCache()) && !grant_->pinned && !exits_ &&
          waiter.terms == grant_->terms && !waiter.terms.manual && !config_.explicit_owner &&
          exclusive() && HasTokens();
 }
@@ -487,12 +487,12 @@ bool LockState::InTurn(const Waiter& waiter, base::Instant now) const {
 }
 
 // Until when the client may cache the grant in its turn, because it expects a thread back that can
-// use it several times; Instant() if it may not. The grant must be a claim, which the server soon
-// frees if this process ends; with `cache_for`, the user accepts a whole lease.
+// use it several times; Instant() if it may not. The grant must be a brief claim, which the server
+// soon frees if this process ends; with `cache_for`, the user accepts a whole lease.
 base::Instant LockState::StaysUntil(base::Instant now) const {
   const Grant& grant = *grant_;
   const bool ends_soon =
-      grant.claimed || grant.terms.cacheable || grant.terms.lease <= kShortestClaim;
+      grant.brief || grant.terms.cacheable || grant.terms.lease <= kShortestBriefClaim;
   if (!ends_soon || (exclusive() ? !HasTokens() : grant.others)) return base::Instant();
   if (!shared()) {
     return ServesAgainWithin(grant.turn_ends - now) ? grant.turn_ends : base::Instant();
@@ -509,8 +509,9 @@ bool LockState::Cache(absl::Duration cache_for, base::Instant now) {
   Grant& grant = *grant_;
   const bool cacheable = MayCache();
   const base::Instant stays_until = StaysUntil(now);
-  if (!may_cache_ || (!cacheable && stays_until == base::Instant()) || grant.deadline <= now ||
-      grant.pinned || grant.terms.manual || grant.terms.acks.any() || config_.explicit_owner) {
+  if (!may_cache_ || exits_ || (!cacheable && stays_until == base::Instant()) ||
+      grant.deadline <= now || grant.pinned || grant.terms.manual || grant.terms.acks.any() ||
+      config_.explicit_owner) {
     return false;
   }
   left_cached_ = true;
@@ -609,6 +610,19 @@ void LockState::OnTooManyCached(base::Instant now) {
   if (cached()) GiveBack(now);
 }
 
+std::optional<Request> LockState::NextAtExit(base::Instant resumes, base::Instant now,
+                                             Effects& effects) {
+  Expire(now, effects);
+  exits_ = true;
+  blocked_until_ = std::max(blocked_until_, resumes);
+  DropPending(now);
+  if (grant_ && !held()) GiveBack(now);
+  UpdatePending(now);
+  auto due = cleanups_.Next(now);
+  if (!due) return std::nullopt;
+  return std::move(due->request);
+}
+
 void LockState::EndTurn(base::Instant now) {
   if (shared() && grant_) grant_->turn_ends = base::Instant();
   if (cached()) GiveBack(now);
@@ -658,11 +672,7 @@ void LockState::UpdatePending(base::Instant now) {
   if (grant_) return;
   const Waiter* const head = queue_.head();
   if (head == nullptr) server_.Forget();
-  if (pending_ && (head == nullptr || pending_->acquire.terms != head->terms)) {
-    const bool unanswered = pending_->in_flight || pending_->uncertain;
-    if (unanswered || pending_->queued) Cancel(pending_->acquire, unanswered, now);
-    pending_.reset();
-  }
+  if (pending_ && (head == nullptr || pending_->acquire.terms != head->terms)) DropPending(now);
   if (pending_ && pending_->ask_again) AskNow(now);  // the waiter that was to ask may have left
   if (pending_ || head == nullptr) return;
   pending_.emplace();
@@ -671,6 +681,13 @@ void LockState::UpdatePending(base::Instant now) {
   pending_->acquire.terms = head->terms;
   pending_->began = now;
   pending_->due = now;
+}
+
+void LockState::DropPending(base::Instant now) {
+  if (!pending_) return;
+  const bool unanswered = pending_->in_flight || pending_->uncertain;
+  if (unanswered || pending_->queued) Cancel(pending_->acquire, unanswered, now);
+  pending_.reset();
 }
 
 // No waiter needs that acquire any more.
@@ -698,8 +715,9 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
         may_serve && exclusive();
     pending.acquire.amount = passes_on ? kBlock : head.terms.permits;
     // Within its turn the client caches a lock as a claim, in case its process ends.
-    pending.acquire.claims = may_serve && serves_again && !head.terms.whole &&
-                             !head.terms.cacheable && !head.terms.acks.any();
+    const bool claims = may_serve && serves_again && !head.terms.whole && !head.terms.cacheable &&
+                        !head.terms.acks.any();
+    pending.acquire.claim = claims ? BriefClaim(usual_wait_.get()) : absl::ZeroDuration();
   }
   pending.acquire.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {
@@ -782,6 +800,7 @@ void LockState::OnNativeResult(const Request& request, const Result& result, bas
 }
 
 void LockState::NoteGranted(const NewGrant& news, bool others) {
+  NoteContention(others);
   if (!IsNative(news.grant)) last_token_ = news.token;
   if (others) return PauseNatives();
   if (scripts_left_ > 0) --scripts_left_;
@@ -875,7 +894,7 @@ void LockState::OnAcquireResult(const Request& request, const Result& result, ba
     if ((terms.manual || stays_taken) && pending_->queued && granted->lease < enough) {
       return ConfirmFirst(now, effects);
     }
-    const bool is_claim = (acquire.claims || granted->claimed) && granted->lease < terms.lease;
+    const bool is_claim = (acquire.is_brief() || granted->claimed) && granted->lease < terms.lease;
     return OnGranted({.grant = acquire.grant,
                       .attempt = acquire.attempt,
                       .token = granted->token,
@@ -1027,6 +1046,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .terms = terms,
       .attempt = news.attempt,
       .claimed = is_claim,
+      .brief = is_claim && pending.acquire.is_brief(),
       .others = news.others > 0 || (terms.told && pending.others),
       .queued = pending.queued,
       .tried = SecondOf(now) - tried_s <= kNotCachedSeconds,
@@ -1052,7 +1072,6 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
       .renew_due = is_claim ? now + ConfirmAfter(news.lease) : RenewDue(terms, asked),
   });
   const bool others = pending.queued || news.others > 0;
-  NoteContention(others);
   NoteGranted(news, others);
   BeginTurn(now, queue_.head()->turn);
   if (pending.queued) {
@@ -1410,6 +1429,7 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
   const bool in_turn = shared() ? contended_ > 0 : now < grant_->turn_ends;
   const bool brief = grant_->claimed && in_turn &&
                      (cached() || now - grant_->holds.front().began < ConfirmAfter(grant_->claim));
+  grant_->brief &= brief;  // from now on the server may have it for the lease
   return Renewal(brief ? grant_->claim : grant_->terms.lease, now);
 }
 

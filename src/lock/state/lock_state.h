@@ -59,6 +59,7 @@ struct Grant {  // members are ordered to leave no gaps: a client may have very 
   uint32_t attempt = 0;  // the attempt that was granted
   int retakes_left = 0;
   bool claimed = false;       // granted for `claim` so far, not for the lease
+  bool brief : 1 = false;     // a claim under which the client may cache it in its turn
   bool others : 1 = false;    // other clients waited when the server last said so
   bool queued : 1 = false;    // it was granted after a wait, so other clients may come again
   bool recalled : 1 = false;  // another client has asked for it
@@ -353,6 +354,9 @@ class LockState {
   // A thread of this client wants the other side of the read-write lock. A cached grant goes back,
   // and the readers' turn ends.
   void EndTurn(base::Instant now);
+  // The process exits. What no thread uses goes back, and until `resumes`, nothing is asked for.
+  // Returns the next request to send at once.
+  std::optional<Request> NextAtExit(base::Instant resumes, base::Instant now, Effects& effects);
   // From now on the grant is not cached.
   void EndCaching(base::Instant now);
   // A script may have handed the lock over by message, or be unfinished; see Result.
@@ -409,7 +413,9 @@ class LockState {
 
   base::Instant asks_at() const;
   // Readers and permits of this client do not wait for each other.
-  base::Instant blocked_until() const { return exclusive() ? blocked_until_ : base::Instant(); }
+  base::Instant blocked_until() const {
+    return exclusive() || exits_ ? blocked_until_ : base::Instant();
+  }
 
   uint64_t NextHold() { return config_.numbers->Next(); }
   GrantId NextGrant() { return config_.numbers->NextSecret(); }
@@ -470,6 +476,7 @@ class LockState {
 
   // The pending acquire.
   void UpdatePending(base::Instant now);
+  void DropPending(base::Instant now);
   void Cancel(const AcquireRequest& acquire, bool tombstone, base::Instant now);
   AcquireRequest NextAcquire(base::Instant now, bool contended);
   bool MayBeNative() const;
@@ -548,6 +555,7 @@ class LockState {
   base::Instant missed_since_;
   bool misses_ = false;  // no message has reached this client since
 
+  bool exits_ : 1 = false;       // the process exits: the lock goes back with each release
   bool subscribed_ : 1 = false;  // messages reach this client, so it learns of recalls
   bool may_cache_ : 1 = false;   // a lock object exists through which a thread may come again
   // Others were there when this client last had the lock. Readers do not see each other, and a

@@ -115,6 +115,15 @@ inline absl::Duration ConfirmAfter(absl::Duration claim) {
 // The length of a claim. It is longer if the server is far away, but never longer than the lease.
 inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 
+// The claim of a client that expects to cache the grant in its turn. If its process ends then, it
+// delays the others for that long, and clients that end in turn after turn delay them for the sum.
+// It must outlast the usual wait, since its deadline counts from the request, or each handover
+// would need another round trip.
+inline constexpr absl::Duration kShortestBriefClaim = absl::Milliseconds(250);
+inline absl::Duration BriefClaim(absl::Duration usual_wait) {
+  return std::clamp(Scaled(usual_wait, 4, 1), kShortestBriefClaim, kShortestClaim);
+}
+
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.
 inline absl::Duration NativeClaim(const Terms& terms) {
   return std::min(terms.lease, kShortestClaim);

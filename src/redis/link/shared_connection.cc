@@ -373,6 +373,7 @@ ServerInfo SharedConnection::server_info() const {
 namespace {
 
 constexpr size_t kMostUnreadReplies = 1024;  // of posted commands
+constexpr absl::Duration kYields = absl::Microseconds(100);
 
 }  // namespace
 
@@ -436,6 +437,8 @@ absl::Status SharedConnection::Post(absl::Span<const Command> commands,
       Write();
     } else if (leader_sleeps_) {
       Write();
+    } else if (!in_flight.unhurried && status.ok() && !in_flight.away) {
+      WriteAll();
     }
     // A broken connection is handled now: the next call may not come soon.
     const bool to_be_read = pipeline_.size() >= kMostUnreadReplies || !doomed_.empty();
@@ -682,7 +685,10 @@ void SharedConnection::Write() {
     const IoResult put = transport_->Write(rest);
     mu_.Lock();
     writing_ = false;
-    if (put.kind == IoResult::Kind::kDone) in_flight_done_ += put.bytes;
+    if (put.kind == IoResult::Kind::kDone) {
+      in_flight_done_ += put.bytes;
+      written_ += put.bytes;
+    }
     if (writers_held_) writer_left_.Set(kDone);
     if (!connected_) return;
     if (put.kind == IoResult::Kind::kDone) continue;
@@ -693,6 +699,23 @@ void SharedConnection::Write() {
       doomed_ = Describe(put);
     }
     InterruptLeader();
+  }
+}
+
+// The process may end as soon as the caller returns, and with it the leader.
+void SharedConnection::WriteAll() {
+  const uint64_t made = made_;
+  const uint64_t end = written_ + (in_flight_.size() - in_flight_done_) + pipeline_.unsent_bytes();
+  const base::Instant begun = base::Now();
+  Write();
+  while (written_ < end && made == made_ && connected_ && doomed_.empty() && leaving_.empty() &&
+         write_wants_ == Interest::kNone) {
+    mu_.Unlock();
+    const base::Instant now = base::Now();
+    // A thread of lower priority may have to run first.
+    now < begun + kYields ? void(sched_yield()) : base::Parker().ParkUntil(now + kYields);
+    mu_.Lock();
+    Write();
   }
 }
 

@@ -330,6 +330,8 @@ class SharedConnection {
   bool MayWrite() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void LeaveOnceAnswered() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Write() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The same, and waits for other threads that write, until the kernel has all or takes no more.
+  void WriteAll() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   void InterruptLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -352,6 +354,7 @@ class SharedConnection {
   Interest write_wants_ ABSL_GUARDED_BY(mu_) = Interest::kNone;
   std::string in_flight_ ABSL_GUARDED_BY(mu_);  // is not changed while `writing_`
   size_t in_flight_done_ ABSL_GUARDED_BY(mu_) = 0;
+  uint64_t written_ ABSL_GUARDED_BY(mu_) = 0;  // bytes in all
 
   bool connected_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<Peer> peer_ ABSL_GUARDED_BY(mu_);

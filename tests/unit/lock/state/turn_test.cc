@@ -155,7 +155,7 @@ TEST_F(LockStateTurnTest, LongSectionsGoBack) {
   Pass(kTurn / 2 + kTurnTick);
   GoesBack(holder);
   Acquire(OfThread(1));
-  EXPECT_FALSE(AcquireOf(Fetch<ReleaseRequest>()).claims);
+  EXPECT_FALSE(AcquireOf(Fetch<ReleaseRequest>()).is_brief());
 }
 
 TEST_F(LockStateTurnTest, LockWithoutContentionHasNoTurn) {
@@ -214,7 +214,7 @@ TEST_F(LockStateTurnTest, OtherLeasesAreWholeFromStart) {
   for (const Want& want : {whole, manual, none}) {
     Make({});
     Acquire(want);
-    EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).claims);
+    EXPECT_FALSE(AcquireOf(Fetch<AcquireRequest>()).is_brief());
   }
 }
 
@@ -325,7 +325,7 @@ TEST_F(ReadTurnTest, ReadsWithoutWritersGoBackAtOnce) {
   for (int i = 0; i < 5; ++i) {
     Waiter& reader = Acquire(OfThread(1));
     const Request acquire = Fetch<AcquireRequest>();
-    EXPECT_FALSE(AcquireOf(acquire).claims);
+    EXPECT_FALSE(AcquireOf(acquire).is_brief());
     Deliver(acquire, Granted());
     Leave(reader);
   }
@@ -398,7 +398,7 @@ TEST_F(PermitTurnTest, GrantByReplyIsClaim) {
   Leave(Wait());
   Waiter& waiter = Acquire(OfThread(1));
   const Request acquire = Fetch<AcquireRequest>();
-  EXPECT_TRUE(AcquireOf(acquire).claims);
+  EXPECT_TRUE(AcquireOf(acquire).is_brief());
   Deliver(acquire, Granted(0, kClaim));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kDone);
 }
@@ -407,7 +407,7 @@ TEST_F(PermitTurnTest, UncontendedPermitGoesBackAtOnce) {
   for (int i = 0; i < 5; ++i) {
     Waiter& waiter = Acquire(OfThread(1));
     const Request acquire = Fetch<AcquireRequest>();
-    EXPECT_FALSE(AcquireOf(acquire).claims);
+    EXPECT_FALSE(AcquireOf(acquire).is_brief());
     Deliver(acquire, Granted());
     Leave(waiter);
   }
