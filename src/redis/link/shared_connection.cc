@@ -713,7 +713,11 @@ void SharedConnection::WriteAll() {
     mu_.Unlock();
     const base::Instant now = base::Now();
     // A thread of lower priority may have to run first.
-    now < begun + kYields ? void(sched_yield()) : base::Parker().ParkUntil(now + kYields);
+    if (now < begun + kYields) {
+      sched_yield();
+    } else {
+      base::Parker().ParkUntil(now + kYields);
+    }
     mu_.Lock();
     Write();
   }
