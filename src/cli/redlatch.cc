@@ -35,7 +35,7 @@ const Command* Find(std::string_view name) {
 
 // Returns `code` if all output could be written.
 int Written(int code) {
-  if (code != 0 || (std::fflush(stdout) == 0 && std::ferror(stdout) == 0)) return code;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   const bool full = errno == ENOSPC || errno == EDQUOT;
   Complain({"the output could not be written completely: ", std::strerror(errno),
             full ? "; free some space" : ""});

@@ -281,11 +281,11 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
   (void)questions.Ask(server, Unreachable::kIsNil);
 }
 
-// Asks which names of simple locks stay taken. For other locks, the hash says so.
+// Asks which names of locks whose key is a string stay taken. For other locks, the hash says so.
 void AskWhatStaysTaken(Server& server, std::vector<LockRow>& rows) {
   Questions questions;
   for (LockRow& row : rows) {
-    if (row.kind != kinds::kSimple || internal::ClientOf(row.hold).empty()) continue;
+    if (row.type != "string" || internal::ClientOf(row.hold).empty()) continue;
     questions.Add({"GET", internal::TombstoneKey(row.name, row.hold)},
                   [&row](const Reply& reply) { row.stays_taken = reply.text == internal::kTaken; });
   }
@@ -377,14 +377,15 @@ int64_t TokenIn(const Reply& fence) {
   return absl::SimpleAtoi(fence.text.substr(0, fence.text.find(' ')), &token) ? token : 0;
 }
 
-// When the waiter with this ticket came, by the server's clock; InfinitePast() if the ticket is no
-// time, since a program's own kind may store something else there, such as a priority.
+// When the waiter with this ticket came, by the server's clock. The ticket is the time or, if the
+// lock reorders its waiters, equal to the time modulo 10^15 us. InfinitePast() if it is no time.
 absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
   constexpr absl::Duration kOldest = absl::Hours(24 * 365);
-  const absl::Time arrival = absl::FromUnixMicros(ticket);
-  const absl::Time now = absl::FromUnixMicros(now_us);
-  const bool plausible = now - kOldest < arrival && arrival < now + absl::Seconds(10);
-  return plausible ? arrival : absl::InfinitePast();
+  constexpr int64_t kModulus = 1'000'000'000'000'000;
+  const int64_t latest = now_us + 10'000'000;
+  const int64_t back = ((latest - ticket) % kModulus + kModulus) % kModulus;
+  const bool plausible = absl::Microseconds(back) < kOldest;
+  return plausible ? absl::FromUnixMicros(latest - back) : absl::InfinitePast();
 }
 
 // Takes the waiter that came first, of a queue.
@@ -441,6 +442,10 @@ void Complete(const FoundLock& lock, LockRow& row) {
   const uint8_t parts = lock.parts;
   if (row.is_semaphore()) row.used = row.holding == 0 ? 0 : row.used + row.holding;
   if (row.type == "none" && (parts & (kReaders | kWriters)) != 0) row.kind = kinds::kReadWrite;
+  // A program's own kind may keep its grant like a simple lock. Its queue tells it.
+  const auto own = std::ranges::find_if(
+      lock.queues, [](const std::string& queue) { return queue.starts_with(kinds::kUsers); });
+  if (row.kind == kinds::kSimple && own != lock.queues.end()) row.kind = KindOfQueue(*own);
   if (row.type == "none" && row.kind.empty() && !lock.queues.empty()) {
     // Semaphores and latches are nothing without their key.
     std::string kind = KindOfQueue(lock.queues.front());
@@ -716,6 +721,35 @@ absl::Status CheckName(const std::string& name) {
                                                  "\", and no lock itself"));
 }
 
+// Searches all keys for the queues of programs' own kinds, whose names only the keys tell. Finds
+// none if the user may not run SCAN.
+void FindUsersQueues(Server& server, FoundLock& lock) {
+  std::string pattern;
+  for (const char byte : internal::AuxiliaryKey(lock.name, kinds::kUsers)) {
+    if (std::string_view("*?[]^\\").find(byte) != std::string_view::npos) pattern += '\\';
+    pattern += byte;
+  }
+  absl::StrAppend(&pattern, "*", std::string(kQueueEnd));
+  constexpr int64_t kOnePage = 1000;  // the server only compares the keys with the pattern
+  Progress progress;
+  std::string cursor = "0";
+  for (int64_t keys = kOnePage;; keys += kOnePage) {
+    const absl::StatusOr<Reply> page = server.AskPart(
+        server.PartOf(lock.name),
+        redis::Command{"SCAN", cursor, "MATCH", pattern, "COUNT", absl::StrCat(kOnePage)});
+    if (!page.ok() || page->elements.size() != 2) return;
+    for (const Reply& key : page->elements[1].elements) {
+      const std::string suffix(ReadLockKey(key.text).suffix);
+      if (std::ranges::find(lock.queues, suffix) == lock.queues.end())
+        lock.queues.push_back(suffix);
+      lock.parts |= kQueue;
+    }
+    cursor = page->elements[0].text;
+    if (cursor == "0") return;
+    progress.Show("keys scanned", keys);
+  }
+}
+
 absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   FoundLock found{.name = name, .parts = kRedisson};
   Questions questions;
@@ -740,6 +774,7 @@ absl::StatusOr<FoundLock> Find(Server& server, const std::string& name) {
   for (const std::string_view each : kinds::kAll) add_queue(each);
   if (!kind.empty() && !kinds::IsOurs(kind)) add_queue(kind);
   if (absl::Status asked = questions.Ask(server); !asked.ok()) return asked;
+  if (kind.empty() && found.queues.empty()) FindUsersQueues(server, found);
   return found;
 }
 
@@ -762,6 +797,40 @@ absl::StatusOr<Client> LenientClient(const std::string& url) {
       *std::move(parsed), {.program = "redlatch", .on_warning = [](std::string_view) {}},
       quorum::Quorum::Make));
 }
+
+// True for a lock of a program's own kind whose grant is a string, like that of a simple lock.
+bool IsUsersString(const LockRow& row) {
+  return row.type == "string" && !row.is_known() && !row.is_redissons();
+}
+
+// Breaks such a lock. Only the scripts of its class can tell which waiter may have it, so the first
+// waiters are told to ask.
+class UsersLock final : public RedisLockBase {
+ public:
+  UsersLock(const Client& client, std::string_view name, std::string kind)
+      : RedisLockBase(client, name, {}), kind_(std::move(kind)) {}
+
+ private:
+  LockScripts Scripts() const override {
+    constexpr std::string_view kBreak = R"lua(-- include: common/window
+-- replaces: common/settle
+local function choose() end
+local function settle(_, _, now)
+  for waiter in each_waiter(KEYS[2], now, {}) do
+    redis.call('PUBLISH', waiter.channel or '', 'look ' .. waiter.grant .. ' ' .. KEYS[1])
+  end
+  return nil, ''
+end
+-- include: simple/force_release
+)lua";
+    LockScripts scripts = lua::kSimpleScripts;
+    scripts.force_release = {.name = "users/force_release", .body = kBreak};
+    return scripts;
+  }
+  LockTraits Traits() const override { return {.kind = kind_}; }
+
+  const std::string kind_;
+};
 
 // Calls `act` with a lock object for the row's lock.
 template <class Do>
@@ -790,6 +859,10 @@ auto With(const Server& server, const LockRow& row, Do&& act)
     Election election(*client, row.name);
     return act(election);
   }
+  if (IsUsersString(row)) {
+    UsersLock lock(*client, row.name, row.kind);
+    return act(lock);
+  }
   SimpleLock lock(*client, row.name);
   return act(lock);
 }
@@ -812,7 +885,7 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
         });
   };
   if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
-  if (!lock.queues.empty()) ask(lock.queues.back());
+  for (const std::string& suffix : lock.queues) ask(suffix);
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
   for (std::vector<LockInfo::Party>* const parties : {&info.waiters, &info.holders}) {
     std::vector<std::string> holds;
@@ -853,6 +926,7 @@ bool MayOnlyRead(const Server& server, const absl::Status& refused) {
 }
 
 bool IsLibrarys(const LockRow& row) { return row.is_known() && !row.is_latch(); }
+bool IsBreakable(const LockRow& row) { return IsLibrarys(row) || IsUsersString(row); }
 
 // Inspects the lock whose key is `name`.
 absl::StatusOr<Inspection> InspectAt(Server& server, const std::string& name) {
@@ -948,7 +1022,7 @@ absl::Status BreakAt(const Server& server, const LockRow& row) {
         absl::StrCat(Called(row), " is of another version of redlatch, \"", Printable(row.kind),
                      "\": the redlatch command of that version can break it (docs/upgrading.md)"));
   }
-  if (!IsLibrarys(row)) {
+  if (!IsBreakable(row)) {
     return absl::UnimplementedError(absl::StrCat(
         Called(row),
         " is of a program's own kind, so only that program can break it, with ForceRelease()"));
@@ -1856,7 +1930,8 @@ int BreakIt(Servers& servers, const Inspection& seen, bool json) {
   if (json) {
     std::puts(JsonOf(*after, servers.name(), true).c_str());
   } else if (after->info.holders.empty()) {
-    std::printf("Broken. It is free now.\n");
+    const bool told = IsUsersString(seen.row) && after->info.waiting > 0;
+    std::puts(told ? "Broken. Its waiters have been told." : "Broken. It is free now.");
   } else {
     SayHolders("Broken. It is now held by:", *after);
   }
@@ -1878,8 +1953,7 @@ int BreakLock(Servers& servers, const std::string& name, const std::function<boo
     Complain({SayMayBeData(seen->row)});
     return kRefused;
   }
-  const bool breakable = seen->row.is_known() && !seen->row.is_latch();
-  if (seen->row.type != "none" && !breakable) {
+  if (seen->row.type != "none" && !IsBreakable(seen->row)) {
     Complain({std::string(servers.Break(*seen).message())});
     return kRefused;
   }

@@ -62,7 +62,17 @@ MaybeLeader Ask(const std::string& url, const std::string& name, std::unique_ptr
                   if (reply.elements.size() != 2) return;
                   leader = ReadLeader(reply.elements[1].text, reply.elements[0].text);
                 });
+  std::string type = "none";
+  Questions of_type;
+  of_type.Add({"TYPE", name}, [&type](const redis::Reply& reply) { type = reply.text; });
   absl::Status asked = questions.Ask(*server);
+  // A user may be allowed to read the key and not its type.
+  if (asked.ok() && !leader) (void)of_type.Ask(*server);
+  if (type != "none" && type != "string") {
+    return absl::FailedPreconditionError(absl::StrCat("WRONGTYPE ", Printable(name),
+                                                      " is in use as a ", type,
+                                                      ", not as an election; use another name"));
+  }
   if (asked.ok()) return leader;
   server.reset();
   return asked;

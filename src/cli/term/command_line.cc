@@ -113,8 +113,11 @@ absl::Status CommandLine::TakeAll(const std::vector<std::string>& words) {
     const std::string& word = words[at];
     absl::Status taken = absl::OkStatus();
     if (!separated && word == "--") {
-      separated = true;
       ++at;
+      // In front of NAME -- CMD, it lets the name begin with "-".
+      const bool names = operands_.empty() && at + 1 < words.size() && words[at + 1] == "--";
+      if (command_follows_ && names) operands_.push_back(words[at]), at += 2;
+      separated = true;
       if (!command_follows_) continue;
       following_.assign(words.begin() + static_cast<ptrdiff_t>(at), words.end());
       break;
@@ -153,7 +156,10 @@ absl::Status CommandLine::TakeOption(const std::vector<std::string>& words, size
     return absl::InvalidArgumentError(
         absl::StrCat("redlatch ", command_, " has no option ", Printable(name),
                      DidYouMean(name, known), " (see redlatch ", command_, " --help",
-                     command_follows_     ? "; options of the command itself go after --"
+                     command_follows_ ? absl::StrCat("; options of the command itself go after --, "
+                                                     "and so does a name that begins with -, as in "
+                                                     "redlatch ",
+                                                     command_, " -- NAME -- CMD")
                      : most_operands_ > 0 ? "; put -- before a name that begins with -"
                                           : "",
                      ")"));

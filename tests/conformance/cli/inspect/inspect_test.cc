@@ -1,6 +1,7 @@
 // Tests `redlatch ls`, which lists locks, their holders and their waiters.
 #include <array>
 
+#include "docs/code/06-a-lock-of-your-own/priority_lock.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/redis/redis/embedded/home.h"
 
@@ -291,7 +292,8 @@ TEST_F(RedlatchLsTest, ListsOnlyLocksThatTheUserMayRead) {
 TEST_F(RedlatchLsTest, FailsIfItsOutputCannotBeWritten) {
   SimpleLock lock(client_, "job");
   const auto lease = lock.Acquire();
-  for (const char* const words : {"ls", "ls --help", "--help", "--version"}) {
+  for (const char* const words :
+       {"ls", "ls --help", "--help", "--version", "doctor", "doctor --json"}) {
     const auto command = support::Child::Exec(
         {"sh", "-c",
          absl::StrCat("exec ", REDLATCH_COMMAND, " ", words, " >/dev/full 2>", errors_path_)},
@@ -999,6 +1001,80 @@ TEST_F(RedlatchBreakTest, DoesNothingIfTheLockIsFree) {
   const Outcome unused = Redlatch({"break", "--yes", "unused"});
   EXPECT_EQ(unused.code, 1);
   EXPECT_THAT(unused.errors, HasSubstr("there is no lock"));
+}
+
+// The lock of docs/tutorials/06-a-lock-of-your-own.md, whose key is a string like a simple lock's.
+class RedlatchUsersLockTest : public RedlatchBreakTest {
+ protected:
+  static constexpr char kQueue[] = "redlatch:2:{job}:x.priority.queue";
+
+  // Waits with priority 9 through a client of its own.
+  Waiting Waits(absl::StatusOr<Lease>* got = nullptr) const {
+    return Waiting([lock = std::make_shared<PriorityLock>(NewClient({.program = "waits"}), "job"),
+                    got](const AcquireOptions& how) {
+      absl::StatusOr<Lease> lease = lock->AcquireWithPriority(9, how);
+      if (got != nullptr) *got = std::move(lease);
+    });
+  }
+};
+
+TEST_F(RedlatchUsersLockTest, ListAndInspectShowKindAndWaiters) {
+  PriorityLock lock(client_, "job", {.lease = kLong});
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  const Waiting first = Waits(), second = Waits();
+  ASSERT_TRUE(AwaitQueued(kQueue, 2));
+  for (const bool lists : {false, true}) {
+    const std::string json =
+        Redlatch(lists ? Words{"ls", "--json"} : Words{"inspect", "--json", "job"}).output;
+    EXPECT_EQ(Json(json, "(rows[0]['kind'], rows[0]['holding'], rows[0]['waiting'])"),
+              "('priority', 1, 2)");
+  }
+  EXPECT_THAT(Redlatch({"inspect", "job"}).output,
+              AllOf(StartsWith("Lock \"job\": a kind of its own, \"priority\"\n"),
+                    ContainsRegex("held by +" + Me("billing")),
+                    ContainsRegex("waiting +2 waiters of " + Me("waits") + ", the first since 20")));
+}
+
+TEST_F(RedlatchUsersLockTest, WaitersOfAFreeLockAreFoundAmongManyKeys) {
+  std::vector<std::string> keys = {"MSET"};
+  for (int i = 0; i < 5000; ++i) {
+    keys.push_back(absl::StrCat("other:", i));
+    keys.emplace_back("1");
+  }
+  server_->Text(keys);
+  server_->Text({"ZADD", "redlatch:2:{a*[b]?}:x.priority.queue", "5", std::string(32, 'a') + ":1"});
+  server_->Text({"ZADD", "redlatch:2:{a*[b]?}:x.priority.queue", "6", std::string(32, 'b') + ":1"});
+  server_->Text({"ZADD", "redlatch:2:{axb?}:x.other.queue", "5", std::string(32, 'a') + ":1"});
+  EXPECT_EQ(Json(Redlatch({"inspect", "--json", "a*[b]?"}).output,
+                 "(rows[0]['kind'], rows[0]['holding'], len(rows[0]['waiters']))"),
+            "('priority', 0, 2)");
+}
+
+TEST_F(RedlatchUsersLockTest, BreakWakesItsWaiters) {
+  PriorityLock lock(client_, "job", {.lease = kLong});
+  const auto lease = lock.Acquire();
+  ASSERT_TRUE(lease.ok());
+  absl::StatusOr<Lease> got = absl::UnknownError("");
+  const std::string holder = server_->Text({"GET", "job"});
+  const Waiting waiting = Waits(&got);
+  // Its last request says that it listens, so it does not ask again soon.
+  ASSERT_TRUE(support::Await([&] {
+    const auto records = server_->Do({"HVALS", "redlatch:2:{job}:x.priority.waiters"}).elements;
+    if (records.size() != 1) return false;
+    const std::vector<std::string> words = absl::StrSplit(records[0].text, ' ');
+    return words.size() > 9 && words[9] == "0";
+  }));
+  const absl::Time begun = absl::Now();
+  const Outcome broken = Redlatch({"break", "--yes", "job"});
+  EXPECT_EQ(broken.code, 0) << broken.errors;
+  EXPECT_TRUE(Fires(lease->lost()));
+  EXPECT_TRUE(support::Await([&] {
+    const std::string now = server_->Text({"GET", "job"});
+    return !now.empty() && now != holder;
+  }));
+  EXPECT_LT(absl::Now() - begun, absl::Seconds(5)) << "the waiter's heartbeat is later";
+  EXPECT_THAT(broken.output, Not(HasSubstr("It is free now.")));
 }
 
 // Tests `redlatch capacity`, which shows or sets how many permits a semaphore has.

@@ -183,6 +183,21 @@ TEST_F(RedlatchLeaderTest, ExitsWithOneIfThereIsNoLeader) {
   EXPECT_EQ(json.output, "{\"name\":\"job\",\"leader\":null}\n");
 }
 
+TEST_F(RedlatchLeaderTest, RefusesOtherKeysWithAndWithoutWatch) {
+  server_->Text({"ACL", "SETUSER", "viewer", "on", ">secret", "resetchannels", "%R~*", "+ping",
+                 "+hello", "+time", "+mget", "+type"});
+  const std::string reads = absl::StrCat("redis://viewer:secret@127.0.0.1:", server_->port());
+  server_->Text({"RPUSH", "job", "1"});
+  for (const std::string& url : {server_->url(), reads}) {
+    for (const Words& watch : {Words{}, {"--watch"}}) {
+      const Outcome outcome = Redlatch(Join({"leader", "job", "--server", url}, watch));
+      EXPECT_EQ(outcome.code, 123) << outcome.errors;
+      EXPECT_THAT(outcome.output, IsEmpty());
+      EXPECT_THAT(outcome.errors, HasSubstr("WRONGTYPE job is in use as"));
+    }
+  }
+}
+
 TEST_F(RedlatchLeaderTest, WatchPrintsEachChange) {
   const auto watch = Watch();
   EXPECT_EQ(watch->pipe().ReadLine(), "no leader");

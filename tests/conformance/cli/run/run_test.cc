@@ -31,6 +31,15 @@ TEST_F(RedlatchRunTest, PassesArgumentsAndStandardStreams) {
   EXPECT_EQ(CodeOf(*run), 0);
 }
 
+TEST_F(RedlatchRunTest, TakesAnyNameBehindTwoDashes) {
+  for (const char* const name : {"-job", "--wait", "--"}) {
+    const auto run =
+        Start({"--wait=5", "--", name, "--", "sh", "-c", "echo $REDLATCH_LOCK $1", "sh", "--"});
+    EXPECT_EQ(run->pipe().ReadLine(), absl::StrCat(name, " --"));
+    EXPECT_EQ(CodeOf(*run), 0) << Errors();
+  }
+}
+
 TEST_F(RedlatchRunTest, PassesNameAndAGrowingTokenToTheCommand) {
   const std::string name = "odd \"name\" * \xc3\xa4 $x\nand\ttwo lines";
   const std::string script = R"(
@@ -346,6 +355,26 @@ TEST_F(RedlatchRunTest, ForwardsSignals) {
     run->Signal(signal);
     EXPECT_EQ(run->pipe().ReadLine(), name);
   }
+}
+
+TEST_F(RedlatchRunTest, PassesOnEverySignalButThoseThatItsHelpNames) {
+  const auto run = Start({"job", "--", "python3", "-uc",
+                          "import signal\n"
+                          "all = set(range(1, 65)) - {9, 19, 32, 33}\n"
+                          "signal.pthread_sigmask(signal.SIG_BLOCK, all)\n"
+                          "print('ready')\n"
+                          "while True: print(int(signal.sigwait(all)))"});
+  ASSERT_EQ(run->pipe().ReadLine(), "ready");
+  for (const int signal :
+       {SIGHUP, SIGINT, SIGQUIT, SIGUSR1, SIGUSR2, SIGALRM, SIGTERM, SIGSTKFLT, SIGURG, SIGXCPU,
+        SIGXFSZ, SIGVTALRM, SIGPROF, SIGWINCH, SIGIO, SIGPWR, SIGRTMIN, SIGRTMAX}) {
+    for (const int withheld : {SIGPIPE, SIGCHLD}) kill(run->pid(), withheld);
+    kill(run->pid(), signal);
+    EXPECT_EQ(run->pipe().ReadLine(), absl::StrCat(signal));
+  }
+  const auto help = StartRedlatch({"run", "--help"});
+  EXPECT_THAT(OutputOf(*help), ContainsRegex("exceptions:[^.]*SIGCHLD[^.]*SIGPIPE"));
+  run->Kill();
 }
 
 TEST_F(RedlatchRunTest, ExitsWith128AndTheSignalThatEndedTheCommand) {
