@@ -1030,10 +1030,11 @@ TEST_F(RedlatchUsersLockTest, ListAndInspectShowKindAndWaiters) {
     EXPECT_EQ(Json(json, "(rows[0]['kind'], rows[0]['holding'], rows[0]['waiting'])"),
               "('priority', 1, 2)");
   }
-  EXPECT_THAT(Redlatch({"inspect", "job"}).output,
-              AllOf(StartsWith("Lock \"job\": a kind of its own, \"priority\"\n"),
-                    ContainsRegex("held by +" + Me("billing")),
-                    ContainsRegex("waiting +2 waiters of " + Me("waits") + ", the first since 20")));
+  EXPECT_THAT(
+      Redlatch({"inspect", "job"}).output,
+      AllOf(StartsWith("Lock \"job\": a kind of its own, \"priority\"\n"),
+            ContainsRegex("held by +" + Me("billing")),
+            ContainsRegex("waiting +2 waiters of " + Me("waits") + ", the first since 20")));
 }
 
 TEST_F(RedlatchUsersLockTest, WaitersOfAFreeLockAreFoundAmongManyKeys) {
