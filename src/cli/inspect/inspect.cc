@@ -813,9 +813,9 @@ class UsersLock final : public RedisLockBase {
  private:
   LockScripts Scripts() const override {
     constexpr std::string_view kBreak = R"lua(-- include: common/window
--- replaces: common/settle
+-- replaces: simple/common/give
 local function choose() end
-local function settle(_, _, now)
+local function give(_, _, now)
   for waiter in each_waiter(KEYS[2], now, {}) do
     redis.call('PUBLISH', waiter.channel or '', 'look ' .. waiter.grant .. ' ' .. KEYS[1])
   end
