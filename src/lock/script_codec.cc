@@ -117,7 +117,8 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
   const LockType& type = subject.type;
   const Terms& terms = acquire.terms;
   const absl::Duration length =
-      acquire.is_brief() ? std::min(subject.claim, std::max(acquire.claim, subject.brief_claim))
+      acquire.is_brief() ? std::min(subject.claim, std::max(absl::Milliseconds(acquire.claim_ms),
+                                                            subject.brief_claim))
                          : subject.claim;
   const absl::Duration claim = std::min(terms.lease, length + terms.margin.get());
   const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";

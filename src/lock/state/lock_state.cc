@@ -717,7 +717,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
     // Within its turn the client caches a lock as a claim, in case its process ends.
     const bool claims = may_serve && serves_again && !head.terms.whole && !head.terms.cacheable &&
                         !head.terms.acks.any();
-    pending.acquire.claim = claims ? BriefClaim(usual_wait_.get()) : absl::ZeroDuration();
+    pending.acquire.claim_ms = claims ? BriefClaimMs(usual_wait_.get()) : 0;
   }
   pending.acquire.wait = false;
   for (const Waiter* waiter = &head; waiter != nullptr; waiter = waiter->next) {

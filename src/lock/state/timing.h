@@ -120,8 +120,10 @@ inline constexpr absl::Duration kShortestClaim = absl::Seconds(2);
 // It must outlast the usual wait, since its deadline counts from the request, or each handover
 // would need another round trip.
 inline constexpr absl::Duration kShortestBriefClaim = absl::Milliseconds(250);
-inline absl::Duration BriefClaim(absl::Duration usual_wait) {
-  return std::clamp(Scaled(usual_wait, 4, 1), kShortestBriefClaim, kShortestClaim);
+inline uint32_t BriefClaimMs(absl::Duration usual_wait) {
+  const absl::Duration claim =
+      std::clamp(Scaled(usual_wait, 4, 1), kShortestBriefClaim, kShortestClaim);
+  return static_cast<uint32_t>(absl::ToInt64Milliseconds(claim));
 }
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.
