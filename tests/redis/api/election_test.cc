@@ -51,7 +51,7 @@ class ElectionTest : public ::testing::Test {
   int told_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
-TEST_F(ElectionTest, ThousandObserversCostFewMillisecondsPerChange) {
+TEST_F(ElectionTest, ThousandObserversCostLittleMoreThanTheirMessages) {
   constexpr int kObservers = 1000;
   constexpr int kChanges = 10;
   std::deque<RawConnection> observers;
@@ -64,40 +64,46 @@ TEST_F(ElectionTest, ThousandObserversCostFewMillisecondsPerChange) {
   }
   Leadership leads = Lead("10.0.0.1:7000");
   EXPECT_TRUE(leads.Resign().ok());  // from here on, the server knows the scripts
-  const auto micros = [&] {
-    const std::string line = server_->Info("cmdstat_evalsha");
-    return std::atoll(line.substr(line.find("usec=") + 5).c_str());
-  };
+  // As many messages in a plain script, since the time of a message depends on the machine.
+  constexpr char kPlain[] =
+      "for _, channel in ipairs(ARGV) do redis.call('PUBLISH', channel, KEYS[1]) end";
+  std::vector<std::string> plain = {"EVAL", kPlain, "1", std::string(120, 'x')};
+  for (int i = 0; i < kObservers; ++i) plain.push_back(channel(i));
+  // The server's processor time until now, in milliseconds, with the writes of all messages.
   const auto cpu = [&] {
-    return std::stod(server_->Info("used_cpu_user")) + std::stod(server_->Info("used_cpu_sys"));
+    return 1000 *
+           (std::stod(server_->Info("used_cpu_user")) + std::stod(server_->Info("used_cpu_sys")));
   };
-  std::vector<int64_t> each_us;
-  const double cpu_before = cpu();
+  double least = 1e9, least_plain = 1e9;  // other programs can only make a change look dearer
   for (int change = 0; change < kChanges; ++change) {
     server_->Do({"CONFIG", "RESETSTAT"});
+    const double before = cpu();
     if (change % 2 == 0) {
       leads = Lead("10.0.0.1:7000");
     } else {
       EXPECT_TRUE(leads.Resign().ok());
     }
-    each_us.push_back(micros());
+    const double changed = cpu();
     EXPECT_EQ(server_->Calls({"publish"}), kObservers) << "one message each";
+    const double before_plain = cpu();
+    server_->Do(plain);
+    least = std::min(least, changed - before);
+    least_plain = std::min(least_plain, cpu() - before_plain);
   }
-  const double cpu_ms = 1000 * (cpu() - cpu_before) / kChanges;
   for (RawConnection& each : observers) {
-    for (int change = 0; change < kChanges + 2; ++change) {
-      const redis::Reply message = each.Receive();
-      ASSERT_EQ(message.elements.size(), 3) << message.DebugString();
-      EXPECT_THAT(message.elements[2].text, StartsWith("leader "));
+    int changes = 0;
+    for (int message = 0; message < 2 * kChanges + 2; ++message) {
+      const redis::Reply received = each.Receive();
+      ASSERT_EQ(received.elements.size(), 3) << received.DebugString();
+      changes += received.elements[2].text.starts_with("leader ") ? 1 : 0;
     }
+    EXPECT_EQ(changes, kChanges + 2);
   }
-  // The server measures by the wall clock, so other programs can only make a change look slower.
-  const int64_t fastest = *std::min_element(each_us.begin(), each_us.end());
-  RecordProperty("script_us", absl::StrCat(fastest));
-  RecordProperty("cpu_ms", absl::StrCat(cpu_ms));
-  std::printf("one change, 1,000 observers: the script %d us, all of the server %.1f ms\n",
-              static_cast<int>(fastest), cpu_ms);
-  EXPECT_LE(fastest, 5000);
+  RecordProperty("cpu_ms", absl::StrCat(least));
+  RecordProperty("plain_ms", absl::StrCat(least_plain));
+  std::printf("one change, 1,000 observers: %.1f ms of the server, the messages alone %.1f ms\n",
+              least, least_plain);
+  EXPECT_LE(least, 2 * least_plain);
 }
 
 TEST_F(ElectionTest, ForgedAndRepeatedMessagesAreIgnored) {
