@@ -498,15 +498,17 @@ std::string QuarantineMs(const redis::Url& url) {
 }
 
 // The script with which each connection begins: see Handshake.
-std::optional<redis::Command> BeginOf(const redis::Url& url, bool of_quorum) {
+std::optional<redis::FirstScript> BeginOf(const redis::Url& url, bool of_quorum) {
   if (of_quorum && url.restart_delay > absl::ZeroDuration()) {
     const int64_t delay_ms = absl::ToInt64Milliseconds(url.restart_delay);
-    return redis::Command(
-        {"EVAL", lua::kQuorumBegin.body, "1", QuorumKey({}), absl::StrCat(delay_ms)});
+    const std::string key = QuorumKey({});
+    return redis::FirstScript{
+        redis::Command({"EVAL", lua::kQuorumBegin.body, "1", key, absl::StrCat(delay_ms)}), key};
   }
   if (url.quarantine <= absl::ZeroDuration()) return std::nullopt;
-  return redis::Command(
-      {"EVAL", lua::kPrimaryEpochBegin.body, "1", PrimaryEpochKey({}), "", QuarantineMs(url)});
+  const std::string key = PrimaryEpochKey({});
+  return redis::FirstScript{
+      redis::Command({"EVAL", lua::kPrimaryEpochBegin.body, "1", key, "", QuarantineMs(url)}), key};
 }
 
 // The first commands on each connection. A quorum's node gets its scripts, so that no request waits

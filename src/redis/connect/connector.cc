@@ -68,10 +68,10 @@ constexpr absl::Duration kLookUpPause = absl::Milliseconds(5);
 }  // namespace
 
 Connector::Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open,
-                     Endpoint endpoint, Whereabouts where, const std::optional<Command>& begin)
+                     Endpoint endpoint, Whereabouts where, std::optional<FirstScript> begin)
     : url_(url),
       server_(url.DebugString()),
-      handshake_(url, purpose, begin),
+      handshake_(url, purpose, std::move(begin)),
       open_(open ? std::move(open) : OpenTransport),
       endpoint_(endpoint ? std::move(endpoint) : MakeEndpoint(url)),
       where_(std::move(where)),

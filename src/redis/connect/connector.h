@@ -117,7 +117,7 @@ class Connector {
   // first; after an attempt there has failed, the next one uses the URL. `begin`: see Handshake.
   Connector(const Url& url, Handshake::Purpose purpose, TransportFactory open = nullptr,
             Endpoint endpoint = nullptr, Whereabouts where = nullptr,
-            const std::optional<Command>& begin = std::nullopt);
+            std::optional<FirstScript> begin = std::nullopt);
 
   // Returns a connection, or nothing if `deadline` came first or `wake_fd` (or -1) became readable.
   // An error ends the attempt; kUnavailable: another attempt may succeed. The next call begins a

@@ -174,17 +174,18 @@ std::string NotVerified(std::string_view server) {
 }
 
 // If other clients ask for another length, each acquire is refused, too, and names both.
-absl::Status CheckBegun(const Reply& reply, std::string_view server) {
+absl::Status CheckBegun(const FirstScript& begin, const Reply& reply, const Url& url) {
   if (!reply.is_error() || reply.text.starts_with("REFUSED ")) return absl::OkStatus();
-  absl::Status status = ErrorStatus(reply.text, server);
+  absl::Status status = ErrorStatus(reply.text, url.DebugString());
+  if (DeniesKey(reply.text)) return Lacks(url.DebugString(), url.user, "~" + begin.key);
   if (absl::IsPermissionDenied(status) || absl::IsFailedPrecondition(status)) return status;
   return absl::UnavailableError(absl::StrCat(
       std::string(status.message()),
       "; it must begin its quarantine, or its restart delay, before it gets any other command"));
 }
 
-Handshake::Handshake(const Url& url, Purpose purpose, const std::optional<Command>& begin)
-    : url_(url), server_(url.DebugString()) {
+Handshake::Handshake(const Url& url, Purpose purpose, std::optional<FirstScript> begin)
+    : url_(url), server_(url.DebugString()), begin_(std::move(begin)) {
   if (!url.user.empty() || !url.password.empty()) {
     Add(&Handshake::CheckAuth, url.user.empty() ? Command({"AUTH", url.password})
                                                 : Command({"AUTH", url.user, url.password}));
@@ -207,7 +208,7 @@ Handshake::Handshake(const Url& url, Purpose purpose, const std::optional<Comman
   Add(&Handshake::CheckMemory, {"INFO", "memory"});
   Add(&Handshake::CheckCommands, NeedsProbe(url.in_cluster));
   Add(&Handshake::CheckScript, {"EVALSHA", kNoSuchScript, "0"});
-  if (begin) Add(&Handshake::CheckBegin, *begin);
+  if (begin_) Add(&Handshake::CheckBegin, begin_->command);
 }
 
 void Handshake::Add(Step step, const Command& command) {
@@ -395,7 +396,7 @@ absl::Status Handshake::CheckPing(const Reply& reply, Facts&) const {
 }
 
 absl::Status Handshake::CheckBegin(const Reply& reply, Facts&) const {
-  return CheckBegun(reply, server_);
+  return CheckBegun(*begin_, reply, url_);
 }
 
 absl::Status Handshake::CheckServer(const Facts& facts) const {

@@ -47,9 +47,14 @@ struct ServerInfo {
   std::vector<std::string> warnings;  // each says what is wrong and how to fix it
 };
 
-// Judges the reply to the script with which a connection begins: see Handshake. kUnavailable: it
-// may succeed later.
-absl::Status CheckBegun(const Reply& reply, std::string_view server);
+// The script with which a connection begins: see Handshake.
+struct FirstScript {
+  Command command;
+  std::string key;  // which it needs
+};
+
+// Judges the reply to it. kUnavailable: it may succeed later.
+absl::Status CheckBegun(const FirstScript& begin, const Reply& reply, const Url& url);
 
 // Returns the warning that the identity of `server` is not checked.
 std::string NotVerified(std::string_view server);
@@ -60,14 +65,13 @@ std::string NotVerified(std::string_view server);
 // lacks it, there is a warning. A connection for questions accepts any server, and sends only AUTH,
 // SELECT and PING.
 //
-// `begin`, if not empty, is the script that comes before all other scripts. It begins the
-// quarantine or the restart delay of a server that was promoted or started. Until it was executed,
-// such a server would take commands that were composed for another server, or an earlier run, for
-// its own.
+// `begin`, if there is one, comes before all other scripts. It begins the quarantine or the restart
+// delay of a server that was promoted or started. Until it was executed, such a server would take
+// commands that were composed for another server, or an earlier run, for its own.
 class Handshake {
  public:
   enum class Purpose { kCommands, kSubscriptions, kQuestions };
-  Handshake(const Url& url, Purpose purpose, const std::optional<Command>& begin = std::nullopt);
+  Handshake(const Url& url, Purpose purpose, std::optional<FirstScript> begin = std::nullopt);
 
   const std::string& bytes() const { return bytes_; }
   size_t reply_count() const { return steps_.size(); }
@@ -113,6 +117,7 @@ class Handshake {
 
   const Url url_;
   const std::string server_;
+  const std::optional<FirstScript> begin_;
   std::string bytes_;
   std::vector<Step> steps_;
 };

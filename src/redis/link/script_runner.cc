@@ -21,7 +21,7 @@
 
 namespace redlatch::redis {
 
-AckedConnection::AckedConnection(const Url& url, Mark mark, std::optional<Command> begin,
+AckedConnection::AckedConnection(const Url& url, Mark mark, std::optional<FirstScript> begin,
                                  std::function<std::optional<Peer>()> commands_peer)
     : url_(url),
       server_(url.DebugString()),
@@ -53,9 +53,9 @@ absl::Status AckedConnection::Connect(base::Instant deadline) {
   auto opened = PlainConnection::Open(url_, deadline, where);
   if (!opened.ok()) return opened.status();
   if (begin_) {
-    auto reply = opened->Call(*begin_, deadline);
+    auto reply = opened->Call(begin_->command, deadline);
     if (!reply.ok()) return reply.status();
-    if (absl::Status begun = CheckBegun(*reply, server_); !begun.ok()) return begun;
+    if (absl::Status begun = CheckBegun(*begin_, *reply, url_); !begun.ok()) return begun;
   }
   connection_ = *std::move(opened);
   peer_ = std::move(peer);

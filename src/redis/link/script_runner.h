@@ -42,7 +42,7 @@ class AckedConnection {
   // the server that gets commands, and since when; if it returns nothing, an existing connection is
   // kept. `begin`: see Handshake.
   using Mark = std::function<Command(std::string_view key)>;
-  AckedConnection(const Url& url, Mark mark, std::optional<Command> begin,
+  AckedConnection(const Url& url, Mark mark, std::optional<FirstScript> begin,
                   std::function<std::optional<Peer>()> commands_peer);
   // In a forked child, in place of destruction: closes the descriptor and touches nothing else.
   static void operator delete(AckedConnection* connection, std::destroying_delete_t);
@@ -63,7 +63,7 @@ class AckedConnection {
   const Url url_;
   const std::string server_;
   const Mark mark_;
-  const std::optional<Command> begin_;
+  const std::optional<FirstScript> begin_;
   const std::function<std::optional<Peer>()> commands_peer_;
   const base::ForkGuard fork_guard_;
   base::Mutex mu_;

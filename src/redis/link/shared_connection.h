@@ -195,7 +195,7 @@ struct SharedConnectionOptions {
   // moment: another server may have the key by now.
   bool fail_fast = false;
   // The script with which each connection begins: see Handshake.
-  std::optional<Command> begin = std::nullopt;
+  std::optional<FirstScript> begin = std::nullopt;
   // The first commands of each accepted connection, before all that wait to be sent. Their replies
   // do not matter: they are for people, or only save time.
   std::vector<Command> first = {};

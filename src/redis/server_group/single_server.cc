@@ -49,7 +49,7 @@ constexpr std::string_view kTwoServers =
 
 }  // namespace
 
-SingleServer::SingleServer(const Url& url, std::string channel, std::optional<Command> begin,
+SingleServer::SingleServer(const Url& url, std::string channel, std::optional<FirstScript> begin,
                            std::vector<Command> first, AckedConnection::Mark mark, Events events,
                            Membership node)
     : ServerGroup(&runner_),
@@ -99,7 +99,7 @@ SubscriberOptions SingleServer::OptionsOfMessages(const Url& url) {
 }
 
 SharedConnectionOptions SingleServer::OptionsOfCommands(const Url& url,
-                                                        std::optional<Command> begin,
+                                                        std::optional<FirstScript> begin,
                                                         std::vector<Command> first) {
   SharedConnectionOptions options{.on_reconnected = [this] { events_.on_reconnected(); },
                                   .on_unread = events_.on_unread,

@@ -82,7 +82,7 @@ class SingleServer final : public ServerGroup {
  public:
   // `channel`: the channel of the client's messages. `begin`, `first`: see
   // SharedConnectionOptions. `mark`: see AckedConnection. `node`: for a node of a cluster.
-  SingleServer(const Url& url, std::string channel, std::optional<Command> begin,
+  SingleServer(const Url& url, std::string channel, std::optional<FirstScript> begin,
                std::vector<Command> first, AckedConnection::Mark mark, Events events,
                Membership node = {});
   SingleServer(const SingleServer&) = delete;
@@ -127,7 +127,7 @@ class SingleServer final : public ServerGroup {
   ScriptServer& scripts() { return scripts_; }
 
  private:
-  SharedConnectionOptions OptionsOfCommands(const Url& url, std::optional<Command> begin,
+  SharedConnectionOptions OptionsOfCommands(const Url& url, std::optional<FirstScript> begin,
                                             std::vector<Command> first);
   SubscriberOptions OptionsOfMessages(const Url& url);
   bool TellOther(std::string_view channel, std::optional<std::string_view> message) const {
