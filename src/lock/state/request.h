@@ -91,12 +91,11 @@ struct AcquireRequest {
   GrantId grant = 0;
   Terms terms;
   uint32_t attempt = 0;
-  bool wait = false;     // the client is queued if the lock is not free
-  bool recalls = false;  // if it does not wait: recall a cached grant that stands in the way
-  bool listen = false;   // the reply says whether messages reach this client
-  uint32_t amount = 1;   // tokens to reserve, or permits; never changes for a grant
-  uint32_t claim_ms =
-      0;  // if set, every grant is a claim of at least that length: see BriefClaimMs()
+  bool wait = false;         // the client is queued if the lock is not free
+  bool recalls = false;      // if it does not wait: recall a cached grant that stands in the way
+  bool listen = false;       // the reply says whether messages reach this client
+  uint32_t amount = 1;       // tokens to reserve, or permits; never changes for a grant
+  uint32_t claim_ms = 0;     // if set, each grant is a claim, at least that long: BriefClaimMs()
   uint64_t ticket = 0;       // the place in the queue that the client had before
   LatchCounts counted = {};  // of a latch: the counts that this client knows
 
