@@ -21,9 +21,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"run", Run},       {"elect", Elect},     {"leader", ShowLeader},     {"ls", Ls},
-    {"top", ShowTop},   {"inspect", Inspect}, {"break", Break},           {"capacity", Capacity},
-    {"doctor", Doctor}, {"bench", Bench},     {"completion", Completion},
+    {"run", Run},       {"elect", Elect},           {"leader", ShowLeader}, {"ls", Ls},
+    {"top", ShowTop},   {"inspect", Inspect},       {"break", Break},       {"capacity", Capacity},
+    {"doctor", Doctor}, {"completion", Completion},
 };
 
 const Command* Find(std::string_view name) {
