@@ -659,7 +659,7 @@ class Gatherer {
     std::vector<Command> deletions;
     for (const std::string_view kind : kinds::kAll) {
       names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
-      deletions.push_back(DeleteLocks({names.back()}));
+      deletions.push_back(DeleteLock(names.back()));
     }
     const base::Instant end = deadline_ - 2 * kAnswerTimeout;
     const std::string url = of_quorum_ ? redis::AsQuorum(Without("restart_delay=", url_text_))
