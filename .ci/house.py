@@ -35,13 +35,12 @@ ARROWS = {
     "demo": [],
     TERM: BELOW_TERM,
     INSPECT: [TERM, QUORUM, *BELOW_TERM],
-    "cli/bench": [INSPECT, TERM, *BELOW_TERM],
     "cli/completion": [INSPECT, TERM, *BELOW_TERM],
     "cli/doctor": [INSPECT, TERM, *BELOW_TERM],
     "cli/leader": [TERM, *BELOW_TERM],
     "cli/run": [INSPECT, TERM, *BELOW_TERM],
     "cli/top": [INSPECT, TERM, *BELOW_TERM],
-    "cli": ["cli/bench", "cli/completion", "cli/doctor", "cli/leader", "cli/run", "cli/top", INSPECT, TERM],
+    "cli": ["cli/completion", "cli/doctor", "cli/leader", "cli/run", "cli/top", INSPECT, TERM],
 }
 
 

@@ -7,6 +7,7 @@ import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+BRANCH = "main"  # what the documents name as long as there is no release
 
 
 def read(name):
@@ -22,13 +23,13 @@ def version_faults():
         ("packaging/vcpkg/redlatch/vcpkg.json", r'"version": "([^"]+)"', version),
         ("MODULE.bazel", r'name = "redlatch",\s+version = "([^"]+)"', version),
         ("docs/man/redlatch.1", r'^\.TH REDLATCH 1 "" "redlatch ([^"]+)"', version),
-        ("docs/install.md", r"GIT_TAG v([0-9.]+[0-9])", version),
-        ("docs/install.md", r"gh:redlatch/redlatch@([0-9.]+)", version),
-        ("docs/install.md", r"git clone --branch v([0-9.]+[0-9])", version),
+        ("README.md", r"GIT_TAG ([^\s)]+)\)", BRANCH),
+        ("docs/install.md", r"GIT_TAG ([^\s)]+)\)", BRANCH),
+        ("docs/install.md", r'gh:redlatch/redlatch#([^"]+)"', BRANCH),
         ("docs/install.md", r'bazel_dep\(name = "redlatch", version = "([^"]+)"', version),
-        ("docs/install.md", r'tag = "v([^"]+)"', version),
+        ("docs/install.md", r'branch = "([^"]+)"', BRANCH),
         ("docs/install.md", r"find_package\(redlatch ([0-9.]+)", minor),
-        ("tests/consumer/CMakeLists.txt", r"GIT_TAG v([0-9.]+[0-9])", version),
+        ("tests/consumer/CMakeLists.txt", r"GIT_TAG ([^\s)]+)\)", BRANCH),
         ("tests/consumer/CMakeLists.txt", r"find_package\(redlatch ([0-9.]+)", minor),
         ("packaging/conan/test_package/CMakeLists.txt", r"find_package\(redlatch ([0-9.]+)", minor),
         ("SECURITY.md", r"^\| ([0-9.]+)\.x \| yes", minor),

@@ -36,7 +36,6 @@ NOT_READ = {
     "src/cli/term/command_line.cc": "wrong usage: each message names --help",
     "src/cli/redlatch.cc": "wrong usage as well",
     "src/cli/doctor": "its findings say how to fix them",
-    "src/cli/bench": "no locks of users are concerned",
     "include/redlatch/internal": "for the authors of locks: what their tests find",
 }
 # What needs no section.

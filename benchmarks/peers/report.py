@@ -5,6 +5,7 @@ report.py            makes the document and the pictures again, from docs/benchm
 report.py --check    makes nothing; fails where they are not what the results say
 """
 
+import collections
 import dataclasses
 import json
 import math
@@ -203,13 +204,16 @@ def picture_of(chart, work, entries):
 
 def document(whole):
     machine = whole["machine"]
+    commits = f", at commit `{whole['commit']}`" if "commit" in whole else ""
+    for commit, rows in collections.Counter(whole.get("again", {}).values()).items():
+        commits += f", and {rows} of the rows again at `{commit}`"
     lines = [
         "# redlatch beside other locks", "",
         "This page compares redlatch with other locks that you could use instead. All run on the same server, do the same work, "
         "and have the same lease (30 s). Each is used as its documentation recommends, with the [exceptions "
         "below](#how-each-was-used). `./dev compare` builds and measures them all, and writes this page, the "
         "[results](benchmarks/results.json) and the pictures.", "",
-        f"Measured on {whole['measured']}: {machine['processors']} processors ({machine['model']}), Linux {machine['kernel']}, "
+        f"Measured on {whole['measured']}{commits}: {machine['processors']} processors ({machine['model']}), Linux {machine['kernel']}, "
         f"Redis {machine['redis']}, Go {machine['go']}, Java {machine['java']}, Node {machine['node']}, Python "
         f"{machine['python']}. The clients and the server all run on these processors, and talk over loopback. The processors "
         + ("are kept awake" if whole["awake"] else "sleep when they are idle")

@@ -287,6 +287,7 @@ def merged(before, whole):
     again = {name: entries for name, entries in whole["results"].items() if entries}
     kept = [failure for failure in before["failures"] if not any(f", {name}:" in failure for name in again)]
     return {**before, "settings": whole["settings"], "failures": kept + whole["failures"],
+            "again": {**before.get("again", {}), **dict.fromkeys(again, whole["commit"])},
             "results": {**before["results"], **again}}
 
 
@@ -320,7 +321,9 @@ def main():
     if not options.asleep:
         stay_awake()
     results, failures = measure(contenders, [work for work in WORKS if work.name in names], options)
-    whole = {"measured": datetime.date.today().isoformat(), "machine": machine(), "awake": not options.asleep,
+    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty", "--exclude=*"], check=True,
+                            capture_output=True, text=True).stdout.strip()
+    whole = {"measured": datetime.date.today().isoformat(), "commit": commit, "machine": machine(), "awake": not options.asleep,
              "rounds": options.rounds, "seconds": options.seconds, "raw_pair_us": raw_pair_us(results),
              "settings": {it.name: it.settings for it in contenders}, "missing": missing, "failures": failures,
              "results": results}

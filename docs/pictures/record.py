@@ -71,6 +71,8 @@ def main():
     if len(sys.argv) != (3 if check else 2):
         sys.exit(__doc__)
     source = run(sys.argv[-1])
+    if any(table.count("HOLDS THE LOCK") > 1 for table in source.split("lock: ")):
+        sys.exit("two workers claim to hold the lock at the same moment")
     if not check:
         CAST.write_text(source)
         CAST.with_suffix(".svg").write_text(cast.draw(source))

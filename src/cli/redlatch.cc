@@ -21,9 +21,9 @@ struct Command {
 };
 
 constexpr Command kCommands[] = {
-    {"run", Run},       {"elect", Elect},     {"leader", ShowLeader},     {"ls", Ls},
-    {"top", ShowTop},   {"inspect", Inspect}, {"break", Break},           {"capacity", Capacity},
-    {"doctor", Doctor}, {"bench", Bench},     {"completion", Completion},
+    {"run", Run},       {"elect", Elect},           {"leader", ShowLeader}, {"ls", Ls},
+    {"top", ShowTop},   {"inspect", Inspect},       {"break", Break},       {"capacity", Capacity},
+    {"doctor", Doctor}, {"completion", Completion},
 };
 
 const Command* Find(std::string_view name) {
@@ -37,9 +37,8 @@ const Command* Find(std::string_view name) {
 int Written(int code) {
   if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return code;
   const bool full = errno == ENOSPC || errno == EDQUOT;
-  Complain({"the output could not be written completely: ", std::strerror(errno),
-            full ? "; free some space" : ""});
-  return kFailure;
+  return Complain(kFailure, {"the output could not be written completely: ", std::strerror(errno),
+                             full ? "; free some space" : ""});
 }
 
 int Say(const std::string& text) {
@@ -53,14 +52,13 @@ bool IsOneOf(std::string_view word, std::initializer_list<std::string_view> word
 
 int RefuseUnknown(const std::string& word) {
   if (IsOneOf(word.substr(0, word.find('=')), {"--server", "--json", "--all", "--wait"})) {
-    Complain({Printable(word), " goes after the command, as in redlatch ls --server URL"});
-    return kFailure;
+    return Complain(kFailure,
+                    {Printable(word), " goes after the command, as in redlatch ls --server URL"});
   }
   std::vector<std::string> names = {"help", "version"};
   for (const Command& command : kCommands) names.emplace_back(command.name);
-  Complain({"there is no command \"", Printable(word), "\"", DidYouMean(word, names),
-            " (redlatch --help lists them)"});
-  return kFailure;
+  return Complain(kFailure, {"there is no command \"", Printable(word), "\"",
+                             DidYouMean(word, names), " (redlatch --help lists them)"});
 }
 
 int Main(const std::vector<std::string>& words) {

@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <fstream>
 #include <mutex>
+#include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
@@ -150,6 +151,7 @@ class LossReporter : public Observer {
 // Reads the number, thinks, and writes the number plus one: all of it under the lock.
 absl::Status AddOne(Seat& seat, const std::string& file, uint64_t token) {
   absl::StatusOr<int64_t> count = Access(file, {.token = token, .worker = seat.number});
+  const absl::Cleanup over = [&seat] { seat.doing = "releasing the lock"; };
   if (count.ok()) {
     seat.count = *count;
     seat.token = token;
@@ -254,6 +256,7 @@ class Show {
         sleeper_.number, sleeper_.count.load(), count_));
     sleeper_.order = Order::kGo;
     sleeper_.fate = nullptr;
+    sleeper_.doing = "believes that it holds it";
     kill(sleeper_.pid, SIGCONT);
     Until("the late write", [&] { return sleeper_.rejected > 0; });
     Watch(absl::Seconds(1));
@@ -289,8 +292,20 @@ class Show {
     Print(on_terminal_ ? Wrapped(line, 8) : line);
   }
 
+  std::vector<const char*> Doings() const {
+    std::vector<const char*> doings;
+    for (const Seat& each : seats_) doings.push_back(each.fate ? each.fate : each.doing.load());
+    return doings;
+  }
+
   void Refresh() {
-    const absl::StatusOr<LockInfo> info = lock_->Inspect();
+    // All lines of the table are about one moment: nothing has changed while the server was asked.
+    std::vector<const char*> doings = Doings();
+    absl::StatusOr<LockInfo> info = lock_->Inspect();
+    while (info.ok() && doings != Doings()) {
+      doings = Doings();
+      info = lock_->Inspect();
+    }
     if (!info.ok()) return;
     std::string holder = "no worker";
     std::string lease;
@@ -298,7 +313,7 @@ class Show {
     for (const Seat& each : seats_) {
       count_ = std::max(count_, each.count.load());
       absl::StrAppendFormat(&rows, "    %6d %8d %10d  %s\n", each.number, each.pid,
-                            each.added.load(), each.fate ? each.fate : each.doing.load());
+                            each.added.load(), doings[static_cast<size_t>(each.number) - 1]);
       if (info->holders.empty() || info->holders[0].process.pid != each.pid) continue;
       holder = absl::StrFormat("worker %d%s", each.number,
                                each.fate ? absl::StrCat(" (", each.fate, ")") : "");

@@ -17,7 +17,7 @@ sources=$work/redlatch
 git clone -q --no-hardlinks "$repository" "$sources"
 ln -s redlatch "$sources.git" # CPM's address ends so
 version=$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' "$sources/include/redlatch/version.h")
-git -C "$sources" tag -f "v$version" >/dev/null
+git -C "$sources" checkout -q -B main # what the documents name
 program=$sources/packaging/conan/test_package # the same program for each
 
 say() { printf '=== %s\n' "$*"; }

@@ -25,8 +25,7 @@ block 'g++ ' >"$root/root/build_commands"
 block 'redlatch run ' >"$root/root/shell_commands"
 name=$(grep -om 1 '[a-z_]*\.cc' "$root/root/build_commands")
 address=$(grep -o 'https://[^ ]*' "$root/root/first_commands")
-version=$(sed -n 's/.*VERSION_STRING "\(.*\)"/\1/p' "$repository/include/redlatch/version.h")
-git -C "$root/root/redlatch.git" tag -f "v$version" HEAD >/dev/null
+git -C "$root/root/redlatch.git" update-ref refs/heads/main HEAD
 arguments=
 (($# == 0)) || arguments=$(printf ' %q' "$@")
 

@@ -121,10 +121,11 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
   return out;
 }
 
-std::string JsonReport(const std::string& server, const std::vector<Finding>& findings) {
-  const int code = DoctorExitCode(findings);
+std::string JsonReport(const std::string& server,
+                       const absl::StatusOr<std::vector<Finding>>& findings) {
+  const int code = findings.ok() ? DoctorExitCode(*findings) : kRefused;
   std::string checks;
-  for (const Finding& finding : findings) {
+  for (const Finding& finding : findings.value_or(std::vector<Finding>())) {
     JsonObject check;
     check.Text("check", finding.check);
     check.Text("level", StyleOf(finding.level).name);
@@ -136,8 +137,12 @@ std::string JsonReport(const std::string& server, const std::vector<Finding>& fi
   }
   JsonObject report;
   report.Text("server", server);
-  report.Text("verdict", code == 0 ? "well" : code == kNeedsChange ? "change" : "unusable");
-  report.Json("checks", checks + "\n]");
+  report.Text("verdict", absl::IsUnavailable(findings.status()) ? "unreachable"
+                         : code == 0                            ? "well"
+                         : code == kNeedsChange                 ? "change"
+                                                                : "unusable");
+  if (!findings.ok()) report.Text("error", std::string(findings.status().message()));
+  report.Json("checks", findings.ok() ? checks + "\n]" : "[]");
   return report.Finish() + "\n";
 }
 
@@ -153,21 +158,12 @@ int Doctor(const std::vector<std::string>& words) {
   if (!url.ok()) return Refuse(url.status());
   const std::string server = url->DebugString();
   const absl::StatusOr<std::vector<Finding>> findings = Examine(*url, line.server(), prefix);
-  if (!findings.ok()) {
-    if (json) {
-      JsonObject report;
-      report.Text("server", server);
-      report.Text("verdict", absl::IsUnavailable(findings.status()) ? "unreachable" : "unusable");
-      report.Text("error", std::string(findings.status().message()));
-      report.Json("checks", "[]");
-      std::puts(report.Finish().c_str());
-    }
-    return Refuse(findings.status());
+  if (json) std::fputs(JsonReport(server, findings).c_str(), stdout);
+  if (!findings.ok()) return Refuse(findings.status());
+  if (!json) {
+    const size_t width = PageWidth(SIZE_MAX);
+    std::fputs(TextReport(server, *findings, HasColours(), width).c_str(), stdout);
   }
-  const std::string report = json
-                                 ? JsonReport(server, *findings)
-                                 : TextReport(server, *findings, HasColours(), PageWidth(SIZE_MAX));
-  std::fputs(report.c_str(), stdout);
   return DoctorExitCode(*findings);
 }
 

@@ -182,8 +182,9 @@ int DoctorExitCode(const std::vector<Finding>& findings);
 
 std::string TextReport(const std::string& server, const std::vector<Finding>& findings, bool colour,
                        size_t width = kPageWidth);
-// One object: server, verdict ("well", "change", "unusable"), checks.
-std::string JsonReport(const std::string& server, const std::vector<Finding>& findings);
+// One object: server, verdict ("well", "change", "unusable", "unreachable"), error, checks.
+std::string JsonReport(const std::string& server,
+                       const absl::StatusOr<std::vector<Finding>>& findings);
 
 }  // namespace redlatch::cli
 

@@ -314,16 +314,18 @@ absl::Status TryLatch(CountDownLatch& latch) {
   return counted.ok() ? latch.Wait({.wait = kTrialTimeout}) : counted;
 }
 
-// Measures the longest of several pairs.
 absl::Status MeasurePairs(RedisLockBase& lock, base::Instant deadline, Facts& facts) {
-  absl::Duration slowest;
+  std::vector<absl::Duration> times;
   for (int i = 0; i < kPairs && base::Now() < deadline; ++i) {
     const base::Instant begun = base::Now();
     absl::StatusOr<Lease> lease = lock.Acquire(kTrial);
     if (!lease.ok()) return lease.status();
     if (absl::Status released = lease->Release(); !released.ok()) return released;
-    slowest = std::max(slowest, base::Now() - begun);
-    facts.Set("pair_ms", absl::ToDoubleMilliseconds(slowest));
+    times.push_back(base::Now() - begun);
+    const Spread spread = SpreadOf(times);
+    facts.Set("pair_ms", absl::ToDoubleMilliseconds(spread.worst))
+        .Set("pair", ShortTime(spread.p50))
+        .Set("pair_worst", ShortTime(spread.worst));
   }
   return absl::OkStatus();
 }
@@ -657,7 +659,7 @@ class Gatherer {
     std::vector<Command> deletions;
     for (const std::string_view kind : kinds::kAll) {
       names.push_back(Here(absl::StrCat(name_, ":", std::string(kind))));
-      deletions.push_back(DeleteLocks({names.back()}));
+      deletions.push_back(DeleteLock(names.back()));
     }
     const base::Instant end = deadline_ - 2 * kAnswerTimeout;
     const std::string url = of_quorum_ ? redis::AsQuorum(Without("restart_delay=", url_text_))

@@ -107,23 +107,20 @@ std::string_view QuorumGrantIn(std::string_view value) {
   return is_number && !internal::ClientOf(hold).empty() ? hold : std::string_view();
 }
 
-redis::Command DeleteLocks(const std::vector<std::string>& names) {
-  std::vector<std::string> keys;
-  for (const std::string& name : names) {
-    keys.push_back(name);
-    const auto add = [&](std::string_view suffix) {
-      keys.push_back(internal::AuxiliaryKey(name, suffix));
-    };
-    for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
-    for (const std::string_view suffix :
-         {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix,
-          kinds::kWriteHoldsSuffix, kinds::kTurnSuffix, kinds::kObserversSuffix}) {
-      add(suffix);
-    }
-    for (const std::string_view kind : kinds::kAll) {
-      add(QueueSuffix(kind));
-      add(WaitersSuffix(kind));
-    }
+redis::Command DeleteLock(const std::string& name) {
+  std::vector<std::string> keys = {name};
+  const auto add = [&](std::string_view suffix) {
+    keys.push_back(internal::AuxiliaryKey(name, suffix));
+  };
+  for (const PartSuffix& each : kPartSuffixes) add(each.suffix);
+  for (const std::string_view suffix :
+       {kinds::kForcedSuffix, kinds::kCountedSuffix, kinds::kHoldsSuffix, kinds::kWriteHoldsSuffix,
+        kinds::kTurnSuffix, kinds::kObserversSuffix}) {
+    add(suffix);
+  }
+  for (const std::string_view kind : kinds::kAll) {
+    add(QueueSuffix(kind));
+    add(WaitersSuffix(kind));
   }
   std::vector<std::string_view> words = {"DEL"};
   words.insert(words.end(), keys.begin(), keys.end());
@@ -267,10 +264,12 @@ absl::StatusOr<FoundLocks> FindLocks(Server& server, const std::string& pattern,
 // It is asked for once. It stays unknown, with a pid of 0, if the server refuses or is unreachable.
 using Processes = std::map<std::string, LockInfo::Process>;
 
-void AskProcesses(Server& server, const std::vector<std::string>& holds, Processes& processes) {
+// Sets the processes of these rows or parties.
+template <class Each>
+void AskProcesses(Server& server, std::vector<Each>& all, Processes& processes) {
   Questions questions;
-  for (const std::string& hold : holds) {
-    const auto [client, is_new] = processes.try_emplace(std::string(internal::ClientOf(hold)));
+  for (const Each& each : all) {
+    const auto [client, is_new] = processes.try_emplace(std::string(internal::ClientOf(each.hold)));
     if (client->first.empty() || !is_new) continue;
     questions.Add(
         {"GET", absl::StrCat(std::string(internal::kDescriptionKeyPrefix), client->first)},
@@ -279,6 +278,7 @@ void AskProcesses(Server& server, const std::vector<std::string>& holds, Process
         });
   }
   (void)questions.Ask(server, Unreachable::kIsNil);
+  for (Each& each : all) each.process = processes[std::string(internal::ClientOf(each.hold))];
 }
 
 // Asks which names of locks whose key is a string stay taken. For other locks, the hash says so.
@@ -388,14 +388,6 @@ absl::Time ArrivalOf(int64_t ticket, int64_t now_us) {
   return plausible ? absl::FromUnixMicros(latest - back) : absl::InfinitePast();
 }
 
-// Takes the waiter that came first, of a queue.
-void TakeFirstWaiter(const Reply& reply, int64_t now, LockRow& row) {
-  if (reply.elements.size() != 2) return;
-  const absl::Time since = ArrivalOf(NumberIn(reply.elements[1]), now);
-  if (since == absl::InfinitePast()) return;
-  row.longest_wait = std::max(row.longest_wait, absl::FromUnixMicros(now) - since);
-}
-
 void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& row) {
   const uint8_t parts = lock.parts;
   const auto key = [&row](std::string_view suffix) {
@@ -414,26 +406,27 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
       row.value = leader->value;
     });
   }
-  for (const std::string& queue : lock.queues) {
-    questions.Add({"ZCARD", key(queue)},
-                  [&row](const Reply& reply) { row.waiting += reply.integer; });
-    questions.Add({"ZRANGE", key(queue), "0", "0", "WITHSCORES"},
-                  [&row, now](const Reply& reply) { TakeFirstWaiter(reply, now, row); });
-  }
+  const auto ask_queue = [&](std::string_view suffix, int64_t* writers = nullptr) {
+    questions.Add({"ZCARD", key(suffix)}, [&row, writers](const Reply& reply) {
+      row.waiting += reply.integer;
+      if (writers != nullptr) *writers = reply.integer;
+    });
+    // The waiter that came first.
+    questions.Add({"ZRANGE", key(suffix), "0", "0", "WITHSCORES"}, [&row, now](const Reply& reply) {
+      if (reply.elements.size() != 2) return;
+      const absl::Time since = ArrivalOf(NumberIn(reply.elements[1]), now);
+      if (since == absl::InfinitePast()) return;
+      row.longest_wait = std::max(row.longest_wait, absl::FromUnixMicros(now) - since);
+    });
+  };
+  for (const std::string& queue : lock.queues) ask_queue(queue);
+  if ((parts & kWriters) != 0) ask_queue(kinds::kWritersSuffix, &row.waiting_writers);
   if ((parts & kFence) != 0) {
     questions.Add({"GET", key(internal::kFenceSuffix)},
                   [&row](const Reply& reply) { row.token = TokenIn(reply); });
   }
   if ((parts & kPermits) != 0)
     AskHolders(questions, key(kinds::kPermitsSuffix), now, /*reading=*/false, row);
-  if ((parts & kWriters) != 0) {
-    questions.Add({"ZCARD", key(kinds::kWritersSuffix)}, [&row](const Reply& reply) {
-      row.waiting_writers = reply.integer;
-      row.waiting += reply.integer;
-    });
-    questions.Add({"ZRANGE", key(kinds::kWritersSuffix), "0", "0", "WITHSCORES"},
-                  [&row, now](const Reply& reply) { TakeFirstWaiter(reply, now, row); });
-  }
   if ((parts & kReaders) != 0)
     AskHolders(questions, key(kinds::kReadersSuffix), now, /*reading=*/true, row);
 }
@@ -524,7 +517,6 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
     AskAll(of_contents, locks[i], clock->second, rows[i]);
   }
   if (absl::Status asked = of_contents.Ask(server); !asked.ok()) return asked;
-  std::vector<std::string> holds;
   std::vector<LockRow*> redissons;
   for (size_t i = 0; i < rows.size(); ++i) {
     Complete(locks[i], rows[i]);
@@ -534,12 +526,10 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
   }
   ReadRedissons(server, redissons, most);
   for (size_t i = 0; i < rows.size(); ++i) {
-    holds.push_back(rows[i].hold);
     if (locks[i].parts == kRedisson && !rows[i].is_redissons()) rows[i].name.clear();
   }
-  AskProcesses(server, holds, processes);
+  AskProcesses(server, rows, processes);
   AskWhatStaysTaken(server, rows);
-  for (LockRow& row : rows) row.process = processes[std::string(internal::ClientOf(row.hold))];
   // Removes the locks that this user may not read.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
@@ -839,32 +829,15 @@ auto With(const Server& server, const LockRow& row, Do&& act)
   const absl::StatusOr<Client> client =
       LenientClient(row.is_quorum() ? redis::AsQuorum(server.url()) : server.url());
   if (!client.ok()) return client.status();
-  if (row.is_quorum()) {
-    RedLock lock(*client, row.name);
-    return act(lock);
-  }
-  if (row.kind == kinds::kReentrant) {
-    ReentrantLock lock(*client, row.name);
-    return act(lock);
-  }
-  if (row.is_read_write()) {
-    ReentrantReadWriteLock lock(*client, row.name);
-    return act(lock);
-  }
-  if (row.is_semaphore()) {
-    Semaphore semaphore(*client, row.name, 1);  // the capacity matters only for acquisitions
-    return act(semaphore);
-  }
-  if (row.is_election()) {
-    Election election(*client, row.name);
-    return act(election);
-  }
-  if (IsUsersString(row)) {
-    UsersLock lock(*client, row.name, row.kind);
-    return act(lock);
-  }
-  SimpleLock lock(*client, row.name);
-  return act(lock);
+  const auto on = [&act](auto&& lock) { return act(lock); };
+  if (row.is_quorum()) return on(RedLock(*client, row.name));
+  if (row.kind == kinds::kReentrant) return on(ReentrantLock(*client, row.name));
+  if (row.is_read_write()) return on(ReentrantReadWriteLock(*client, row.name));
+  // The capacity matters only for acquisitions.
+  if (row.is_semaphore()) return on(Semaphore(*client, row.name, /*capacity=*/1));
+  if (row.is_election()) return on(Election(*client, row.name));
+  if (IsUsersString(row)) return on(UsersLock(*client, row.name, row.kind));
+  return on(SimpleLock(*client, row.name));
 }
 
 // What the keys tell about a lock of any kind.
@@ -887,15 +860,9 @@ absl::StatusOr<LockInfo> WaitersOf(Server& server, const FoundLock& lock, const 
   if ((lock.parts & kWriters) != 0) ask(kinds::kWritersSuffix);
   for (const std::string& suffix : lock.queues) ask(suffix);
   if (absl::Status asked = queue.Ask(server); !asked.ok()) return asked;
-  for (std::vector<LockInfo::Party>* const parties : {&info.waiters, &info.holders}) {
-    std::vector<std::string> holds;
-    for (const LockInfo::Party& party : *parties) holds.push_back(party.hold);
-    Processes processes;
-    AskProcesses(server, holds, processes);
-    for (LockInfo::Party& party : *parties) {
-      party.process = processes[std::string(internal::ClientOf(party.hold))];
-    }
-  }
+  Processes processes;
+  AskProcesses(server, info.waiters, processes);
+  AskProcesses(server, info.holders, processes);
   if (!row.is_latch() && !row.is_redissons() && !row.hold.empty()) {
     info.holders.push_back({.hold = row.hold,
                             .remaining = row.remaining,
@@ -1085,15 +1052,12 @@ Inspection InspectionOfQuorum(const std::string& name, const std::vector<std::st
   int64_t unknown = 0;
   Inspection inspection;
   for (const absl::StatusOr<Inspection>& each : seen) {
-    if (!each.ok()) {
-      ++unknown;
-    } else if (each->exists && !each->may_be_data) {
-      rows.push_back(each->row);
-      inspection.exists = true;
-      if (inspection.now_us == 0) inspection.now_us = each->now_us;
-    } else if (each->may_be_data) {
-      inspection.exists = true;
-    }
+    unknown += each.ok() ? 0 : 1;
+    if (!each.ok() || !each->exists) continue;
+    inspection.exists = true;
+    if (each->may_be_data) continue;
+    rows.push_back(each->row);
+    if (inspection.now_us == 0) inspection.now_us = each->now_us;
   }
   inspection.row = RowOfQuorum(rows, static_cast<int64_t>(servers.size()), unknown);
   inspection.row.name = name;
@@ -1132,20 +1096,20 @@ Inspection InspectionOfQuorum(const std::string& name, const std::vector<std::st
 class Servers {
  public:
   // Fails as Server::Open() does, but the servers of a quorum are contacted by the first question.
-  static absl::StatusOr<Servers> Open(const std::string& url) {
+  static absl::StatusOr<std::shared_ptr<Servers>> Open(const std::string& url) {
     const absl::StatusOr<redis::Url> parsed = redis::ParseUrl(url);
     if (!parsed.ok()) return parsed.status();
-    Servers servers;
-    servers.name_ = parsed->DebugString();
-    servers.is_quorum_ = parsed->kind == redis::Url::Kind::kQuorum;
-    if (!servers.is_quorum_) {
-      One& one = servers.all_.emplace_back(One{.url = url, .name = servers.name_});
+    auto servers = std::make_shared<Servers>();
+    servers->name_ = parsed->DebugString();
+    servers->is_quorum_ = parsed->kind == redis::Url::Kind::kQuorum;
+    if (!servers->is_quorum_) {
+      One& one = servers->all_.emplace_back(One{.url = url, .name = servers->name_});
       if (!one.Open().ok()) return one.opened;
       return servers;
     }
-    const std::vector<std::string> urls = redis::MembersOf(url);
-    for (size_t i = 0; i < urls.size(); ++i) {
-      servers.all_.push_back({.url = urls[i], .name = parsed->members[i].DebugString()});
+    for (const std::string& member : redis::MembersOf(url)) {
+      servers->all_.push_back(
+          {.url = member, .name = parsed->members[servers->size()].DebugString()});
     }
     return servers;
   }
@@ -1263,9 +1227,7 @@ void TakeQuorum(std::vector<absl::StatusOr<std::vector<LockRow>>>& seen, LockLis
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Servers>> OpenServers(const std::string& url) {
-  absl::StatusOr<Servers> opened = Servers::Open(url);
-  if (!opened.ok()) return opened.status();
-  return std::make_shared<Servers>(*std::move(opened));
+  return Servers::Open(url);
 }
 
 const std::string& NameOf(const Servers& servers) { return servers.name(); }
@@ -1317,11 +1279,8 @@ std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::strin
     const std::string fence = internal::AuxiliaryKey(names[i], internal::kFenceSuffix);
     questions.push_back({fence, redis::Command{"GET", fence},
                          [&grants, i](const Reply& reply) { grants[i].token = TokenIn(reply); }});
-    questions.push_back({fence, redis::Command{"TIME"}, [&grants, i](const Reply& reply) {
-                           if (reply.elements.size() != 2) return;
-                           grants[i].now_us = NumberIn(reply.elements[0]) * 1'000'000 +
-                                              NumberIn(reply.elements[1]);
-                         }});
+    questions.push_back({fence, redis::Command{"TIME"},
+                         [&grants, i](const Reply& reply) { grants[i].now_us = MicrosIn(reply); }});
   }
   Server* const first = servers.first();
   if (first != nullptr && !first->Ask(questions, Unreachable::kIsNil).ok()) grants.clear();
@@ -1412,7 +1371,7 @@ std::string JsonOf(const LockRow& row) {
   json.Text("kind", row.kind.empty() ? "unknown" : row.kind);
   json.Bool("in_use", row.in_use());
   json.Number("holding", row.holding);
-  if ((row.holding > 0 || row.held_on > 0) && !row.is_latch()) {
+  if (row.has_lease()) {
     JsonObject holder;
     if (!row.hold.empty()) holder.Text("hold", row.hold);
     AddProcess(row.process, holder);
@@ -1443,7 +1402,7 @@ std::string WaitingOf(const LockRow& row) {
 }
 
 std::string HolderOf(const LockRow& row) {
-  const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
+  const bool has_lease = row.has_lease();
   if (has_lease && row.stays_taken) return NoProcess(row.process);
   std::string holder =
       has_lease && !row.hold.empty() ? Described(row.process, row.hold, row.is_redissons()) : "";
@@ -1467,9 +1426,8 @@ namespace {
 
 // The line of a lock in the list.
 ListCells CellsOf(const LockRow& row) {
-  const bool has_lease = (row.holding > 0 || row.held_on > 0) && !row.is_latch();
   return {Printable(row.name), KindInWords(row),
-          StateOf(row),        has_lease ? Brief(row.remaining) : "-",
+          StateOf(row),        row.has_lease() ? Brief(row.remaining) : "-",
           WaitingOf(row),      HolderOf(row)};
 }
 
@@ -1831,14 +1789,12 @@ int ShowLock(Servers& servers, const std::string& name, bool as_json, bool on_on
   const absl::Status undecided = servers.undecided();
   if (!inspection->exists && !undecided.ok()) return Refuse(undecided);
   if (!inspection->exists) {
-    Complain({"there is no lock \"", Printable(name), "\" at ", servers.name(),
+    return Complain(
+        kNo, {"there is no lock \"", Printable(name), "\" at ", servers.name(),
               ", and has not been one in the last day; redlatch ls --all lists what there is"});
-    return kNo;
   }
-  if (inspection->may_be_data && inspection->row.type != "string") {
-    Complain({SayMayBeData(inspection->row)});
-    return kNo;
-  }
+  if (inspection->may_be_data && inspection->row.type != "string")
+    return Complain(kNo, {SayMayBeData(inspection->row)});
   if (as_json) {
     std::puts(JsonOf(*inspection, servers.name()).c_str());
   } else {
@@ -1879,23 +1835,6 @@ std::set<std::string> HoldsOf(const Inspection& inspection) {
     if (!each.hold.empty()) holds.insert(each.hold);
   }
   return holds;
-}
-
-// Warns if this is only one server of a quorum.
-void WarnOfOtherServers(const LockRow& row) {
-  if (!row.is_quorum() || row.whole) return;
-  Complain(
-      {"warning: this is one server of a quorum, and the lock is broken there alone: a client that "
-       "has it at most servers keeps it, and may acquire it here again; to break it, name all "
-       "servers: --server redlock:URL,URL,URL"});
-}
-
-// What breaking the lock means for those that have it.
-std::string Warning(const Inspection& inspection) {
-  const std::vector<LockInfo::Party>& holders = inspection.info.holders;
-  const bool idle = !holders.empty() && std::ranges::all_of(holders, &LockInfo::Party::stays_taken);
-  return idle ? "Another process can get it at once, and so may do again what was to be done once."
-              : "They will be told at once, but may be in the middle of what the lock protects.";
 }
 
 // True if the user types a line that begins with y.
@@ -1945,18 +1884,12 @@ int BreakLock(Servers& servers, const std::string& name, const std::function<boo
   const absl::StatusOr<Inspection> seen = servers.InspectLock(name);
   if (!seen.ok()) return Refuse(seen.status());
   if (!seen->exists) {
-    Complain({"there is no lock \"", Printable(name), "\" at ", servers.name(),
-              "; redlatch ls lists the locks in use"});
-    return kNo;
+    return Complain(kNo, {"there is no lock \"", Printable(name), "\" at ", servers.name(),
+                          "; redlatch ls lists the locks in use"});
   }
-  if (seen->may_be_data) {
-    Complain({SayMayBeData(seen->row)});
-    return kRefused;
-  }
-  if (seen->row.type != "none" && !IsBreakable(seen->row)) {
-    Complain({std::string(servers.Break(*seen).message())});
-    return kRefused;
-  }
+  if (seen->may_be_data) return Complain(kRefused, {SayMayBeData(seen->row)});
+  if (seen->row.type != "none" && !IsBreakable(seen->row))
+    return Complain(kRefused, {std::string(servers.Break(*seen).message())});
   if (absl::Status undecided = servers.undecided(); !undecided.ok()) return Refuse(undecided);
   if (HoldsOf(*seen).empty()) {
     const std::string text =
@@ -1966,13 +1899,23 @@ int BreakLock(Servers& servers, const std::string& name, const std::function<boo
   }
   if (!json)
     SayHolders(absl::StrCat("At ", servers.name(), " ", Called(seen->row), " is held by:"), *seen);
-  WarnOfOtherServers(seen->row);
+  if (seen->row.is_quorum() && !seen->row.whole) {
+    Complain(
+        {"warning: this is one server of a quorum, and the lock is broken there alone: a "
+         "client that has it at most servers keeps it, and may acquire it here again; to "
+         "break it, name all servers: --server redlock:URL,URL,URL"});
+  }
   if (confirm == nullptr) return BreakIt(servers, *seen, json);
   if (isatty(STDIN_FILENO) == 0) {
-    Complain({"there is no terminal to ask on; use --yes to break it without asking"});
-    return kFailure;
+    return Complain(kFailure,
+                    {"there is no terminal to ask on; use --yes to break it without asking"});
   }
-  SayWrapped(Warning(*seen), 0);
+  const std::vector<LockInfo::Party>& holders = seen->info.holders;
+  const bool idle = !holders.empty() && std::ranges::all_of(holders, &LockInfo::Party::stays_taken);
+  SayWrapped(
+      idle ? "Another process can get it at once, and so may do again what was to be done once."
+           : "They will be told at once, but may be in the middle of what the lock protects.",
+      0);
   std::fflush(stdout);
   if (!confirm()) {
     std::puts("Nothing was done.");
@@ -1980,10 +1923,8 @@ int BreakLock(Servers& servers, const std::string& name, const std::function<boo
   }
   const absl::StatusOr<Inspection> now = servers.InspectLock(name);
   if (!now.ok()) return Refuse(now.status());
-  if (HoldsOf(*now) != HoldsOf(*seen)) {
-    Complain({"the lock has other holders by now; nothing was done"});
-    return kNo;
-  }
+  if (HoldsOf(*now) != HoldsOf(*seen))
+    return Complain(kNo, {"the lock has other holders by now; nothing was done"});
   return BreakIt(servers, *seen, json);
 }
 
@@ -1995,47 +1936,35 @@ int OnOneLock(const std::string& command, CommandLine& line, const std::vector<s
   line.Operands(1, absl::StrCat("say one name: redlatch ", command, " NAME"));
   line.NeedsName("lock", absl::StrCat("say redlatch ", command, " NAME; redlatch ls lists them"));
   if (const std::optional<int> over = line.Parse(words)) return *over;
-  absl::StatusOr<Servers> servers = Servers::Open(line.server());
+  const auto servers = OpenServers(line.server());
   if (!servers.ok()) return Refuse(servers.status());
-  return act(*servers, line.operands()[0]);
-}
-
-void PrintCapacity(const std::string& name, int64_t capacity, const std::string& text, bool json) {
-  JsonObject object;
-  object.Text("name", name);
-  object.Number("capacity", capacity);
-  std::puts(json ? object.Finish().c_str() : text.c_str());
-}
-
-int Set(const Server& server, const Inspection& seen, const std::string& name, int64_t capacity,
-        bool json) {
-  const absl::StatusOr<Client> client = QuietClient(server.url());
-  if (!client.ok()) return Refuse(client.status());
-  const absl::Status set = Semaphore(*client, name, /*capacity=*/1).SetCapacity(capacity);
-  if (!set.ok()) return Refuse(set);
-  const std::string before =
-      !seen.exists ? "a new name" : absl::StrCat(seen.row.capacity, " before");
-  PrintCapacity(name, capacity,
-                absl::StrCat("semaphore \"", Printable(name), "\": ", Counted(capacity, "permit"),
-                             " in all, ", before),
-                json);
-  return 0;
+  return act(**servers, line.operands()[0]);
 }
 
 int ShowOrSet(Server& server, const std::string& name, std::optional<int64_t> capacity, bool json) {
   const absl::StatusOr<Inspection> seen = InspectAt(server, name);
   if (!seen.ok()) return Refuse(seen.status());
   if (seen->exists && !seen->row.is_semaphore()) {
-    Complain({Called(seen->row), " is not a semaphore; redlatch inspect shows what it is"});
-    return kRefused;
+    return Complain(kRefused,
+                    {Called(seen->row), " is not a semaphore; redlatch inspect shows what it is"});
   }
-  if (capacity) return Set(server, *seen, name, *capacity, json);
-  if (!seen->exists) {
-    Complain({"there is no semaphore \"", Printable(name), "\" at ", server.name(),
-              "; redlatch ls --all lists what there is"});
-    return kNo;
+  if (!seen->exists && !capacity) {
+    return Complain(kNo, {"there is no semaphore \"", Printable(name), "\" at ", server.name(),
+                          "; redlatch ls --all lists what there is"});
   }
-  PrintCapacity(name, seen->row.capacity, absl::StrCat(seen->row.capacity), json);
+  std::string text = absl::StrCat(seen->row.capacity);
+  if (capacity) {
+    const absl::StatusOr<Client> client = QuietClient(server.url());
+    absl::Status set = client.status();
+    if (set.ok()) set = Semaphore(*client, name, /*capacity=*/1).SetCapacity(*capacity);
+    if (!set.ok()) return Refuse(set);
+    text = absl::StrCat("semaphore \"", Printable(name), "\": ", Counted(*capacity, "permit"),
+                        " in all, ", seen->exists ? text + " before" : "a new name");
+  }
+  JsonObject object;
+  object.Text("name", name);
+  object.Number("capacity", capacity.value_or(seen->row.capacity));
+  std::puts(json ? object.Finish().c_str() : text.c_str());
   return 0;
 }
 

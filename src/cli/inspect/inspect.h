@@ -60,8 +60,8 @@ bool IsKindOfOurs(std::string_view text);
 // value is no grant.
 std::string_view QuorumGrantIn(std::string_view value);
 
-// Deletes all keys of locks of these names and of any kind, except tombstones.
-redis::Command DeleteLocks(const std::vector<std::string>& names);
+// Deletes all keys of a lock of that name and of any kind, except tombstones.
+redis::Command DeleteLock(const std::string& name);
 
 // "worker (web1, pid 4242)", "sleep (run, web1, pid 4242)"; if the process is unknown, what `hold`
 // tells.
@@ -100,6 +100,7 @@ struct LockRow {
   bool is_read_write() const { return kind == internal::kinds::kReadWrite; }
   bool is_redissons() const { return kind.starts_with("redisson_"); }
   bool is_known() const { return internal::kinds::IsOurs(kind); }  // redlatch's own
+  bool has_lease() const { return (holding > 0 || held_on > 0) && !is_latch(); }
   // True if the lock is held or has waiters, or the latch is closed.
   bool in_use() const;
 };

@@ -327,96 +327,89 @@ constexpr absl::Duration kLongestTaken = absl::Hours(24 * 365);
 constexpr absl::Duration kLeaseOncePer = absl::Seconds(10);
 constexpr absl::Duration kLongerWait = absl::Seconds(2);
 
-// Refuses options that the kind of lock does not have.
-absl::Status CheckFor(const CommandLine& line, RunKind kind) {
-  for (const char* const option : {"--at-least", "--at-most", "--stop-margin", "--once-per"}) {
-    const bool stays_taken =
-        option == std::string_view("--at-least") || option == std::string_view("--once-per");
-    const bool fits = kind != RunKind::kPermits && kind != RunKind::kQuorum &&
-                      !(kind == RunKind::kShared && stays_taken);
-    if (!line.given(option) || fits) continue;
-    return WrongUsage(absl::StrCat(option, " is not for permits, a quorum of servers",
-                                   stays_taken ? " or readers" : ""),
-                      "leave it out, or use a plain lock");
-  }
-  if (line.given("--at-least") && line.given("--once-per")) {
-    return WrongUsage("--at-least and --once-per exclude each other", "say one");
-  }
-  return absl::OkStatus();
+// A wrong use of options, and how to fix it.
+struct Rule {
+  bool broken;
+  std::string what;
+  std::string fix;
+};
+absl::Status Check(const std::vector<Rule>& rules) {
+  const auto broken = std::ranges::find(rules, true, &Rule::broken);
+  return broken == rules.end() ? absl::OkStatus() : WrongUsage(broken->what, broken->fix);
 }
 
 // Sets the durations that depend on others, and checks all of them.
 absl::Status CompleteTimes(const CommandLine& line, RunOptions& options) {
   const bool once_per = line.given("--once-per");
-  if (once_per && options.once_per < kShortestPeriod) {
-    return WrongUsage("--once-per is too short", "say 100ms or more");
-  }
-  if (std::max(options.once_per, options.at_least) > kLongestTaken) {
-    return WrongUsage(absl::StrCat(once_per ? "--once-per" : "--at-least", " is too long"),
-                      "say at most one year, 8760h");
-  }
   if (once_per && !line.given("--lease")) options.lease = kLeaseOncePer;
   if (!line.given("--lease")) options.lease = std::min(options.lease, options.at_most);
   if (once_per && !line.given("--wait")) options.wait = options.lease + kLongerWait;
-  if (options.lease < kShortestLease || options.lease > absl::Hours(24)) {
-    return WrongUsage("--lease is out of range", "say 100ms to 24h");
-  }
-  if (options.at_most < options.lease) {
-    return WrongUsage("--at-most is shorter than the lease", "say a shorter --lease");
-  }
-  if (options.stop_margin > options.lease / 2) {
-    return WrongUsage("--stop-margin is more than half of the lease",
-                      absl::StrCat("say at most ", absl::FormatDuration(options.lease / 2),
-                                   ", or a longer --lease"));
-  }
   const absl::Duration usable = options.lease - options.stop_margin;
   if (!line.given("--grace")) options.grace = std::min(usable / 3, kLongestGrace);
-  if (options.grace <= usable / 2) return absl::OkStatus();
-  return WrongUsage("--grace is more than half of the lease",
-                    absl::StrCat("the command must be gone before the lease ends, so say at most ",
-                                 absl::FormatDuration(usable / 2), ", or a longer --lease"));
+  return Check({
+      {once_per && options.once_per < kShortestPeriod, "--once-per is too short",
+       "say 100ms or more"},
+      {std::max(options.once_per, options.at_least) > kLongestTaken,
+       absl::StrCat(once_per ? "--once-per" : "--at-least", " is too long"),
+       "say at most one year, 8760h"},
+      {options.lease < kShortestLease || options.lease > absl::Hours(24), "--lease is out of range",
+       "say 100ms to 24h"},
+      {options.at_most < options.lease, "--at-most is shorter than the lease",
+       "say a shorter --lease"},
+      {options.stop_margin > options.lease / 2, "--stop-margin is more than half of the lease",
+       absl::StrCat("say at most ", absl::FormatDuration(options.lease / 2),
+                    ", or a longer --lease")},
+      {options.grace > usable / 2, "--grace is more than half of the lease",
+       absl::StrCat("the command must be gone before the lease ends, so say at most ",
+                    absl::FormatDuration(usable / 2), ", or a longer --lease")},
+  });
 }
 
-// Sets the values that depend on several options, and refuses options that contradict each other.
+// Sets the values that depend on several options, and refuses options that contradict each other or
+// that the kind of lock does not have.
 absl::Status Complete(const CommandLine& line, RunOptions& options) {
   const bool shared = line.given("--shared");
   const bool write = line.given("--write");
   const bool permits = line.given("--permits") || line.given("--capacity");
-  if (shared && write) return WrongUsage("--shared and --write exclude each other", "say one");
-  if (permits && (shared || write)) {
-    return WrongUsage(
-        "--shared and --write are for a read-write lock, --permits and --capacity "
-        "for a semaphore",
-        "a name can only be one of them");
-  }
-  if (permits && !line.given("--capacity")) {
-    return WrongUsage("--permits needs --capacity",
-                      "say how many permits there are in all, as in --permits 1 --capacity 4");
-  }
-  if (permits && options.permits > options.capacity) {
-    return WrongUsage("--permits is more than --capacity", "that many can never be free");
-  }
   if (permits) options.kind = RunKind::kPermits;
   if (shared) options.kind = RunKind::kShared;
   if (write) options.kind = RunKind::kWrite;
+  std::vector<Rule> rules = {
+      {shared && write, "--shared and --write exclude each other", "say one"},
+      {permits && (shared || write),
+       "--shared and --write are for a read-write lock, --permits and --capacity for a semaphore",
+       "a name can only be one of them"},
+      {permits && !line.given("--capacity"), "--permits needs --capacity",
+       "say how many permits there are in all, as in --permits 1 --capacity 4"},
+      {permits && options.permits > options.capacity, "--permits is more than --capacity",
+       "that many can never be free"}};
   // If the URL is wrong, the attempt to connect says why.
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(options.server);
   if (url.ok() && url->kind == redis::Url::Kind::kQuorum) {
-    if (options.kind == RunKind::kElection) {
-      return WrongUsage("a quorum of servers holds no elections",
-                        absl::StrCat("name one server for it, as in --server ",
-                                     url->members.front().DebugString()));
-    }
+    const std::string fix =
+        absl::StrCat("name one server for it, as in --server ", url->members.front().DebugString());
+    rules.push_back(
+        {options.kind == RunKind::kElection, "a quorum of servers holds no elections", fix});
     for (const char* const option : {"--shared", "--write", "--permits", "--capacity"}) {
-      if (!line.given(option)) continue;
-      return WrongUsage(
-          absl::StrCat(option, " is not for a quorum of servers, which has plain locks only"),
-          absl::StrCat("name one server for it, as in --server ",
-                       url->members.front().DebugString()));
+      rules.push_back(
+          {line.given(option),
+           absl::StrCat(option, " is not for a quorum of servers, which has plain locks only"),
+           fix});
     }
     options.kind = RunKind::kQuorum;
   }
-  if (absl::Status bad = CheckFor(line, options.kind); !bad.ok()) return bad;
+  const bool plain = options.kind != RunKind::kPermits && options.kind != RunKind::kQuorum;
+  for (const std::string option : {"--at-least", "--at-most", "--stop-margin", "--once-per"}) {
+    const bool stays_taken = option == "--at-least" || option == "--once-per";
+    rules.push_back(
+        {line.given(option) && (!plain || (options.kind == RunKind::kShared && stays_taken)),
+         absl::StrCat(option, " is not for permits, a quorum of servers",
+                      stays_taken ? " or readers" : ""),
+         "leave it out, or use a plain lock"});
+  }
+  rules.push_back({line.given("--at-least") && line.given("--once-per"),
+                   "--at-least and --once-per exclude each other", "say one"});
+  if (absl::Status bad = Check(rules); !bad.ok()) return bad;
   return CompleteTimes(line, options);
 }
 
@@ -584,51 +577,35 @@ absl::Status Explain(const absl::Status& why, const Semaphore& semaphore,
                    ", or change it for everyone: redlatch capacity ", name, " ", options.capacity));
 }
 
-std::string_view NounOf(RunKind kind) {
-  switch (kind) {
-    case RunKind::kShared:
-    case RunKind::kWrite:
-      return "a read-write lock";
-    case RunKind::kPermits:
-      return "a semaphore";
-    case RunKind::kElection:
-      return "an election";
-    default:
-      return "a plain lock";
-  }
-}
-
 // If another kind of lock has the name, the error says which, and what to do on the command line.
 absl::Status ExplainKind(const absl::Status& why, const RunOptions& options) {
   const absl::StatusOr<LockRow> row = FindRow(options.server, options.name);
   if (!row.ok()) return why;
-  std::string found = absl::StrCat("another program's key, a ", row->type);
-  std::string fix;
-  if (row->is_semaphore()) {
-    found = absl::StrCat("a semaphore of ", Counted(row->capacity, "permit"));
-    fix = absl::StrCat("to take a permit, say --permits 1 --capacity ", row->capacity);
-  } else if (row->is_read_write()) {
-    found = "a read-write lock";
-    fix = "say --shared or --write";
-  } else if (row->is_election()) {
-    found = "an election";
-    fix = "redlatch elect campaigns in it";
-  } else if (row->is_latch()) {
-    found = "a latch";
-  } else if (row->is_known()) {
-    const bool plain = row->kind == internal::kinds::kSimple || row->is_quorum();
-    found = plain ? "a plain lock" : absl::StrCat("a ", row->kind, " lock");
-    if (plain) fix = "leave out --shared, --write, --permits and --capacity";
-  } else if (row->is_redissons()) {
-    found = "a " + KindInWords(*row);
-  } else if (!row->kind.empty()) {
-    found = absl::StrCat("a lock of a program's own kind, \"", Printable(row->kind), "\"");
-  }
-  if (options.kind == RunKind::kElection) fix.clear();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the name \"", Printable(options.name), "\" is in use for ", found,
-                   ", and not for ", std::string(NounOf(options.kind)), "; ",
-                   fix.empty() ? "" : fix + ", or ", "choose another name"));
+  const auto [found, fix] = [&row]() -> std::pair<std::string, std::string> {
+    if (row->is_semaphore()) {
+      return {absl::StrCat("a semaphore of ", Counted(row->capacity, "permit")),
+              absl::StrCat("to take a permit, say --permits 1 --capacity ", row->capacity)};
+    }
+    if (row->is_read_write()) return {"a read-write lock", "say --shared or --write"};
+    if (row->is_election()) return {"an election", "redlatch elect campaigns in it"};
+    if (row->is_latch()) return {"a latch", ""};
+    if (row->kind == internal::kinds::kSimple || row->is_quorum()) {
+      return {"a plain lock", "leave out --shared, --write, --permits and --capacity"};
+    }
+    if (row->is_known()) return {absl::StrCat("a ", row->kind, " lock"), ""};
+    if (row->is_redissons()) return {"a " + KindInWords(*row), ""};
+    if (row->kind.empty()) return {absl::StrCat("another program's key, a ", row->type), ""};
+    return {absl::StrCat("a lock of a program's own kind, \"", Printable(row->kind), "\""), ""};
+  }();
+  const char* const wanted = options.kind == RunKind::kPermits    ? "a semaphore"
+                             : options.kind == RunKind::kElection ? "an election"
+                             : options.kind == RunKind::kPlain || options.kind == RunKind::kQuorum
+                                 ? "a plain lock"
+                                 : "a read-write lock";
+  const bool fixes = !fix.empty() && options.kind != RunKind::kElection;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the name \"", Printable(options.name), "\" is in use for ", found, ", and not for ", wanted,
+      "; ", fixes ? fix + ", or " : "", "choose another name"));
 }
 
 // Connects and acquires on its own thread, and reports on a terminal while it waits.
@@ -761,17 +738,17 @@ class RunAttempt {
     // With --busy-code 0 it is no failure, so cron must not send mail about any output.
     if (options_.busy_code == 0 && !options_.json) return 0;
     if (options_.once_per > absl::ZeroDuration()) {
-      Complain(
+      return Complain(
+          options_.busy_code,
           {what_, ": the command has been run in this period, or still runs, here or elsewhere"},
           kBusyEvent);
-      return options_.busy_code;
     }
     const bool waited = options_.wait > absl::ZeroDuration();
-    Complain(
+    return Complain(
+        options_.busy_code,
         {what_, waited ? " was busy for " : " is busy",
          waited ? Rounded(options_.wait) : std::string(), holders_.empty() ? "" : ": ", holders_},
         kBusyEvent);
-    return options_.busy_code;
   }
 
   const RunOptions& options_;
@@ -881,6 +858,11 @@ constexpr absl::Duration kReasonTimeout = absl::Milliseconds(200);
 constexpr absl::Duration kAboutOver = absl::Milliseconds(100);
 constexpr std::string_view kIsLost = " is lost (";
 
+int Unable() {
+  return Complain(kFailure,
+                  {"cannot create a process or a file descriptor: ", std::strerror(errno)});
+}
+
 bool Ends(int signal) {
   return signal == SIGINT || signal == SIGTERM || signal == SIGHUP || signal == SIGQUIT;
 }
@@ -906,10 +888,7 @@ class Keeper {
   }
 
   int Run() {
-    if (job_.pid() < 0 || children_ < 0 || alarm_.fd() < 0 || notices_->fd() < 0) {
-      Complain({"cannot create a process or a file descriptor: ", std::strerror(errno)});
-      return kFailure;
-    }
+    if (job_.pid() < 0 || children_ < 0 || alarm_.fd() < 0 || notices_->fd() < 0) return Unable();
     if (const std::optional<int> failed = Acquire()) return *failed;
     if (const std::optional<int> failed = Start()) return *failed;
     while (!HandleDue()) Await();
@@ -1192,11 +1171,6 @@ class Front {
   }
 
  private:
-  static int Unable() {
-    Complain({"cannot create a process or a file descriptor: ", std::strerror(errno)});
-    return kFailure;
-  }
-
   // Campaigns and runs the command, again and again, until redlatch is told to stop.
   int RunTerms() {
     base::Backoff pauses(kFirstPause, kLongestPause);
@@ -1343,10 +1317,8 @@ class Front {
     if (keeper_ == 0 || waitpid(keeper_, &status, WNOHANG) != keeper_) return std::nullopt;
     if (WIFEXITED(status)) return WEXITSTATUS(status);
     const char* const signal = strsignal(WTERMSIG(status));
-    if (watch_->command == 0) {
-      Complain({"the process that waited for the lock was killed: ", signal});
-      return kFailure;
-    }
+    if (watch_->command == 0)
+      return Complain(kFailure, {"the process that waited for the lock was killed: ", signal});
     Complain({"the process that renews the lock was killed (", signal,
               "): killed the command; the lock is freed when its lease expires"},
              kLostEvent);

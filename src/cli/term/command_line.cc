@@ -213,11 +213,6 @@ size_t Tolerated(std::string_view word) {
   return letters < 2 ? 0 : (letters + 1) / 3;
 }
 
-// A word that begins with what was typed is nearer than any misspelling.
-size_t Farness(std::string_view word, std::string_view known) {
-  return known.starts_with(word) ? 0 : Distance(word, known);
-}
-
 }  // namespace
 
 std::string Suggestion(std::string_view word, const std::vector<std::string>& known) {
@@ -225,7 +220,8 @@ std::string Suggestion(std::string_view word, const std::vector<std::string>& kn
   if (nearest == 1) return "";
   std::string found;
   for (const std::string& each : known) {
-    const size_t farness = Farness(word, each);
+    // A word that begins with what was typed is nearer than any misspelling.
+    const size_t farness = each.starts_with(word) ? 0 : Distance(word, each);
     if (farness == nearest) found.clear();
     if (farness >= nearest) continue;
     nearest = farness;
@@ -297,11 +293,12 @@ Section ReadSection(absl::string_view block) {
 }
 
 Page ReadPage(const PageSource& source) {
-  const std::string text = absl::StrReplaceAll({source.text.data(), source.text.size()},
-                                               {{"  @server", kServerOption},
-                                                {"  @help", kHelpOption},
-                                                {"  @color", kColourOption},
-                                                {"@unreachable", kUnreachableText}});
+  const std::string text =
+      absl::StrReplaceAll({source.text.data(), source.text.size()},
+                          {{"  @server", absl::StrCat(kServerOption, "\n", kHelpOption)},
+                           {"  @help", kHelpOption},
+                           {"  @color", kColourOption},
+                           {"@unreachable", kUnreachableText}});
   const std::vector<std::string> blocks = absl::StrSplit(text, "\n\n");
   Page page{.command = source.command,
             .summary = blocks[0],

@@ -110,7 +110,6 @@ bool TakesName(std::string_view command);         // of a lock, or a pattern of 
 // redlatch --complete WORDS...: prints what the last word may become, one per line.
 int Complete(const std::vector<std::string>& words);
 int Completion(const std::vector<std::string>& words);
-int Bench(const std::vector<std::string>& words);
 int Break(const std::vector<std::string>& words);
 int Capacity(const std::vector<std::string>& words);
 int Doctor(const std::vector<std::string>& words);

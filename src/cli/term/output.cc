@@ -110,6 +110,11 @@ void Complain(std::initializer_list<std::string_view> parts, std::string_view ev
   Report(event, [&line](JsonObject& json) { json.Text("message", line); });
 }
 
+int Complain(int code, std::initializer_list<std::string_view> parts, std::string_view event) {
+  Complain(parts, event);
+  return code;
+}
+
 void ReportInJson(std::string_view name) { reported_name = name; }
 bool ReportsInJson() { return !reported_name.empty(); }
 
@@ -135,10 +140,7 @@ std::string TextOf(const absl::Status& why) {
                       "set the server with --server or $REDLATCH_URL");
 }
 
-int Refuse(const absl::Status& why) {
-  Complain({TextOf(why)});
-  return CodeOf(why);
-}
+int Refuse(const absl::Status& why) { return Complain(CodeOf(why), {TextOf(why)}); }
 
 int CodeOf(const absl::Status& why) {
   if (absl::IsUnavailable(why)) return kUnreachable;
@@ -275,12 +277,22 @@ absl::Duration ShortestLease(absl::Duration worst) {
   return absl::Ceil(20 * worst, absl::Minutes(1));
 }
 
-size_t TerminalWidth(int descriptor) {
+namespace {
+
+winsize SizeOfTerminal(int descriptor) {
   winsize size = {};
-  if (isatty(descriptor) == 0) return 0;
-  const bool known = ioctl(descriptor, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
-  return known ? size.ws_col : 80;
+  if (isatty(descriptor) == 0) return size;
+  (void)ioctl(descriptor, TIOCGWINSZ, &size);
+  if (size.ws_col == 0) size.ws_col = 80;
+  if (size.ws_row == 0) size.ws_row = 24;
+  return size;
 }
+
+}  // namespace
+
+size_t TerminalWidth(int descriptor) { return SizeOfTerminal(descriptor).ws_col; }
+
+size_t TerminalHeight() { return SizeOfTerminal(STDOUT_FILENO).ws_row; }
 
 void UseColour(std::string_view when) {
   const char* const no_colour = std::getenv("NO_COLOR");
@@ -293,13 +305,6 @@ bool HasColours() { return has_colours; }
 std::string Coloured(std::string_view colour, std::string_view text) {
   if (!has_colours || colour.empty()) return std::string(text);
   return absl::StrCat("\x1b[", std::string(colour), "m", std::string(text), "\x1b[0m");
-}
-
-size_t TerminalHeight() {
-  winsize size = {};
-  if (isatty(STDOUT_FILENO) == 0) return 0;
-  const bool known = ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
-  return known ? size.ws_row : 24;
 }
 
 size_t PageWidth(size_t widest) {

@@ -36,6 +36,9 @@ inline constexpr int kSignalled = 128;  // plus the signal's number
 
 // Writes one line to stderr, in one piece. After ReportInJson() it is one of JSON, with `event`.
 void Complain(std::initializer_list<std::string_view> parts, std::string_view event = "message");
+// The same; returns the exit code.
+int Complain(int code, std::initializer_list<std::string_view> parts,
+             std::string_view event = "message");
 
 // From now on, what this process says on stderr is one JSON object per line: event, name, and what
 // belongs to the event.

@@ -355,13 +355,12 @@ bool Server::PassesOver(const absl::Status& why) {
 }
 
 absl::StatusOr<int64_t> Server::NowMicros(const std::string& key) {
-  std::vector<redis::Reply> time(2);
+  int64_t now = 0;
   const Question question = {key, redis::Command{"TIME"},
-                             [&](const redis::Reply& reply) { time = reply.elements; }};
+                             [&now](const redis::Reply& reply) { now = MicrosIn(reply); }};
   if (absl::Status asked = Ask({&question, 1}); !asked.ok()) return asked;
-  if (passes_over_unreachable_ && time.empty()) return 0;
-  if (time.size() != 2) return absl::InternalError("TIME answered no time");
-  return NumberIn(time[0]) * 1'000'000 + NumberIn(time[1]);
+  if (now == 0 && !passes_over_unreachable_) return absl::InternalError("TIME answered no time");
+  return now;
 }
 
 int64_t NumberIn(const redis::Reply& reply) {
@@ -370,6 +369,11 @@ int64_t NumberIn(const redis::Reply& reply) {
   if (absl::SimpleAtoi(reply.text, &number)) return number;
   double real = 0;  // scores may have an exponent
   return absl::SimpleAtod(reply.text, &real) ? static_cast<int64_t>(real) : 0;
+}
+
+int64_t MicrosIn(const redis::Reply& time) {
+  if (time.elements.size() != 2) return 0;
+  return NumberIn(time.elements[0]) * 1'000'000 + NumberIn(time.elements[1]);
 }
 
 std::optional<Leader> ReadLeader(const std::string& record, std::string_view holder) {

@@ -179,6 +179,8 @@ class Questions {
 
 // The reply as a number; 0 if it is none.
 int64_t NumberIn(const redis::Reply& reply);
+// The answer to TIME, in µs; 0 if it is none.
+int64_t MicrosIn(const redis::Reply& time);
 
 // The leader in the record of an election, "<grant> <epoch> <revision> <since> <value>". It counts
 // only if its grant has the lock: `holder`.

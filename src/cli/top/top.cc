@@ -154,8 +154,11 @@ class Top {
         base::Parker().ParkUntil(std::min(end, base::Now() + kMeasureEvery));
       }
     }
-    const size_t width = TerminalWidth();
-    const std::vector<std::string> lines = options_.json ? JsonLines() : Lines(width);
+    std::vector<std::string> lines;
+    if (!options_.json) lines = Lines(TerminalWidth());
+    for (const LockRow& row : list_.rows) {
+      if (options_.json) lines.push_back(JsonOf(row));
+    }
     const size_t heading = options_.json ? 0 : 1;
     size_t shown = lines.size();
     if (options_.most > 0) shown = std::min(shown, heading + static_cast<size_t>(options_.most));
@@ -240,12 +243,6 @@ class Top {
       if (a.waiting != b.waiting) return a.waiting > b.waiting;
       return a.rate != b.rate ? a.rate > b.rate : a.name < b.name;
     });
-  }
-
-  std::vector<std::string> JsonLines() const {
-    std::vector<std::string> lines;
-    for (const LockRow& row : list_.rows) lines.push_back(JsonOf(row));
-    return lines;
   }
 
   static std::string RateText(double rate) {

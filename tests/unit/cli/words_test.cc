@@ -1,4 +1,3 @@
-#include "src/cli/bench/bench.h"
 #include "src/cli/run/run.h"
 #include "src/cli/term/command_line.h"
 #include "tests/support/testing.h"
@@ -110,46 +109,6 @@ TEST(WaitWordsTest, RecognizesAncestorsThatLeaveTooFewPermits) {
   info.capacity = info.used = 8;
   EXPECT_EQ(HeldAbove(info, "web1", {10, 20}, 5), nullptr) << "the third may return its five";
   EXPECT_NE(HeldAbove(info, "web1", {10, 20}, 6), nullptr);
-}
-
-std::string AfterHead(const std::string& text) { return text.substr(text.find('\n')); }
-
-TEST(BenchFigures, OmitWhatWasNotMeasured) {
-  BenchFigures figures;
-  figures.server = "redis://h";
-  EXPECT_THAT(AfterHead(BenchText(figures)), Not(HasSubstr("lease")));
-  EXPECT_THAT(AfterHead(BenchText(figures)), Not(HasSubstr(" 0")));
-  EXPECT_THAT(BenchJson(figures), HasSubstr("\"round_trip\":{\"redlatch\":null,\"plain\":null}"));
-  EXPECT_THAT(BenchJson(figures),
-              HasSubstr("\"locks_per_s_one_lock\":{\"redlatch\":null,\"plain\":null}"));
-  EXPECT_THAT(BenchJson(figures), Not(HasSubstr("lease")));
-}
-
-TEST(BenchFigures, HaveP99FromAHundredSamples) {
-  BenchFigures figures;
-  figures.handovers.plain.times.assign(99, absl::Microseconds(50));
-  EXPECT_THAT(BenchJson(figures), HasSubstr("\"p50_us\":50.0,\"p99_us\":null"));
-  figures.handovers.plain.times.push_back(absl::Microseconds(70));
-  EXPECT_THAT(BenchJson(figures), HasSubstr("\"p99_us\":50.0,\"worst_us\":70.0"));
-}
-
-TEST(BenchFigures, AreExplainedToTheUser) {
-  BenchFigures figures;
-  figures.round_trips.redlatch.times.assign(100, absl::Milliseconds(10));
-  figures.one_thread.redlatch.rates = {40, 45, 99};
-  figures.own_locks.redlatch.rates = {360};
-  const std::string far = BenchText(figures);
-  EXPECT_THAT(far, HasSubstr("Leases should be at least 1 s"));
-  EXPECT_THAT(far, HasSubstr("two round trips account for 90 %; what matters"));
-  EXPECT_THAT(far, HasSubstr("8.0 times"));
-  EXPECT_THAT(far, HasSubstr("idle"));
-  figures.round_trips.redlatch.times.assign(100, absl::Microseconds(20));
-  figures.one_thread.redlatch.rates = {10000};
-  figures.own_locks.redlatch.rates = {12345};
-  const std::string near = BenchText(figures);
-  EXPECT_THAT(near, HasSubstr(" 12 345 "));
-  EXPECT_THAT(near, HasSubstr("two round trips account for 40 %; the rest"));
-  EXPECT_THAT(near, HasSubstr("at its limit"));
 }
 
 }  // namespace

@@ -85,6 +85,7 @@ TEST_F(RedlatchDoctorTest, ItsCommandsFixAServerThatEvicts) {
   EXPECT_THAT(fixed.Levels("eviction"), ElementsAre("ok"));
   EXPECT_THAT(fixed.Levels("persistence"), ElementsAre("ok"));
   EXPECT_THAT(fixed.Levels("locks"), ElementsAre("ok"));
+  EXPECT_THAT(fixed.Levels("pairs"), ElementsAre("ok"));
 }
 
 TEST_F(RedlatchDoctorTest, FindsFullMemory) {

@@ -526,6 +526,36 @@ TEST_F(RedlatchInspectTest, ShowsAFreeLock) {
             "('unknown', 0, [], [])");
 }
 
+// The key of a lock that is free while a client waits for it and another one has a value.
+TEST_F(RedlatchInspectTest, LockThatWaitsForItsNextOwnerIsFree) {
+  SimpleLock other(client_, "other");
+  auto held = other.Acquire();
+  ASSERT_TRUE(held.ok());
+  const Waiting both([this](const AcquireOptions& how) {
+    MultiLock names(second_, {"job", "other"});
+    (void)names.Acquire(how);
+  });
+  ASSERT_TRUE(support::Await([&] { return server_->Text({"GET", "job"}) == "redlatch:free"; }));
+
+  EXPECT_THAT(Text("job"),
+              AllOf(StartsWith("Lock \"job\": simple, free\n"), Not(HasSubstr("held by")),
+                    ContainsRegex("\n  waiting +" + Me("second"))));
+  EXPECT_EQ(Of("job", "(r['kind'], r['holding'], r['holders'], r['waiting'], len(r['waiters']))"),
+            "('simple', 0, [], 1, 1)");
+  const Outcome list = Redlatch({"ls", "--json", "job"});
+  EXPECT_EQ(
+      Json(list.output, "[(r['kind'], r['holding'], r['waiting'], 'holder' in r) for r in rows]"),
+      "[('simple', 0, 1, False)]");
+  EXPECT_THAT(Redlatch({"break", "job", "--yes"}).output, HasSubstr("There is nothing to break"));
+
+  EXPECT_EQ(Redlatch({"run", "--wait", "0", "job", "--", "true"}).code, 120);
+  const auto run = StartRedlatch({"run", "job", "--", "true"});
+  ASSERT_TRUE(AwaitQueued("redlatch:2:{job}:simple.queue", 2));
+  EXPECT_FALSE(run->WaitFor(absl::ZeroDuration()));
+  ASSERT_TRUE(held->Release().ok());
+  EXPECT_EQ(CodeOf(*run), 0) << Errors();
+}
+
 // After redlatch run --at-least its client has ended; after Lease::StayTaken() it may go on.
 TEST_F(RedlatchInspectTest, TellsNamesThatStayTakenFromHeldLocks) {
   EXPECT_EQ(Redlatch({"run", "--at-least", "2h", "nightly", "--", "true"}).code, 0);

@@ -21,7 +21,7 @@ TEST_F(RedlatchCommandLineTest, PrintsHelpOnRequestOrWithoutWords) {
   const Outcome help = Redlatch({"--help"});
   EXPECT_EQ(help.code, 0);
   for (const std::string name :
-       {"run", "elect", "leader", "ls", "top", "inspect", "break", "capacity", "doctor", "bench"}) {
+       {"run", "elect", "leader", "ls", "top", "inspect", "break", "capacity", "doctor"}) {
     EXPECT_THAT(help.output, HasSubstr(absl::StrCat("\n  redlatch ", name, " ")));
     const Outcome of_command = Redlatch({name, "--help"});
     EXPECT_EQ(of_command.code, 0);
@@ -86,10 +86,6 @@ TEST_F(RedlatchCommandLineTest, ReportsErrorsInOneLine) {
       {"doctor --jsno", 125, "did you mean --json?"},
       {"doctor --server=redis://", 125, "redis://"},
       {"doctor " + unreachable, 121, "cannot connect to unix:///no/such/socket"},
-      {"bench x", 125, "unexpected argument \"x\"; redlatch bench takes options only"},
-      {"bench --time", 125, "--time needs a value"},
-      {"bench --time 0", 125, "--time"},
-      {"bench --time 11m", 125, "--time"},
       {"run", 125, "name is missing"},
       {"run job", 125, "command is missing"},
       {"run job --", 125, "command is missing"},
