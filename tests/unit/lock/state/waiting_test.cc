@@ -94,6 +94,22 @@ TEST_F(LockStateWaitingTest, WaitersNearHeadAskAfterUnusualWait) {
   EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(4 * 100 + 3 * 20));
 }
 
+// Its thread may be one that a destructor joins, so it goes on waiting.
+TEST_F(LockStateWaitingTest, LeavesQueueAtExitAndReturnsLater) {
+  Waiter& waiter = Queue();
+  Effects effects;
+  const base::Instant resumes = now() + absl::Milliseconds(300);
+  const std::optional<Request> left = state().NextAtExit(resumes, now(), effects);
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(std::holds_alternative<CancelRequest>(left->what));
+  Deliver(*left, Cancelled());
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(state().next_request_at(), resumes);
+  PassTo(resumes);
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
 TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
   Acquire();
   for (int i = 0; i < 20; ++i) {
