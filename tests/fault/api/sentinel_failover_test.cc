@@ -124,15 +124,17 @@ TEST(FirstFailover, GrantsNothingBeforeTheQuarantine) {
   const int failovers = support::FullBars() ? 50 : 1;
   for (int i = 0; i < failovers; ++i) {
     SCOPED_TRACE(i);
+    // The sentinels are patient: with a failover every few seconds, no quarantine would end.
     const auto group = SentinelGroup::Start(
-        {.server = {.config = {"min-replicas-to-write 1", "min-replicas-max-lag 1"}}});
+        {.down_after = absl::Seconds(2),
+         .server = {.config = {"min-replicas-to-write 1", "min-replicas-max-lag 3"}}});
     std::atomic<bool> settled = false, killed = false, stop = false;
     std::atomic<int> inside = 0, overlaps = 0;
     std::vector<std::atomic<int>> rounds(kFailoverClients);
     std::vector<std::thread> crew;
     for (std::atomic<int>& mine : rounds) {
       crew.emplace_back([&] {
-        const Client client = Connect(group->url() + "?quarantine=8s");
+        const Client client = Connect(group->url() + "?quarantine=11s");
         SimpleLock lock(client, "lock", {.lease = absl::Seconds(6)});
         while (!stop) {
           // A long wait, so that requests which name the old primary's epoch reach the new one.
