@@ -729,7 +729,8 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   pending.acquire.recalls = !pending.acquire.wait && recalled_s_ != second;
   if (pending.acquire.recalls) recalled_s_ = second;
   ++pending.acquire.attempt;
-  pending.acquire.listen = pending.acquire.attempt > 1;
+  // A message that has just come proves that messages arrive.
+  pending.acquire.listen = pending.acquire.attempt > 1 && !pending.claimed;
   if (pending.acquire.attempt == 1) pending.first_sent = now;
   pending.again = pending.ask_again = pending.forced = false;
   pending.votes_due = base::Instant::Infinite();
