@@ -254,7 +254,7 @@ absl::Status ClientCore::Subscribe(Entry& entry, base::Instant deadline,
 
 void ClientCore::MakeReady(const Entry& entry, Request& request) {
   AcquireRequest* const acquire = request.acquire();
-  if ((acquire != nullptr && acquire->attempt > 1) || request.missed_since) {
+  if ((acquire != nullptr && acquire->listen) || request.missed_since) {
     const auto sign = request.missed_since ? redis::SubscriptionSign::kMissedMessage
                                            : redis::SubscriptionSign::kLongWait;
     server_group_->NoteSign(entry.keys.main(), sign, request.missed_since.value_or(request.sent));

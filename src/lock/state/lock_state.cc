@@ -729,7 +729,8 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   pending.acquire.recalls = !pending.acquire.wait && recalled_s_ != second;
   if (pending.acquire.recalls) recalled_s_ = second;
   ++pending.acquire.attempt;
-  pending.acquire.listen = pending.acquire.attempt > 1;
+  // A message that has just come proves that messages arrive.
+  pending.acquire.listen = pending.acquire.attempt > 1 && !pending.claimed;
   if (pending.acquire.attempt == 1) pending.first_sent = now;
   pending.again = pending.ask_again = pending.forced = false;
   pending.votes_due = base::Instant::Infinite();
@@ -934,19 +935,23 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   pending.acquire.ticket = result.ticket;
   if (result.counted.counts > latch_counts_.counts) latch_counts_ = result.counted;
   pending.due = now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
+  const bool near_head = result.position < kNearHead;
+  const absl::Duration stagger =
+      near_head ? result.position * kAsksAfterNext : absl::ZeroDuration();
   if (pending.acquire.attempt == 1) {
     pending.began = now;
-    if (usual_wait_.get() > absl::ZeroDuration()) {
-      pending.due = std::min(pending.due, now + LongWait(usual_wait_.get()));
+    // A claim may pass to clients with briefer ones before it ends, and they may die.
+    const bool in_claim = near_head && result.retry_after > absl::ZeroDuration() &&
+                          result.retry_after <= kShortestClaim;
+    if (in_claim || usual_wait_.get() > absl::ZeroDuration()) {
+      pending.due = std::min(pending.due, now + LongWait(usual_wait_.get(), near_head) + stagger);
     }
   }
   if (result.position == 0 && result.retry_after < absl::ZeroDuration()) {
     PollSoon(pending.acquire.grant, now);
-  } else if (result.position == 0 ||
-             (result.position < kNearHead && result.retry_after > absl::ZeroDuration())) {
+  } else if (result.position == 0 || (near_head && result.retry_after > absl::ZeroDuration())) {
     // If the waiters before it are well, one of them has the lock by then.
-    pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1) +
-                                            result.position * kAsksAfterNext);
+    pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1) + stagger);
   }
   pending.due = std::min(pending.due, pending.votes_due);
   if (pending.again) pending.due = now;

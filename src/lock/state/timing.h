@@ -102,11 +102,6 @@ inline absl::Duration HeartbeatInterval(absl::Duration lease, absl::Duration lon
   return std::min(Scaled(lease, 1, 3), longest);
 }
 
-// A wait that is this long, compared with the usual one, makes the client ask the server.
-inline absl::Duration LongWait(absl::Duration usual) {
-  return std::max(absl::Seconds(1), Scaled(usual, 4, 1));
-}
-
 // After a handover by message: when its owner asks for the whole lease, if the hold lasts.
 inline absl::Duration ConfirmAfter(absl::Duration claim) {
   return std::min(absl::Milliseconds(100), Scaled(claim, 1, 20));
@@ -124,6 +119,12 @@ inline uint32_t BriefClaimMs(absl::Duration usual_wait) {
   const absl::Duration claim =
       std::clamp(Scaled(usual_wait, 4, 1), kShortestBriefClaim, kShortestClaim);
   return static_cast<uint32_t>(absl::ToInt64Milliseconds(claim));
+}
+
+// A wait that is this long, compared with the usual one, makes the client ask the server. Near the
+// head it asks as soon as the briefest claim may be over: see BriefClaim().
+inline absl::Duration LongWait(absl::Duration usual, bool near_head) {
+  return std::max(near_head ? kShortestBriefClaim : absl::Seconds(1), Scaled(usual, 4, 1));
 }
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.

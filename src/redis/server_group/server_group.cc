@@ -6,7 +6,7 @@
 namespace redlatch::redis {
 
 std::string ServerGroup::PrimaryEpoch(std::string_view key) {
-  constexpr absl::Duration kAskedEvery = absl::Seconds(10);
+  constexpr absl::Duration kAskedEvery = absl::Seconds(1);
   const base::Instant now = base::Now();
   if (now.nanos() < epoch_due_.load(std::memory_order_relaxed)) return facts(key).primary_epoch;
   epoch_due_.store((now + kAskedEvery).nanos(), std::memory_order_relaxed);

@@ -90,6 +90,19 @@ TEST_F(Quarantine, OutlastsIsolatedPrimary) {
                                HasSubstr("may grant for 2s after it was cut off")));
 }
 
+// Meanwhile, another server may have granted locks of which this one has heard nothing.
+TEST_F(Quarantine, BeginsIfServerWasReplicaWhileConnectionWasIdle) {
+  const Client client = ConnectHere();
+  SitOut(client);
+  SimpleLock lock(client, "lock", {.lease = kLease});
+  EXPECT_TRUE(lock.TryAcquire().ok());
+  primary_->Do({"REPLICAOF", "127.0.0.1", "1"});
+  primary_->Do({"REPLICAOF", "NO", "ONE"});
+  Sleep(absl::Milliseconds(1100));  // within a second, the client relies on what it knew
+  EXPECT_TRUE(IsBusy(lock.TryAcquire().status()));
+  EXPECT_EQ(client.Stats().breaks, 0);
+}
+
 // A quarantine of a minute, which the test ends and starts by writing the key.
 class LongQuarantine : public Quarantine {
  protected:

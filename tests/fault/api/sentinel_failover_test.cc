@@ -124,26 +124,33 @@ TEST(FirstFailover, GrantsNothingBeforeTheQuarantine) {
   const int failovers = support::FullBars() ? 50 : 1;
   for (int i = 0; i < failovers; ++i) {
     SCOPED_TRACE(i);
+    // The sentinels are patient: with a failover every few seconds, no quarantine would end.
     const auto group = SentinelGroup::Start(
-        {.server = {.config = {"min-replicas-to-write 1", "min-replicas-max-lag 1"}}});
-    std::atomic<bool> killed = false, stop = false;
+        {.down_after = absl::Seconds(2),
+         .server = {.config = {"min-replicas-to-write 1", "min-replicas-max-lag 3"}}});
+    std::atomic<bool> settled = false, killed = false, stop = false;
     std::atomic<int> inside = 0, overlaps = 0;
     std::vector<std::atomic<int>> rounds(kFailoverClients);
     std::vector<std::thread> crew;
     for (std::atomic<int>& mine : rounds) {
       crew.emplace_back([&] {
-        const Client client = Connect(group->url() + "?quarantine=5s");
-        SimpleLock lock(client, "lock", {.lease = absl::Seconds(3)});
+        const Client client = Connect(group->url() + "?quarantine=11s");
+        SimpleLock lock(client, "lock", {.lease = absl::Seconds(6)});
         while (!stop) {
-          const absl::StatusOr<Lease> lease = lock.Acquire({.wait = absl::Seconds(1)});
+          // A long wait, so that requests which name the old primary's epoch reach the new one.
+          const absl::StatusOr<Lease> lease = lock.Acquire({.wait = kSentinelTimeout});
           if (!lease.ok()) continue;
           if (++inside > 1) ++overlaps;
           ++mine;
           const bool before = !killed;
-          const base::Instant until = base::Now() + absl::Milliseconds(200);
-          while (lease->valid() && base::Now() < until) Sleep(absl::Milliseconds(1));
+          const base::Instant began = base::Now();
+          while (lease->valid() && base::Now() < began + absl::Milliseconds(200)) {
+            Sleep(absl::Milliseconds(1));
+            settled = base::Now() > began + absl::Milliseconds(130);
+          }
           // The holder learns nothing of the new primary while it has the lock.
           while (before && killed && lease->valid()) Sleep(absl::Milliseconds(1));
+          settled = false;
           --inside;
         }
       });
@@ -155,6 +162,8 @@ TEST(FirstFailover, GrantsNothingBeforeTheQuarantine) {
       }
     };
     all_lock();
+    // The holder has the whole lease by then, since its claim is confirmed after 100 ms.
+    EXPECT_TRUE(Await([&] { return settled.load(); }, kSentinelTimeout));
     killed = true;
     group->server(group->Primary().value()).Kill();
     all_lock();

@@ -218,6 +218,30 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
   EXPECT_TRUE(NotSent(answers_[1].status())) << answers_[1].status();
 }
 
+// The process may end once the release that was posted has returned, and with it the thread that
+// leads.
+TEST_F(SharedConnectionDoneTest, PostedCommandIsWrittenWhenPostReturnsAlthoughAnotherThreadWrites) {
+  std::atomic<bool> writing = false, returned = false, written = false;
+  hooks_.write = [&](Transport& real, std::string_view bytes) {
+    if (bytes.find("leader") != std::string_view::npos) {
+      writing = true;
+      EXPECT_FALSE(Await([&] { return returned.load(); }, absl::Milliseconds(50)));
+    }
+    const IoResult put = real.Write(bytes);
+    if (bytes.find("posted") != std::string_view::npos) written = true;
+    return put;
+  };
+  const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
+  std::thread leader([&] { EXPECT_EQ(Echo(*connection, "leader"), "leader"); });
+  EXPECT_TRUE(Await([&] { return writing.load(); }));
+  EXPECT_TRUE(Post(*connection, {"ECHO", "posted"}, Keep()).ok());
+  EXPECT_TRUE(written);
+  returned = true;
+  leader.join();
+  EXPECT_TRUE(connection->Drain(In(kAmpleTime)));
+  EXPECT_THAT(answers_, SizeIs(1));
+}
+
 // Calls while the connection is lost, cannot be made, or is refused.
 
 absl::Status Call(SharedConnection& connection, const Command& command,

@@ -191,6 +191,34 @@ TEST_F(LockStateTurnTest, HoldWithWholeLeaseIsNotCached) {
   EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
 }
 
+// The server may have executed the renewal, and its reply may be on the way.
+TEST_F(LockStateTurnTest, HoldForWhichWholeLeaseIsAskedIsNotCached) {
+  const uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
+  Pass(ConfirmAfter(kClaim));
+  EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is long";
+  EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
+}
+
+TEST_F(LockStateTurnTest, GoesBackAtExit) {
+  Release(ComesAgain().hold);
+  Effects effects;
+  const base::Instant resumes = now() + absl::Milliseconds(300);
+  const std::optional<Request> request = state().NextAtExit(resumes, now(), effects);
+  ASSERT_TRUE(request);
+  EXPECT_TRUE(std::holds_alternative<ReleaseRequest>(request->what));
+  EXPECT_FALSE(state().NextAtExit(resumes, now(), effects));
+  Deliver(*request, ReleasedThen());
+  EXPECT_TRUE(state().idle());
+}
+
+// A destructor that runs after exit() began may use the lock, which then goes back at once.
+TEST_F(LockStateTurnTest, HoldLastsThroughExitAndIsNotCached) {
+  const uint64_t hold = ComesAgain().hold;
+  Effects effects;
+  EXPECT_FALSE(state().NextAtExit(now() + absl::Milliseconds(300), now(), effects));
+  EXPECT_EQ(Release(hold).kind, Kind::kUnconfirmed);
+}
+
 TEST_F(LockStateTurnTest, StaysClaimWhileHoldsAreShort) {
   uint64_t hold = ComesAgain(absl::Seconds(10)).hold;
   for (int i = 0; i < 5; ++i) {

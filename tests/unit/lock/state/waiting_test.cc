@@ -66,6 +66,50 @@ TEST_F(LockStateWaitingTest, WaitersNearHeadAskOneAfterTheOther) {
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
+// The holder's claim passes to a client with a brief one, which dies.
+TEST_F(LockStateWaitingTest, WaitersNearHeadAskSoonInClaim) {
+  Acquire();
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Seconds(2)));
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(290));
+  PassTo(state().next_request_at());
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Seconds(2)));
+  EXPECT_EQ(state().next_request_at(), now() + kThird);
+}
+
+TEST_F(LockStateWaitingTest, WaiterOfLongHoldAsksWithHeartbeats) {
+  Queue();
+  EXPECT_EQ(state().next_request_at(), now() + kThird);
+}
+
+TEST_F(LockStateWaitingTest, WaitersNearHeadAskAfterUnusualWait) {
+  Waiter& first = Acquire();
+  const Request request = Fetch<AcquireRequest>();
+  Deliver(request, Queued());
+  Pass(absl::Milliseconds(100));
+  DeliverGrant(GrantOf(request));
+  Release(first.hold);
+  Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
+  Acquire();
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/3));
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(4 * 100 + 3 * 20));
+}
+
+// Its thread may be one that a destructor joins, so it goes on waiting.
+TEST_F(LockStateWaitingTest, LeavesQueueAtExitAndReturnsLater) {
+  Waiter& waiter = Queue();
+  Effects effects;
+  const base::Instant resumes = now() + absl::Milliseconds(300);
+  const std::optional<Request> left = state().NextAtExit(resumes, now(), effects);
+  ASSERT_TRUE(left);
+  EXPECT_TRUE(std::holds_alternative<CancelRequest>(left->what));
+  Deliver(*left, Cancelled());
+  EXPECT_TRUE(Quiet());
+  EXPECT_EQ(state().next_request_at(), resumes);
+  PassTo(resumes);
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  EXPECT_EQ(waiter.state, State::kGranted);
+}
+
 TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
   Acquire();
   for (int i = 0; i < 20; ++i) {
