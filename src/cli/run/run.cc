@@ -480,7 +480,8 @@ struct RunHold {
   }
 
   std::variant<Lease, Permit> held;
-  std::string server;  // its URL, without user and password
+  std::string server;                           // its URL, without user and password
+  absl::Duration ahead = absl::ZeroDuration();  // how far a token is ahead of the server's clock
 };
 
 // "1.5s": whole milliseconds.
@@ -722,12 +723,18 @@ class RunAttempt {
       const WaitReport report(options_, what_, inspect);
       return acquire();
     }();
-    if (held.ok()) return RunHold{.held = *std::move(held), .server = client.server()};
-    if (IsBusy(held.status())) {
-      const absl::StatusOr<LockInfo> info = inspect();
-      if (info.ok()) holders_ = HoldersText(*info);
+    absl::StatusOr<LockInfo> info = LockInfo();
+    const bool periodic = held.ok() && options_.once_per > absl::ZeroDuration();
+    if (periodic || IsBusy(held.status())) info = inspect();
+    if (IsBusy(held.status()) && info.ok()) holders_ = HoldersText(*info);
+    if (!held.ok()) return held.status();
+    if (!info.ok()) return info.status();
+    RunHold hold = {.held = *std::move(held), .server = client.server()};
+    if (!info->holders.empty() && info->holders[0].since != absl::InfinitePast()) {
+      const auto token = static_cast<int64_t>(std::get<Lease>(hold.held).fencing_token().value());
+      hold.ahead = absl::FromUnixMicros(token) - info->holders[0].since;
     }
-    return held.status();
+    return hold;
   }
 
   int ExplainRefusal() const {
@@ -952,7 +959,8 @@ class Keeper {
     if (period == 0) return std::nullopt;
     auto& lease = std::get<Lease>(hold_->held);
     const auto granted = static_cast<int64_t>(lease.fencing_token().value());
-    const absl::Status stays = lease.StayTaken(absl::Microseconds(period - granted % period));
+    const absl::Status stays =
+        lease.StayTaken(absl::Microseconds(period - granted % period) + hold_->ahead);
     if (stays.ok()) return std::nullopt;
     (void)Release();
     return Refuse(stays);

@@ -643,6 +643,21 @@ TEST_F(RedissonLocks, WaiterThatWantsFewerPermitsAsksBehindOneThatWantsMore) {
   stop.request_stop();
 }
 
+TEST_F(RedissonLocks, AddPermitsIsNotRepeatedWhenItsReplyIsLost) {
+  support::TcpProxy proxy({.port = server_->port()});
+  const Client client = support::Connect(proxy.url() + "?command_timeout=500ms");
+  redisson::Semaphore slots(client, "slots");
+  ASSERT_TRUE(*slots.TrySetPermits(1));
+  proxy.DropReplies(1);
+  EXPECT_TRUE(absl::IsUnavailable(slots.AddPermits(2)));
+  proxy.Heal();
+  EXPECT_TRUE(Await([&] { return slots.AvailablePermits().ok(); }));
+  EXPECT_EQ(server_->Text({"GET", "slots"}), "3");
+  server_->Do({"SCRIPT", "FLUSH"});
+  EXPECT_TRUE(slots.AddPermits(2).ok()) << "it is sent twice, and executed once";
+  EXPECT_EQ(server_->Text({"GET", "slots"}), "5");
+}
+
 TEST_F(RedissonLocks, FairWaiterWithoutATimeLosesItsPlace) {
   const Client client = Connect();
   server_->Command({"RPUSH", "redisson_lock_queue:{a}", kJavaThread});

@@ -144,6 +144,33 @@ TEST_F(RedlatchRunTest, RunsOncePerPeriod) {
   EXPECT_EQ(Code({once_per, "other", "--", "true"}), 0) << "another name";
 }
 
+// A token is ahead of the server's clock after the clock was set back, or after the forced release
+// of a cached lock.
+TEST_F(RedlatchRunTest, PeriodOfATokenAheadOfTheClockHasOneRun) {
+  const absl::Duration period = YoungPeriod();
+  const absl::Duration now = ServerTime();
+  const int64_t ahead = absl::ToInt64Microseconds(now + absl::Minutes(20));
+  const auto stays_until_the_end = [&] {
+    const int64_t left = absl::ToInt64Milliseconds(period - now % period);
+    const int64_t taken = server_->Integer({"PTTL", "job"});
+    EXPECT_LT(std::abs(taken - left), 60'000) << taken << " of " << left;
+  };
+  const Words periodic = {absl::StrCat("--once-per=", absl::FormatDuration(period)), "job", "--",
+                          "sh", "-c"};
+  for (const std::string kind : {"--lease=10s", "--write"}) {
+    SCOPED_TRACE(kind);
+    server_->Text({"SET", "redlatch:2:{job}:fence", absl::StrCat(ahead)});
+    const auto run = Start(Join(Join({kind}, periodic), {"echo $REDLATCH_TOKEN; read line"}));
+    EXPECT_EQ(run->pipe().ReadLine(), absl::StrCat(ahead + 1));
+    stays_until_the_end();  // even if the run is killed now
+    run->pipe().WriteLine("end");
+    EXPECT_EQ(CodeOf(*run), 0);
+    stays_until_the_end();
+    EXPECT_EQ(Code(Join(Join({"--wait=0", kind}, periodic), {"echo wrong"})), 120);
+    server_->Integer({"DEL", "job"});
+  }
+}
+
 TEST_F(RedlatchRunTest, WaitsForTheNextPeriod) {
   std::vector<int64_t> tokens;
   for (int i = 0; i < 3; ++i) {
