@@ -122,7 +122,7 @@ inline uint32_t BriefClaimMs(absl::Duration usual_wait) {
 }
 
 // A wait that is this long, compared with the usual one, makes the client ask the server. Near the
-// head it asks as soon as the briefest claim may be over: see BriefClaim().
+// head it asks as soon as the briefest claim may be over: see BriefClaimMs().
 inline absl::Duration LongWait(absl::Duration usual, bool near_head) {
   return std::max(near_head ? kShortestBriefClaim : absl::Seconds(1), Scaled(usual, 4, 1));
 }
