@@ -103,11 +103,10 @@ std::string TextReport(const std::string& server, const std::vector<Finding>& fi
     const bool of_nodes = std::ranges::any_of(
         findings, [](const Finding& finding) { return !finding.nodes.empty(); });
     out += Wrapped(
-        of_nodes
-            ? "Run these commands in redis-cli at each node that is named. To keep the changes "
-              "across a restart, use CONFIG REWRITE and ACL SAVE, or redis.conf."
-            : "Run these commands in redis-cli. To keep the changes across a restart, use CONFIG "
-              "REWRITE and ACL SAVE, or redis.conf.",
+        absl::StrCat("Run these commands in redis-cli",
+                     of_nodes ? " at each node that is named" : "",
+                     ". To keep the changes across a restart, use CONFIG REWRITE and ACL SAVE, or "
+                     "redis.conf."),
         0, width);
   }
   const auto set = std::ranges::find_if(

@@ -218,14 +218,9 @@ void TakeRecord(const Reply& reply, Facts& facts) {
 }
 
 absl::StatusOr<absl::Time> TimeAnswer(const Reply& reply) {
-  int64_t seconds = 0;
-  int64_t micros = 0;
-  if (!reply.is_array() || reply.elements.size() != 2 ||
-      !absl::SimpleAtoi(reply.elements[0].text, &seconds) ||
-      !absl::SimpleAtoi(reply.elements[1].text, &micros)) {
-    return absl::FailedPreconditionError(Refusal(reply));
-  }
-  return absl::FromUnixSeconds(seconds) + absl::Microseconds(micros);
+  const int64_t micros = MicrosIn(reply);
+  if (micros == 0) return absl::FailedPreconditionError(Refusal(reply));
+  return absl::FromUnixMicros(micros);
 }
 
 void SetPings(const std::vector<absl::Duration>& times, Facts& facts) {
@@ -824,15 +819,16 @@ void CheckNode(const CheckTarget& target, absl::Duration longest, NodeFacts* nod
   node->reached = Gather(target, base::Now() + longest, &node->facts);
 }
 
-absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
-                           const std::string& prefix, absl::Duration longest, GroupFacts* facts) {
+absl::StatusOr<GroupFacts> GatherCluster(const redis::Url& url, const std::string& url_text,
+                                         const std::string& prefix, absl::Duration longest) {
+  GroupFacts facts;
   if (absl::Status bad = internal::CheckMainKey(prefix + "redlatch-doctor:0"); !bad.ok())
     return bad;
   const absl::StatusOr<redis::ClusterView> view = FindCluster(url, url.nodes);
   if (!view.ok()) return view.status();
-  facts->seeds.resize(url.nodes.size());
+  facts.seeds.resize(url.nodes.size());
   ForEach(url.nodes.size(), kAtOnce,
-          [&](size_t i) { facts->seeds[i] = AskSeed(url, url.nodes[i]); });
+          [&](size_t i) { facts.seeds[i] = AskSeed(url, url.nodes[i]); });
 
   const std::vector<Shard> shards = ShardsOf(*view);
   std::vector<CheckTarget> targets;
@@ -842,8 +838,8 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
                        .prefix = prefix,
                        .shard = &shard,
                        .is_replica = is_replica});
-    facts->nodes.push_back({.address = node.text(), .is_replica = is_replica});
-    facts->nodes.back().facts.Set("slots", RangesOf(shard.slots));
+    facts.nodes.push_back({.address = node.text(), .is_replica = is_replica});
+    facts.nodes.back().facts.Set("slots", RangesOf(shard.slots));
   };
   for (const Shard& shard : shards) add(shard.primary, shard, false);
   for (const Shard& shard : shards) {
@@ -851,15 +847,16 @@ absl::Status GatherCluster(const redis::Url& url, const std::string& url_text,
   }
   std::vector<Slots> served(targets.size(), ServedIn(*view));
   ForEach(targets.size(), kAtOnce,
-          [&](size_t i) { CheckNode(targets[i], longest, &facts->nodes[i], &served[i]); });
+          [&](size_t i) { CheckNode(targets[i], longest, &facts.nodes[i], &served[i]); });
   Slots unserved;  // according to at least one node
   for (const Slots& each : served) unserved |= ~each;
-  facts->whole.Set("unserved", unserved.count()).Set("slots", RangesOf(unserved));
-  return absl::OkStatus();
+  facts.whole.Set("unserved", unserved.count()).Set("slots", RangesOf(unserved));
+  return facts;
 }
 
-absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
-                          const std::string& prefix, absl::Duration longest, GroupFacts* facts) {
+absl::StatusOr<GroupFacts> GatherQuorum(const redis::Url& url, const std::string& url_text,
+                                        const std::string& prefix, absl::Duration longest) {
+  GroupFacts facts;
   const std::vector<std::string> texts = redis::MembersOf(url_text);
   std::vector<CheckTarget> targets;
   for (size_t i = 0; i < url.members.size(); ++i) {
@@ -870,17 +867,17 @@ absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
                        "check each cluster by itself: --server ",
                        member.DebugString()));
     }
-    facts->nodes.push_back({.address = member.DebugString()});
+    facts.nodes.push_back({.address = member.DebugString()});
     targets.push_back({.url = member, .url_text = texts[i], .prefix = prefix, .of_quorum = true});
   }
   const base::Instant deadline = base::Now() + longest;
   ForEach(targets.size(), targets.size(), [&](size_t i) {
-    NodeFacts& node = facts->nodes[i];
+    NodeFacts& node = facts.nodes[i];
     node.reached = Gather(targets[i], deadline, &node.facts);
   });
   absl::Status failure = absl::OkStatus();
-  for (const NodeFacts& node : facts->nodes) {
-    if (node.reached.ok()) return absl::OkStatus();
+  for (const NodeFacts& node : facts.nodes) {
+    if (node.reached.ok()) return facts;
     if (absl::IsInvalidArgument(node.reached)) return node.reached;
     if (failure.ok() || absl::IsUnavailable(failure)) failure = node.reached;
   }
@@ -891,12 +888,8 @@ absl::Status GatherQuorum(const redis::Url& url, const std::string& url_text,
 
 absl::StatusOr<GroupFacts> GatherGroup(const redis::Url& url, const std::string& url_text,
                                        const std::string& prefix, absl::Duration longest) {
-  GroupFacts facts;
   const bool is_quorum = url.kind == redis::Url::Kind::kQuorum;
-  absl::Status done =
-      (is_quorum ? GatherQuorum : GatherCluster)(url, url_text, prefix, longest, &facts);
-  if (!done.ok()) return done;
-  return facts;
+  return (is_quorum ? GatherQuorum : GatherCluster)(url, url_text, prefix, longest);
 }
 
 }  // namespace redlatch::cli

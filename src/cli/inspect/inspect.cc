@@ -310,33 +310,27 @@ void AskHolders(Questions& questions, const std::string& key, int64_t now, bool 
                 });
 }
 
-// Takes a holder of a reentrant lock, or a writer. The field is the grant id, the value is "expiry
-// token".
-void TakeHold(const Reply& field, const Reply& value, int64_t now, LockRow& row) {
-  int64_t expiry = 0;
-  const std::string first = value.text.substr(0, value.text.find(' '));
-  if (internal::ClientOf(field.text).empty() || !absl::SimpleAtoi(first, &expiry) || expiry <= now)
-    return;
-  if (row.holding++ > 0) return;
-  row.hold = field.text;
-  row.remaining = absl::Microseconds(expiry - now);
+// The number that a text begins with, before a space; 0 if it is none.
+int64_t FirstNumber(const std::string& text) {
+  int64_t number = 0;
+  return absl::SimpleAtoi(text.substr(0, text.find(' ')), &number) ? number : 0;
 }
 
-// Takes a holder of an unknown kind of lock: any text that looks like a grant id.
-void GuessHold(const Reply& field, const Reply& value, LockRow& row) {
-  for (const Reply* const text : {&field, &value}) {
-    if (row.hold.empty() && !internal::ClientOf(text->text).empty()) row.hold = text->text;
-  }
-}
-
+// Takes the holders in a lock's hash. The fields of a reentrant lock's owners and of writers are
+// grant ids, with "expiry token" as values. A holder of an unknown kind of lock is any text that
+// looks like a grant id.
 void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
   if (page.elements.size() != 2 || row.is_semaphore() || row.is_latch()) return;
   const std::vector<Reply>& fields = page.elements[1].elements;
   for (size_t i = 0; i + 1 < fields.size(); i += 2) {
-    if (row.is_known()) {
-      TakeHold(fields[i], fields[i + 1], now, row);
-    } else {
-      GuessHold(fields[i], fields[i + 1], row);
+    const std::string &field = fields[i].text, &value = fields[i + 1].text;
+    const bool is_grant = !internal::ClientOf(field).empty();
+    if (!row.is_known()) {
+      const std::string& hold = is_grant ? field : value;
+      if (row.hold.empty() && !internal::ClientOf(hold).empty()) row.hold = hold;
+    } else if (is_grant && FirstNumber(value) > now && row.holding++ == 0) {
+      row.hold = field;
+      row.remaining = absl::Microseconds(FirstNumber(value) - now);
     }
   }
 }
@@ -369,12 +363,6 @@ void AskHash(Questions& questions, int64_t now, LockRow& row) {
                 });
   questions.Add({"HSCAN", row.name, "0", "COUNT", "10"},
                 [&row, now](const Reply& reply) { TakeHolds(reply, now, row); });
-}
-
-// The token in a fence: "<token>", or "<token> <known> <grant>" of a cached grant.
-int64_t TokenIn(const Reply& fence) {
-  int64_t token = 0;
-  return absl::SimpleAtoi(fence.text.substr(0, fence.text.find(' ')), &token) ? token : 0;
 }
 
 // When the waiter with this ticket came, by the server's clock. The ticket is the time or, if the
@@ -421,9 +409,9 @@ void AskAll(Questions& questions, const FoundLock& lock, int64_t now, LockRow& r
   };
   for (const std::string& queue : lock.queues) ask_queue(queue);
   if ((parts & kWriters) != 0) ask_queue(kinds::kWritersSuffix, &row.waiting_writers);
-  if ((parts & kFence) != 0) {
+  if ((parts & kFence) != 0) {  // "<token>", or "<token> <known> <grant>" of a cached grant
     questions.Add({"GET", key(internal::kFenceSuffix)},
-                  [&row](const Reply& reply) { row.token = TokenIn(reply); });
+                  [&row](const Reply& reply) { row.token = FirstNumber(reply.text); });
   }
   if ((parts & kPermits) != 0)
     AskHolders(questions, key(kinds::kPermitsSuffix), now, /*reading=*/false, row);
@@ -973,27 +961,21 @@ std::string RulesToBreak(const LockRow& row, bool in_cluster) {
 
 // Ends every grant of the lock. kUnimplemented for latches and for a program's own kinds.
 absl::Status BreakAt(const Server& server, const LockRow& row) {
+  std::string why;
   if (row.is_redissons()) {
-    return absl::UnimplementedError(
-        absl::StrCat(Called(row), " cannot be broken by this command, because it is a ",
-                     KindInWords(row), ": call ForceRelease() of its class in redlatch::redisson",
-                     row.type == "hash" ? ", or forceUnlock() in a Java program" : ""));
+    why = absl::StrCat(" cannot be broken by this command, because it is a ", KindInWords(row),
+                       ": call ForceRelease() of its class in redlatch::redisson",
+                       row.type == "hash" ? ", or forceUnlock() in a Java program" : "");
+  } else if (row.is_latch()) {
+    why = absl::StrCat(" cannot be broken, because a latch has no holder. It opens after ",
+                       row.to_go, " more counts; to let all waiters through, count it down");
+  } else if (IsKindOfOurs(row.kind) && !row.is_known()) {
+    why = absl::StrCat(" is of another version of redlatch, \"", Printable(row.kind),
+                       "\": the redlatch command of that version can break it (docs/upgrading.md)");
+  } else if (!IsBreakable(row)) {
+    why = " is of a program's own kind, so only that program can break it, with ForceRelease()";
   }
-  if (row.is_latch()) {
-    return absl::UnimplementedError(absl::StrCat(
-        Called(row), " cannot be broken, because a latch has no holder. It opens after ", row.to_go,
-        " more counts; to let all waiters through, count it down"));
-  }
-  if (IsKindOfOurs(row.kind) && !row.is_known()) {
-    return absl::UnimplementedError(
-        absl::StrCat(Called(row), " is of another version of redlatch, \"", Printable(row.kind),
-                     "\": the redlatch command of that version can break it (docs/upgrading.md)"));
-  }
-  if (!IsBreakable(row)) {
-    return absl::UnimplementedError(absl::StrCat(
-        Called(row),
-        " is of a program's own kind, so only that program can break it, with ForceRelease()"));
-  }
+  if (!why.empty()) return absl::UnimplementedError(Called(row) + why);
   absl::Status broken = With(server, row, [](auto& lock) { return lock.ForceRelease(); });
   if (!absl::IsPermissionDenied(broken)) return broken;
   const absl::StatusOr<redis::Url> url = redis::ParseUrl(server.url());
@@ -1277,8 +1259,9 @@ std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::strin
   std::vector<Question> questions;
   for (size_t i = 0; i < names.size(); ++i) {
     const std::string fence = internal::AuxiliaryKey(names[i], internal::kFenceSuffix);
-    questions.push_back({fence, redis::Command{"GET", fence},
-                         [&grants, i](const Reply& reply) { grants[i].token = TokenIn(reply); }});
+    questions.push_back({fence, redis::Command{"GET", fence}, [&grants, i](const Reply& reply) {
+                           grants[i].token = FirstNumber(reply.text);
+                         }});
     questions.push_back({fence, redis::Command{"TIME"},
                          [&grants, i](const Reply& reply) { grants[i].now_us = MicrosIn(reply); }});
   }

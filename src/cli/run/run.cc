@@ -436,41 +436,6 @@ std::optional<int> ParseCommandLine(const std::string& usage, const std::vector<
   return complete.ok() ? std::nullopt : std::optional(Refuse(complete));
 }
 
-std::optional<int> ParseElectOptions(const std::vector<std::string>& words, RunOptions* options) {
-  CommandLine line("elect");
-  options->kind = RunKind::kElection;
-  line.Text("--value", "a text", &options->value);
-  line.Flag("--once", &options->once);
-  return ParseCommandLine("redlatch elect NAME -- CMD ARGS", words, line, options);
-}
-
-std::optional<int> ParseRunOptions(const std::vector<std::string>& words, RunOptions* options) {
-  CommandLine line("run");
-  bool chosen = false;
-  int64_t busy_code = options->busy_code;
-  std::string on_lost = "kill";
-  line.Flag("--shared", &chosen);
-  line.Flag("--write", &chosen);
-  line.Number("--permits", 1, &options->permits);
-  line.Number("--capacity", 1, &options->capacity);
-  line.Time("--wait", &options->wait);
-  line.Time("--at-least", &options->at_least);
-  line.Time("--at-most", &options->at_most);
-  line.Time("--once-per", &options->once_per);
-  line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
-  line.Number("--busy-code", 0, &busy_code);
-  if (const std::optional<int> over =
-          ParseCommandLine("redlatch run NAME -- CMD ARGS", words, line, options)) {
-    return over;
-  }
-  if (busy_code > 255) {
-    return Refuse(WrongUsage("--busy-code is out of range", "say 0 to 255"));
-  }
-  options->kill_on_lost = on_lost == "kill";
-  options->busy_code = static_cast<int>(busy_code);
-  return std::nullopt;
-}
-
 struct RunHold {
   absl::Duration remaining() const {
     return std::visit([](const auto& each) { return each.remaining(); }, held);
@@ -1380,14 +1345,40 @@ int RunWith(const RunOptions& options) {
 }  // namespace
 
 int Run(const std::vector<std::string>& words) {
+  CommandLine line("run");
   RunOptions options;
-  const std::optional<int> over = ParseRunOptions(words, &options);
-  return over ? *over : RunWith(options);
+  bool chosen = false;
+  int64_t busy_code = options.busy_code;
+  std::string on_lost = "kill";
+  line.Flag("--shared", &chosen);
+  line.Flag("--write", &chosen);
+  line.Number("--permits", 1, &options.permits);
+  line.Number("--capacity", 1, &options.capacity);
+  line.Time("--wait", &options.wait);
+  line.Time("--at-least", &options.at_least);
+  line.Time("--at-most", &options.at_most);
+  line.Time("--once-per", &options.once_per);
+  line.Choice("--on-lost", {"kill", "warn"}, &on_lost);
+  line.Number("--busy-code", 0, &busy_code);
+  if (const std::optional<int> over =
+          ParseCommandLine("redlatch run NAME -- CMD ARGS", words, line, &options)) {
+    return *over;
+  }
+  if (busy_code > 255) {
+    return Refuse(WrongUsage("--busy-code is out of range", "say 0 to 255"));
+  }
+  options.kill_on_lost = on_lost == "kill";
+  options.busy_code = static_cast<int>(busy_code);
+  return RunWith(options);
 }
 
 int Elect(const std::vector<std::string>& words) {
-  RunOptions options;
-  const std::optional<int> over = ParseElectOptions(words, &options);
+  CommandLine line("elect");
+  RunOptions options{.kind = RunKind::kElection};
+  line.Text("--value", "a text", &options.value);
+  line.Flag("--once", &options.once);
+  const std::optional<int> over =
+      ParseCommandLine("redlatch elect NAME -- CMD ARGS", words, line, &options);
   return over ? *over : RunWith(options);
 }
 
