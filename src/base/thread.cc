@@ -3,10 +3,12 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <atomic>
 #include <exception>
 #include <utility>
 
 #include "src/base/no_cancellation.h"
+#include "src/base/parker.h"
 
 namespace redlatch::base {
 namespace {
@@ -32,11 +34,19 @@ class SignalsBlocked {
   sigset_t before_;
 };
 
+// While a thread has yet to destroy a thread_local object, the loader keeps the code in memory. The
+// destructor is not empty, so that no compiler leaves it out.
+struct KeepsLoaded {
+  std::atomic<bool> here{true};
+  ~KeepsLoaded() { here = false; }
+};
+
 }  // namespace
 
 std::thread StartThread(const char* name, std::function<void()> code) {
   const SignalsBlocked blocked;
   return std::thread([name, code = std::move(code)] {
+    thread_local const KeepsLoaded keeps_loaded;
     pthread_setname_np(pthread_self(), name);
     code();
   });
@@ -51,9 +61,21 @@ bool TryStartThread(std::thread& thread, const char* name, std::function<void()>
   return true;
 }
 
-void RunApart(const char* name, const std::function<void()>& code) {
+bool TryStartDetached(const char* name, std::function<void()> code) {
+  Parker runs;
   std::thread thread;
-  TryStartThread(thread, name, code) ? thread.detach() : code();
+  const auto run = [&runs, code = std::move(code)] {
+    runs.Set(1);
+    code();
+  };
+  if (!TryStartThread(thread, name, run)) return false;
+  thread.detach();
+  runs.ParkUntil(Instant::Infinite());  // until then, dlclose() would unload its code
+  return true;
+}
+
+void RunApart(const char* name, const std::function<void()>& code) {
+  if (!TryStartDetached(name, code)) code();
 }
 
 void Join(std::thread& thread) {

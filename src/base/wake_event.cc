@@ -1,5 +1,6 @@
 #include "src/base/wake_event.h"
 
+#include <fcntl.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -9,19 +10,37 @@
 
 namespace redlatch::base {
 
+namespace {
+
+// The signal of a descriptor is sent only if it has O_ASYNC. Here it is a mark, which files of the
+// program do not have.
+constexpr int kMark = 61;
+
+bool IsMarked(int fd) { return fcntl(fd, F_GETSIG) == kMark; }
+
+}  // namespace
+
 bool WakeEvent::Open() {
-  if (fd() < 0) fd_.store(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK), std::memory_order_relaxed);
-  return fd() >= 0;
+  if (fd() >= 0) return true;
+  const int fresh = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (fresh >= 0) fcntl(fresh, F_SETSIG, kMark);
+  fd_.store(fresh, std::memory_order_relaxed);
+  return fresh >= 0;
 }
 
 void WakeEvent::Signal(int fd) {
-  if (fd < 0) return;
+  if (fd < 0 || !IsMarked(fd)) return;
   const NoCancellation no_cancellation;
   const uint64_t one = 1;
   [[maybe_unused]] const ssize_t put = write(fd, &one, sizeof one);
 }
 
 void WakeEvent::Drain() {
+  if (!IsMarked(fd())) {
+    fd_.store(-1, std::memory_order_relaxed);
+    Open();
+    return;
+  }
   const NoCancellation no_cancellation;
   uint64_t count = 0;
   [[maybe_unused]] const ssize_t drained = read(fd(), &count, sizeof count);
@@ -29,7 +48,8 @@ void WakeEvent::Drain() {
 
 void WakeEvent::Close() {
   const NoCancellation no_cancellation;
-  if (const int fd = fd_.exchange(-1, std::memory_order_relaxed); fd >= 0) close(fd);
+  const int fd = fd_.exchange(-1, std::memory_order_relaxed);
+  if (fd >= 0 && IsMarked(fd)) close(fd);
 }
 
 }  // namespace redlatch::base

@@ -5,7 +5,8 @@
 
 namespace redlatch::base {
 
-// An eventfd, with which one thread ends the poll() of another.
+// An eventfd, with which one thread ends the poll() of another. It uses its descriptor only if the
+// program has not closed it and opened another file with the same number.
 class WakeEvent {
  public:
   WakeEvent() = default;
@@ -23,7 +24,8 @@ class WakeEvent {
   void Signal() const { Signal(fd()); }
   static void Signal(int fd);
 
-  // To be called when poll() has found it readable.
+  // To be called when poll() has found it ready. If the program has closed its descriptor, it gets
+  // a new one.
   void Drain();
 
   void Close();

@@ -18,6 +18,7 @@
 #include "absl/types/span.h"
 #include "lua/scripts.h"
 #include "src/base/error_address.h"
+#include "src/base/parker.h"
 #include "src/base/short_text.h"
 #include "src/base/status.h"
 #include "src/lock/description.h"
@@ -34,6 +35,7 @@ namespace {
 
 // How long exit() may wait for servers.
 constexpr absl::Duration kLongestExit = absl::Milliseconds(150);
+constexpr absl::Duration kExitTurn = absl::Microseconds(200);
 
 // The clients of this process. Some are never destroyed.
 struct Clients {
@@ -354,19 +356,21 @@ void ClientCore::OnMessage(std::string_view text) {
 }
 
 void ClientCore::GiveBackAtExit(base::Instant until) {
-  lock_table_.VisitAll([&](Entry& entry) {
-    std::optional<Request> request;
-    bool open = true;
-    while (open && base::Now() < until) {
+  bool open = true;  // a release may need a second attempt, or be on its way by another thread
+  while (open && base::Now() < until) {
+    open = false;
+    lock_table_.VisitAll([&](Entry& entry) {
+      std::optional<Request> request;
       Feed(entry, [&](LockState& state, Effects& effects) {
         if (!state.MakeRoom()) return;
         request = state.NextAtExit(until + kLongestExit, base::Now(), effects);
+        open |= state.releases(base::Now());
       });
-      open = request.has_value();
-      if (open) unattended_.Send(entry, *std::exchange(request, std::nullopt), 0);
-    }
-  });
-  unattended_.Flush(until);
+      if (request) unattended_.Send(entry, *request, 0);
+    });
+    unattended_.Flush(until);
+    if (open) base::Parker().ParkUntil(base::Now() + kExitTurn);
+  }
 }
 
 void ClientCore::StopAll(std::string_view name, const void* object) {

@@ -33,11 +33,9 @@ EventDriver::~EventDriver() = default;
 
 void EventDriver::Start() {
   if (started_ || stopping_) return;
-  std::thread thread;
-  started_ =
-      base::TryStartThread(thread, "redlatch-async", [self = shared_from_this()] { self->Work(); });
+  started_ = base::TryStartThread(thread_, "redlatch-async",
+                                  [self = shared_from_this()] { self->Work(); });
   uses_core_ = started_;
-  if (started_) thread.detach();  // Stop() waits for the thread, with a limit
 }
 
 void EventDriver::Signal() {
@@ -297,11 +295,8 @@ void EventDriver::WaitForMore() {
   mu_.Unlock();
   Poll(until);
   mu_.Lock();
-  if (!std::exchange(polling_, false)) {
-    wake_.Drain();
-  } else if (const absl::Duration took = base::Now() - began; alone && took < kDriversTurn) {
-    way_.Record(took);
-  }
+  const absl::Duration took = base::Now() - began;
+  if (std::exchange(polling_, false) && alone && took < kDriversTurn) way_.Record(took);
 }
 
 bool EventDriver::HasMore() const {
@@ -337,7 +332,9 @@ void EventDriver::Poll(base::Instant until) {
     if (each.already.readable) return;
     fds.push_back({.fd = each.fd, .events = each.events, .revents = 0});
   }
-  base::Poll(fds.data(), fds.size(), until);
+  const bool came = base::Poll(fds.data(), fds.size(), until) > 0;
+  const base::MutexLock lock(mu_);
+  if (came && fds[0].revents != 0) wake_.Drain();
 }
 
 void EventDriver::Complete(Completion completion, Whose whose) noexcept {
@@ -409,7 +406,10 @@ void EventDriver::Stop(base::Instant until) {
   }
   const base::Instant end = base::Now() + kCompletionsTimeout;
   while (!ended_ && !OnItsThread() && base::Now() < end) changed_.WaitUntil(mu_, end);
+  if (!ended_ && thread_.joinable()) thread_.detach();
+  std::thread thread = std::move(thread_);
   mu_.Unlock();
+  base::Join(thread);
 }
 
 // The core may be gone.

@@ -202,6 +202,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   std::map<const void*, std::list<EventTask*>> held_back_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<EventTask>> ended_tasks_ ABSL_GUARDED_BY(mu_);
   std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
+  std::thread thread_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool polling_ ABSL_GUARDED_BY(mu_) = false;
   bool uses_core_ ABSL_GUARDED_BY(mu_) = false;  // its thread runs, except in completions

@@ -1,7 +1,7 @@
 #include "src/lock/loss_notifier.h"
 
 #include <algorithm>
-#include <thread>
+#include <new>
 #include <utility>
 
 #include "src/base/thread.h"
@@ -21,18 +21,16 @@ thread_local const void* running_for = nullptr;
 }  // namespace
 
 // If no thread can be started, the existing ones do what they can.
-void LossNotifier::EnsureLeader() {
+void LossNotifier::EnsureLeader() try {
   if (threads_ > running() || stopping_) return;
-  std::thread thread;
-  if (!base::TryStartThread(thread, "redlatch-notify",
-                            [self = shared_from_this()] { self->Work(); }))
-    return;
-  thread.detach();
-  ++threads_;
+  const auto own = std::make_shared<std::thread>();
+  const auto work = [self = shared_from_this(), own] { self->Work(*own); };
+  if (base::TryStartThread(*own, "redlatch-notify", work)) ++threads_;
+} catch (const std::bad_alloc&) {
 }
 
 void LossNotifier::Stop() {
-  const base::MutexLock lock(mu_);
+  mu_.Lock();
   stopping_ = true;
   changed_.SignalAll();
   led_by_none_.SignalAll();
@@ -42,6 +40,9 @@ void LossNotifier::Stop() {
   while (threads_ > running() || (running() > own && base::Now() < until)) {
     changed_.WaitUntil(mu_, base::Now() + kCheckEach);
   }
+  std::thread last = std::move(last_);
+  mu_.Unlock();
+  base::Join(last);
 }
 
 bool LossNotifier::Ready() {
@@ -75,7 +76,7 @@ void LossNotifier::Post(Urgency urgency, std::function<void()> code) {
   changed_.SignalAll();
 }
 
-void LossNotifier::Work() {
+void LossNotifier::Work(std::thread& own) {
   mu_.Lock();
   while (!stopping_) {
     if (led_) {
@@ -105,8 +106,10 @@ void LossNotifier::Work() {
     }
   }
   --threads_;
+  std::swap(own, last_);
   changed_.SignalAll();
   mu_.Unlock();
+  base::Join(own);  // the one that ended before
 }
 
 void LossNotifier::RunFirst(Queue& queue, base::Instant now) {

@@ -6,6 +6,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/time/time.h"
@@ -29,6 +30,9 @@ class ClientCore;
 class LossNotifier : public std::enable_shared_from_this<LossNotifier> {
  public:
   explicit LossNotifier(ClientCore& core) : core_(core) {}
+  ~LossNotifier() {
+    if (last_.joinable()) last_.detach();
+  }
   LossNotifier(const LossNotifier&) = delete;
   LossNotifier& operator=(const LossNotifier&) = delete;
 
@@ -64,7 +68,8 @@ class LossNotifier : public std::enable_shared_from_this<LossNotifier> {
     }
   };
 
-  void Work();
+  // `own`: the thread itself.
+  void Work(std::thread& own);
   void RunFirst(Queue& queue, base::Instant now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts a thread if all existing ones run users' code.
   void EnsureLeader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -81,6 +86,8 @@ class LossNotifier : public std::enable_shared_from_this<LossNotifier> {
   // told.
   Queue stop_tokens_ ABSL_GUARDED_BY(mu_){.to_itself = absl::Milliseconds(1), .most = 64};
   Queue callbacks_ ABSL_GUARDED_BY(mu_){.to_itself = absl::Milliseconds(10), .most = 8};
+  // The one that ended last. It joins the one before.
+  std::thread last_ ABSL_GUARDED_BY(mu_);
   int threads_ ABSL_GUARDED_BY(mu_) = 0;
   bool has_spare_ ABSL_GUARDED_BY(mu_) = false;  // a thread waits to lead
   bool led_ ABSL_GUARDED_BY(mu_) = false;

@@ -357,6 +357,8 @@ class LockState {
   // The process exits. What no thread uses goes back, and until `resumes`, nothing is asked for.
   // Returns the next request to send at once.
   std::optional<Request> NextAtExit(base::Instant resumes, base::Instant now, Effects& effects);
+  // True if a release is due or in flight. Those that failed are due again.
+  bool releases(base::Instant now) { return cleanups_.Hurry(now); }
   // From now on the grant is not cached.
   void EndCaching(base::Instant now);
   // A script may have handed the lock over by message, or be unfinished; see Result.

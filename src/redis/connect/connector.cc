@@ -225,8 +225,11 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
       awaited.until = std::min(awaited.until, attempt.deadline);
       return std::nullopt;
     }
+    if (!attempt.two.empty() && !greeted.ok()) return Failed(Restarted(attempt));
     if (!attempt.two.empty()) {
-      return Failed(greeted.ok() ? absl::FailedPreconditionError(attempt.two) : Restarted(attempt));
+      // A name that led to one server may lead to two for a moment, during a failover.
+      return Failed(run_id_.empty() ? absl::FailedPreconditionError(attempt.two)
+                                    : absl::UnavailableError(attempt.two));
     }
     if (greeted.ok()) {
       Connection made{.dialogue = std::move(attempt.dialogue),

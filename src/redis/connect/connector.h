@@ -109,7 +109,8 @@ using Whereabouts = std::function<std::optional<Target>()>;
 //
 // A connection for commands that reaches another server, or a restarted one, is made twice, the
 // second time to another address if the host has several. If two primaries answer, as behind a load
-// balancer, each has locks of its own, and the server is refused. It is accepted if the second
+// balancer, each has locks of its own, and the server is refused: with kFailedPrecondition, or with
+// kUnavailable if there was only one at an earlier connection. It is accepted if the second
 // connection cannot be made soon, or if the user may not run INFO.
 class Connector {
  public:

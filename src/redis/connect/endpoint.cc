@@ -9,7 +9,6 @@
 #include <cstring>
 #include <map>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -80,8 +79,7 @@ class Lookups {
     std::shared_ptr<Lookup>& known = in_progress_[named];
     if (known != nullptr) return known;
     known = std::make_shared<Lookup>();
-    std::thread thread;
-    const bool started = base::TryStartThread(thread, "redlatch-lookup", [=, this, lookup = known] {
+    const bool started = base::TryStartDetached("redlatch-lookup", [=, this, lookup = known] {
       Addresses found = LookUp(named, AI_ADDRCONFIG);
       End(named);
       const base::MutexLock its_lock(lookup->mu);
@@ -93,7 +91,6 @@ class Lookups {
       in_progress_.erase(named);
       return base::NoThread();
     }
-    thread.detach();
     return known;
   }
 

@@ -9,7 +9,6 @@
 #include <set>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -231,10 +230,8 @@ class SentinelSurvey : public std::enable_shared_from_this<SentinelSurvey> {
         const base::MutexLock lock(mu_);
         if (std::exchange(sentinels_[each].asking, true)) continue;
       }
-      std::thread thread;
-      if (base::TryStartThread(thread, "redlatch-ask",
-                               [self = shared_from_this(), each] { self->AskOne(each); })) {
-        thread.detach();
+      if (base::TryStartDetached("redlatch-ask",
+                                 [self = shared_from_this(), each] { self->AskOne(each); })) {
         continue;
       }
       const base::MutexLock lock(mu_);

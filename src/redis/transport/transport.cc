@@ -58,9 +58,11 @@ class SocketTransport final : public Transport {
   SocketTransport(base::UniqueFd fd, const SocketAddress& address)
       : fd_(std::move(fd)), address_(address) {}
 
-  // Closing alone does not end the connection if a forked child holds a copy.
+  // Closing alone does not end the connection if a forked child holds a copy. If the program has
+  // closed the socket, its number may by now be that of a file of the program.
   ~SocketTransport() override {
-    if (!fork_guard_.InForkedChild()) shutdown(fd_.get(), SHUT_RDWR);
+    const bool ended = fork_guard_.InForkedChild() || shutdown(fd_.get(), SHUT_RDWR) == 0;
+    if (!ended && (errno == ENOTSOCK || errno == EBADF)) fd_.Release();
   }
 
   // A second connect() tells the outcome of the first. SO_ERROR would not: no error yet does not
@@ -143,7 +145,7 @@ class SocketTransport final : public Transport {
   }
 
   const base::ForkGuard fork_guard_;
-  const base::UniqueFd fd_;
+  base::UniqueFd fd_;
   const SocketAddress address_;
   bool backlog_full_ = false;
 };

@@ -254,6 +254,43 @@ TEST_F(ClientFork, GrandchildIsRefusedChildsConnection) {
   });
   EXPECT_EQ(code, 0);
 }
+
+// A daemon closes all descriptors that it finds open, and opens files of its own.
+TEST_F(ClientTest, IdlesAndWorksAfterItsDescriptorsWereClosed) {
+  for (const bool reopened : {false, true}) {
+    const int code = support::CodeOfFork([&] {
+      const Client client = Connect(server_->url());
+      SimpleLock lock(client, "lock", {.cache_for = absl::Seconds(20)});
+      std::promise<void> granted;
+      lock.AcquireAsync({}, [&](const absl::StatusOr<Lease>&) { granted.set_value(); });
+      granted.get_future().wait();
+      lock.lock();
+      lock.unlock();
+      const int end = support::OpenDescriptors() + 10;
+      close_range(3, ~0U, 0);
+      std::FILE* const file = std::tmpfile();
+      const int own = fileno(file);
+      for (int fd = 3; fd < end && reopened; ++fd) {
+        if (fd != own) dup2(own, fd);
+      }
+      std::this_thread::sleep_for(std::chrono::seconds(1));  // a spin is seen by what it costs
+      const absl::Duration before = support::ProcessCpuTime();
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      if (support::ProcessCpuTime() - before > absl::Milliseconds(250)) return 2;
+      if (!Await([&] { return lock.Acquire().ok(); })) return 3;
+      // A waiter needs the connection for messages.
+      SimpleLock other(Connect(server_->url()), "lock");
+      std::optional<Lease> held = *other.Acquire();
+      std::thread waiter([&] { lock.lock(), lock.unlock(); });
+      if (!Await([&] { return other.Inspect()->waiters.size() == 1; })) return 4;
+      const absl::Duration took = TimeOf([&] { held.reset(), waiter.join(); });
+      if (took > absl::Seconds(1)) return 5;
+      if (std::fseek(file, 0, SEEK_END) != 0 || std::ftell(file) != 0) return 6;
+      return 0;
+    });
+    EXPECT_EQ(code, 0) << reopened;
+  }
+}
 #endif
 
 TEST_F(ClientFork, ChildSurvivesForkAtAnyMoment) {

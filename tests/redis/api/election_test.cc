@@ -442,6 +442,40 @@ TEST_F(ElectionTest, QuorumHoldsNoElections) {
   EXPECT_THAT(election.Observe(nullptr).status(), refused);
 }
 
+TEST_F(ElectionTest, RunElectedGoesOnThoughNameLeadsToTwoPrimariesForAMoment) {
+  const auto one = RedisServer::Start();
+  const auto other = RedisServer::Start();
+  TcpProxy proxy({.port = server_->port()});
+  const Client client = Connect(proxy.url());
+  SimpleLock lock(client, "lock");
+  proxy.LeadTo({one->port(), other->port()});
+  EXPECT_TRUE(Await([&] {
+    proxy.ResetAll();
+    const absl::Status refused = lock.TryAcquire().status();
+    return refused.message().find("two primaries") != std::string_view::npos;
+  }));
+  Election election(client, "name");
+  std::stop_source stop;
+  std::atomic<bool> ended{false};
+  std::atomic<int> terms{0};
+  std::thread runs([&] {
+    const auto work = [&](std::stop_token, FencingToken) {
+      ++terms;
+      return absl::OkStatus();
+    };
+    EXPECT_TRUE(RunElected(election, work, stop.get_token()).ok());
+    ended = true;
+  });
+  const int64_t before = proxy.stats().accepted;
+  EXPECT_TRUE(Await([&] { return ended || proxy.stats().accepted >= before + 8; }));
+  proxy.LeadTo({server_->port()});
+  proxy.ResetAll();
+  EXPECT_TRUE(Await([&] { return ended || terms > 0; }));
+  EXPECT_FALSE(ended);
+  stop.request_stop();
+  runs.join();
+}
+
 TEST_F(ElectionTest, ForkedChildMayNotProclaim) {
   Leadership leads = Lead("a");
   EXPECT_EQ(

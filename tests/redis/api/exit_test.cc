@@ -1,6 +1,8 @@
 // What a process gives back when it ends although its clients were not destroyed.
 #include <thread>
 
+#include "redlatch/red_lock.h"
+#include "tests/support/authority.h"
 #include "tests/support/child_entry.h"
 #include "tests/support/live_testing.h"
 
@@ -140,6 +142,140 @@ TEST_F(Exit, ForkedChildGivesNothingBack) {
   child->pipe().WriteLine("end");
   EXPECT_EQ(child->Wait().code, 0);
   EXPECT_TRUE(IsFree());
+}
+
+// Threads stay in their sections, and others come and go.
+REDLATCH_CHILD(EndsWhileThreadsHold) {
+  static const auto* const client = new Client(Connect(args.at(0)));
+  const LockOptions options{.lease = absl::Minutes(1)};
+  static auto* const simple = new SimpleLock(*client, "simple", options);
+  static auto* const reentrant = new ReentrantLock(*client, "reentrant", options);
+  static auto* const read_write = new ReentrantReadWriteLock(*client, "read_write", options);
+  static auto* const semaphore =
+      new Semaphore(*client, "semaphore", 2, {.lease = absl::Minutes(1)});
+  static auto* const busy = new ReentrantLock(*client, "busy");
+  static std::atomic<int> holding{0};
+  const auto start = [](auto take) {
+    std::thread([take] {
+      take();
+      ++holding;
+      std::this_thread::sleep_for(std::chrono::minutes(1));
+    }).detach();
+  };
+  start([] { simple->lock(); });
+  start([] { reentrant->lock(); });
+  start([] { read_write->lock_shared(); });
+  start([] { semaphore->acquire(); });
+  start([] { new Lease(*SimpleLock(*client, "lease", {.lease = absl::Minutes(1)}).Acquire()); });
+  for (int i = 0; i < 3; ++i) {
+    std::thread([] {
+      for (;;) {
+        busy->lock();
+        busy->unlock();
+      }
+    }).detach();
+  }
+  if (!Await([] { return holding == 5; })) return 1;
+  parent.WriteLine("holding");
+  parent.ReadLine();
+  return 0;
+}
+
+TEST_F(Exit, KeepsWhatThreadsHold) {
+  const auto child = support::SpawnChild("EndsWhileThreadsHold", {server_->url()});
+  ASSERT_EQ(child->pipe().ReadLine(), "holding");
+  const absl::Duration took = TimeOf([&] {
+    child->pipe().WriteLine("end");
+    EXPECT_EQ(child->Wait().code, 0);
+  });
+  EXPECT_LT(took, kExits);
+  const Client client = Connect(server_->url());
+  EXPECT_EQ(SimpleLock(client, "simple").Inspect()->holders.size(), 1);
+  EXPECT_EQ(SimpleLock(client, "lease").Inspect()->holders.size(), 1);
+  EXPECT_EQ(ReentrantLock(client, "reentrant").Inspect()->holders.size(), 1);
+  EXPECT_EQ(ReentrantReadWriteLock(client, "read_write").Inspect()->holders.size(), 1);
+  EXPECT_EQ(Semaphore(client, "semaphore", 2).Inspect()->holders.size(), 1);
+}
+
+// A client keeps a permit for as long as its turn lasts.
+REDLATCH_CHILD(EndsWithCachedPermit) {
+  static const auto* const client = new Client(Connect(args.at(0)));
+  static auto* const semaphore =
+      new Semaphore(*client, "lock", 2, {.lease = absl::Minutes(1), .turn = absl::Seconds(20)});
+  for (int i = 0; i < 100; ++i) {
+    semaphore->acquire();
+    semaphore->release();
+  }
+  parent.WriteLine("cached");
+  parent.ReadLine();
+  for (int i = 0; i < 100; ++i) {
+    semaphore->acquire();
+    semaphore->release();
+  }
+  return 0;
+}
+
+TEST_F(Exit, GivesBackCachedPermit) {
+  const auto child = support::SpawnChild("EndsWithCachedPermit", {server_->url()});
+  ASSERT_EQ(child->pipe().ReadLine(), "cached");
+  const Client client = Connect(server_->url());
+  Semaphore semaphore(client, "lock", 2);
+  child->pipe().WriteLine("end");
+  EXPECT_EQ(child->Wait().code, 0);
+  EXPECT_THAT(semaphore.Inspect()->holders, IsEmpty());
+}
+
+TEST_F(Exit, GivesBackInClusterAndOverTls) {
+  support::Authority authority;
+  const auto tls = RedisServer::Start(
+      {.tls = support::ServerTls{.cert = authority.Certify(), .ca = authority.file()}});
+  const auto cluster = support::StartClusterOfOne();
+  for (const std::string& url :
+       {tls->tls_url(), absl::StrCat("redis-cluster://127.0.0.1:", cluster->port())}) {
+    SCOPED_TRACE(url);
+    const auto child = support::SpawnChild("EndsWithCachedLock", {url, "static"});
+    ASSERT_EQ(child->pipe().ReadLine(), "cached");
+    const Client client = Connect(url);
+    SimpleLock lock(client, "lock");
+    EXPECT_EQ(lock.Inspect()->holders.size(), 1);
+    child->pipe().WriteLine("end");
+    EXPECT_EQ(child->Wait().code, 0);
+    EXPECT_THAT(lock.Inspect()->holders, IsEmpty());
+  }
+}
+
+REDLATCH_CHILD(EndsWhileQuorumServesIt) {
+  static const auto* const client = new Client(Connect(args.at(0)));
+  static auto* const turns = new RedLock(*client, "turns", {.turn = absl::Seconds(5)});
+  std::thread([] { (new RedLock(*client, "lock"))->lock(); }).detach();
+  turns->lock();
+  turns->unlock();
+  parent.WriteLine("waits");
+  parent.ReadLine();
+  for (int i = 0; i < 100; ++i) {
+    turns->lock();
+    turns->unlock();
+  }
+  return 0;
+}
+
+TEST(ExitOfQuorumClient, GivesBackTurnAndPlaceInQueue) {
+  QuorumGroup group(3);
+  const Client client = Connect(group.url());
+  RedLock lock(client, "lock");
+  RedLock turns(client, "turns");
+  const Lease held = *lock.Acquire();
+  const auto child = support::SpawnChild("EndsWhileQuorumServesIt", {group.url()});
+  ASSERT_EQ(child->pipe().ReadLine(), "waits");
+  ASSERT_TRUE(Await([&] { return lock.Inspect()->waiters.size() == 1; }));
+  const absl::Duration took = TimeOf([&] {
+    child->pipe().WriteLine("end");
+    EXPECT_EQ(child->Wait().code, 0);
+  });
+  EXPECT_LT(took, kExits);
+  // Two of three may have answered. The third one does so soon.
+  EXPECT_TRUE(Await([&] { return lock.Inspect()->waiters.empty(); }, absl::Milliseconds(500)));
+  EXPECT_LT(TimeOf([&] { EXPECT_TRUE(turns.Acquire().ok()); }), absl::Milliseconds(500));
 }
 
 REDLATCH_CHILD(EndsWithSilentServer) {

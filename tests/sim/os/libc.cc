@@ -273,6 +273,21 @@ int poll(pollfd* fds, nfds_t count, int timeout) {
 int eventfd(unsigned, int) noexcept {
   return Here().AddDescriptor(std::make_shared<EventDescriptor>());
 }
+int fcntl(int fd, int command, ...) {
+  va_list rest;
+  va_start(rest, command);
+  const long argument = va_arg(rest, long);
+  va_end(rest);
+  if (fd < Kernel::kFirstDescriptor) {
+    return static_cast<int>(Given(RealCall(SYS_fcntl, fd, command, argument)));
+  }
+  const auto event = FindAs<EventDescriptor>(fd);
+  if (event == nullptr) return Fail(EBADF);
+  if (command == F_GETSIG) return event->signal;
+  if (command != F_SETSIG) NotSimulated("fcntl");
+  event->signal = static_cast<int>(argument);
+  return 0;
+}
 int close(int fd) {
   if (fd < Kernel::kFirstDescriptor) return static_cast<int>(Given(RealCall(SYS_close, fd)));
   return Here().CloseDescriptor(fd) ? 0 : Fail(EBADF);

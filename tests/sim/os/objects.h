@@ -33,6 +33,7 @@ class EventDescriptor final : public Descriptor {
   short Events() const override { return count > 0 ? POLLIN | POLLOUT : POLLOUT; }
 
   uint64_t count = 0;
+  int signal = 0;  // see F_SETSIG
 };
 
 // poll(2) on simulated descriptors.
