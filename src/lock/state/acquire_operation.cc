@@ -161,7 +161,7 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
       return {.kind = Action::Kind::kRun,
               .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
     }
-    const bool must_listen = !event.listens && state.MustListen(waiter_);
+    const bool must_listen = state.MustListen(waiter_, event.listens);
     if (waiter_.state == State::kWaiting && must_listen && listens_at_ <= now) {
       subscribing_since_ = now;
       phase_ = Phase::kSubscribing;

@@ -838,6 +838,7 @@ void LockState::OnAskAgain(GrantId grant, Effects& effects) {
   misses_ = false;  // messages do arrive
   if (grant == missed_) missed_ = 0;
   pending_->ask_again = pending_->exposed = true;
+  pending_->listens = false;  // the channel may have been lost
   pending_->again |= pending_->in_flight;
   head->awaits_wake = true;
   Wake(*head, effects);
@@ -934,7 +935,9 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   pending.failures = 0;
   pending.acquire.ticket = result.ticket;
   if (result.counted.counts > latch_counts_.counts) latch_counts_ = result.counted;
-  pending.due = now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
+  pending.heartbeat =
+      now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
+  pending.due = pending.heartbeat;
   const bool near_head = result.position < kNearHead;
   const absl::Duration stagger =
       near_head ? result.position * kAsksAfterNext : absl::ZeroDuration();
@@ -957,12 +960,16 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   if (pending.again) pending.due = now;
   RefuseImpatient(effects);
   UpdatePending(now);
-  // Its thread listens, if another one has sent the request.
-  if (config_.listens && pending_ && !queue_.empty()) Wake(*queue_.head(), effects);
+  // Its thread listens, if another one has sent the request. Later heartbeats do not wake it.
+  if (config_.listens && pending_ && !pending_->listens && !queue_.empty()) {
+    Wake(*queue_.head(), effects);
+  }
 }
 
-bool LockState::MustListen(const Waiter& waiter) const {
-  return config_.listens && pending_ && pending_->queued && queue_.head() == &waiter;
+bool LockState::MustListen(const Waiter& waiter, bool listens) {
+  if (!config_.listens || !pending_) return false;
+  pending_->listens = listens;
+  return !listens && pending_->queued && queue_.head() == &waiter;
 }
 
 void LockState::OnListening(base::Instant now) {
@@ -1440,7 +1447,11 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
 
 std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {
   if (auto due = cleanups_.Next(now)) return WithAcquire(*std::move(due), now);
-  if (pending_ && !pending_->in_flight && asks_at() <= now) {
+  // A waiter near the head does not ask before the lock may be free.
+  const bool heartbeat = pending_ && pending_->due == pending_->heartbeat;
+  const base::Instant asks_by =
+      heartbeat ? now + std::min(early, Scaled(pending_->acquire.terms.lease, 1, 32)) : now;
+  if (pending_ && !pending_->in_flight && asks_at() <= asks_by) {
     std::optional<Request> request(std::in_place);
     const bool native = MayBeNative();
     AcquireRequest& acquire = request->what.emplace<AcquireRequest>() =

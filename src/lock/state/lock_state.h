@@ -38,6 +38,7 @@ struct PendingAcquire {
   bool forced : 1 = false;
   bool recalled : 1 = false;  // it was granted, and another client asks for it
   bool others : 1 = false;    // that client waits for it
+  bool listens : 1 = false;   // on the lock's channel, when its waiter last looked
   bool exposed = false;  // others may know the id: messages are not believed, the server is asked
   uint32_t failures = 0;
   uint32_t polls = 0;  // because of a foreign owner, or without messages
@@ -47,6 +48,7 @@ struct PendingAcquire {
   };
   absl::InlinedVector<Attempt, 2> attempts;  // those that a grant may name
   base::Instant due;
+  base::Instant heartbeat = base::Instant::Infinite();  // when it is due even if nothing happens
   base::Instant votes_due = base::Instant::Infinite();  // asks then for those that are missing
   base::Instant first_sent;
   base::Instant began;  // the start of the wait
@@ -335,7 +337,8 @@ class LockState {
   // It may be this request's turn, which only the server can tell.
   void OnAskAgain(GrantId grant, Effects& effects);
   // Returns true if the waiter's driver must listen on the lock's channel before it sleeps.
-  bool MustListen(const Waiter& waiter) const;
+  // `listens`: the pending acquire does.
+  bool MustListen(const Waiter& waiter, bool listens);
   // It listens now: what was published before is lost.
   void OnListening(base::Instant now);
   // A node of a quorum has voted for this request by message. If the others do not follow soon,

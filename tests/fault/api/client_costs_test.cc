@@ -1,5 +1,6 @@
 // Limits on what a client costs its process and its server if it holds many locks, waits, or loses
 // everything at once. With REDLATCH_FULL_BARS=1, the tests use more locks and last longer.
+#include "redlatch/redisson/lock.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -81,6 +82,58 @@ TEST_F(ClientCosts, WaitingClientsSendOnlyHeartbeats) {
   EXPECT_LE(static_cast<double>(sent) / clients / absl::ToDoubleSeconds(took), kMost) << sent;
   stop.request_stop();
   for (std::thread& waiter : waiters) waiter.join();
+}
+
+// Each waits for a lock of its own, in one client. Lock: the class.
+template <class Lock>
+struct ManyWaiters {
+  ManyWaiters(const std::string& url, int count, const LockOptions& options)
+      : holder(Connect(url)), client(Connect(url)) {
+    for (int i = 0; i < count; ++i) {
+      const std::string name = absl::StrCat("lock", i);
+      holds.push_back(*Lock(holder, name, {.lease = absl::Hours(1)}).Acquire());
+      locks.emplace_back(client, name, options);
+      locks.back().AcquireAsync({.stop = stop.get_token()}, [this](const auto& result) {
+        EXPECT_TRUE(absl::IsCancelled(result.status())) << result.status();
+        ++ended;
+      });
+    }
+  }
+  ~ManyWaiters() {
+    stop.request_stop();
+    EXPECT_TRUE(Await([&] { return ended == static_cast<int>(locks.size()); }));
+  }
+  const Client holder;
+  const Client client;
+  std::vector<Lease> holds;
+  std::stop_source stop;
+  std::deque<Lock> locks;
+  std::atomic<int> ended = 0;
+};
+
+// Which share of a processor they need while nothing happens, and how many scripts they send.
+template <class Lock>
+std::pair<double, int64_t> CostOfWaiters() {
+  const int count = support::FullBars() ? 10'000 : 1000;
+  const absl::Duration lease = absl::Seconds(support::FullBars() ? 30 : 3);
+  const auto server = RedisServer::Start();
+  const ManyWaiters<Lock> waiters(server->url(), count, {.lease = lease});
+  const auto scripts = [&] { return server->Calls({"evalsha"}); };
+  // All of them have sent a heartbeat.
+  EXPECT_TRUE(Await([&] { return scripts() >= 4 * count; }, absl::Minutes(1))) << scripts();
+  const int64_t before = scripts();
+  const absl::Duration cpu = support::ProcessCpuTime();
+  const absl::Duration took = TimeOf([&] { Sleep(lease); });
+  return {absl::FDivDuration(support::ProcessCpuTime() - cpu, took), scripts() - before};
+}
+
+TEST_F(ClientCosts, WaitersForRedissonsLocksCostAsMuchAsOthers) {
+  const auto [simple, simple_scripts] = CostOfWaiters<SimpleLock>();
+  const auto [redisson, redisson_scripts] = CostOfWaiters<redisson::Lock>();
+  std::printf("SimpleLock %.2f %% (%d scripts), redisson::Lock %.2f %% (%d)\n", 100 * simple,
+              static_cast<int>(simple_scripts), 100 * redisson, static_cast<int>(redisson_scripts));
+  EXPECT_LE(redisson_scripts, simple_scripts * 5 / 4);
+  EXPECT_TRUE(!kCostsAreOurs || redisson < 2 * simple) << redisson << " and " << simple;
 }
 
 // Some of the callbacks do not return.

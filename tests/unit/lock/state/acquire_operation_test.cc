@@ -88,6 +88,42 @@ TEST_F(ListeningTest, ListensBeforeItSleepsAndAsksAgain) {
   EXPECT_EQ(sleep.kind, Action::Kind::kSleep);
 }
 
+// A client with very many waiters would otherwise look at each of them very often.
+TEST_F(AcquireOperationTest, HeartbeatsThatAreSoonDueAreSentTogether) {
+  CallAndQueue();
+  Pass(kThird - absl::Milliseconds(60));
+  EXPECT_FALSE(state().NextRequest(now(), absl::Milliseconds(50)));
+  Pass(absl::Milliseconds(20));
+  EXPECT_FALSE(state().NextRequest(now()));
+  const std::optional<Request> heartbeat = state().NextRequest(now(), absl::Milliseconds(50));
+  ASSERT_TRUE(heartbeat);
+  Deliver(*heartbeat, Queued(0, absl::Milliseconds(500)));
+  Pass(absl::Milliseconds(490));
+  EXPECT_FALSE(state().NextRequest(now(), absl::Milliseconds(50))) << "the lock is still taken";
+  Pass(absl::Milliseconds(11));
+  EXPECT_TRUE(state().NextRequest(now()));
+}
+
+TEST_F(ListeningTest, HeartbeatsDoNotWakeItWhileItListens) {
+  Thread& thread = Call();
+  ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  ASSERT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+  ASSERT_EQ(EndSubscribing(thread, absl::OkStatus()).kind, Action::Kind::kRun);
+  const Result queued = Queued();
+  ASSERT_EQ(Resume(thread, {.result = &queued, .subscribed = true, .listens = true}).kind,
+            Action::Kind::kSleep);
+  for (int i = 0; i < 3; ++i) {
+    Pass(kThird);
+    Deliver(Fetch<AcquireRequest>(), Queued());
+    EXPECT_THAT(effects().wakes, IsEmpty());
+  }
+  Effects effects;
+  state().OnAskAgain(state().pending_acquire(), effects);  // the channel may be lost
+  EXPECT_THAT(effects.wakes, SizeIs(1));
+  EXPECT_EQ(Resume(thread).kind, Action::Kind::kRun);
+  EXPECT_EQ(Resume(thread, Queued()).kind, Action::Kind::kSubscribe);
+}
+
 TEST_F(ListeningTest, AsksNowAndThenIfItCannotListen) {
   Thread& thread = Call();
   ASSERT_EQ(Resume(thread).kind, Action::Kind::kRun);
