@@ -15,6 +15,9 @@ constexpr int kProcesses = 8;
 constexpr absl::Duration kLongestWait = absl::Milliseconds(2500);
 constexpr absl::Duration kLongestWaitAfterExit = absl::Milliseconds(200);
 constexpr absl::Duration kLongestFree = absl::Milliseconds(300);
+// If a thread that asks the server every millisecond is later than that, the machine is too busy
+// for short runs to judge.
+constexpr absl::Duration kPunctual = absl::Milliseconds(50);
 
 void Spin(absl::Duration time) {
   const base::Instant until = base::Now() + time;
@@ -67,6 +70,7 @@ return 0)";
 struct Outcome {
   absl::Duration longest_wait;
   absl::Duration longest_free;
+  absl::Duration latest;  // how late the watcher was
 };
 
 class EndsAtOnce : public ::testing::TestWithParam<std::tuple<std::string, int>> {
@@ -94,11 +98,13 @@ class EndsAtOnce : public ::testing::TestWithParam<std::tuple<std::string, int>>
     std::thread watcher([&] {
       base::Instant since = base::Instant::Infinite();
       while (!done) {
+        const base::Instant began = base::Now();
         const bool idle = server_->Integer({"EVAL", kIsIdle, "2", "lock", kQueue}) == 1;
         const base::Instant now = base::Now();
         since = idle ? std::min(since, now) : base::Instant::Infinite();
         if (idle) outcome.longest_free = std::max(outcome.longest_free, now - since);
         Sleep(absl::Milliseconds(1));
+        outcome.latest = std::max(outcome.latest, base::Now() - began);
       }
     });
     const size_t survivors = std::get<1>(GetParam());
@@ -135,8 +141,11 @@ TEST_P(EndsAtOnce, OthersWaitForOneClaimAtMost) {
     const Outcome outcome = Try(section, think);
     const auto what = absl::StrCat("think ", absl::FormatDuration(think), ", section ",
                                    absl::FormatDuration(section));
-    EXPECT_LE(outcome.longest_wait, way_ == "exit" ? kLongestWaitAfterExit : kLongestWait) << what;
-    EXPECT_LE(outcome.longest_free, kLongestFree) << what;
+    if (support::FullBars() || outcome.latest <= kPunctual) {
+      EXPECT_LE(outcome.longest_wait, way_ == "exit" ? kLongestWaitAfterExit : kLongestWait)
+          << what;
+      EXPECT_LE(outcome.longest_free, kLongestFree) << what;
+    }
     waits.push_back(outcome.longest_wait);
     longest_free = std::max(longest_free, outcome.longest_free);
   }

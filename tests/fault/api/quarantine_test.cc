@@ -90,7 +90,7 @@ TEST_F(Quarantine, OutlastsIsolatedPrimary) {
                                HasSubstr("may grant for 2s after it was cut off")));
 }
 
-// Meanwhile, another server may have granted locks of which this one has heard nothing.
+// Meanwhile, another server may have granted locks that this one does not have.
 TEST_F(Quarantine, BeginsIfServerWasReplicaWhileConnectionWasIdle) {
   const Client client = ConnectHere();
   SitOut(client);

@@ -218,9 +218,8 @@ TEST_F(SharedConnectionDoneTest, ShortDrainsEndReplacedConnection) {
   EXPECT_TRUE(NotSent(answers_[1].status())) << answers_[1].status();
 }
 
-// The process may end once the release that was posted has returned, and with it the thread that
-// leads.
-TEST_F(SharedConnectionDoneTest, PostedCommandIsWrittenWhenPostReturnsAlthoughAnotherThreadWrites) {
+// If that was a release, the process may end now, and with it the thread that leads.
+TEST_F(SharedConnectionDoneTest, PostWritesItsCommandBeforeItReturnsEvenIfAnotherThreadWrites) {
   std::atomic<bool> writing = false, returned = false, written = false;
   hooks_.write = [&](Transport& real, std::string_view bytes) {
     if (bytes.find("leader") != std::string_view::npos) {
