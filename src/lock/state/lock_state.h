@@ -312,7 +312,7 @@ class LockState {
   // ---- Requests.
 
   // The next request to run now. The caller runs it and brings the result. `early`: how long before
-  // its time a renewal may be sent, to travel with others.
+  // its time a renewal or a heartbeat may be sent, to travel with others.
   std::optional<Request> NextRequest(base::Instant now,
                                      absl::Duration early = absl::ZeroDuration());
   // The release of that hold, if it is due, even if other requests are due too.
