@@ -3,7 +3,6 @@
 #include <pthread.h>
 #include <signal.h>
 
-#include <exception>
 #include <utility>
 
 #include "src/base/no_cancellation.h"
@@ -40,15 +39,6 @@ std::thread StartThread(const char* name, std::function<void()> code) {
     pthread_setname_np(pthread_self(), name);
     code();
   });
-}
-
-bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code) {
-  try {
-    thread = StartThread(name, std::move(code));
-  } catch (const std::exception&) {  // there is no thread, or no memory for one
-    return false;
-  }
-  return true;
 }
 
 void RunApart(const char* name, const std::function<void()>& code) {
