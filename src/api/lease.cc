@@ -95,14 +95,18 @@ absl::Status Lease::Release() {
 }
 
 void Lease::ReleaseAsync(ReleaseCallback callback) {
-  callback = internal::NotNull(std::move(callback));
-  const auto tell = [](ReleaseCallback told, absl::Status status) {
-    return [told = std::move(told), status = std::move(status)]() mutable {
-      std::move(told)(std::move(status));
-    };
+  struct Told {
+    ReleaseCallback callback;
+    absl::Status status;
+  };
+  // Allocated here, since the callback must not get lost.
+  auto told = std::make_unique<Told>(Told{internal::NotNull(std::move(callback)), {}});
+  auto tell = [its = std::move(told)](absl::Status status) mutable {
+    its->status = std::move(status);
+    return [its = std::move(its)] { std::move(its->callback)(std::move(its->status)); };
   };
   if (owner_ == nullptr) {  // no client says where callbacks run
-    return internal::RunCallbackApart(tell(std::move(callback), absl::OkStatus()));
+    return internal::RunCallbackApart(tell(absl::OkStatus()));
   }
   // The callback may destroy the lease.
   const std::shared_ptr<internal::HoldOwner> owner = owner_;
@@ -112,12 +116,9 @@ void Lease::ReleaseAsync(ReleaseCallback callback) {
     known = base::WithAddress(absl::AbortedError("the hold was lost before it was released"));
   }
   if (!known.ok() || before != State::kHeld) {
-    return owner->Tell(tell(std::move(callback), std::move(known)));
+    return owner->Tell(tell(std::move(known)));
   }
-  owner->ReleaseAsync(id_, fencing_token(),
-                      [tell, callback = std::move(callback)](absl::Status status) mutable {
-                        return tell(std::move(callback), std::move(status));
-                      });
+  owner->ReleaseAsync(id_, fencing_token(), std::move(tell));
 }
 
 Lease Lease::GiveAway() {

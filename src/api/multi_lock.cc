@@ -26,6 +26,7 @@
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/base/utf8.h"
+#include "src/base/with_memory.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/kinds.h"
 #include "src/lock/state/hold_state.h"
@@ -205,12 +206,12 @@ class MultiLock::Apart::Call : public std::enable_shared_from_this<Call> {
       outcome = absl::OkStatus();
       if (action.kind == Kind::kTake) {
         options_.wait = base::Until(action.until);
-        if (how_ == How::kAsync) return TakeAsync(action.lock);
+        if (how_ == How::kAsync) return base::WithMemory([&] { TakeAsync(action.lock); });
         outcome = Take(action.lock);
       } else if (action.kind == Kind::kGiveBack) {
         GiveBack(action.lock);
       } else if (how_ == How::kAsync) {
-        return SleepAsync(action.until);
+        return base::WithMemory([&] { SleepAsync(action.until); });
       } else {
         base::Parker().ParkUntil(action.until);
       }
@@ -223,8 +224,9 @@ class MultiLock::Apart::Call : public std::enable_shared_from_this<Call> {
     if (!outcome().ok()) return outcome();
     std::vector<Hold> holds;
     for (const Lease& lease : leases_) holds.push_back(lease.hold());
+    Hold joined = Joined(sides_, holds);  // what fails must not take the leases
     return Lease(std::make_shared<JointHoldOwner>(sides_.front().body->core(), std::move(leases_)),
-                 1, Joined(sides_, holds));
+                 1, std::move(joined));
   }
 
  private:
@@ -270,8 +272,8 @@ class MultiLock::Apart::Call : public std::enable_shared_from_this<Call> {
     by_caller_.reset();
     with_object_.reset();
     if (how_ != How::kAsync) return;
-    driver().Complete([callback = std::move(callback_), lease = TakeLease()]() mutable {
-      std::move(callback)(std::move(lease));
+    driver().Complete([self = shared_from_this()] {
+      std::move(self->callback_)(base::WithMemory([&] { return self->TakeLease(); }));
     });
   }
 

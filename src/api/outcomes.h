@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -48,14 +49,19 @@ inline absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> owned) 
 }
 
 // `wrap` makes a Lease or a Permit of the hold at once, so that the hold is released if the
-// callback is never called.
+// callback is never called. The memory for the result is allocated here, since the callback must
+// not get lost.
 template <class Wrap, class Callback>
 internal::LockHandle::Finish FinishOf(Wrap wrap, Callback callback) {
-  return [wrap, told = internal::NotNull(std::move(callback))](
-             absl::StatusOr<internal::OwnedHold> held) mutable {
-    return [told = std::move(told), result = wrap(std::move(held))]() mutable {
-      std::move(told)(std::move(result));
-    };
+  struct Told {
+    Wrap wrap;
+    Callback callback;
+    std::optional<decltype(wrap(absl::StatusOr<internal::OwnedHold>()))> result = std::nullopt;
+  };
+  auto told = std::make_unique<Told>(Told{wrap, internal::NotNull(std::move(callback))});
+  return [its = std::move(told)](absl::StatusOr<internal::OwnedHold> held) mutable {
+    its->result.emplace(its->wrap(std::move(held)));
+    return [its = std::move(its)] { std::move(its->callback)(*std::move(its->result)); };
   };
 }
 

@@ -9,13 +9,15 @@
 
 namespace redlatch::base {
 
-absl::Status Unshared(const absl::Status& status) {
+absl::Status Unshared(const absl::Status& status) noexcept try {
   if (status.ok()) return absl::OkStatus();
   absl::Status copy = WithoutPayloads(status);
   status.ForEachPayload([&copy](absl::string_view type, const absl::Cord& payload) {
     copy.SetPayload(type, absl::Cord(std::string(payload)));
   });
   return copy;
+} catch (const std::bad_alloc&) {
+  return status;
 }
 
 absl::Status WithoutPayloads(const absl::Status& status) {

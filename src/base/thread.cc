@@ -4,7 +4,6 @@
 #include <signal.h>
 
 #include <atomic>
-#include <exception>
 #include <utility>
 
 #include "src/base/no_cancellation.h"
@@ -50,15 +49,6 @@ std::thread StartThread(const char* name, std::function<void()> code) {
     pthread_setname_np(pthread_self(), name);
     code();
   });
-}
-
-bool TryStartThread(std::thread& thread, const char* name, std::function<void()> code) {
-  try {
-    thread = StartThread(name, std::move(code));
-  } catch (const std::exception&) {  // there is no thread, or no memory for one
-    return false;
-  }
-  return true;
 }
 
 bool TryStartDetached(const char* name, std::function<void()> code) {

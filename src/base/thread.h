@@ -1,8 +1,10 @@
 #ifndef REDLATCH_SRC_BASE_THREAD_H_
 #define REDLATCH_SRC_BASE_THREAD_H_
 
+#include <exception>
 #include <functional>
 #include <thread>
+#include <utility>
 
 namespace redlatch::base {
 
@@ -15,9 +17,14 @@ namespace redlatch::base {
 // `name` has 15 characters at most; ps, top and debuggers show it. Throws std::system_error, as
 // std::thread does, if no thread can be started.
 std::thread StartThread(const char* name, std::function<void()> code);
-// The same, but returns false if no thread can be started.
-[[nodiscard]] bool TryStartThread(std::thread& thread, const char* name,
-                                  std::function<void()> code);
+// The same, but returns false if no thread can be started, or if there is no memory for one.
+template <class Code>
+[[nodiscard]] bool TryStartThread(std::thread& thread, const char* name, Code&& code) try {
+  thread = StartThread(name, std::forward<Code>(code));
+  return true;
+} catch (const std::exception&) {
+  return false;
+}
 // Starts a thread that no other waits for. Returns false if none can be started.
 [[nodiscard]] bool TryStartDetached(const char* name, std::function<void()> code);
 // Runs the code on a thread of its own, or on the calling thread if none can be started.

@@ -1,5 +1,6 @@
 #include "src/base/worker.h"
 
+#include <new>
 #include <utility>
 
 #include "src/base/thread.h"
@@ -46,7 +47,11 @@ void Worker::Run() {
     }
     woken_ = false;
     mu_.Unlock();
-    due = work_();
+    try {
+      due = work_();
+    } catch (const std::bad_alloc&) {
+      due = Now() + absl::Milliseconds(1);
+    }
     mu_.Lock();
   }
   mu_.Unlock();

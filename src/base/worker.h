@@ -11,7 +11,8 @@
 
 namespace redlatch::base {
 
-// A thread that calls one function whenever it is due or Wake() asks for it. The thread starts when
+// A thread that calls one function whenever it is due or Wake() asks for it, and again soon if
+// memory was lacking. The thread starts when
 // it is first needed. Thread-safe. A forked child neither uses nor destroys it: the thread does not
 // exist there.
 class Worker {

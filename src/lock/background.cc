@@ -10,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/parker.h"
+#include "src/base/with_memory.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/timing.h"
@@ -95,7 +96,7 @@ std::vector<Entry*> Background::TakeDue() {
   if (now < timers_.next()) return due;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
     LockTable::Refer(*entry);
-    due.push_back(entry);
+    base::WithMemory([&] { due.push_back(entry); });
   }
   return due;
 }
@@ -103,13 +104,14 @@ std::vector<Entry*> Background::TakeDue() {
 void Background::Serve(const std::vector<Entry*>& due) {
   ScriptBatch::Jobs jobs;
   for (Entry* const entry : due) {
-    core_.Feed(*entry, [&](LockState& state, Effects& effects) {
-      const base::Instant now = base::Now();
+    core_.FeedWithRoom(*entry, [&](LockState& state, base::Instant now, Effects& effects) {
       state.Expire(now, effects);  // a hold that is over sends nothing
       while (std::optional<Request> request = state.NextRequest(now, kTogether)) {
-        core_.MakeReady(*entry, *request);
+        base::WithMemory([&] {
+          core_.MakeReady(*entry, *request);
+          jobs.push_back({.entry = entry, .request = *request});
+        });
         LockTable::Refer(*entry);
-        jobs.push_back({.entry = entry, .request = *std::move(request)});
       }
     });
   }

@@ -21,6 +21,7 @@
 #include "src/base/parker.h"
 #include "src/base/short_text.h"
 #include "src/base/status.h"
+#include "src/base/with_memory.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"
@@ -79,7 +80,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       observer_needs_tokens_(observed() && observer_->needs_tokens()),
       identity_(NewIdentity()),
-      event_driver_(std::make_shared<EventDriver>(*this)),
+      event_driver_(new EventDriver(*this)),
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),
@@ -112,8 +113,10 @@ ClientCore::~ClientCore() {
   notifier_->Stop();
   unattended_.Close();
   // The last command. If the server is unreachable, the description expires.
-  const std::string key = DescriptionKey(identity_.client);
-  server_group_->Send(key, redis::Command({"DEL", key})).IgnoreError();
+  base::WithMemory([this] {
+    const std::string key = DescriptionKey(identity_.client);
+    server_group_->Send(key, redis::Command({"DEL", key})).IgnoreError();
+  });
 }
 
 // Replaces destruction in a forked child.
@@ -397,8 +400,8 @@ void ClientCore::Describe() {
 
 void ClientCore::Finish(Entry& entry, Effects& effects) {
   for (Waiter* const waiter : effects.wakes) waiter->waker->Wake();
-  for (Loss& loss : effects.losses) Post(entry, std::move(loss));
-  for (Notice& notice : effects.notices) Post(entry, std::move(notice));
+  for (const Loss& loss : effects.losses) base::WithMemory([&] { Post(entry, loss); });
+  for (const Notice& notice : effects.notices) base::WithMemory([&] { Post(entry, notice); });
 }
 
 // ---- Reports to users, on the client's own threads.
@@ -410,17 +413,21 @@ void ClientCore::TellLater(std::function<void(Observer&)> event) {
 }
 
 void ClientCore::TellReleasedLater(const Entry& entry, const Released& released) {
-  TellLater([lock = std::string(entry.name()), token = released.token,
-             status = StatusOf(*this, entry, released)](Observer& observer) {
-    observer.OnReleased(lock, token, status);
+  base::WithMemory([&] {
+    TellLater([lock = std::string(entry.name()), token = released.token,
+               status = StatusOf(*this, entry, released)](Observer& observer) {
+      observer.OnReleased(lock, token, status);
+    });
   });
 }
 
 void ClientCore::TellAcquiredLater(const Entry& entry, FencingToken token, absl::Duration waited,
                                    const absl::Status& status) {
-  TellLater([lock = std::string(entry.name()), token, waited, status](Observer& observer) {
-    status.ok() ? observer.OnAcquired(lock, token, waited)
-                : observer.OnWaitEnded(lock, waited, status);
+  base::WithMemory([&] {
+    TellLater([lock = std::string(entry.name()), token, waited, status](Observer& observer) {
+      status.ok() ? observer.OnAcquired(lock, token, waited)
+                  : observer.OnWaitEnded(lock, waited, status);
+    });
   });
 }
 
@@ -599,7 +606,7 @@ void ClientCore::Reconnected() {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
-  if (is_cluster()) wake_channels_.SubscribeAgain(concerned);
+  if (is_cluster()) base::WithMemory([&] { wake_channels_.SubscribeAgain(concerned); });
   counts_.RepeatAll(concerned);
   observations_.AskAll(concerned);
   confirmed_releases_.RepeatAll(concerned);

@@ -4,7 +4,9 @@
 #include <utility>
 
 #include "absl/container/inlined_vector.h"
+#include "src/base/status.h"
 #include "src/base/thread.h"
+#include "src/base/with_memory.h"
 #include "src/lock/client_core.h"
 
 namespace redlatch::internal {
@@ -57,8 +59,8 @@ bool EventDriver::Ready() {
   return started_ || stopping_;
 }
 
-void EventDriver::Begin(std::unique_ptr<EventTask> task, std::string_view key) noexcept {
-  EventTask* const its = task.release();
+void EventDriver::Begin(std::unique_ptr<EventTask>&& task, std::string_view key) {
+  EventTask* const its = task.get();
   its->in_flight_ = in_flight_.Of(core_.is_cluster() ? core_.server(key) : "",
                                   [] { return std::make_shared<std::atomic<size_t>>(0); });
   its->events_ = EventTask::kBegun;
@@ -69,8 +71,9 @@ void EventDriver::Begin(std::unique_ptr<EventTask> task, std::string_view key) n
     if (!core_.in_forked_child()) Push(*its, EventTask::kStopped);
   });
   const base::MutexLock lock(mu_);
+  if (inbox_.capacity() <= tasks_.size()) inbox_.reserve(2 * tasks_.size() + kFew);
   its->place_ = tasks_.insert(tasks_.end(), its);
-  inbox_.push_back(its);
+  inbox_.push_back(task.release());
   Start();
   Signal();
 }
@@ -128,7 +131,12 @@ absl::StatusOr<EventReplyPtr> EventDriver::Post(EventTask& task, Entry& entry,
   reply->count_in_flight = task.in_flight_;
   ++in_flight_count_;
   ++*task.in_flight_;
-  absl::Status sent = core_.runner().Post(core_.SubjectOf(entry), request, reply->posted);
+  absl::Status sent;
+  try {
+    sent = core_.runner().Post(core_.SubjectOf(entry), request, reply->posted);
+  } catch (const std::bad_alloc&) {
+    sent = base::NoMemory();
+  }
   if (sent.ok()) return EventReplyPtr(reply.release());
   --in_flight_count_;
   --*task.in_flight_;
@@ -138,13 +146,11 @@ absl::StatusOr<EventReplyPtr> EventDriver::Post(EventTask& task, Entry& entry,
 EventReplyPtr EventDriver::RunInBatch(EventTask& task, Entry& entry, const Request& request,
                                       base::Instant until) {
   EventReplyPtr reply(new EventReply(*this, task));
-  core_.batches().Post(
-      entry, request,
-      [its = reply.get()](Result result) {
-        its->posted.result = std::move(result);
-        its->Arrive();
-      },
-      until);
+  const auto then = [its = reply.get()](Result result) {
+    its->posted.result = std::move(result);
+    its->Arrive();
+  };
+  base::WithMemory([&] { core_.batches().Post(entry, request, then, until); });
   return reply;
 }
 
@@ -188,7 +194,8 @@ void EventDriver::TakeTurn() {
       StepOf(*task, events, now);
     } else {
       const base::MutexLock lock(mu_);
-      ended_tasks_.emplace_back(task);
+      base::WithMemory([this, its = task]()
+                           ABSL_NO_THREAD_SAFETY_ANALYSIS { ended_tasks_.emplace_back(its); });
     }
   }
   turn_.clear();
@@ -203,6 +210,7 @@ void EventDriver::TakeTurn() {
 // script, even if it sends none.
 void EventDriver::TakeInbox(base::Instant now) {
   const base::MutexLock lock(mu_);
+  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { turn_.reserve(tasks_.size()); });
   for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
     PushHeld(*due->second, EventTask::kTime);
   }
@@ -224,8 +232,10 @@ void EventDriver::TakeInbox(base::Instant now) {
       continue;
     }
     task->held_back_ = true;
-    auto& tasks = held_back_[task->in_flight_.get()];
-    task->held_at_ = tasks.insert(tasks.end(), task);
+    base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      auto& tasks = held_back_[task->in_flight_.get()];
+      task->held_at_ = tasks.insert(tasks.end(), task);
+    });
     SetTimer(*task, task->due());
   }
   inbox_.clear();
@@ -243,11 +253,11 @@ bool EventDriver::HasRoom(const EventTask& task) const {
 void EventDriver::SetTimer(EventTask& task, base::Instant due) {
   if (!task.timer_.is_infinite()) timers_.erase({task.timer_, &task});
   task.timer_ = due;
-  if (!due.is_infinite()) timers_.emplace(due, &task);
+  if (!due.is_infinite()) base::WithMemory([&] { timers_.emplace(due, &task); });
 }
 
 void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
-  const bool goes_on = task.Step(events, now);
+  const bool goes_on = base::WithMemory([&] { return task.Step(events, now); });
   const base::Instant due = goes_on ? task.due() : base::Instant::Infinite();
   if (due != task.timer_) {
     SetTimer(task, due);
@@ -259,7 +269,8 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
   const base::MutexLock lock(mu_);
   tasks_.erase(task.place_);
   task.over_ = true;
-  if (!task.queued_) ended_tasks_.emplace_back(&task);  // otherwise TakeInbox() does
+  if (task.queued_) return;  // TakeTurn() ends it
+  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { ended_tasks_.emplace_back(&task); });
 }
 
 // Keys without a subscription attempt come before those with one.
@@ -293,7 +304,7 @@ void EventDriver::WaitForMore() {
   polling_ = true;
   wake_.Open();
   mu_.Unlock();
-  Poll(until);
+  base::WithMemory([&] { Poll(until); });
   mu_.Lock();
   const absl::Duration took = base::Now() - began;
   if (std::exchange(polling_, false) && alone && took < kDriversTurn) way_.Record(took);
@@ -349,7 +360,9 @@ void EventDriver::Complete(Completion completion, Whose whose) noexcept {
   }
   if (!Ready()) return Run(std::move(completion), whose);
   const base::MutexLock lock(mu_);
-  completions_.emplace_back(std::move(completion), whose);
+  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    completions_.emplace_back(std::move(completion), whose);
+  });
   Signal();
 }
 
@@ -371,13 +384,13 @@ void EventDriver::Run(Completion completion, Whose whose) {
     return RunUsersCode("a callback", [&] { std::move(completion)(); });
   }
   // The executor may copy the function, but runs it once.
-  auto shared = std::make_shared<Completion>(std::move(completion));
-  RunUsersCode("ClientOptions::post", [&] {
-    post_([shared] {
+  std::function<void()> run = base::WithMemory([&]() -> std::function<void()> {
+    return [shared = std::make_shared<Completion>(std::move(completion))] {
       Completion its = std::exchange(*shared, nullptr);
       if (its) RunUsersCode("a callback", [&] { std::move(its)(); });
-    });
+    };
   });
+  RunUsersCode("ClientOptions::post", [&] { post_(std::move(run)); });
 }
 
 // ---- The end. The thread that stops the driver takes over its tasks. It may be the driver's own
@@ -429,7 +442,8 @@ void EventDriver::StepAll(unsigned events) {
   std::vector<EventTask*> all;
   {
     const base::MutexLock lock(mu_);
-    all.assign(tasks_.begin(), tasks_.end());
+    base::WithMemory(
+        [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { all.assign(tasks_.begin(), tasks_.end()); });
   }
   for (EventTask* const task : all) StepOf(*task, events, base::Now());
 }

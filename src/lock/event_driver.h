@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <list>
 #include <map>
@@ -129,7 +128,8 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   // Starts the thread if needed. Returns false if it cannot be started; then no task would begin.
   bool Ready();
   // `key` is the key of the task's requests.
-  void Begin(std::unique_ptr<EventTask> task, std::string_view key = {}) noexcept;
+  // Throws std::bad_alloc if memory is lacking; then the task is still the caller's.
+  void Begin(std::unique_ptr<EventTask>&& task, std::string_view key = {});
   // Runs the completion where the user said, or on the driver's thread if it is the library's own.
   // Runs it at once only if no thread can be started.
   enum class Whose : uint8_t { kUsers, kOwn };
@@ -196,12 +196,12 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   base::Mutex mu_;
   base::CondVar changed_;
-  std::list<EventTask*> tasks_ ABSL_GUARDED_BY(mu_);  // all, in the order in which they began
-  std::deque<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);
+  std::list<EventTask*> tasks_ ABSL_GUARDED_BY(mu_);    // all, in the order in which they began
+  std::vector<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);  // has room for all
   // Tasks that wait until fewer scripts are in flight at their server, by server.
   std::map<const void*, std::list<EventTask*>> held_back_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<EventTask>> ended_tasks_ ABSL_GUARDED_BY(mu_);
-  std::deque<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
+  std::vector<std::pair<Completion, Whose>> completions_ ABSL_GUARDED_BY(mu_);
   std::thread thread_ ABSL_GUARDED_BY(mu_);
   bool started_ ABSL_GUARDED_BY(mu_) = false;
   bool polling_ ABSL_GUARDED_BY(mu_) = false;

@@ -16,6 +16,7 @@
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/base/utf8.h"
+#include "src/base/with_memory.h"
 #include "src/lock/description.h"
 #include "src/lock/kinds.h"
 #include "src/lock/operation_task.h"
@@ -448,11 +449,16 @@ absl::StatusOr<std::string> LockHandle::RunUntilAnswered(ScriptOperation::Call c
 void LockHandle::RunUntilAnsweredAsync(
     ScriptOperation::Call call, const void* object, std::stop_token stop,
     absl::AnyInvocable<void(absl::StatusOr<std::string>) &&> then) {
-  EventDriver& driver = core_->event_driver();
+  Begin(std::make_unique<ScriptTask>(core_->event_driver(), entry_, std::move(call), object,
+                                     std::move(stop), std::move(then)));
+}
+
+// The task has a reference to the entry.
+void LockHandle::Begin(std::unique_ptr<EventTask>&& task) {
   LockTable::Refer(entry_);
-  driver.Begin(std::make_unique<ScriptTask>(driver, entry_, std::move(call), object,
-                                            std::move(stop), std::move(then)),
-               entry_.keys.main());
+  absl::Cleanup undo = [this] { core_->lock_table().Unrefer(entry_); };
+  core_->event_driver().Begin(std::move(task), entry_.keys.main());
+  std::move(undo).Cancel();
 }
 
 // ---- Acquisition.
@@ -528,7 +534,7 @@ absl::Status LockHandle::Failure(const Entry& entry, const Waiter& waiter, absl:
 }
 
 void LockHandle::AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhere,
-                              EventDriver::Whose whose) noexcept {
+                              EventDriver::Whose whose) {
   EventDriver& driver = core_->event_driver();
   absl::Status bad = core_->Refusal();
   if (bad.ok()) bad = CheckTerms(call);
@@ -536,10 +542,8 @@ void LockHandle::AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhe
   if (!bad.ok()) return driver.Complete(std::move(finish)(std::move(bad)), whose);
   if (!call.since) call.since = base::Now();
   call.gone = nullptr;  // EventDriver::StopObject() does this
-  LockTable::Refer(entry_);
-  driver.Begin(std::make_unique<AcquireTask>(driver, entry_, std::move(call), std::move(finish),
-                                             std::move(elsewhere), whose),
-               entry_.keys.main());
+  Begin(std::make_unique<AcquireTask>(driver, entry_, std::move(call), std::move(finish),
+                                      std::move(elsewhere), whose));
 }
 
 // ---- Release.
@@ -639,10 +643,11 @@ void LockHandle::Leave(ReleaseOperation operation, Operation::Action action, The
     operation.Postpone(entry_.state);
     action = {.kind = Operation::Action::Kind::kSleep, .until = {}};
   }
-  LockTable::Refer(entry_);
-  driver.Begin(
-      std::make_unique<ReleaseTask>(driver, entry_, std::move(operation), action, std::move(then)),
-      entry_.keys.main());
+  std::unique_ptr<EventTask> task = base::WithMemory([&] {
+    return std::make_unique<ReleaseTask>(driver, entry_, std::move(operation), action,
+                                         std::move(then));
+  });
+  base::WithMemory([&] { Begin(std::move(task)); });
 }
 
 void LockHandle::ReleaseAll(absl::Span<const OwnedHold> holds) noexcept {

@@ -66,7 +66,7 @@ struct OwnedHold {
 // The way of a lock object or a lease to its lock state. A handle keeps the lock state alive, but
 // has no hold. Calls run their scripts on the calling thread. In a forked child, calls are refused
 // or do nothing. The handle of a latch only acquires and runs scripts. Thread-safe.
-class LockHandle final : public HoldOwner {
+class LockHandle : public HoldOwner {
  public:
   // REQUIRES: the caller refers to the entry.
   LockHandle(std::shared_ptr<ClientCore> core, Entry& entry)
@@ -79,7 +79,6 @@ class LockHandle final : public HoldOwner {
                                                             const std::string& owner,
                                                             const LockType& type);
   ~LockHandle() override;
-  LockHandle(const LockHandle&) = delete;
   LockHandle& operator=(const LockHandle&) = delete;
 
   absl::Status Refusal() const override { return core_->Refusal(); }
@@ -105,7 +104,7 @@ class LockHandle final : public HoldOwner {
   using Elsewhere = std::function<absl::StatusOr<std::shared_ptr<LockHandle>>(const Entry& left)>;
   using Finish = absl::AnyInvocable<EventDriver::Completion(absl::StatusOr<OwnedHold>) &&>;
   void AcquireAsync(AcquireCall call, Finish finish, Elsewhere elsewhere = nullptr,
-                    EventDriver::Whose whose = EventDriver::Whose::kUsers) noexcept;
+                    EventDriver::Whose whose = EventDriver::Whose::kUsers);
   void ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept override;
   void Tell(absl::AnyInvocable<void() &&> completion) override {
     core_->event_driver().Complete(std::move(completion));
@@ -186,6 +185,9 @@ class LockHandle final : public HoldOwner {
   // Adds the name of the lock and its server to the status.
   absl::Status About(const absl::Status& status) const;
 
+ protected:
+  LockHandle(const LockHandle& other) : LockHandle(other.core_, other.entry_) {}
+
  private:
   absl::Status CheckStaysTaken(absl::Duration at_least) const;
   // `usable`: the lease without the grace.
@@ -200,6 +202,7 @@ class LockHandle final : public HoldOwner {
   void NoteLeft() noexcept;
   void EndQuietly(const ReleaseOperation::Call& call, bool leaves) noexcept;
   void Leave(ReleaseOperation operation, Operation::Action action, Then then) noexcept;
+  void Begin(std::unique_ptr<EventTask>&& task);
 
   const std::shared_ptr<ClientCore> core_;
   Entry& entry_;

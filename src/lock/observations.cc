@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "lua/scripts.h"
@@ -116,10 +117,16 @@ absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbe
     const LeaderView fresh(heartbeat, base::Jittered(kAfterLease));
     Watch& watch = watches_.try_emplace(std::string(election.keys.main()), Watch{election, fresh})
                        .first->second;
-    watch.listeners.push_back(std::move(listener));
-    known = Newest(watch);
+    watch.listeners.push_back(listener);
+  }
+  absl::Cleanup undo = [&] { Remove(*listener); };  // if memory is lacking
+  {
+    const base::MutexLock lock(mu_);
+    const auto found = watches_.find(election.keys.main());
+    if (found != watches_.end()) known = Newest(found->second);
   }
   Tell(known);
+  std::move(undo).Cancel();
   core_.WakeBackground();
   return absl::OkStatus();
 }
@@ -215,7 +222,6 @@ ScriptBatch::Jobs Observations::TakeDue() {
   const base::MutexLock lock(mu_);
   for (auto& [key, watch] : watches_) {
     if (now < watch.view.due()) continue;
-    watch.view.OnAsked();
     const int64_t ttl_ms = absl::ToInt64Milliseconds(kHeartbeatsKept * watch.view.heartbeat());
     ScriptRequest what{.script = &lua::kElectionLeader,
                        .args = {core_.ChannelFor(key), secret_, absl::StrCat(ttl_ms)}};
@@ -224,6 +230,7 @@ ScriptBatch::Jobs Observations::TakeDue() {
                     .then = [this, keys = watch.election.keys,
                              now](const Result& result) { TakeReply(keys, now, result); },
                     .until = now + kTimeout});
+    watch.view.OnAsked();
   }
   return jobs;
 }

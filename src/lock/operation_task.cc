@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/mutex.h"
 #include "src/base/random.h"
+#include "src/base/with_memory.h"
 #include "src/lock/client_core.h"
 #include "src/lock/lock_table.h"
 #include "src/lock/state/timing.h"
@@ -206,7 +207,9 @@ AcquireTask::AcquireTask(EventDriver& driver, Entry& entry, AcquireCall call,
 Operation& AcquireTask::operation() {
   if (!operation_) {
     if (call_.wait <= absl::ZeroDuration()) call_.since = base::Now();
+    auto view = std::make_shared<HoldState>();  // a grant must not need memory
     operation_.emplace(call_, LockHandle::EnvironmentOf(driver_.core(), thread_, *this));
+    operation_->waiter().view = std::move(view);
   }
   return *operation_;
 }
@@ -217,7 +220,7 @@ bool AcquireTask::End() {
   // These readers may not be joined, so the call continues with others.
   if (waiter.state == Waiter::State::kElsewhere && !gone()) {
     call_.silence = {.since = waiter.silent_since, .why = std::move(waiter.failure)};
-    auto next = elsewhere_(*entry_);
+    auto next = base::WithMemory([this] { return elsewhere_(*entry_); });
     if (next.ok()) {
       Entry& entry = const_cast<Entry&>((*next)->entry());
       LockTable::Refer(entry);
@@ -237,7 +240,7 @@ bool AcquireTask::End() {
   } else if (entry_->type->holds()) {
     result = absl::CancelledError("its client is gone");
     if (std::shared_ptr<ClientCore> alive = core.weak_from_this().lock()) {
-      auto handle = std::make_shared<LockHandle>(std::move(alive), *entry_);
+      auto handle = base::WithMemory([&] { return std::make_shared<LockHandle>(alive, *entry_); });
       absl::StatusOr<HoldRef> hold = handle->Outcome(*operation_, call_.wait);
       result = hold.ok() ? absl::StatusOr<OwnedHold>(OwnedHold{std::move(handle), *std::move(hold)})
                          : hold.status();
@@ -275,12 +278,10 @@ bool ReleaseTask::End() {
 
 bool ScriptTask::End() {
   ClientCore& core = driver_.core();
-  auto outcome = std::move(operation_.outcome());
-  if (!outcome.ok()) outcome = About(core, *entry_, outcome.status());
-  auto tell = [then = std::move(then_), outcome = std::move(outcome)]() mutable {
-    std::move(then)(std::move(outcome));
-  };
-  driver_.Complete(std::move(tell), EventDriver::Whose::kOwn);
+  told_->outcome = std::move(operation_.outcome());
+  if (!told_->outcome.ok()) told_->outcome = About(core, *entry_, told_->outcome.status());
+  driver_.Complete([its = std::move(told_)] { std::move(its->then)(std::move(its->outcome)); },
+                   EventDriver::Whose::kOwn);
   core.lock_table().Unrefer(*entry_);
   return false;
 }

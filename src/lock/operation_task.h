@@ -114,7 +114,7 @@ class ScriptTask final : public OperationTask {
         operation_(std::move(call)),
         object_(object),
         stop_(std::move(stop)),
-        then_(std::move(then)) {}
+        told_(new Told{std::move(then), absl::UnknownError("")}) {}
 
   const void* object() const override { return object_; }
   std::stop_token stop() const override { return stop_; }
@@ -126,7 +126,12 @@ class ScriptTask final : public OperationTask {
   ScriptOperation operation_;
   const void* const object_;
   const std::stop_token stop_;
-  Then then_;
+  // Allocated before the script runs: a completion that owns this needs no memory of its own.
+  struct Told {
+    Then then;
+    absl::StatusOr<std::string> outcome;
+  };
+  std::unique_ptr<Told> told_;
 };
 
 }  // namespace redlatch::internal

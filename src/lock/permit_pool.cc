@@ -17,6 +17,33 @@ constexpr size_t kMostFree = 64;
 
 }  // namespace
 
+// Another handle of a pool's entry. The pool gets the entry back as soon as the permit is over,
+// even if the user keeps the Permit.
+class PermitPool::Loan final : public LockHandle {
+ public:
+  Loan(std::shared_ptr<PermitPool> pool, std::shared_ptr<LockHandle> handle)
+      : LockHandle(*handle), pool_(std::move(pool)), handle_(std::move(handle)) {}
+  ~Loan() override { Return(); }
+
+  absl::Status Release(uint64_t hold, FencingToken token) noexcept override {
+    absl::Status released = LockHandle::Release(hold, token);
+    Return();
+    return released;
+  }
+  void ReleaseAsync(uint64_t hold, FencingToken token, Then then) noexcept override {
+    LockHandle::ReleaseAsync(hold, token, std::move(then));
+    Return();
+  }
+
+ private:
+  void Return() {
+    if (pool_ != nullptr && pool_->Reclaim(handle_)) pool_.reset();
+  }
+
+  std::shared_ptr<PermitPool> pool_;  // null once it has the handle
+  const std::shared_ptr<LockHandle> handle_;
+};
+
 absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Lend(bool cached) {
   std::shared_ptr<LockHandle> handle;
   {
@@ -34,28 +61,25 @@ absl::StatusOr<std::shared_ptr<LockHandle>> PermitPool::Lend(bool cached) {
     if (!made.ok()) return made.status();
     handle = *std::move(made);
   }
-  LockHandle* const lent = handle.get();
-  return std::shared_ptr<LockHandle>(
-      lent, [permits = shared_from_this(), handle = std::move(handle)](LockHandle*) {
-        permits->Reclaim(handle);
-      });
+  return std::make_shared<Loan>(shared_from_this(), std::move(handle));
 }
 
-void PermitPool::Reclaim(const std::shared_ptr<LockHandle>& handle) {
-  if (core_->in_forked_child()) return;
+bool PermitPool::Reclaim(const std::shared_ptr<LockHandle>& handle) {
+  if (core_->in_forked_child()) return false;
   const bool cached = handle->caches();
-  if (!cached && !handle->reusable()) return;  // pending cleanups do not need the handle
+  if (!cached && !handle->reusable()) return false;  // pending cleanups do not need the handle
   {
     const base::MutexLock lock(mu_);
     const bool room = free_.size() + cached_.size() < kMostFree;
     try {
-      if (cached && room && objects_ > 0) return cached_.push_back(handle);
+      if (cached && room && objects_ > 0) return cached_.push_back(handle), true;
       if (!cached && room) free_.push_back(handle);
     } catch (const std::bad_alloc&) {  // the next one is created
     }
   }
   // No thread can come for the permit.
   if (cached) handle->GiveBackCached();
+  return true;
 }
 
 absl::StatusOr<OwnedHold> PermitPool::Acquire(const AcquireCall& call) {

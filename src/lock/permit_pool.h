@@ -53,10 +53,12 @@ class PermitPool : public std::enable_shared_from_this<PermitPool> {
   void RemoveObject(const void* object);
 
  private:
+  class Loan;
+
   // Lends a handle, if possible one with a cached permit.
   absl::StatusOr<std::shared_ptr<LockHandle>> Lend(bool cached);
-  // Takes back a handle that was borrowed.
-  void Reclaim(const std::shared_ptr<LockHandle>& handle);
+  // Takes back a handle that was borrowed, unless its permit is not over.
+  bool Reclaim(const std::shared_ptr<LockHandle>& handle);
   void CollectLost() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   const std::shared_ptr<ClientCore> core_;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <iterator>
 #include <memory>
+#include <new>
 #include <utility>
 #include <variant>
 
@@ -11,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
+#include "src/base/with_memory.h"
 #include "src/lock/client_core.h"
 
 namespace redlatch::internal {
@@ -58,9 +60,12 @@ std::string ScriptBatch::QueueOf(const Job& job) const {
 
 void ScriptBatch::Post(Jobs jobs) {
   std::map<std::string, Jobs> by_queue;
-  for (Job& job : jobs) by_queue[QueueOf(job)].push_back(std::move(job));
-  for (auto& [name, its] : by_queue) {
-    if (!name.empty() && Add(name, its)) continue;
+  for (Job& job : jobs) {
+    base::WithMemory([&] { by_queue[QueueOf(job)].push_back(std::move(job)); });
+  }
+  for (auto& each : by_queue) {
+    Jobs& its = each.second;
+    if (!each.first.empty() && base::WithMemory([&] { return Add(each.first, its); })) continue;
     const Job& first = its.front();
     if (first.until == base::Instant() && ToConfirm(first.request) == nullptr) {
       RunBatch(its);
@@ -71,9 +76,9 @@ void ScriptBatch::Post(Jobs jobs) {
 }
 
 void ScriptBatch::Post(Entry& entry, const Request& request, Then then, base::Instant until) {
-  LockTable::Refer(entry);
   Jobs jobs;
   jobs.push_back({.entry = &entry, .request = request, .then = std::move(then), .until = until});
+  LockTable::Refer(entry);
   Post(std::move(jobs));
 }
 
@@ -84,6 +89,7 @@ bool ScriptBatch::Add(const std::string& name, Jobs& jobs) {
     const base::MutexLock lock(mu_);
     queue = &queues_.try_emplace(name, *this).first->second;
     if (stopping_ || !queue->worker.Start()) return false;
+    queue->jobs.reserve(queue->jobs.size() + jobs.size());
     std::move(jobs.begin(), jobs.end(), std::back_inserter(queue->jobs));
   }
   queue->worker.Wake();
@@ -99,6 +105,9 @@ base::Instant ScriptBatch::RunNext(Queue& queue) {
   if (!jobs.empty()) RunBatch(jobs);
   if (jobs.empty()) return base::Instant::Infinite();
   const base::MutexLock lock(mu_);
+  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    queue.jobs.reserve(queue.jobs.size() + jobs.size());
+  });
   queue.jobs.insert(queue.jobs.begin(), std::move_iterator(jobs.begin()),
                     std::move_iterator(jobs.end()));
   return base::Instant();
@@ -118,7 +127,7 @@ void ScriptBatch::Stop() {
   }
 }
 
-Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant until) noexcept {
+Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant until) noexcept try {
   struct Caller {
     Result result;
     base::Parker parker;
@@ -133,15 +142,17 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
       until);
   if (caller->parker.ParkUntil(until) == kAnswered) return std::move(caller->result);
   return NoResult();
+} catch (const std::bad_alloc&) {
+  return NotRun(base::NoMemory());
 }
 
 void ScriptBatch::Finish(Job& job, Result result) {
   if (job.then) {
-    job.then(std::move(result));
+    base::WithMemory([&] { job.then(result); });
   } else {
-    core_.NoteAnswer(*job.entry, job.request, result);
-    core_.Feed(*job.entry, [&](LockState& state, Effects& effects) {
-      state.OnResult(job.request, result, base::Now(), effects);
+    base::WithMemory([&] { core_.NoteAnswer(*job.entry, job.request, result); });
+    core_.FeedWithRoom(*job.entry, [&](LockState& state, base::Instant now, Effects& effects) {
+      state.OnResult(job.request, result, now, effects);
     });
   }
   if (job.entry != nullptr) core_.lock_table().Unrefer(*job.entry);
@@ -173,11 +184,14 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
   base::Instant least = base::Instant::Infinite();
   base::Instant most = now;
   std::vector<RequestRunner::Item> items;
+  std::vector<Result> results;
+  base::WithMemory([&] { items.reserve(jobs.size()), results.resize(jobs.size()); });
   for (const Job& job : jobs) {
     const base::Instant its =
         posted ? job.until : now + std::max(kShortestTimeout, job.request.lease / 3);
     least = std::min(least, its);
-    items.push_back({.subject = core_.SubjectOf(job.lock()), .request = job.request});
+    base::WithMemory(
+        [&] { items.push_back({.subject = core_.SubjectOf(job.lock()), .request = job.request}); });
     items.back().until = posted ? its : std::min(its, now + core_.command_timeout());
     most = std::max(most, items.back().until);
   }
@@ -187,8 +201,11 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
   if (!core_.is_quorum()) until = std::min(until, now + core_.command_timeout());
   if (posted && core_.is_cluster()) until = std::min(until, now + kLongestInACluster);
   if (!posted) until = std::min(until, base::Instant::FromNanos(end_by_));
-  std::vector<Result> results(jobs.size());
-  core_.runner().RunBatch(items, until, absl::MakeSpan(results));
+  try {
+    core_.runner().RunBatch(items, until, absl::MakeSpan(results));
+  } catch (const std::bad_alloc&) {
+    std::fill(results.begin(), results.end(), NoMemoryLeft());
+  }
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(results[i]));
 }
 

@@ -15,6 +15,7 @@
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/wake_event.h"
+#include "src/base/with_memory.h"
 #include "src/base/words.h"
 #include "src/lock/state/timing.h"
 #include "src/redis/link/script_runner.h"
@@ -275,8 +276,11 @@ class Quorum::Round {
           call,
           [inbox = inbox_, index = calls_.size() - 1, node, &its, call,
            on_result = calls.on_result](absl::StatusOr<redis::Reply> reply) {
-            if (on_result != nullptr) (*on_result)(node, its, *call, reply.status());
-            inbox->Add({.index = index, .node = node, .reply = std::move(reply)});
+            if (on_result != nullptr) {
+              base::WithMemory([&] { (*on_result)(node, its, *call, reply.status()); });
+            }
+            Arrival arrival{.index = index, .node = node, .reply = std::move(reply)};
+            base::WithMemory([&] { inbox->Add(arrival); });
           },
           [inbox = inbox_] { return !inbox->closed(); });
     }
@@ -305,7 +309,7 @@ class Quorum::Round {
   // Where replies arrive, from any thread, until the round's own takes them.
   class Inbox {
    public:
-    void Add(Arrival arrival) {
+    void Add(Arrival& arrival) {
       const base::MutexLock lock(mu_);
       if (closed_) return;
       arrivals_.push_back(std::move(arrival));
@@ -856,7 +860,7 @@ void Quorum::RunBatch(absl::Span<const Item> items, base::Instant deadline,
 }
 
 void Quorum::RunAll(absl::Span<const Item> items, base::Instant deadline,
-                    absl::Span<Result> results) {
+                    absl::Span<Result> results) try {
   if (const absl::Status problem = Problem(); !problem.ok()) {
     return std::fill(results.begin(), results.end(),
                      Result{.what = internal::Failed{.why = problem}});
@@ -880,6 +884,8 @@ void Quorum::RunAll(absl::Span<const Item> items, base::Instant deadline,
     Note(all[i]);
     results[i] = ResultOf(all[i]);
   }
+} catch (const std::bad_alloc&) {  // some nodes may have been asked
+  std::fill(results.begin(), results.end(), internal::NoMemoryLeft());
 }
 
 // Takes in what the nodes told of their clocks and of this client's subscription.
@@ -1132,27 +1138,37 @@ class Quorum::ReleaseInFlight {
 };
 
 absl::Status Quorum::Post(const Subject& subject, const Request& release,
-                          internal::RequestInFlight& posted) noexcept try {
+                          internal::RequestInFlight& posted) noexcept {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
-  Running one({.subject = subject, .request = release});
-  Begin(one);
-  const auto in_flight = std::make_shared<ReleaseInFlight>(*this, posted);
-  const OnResult on_result = OnResultOf(one);
+  auto made = base::WithMemory(
+      [&] { return std::make_unique<Running>(Item{.subject = subject, .request = release}); });
+  Running& one = *made;
+  base::WithMemory([&] { Begin(one); });
+  const auto in_flight =
+      base::WithMemory([&] { return std::make_shared<ReleaseInFlight>(*this, posted); });
+  const OnResult on_result = base::WithMemory([&] { return OnResultOf(one); });
   ++posted_;
   // An acquire that follows goes to the first node first. If that gets the release last, it is sent
   // both at once.
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
-    NodeCallPtr call = CallAt(one, node);
-    its.Send(call, [in_flight, on_result, node, &its, call,
-                    cancelled = one.CancelledAt(node)](const auto& reply) {
-      if (on_result != nullptr) (*on_result)(node, its, *call, reply.status());
-      in_flight->OnResult(node, ReadEnding(cancelled, reply));
-    });
+    const bool cancelled = one.CancelledAt(node);
+    try {
+      NodeCallPtr call = CallAt(one, node);
+      its.Send(call, [in_flight, on_result, node, &its, call, cancelled](const auto& reply) {
+        base::WithMemory([&] {
+          if (on_result != nullptr) (*on_result)(node, its, *call, reply.status());
+          in_flight->OnResult(node, ReadEnding(cancelled, reply));
+        });
+      });
+    } catch (const std::bad_alloc&) {
+      in_flight->OnResult(node, base::WithMemory([&] {
+                            return ReadEnding(cancelled,
+                                              redis::MarkMayHaveExecuted(base::NoMemory()));
+                          }));
+    }
   }
   return absl::OkStatus();
-} catch (const std::bad_alloc&) {
-  std::terminate();  // GCC 14's code for `noexcept` alone crashes on the way to it
 }
 
 }  // namespace redlatch::quorum

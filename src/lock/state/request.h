@@ -247,6 +247,11 @@ inline Result NoResult() {
                          .may_have_executed = true}};
 }
 
+// The result of a request for which memory ran out.
+inline Result NoMemoryLeft() {
+  return {.what = Failed{.why = base::NoMemory(), .may_have_executed = true}};
+}
+
 // Runs the function. If it runs out of memory, the result says that the script may have been
 // executed.
 template <class Function>
@@ -254,7 +259,7 @@ Result OrNoMemory(Function run) {
   try {
     return run();
   } catch (const std::bad_alloc&) {
-    return {.what = Failed{.why = base::NoMemory(), .may_have_executed = true}};
+    return NoMemoryLeft();
   }
 }
 

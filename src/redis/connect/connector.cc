@@ -205,7 +205,7 @@ absl::StatusOr<std::optional<Connection>> Connector::Poll(Awaited* awaited) {
 }
 
 absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit,
-                                                             Awaited& awaited) {
+                                                             Awaited& awaited) try {
   if (!attempt_.has_value() || Moved()) BeginAttempt();
   Attempt& attempt = *attempt_;
   for (;;) {
@@ -254,6 +254,9 @@ absl::StatusOr<std::optional<Connection>> Connector::Proceed(base::Instant limit
     }
     attempt.GoOn(std::move(failed));
   }
+} catch (const std::bad_alloc&) {
+  Abandon();
+  return absl::UnavailableError("no memory");  // another attempt may succeed
 }
 
 absl::Status Connector::TimedOut(const Attempt& attempt) const {

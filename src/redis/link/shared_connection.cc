@@ -11,6 +11,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/base/with_memory.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {
@@ -32,9 +33,10 @@ bool Pipeline::Append(absl::Span<const Command> commands, InFlight& in_flight) n
 }
 
 void Pipeline::Prepend(const Command& command) {
-  unsent_.insert(0, command.bytes());
+  unsent_.reserve(unsent_.size() + command.bytes().size());
   commands_.push_front(
       {.in_flight = nullptr, .bytes = command.bytes().size(), .replies = 1, .index = 0});
+  unsent_.insert(0, command.bytes());
   ++size_;
 }
 
@@ -69,6 +71,8 @@ void Pipeline::Fail(const InFlightCommands& commands, const absl::Status& why, F
 
 void Pipeline::ConnectionLost(std::string_view rest, const absl::Status& sent,
                               const absl::Status& unsent, Finished& finished) {
+  unsent_.reserve(unsent_.size() + rest.size());  // the rest must not fail half-way
+  finished.reserve(finished.size() + commands_.size());
   size_t left = rest.size();
   while (sent_ > 0 && commands_[sent_ - 1].bytes <= left) left -= commands_[--sent_].bytes;
   unsent_.insert(0, rest.substr(left));
@@ -171,7 +175,9 @@ SharedConnection::~SharedConnection() {
   Finished finished;
   {
     const base::MutexLock lock(mu_);
-    FailSent(absl::StrCat("the connection to ", server_, " was closed"), finished);
+    FailSent(base::WithMemory(
+                 [this] { return absl::StrCat("the connection to ", server_, " was closed"); }),
+             finished);
   }
   TellFinished({}, finished);
 }
@@ -320,15 +326,19 @@ void SharedConnection::Lead(InFlight& mine, base::Instant deadline) {
 
 void SharedConnection::GiveUp(InFlight& mine) {
   ++stats_.late;
-  const absl::Status unsent =
-      connected_ || last_failure_.ok()
-          ? absl::UnavailableError(
-                absl::StrCat("the command could not be sent to ", server_, " in time"))
-          : MarkNotSent(absl::Status(
-                last_failure_.code(),
-                absl::StrCat(std::string(last_failure_.message()),
-                             " (the command was not sent; it was tried until the deadline)")));
-  const absl::Status sent = WhenSent(server_ + " did not answer in time");
+  const bool known = !connected_ && !last_failure_.ok();
+  const absl::Status why = known ? last_failure_ : absl::OkStatus();
+  const absl::Status unsent = base::WithMemory([&] {
+    return !known
+               ? absl::UnavailableError(
+                     absl::StrCat("the command could not be sent to ", server_, " in time"))
+               : MarkNotSent(absl::Status(
+                     why.code(),
+                     absl::StrCat(std::string(why.message()),
+                                  " (the command was not sent; it was tried until the deadline)")));
+  });
+  const absl::Status sent =
+      base::WithMemory([this] { return WhenSent(server_ + " did not answer in time"); });
   if (pipeline_.Abandon(mine, sent, unsent)) GiveUpIfStalled();
 }
 
@@ -411,7 +421,7 @@ bool SharedConnection::Leave(InFlight& mine, std::function<void()> done) noexcep
 }
 
 absl::Status SharedConnection::Post(absl::Span<const Command> commands,
-                                    InFlight& in_flight) noexcept {
+                                    InFlight& in_flight) noexcept try {
   if (fork_guard_.InForkedChild()) return InForkedChild();
   InFlight drain;  // reads what is there, and waits for nothing
   drain.begun = base::Now();
@@ -447,6 +457,8 @@ absl::Status SharedConnection::Post(absl::Span<const Command> commands,
   }
   Lead(drain, kAtOnce);
   return status;
+} catch (const std::bad_alloc&) {  // nothing was sent
+  return base::NoMemory();
 }
 
 bool SharedConnection::Drain(base::Instant until) noexcept {
@@ -518,7 +530,7 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
   peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
   reconnect_.Made();
   for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
-    pipeline_.Prepend(*each);
+    base::WithMemory([&] { pipeline_.Prepend(*each); });
   }
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
@@ -625,9 +637,11 @@ absl::Status SharedConnection::WhenSent(const std::string& why) {
 
 void SharedConnection::FailSent(const std::string& why, Finished& finished) {
   const std::string_view unwritten = std::string_view(in_flight_).substr(in_flight_done_);
-  const absl::Status unsent =
-      MarkNotSent(absl::UnavailableError(why + " (the command was not sent)"));
-  pipeline_.ConnectionLost(unwritten, WhenSent(why), unsent, finished);
+  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    const absl::Status unsent =
+        MarkNotSent(absl::UnavailableError(why + " (the command was not sent)"));
+    pipeline_.ConnectionLost(unwritten, WhenSent(why), unsent, finished);
+  });
 }
 
 void SharedConnection::GiveUpIfStalled() {
@@ -646,9 +660,11 @@ void SharedConnection::Break(Finished& finished) {
   leaving_.clear();
   writers_held_ = false;
   write_wants_ = Interest::kNone;
-  last_failure_ = absl::UnavailableError(
-      absl::StrCat("lost the connection to ", server_, ": ", std::exchange(doomed_, {})));
-  FailSent(std::string(last_failure_.message()), finished);
+  const std::string doomed = std::exchange(doomed_, {});
+  const std::string why = base::WithMemory(
+      [&] { return absl::StrCat("lost the connection to ", server_, ": ", doomed); });
+  last_failure_ = base::WithMemory([&] { return absl::UnavailableError(why); });
+  FailSent(why, finished);
   in_flight_.clear();
   in_flight_done_ = 0;
   reconnect_.Lost();

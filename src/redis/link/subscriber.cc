@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
+#include "src/base/with_memory.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 
@@ -216,6 +217,9 @@ std::optional<Awaited> Subscriber::Connect(int wake_fd) {
   reconnect_.Made();
   {
     const base::MutexLock lock(mu_);
+    base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      requests_.reserve(requests_.size() + subscriptions_.size());
+    });
     for (const auto& [channel, subscription] : subscriptions_) {
       requests_.push_back({Verb::kSubscribe, subscription});
     }
@@ -255,21 +259,25 @@ void Subscriber::Break() {
     replace_ = false;
     ping_ = false;
     peer_.reset();
-    std::move(requests_.begin(), requests_.end(), std::back_inserter(pending_));
-    requests_.clear();
-    for (const ChannelRequest& request : std::exchange(pending_, {})) {
-      // The server's subscription ended with the connection.
-      if (request.verb == Verb::kUnsubscribe) {
-        End(*request.subscription, request.subscription->end);
+    // The server's subscriptions ended with the connection.
+    const auto end = [this](auto& requests) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+      for (const ChannelRequest& request : requests) {
+        if (request.verb == Verb::kUnsubscribe) {
+          End(*request.subscription, request.subscription->end);
+        }
       }
-    }
+      requests.clear();
+    };
+    end(pending_);
+    end(requests_);
     for (const auto& [channel, subscription] : subscriptions_) {
       Set(*subscription, State::kAsked);
     }
   }
   dialogue_ = Dialogue();
-  NotConnected(
-      absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why)));
+  NotConnected(base::WithMemory([&] {
+    return absl::UnavailableError(absl::StrCat("lost the subscriptions at ", server_, ": ", why));
+  }));
   reconnect_.Lost();
 }
 
