@@ -420,8 +420,14 @@ bool SharedConnection::Leave(InFlight& mine, std::function<void()> done) noexcep
   return false;
 }
 
+absl::Status SharedConnection::NotSent(const char* why) const noexcept try {
+  return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": ", why));
+} catch (const std::bad_alloc&) {
+  return base::NoMemory();
+}
+
 absl::Status SharedConnection::Post(absl::Span<const Command> commands,
-                                    InFlight& in_flight) noexcept try {
+                                    InFlight& in_flight) noexcept {
   if (fork_guard_.InForkedChild()) return InForkedChild();
   InFlight drain;  // reads what is there, and waits for nothing
   drain.begun = base::Now();
@@ -430,11 +436,10 @@ absl::Status SharedConnection::Post(absl::Span<const Command> commands,
     const base::MutexLock lock(mu_);
     // A connection that is being left takes no more commands.
     if (!connected_ || !leaving_.empty()) {
-      return absl::UnavailableError(absl::StrCat("not sent to ", server_, ": not connected"));
+      return NotSent("not connected");
     }
     if (pipeline_.unsent_bytes() > options_.backlog_bytes) {
-      status = absl::UnavailableError(
-          absl::StrCat("not sent to ", server_, ": it does not keep up with the commands"));
+      status = NotSent("it does not keep up with the commands");
     } else if (!pipeline_.Append(commands, in_flight)) {
       return base::NoMemory();
     } else {
@@ -457,8 +462,6 @@ absl::Status SharedConnection::Post(absl::Span<const Command> commands,
   }
   Lead(drain, kAtOnce);
   return status;
-} catch (const std::bad_alloc&) {  // nothing was sent
-  return base::NoMemory();
 }
 
 bool SharedConnection::Drain(base::Instant until) noexcept {

@@ -302,6 +302,8 @@ class SharedConnection {
 
   // The status of each call in a forked child.
   absl::Status InForkedChild() const;
+  // A refusal of Post().
+  absl::Status NotSent(const char* why) const noexcept;
   // True if this thread has become the leader, false if `mine` is finished.
   bool Follow(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
   void Lead(InFlight& mine, base::Instant deadline) ABSL_LOCKS_EXCLUDED(mu_);
