@@ -31,7 +31,7 @@ AcquireOperation::AcquireOperation(const AcquireCall& call, const Environment& e
   waiter_.terms = call.terms;
   // A reader that also writes reads beside its write only, so its grant serves no other hold.
   if (call.options != nullptr && call.write_grant == 0) {
-    waiter_.turn = ContendedTurn(*call.options, environment.round_trip);
+    waiter_.turn = PackedDuration(ContendedTurn(*call.options, environment.round_trip));
   }
   waiter_.options = call.options;
   waiter_.write_token = call.write_token;

@@ -65,7 +65,7 @@ void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
   if (latch()) return Enqueue(waiter, now);
   Expire(now, effects);
   may_cache_ = waiter.object != nullptr;
-  turn_ = PackedDuration(waiter.turn);
+  turn_ = waiter.turn;
   if (left_at_ != base::Instant()) NoteReturn(now);
   if (held()) {
     if (Enter(waiter, now, effects)) return;
@@ -707,7 +707,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   PendingAcquire& pending = *pending_;
   const Waiter& head = *queue_.head();
   if (pending.acquire.attempt == 0) {
-    const bool serves_again = contended_ && ServesAgainWithin(head.turn);
+    const bool serves_again = contended_ && ServesAgainWithin(head.turn.get());
     const bool may_serve = !head.terms.manual && !config_.explicit_owner &&
                            head.terms.at_least.get() == absl::ZeroDuration();
     const bool passes_on =
@@ -1085,7 +1085,7 @@ void LockState::OnGranted(const NewGrant& news, base::Instant asked, bool is_cla
   });
   const bool others = pending.queued || news.others > 0;
   NoteGranted(news, others);
-  BeginTurn(now, queue_.head()->turn);
+  BeginTurn(now, queue_.head()->turn.get());
   if (pending.queued) {
     usual_wait_ = PackedDuration(std::max(Scaled(usual_wait_.get(), 7, 8), now - pending.began));
   }

@@ -55,18 +55,19 @@ class PackedDuration {
   int64_t nanos_ = 0;
 };
 
-// What a waiter asks the server for. A grant serves only waiters with equal terms.
+// What a waiter asks the server for. A grant serves only waiters with equal terms. Members are
+// ordered to leave no gaps.
 struct Terms {
   absl::Duration lease = absl::ZeroDuration();  // at the server
   // How much of that the client leaves unused, besides the margin for clocks that differ in speed.
   PackedDuration margin;
-  PackedDuration at_least;  // AcquireOptions::at_least, or Lease::StayTaken()
-  bool manual = false;      // never renewed
-  bool whole = false;       // a claim is not enough: the thread needs the whole lease
-  bool cacheable = false;   // LockOptions::cache_for
-  bool bounded = false;     // LockOptions::at_most
-  bool told = false;        // LockOptions::tell_if_wanted: the hold is told of waiters
-  base::AcksWanted acks;    // the grant counts only once these have it
+  PackedDuration at_least;     // AcquireOptions::at_least, or Lease::StayTaken()
+  bool manual : 1 = false;     // never renewed
+  bool whole : 1 = false;      // a claim is not enough: the thread needs the whole lease
+  bool cacheable : 1 = false;  // LockOptions::cache_for
+  bool bounded : 1 = false;    // LockOptions::at_most
+  bool told : 1 = false;       // LockOptions::tell_if_wanted: the hold is told of waiters
+  base::AcksWanted acks;       // the grant counts only once these have it
   // A semaphore's permits that are wanted, and its capacity.
   uint32_t permits = 1;
   uint32_t capacity = 0;

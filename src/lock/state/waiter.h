@@ -44,7 +44,7 @@ enum class BusyWith : uint8_t {
 };
 
 // A call that wants the lock. LockState links the waiters of its queue.
-struct Waiter {
+struct Waiter {  // members are ordered to leave no gaps: a client may have very many waiters
   enum class State : uint8_t {
     kWaiting,
     kGranted,    // `hold`, `token` and `not_before` are set, and `view` if `face` is kStatus
@@ -60,10 +60,21 @@ struct Waiter {
   const void* object = nullptr;
   Face face = Face::kStatus;
   WaitLimit wait_limit = WaitLimit::kEndless;
+  bool native = false;  // the lock may be acquired natively
+
+  // The outcome.
+  State state = State::kWaiting;
+  BusyWith busy_with = BusyWith::kOthers;  // if it is kBusy
+
+  // The waker is called only if the waiter is parked and there is news for it.
+  bool parked = false;
+  bool wake_pending = false;
+  bool awaits_wake = false;  // used by LockState only
+  Waker* waker = nullptr;
+
   Terms terms;
   // How long this client may serve its threads after it has waited, or while others wait.
-  absl::Duration turn;
-  bool native = false;  // the lock may be acquired natively
+  PackedDuration turn;
   std::shared_ptr<const LockOptions> options;
   FencingToken write_token;  // of a reader that also writes: the token of its write hold
   base::Instant began;       // when the call began
@@ -71,25 +82,17 @@ struct Waiter {
   // Since when the server has not answered this call; `failure` says why.
   base::Instant silent_since = base::Instant::Infinite();
 
-  // The outcome.
-  State state = State::kWaiting;
-  BusyWith busy_with = BusyWith::kOthers;  // if it is kBusy
+  // More of the outcome.
   uint64_t hold = 0;
   FencingToken token;
   std::shared_ptr<HoldState> view;
   base::Instant not_before;  // when the token may first be used
   absl::Status failure;      // while it waits: the server's problem, if one is known
 
-  // The waker is called only if the waiter is parked and there is news for it.
-  Waker* waker = nullptr;
-  bool parked = false;
-  bool wake_pending = false;
-
   // Used by LockState only.
   base::Instant since;
   Waiter* previous = nullptr;
   Waiter* next = nullptr;
-  bool awaits_wake = false;
 };
 
 // The local queue: waiters in the order in which they came.

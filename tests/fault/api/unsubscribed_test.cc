@@ -77,8 +77,8 @@ TEST_P(TwoPrimaries, AreRefusedAtConnectAndReconnect) {
   const Client client = Connect(url_);
   SimpleLock lock(client, "lock");
   ASSERT_TRUE(lock.Acquire().ok());
-  // The client first asks the server that the sentinels name for its role.
-  proxy_.LeadTo(way_ == "Sentinel" ? std::vector{one_, other_} : std::vector{other_, one_});
+  // Each attempt first asks the server that the sentinels name for its role.
+  proxy_.LeadTo(way_ == "Sentinel" ? std::vector{one_, other_, one_} : std::vector{other_, one_});
   first_->Do({"CLIENT", "KILL", "TYPE", "normal"});
   // The name may lead to one server again soon.
   ExpectTwo(lock.Acquire({.wait = absl::Seconds(1)}).status(), absl::StatusCode::kUnavailable);

@@ -109,7 +109,7 @@ class LockStateTest : public ::testing::Test {
                     .acks = {.replicas = want.acks},
                     .permits = want.permits,
                     .capacity = want.capacity};
-    waiter.turn = want.turn.value_or(absl::ZeroDuration());
+    waiter.turn = PackedDuration(want.turn.value_or(absl::ZeroDuration()));
     waiter.native = want.native;
     waiter.object = this;
     state_->Acquire(waiter, now_, Fresh());
