@@ -33,7 +33,7 @@ local function found_kind(key)
 
   local text = try('GETRANGE', name, '0', '79')
   local id, rest = string.match(text.err and '' or text, '^(%x+):%d+(.*)$')
-  if text == 'redlatch:free' then  -- see simple/common/free
+  if text == 'redlatch:free' then  -- see simple/common/give
     return 'a simple lock or an election'
   elseif text.err then
     return 'another program\'s data'

@@ -2,7 +2,6 @@
 -- include: common/choose
 -- include: common/remove_waiter
 -- include: common/remove_waiters
--- include: common/check_note
 -- include: common/publish_grant
 -- include: common/invite
 

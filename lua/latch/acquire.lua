@@ -16,10 +16,8 @@
 -- include: latch/common/find
 -- include: latch/common/touch
 -- include: latch/common/wake
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local request = read_request(0)
 local now = now_us()
 local latch, vanished = find_latch(request.owner, now, ARGV[5])

@@ -10,7 +10,6 @@
 -- include: common/grant_id
 -- include: common/leave
 -- include: quorum/common/pass_on
--- include: common/read_waiter
 -- include: quorum/common/read_holder
 
 local holder, attempt = read_holder()

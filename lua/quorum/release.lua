@@ -13,7 +13,9 @@ local lock, queue, reservation_name = keys[1], keys[2], keys[5]  -- of a plain r
 -- The fast path: see simple/acquire. It equals the end of a plain release below if no client waits,
 -- or if the first waiter is live, wants one token and a vote by message, and the proposal becomes
 -- the token.
--- include: quorum/common/voter_record
+-- The record (see common/parse_waiter) of a waiter that a fast path votes for by message: it wants
+-- one token. Captures asked_us, attempt, heartbeat_ms, claim_ms, channel and its secret.
+local voter_record = '^(%d+) %d+ 1 (%d+) 1 (%d+) [01] %d+ (%d+) [01] (%S+) 32 %x+ (%x+)$'
 local vote = not ARGV[3] and redis.pcall('GETRANGE', lock, '0', '79') or ''
 if not vote.err and string.find(vote, me .. ' ', 1, true) == 1 then
   local records, fence_key, token = keys[3], keys[4], ARGV[2]

@@ -82,10 +82,8 @@ end
 -- include: read_write/common/request
 -- include: read_write/common/settle
 -- include: read_write/common/write_again
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local request = read_rw_request(0)
 local now = now_us()
 local state = read_state(now)

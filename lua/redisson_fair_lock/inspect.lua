@@ -6,8 +6,6 @@
 --          { { waiter, client, '0' } ... }, holding }
 -- include: redisson_lock/common/read_fields
 -- include: redisson_lock/common/holders_of
--- include: common/most_holders
--- include: common/grant_id
 
 local fields, refused = read_fields('a Redisson lock', 'a Redisson fair lock')
 if refused then

@@ -3,7 +3,6 @@
 -- KEYS, ARGV and reply as redisson_lock/release's; KEYS 9 redisson.alive
 -- include: redisson_lock/common/gone_ms_of
 -- include: redisson_lock/common/release_again
--- include: redisson_lock/common/leave_tombstone
 -- include: redisson_fair_lock/common/acquire
 -- include: redisson_fair_lock/common/call_head
 

@@ -8,10 +8,8 @@
 -- include: redisson_lock/common/extend
 -- include: redisson_lock/common/wait_for
 -- include: redisson_lock/common/yields
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local lock, grant, lease_ms, terms = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
 local mode, mine = read_state(grant)
 if mode == nil then

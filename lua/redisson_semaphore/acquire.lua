@@ -13,17 +13,12 @@
 -- include: redisson_semaphore/common/ends_of
 -- include: redisson_semaphore/common/keep
 -- include: redisson_semaphore/common/give_back
--- include: redisson_semaphore/common/taken
 -- include: redisson_lock/common/yields
--- include: redisson_semaphore/common/yield_key
 -- include: redisson_semaphore/common/never
 -- include: redisson_lock/common/wait_for
--- include: redisson_lock/common/may_wait
 -- include: redisson_lock/common/is_manual
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local _, refused = read_number('a Redisson semaphore')
 if refused then
   return refused

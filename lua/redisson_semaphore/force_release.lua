@@ -4,7 +4,6 @@
 -- ARGV   1 the grant channels' prefix before the client id; the last as acquire's
 -- reply  { 'released', 0 } or { 'free', 0 }
 -- include: redisson_semaphore/common/give_back
--- include: redisson_semaphore/common/taken
 local removed = redis.call('ZCARD', taken)
 redis.call('UNLINK', taken)
 give_back('', removed)

@@ -7,7 +7,6 @@
 -- include: redisson_lock/common/gone_ms_of
 -- include: redisson_semaphore/common/give_back_own
 -- include: redisson_lock/common/release_again
--- include: redisson_lock/common/leave_tombstone
 
 local gone_ms = gone_ms_of(ARGV[2])
 if not give_back_own(ARGV[1]) then

@@ -31,10 +31,8 @@ end
 -- include: reentrant/common/grants
 -- include: reentrant/common/take
 -- include: reentrant/common/decide
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local request = read_request(0)
 local now = now_us()
 local grants = read_grants(now, 'reentrant/2')

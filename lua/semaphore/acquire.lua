@@ -77,10 +77,8 @@ end
 -- include: common/extend_expiry
 -- include: semaphore/common/store
 -- include: semaphore/common/settle
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local request = read_request(0)
 local now = now_us()
 local state = read_state(now)

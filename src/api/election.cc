@@ -189,8 +189,7 @@ absl::StatusOr<Observation> Election::Observe(LeaderCallback callback) const {
   const absl::Duration heartbeat = internal::HeartbeatInterval(
       body->options().lease, (*handle)->entry().type->traits.longest_heartbeat);
   if (!callback) callback = [](const auto&) {};
-  std::shared_ptr<internal::LeaderListener> listener(
-      new internal::LeaderListener(std::move(callback)));
+  auto listener = std::make_shared<internal::LeaderListener>(std::move(callback));
   absl::Status added = body->core()->observations().Add((*handle)->entry(), heartbeat, listener);
   if (!added.ok()) return (*handle)->About(added);
   return Observation(body->core(), std::move(listener));

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "absl/strings/str_cat.h"
 #include "src/base/no_cancellation.h"
 
 namespace redlatch::base {
@@ -18,6 +19,12 @@ uint64_t RandomBits() {
     if (got == static_cast<ssize_t>(sizeof bits)) return bits;
     if (got < 0 && errno != EINTR) std::abort();  // a kernel without getrandom: nothing is unique
   }
+}
+
+// No StrFormat(): if memory is lacking there, the process ends.
+std::string RandomHex() {
+  return absl::StrCat(absl::Hex(RandomBits(), absl::kZeroPad16),
+                      absl::Hex(RandomBits(), absl::kZeroPad16));
 }
 
 absl::Duration Jittered(absl::Duration d) {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <bit>
 #include <cstdint>
+#include <string>
 
 #include "absl/time/time.h"
 
@@ -12,6 +13,8 @@ namespace redlatch::base {
 // Returns random bits from the kernel. fork() would copy the state of a generator in this process,
 // and parent and child would then draw the same numbers.
 uint64_t RandomBits();
+// Returns 32 random hexadecimal digits.
+std::string RandomHex();
 
 // Generates the ids of one client. Thread-safe.
 class Numbers {

@@ -80,7 +80,7 @@ ClientCore::ClientCore(redis::Url url, ClientOptions options, QuorumRunner::Make
       observer_(options_.observer ? options_.observer : std::make_shared<Observer>()),
       observer_needs_tokens_(observed() && observer_->needs_tokens()),
       identity_(NewIdentity()),
-      event_driver_(new EventDriver(*this)),
+      event_driver_(std::make_shared<EventDriver>(*this)),
       pace_(pace),
       description_(DescribeCommand(identity_.client, ThisProcess(options_.program), absl::Now(),
                                    pace_.lifetime)),

@@ -5,7 +5,6 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "lua/scripts.h"
 #include "src/base/random.h"
 #include "src/base/sha1.h"
@@ -111,9 +110,7 @@ absl::Status Observations::Add(const NamedLock& election, absl::Duration heartbe
   Change known;
   {
     const base::MutexLock lock(mu_);
-    if (secret_.empty()) {
-      secret_ = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
-    }
+    if (secret_.empty()) secret_ = base::RandomHex();
     const LeaderView fresh(heartbeat, base::Jittered(kAfterLease));
     Watch& watch = watches_.try_emplace(std::string(election.keys.main()), Watch{election, fresh})
                        .first->second;

@@ -8,7 +8,6 @@
 #include <variant>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "lua/scripts.h"
 #include "src/base/random.h"
 #include "src/base/status.h"
@@ -45,7 +44,7 @@ bool IsByNativeCommand(const Request& request) {
 
 Identity NewIdentity() {
   Identity identity;
-  identity.client = absl::StrFormat("%016x%016x", base::RandomBits(), base::RandomBits());
+  identity.client = base::RandomHex();
   return identity;
 }
 

@@ -272,10 +272,11 @@ class ReportTest(unittest.TestCase):
     def test_new_results_leave_the_rest(self):
         before = {"settings": {}, "missing": [], "failures": ["a, hot-2: old", "a, pair-1: old"],
                   "results": {"hot-2": "old", "pair-1": "old"}}
-        whole = {"settings": {}, "failures": ["a, hot-2: new"], "results": {"hot-2": "new", "hot-4": {}}}
+        whole = {"settings": {}, "commit": "c1", "failures": ["a, hot-2: new"], "results": {"hot-2": "new", "hot-4": {}}}
         merged = run.merged(before, whole)
         self.assertEqual(merged["results"], {"hot-2": "new", "pair-1": "old"})
         self.assertEqual(merged["failures"], ["a, pair-1: old", "a, hot-2: new"])
+        self.assertEqual(merged["again"], {"hot-2": "c1"})
 
     def test_shares(self):
         self.assertEqual(run.share([5, 10]), 0.5)

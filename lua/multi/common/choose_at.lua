@@ -1,7 +1,5 @@
 -- include: simple/common/give
--- include: common/ignored_invitation
 -- include: multi/common/survey
--- include: multi/common/names
 
 -- select_name(name): sets KEYS 1 to 4 to those of one name, as the simple lock's pieces expect.
 local present = KEYS

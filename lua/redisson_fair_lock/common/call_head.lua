@@ -1,6 +1,5 @@
 -- include: redisson_fair_lock/common/drop_overdue
 -- include: redisson_lock/common/now_ms
--- include: redisson_fair_lock/common/call
 -- call_head(): the lock is free. Tells the first waiter. Returns true if it is not yet known which
 -- one that is: the caller's reply asks for another call.
 local function call_head()

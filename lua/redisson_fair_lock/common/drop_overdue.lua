@@ -1,6 +1,5 @@
 -- include: redisson_fair_lock/common/queue
 -- include: redisson_fair_lock/common/ends_of
--- include: redisson_fair_lock/common/alive
 -- include: redisson_fair_lock/common/call
 -- include: redisson_fair_lock/common/move_up
 -- drop_overdue(now): removes up to 64 waiters at the head whose time is over, and tells them: a Java

@@ -1,7 +1,6 @@
 -- include: redisson_semaphore/common/give_back
 -- include: redisson_semaphore/common/ids_of
 -- include: redisson_semaphore/common/permits
--- include: redisson_semaphore/common/taken
 -- give_back_own(grant): gives back the permits of the grant. Returns false if it has none.
 local function give_back_own(grant)
   local removed = 0

@@ -1,7 +1,6 @@
 -- include: common/remove_waiters
 -- include: common/publish_grant
 -- include: semaphore/common/choose
--- include: semaphore/common/state
 -- include: semaphore/common/touch
 
 -- forget_amounts(grants): removes the stored permit counts of these grants.

@@ -8,10 +8,8 @@
 -- include: common/extend_lease
 -- include: simple/common/take
 -- include: simple/common/give
+-- include: common/refuse_cancelled
 
-if redis.call('EXISTS', KEYS[5]) == 1 then
-  return 'gone'
-end
 local request = read_request(0)
 local now = now_us()
 

@@ -335,7 +335,7 @@ void TakeHolds(const Reply& page, int64_t now, LockRow& row) {
   }
 }
 
-// See lua/simple/common/free.lua.
+// See lua/simple/common/give.lua.
 constexpr std::string_view kPlaceholder = "redlatch:free";
 
 void AskString(Questions& questions, LockRow& row) {

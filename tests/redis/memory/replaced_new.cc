@@ -1,7 +1,10 @@
 #include "tests/redis/memory/replaced_new.h"
 
+#include <sys/prctl.h>
+
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <new>
 
 #include "tests/redis/memory/fork_sweep.h"
@@ -14,10 +17,22 @@ struct alignas(16) Mark {
   uint64_t value;
 };
 
+bool IsOfLibrary() {
+  char name[16] = "";
+  prctl(PR_GET_NAME, name);
+  return std::strncmp(name, "redlatch-", 9) == 0;
+}
+
+bool Fails() {
+  if (redlatch::allocations_left > 0) return --redlatch::allocations_left == 0;
+  return redlatch::threads_allocations_left > 0 && IsOfLibrary() &&
+         redlatch::threads_allocations_left-- == 1;
+}
+
 }  // namespace
 
 void* operator new(size_t size) {
-  if (redlatch::allocations_left > 0 && --redlatch::allocations_left == 0) throw std::bad_alloc();
+  if (Fails()) throw std::bad_alloc();
   redlatch::Step();
   auto* mark = static_cast<Mark*>(std::malloc(sizeof(Mark) + size));
   if (mark == nullptr) throw std::bad_alloc();

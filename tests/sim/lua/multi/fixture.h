@@ -69,7 +69,7 @@ class MultiScriptsFixture : public ::testing::Test {
 
   std::string Holder(const std::string& name) {
     const std::string value = server_->Text({"GET", name});
-    return value == "redlatch:free" ? "" : value;  // see lua/simple/common/free.lua
+    return value == "redlatch:free" ? "" : value;  // see lua/simple/common/give.lua
   }
   // True if it gets the lock.
   bool AcquireNatively(const std::string& name) {
