@@ -349,26 +349,15 @@ CountDownLatch::~CountDownLatch() { body_->Close(); }
 
 const std::string& CountDownLatch::name() const { return body_->name(); }
 
-void CountDownLatch::count_down(std::ptrdiff_t n) {
-  if (absl::Status status = CountDown(n); !status.ok()) Throw(status);
-}
-
-void CountDownLatch::wait() {
-  if (absl::Status status = Wait(); !status.ok()) Throw(status);
-}
-
-bool CountDownLatch::WaitFor(absl::Duration wait) {
-  const absl::Status status = Wait({.wait = wait});
-  if (!status.ok() && !IsBusy(status)) Throw(status);
-  return status.ok();
-}
+void CountDownLatch::count_down(std::ptrdiff_t n) { ThrowIfFailed(CountDown(n)); }
+void CountDownLatch::wait() { ThrowIfFailed(Wait()); }
+bool CountDownLatch::WaitFor(absl::Duration wait) { return ThrowUnlessBusy(Wait({.wait = wait})); }
 
 void CountDownLatch::arrive_and_wait(std::ptrdiff_t n) {
   const std::shared_ptr<Body> body = body_;
   const absl::StatusOr<int64_t> left = body->CountDown(n, {});
-  if (!left.ok()) Throw(left.status());
-  if (*left == 0) return;
-  if (absl::Status status = body->Wait({}); !status.ok()) Throw(status);
+  ThrowIfFailed(left.status());
+  if (*left > 0) ThrowIfFailed(body->Wait({}));
 }
 
 absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {

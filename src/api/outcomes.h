@@ -26,6 +26,15 @@ namespace redlatch {
   throw std::system_error(MakeErrorCode(status.code()), std::string(status.message()));
 }
 
+inline void ThrowIfFailed(const absl::Status& status) {
+  if (!status.ok()) Throw(status);
+}
+// The same for a call that may end its wait; then returns false.
+inline bool ThrowUnlessBusy(const absl::Status& status) {
+  if (!IsBusy(status)) ThrowIfFailed(status);
+  return status.ok();
+}
+
 // For a thread that would wait for itself.
 [[noreturn]] inline void ThrowDeadlock(const absl::Status& status) {
   throw std::system_error(std::make_error_code(std::errc::resource_deadlock_would_occur),

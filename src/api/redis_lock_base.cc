@@ -325,18 +325,15 @@ const std::string& RedisLockBase::name() const { return body_->name(); }
 void RedisLockBase::lock() {
   bool deadlock = false;
   const absl::Status locked = body_->Lock(/*reads=*/false, {}, deadlock);
-  if (locked.ok()) return;
   if (deadlock) ThrowDeadlock(locked);
-  Throw(locked);
+  ThrowIfFailed(locked);
 }
 
 std::optional<bool> RedisLockBase::TryLockFor(absl::Duration wait) {
   bool deadlock = false;
   const absl::Status locked = body_->Lock(/*reads=*/false, {.wait = wait}, deadlock);
-  if (locked.ok()) return true;
-  if (IsBusy(locked)) return false;
   if (deadlock) return std::nullopt;
-  Throw(locked);
+  return ThrowUnlessBusy(locked);
 }
 
 void RedisLockBase::unlock() noexcept { body_->Unlock(/*reads=*/false); }
@@ -359,15 +356,12 @@ absl::Status RedisLockBase::ForceRelease() { return body_->ForceRelease(); }
 
 void RedisLockBase::LockShared() {
   bool deadlock = false;
-  const absl::Status locked = body_->Lock(/*reads=*/true, {}, deadlock);
-  if (!locked.ok()) Throw(locked);
+  ThrowIfFailed(body_->Lock(/*reads=*/true, {}, deadlock));
 }
 
 bool RedisLockBase::TryLockSharedFor(absl::Duration wait) {
   bool deadlock = false;
-  const absl::Status locked = body_->Lock(/*reads=*/true, {.wait = wait}, deadlock);
-  if (!locked.ok() && !IsBusy(locked)) Throw(locked);
-  return locked.ok();
+  return ThrowUnlessBusy(body_->Lock(/*reads=*/true, {.wait = wait}, deadlock));
 }
 
 void RedisLockBase::UnlockShared() noexcept { body_->Unlock(/*reads=*/true); }

@@ -129,18 +129,8 @@ void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback cal
   (*handle)->AcquireAsync(body_->CallOf(options), std::move(finish));
 }
 
-void CountDownLatch::count_down(std::ptrdiff_t n) {
-  if (absl::Status status = CountDown(n); !status.ok()) Throw(status);
-}
-
-void CountDownLatch::wait() {
-  if (absl::Status status = Wait(); !status.ok()) Throw(status);
-}
-
-bool CountDownLatch::WaitFor(absl::Duration wait) {
-  const absl::Status status = Wait({.wait = wait});
-  if (!status.ok() && !IsBusy(status)) Throw(status);
-  return status.ok();
-}
+void CountDownLatch::count_down(std::ptrdiff_t n) { ThrowIfFailed(CountDown(n)); }
+void CountDownLatch::wait() { ThrowIfFailed(Wait()); }
+bool CountDownLatch::WaitFor(absl::Duration wait) { return ThrowUnlessBusy(Wait({.wait = wait})); }
 
 }  // namespace redlatch::redisson

@@ -150,20 +150,19 @@ const std::string& Semaphore::name() const { return body_->name(); }
 bool Semaphore::TryAcquireFor(absl::Duration wait) {
   const std::shared_ptr<Body> body = body_;
   const auto pool = body->Pool();
-  if (!pool.ok()) Throw(pool.status());
+  ThrowIfFailed(pool.status());
   auto held = (*pool)->Acquire(body->CallOf(1, {.wait = wait}));
-  if (IsBusy(held.status())) return false;
-  if (!held.ok()) Throw(held.status());
-  if (absl::Status kept = (*pool)->Keep(*std::move(held)); !kept.ok()) Throw(kept);
+  if (!ThrowUnlessBusy(held.status())) return false;
+  ThrowIfFailed((*pool)->Keep(*std::move(held)));
   return true;
 }
 
 void Semaphore::release(std::ptrdiff_t permits) {
   if (permits == 0) return;
   const auto pool = body_->Pool();
-  if (!pool.ok()) Throw(pool.status());
+  ThrowIfFailed(pool.status());
   if (permits < 0) Throw(body_->Check(permits, "a release"));
-  if (absl::Status few = (*pool)->Release(static_cast<size_t>(permits)); !few.ok()) Throw(few);
+  ThrowIfFailed((*pool)->Release(static_cast<size_t>(permits)));
 }
 
 absl::StatusOr<Permit> Semaphore::Acquire(int64_t permits, const AcquireOptions& options) {

@@ -326,10 +326,9 @@ void SharedConnection::Lead(InFlight& mine, base::Instant deadline) {
 
 void SharedConnection::GiveUp(InFlight& mine) {
   ++stats_.late;
-  const bool known = !connected_ && !last_failure_.ok();
-  const absl::Status why = known ? last_failure_ : absl::OkStatus();
+  const absl::Status why = connected_ ? absl::OkStatus() : last_failure_;
   const absl::Status unsent = base::WithMemory([&] {
-    return !known
+    return why.ok()
                ? absl::UnavailableError(
                      absl::StrCat("the command could not be sent to ", server_, " in time"))
                : MarkNotSent(absl::Status(
