@@ -60,7 +60,7 @@ absl::StatusOr<Entry*> LockTable::Attach(KeySet keys, const std::string& owner,
     config.use = type.use;
     config.several = !type.others.empty();
     config.explicit_owner = !owner.empty() && type.use == GrantUse::kExclusive && !config.several;
-    config.longest_heartbeat = type.traits.longest_heartbeat;
+    config.longest_heartbeat = PackedDuration(type.traits.longest_heartbeat);
     config.listens = type.redisson();
     config.counts = stats_names_ > 0;
     absl::StatusOr<std::shared_ptr<const LockType>> interned = Intern(type);

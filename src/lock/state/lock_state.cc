@@ -699,7 +699,7 @@ void LockState::Cancel(const AcquireRequest& acquire, bool tombstone, base::Inst
                    .grant = acquire.grant,
                    .lease = lease,
                    .permits = acquire.terms.permits},
-       .expires = now + LongestAbandoned(lease, config_.longest_heartbeat),
+       .expires = now + LongestAbandoned(lease, config_.longest_heartbeat.get()),
        .due = now});
 }
 
@@ -936,7 +936,7 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   pending.acquire.ticket = result.ticket;
   if (result.counted.counts > latch_counts_.counts) latch_counts_ = result.counted;
   pending.heartbeat =
-      now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat);
+      now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat.get());
   pending.due = pending.heartbeat;
   const bool near_head = result.position < kNearHead;
   const absl::Duration stagger =
@@ -1174,7 +1174,7 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
   }
   if (tombstone) {
     cleanup.expires =
-        std::max(cleanup.expires, now + LongestAbandoned(lease, config_.longest_heartbeat));
+        std::max(cleanup.expires, now + LongestAbandoned(lease, config_.longest_heartbeat.get()));
   }
   cleanups_.Add(std::move(cleanup));
   grant_.reset();

@@ -195,19 +195,19 @@ inline uint16_t longest_native_pause = 1024;
 // Not thread-safe.
 class LockState {
  public:
-  struct Config {
+  struct Config {  // every entry has one: members are ordered to leave no gaps
     GrantUse use = GrantUse::kExclusive;
-    bool reentrant = false;  // a shared grant is always so
+    bool reentrant : 1 = false;  // a shared grant is always so
     // All holds belong to one explicit Owner: no thread may be given another thread's hold.
-    bool explicit_owner = false;
-    bool several = false;  // of several names: a release does not queue the client again
+    bool explicit_owner : 1 = false;
+    bool several : 1 = false;  // of several names: a release does not queue the client again
+    // Messages come on a channel of the lock, to those who listen. They let the waiter ask again.
+    bool listens : 1 = false;
+    bool counts : 1 = false;       // keeps a tally
+    bool tells_token : 1 = false;  // an observer is told the token of each hold
     // How often a running thread may take the lock before the thread that has waited longest.
     int retakes = 16;
-    // Messages come on a channel of the lock, to those who listen. They let the waiter ask again.
-    bool listens = false;
-    bool counts = false;       // keeps a tally
-    bool tells_token = false;  // an observer is told the token of each hold
-    absl::Duration longest_heartbeat = absl::Seconds(10);
+    PackedDuration longest_heartbeat{absl::Seconds(10)};
     absl::Duration unreachable_after = absl::Seconds(10);
     base::Numbers* numbers = nullptr;  // of grants and holds; the client's
   };

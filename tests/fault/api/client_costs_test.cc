@@ -1,5 +1,7 @@
 // Limits on what a client costs its process and its server if it holds many locks, waits, or loses
 // everything at once. With REDLATCH_FULL_BARS=1, the tests use more locks and last longer.
+#include <malloc.h>
+
 #include "redlatch/redisson/lock.h"
 #include "tests/support/live_testing.h"
 
