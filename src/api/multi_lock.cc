@@ -26,7 +26,6 @@
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/base/utf8.h"
-#include "src/base/with_memory.h"
 #include "src/lock/event_driver.h"
 #include "src/lock/kinds.h"
 #include "src/lock/state/hold_state.h"

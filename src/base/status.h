@@ -1,7 +1,12 @@
 #ifndef REDLATCH_SRC_BASE_STATUS_H_
 #define REDLATCH_SRC_BASE_STATUS_H_
 
+#include <new>
+
 #include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "src/base/clock.h"
+#include "src/base/parker.h"
 
 namespace redlatch::base {
 
@@ -18,6 +23,20 @@ absl::Status WithoutPayloads(const absl::Status& status);
 // kResourceExhausted: a thread that the client needs cannot be started, or an allocation failed.
 absl::Status NoThread();
 absl::Status NoMemory() noexcept;
+
+// Takes a step that cannot be left out. If memory is lacking, it waits and takes the step again, so
+// a step that throws std::bad_alloc must have changed nothing, or nothing that it does not do
+// again.
+template <class Step>
+auto WithMemory(Step step) noexcept {
+  for (;;) {
+    try {
+      return step();
+    } catch (const std::bad_alloc&) {
+      Parker().ParkUntil(Now() + absl::Milliseconds(1));
+    }
+  }
+}
 
 }  // namespace redlatch::base
 

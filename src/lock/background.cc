@@ -10,7 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "src/base/parker.h"
-#include "src/base/with_memory.h"
+#include "src/base/status.h"
 #include "src/lock/client_core.h"
 #include "src/lock/script_codec.h"
 #include "src/lock/state/timing.h"

@@ -21,7 +21,6 @@
 #include "src/base/parker.h"
 #include "src/base/short_text.h"
 #include "src/base/status.h"
-#include "src/base/with_memory.h"
 #include "src/lock/description.h"
 #include "src/lock/key_set.h"
 #include "src/lock/kinds.h"

@@ -6,7 +6,6 @@
 #include "absl/container/inlined_vector.h"
 #include "src/base/status.h"
 #include "src/base/thread.h"
-#include "src/base/with_memory.h"
 #include "src/lock/client_core.h"
 
 namespace redlatch::internal {

@@ -16,7 +16,6 @@
 #include "src/base/parker.h"
 #include "src/base/status.h"
 #include "src/base/utf8.h"
-#include "src/base/with_memory.h"
 #include "src/lock/description.h"
 #include "src/lock/kinds.h"
 #include "src/lock/operation_task.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/mutex.h"
 #include "src/base/random.h"
-#include "src/base/with_memory.h"
+#include "src/base/status.h"
 #include "src/lock/client_core.h"
 #include "src/lock/lock_table.h"
 #include "src/lock/state/timing.h"

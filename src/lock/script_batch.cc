@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
 #include "src/base/status.h"
-#include "src/base/with_memory.h"
 #include "src/lock/client_core.h"
 
 namespace redlatch::internal {

@@ -15,7 +15,6 @@
 #include "src/base/random.h"
 #include "src/base/status.h"
 #include "src/base/wake_event.h"
-#include "src/base/with_memory.h"
 #include "src/base/words.h"
 #include "src/lock/state/timing.h"
 #include "src/redis/link/script_runner.h"

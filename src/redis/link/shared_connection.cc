@@ -11,7 +11,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
-#include "src/base/with_memory.h"
 #include "src/redis/wire/errors.h"
 
 namespace redlatch::redis {

@@ -10,7 +10,6 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/status.h"
-#include "src/base/with_memory.h"
 #include "src/redis/wire/codec.h"
 #include "src/redis/wire/errors.h"
 
