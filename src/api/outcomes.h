@@ -63,7 +63,7 @@ inline absl::StatusOr<Lease> LeaseOf(absl::StatusOr<internal::OwnedHold> owned) 
 template <class Wrap, class Callback>
 internal::LockHandle::Finish FinishOf(Wrap wrap, Callback callback) {
   struct Told {
-    Wrap wrap;
+    [[no_unique_address]] Wrap wrap;
     Callback callback;
     std::optional<decltype(wrap(absl::StatusOr<internal::OwnedHold>()))> result = std::nullopt;
   };

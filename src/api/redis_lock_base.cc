@@ -267,7 +267,8 @@ absl::StatusOr<Lease> RedisLockBase::LockBody::Acquire(bool reads, const Caller&
 void RedisLockBase::LockBody::AcquireAsync(bool reads, const Caller& caller,
                                            const AcquireOptions& options, AcquireCallback callback,
                                            Whose whose) {
-  internal::LockHandle::Finish finish = FinishOf(LeaseOf, std::move(callback));
+  internal::LockHandle::Finish finish =
+      FinishOf([](auto held) { return LeaseOf(std::move(held)); }, std::move(callback));
   auto handle = HandleFor(reads, caller);
   if (handle.ok() && reads) handle = NextGroup(readers_, nullptr);
   if (!handle.ok()) {

@@ -127,8 +127,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   // Starts the thread if needed. Returns false if it cannot be started; then no task would begin.
   bool Ready();
-  // `key` is the key of the task's requests.
-  // Throws std::bad_alloc if memory is lacking; then the task is still the caller's.
+  // `key`: of the task's requests. If it throws std::bad_alloc, the task is still the caller's.
   void Begin(std::unique_ptr<EventTask>&& task, std::string_view key = {});
   // Runs the completion where the user said, or on the driver's thread if it is the library's own.
   // Runs it at once only if no thread can be started.

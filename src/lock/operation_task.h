@@ -77,10 +77,10 @@ class AcquireTask final : public OperationTask {
   bool End() override;
 
   AcquireCall call_;
+  const uint64_t thread_ = NextThreadNumber();  // here it fills a gap
   LockHandle::Finish finish_;
   const LockHandle::Elsewhere elsewhere_;
   const EventDriver::Whose whose_;
-  const uint64_t thread_ = NextThreadNumber();
   std::optional<AcquireOperation> operation_;
 };
 

@@ -23,7 +23,7 @@ AcquireOperation::AcquireOperation(const AcquireCall& call, const Environment& e
     : command_timeout_(environment.command_timeout),
       unreachable_after_(environment.unreachable_after),
       deadline_(call.since.value_or(environment.now) + std::max(call.wait, absl::ZeroDuration())),
-      ends_(deadline_ + AnswerTimeout(call.wait, command_timeout_)) {
+      ends_(deadline_ + AnswerTimeout(call.wait, environment.command_timeout)) {
   waiter_.thread = environment.thread;
   waiter_.object = call.object;
   waiter_.face = call.face;
@@ -152,14 +152,14 @@ auto AcquireOperation::AskAndWait(const Event& event, base::Instant now, LockSta
     }
     // If the call would end before a slow server answers, the background sends the request, since
     // it can wait for the whole command timeout.
-    const bool hasty = answered_by_ < now + command_timeout_ && state.IsInTheWay(waiter_);
+    const bool hasty = answered_by_ < now + command_timeout_.get() && state.IsInTheWay(waiter_);
     if (now < answered_by_ && !hasty) request_ = state.NextRequest(now);
     if (due || request_) {  // otherwise nothing has changed
       BoundSilence(request_ ? request_->sent : base::Instant::Infinite(), state);
     }
     if (request_) {
       return {.kind = Action::Kind::kRun,
-              .until = std::min({answered_by_, gives_up_at_, now + command_timeout_})};
+              .until = std::min({answered_by_, gives_up_at_, now + command_timeout_.get()})};
     }
     const bool must_listen = state.MustListen(waiter_, event.listens);
     if (waiter_.state == State::kWaiting && must_listen && listens_at_ <= now) {
@@ -224,7 +224,7 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   if (now < ends_) request_ = state.NextRequestOf(confirmation.given, now);
   if (!request_) return EndGivingBack(nullptr, now, state, effects);
   phase_ = Phase::kGivingBack;
-  return {.kind = Action::Kind::kRun, .until = std::min(ends_, now + command_timeout_)};
+  return {.kind = Action::Kind::kRun, .until = std::min(ends_, now + command_timeout_.get())};
 }
 
 auto AcquireOperation::EndGivingBack(const Result* result, base::Instant now, LockState& state,

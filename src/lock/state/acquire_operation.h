@@ -105,7 +105,7 @@ class AcquireOperation final : public Operation {
     gives_up_at_ = state.GivesUpAt(waiter_, sent);
   }
 
-  const absl::Duration command_timeout_;
+  const PackedDuration command_timeout_;
   const absl::Duration unreachable_after_;
   // Three deadlines can end it: its wait is over; the server has had enough time to say why; or an
   // endless wait has met too much silence.
