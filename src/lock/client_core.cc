@@ -229,8 +229,9 @@ std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", n
 Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
                                      Operation::Event event) noexcept {
   Operation::Action action;
-  const auto resume = [&](LockState& state, base::Instant now, Effects& effects) {
-    // Under the state's mutex: if messages stop arriving now, the state is told later.
+  const auto resume = [&](LockState& state, base::Instant now,
+                          Effects& effects) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    // Under the entry's mutex: if messages stop arriving now, the state is told later.
     const redis::Subscription subscription = server_group_->subscription(entry.keys.main());
     event.subscribed = subscription.acknowledged;
     event.messages_arrive = subscription.live;
@@ -605,7 +606,9 @@ void ClientCore::Reconnected() {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
-  if (is_cluster()) base::WithMemory([&] { wake_channels_.SubscribeAgain(concerned); });
+  if (is_cluster()) {
+    base::WithMemory([this, &concerned = concerned] { wake_channels_.SubscribeAgain(concerned); });
+  }
   counts_.RepeatAll(concerned);
   observations_.AskAll(concerned);
   confirmed_releases_.RepeatAll(concerned);

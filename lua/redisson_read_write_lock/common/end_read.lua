@@ -2,9 +2,9 @@
 -- include: redisson_read_write_lock/common/longest_hold
 -- include: redisson_lock/common/named
 -- include: redisson_lock/common/begin_yield
--- end_read(grant, yield): ends a read. The lock lasts as long as the last of the others, and is free
--- if none is left, even if readers that died still have their fields. Of very many, it looks at some:
--- the lock keeps its TTL then. Returns a note to go on if these have all died.
+-- end_read(grant, yield): ends a read. The lock lasts as long as the last of the others, and is
+-- free if none is left, even if readers that died still have their fields. Of very many, it looks
+-- at some: the lock keeps its TTL then. Returns a note to go on if these have all died.
 local function end_read(grant, yield)
   local lock = KEYS[1]
   redis.call('HDEL', lock, grant)

@@ -1,8 +1,9 @@
 -- include: redisson_read_write_lock/common/hold_of
 -- longest_hold(): how long the last of the readers' holds lasts, in ms; negative if it finds none;
--- whether it has seen all; and whether it is to be called again. Each hold has a key. It looks at 64
--- fields, and at 8 holds of each: there may be very many, and the hash may be another program's. If
--- there are more fields, it removes the readers that have died, so that the next call sees others.
+-- whether it has seen all; and whether it is to be called again. Each hold has a key. It looks at
+-- 64 fields, and at 8 holds of each: there may be very many, and the hash may be another program's.
+-- If there are more fields, it removes the readers that have died, so that the next call sees
+-- others.
 local function longest_hold()
   local longest_ms, all = -3, redis.call('HLEN', KEYS[1]) <= 64
   local crowded, removed, fields = not all, 0, redis.call('HRANDFIELD', KEYS[1], 64, 'WITHVALUES')
@@ -11,7 +12,7 @@ local function longest_hold()
     for number = 1, math.min(holds, 8) do
       left_ms = math.max(left_ms, redis.call('PTTL', hold_of(fields[i], number)))
     end
-    all = all and not (holds > 8)
+    all = all and holds <= 8
     if crowded and left_ms < 0 and holds <= 8 and string.find(fields[i], '^[%x-]+:%d+$') then
       removed = removed + redis.call('HDEL', KEYS[1], fields[i])
     end

@@ -2,10 +2,9 @@
 
 -- The grant that has the lock, '' if it is free. This reads only a part of the value, since another
 -- program's value may be large.
-local holder, has_placeholder = redis.pcall('GETRANGE', KEYS[1], '0', '63'), false
+local holder = redis.pcall('GETRANGE', KEYS[1], '0', '63')
 if #holder < 33 and holder ~= '' then  -- it is no grant, or an error, which is a table
-  has_placeholder = holder == placeholder
-  if has_placeholder then
+  if holder == placeholder then
     holder = ''
   else
 -- include: common/refuse_string
