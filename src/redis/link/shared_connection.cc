@@ -531,7 +531,7 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
   peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
   reconnect_.Made();
   for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
-    base::WithMemory([&] { pipeline_.Prepend(*each); });
+    base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { pipeline_.Prepend(*each); });
   }
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
