@@ -29,7 +29,7 @@ namespace redlatch {
 inline void ThrowIfFailed(const absl::Status& status) {
   if (!status.ok()) Throw(status);
 }
-// The same for a call that may end its wait; then returns false.
+// The same, but returns false if the lock is busy.
 inline bool ThrowUnlessBusy(const absl::Status& status) {
   if (!IsBusy(status)) ThrowIfFailed(status);
   return status.ok();

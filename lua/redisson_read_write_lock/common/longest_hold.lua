@@ -2,8 +2,7 @@
 -- longest_hold(): how long the last of the readers' holds lasts, in ms; negative if it finds none;
 -- whether it has seen all; and whether it is to be called again. Each hold has a key. It looks at
 -- 64 fields, and at 8 holds of each: there may be very many, and the hash may be another program's.
--- If there are more fields, it removes the readers that have died, so that the next call sees
--- others.
+-- If there are more, it removes the readers that have died, so that the next call sees others.
 local function longest_hold()
   local longest_ms, all = -3, redis.call('HLEN', KEYS[1]) <= 64
   local crowded, removed, fields = not all, 0, redis.call('HRANDFIELD', KEYS[1], 64, 'WITHVALUES')
