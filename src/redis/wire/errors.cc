@@ -43,72 +43,65 @@ struct Known {
   bool ours = false;  // from a script of ours, whose message needs no addition
 };
 
+using enum ErrorCode;
+using enum absl::StatusCode;
+
 constexpr Known kKnown[] = {
-    {"NOSCRIPT", ErrorCode::kNoScript, absl::StatusCode::kNotFound, ""},
-    {"LOADING", ErrorCode::kLoading, absl::StatusCode::kUnavailable,
-     "it is loading its data; try again when it is done"},
-    {"BUSY", ErrorCode::kBusy, absl::StatusCode::kUnavailable,
+    {"NOSCRIPT", kNoScript, kNotFound, ""},
+    {"LOADING", kLoading, kUnavailable, "it is loading its data; try again when it is done"},
+    {"BUSY", kBusy, kUnavailable,
      "another client's script has been running for too long; SCRIPT KILL ends it"},
-    {"READONLY", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
-     "it is a replica; connect to the primary"},
+    {"READONLY", kReadOnly, kUnavailable, "it is a replica; connect to the primary"},
     // A blocked WAIT gets this.
-    {"UNBLOCKED", ErrorCode::kReadOnly, absl::StatusCode::kUnavailable,
-     "it has become a replica; connect to the primary"},
-    {"MASTERDOWN", ErrorCode::kMasterDown, absl::StatusCode::kUnavailable,
+    {"UNBLOCKED", kReadOnly, kUnavailable, "it has become a replica; connect to the primary"},
+    {"MASTERDOWN", kMasterDown, kUnavailable,
      "it is a replica that lost its primary; connect to the primary"},
-    {"MISCONF Errors writing to the AOF file:", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+    {"MISCONF Errors writing to the AOF file:", kOther, kUnavailable,
      "it cannot write its append-only file and therefore accepts no writes; make room on its disk, "
      "see its log, or use CONFIG SET appendonly no"},
-    {"MISCONF", ErrorCode::kOther, absl::StatusCode::kUnavailable,
+    {"MISCONF", kOther, kUnavailable,
      "it cannot save its data and therefore accepts no writes; see its log, or use CONFIG SET "
      "stop-writes-on-bgsave-error no"},
-    {"NOREPLICAS", ErrorCode::kNoReplicas, absl::StatusCode::kUnavailable,
+    {"NOREPLICAS", kNoReplicas, kUnavailable,
      "fewer replicas are in sync than min-replicas-to-write requires"},
-    {"OOM", ErrorCode::kOutOfMemory, absl::StatusCode::kResourceExhausted,
-     "raise maxmemory, or remove data"},
-    {"NOAUTH", ErrorCode::kNoAuth, absl::StatusCode::kPermissionDenied,
-     "put the password into the URL: redis://:password@host"},
-    {"WRONGPASS", ErrorCode::kWrongPass, absl::StatusCode::kPermissionDenied,
-     "check the user and password in the URL"},
-    {"NOPERM", ErrorCode::kNoPermission, absl::StatusCode::kPermissionDenied,
+    {"OOM", kOutOfMemory, kResourceExhausted, "raise maxmemory, or remove data"},
+    {"NOAUTH", kNoAuth, kPermissionDenied, "put the password into the URL: redis://:password@host"},
+    {"WRONGPASS", kWrongPass, kPermissionDenied, "check the user and password in the URL"},
+    {"NOPERM", kNoPermission, kPermissionDenied,
      "grant it with ACL SETUSER: locks need +eval +evalsha +script, and the commands, key patterns "
      "and channel pattern that docs/operations.md lists"},
-    {"WRONGTYPE", ErrorCode::kWrongType, absl::StatusCode::kFailedPrecondition,
+    {"WRONGTYPE", kWrongType, kFailedPrecondition,
      "the key holds something other than this kind of lock; choose another name"},
-    {"REFUSED", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition, "", true},
-    {"GONE", ErrorCode::kOther, absl::StatusCode::kAborted, "", true},
-    {"MOVED", ErrorCode::kMoved, absl::StatusCode::kFailedPrecondition, kOfCluster},
-    {"ASK", ErrorCode::kAsk, absl::StatusCode::kFailedPrecondition, kOfCluster},
-    {"TRYAGAIN", ErrorCode::kTryAgain, absl::StatusCode::kUnavailable, "its slots are moving"},
-    {"CLUSTERDOWN", ErrorCode::kClusterDown, absl::StatusCode::kUnavailable, "its cluster is down"},
-    {"ERR Script attempted to access a non local key", ErrorCode::kStoppedMidway,
-     absl::StatusCode::kUnavailable, "its slot moves, and the script may have stopped half-way"},
-    {"ERR Attempted to access a non local key", ErrorCode::kStoppedMidway,  // Valkey 9
-     absl::StatusCode::kUnavailable, "its slot moves, and the script may have stopped half-way"},
-    {"ERR max number of clients", ErrorCode::kTooManyClients, absl::StatusCode::kUnavailable,
+    {"REFUSED", kOther, kFailedPrecondition, "", true},
+    {"GONE", kOther, kAborted, "", true},
+    {"MOVED", kMoved, kFailedPrecondition, kOfCluster},
+    {"ASK", kAsk, kFailedPrecondition, kOfCluster},
+    {"TRYAGAIN", kTryAgain, kUnavailable, "its slots are moving"},
+    {"CLUSTERDOWN", kClusterDown, kUnavailable, "its cluster is down"},
+    {"ERR Script attempted to access a non local key", kStoppedMidway, kUnavailable,
+     "its slot moves, and the script may have stopped half-way"},
+    {"ERR Attempted to access a non local key", kStoppedMidway,  // Valkey 9
+     kUnavailable, "its slot moves, and the script may have stopped half-way"},
+    {"ERR max number of clients", kTooManyClients, kUnavailable,
      "raise maxclients, or close connections that are not needed"},
-    {"ERR unknown command", ErrorCode::kUnknownCommand, absl::StatusCode::kFailedPrecondition,
-     kRenamed},
-    {"ERR This instance has cluster support disabled", ErrorCode::kOther,
-     absl::StatusCode::kFailedPrecondition,
+    {"ERR unknown command", kUnknownCommand, kFailedPrecondition, kRenamed},
+    {"ERR This instance has cluster support disabled", kOther, kFailedPrecondition,
      "it is no node of a cluster; begin the URL with redis://"},
-    {"ERR DB index is out of range", ErrorCode::kOther, absl::StatusCode::kFailedPrecondition,
+    {"ERR DB index is out of range", kOther, kFailedPrecondition,
      "it has fewer databases; choose a smaller number at the end of the URL, or raise databases in "
      "the server's configuration"},
-    {"ERR Could not find scripting engine", ErrorCode::kOther,
-     absl::StatusCode::kFailedPrecondition,
+    {"ERR Could not find scripting engine", kOther, kFailedPrecondition,
      "it has no Lua; load its module: a line \"loadmodule /path/to/libvalkeylua.so\" in the "
      "server's configuration"},
-    {"ERR This instance has Lua scripting support disabled", ErrorCode::kOther,
-     absl::StatusCode::kFailedPrecondition, "every lock is a script; start Garnet with --lua"},
-    {"ERR This Redis command is not allowed from script", ErrorCode::kOther,
-     absl::StatusCode::kFailedPrecondition, kNotInScripts},
-    {"ERR This Valkey command is not allowed from script", ErrorCode::kOther,
-     absl::StatusCode::kFailedPrecondition, kNotInScripts},
-    {"ERR Unknown Redis command called from script", ErrorCode::kUnknownCommand,
-     absl::StatusCode::kFailedPrecondition, kRenamed},
-    {"ERR Unknown command called from script", ErrorCode::kUnknownCommand,
-     absl::StatusCode::kFailedPrecondition, kRenamed},
+    {"ERR This instance has Lua scripting support disabled", kOther, kFailedPrecondition,
+     "every lock is a script; start Garnet with --lua"},
+    {"ERR This Redis command is not allowed from script", kOther, kFailedPrecondition,
+     kNotInScripts},
+    {"ERR This Valkey command is not allowed from script", kOther, kFailedPrecondition,
+     kNotInScripts},
+    {"ERR Unknown Redis command called from script", kUnknownCommand, kFailedPrecondition,
+     kRenamed},
+    {"ERR Unknown command called from script", kUnknownCommand, kFailedPrecondition, kRenamed},
 };
 
 // The errors of Redis 7.0, and of Redis 7.2 and Valkey, if a script calls a command that its user
@@ -137,7 +130,7 @@ std::string_view WithoutPlace(std::string_view text) {
 const Known* Find(std::string_view text) {
   for (const Known& known : kKnown) {
     if (StartsWithWords(text, known.words)) return &known;
-    if (known.code == ErrorCode::kNoPermission && IsScriptNoPermission(text)) return &known;
+    if (known.code == kNoPermission && IsScriptNoPermission(text)) return &known;
   }
   return nullptr;
 }
@@ -150,27 +143,25 @@ std::string_view WithoutArguments(std::string_view error_text) {
 
 ErrorCode ClassifyError(std::string_view error_text) {
   const Known* known = Find(error_text);
-  return known == nullptr ? ErrorCode::kOther : known->code;
+  return known == nullptr ? kOther : known->code;
 }
 
 bool IsTransient(ErrorCode code) {
   switch (code) {
-    case ErrorCode::kLoading:
-    case ErrorCode::kBusy:
-    case ErrorCode::kReadOnly:
-    case ErrorCode::kMasterDown:
-    case ErrorCode::kTryAgain:
-    case ErrorCode::kClusterDown:
-    case ErrorCode::kTooManyClients:
+    case kLoading:
+    case kBusy:
+    case kReadOnly:
+    case kMasterDown:
+    case kTryAgain:
+    case kClusterDown:
+    case kTooManyClients:
       return true;
     default:
       return false;
   }
 }
 
-bool IsReplicas(ErrorCode code) {
-  return code == ErrorCode::kReadOnly || code == ErrorCode::kMasterDown;
-}
+bool IsReplicas(ErrorCode code) { return code == kReadOnly || code == kMasterDown; }
 
 // "... to access one of the keys ...", "... can't access at least one of the keys ...", "No
 // permissions to access a key".
@@ -194,25 +185,25 @@ absl::Status ErrorStatus(std::string_view reply, std::string_view server) {
   }
   std::string message(server);
   // Redis explains HELLO's options at length; users need only the fact, and our advice.
-  const bool long_winded = known != nullptr && known->code == ErrorCode::kNoAuth;
+  const bool long_winded = known != nullptr && known->code == kNoAuth;
   const std::string_view said = error_text.substr(0, long_winded ? error_text.find(", ") : kEnough);
   message.append(" answered: ").append(base::Shown(said, kEnough));
-  if (known == nullptr) return absl::Status(absl::StatusCode::kInternal, message);
+  if (known == nullptr) return absl::Status(kInternal, message);
   std::string_view fix = known->fix;
   if (error_text.find("; use another name") != error_text.npos) fix = "";  // common/wrong_kind.lua
-  if (known->code == ErrorCode::kNoPermission && DeniesKey(error_text)) {
+  if (known->code == kNoPermission && DeniesKey(error_text)) {
     fix = kGrantKeys;
-  } else if (known->code == ErrorCode::kNoPermission &&
+  } else if (known->code == kNoPermission &&
              error_text.find(" channel") != std::string_view::npos) {
     fix = kGrantChannels;
   }
   if (!fix.empty()) message.append(" (").append(fix).append(")");
   absl::Status status(known->status, message);
-  if (known->code == ErrorCode::kMoved || known->code == ErrorCode::kAsk) {
+  if (known->code == kMoved || known->code == kAsk) {
     status.SetPayload(kRedirect, absl::Cord(std::string(error_text)));
   }
   // The script's changes before it came to the moved key stand.
-  const bool midway = known->code == ErrorCode::kStoppedMidway;
+  const bool midway = known->code == kStoppedMidway;
   return midway ? MarkMayHaveExecuted(std::move(status)) : status;
 }
 
