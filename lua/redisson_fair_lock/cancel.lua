@@ -8,16 +8,6 @@
 -- include: redisson_fair_lock/common/alive
 -- include: redisson_fair_lock/common/move_up
 -- include: redisson_lock/common/now_ms
--- leave(grant): gives up the place in the queue. Returns whether it had one.
-local function leave(grant)
-  redis.call('ZREM', alive, grant)
-  if redis.call('ZREM', timeouts, grant) == 0 then
-    return false
-  end
-  redis.call('LREM', queue, 1, grant)  -- Redisson's queue is a list, so this takes O(n)
-  move_up(now_ms())
-  return true
-end
 -- include: redisson_lock/common/leave_tombstone
 -- include: redisson_fair_lock/common/call_head
 
@@ -25,7 +15,12 @@ local held = redis.call('HEXISTS', KEYS[1], ARGV[1]) == 1
 if held then
   redis.call('DEL', KEYS[1])
 end
-local left = leave(ARGV[1])
+redis.call('ZREM', alive, ARGV[1])
+local left = redis.call('ZREM', timeouts, ARGV[1]) == 1
+if left then
+  redis.call('LREM', queue, 1, ARGV[1])  -- Redisson's queue is a list, so this takes O(n)
+  move_up(now_ms())
+end
 if ARGV[2] ~= '0' then
   leave_tombstone(KEYS[5], ARGV[2])
 end

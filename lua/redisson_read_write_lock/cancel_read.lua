@@ -1,5 +1,5 @@
 -- Gives up a read grant: ends it if it was granted meanwhile. If not, and there are very many,
--- looks whether the others have died: an earlier call may have seen only some of them.
+-- checks whether the others have died: an earlier call may have seen only some of them.
 --
 -- KEYS, ARGV and reply as cancel's
 -- include: redisson_lock/common/leave_tombstone

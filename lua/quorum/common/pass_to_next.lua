@@ -3,6 +3,8 @@
 -- include: common/remove_waiter
 -- include: common/remove_waiters
 -- include: common/check_note
+-- include: quorum/common/secret_of
+
 -- The last key is the reservation: '<grant> <until, in us>'. The key outlives that time, so that a
 -- waiter that did not ask in time is recognized.
 local reservation_key = KEYS[#KEYS]
@@ -13,7 +15,6 @@ local function reservation(now)
   local grant, until_us = string.match(redis.call('GET', reservation_key) or '', '^(%S+) (%d+)$')
   return grant, grant and math.max(0, math.ceil((until_us - now) / 1000))
 end
--- include: quorum/common/secret_of
 
 -- If the waiter does not want a vote by message, or this script may not vote, the node is reserved
 -- for it for reserved_ms.

@@ -2,7 +2,9 @@
 -- include: redisson_lock/common/may_wait
 -- include: redisson_lock/common/refuse_readers
 -- include: redisson_lock/common/now_ms
+-- include: redisson_lock/common/wait_for
 -- include: redisson_fair_lock/common/drop_overdue
+
 -- enqueue(grant, terms, now): gives the grant a place, or keeps the one that it has.
 local function enqueue(grant, terms, now)
   local alive_ms = 3 * string.match(terms, '^%d+ %d+ 1 (%d+)')
@@ -26,7 +28,7 @@ local function enqueue(grant, terms, now)
   redis.call('ZADD', timeouts, before + wait_ms, grant)
   redis.call('RPUSH', queue, grant)
 end
--- include: redisson_lock/common/wait_for
+
 -- acquire(grant, lease_ms, terms, gone): returns acquire's reply.
 local function acquire(grant, lease_ms, terms, gone)
   local lock = KEYS[1]

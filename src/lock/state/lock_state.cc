@@ -941,14 +941,18 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   const bool near_head = result.position < kNearHead;
   const absl::Duration stagger =
       near_head ? result.position * kAsksAfterNext : absl::ZeroDuration();
-  if (pending.acquire.attempt == 1) {
-    pending.began = now;
-    // A claim may pass to clients with briefer ones before it ends, and they may die.
-    const bool in_claim = near_head && result.retry_after > absl::ZeroDuration() &&
-                          result.retry_after <= kShortestClaim;
-    if (in_claim || usual_wait_.get() > absl::ZeroDuration()) {
-      pending.due = std::min(pending.due, now + LongWait(usual_wait_.get(), near_head) + stagger);
-    }
+  const bool first = pending.acquire.attempt == 1;
+  if (first) pending.began = now;
+  // The grant may pass to clients with brief claims, and they may die: at the latest after a wait
+  // that is unusual, and each time when that has doubled, a waiter near the head asks.
+  const bool in_claim = near_head && result.retry_after > absl::ZeroDuration() &&
+                        result.retry_after <= kShortestClaim;
+  const absl::Duration usual = usual_wait_.get();
+  if (in_claim || (usual > absl::ZeroDuration() && (first || near_head))) {
+    const absl::Duration wait = in_claim    ? kShortestBriefClaim
+                                : near_head ? LongWaitNearHead(usual, now - pending.began)
+                                            : LongWait(usual);
+    pending.due = std::min(pending.due, now + wait + stagger);
   }
   if (result.position == 0 && result.retry_after < absl::ZeroDuration()) {
     PollSoon(pending.acquire.grant, now);
@@ -1343,11 +1347,13 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
     effects.notices.push_back({.kind = Notice::Kind::kRecovered, .token = token});
   }
   grant.at_risk = false;
-  grant.claimed =
-      grant.claimed && request.lease < grant.terms.lease && request.lease <= grant.claim;
-  grant.renew_due = grant.claimed
-                        ? request.sent + Scaled(grant.claim - grant.terms.margin.get(), 1, 3)
-                        : RenewDue(grant.terms, request.sent);
+  grant.claimed = grant.claimed && request.lease < grant.terms.lease &&
+                  request.lease <= std::max(grant.claim, kShortestClaim);
+  grant.renew_due = !grant.claimed ? RenewDue(grant.terms, request.sent)
+                    : request.lease > grant.claim
+                        ? request.sent + ConfirmAfter(request.lease)
+                        : request.sent + Scaled(grant.claim - grant.terms.margin.get(), 1, 3);
+  if (grant.claimed) grant.claim = std::max(grant.claim, request.lease);
   if (LastsToItsEnd()) grant.renew_due = base::Instant::Infinite();
   if (grant.again) grant.renew_due = now;
   grant.failures = 0;
@@ -1437,12 +1443,18 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
                    .sent = now};
   }
   // In the client's turn, a lock that threads use only for moments stays a claim: see StaysUntil().
-  // Readers ask when their turn is over.
+  // Readers ask when their turn is over. A hold that outlasts a brief claim first gets a longer
+  // one: its thread may just not have run.
   const bool in_turn = shared() ? contended_ > 0 : now < grant_->turn_ends;
-  const bool brief = grant_->claimed && in_turn &&
-                     (cached() || now - grant_->holds.front().began < ConfirmAfter(grant_->claim));
-  grant_->brief &= brief;  // from now on the server may have it for the lease
-  return Renewal(brief ? grant_->claim : grant_->terms.lease, now);
+  const absl::Duration age = cached() ? absl::ZeroDuration() : now - grant_->holds.front().began;
+  const bool stays = grant_->claimed && in_turn && age < ConfirmAfter(kShortestClaim);
+  const bool as_brief = stays && age < ConfirmAfter(grant_->claim);
+  grant_->brief &= as_brief;  // from now on the server may have it for longer
+  const absl::Duration longer = std::max(grant_->claim, kShortestClaim);
+  return Renewal(as_brief ? grant_->claim
+                 : stays  ? std::min(longer, grant_->terms.lease)
+                          : grant_->terms.lease,
+                 now);
 }
 
 std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration early) {

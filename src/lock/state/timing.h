@@ -121,10 +121,13 @@ inline uint32_t BriefClaimMs(absl::Duration usual_wait) {
   return static_cast<uint32_t>(absl::ToInt64Milliseconds(claim));
 }
 
-// A wait that is this long, compared with the usual one, makes the client ask the server. Near the
-// head it asks as soon as the briefest claim may be over: see BriefClaimMs().
-inline absl::Duration LongWait(absl::Duration usual, bool near_head) {
-  return std::max(near_head ? kShortestBriefClaim : absl::Seconds(1), Scaled(usual, 4, 1));
+// A wait that is this long, compared with the usual one, makes the client ask the server.
+inline absl::Duration LongWait(absl::Duration usual) {
+  return std::max(absl::Seconds(1), Scaled(usual, 4, 1));
+}
+// Near the head, the client asks sooner, and each time when the wait has doubled.
+inline absl::Duration LongWaitNearHead(absl::Duration usual, absl::Duration waited) {
+  return std::max({kShortestBriefClaim, Scaled(usual, 2, 1), waited});
 }
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.

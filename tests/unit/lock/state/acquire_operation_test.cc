@@ -97,8 +97,8 @@ TEST_F(AcquireOperationTest, HeartbeatsThatAreSoonDueAreSentTogether) {
   EXPECT_FALSE(state().NextRequest(now()));
   const std::optional<Request> heartbeat = state().NextRequest(now(), absl::Milliseconds(50));
   ASSERT_TRUE(heartbeat);
-  Deliver(*heartbeat, Queued(0, absl::Milliseconds(500)));
-  Pass(absl::Milliseconds(490));
+  Deliver(*heartbeat, Queued(0, absl::Milliseconds(200)));
+  Pass(absl::Milliseconds(190));
   EXPECT_FALSE(state().NextRequest(now(), absl::Milliseconds(50))) << "the lock is still taken";
   Pass(absl::Milliseconds(11));
   EXPECT_TRUE(state().NextRequest(now()));

@@ -69,10 +69,12 @@ TEST_F(LockStateWaitingTest, WaitersNearHeadAskOneAfterTheOther) {
 // The holder's claim passes to a client with a brief one, which dies.
 TEST_F(LockStateWaitingTest, WaitersNearHeadAskSoonInClaim) {
   Acquire();
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Seconds(2)));
-  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(290));
-  PassTo(state().next_request_at());
-  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Seconds(2)));
+  for (int i = 0; i < 3; ++i) {
+    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Seconds(2)));
+    EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(290));
+    PassTo(state().next_request_at());
+  }
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/2, absl::Milliseconds(2001)));
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
@@ -81,7 +83,7 @@ TEST_F(LockStateWaitingTest, WaiterOfLongHoldAsksWithHeartbeats) {
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
-TEST_F(LockStateWaitingTest, WaitersNearHeadAskAfterUnusualWait) {
+TEST_F(LockStateWaitingTest, WaitersNearHeadAskWhenAnUnusualWaitHasDoubled) {
   Waiter& first = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Deliver(request, Queued());
@@ -91,7 +93,13 @@ TEST_F(LockStateWaitingTest, WaitersNearHeadAskAfterUnusualWait) {
   Deliver(Fetch<ReleaseRequest>(), ReleasedThen());
   Acquire();
   Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/3));
-  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(4 * 100 + 3 * 20));
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(250 + 3 * 20));
+  PassTo(state().next_request_at());
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/3));
+  EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(310 + 3 * 20));
+  PassTo(state().next_request_at());
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/16));
+  EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
 // Its thread may be one that a destructor joins, so it goes on waiting.
