@@ -943,8 +943,8 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
       near_head ? result.position * kAsksAfterNext : absl::ZeroDuration();
   const bool first = pending.acquire.attempt == 1;
   if (first) pending.began = now;
-  // The grant may pass to clients with brief claims, and they may die: at the latest after a wait
-  // that is unusual, and each time when that has doubled, a waiter near the head asks.
+  // The grant may pass to clients with brief claims, and they may die. So a waiter near the head
+  // asks again: soon after a claim, otherwise while it waits for unusually long.
   const bool in_claim = near_head && result.retry_after > absl::ZeroDuration() &&
                         result.retry_after <= kShortestClaim;
   const absl::Duration usual = usual_wait_.get();

@@ -125,9 +125,9 @@ inline uint32_t BriefClaimMs(absl::Duration usual_wait) {
 inline absl::Duration LongWait(absl::Duration usual) {
   return std::max(absl::Seconds(1), Scaled(usual, 4, 1));
 }
-// Near the head, the client asks sooner, and each time when the wait has doubled.
+// Near the head, the client asks sooner, and each time when the wait has grown by half.
 inline absl::Duration LongWaitNearHead(absl::Duration usual, absl::Duration waited) {
-  return std::max({kShortestBriefClaim, Scaled(usual, 2, 1), waited});
+  return std::max({kShortestBriefClaim, Scaled(usual, 2, 1), Scaled(waited, 1, 2)});
 }
 
 // For how long a native acquire makes its client the owner: a claim, until it is renewed.
