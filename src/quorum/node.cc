@@ -1,6 +1,7 @@
 #include "src/quorum/node.h"
 
 #include <algorithm>
+#include <new>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/types/span.h"
@@ -71,23 +72,30 @@ void Node::Stop() {
     stopping_ = true;
   }
   worker_.Stop();
-  FailWaiting(absl::UnavailableError(server_ + " is not used any more"));
+  FailWaiting(base::WithMemory(
+      [this] { return absl::UnavailableError(server_ + " is not used any more"); }));
 }
 
 // ---- Calls.
 
 void Node::Send(NodeCallPtr call, Done done, Wanted wanted) {
-  SendNow(CallPtr(
-      new Call{.call = std::move(call), .done = std::move(done), .wanted = std::move(wanted)}));
+  CallPtr its(
+      new Call{.call = std::move(call), .done = std::move(done), .wanted = std::move(wanted)});
+  SendNow(its);
 }
 
-void Node::SendNow(CallPtr call) {
+void Node::SendNow(CallPtr& call) {
   redis::InFlight& in_flight = call->in_flight;
   in_flight.results = absl::MakeSpan(&call->reply, 1);
   in_flight.done = [this, its = call.get()] { OnReply(CallPtr(its)); };
   ++in_flight_;
-  Words words;
-  absl::Status sent = at_->Post(ViewOf(*call->call, words), in_flight);
+  absl::Status sent;
+  try {
+    Words words;
+    sent = at_->Post(ViewOf(*call->call, words), in_flight);
+  } catch (const std::bad_alloc&) {
+    sent = base::NoMemory();  // the thread sends it
+  }
   if (!sent.ok()) {
     --in_flight_;
     absl::Status down = SendOnceUp(call, std::move(sent));
@@ -108,13 +116,15 @@ void Node::OnReply(CallPtr call) {
   --in_flight_;
 }
 
-bool Node::SendAgain(CallPtr& call) {
+bool Node::SendAgain(CallPtr& call) try {
   const base::MutexLock lock(mu_);
   if (stopping_ || !worker_.Start() || waiting_.size() >= kMostWaiting) return false;
   call->again = true;
   waiting_.push_back(std::move(call));
   worker_.Wake();
   return true;
+} catch (const std::bad_alloc&) {
+  return false;
 }
 
 absl::Status Node::SendOnceUp(CallPtr& call, absl::Status why) {
@@ -132,7 +142,7 @@ absl::Status Node::SendOnceUp(CallPtr& call, absl::Status why) {
 }
 
 // Runs a call that had to wait for the thread.
-void Node::RunHere(CallPtr call) {
+void Node::RunHere(CallPtr& call) {
   if (!call->wanted()) {
     call->done(redis::MarkNotSent(absl::UnavailableError("not sent: no caller waits any more")));
   } else if (call->again && sharded_) {
@@ -140,17 +150,21 @@ void Node::RunHere(CallPtr call) {
     call->done(redis::ResultOfPost(
         at_->Run(ViewOf(*call->call, words), base::Now() + kFollowFor, call->wanted), server_));
   } else {
-    SendNow(std::move(call));
+    SendNow(call);
   }
 }
 
 void Node::FailWaiting(const absl::Status& why) {
-  std::deque<CallPtr> calls;
-  {
-    const base::MutexLock lock(mu_);
-    calls.swap(waiting_);
+  for (;;) {
+    CallPtr call;
+    {
+      const base::MutexLock lock(mu_);
+      if (waiting_.empty()) return;
+      call = std::move(waiting_.front());
+      waiting_.pop_front();
+    }
+    base::WithMemory([&] { call->done(redis::MarkNotSent(base::Unshared(why))); });
   }
-  for (const CallPtr& call : calls) call->done(redis::MarkNotSent(base::Unshared(why)));
 }
 
 absl::Status Node::failure() const {
@@ -182,7 +196,7 @@ void Node::CleanUp(Cleanup cleanup) {
   Send(
       std::move(call),
       [this, cleanup = std::move(cleanup)](const absl::StatusOr<redis::Reply>& result) {
-        CleanUpAfter(result.status(), cleanup);
+        base::WithMemory([&] { CleanUpAfter(result.status(), cleanup); });
       },
       [expires, wanted] { return base::Now() < expires && wanted(); });
 }
@@ -221,16 +235,22 @@ base::Instant Node::CleanupDue() const {
 
 // Sends them in the order in which they came.
 void Node::SendCleanups(base::Instant due) {
-  std::deque<Cleanup> cleanups;
-  {
-    const base::MutexLock lock(mu_);
-    for (Cleanup& each : std::exchange(cleanups_, {})) {
-      (each.due <= due ? cleanups : cleanups_).push_back(std::move(each));
-    }
-  }
   const base::Instant now = base::Now();
-  for (Cleanup& each : cleanups) {
-    if (now < each.expires && each.wanted()) CleanUp(std::move(each));
+  const auto count = [this] {
+    const base::MutexLock lock(mu_);
+    return cleanups_.size();
+  };
+  for (size_t left = count(); left > 0; --left) {  // those that fail now are sent later
+    Cleanup next;
+    {
+      const base::MutexLock lock(mu_);
+      const auto first = std::find_if(cleanups_.begin(), cleanups_.end(),
+                                      [due](const Cleanup& each) { return each.due <= due; });
+      if (first == cleanups_.end()) return;
+      next = std::move(*first);
+      cleanups_.erase(first);
+    }
+    if (now < next.expires && next.wanted()) base::WithMemory([&] { CleanUp(next); });
   }
 }
 
@@ -274,7 +294,7 @@ base::Instant Node::TakeTurn() {
     }
   }
   if (call != nullptr) {
-    RunHere(std::move(call));
+    base::WithMemory([&] { RunHere(call); });
   } else if (subscribes) {
     SubscribeNext();
   } else if (reads) {
@@ -295,7 +315,8 @@ void Node::SubscribeNext() {
     subscriptions_.pop_front();
   }
   if (!at_->subscription(next->key).acknowledged) {
-    next->outcome = at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {});
+    next->outcome = base::WithMemory(
+        [&] { return at_->Subscribe(next->key, base::Now() + kSubscribeTurn, {}); });
   }
   next->over = true;
   on_subscribed_();

@@ -69,7 +69,7 @@ class Node {
   redis::ServerGroup& at() { return *at_; }
   const std::string& server() const { return server_; }
 
-  // Called once for each call, on any thread. Returns at once.
+  // Called once for each call, on any thread. Returns at once, and waits for memory if need be.
   using Done = std::function<void(absl::StatusOr<redis::Reply> result)>;
   // False: the call need not be sent any more.
   using Wanted = std::function<bool()>;
@@ -124,14 +124,15 @@ class Node {
   using CallPtr = std::unique_ptr<Call>;
   void Want(std::string_view key, base::Instant now, base::Instant until)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
-  void SendNow(CallPtr call);
+  // If memory is lacking, `call` is as before.
+  void SendNow(CallPtr& call);
   void OnReply(CallPtr call);
   // Leaves a call that was not executed to the thread. False: the thread cannot take it.
   bool SendAgain(CallPtr& call);
   // Leaves the call to the thread, which sends it when the node is up. Or returns why the node is
   // down; `why`: why the call was not sent.
   absl::Status SendOnceUp(CallPtr& call, absl::Status why);
-  void RunHere(CallPtr call);
+  void RunHere(CallPtr& call);
   void FailWaiting(const absl::Status& why);
   // Does one thing that is due, and returns when the next one is.
   base::Instant TakeTurn();

@@ -539,7 +539,7 @@ bool Quorum::ReadAll(base::Instant until, absl::FunctionRef<bool()> enough) {
     const base::Instant at_most = std::min(now, until);
     for (const auto& node : nodes_) node->at().Drain(at_most);
     if (const bool all = enough(); all || until <= now) return all;
-    ReadNodes(nodes_, ~NodeSet{0}, std::min(until, now + kTurn));
+    base::WithMemory([&] { ReadNodes(nodes_, ~NodeSet{0}, std::min(until, now + kTurn)); });
   }
 }
 
@@ -1044,7 +1044,7 @@ void Quorum::Heal(const Running& one) {
 absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const LuaScript& script,
                                                absl::Span<const std::string> args,
                                                std::string_view own_key,
-                                               base::Instant deadline) noexcept {
+                                               base::Instant deadline) noexcept try {
   if (absl::Status problem = Problem(); !problem.ok()) return problem;
   const std::string_view key = subject.keys.main();
   const bool forces = script.sha1 == lua::kQuorumForceRelease.sha1;
@@ -1066,6 +1066,8 @@ absl::StatusOr<redis::Reply> Quorum::RunScript(const Subject& subject, const Lua
     return WhyNoMajority(calls.results, /*stands=*/false).why;
   }
   return ReplyForPeople(calls.replies);
+} catch (const std::bad_alloc&) {
+  return base::NoMemory();
 }
 
 // The common beginning of all clients' channels at the node.
@@ -1120,10 +1122,10 @@ class Quorum::ReleaseInFlight {
       results_[node] = std::move(result);
       const bool majority = CountAnswered(results_) >= base::Majority(results_.size());
       if (posted_ == nullptr || (!majority && CountInFlight(results_) > 0)) return;
+      posted_->result = majority ? ReleasedResult(results_)
+                                 : Result{.what = NoMajority(results_, quorum_.servers_,
+                                                             /*stands=*/true)};
       posted = std::exchange(posted_, nullptr);
-      posted->result = majority ? ReleasedResult(results_)
-                                : Result{.what = NoMajority(results_, quorum_.servers_,
-                                                            /*stands=*/true)};
     }
     std::exchange(posted->in_flight.done, nullptr)();  // which may end it
     --quorum_.posted_;
@@ -1152,7 +1154,7 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
   for (size_t node = nodes_.size(); node-- > 0;) {
     Node& its = *nodes_[node];
     const bool cancelled = one.CancelledAt(node);
-    try {
+    base::WithMemory([&] {
       NodeCallPtr call = CallAt(one, node);
       its.Send(call, [in_flight, on_result, node, &its, call, cancelled](const auto& reply) {
         base::WithMemory([&] {
@@ -1160,12 +1162,7 @@ absl::Status Quorum::Post(const Subject& subject, const Request& release,
           in_flight->OnResult(node, ReadEnding(cancelled, reply));
         });
       });
-    } catch (const std::bad_alloc&) {
-      in_flight->OnResult(node, base::WithMemory([&] {
-                            return ReadEnding(cancelled,
-                                              redis::MarkMayHaveExecuted(base::NoMemory()));
-                          }));
-    }
+    });
   }
   return absl::OkStatus();
 }

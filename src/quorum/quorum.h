@@ -319,8 +319,7 @@ class Quorum final : public internal::QuorumRunner {
   Quorum(const Quorum&) = delete;
   Quorum& operator=(const Quorum&) = delete;
 
-  // ---- Requests. A request is sent to all nodes or to none: if memory is lacking in between, the
-  // process ends.
+  // ---- Requests. One that lacks memory on its way to the nodes fails, and may have been executed.
 
   using QuorumRunner::Post;
   using QuorumRunner::Run;

@@ -16,6 +16,7 @@
 #include "src/base/parker.h"
 #include "src/base/random.h"
 #include "src/base/sha1.h"
+#include "src/base/status.h"
 #include "src/redis/url/url.h"
 #include "src/redis/wire/errors.h"
 
@@ -199,7 +200,8 @@ Command EncodeCall(const ScriptCall& call, bool by_text, ConditionalDelete condi
 
 }  // namespace
 
-absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_view server) {
+absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_view server) noexcept
+    try {
   if (!answer.ok() || !answer->is_error()) return answer;
   const ErrorCode code = ClassifyError(answer->text);
   if (code == ErrorCode::kNoScript) return NoTimeForText(server);
@@ -207,6 +209,8 @@ absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_vie
   const bool elsewhere =
       RedirectOf(refused) || code == ErrorCode::kTryAgain || code == ErrorCode::kClusterDown;
   return elsewhere ? MarkNotSent(std::move(refused)) : refused;
+} catch (const std::bad_alloc&) {
+  return base::NoMemory();  // it was refused in any case
 }
 
 // ---- What is known of one server.

@@ -103,7 +103,7 @@ const LuaScript& ShardedScript(const LuaScript& script);
 // Turns the reply to a posted call into a result; an error reply becomes a status. It is marked
 // NotSent() if the server did not know the script, or does not have the key: Run() would send the
 // call again.
-absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_view server);
+absl::StatusOr<Reply> ResultOfPost(absl::StatusOr<Reply> answer, std::string_view server) noexcept;
 
 // One server, as a ScriptRunner sees it: its connections, and what it knows of the server.
 class ScriptServer {
