@@ -74,7 +74,7 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   const std::string& name() const { return name_; }
 
   absl::Status Wait(const LatchWaitOptions& options);
-  void WaitAsync(const LatchWaitOptions& options, WaitCallback told);
+  void WaitAsync(const LatchWaitOptions& options, WaitCallback callback);
   // Returns how many counts are still to come after it.
   absl::StatusOr<int64_t> CountDown(int64_t n, std::string_view id);
   absl::StatusOr<int64_t> Count();
@@ -86,6 +86,12 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
     std::string name;  // of this incarnation, for scripts
   };
   using Script = internal::ScriptOperation::Call;
+  // What is told in the end. It exists before a wait begins, so that nothing needs memory then.
+  struct Told {
+    WaitCallback callback;
+    absl::Status status = {};
+  };
+  using ToldPtr = std::shared_ptr<Told>;
 
   absl::StatusOr<std::shared_ptr<internal::LockHandle>> Nameless() const;
   Script Creation(base::Instant until) const;
@@ -96,8 +102,9 @@ class CountDownLatch::Body : public std::enable_shared_from_this<CountDownLatch:
   void Remember(const Latch& latch, const std::string& id, int64_t n, const std::string& reply,
                 uint64_t sent_in);
   void WaitAt(const absl::StatusOr<Latch>& latch, const LatchWaitOptions& options,
-              base::Instant began, WaitCallback told);
-  void Tell(WaitCallback told, absl::Status status);
+              base::Instant began, ToldPtr told);
+  static EventDriver::Completion Telling(ToldPtr told, absl::Status status);
+  void Tell(ToldPtr told, absl::Status status);
   internal::AcquireCall CallOf(const LatchWaitOptions& options, base::Instant began) const;
   absl::Status OutcomeOf(const absl::StatusOr<int64_t>& count) const;
   absl::Status Check() const;
@@ -284,58 +291,54 @@ absl::StatusOr<int64_t> CountDownLatch::Body::Count() {
 
 // ---- Waiting at a latch without a thread.
 
-namespace {
-
-EventDriver::Completion Telling(CountDownLatch::WaitCallback told, absl::Status status) {
-  return [told = std::move(told), status = std::move(status)]() mutable {
-    std::move(told)(std::move(status));
-  };
+auto CountDownLatch::Body::Telling(ToldPtr told, absl::Status status) -> EventDriver::Completion {
+  told->status = std::move(status);
+  return [told = std::move(told)] { std::move(told->callback)(std::move(told->status)); };
 }
 
-}  // namespace
-
-void CountDownLatch::Body::Tell(WaitCallback told, absl::Status status) {
+void CountDownLatch::Body::Tell(ToldPtr told, absl::Status status) {
   core_->event_driver().Complete(Telling(std::move(told), std::move(status)));
 }
 
 // The first use of a latch looks it up at the server. The tasks keep this alive until they are
 // answered or the object is destroyed.
-void CountDownLatch::Body::WaitAsync(const LatchWaitOptions& options, WaitCallback told) {
+void CountDownLatch::Body::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
   const base::Instant began = base::Now();
+  const auto told = std::make_shared<Told>(Told{std::move(callback)});
   absl::Status bad = Check();
   if (bad.ok() && !core_->event_driver().Ready()) bad = base::NoThread();
-  if (!bad.ok()) return Tell(std::move(told), std::move(bad));
+  if (!bad.ok()) return Tell(told, std::move(bad));
   if (Latch known = Known(); known.handle != nullptr) {
-    return WaitAt(known, options, began, std::move(told));
+    return WaitAt(known, options, began, told);
   }
   const auto nameless = Nameless();
-  if (!nameless.ok()) return Tell(std::move(told), nameless.status());
+  if (!nameless.ok()) return Tell(told, nameless.status());
   (*nameless)->RunUntilAnsweredAsync(
       Creation(AsksUntil(options.wait, began)), this, options.stop,
       [self = shared_from_this(), nameless = *nameless, options, began,
-       told = std::move(told)](const absl::StatusOr<std::string>& created) mutable {
-        self->WaitAt(self->Learn(created), options, began, std::move(told));
+       told](const absl::StatusOr<std::string>& created) {
+        base::WithMemory([&] { self->WaitAt(self->Learn(created), options, began, told); });
       });
   if (gone_) core_->event_driver().StopObject(this);
 }
 
 void CountDownLatch::Body::WaitAt(const absl::StatusOr<Latch>& latch,
                                   const LatchWaitOptions& options, base::Instant began,
-                                  WaitCallback told) {
+                                  ToldPtr told) {
   if (!latch.ok()) return Tell(std::move(told), latch.status());
   if (options.wait > absl::ZeroDuration()) {
     // The wait keeps neither the object nor the client alive.
     latch->handle->AcquireAsync(
         CallOf(options, began),
-        [told = std::move(told)](const absl::StatusOr<internal::OwnedHold>& open) mutable {
-          return Telling(std::move(told), open.status());
+        [told = std::move(told)](const absl::StatusOr<internal::OwnedHold>& open) {
+          return Telling(told, open.status());
         });
   } else {
     latch->handle->RunUntilAnsweredAsync(
         Counting(*latch, AsksUntil(options.wait, began)), this, options.stop,
         [self = shared_from_this(), handle = latch->handle,
-         told = std::move(told)](const absl::StatusOr<std::string>& counted) mutable {
-          self->Tell(std::move(told), self->OutcomeOf(ReadCount(counted)));
+         told = std::move(told)](const absl::StatusOr<std::string>& counted) {
+          base::WithMemory([&] { self->Tell(told, self->OutcomeOf(ReadCount(counted))); });
         });
   }
   if (gone_) core_->event_driver().StopObject(this);  // it was destroyed meanwhile

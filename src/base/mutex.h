@@ -22,6 +22,8 @@ class ABSL_LOCKABLE Mutex {
 
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
+  // For a function that clang's analysis does not see through: its caller has locked the mutex.
+  void AssertHeld() const ABSL_ASSERT_EXCLUSIVE_LOCK() {}
   bool TryLock() ABSL_EXCLUSIVE_TRYLOCK_FUNCTION(true) { return mutex_.try_lock(); }
 
   // For a forked child: returns false if a thread of the parent held this mutex at the fork. Then

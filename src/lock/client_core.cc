@@ -229,20 +229,15 @@ std::string ClientCore::FreshId() { return absl::StrCat(identity_.client, ":", n
 Operation::Action ClientCore::Resume(Entry& entry, Operation& operation,
                                      Operation::Event event) noexcept {
   Operation::Action action;
-  const auto resume = [&](LockState& state, base::Instant now,
-                          Effects& effects) ABSL_NO_THREAD_SAFETY_ANALYSIS {
+  FeedWithRoom(entry, [&](LockState& state, base::Instant now, Effects& effects) {
+    entry.mu.AssertHeld();
     // Under the entry's mutex: if messages stop arriving now, the state is told later.
     const redis::Subscription subscription = server_group_->subscription(entry.keys.main());
     event.subscribed = subscription.acknowledged;
     event.messages_arrive = subscription.live;
     event.listens = entry.listens != nullptr && entry.listens->live(state.pending_acquire());
     action = operation.Resume(event, now, state, effects);
-  };
-  if (operation.may_fail()) {
-    Feed(entry, [&](LockState& state, Effects& effects) { resume(state, base::Now(), effects); });
-  } else {
-    FeedWithRoom(entry, resume);
-  }
+  });
   return action;
 }
 
@@ -389,7 +384,9 @@ void ClientCore::StopAll(std::string_view name, const void* object) {
 }
 
 void ClientCore::Expire(Entry& entry) {
-  Feed(entry, [](LockState& state, Effects& effects) { state.Expire(base::Now(), effects); });
+  FeedWithRoom(entry, [](LockState& state, base::Instant now, Effects& effects) {
+    state.Expire(now, effects);
+  });
   lock_table_.Unrefer(entry);
 }
 
@@ -400,7 +397,9 @@ void ClientCore::Describe() {
 
 void ClientCore::Finish(Entry& entry, Effects& effects) {
   for (Waiter* const waiter : effects.wakes) waiter->waker->Wake();
-  for (const Loss& loss : effects.losses) base::WithMemory([&] { Post(entry, loss); });
+  for (const LocalHold& hold : effects.lost) {
+    base::WithMemory([&] { Post(entry, hold, effects.lost_because); });
+  }
   for (const Notice& notice : effects.notices) base::WithMemory([&] { Post(entry, notice); });
 }
 
@@ -439,19 +438,18 @@ void ClientCore::TellSubscribed(bool subscribed, std::string_view why) {
   });
 }
 
-void ClientCore::Post(const Entry& entry, Loss loss) {
+void ClientCore::Post(const Entry& entry, const LocalHold& hold, const LossReason& because) {
   losses_.fetch_add(1, std::memory_order_release);
-  std::shared_ptr<HoldState> view = std::move(loss.hold.view);
-  if (view != nullptr) {
-    notifier_->Post(LossNotifier::Urgency::kStopToken, [view] { view->Fire(); });
+  if (hold.view != nullptr) {
+    notifier_->Post(LossNotifier::Urgency::kStopToken, [view = hold.view] { view->Fire(); });
   }
-  base::AddAddress(loss.reason);
   LostLease lost{.lock = std::string(entry.name()),
                  .server = server(entry.keys.main()),
-                 .token = loss.hold.token,
-                 .reason = std::move(loss.reason)};
-  auto tell = [observer = observer_, options = std::move(loss.hold.options), lost = std::move(lost),
-               view = std::move(view)] {
+                 .token = hold.token,
+                 .reason = because.Text()};
+  base::AddAddress(lost.reason);
+  auto tell = [observer = observer_, options = hold.options, lost = std::move(lost),
+               view = hold.view] {
     // The thread that fires the stop token may not have reached it yet.
     if (view != nullptr) view->Fire();
     RunUsersCode("an Observer", [&] { observer->OnLost(lost); });

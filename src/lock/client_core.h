@@ -261,7 +261,7 @@ class ClientCore : public std::enable_shared_from_this<ClientCore> {
   void TellSubscribed(bool subscribed, std::string_view why);
   void ListenForRecalls(const Entry& entry, bool begins, bool caches);
   void Finish(Entry& entry, Effects& effects);
-  void Post(const Entry& entry, Loss loss);
+  void Post(const Entry& entry, const LocalHold& lost, const LossReason& because);
   void Post(const Entry& entry, Notice notice);
   void PostWanted(const Entry& entry, Notice notice);
 
@@ -350,7 +350,7 @@ void ClientCore::Feed(Entry& entry, Event&& event) noexcept {
   }
   if (left != nullptr) wake_channels_.Leave(*left);
   if (recallable_changed) ListenForRecalls(entry, recallable, cacheable);
-  if (!effects.wakes.empty() || !effects.losses.empty() || !effects.notices.empty()) {
+  if (!effects.wakes.empty() || !effects.lost.empty() || !effects.notices.empty()) {
     Finish(entry, effects);
   }
   ScheduleRequest(entry, request_at);

@@ -257,8 +257,7 @@ absl::Status LockHandle::Extend(uint64_t hold, absl::Duration lease) {
   std::optional<Request> request;
   bool renewed = false;
   absl::Duration longest;
-  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-    const base::Instant now = base::Now();
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
     state.Expire(now, effects);
     longest = state.LongestExtension(hold, now);
     if (lease <= longest) request = state.Extend(hold, lease, now);
@@ -285,8 +284,7 @@ absl::Status LockHandle::StayTaken(uint64_t hold, absl::Duration at_least) {
   bad.Update(CheckLease(std::max(at_least, kShortestLease)));
   if (!bad.ok()) return bad;
   std::optional<Request> request;
-  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-    const base::Instant now = base::Now();
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
     state.Expire(now, effects);
     request = state.StayTaken(hold, at_least, now);
   });
@@ -301,8 +299,7 @@ absl::Status LockHandle::RunRenewal(uint64_t hold, const Request& request,
   const Result result = renewal.acks.any() ? core_->batches().Run(entry_, request, until)
                                            : ThreadDriver(*core_, entry_).Run(request, until);
   bool valid = false;
-  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-    const base::Instant now = base::Now();
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
     state.OnResult(request, result, now, effects);
     if (result.failed() == nullptr) confirmed(state);
     valid = state.Valid(hold, now);
@@ -362,8 +359,7 @@ HoldRef LockHandle::DrawToken(HoldRef held) const {
   });
   if (!request) return held;
   const Result result = ThreadDriver(*core_, entry_).Run(*request, until);
-  core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-    const base::Instant now = base::Now();
+  core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
     state.OnResult(*request, result, now, effects);
     held = state.Current(ThreadNumber(), now);
   });
@@ -505,9 +501,9 @@ absl::StatusOr<HoldRef> LockHandle::Outcome(AcquireOperation& operation,
   if (waiter.state != Waiter::State::kGranted) return About(Failure(entry_, waiter, wait));
   // Only a client that has connected knows which leases the server allows.
   if (absl::Status bad = CheckLease(waiter.terms.lease); !bad.ok()) {
-    core_->Feed(entry_, [&](LockState& state, Effects& effects) {
-      operation.GiveBack(base::Now(), state, effects);
-      state.OnTooManyCached(base::Now());
+    core_->FeedWithRoom(entry_, [&](LockState& state, base::Instant now, Effects& effects) {
+      operation.GiveBack(now, state, effects);
+      state.OnTooManyCached(now);
     });
     return bad;
   }

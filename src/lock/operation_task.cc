@@ -48,7 +48,7 @@ bool OperationTask::Step(unsigned events, base::Instant now) {
   }
   // The client ends: an acquisition ends now, a release at its deadline.
   const bool over = (events & kOver) != 0;
-  bool ends = over || ((events & kEnding) != 0 && operation().may_fail());
+  bool ends = over || ((events & kEnding) != 0 && operation().ends_with_client());
   gone_ = gone_ || ends;
   bool woken = (events & kWoken) != 0;
   for (;;) {
@@ -245,8 +245,8 @@ bool AcquireTask::End() {
       result = hold.ok() ? absl::StatusOr<OwnedHold>(OwnedHold{std::move(handle), *std::move(hold)})
                          : hold.status();
     } else {
-      core.Feed(*entry_, [&](LockState& state, Effects& effects) {
-        operation_->GiveBack(base::Now(), state, effects);
+      core.FeedWithRoom(*entry_, [&](LockState& state, base::Instant now, Effects& effects) {
+        operation_->GiveBack(now, state, effects);
       });
       result = About(core, *entry_, result.status());
     }

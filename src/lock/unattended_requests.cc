@@ -73,8 +73,8 @@ void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hol
   }
   if (sent.ok()) return ScheduleRead();
   if (command == nullptr) {  // the background repeats it
-    return core_.Feed(entry, [&](LockState& state, Effects& effects) {
-      state.OnResult(release, {.what = Failed{.why = sent}}, base::Now(), effects);
+    return core_.FeedWithRoom(entry, [&](LockState& state, base::Instant now, Effects& effects) {
+      state.OnResult(release, {.what = Failed{.why = sent}}, now, effects);
       state.Forget(hold);
     });
   }
@@ -165,8 +165,8 @@ void UnattendedRequests::Answered(InFlight& command) {
   Entry& entry = *command.entry;
   const Result result = core_.TakeReply(entry, command.request, command.posted);
   Released released;
-  core_.Feed(entry, [&](LockState& state, Effects& effects) {
-    state.OnResult(command.request, result, base::Now(), effects);
+  core_.FeedWithRoom(entry, [&](LockState& state, base::Instant now, Effects& effects) {
+    state.OnResult(command.request, result, now, effects);
     if (command.hold == 0) return;  // an acquire, or the release of a cached grant
     released = state.Outcome(command.hold);
     // No caller will ask for the outcome later.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <new>
 #include <utility>
@@ -50,15 +51,20 @@ bool MayPass(const absl::Status& failure, bool queued) {
 
 // ---- Between threads: which one has the lock, which ones wait, and what a release means.
 
-bool LockState::MakeRoomForReader() noexcept try {
-  grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
+bool LockState::MakeRoom(bool for_reader) noexcept try {
+  cleanups_.MakeRoom();
+  if (for_reader) grant_->holds.reserve(grant_->holds.size() + waiting() + 1);
+  const auto by_lock = [](const LocalHold& hold) { return hold.std_depth > 0; };
+  if (!held() || std::ranges::none_of(grant_->holds, by_lock)) return true;
+  if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LocalHold>>();
+  lost_std_->reserve(lost_std_->size() + grant_->holds.size());
   return true;
 } catch (const std::bad_alloc&) {
   return false;
 }
 
 void LockState::Acquire(Waiter& waiter, base::Instant now, Effects& effects) {
-  if (!MakeRoom() || (grant_ && shared() && !MakeRoomForReader())) {
+  if (!MakeRoom(/*for_reader=*/grant_ && shared())) {
     waiter.failure = base::NoMemory();
     return Refuse(waiter, Waiter::State::kFailed);
   }
@@ -369,7 +375,6 @@ Released LockState::Unlock(uint64_t thread, base::Instant now, Effects& effects)
   if (lost == nullptr) return {.kind = Released::Kind::kNotHeld};
   Released released{.kind = Released::Kind::kLost, .hold = lost->id, .token = lost->token};
   if (--lost->std_depth == 0) lost_std_->erase(lost_std_->begin() + (lost - lost_std_->data()));
-  if (lost_std_->empty()) lost_std_.reset();
   return released;
 }
 
@@ -441,6 +446,9 @@ HoldRef LockState::Current(uint64_t thread, base::Instant now) {
   if (mine != nullptr) {
     not_before = Draw(*mine, now);
     ViewOf(*mine);
+  } else if (LocalHold* const lost = FindLost(thread); lost != nullptr && lost->view == nullptr) {
+    lost->view = std::make_shared<HoldState>();
+    lost->view->Lose();
   }
   HoldRef held = OfThread(thread);
   held.not_before = not_before;
@@ -1128,8 +1136,9 @@ bool LockState::OnLateResult(const Request& request, const Result& result, base:
     // AcquireQueued after a grant that names an earlier attempt: the grant was over by then. The
     // release takes the client from the queue, or ends a grant whose tokens are unknown here.
     grant.uncertain = true;
-    Lose("the server no longer had it: its lease had expired there, or its release was forced", now,
-         now, effects);
+    Lose({.what = "the server no longer had it: its lease had expired there, or its release was "
+                  "forced"},
+         now, now, effects);
   }
   return true;
 }
@@ -1187,41 +1196,39 @@ void LockState::AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instan
 
 // The grant is released in any case: if the server says that it is gone, an acquire in flight may
 // have restored it since.
-void LockState::Lose(const std::string& reason, base::Instant release_at, base::Instant now,
+void LockState::Lose(LossReason reason, base::Instant release_at, base::Instant now,
                      Effects& effects) {
   auto holds = std::move(grant_->holds);
   AddCleanup({.due = release_at}, now);
-  for (LocalHold& hold : holds) {
+  for (const LocalHold& hold : holds) {
     ++tally_.lost;
     if (config_.counts) tally_.held_for.Add(hold.began, now);
-    // current() shows the hold until unlock().
-    if (hold.std_depth > 0 && hold.view == nullptr) hold.view = std::make_shared<HoldState>();
     if (hold.view != nullptr) hold.view->Lose();
-    if (hold.std_depth > 0) {
-      if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LocalHold>>();
-      lost_std_->push_back({.id = hold.id,
-                            .thread = hold.thread,
-                            .std_depth = hold.std_depth,
-                            .token = hold.token,
-                            .view = hold.view});
-    }
-    if (!hold.unconfirmed) effects.losses.push_back({.hold = std::move(hold), .reason = reason});
+    if (hold.std_depth == 0) continue;
+    if (lost_std_ == nullptr) lost_std_ = std::make_unique<std::vector<LocalHold>>();
+    lost_std_->push_back(hold);  // current() shows it until unlock()
+    lost_std_->back().options.reset();
   }
+  holds.erase(std::remove_if(holds.begin(), holds.end(), std::mem_fn(&LocalHold::unconfirmed)),
+              holds.end());
+  effects.lost = std::move(holds);
+  effects.lost_because = std::move(reason);
   UpdatePending(now);
 }
 
 void LockState::LoseExpired(base::Instant now, Effects& effects) {
-  std::string reason =
-      grant_->claimed ? "its handover was not confirmed in time" : "its lease expired";
+  LossReason reason{.what = grant_->claimed ? "its handover was not confirmed in time"
+                                            : "its lease expired"};
   if (LastsToItsEnd()) {
-    reason = "it was held for the longest time that LockOptions::at_most allows";
+    reason.what = "it was held for the longest time that LockOptions::at_most allows";
   } else if (!grant_->last_failure.ok()) {
-    reason += ", because it could not be renewed: " + std::string(grant_->last_failure.message());
+    reason.more = ", because it could not be renewed: ";
+    reason.why = std::move(grant_->last_failure);
   } else if (!grant_->terms.manual) {
-    reason += ": this process was not running in time, or the server was silent";
+    reason.more = ": this process was not running in time, or the server was silent";
   }
   if (held()) blocked_until_ = grant_->deadline + grant_->terms.margin.get();
-  Lose(reason, std::max(now, blocked_until_), now, effects);
+  Lose(std::move(reason), std::max(now, blocked_until_), now, effects);
   taken_at_ = std::max(taken_at_, blocked_until());
 }
 
@@ -1390,10 +1397,10 @@ void LockState::OnRenewal(const Request& request, const Result& result, base::In
   if (!extension) grant.renewing = false;
   if (held != nullptr) return OnHeld(request, *held, extension, now, effects);
   if (failed == nullptr) {
-    return Lose(grant.forced ? kForcedReason : kGoneReason, now, now, effects);
+    return Lose({.what = grant.forced ? kForcedReason : kGoneReason}, now, now, effects);
   }
   if (absl::IsFailedPrecondition(failed->why) && !failed->not_sent) {
-    return Lose(std::string(failed->why.message()), now, now, effects);
+    return Lose({.why = failed->why}, now, now, effects);
   }
   if (may_have_executed) {
     grant.server_expires = std::max(grant.server_expires, now + request.lease);

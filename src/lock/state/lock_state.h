@@ -218,8 +218,9 @@ class LockState {
 
   // ---- Calls of threads.
 
-  // Reserves memory for the consequences of the end of a hold. Returns false if there is none.
-  bool MakeRoom() noexcept { return cleanups_.MakeRoom(); }
+  // Reserves memory for the consequences of the end of a hold, and perhaps for one more reader.
+  // Returns false if there is none.
+  bool MakeRoom(bool for_reader = false) noexcept;
 
   // Decides the waiter at once (its state says so), or queues it.
   void Acquire(Waiter& waiter, base::Instant now, Effects& effects);
@@ -398,7 +399,7 @@ class LockState {
   // Until when the grant is cached; Instant() if it is not.
   base::Instant cached_until() const { return grant_ ? grant_->cached_until : base::Instant(); }
   // A thread has the grant, may take it from the cache, or must still unlock a lost hold.
-  bool in_use() const { return held() || cached() || lost_std_ != nullptr; }
+  bool in_use() const { return held() || cached() || (lost_std_ && !lost_std_->empty()); }
   bool Valid(uint64_t hold, base::Instant now) const;
   base::Instant Deadline(uint64_t hold) const;  // Instant() if it is over
 
@@ -426,7 +427,6 @@ class LockState {
   GrantId NextGrant() { return config_.numbers->NextSecret(); }
 
   // Waiters.
-  bool MakeRoomForReader() noexcept;
   void Enqueue(Waiter& waiter, base::Instant now);
   void Decide(Waiter& waiter, Waiter::State state, Effects& effects);
   BusyWith HolderFor(const Waiter& waiter) const;
@@ -523,8 +523,7 @@ class LockState {
   bool TellsOfRenewals() const { return held() && !grant_->terms.manual && !grant_->claimed; }
   void AddCleanup(PendingCleanups::PendingCleanup cleanup, base::Instant now);
   void LoseExpired(base::Instant now, Effects& effects);
-  void Lose(const std::string& reason, base::Instant release_at, base::Instant now,
-            Effects& effects);
+  void Lose(LossReason reason, base::Instant release_at, base::Instant now, Effects& effects);
 
   const Config config_;
   WaiterQueue queue_;
@@ -535,7 +534,7 @@ class LockState {
   Reachability server_;
   Tally tally_;
   uint64_t last_token_ = 0;  // the first token of the latest grant
-  // Holds by lock() that were lost and are not yet unlocked. Null if there are none, as is usual.
+  // Holds by lock() that were lost and are not yet unlocked. Null if there can be none.
   std::unique_ptr<std::vector<LocalHold>> lost_std_;
   LatchCounts latch_counts_;  // the most that the server has reported
 

@@ -44,9 +44,8 @@ class Operation {
                         Effects& effects) = 0;
   const Request& request() const { return *request_; }
 
-  // Returns true if Resume() copes with a lack of memory. Otherwise the driver waits for memory
-  // first.
-  virtual bool may_fail() const { return true; }
+  // Returns true if the end of the client ends it at once.
+  virtual bool ends_with_client() const { return true; }
   // Something has happened that Resume() must see. Returns true if the driver must be woken for it.
   virtual bool NeedsWake() { return false; }
   // Returns true if the outcome is there, so that Resume() returns kDone.

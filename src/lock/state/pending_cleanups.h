@@ -2,7 +2,6 @@
 #define REDLATCH_SRC_LOCK_STATE_PENDING_CLEANUPS_H_
 
 #include <cstdint>
-#include <new>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -60,13 +59,8 @@ class PendingCleanups {
   void Add(PendingCleanup cleanup) { cleanups_.push_back(std::move(cleanup)); }
   // Returns true if a release is not confirmed after which the lock stays taken.
   bool stays_taken() const;
-  // Reserves memory for one more. Returns false if there is none.
-  bool MakeRoom() noexcept try {
-    cleanups_.reserve(cleanups_.size() + 1);
-    return true;
-  } catch (const std::bad_alloc&) {
-    return false;
-  }
+  // Reserves memory for one more.
+  void MakeRoom() { cleanups_.reserve(cleanups_.size() + 1); }
   void DropRoom() {
     if (cleanups_.empty()) std::vector<PendingCleanup>().swap(cleanups_);
   }

@@ -23,7 +23,7 @@ class ReleaseOperation final : public Operation {
 
   Action Resume(const Event& event, base::Instant now, LockState& state, Effects& effects) override;
 
-  bool may_fail() const override { return false; }
+  bool ends_with_client() const override { return false; }
 
   // request() is not sent now. The next Resume() fetches it again, unless an acquire of this client
   // takes it along first; an acquire must not overtake it.

@@ -5,10 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "redlatch/fencing_token.h"
 #include "redlatch/lock_options.h"
@@ -134,10 +134,13 @@ struct LocalHold {
   std::shared_ptr<HoldState> view;  // created on first access
 };
 
-// A hold that was lost, for the loss notifier.
-struct Loss {
-  LocalHold hold;
-  std::string reason;
+// Why holds were lost. The text is composed outside the mutex, where memory may be waited for.
+struct LossReason {
+  const char* what = "";
+  const char* more = "";
+  absl::Status why = {};
+
+  std::string Text() const { return absl::StrCat(what, more, why.message()); }
 };
 
 // Something to tell the observer; or, with kWanted, to tell the user of a hold that another waiter
@@ -152,11 +155,13 @@ struct Notice {
   std::shared_ptr<HoldState> view = nullptr;
 };
 
-// The consequences of an event, except requests, which NextRequest() returns.
+// The consequences of an event, except requests, which NextRequest() returns. Usually they need no
+// memory.
 struct Effects {
   absl::InlinedVector<Waiter*, 4> wakes;
-  std::vector<Loss> losses;
-  std::vector<Notice> notices;
+  absl::InlinedVector<LocalHold, 1> lost;  // the holds of one grant
+  LossReason lost_because;
+  absl::InlinedVector<Notice, 2> notices;
   // The options of holds that ended. They are destroyed outside the mutex, since they may own a
   // user's functions.
   absl::InlinedVector<std::shared_ptr<const LockOptions>, 1> ended;

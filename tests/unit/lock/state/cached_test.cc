@@ -136,7 +136,7 @@ TEST_F(LockStateCachedTest, FastTakeRefusesLostGrant) {
   PassTo(state().next_expiry());
   EXPECT_FALSE(TakeCachedNow());
   Expire();
-  EXPECT_TRUE(effects().losses.empty());
+  EXPECT_TRUE(effects().lost.empty());
 
   Make({});
   state().OnSubscribed();

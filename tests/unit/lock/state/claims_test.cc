@@ -70,8 +70,8 @@ TEST_F(LockStateClaimsTest, RepeatsConfirmationUntilClaimEnds) {
   PassTo(asked + kClaimValid - kLead);
   Expire();
   EXPECT_FALSE(Valid(waiter));
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("was not confirmed in time"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("was not confirmed in time"));
 }
 
 TEST_F(LockStateClaimsTest, HeartbeatThatCrossesGrantConfirmsIt) {

@@ -132,7 +132,7 @@ TEST_F(LockStateGrantTest, QueuedAfterGrantOfEarlierAttemptEndsHold) {
   EXPECT_EQ(waiter.state, State::kGranted);
   Deliver(heartbeat, Queued());  // its release was forced meanwhile
   EXPECT_FALSE(Valid(waiter));
-  ASSERT_EQ(effects().losses.size(), 1U);
+  ASSERT_EQ(effects().lost.size(), 1U);
   const Request release = Fetch<ReleaseRequest>();
   EXPECT_EQ(release.grant, AcquireOf(heartbeat).grant);
   Deliver(release, NotHeld());

@@ -55,15 +55,15 @@ TEST_F(LockStateHoldTest, IsLostAtDeadlineWhileIoHangs) {
   PassTo(state().next_expiry() - absl::Nanoseconds(1));
   Expire();
   EXPECT_TRUE(Valid(waiter));
-  EXPECT_THAT(effects().losses, IsEmpty());
+  EXPECT_THAT(effects().lost, IsEmpty());
   Pass(absl::Nanoseconds(1));
   Expire();
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(effects().losses[0].hold.id, waiter.hold);
-  EXPECT_EQ(effects().losses[0].hold.token, waiter.token);
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_EQ(effects().lost[0].id, waiter.hold);
+  EXPECT_EQ(effects().lost[0].token, waiter.token);
   EXPECT_FALSE(lost.stop_requested()) << "the notifier fires it";
   EXPECT_TRUE(waiter.view->Lost(now()).stop_requested()) << "for waiters that ask late";
-  effects().losses[0].hold.view->Fire();
+  effects().lost[0].view->Fire();
   EXPECT_TRUE(lost.stop_requested());
   EXPECT_EQ(state().Deadline(waiter.hold), base::Instant());
   Deliver(hanging, HoldRef());
@@ -83,7 +83,7 @@ TEST_F(LockStateHoldTest, NoThreadEntersBeforeDeadlineOfLostHold) {
     PassTo(state().next_expiry());
     ASSERT_LT(now(), deadline);
     Expire();
-    ASSERT_EQ(effects().losses.size(), 1U);
+    ASSERT_EQ(effects().lost.size(), 1U);
     EXPECT_EQ(state().next_request_at(), deadline);
     // The server would let another thread of this client into a reentrant lock at once.
     Acquire({.thread = 2, .wait_limit = WaitLimit::kNone});
@@ -110,16 +110,16 @@ TEST_F(LockStateHoldTest, LossNamesLastFailure) {
   Deliver(Fetch<RenewRequest>(), Silence());
   PassTo(state().next_expiry());
   Expire();
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, HasSubstr("no answer"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("no answer"));
 }
 
 TEST_F(LockStateHoldTest, IsLostAtOnceIfServerHasNoGrant) {
   Waiter& waiter = Hold();
   Pass(kThird);
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, Not(HasSubstr("forced")));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), Not(HasSubstr("forced")));
   EXPECT_EQ(Release(waiter.hold).kind, Kind::kLost);
   Deliver(Fetch<ReleaseRequest>(), NotHeld());
   EXPECT_TRUE(state().idle());
@@ -129,8 +129,8 @@ TEST_F(LockStateHoldTest, IsLostIfKeyIsOverwritten) {
   Hold();
   Pass(kThird);
   Deliver(Fetch<RenewRequest>(), Refusal(absl::FailedPreconditionError("WRONGTYPE")));
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, HasSubstr("WRONGTYPE"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("WRONGTYPE"));
 }
 
 TEST_F(LockStateHoldTest, AcquireInFlightMayRestoreLostGrant) {
@@ -142,7 +142,7 @@ TEST_F(LockStateHoldTest, AcquireInFlightMayRestoreLostGrant) {
   const Request renewal = Fetch<RenewRequest>();
   Deliver(heartbeat, Granted());  // executed after the renewal, but received before it
   Deliver(renewal, NotHeld());
-  EXPECT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(effects().lost.size(), 1U);
   EXPECT_EQ(Fetch<ReleaseRequest>().grant, kFirst);
 }
 
@@ -173,8 +173,8 @@ TEST_F(LockStateHoldTest, ManualLeaseIsNeverRenewed) {
   EXPECT_TRUE(Valid(waiter));
   Pass(absl::Nanoseconds(1));
   Expire();
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_EQ(effects().losses[0].reason, "its lease expired");
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_EQ(effects().lost_because.Text(), "its lease expired");
 }
 
 TEST_F(LockStateHoldTest, ExtendMovesManualDeadline) {
@@ -197,8 +197,8 @@ TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAtOnce) {
   state().OnForced(kFirst, now());
   EXPECT_TRUE(Valid(waiter)) << "the result will tell";
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("forced"));
 }
 
 // The message may come before the reply to the acquire.
@@ -210,8 +210,8 @@ TEST_F(LockStateHoldTest, ForcedReleaseBeforeGrantIsCheckedAtGrant) {
   Deliver(acquire, Granted());
   EXPECT_TRUE(Valid(waiter));
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, HasSubstr("forced"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), HasSubstr("forced"));
 }
 
 TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAfterRenewal) {
@@ -222,7 +222,7 @@ TEST_F(LockStateHoldTest, ForcedReleaseIsCheckedAfterRenewal) {
   EXPECT_TRUE(Quiet());
   Deliver(renewal, HoldRef());  // it was executed before
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  EXPECT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(effects().lost.size(), 1U);
 }
 
 TEST_F(LockStateHoldTest, CheckOfManualHoldDoesNotExtendIt) {

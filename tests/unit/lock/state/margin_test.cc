@@ -156,8 +156,8 @@ TEST_F(LockStateAtMostTest, HoldIsRenewedUntilItsEndAndLost) {
   EXPECT_GE(state().Deadline(waiter.hold), ends - kExact);
   PassTo(state().next_expiry());
   Expire();
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("LockOptions::at_most"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("LockOptions::at_most"));
   PassTo(ends);
   Fetch<ReleaseRequest>();
 }
@@ -173,7 +173,7 @@ TEST_F(LockStateAtMostTest, MarginsFollowTheLongestTime) {
   EXPECT_LE(state().Deadline(waiter.hold), ends);
   PassTo(state().next_expiry());
   Expire();
-  EXPECT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(effects().lost.size(), 1U);
   EXPECT_GE(state().next_request_at(), ends + margin - kExact);
 }
 
@@ -183,8 +183,8 @@ TEST_F(LockStateAtMostTest, FailedRenewalIsTheReasonForLoss) {
   Deliver(Fetch<RenewRequest>(), Silence());
   PassTo(state().next_expiry());
   Expire();
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("could not be renewed"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("could not be renewed"));
 }
 
 // Each hold under a grant has its own time, and none begins under a grant that is about to end.
@@ -233,8 +233,8 @@ TEST_F(LockStateAtMostTest, ConfirmedHandoverLastsToItsEnd) {
   EXPECT_LE(state().Deadline(waiter.hold), began + kLease);
   PassTo(state().next_expiry());
   Expire();
-  ASSERT_EQ(effects().losses.size(), 1U);
-  EXPECT_THAT(effects().losses[0].reason, ::testing::HasSubstr("LockOptions::at_most"));
+  ASSERT_EQ(effects().lost.size(), 1U);
+  EXPECT_THAT(effects().lost_because.Text(), ::testing::HasSubstr("LockOptions::at_most"));
 }
 
 TEST_F(LockStateAtMostTest, ManualHoldIsNotExtendedBeyondTheTime) {

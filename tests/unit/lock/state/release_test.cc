@@ -205,9 +205,9 @@ TEST_F(LockStateReleaseTest, LossIsForgottenIfThreadCannotUnlock) {
   Hold({.face = Face::kStd});
   Pass(kLease);
   Expire();
-  EXPECT_NE(state().OfThread(1).view, nullptr);
+  EXPECT_NE(state().OfThread(1).hold, 0U);
   ReleaseStd();
-  EXPECT_EQ(state().OfThread(1).view, nullptr);
+  EXPECT_EQ(state().OfThread(1).hold, 0U);
   EXPECT_EQ(Unlock(1).kind, Kind::kNotHeld);
 }
 

@@ -106,7 +106,7 @@ TEST_F(SharedStateTest, GrantThatIsGoneIsLostByAllReaders) {
   Pass(kWindow);
   Waiter& third = Acquire({.thread = 3});
   Deliver(Fetch<RenewRequest>(), NotHeld());
-  EXPECT_EQ(effects().losses.size(), 2);
+  EXPECT_EQ(effects().lost.size(), 2);
   EXPECT_FALSE(Valid(first));
   EXPECT_FALSE(Valid(second));
   EXPECT_TRUE(first.view->Lost(now()).stop_requested());

@@ -115,7 +115,7 @@ TEST_F(LockStateStayTakenTest, AtMostStillEndsTheHold) {
   EXPECT_EQ(state().Deadline(waiter.hold), ends);
   PassTo(ends - kLead);
   Expire();
-  EXPECT_EQ(effects().losses.size(), 1U);
+  EXPECT_EQ(effects().lost.size(), 1U);
   PassTo(ends);
   EXPECT_EQ(FetchRelease().taken_until, kUntilLong);
 }
