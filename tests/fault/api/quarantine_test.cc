@@ -103,6 +103,74 @@ TEST_F(Quarantine, BeginsIfServerWasReplicaWhileConnectionWasIdle) {
   EXPECT_EQ(client.Stats().breaks, 0);
 }
 
+// True if the server has executed a script with that argument. Its slow log has all commands.
+bool HasRunWith(RedisServer& server, const std::string& argument) {
+  const redis::Reply log = server.Command({"SLOWLOG", "GET", "-1"});
+  return std::ranges::any_of(log.elements, [&](const redis::Reply& entry) {
+    const std::vector<redis::Reply>& words = entry.elements.at(3).elements;
+    return words[0].text.starts_with("EVAL") &&
+           std::ranges::any_of(words, [&](const auto& word) { return word.text == argument; });
+  });
+}
+
+// A server that was just promoted accepts no write until it has a replica, so it cannot begin its
+// quarantine yet. Its record is its predecessor's, whose primary epoch a waiting request names.
+TEST(Promotion, GrantsNothingToRequestsThatNameFormerPrimary) {
+  support::RedisServerOptions options{
+      .config = {"min-replicas-to-write 1", "min-replicas-max-lag 3", "repl-diskless-sync-delay 0",
+                 "slowlog-log-slower-than 0", "slowlog-max-len 10000"}};
+  const auto old = RedisServer::Start(options);
+  const auto replica = RedisServer::Start(options);
+  TcpProxy replication({old->port()});
+  options.replica_of = replication.port();
+  const auto promoted = RedisServer::Start(options);
+  ASSERT_TRUE(old->AwaitInfo("min_slaves_good_slaves", "1"));
+  const std::string epoch = old->Info("master_replid");
+  old->Do({"SET", "redlatch:reign", epoch + " 1 60000"});  // its own quarantine is over
+  ASSERT_EQ(old->Integer({"WAIT", "1", "10000"}), 1);
+
+  TcpProxy way({old->port()});
+  const Client waiting =
+      Connect(way.url() + "?quarantine=60s&command_timeout=20s&connect_timeout=30s");
+  const Client holding = Connect(old->url() + "?quarantine=60s");
+  replication.Hold(Direction::kToClient);  // the new primary lacks the grant
+  const Lease held = Must(SimpleLock(holding, "lock").Acquire());
+  SimpleLock lock(waiting, "lock");
+  const base::Instant asked = base::Now();
+  // It subscribes, and relies on this epoch for a second.
+  const std::string queue = support::AuxiliaryKey("lock", "simple.queue");
+  EXPECT_FALSE(lock.Acquire({.wait = absl::Milliseconds(1)}).ok());
+  ASSERT_TRUE(Await([&] { return old->Integer({"EXISTS", queue}) == 0; }));
+
+  promoted->Do({"REPLICAOF", "NO", "ONE"});
+  way.LeadTo({promoted->port()});
+  way.Hold(Direction::kToServer);
+  const int64_t before = way.stats().accepted;
+  old->Kill();
+  // The subscription comes back by itself, and the connection for commands with the next call.
+  ASSERT_TRUE(way.Await([&](const auto& its) { return its.accepted == before + 1; }));
+  std::atomic<bool> granted = false;
+  std::jthread waiter([&](const std::stop_token& stop) {
+    granted = lock.Acquire({.wait = absl::Minutes(1), .stop = stop}).ok();
+  });
+  ASSERT_TRUE(way.Await([&](const auto& its) { return its.accepted == before + 2; }));
+  ASSERT_LT(base::Now() - asked, absl::Seconds(1)) << "the request does not name the epoch";
+  // The server refuses the first script, and does not know the request's. When the client learns of
+  // that and sends the request again, the server accepts writes.
+  way.Delay(Direction::kToClient, absl::Milliseconds(200));
+  way.ReleaseHeld();
+  ASSERT_TRUE(Await([&] { return !promoted->Info("errorstat_NOREPLICAS").empty(); }));
+  way.Hold(Direction::kToClient);
+  replica->Do({"REPLICAOF", "127.0.0.1", absl::StrCat(promoted->port())});
+  ASSERT_TRUE(promoted->AwaitInfo("min_slaves_good_slaves", "1"));
+  way.Heal();
+
+  EXPECT_TRUE(Await([&] { return granted || promoted->Integer({"EXISTS", queue}) == 1; }));
+  EXPECT_TRUE(HasRunWith(*promoted, epoch));
+  EXPECT_TRUE(held.valid());
+  EXPECT_FALSE(granted) << "two have the lock";
+}
+
 // A quarantine of a minute, which the test ends and starts by writing the key.
 class LongQuarantine : public Quarantine {
  protected:
