@@ -6,6 +6,10 @@
 -- time.
 local taken_until = math.min(ending.taken_us, now + 1000 * ending.taken_ms)
 
+-- The grant then has another id, with a zero before its number, which tells people that no process
+-- has it any more, and which a renewal that comes late does not find.
+local taken_grant = string.gsub(ARGV[1], ':', ':0', 1)
+
 -- ask_again(queue_key): invites the first waiter, which was told another time for the end of the
 -- lock.
 local function ask_again(queue_key)

@@ -90,16 +90,7 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
                       : redis::Command({"SET", key, text, "PX", millis});
 }
 
-std::string TombstoneKey(std::string_view main, std::string_view hold) {
-  const std::string_view client = ClientOf(hold);
-  std::string_view number = hold.substr(client.size() + 1);
-  number = number.substr(0, number.find_first_not_of("0123456789"));
-  return AuxiliaryKey(main,
-                      absl::StrCat("simple.gone.", std::string(client), ".", std::string(number)));
-}
-
-void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, std::string_view main,
-                  LockInfo& info) {
+void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info) {
   std::map<std::string_view, std::vector<LockInfo::Party*>> parties;
   for (auto* const list : {&info.holders, &info.waiters}) {
     for (LockInfo::Party& party : *list) {
@@ -111,18 +102,11 @@ void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, std:
   if (parties.empty()) return;
   std::vector<std::string> keys;
   for (const auto& [client, its] : parties) keys.push_back(DescriptionKey(client));
-  LockInfo::Party* single = nullptr;  // the holder of a simple lock
   for (LockInfo::Party& holder : info.holders) {
-    if (holder.owner == kTaken) {
-      holder.stays_taken = true;
-      holder.owner = std::string(ClientOf(holder.hold));
-    } else if (info.kind == kinds::kSimple && !ClientOf(holder.hold).empty()) {
-      single = &holder;
-    }
+    holder.stays_taken = StaysTaken(holder.hold);
+    if (holder.owner == kTaken) holder.owner = std::string(ClientOf(holder.hold));
   }
-  if (single != nullptr) keys.push_back(TombstoneKey(main, single->hold));
   const std::vector<std::string> texts = server_group.Get(keys, deadline);
-  if (single != nullptr) single->stays_taken = texts.back() == kTaken;
   auto text = texts.begin();
   for (const auto& [client, its] : parties) {
     const auto process = ReadDescription(*text++);

@@ -47,18 +47,18 @@ redis::Command DescribeCommand(std::string_view client, const LockInfo::Process&
                                absl::Time since, absl::Duration lifetime,
                                bool even_if_full = false);
 
-// The text of a simple lock's tombstone if the name stays taken by that grant, and the owner of
-// another lock that stays taken.
+// The owner of a lock that stays taken, if it is no simple lock.
 inline constexpr std::string_view kTaken = "taken";
 
-// The key of the tombstone of a simple lock's grant.
-std::string TombstoneKey(std::string_view main, std::string_view hold);
+// Returns true if that grant was released and its name stays taken: its number begins with a zero.
+inline bool StaysTaken(std::string_view hold) {
+  return !ClientOf(hold).empty() && hold.find(":0") != std::string_view::npos;
+}
 
 // Fills in the processes of the holders and waiters whose clients have a description, and which
 // holders' names stay taken. Runs one batch of commands, or none if there are no clients. If it
-// fails, nothing is filled in. `main`: the main key.
-void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, std::string_view main,
-                  LockInfo& info);
+// fails, nothing is filled in.
+void AddProcesses(redis::ServerGroup& server_group, base::Instant deadline, LockInfo& info);
 
 }  // namespace redlatch::internal
 

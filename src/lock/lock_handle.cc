@@ -389,8 +389,7 @@ absl::StatusOr<LockInfo> LockHandle::Inspect(int most_waiters) {
   if (!reply.ok()) return reply.status();
   absl::StatusOr<LockInfo> info = ReadInspection(*reply);
   if (info.ok()) {
-    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(), entry_.keys.main(),
-                 *info);
+    AddProcesses(core_->server_group(), base::Now() + core_->command_timeout(), *info);
   }
   return info;
 }

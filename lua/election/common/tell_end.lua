@@ -6,8 +6,7 @@
 -- (common/stay_taken), but the term is over. Returns the reply.
 local function tell_end(reply)
   local left = redis.call('GETRANGE', KEYS[1], '0', '63')
-  local taken = leader and left == leader.grant and ARGV[1] == left
-  if leader and (left == '' or taken) then
+  if leader and (left == '' or left == (string.gsub(leader.grant, ':', ':0', 1))) then
     redis.call('DEL', leader_key)
     tell(leader.epoch .. ' 0 0 - ')
   end

@@ -6,7 +6,11 @@
 -- owner's other grants, if it has any, keep the lock for as long as they last.
 local function stay_taken(all, left, at)
   all.latest = without(all, left, at).latest
-  left.expiry = taken_until
+  redis.call('HDEL', KEYS[1], left.grant)
+  if all.counted then
+    redis.call('ZREM', grants_key, left.grant)
+  end
+  left.grant, left.expiry = taken_grant, taken_until
   redis.call('HSET', KEYS[1], 'owner', 'taken')
   prolong(all, left, taken_until)
 end

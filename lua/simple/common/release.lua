@@ -20,11 +20,8 @@ local now = now_us()
 if ending.taken_us then
 -- include: common/stay_taken
   if taken_until > now then
-    local ends_ms = math.ceil(taken_until / 1000)
-    redis.call('PEXPIREAT', KEYS[1], ends_ms)
-    -- The tombstone tells people that no process has this grant any more.
-    redis.call('SET', KEYS[5], 'taken', 'PX',
-      math.max(tonumber(ending.gone_ms), math.ceil(ends_ms - now / 1000)))
+    redis.call('PEXPIREAT', KEYS[1], math.ceil(taken_until / 1000))
+    redis.call('SETRANGE', KEYS[1], '0', taken_grant)
     ask_again(KEYS[2])
     return 'released'
   end

@@ -281,17 +281,6 @@ void AskProcesses(Server& server, std::vector<Each>& all, Processes& processes) 
   for (Each& each : all) each.process = processes[std::string(internal::ClientOf(each.hold))];
 }
 
-// Asks which names of locks whose key is a string stay taken. For other locks, the hash says so.
-void AskWhatStaysTaken(Server& server, std::vector<LockRow>& rows) {
-  Questions questions;
-  for (LockRow& row : rows) {
-    if (row.type != "string" || internal::ClientOf(row.hold).empty()) continue;
-    questions.Add({"GET", internal::TombstoneKey(row.name, row.hold)},
-                  [&row](const Reply& reply) { row.stays_taken = reply.text == internal::kTaken; });
-  }
-  (void)questions.Ask(server, Unreachable::kIsNil);
-}
-
 // Asks for the number of holders, and the first, of a zset that has each holder with the end of its
 // lease. Readers do not count while there is a writer: they read under its grant.
 void AskHolders(Questions& questions, const std::string& key, int64_t now, bool reading,
@@ -346,6 +335,7 @@ void AskString(Questions& questions, LockRow& row) {
     // Empty: it has ended meanwhile. The placeholder: it is free, and others wait.
     if (reply.text.empty() || reply.text == kPlaceholder) return;
     row.hold = granted.empty() ? reply.text : std::string(granted);
+    row.stays_taken = internal::StaysTaken(row.hold);
     row.holding = 1;
   });
 }
@@ -517,7 +507,6 @@ absl::StatusOr<std::vector<LockRow>> ReadRows(Server& server, absl::Span<const F
     if (locks[i].parts == kRedisson && !rows[i].is_redissons()) rows[i].name.clear();
   }
   AskProcesses(server, rows, processes);
-  AskWhatStaysTaken(server, rows);
   // Removes the locks that this user may not read.
   std::erase_if(rows, [](const LockRow& row) { return row.type.empty(); });
   return rows;
