@@ -1195,6 +1195,31 @@ void TakeQuorum(std::vector<absl::StatusOr<std::vector<LockRow>>>& seen, LockLis
   }
 }
 
+// Of the columns of a list.
+constexpr size_t kKind = 1;
+constexpr size_t kGap = 2;
+constexpr size_t kEnoughOfName = 20;
+constexpr size_t kEnoughOfHolder = 16;
+constexpr size_t kAllOfHolder = 32;
+// The width of the name column in a pipe. Longer names push the other columns to the right.
+constexpr size_t kLongestName = 60;
+
+// The figures that only some kinds of locks have.
+void AddFigures(const LockRow& row, JsonObject& json) {
+  if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
+  if (row.is_semaphore()) {
+    json.Number("used", row.used);
+    json.Number("capacity", row.capacity);
+  }
+  if (row.is_latch()) {
+    json.Number("to_go", row.to_go);
+    json.Number("total", row.total);
+  }
+  if (row.is_redissons() && row.type == "string") json.Number("left", row.to_go);
+  if (row.whole) json.Number("held_on", row.held_on);
+  if (row.token > 0) json.Number("token", row.token);
+}
+
 }  // namespace
 
 absl::StatusOr<std::shared_ptr<Servers>> OpenServers(const std::string& url) {
@@ -1259,19 +1284,7 @@ std::vector<LastGrant> LastGrants(Servers& servers, const std::vector<std::strin
   return grants;
 }
 
-namespace {
-
 // ---- The list.
-
-constexpr size_t kKind = 1;
-constexpr size_t kGap = 2;
-constexpr size_t kEnoughOfName = 20;
-constexpr size_t kEnoughOfHolder = 16;
-constexpr size_t kAllOfHolder = 32;
-// The width of the name column in a pipe. Longer names push the other columns to the right.
-constexpr size_t kLongestName = 60;
-
-}  // namespace
 
 ListColumns::ListColumns(size_t width, size_t longest_name, std::array<size_t, 5> columns,
                          std::initializer_list<size_t> less_important)
@@ -1308,34 +1321,6 @@ std::string ListColumns::Line(const ListCells& cells) const {
   line.erase(line.find_last_not_of(' ') + 1);
   return line;
 }
-
-namespace {
-
-struct LsOptions {
-  std::string pattern = "*";
-  bool all = false;
-  bool json = false;
-  bool names = false;
-  bool watch = false;
-};
-
-// The figures that only some kinds of locks have.
-void AddFigures(const LockRow& row, JsonObject& json) {
-  if (row.is_read_write()) json.Number("waiting_writers", row.waiting_writers);
-  if (row.is_semaphore()) {
-    json.Number("used", row.used);
-    json.Number("capacity", row.capacity);
-  }
-  if (row.is_latch()) {
-    json.Number("to_go", row.to_go);
-    json.Number("total", row.total);
-  }
-  if (row.is_redissons() && row.type == "string") json.Number("left", row.to_go);
-  if (row.whole) json.Number("held_on", row.held_on);
-  if (row.token > 0) json.Number("token", row.token);
-}
-
-}  // namespace
 
 std::string JsonOf(const LockRow& row) {
   JsonObject json;
@@ -1395,6 +1380,14 @@ std::string Totals(const std::vector<LockRow>& rows, const std::string& server,
 }
 
 namespace {
+
+struct LsOptions {
+  std::string pattern = "*";
+  bool all = false;
+  bool json = false;
+  bool names = false;
+  bool watch = false;
+};
 
 // The line of a lock in the list.
 ListCells CellsOf(const LockRow& row) {
