@@ -58,6 +58,27 @@ constexpr char kPlainProbes[] = "; publish $c ''; pubsub|numsub $c";
 constexpr char kClusterProbes[] =
     "; spublish $c ''; pubsub|shardnumsub $c; cluster|slots; cluster|info; asking";
 
+std::string Refusal(const Reply& reply) {
+  return reply.is_error() ? reply.text : "an answer of an unknown form";
+}
+
+void TakePairs(const Reply& reply, Facts& facts) {
+  for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
+    facts.texts.emplace(absl::AsciiStrToLower(reply.elements[i].text), reply.elements[i + 1].text);
+  }
+}
+
+// How far the server's clock jumped between two readings, beyond what their round trips and a busy
+// scheduler can explain. Negative: it jumped back.
+absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
+  const absl::Duration passed = later.server - earlier.server;
+  const absl::Duration least = later.sent - earlier.received;
+  const absl::Duration most = later.received - earlier.sent;
+  const absl::Duration slack = absl::Milliseconds(5) + most / 100;
+  if (passed < least - slack) return passed - least;
+  return passed > most + slack ? passed - most : absl::ZeroDuration();
+}
+
 }  // namespace
 
 std::vector<ProbeWords> ProbesOf(const std::string& key, const std::string& channel,
@@ -104,20 +125,6 @@ std::string_view ProbeOutcome(const Reply& reply) {
 }
 
 // ---- Reading replies of Redis.
-
-namespace {
-
-std::string Refusal(const Reply& reply) {
-  return reply.is_error() ? reply.text : "an answer of an unknown form";
-}
-
-void TakePairs(const Reply& reply, Facts& facts) {
-  for (size_t i = 0; i + 1 < reply.elements.size(); i += 2) {
-    facts.texts.emplace(absl::AsciiStrToLower(reply.elements[i].text), reply.elements[i + 1].text);
-  }
-}
-
-}  // namespace
 
 void TakeInfo(const Reply& reply, Facts& facts) {
   if (reply.type == Type::kString) {
@@ -232,21 +239,6 @@ void SetPings(const std::vector<absl::Duration>& times, Facts& facts) {
            absl::StrCat("p50 ", ShortTime(spread.p50), ", p99 ", ShortTime(spread.p99), ", worst ",
                         ShortTime(spread.worst), " of ", times.size(), " PINGs"));
 }
-
-namespace {
-
-// How far the server's clock jumped between two readings, beyond what their round trips and a busy
-// scheduler can explain. Negative: it jumped back.
-absl::Duration Step(const ClockReading& earlier, const ClockReading& later) {
-  const absl::Duration passed = later.server - earlier.server;
-  const absl::Duration least = later.sent - earlier.received;
-  const absl::Duration most = later.received - earlier.sent;
-  const absl::Duration slack = absl::Milliseconds(5) + most / 100;
-  if (passed < least - slack) return passed - least;
-  return passed > most + slack ? passed - most : absl::ZeroDuration();
-}
-
-}  // namespace
 
 void SetClock(const std::vector<ClockReading>& readings, Facts& facts) {
   if (readings.empty()) return;
