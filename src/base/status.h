@@ -1,7 +1,9 @@
 #ifndef REDLATCH_SRC_BASE_STATUS_H_
 #define REDLATCH_SRC_BASE_STATUS_H_
 
+#include <cstddef>
 #include <new>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
@@ -36,6 +38,16 @@ auto WithMemory(Step step) noexcept {
       Parker().ParkUntil(Now() + absl::Milliseconds(1));
     }
   }
+}
+
+// The same for one step at a container. Unlike a lambda, they may be given one that a mutex guards.
+template <class Container>
+void Reserve(Container& container, size_t size) noexcept {
+  WithMemory([&] { container.reserve(size); });
+}
+template <class Container, class... Args>
+void Append(Container& container, Args&&... args) noexcept {
+  WithMemory([&] { container.emplace_back(std::forward<Args>(args)...); });
 }
 
 }  // namespace redlatch::base

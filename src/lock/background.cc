@@ -96,7 +96,7 @@ std::vector<Entry*> Background::TakeDue() {
   if (now < timers_.next()) return due;
   while (Entry* const entry = timers_.PopDue(now + kTogether)) {
     LockTable::Refer(*entry);
-    base::WithMemory([&] { due.push_back(entry); });
+    base::Append(due, entry);
   }
   return due;
 }

@@ -130,12 +130,8 @@ absl::StatusOr<EventReplyPtr> EventDriver::Post(EventTask& task, Entry& entry,
   reply->count_in_flight = task.in_flight_;
   ++in_flight_count_;
   ++*task.in_flight_;
-  absl::Status sent;
-  try {
-    sent = core_.runner().Post(core_.SubjectOf(entry), request, reply->posted);
-  } catch (const std::bad_alloc&) {
-    sent = base::NoMemory();
-  }
+  absl::Status sent = base::WithMemory(
+      [&] { return core_.runner().Post(core_.SubjectOf(entry), request, reply->posted); });
   if (sent.ok()) return EventReplyPtr(reply.release());
   --in_flight_count_;
   --*task.in_flight_;
@@ -193,8 +189,7 @@ void EventDriver::TakeTurn() {
       StepOf(*task, events, now);
     } else {
       const base::MutexLock lock(mu_);
-      base::WithMemory([this, its = task]()
-                           ABSL_NO_THREAD_SAFETY_ANALYSIS { ended_tasks_.emplace_back(its); });
+      base::Append(ended_tasks_, task);
     }
   }
   turn_.clear();
@@ -209,7 +204,7 @@ void EventDriver::TakeTurn() {
 // script, even if it sends none.
 void EventDriver::TakeInbox(base::Instant now) {
   const base::MutexLock lock(mu_);
-  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { turn_.reserve(tasks_.size()); });
+  base::Reserve(turn_, tasks_.size());
   for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
     PushHeld(*due->second, EventTask::kTime);
   }
@@ -231,7 +226,8 @@ void EventDriver::TakeInbox(base::Instant now) {
       continue;
     }
     task->held_back_ = true;
-    base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
+    base::WithMemory([&] {
+      mu_.AssertHeld();
       auto& tasks = held_back_[task->in_flight_.get()];
       task->held_at_ = tasks.insert(tasks.end(), task);
     });
@@ -269,7 +265,7 @@ void EventDriver::StepOf(EventTask& task, unsigned events, base::Instant now) {
   tasks_.erase(task.place_);
   task.over_ = true;
   if (task.queued_) return;  // TakeTurn() ends it
-  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { ended_tasks_.emplace_back(&task); });
+  base::Append(ended_tasks_, &task);
 }
 
 // Keys without a subscription attempt come before those with one.
@@ -359,9 +355,7 @@ void EventDriver::Complete(Completion completion, Whose whose) noexcept {
   }
   if (!Ready()) return Run(std::move(completion), whose);
   const base::MutexLock lock(mu_);
-  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    completions_.emplace_back(std::move(completion), whose);
-  });
+  base::Append(completions_, std::move(completion), whose);
   Signal();
 }
 
@@ -441,8 +435,8 @@ void EventDriver::StepAll(unsigned events) {
   std::vector<EventTask*> all;
   {
     const base::MutexLock lock(mu_);
-    base::WithMemory(
-        [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { all.assign(tasks_.begin(), tasks_.end()); });
+    base::Reserve(all, tasks_.size());
+    all.assign(tasks_.begin(), tasks_.end());
   }
   for (EventTask* const task : all) StepOf(*task, events, base::Now());
 }

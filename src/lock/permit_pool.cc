@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <iterator>
-#include <new>
 
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
@@ -71,11 +70,8 @@ bool PermitPool::Reclaim(const std::shared_ptr<LockHandle>& handle) {
   {
     const base::MutexLock lock(mu_);
     const bool room = free_.size() + cached_.size() < kMostFree;
-    try {
-      if (cached && room && objects_ > 0) return cached_.push_back(handle), true;
-      if (!cached && room) free_.push_back(handle);
-    } catch (const std::bad_alloc&) {  // the next one is created
-    }
+    if (cached && room && objects_ > 0) return base::Append(cached_, handle), true;
+    if (!cached && room) base::Append(free_, handle);
   }
   // No thread can come for the permit.
   if (cached) handle->GiveBackCached();
@@ -91,20 +87,11 @@ absl::StatusOr<OwnedHold> PermitPool::Acquire(const AcquireCall& call) {
 }
 
 absl::Status PermitPool::Keep(OwnedHold hold) {
-  bool no_memory = false;
   {
     const base::MutexLock lock(mu_);
-    try {
-      if (objects_ > 0) {
-        permits_.push_back(std::move(hold));
-        return absl::OkStatus();
-      }
-    } catch (const std::bad_alloc&) {
-      no_memory = true;
-    }
+    if (objects_ > 0) return base::Append(permits_, std::move(hold)), absl::OkStatus();
   }
   LockHandle::ReleaseAll(absl::MakeConstSpan(&hold, 1));
-  if (no_memory) return base::WithAddress(base::NoMemory());
   return absl::CancelledError(
       absl::StrCat("semaphore ", base::Quoted(name_),
                    ": its last object was destroyed while this call was waiting"));

@@ -24,7 +24,9 @@ auto ServerRunner::RunAll(absl::Span<const Item> items, absl::Span<Result> resul
     calls.push_back(encoded.emplace_back(item.subject, item.request).call());
   }
   const absl::Cleanup hand_out = [&] {
-    for (size_t i = 0; i < items.size(); ++i) results[i] = ReadResult(items[i].request, replies[i]);
+    for (size_t i = 0; i < items.size(); ++i) {
+      results[i] = OrNoMemory([&] { return ReadResult(items[i].request, replies[i]); });
+    }
   };
   return run(calls, absl::MakeSpan(replies));
 }

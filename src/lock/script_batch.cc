@@ -104,9 +104,7 @@ base::Instant ScriptBatch::RunNext(Queue& queue) {
   if (!jobs.empty()) RunBatch(jobs);
   if (jobs.empty()) return base::Instant::Infinite();
   const base::MutexLock lock(mu_);
-  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    queue.jobs.reserve(queue.jobs.size() + jobs.size());
-  });
+  base::Reserve(queue.jobs, queue.jobs.size() + jobs.size());
   queue.jobs.insert(queue.jobs.begin(), std::move_iterator(jobs.begin()),
                     std::move_iterator(jobs.end()));
   return base::Instant();

@@ -60,24 +60,14 @@ void UnattendedRequests::GiveBack(InFlight& command) {
 }
 
 void UnattendedRequests::Send(Entry& entry, const Request& release, uint64_t hold) {
-  InFlight* command = nullptr;
-  absl::Status sent;
-  try {
-    command = &Prepare(entry, release);
-    command->hold = hold;
-    command->posted.in_flight.done = [this, command] { Answered(*command); };
-    LeaveUnattended(*command);
-    sent = core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
-  } catch (const std::bad_alloc&) {
-    sent = base::NoMemory();
-  }
+  InFlight* const command = base::WithMemory([&] { return &Prepare(entry, release); });
+  command->hold = hold;
+  command->posted.in_flight.done = [this, command] { Answered(*command); };
+  LeaveUnattended(*command);
+  absl::Status sent = base::WithMemory([&] {
+    return core_.runner().Post(core_.SubjectOf(entry), command->request, command->posted);
+  });
   if (sent.ok()) return ScheduleRead();
-  if (command == nullptr) {  // the background repeats it
-    return core_.FeedWithRoom(entry, [&](LockState& state, base::Instant now, Effects& effects) {
-      state.OnResult(release, {.what = Failed{.why = sent}}, now, effects);
-      state.Forget(hold);
-    });
-  }
   command->posted.reply = redis::MarkNotSent(std::move(sent));
   Answered(*command);
 }

@@ -2,10 +2,10 @@
 
 #include <charconv>
 #include <limits>
-#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "src/base/status.h"
 #include "src/lock/client_core.h"
 #include "src/lock/kinds.h"
 
@@ -114,10 +114,7 @@ void WakeChannels::Leave(ChannelListener& left) noexcept {
 }
 
 void WakeChannels::Unsubscribe(const std::string& name) noexcept {
-  try {
-    core_.server_group().Forget(name);
-  } catch (const std::bad_alloc&) {  // messages that come there are ignored
-  }
+  base::WithMemory([&] { core_.server_group().Forget(name); });
   Take(name, std::nullopt);  // another acquire may have subscribed before that
 }
 

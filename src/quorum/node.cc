@@ -155,14 +155,12 @@ void Node::RunHere(CallPtr& call) {
 }
 
 void Node::FailWaiting(const absl::Status& why) {
-  for (;;) {
-    CallPtr call;
-    {
-      const base::MutexLock lock(mu_);
-      if (waiting_.empty()) return;
-      call = std::move(waiting_.front());
-      waiting_.pop_front();
-    }
+  std::list<CallPtr> calls;
+  {
+    const base::MutexLock lock(mu_);
+    calls.swap(waiting_);
+  }
+  for (const CallPtr& call : calls) {
     base::WithMemory([&] { call->done(redis::MarkNotSent(base::Unshared(why))); });
   }
 }
@@ -235,22 +233,17 @@ base::Instant Node::CleanupDue() const {
 
 // Sends them in the order in which they came.
 void Node::SendCleanups(base::Instant due) {
-  const base::Instant now = base::Now();
-  const auto count = [this] {
+  std::list<Cleanup> cleanups;
+  {
     const base::MutexLock lock(mu_);
-    return cleanups_.size();
-  };
-  for (size_t left = count(); left > 0; --left) {  // those that fail now are sent later
-    Cleanup next;
-    {
-      const base::MutexLock lock(mu_);
-      const auto first = std::find_if(cleanups_.begin(), cleanups_.end(),
-                                      [due](const Cleanup& each) { return each.due <= due; });
-      if (first == cleanups_.end()) return;
-      next = std::move(*first);
-      cleanups_.erase(first);
+    for (auto next = cleanups_.begin(); next != cleanups_.end();) {
+      const auto each = next++;
+      if (each->due <= due) cleanups.splice(cleanups.end(), cleanups_, each);
     }
-    if (now < next.expires && next.wanted()) base::WithMemory([&] { CleanUp(next); });
+  }
+  const base::Instant now = base::Now();
+  for (const Cleanup& each : cleanups) {
+    if (now < each.expires && each.wanted()) base::WithMemory([&] { CleanUp(each); });
   }
 }
 

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <deque>
 #include <functional>
+#include <list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -159,9 +160,9 @@ class Node {
   base::Instant absent_since_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::string key_ ABSL_GUARDED_BY(mu_);  // of the latest call
   absl::Status failure_ ABSL_GUARDED_BY(mu_);
-  std::deque<CallPtr> waiting_ ABSL_GUARDED_BY(mu_);  // for the thread to send
+  std::list<CallPtr> waiting_ ABSL_GUARDED_BY(mu_);  // for the thread to send
   std::deque<std::shared_ptr<Subscription>> subscriptions_ ABSL_GUARDED_BY(mu_);  // to be made
-  std::deque<Cleanup> cleanups_ ABSL_GUARDED_BY(mu_);
+  std::list<Cleanup> cleanups_ ABSL_GUARDED_BY(mu_);
   base::Instant read_at_ ABSL_GUARDED_BY(mu_) = base::Instant::Infinite();
   std::vector<std::string> warnings_ ABSL_GUARDED_BY(mu_);
 

@@ -31,10 +31,12 @@ bool Pipeline::Append(absl::Span<const Command> commands, InFlight& in_flight) n
   return true;
 }
 
-void Pipeline::Prepend(const Command& command) {
-  unsent_.reserve(unsent_.size() + command.bytes().size());
-  commands_.push_front(
-      {.in_flight = nullptr, .bytes = command.bytes().size(), .replies = 1, .index = 0});
+void Pipeline::Prepend(const Command& command) noexcept {
+  base::Reserve(unsent_, unsent_.size() + command.bytes().size());
+  base::WithMemory([&] {
+    commands_.push_front(
+        {.in_flight = nullptr, .bytes = command.bytes().size(), .replies = 1, .index = 0});
+  });
   unsent_.insert(0, command.bytes());
   ++size_;
 }
@@ -69,9 +71,9 @@ void Pipeline::Fail(const InFlightCommands& commands, const absl::Status& why, F
 }
 
 void Pipeline::ConnectionLost(std::string_view rest, const absl::Status& sent,
-                              const absl::Status& unsent, Finished& finished) {
-  unsent_.reserve(unsent_.size() + rest.size());  // the rest must not fail half-way
-  finished.reserve(finished.size() + commands_.size());
+                              const absl::Status& unsent, Finished& finished) noexcept {
+  base::Reserve(unsent_, unsent_.size() + rest.size());  // the rest must not fail half-way
+  base::Reserve(finished, finished.size() + commands_.size());
   size_t left = rest.size();
   while (sent_ > 0 && commands_[sent_ - 1].bytes <= left) left -= commands_[--sent_].bytes;
   unsent_.insert(0, rest.substr(left));
@@ -531,7 +533,7 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
   peer_ = Peer{.target = std::move((*step)->target), .since = progress_};
   reconnect_.Made();
   for (auto each = options_.first.rbegin(); each != options_.first.rend(); ++each) {
-    base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { pipeline_.Prepend(*each); });
+    pipeline_.Prepend(*each);
   }
   if (++stats_.connects > 1 && options_.on_reconnected) options_.on_reconnected();
 }
@@ -543,13 +545,13 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
   mu_.Unlock();
   TellFinished(mine, finished);
   const IoResult got = Read(deadline, may_spin);
-  std::string broken;
+  absl::Status parsed;
   if (got.kind == IoResult::Kind::kDone) {
-    const absl::Status parsed = parser_->Take({buffer_.get(), got.bytes}, arrived_);
-    broken = std::string(parsed.message());
-  } else if (!got.blocked()) {
-    broken = Describe(got);
+    parsed = parser_->Take({buffer_.get(), got.bytes}, arrived_);
   }
+  const bool ended = got.kind != IoResult::Kind::kDone && !got.blocked();
+  std::string broken =
+      base::WithMemory([&] { return ended ? Describe(got) : std::string(parsed.message()); });
   mu_.Lock();
   writers_held_ = false;
   if (write_wants_ == Interest::kRead)
@@ -558,7 +560,8 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
   reconnect_.Received(arrived_.size());
   for (Reply& reply : arrived_) {
     if (reply.is_error() && leaving_.empty() && options_.after_error) {
-      leaving_ = options_.after_error(reply.text, base::Now() - peer_->since);
+      const absl::Duration connected_for = base::Now() - peer_->since;
+      leaving_ = base::WithMemory([&] { return options_.after_error(reply.text, connected_for); });
     }
     if (!pipeline_.Deliver(std::move(reply), finished))
       broken = "it sent a reply that nothing had asked for";
@@ -638,17 +641,17 @@ absl::Status SharedConnection::WhenSent(const std::string& why) {
 
 void SharedConnection::FailSent(const std::string& why, Finished& finished) {
   const std::string_view unwritten = std::string_view(in_flight_).substr(in_flight_done_);
-  base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-    const absl::Status unsent =
-        MarkNotSent(absl::UnavailableError(why + " (the command was not sent)"));
-    pipeline_.ConnectionLost(unwritten, WhenSent(why), unsent, finished);
-  });
+  const absl::Status unsent = base::WithMemory(
+      [&] { return MarkNotSent(absl::UnavailableError(why + " (the command was not sent)")); });
+  const absl::Status sent = base::WithMemory([&] { return WhenSent(why); });
+  pipeline_.ConnectionLost(unwritten, sent, unsent, finished);
 }
 
 void SharedConnection::GiveUpIfStalled() {
   if (!connected_ || !pipeline_.awaits_reply()) return;
   if (base::Now() - progress_ < options_.stall_timeout) return;
-  doomed_ = "it has not answered for " + absl::FormatDuration(options_.stall_timeout);
+  doomed_ = base::WithMemory(
+      [this] { return "it has not answered for " + absl::FormatDuration(options_.stall_timeout); });
   InterruptLeader();
 }
 
@@ -684,7 +687,9 @@ void SharedConnection::LeaveOnceAnswered() {
   const bool written = !writing_ && in_flight_done_ == in_flight_.size();
   const bool answered = written && !pipeline_.awaits_reply();
   const bool silent = base::Now() - progress_ >= options_.stall_timeout;
-  if (answered || silent) doomed_ = leaving_;
+  if (!answered && !silent) return;
+  base::Reserve(doomed_, leaving_.size());
+  doomed_ = leaving_;
 }
 
 void SharedConnection::Write() {
@@ -713,7 +718,7 @@ void SharedConnection::Write() {
     if (put.blocked()) {
       write_wants_ = put.wants();
     } else {
-      doomed_ = Describe(put);
+      doomed_ = base::WithMemory([&] { return Describe(put); });
     }
     InterruptLeader();
   }

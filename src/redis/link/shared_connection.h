@@ -72,7 +72,7 @@ class Pipeline {
 
   // Puts a command before all others; its reply is thrown away. REQUIRES: nothing is sent, as after
   // ConnectionLost().
-  void Prepend(const Command& command);
+  void Prepend(const Command& command) noexcept;
 
   size_t unsent_bytes() const { return unsent_.size(); }
   bool awaits_reply() const { return sent_ > 0; }
@@ -87,7 +87,7 @@ class Pipeline {
   // with `sent` each InFlight of which a byte was written, and with `unsent` those others for which
   // no thread waits. The remaining commands are unsent again.
   void ConnectionLost(std::string_view rest, const absl::Status& sent, const absl::Status& unsent,
-                      Finished& finished);
+                      Finished& finished) noexcept;
 
   // Removes and fails the unsent commands that `which` selects.
   void FailUnsent(absl::FunctionRef<bool(const InFlight*)> which, const absl::Status& why,

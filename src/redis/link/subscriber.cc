@@ -216,9 +216,7 @@ std::optional<Awaited> Subscriber::Connect(int wake_fd) {
   reconnect_.Made();
   {
     const base::MutexLock lock(mu_);
-    base::WithMemory([&]() ABSL_NO_THREAD_SAFETY_ANALYSIS {
-      requests_.reserve(requests_.size() + subscriptions_.size());
-    });
+    base::Reserve(requests_, requests_.size() + subscriptions_.size());
     for (const auto& [channel, subscription] : subscriptions_) {
       requests_.push_back({Verb::kSubscribe, subscription});
     }

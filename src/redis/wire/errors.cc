@@ -11,6 +11,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "src/base/status.h"
 #include "src/base/utf8.h"
 
 namespace redlatch::redis {
@@ -234,8 +235,8 @@ bool MayHaveExecuted(const absl::Status& status) {
   return status.GetPayload(kMayHaveExecuted).has_value();
 }
 
-absl::Status MarkMayHaveExecuted(absl::Status status) {
-  status.SetPayload(kMayHaveExecuted, absl::Cord("1"));
+absl::Status MarkMayHaveExecuted(absl::Status status) noexcept {
+  base::WithMemory([&] { status.SetPayload(kMayHaveExecuted, absl::Cord("1")); });
   return status;
 }
 
@@ -245,8 +246,8 @@ bool RefusedForNow(const absl::Status& status) {
   return absl::IsUnavailable(status) && !MayHaveExecuted(status) && !NotSent(status);
 }
 
-absl::Status MarkNotSent(absl::Status status) {
-  status.SetPayload(kNotSent, absl::Cord("1"));
+absl::Status MarkNotSent(absl::Status status) noexcept {
+  base::WithMemory([&] { status.SetPayload(kNotSent, absl::Cord("1")); });
   return status;
 }
 

@@ -67,7 +67,7 @@ std::optional<Redirect> RedirectOf(const absl::Status& status);
 // True if the server may have executed a command that failed with this status: some of its bytes
 // were handed to the kernel, and no reply came.
 bool MayHaveExecuted(const absl::Status& status);
-absl::Status MarkMayHaveExecuted(absl::Status status);
+absl::Status MarkMayHaveExecuted(absl::Status status) noexcept;
 
 // True if a command failed with this status because there was no connection to send it on. The
 // status may have any code: a wrong password may be right at the next attempt.
@@ -75,7 +75,7 @@ bool NotSent(const absl::Status& status);
 
 // True if the server refused the command for a reason that passes, and executed nothing.
 bool RefusedForNow(const absl::Status& status);
-absl::Status MarkNotSent(absl::Status status);
+absl::Status MarkNotSent(absl::Status status) noexcept;
 
 }  // namespace redlatch::redis
 
