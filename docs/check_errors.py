@@ -22,7 +22,7 @@ COMPLAINTS = "## Common complaints"
 SINKS = re.compile(
     r"\b(?:absl::(?!Cancelled|DeadlineExceeded|Unknown)\w+Error|absl::Status|Complain|Misuse|OnMisuse|Refuse|TellOfLoss|"
     r"failure|About|InvalidUrl|DropLate|Lose|Print|PrintLine|WhenSent|warnings\.push_back|trouble\.lines\.push_back)\(")
-ASSIGNED = re.compile(r"\b(?:reason|why|bad|problem|k\w+Reason)(?:\[\])?\s*\+?=(?!=)")
+ASSIGNED = re.compile(r"\b(?:reason(?:\.\w+)?|why|bad|problem|k\w+Reason)(?:\[\])?\s*\+?=(?!=)")
 SCRIPT = re.compile(r"\bredis\.error_reply\(")
 LITERAL = re.compile(r'"((?:[^"\\\n]|\\.)*)"')
 LUA_LITERAL = re.compile(r"'((?:[^'\\\n]|\\.)*)'")

@@ -500,8 +500,8 @@ const Call kCalls[] = {
            o.cached.lock(), o.cached.unlock();
            const auto held = o.their_fair.Acquire();
            const auto observation = o.election.Observe(nullptr);
-           std::jthread waits([&] {
-             (void)o.fair.Acquire({.wait = absl::Milliseconds(200)});
+           const std::jthread waits([&](const std::stop_token& until_joined) {
+             (void)o.fair.Acquire({.stop = until_joined});
            });
            Disconnect(o);
          }}};
