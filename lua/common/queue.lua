@@ -82,6 +82,10 @@ end
 -- find_place() said, or refreshes it. Returns acquire's reply.
 local function enqueue(request, retry_after_ms, now, check_ms, unfinished)
   local position = write_place(request, record_of(request, now), now)
+  -- The first waiter polls a foreign owner. The others ask when its key expires.
+  if retry_after_ms == -1 and position > 0 then
+    retry_after_ms = redis.call('PTTL', KEYS[1])
+  end
   return 'queued ' .. retry_after_ms .. ' ' .. position .. string.format(' %.0f', request.ticket) ..
     check_note(check_ms, unfinished) .. caller_notes(request)
 end

@@ -33,6 +33,19 @@ TEST_F(SimpleScripts, ForeignOwnerExcludesAndIsPolled) {
   EXPECT_TRUE(server_->Command({"SET", name_, "someone", "NX", "PX", "1"}).is_nil());
 }
 
+// If the first waiter is dead, the next one asks when the foreign key expires.
+TEST_F(SimpleScripts, LaterWaitersAreToldWhenForeignKeyExpires) {
+  server_->Command({"SET", name_, "someone", "NX", "PX", "5000"});
+  EXPECT_EQ(Ask(Of('b')).elements[1].integer, -1);
+  const redis::Reply second = Ask(Of('c'));
+  EXPECT_GT(second.elements[1].integer, 4000);
+  EXPECT_LE(second.elements[1].integer, 5000);
+  EXPECT_EQ(second.elements[2].integer, 1);
+  server_->Command({"SET", name_, "someone"});
+  EXPECT_EQ(Ask(Again(Of('c'))).elements[1].integer, -1) << "it does not expire";
+  server_->Command({"DEL", name_});
+}
+
 TEST_F(SimpleScripts, ForeignKeysAreRefusedUntouched) {
   for (const std::string& key : {name_, Queue(), Fence(), Waiters()}) {
     SCOPED_TRACE(key);
