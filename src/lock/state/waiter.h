@@ -139,7 +139,6 @@ struct LossReason {
   const char* what = "";
   const char* more = "";
   absl::Status why = {};
-
   std::string Text() const { return absl::StrCat(what, more, why.message()); }
 };
 
@@ -155,8 +154,7 @@ struct Notice {
   std::shared_ptr<HoldState> view = nullptr;
 };
 
-// The consequences of an event, except requests, which NextRequest() returns. Usually they need no
-// memory.
+// The consequences of an event, except requests, which NextRequest() returns.
 struct Effects {
   absl::InlinedVector<Waiter*, 4> wakes;
   absl::InlinedVector<LocalHold, 1> lost;  // the holds of one grant

@@ -545,18 +545,17 @@ void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Fin
   mu_.Unlock();
   TellFinished(mine, finished);
   const IoResult got = Read(deadline, may_spin);
+  const bool came = got.kind == IoResult::Kind::kDone;
   absl::Status parsed;
-  if (got.kind == IoResult::Kind::kDone) {
-    parsed = parser_->Take({buffer_.get(), got.bytes}, arrived_);
-  }
-  const bool ended = got.kind != IoResult::Kind::kDone && !got.blocked();
+  if (came) parsed = parser_->Take({buffer_.get(), got.bytes}, arrived_);
+  const bool ended = !came && !got.blocked();
   std::string broken =
       base::WithMemory([&] { return ended ? Describe(got) : std::string(parsed.message()); });
   mu_.Lock();
   writers_held_ = false;
   if (write_wants_ == Interest::kRead)
     write_wants_ = Interest::kNone;  // Read() may have taken it in
-  if (got.kind == IoResult::Kind::kDone) progress_ = base::Now();
+  if (came) progress_ = base::Now();
   reconnect_.Received(arrived_.size());
   for (Reply& reply : arrived_) {
     if (reply.is_error() && leaving_.empty() && options_.after_error) {
