@@ -1195,7 +1195,7 @@ void TakeQuorum(std::vector<absl::StatusOr<std::vector<LockRow>>>& seen, LockLis
   }
 }
 
-// Of the columns of a list.
+// The widths of columns.
 constexpr size_t kKind = 1;
 constexpr size_t kGap = 2;
 constexpr size_t kEnoughOfName = 20;
