@@ -18,9 +18,6 @@
 namespace redlatch::internal {
 namespace {
 
-// A connection delivers a request some 6 s late at most: TCP_USER_TIMEOUT.
-constexpr absl::Duration kShortestTombstone = absl::Seconds(10);
-
 // Rounds up to whole milliseconds: a lease is never shorter at the server than here.
 int64_t Millis(absl::Duration value) {
   constexpr int64_t kNanos = 1'000'000;
@@ -215,8 +212,7 @@ EncodedRequest::EncodedRequest(const Subject& subject, const Request& request) {
     renew->last_token > 0 ? Put({renew->last_token}) : Put({"-1"});
   }
   if (renew != nullptr && renew->draws_token) Put({"token"});
-  const int64_t tombstone =
-      request.leaves_tombstone() ? Millis(std::max(request.lease, kShortestTombstone)) : 0;
+  const int64_t tombstone = request.leaves_tombstone() ? Millis(request.lease) : 0;
   if (more) PutEnding(*release, tombstone);
   if (more) Put({subject.owner});
   if (more && release->next) PutAcquire(subject, *release->next);

@@ -75,8 +75,12 @@ class Succession : public ::testing::Test {
   static absl::Duration Median(Measure measure) {
     std::vector<absl::Duration> all;
     for (int i = 0; i < 21; ++i) all.push_back(measure());
-    std::nth_element(all.begin(), all.begin() + 10, all.end());
-    return all[10];
+    return Quantile(all, 2);
+  }
+  static absl::Duration Quantile(std::vector<absl::Duration>& all, std::ptrdiff_t quarters) {
+    const auto at = all.begin() + std::ssize(all) * quarters / 4;
+    std::nth_element(all.begin(), at, all.end());
+    return *at;
   }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
@@ -86,8 +90,14 @@ class Succession : public ::testing::Test {
 };
 
 TEST_F(Succession, ResignationTakesAtMostTwoHandovers) {
-  const absl::Duration plain = Median([&] { return PlainHandover(); });
-  const absl::Duration handover = Median([&] { return Handover(); });
+  std::vector<absl::Duration> of_locks, of_elections;
+  for (int i = 0; i < 21; ++i) {
+    of_locks.push_back(PlainHandover());
+    of_elections.push_back(Handover());
+  }
+  // The best quarters: other programs disturbed them least.
+  const absl::Duration plain = Quantile(of_locks, 1);
+  const absl::Duration handover = Quantile(of_elections, 1);
   RecordProperty("handover_us", absl::StrCat(absl::ToInt64Microseconds(handover)));
   RecordProperty("plain_us", absl::StrCat(absl::ToInt64Microseconds(plain)));
   std::printf("from Resign() to the next leader %s; a lock's handover %s\n",

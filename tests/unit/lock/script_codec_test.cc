@@ -277,13 +277,6 @@ TEST_F(EncodedRequestTest, OtherRequestsForNativeGrantAreScripts) {
       ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", native, "30000", "1"));
 }
 
-// Otherwise a request with a shorter lease could arrive after its tombstone has expired.
-TEST_F(EncodedRequestTest, TombstoneLastsForTenSecondsAtLeast) {
-  EXPECT_THAT(
-      Words({.what = CancelRequest{.tombstone = true}, .grant = 7, .lease = absl::Seconds(2)}),
-      ElementsAre("N", kQueue, kWaiters, kFence, kGone7, "|", kHold7, "10000", "1"));
-}
-
 TEST_F(EncodedRequestTest, TryThatRecallsCachedGrantSaysThree) {
   AcquireRequest acquire = SomeBid(7);
   acquire.wait = false;
