@@ -146,10 +146,10 @@ struct AcquireOptions {
   std::optional<Duration> lease = {};
 
   // A client that gets the lock from another client has it for about two seconds at first, and for
-  // a quarter of a second or more in a turn. It confirms the whole lease in the background, a
-  // twentieth of that time later, or within a second in a longer turn. If this option is true,
-  // Acquire() confirms it first, and returns with the whole lease. That costs one round trip per
-  // handover, during which the lock is taken but idle. Acquire() always does this for manual holds.
+  // a quarter of a second or more in a turn. It asks for the whole lease in the background, about a
+  // tenth of a second later, or within a second in a longer turn. If this option is true, Acquire()
+  // asks for it first, and returns with the whole lease. That costs one round trip per handover,
+  // during which the lock is taken but idle. Acquire() always does this for manual holds.
   bool whole_lease = false;
 
   // The name stays taken for this long after the acquisition, even if the lock is released or its

@@ -1,3 +1,4 @@
+-- include: common/taken_id
 -- include: common/read_waiter
 
 -- Until when the lock stays taken although its grant is released, in us. The time is limited to
@@ -5,10 +6,6 @@
 -- clock. A script includes this piece only if it was asked to, since creating a function costs
 -- time.
 local taken_until = math.min(ending.taken_us, now + 1000 * ending.taken_ms)
-
--- The grant then has another id, with a zero before its number, which tells people that no process
--- has it any more, and which a renewal that comes late does not find.
-local taken_grant = string.gsub(ARGV[1], ':', ':0', 1)
 
 -- ask_again(queue_key): invites the first waiter, which was told another time for the end of the
 -- lock.

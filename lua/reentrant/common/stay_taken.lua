@@ -10,7 +10,7 @@ local function stay_taken(all, left, at)
   if all.counted then
     redis.call('ZREM', grants_key, left.grant)
   end
-  left.grant, left.expiry = taken_grant, taken_until
+  left.grant, left.expiry = taken_id(left.grant), taken_until
   redis.call('HSET', KEYS[1], 'owner', 'taken')
   prolong(all, left, taken_until)
 end

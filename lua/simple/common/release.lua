@@ -21,7 +21,7 @@ if ending.taken_us then
 -- include: common/stay_taken
   if taken_until > now then
     redis.call('PEXPIREAT', KEYS[1], math.ceil(taken_until / 1000))
-    redis.call('SETRANGE', KEYS[1], '0', taken_grant)
+    redis.call('SETRANGE', KEYS[1], '0', taken_id(ARGV[1]))
     ask_again(KEYS[2])
     return 'released'
   end

@@ -1,6 +1,7 @@
 // After a promotion, nothing is granted until everything that the old primary may have granted has
 // expired.
 
+#include "src/lock/key_set.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {
@@ -126,7 +127,8 @@ TEST(Promotion, GrantsNothingToRequestsThatNameFormerPrimary) {
   const auto promoted = RedisServer::Start(options);
   ASSERT_TRUE(old->AwaitInfo("min_slaves_good_slaves", "1"));
   const std::string epoch = old->Info("master_replid");
-  old->Do({"SET", "redlatch:reign", epoch + " 1 60000"});  // its own quarantine is over
+  old->Do(
+      {"SET", internal::PrimaryEpochKey({}), epoch + " 1 60000"});  // its own quarantine is over
   ASSERT_EQ(old->Integer({"WAIT", "1", "10000"}), 1);
 
   TcpProxy way({old->port()});
@@ -178,10 +180,10 @@ class LongQuarantine : public Quarantine {
   void End() {
     const redis::Reply time = primary_->Command({"TIME"});
     primary_->Command(
-        {"SET", "redlatch:reign",
+        {"SET", internal::PrimaryEpochKey({}),
          absl::StrCat(primary_->Info("master_replid"), " ", time.elements[0].text, "000 60000")});
   }
-  void Begin() { primary_->Command({"DEL", "redlatch:reign"}); }
+  void Begin() { primary_->Command({"DEL", internal::PrimaryEpochKey({})}); }
 
   const Client client_ = Connect(primary_->url() + "?quarantine=60s");
 };
