@@ -1195,7 +1195,7 @@ void TakeQuorum(std::vector<absl::StatusOr<std::vector<LockRow>>>& seen, LockLis
   }
 }
 
-constexpr size_t kKind = 1;  // a column
+constexpr size_t kKind = 1;  // the index of its column
 constexpr size_t kGap = 2;
 constexpr size_t kEnoughOfName = 20;
 constexpr size_t kEnoughOfHolder = 16;
