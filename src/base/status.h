@@ -40,7 +40,8 @@ auto WithMemory(Step step) noexcept {
   }
 }
 
-// The same for one step at a container. Unlike a lambda, they may be given one that a mutex guards.
+// The same for one step on a container. It may be one that a mutex guards: clang's analysis does
+// not see through a lambda.
 template <class Container>
 void Reserve(Container& container, size_t size) noexcept {
   WithMemory([&] { container.reserve(size); });

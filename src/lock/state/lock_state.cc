@@ -952,7 +952,7 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   const bool first = pending.acquire.attempt == 1;
   if (first) pending.began = now;
   // The grant may pass to clients with brief claims, and they may die. So a waiter near the head
-  // asks again: soon after a claim, otherwise while it waits for unusually long.
+  // asks again: soon after a claim, otherwise during an unusually long wait.
   const bool in_claim = near_head && result.retry_after > absl::ZeroDuration() &&
                         result.retry_after <= kShortestClaim;
   const absl::Duration usual = usual_wait_.get();
@@ -1450,8 +1450,8 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
                    .sent = now};
   }
   // In the client's turn, a lock that threads use only for moments stays a claim: see StaysUntil().
-  // Readers ask when their turn is over. A hold that outlasts a brief claim first gets a longer
-  // one: its thread may just not have run.
+  // Readers ask when their turn is over. A hold that is not over soon first gets a longer claim:
+  // its thread may only be waiting for a processor.
   const bool in_turn = shared() ? contended_ > 0 : now < grant_->turn_ends;
   const absl::Duration age = cached() ? absl::ZeroDuration() : now - grant_->holds.front().began;
   const bool stays = grant_->claimed && in_turn && age < ConfirmAfter(kShortestClaim);

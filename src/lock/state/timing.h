@@ -125,7 +125,7 @@ inline uint32_t BriefClaimMs(absl::Duration usual_wait) {
 inline absl::Duration LongWait(absl::Duration usual) {
   return std::max(absl::Seconds(1), Scaled(usual, 4, 1));
 }
-// Near the head, the client asks sooner, and each time when the wait has grown by half.
+// Near the head, the client asks sooner, and again each time the wait has grown by half.
 inline absl::Duration LongWaitNearHead(absl::Duration usual, absl::Duration waited) {
   return std::max({kShortestBriefClaim, Scaled(usual, 2, 1), Scaled(waited, 1, 2)});
 }

@@ -83,7 +83,7 @@ TEST_F(LockStateWaitingTest, WaiterOfLongHoldAsksWithHeartbeats) {
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
-TEST_F(LockStateWaitingTest, WaitersNearHeadAskWhileTheyWaitForUnusuallyLong) {
+TEST_F(LockStateWaitingTest, WaitersNearHeadAskAgainDuringUnusuallyLongWait) {
   Waiter& first = Acquire();
   const Request request = Fetch<AcquireRequest>();
   Deliver(request, Queued());
