@@ -53,7 +53,7 @@ TEST_F(ClientCosts, OneThreadRenewsAllHolds) {
 
 TEST_F(ClientCosts, HoldUsesAtMostTwoKibibytes) {
   const int locks = std::max(1000, support::Scaled(10'000));
-  // So long that none is renewed meanwhile: requests on their way use memory, too.
+  // Long enough that none is renewed meanwhile, since a request in flight uses memory too.
   const LockOptions options = {.lease = absl::Minutes(10)};
   const auto warm = Take(500, options, "warm");
   const auto in_use = [] {

@@ -1,7 +1,7 @@
 // Eight processes share a hot lock with default options. All but one or three of them end within
 // milliseconds, as a batch of workers does, and the others must not wait for long.
-// REDLATCH_FULL_BARS=1 tries each combination 50 times, and allows for nothing; REDLATCH_TRIALS
-// says how many trials there are otherwise.
+// REDLATCH_FULL_BARS=1 tries each combination 50 times, and makes no allowance for a busy machine;
+// REDLATCH_TRIALS says how many trials there are otherwise.
 #include <csignal>
 
 #include "tests/support/live_testing.h"

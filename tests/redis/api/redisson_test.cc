@@ -23,7 +23,7 @@ using ::testing::MatchesRegex;
 
 constexpr absl::Duration kTimeout = absl::Seconds(10);
 constexpr char kJavaThread[] = "01234567-89ab-cdef-0123-456789abcdef:1";
-// What is left of a lease of 30 s is told by a clock that may run on within the script.
+// The rest of a lease of 30 s. On some servers the clock runs on during a script.
 constexpr char kGrantedForItsLease[] = "granted 0 (29[0-9]{3}|30000) 0";
 
 class RedissonLocks : public ::testing::Test {

@@ -35,7 +35,8 @@ TEST_F(KeptAfterRelease, PermitLetsTheNextCallUseTheCachedOne) {
     permits.push_back(*semaphore.Acquire());
     EXPECT_TRUE(permits.back().Release().ok());
   };
-  // A client keeps a permit for its turn if it meets another client, which may be gone too soon.
+  // A client caches a permit in its turn once it has met another client, which may be gone too
+  // soon.
   double commands = 1;
   for (int i = 0; i < 5 && commands >= 0.5; ++i) {
     Permit first = *semaphore.Acquire();
