@@ -5,10 +5,10 @@
 -- reply  { 'election', fence, { { grant, owner, remaining_ms, 1, since } }, waiting,
 --          { { grant, owner, ticket } ... }, holding }; an owner is 'user:' and the value, if any
 -- include: election/common/leader
+-- include: simple/common/is_free
 -- include: common/inspection
 
-local held = redis.call('EXISTS', KEYS[1]) == 1
-local reply = inspection('election', held and holder or nil)
+local reply = inspection('election', not is_free() and holder or nil)
 if leader then
   local its = reply[3][1]
   its[2] = leader.value ~= '' and 'user:' .. leader.value or its[2]

@@ -207,13 +207,13 @@ local function pass_by(name, request, rank, now)
   return 0
 end
 
--- frees_in(): returns in how many ms all taken names may be free, -1 if that is not known, since a
--- foreign owner publishes nothing.
-local function frees_in()
+-- frees_in(position): returns in how many ms all taken names may be free, -1 if that is not known.
+-- The first waiter polls a foreign owner, which publishes nothing.
+local function frees_in(position)
   local latest_ms, known = 0, ''
   for _, name in ipairs(names) do
     if not name.free and not name.mine then
-      if name.holder ~= known and not client_of(name.holder) then
+      if position == 0 and name.holder ~= known and not client_of(name.holder) then
         return -1
       end
       known = name.holder
@@ -284,7 +284,7 @@ local function acquire(request, now)
       forget_crashed(KEYS[2], now, math.floor(window / some))
     end
   end
-  local in_ms = frees_in()
+  local in_ms = frees_in(position)
   retry_after_ms = in_ms < 0 and -1 or math.max(retry_after_ms, in_ms)
   local checks = check_note(check_ms, unfinished)
   if not request.wait then

@@ -15,15 +15,16 @@ namespace {
 // The signal of a descriptor is sent only if it has O_ASYNC. Here it is a mark, which files of the
 // program do not have.
 constexpr int kMark = 61;
+std::atomic<bool> can_mark{true};  // false: this system knows no such signal
 
-bool IsMarked(int fd) { return fcntl(fd, F_GETSIG) == kMark; }
+bool IsMarked(int fd) { return !can_mark || fcntl(fd, F_GETSIG) == kMark; }
 
 }  // namespace
 
 bool WakeEvent::Open() {
   if (fd() >= 0) return true;
   const int fresh = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-  if (fresh >= 0) fcntl(fresh, F_SETSIG, kMark);
+  if (fresh >= 0 && fcntl(fresh, F_SETSIG, kMark) != 0) can_mark = false;
   fd_.store(fresh, std::memory_order_relaxed);
   return fresh >= 0;
 }

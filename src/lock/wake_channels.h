@@ -53,9 +53,9 @@ inline bool ChannelListener::live(GrantId its_acquire) const {
 // The channels on which Redisson tells the waiters of its locks that they may ask. Pending acquires
 // listen there while they wait: a FairLock's on a channel of its own, the others on one per lock.
 // Any client that may publish can send a message, and all that it does is to make waiters ask the
-// server. Readers and the waiters of a latch all ask. Of the others, as many ask as a message says
-// that there are permits, in the order in which they came. When one of them has ended, the next one
-// asks: messages may have come while it did. Thread-safe.
+// server. The waiters of a read-write lock and of a latch all ask. Of the others, as many ask as a
+// message says that there are permits, in the order in which they came. When one of them has ended,
+// the next one asks: messages may have come while it did. Thread-safe.
 class WakeChannels {
  public:
   explicit WakeChannels(ClientCore& core) : core_(core) {}

@@ -110,14 +110,15 @@ base::WakeEvent& WakeOfThisThread() {
   return *event;
 }
 
-// Reads what has come from these nodes, or waits until then for something to come, or for `wake_fd`
-// to become readable.
-void ReadNodes(const Nodes& nodes, NodeSet which, base::Instant until, int wake_fd = -1) {
+// Reads what has come from these nodes, or waits until then for something to come, or for `wake` to
+// be signalled.
+void ReadNodes(const Nodes& nodes, NodeSet which, base::Instant until,
+               base::WakeEvent* wake = nullptr) {
   std::vector<pollfd> fds;
   std::vector<size_t> polled;  // nodes
   std::vector<redis::Transport::Polled> connections;
   until = std::min(until, base::Now() + kLongestTurn);
-  fds.push_back({.fd = wake_fd, .events = POLLIN, .revents = 0});
+  fds.push_back({.fd = wake != nullptr ? wake->fd() : -1, .events = POLLIN, .revents = 0});
   bool ready = false;
   for (size_t node = 0; node < nodes.size(); ++node) {
     if ((which & Only(node)) == 0) continue;
@@ -134,7 +135,7 @@ void ReadNodes(const Nodes& nodes, NodeSet which, base::Instant until, int wake_
     if (!any) until = std::min(until, base::Now() + kTurn);
   }
   const int came = base::Poll(fds.data(), fds.size(), ready ? base::Instant() : until);
-  if (came > 0 && fds[0].revents != 0) WakeOfThisThread().Drain();
+  if (came > 0 && fds[0].revents != 0) wake->Drain();
   for (size_t i = 0; i < polled.size(); ++i) {
     const bool readable = came > 0 && fds[i + 1].revents != 0;
     if (readable || ready || came == 0) nodes[polled[i]]->at().Drain(base::Instant());
@@ -294,7 +295,7 @@ class Quorum::Round {
         calls.results[each.node] = calls.read(each.node, calls.replies[each.node]);
       }
       if (enough() || deadline <= base::Now()) return;
-      if (inbox_->empty()) ReadNodes(nodes_, Awaited(), deadline, inbox_->wake_fd());
+      if (inbox_->empty()) ReadNodes(nodes_, Awaited(), deadline, &inbox_->wake());
     }
   }
 
@@ -312,8 +313,8 @@ class Quorum::Round {
       const base::MutexLock lock(mu_);
       if (closed_) return;
       arrivals_.push_back(std::move(arrival));
-      // Under the mutex: once it is closed, the descriptor may be another's.
-      if (std::this_thread::get_id() != owner_) base::WakeEvent::Signal(wake_fd_);
+      // Under the mutex: once it is closed, the event may be gone.
+      if (std::this_thread::get_id() != owner_) wake_.Signal();
     }
     void Close() {
       const base::MutexLock lock(mu_);
@@ -331,12 +332,12 @@ class Quorum::Round {
       const base::MutexLock lock(mu_);
       return std::exchange(arrivals_, {});
     }
-    // Becomes readable when another thread adds an arrival. -1: there is none.
-    int wake_fd() const { return wake_fd_; }
+    // Signalled when another thread adds an arrival.
+    base::WakeEvent& wake() const { return wake_; }
 
    private:
     const std::thread::id owner_ = std::this_thread::get_id();
-    const int wake_fd_ = WakeOfThisThread().fd();
+    base::WakeEvent& wake_ = WakeOfThisThread();
     mutable base::Mutex mu_;
     bool closed_ ABSL_GUARDED_BY(mu_) = false;
     std::vector<Arrival> arrivals_ ABSL_GUARDED_BY(mu_);

@@ -7,7 +7,7 @@
 -- (common/stay_taken), but the term is over. Returns the reply.
 local function tell_end(reply)
   local left = redis.call('GETRANGE', KEYS[1], '0', '63')
-  if leader and (left == '' or left == taken_id(leader.grant)) then
+  if leader and (left == '' or left == placeholder or left == taken_id(leader.grant)) then
     redis.call('DEL', leader_key)
     tell(leader.epoch .. ' 0 0 - ')
   end

@@ -737,7 +737,7 @@ AcquireRequest LockState::NextAcquire(base::Instant now, bool contended) {
   pending.acquire.recalls = !pending.acquire.wait && recalled_s_ != second;
   if (pending.acquire.recalls) recalled_s_ = second;
   ++pending.acquire.attempt;
-  // A message that has just come proves that messages arrive.
+  // A claim needs no message any more.
   pending.acquire.listen = pending.acquire.attempt > 1 && !pending.claimed;
   if (pending.acquire.attempt == 1) pending.first_sent = now;
   pending.again = pending.ask_again = pending.forced = false;
@@ -861,7 +861,8 @@ void LockState::OnVote(GrantId grant, base::Instant now) {
 Request LockState::WithAcquire(PendingCleanups::Due due, base::Instant now) {
   auto* const release = std::get_if<ReleaseRequest>(&due.request.what);
   if (release != nullptr && release->taken_until == 0 && due.first && pending_ &&
-      pending_->acquire.attempt == 0 && !pending_->in_flight && exclusive() && !config_.several) {
+      pending_->acquire.attempt == 0 && !pending_->in_flight && asks_at() <= now && exclusive() &&
+      !config_.several) {
     release->native = false;
     release->next = NextAcquire(now, true);  // the thread that released is likely to come again
     due.request.missed_since = TakeMissed();
@@ -946,7 +947,8 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
   pending.heartbeat =
       now + HeartbeatInterval(pending.acquire.terms.lease, config_.longest_heartbeat.get());
   pending.due = pending.heartbeat;
-  const bool near_head = result.position < kNearHead;
+  // A lock without a queue of its own, such as Redisson's, tells no position that counts.
+  const bool near_head = 0 <= result.position && result.position < kNearHead && !config_.listens;
   const absl::Duration stagger =
       near_head ? result.position * kAsksAfterNext : absl::ZeroDuration();
   const bool first = pending.acquire.attempt == 1;
@@ -962,9 +964,9 @@ void LockState::OnQueued(const AcquireQueued& result, base::Instant now, Effects
                                             : LongWait(usual);
     pending.due = std::min(pending.due, now + wait + stagger);
   }
-  if (result.position == 0 && result.retry_after < absl::ZeroDuration()) {
+  if (result.position <= 0 && result.retry_after < absl::ZeroDuration()) {
     PollSoon(pending.acquire.grant, now);
-  } else if (result.position == 0 || (near_head && result.retry_after > absl::ZeroDuration())) {
+  } else if (result.position <= 0 || (near_head && result.retry_after > absl::ZeroDuration())) {
     // If the waiters before it are well, one of them has the lock by then.
     pending.due = std::min(pending.due, now + result.retry_after + absl::Milliseconds(1) + stagger);
   }
@@ -1450,12 +1452,13 @@ std::optional<Request> LockState::NextRenewal(base::Instant now, absl::Duration 
                    .sent = now};
   }
   // In the client's turn, a lock that threads use only for moments stays a claim: see StaysUntil().
-  // Readers ask when their turn is over. A hold that is not over soon first gets a longer claim:
-  // its thread may only be waiting for a processor.
+  // Readers ask when their turn is over. A hold that is not over soon, or outlasts the turn, first
+  // gets a longer claim: its thread may only be waiting for a processor.
   const bool in_turn = shared() ? contended_ > 0 : now < grant_->turn_ends;
   const absl::Duration age = cached() ? absl::ZeroDuration() : now - grant_->holds.front().began;
-  const bool stays = grant_->claimed && in_turn && age < ConfirmAfter(kShortestClaim);
-  const bool as_brief = stays && age < ConfirmAfter(grant_->claim);
+  const bool stays =
+      grant_->claimed && (in_turn || grant_->brief) && age < ConfirmAfter(kShortestClaim);
+  const bool as_brief = stays && in_turn && age < ConfirmAfter(grant_->claim);
   grant_->brief &= as_brief;  // from now on the server may have it for longer
   const absl::Duration longer = std::max(grant_->claim, kShortestClaim);
   return Renewal(as_brief ? grant_->claim
@@ -1480,7 +1483,7 @@ std::optional<Request> LockState::NextRequest(base::Instant now, absl::Duration 
     request->sent = now;
     if (native) return request;
     // It does what the check would do, and its result says when to ask again.
-    if (pending_->queued && handover_check_.due() <= now) handover_check_.Clear();
+    if (pending_->queued && handover_check_.due() <= now) handover_check_.Done();
     request->missed_since = TakeMissed();
     if (acquire.attempt == 1 && acquire.wait && !request->missed_since &&
         now - handed_at_ < kHandingOver) {
@@ -1769,8 +1772,12 @@ void HandoverCheck::OnResult(const Result& result, base::Instant now) {
     due_ = now + Spread(kFirstBackoff, kLongestBackoff, failures_, grant_);
     return;
   }
+  Done();
+}
+
+void HandoverCheck::Done() {
   const base::Instant then = then_;
-  Clear();
+  *this = {};
   due_ = then;
 }
 

@@ -140,6 +140,8 @@ class HandoverCheck {
   // Schedules a check for now that no other replaces, and perhaps another one at `then`.
   void AddAtOnce(base::Instant now, base::Instant then);
   void Clear() { *this = {}; }
+  // The check that is due has been made, or another request does the same.
+  void Done();
 
   std::optional<Request> Next(base::Instant now, base::Numbers& numbers);
   // When Next() returns a request, if nothing happens before.

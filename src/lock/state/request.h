@@ -177,7 +177,7 @@ struct AcquireQueued {
   // When the present grants could expire. Negative if that is unknown; then the client asks from
   // time to time.
   absl::Duration retry_after = absl::ZeroDuration();
-  int64_t position = 0;  // 0 is the head
+  int64_t position = -1;  // 0 is the head, -1 not known
   uint64_t ticket = 0;
   LatchCounts counted = {};  // of a latch
 };

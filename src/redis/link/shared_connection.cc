@@ -539,7 +539,12 @@ void SharedConnection::Reconnect(InFlight& mine, base::Instant deadline, Finishe
 }
 
 void SharedConnection::Receive(const InFlight& mine, base::Instant deadline, Finished& finished) {
-  if (!full_duplex_) HoldWriters();
+  if (!full_duplex_) {
+    mu_.Unlock();
+    TellFinished(mine, finished);  // those that are told may write
+    mu_.Lock();
+    HoldWriters();
+  }
   // Spinning could take in the bytes that a blocked write waits for.
   const bool may_spin = write_wants_ != Interest::kRead;
   mu_.Unlock();
@@ -729,7 +734,9 @@ void SharedConnection::WriteAll() {
   const uint64_t end = written_ + (in_flight_.size() - in_flight_done_) + pipeline_.unsent_bytes();
   const base::Instant begun = base::Now();
   Write();
-  while (written_ < end && made == made_ && connected_ && doomed_.empty() && leaving_.empty() &&
+  // Less than that is written if a caller withdraws its commands.
+  while (written_ < end && (in_flight_done_ < in_flight_.size() || pipeline_.unsent_bytes() > 0) &&
+         made == made_ && connected_ && doomed_.empty() && leaving_.empty() &&
          write_wants_ == Interest::kNone) {
     mu_.Unlock();
     const base::Instant now = base::Now();

@@ -400,7 +400,7 @@ class Subscriber::Reading {
   // Handles what comes until the parker is set, or until then.
   void Until(base::Parker& parker, base::Instant deadline) {
     while (Prepare(deadline) && parker.value() == base::Parker::kArmed && base::Now() < deadline) {
-      if (!parker.BeginPolling(places_[0].its->wake_.fd())) return;
+      if (!places_[0].its->wake_.Open() || !parker.BeginPolling(places_[0].its->wake_.fd())) return;
       Poll(deadline);
       parker.EndPolling();
       for (Place& place : places_) {

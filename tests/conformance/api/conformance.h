@@ -317,10 +317,9 @@ inline std::vector<Case> LockCases() {
       // Some are enough for these, which share their way to the server with the others.
       const bool few =
           kind.name == "redisson_fenced_lock" || kind.name == "redisson_read_write_lock";
-      if (kind.redisson && server_group.name != "tcp" &&
-          (few || (!server_group.cluster && !server_group.sentinel))) {
-        continue;
-      }
+      const bool other_way =
+          server_group.cluster || server_group.sentinel || server_group.name == "tls";
+      if (kind.redisson && server_group.name != "tcp" && (few || !other_way)) continue;
       cases.push_back({kind, server_group});
       if (kind.of_users) break;
     }

@@ -14,7 +14,11 @@ constexpr absl::Duration kExits = absl::Seconds(2);
 
 class Exit : public ::testing::Test {
  protected:
-  bool IsFree(const std::string& key = "lock") { return server_->Integer({"EXISTS", key}) == 0; }
+  bool IsFree() { return server_->Integer({"EXISTS", "lock"}) == 0; }
+  // On a busy machine the server executes the last release a little later. No claim ends so soon.
+  bool IsFreeSoon() {
+    return Await([&] { return IsFree(); }, absl::Milliseconds(150));
+  }
 
   const std::unique_ptr<RedisServer> server_ = RedisServer::Start();
 };
@@ -45,7 +49,7 @@ TEST_F(Exit, GivesBackTurn) {
     for (const auto& each : children) each->pipe().WriteLine("go");
     for (const auto& each : children) EXPECT_EQ(each->Wait().code, 0);
   });
-  EXPECT_TRUE(IsFree());
+  EXPECT_TRUE(IsFreeSoon());
   EXPECT_LT(took, absl::Seconds(4)) << "a claim of each would be 250 ms or more";
 }
 
@@ -92,7 +96,7 @@ TEST_P(ExitOf, WaiterLeavesQueue) {
   ASSERT_TRUE(Await([&] { return waiting() == 1; }));
   child->pipe().WriteLine("end");
   EXPECT_EQ(child->Wait().code, 0);
-  EXPECT_EQ(waiting(), 0);
+  EXPECT_TRUE(Await([&] { return waiting() == 0; }, absl::Seconds(1)));
 }
 
 REDLATCH_CHILD(EndsWithCachedLock) {
@@ -132,7 +136,7 @@ TEST_P(ExitWithCachedLock, GivesItBack) {
   EXPECT_FALSE(IsFree());
   child->pipe().WriteLine("end");
   EXPECT_EQ(child->Wait().code, 0);
-  EXPECT_TRUE(IsFree());
+  EXPECT_TRUE(IsFreeSoon());
 }
 
 TEST_F(Exit, ForkedChildGivesNothingBack) {
@@ -141,7 +145,7 @@ TEST_F(Exit, ForkedChildGivesNothingBack) {
   EXPECT_FALSE(IsFree());
   child->pipe().WriteLine("end");
   EXPECT_EQ(child->Wait().code, 0);
-  EXPECT_TRUE(IsFree());
+  EXPECT_TRUE(IsFreeSoon());
 }
 
 // Threads stay in their sections, and others come and go.
@@ -195,6 +199,9 @@ TEST_F(Exit, KeepsWhatThreadsHold) {
   EXPECT_EQ(ReentrantLock(client, "reentrant").Inspect()->holders.size(), 1);
   EXPECT_EQ(ReentrantReadWriteLock(client, "read_write").Inspect()->holders.size(), 1);
   EXPECT_EQ(Semaphore(client, "semaphore", 2).Inspect()->holders.size(), 1);
+  // One of the threads that came and went may have the lock. The others ask no more.
+  const ReentrantLock busy(client, "busy");
+  EXPECT_TRUE(Await([&] { return busy.Inspect()->waiters.empty(); }, absl::Seconds(1)));
 }
 
 // A client keeps a permit for as long as its turn lasts.
@@ -222,7 +229,7 @@ TEST_F(Exit, GivesBackCachedPermit) {
   Semaphore semaphore(client, "lock", 2);
   child->pipe().WriteLine("end");
   EXPECT_EQ(child->Wait().code, 0);
-  EXPECT_THAT(semaphore.Inspect()->holders, IsEmpty());
+  EXPECT_TRUE(Await([&] { return semaphore.Inspect()->holders.empty(); }, absl::Milliseconds(150)));
 }
 
 TEST_F(Exit, GivesBackInClusterAndOverTls) {
@@ -240,7 +247,7 @@ TEST_F(Exit, GivesBackInClusterAndOverTls) {
     EXPECT_EQ(lock.Inspect()->holders.size(), 1);
     child->pipe().WriteLine("end");
     EXPECT_EQ(child->Wait().code, 0);
-    EXPECT_THAT(lock.Inspect()->holders, IsEmpty());
+    EXPECT_TRUE(Await([&] { return lock.Inspect()->holders.empty(); }, absl::Seconds(1)));
   }
 }
 
@@ -294,7 +301,8 @@ TEST_F(Exit, DoesNotWaitForSilentServer) {
   const Client client = Connect(server_->url());
   SimpleLock other(client, "other");
   const std::optional<Lease> held = *other.Acquire();
-  const auto child = support::SpawnChild("EndsWithSilentServer", {server_->url()});
+  const auto child =
+      support::SpawnChild("EndsWithSilentServer", {server_->url() + "?command_timeout=10s"});
   ASSERT_EQ(child->pipe().ReadLine(), "cached");
   ASSERT_TRUE(Await([&] { return other.Inspect()->waiters.size() == 1; }));
   server_->Stop();

@@ -16,6 +16,7 @@ struct TransportHooks {
   std::function<IoResult(Transport& real, std::string_view bytes)> write;
   std::function<Readiness(Transport& real, Interest, int wake_fd, base::Instant)> wait;
 
+  bool half_duplex = false;  // as over TLS
   std::atomic<int> reads = 0;
   std::atomic<int> writes = 0;
   std::atomic<int> waits = 0;
@@ -49,7 +50,7 @@ class HookedTransport final : public Transport {
   Readiness EndPoll(const Polled& polled, int16_t came) override {
     return real_->EndPoll(polled, came);
   }
-  bool full_duplex() const override { return real_->full_duplex(); }
+  bool full_duplex() const override { return !hooks_.half_duplex && real_->full_duplex(); }
   void DiscardUnsent() override { real_->DiscardUnsent(); }
 
  private:
@@ -239,6 +240,43 @@ TEST_F(SharedConnectionDoneTest, PostWritesItsCommandBeforeItReturnsEvenIfAnothe
   leader.join();
   EXPECT_TRUE(connection->Drain(In(kAmpleTime)));
   EXPECT_THAT(answers_, SizeIs(1));
+}
+
+TEST_F(SharedConnectionDoneTest, PostOfOneThatIsToldWaitsForNobody) {
+  hooks_.half_duplex = true;
+  const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
+  ASSERT_TRUE(Post(*connection, {"PING"}, [&](const absl::StatusOr<Reply>&) {
+                EXPECT_TRUE(Post(*connection, {"ECHO", "posted"}, Keep()).ok());
+              }).ok());
+  // Its own reply comes later, so this thread tells the other one and goes on reading.
+  EXPECT_TRUE(connection->Call({"BLPOP", "no list", "0.1"}, In(kAmpleTime)).ok());
+  EXPECT_TRUE(connection->Drain(In(kAmpleTime)));
+  EXPECT_THAT(answers_, SizeIs(1));
+}
+
+TEST_F(SharedConnectionDoneTest, PostDoesNotWaitForCommandsThatAreWithdrawn) {
+  std::atomic<bool> writing = false, withdrawn = false;
+  hooks_.write = [&](Transport& real, std::string_view bytes) {
+    if (bytes.find("leader") != std::string_view::npos) {
+      writing = true;
+      EXPECT_TRUE(Await([&] { return withdrawn.load(); }));
+    }
+    return real.Write(bytes);
+  };
+  const auto connection = Connected(Direct({.open = Hooked(hooks_)}));
+  std::thread leader([&] { EXPECT_EQ(Echo(*connection, "leader"), "leader"); });
+  EXPECT_TRUE(Await([&] { return writing.load(); }));
+  std::thread withdraws([&] {
+    const absl::Status late =
+        connection->Call({"ECHO", std::string(1000, 'x')}, In(absl::Milliseconds(100))).status();
+    EXPECT_TRUE(absl::IsUnavailable(late) && !MayHaveExecuted(late)) << late;
+    withdrawn = true;
+  });
+  absl::SleepFor(absl::Milliseconds(30));
+  EXPECT_TRUE(Post(*connection, {"ECHO", "posted"}, Keep()).ok());
+  withdraws.join();
+  leader.join();
+  EXPECT_TRUE(connection->Drain(In(kAmpleTime)));
 }
 
 // Calls while the connection is lost, cannot be made, or is refused.

@@ -43,7 +43,7 @@ TEST_P(LockStaysTaken, ReleasedLockStaysTakenUntilThatTime) {
 }
 
 // So that people see that no process has the lock any more.
-TEST_P(LockStaysTaken, ReleasedGrantIsMarkedUntilThatTime) {
+TEST_P(LockStaysTaken, ReleasedGrantIsMarked) {
   const int64_t granted = TakeAt(For(30'000, Of('a')));
   const auto has = [&](const std::string& grant) {
     return kind_.name == SimpleKind().name

@@ -173,6 +173,18 @@ TEST_F(ElectionScripts, TermEndsWithItsReleaseEvenIfTheNameStaysTaken) {
   EXPECT_EQ(Release(Of('b')), kNotHeld);
 }
 
+TEST_F(ElectionScripts, TermIsOverEvenIfManyDeadCandidatesWait) {
+  Inbox inbox(*server_, Channel('o'));
+  const int64_t epoch = Token(With("a", 'a'));
+  Observe('o');
+  MakeWaiters(100);
+  Release(With("a", 'a'));
+  EXPECT_EQ(notes_, "look 1");
+  EXPECT_EQ(inbox.Next(), Told(absl::StrCat(epoch, " 0 0 - ")));
+  EXPECT_THAT(Inspect(), Not(HasSubstr("simple:free")));
+  EXPECT_THAT(Inspect(), HasSubstr(", [], "));
+}
+
 TEST_F(ElectionScripts, ReleaseThatQueuesAgainIsOneChange) {
   Inbox inbox(*server_, Channel('o'));
   Observe('o');

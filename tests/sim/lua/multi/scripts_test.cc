@@ -223,6 +223,12 @@ TEST_F(MultiScripts, ForeignKeyIsRefusedUntouched) {
   server_->Command({"DEL", "c"});
 }
 
+TEST_F(MultiScripts, LaterWaitersAreToldWhenForeignKeyExpires) {
+  server_->Command({"SET", "b", "another program's", "PX", "5000"});
+  EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("queued -1 0 [0-9]+"));
+  EXPECT_THAT(Ask(kAll, other_), MatchesRegex("queued (4...|5000) 1 [0-9]+"));
+}
+
 TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwners) {
   const Inbox other(*server_, Channel('3'));
   const Names two = {"a", "b"};

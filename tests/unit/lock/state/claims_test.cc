@@ -215,6 +215,22 @@ TEST_F(LockStateClaimsTest, RepeatsUnansweredHandoverCheckAFewTimes) {
   EXPECT_EQ(ask_again, 4);
 }
 
+TEST_F(LockStateClaimsTest, HeartbeatReplacesOnlyTheCheckThatIsDue) {
+  Acquire();
+  Deliver(Fetch<AcquireRequest>(), With(Queued(/*position=*/20), kAskAgain));
+  const base::Instant first = now() + kAskAgain + absl::Milliseconds(5);
+  Pass(absl::Milliseconds(500));
+  state().OnReconnected(now());
+  Deliver(Fetch<AcquireRequest>(), With(Queued(/*position=*/20), kAskAgain));
+  const base::Instant second = now() + kAskAgain + absl::Milliseconds(5);
+  PassTo(state().next_request_at());
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/20));
+  PassTo(first);
+  state().OnReconnected(now());
+  Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/20));
+  EXPECT_EQ(state().next_request_at(), second);
+}
+
 TEST_F(LockStateClaimsTest, ContinuesAtOnceAfterWindowOfDeadWaiters) {
   Waiter& holder = Hold();
   Release(holder.hold);

@@ -185,6 +185,8 @@ TEST_F(LockStateTurnTest, TryOnOtherTermsAsksServer) {
 TEST_F(LockStateTurnTest, HoldWithWholeLeaseIsNotCached) {
   const uint64_t hold = ComesAgain().hold;
   Pass(ConfirmAfter(kClaim));
+  Deliver(Fetch<RenewRequest>(), HoldRef());
+  PassTo(state().next_request_at());
   const Request renewal = Fetch<RenewRequest>();
   EXPECT_EQ(renewal.lease, kLease) << "the turn is over";
   Deliver(renewal, HoldRef());
@@ -209,6 +211,12 @@ TEST_F(LockStateTurnTest, HoldWhoseThreadDoesNotRunGetsALongerClaimFirst) {
   EXPECT_EQ(state().next_request_at(), now() + ConfirmAfter(kShortestClaim));
   PassTo(state().next_request_at());
   EXPECT_EQ(Fetch<RenewRequest>().lease, kLease) << "this section is long";
+}
+
+TEST_F(LockStateTurnTest, HoldThatOutlastsTurnGetsALongerClaimFirst) {
+  ComesAgain(absl::Milliseconds(1));
+  Pass(ConfirmAfter(kClaim));
+  EXPECT_EQ(Fetch<RenewRequest>().lease, kShortestClaim);
 }
 
 TEST_F(LockStateTurnTest, GoesBackAtExit) {

@@ -78,6 +78,15 @@ TEST_F(LockStateWaitingTest, WaitersNearHeadAskSoonInClaim) {
   EXPECT_EQ(state().next_request_at(), now() + kThird);
 }
 
+TEST_F(LockStateWaitingTest, WaiterWithoutPositionAsksOnlyWhenGrantEnds) {
+  Acquire();
+  for (const int64_t ends_ms : {200, 900}) {
+    Deliver(Fetch<AcquireRequest>(), Queued(/*position=*/-1, absl::Milliseconds(ends_ms)));
+    EXPECT_EQ(state().next_request_at(), now() + absl::Milliseconds(ends_ms + 1));
+    PassTo(state().next_request_at());
+  }
+}
+
 TEST_F(LockStateWaitingTest, WaiterOfLongHoldAsksWithHeartbeats) {
   Queue();
   EXPECT_EQ(state().next_request_at(), now() + kThird);
@@ -117,6 +126,18 @@ TEST_F(LockStateWaitingTest, LeavesQueueAtExitAndReturnsLater) {
   PassTo(resumes);
   Deliver(Fetch<AcquireRequest>(), Granted());
   EXPECT_EQ(waiter.state, State::kGranted);
+}
+
+TEST_F(LockStateWaitingTest, ReleaseAtExitAsksForNothing) {
+  Waiter& holder = Acquire();
+  Deliver(Fetch<AcquireRequest>(), Granted());
+  Acquire();
+  Effects effects;
+  const base::Instant resumes = now() + absl::Milliseconds(300);
+  EXPECT_FALSE(state().NextAtExit(resumes, now(), effects));
+  Release(holder.hold);
+  EXPECT_FALSE(std::get<ReleaseRequest>(Fetch<ReleaseRequest>().what).next);
+  EXPECT_EQ(state().next_request_at(), resumes);
 }
 
 TEST_F(LockStateWaitingTest, HeadPollsForeignOwner) {
