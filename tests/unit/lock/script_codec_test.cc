@@ -78,6 +78,7 @@ TEST_F(EncodedRequestTest, ClaimIsShorterThanLease) {
   EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 2000 0 " + kChannel));
 }
 
+// And by what the client leaves of the margin unused.
 TEST_F(EncodedRequestTest, ClaimIsLongerByMargin) {
   AcquireRequest acquire = SomeBid(7);
   acquire.terms.margin = PackedDuration(absl::Seconds(5));
@@ -87,7 +88,7 @@ TEST_F(EncodedRequestTest, ClaimIsLongerByMargin) {
                           .owner = owner_,
                           .claim = absl::Seconds(2)},
                          {.what = acquire, .grant = 7, .lease = kLease});
-  EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 7000 0 " + kChannel));
+  EXPECT_THAT(Words(request), Contains("64 3 1 10000 0 1795227594499240 7050 0 " + kChannel));
 }
 
 TEST_F(EncodedRequestTest, RoundsLeasesUp) {
