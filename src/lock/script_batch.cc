@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
@@ -33,8 +34,8 @@ const RenewRequest* ToConfirm(const Request& request) {
   return renewal != nullptr && renewal->acks.any() ? renewal : nullptr;
 }
 
-Result NotRun(absl::Status why) {
-  return {.what = Failed{.why = std::move(why), .not_sent = true}};
+Result NotRun(absl::FunctionRef<absl::Status()> why) {
+  return {.what = Failed{.why = base::WithMemory(why), .not_sent = true}};
 }
 
 std::string TooFew(const RenewRequest& renewal, const base::Acks& acks) {
@@ -69,7 +70,7 @@ void ScriptBatch::Post(Jobs jobs) {
     if (first.until == base::Instant() && ToConfirm(first.request) == nullptr) {
       RunBatch(its);
     } else {
-      for (Job& job : its) Finish(job, NotRun(base::NoThread()));
+      for (Job& job : its) Finish(job, NotRun(base::NoThread));
     }
   }
 }
@@ -140,7 +141,7 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
   if (caller->parker.ParkUntil(until) == kAnswered) return std::move(caller->result);
   return NoResult();
 } catch (const std::bad_alloc&) {
-  return NotRun(base::NoMemory());
+  return NotRun(base::NoMemory);
 }
 
 void ScriptBatch::Finish(Job& job, Result result) {
@@ -161,7 +162,7 @@ void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
     return job.until == base::Instant() || now < job.until;
   });
   for (auto job = late; job != jobs.end(); ++job) {
-    Finish(*job, NotRun(absl::UnavailableError(why)));
+    Finish(*job, NotRun([&] { return absl::UnavailableError(why); }));
   }
   jobs.erase(late, jobs.end());
 }
@@ -212,7 +213,9 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
 
 void ScriptBatch::RunConfirmed(Jobs& jobs) {
   if (stopping_) {
-    for (Job& job : jobs) Finish(job, NotRun(absl::UnavailableError("the client ends")));
+    for (Job& job : jobs) {
+      Finish(job, NotRun([] { return absl::UnavailableError("the client ends"); }));
+    }
     return jobs.clear();
   }
   DropLate(jobs, "it could not be confirmed in time: other holds were in the way");
@@ -224,6 +227,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
   // Renewals that have not had their turn go first in the next batch.
   const auto end = jobs.begin() + std::min<ptrdiff_t>(kLargestBatch, others - jobs.begin());
   Jobs again;
+  base::Reserve(again, jobs.size());
   std::move(end, jobs.end(), std::back_inserter(again));
   jobs.erase(end, jobs.end());
 
@@ -239,14 +243,21 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
                                         std::max(renewal.ack_timeout, kShortestAckTimeout));
     }
     ack_timeout = std::max(ack_timeout, std::min(job.slice, job.acks_until - now));
-    items.push_back({.subject = core_.SubjectOf(job.lock()), .request = job.request});
+    base::WithMemory(
+        [&] { items.push_back({.subject = core_.SubjectOf(job.lock()), .request = job.request}); });
   }
-  std::vector<Result> results(jobs.size());
-  const absl::StatusOr<base::Acks> acks = core_.runner().RunConfirmed(
-      items, wanted, ack_timeout, now + ack_timeout + core_.command_timeout(),
-      absl::MakeSpan(results));
+  std::vector<Result> results;
+  base::WithMemory([&] { results.resize(jobs.size()); });
+  absl::StatusOr<base::Acks> acks;
+  try {
+    acks = core_.runner().RunConfirmed(items, wanted, ack_timeout,
+                                       now + ack_timeout + core_.command_timeout(),
+                                       absl::MakeSpan(results));
+  } catch (const std::bad_alloc&) {
+    std::fill(results.begin(), results.end(), NoMemoryLeft());
+  }
   for (size_t i = 0; i < jobs.size(); ++i) {
-    if (TakeAcks(jobs[i], results[i], acks)) {
+    if (base::WithMemory([&] { return TakeAcks(jobs[i], results[i], acks); })) {
       Finish(jobs[i], std::move(results[i]));
     } else {
       if (!wanted.fsync && results[i].failed() == nullptr) {
