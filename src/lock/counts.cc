@@ -111,8 +111,12 @@ void Counts::Answered(size_t index, const Result& result) {
   {
     const base::MutexLock lock(mu_);
     round_.results[index] = result;
-    if (--round_.in_flight > 0) return;
+    if (round_.in_flight > 1) {
+      --round_.in_flight;
+      return;
+    }
     EndRound();
+    round_.in_flight = 0;
   }
   core_.WakeBackground();
 }

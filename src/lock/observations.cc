@@ -227,7 +227,10 @@ ScriptBatch::Jobs Observations::TakeDue() {
                     .then = [this, keys = watch.election.keys,
                              now](const Result& result) { TakeReply(keys, now, result); },
                     .until = now + kTimeout});
-    watch.view.OnAsked();
+  }
+  // Only now: if memory was lacking, none was asked.
+  for (auto& [key, watch] : watches_) {
+    if (watch.view.due() <= now) watch.view.OnAsked();
   }
   return jobs;
 }
