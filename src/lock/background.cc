@@ -76,8 +76,8 @@ base::Instant Background::TakeTurn() {
   if ((events & kTooManyCached) != 0) core_.GiveBackSurplus();
   if ((events & kReconnected) != 0) core_.Reconnected();
   if (describe_at_ <= now) {
-    describe_at_ = now + refresh_;
     core_.Describe();
+    describe_at_ = now + refresh_;
   }
   Serve(TakeDue());
   core_.batches().Post(core_.confirmed_releases().TakeDue());

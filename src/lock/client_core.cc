@@ -595,21 +595,24 @@ std::unique_ptr<redis::ServerGroup> ClientCore::MakeServerGroup(const redis::Url
 }
 
 void ClientCore::Reconnected() {
-  const auto [concerned, reconnected] = server_group_->Realign();
+  const auto [concerned, reconnected] =
+      base::WithMemory([this] { return server_group_->Realign(); });
   if (reconnected) {
     reconnects_.fetch_add(1, std::memory_order_relaxed);
-    TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
+    base::WithMemory([this] {
+      TellLater([server = server()](Observer& observer) { observer.OnReconnected(server); });
+    });
   }
   lock_table_.VisitAll([this, &concerned = concerned](Entry& entry) {
     if (concerned && !concerned(entry.keys.main())) return;
     Feed(entry, [](LockState& state, Effects&) { state.OnReconnected(base::Now()); });
   });
-  if (is_cluster()) {
-    base::WithMemory([this, &concerned = concerned] { wake_channels_.SubscribeAgain(concerned); });
-  }
   counts_.RepeatAll(concerned);
   observations_.AskAll(concerned);
-  confirmed_releases_.RepeatAll(concerned);
+  base::WithMemory([this, &concerned = concerned] {
+    if (is_cluster()) wake_channels_.SubscribeAgain(concerned);
+    confirmed_releases_.RepeatAll(concerned);
+  });
 }
 
 // ---- Cached grants.
@@ -653,11 +656,14 @@ void ClientCore::GiveBackSurplus() {
   if (caching_entries_ <= kMostCached) return;
   std::vector<std::pair<base::Instant, Entry*>> cached;
   lock_table_.VisitAll([&](Entry& entry) {
-    const base::MutexLock lock(entry.mu);
-    const base::Instant until = entry.state.cached_until();
+    base::Instant until;
+    {
+      const base::MutexLock lock(entry.mu);
+      until = entry.state.cached_until();
+    }
     if (until == base::Instant()) return;
     LockTable::Refer(entry);
-    cached.emplace_back(until, &entry);
+    base::Append(cached, until, &entry);
   });
   const size_t going =
       cached.size() <= kMostCached ? 0 : cached.size() - kMostCached + kSpareCached;

@@ -22,9 +22,9 @@ void ConfirmedReleases::Add(const Entry& entry, const Request& request,
   bool late = false;
   {
     const base::MutexLock lock(mu_);
-    if (latest_.size() < kMostReleases) latest_.emplace_back();
+    if (next_ == latest_.size()) latest_.emplace_back();
     Record& record = latest_[next_];
-    next_ = (next_ + 1) % kMostReleases;
+    record.expires = base::Instant();  // it is not one yet: memory may be lacking
     record.lock = entry;
     record.grant = request.grant;
     record.permits = request.permits;
@@ -32,6 +32,7 @@ void ConfirmedReleases::Add(const Entry& entry, const Request& request,
     record.expires = what.expires;
     late = request.sent <= connected_at_;
     if (late) RepeatSoon(record);
+    next_ = (next_ + 1) % kMostReleases;
   }
   if (late) core_.WakeBackground();
 }
@@ -40,6 +41,7 @@ void ConfirmedReleases::RepeatAll(const redis::ServerGroup::Concerned& concerned
   const base::MutexLock lock(mu_);
   connected_at_ = base::Now();
   for (const Record& record : latest_) {
+    if (record.expires <= connected_at_) continue;
     if (concerned && !concerned(record.lock.keys.main())) continue;
     const bool known = std::any_of(to_repeat_.begin(), to_repeat_.end(), [&](const Record& other) {
       return other.grant == record.grant;
@@ -63,14 +65,15 @@ ScriptBatch::Jobs ConfirmedReleases::TakeDue() {
   const base::Instant now = base::Now();
   const base::MutexLock lock(mu_);
   if (now < due_) return jobs;
-  due_ = base::Instant::Infinite();
-  for (Record& record : std::exchange(to_repeat_, {})) {
+  for (const Record& record : to_repeat_) {
     if (record.expires <= now) continue;
     jobs.push_back({.other = record.lock,
                     .request = {ReleaseRequest(), record.grant, record.lease, record.permits},
                     .then = [this, record](const Result& result) { TakeResult(record, result); },
                     .until = now + kReleasesTimeout});
   }
+  to_repeat_.clear();
+  due_ = base::Instant::Infinite();
   return jobs;
 }
 

@@ -139,11 +139,13 @@ void LockTable::Visit(std::string_view key, absl::FunctionRef<void(Entry&)> visi
 
 void LockTable::VisitAll(absl::FunctionRef<void(Entry&)> visit) {
   std::vector<Entry*> found;
-  {
+  base::WithMemory([&] {
     const base::MutexLock lock(mu_);
-    for (const auto& [key, entry] : entries_) found.push_back(entry.get());
-    for (Entry* const entry : found) Refer(*entry);
-  }
+    found.reserve(entries_.size());
+    for (const auto& [key, entry] : entries_) {
+      Refer(*found.emplace_back(entry.get()));
+    }
+  });
   VisitReferred(found, visit);
 }
 

@@ -701,9 +701,12 @@ void Cluster::BeginPoll(std::vector<Transport::Polled>& polled) {
 ServerGroup::Realigned Cluster::Realign() {
   for (const ClusterNodePtr& node : map_->nodes()) node->server->Realign();
   const base::MutexLock lock(mu_);
-  return {.concerned = [concerned = std::exchange(concerned_, {})](
-                           std::string_view key) { return concerned.test(SlotOf(key)); },
-          .reconnected = std::exchange(reconnected_, false)};
+  Realigned realigned{
+      .concerned = [concerned =
+                        concerned_](std::string_view key) { return concerned.test(SlotOf(key)); },
+      .reconnected = std::exchange(reconnected_, false)};
+  concerned_.reset();  // only now: the function needed memory
+  return realigned;
 }
 
 void Cluster::Stop() {
