@@ -118,14 +118,11 @@ absl::Status CountDownLatch::Wait(const LatchWaitOptions& options) {
 }
 
 void CountDownLatch::WaitAsync(const LatchWaitOptions& options, WaitCallback callback) {
-  auto finish = [told = internal::NotNull(std::move(callback))](
-                    const absl::StatusOr<internal::OwnedHold>& open) mutable {
-    return [told = std::move(told), status = open.status()]() mutable {
-      std::move(told)(std::move(status));
-    };
-  };
+  auto finish =
+      FinishOf([](const absl::StatusOr<internal::OwnedHold>& open) { return open.status(); },
+               std::move(callback));
   const auto handle = body_->Handle();
-  if (!handle.ok()) return body_->core->event_driver().Complete(finish(handle.status()));
+  if (!handle.ok()) return body_->core->event_driver().Complete(std::move(finish)(handle.status()));
   (*handle)->AcquireAsync(body_->CallOf(options), std::move(finish));
 }
 

@@ -70,7 +70,8 @@ void EventDriver::Begin(std::unique_ptr<EventTask>&& task, std::string_view key)
     if (!core_.in_forked_child()) Push(*its, EventTask::kStopped);
   });
   const base::MutexLock lock(mu_);
-  if (inbox_.capacity() <= tasks_.size()) inbox_.reserve(2 * tasks_.size() + kFew);
+  const size_t most = tasks_.size() + inbox_.size();
+  if (inbox_.capacity() <= most) inbox_.reserve(2 * most + kFew);
   its->place_ = tasks_.insert(tasks_.end(), its);
   inbox_.push_back(task.release());
   Start();
@@ -204,7 +205,7 @@ void EventDriver::TakeTurn() {
 // script, even if it sends none.
 void EventDriver::TakeInbox(base::Instant now) {
   const base::MutexLock lock(mu_);
-  base::Reserve(turn_, tasks_.size());
+  base::Reserve(turn_, tasks_.size() + inbox_.size());
   for (auto due = timers_.begin(); due != timers_.end() && due->first <= now; ++due) {
     PushHeld(*due->second, EventTask::kTime);
   }
@@ -377,12 +378,15 @@ void EventDriver::Run(Completion completion, Whose whose) {
     return RunUsersCode("a callback", [&] { std::move(completion)(); });
   }
   // The executor may copy the function, but runs it once.
+  auto shared = base::WithMemory([] { return std::make_shared<Completion>(); });
+  *shared = std::move(completion);
   std::function<void()> run = base::WithMemory([&]() -> std::function<void()> {
-    return [shared = std::make_shared<Completion>(std::move(completion))] {
+    return [shared] {
       Completion its = std::exchange(*shared, nullptr);
       if (its) RunUsersCode("a callback", [&] { std::move(its)(); });
     };
   });
+  shared.reset();  // if the executor drops the function, the completion goes with it
   RunUsersCode("ClientOptions::post", [&] { post_(std::move(run)); });
 }
 

@@ -196,7 +196,8 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
   base::Mutex mu_;
   base::CondVar changed_;
   std::list<EventTask*> tasks_ ABSL_GUARDED_BY(mu_);    // all, in the order in which they began
-  std::vector<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);  // has room for all
+  // Has room for all, and for those that are over and still in it.
+  std::vector<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);
   // Tasks that wait until fewer scripts are in flight at their server, by server.
   std::map<const void*, std::list<EventTask*>> held_back_ ABSL_GUARDED_BY(mu_);
   std::vector<std::unique_ptr<EventTask>> ended_tasks_ ABSL_GUARDED_BY(mu_);
