@@ -588,7 +588,7 @@ void LockState::OnRecall(GrantId grant, base::Instant now, Effects& effects, boo
 }
 
 void LockState::OnUnknownNative(GrantId grant, base::Instant now) {
-  if (Has(grant) || IsPending(grant) || !cleanups_.empty()) return;
+  if (Has(grant) || IsPending(grant) || !cleanups_.empty() || !MakeRoom()) return;
   Cancel({.grant = grant, .terms = {.lease = kShortestClaim}}, /*tombstone=*/false, now);
 }
 
