@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/cord.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "src/base/utf8.h"
 
@@ -24,17 +25,22 @@ absl::Status WithoutPayloads(const absl::Status& status) {
   return {status.code(), Shown({status.message().data(), status.message().size()})};
 }
 
-absl::Status NoThread() {
-  return absl::ResourceExhaustedError(
+absl::Status MakeStatus(absl::StatusCode code, absl::string_view text,
+                        absl::string_view more) noexcept try {
+  return {code, absl::StrCat(text, more)};
+} catch (const std::bad_alloc&) {
+  return {code, ""};  // needs no memory
+}
+
+absl::Status NoThread() noexcept {
+  return MakeStatus(
+      absl::StatusCode::kResourceExhausted,
       "a thread of the client cannot be started (raise ulimit -u, or the limit of the cgroup)");
 }
 
 absl::Status NoMemory() noexcept {
-  try {
-    return absl::ResourceExhaustedError("there was no memory for it (std::bad_alloc)");
-  } catch (const std::bad_alloc&) {
-    return {absl::StatusCode::kResourceExhausted, ""};  // this needs no memory
-  }
+  return MakeStatus(absl::StatusCode::kResourceExhausted,
+                    "there was no memory for it (std::bad_alloc)");
 }
 
 }  // namespace redlatch::base

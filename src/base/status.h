@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "src/base/clock.h"
 #include "src/base/parker.h"
@@ -22,8 +23,12 @@ absl::Status Unshared(const absl::Status& status) noexcept;
 // each other. The message is safe for a terminal, whatever a server said.
 absl::Status WithoutPayloads(const absl::Status& status);
 
+// Returns a status with both texts, or with none if memory is lacking.
+absl::Status MakeStatus(absl::StatusCode code, absl::string_view text,
+                        absl::string_view more = "") noexcept;
+
 // kResourceExhausted: a thread that the client needs cannot be started, or an allocation failed.
-absl::Status NoThread();
+absl::Status NoThread() noexcept;
 absl::Status NoMemory() noexcept;
 
 // Takes a step that cannot be left out. If memory is lacking, it waits and takes the step again, so

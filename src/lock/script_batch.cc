@@ -8,7 +8,6 @@
 #include <utility>
 #include <variant>
 
-#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "src/base/parker.h"
@@ -34,8 +33,8 @@ const RenewRequest* ToConfirm(const Request& request) {
   return renewal != nullptr && renewal->acks.any() ? renewal : nullptr;
 }
 
-Result NotRun(absl::FunctionRef<absl::Status()> why) {
-  return {.what = Failed{.why = base::WithMemory(why), .not_sent = true}};
+Result NotRun(absl::Status why) {
+  return {.what = Failed{.why = std::move(why), .not_sent = true}};
 }
 
 std::string TooFew(const RenewRequest& renewal, const base::Acks& acks) {
@@ -70,7 +69,7 @@ void ScriptBatch::Post(Jobs jobs) {
     if (first.until == base::Instant() && ToConfirm(first.request) == nullptr) {
       RunBatch(its);
     } else {
-      for (Job& job : its) Finish(job, NotRun(base::NoThread));
+      for (Job& job : its) Finish(job, NotRun(base::NoThread()));
     }
   }
 }
@@ -141,7 +140,7 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
   if (caller->parker.ParkUntil(until) == kAnswered) return std::move(caller->result);
   return NoResult();
 } catch (const std::bad_alloc&) {
-  return NotRun(base::NoMemory);
+  return NotRun(base::NoMemory());
 }
 
 void ScriptBatch::Finish(Job& job, Result result) {
@@ -162,7 +161,7 @@ void ScriptBatch::DropLate(Jobs& jobs, const char* why) {
     return job.until == base::Instant() || now < job.until;
   });
   for (auto job = late; job != jobs.end(); ++job) {
-    Finish(*job, NotRun([&] { return absl::UnavailableError(why); }));
+    Finish(*job, NotRun(base::MakeStatus(absl::StatusCode::kUnavailable, why)));
   }
   jobs.erase(late, jobs.end());
 }
@@ -214,7 +213,7 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
 void ScriptBatch::RunConfirmed(Jobs& jobs) {
   if (stopping_) {
     for (Job& job : jobs) {
-      Finish(job, NotRun([] { return absl::UnavailableError("the client ends"); }));
+      Finish(job, NotRun(base::MakeStatus(absl::StatusCode::kUnavailable, "the client ends")));
     }
     return jobs.clear();
   }

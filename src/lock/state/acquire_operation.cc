@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "src/base/status.h"
 #include "src/lock/state/timing.h"
 
@@ -212,8 +211,8 @@ auto AcquireOperation::EndConfirming(const Result* result, base::Instant now, Lo
   Confirmation& confirmation = *confirmation_;
   confirmation.why =
       failed == nullptr
-          ? absl::UnavailableError("it was lost before it was confirmed")
-          : absl::Status(failed->why.code(), absl::StrCat("given back: ", failed->why.message()));
+          ? base::MakeStatus(absl::StatusCode::kUnavailable, "it was lost before it was confirmed")
+          : base::MakeStatus(failed->why.code(), "given back: ", failed->why.message());
   confirmation.again_at = now + confirmation.backoff.Next();
   const bool passes = failed == nullptr || absl::IsUnavailable(failed->why);
   const bool too_few = failed != nullptr && failed->too_few;

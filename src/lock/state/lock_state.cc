@@ -1722,7 +1722,8 @@ void LockState::GiveUp(Waiter& waiter, Waiter::State as, base::Instant now, Effe
     waiter.state = Waiter::State::kFailed;
     if (server_.silent()) waiter.failure = base::Unshared(server_.why());
     if (waiter.failure.ok()) {
-      waiter.failure = absl::UnavailableError("the server did not answer in time");
+      waiter.failure =
+          base::MakeStatus(absl::StatusCode::kUnavailable, "the server did not answer in time");
     }
   }
   tally_.CountEnd(waiter.state);

@@ -244,7 +244,8 @@ struct Result {
 
 // The result of a request whose deadline came before the reply.
 inline Result NoResult() {
-  return {.what = Failed{.why = absl::UnavailableError("the server did not answer in time"),
+  return {.what = Failed{.why = base::MakeStatus(absl::StatusCode::kUnavailable,
+                                                 "the server did not answer in time"),
                          .may_have_executed = true}};
 }
 
