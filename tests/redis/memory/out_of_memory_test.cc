@@ -2,6 +2,7 @@
 // fails, the process goes on, and the client still works.
 
 #include <exception>
+#include <iterator>
 #include <new>
 #include <optional>
 #include <ostream>
@@ -212,8 +213,9 @@ constexpr int EnoughWithNoneLeft(Whose whose) { return whose == Whose::kCallers 
 // each.
 void Sweep(const std::string& url, const std::function<void()>& flush, const Call& call,
            Whose whose = Whose::kCallers) {
+  int works = 0;
   for (const bool warm : {false, true}) {
-    int works = 0;
+    const int before = works;
     int none_left = 0;
     for (int k = 1; none_left < EnoughWithNoneLeft(whose); ++k) {
       const pid_t child = fork();
@@ -231,9 +233,10 @@ void Sweep(const std::string& url, const std::function<void()>& flush, const Cal
           << (WIFEXITED(status) ? "exit code " : "signal ")
           << (WIFEXITED(status) ? WEXITSTATUS(status) : WTERMSIG(status));
     }
-    ::testing::Test::RecordProperty(warm ? "warm" : "first_use", works);
-    EXPECT_GT(works, 0);
+    EXPECT_TRUE(works > before || whose == Whose::kLibrarys);  // those may need it only once
   }
+  ::testing::Test::RecordProperty("works", works);
+  EXPECT_GT(works, 0);
 }
 
 const Call kCalls[] = {
@@ -384,7 +387,9 @@ const Call kCalls[] = {
     Call{"connect",
          [](Objects& o) {
            const auto client = Client::Connect(o.client.server());
-           if (client.ok()) (void)client->Ping(), (void)client->Stats();
+           if (!client.ok()) return;
+           (void)client->Ping(), (void)client->Stats();
+           (void)SimpleLock(*client, "first").Acquire();
          }},
     Call{"client_of_its_own",
          [](Objects& o) {
@@ -577,6 +582,25 @@ const Call kCallsOfItsThreads[] = {
            if (!Await([&] { return raw.Command({"EXISTS", "simple", "second"}).integer == 0; })) {
              o.broken = true;
              raw.Command({"DEL", "simple", "second"});
+           }
+         }},
+    Call{"counted",
+         [](Objects& o) {
+           std::optional<Spared> spared(std::in_place);
+           CountDownLatch latch(o.client, "counted", 100);
+           (void)latch.CountDown();
+           for (const bool fails : {true, false}) {  // the second time shows that the first is over
+             spared.emplace();
+             auto raw = RawConnectionOf(o);
+             const auto keys = raw.Command({"KEYS", "*counted*"}).elements;
+             const int64_t before = latch.Count().value_or(-1);
+             for (const auto& key : keys) raw.Command({"COPY", key.text, "copy:" + key.text});
+             (void)latch.CountDown();
+             // The server is now one that has not received the count.
+             for (const auto& key : keys) raw.Command({"RENAME", "copy:" + key.text, key.text});
+             if (fails) spared.reset();
+             Disconnect(o);
+             if (!Await([&] { return latch.Count().value_or(-1) == before - 1; })) o.broken = true;
            }
          }},
     Call{"posted",
