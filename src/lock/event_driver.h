@@ -195,7 +195,7 @@ class EventDriver : public std::enable_shared_from_this<EventDriver> {
 
   base::Mutex mu_;
   base::CondVar changed_;
-  std::list<EventTask*> tasks_ ABSL_GUARDED_BY(mu_);    // all, in the order in which they began
+  std::list<EventTask*> tasks_ ABSL_GUARDED_BY(mu_);  // all, in the order in which they began
   // Has room for all, and for those that are over and still in it.
   std::vector<EventTask*> inbox_ ABSL_GUARDED_BY(mu_);
   // Tasks that wait until fewer scripts are in flight at their server, by server.
