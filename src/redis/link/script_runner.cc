@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
@@ -83,14 +84,16 @@ absl::StatusOr<base::Acks> AckedConnection::Run(absl::Span<const Command> comman
   const std::string replicas = std::to_string(wanted.replicas);
   all.push_back(wanted.fsync ? Command({"WAITAOF", "1", replicas, millis})
                              : Command({"WAIT", replicas, millis}));
+  // It is kept only if all replies have been read, and its server seems to be the primary.
+  bool keeps = false;
+  const absl::Cleanup close = [&] {
+    if (!keeps) connection_.reset();
+  };
   absl::StatusOr<std::vector<Reply>> answers = connection_->CallAll(all, deadline);
-  if (!answers.ok()) {
-    connection_.reset();
-    return fail(MarkMayHaveExecuted(answers.status()));
-  }
+  if (!answers.ok()) return fail(MarkMayHaveExecuted(answers.status()));
   std::move(answers->begin(), answers->end() - 2, replies.begin());
   const Reply& mark = (*answers)[commands.size()];
-  if (mark.is_error()) connection_.reset();  // the primary may be elsewhere
+  keeps = !mark.is_error();
   return Read(mark, answers->back(), wanted.fsync);
 }
 

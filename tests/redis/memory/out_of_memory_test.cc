@@ -686,6 +686,8 @@ const Call kCallsWithAcks[] = {
            SimpleLock acked(o.client, "acked", {.acks = {.replicas = 1}});
            auto held = acked.Acquire();
            if (held.ok()) (void)held->Release();
+           const Spared spared;
+           if (!acked.Acquire({.wait = absl::Seconds(10)}).ok()) o.broken = true;
          }},
     Call{"async",
          [](Objects& o) {
