@@ -142,7 +142,7 @@ absl::StatusOr<EventReplyPtr> EventDriver::Post(EventTask& task, Entry& entry,
 EventReplyPtr EventDriver::RunInBatch(EventTask& task, Entry& entry, const Request& request,
                                       base::Instant until) {
   EventReplyPtr reply(new EventReply(*this, task));
-  const auto then = [its = reply.get()](Result result) {
+  const auto then = [its = reply.get()](Result& result) {
     its->posted.result = std::move(result);
     its->Arrive();
   };

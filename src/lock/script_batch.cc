@@ -132,7 +132,7 @@ Result ScriptBatch::Run(Entry& entry, const Request& request, base::Instant unti
   const auto caller = std::make_shared<Caller>();
   Post(
       entry, request,
-      [caller](Result result) {
+      [caller](Result& result) {
         caller->result = std::move(result);
         caller->parker.Set(kAnswered);
       },
@@ -201,7 +201,7 @@ void ScriptBatch::RunPlain(absl::Span<Job> jobs) {
   try {
     core_.runner().RunBatch(items, until, absl::MakeSpan(results));
   } catch (const std::bad_alloc&) {
-    std::fill(results.begin(), results.end(), NoMemoryLeft());
+    for (Result& each : results) each = NoMemoryLeft();  // they share no status
   }
   for (size_t i = 0; i < jobs.size(); ++i) Finish(jobs[i], std::move(results[i]));
 }
@@ -253,7 +253,7 @@ void ScriptBatch::RunConfirmed(Jobs& jobs) {
                                        now + ack_timeout + core_.command_timeout(),
                                        absl::MakeSpan(results));
   } catch (const std::bad_alloc&) {
-    std::fill(results.begin(), results.end(), NoMemoryLeft());
+    for (Result& each : results) each = NoMemoryLeft();  // they share no status
   }
   for (size_t i = 0; i < jobs.size(); ++i) {
     if (base::WithMemory([&] { return TakeAcks(jobs[i], results[i], acks); })) {
@@ -278,7 +278,7 @@ bool ScriptBatch::TakeAcks(const Job& job, Result& result, const absl::StatusOr<
   }
   if (!acks.ok()) {
     // A reply that the grant is gone is not believed either: a replica may have sent it.
-    result.what = Failed{.why = acks.status(), .may_have_executed = true};
+    result.what = Failed{.why = base::Unshared(acks.status()), .may_have_executed = true};
     return true;
   }
   auto* const held = std::get_if<StillHeld>(&result.what);

@@ -32,7 +32,7 @@ class ClientCore;
 class ScriptBatch {
  public:
   // Receives the result. It must not block.
-  using Then = std::function<void(Result)>;
+  using Then = std::function<void(Result&)>;  // it may take the result
   struct Job {
     Entry* entry = nullptr;          // with a reference; or:
     std::optional<NamedLock> other;  // requires `then`
