@@ -119,7 +119,7 @@ void EncodedRequest::PutAcquire(const Subject& subject, const AcquireRequest& ac
       acquire.is_brief() ? std::min(subject.claim, std::max(absl::Milliseconds(acquire.claim_ms),
                                                             subject.brief_claim))
                          : subject.claim;
-  // Of a margin, too, the client leaves 1 % unused, which may be more than a claim.
+  // The client leaves 1 % of a margin unused, too, which may be more than a claim.
   const absl::Duration claim = std::min(terms.lease, length + Scaled(terms.margin.get(), 101, 100));
   const std::string_view waits = type.others.empty() ? " 1 " : " 2 ";
   const std::string_view tries = acquire.recalls ? " 3 " : " 0 ";

@@ -119,10 +119,20 @@ void Disconnect(Objects& o) {
   (void)Await([&] { return o.client.Ping().ok() && o.client.Stats().connects > before; });
 }
 
+const char* WhyNot(const absl::Status& status) { return status.message().data(); }
+template <class T>
+const char* WhyNot(const absl::StatusOr<T>& result) {
+  return result.status().message().data();
+}
+
 bool Works(Objects& o) {
   const AcquireOptions patient{.wait = absl::Seconds(10)};
   std::vector<bool> works;
-  const auto note = [&](const auto& acquired) { works.push_back(acquired.ok()); };
+  const auto note = [&](const auto& acquired) {
+    works.push_back(acquired.ok());
+    if (!acquired.ok())
+      std::fprintf(stderr, "call %zu fails: %s\n", works.size(), WhyNot(acquired));
+  };
   if (o.quorum) {
     note(o.their_red.Acquire(patient));
     note(o.red.Acquire(patient));
@@ -195,6 +205,7 @@ enum class Whose { kCallers, kLibrarys };
       whose == Whose::kCallers ? allocations_left == 0 : threads_allocations_left <= 0;
   allocations_left = threads_allocations_left = -1;
   if (!failed) _exit(kNoneLeft);
+  if (objects.broken) std::fprintf(stderr, "the call broke a promise\n");
   _exit(Works(objects) && !objects.broken ? kWorks : kBroken);
 }
 
@@ -592,12 +603,16 @@ const Call kCallsOfItsThreads[] = {
            for (const bool fails : {true, false}) {  // the second time shows that the first is over
              spared.emplace();
              auto raw = RawConnectionOf(o);
-             const auto keys = raw.Command({"KEYS", "*counted*"}).elements;
+             // In one step: the client may be repeating earlier counts meanwhile.
+             const auto each_key = [&](const std::string& call) {
+               raw.Command(
+                   {"EVAL", "for _, key in ipairs(redis.call('KEYS', '" + call + " end", "0"});
+             };
              const int64_t before = latch.Count().value_or(-1);
-             for (const auto& key : keys) raw.Command({"COPY", key.text, "copy:" + key.text});
+             each_key("*counted*')) do redis.call('COPY', key, 'copy:' .. key)");
              (void)latch.CountDown();
              // The server is now one that has not received the count.
-             for (const auto& key : keys) raw.Command({"RENAME", "copy:" + key.text, key.text});
+             each_key("copy:*')) do redis.call('RENAME', key, string.sub(key, 6))");
              if (fails) spared.reset();
              Disconnect(o);
              if (!Await([&] { return latch.Count().value_or(-1) == before - 1; })) o.broken = true;
@@ -619,13 +634,13 @@ const Call kCallsOfItsThreads[] = {
     Call{"observed",
          [](Objects& o) {
            struct Counter : Observer {
-             void OnReleased(std::string_view, FencingToken, const absl::Status&) override {
-               ++released;
+             void OnReleased(std::string_view lock, FencingToken, const absl::Status&) override {
+               released += lock == "observed" ? 1 : 0;
              }
              void OnAcquired(std::string_view, FencingToken, absl::Duration) override {
                ++acquired;
              }
-             std::atomic<int> released{0}, acquired{0};
+             std::atomic<int> released{0}, acquired{0};  // a loss may be noticed before the release
            };
            std::optional<Spared> spared(std::in_place);
            const auto observer = std::make_shared<Counter>();
@@ -641,7 +656,7 @@ const Call kCallsOfItsThreads[] = {
            (void)ResultOf<absl::StatusOr<Lease>>(
                o, [&](auto told) { last.AcquireAsync({}, std::move(told)); });
            const bool told = Await([&] { return observer->acquired > before; });
-           if (!told || observer->released != 1) o.broken = true;
+           if (!told || observer->released > 1) o.broken = true;
          }},
     Call{"recalled", [](Objects& o) {
            std::optional<Spared> spared(std::in_place);
