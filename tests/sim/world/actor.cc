@@ -38,36 +38,33 @@ bool Tries(const Operation& operation) {
 // Registers a request for all names of an operation, from its construction until Done().
 class Asking {
  public:
-  Asking(Kernel& kernel, Oracle& oracle, std::vector<std::string> names, Process* process,
-         Oracle::Mode mode)
-      : oracle_(oracle),
-        names_(std::move(names)),
-        process_(process),
-        mode_(mode),
-        since_(kernel.now()) {
-    for (const std::string& each : names_) largest_.push_back(oracle_.Asked(each, process_, mode_));
+  Asking(Kernel& kernel, Oracle& oracle, Oracle::Request request)
+      : oracle_(oracle), request_(std::move(request)), since_(kernel.now()) {
+    for (const std::string& each : request_.names) largest_.push_back(oracle_.LargestToken(each));
+    id_ = oracle_.Asked(request_);
   }
   ~Asking() { Done(); }
   Asking(const Asking&) = delete;
   Asking& operator=(const Asking&) = delete;
 
   void Done() {
-    if (std::exchange(asks_, false)) {
-      for (const std::string& each : names_) oracle_.StoppedAsking(each, process_, mode_);
-    }
+    if (std::exchange(asks_, false)) oracle_.StoppedAsking(id_);
   }
   int64_t since() const { return since_; }
   // The oracle's numbers of the grants. `hold` gets each name's token.
   std::vector<uint64_t> Granted(Oracle::Hold hold, const redlatch::Hold* tokens) {
     std::vector<uint64_t> ids;
-    hold.process = process_;
-    hold.mode = mode_;
+    hold.process = request_.process;
+    hold.mode = request_.mode;
+    hold.owner = request_.owner;
+    hold.permits = request_.permits;
+    hold.capacity = request_.capacity;
     hold.asked = since_;
-    for (size_t i = 0; i < names_.size(); ++i) {
-      hold.name = names_[i];
+    for (size_t i = 0; i < request_.names.size(); ++i) {
+      hold.name = request_.names[i];
       if (tokens != nullptr) {
         hold.token =
-            (names_[i].front() == '{' ? tokens->fencing_token(names_[i]) : tokens->fencing_token())
+            (hold.name.front() == '{' ? tokens->fencing_token(hold.name) : tokens->fencing_token())
                 .value();
       }
       ids.push_back(oracle_.Granted(hold, largest_[i]));
@@ -78,10 +75,9 @@ class Asking {
 
  private:
   Oracle& oracle_;
-  const std::vector<std::string> names_;
-  Process* const process_;
-  const Oracle::Mode mode_;
+  const Oracle::Request request_;
   const int64_t since_;
+  uint64_t id_ = 0;
   std::vector<uint64_t> largest_;
   bool asks_ = true;
 };
@@ -332,6 +328,7 @@ void Actor::Main() {
     if (!plan_.faults.empty()) Probe(*objects);
     if (!MovesServer(plan_.group)) CheckStats(objects->client.Stats().all);
   }
+  oracle_.Ended(process_);
   done_ = true;
 }
 
@@ -353,6 +350,12 @@ void Actor::Probe(Objects& objects) {
   const AcquireOptions options{.wait = wait};
   for (size_t i = 0; i < plan_.objects.size(); ++i) {
     const SharedObject& object = plan_.objects[i];
+    const Operation all{.object = static_cast<int>(i),
+                        .permits = object.kind == Kind::kMulti ? 7 : 1};
+    std::optional<Asking> asking;
+    if (object.kind != Kind::kElection && object.kind != Kind::kLatch) {
+      asking.emplace(kernel_, oracle_, RequestOf(all, OwnerOf(0)));
+    }
     absl::Status status;
     if (object.kind == Kind::kElection) {
       status = ProbeElection(static_cast<Election&>(*objects.locks[i]), object, options);
@@ -363,9 +366,7 @@ void Actor::Probe(Objects& objects) {
     } else if (object.kind == Kind::kLatch) {
       static_cast<void>(CheckCount(*objects.latches[i], object, /*calm=*/true));
     } else if (object.kind == Kind::kMulti) {
-      status = MultiOf(objects, {.object = static_cast<int>(i), .permits = 7})
-                   ->Acquire(options)
-                   .status();
+      status = MultiOf(objects, all)->Acquire(options).status();
     }
     // Another operation may have set another capacity.
     if (status.ok() || (absl::IsFailedPrecondition(status) && plan_.administers)) continue;
@@ -632,6 +633,35 @@ std::stop_token Actor::WantedOf(const Operation& operation, const redlatch::Hold
   return hold.wanted();
 }
 
+Oracle::Request Actor::RequestOf(const Operation& operation, uint64_t owner) const {
+  const SharedObject& object = ObjectOf(operation);
+  const bool permits = object.kind == Kind::kSemaphore;
+  return {.names = Names(operation),
+          .process = process_,
+          .mode = permits ? Oracle::Mode::kPermits : ModeOf(operation),
+          .owner = owner,
+          .permits = permits ? operation.permits : 0,
+          .capacity = !permits            ? 0
+                      : plan_.administers ? kLargestCapacity
+                                          : object.capacity,
+          .capacity_varies = permits && plan_.administers};
+}
+
+Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hold) const {
+  const SharedObject& object = ObjectOf(operation);
+  return {.acknowledged = object.replica_acks > 0,
+          .quarantined = plan_.quarantine_ms > 0,
+          .valid = [hold] { return hold.valid(); },
+          .remaining = [hold] { return hold.remaining(); },
+          .passes_writers = object.phase_fair,
+          .lost = hold.lost(),
+          .stop_margin = object.stop_margin_ms * kMilli,
+          .reserves_tokens = object.keep_ms > 0 || plan_.Has(FaultKind::kClockBack),
+          // Readers share a token, so it does not tell whose loss is reported.
+          .reports = object.kind != Kind::kMulti && object.kind != Kind::kReadWrite,
+          .wanted = WantedOf(operation, hold)};
+}
+
 RedisLockBase& Actor::LockOf(Objects& objects, const Operation& operation) const {
   return *objects.locks[static_cast<size_t>(operation.object)];
 }
@@ -642,7 +672,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   auto* const read_write = operation.shared ? static_cast<ReentrantReadWriteLock*>(&lock) : nullptr;
   const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
-  Asking asking(kernel_, oracle_, Names(operation), process_, ModeOf(operation));
+  Asking asking(kernel_, oracle_, RequestOf(operation, owner));
   bool got = true;
   absl::Status status;
   try {
@@ -677,17 +707,9 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   // If the server cannot be asked, there is none.
   const bool may_lack_token = untold || ((simple || object.kind == Kind::kMulti) &&
                                          (!plan_.faults.empty() || plan_.late_one_in > 0));
-  const auto ids = asking.Granted({.owner = owner,
-                                   .may_lack_token = may_lack_token,
-                                   .acknowledged = object.replica_acks > 0,
-                                   .quarantined = plan_.quarantine_ms > 0,
-                                   .valid = [hold] { return hold.valid(); },
-                                   .passes_writers = object.phase_fair,
-                                   .lost = hold.lost(),
-                                   .stop_margin = object.stop_margin_ms * kMilli,
-
-                                   .wanted = WantedOf(operation, hold)},
-                                  &hold);
+  Oracle::Hold held = HeldBy(operation, hold);
+  held.may_lack_token = may_lack_token;
+  const auto ids = asking.Granted(std::move(held), &hold);
   const bool reenters = operation.nested && object.kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
   if (reenters && !nested && hold.valid() && IsCalm(operation)) {
@@ -710,11 +732,11 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
 
 void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner) {
   const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
-  const SharedObject& object = ObjectOf(operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
-  Asking asking(kernel_, oracle_, Names(operation), process_, ModeOf(operation));
+  Asking asking(kernel_, oracle_,
+                RequestOf(operation, HasSharedOwner(operation) ? Oracle::kSharedOwner : owner));
   absl::StatusOr<Lease> lease = Await<absl::StatusOr<Lease>>(
       operation.interface == Operation::Interface::kAcquireAsync,
       [&] {
@@ -732,19 +754,9 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   Judge(lease.status(), operation, asking.since());
   if (!lease.ok()) return;
   const redlatch::Hold hold = lease->hold();
-  const auto ids =
-      asking.Granted({.owner = HasSharedOwner(operation) ? Oracle::kSharedOwner : owner,
-                      .acknowledged = object.replica_acks > 0,
-                      .quarantined = plan_.quarantine_ms > 0,
-                      .valid = [hold] { return hold.valid(); },
-                      .passes_writers = object.phase_fair,
-                      .lost = hold.lost(),
-                      .stop_margin = object.stop_margin_ms * kMilli,
-                      .at_least = operation.at_least_ms * kMilli,
-                      .reserves_tokens = ObjectOf(operation).keep_ms > 0,
-
-                      .wanted = WantedOf(operation, hold)},
-                     &hold);
+  Oracle::Hold held = HeldBy(operation, hold);
+  held.at_least = operation.at_least_ms * kMilli;
+  const auto ids = asking.Granted(std::move(held), &hold);
   if (operation.extend_ms > 0) {
     static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));
   }
@@ -780,7 +792,7 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
   const std::string name = absl::StrCat(process_->name, " in campaign ", ++campaigns_);
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
-  Asking asking(kernel_, oracle_, Names(operation), process_, Oracle::Mode::kExclusive);
+  Asking asking(kernel_, oracle_, RequestOf(operation, owner));
   absl::StatusOr<Leadership> leads = Await<absl::StatusOr<Leadership>>(
       operation.interface == Operation::Interface::kAcquireAsync,
       [&] { return election.Campaign(name + " 1", options); },
@@ -788,12 +800,7 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
   Judge(leads.status(), operation, asking.since());
   if (!leads.ok()) return;
   const redlatch::Hold hold = leads->hold();
-  const auto ids = asking.Granted({.owner = owner,
-                                   .acknowledged = object.replica_acks > 0,
-                                   .quarantined = plan_.quarantine_ms > 0,
-                                   .valid = [hold] { return hold.valid(); },
-                                   .lost = hold.lost()},
-                                  &hold);
+  const auto ids = asking.Granted(HeldBy(operation, hold), &hold);
   oracle_.Leads(object.name, leads->epoch().value(), name);
   if (operation.extend_ms > 0) {
     static_cast<void>(leads->Extend(absl::Milliseconds(operation.extend_ms)));
@@ -813,16 +820,13 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
 absl::Status Actor::ProbeElection(Election& election, const SharedObject& object,
                                   const AcquireOptions& options) {
   const std::string name = absl::StrCat(process_->name, " probes");
-  Asking asking(kernel_, oracle_, {object.name}, process_, Oracle::Mode::kExclusive);
+  Asking asking(kernel_, oracle_,
+                {.names = {object.name}, .process = process_, .owner = OwnerOf(0)});
   auto leads = election.Campaign(name + " 1", options);
   if (!leads.ok()) return leads.status();
   const redlatch::Hold hold = leads->hold();
-  const auto ids = asking.Granted({.owner = OwnerOf(0),
-                                   .acknowledged = object.replica_acks > 0,
-                                   .quarantined = plan_.quarantine_ms > 0,
-                                   .valid = [hold] { return hold.valid(); },
-                                   .lost = hold.lost()},
-                                  &hold);
+  const int at = static_cast<int>(&object - plan_.objects.data());
+  const auto ids = asking.Granted(HeldBy({.object = at}, hold), &hold);
   const uint64_t epoch = leads->epoch().value();
   oracle_.Leads(object.name, epoch, name);
   for (const bool over : {false, true}) {
@@ -848,7 +852,7 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   Semaphore& semaphore = *objects.semaphores[static_cast<size_t>(operation.object)];
   Stopper stopper(operation);
   const AcquireOptions options = OptionsOf(operation, stopper.token());
-  Asking asking(kernel_, oracle_, Names(operation), process_, Oracle::Mode::kPermits);
+  Asking asking(kernel_, oracle_, RequestOf(operation, owner));
   absl::StatusOr<Permit> got = Await<absl::StatusOr<Permit>>(
       operation.interface == Operation::Interface::kAcquireAsync,
       [&] { return semaphore.Acquire(operation.permits, options); },
@@ -857,13 +861,11 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   if (!got.ok()) return;
   // The oracle asks while the permit exists.
   const auto permit = std::make_shared<Permit>(*std::move(got));
-  const auto ids = asking.Granted(
-      {.permits = operation.permits,
-       .capacity = plan_.administers ? kLargestCapacity : ObjectOf(operation).capacity,
-       .owner = owner,
-       .quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
-       .valid = [permit] { return permit->valid(); }},
-      nullptr);
+  const auto ids = asking.Granted({.quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
+                                   .valid = [permit] { return permit->valid(); },
+                                   .remaining = [permit] { return permit->remaining(); },
+                                   .lost = permit->lost()},
+                                  nullptr);
   if (operation.extend_ms > 0) {
     static_cast<void>(permit->Extend(absl::Milliseconds(operation.extend_ms)));
   }

@@ -5,24 +5,44 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "tests/sim/trace.h"
 
 namespace redlatch::sim {
 
-uint64_t Oracle::Asked(const std::string& name, Process* process, Mode mode) {
-  Object& object = objects_[name];
-  if (object.waiting.empty()) object.idle_since = kernel_.now();
-  Line& line = object.waiting[{process, mode}];
-  if (line.waiters++ == 0) line.earliest = line.latest = kernel_.now();
-  return object.largest_token;
+namespace {
+
+// Threads of a process that was stopped may take this long to notice what they missed.
+constexpr int64_t kAwakens = kSecond;
+
+bool IsFrozen(const Process* process) { return process->paused || process->suspended; }
+
+}  // namespace
+
+uint64_t Oracle::Asked(Request request) {
+  request.since = kernel_.now();
+  for (const std::string& name : request.names) {
+    Object& object = objects_[name];
+    if (object.waiting.empty()) object.idle_since = kernel_.now();
+    Line& line = object.waiting[{request.process, request.mode}];
+    if (line.waiters++ == 0) line.earliest = line.latest = kernel_.now();
+  }
+  requests_.emplace(next_, std::move(request));
+  return next_++;
 }
 
-void Oracle::StoppedAsking(const std::string& name, Process* process, Mode mode) {
-  Object& object = objects_[name];
-  const auto found = object.waiting.find({process, mode});
-  if (found == object.waiting.end()) return;
-  found->second.latest = kernel_.now();
-  if (--found->second.waiters == 0) object.waiting.erase(found);
-  object.idle_since = kernel_.now();
+void Oracle::StoppedAsking(uint64_t id) {
+  const auto found = requests_.find(id);
+  if (found == requests_.end()) return;
+  const Request request = std::move(found->second);
+  requests_.erase(found);
+  for (const std::string& name : request.names) {
+    Object& object = objects_[name];
+    const auto line = object.waiting.find({request.process, request.mode});
+    line->second.latest = kernel_.now();
+    if (--line->second.waiters == 0) object.waiting.erase(line);
+    object.idle_since = kernel_.now();
+  }
 }
 
 bool Oracle::Valid(const Hold& hold) const {
@@ -42,6 +62,7 @@ void Oracle::Violated(const std::string& what) {
 }
 
 void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
+  data_lost_ = true;
   if (strict_) return;
   may_lose_counts_ = true;
   if (!acks_protect && !quarantine_protects) return LostWrites(until);
@@ -142,12 +163,13 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
         line.latest <= process->stopped_until || line.latest + order_margin_ >= came) {
       continue;
     }
-    object.passed.push_back(
-        {.who = who,
-         .since = line.latest,
-         .at = kernel_.now(),
-         .what = absl::StrCat("P7: ", Words(fresh), " is let in at ", fresh.name, " before ",
-                              process->name, ", which waits since ", line.latest / kMicro, " us")});
+    const std::string what =
+        absl::StrCat("P7: ", Words(fresh), " is let in at ", fresh.name, " before ", process->name,
+                     ", which waits since ", line.latest / kMicro, " us");
+    // Others may have been let in at the same time, and not know it yet.
+    const bool alone = fresh.mode == Mode::kExclusive && mode == Mode::kExclusive;
+    if (alone && kernel_.now() >= order_excused_until_) return Violated(what);
+    object.passed.push_back({.who = who, .since = line.latest, .at = kernel_.now(), .what = what});
   }
 }
 
@@ -184,9 +206,51 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   if (line != object.waiting.end()) line->second.latest = kernel_.now();
   object.granted[hold.process] = hold.granted = kernel_.now();
   names_[next_] = hold.name;
-  if (hold.stop_margin > 0) hold.told = std::make_shared<LossTime>(kernel_, hold.lost);
-  object.holds.emplace(next_, std::move(hold));
-  return next_++;
+  const uint64_t id = next_++;
+  Hold& held = object.holds.emplace(id, std::move(hold)).first->second;
+  held.told = std::make_shared<LossTime>(kernel_, held.lost, [this, &held] { Lost(held); });
+  WatchDeadline(id);
+  return id;
+}
+
+// P4: once its time is over, the holder has been told, whatever else happens.
+void Oracle::WatchDeadline(uint64_t id) {
+  const auto name = names_.find(id);
+  if (name == names_.end()) return;
+  const auto found = objects_[name->second].holds.find(id);
+  if (found == objects_[name->second].holds.end()) return;
+  const Hold& hold = found->second;
+  if (hold.lost.stop_requested()) return;
+  const Process& process = *hold.process;
+  const int64_t left =
+      kernel_.WithClockOf(hold.process, [&] { return absl::ToInt64Nanoseconds(hold.remaining()); });
+  const bool awakens = IsFrozen(&process) || process.stopped_until + kAwakens > kernel_.now();
+  if (left <= 0 && !awakens) {
+    return Violated(absl::StrCat("P4: the time of ", Words(hold), " for ", hold.name,
+                                 " is over, and its holder is not told"));
+  }
+  const auto real = static_cast<int64_t>(static_cast<double>(left) / process.clock.speed);
+  kernel_.After(std::max(real + 2 * kMilli, awakens ? kSecond / 4 : 0),
+                [this, id] { WatchDeadline(id); });
+}
+
+// The holder has just been told.
+void Oracle::Lost(const Hold& hold) {
+  // All holds of a shared owner may have one token.
+  if (!hold.reports || hold.token == 0 || hold.owner == kSharedOwner) return;
+  Report& report = reports_[{hold.process, hold.name, hold.token}];
+  report.lost = kernel_.now();
+}
+
+// P4: `on_lost` runs once for each hold that is lost, and soon.
+void Oracle::CheckReports() {
+  for (const auto& [which, report] : reports_) {
+    const auto& [process, name, token] = which;
+    if (report.reported || process->dead || IsFrozen(process)) continue;
+    if (kernel_.now() - std::max(report.lost, process->stopped_until) <= kAwakens) continue;
+    Violated(absl::StrCat("P4: on_lost was not called for ", name, " of ", process->name,
+                          ", token ", token));
+  }
 }
 
 void Oracle::Leaving(uint64_t id) {
@@ -203,7 +267,20 @@ void Oracle::Leaving(uint64_t id) {
   names_.erase(name);
 }
 
+void Oracle::Ended(const Process* process) {
+  std::erase_if(reports_, [&](const auto& each) { return std::get<0>(each.first) == process; });
+}
+
 void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
+  Trace::Say("on_lost: ", process->name, " ", name, " ", token);
+  const auto report = reports_.find({process, name, token});
+  if (report != reports_.end()) {
+    if (report->second.reported && !data_lost_) {
+      Violated(absl::StrCat("P4: on_lost was called twice for ", name, " of ", process->name,
+                            ", token ", token));
+    }
+    report->second.reported = true;
+  }
   // Readers share a token, so it does not tell which of them was lost.
   for (const auto& [id, each] : objects_[name].holds) {
     if (each.mode != Mode::kExclusive || each.process != process || each.token != token ||
@@ -223,6 +300,8 @@ void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t
 
 void Oracle::Died(Process* process) {
   std::erase_if(observers_, [&](const auto& each) { return each.second.process == process; });
+  std::erase_if(requests_, [&](const auto& each) { return each.second.process == process; });
+  Ended(process);
   for (auto& [name, object] : objects_) {
     std::erase_if(object.waiting, [&](const auto& each) { return each.first.first == process; });
     std::erase_if(object.holds, [&](const auto& each) { return each.second.process == process; });
@@ -293,9 +372,72 @@ void Oracle::CheckCounts(const std::string& name, int64_t counted, int64_t confi
 
 // Some process that is neither paused nor suspended waits for it.
 bool Oracle::IsWanted(const Object& object) {
-  return std::any_of(object.waiting.begin(), object.waiting.end(), [](const auto& each) {
-    return !each.first.first->paused && !each.first.first->suspended;
-  });
+  return std::any_of(object.waiting.begin(), object.waiting.end(),
+                     [](const auto& each) { return !IsFrozen(each.first.first); });
+}
+
+// No other owner keeps it out.
+bool Oracle::MayEnter(const Object& object, const Request& request) const {
+  int64_t permits = request.permits;
+  for (const auto& [id, hold] : object.holds) {
+    if (!Valid(hold)) continue;
+    permits += hold.permits;
+    const bool may_share = request.mode == Mode::kPermits || hold.owner == request.owner ||
+                           (request.mode == Mode::kShared && hold.mode == Mode::kShared);
+    if (!may_share) return false;
+  }
+  return permits <= request.capacity;
+}
+
+// Neither a hold nor another request keeps it out.
+bool Oracle::MustEnter(const Request& request) {
+  if (IsFrozen(request.process) || request.capacity_varies) return false;
+  for (const std::string& name : request.names) {
+    const Object& object = objects_[name];
+    if (kernel_.now() <= object.taken_until || !MayEnter(object, request)) return false;
+  }
+  int64_t permits = request.permits;
+  for (const auto& [id, other] : requests_) {
+    const bool meet =
+        &other != &request &&
+        std::any_of(other.names.begin(), other.names.end(), [&](const auto& name) {
+          return std::find(request.names.begin(), request.names.end(), name) != request.names.end();
+        });
+    if (!meet) continue;
+    if (IsFrozen(other.process) || other.process->stopped_until + 3 * kSecond > kernel_.now()) {
+      return false;
+    }
+    const bool later = order_margin_ != kNever && other.since > request.since + order_margin_ &&
+                       other.process != request.process;
+    if (request.mode == Mode::kPermits) {
+      if (!later) permits += other.permits;
+    } else if (request.mode == Mode::kShared) {
+      if (other.mode == Mode::kExclusive) return false;
+    } else if (!later) {
+      return false;
+    }
+  }
+  const Object& object = objects_[request.names.front()];
+  for (const auto& [id, hold] : object.holds) {
+    if (request.mode == Mode::kPermits && Valid(hold)) permits += hold.permits;
+  }
+  return permits <= request.capacity;
+}
+
+// P3 for each call: it is not kept waiting once nothing stands in its way.
+void Oracle::CheckRequests() {
+  for (auto& [id, request] : requests_) {
+    if (kernel_.now() < excused_until_ || !MustEnter(request)) {
+      request.may_enter_since = kNever;
+    } else if (request.may_enter_since == kNever) {
+      request.may_enter_since = kernel_.now();
+    } else if (kernel_.now() - request.may_enter_since > longest_idle_) {
+      return Violated(absl::StrCat("P3: nothing has kept ", request.process->name, " from ",
+                                   absl::StrJoin(request.names, ", "), " for ",
+                                   (kernel_.now() - request.may_enter_since) / kMilli,
+                                   " ms, and it still waits"));
+    }
+  }
 }
 
 bool Oracle::IsHeld(const Object& object) const {
@@ -333,6 +475,8 @@ void Oracle::CheckTold(const Object& object) {
 }
 
 void Oracle::CheckIdle() {
+  CheckRequests();
+  CheckReports();
   for (auto& [name, object] : objects_) {
     CheckOrder(object);
     CheckTold(object);

@@ -9,9 +9,11 @@
 #include <memory>
 #include <stop_token>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
+#include "absl/time/time.h"
 #include "tests/sim/os/kernel.h"
 
 namespace redlatch::sim {
@@ -22,16 +24,29 @@ class Oracle {
 
   // Records when the holder is told of its loss.
   struct LossTime {
-    LossTime(const Kernel& kernel, const std::stop_token& lost)
-        : fires(lost, [this, &kernel] { at = kernel.now(); }) {}
+    LossTime(const Kernel& kernel, const std::stop_token& lost, std::function<void()> then)
+        : fires(lost, [this, &kernel, then = std::move(then)] { at = kernel.now(), then(); }) {}
     int64_t at = kNever;
     std::stop_callback<std::function<void()>> fires;
+  };
+
+  // A call that asks for one or several objects at once.
+  struct Request {
+    std::vector<std::string> names;
+    Process* process = nullptr;
+    Mode mode = Mode::kExclusive;
+    uint64_t owner = 0;
+    int64_t permits = 0;
+    int64_t capacity = 0;
+    bool capacity_varies = false;
+    int64_t since = 0;                 // set by Asked()
+    int64_t may_enter_since = kNever;  // since when nothing has kept it out
   };
 
   struct Hold {
     std::string name;
     Mode mode = Mode::kExclusive;
-    int64_t permits = 0;
+    int64_t permits = 0;  // this and the next three: as in the request
     int64_t capacity = 0;
     Process* process = nullptr;
     uint64_t owner = 0;  // holds of one owner do not exclude each other
@@ -42,11 +57,13 @@ class Oracle {
     int64_t asked = 0;
     int64_t granted = 0;  // set by Granted()
     std::function<bool()> valid;
+    std::function<absl::Duration()> remaining;
     bool passes_writers = false;  // reads that may do so, since the lock is phase-fair
     std::stop_token lost;
     int64_t stop_margin = 0;
     int64_t at_least = 0;                      // its name stays taken for that long
     bool reserves_tokens = false;              // so a token may be ahead of the clock
+    bool reports = false;                      // `on_lost` is called for it
     std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
     std::stop_token wanted = {};               // without a state: it is not told of waiters
   };
@@ -57,14 +74,17 @@ class Oracle {
   // `strict`: also demands what no lock over Redis can promise, to show what happens then.
   Oracle(Kernel& kernel, bool strict) : kernel_(kernel), strict_(strict) {}
 
-  // A thread starts to ask, and stops asking. Asked() returns the largest token of all acquisitions
-  // that were over before.
-  uint64_t Asked(const std::string& name, Process* process, Mode mode);
-  void StoppedAsking(const std::string& name, Process* process, Mode mode);
-  // `largest_before`: what Asked() returned.
+  // A thread starts to ask, and stops asking.
+  uint64_t Asked(Request request);
+  void StoppedAsking(uint64_t request);
+  // The largest token of all acquisitions that are over.
+  uint64_t LargestToken(const std::string& name) { return objects_[name].largest_token; }
+  // `largest_before`: what LargestToken() returned when the call began.
   uint64_t Granted(Hold hold, uint64_t largest_before);
   void Leaving(uint64_t id);
   void Died(Process* process);
+  // Its client is gone, and reports nothing more.
+  void Ended(const Process* process);
   // The client's callback reports the loss of the hold with that token.
   void TellsLoss(const Process* process, const std::string& name, uint64_t token);
   // No exclusive hold older than this may be lost.
@@ -106,6 +126,7 @@ class Oracle {
   // Until then the server may let in a second owner, and tokens may fall, because it has lost data.
   void LostData(int64_t until) {
     if (!strict_) unprotected_until_ = std::max(unprotected_until_, until);
+    data_lost_ = true;
   }
   // The same, because a server has an older copy of its data: readers may have the token of an
   // older write until the next one, even if replicas had acknowledged the lost writes.
@@ -191,6 +212,12 @@ class Oracle {
   void CheckExclusion(const Object& object, const Hold& fresh);
   void CheckMargin(const Hold& lost, const Hold& fresh);
   bool MayBeLost(const Hold& hold) const;
+  void WatchDeadline(uint64_t id);
+  void Lost(const Hold& hold);
+  bool MayEnter(const Object& object, const Request& request) const;
+  bool MustEnter(const Request& request);
+  void CheckRequests();
+  void CheckReports();
   void CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before);
   void NoteOrder(Object& object, const Hold& fresh);
   void CheckOrder(Object& object);
@@ -211,6 +238,15 @@ class Oracle {
   uint64_t next_ = 1;
   uint64_t grants_ = 0;
   std::map<uint64_t, std::string> names_;  // of holds
+  std::map<uint64_t, Request> requests_;
+  // Losses of holds by process, name and token: when the holder was told, and whether `on_lost` was
+  // called.
+  struct Report {
+    int64_t lost = kNever;
+    bool reported = false;
+  };
+  std::map<std::tuple<const Process*, std::string, uint64_t>, Report> reports_;
+  bool data_lost_ = false;  // so tokens may be given twice
   int64_t unprotected_until_ = 0;
   int64_t lost_writes_until_ = 0;
   int64_t lost_without_acks_until_ = 0;

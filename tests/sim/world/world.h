@@ -51,6 +51,7 @@ class World {
   void CheckOften();
   void CheckTheEnd();
   void CheckChangedKeys();
+  int64_t LongestTtl(const std::string& key) const;
   void CheckKeys(bool all_gone);
   void CheckNothingHeld();
   bool IsOfLatch(const std::string& key) const;
