@@ -445,7 +445,7 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
                  ? semaphore.ForceRelease()
                  : semaphore.SetCapacity(operation.permits);
   } else if (object.kind == Kind::kLatch) {
-    status = CheckCount(*objects.latches[at], object, IsCalm(operation) || !LosesData(plan_));
+    status = CheckCount(*objects.latches[at], object, IsCalm(asked) || !LosesData(plan_));
   } else {
     const auto multi = MultiOf(objects, operation);
     RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
@@ -509,6 +509,8 @@ AcquireOptions Actor::OptionsOf(const Operation& operation, std::stop_token stop
 void Actor::Judge(const absl::Status& status, const Operation& operation, int64_t asked) {
   const int64_t took = kernel_.now() - asked;
   Trace::Say(process_->name, " is told: ", status.ToString());
+  ++calls_;
+  if (IsCalm(asked)) ++judged_calls_;
   const bool tries = operation.interface == Operation::Interface::kTryLock ||
                      operation.interface == Operation::Interface::kTryAcquire;
   const int64_t wait = tries ? kSecond : operation.wait_ms * kMilli;
@@ -559,7 +561,7 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
   // If a server loses a latch, that latch is lost for good.
   const bool vanished = ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) &&
                         oracle_.MayLoseCounts();
-  if (IsCalm(operation) && !expected && !over && !vanished) {
+  if (IsCalm(asked) && !expected && !over && !vanished) {
     oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
   }
 }
@@ -593,8 +595,7 @@ void Actor::Work(const Operation& operation, const std::function<bool()>& valid,
       return oracle_.Violated(absl::StrCat("P4: ", ObjectOf(operation).name,
                                            " is valid, though its holder was told of its loss"));
     }
-    if (IsCalm(operation) && operation.lease_ms == 0 && plan_.late_one_in == 0 &&
-        !plan_.administers &&
+    if (IsCalm(began) && operation.lease_ms == 0 && plan_.late_one_in == 0 && !plan_.administers &&
         (at_most == 0 ||
          (!operation.owner && kernel_.now() - began < at_most - at_most / 50 - 15 * kMilli))) {
       oracle_.Violated(
@@ -644,7 +645,8 @@ Oracle::Request Actor::RequestOf(const Operation& operation, uint64_t owner) con
           .capacity = !permits            ? 0
                       : plan_.administers ? kLargestCapacity
                                           : object.capacity,
-          .capacity_varies = permits && plan_.administers};
+          .capacity_varies = permits && plan_.administers,
+          .in_steps = object.apart > 0};
 }
 
 Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hold) const {
@@ -712,7 +714,7 @@ void Actor::DoStd(Objects& objects, const Operation& operation, uint64_t owner) 
   const auto ids = asking.Granted(std::move(held), &hold);
   const bool reenters = operation.nested && object.kind == Kind::kReentrant;
   const bool nested = reenters && lock.try_lock();
-  if (reenters && !nested && hold.valid() && IsCalm(operation)) {
+  if (reenters && !nested && hold.valid() && IsCalm(asking.since())) {
     oracle_.Violated("a reentrant lock refuses its own thread");
   }
   if (operation.nested && read_write != nullptr) {
@@ -769,6 +771,7 @@ void Actor::Observe(Objects& objects, const Operation& operation) {
   const bool wanted =
       plan_.observes && (plan_.seed + number_) % 3 != 0 && objects.observers[at] == nullptr;
   if (!wanted || objects.observes.exchange(true)) return;
+  const int64_t asked = kernel_.now();
   auto observer = std::make_unique<Observer>(oracle_, process_, ObjectOf(operation).name);
   auto observation =
       static_cast<Election&>(LockOf(objects, operation))
@@ -778,8 +781,8 @@ void Actor::Observe(Objects& objects, const Operation& operation) {
   if (observation.ok()) {
     observer->observation = *std::move(observation);
     objects.observers[at] = std::move(observer);
-  } else if (IsCalm(operation) && !(absl::IsUnavailable(observation.status()) &&
-                                    plan_.late_one_in > 0 && plan_.latest_us > 500'000)) {
+  } else if (IsCalm(asked) && !(absl::IsUnavailable(observation.status()) &&
+                                plan_.late_one_in > 0 && plan_.latest_us > 500'000)) {
     oracle_.Violated(absl::StrCat("an election cannot be observed without a fault: ",
                                   observation.status().ToString()));
   }
@@ -807,7 +810,7 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
   }
   for (int i = 2; operation.nested && i < 4; ++i) {
     const absl::Status proclaimed = leads->Proclaim(absl::StrCat(name, " ", i));
-    if (!proclaimed.ok() && hold.valid() && IsCalm(operation) && plan_.late_one_in == 0 &&
+    if (!proclaimed.ok() && hold.valid() && IsCalm(asking.since()) && plan_.late_one_in == 0 &&
         !plan_.administers) {
       oracle_.Violated(absl::StrCat("a leader cannot proclaim: ", proclaimed.ToString()));
     }
@@ -903,7 +906,7 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
                              ? std::max<int64_t>(10 * plan_.latest_us * kMicro, 60 * kMilli)
                              : std::max<int64_t>(10 * plan_.latest_us * kMicro, kSecond);
   if ((open || oracle_.HasBeenOpen(object.name)) && absl::IsDeadlineExceeded(waited) &&
-      judged.wait_ms > 0 && judged.wait_ms * kMilli >= answer && IsCalm(operation) &&
+      judged.wait_ms > 0 && judged.wait_ms * kMilli >= answer && IsCalm(asked) &&
       !oracle_.MayLoseCounts()) {
     oracle_.Violated(
         absl::StrCat("P3: ", object.name, " is open, and a waiter is not let through"));

@@ -45,6 +45,11 @@ class Actor {
   std::string Progress() const;  // where each thread is, for the failure report
 
   uint64_t failures() const { return failures_; }
+  // How many calls it made, and of how many the result was judged.
+  uint64_t calls() const { return calls_; }
+  uint64_t judged_calls() const { return judged_calls_; }
+  // A fault may make its calls fail until then.
+  void Disturb(int64_t until) { disturbed_until_ = std::max(disturbed_until_, until); }
 
  private:
   struct Observer;  // of an election
@@ -73,10 +78,8 @@ class Actor {
   // Works under a lease, a permit or a leadership, and then ends it as the operation says.
   template <class Held>
   void WorkAndLeave(const Operation& operation, const std::vector<uint64_t>& ids, Held& held);
-  // No fault affects the operation.
-  bool IsCalm(const Operation& operation) const {
-    return LosesNothing(plan_) || operation.not_before_ms >= plan_.calm_ms;
-  }
+  // No fault affects what has happened since then.
+  bool IsCalm(int64_t since) const { return since >= disturbed_until_; }
   void Judge(const absl::Status& status, const Operation& operation, int64_t asked);
   std::vector<std::string> Names(const Operation& operation) const;
   // Null if the operation is not on a multi-lock.
@@ -107,6 +110,9 @@ class Actor {
   int campaigns_ = 0;
   bool done_ = false;
   uint64_t failures_ = 0;
+  uint64_t calls_ = 0;
+  uint64_t judged_calls_ = 0;
+  int64_t disturbed_until_ = 0;
   std::vector<size_t> next_;  // per thread: the next operation
 };
 

@@ -179,6 +179,14 @@ class Campaign {
     printf("%lu runs, %lu steps, %lu scripts, %lu grants in %.1f s: %.0f steps/s\n", runs_,
            total_.steps, total_.scripts, total_.grants, Elapsed(),
            static_cast<double>(total_.steps) / Elapsed());
+    const auto share = [](auto judged, auto all) {
+      return 100 * static_cast<double>(judged) /
+             static_cast<double>(std::max<decltype(all)>(all, 1));
+    };
+    printf(
+        "in runs with faults, %.1f %% of %lu calls and %.1f %% of %ld s of waiting were judged\n",
+        share(total_.judged_calls, total_.calls), total_.calls,
+        share(total_.judged_ms, total_.waited_ms), total_.waited_ms / 1000);
     for (size_t i = 0; i < total_.faults.size(); ++i) {
       if (total_.faults[i] == 0) continue;
       printf("  %-14s %u\n", Name(static_cast<FaultKind>(i)), total_.faults[i]);
@@ -221,6 +229,10 @@ class Campaign {
     total_.steps += result.steps;
     total_.scripts += result.scripts;
     total_.grants += result.grants;
+    total_.calls += result.calls;
+    total_.judged_calls += result.judged_calls;
+    total_.waited_ms += result.waited_ms;
+    total_.judged_ms += result.judged_ms;
     for (size_t i = 0; i < total_.faults.size(); ++i) total_.faults[i] += result.faults[i];
     if (runs_ % 10'000 == 0) {
       fprintf(stderr, "%lu runs, %lu steps in %.0f s\n", runs_, total_.steps, Elapsed());

@@ -152,7 +152,7 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   object.latest = mine;
   object.latest_came = came;
   // A waiter for several names may let others pass, and an owner enters past the queue.
-  if (order_margin_ == kNever || kernel_.now() < excused_until_ || fresh.name.front() == '{' ||
+  if (order_margin_ == kNever || IsExcused(object) || fresh.name.front() == '{' ||
       fresh.owner == kSharedOwner) {
     return;
   }
@@ -404,6 +404,7 @@ bool Oracle::MustEnter(const Request& request) {
           return std::find(request.names.begin(), request.names.end(), name) != request.names.end();
         });
     if (!meet) continue;
+    if (other.in_steps) return false;
     if (IsFrozen(other.process) || other.process->stopped_until + 3 * kSecond > kernel_.now()) {
       return false;
     }
@@ -427,7 +428,9 @@ bool Oracle::MustEnter(const Request& request) {
 // P3 for each call: it is not kept waiting once nothing stands in its way.
 void Oracle::CheckRequests() {
   for (auto& [id, request] : requests_) {
-    if (kernel_.now() < excused_until_ || !MustEnter(request)) {
+    const bool excused = std::any_of(request.names.begin(), request.names.end(),
+                                     [&](const auto& name) { return IsExcused(objects_[name]); });
+    if (excused || !MustEnter(request)) {
       request.may_enter_since = kNever;
     } else if (request.may_enter_since == kNever) {
       request.may_enter_since = kernel_.now();
@@ -466,7 +469,7 @@ void Oracle::CheckTold(const Object& object) {
       const bool wants = hold.mode == Mode::kExclusive || mode == Mode::kExclusive;
       const int64_t since =
           std::max({line.latest, hold.granted, hold.process->stopped_until, process->stopped_until,
-                    excused_until_, object.unprotected_until});
+                    excused_until_, object.excused_until, object.unprotected_until});
       if (!wants || frozen(process) || kernel_.now() - since <= longest_idle_) continue;
       return Violated(absl::StrCat(Words(hold), " of ", hold.name, " is not told that ",
                                    process->name, " waits since ", line.latest / kMicro, " us"));
@@ -475,6 +478,7 @@ void Oracle::CheckTold(const Object& object) {
 }
 
 void Oracle::CheckIdle() {
+  const int64_t since = kernel_.now() - std::exchange(checked_, kernel_.now());
   CheckRequests();
   CheckReports();
   for (auto& [name, object] : objects_) {
@@ -482,7 +486,11 @@ void Oracle::CheckIdle() {
     CheckTold(object);
     const bool idle = IsWanted(object) && kernel_.now() > object.taken_until &&
                       !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
-    if (!idle || kernel_.now() < excused_until_) {
+    if (!object.waiting.empty()) {
+      waited_ += since;
+      if (!IsExcused(object)) judged_ += since;
+    }
+    if (!idle || IsExcused(object)) {
       object.idle_since = kernel_.now();
     } else if (kernel_.now() - object.idle_since > longest_idle_) {
       return Violated(absl::StrCat("P3: ", name, " has waiters and no owner for ",

@@ -39,6 +39,7 @@ class Oracle {
     int64_t permits = 0;
     int64_t capacity = 0;
     bool capacity_varies = false;
+    bool in_steps = false;             // it may have some of the names already
     int64_t since = 0;                 // set by Asked()
     int64_t may_enter_since = kNever;  // since when nothing has kept it out
   };
@@ -147,8 +148,15 @@ class Oracle {
   // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
   // may continue with its tokens.
   void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
-  // Idle time before that moment is not judged.
+  // Waiting before that moment is not judged: for any object, or for this one.
   void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
+  void Excuse(const std::string& name, int64_t until) {
+    int64_t& its = objects_[name].excused_until;
+    its = std::max(its, until);
+  }
+  // For how long clients waited for objects, and how much of that was judged.
+  int64_t waited() const { return waited_; }
+  int64_t judged() const { return judged_; }
   // How long an object may have waiters and no owner.
   void SetLongestIdle(int64_t longest) { longest_idle_ = longest; }
   void CheckIdle();
@@ -189,6 +197,7 @@ class Oracle {
     int64_t written = 0;                  // when an exclusive hold was last granted
     std::map<Process*, int64_t> granted;  // the last time
     int64_t idle_since = 0;
+    int64_t excused_until = 0;
     int64_t unprotected_until = 0;
     // Until when the name stays taken: by the server's clock in us, which tokens show; and at
     // least, and at most.
@@ -225,6 +234,9 @@ class Oracle {
   void CheckTold(const Object& object);
   bool IsHeld(const Object& object) const;
   bool IsHeldInPart(const std::string& name) const;
+  bool IsExcused(const Object& object) const {
+    return kernel_.now() < std::max(excused_until_, object.excused_until);
+  }
   std::string Words(const Hold& hold) const;
 
   Kernel& kernel_;
@@ -253,6 +265,9 @@ class Oracle {
   int64_t lost_without_quarantine_until_ = 0;
   int64_t lost_without_either_until_ = 0;
   int64_t excused_until_ = 0;
+  int64_t waited_ = 0;
+  int64_t judged_ = 0;
+  int64_t checked_ = 0;  // when CheckIdle() last ran
   int64_t longest_idle_ = kNever;
   int64_t lasts_from_ = kNever;
   int64_t order_excused_until_ = 0;

@@ -313,17 +313,24 @@ bool UsesAcks(const Plan& plan) {
 }
 
 int64_t LongestLease(const Plan& plan) {
-  int64_t longest = 2000;  // the length of a claim
-  const int64_t margin = LongestMargin(plan);
-  for (const SharedObject& each : plan.objects) longest = std::max(longest, each.lease_ms);
+  int64_t longest = 0;
+  for (const SharedObject& each : plan.objects) {
+    longest = std::max(longest, LongestLease(plan, each));
+  }
+  return longest;
+}
+
+int64_t LongestLease(const Plan& plan, const SharedObject& object) {
+  int64_t longest = std::max<int64_t>(2000, object.lease_ms);  // a claim lasts for 2 s
   for (const ClientPlan& client : plan.clients) {
     for (const auto& thread : client.threads) {
       for (const Operation& each : thread) {
+        if (&plan.objects[static_cast<size_t>(each.object)] != &object) continue;
         longest = std::max({longest, each.lease_ms, each.extend_ms, each.at_least_ms});
       }
     }
   }
-  return longest * 1'000'000 + margin;
+  return longest * 1'000'000 + LongestMargin(plan);
 }
 
 int64_t LongestMargin(const Plan& plan) {

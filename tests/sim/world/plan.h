@@ -161,6 +161,7 @@ bool LosesNothing(const Plan& plan);
 bool UsesAcks(const Plan& plan);
 // In nanoseconds, and not shorter than a claim.
 int64_t LongestLease(const Plan& plan);
+int64_t LongestLease(const Plan& plan, const SharedObject& object);
 // The longest time, in nanoseconds, that a lock stays taken after its hold was lost.
 int64_t LongestMargin(const Plan& plan);
 

@@ -118,6 +118,14 @@ RunResult World::Run() {
   result_.violation = oracle_.violation();
   result_.steps = kernel_.steps();
   result_.grants = oracle_.grants();
+  if (!plan_.faults.empty()) {
+    for (const auto& actor : actors_) {
+      result_.calls += actor->calls();
+      result_.judged_calls += actor->judged_calls();
+    }
+    result_.waited_ms = oracle_.waited() / kMilli;
+    result_.judged_ms = oracle_.judged() / kMilli;
+  }
   result_.hash = kernel_.trace_hash();
   result_.virtual_ms = (kernel_.now() - start_) / kMilli;
   for (const auto& host : group_->hosts()) {
@@ -168,7 +176,6 @@ void World::ExcuseIdleness(int64_t faults_end) {
   if (quarantine > 0) {
     oracle_.Excuse(plan_.group == Group::kCluster ? kNever : start_ + quarantine + kSecond);
   }
-  if (!LosesNothing(plan_)) oracle_.Excuse(start_ + plan_.calm_ms * kMilli);
   // A quorum's nodes have no common order, and waiters for changed capacities need not come in
   // order.
   if (plan_.group != Group::kQuorum && !plan_.administers && !repaired &&
@@ -303,6 +310,25 @@ void World::Inject(const Fault& fault) {
   InjectIntoClient(fault);
   InjectIntoServer(fault);
   group_->Inject(fault);
+  Excuse(fault);
+}
+
+// Excuses what the fault may delay, and whose calls may fail.
+void World::Excuse(const Fault& fault) {
+  if (LosesNothing(plan_)) return;
+  const int64_t end = EndOf(fault) + (plan_.quarantine_ms + plan_.restart_delay_ms) * kMilli;
+  for (const SharedObject& each : plan_.objects) {
+    const int64_t lease = LongestLease(plan_, each);
+    const int64_t until = end + lease + 2 * std::min(lease / 3, kHeartbeat) + 5 * kSecond;
+    oracle_.Excuse(each.name, until);
+    for (int part = 0; part < 3; ++part) {
+      oracle_.Excuse(absl::StrCat("{", each.name, "}", part), until);
+    }
+  }
+  for (size_t i = 0; i < actors_.size(); ++i) {
+    const bool concerned = fault.kind > FaultKind::kCrash || static_cast<size_t>(fault.client) == i;
+    if (concerned) actors_[i]->Disturb(end + 5 * kSecond);
+  }
 }
 
 // Living clients repeat the counts that an older copy lacks, if the copy has the latch.

@@ -27,6 +27,11 @@ struct RunResult {
   uint64_t hash = 0;      // equal for equal runs
   uint64_t requests = 0;  // equal if each grant was asked for and ended by the same scripts
   int64_t virtual_ms = 0;
+  // In runs with faults: the calls, and how long clients waited; and what was judged of both.
+  uint64_t calls = 0;
+  uint64_t judged_calls = 0;
+  int64_t waited_ms = 0;
+  int64_t judged_ms = 0;
   FaultCounts faults = {};
 };
 
@@ -46,6 +51,7 @@ class World {
   void InjectIntoNetwork(const Fault& fault);
   void InjectIntoClient(const Fault& fault);
   void InjectIntoServer(const Fault& fault);
+  void Excuse(const Fault& fault);
   void Restart(const Fault& fault, Host& host);
   void Refuse(const Fault& fault, Host& host);
   void CheckOften();
