@@ -247,7 +247,7 @@ class SharedConnection {
   // and must live until they are in. If there is no connection, or it is being left, the result is
   // kUnavailable and nothing happens; in a forked child it is kFailedPrecondition. The next thread
   // that reads, in its own call or in Drain(), takes the replies in and calls `done`, which must
-  // return at once and not call the connection.
+  // return at once. Of the connection, it may call Post() alone.
   //
   // Without `done`, this begins a call in two parts, for a thread that has other things to do
   // meanwhile. If it returns OK, one of these must follow. Finish() waits for the replies, as

@@ -246,10 +246,10 @@ void AddCalm(Random& random, Plan& plan) {
   int64_t quiet_ms = 0;
   for (const Fault& each : plan.faults) quiet_ms = std::max(quiet_ms, each.at_ms + each.length_ms);
   quiet_ms += longest_ms + 17'000 + plan.quarantine_ms + plan.restart_delay_ms;
-  plan.calm_ms = quiet_ms + 13'000;
+  const int64_t calm_ms = quiet_ms + 13'000;
   for (ClientPlan& client : plan.clients) {
     for (auto& thread : client.threads) {
-      for (const int64_t begins : {quiet_ms, plan.calm_ms, plan.calm_ms, plan.calm_ms}) {
+      for (const int64_t begins : {quiet_ms, calm_ms, calm_ms, calm_ms}) {
         Operation operation = MakeOperation(random, plan);
         operation.interface =
             random.OneIn(2) ? Operation::Interface::kLock : Operation::Interface::kAcquire;
@@ -478,7 +478,6 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
                limits.faults == PlanLimits().faults;
   if (plan.brief) {
     which = Faults::kPass;
-    plan.calm_ms = int64_t{24} * 3600 * 1000;
     for (SharedObject& each : plan.objects) each.lease_ms = 30'000;
   }
   if (margins.OneIn(4) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {

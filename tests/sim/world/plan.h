@@ -146,7 +146,6 @@ struct Plan {
   std::vector<Fault> faults;  // in order of time
 
   bool Has(FaultKind kind) const;
-  int64_t calm_ms = 0;  // from then on no fault may have any effect
 };
 
 struct PlanLimits {
