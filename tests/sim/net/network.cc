@@ -136,8 +136,18 @@ void Network::Sent(uint64_t id, bool up, std::string bytes) {
   if (flow.ends) return;
   flow.ends = bytes.empty();
   flow.bytes += bytes.size();
+  Link& link = Between(connection.process, connection.address);
+  while (bytes.size() > 1 && random_.OneIn(link.split_one_in)) {
+    const size_t first = 1 + random_.Below(bytes.size() - 1);
+    if (flow.segments.empty()) {
+      flow.segments.emplace_back();
+      Schedule(id, up, link, 0);
+    }
+    flow.segments.back().append(bytes, 0, first);
+    bytes.erase(0, first);
+  }
   flow.segments.push_back(std::move(bytes));
-  Schedule(id, up, Between(connection.process, connection.address), 0);
+  Schedule(id, up, link, 0);
 }
 
 void Network::Schedule(uint64_t id, bool up, Link& link, int64_t extra) {

@@ -85,6 +85,8 @@ struct Link {
   uint64_t late_one_in = 0;  // that fraction of segments takes up to `latest` instead
   int64_t latest = 0;
   int64_t extra = 0;  // up to this much more, for all segments
+  // That fraction of segments is split anywhere; the first part joins the segment before it.
+  uint64_t split_one_in = 0;
   // Nothing arrives in that direction. Sent bytes wait, as TCP repeats them.
   bool up_held = false;
   bool down_held = false;

@@ -142,8 +142,15 @@ void Kernel::Yield() {
   fibre->Leave();
 }
 
+void Kernel::Stall(int64_t length) {
+  const int64_t until = now_ + length;
+  while (now_ < until) Block(until);
+}
+
 void Kernel::Preempt() {
-  if (random_.OneIn(options_.preempt_one_in)) Yield();
+  if (!random_.OneIn(options_.preempt_one_in)) return;
+  const bool stalls = options_.longest_stall > 0 && Fibre::Current() != nullptr && random_.OneIn(4);
+  stalls ? Stall(random_.Between(0, options_.longest_stall)) : Yield();
 }
 
 void Kernel::SystemCall() {

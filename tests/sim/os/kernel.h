@@ -61,6 +61,8 @@ class Kernel {
     Random random = Random(1);
     // another fibre may run after each of that many system calls; 0: never
     uint64_t preempt_one_in = 0;
+    // for how long a fibre may then stand still
+    int64_t longest_stall = 0;
   };
   explicit Kernel(Options options);
   ~Kernel();
@@ -122,6 +124,8 @@ class Kernel {
   void Wake(Fibre* fibre);
   // Lets other fibres run; the current fibre stays ready.
   void Yield();
+  // The current fibre computes, or has no processor, for that long.
+  void Stall(int64_t length);
   // Sometimes lets other fibres run.
   void Preempt();
   // A system call takes a moment, and another fibre may run after it.

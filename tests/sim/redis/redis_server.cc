@@ -126,6 +126,11 @@ void RedisServer::Run(Connection& connection, Words words, Output& out) {
   const CommandSpec* const command = FindCommand(words);
   if (command == nullptr) Unknown("this command", words);
   ++counts_.commands;
+  const bool writes = command->is(kWrite) || command->is(kKeysByNumber);
+  const bool first = writes && !std::exchange(connection.has_written, true) &&
+                     conditions.first != nullptr && !(conditions.*conditions.first);
+  bool Conditions::*const refuses = first ? conditions.first : nullptr;
+  if (first) conditions.*refuses = true;
   std::string refused = Refused(*command, words, connection);
   const bool asked = connection.asking;
   if (refused.empty()) {
@@ -135,6 +140,7 @@ void RedisServer::Run(Connection& connection, Words words, Output& out) {
   } else {
     out.Error(refused);
   }
+  if (first) conditions.*refuses = false;
   if (asked) connection.asking = false;  // ASKING is valid for one command
   Commit();
   connection.write_offset = replication_.offset;

@@ -33,6 +33,8 @@ struct Conditions {
   bool out_of_memory = false;  // OOM, for commands that may need memory; also `maxmemory 1`
   bool cannot_save = false;    // MISCONF, for writes
   bool few_replicas = false;   // NOREPLICAS, for writes
+  // This one refuses the first script or write of each connection, and nothing after it.
+  bool Conditions::*first = nullptr;
 };
 
 // What the user may not do; everything else is permitted. Commands are in lower case, as in ACL
@@ -186,6 +188,7 @@ struct Connection {
   bool authenticated = false;
   bool asking = false;
   bool closing = false;
+  bool has_written = false;
   std::string name;
   std::set<std::string, std::less<>> channels, sharded_channels, patterns;
   int64_t write_offset = 0;  // for WAIT

@@ -12,6 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "docs/code/06-a-lock-of-your-own/priority_lock.h"
 #include "src/api/lock_body.h"
 #include "src/api/outcomes.h"
 #include "tests/sim/trace.h"
@@ -161,8 +162,6 @@ int Leave(const Operation& operation, Held held) {
   return 1;
 }
 
-constexpr int kPartsOfMulti = 3;
-
 // The calling thread's hold of a lock of one name. No token is drawn for it.
 struct Untold : RedisLockBase {
   static redlatch::Hold Of(const RedisLockBase& lock) {
@@ -170,10 +169,6 @@ struct Untold : RedisLockBase {
     return handle.ok() ? HoldOf((*handle)->CurrentWithoutToken()) : redlatch::Hold();
   }
 };
-
-std::string PartOf(const SharedObject& multi, int number) {
-  return absl::StrCat("{", multi.name, "}", number);
-}
 
 std::optional<Duration> TurnOf(const SharedObject& object) {
   if (!object.turn_ms) return std::nullopt;
@@ -189,6 +184,13 @@ template <class Lock>
 std::unique_ptr<RedisLockBase> Made(const Client& client, const std::string& name,
                                     const LockOptions& options) {
   return std::make_unique<Lock>(client, name, options);
+}
+
+std::unique_ptr<RedisLockBase> MadeRedLock(const Client& client, const std::string& name,
+                                           const LockOptions& options) {
+  return std::make_unique<RedLock>(
+      client, name,
+      RedLockOptions{.lease = options.lease, .turn = options.turn, .on_lost = options.on_lost});
 }
 
 }  // namespace
@@ -214,6 +216,7 @@ struct Actor::Objects {
   Objects(const Client& its_client, const Client& another, const Plan& plan,
           const std::function<void(const LostLease&)>& on_lost)
       : client(its_client) {
+    const bool quorum = plan.group == Group::kQuorum;
     for (const SharedObject& each : plan.objects) {
       const LockOptions options{.lease = absl::Milliseconds(each.lease_ms),
                                 .turn = TurnOf(each),
@@ -233,18 +236,15 @@ struct Actor::Objects {
       observers.emplace_back();
       switch (each.kind) {
         case Kind::kSimple:
-          locks.back() = plan.group == Group::kQuorum
-                             ? std::make_unique<RedLock>(client, each.name,
-                                                         RedLockOptions{.lease = options.lease,
-                                                                        .turn = options.turn,
-                                                                        .on_lost = on_lost})
-                             : Made<SimpleLock>(client, each.name, options);
+          locks.back() = quorum     ? MadeRedLock(client, each.name, options)
+                         : each.own ? Made<PriorityLock>(client, each.name, options)
+                                    : Made<SimpleLock>(client, each.name, options);
           break;
         case Kind::kElection:
           locks.back() = Made<Election>(client, each.name, options);
           break;
         case Kind::kReentrant:
-          locks.back() = std::make_unique<ReentrantLock>(client, each.name, options);
+          locks.back() = Made<ReentrantLock>(client, each.name, options);
           break;
         case Kind::kReadWrite:
           locks.back() = std::make_unique<ReentrantReadWriteLock>(
@@ -264,8 +264,10 @@ struct Actor::Objects {
         case Kind::kMulti:
           // If the locks are apart, each operation has its own lock.
           for (int i = 0; each.apart > 0 && i < kPartsOfMulti; ++i) {
-            parts.back().push_back(std::make_unique<ReentrantLock>(
-                each.apart > 1 && i == 1 ? another : client, PartOf(each, i), options));
+            const Client& its = each.apart > 1 && i == 1 ? another : client;
+            const std::string name = each.Names()[static_cast<size_t>(i)];
+            parts.back().push_back(quorum ? MadeRedLock(its, name, options)
+                                          : Made<ReentrantLock>(its, name, options));
           }
       }
     }
@@ -280,13 +282,13 @@ struct Actor::Objects {
   std::atomic<bool> observes = false;                // a thread begins to observe
 };
 
-Actor::Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url,
-             int64_t probes_at)
+Actor::Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number,
+             std::vector<std::string> urls, int64_t probes_at)
     : kernel_(kernel),
       oracle_(oracle),
       plan_(plan),
       number_(number),
-      url_(std::move(url)),
+      urls_(std::move(urls)),
       probes_at_(probes_at) {
   next_.resize(plan.clients[number].threads.size());
 }
@@ -309,12 +311,13 @@ void Actor::Main() {
   ClientOptions options;
   options.connect = ConnectPolicy::kLazy;
   options.observer = std::make_shared<Quiet>(/*needs_tokens=*/plan_.seed % 5 == 0);
-  auto client = Client::Connect(url_, options);
+  if (plan_.prefixed) options.key_prefix = kKeyPrefix;
+  auto client = Client::Connect(urls_[0], options);
   if (!client.ok())
     return oracle_.Violated(absl::StrCat("no client: ", client.status().ToString()));
   const bool two = std::any_of(plan_.objects.begin(), plan_.objects.end(),
                                [](const SharedObject& each) { return each.apart > 1; });
-  const Client another = two ? *Client::Connect(url_, options) : *client;
+  const Client another = two ? *Client::Connect(urls_[1], options) : *client;
   {
     auto objects = std::make_unique<Objects>(
         *std::move(client), another, plan_, [this, process = process_](const LostLease& lost) {
@@ -417,12 +420,17 @@ void Actor::Do(Objects& objects, const Operation& operation, uint64_t owner) {
   const Kind kind = ObjectOf(operation).kind;
   if (operation.interface >= Operation::Interface::kInspect) return Administer(objects, operation);
   if (kind == Kind::kLatch) return DoLatch(objects, operation);
-  if (kind == Kind::kSemaphore) return DoPermit(objects, operation, owner);
-  using Interface = Operation::Interface;
-  const bool std_interface = operation.interface == Interface::kLock ||
-                             operation.interface == Interface::kTryLock ||
-                             operation.interface == Interface::kTryLockFor;
+  const bool std_interface = operation.interface < Operation::Interface::kAcquire;
+  if (kind == Kind::kSemaphore) {
+    return std_interface ? DoStdPermit(objects, operation, owner)
+                         : DoPermit(objects, operation, owner);
+  }
   if (kind == Kind::kElection) Observe(objects, operation);
+  // After a failed campaign, it pauses.
+  if (kind == Kind::kElection && operation.interface == Operation::Interface::kLock &&
+      operation.nested && IsCalm(kernel_.now()) && plan_.latest_us <= 50'000) {
+    return RunTerm(objects, operation, owner);
+  }
   if (std_interface) return DoStd(objects, operation, owner);
   kind == Kind::kElection ? DoElection(objects, operation, owner)
                           : DoLease(objects, operation, owner);
@@ -450,7 +458,9 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
     const auto multi = MultiOf(objects, operation);
     RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
     status = operation.interface == Interface::kForceRelease ? lock.ForceRelease()
-                                                             : lock.Inspect().status();
+             : object.kind == Kind::kElection && operation.nested
+                 ? AskForLeader(static_cast<Election&>(lock), object)
+                 : lock.Inspect().status();
   }
   if (operation.interface == Interface::kForceRelease)
     oracle_.Forced(Names(operation), kernel_.now() + told);
@@ -486,11 +496,11 @@ std::unique_ptr<MultiLock> Actor::MultiOf(Objects& objects, const Operation& ope
 
 std::vector<std::string> Actor::Names(const Operation& operation) const {
   const SharedObject& object = ObjectOf(operation);
-  if (object.kind != Kind::kMulti) return {object.name};
-  std::vector<std::string> names;
-  for (int i = 0; i < kPartsOfMulti; ++i) {
-    if ((operation.permits >> i & 1) != 0) names.push_back(PartOf(object, i));
-  }
+  std::vector<std::string> names = object.Names();
+  if (object.kind != Kind::kMulti) return names;
+  std::erase_if(names, [&, i = 0](const std::string&) mutable {
+    return (operation.permits >> i++ & 1) == 0;
+  });
   return names;
 }
 
@@ -552,6 +562,9 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
        (ends || plan_.latest_us > 500'000)) ||
       (absl::IsFailedPrecondition(status) && plan_.administers) ||
+      // Such a call is not repeated if its connection turns out to be broken.
+      (absl::IsUnavailable(status) && operation.interface >= Operation::Interface::kInspect &&
+       !plan_.faults.empty()) ||
       // Its time was over, or its release was forced, before the replicas confirmed it.
       (absl::IsUnavailable(status) && (ends || operation.stop_ms >= 0 || plan_.administers) &&
        ObjectOf(operation).replica_acks > 0);
@@ -736,7 +749,9 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   const std::unique_ptr<MultiLock> multi = MultiOf(objects, operation);
   RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
   Stopper stopper(operation);
-  const AcquireOptions options = OptionsOf(operation, stopper.token());
+  AcquireOptions options = OptionsOf(operation, stopper.token());
+  const bool later = operation.nested && operation.at_least_ms > 0;  // by StayTaken()
+  if (later) options.at_least = absl::ZeroDuration();
   Asking asking(kernel_, oracle_,
                 RequestOf(operation, HasSharedOwner(operation) ? Oracle::kSharedOwner : owner));
   absl::StatusOr<Lease> lease = Await<absl::StatusOr<Lease>>(
@@ -757,12 +772,36 @@ void Actor::DoLease(Objects& objects, const Operation& operation, uint64_t owner
   if (!lease.ok()) return;
   const redlatch::Hold hold = lease->hold();
   Oracle::Hold held = HeldBy(operation, hold);
-  held.at_least = operation.at_least_ms * kMilli;
+  if (!later) held.at_least = operation.at_least_ms * kMilli;
   const auto ids = asking.Granted(std::move(held), &hold);
   if (operation.extend_ms > 0) {
     static_cast<void>(lease->Extend(absl::Milliseconds(operation.extend_ms)));
   }
+  if (later) {
+    const absl::Status stays = lease->StayTaken(absl::Milliseconds(operation.at_least_ms));
+    oracle_.StaysTaken(ids.front(), operation.at_least_ms * kMilli, stays.ok());
+    if (!stays.ok() && hold.valid() && IsCalm(asking.since()) && plan_.late_one_in == 0 &&
+        !plan_.administers) {
+      oracle_.Violated(absl::StrCat("a hold's name cannot stay taken: ", stays.ToString()));
+    }
+  }
+  CheckMisuse(objects, operation, hold);
   WorkAndLeave(operation, ids, *lease);
+}
+
+// P9: while the hold lasts, a lock of another kind with the same name is refused.
+void Actor::CheckMisuse(Objects& objects, const Operation& operation, const redlatch::Hold& hold) {
+  const SharedObject& object = ObjectOf(operation);
+  if (object.kind != Kind::kSimple || plan_.group == Group::kQuorum || !operation.nested) return;
+  const int64_t began = kernel_.now();
+  const bool before = hold.valid();
+  const absl::Status refused = Semaphore(objects.client, object.name, 1).TryAcquire().status();
+  if (!before || !hold.valid() || !IsCalm(began) || plan_.late_one_in > 0 || plan_.administers) {
+    return;
+  }
+  if (absl::IsFailedPrecondition(refused)) return;
+  oracle_.Violated(absl::StrCat("P9: a semaphore has the name of the lock ", object.name, ": ",
+                                refused.ToString()));
 }
 
 // The first thread of two clients in three observes the election from its first operation on.
@@ -816,6 +855,41 @@ void Actor::DoElection(Objects& objects, const Operation& operation, uint64_t ow
     }
   }
   WorkAndLeave(operation, ids, *leads);
+}
+
+// Leads once by RunElected().
+void Actor::RunTerm(Objects& objects, const Operation& operation, uint64_t owner) {
+  const SharedObject& object = ObjectOf(operation);
+  auto& election = static_cast<Election&>(LockOf(objects, operation));
+  const std::string name = absl::StrCat(process_->name, " in campaign ", ++campaigns_);
+  Asking asking(kernel_, oracle_, RequestOf(operation, owner));
+  std::stop_source enough;
+  const auto work = [&](const std::stop_token& ends, FencingToken epoch) {
+    const auto leads = [&] { return !ends.stop_requested(); };
+    const auto ids = asking.Granted({.token = epoch.value(),
+                                     .acknowledged = object.replica_acks > 0,
+                                     .quarantined = plan_.quarantine_ms > 0,
+                                     .valid = leads,
+                                     .remaining = [] { return absl::Seconds(1); },
+                                     .lost = ends},
+                                    nullptr);
+    oracle_.Leads(object.name, epoch.value(), name);
+    Work(operation, leads, ends);
+    for (const uint64_t id : ids) oracle_.Leaving(id);
+    enough.request_stop();
+    return absl::OkStatus();
+  };
+  const absl::Status status = RunElected(election, work, enough.get_token(), name + " 1");
+  Judge(status, {.object = operation.object}, asking.since());
+}
+
+absl::Status Actor::AskForLeader(Election& election, const SharedObject& object) {
+  const uint64_t largest = oracle_.LargestToken(object.name);
+  const auto leader = election.Leader();
+  if (leader.ok() && *leader) {
+    oracle_.ToldLeader(object.name, (*leader)->epoch.value(), (*leader)->value, largest);
+  }
+  return leader.status();
 }
 
 // Each observer knows a new leader, and that there is none, within a heartbeat, even if messages
@@ -875,6 +949,49 @@ void Actor::DoPermit(Objects& objects, const Operation& operation, uint64_t owne
   WorkAndLeave(operation, ids, *permit);
 }
 
+// Permits that belong to the client, and not to a handle.
+void Actor::DoStdPermit(Objects& objects, Operation operation, uint64_t owner) {
+  operation.permits = 1;
+  Semaphore& semaphore = *objects.semaphores[static_cast<size_t>(operation.object)];
+  const auto wait = std::chrono::milliseconds(std::max<int64_t>(operation.wait_ms, 0));
+  Asking asking(kernel_, oracle_, RequestOf(operation, owner));
+  bool got = true;
+  absl::Status status;
+  try {
+    switch (operation.interface) {
+      case Operation::Interface::kLock:
+        semaphore.acquire();
+        break;
+      case Operation::Interface::kTryLock:
+        got = semaphore.try_acquire();
+        break;
+      default:
+        got = semaphore.try_acquire_for(wait);
+    }
+    if (!got) status = absl::DeadlineExceededError("busy");
+  } catch (const std::system_error& error) {
+    got = false;
+    status = absl::Status(static_cast<absl::StatusCode>(error.code().value()), error.what());
+  }
+  if (operation.interface == Operation::Interface::kLock) operation.wait_ms = -1;
+  Judge(status, operation, asking.since());
+  if (!got) return;
+  // Nothing tells whether such a permit is lost, so it is taken for lost if a fault comes near.
+  const auto ids =
+      asking.Granted({.quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
+                      .valid = [this] { return IsCalm(kernel_.now()) && !plan_.administers; },
+                      .remaining = [] { return absl::Seconds(1); },
+                      .keeps_others_out = true},
+                     nullptr);
+  SleepMicros(operation.work_us);
+  for (const uint64_t id : ids) oracle_.Leaving(id);
+  try {
+    semaphore.release();
+  } catch (const std::system_error& error) {
+    oracle_.Violated(absl::StrCat("a permit cannot be released: ", error.what()));
+  }
+}
+
 // The first half of the interfaces count, while counts are left, and the others wait.
 void Actor::DoLatch(Objects& objects, const Operation& operation) {
   const SharedObject& object = ObjectOf(operation);
@@ -882,7 +999,10 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
   const int64_t asked = kernel_.now();
   if (operation.interface < Operation::Interface::kAcquire &&
       oracle_.MayCount(object.name, object.capacity)) {
-    const absl::Status counted = latch.CountDown();
+    // All calls with one id count once.
+    const std::string id = operation.owner ? absl::StrCat(process_->name, " ", ++campaigns_) : "";
+    absl::Status counted = latch.CountDown(1, id);
+    if (!id.empty() && operation.nested) counted = latch.CountDown(1, id);
     if (counted.ok()) oracle_.Counted(object.name, object.capacity);
     Operation judged = operation;
     judged.interface = Operation::Interface::kLock;

@@ -27,12 +27,15 @@
 
 namespace redlatch::sim {
 
+inline constexpr char kKeyPrefix[] = "app:";
+
 // One client process: it uses redlatch like a program, and tells the oracle what it gets.
 class Actor {
  public:
-  // `probes_at`: the kernel time from which no fault may have any effect left.
-  Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number, std::string url,
-        int64_t probes_at);
+  // `urls`: of the process's two clients. `probes_at`: the kernel time from which no fault may have
+  // any effect left.
+  Actor(Kernel& kernel, Oracle& oracle, const Plan& plan, size_t number,
+        std::vector<std::string> urls, int64_t probes_at);
 
   // Runs in a new process. After Crash(), it continues with the operations that no thread had
   // started.
@@ -67,11 +70,15 @@ class Actor {
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoElection(Objects& objects, const Operation& operation, uint64_t owner);
+  void RunTerm(Objects& objects, const Operation& operation, uint64_t owner);
+  absl::Status AskForLeader(Election& election, const SharedObject& object);
   void Observe(Objects& objects, const Operation& operation);
   absl::Status ProbeElection(Election& election, const SharedObject& object,
                              const AcquireOptions& options);
   void DoLease(Objects& objects, const Operation& operation, uint64_t owner);
   void DoPermit(Objects& objects, const Operation& operation, uint64_t owner);
+  void DoStdPermit(Objects& objects, Operation operation, uint64_t owner);
+  void CheckMisuse(Objects& objects, const Operation& operation, const redlatch::Hold& hold);
   void JudgeLeaving(const Operation& operation, int64_t began, int releases);
   void Work(const Operation& operation, const std::function<bool()>& valid,
             const std::stop_token& lost);
@@ -103,7 +110,7 @@ class Actor {
   const Plan& plan_;
   const int64_t start_ = kernel_.now();
   const size_t number_;
-  const std::string url_;
+  const std::vector<std::string> urls_;
   const int64_t probes_at_;
   Process* process_ = nullptr;
   int lives_ = 0;

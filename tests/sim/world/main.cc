@@ -36,6 +36,7 @@ constexpr const char* kUsage = R"(usage: redlatch-sim [flags]
   --both-ways 1          each run twice, with Acquire() and with AcquireAsync(), without late segments
                          and preemption: fail if that makes servers run other scripts
   --strict 1             demand what no lock over Redis can promise, too, to see how that fails
+  --judged PERCENT       fail if less than that was judged in runs with faults
   --shrink 0             do not look for the smallest plan that fails
   --failures N           end after so many runs that broke a promise (default 3)
   --jobs N               runs at a time (default: one for each processor)
@@ -54,6 +55,7 @@ struct Flags {
   uint64_t strict = 0;
   uint64_t both_ways = 0;
   uint64_t calls = 0;
+  double judged = 0;
   uint64_t failures = 3;
   uint64_t jobs = 0;  // read by Raw()
 };
@@ -73,6 +75,7 @@ bool Set(Flags& flags, const std::string& flag, const std::string& value) {
   if (flag == "--from") return absl::SimpleAtoi(value, &flags.from);
   if (flag == "--seconds") return absl::SimpleAtod(value, &flags.seconds);
   if (flag == "--faults") return absl::SimpleHexAtoi(value, &flags.limits.faults);
+  if (flag == "--judged") return absl::SimpleAtod(value, &flags.judged);
   if (flag == "--failures") return absl::SimpleAtoi(value, &flags.failures);
   if (flag == "--shrink") return absl::SimpleAtoi(value, &flags.shrink);
   if (flag == "--calls") return absl::SimpleAtoi(value, &flags.calls);
@@ -183,10 +186,14 @@ class Campaign {
       return 100 * static_cast<double>(judged) /
              static_cast<double>(std::max<decltype(all)>(all, 1));
     };
+    const double of_calls = share(total_.judged_calls, total_.calls);
+    const double of_time = share(total_.judged_ms, total_.used_ms);
     printf(
-        "in runs with faults, %.1f %% of %lu calls and %.1f %% of %ld s of waiting were judged\n",
-        share(total_.judged_calls, total_.calls), total_.calls,
-        share(total_.judged_ms, total_.waited_ms), total_.waited_ms / 1000);
+        "in runs with faults, %.1f %% of %lu calls and %.1f %% of %ld s in which a lock was in use "
+        "were judged\n",
+        of_calls, total_.calls, of_time, total_.used_ms / 1000);
+    const bool little = total_.calls > 0 && std::min(of_calls, of_time) < flags_.judged;
+    if (little) printf("that is less than %.0f %%\n", flags_.judged);
     for (size_t i = 0; i < total_.faults.size(); ++i) {
       if (total_.faults[i] == 0) continue;
       printf("  %-14s %u\n", Name(static_cast<FaultKind>(i)), total_.faults[i]);
@@ -194,7 +201,7 @@ class Campaign {
     if (failures_ > 0) printf("%lu runs broke a promise\n", failures_);
     const bool covered =
         flags_.coverage.empty() || ReportCoverage(total_.faults, flags_.coverage, flags_.taken);
-    return failures_ > 0 || !covered ? 1 : 0;
+    return failures_ > 0 || little || !covered ? 1 : 0;
   }
 
  private:
@@ -231,7 +238,7 @@ class Campaign {
     total_.grants += result.grants;
     total_.calls += result.calls;
     total_.judged_calls += result.judged_calls;
-    total_.waited_ms += result.waited_ms;
+    total_.used_ms += result.used_ms;
     total_.judged_ms += result.judged_ms;
     for (size_t i = 0; i < total_.faults.size(); ++i) total_.faults[i] += result.faults[i];
     if (runs_ % 10'000 == 0) {

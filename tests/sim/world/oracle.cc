@@ -38,6 +38,7 @@ void Oracle::StoppedAsking(uint64_t id) {
   requests_.erase(found);
   for (const std::string& name : request.names) {
     Object& object = objects_[name];
+    object.left[request.process] = kernel_.now();
     const auto line = object.waiting.find({request.process, request.mode});
     line->second.latest = kernel_.now();
     if (--line->second.waiters == 0) object.waiting.erase(line);
@@ -152,14 +153,14 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
   object.latest = mine;
   object.latest_came = came;
   // A waiter for several names may let others pass, and an owner enters past the queue.
-  if (order_margin_ == kNever || IsExcused(object) || fresh.name.front() == '{' ||
-      fresh.owner == kSharedOwner) {
+  if (order_margin_ == kNever || !object.ordered || IsExcused(object) ||
+      fresh.name.front() == '{' || fresh.owner == kSharedOwner) {
     return;
   }
   for (const auto& [who, line] : object.waiting) {
     const auto& [process, mode] = who;
     const bool in_line = mode == fresh.mode || (mode == Mode::kExclusive && !fresh.passes_writers);
-    if (!in_line || process == fresh.process || process->paused || process->suspended ||
+    if (!in_line || process == fresh.process || !IsFit(process) || !IsFit(fresh.process) ||
         line.latest <= process->stopped_until || line.latest + order_margin_ >= came) {
       continue;
     }
@@ -192,12 +193,6 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
     CheckToken(object, hold, largest_before);
   }
   NoteOrder(object, hold);
-  if (hold.at_least > 0) {
-    object.taken_until_token =
-        hold.reserves_tokens ? 0 : hold.token + static_cast<uint64_t>(hold.at_least / kMicro);
-    object.taken_until = kernel_.now() + hold.at_least + hold.at_least / 50;
-    object.surely_taken_until = hold.asked + hold.at_least - hold.at_least / 50;
-  }
   if (hold.mode == Mode::kExclusive) {
     object.largest_token = std::max(object.largest_token, hold.token);
     object.written = kernel_.now();
@@ -210,7 +205,20 @@ uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
   Hold& held = object.holds.emplace(id, std::move(hold)).first->second;
   held.told = std::make_shared<LossTime>(kernel_, held.lost, [this, &held] { Lost(held); });
   WatchDeadline(id);
+  if (held.at_least > 0) StaysTaken(id, held.at_least, /*surely=*/true);
   return id;
+}
+
+void Oracle::StaysTaken(uint64_t id, int64_t at_least, bool surely) {
+  const auto name = names_.find(id);
+  if (name == names_.end()) return;
+  Object& object = objects_[name->second];
+  const Hold& hold = object.holds.at(id);
+  object.taken_until = std::max(object.taken_until, hold.granted + at_least + at_least / 50);
+  if (!surely) return;
+  object.taken_until_token =
+      hold.reserves_tokens ? 0 : hold.token + static_cast<uint64_t>(at_least / kMicro);
+  object.surely_taken_until = hold.asked + at_least - at_least / 50;
 }
 
 // P4: once its time is over, the holder has been told, whatever else happens.
@@ -259,6 +267,7 @@ void Oracle::Leaving(uint64_t id) {
   Object& object = objects_[name->second];
   const auto hold = object.holds.find(id);
   if (hold != object.holds.end()) {
+    object.left[hold->second.process] = kernel_.now();
     const auto line = object.waiting.find({hold->second.process, hold->second.mode});
     if (line != object.waiting.end()) line->second.latest = kernel_.now();
     object.holds.erase(hold);
@@ -273,14 +282,13 @@ void Oracle::Ended(const Process* process) {
 
 void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t token) {
   Trace::Say("on_lost: ", process->name, " ", name, " ", token);
-  const auto report = reports_.find({process, name, token});
-  if (report != reports_.end()) {
-    if (report->second.reported && !data_lost_) {
-      Violated(absl::StrCat("P4: on_lost was called twice for ", name, " of ", process->name,
-                            ", token ", token));
-    }
-    report->second.reported = true;
+  // The hold may be lost before the call that acquired it returns.
+  Report& report = reports_[{process, name, token}];
+  if (report.reported && report.lost != kNever && !data_lost_) {
+    Violated(absl::StrCat("P4: on_lost was called twice for ", name, " of ", process->name,
+                          ", token ", token));
   }
+  report.reported = true;
   // Readers share a token, so it does not tell which of them was lost.
   for (const auto& [id, each] : objects_[name].holds) {
     if (each.mode != Mode::kExclusive || each.process != process || each.token != token ||
@@ -296,6 +304,16 @@ void Oracle::TellsLoss(const Process* process, const std::string& name, uint64_t
                        " of ", Words(each)));
     }
   }
+}
+
+bool Oracle::Uses(const Process* process, const std::string& name) {
+  const Object& object = objects_[name];
+  const auto left = object.left.find(process);
+  return (left != object.left.end() && kernel_.now() - left->second < 5 * kSecond) ||
+         std::any_of(object.waiting.begin(), object.waiting.end(),
+                     [&](const auto& each) { return each.first.first == process; }) ||
+         std::any_of(object.holds.begin(), object.holds.end(),
+                     [&](const auto& each) { return each.second.process == process; });
 }
 
 void Oracle::Died(Process* process) {
@@ -322,6 +340,23 @@ void Oracle::Leads(const std::string& name, uint64_t epoch, const std::string& l
   }
 }
 
+int64_t Oracle::SawLeader(const std::string& name, uint64_t epoch, const std::string& value) {
+  const size_t space = value.rfind(' ');
+  int64_t number = 0;  // lock() has no value
+  if (space != value.npos && absl::SimpleAtoi(value.substr(space + 1), &number)) {
+    Leads(name, epoch, value.substr(0, space));
+  }
+  return number;
+}
+
+void Oracle::ToldLeader(const std::string& name, uint64_t epoch, const std::string& value,
+                        uint64_t largest_before) {
+  SawLeader(name, epoch, value);
+  if (epoch >= largest_before || data_lost_ || !tokens_grow_) return;
+  Violated(absl::StrCat("a caller is told that the leader of ", name, " has the epoch ", epoch,
+                        ", after ", largest_before));
+}
+
 void Oracle::Saw(uint64_t id, uint64_t epoch, const std::string& value) {
   const auto found = observers_.find(id);
   if (found == observers_.end()) return Violated("an observer is told though it has ended");
@@ -330,11 +365,7 @@ void Oracle::Saw(uint64_t id, uint64_t epoch, const std::string& value) {
     observer.over = true;
     return;
   }
-  const size_t space = value.rfind(' ');
-  int64_t number = 0;  // lock() has no value
-  if (space != value.npos && absl::SimpleAtoi(value.substr(space + 1), &number)) {
-    Leads(observer.name, epoch, value.substr(0, space));
-  }
+  const int64_t number = SawLeader(observer.name, epoch, value);
   if (epoch < observer.epoch ||
       (epoch == observer.epoch && (observer.over || number <= observer.number))) {
     Violated(absl::StrCat("an observer of ", observer.name, " is told of ", epoch, " \"", value,
@@ -370,17 +401,17 @@ void Oracle::CheckCounts(const std::string& name, int64_t counted, int64_t confi
   }
 }
 
-// Some process that is neither paused nor suspended waits for it.
-bool Oracle::IsWanted(const Object& object) {
+// Some process that nothing delays waits for it.
+bool Oracle::IsWanted(const Object& object) const {
   return std::any_of(object.waiting.begin(), object.waiting.end(),
-                     [](const auto& each) { return !IsFrozen(each.first.first); });
+                     [this](const auto& each) { return IsFit(each.first.first); });
 }
 
 // No other owner keeps it out.
 bool Oracle::MayEnter(const Object& object, const Request& request) const {
   int64_t permits = request.permits;
   for (const auto& [id, hold] : object.holds) {
-    if (!Valid(hold)) continue;
+    if (!KeepsOut(hold)) continue;
     permits += hold.permits;
     const bool may_share = request.mode == Mode::kPermits || hold.owner == request.owner ||
                            (request.mode == Mode::kShared && hold.mode == Mode::kShared);
@@ -391,7 +422,7 @@ bool Oracle::MayEnter(const Object& object, const Request& request) const {
 
 // Neither a hold nor another request keeps it out.
 bool Oracle::MustEnter(const Request& request) {
-  if (IsFrozen(request.process) || request.capacity_varies) return false;
+  if (!IsFit(request.process) || request.capacity_varies) return false;
   for (const std::string& name : request.names) {
     const Object& object = objects_[name];
     if (kernel_.now() <= object.taken_until || !MayEnter(object, request)) return false;
@@ -408,7 +439,8 @@ bool Oracle::MustEnter(const Request& request) {
     if (IsFrozen(other.process) || other.process->stopped_until + 3 * kSecond > kernel_.now()) {
       return false;
     }
-    const bool later = order_margin_ != kNever && other.since > request.since + order_margin_ &&
+    const bool later = order_margin_ != kNever && objects_[request.names.front()].ordered &&
+                       other.since > request.since + order_margin_ &&
                        other.process != request.process;
     if (request.mode == Mode::kPermits) {
       if (!later) permits += other.permits;
@@ -420,7 +452,7 @@ bool Oracle::MustEnter(const Request& request) {
   }
   const Object& object = objects_[request.names.front()];
   for (const auto& [id, hold] : object.holds) {
-    if (request.mode == Mode::kPermits && Valid(hold)) permits += hold.permits;
+    if (request.mode == Mode::kPermits && KeepsOut(hold)) permits += hold.permits;
   }
   return permits <= request.capacity;
 }
@@ -445,7 +477,7 @@ void Oracle::CheckRequests() {
 
 bool Oracle::IsHeld(const Object& object) const {
   return std::any_of(object.holds.begin(), object.holds.end(),
-                     [&](const auto& each) { return Valid(each.second); });
+                     [&](const auto& each) { return KeepsOut(each.second); });
 }
 
 // A free name of a multi-lock, such as {o1}0, may wait for another, but not if all are free.
@@ -458,9 +490,8 @@ bool Oracle::IsHeldInPart(const std::string& name) const {
 
 // A hold with tell_if_wanted is told of a waiter within the time of a handover.
 void Oracle::CheckTold(const Object& object) {
-  const auto frozen = [](const Process* process) { return process->paused || process->suspended; };
   for (const auto& [id, hold] : object.holds) {
-    if (!hold.wanted.stop_possible() || hold.wanted.stop_requested() || frozen(hold.process) ||
+    if (!hold.wanted.stop_possible() || hold.wanted.stop_requested() || !IsFit(hold.process) ||
         !Valid(hold)) {
       continue;
     }
@@ -469,8 +500,9 @@ void Oracle::CheckTold(const Object& object) {
       const bool wants = hold.mode == Mode::kExclusive || mode == Mode::kExclusive;
       const int64_t since =
           std::max({line.latest, hold.granted, hold.process->stopped_until, process->stopped_until,
-                    excused_until_, object.excused_until, object.unprotected_until});
-      if (!wants || frozen(process) || kernel_.now() - since <= longest_idle_) continue;
+                    ExcusedUntil(hold.process), ExcusedUntil(process), excused_until_,
+                    object.excused_until, object.unprotected_until});
+      if (!wants || !IsFit(process) || kernel_.now() - since <= longest_idle_) continue;
       return Violated(absl::StrCat(Words(hold), " of ", hold.name, " is not told that ",
                                    process->name, " waits since ", line.latest / kMicro, " us"));
     }
@@ -486,9 +518,10 @@ void Oracle::CheckIdle() {
     CheckTold(object);
     const bool idle = IsWanted(object) && kernel_.now() > object.taken_until &&
                       !(name.front() == '{' ? IsHeldInPart(name) : IsHeld(object));
-    if (!object.waiting.empty()) {
-      waited_ += since;
-      if (!IsExcused(object)) judged_ += since;
+    if (!object.waiting.empty() || !object.holds.empty()) {
+      used_ += since;
+      // A fault excuses only those who wait.
+      if (object.waiting.empty() || !IsExcused(object)) judged_ += since;
     }
     if (!idle || IsExcused(object)) {
       object.idle_since = kernel_.now();

@@ -64,6 +64,7 @@ class Oracle {
     int64_t stop_margin = 0;
     int64_t at_least = 0;                      // its name stays taken for that long
     bool reserves_tokens = false;              // so a token may be ahead of the clock
+    bool keeps_others_out = false;             // even when `valid` may not say so any more
     bool reports = false;                      // `on_lost` is called for it
     std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
     std::stop_token wanted = {};               // without a state: it is not told of waiters
@@ -83,7 +84,14 @@ class Oracle {
   // `largest_before`: what LargestToken() returned when the call began.
   uint64_t Granted(Hold hold, uint64_t largest_before);
   void Leaving(uint64_t id);
+  // The name of the hold stays taken for that long after its grant: surely if the server has said
+  // so.
+  void StaysTaken(uint64_t id, int64_t at_least, bool surely);
+  // Its waiters are not served in the order in which they came.
+  void Unordered(const std::string& name) { objects_[name].ordered = false; }
   void Died(Process* process);
+  // The process has the object, waits for it, or did so until lately.
+  bool Uses(const Process* process, const std::string& name);
   // Its client is gone, and reports nothing more.
   void Ended(const Process* process);
   // The client's callback reports the loss of the hold with that token.
@@ -118,6 +126,9 @@ class Oracle {
   uint64_t Observes(Process* process, const std::string& name);
   void Saw(uint64_t observer, uint64_t epoch, const std::string& value);
   void ObservesNoMore(uint64_t observer) { observers_.erase(observer); }
+  // A caller is told who leads. `largest_before`: as in Granted().
+  void ToldLeader(const std::string& name, uint64_t epoch, const std::string& value,
+                  uint64_t largest_before);
   void Leads(const std::string& name, uint64_t epoch, const std::string& leader);
   // Returns true if all observers know that term, or its end, or a later one.
   bool AllSaw(const std::string& name, uint64_t epoch, bool over) const;
@@ -148,14 +159,18 @@ class Oracle {
   // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
   // may continue with its tokens.
   void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
-  // Waiting before that moment is not judged: for any object, or for this one.
+  // Waiting before that moment is not judged: for anything, for this object, or by this process.
   void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
   void Excuse(const std::string& name, int64_t until) {
     int64_t& its = objects_[name].excused_until;
     its = std::max(its, until);
   }
-  // For how long clients waited for objects, and how much of that was judged.
-  int64_t waited() const { return waited_; }
+  void Excuse(const Process* process, int64_t until) {
+    int64_t& its = process_excused_until_[process];
+    its = std::max(its, until);
+  }
+  // For how long objects were held or wanted, and how much of that was judged.
+  int64_t used() const { return used_; }
   int64_t judged() const { return judged_; }
   // How long an object may have waiters and no owner.
   void SetLongestIdle(int64_t longest) { longest_idle_ = longest; }
@@ -196,6 +211,8 @@ class Oracle {
     uint64_t largest_token = 0;
     int64_t written = 0;                  // when an exclusive hold was last granted
     std::map<Process*, int64_t> granted;  // the last time
+    std::map<const Process*, int64_t> left;
+    bool ordered = true;
     int64_t idle_since = 0;
     int64_t excused_until = 0;
     int64_t unprotected_until = 0;
@@ -218,6 +235,9 @@ class Oracle {
     bool over = true;
   };
   bool Valid(const Hold& hold) const;
+  bool KeepsOut(const Hold& hold) const { return hold.keeps_others_out || Valid(hold); }
+  // Returns the number at the end of a leader's value.
+  int64_t SawLeader(const std::string& name, uint64_t epoch, const std::string& value);
   void CheckExclusion(const Object& object, const Hold& fresh);
   void CheckMargin(const Hold& lost, const Hold& fresh);
   bool MayBeLost(const Hold& hold) const;
@@ -230,12 +250,20 @@ class Oracle {
   void CheckToken(const Object& object, const Hold& fresh, uint64_t largest_before);
   void NoteOrder(Object& object, const Hold& fresh);
   void CheckOrder(Object& object);
-  static bool IsWanted(const Object& object);
+  bool IsWanted(const Object& object) const;
   void CheckTold(const Object& object);
   bool IsHeld(const Object& object) const;
   bool IsHeldInPart(const std::string& name) const;
   bool IsExcused(const Object& object) const {
     return kernel_.now() < std::max(excused_until_, object.excused_until);
+  }
+  int64_t ExcusedUntil(const Process* process) const {
+    const auto found = process_excused_until_.find(process);
+    return found == process_excused_until_.end() ? 0 : found->second;
+  }
+  // It runs, and nothing delays it.
+  bool IsFit(const Process* process) const {
+    return !process->paused && !process->suspended && ExcusedUntil(process) <= kernel_.now();
   }
   std::string Words(const Hold& hold) const;
 
@@ -265,7 +293,8 @@ class Oracle {
   int64_t lost_without_quarantine_until_ = 0;
   int64_t lost_without_either_until_ = 0;
   int64_t excused_until_ = 0;
-  int64_t waited_ = 0;
+  std::map<const Process*, int64_t> process_excused_until_;
+  int64_t used_ = 0;
   int64_t judged_ = 0;
   int64_t checked_ = 0;  // when CheckIdle() last ran
   int64_t longest_idle_ = kNever;

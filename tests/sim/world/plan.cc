@@ -15,38 +15,74 @@ constexpr const char* kFaultNames[] = {
     "pause",        "suspend",       "crash",       "stop_server", "restart",       "restart_empty",
     "restart_old",  "flush_scripts", "kill_pubsub", "refuse",      "clock_forward", "clock_back",
     "failover",     "two_primaries", "move_slot",   "delete_key",  "replica_lag",   "sentinel_down",
-    "cluster_down", "new_address"};
+    "cluster_down", "new_address",   "crash_many",  "refuse_first"};
 static_assert(std::size(kFaultNames) == static_cast<size_t>(FaultKind::kCount));
 
 int64_t OneOf(Random& random, std::initializer_list<int64_t> values) {
   return values.begin()[random.Below(values.size())];
 }
 
-SharedObject MakeObject(Random& random, int number, Group group) {
+// Kinds in equal shares. At a quorum, the simple lock is a RedLock, and a multi-lock is made of
+// several of them.
+Kind AnyKind(Random& random, Group group) {
+  if (group == Group::kQuorum) return random.OneIn(4) ? Kind::kMulti : Kind::kSimple;
+  return static_cast<Kind>(random.Below(static_cast<uint64_t>(Kind::kElection) + 1));
+}
+
+bool HasMargins(Kind kind) { return kind <= Kind::kReadWrite; }
+
+bool Replicated(Group group) { return group == Group::kSentinel || group == Group::kCluster; }
+
+SharedObject MakeObject(Random& random, int number, const Plan& plan) {
   SharedObject object;
-  // A third of the objects are simple locks, on which the others are built.
-  object.kind = random.OneIn(3) ? Kind::kSimple : static_cast<Kind>(random.Below(6));
-  if (group == Group::kQuorum) object.kind = Kind::kSimple;  // this makes it a RedLock
+  const bool quorum = plan.group == Group::kQuorum;
+  object.kind = AnyKind(random, plan.group);
+  const Kind kind = object.kind;
   object.name = absl::StrCat("o", number);
   object.lease_ms = OneOf(random, {300, 600, 1000, 3000, 30'000});
-  if (object.kind == Kind::kSemaphore) object.capacity = random.Between(1, kLargestCapacity);
-  // three names, of which an operation takes any
-  if (object.kind == Kind::kMulti) object.capacity = 7;
-  if (object.kind == Kind::kLatch) object.capacity = random.Between(1, 6);
-  if (number % 2 == 1) object.turn_ms.reset();
+  const int64_t longest = std::max(plan.quarantine_ms, plan.restart_delay_ms) / 2;
+  if (longest > 0) object.lease_ms = std::min(object.lease_ms, longest);
+  if (kind == Kind::kSemaphore) object.capacity = random.Between(1, kLargestCapacity);
+  if (kind == Kind::kLatch) object.capacity = random.Between(1, random.OneIn(4) ? 40 : 6);
+  if (kind == Kind::kMulti) {
+    object.capacity = 7;  // three names, of which an operation takes any
+    object.apart = quorum ? 1 : static_cast<int>(random.Below(3));
+  }
+  if (random.OneIn(2)) object.turn_ms.reset();
   if (random.OneIn(4)) object.turn_ms = random.Between(1, 50);
-  if (random.OneIn(4) && group != Group::kQuorum) object.keep_ms = OneOf(random, {20, 200, 5000});
+  const bool caches = !quorum && kind != Kind::kElection && random.OneIn(4);
+  if (caches) object.keep_ms = std::min(OneOf(random, {20, 200, 5000}), object.lease_ms);
   object.phase_fair = random.OneIn(2);
+  object.own = kind == Kind::kSimple && !quorum && random.OneIn(6);
+  if (object.own) object.keep_ms = 0;
+  const bool waits_for_replicas = kind != Kind::kSemaphore && kind != Kind::kLatch &&
+                                  object.apart == 0 && Replicated(plan.group) && random.OneIn(3);
+  if (waits_for_replicas) object.replica_acks = plan.group == Group::kSentinel ? 2 : 1;
+  object.tells = random.OneIn(3) && kind != Kind::kElection && !object.own;  // these refuse it
+  if (HasMargins(kind) && !quorum && plan.quarantine_ms == 0 && random.OneIn(4)) {
+    object.stop_margin_ms = object.lease_ms / OneOf(random, {2, 3, 10});
+    if (random.OneIn(3)) object.grace_ms = OneOf(random, {50, 500, 3000});
+    if (random.OneIn(3)) object.at_most_ms = object.lease_ms * OneOf(random, {1, 2, 5});
+  }
   return object;
 }
 
-Operation MakeOperation(Random& random, const Plan& plan) {
+// Which operations a plan has, besides what its objects decide.
+struct Habits {
+  bool native = false;   // simple locks are mostly acquired by lock() and its kin
+  bool patient = false;  // some work and some stops come late
+  int64_t pause_us = 0;  // the longest pause before an operation
+};
+
+Operation MakeOperation(Random& random, const Plan& plan, const Habits& habits) {
   using Interface = Operation::Interface;
   Operation operation;
   operation.object = static_cast<int>(random.Below(plan.objects.size()));
   const SharedObject& object = plan.objects[static_cast<size_t>(operation.object)];
   operation.interface = static_cast<Interface>(random.Below(6));
-  if (random.OneIn(20)) operation.interface = Interface::kInspect;
+  if (random.OneIn(object.kind == Kind::kLatch ? 5 : 20)) {
+    operation.interface = Interface::kInspect;
+  }
   if (plan.administers && random.OneIn(8)) {
     operation.interface = random.OneIn(2) ? Interface::kForceRelease : Interface::kSetCapacity;
   }
@@ -55,26 +91,49 @@ Operation MakeOperation(Random& random, const Plan& plan) {
   operation.shared = object.kind == Kind::kReadWrite && !random.OneIn(3);
   operation.nested = random.OneIn(5);
   operation.permits = random.Between(1, object.capacity);
-  if (operation.interface == Interface::kTryLockFor || random.OneIn(3)) {
-    operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
-  }
+  if (random.OneIn(3)) operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
   if (random.OneIn(5)) operation.lease_ms = OneOf(random, {100, 500, 4000});
   if (operation.lease_ms > 0 && random.OneIn(3)) operation.extend_ms = OneOf(random, {200, 2000});
-  if (random.OneIn(8)) operation.stop_ms = random.Between(0, 300);
+  if (random.OneIn(8)) operation.stop_ms = random.Between(0, habits.patient ? 2000 : 300);
   operation.whole_lease = random.OneIn(4);
-  operation.pause_us = random.OneIn(2) ? 0 : random.Between(0, 5000);
+  operation.pause_us = random.OneIn(2) ? 0 : random.Between(0, habits.pause_us);
   operation.work_us = random.OneIn(3) ? 0 : random.Between(0, random.OneIn(6) ? 800'000 : 3000);
+  if (habits.patient && random.OneIn(4)) operation.work_us = random.Between(0, 4'000'000);
+  if (habits.native && object.kind == Kind::kSimple && operation.interface < Interface::kInspect &&
+      !random.OneIn(8)) {
+    operation.interface =
+        random.OneIn(2) ? Interface::kLock : static_cast<Interface>(random.Below(3));
+    operation.nested = operation.whole_lease = false;
+  }
+  if (operation.interface == Interface::kTryLockFor && operation.wait_ms < 0) {
+    operation.wait_ms = OneOf(random, {0, 1, 20, 500, 5000});
+  }
+  if (plan.quarantine_ms > 0) {
+    operation.lease_ms = std::min(operation.lease_ms, plan.quarantine_ms / 2);
+    operation.extend_ms = std::min(operation.extend_ms, plan.quarantine_ms / 2);
+  }
+  if (operation.lease_ms > 0) {
+    operation.lease_ms = std::max(operation.lease_ms, 2 * object.stop_margin_ms);
+    if (object.at_most_ms > 0) {
+      operation.lease_ms = std::min(operation.lease_ms, object.at_most_ms);
+    }
+  }
+  const bool may_stay_taken = HasMargins(object.kind) && plan.group != Group::kQuorum &&
+                              plan.quarantine_ms == 0 && !object.own && !operation.shared &&
+                              !operation.owner && operation.interface >= Interface::kAcquire &&
+                              operation.interface <= Interface::kAcquireAsync;
+  if (may_stay_taken && random.OneIn(16)) {
+    operation.at_least_ms = OneOf(random, {20, 400, 1500});
+  }
   return operation;
 }
-
-bool Replicated(Group group) { return group == Group::kSentinel || group == Group::kCluster; }
 
 bool Fits(FaultKind kind, Group group) {
   switch (kind) {
     case FaultKind::kFailover:
     case FaultKind::kTwoPrimaries:
     case FaultKind::kReplicaLag:
-      return group == Group::kSentinel || group == Group::kCluster;
+      return Replicated(group);
     case FaultKind::kSentinelDown:
       return group == Group::kSentinel;
     case FaultKind::kMoveSlot:
@@ -83,7 +142,7 @@ bool Fits(FaultKind kind, Group group) {
       return group == Group::kCluster;
     case FaultKind::kClockForward:  // tokens after a failover rely on equal clocks
     case FaultKind::kClockBack:
-      return group == Group::kSingle || group == Group::kQuorum;
+      return !Replicated(group);
     default:
       return true;
   }
@@ -96,118 +155,63 @@ enum class Faults : uint8_t {
   kPass,         // clients and servers continue afterwards, with all their data
 };
 
-void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which) {
-  // A run in five has no faults. Then nothing may take longer than a handover.
-  if (random.OneIn(5)) return;
-  int64_t end = OneOf(random, {500, 3000, 15'000});
-  uint64_t count = 1 + random.Below(random.OneIn(3) ? 12 : 4);
-  if (which == Faults::kLoseNothing || which == Faults::kPass) {
-    count = 12;
-    end = random.OneIn(2) ? 100 : 2000;  // while threads work
+FaultKind AnyFault(Random& random, const Plan& plan, Faults which) {
+  constexpr FaultKind kPassing[] = {
+      FaultKind::kHoldUp, FaultKind::kHoldDown, FaultKind::kCut,   FaultKind::kPartition,
+      FaultKind::kDelay,  FaultKind::kSwallow,  FaultKind::kPause, FaultKind::kStopServer};
+  if (which == Faults::kAlike && !plan.faults.empty()) return plan.faults[0].kind;
+  if (which == Faults::kPass) return kPassing[random.Below(std::size(kPassing))];
+  if (which == Faults::kLoseNothing) {
+    return random.OneIn(3) ? FaultKind::kFlushScripts : FaultKind::kKillPubSub;
   }
-  // Later kinds exist for replicated servers only.
-  const FaultKind last = Replicated(plan.group) ? FaultKind::kNewAddress : FaultKind::kDeleteKey;
-  while (plan.faults.size() < count) {
-    Fault fault;
-    fault.kind = static_cast<FaultKind>(random.Below(static_cast<uint64_t>(last) + 1));
-    if (which == Faults::kAlike && !plan.faults.empty()) fault.kind = plan.faults[0].kind;
-    if (which == Faults::kLoseNothing) {
-      fault.kind = random.OneIn(3) ? FaultKind::kFlushScripts : FaultKind::kKillPubSub;
-    }
-    fault.at_ms = random.Between(0, end);
-    fault.client = static_cast<int>(random.Below(plan.clients.size()));
-    fault.server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers)));
-    fault.length_ms = OneOf(random, {2, 20, 200, 1000, 4000});
-    fault.detail = random.Bits();
-    if (which == Faults::kPass) {
-      constexpr FaultKind kinds[] = {
-          FaultKind::kHoldUp, FaultKind::kHoldDown, FaultKind::kCut,   FaultKind::kPartition,
-          FaultKind::kDelay,  FaultKind::kSwallow,  FaultKind::kPause, FaultKind::kStopServer};
-      fault.kind = kinds[random.Below(std::size(kinds))];
-    }
+  return static_cast<FaultKind>(random.Below(static_cast<uint64_t>(FaultKind::kCount)));
+}
+
+// Faults come at any time until `span_ms`.
+void AddFaults(Random& random, Plan& plan, const PlanLimits& limits, Faults which,
+               int64_t span_ms) {
+  const bool few = which == Faults::kAny || which == Faults::kAlike;
+  const uint64_t count = few ? 1 + random.Below(random.OneIn(3) ? 12 : 4) : 12;
+  for (int tries = 0; plan.faults.size() < count && tries < 1000; ++tries) {
+    const Fault fault{.at_ms = random.Between(0, span_ms),
+                      .kind = AnyFault(random, plan, which),
+                      .client = static_cast<int>(random.Below(plan.clients.size())),
+                      .server = static_cast<int>(random.Below(static_cast<uint64_t>(plan.servers))),
+                      .length_ms = OneOf(random, {2, 20, 200, 1000, 4000}),
+                      .detail = random.Bits()};
     const bool wanted = (limits.faults >> static_cast<unsigned>(fault.kind) & 1) != 0;
     if (wanted && Fits(fault.kind, plan.group)) plan.faults.push_back(fault);
-    if (!wanted && limits.faults == 0) return;
   }
   std::sort(plan.faults.begin(), plan.faults.end(),
             [](const Fault& a, const Fault& b) { return a.at_ms < b.at_ms; });
 }
 
-// Makes some runs special. It uses its own random numbers, so the other runs stay unchanged.
-void Vary(Random& random, Plan& plan) {
-  const bool patient = random.OneIn(4);
-  const bool counts = random.OneIn(8) && plan.group != Group::kQuorum;
-  const bool apart = random.OneIn(8) && plan.group != Group::kQuorum;
-  SharedObject& first = plan.objects[0];
-  if (apart) {
-    first.kind = Kind::kMulti;
-    first.apart = random.OneIn(2) ? 1 : 2;
-    first.capacity = 7;
-    first.replica_acks = 0;
-  } else if (counts) {
-    first.kind = Kind::kLatch;
-    first.capacity = random.Between(5, 40);
-    first.replica_acks = 0;
-  }
-  for (ClientPlan& client : plan.clients) {
-    for (auto& thread : client.threads) {
-      for (Operation& each : thread) {
-        const SharedObject& object = plan.objects[static_cast<size_t>(each.object)];
-        if (each.object == 0 && (apart || counts)) {
-          each.shared = false;
-          each.permits = random.Between(1, object.capacity);
-        }
-        if (object.kind == Kind::kLatch && counts && random.OneIn(4)) {
-          each.interface = Operation::Interface::kInspect;
-        }
-        if (!patient) continue;
-        if (random.OneIn(3)) each.work_us = random.Between(0, 4'000'000);
-        if (random.OneIn(3)) each.stop_ms = random.Between(0, 2000);
-      }
-    }
-  }
-}
-
-// Makes the first object an election.
-void HoldElection(Plan& plan) {
-  SharedObject& first = plan.objects[0];
-  first.kind = Kind::kElection;
-  first.capacity = 1;
-  first.keep_ms = first.apart = 0;
-  for (ClientPlan& client : plan.clients) {
-    for (auto& thread : client.threads) {
-      for (Operation& each : thread) {
-        if (each.object != 0) continue;
-        each.shared = false;
-        each.permits = 1;
-      }
-    }
-  }
-}
-
 // So many waiting clients that the scripts need several calls for them.
 void AddManyWaiters(Random& random, Plan& plan) {
-  SharedObject object = MakeObject(random, 0, plan.group);
-  if (random.OneIn(2)) object.kind = Kind::kLatch;
+  SharedObject object = MakeObject(random, 0, plan);
+  if (random.OneIn(2)) object = {.kind = Kind::kLatch, .name = object.name};
   if (object.kind == Kind::kLatch) object.capacity = 2;
   object.lease_ms = 30'000;
+  object.at_most_ms = 0;
   plan.objects = {object};
   plan.preempt_one_in = 0;
   plan.administers = false;
   plan.clients.resize(static_cast<size_t>(random.Between(66, 90)));
   for (ClientPlan& client : plan.clients) {
-    Operation operation = MakeOperation(random, plan);
+    Operation operation = MakeOperation(random, plan, {.pause_us = 5000});
     operation.interface =
         random.OneIn(2) ? Operation::Interface::kAcquire : Operation::Interface::kAcquireAsync;
     operation.wait_ms = operation.stop_ms = -1;
+    operation.at_least_ms = 0;
     operation.work_us = random.Between(0, 1000);
     client.threads = {{operation}};
   }
   // The last client comes when the others wait: it counts, or holds what they want until then.
-  Operation last = MakeOperation(random, plan);
+  Operation last = MakeOperation(random, plan, {});
   last.interface = Operation::Interface::kLock;
   last.pause_us = object.kind == Kind::kLatch ? 300'000 : 0;
   last.work_us = 300'000;
+  last.at_least_ms = 0;
   plan.clients.back().threads = {{last, last}};
 }
 
@@ -235,6 +239,22 @@ void RestartOneByOne(Random& random, Plan& plan) {
   lasts = {.object = 0, .work_us = (plan.servers + 1) * apart_ms * 1000};
 }
 
+// Each client has threads, whose operations come at once or are spread over `span_ms`.
+void AddClients(Random& random, Plan& plan, Habits habits, int64_t span_ms) {
+  plan.clients.resize(
+      static_cast<size_t>(random.OneIn(6) ? random.Between(1, 2) : random.Between(3, 5)));
+  for (ClientPlan& client : plan.clients) {
+    if (random.OneIn(3)) client.clock_speed = random.OneIn(2) ? 1.004 : 0.996;
+    client.threads.resize(random.OneIn(2) ? 1 : 1 + random.Below(3));
+    const bool spread = span_ms > 3000 || random.OneIn(2);
+    for (auto& thread : client.threads) {
+      const auto count = random.Between(1, random.OneIn(4) ? 40 : 12);
+      habits.pause_us = spread ? 4 * span_ms * 1000 / count : 5000;
+      for (int64_t i = 0; i < count; ++i) thread.push_back(MakeOperation(random, plan, habits));
+    }
+  }
+}
+
 // Once the faults are over and have no effect left, each thread works on: first to find its broken
 // connections, and a while later under normal conditions.
 void AddCalm(Random& random, Plan& plan) {
@@ -248,9 +268,11 @@ void AddCalm(Random& random, Plan& plan) {
   quiet_ms += longest_ms + 17'000 + plan.quarantine_ms + plan.restart_delay_ms;
   const int64_t calm_ms = quiet_ms + 13'000;
   for (ClientPlan& client : plan.clients) {
+    const bool spread = !random.OneIn(4);
     for (auto& thread : client.threads) {
-      for (const int64_t begins : {quiet_ms, calm_ms, calm_ms, calm_ms}) {
-        Operation operation = MakeOperation(random, plan);
+      for (const int64_t begins :
+           {quiet_ms, quiet_ms, calm_ms, calm_ms, calm_ms, calm_ms, calm_ms, calm_ms}) {
+        Operation operation = MakeOperation(random, plan, {.pause_us = spread ? 2'000'000 : 5000});
         operation.interface =
             random.OneIn(2) ? Operation::Interface::kLock : Operation::Interface::kAcquire;
         operation.wait_ms = operation.stop_ms = -1;
@@ -260,6 +282,17 @@ void AddCalm(Random& random, Plan& plan) {
       }
     }
   }
+}
+
+void SetTiming(Random& random, Plan& plan) {
+  plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
+  plan.longest_stall_us = OneOf(random, {0, 0, 20, 300});
+  plan.split_one_in = static_cast<uint64_t>(OneOf(random, {0, 0, 10, 2}));
+  if (random.OneIn(3)) {
+    plan.late_one_in = static_cast<uint64_t>(OneOf(random, {5, 50}));
+    plan.latest_us = OneOf(random, {2000, 50'000, 1'500'000});
+  }
+  if (random.OneIn(3)) plan.server_clock_speed = random.OneIn(2) ? 1.005 : 0.995;
 }
 
 }  // namespace
@@ -300,6 +333,13 @@ bool LosesNothing(const Plan& plan) {
   return std::all_of(plan.faults.begin(), plan.faults.end(), [](const Fault& each) {
     return each.kind == FaultKind::kKillPubSub || each.kind == FaultKind::kFlushScripts;
   });
+}
+
+std::vector<std::string> SharedObject::Names() const {
+  if (kind != Kind::kMulti) return {name};
+  std::vector<std::string> parts;
+  for (int i = 0; i < kPartsOfMulti; ++i) parts.push_back(absl::StrCat("{", name, "}", i));
+  return parts;
 }
 
 bool Plan::Has(FaultKind kind) const {
@@ -347,71 +387,12 @@ Plan MakePlan(uint64_t seed, const PlanLimits& limits) {
   return plan;
 }
 
-// Has the holds of some locks told of waiters. An election refuses that option.
-static void LetSomeTell(Random random, Plan& plan) {
-  for (SharedObject& each : plan.objects) {
-    each.tells = random.OneIn(3) && each.kind != Kind::kElection;
-  }
-}
-
-// Most operations are lock() and its kin of simple locks, which are acquired natively.
-static void PreferNative(Random random, Plan& plan) {
-  for (SharedObject& each : plan.objects) {
-    if (random.OneIn(4)) continue;
-    each.kind = Kind::kSimple;
-    each.keep_ms = each.replica_acks = each.apart = 0;
-  }
-  for (ClientPlan& client : plan.clients) {
-    for (auto& thread : client.threads) {
-      for (Operation& each : thread) {
-        if (plan.objects[static_cast<size_t>(each.object)].kind != Kind::kSimple) continue;
-        each.shared = each.nested = each.owner = false;
-        each.permits = 1;
-        if (each.interface >= Operation::Interface::kInspect || random.OneIn(8)) continue;
-        each.interface = random.OneIn(2) ? Operation::Interface::kLock
-                                         : static_cast<Operation::Interface>(random.Below(3));
-        each.whole_lease = false;
-        if (each.interface == Operation::Interface::kTryLockFor && each.wait_ms < 0) {
-          each.wait_ms = 500;
-        }
-        each.pause_us *= random.Between(1, 8);
-      }
-    }
-  }
-}
-
-// Gives locks a stop_margin, a grace and an at_most, and some operations an at_least.
-static void AddMargins(Random random, Plan& plan) {
-  for (SharedObject& each : plan.objects) {
-    if (each.kind > Kind::kReadWrite) continue;
-    each.stop_margin_ms = each.lease_ms / OneOf(random, {2, 3, 10});
-    if (random.OneIn(3)) each.grace_ms = OneOf(random, {50, 500, 3000});
-    if (random.OneIn(3)) each.at_most_ms = each.lease_ms * OneOf(random, {1, 2, 5});
-  }
-  for (ClientPlan& client : plan.clients) {
-    for (auto& thread : client.threads) {
-      for (Operation& each : thread) {
-        const SharedObject& object = plan.objects[static_cast<size_t>(each.object)];
-        const bool may_stay_taken = object.kind <= Kind::kReadWrite && !each.shared &&
-                                    !each.owner &&
-                                    each.interface >= Operation::Interface::kAcquire &&
-                                    each.interface <= Operation::Interface::kAcquireAsync;
-        if (may_stay_taken && random.OneIn(4)) each.at_least_ms = OneOf(random, {20, 400, 1500});
-        if (each.lease_ms == 0) continue;
-        each.lease_ms = std::max(each.lease_ms, 2 * object.stop_margin_ms);
-        if (object.at_most_ms > 0) each.lease_ms = std::min(each.lease_ms, object.at_most_ms);
-      }
-    }
-  }
-}
-
 Plan MakePlan(Random random, const PlanLimits& limits) {
-  Random copy = random;
-  Random special = copy.Fork();
-  Random native = copy.Fork();
-  Random elections = copy.Fork();
-  Random margins = copy.Fork();
-  const Random tells = copy.Fork();
+  // Each part has its own random numbers, so that a change of one leaves the others as they are.
+  Random timing = random.Fork();
+  Random objects = random.Fork();
+  Random clients = random.Fork();
+  Random faults = random.Fork();
   Plan plan;
   plan.group = limits.any_group ? static_cast<Group>(random.Below(4)) : limits.group;
   plan.servers = plan.group == Group::kSingle ? 1 : 3;
@@ -419,77 +400,46 @@ Plan MakePlan(Random random, const PlanLimits& limits) {
   if (plan.group == Group::kCluster && random.OneIn(48)) plan.quarantine_ms = 4000;
   if (Replicated(plan.group)) plan.min_replicas = plan.quarantine_ms > 0 || random.OneIn(2);
   if (plan.group == Group::kQuorum && random.OneIn(2)) plan.restart_delay_ms = 4000;
-  plan.preempt_one_in = static_cast<uint64_t>(OneOf(random, {0, 100, 20, 5}));
-  if (random.OneIn(3)) {
-    plan.late_one_in = static_cast<uint64_t>(OneOf(random, {5, 50}));
-    plan.latest_us = OneOf(random, {2000, 50'000, 1'500'000});
-  }
-  if (random.OneIn(3)) plan.server_clock_speed = random.OneIn(2) ? 1.005 : 0.995;
   plan.administers = random.OneIn(6);
-  const int objects = random.OneIn(2) ? 1 : static_cast<int>(random.Between(1, 3));
-  for (int i = 0; i < objects; ++i) {
-    SharedObject object = MakeObject(random, i, plan.group);
-    const int64_t longest = std::max(plan.quarantine_ms, plan.restart_delay_ms) / 2;
-    if (longest > 0) object.lease_ms = std::min(object.lease_ms, longest);
-    object.keep_ms = std::min(object.keep_ms, object.lease_ms);
-    const bool lock = object.kind != Kind::kSemaphore && object.kind != Kind::kLatch;
-    if (Replicated(plan.group) && lock && random.OneIn(3)) {
-      object.replica_acks = plan.group == Group::kSentinel ? 2 : 1;
-    }
-    plan.objects.push_back(std::move(object));
-  }
-  const int64_t clients = random.Between(1, 4);
-  for (int64_t i = 0; i < clients; ++i) {
-    ClientPlan client;
-    if (random.OneIn(3)) client.clock_speed = random.OneIn(2) ? 1.004 : 0.996;
-    client.threads.resize(1 + random.Below(3));
-    for (auto& thread : client.threads) {
-      const uint64_t operations = 1 + random.Below(random.OneIn(4) ? 60 : 20);
-      for (uint64_t k = 0; k < operations; ++k) {
-        thread.push_back(MakeOperation(random, plan));
-        if (plan.quarantine_ms == 0) continue;
-        Operation& made = thread.back();
-        made.lease_ms = std::min(made.lease_ms, plan.quarantine_ms / 2);
-        made.extend_ms = std::min(made.extend_ms, plan.quarantine_ms / 2);
-      }
-    }
-    plan.clients.push_back(std::move(client));
-  }
-  if (native.OneIn(4) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
-    PreferNative(native, plan);
-  }
-  if (special.OneIn(64) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
-    AddManyWaiters(special, plan);
-    LetSomeTell(tells, plan);
+  SetTiming(timing, plan);
+  const int64_t count = random.OneIn(2) ? 1 : random.Between(2, 3);
+  for (int i = 0; i < count; ++i) plan.objects.push_back(MakeObject(objects, i, plan));
+  // The middle one of the locks of two clients is at a server of its own.
+  const bool two = std::any_of(plan.objects.begin(), plan.objects.end(),
+                               [](const SharedObject& each) { return each.apart > 1; });
+  if (two && plan.group == Group::kSingle) plan.servers = 2;
+  plan.prefixed = random.OneIn(6);
+  const bool unprotected = plan.quarantine_ms + plan.restart_delay_ms == 0;
+  if (random.OneIn(64) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
+    AddManyWaiters(clients, plan);
     return plan;
   }
-  Vary(special, plan);
-  if (elections.OneIn(3) && plan.group != Group::kQuorum) HoldElection(plan);
-  LetSomeTell(tells, plan);
-  Faults which = special.OneIn(4) ? Faults::kAlike : Faults::kAny;
+  // A run in ten has no faults. Then nothing may take longer than a handover.
+  const bool all_faults = limits.faults == PlanLimits().faults;
+  const bool calm = limits.faults == 0 || random.OneIn(10);
+  Faults which = random.OneIn(4) ? Faults::kAlike : Faults::kAny;
   const bool possible = (limits.faults >> static_cast<unsigned>(FaultKind::kKillPubSub) & 1) != 0;
-  if (special.OneIn(8) && possible) {
-    which = Faults::kLoseNothing;
-    // Longer leases have later heartbeats, which do not replace a lost message too soon.
-    const bool any_lease = plan.quarantine_ms + plan.restart_delay_ms == 0;
-    for (SharedObject& each : plan.objects) each.lease_ms = any_lease ? 30'000 : each.lease_ms;
+  if (random.OneIn(8) && possible) which = Faults::kLoseNothing;
+  plan.brief = random.OneIn(8) && unprotected && all_faults;
+  if (plan.brief) which = Faults::kPass;
+  // Longer leases have later heartbeats, which do not replace a lost message too soon.
+  if (plan.brief || (which == Faults::kLoseNothing && unprotected)) {
+    for (SharedObject& each : plan.objects) {
+      each.lease_ms = 30'000;
+      if (each.at_most_ms > 0) each.at_most_ms = std::max(each.at_most_ms, each.lease_ms);
+    }
   }
-  plan.brief = special.OneIn(8) && plan.quarantine_ms + plan.restart_delay_ms == 0 &&
-               limits.faults == PlanLimits().faults;
-  if (plan.brief) {
-    which = Faults::kPass;
-    for (SharedObject& each : plan.objects) each.lease_ms = 30'000;
+  const bool soon = which == Faults::kLoseNothing || which == Faults::kPass;
+  const int64_t span_ms =
+      soon ? OneOf(faults, {100, 2000}) : OneOf(faults, {500, 3000, 15'000, 30'000});
+  AddClients(clients, plan, {.native = random.OneIn(2), .patient = random.OneIn(4)},
+             calm ? 500 : span_ms);
+  if (plan.restart_delay_ms > 0 && !plan.administers && all_faults && random.OneIn(4)) {
+    RestartOneByOne(faults, plan);
+  } else if (!calm) {
+    AddFaults(faults, plan, limits, which, span_ms);
   }
-  if (margins.OneIn(4) && plan.group != Group::kQuorum && plan.quarantine_ms == 0) {
-    AddMargins(margins, plan);
-  }
-  const bool may_lose_data = plan.restart_delay_ms > 0 && !plan.administers;
-  if (may_lose_data && limits.faults == PlanLimits().faults && special.OneIn(4)) {
-    RestartOneByOne(special, plan);
-  } else {
-    AddFaults(random, plan, limits, which);
-  }
-  if (!plan.brief) AddCalm(random, plan);
+  if (!plan.brief) AddCalm(clients, plan);
   return plan;
 }
 
@@ -548,7 +498,7 @@ void Apply(Plan& plan, absl::string_view edit, std::vector<size_t>& gone_faults)
       plan.preempt_one_in = 0;
       return;
     case 'l':
-      plan.late_one_in = 0;
+      plan.late_one_in = plan.split_one_in = 0;
       return;
     case 'a':
     case 'b':
@@ -637,16 +587,19 @@ std::string Describe(const Plan& plan) {
       "seed ", plan.seed, ": ", Name(plan.group), ", servers ", plan.servers, ", quarantine ",
       plan.quarantine_ms, " ms", plan.min_replicas ? ", min-replicas" : "", ", restart delay ",
       plan.restart_delay_ms, " ms, one system call in ", plan.preempt_one_in,
-      " lets another thread run, one segment in ", plan.late_one_in, " is up to ", plan.latest_us,
-      " us late, server clock x", plan.server_clock_speed, plan.administers ? ", administered" : "",
-      plan.brief ? ", brief" : "", plan.one_by_one ? ", one by one" : "", "\n");
+      " lets another thread run, or takes up to ", plan.longest_stall_us, " us, one segment in ",
+      plan.late_one_in, " is up to ", plan.latest_us, " us late, one in ", plan.split_one_in,
+      " is split, server clock x", plan.server_clock_speed, plan.prefixed ? ", key prefix" : "",
+      plan.administers ? ", administered" : "", plan.brief ? ", brief" : "",
+      plan.one_by_one ? ", one by one" : "", "\n");
   for (const SharedObject& object : plan.objects) {
     absl::StrAppend(&text, "  ", object.name, ": ", Name(object.kind), ", capacity ",
                     object.capacity, ", lease ", object.lease_ms, " ms, turn ",
                     object.turn_ms ? absl::StrCat(*object.turn_ms, " ms") : "by default", ", keep ",
                     object.keep_ms, " ms, stop margin ", object.stop_margin_ms, " ms, grace ",
                     object.grace_ms, " ms, at most ", object.at_most_ms, " ms",
-                    object.phase_fair ? ", phase fair" : "", object.tells ? ", tells" : "",
+                    object.phase_fair ? ", phase fair" : "", object.own ? ", of a user's own" : "",
+                    object.tells ? ", tells" : "",
                     object.apart > 0 ? absl::StrCat(", apart, clients ", object.apart) : "",
                     object.replica_acks > 0 ? ", with acks" : "", "\n");
   }

@@ -34,12 +34,16 @@ struct SharedObject {
   int64_t grace_ms = 0;
   int64_t at_most_ms = 0;  // 0: no limit
   bool phase_fair = false;
+  bool own = false;    // a lock class of a user's own
   bool tells = false;  // its holds are told of waiters
   int replica_acks = 0;
   // For a multi-lock, the number of the process's clients to which its locks belong, which are
   // taken one after the other; 0: they are taken together.
   int apart = 0;
+
+  std::vector<std::string> Names() const;
 };
+inline constexpr int kPartsOfMulti = 3;
 
 // How a thread uses an object once: what it waits for, what it does inside, and how it leaves.
 struct Operation {
@@ -61,7 +65,9 @@ struct Operation {
   Interface interface = Interface::kAcquire;
   Leave leave = Leave::kRelease;
   bool shared = false;  // reads
-  bool nested = false;  // acquires once more inside, where the kind allows it
+  // Does once more what the kind allows: enters again inside, counts again with the same id, has
+  // the name stay taken later, leads by RunElected(), asks for the leader.
+  bool nested = false;
   bool whole_lease = false;
   bool owner = false;  // acquires for an Owner that all clients share, where the kind allows it
   int64_t permits = 1;
@@ -109,6 +115,8 @@ enum class FaultKind : uint8_t {
   kSentinelDown,  // a sentinel does not answer
   kClusterDown,   // a node says CLUSTERDOWN for a while
   kNewAddress,    // a node of a cluster gets a new address
+  kCrashMany,     // all clients but one are killed within a few ms
+  kRefuseFirst,   // connections end; for a while, a server refuses the first write on each new one
   kCount,
 };
 
@@ -130,8 +138,10 @@ struct Plan {
   bool min_replicas = false;     // a primary without replicas refuses writes
   int64_t restart_delay_ms = 0;  // of a quorum
   uint64_t preempt_one_in = 0;
+  int64_t longest_stall_us = 0;  // a thread that is interrupted may stand still for that long
   uint64_t late_one_in = 0;
   int64_t latest_us = 0;
+  uint64_t split_one_in = 0;  // segments; parts of them are joined with earlier ones
   double server_clock_speed = 1;
   bool strict = false;  // also judged by what no lock over Redis can promise
   // The run ends before the leases do: everything that clients could not release during the faults
@@ -139,6 +149,7 @@ struct Plan {
   bool brief = false;
   // The servers of a quorum lose their data one after the other, and holds outlive that.
   bool one_by_one = false;
+  bool prefixed = false;     // clients have a key_prefix
   bool administers = false;  // some operations force releases and change capacities
   bool observes = true;      // elections
   std::vector<SharedObject> objects;

@@ -168,7 +168,7 @@ RunResult Runner::End(const Worker& worker) {
     result.virtual_ms = theirs.virtual_ms;
     result.calls = theirs.calls;
     result.judged_calls = theirs.judged_calls;
-    result.waited_ms = theirs.waited_ms;
+    result.used_ms = theirs.used_ms;
     result.judged_ms = theirs.judged_ms;
     result.faults = theirs.faults;
     result.violation = slot.violation;

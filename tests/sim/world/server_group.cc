@@ -131,6 +131,11 @@ class SeparateServers final : public ServerGroup {
       AddHost({}, {.speed = world.plan.server_clock_speed, .offset = i * 3 * kMilli});
     }
   }
+  std::string OtherUrl() const override {
+    return world_.plan.group == Group::kQuorum
+               ? Url()
+               : absl::StrCat("redis://", ToString(hosts_.back()->address()));
+  }
 };
 
 }  // namespace

@@ -105,6 +105,8 @@ class ServerGroup {
 
   const std::vector<std::unique_ptr<Host>>& hosts() const { return hosts_; }
   virtual std::string Url() const;
+  // For each process's other client.
+  virtual std::string OtherUrl() const { return Url(); }
   // All addresses to which clients connect.
   virtual std::vector<Address> Addresses() const;
   // The server that a fault is about.

@@ -20,6 +20,8 @@ constexpr int64_t kSlowest = 10 * kSecond;
 // A fence and a semaphore's capacity last for a day. What describes a server lasts for longer.
 constexpr int64_t kLongestLeft = 26 * 3600 * kSecond;
 
+bool Kills(FaultKind kind) { return kind == FaultKind::kCrash || kind == FaultKind::kCrashMany; }
+
 bool StaysAfterRelease(const std::string& key) {
   return absl::EndsWith(key, ":fence") || absl::StrContains(key, ".gone.") ||
          absl::StrContains(key, ".forced") || absl::EndsWith(key, ":election.observers") ||
@@ -33,19 +35,25 @@ World::World(const Plan& plan) : World(plan, Random(plan.seed * 1000 + plan.sche
 
 World::World(const Plan& plan, Random random)
     : plan_(plan),
-      kernel_({.random = random, .preempt_one_in = plan.preempt_one_in}),
+      kernel_({.random = random,
+               .preempt_one_in = plan.preempt_one_in,
+               .longest_stall = plan.longest_stall_us * kMicro}),
       random_(kernel_.random().Fork()),
       network_(kernel_),
       oracle_(kernel_, plan.strict),
       start_(kernel_.now()) {
   // Native acquisitions and contention must meet often.
+  for (const SharedObject& each : plan.objects) {
+    if (each.own) oracle_.Unordered(each.name);
+  }
   internal::longest_native_pause = plan.seed % 4 == 0 ? 1024 : plan.seed % 4;
 }
 
 World::~World() = default;
 
 int64_t World::EndOf(const Fault& fault) const {
-  const int64_t length = fault.length_ms * kMilli;
+  // The last bytes that a slow link carries arrive as late as the others.
+  const int64_t length = fault.length_ms * kMilli * (fault.kind == FaultKind::kDelay ? 2 : 1);
   const bool silent = fault.kind == FaultKind::kSwallow;
   return start_ + fault.at_ms * kMilli + (silent ? std::max(length, kMostSilence) : length);
 }
@@ -74,13 +82,14 @@ RunResult World::Run() {
                                 for (const auto& each : actors_) clients.push_back(each->process());
                                 return clients;
                               }});
-  const std::string url = group_->Url();
+  const std::vector<std::string> urls = {group_->Url(), group_->OtherUrl()};
   for (size_t i = 0; i < plan_.clients.size(); ++i) {
-    actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, url, QuietFrom()));
+    actors_.push_back(std::make_unique<Actor>(kernel_, oracle_, plan_, i, urls, QuietFrom()));
     actors_.back()->Start();
     for (const Address& address : group_->Addresses()) {
       Link& link = network_.Between(actors_.back()->process(), address);
       link.late_one_in = plan_.late_one_in;
+      link.split_one_in = plan_.split_one_in;
       link.latest = std::max(link.slowest, plan_.latest_us * kMicro);
     }
   }
@@ -123,7 +132,7 @@ RunResult World::Run() {
       result_.calls += actor->calls();
       result_.judged_calls += actor->judged_calls();
     }
-    result_.waited_ms = oracle_.waited() / kMilli;
+    result_.used_ms = oracle_.used() / kMilli;
     result_.judged_ms = oracle_.judged() / kMilli;
   }
   result_.hash = kernel_.trace_hash();
@@ -170,7 +179,9 @@ void World::ExcuseIdleness(int64_t faults_end) {
   if (plan_.latest_us > kSlowLink) {
     oracle_.Excuse(faults_end + LongestLease(plan_) + kHeartbeat);
   }
-  if (plan_.restart_delay_ms > 0) oracle_.Excuse(faults_end + kHeartbeat);
+  if (plan_.restart_delay_ms > 0) {
+    oracle_.Excuse(start_ + plan_.restart_delay_ms * kMilli + kSecond);
+  }
   // The first use of a server, and of each slot in a cluster, starts a quarantine.
   const int64_t quarantine = plan_.quarantine_ms * kMilli;
   if (quarantine > 0) {
@@ -233,7 +244,7 @@ int64_t World::LongestTtl(const std::string& key) const {
   // The longest heartbeat is 10 s. A simple lock's placeholder lives as long as its queue.
   if (ends({".queue", ".waiters", ".writers", ".observers"})) return 30 * kSecond + steps;
   for (const SharedObject& each : plan_.objects) {
-    if (each.kind == Kind::kSemaphore && key == each.name)
+    if (each.kind == Kind::kSemaphore && key == KeyOf(each))
       return 24 * kHour + 600 * kSecond + lease + steps;
     if (each.kind == Kind::kLatch && IsOfLatch(key)) return 600 * kSecond + steps;
   }
@@ -270,7 +281,7 @@ void World::CheckNothingHeld() {
       const bool stays =
           StaysAfterRelease(key) ||
           std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
-            return it.kind == Kind::kSemaphore && it.name == key;  // its capacity
+            return it.kind == Kind::kSemaphore && KeyOf(it) == key;  // its capacity
           });
       // A late request may keep its place in a queue until it is overdue. The record of a waiter
       // whose queue was deleted stays until no client has waited for a while.
@@ -283,10 +294,15 @@ void World::CheckNothingHeld() {
   }
 }
 
+std::string World::KeyOf(const SharedObject& object) const {
+  return absl::StrCat(plan_.prefixed ? kKeyPrefix : "", object.name);
+}
+
 bool World::IsOfLatch(const std::string& key) const {
   return std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const auto& it) {
     return it.kind == Kind::kLatch &&
-           (key == it.name || absl::StartsWith(key, absl::StrCat("redlatch:2:{", it.name, "}:")));
+           (key == KeyOf(it) ||
+            absl::StartsWith(key, absl::StrCat("redlatch:2:{", KeyOf(it), "}:")));
   });
 }
 
@@ -306,39 +322,66 @@ void World::Inject(const Fault& fault) {
   ++result_.faults[static_cast<size_t>(fault.kind)];
   Trace::Say("fault: ", Describe(fault));
   if (LosesCounts(fault)) oracle_.LosesCounts();
+  Excuse(fault);
   InjectIntoNetwork(fault);
   InjectIntoClient(fault);
   InjectIntoServer(fault);
   group_->Inject(fault);
-  Excuse(fault);
+}
+
+// How long a fault may keep clients waiting for an object after its end.
+int64_t World::Recovery(const Fault& fault, const SharedObject& object) const {
+  // A hold that nobody releases any more, or that a server has again.
+  const bool stays = Kills(fault.kind) || fault.kind == FaultKind::kRestartOld ||
+                     fault.kind == FaultKind::kClockBack || fault.kind == FaultKind::kFailover ||
+                     fault.kind == FaultKind::kTwoPrimaries;
+  const bool of_client = fault.kind <= FaultKind::kCrash || fault.kind == FaultKind::kCrashMany;
+  const int64_t again = of_client ? kSecond : 2 * kSecond;
+  return again + (stays ? LongestLease(plan_, object) : 0);
 }
 
 // Excuses what the fault may delay, and whose calls may fail.
 void World::Excuse(const Fault& fault) {
   if (LosesNothing(plan_)) return;
-  const int64_t end = EndOf(fault) + (plan_.quarantine_ms + plan_.restart_delay_ms) * kMilli;
+  // A server that has restarted, or a slot at another server, is not trusted at first.
+  const bool renews = (fault.kind >= FaultKind::kRestart && fault.kind <= FaultKind::kRestartOld) ||
+                      (fault.kind >= FaultKind::kFailover && fault.kind < FaultKind::kCrashMany);
+  const int64_t end =
+      EndOf(fault) + (renews ? (plan_.quarantine_ms + plan_.restart_delay_ms) * kMilli : 0);
+  const auto used_by_the_dead = [&](const std::string& name) {
+    return std::any_of(actors_.begin(), actors_.end(), [&](const auto& each) {
+      return Concerns(fault, static_cast<size_t>(&each - actors_.data())) &&
+             oracle_.Uses(each->process(), name);
+    });
+  };
   for (const SharedObject& each : plan_.objects) {
-    const int64_t lease = LongestLease(plan_, each);
-    const int64_t until = end + lease + 2 * std::min(lease / 3, kHeartbeat) + 5 * kSecond;
-    oracle_.Excuse(each.name, until);
-    for (int part = 0; part < 3; ++part) {
-      oracle_.Excuse(absl::StrCat("{", each.name, "}", part), until);
+    for (const std::string& name : each.Names()) {
+      if (Kills(fault.kind) && !used_by_the_dead(name)) continue;
+      oracle_.Excuse(name, end + Recovery(fault, each));
     }
   }
+  // A client may notice that its connection is broken only when it uses that next.
+  const bool breaks = fault.kind >= FaultKind::kCut && fault.kind != FaultKind::kPause &&
+                      fault.kind != FaultKind::kSuspend;
   for (size_t i = 0; i < actors_.size(); ++i) {
-    const bool concerned = fault.kind > FaultKind::kCrash || static_cast<size_t>(fault.client) == i;
-    if (concerned) actors_[i]->Disturb(end + 5 * kSecond);
+    if (!Concerns(fault, i)) continue;
+    actors_[i]->Disturb(end + (breaks ? 5 : 1) * kSecond);
+    // It may have missed a message, or its place in the queue may be lost.
+    oracle_.Excuse(actors_[i]->process(), end + kHeartbeat + 5 * kSecond);
   }
 }
 
 // Living clients repeat the counts that an older copy lacks, if the copy has the latch.
 bool World::LosesCounts(const Fault& fault) {
   if (fault.kind == FaultKind::kClockForward || !LosesData(fault.kind)) return false;
-  if (fault.kind != FaultKind::kRestartOld || plan_.Has(FaultKind::kCrash)) return true;
+  if (fault.kind != FaultKind::kRestartOld || plan_.Has(FaultKind::kCrash) ||
+      plan_.Has(FaultKind::kCrashMany)) {
+    return true;
+  }
   const std::vector<std::string> kept = old_copies_[&group_->HostOf(fault)].Keys();
   return std::any_of(plan_.objects.begin(), plan_.objects.end(), [&](const SharedObject& each) {
     return each.kind == Kind::kLatch &&
-           std::find(kept.begin(), kept.end(), each.name) == kept.end();
+           std::find(kept.begin(), kept.end(), KeyOf(each)) == kept.end();
   });
 }
 
@@ -385,12 +428,30 @@ void World::InjectIntoClient(const Fault& fault) {
       kernel_.Suspend(process);
       return kernel_.After(length, [this, process] { kernel_.WakeFromSuspend(process); });
     case FaultKind::kCrash:
-      if (actor.done() || process->dead) return;
-      actor.Crash();
-      return kernel_.After(length, [&actor] { actor.Start(); });
+      return Crash(static_cast<size_t>(fault.client), length);
+    case FaultKind::kCrashMany:
+      for (size_t i = 0; i < actors_.size(); ++i) {
+        if (!Concerns(fault, i)) continue;
+        kernel_.After(random_.Between(0, 5 * kMilli), [this, i, length] { Crash(i, length); });
+      }
+      return;
     default:
       return;
   }
+}
+
+void World::Crash(size_t client, int64_t length) {
+  Actor& actor = *actors_[client];
+  if (actor.done() || actor.process()->dead) return;
+  actor.Crash();
+  kernel_.After(length, [&actor] { actor.Start(); });
+}
+
+// Returns true if the fault is not one of other clients.
+bool World::Concerns(const Fault& fault, size_t client) const {
+  const bool mine = client == static_cast<size_t>(fault.client);
+  if (fault.kind == FaultKind::kCrashMany) return !mine;
+  return mine || fault.kind > FaultKind::kCrash;
 }
 
 void World::InjectIntoServer(const Fault& fault) {
@@ -409,6 +470,13 @@ void World::InjectIntoServer(const Fault& fault) {
       return host.redis().KillConnections(RedisServer::Clients::kPubSub);
     case FaultKind::kRefuse:
       return Refuse(fault, host);
+    case FaultKind::kRefuseFirst: {
+      constexpr bool Conditions::*kWays[] = {&Conditions::loading, &Conditions::out_of_memory,
+                                             &Conditions::cannot_save, &Conditions::few_replicas};
+      host.redis().conditions.first = kWays[fault.detail % std::size(kWays)];
+      host.redis().KillConnections(RedisServer::Clients::kAll);
+      return kernel_.After(length, [&host] { host.redis().conditions.first = nullptr; });
+    }
     case FaultKind::kClockForward:
       host.clock().offset += length;
       return oracle_.LostData(kernel_.now() + LongestLease(plan_));

@@ -27,10 +27,10 @@ struct RunResult {
   uint64_t hash = 0;      // equal for equal runs
   uint64_t requests = 0;  // equal if each grant was asked for and ended by the same scripts
   int64_t virtual_ms = 0;
-  // In runs with faults: the calls, and how long clients waited; and what was judged of both.
+  // In runs with faults: the calls, and how long objects were in use; and what was judged of both.
   uint64_t calls = 0;
   uint64_t judged_calls = 0;
-  int64_t waited_ms = 0;
+  int64_t used_ms = 0;
   int64_t judged_ms = 0;
   FaultCounts faults = {};
 };
@@ -50,7 +50,10 @@ class World {
   bool LosesCounts(const Fault& fault);
   void InjectIntoNetwork(const Fault& fault);
   void InjectIntoClient(const Fault& fault);
+  bool Concerns(const Fault& fault, size_t client) const;
+  void Crash(size_t client, int64_t length);
   void InjectIntoServer(const Fault& fault);
+  int64_t Recovery(const Fault& fault, const SharedObject& object) const;
   void Excuse(const Fault& fault);
   void Restart(const Fault& fault, Host& host);
   void Refuse(const Fault& fault, Host& host);
@@ -60,6 +63,7 @@ class World {
   int64_t LongestTtl(const std::string& key) const;
   void CheckKeys(bool all_gone);
   void CheckNothingHeld();
+  std::string KeyOf(const SharedObject& object) const;
   bool IsOfLatch(const std::string& key) const;
   int64_t EndOf(const Fault& fault) const;
   int64_t QuietFrom() const;
