@@ -33,11 +33,13 @@ struct ThreadLocals {
   char* here = nullptr;
   size_t size = 0;
   std::vector<char> at_start;
+  mutable std::unique_ptr<char[]> spare;
 
   static const ThreadLocals& Get() {
     static const ThreadLocals* const found = [] {
       auto* made = new ThreadLocals;
       dl_iterate_phdr(&Find, made);
+      made->spare = std::make_unique<char[]>(made->size + 1);
       return made;
     }();
     return *found;
@@ -193,7 +195,9 @@ Fibre::~Fibre() { FreeStacks().push_back(stack_); }
 
 void Fibre::SwapThreadLocals() {
   const ThreadLocals& locals = ThreadLocals::Get();
-  std::swap_ranges(locals.here, locals.here + locals.size, thread_locals_.get());
+  memcpy(locals.spare.get(), locals.here, locals.size);
+  memcpy(locals.here, thread_locals_.get(), locals.size);
+  thread_locals_.swap(locals.spare);
   auto* const exceptions = reinterpret_cast<uint64_t*>(abi::__cxa_get_globals());
   std::swap_ranges(exceptions, exceptions + 2, exception_state_);
 }

@@ -252,6 +252,8 @@ bool Keyspace::Rename(std::string_view from, std::string_view to) {
 }
 
 void Keyspace::Changed(std::string_view key) {
+  static uint64_t changes = 0;
+  last_change_ = ++changes;
   has_changed_ = true;
   if (!remembers_) return;
   for (const auto& [db, name] : changed_) {
@@ -260,11 +262,9 @@ void Keyspace::Changed(std::string_view key) {
   changed_.emplace_back(db_, key);
 }
 
-std::vector<std::string> Keyspace::Keys() {
+std::vector<std::string> Keyspace::Keys() const {
   std::vector<std::string> keys;
-  for (const auto& [key, entry] : Current()) {
-    if (entry.expires_ms >= now_ms_) keys.push_back(key);
-  }
+  ForEach([&](const std::string& key, int64_t) { keys.push_back(key); });
   std::sort(keys.begin(), keys.end());
   return keys;
 }

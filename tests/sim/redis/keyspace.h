@@ -118,8 +118,16 @@ class Keyspace {
   bool Rename(std::string_view from, std::string_view to);
   void Changed(std::string_view key);
 
+  // Calls `use` with each key that is not expired, and its expiry, in no order.
+  template <class Use>
+  void ForEach(const Use& use) const {
+    if (size() == 0) return;
+    for (const auto& [key, entry] : Current()) {
+      if (entry.expires_ms >= now_ms_) use(key, entry.expires_ms);
+    }
+  }
   // The keys that are not expired, sorted.
-  std::vector<std::string> Keys();
+  std::vector<std::string> Keys() const;
   size_t size() const { return dbs_.empty() ? 0 : Current().size(); }
   int databases() const { return static_cast<int>(dbs_.size()); }
 
@@ -127,6 +135,8 @@ class Keyspace {
   // changed.
   void Remember(bool remember) { remembers_ = remember; }
   bool has_changed() const { return has_changed_; }
+  // Differs if keys, values or expiries may differ, also those of another keyspace.
+  uint64_t last_change() const { return last_change_; }
   // What has changed since the last call, each key once, in the order of the first change.
   std::vector<KeyChange> TakeChanges();
   void Apply(const KeyChange& change);
@@ -152,6 +162,7 @@ class Keyspace {
   bool deletes_expired_ = true;
   bool remembers_ = false;
   bool has_changed_ = false;
+  uint64_t last_change_ = 0;
   std::vector<std::pair<int, std::string>> changed_;
 };
 

@@ -71,7 +71,13 @@ class World {
   int64_t EndLateness();
   void ExcuseIdleness(int64_t faults_end);
 
+  struct CheckedKeys {
+    uint64_t changed = 0;  // the last change that CheckKeys() has seen
+    int64_t at_ms = 0;     // when, by the server's clock
+  };
+
   const Plan& plan_;
+  const int64_t longest_lease_;
   Kernel kernel_;
   Random random_;
   Network network_;
@@ -80,6 +86,7 @@ class World {
   std::map<Host*, Keyspace> old_copies_;  // the content of an older copy of a server's data
   std::vector<std::unique_ptr<Actor>> actors_;
   int64_t start_;
+  std::map<Host*, CheckedKeys> checked_;
   uint64_t commands_ = 0;  // that the servers have executed
   int64_t changed_ = 0;    // when their number last changed
   uint64_t unknown_scripts_ = 0;
