@@ -34,6 +34,8 @@ class LuaEngine {
   LuaEngine(const LuaEngine&) = delete;
   LuaEngine& operator=(const LuaEngine&) = delete;
 
+  // Collects all garbage, and from now on only when there is ten times as much as after that.
+  void CollectRarely();
   // The SHA-1 of a script, computed once.
   const std::string& Sha1(std::string_view body);
   // Returns "" if that worked, and otherwise the error to reply.
