@@ -15,6 +15,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "lua/scripts.h"
+#include "tests/sim/os/memory.h"
+#include "tests/sim/redis/lua_engine.h"
 #include "tests/sim/trace.h"
 
 namespace redlatch::sim {
@@ -56,16 +59,20 @@ std::string ClassOf(const std::string& violation) {
   return what.substr(0, std::min(what.find(':'), what.find(" (")));
 }
 
-// Compiles every script once, so that the children need not.
+// Compiles every script once, and makes what lasts for the whole run, so that the children need not.
 void WarmUp() {
-  for (const Group group : {Group::kSingle, Group::kQuorum}) {
-    for (uint64_t seed = 1; seed <= 8; ++seed) {
+  LuaEngine& engine = LuaEngine::OfThisThread();
+  for (const LuaScript& script : lua::kAll) engine.Compile(engine.Sha1(script.body), script.body);
+  for (const Group group : {Group::kSingle, Group::kSentinel, Group::kCluster, Group::kQuorum}) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
       const Plan plan = MakePlan(seed, {.any_group = false, .group = group, .faults = 0});
       auto world = std::make_unique<World>(plan);
       // Threads of an aborted run still use the world, so it cannot be destroyed.
       if (!world->Run().violation.empty()) static_cast<void>(world.release());
     }
   }
+  engine.CollectRarely();
+  UseNewPages();
 }
 
 }  // namespace
