@@ -1,6 +1,6 @@
-// malloc() and its relatives. All of the simulator runs in one real thread, in short processes that
-// are forked from one that has warmed up. So this needs no locks and gives nothing back, and is
-// several times as fast as libc's own.
+// malloc() and its relatives. The simulator runs in one real thread, in short processes that are
+// forked from one that has warmed up. So this allocator needs no locks and returns nothing to the
+// system, and takes a fraction of the time of libc's own.
 #include "tests/sim/os/memory.h"
 
 #ifdef REDLATCH_SIM_ASAN
@@ -130,5 +130,5 @@ int posix_memalign(void** out, size_t alignment, size_t size) {
 size_t malloc_usable_size(void* block) { return block == nullptr ? 0 : RoomIn(block); }
 
 }  // extern "C"
-// NOLINTEND
+   // NOLINTEND
 #endif

@@ -320,7 +320,6 @@ LuaEngine::LuaEngine() : lua_(luaL_newstate()) {
   if (ScriptCoverage* const coverage = ScriptCoverage::Get()) coverage->Watch(lua_);
 }
 
-
 void LuaEngine::CollectRarely() {
   lua_gc(lua_, LUA_GCSETPAUSE, 1000);
   lua_gc(lua_, LUA_GCCOLLECT, 0);

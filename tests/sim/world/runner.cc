@@ -59,7 +59,7 @@ std::string ClassOf(const std::string& violation) {
   return what.substr(0, std::min(what.find(':'), what.find(" (")));
 }
 
-// Compiles every script once, and makes what lasts for the whole run, so that the children need not.
+// Compiles all scripts and fills all caches, so that the children need not.
 void WarmUp() {
   LuaEngine& engine = LuaEngine::OfThisThread();
   for (const LuaScript& script : lua::kAll) engine.Compile(engine.Sha1(script.body), script.body);
