@@ -234,6 +234,11 @@ bool LockState::IsWanted() const {
   return false;
 }
 
+// A recall may come before the result of a request that the server executed first.
+void LockState::NoteOthers(Grant& grant, int64_t others) {
+  grant.others = others > 0 || (grant.others && grant.recalled);
+}
+
 // Tells each hold of the grant once. A hold that replicas must confirm is told after that.
 void LockState::TellIfWanted(Effects& effects) {
   if (!held() || !grant_->terms.told || !IsWanted()) return;
@@ -1127,7 +1132,7 @@ bool LockState::OnLateResult(const Request& request, const Result& result, base:
   } else if (const auto* const granted = std::get_if<AcquireGranted>(&result.acquire())) {
     if (!grant.terms.acks.any()) Prolong(request.sent, granted->lease, now);
     grant.asked = request.sent;
-    grant.others = granted->others > 0;
+    NoteOthers(grant, granted->others);
     TellIfWanted(effects);
     if (grant.claimed && granted->lease >= grant.terms.lease) {
       grant.claimed = false;
@@ -1370,7 +1375,7 @@ void LockState::OnHeld(const Request& request, const StillHeld& result, bool ext
   if (!grant_) return;
   if (shared()) {
     grant.asked = request.sent;
-    grant.others = result.others > 0;
+    NoteOthers(grant, result.others);
     NoteContention(grant.others);
     BeginTurn(now, turn_.get());
   }

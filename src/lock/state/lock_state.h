@@ -452,6 +452,7 @@ class LockState {
   void LetOwnerIn(base::Instant now, Effects& effects);
   void LetAllThrough(base::Instant now, Effects& effects);
   bool IsWanted() const;
+  static void NoteOthers(Grant& grant, int64_t others);
   void TellIfWanted(Effects& effects);
   void Settle(uint64_t ended, FencingToken token, absl::Duration cache_for, base::Instant now,
               Effects& effects);

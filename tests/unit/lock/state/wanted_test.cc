@@ -153,6 +153,17 @@ TEST_F(LockStateWantedTest, RenewalTellsHoldIfMessageWasLost) {
   EXPECT_EQ(Tells(), 1);
 }
 
+TEST_F(LockStateWantedTest, ReaderDoesNotJoinIfRecallOvertookResultOfRenewal) {
+  Make({.use = GrantUse::kShared, .reentrant = true});
+  Hold(Told());
+  Waiter& second = Acquire(Told(2));
+  const Request renewal = Fetch<RenewRequest>();
+  Recall(state().grant_id());
+  EXPECT_EQ(Tells(), 1);
+  Deliver(renewal, HeldWith(0));
+  EXPECT_EQ(second.state, State::kElsewhere);
+}
+
 TEST_F(LockStateWantedTest, ExtensionTellsManualHold) {
   Want manual = Told();
   manual.manual = true;
