@@ -562,9 +562,10 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
       (absl::IsUnavailable(status) && plan_.late_one_in > 0 &&
        (ends || plan_.latest_us > 500'000)) ||
       (absl::IsFailedPrecondition(status) && plan_.administers) ||
-      // Such a call is not repeated if its connection turns out to be broken.
-      (absl::IsUnavailable(status) && operation.interface >= Operation::Interface::kInspect &&
-       !plan_.faults.empty()) ||
+      // These are not repeated, or have no time for it, if their connection turns out to be broken.
+      (absl::IsUnavailable(status) && !plan_.faults.empty() &&
+       (tries || (operation.wait_ms >= 0 && operation.wait_ms <= 20) ||
+        operation.interface >= Operation::Interface::kInspect)) ||
       // Its time was over, or its release was forced, before the replicas confirmed it.
       (absl::IsUnavailable(status) && (ends || operation.stop_ms >= 0 || plan_.administers) &&
        ObjectOf(operation).replica_acks > 0);
@@ -977,9 +978,10 @@ void Actor::DoStdPermit(Objects& objects, Operation operation, uint64_t owner) {
   Judge(status, operation, asking.since());
   if (!got) return;
   // Nothing tells whether such a permit is lost, so it is taken for lost if a fault comes near.
+  const bool surely = !plan_.administers && plan_.late_one_in == 0;
   const auto ids =
       asking.Granted({.quarantined = plan_.quarantine_ms > 0 && !plan_.administers,
-                      .valid = [this] { return IsCalm(kernel_.now()) && !plan_.administers; },
+                      .valid = [this, surely] { return surely && IsCalm(kernel_.now()); },
                       .remaining = [] { return absl::Seconds(1); },
                       .keeps_others_out = true},
                      nullptr);

@@ -339,7 +339,7 @@ void World::Inject(const Fault& fault) {
 
 // How long a fault may keep clients waiting for an object after its end.
 int64_t World::Recovery(const Fault& fault, const SharedObject& object) const {
-  // A hold that nobody releases any more, or that a server has again.
+  // A hold whose client is dead, or that a server has again.
   const bool stays = Kills(fault.kind) || fault.kind == FaultKind::kRestartOld ||
                      fault.kind == FaultKind::kClockBack || fault.kind == FaultKind::kFailover ||
                      fault.kind == FaultKind::kTwoPrimaries;
@@ -363,10 +363,10 @@ void World::Excuse(const Fault& fault) {
     });
   };
   for (const SharedObject& each : plan_.objects) {
-    for (const std::string& name : each.Names()) {
-      if (Kills(fault.kind) && !used_by_the_dead(name)) continue;
-      oracle_.Excuse(name, end + Recovery(fault, each));
-    }
+    const std::vector<std::string> names = each.Names();
+    // If one of several locks stays taken, the others may be waited for as well.
+    if (Kills(fault.kind) && std::none_of(names.begin(), names.end(), used_by_the_dead)) continue;
+    for (const std::string& name : names) oracle_.Excuse(name, end + Recovery(fault, each));
   }
   // A client may notice that its connection is broken only when it uses that next.
   const bool breaks = fault.kind >= FaultKind::kCut && fault.kind != FaultKind::kPause &&
