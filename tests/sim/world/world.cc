@@ -20,6 +20,11 @@ constexpr int64_t kSlowest = 10 * kSecond;
 // A fence and a semaphore's capacity last for a day. What describes a server lasts for longer.
 constexpr int64_t kLongestLeft = 26 * 3600 * kSecond;
 
+// A release that the server does not permit is not repeated.
+bool Denies(const Fault& fault) {
+  return fault.kind == FaultKind::kRefuse && fault.detail % 7 >= 5;
+}
+
 bool Kills(FaultKind kind) { return kind == FaultKind::kCrash || kind == FaultKind::kCrashMany; }
 
 bool StaysAfterRelease(const std::string& key) {
@@ -170,6 +175,11 @@ void World::ExcuseIdleness(int64_t faults_end) {
   // Only a heartbeat is promised. For quorums and acks, it may take one after faults.
   const bool slow = plan_.group == Group::kQuorum || UsesAcks(plan_);
   if (slow && !plan_.faults.empty()) handover = kHeartbeat + kSecond;
+  // A client may notice only at its next use that another server has the lock now.
+  const bool moved = (plan_.group == Group::kSentinel || plan_.group == Group::kCluster) &&
+                     std::any_of(plan_.faults.begin(), plan_.faults.end(),
+                                 [](const Fault& each) { return each.kind > FaultKind::kCrash; });
+  if (moved) handover += kSecond;
   // Messages that are lost with a subscription are made up for by the next subscription.
   const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
   if (repaired) handover += kSecond;
@@ -196,7 +206,8 @@ void World::ExcuseIdleness(int64_t faults_end) {
     for (const SharedObject& each : plan_.objects) {
       turn_ms = std::max(turn_ms, each.turn_ms.value_or(0));
     }
-    oracle_.JudgeOrder((turn_ms + 15) * kMilli + 10 * plan_.latest_us * kMicro);
+    oracle_.JudgeOrder((turn_ms + 15) * kMilli + 10 * plan_.latest_us * kMicro +
+                       (moved ? kSecond : 0));
   }
 }
 
@@ -228,7 +239,9 @@ int64_t World::LongestTtl(const std::string& key) const {
   constexpr int64_t kHour = 3600 * kSecond;
   int64_t steps = 0;
   for (const Fault& each : plan_.faults) {
-    if (each.kind == FaultKind::kClockBack) steps += each.length_ms * kMilli;
+    // A node of a quorum that is ahead has the others store larger tokens.
+    const bool forward = plan_.group == Group::kQuorum && each.kind == FaultKind::kClockForward;
+    if (forward || each.kind == FaultKind::kClockBack) steps += each.length_ms * kMilli;
   }
   const auto ends = [&](std::initializer_list<const char*> suffixes) {
     return std::any_of(suffixes.begin(), suffixes.end(),
@@ -342,7 +355,7 @@ int64_t World::Recovery(const Fault& fault, const SharedObject& object) const {
   // A hold whose client is dead, or that a server has again.
   const bool stays = Kills(fault.kind) || fault.kind == FaultKind::kRestartOld ||
                      fault.kind == FaultKind::kClockBack || fault.kind == FaultKind::kFailover ||
-                     fault.kind == FaultKind::kTwoPrimaries;
+                     fault.kind == FaultKind::kTwoPrimaries || Denies(fault);
   const bool of_client = fault.kind <= FaultKind::kCrash || fault.kind == FaultKind::kCrashMany;
   const int64_t again = of_client ? kSecond : 2 * kSecond;
   return again + (stays ? LongestLease(plan_, object) : 0);
