@@ -79,12 +79,6 @@ TEST_F(SemaphoreEdge, ExpiredPermitIsFreeForFirstWaiter) {
   EXPECT_EQ(Acquire(One('c')), Granted());
 }
 
-TEST_F(SemaphoreEdge, GonePermitIsNotHeld) {
-  Ask(One('a'));
-  EXPECT_EQ(Release(One('a')), kReleased);
-  EXPECT_EQ(Release(One('a')), kNotHeld);
-}
-
 TEST_F(SemaphoreEdge, ExpiredHoldersAreNotTold) {
   capacity_ = 200;
   Ask(One('a'));

@@ -64,19 +64,6 @@ TEST_P(LockQueue, DeadWaitersReturnToTheirTickets) {
   EXPECT_THAT(Waiting(), ElementsAre(GrantId('b'), GrantId('d')));
 }
 
-TEST_P(LockQueue, CrashedWaitersAreForgotten) {
-  Take(Of('a'));
-  Ask(Of('b'));
-  for (int i = 1; i <= 200; ++i) Ask(For(30, Beating(10, Of('c', i))));
-  EXPECT_TRUE(server_->Await([&] {
-    server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been there for long
-    Ask(Again(Of('b')));
-    return server_->Integer({"HLEN", Waiters()}) == 1;
-  }));
-  EXPECT_THAT(Waiting(), ElementsAre(GrantId('b')));
-  EXPECT_EQ(Owner(), GrantId('a'));
-}
-
 TEST_P(LockQueue, CrashedWaitersLeaveAmongLiveOnes) {
   for (const int live : {1, 2, 10, 30}) {
     SCOPED_TRACE(live);

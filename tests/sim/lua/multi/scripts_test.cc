@@ -214,15 +214,6 @@ TEST_F(MultiScripts, ForceReleaseOfOneNameTellsHolder) {
   EXPECT_EQ(Force(kAll).elements.at(0).text, "free");
 }
 
-TEST_F(MultiScripts, ForeignKeyIsRefusedUntouched) {
-  server_->Command({"RPUSH", "c", "a list"});
-  EXPECT_THAT(Ask(kAll, multi_), HasSubstr("WRONGTYPE"));
-  EXPECT_THAT(Release(kAll, multi_), HasSubstr("WRONGTYPE"));
-  EXPECT_THAT(Cancel(kAll, multi_), HasSubstr("WRONGTYPE"));
-  EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
-  server_->Command({"DEL", "c"});
-}
-
 TEST_F(MultiScripts, LaterWaitersAreToldWhenForeignKeyExpires) {
   server_->Command({"SET", "b", "another program's", "PX", "5000"});
   EXPECT_THAT(Ask(kAll, multi_), MatchesRegex("queued -1 0 [0-9]+"));
@@ -258,22 +249,6 @@ TEST_F(MultiScripts, DeletedKeysNeverAllowTwoOwners) {
       server_->ExpectATtlOnEveryKey();
     }
   }
-}
-
-TEST_F(MultiScripts, FullMemoryRefusesOnlyNewRequests) {
-  Inbox inbox(*server_, Channel('1'));
-  Ask({"b"}, simple_);
-  Ask(kAll, multi_);
-  server_->Command({"CONFIG", "SET", "maxmemory-policy", "noeviction"});
-  server_->Command({"CONFIG", "SET", "maxmemory", "1"});
-  EXPECT_THAT(Ask({"d", "e"}, other_), HasSubstr("OOM"));
-  EXPECT_EQ(server_->Integer({"EXISTS", "d", "e", Queue("d"), Queue("e")}), 0);
-  EXPECT_THAT(Ask(kAll, Again(multi_)), StartsWith("queued "));
-  EXPECT_EQ(Release({"b"}, simple_), "released");
-  EXPECT_EQ(inbox.Next(), look_);
-  EXPECT_THAT(Ask(kAll, Again(Again(multi_))), StartsWith("granted "));
-  EXPECT_EQ(Renew(kAll, multi_), "held");
-  EXPECT_EQ(Release(kAll, multi_), "released");
 }
 
 TEST_F(MultiScripts, FullMemoryAllowsTokensAndTombstones) {

@@ -194,27 +194,6 @@ TEST_F(ReadWriteScripts, ReaderIsRefusedBesideForeignHash) {
   EXPECT_THAT(Acquire(Reader('b')), ::testing::HasSubstr("WRONGTYPE"));
 }
 
-TEST_F(ReadWriteScripts, CrashedWaitersAreForgotten) {
-  for (const bool readers_live : {false, true}) {
-    SCOPED_TRACE(readers_live);
-    server_->Command({"FLUSHALL"});
-    Ask(Writer('a'));
-    Ask(Writer('b'));
-    if (readers_live) Ask(Reader('c'));
-    for (int i = 1; i <= 300; ++i) {
-      Ask(i % 2 == 0 ? For(30, Beating(10, Reader('d', i))) : For(30, Beating(10, Writer('e', i))));
-    }
-    EXPECT_GE(server_->Integer({"HLEN", Waiters()}), 301);
-    EXPECT_TRUE(server_->Await([&] {
-      server_->Command({"PEXPIRE", Waiters(), "20000"});  // as if it had been there for long
-      Ask(Again(Writer('b')));
-      return server_->Integer({"HLEN", Waiters()}) == (readers_live ? 2 : 1);
-    }));
-    EXPECT_THAT(WaitingWriters(), ElementsAre(GrantId('b')));
-    EXPECT_EQ(WaitingReaders().size(), readers_live ? 1 : 0);
-  }
-}
-
 TEST_F(ReadWriteScripts, CrashedWaitersLeaveAmongLiveOnes) {
   for (const bool readers : {false, true}) {
     SCOPED_TRACE(readers);

@@ -50,22 +50,5 @@ end
   EXPECT_NE(Pttl(name_), -1) << server_->Command({"HGETALL", name_}).DebugString();
 }
 
-TEST_F(ReentrantScripts, ForeignKeysAreRefusedUntouched) {
-  const std::vector<std::vector<std::string>> others = {
-      {"SET", name_, GrantId('a')},
-      {"HSET", name_, "field", "value"},
-      {"HSET", name_, "kind", "read-write", Of('a').owner, "1"},
-      {"HSET", name_, GrantId('a'), "9000000000000000 1"}};
-  for (const std::vector<std::string>& other : others) {
-    server_->Command({"FLUSHALL"});
-    server_->Command(other);
-    server_->Command({"PEXPIRE", name_, "30000"});
-    ExpectRefused(name_, "WRONGTYPE",
-                  {Acquire(Of('a')), Release(Of('a')), Renew(Of('a')), Cancel(Of('a')), Inspect(),
-                   ForceRelease()});
-    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1);
-  }
-}
-
 }  // namespace
 }  // namespace redlatch

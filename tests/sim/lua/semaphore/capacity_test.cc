@@ -103,26 +103,6 @@ TEST_F(SemaphoreCapacity, ShrinkingRefusesTooLargeWaiters) {
 
 // Refusals.
 
-TEST_F(SemaphoreCapacity, ForeignKeysAreRefusedUntouched) {
-  const std::vector<std::vector<std::string>> others = {
-      {"SET", name_, GrantId('a')},
-      {"HSET", name_, "field", "value"},
-      {"HSET", name_, "kind", "reentrant/2", Of('a').owner, "1", GrantId('a'), "9e15 1"},
-      {"HSET", name_, "kind", "other", "capacity", "2", "set_by", "constructor"},
-      {"SET", Permits(), "x"}};
-  for (const std::vector<std::string>& other : others) {
-    server_->Command({"FLUSHALL"});
-    server_->Command(other);
-    server_->Command({"PEXPIRE", other[1], "30000"});
-    ExpectRefused(
-        other[1], "WRONGTYPE",
-        {Acquire(One('a')), Acquire(Impatient(One('a'))), Acquire(Many(2, 'a')), Release(One('a')),
-         Release(One('a'), 0, 0, 5000), Renew(One('a')), Cancel(One('a')), Cancel(One('a'), 5000),
-         Inspect(), ForceRelease(), SetCapacity(3)});
-    EXPECT_EQ(server_->Integer({"DBSIZE"}), 1) << other[1];
-  }
-}
-
 TEST_F(SemaphoreCapacity, ForeignKeysAreRefusedBeforeWrites) {
   for (const int waiting : {0, 1}) {
     for (const std::string& key : {Permits(), Queue(), Waiters()}) {

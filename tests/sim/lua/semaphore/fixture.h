@@ -69,7 +69,6 @@ class SemaphoreScriptsFixture : public LockScriptsFixture {
   double Remaining(const std::string& grant) {
     return LockScriptsFixture::Remaining(Permits(), grant);
   }
-  void AwaitEnd(const std::string& grant) { LockScriptsFixture::AwaitEnd(Permits(), grant); }
   // As if the grant's lease had ended.
   void Expire(const std::string& grant) {
     server_->Command({"ZADD", Permits(), "XX", "1000", grant});
