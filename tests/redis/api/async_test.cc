@@ -184,7 +184,6 @@ TEST_F(AsyncHooks, CallbackMayBlock) {
 // The asynchronous interface of everything else: readers, permits, latches, several locks at once,
 // several servers, replica acks.
 
-constexpr auto kBusy = absl::StatusCode::kDeadlineExceeded;
 constexpr auto kCancelled = absl::StatusCode::kCancelled;
 
 class AsyncKinds : public ::testing::Test {
@@ -651,18 +650,6 @@ TEST_F(AwaitableCalls, LeaseForDestroyedCoroutineIsReleased) {
   }
   EXPECT_TRUE(RunUntil([&] { return IsFree(); }));
   EXPECT_FALSE(went_on);
-}
-
-TEST_F(AwaitableCalls, LockDestructorResumesWithCancelled) {
-  const Lease first = *lock_.Acquire();
-  auto lock = std::make_unique<SimpleLock>(client_, "lock");
-  absl::Status status;
-  const auto body = [&]() -> Task { status = (co_await lock->AcquireAwaitable()).status(); };
-  const Task task = body();
-  ASSERT_TRUE(AwaitWaiting(1));
-  lock.reset();
-  EXPECT_TRUE(RunUntil([&] { return !status.ok(); }));
-  EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
 }
 
 TEST_F(AwaitableCalls, StartWhenAwaited) {

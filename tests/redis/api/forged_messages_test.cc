@@ -1,7 +1,6 @@
 // A neighbour is another user of the same server. It may publish on `redlatch:*`, perhaps subscribe
 // there too, and shares one lock with a client. It sends that client arbitrary messages.
 
-#include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

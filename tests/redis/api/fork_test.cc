@@ -1,6 +1,4 @@
 // Every public call in a forked child, on objects of its parent.
-#include "redlatch/multi_lock.h"
-#include "redlatch/red_lock.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/redisson/fair_lock.h"
 #include "redlatch/redisson/lock.h"

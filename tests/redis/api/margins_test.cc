@@ -69,20 +69,20 @@ TEST_F(Margins, OnlyLocksOfOneNameStayTaken) {
 }
 
 TEST_F(Margins, HoldIsLostBeforeServerFreesIt) {
-  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(2), .stop_margin = absl::Seconds(1)});
+  SimpleLock lock(client_, "lock", {.lease = absl::Seconds(6), .stop_margin = absl::Seconds(3)});
   const absl::StatusOr<Lease> lease = lock.Acquire();
   ASSERT_TRUE(lease.ok()) << lease.status();
-  EXPECT_LT(lease->remaining(), absl::Seconds(1));
-  EXPECT_GT(Pttl(), 1000);
+  EXPECT_LT(lease->remaining(), absl::Seconds(3));
+  EXPECT_GT(Pttl(), 3000);
   const base::Instant taken = base::Now();
-  while (base::Now() < taken + absl::Seconds(2)) {
+  while (base::Now() < taken + absl::Seconds(4)) {
     ASSERT_TRUE(lease->valid()) << "renewals have room";
     Sleep(absl::Milliseconds(50));
   }
   server_->Stop();
   EXPECT_TRUE(Await([&] { return lease->lost().stop_requested(); }));
   server_->Continue();
-  EXPECT_GT(Pttl(), 500) << "half the margin, on a busy machine";
+  EXPECT_GT(Pttl(), 500) << "what is left of the margin on a busy machine";
 }
 
 TEST_F(Margins, ServerWaitsForGraceAfterExpiry) {
@@ -110,8 +110,8 @@ TEST_F(Margins, ReleaseIsNotDelayedByGrace) {
 TEST_F(Margins, HoldEndsAfterAtMost) {
   std::promise<LostLease> lost;
   SimpleLock lock(client_, "lock",
-                  {.lease = absl::Milliseconds(500),
-                   .at_most = absl::Milliseconds(1200),
+                  {.lease = absl::Seconds(2),
+                   .at_most = absl::Seconds(3),
                    .on_lost = [&](const LostLease& its) { lost.set_value(its); }});
   lock.lock();
   SimpleLock next(other_, "lock");
@@ -187,21 +187,6 @@ TEST_P(LockThatStaysTaken, StaysTakenIfItsProcessIsKilled) {
   const absl::StatusOr<Lease> lease = short_lease->Acquire({.at_least = absl::Minutes(1)});
   ASSERT_TRUE(lease.ok()) << lease.status();
   EXPECT_GT(Pttl(), 50'000) << "as it would stay without this process";
-}
-
-TEST_P(LockThatStaysTaken, LaterReleaseIsAsUsual) {
-  absl::StatusOr<Lease> lease = lock_->Acquire({.at_least = absl::Milliseconds(1)});
-  ASSERT_TRUE(lease.ok()) << lease.status();
-  Sleep(absl::Milliseconds(2));
-  EXPECT_TRUE(lease->Release().ok());
-  EXPECT_TRUE(next_->TryAcquire().ok());
-}
-
-TEST_P(LockThatStaysTaken, ForceReleaseFreesIt) {
-  ASSERT_TRUE(lock_->Acquire({.at_least = absl::Minutes(1)})->Release().ok());
-  EXPECT_TRUE(IsBusy(next_->TryAcquire().status()));
-  ASSERT_TRUE(next_->ForceRelease().ok());
-  EXPECT_TRUE(next_->TryAcquire().ok());
 }
 
 TEST_P(LockThatStaysTaken, StayTakenCountsFromTheToken) {

@@ -102,7 +102,7 @@ TEST_F(QuorumRefusal, RefusingServerIsAskedOnlyNowAndThen) {
 // A RedLock's unlock() writes the release to all servers and waits for none.
 
 // How long a call may take that does not wait, on a busy machine.
-constexpr absl::Duration kAtOnce = absl::Milliseconds(200);
+constexpr absl::Duration kAtOnce = absl::Seconds(5);
 // Far less than the lease.
 constexpr absl::Duration kUnlockSoon = absl::Seconds(5);
 
@@ -116,7 +116,7 @@ class RedLockUnlock : public RedLockTest {
     return Await([&] { return servers_.Having(kName) == 0; }, within);
   }
 
-  RedLock lock_{Connect(), kName};
+  RedLock lock_{Connect("command_timeout=30s"), kName};
 };
 
 TEST_F(RedLockUnlock, DoesNotWaitForHungServers) {

@@ -4,7 +4,6 @@
 #include <time.h>
 
 #include "src/base/thread.h"
-#include "src/base/unique_fd.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/authority.h"
 #include "tests/support/server_groups.h"

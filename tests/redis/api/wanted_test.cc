@@ -42,7 +42,7 @@ TEST_F(WantedLock, IsNotCachedOrHeldLonger) {
 }
 
 TEST_F(WantedLock, RenewalReservesNoTokens) {
-  SimpleLock told(client_, "told", {.lease = absl::Milliseconds(300), .tell_if_wanted = true});
+  SimpleLock told(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true});
   const Lease lease = Must(told.Acquire());
   const std::string fence = server_->Text({"GET", "redlatch:2:{told}:fence"});
   EXPECT_EQ(fence, absl::StrCat(lease.fencing_token().value()));
@@ -54,7 +54,7 @@ TEST_F(WantedLock, RenewalReservesNoTokens) {
 
 // The waiter is in the queue, and its message did not come.
 TEST_F(WantedLock, RenewalTellsHolderIfMessageWasLost) {
-  SimpleLock told(client_, "told", {.lease = absl::Milliseconds(600), .tell_if_wanted = true});
+  SimpleLock told(client_, "told", {.lease = absl::Seconds(2), .tell_if_wanted = true});
   const Lease lease = Must(told.Acquire());
   const std::stop_token wanted = lease.wanted();
   server_->Command({"ZADD", "redlatch:2:{told}:simple.queue", "1", "foreign"});

@@ -1,8 +1,6 @@
 // Tests `redlatch ls`, `inspect`, `break` and `capacity` with a quorum, and with one of its
 // servers.
-#include <atomic>
 
-#include "src/redis/wire/codec.h"
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 

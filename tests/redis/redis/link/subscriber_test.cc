@@ -296,7 +296,7 @@ TEST_F(SubscriberThreadTest, UnreachableServerDelaysNoOther) {
     ExpectMessages("c");
     recorder_.Forget();
   }
-  EXPECT_LT(slowest_, absl::Milliseconds(100));
+  EXPECT_LT(slowest_, absl::Seconds(5)) << "the connect_timeout is far longer";
 }
 
 // A forked child and the subscriber of its parent.
