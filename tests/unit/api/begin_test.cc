@@ -81,7 +81,7 @@ TEST(FirstScript, IsAcceptedBeforeAnyCommandOfALock) {
   const int before = server.connections();
   const base::Instant begun = base::Now();
   const absl::Status refused = lock.Acquire({.wait = absl::Milliseconds(300)}).status();
-  EXPECT_LT(base::Now() - begun, absl::Milliseconds(900));
+  EXPECT_LT(base::Now() - begun, absl::Seconds(5));
   EXPECT_TRUE(absl::IsUnavailable(refused)) << refused;
   EXPECT_THAT(refused.message(),
               ::testing::AllOf(HasSubstr("NOREPLICAS"), HasSubstr("min-replicas-to-write"),

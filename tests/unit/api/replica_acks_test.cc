@@ -22,14 +22,14 @@ TEST(ReplicaAcks, GrantIsNotHeldIfTooFewConfirm) {
     if (asked.command[1] == lua::kSimpleRelease.sha1) return FakeServer::Bulk("released");
     return FakeServer::Polite(asked);
   });
-  const absl::StatusOr<Client> client = Client::Connect(server.url());
+  const absl::StatusOr<Client> client = Client::Connect(server.url() + "?command_timeout=30s");
   ASSERT_TRUE(client.ok()) << client.status();
-  SimpleLock lock(*client, "lock", {.acks = {.replicas = 2}});
-  const absl::Status status = lock.TryAcquire().status();
+  SimpleLock lock(*client, "lock", {.acks = {.replicas = 2, .timeout = absl::Milliseconds(50)}});
+  const absl::Status status = lock.Acquire().status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(status.message(), HasSubstr("1 of 2 replicas have confirmed it"));
   replicas = 2;
-  EXPECT_TRUE(lock.TryAcquire().ok());
+  EXPECT_TRUE(lock.Acquire().ok());
 }
 
 }  // namespace

@@ -1,11 +1,8 @@
 // What a quorum sends to a node that did not answer, was down, or has lost a grant.
 #include <mutex>
 
-#include "lua/scripts.h"
-#include "src/quorum/quorum.h"
 #include "src/redis/wire/errors.h"
 #include "tests/support/await.h"
-#include "tests/support/testing.h"
 #include "tests/unit/quorum/fake_node.h"
 
 namespace redlatch::quorum {
@@ -77,40 +74,18 @@ class Server {
   std::vector<Ran> ran_;
 };
 
-class QuorumAftermath : public ::testing::Test {
+class QuorumAftermath : public FakeQuorumTest {
  protected:
-  QuorumAftermath() {
-    type_.scripts = {.acquire = lua::kQuorumAcquire,
-                     .release = lua::kQuorumRelease,
-                     .renew = lua::kQuorumRenew,
-                     .cancel = lua::kQuorumCancel};
-    type_.keys = internal::KeyNames("quorum", {"quorum.turn"});
-  }
-
-  template <class What>
-  Result Run(What what) {
-    const Request request{.what = what, .grant = 7, .lease = absl::Seconds(30)};
-    Result result;
-    const internal::RequestRunner::Item item{.subject = subject_, .request = request};
-    quorum_.RunBatch(absl::MakeConstSpan(&item, 1), base::Now() + absl::Seconds(10),
-                     absl::MakeSpan(&result, 1));
-    return result;
-  }
   bool Acquires() {
     const Result result = Run(
+        quorum_,
         internal::AcquireRequest{.grant = 7, .terms = {.lease = absl::Seconds(30)}, .attempt = 1});
     return std::holds_alternative<internal::AcquireGranted>(result.acquire());
   }
   bool Releases() {
-    return std::holds_alternative<internal::Freed>(Run(internal::ReleaseRequest()).what);
+    return std::holds_alternative<internal::Freed>(Run(quorum_, internal::ReleaseRequest()).what);
   }
 
-  const internal::Identity identity_{.client = "0123456789abcdef0123456789abcdef"};
-  const std::string hold_ = identity_.client + ":7";
-  const internal::KeySet keys_{"lock"};
-  internal::LockType type_;
-  const Subject subject_{
-      .identity = identity_, .keys = keys_, .type = type_, .owner = identity_.client};
   std::array<Server, 3> servers_;
   Server& last_ = servers_[2];
   Quorum quorum_{{.name = "redlock:nowhere",
@@ -131,7 +106,7 @@ TEST_F(QuorumAftermath, LateNodeIsToldToRefuse) {
   // A cancellation refuses later requests; a release would not.
   const Ran told = last_.ran().back();
   ASSERT_EQ(told.script, lua::kQuorumCancel.name);
-  EXPECT_EQ(told.args[0], hold_);
+  EXPECT_EQ(told.args[0], grant_);
   EXPECT_GE(std::stoll(told.args[1]), 20'000);
   EXPECT_EQ(servers_[0].ran().back().script, lua::kQuorumRelease.name);
 }
@@ -140,20 +115,21 @@ TEST_F(QuorumAftermath, ReconnectedNodeIsToldOfRelease) {
   EXPECT_TRUE(Acquires());
   last_.up = false;
   EXPECT_TRUE(Releases());
-  EXPECT_FALSE(last_.WasTold(hold_));
+  EXPECT_FALSE(last_.WasTold(grant_));
   last_.up = true;
-  EXPECT_TRUE(support::Await([this] { return last_.WasTold(hold_); }));
+  EXPECT_TRUE(support::Await([this] { return last_.WasTold(grant_); }));
 }
 
 TEST_F(QuorumAftermath, NodeThatLostGrantIsHealed) {
   EXPECT_TRUE(Acquires());
   const std::string token = last_.ran().back().args.back();
   last_.Answer(lua::kQuorumRenew, Text("not_held"));
-  EXPECT_TRUE(std::holds_alternative<internal::StillHeld>(Run(internal::RenewRequest()).what));
+  EXPECT_TRUE(
+      std::holds_alternative<internal::StillHeld>(Run(quorum_, internal::RenewRequest()).what));
   const Ran healed = last_.ran().back();
   ASSERT_EQ(healed.script, lua::kQuorumRaise.name);
   ASSERT_EQ(healed.args.size(), 4U);
-  EXPECT_EQ(healed.args[0], hold_);
+  EXPECT_EQ(healed.args[0], grant_);
   EXPECT_EQ(healed.args[1], token);
   EXPECT_GT(std::stoll(healed.args[2]), 0);
   EXPECT_EQ(healed.args[3], "1");

@@ -1,4 +1,4 @@
-// A node of a quorum that does what a test says.
+// Nodes of a quorum that do what a test says.
 #ifndef REDLATCH_TESTS_UNIT_QUORUM_FAKE_NODE_H_
 #define REDLATCH_TESTS_UNIT_QUORUM_FAKE_NODE_H_
 
@@ -8,7 +8,10 @@
 #include <vector>
 
 #include "absl/types/span.h"
+#include "lua/scripts.h"
+#include "src/quorum/quorum.h"
 #include "src/redis/server_group/server_group.h"
+#include "tests/support/testing.h"
 
 namespace redlatch::quorum {
 
@@ -58,6 +61,38 @@ class FakeNode final : public redis::ServerGroup {
 
  private:
   const FakeNodeEvents on_;
+};
+
+// A lock whose grant 7 a quorum of such nodes decides about.
+class FakeQuorumTest : public ::testing::Test {
+ protected:
+  FakeQuorumTest() {
+    type_.scripts = {.acquire = lua::kQuorumAcquire,
+                     .release = lua::kQuorumRelease,
+                     .renew = lua::kQuorumRenew,
+                     .cancel = lua::kQuorumCancel};
+    type_.keys = internal::KeyNames("quorum", {"quorum.turn"});
+  }
+
+  template <class What>
+  Result Run(Quorum& quorum, What what) const {
+    const Request request{.what = std::move(what), .grant = 7, .lease = absl::Seconds(30)};
+    Result result;
+    const internal::RequestRunner::Item item{.subject = subject_, .request = request};
+    quorum.RunBatch(absl::MakeConstSpan(&item, 1), base::Now() + absl::Seconds(10),
+                    absl::MakeSpan(&result, 1));
+    return result;
+  }
+
+  const internal::Identity identity_{.client = "0123456789abcdef0123456789abcdef"};
+  const std::string grant_ = identity_.client + ":7";
+  const internal::KeySet keys_{"two words"};
+  internal::LockType type_;
+  const Subject subject_{.identity = identity_,
+                         .keys = keys_,
+                         .type = type_,
+                         .owner = identity_.client,
+                         .claim = absl::Seconds(2)};
 };
 
 }  // namespace redlatch::quorum

@@ -1,8 +1,5 @@
 // A waiter of a quorum whose nodes vote for it by message.
 #include "absl/strings/str_split.h"
-#include "lua/scripts.h"
-#include "src/quorum/quorum.h"
-#include "tests/support/testing.h"
 #include "tests/unit/quorum/fake_node.h"
 
 namespace redlatch::quorum {
@@ -11,24 +8,16 @@ namespace {
 constexpr size_t kNodes = 3;
 
 // Three nodes that queue each acquire, unless a test says otherwise.
-class QuorumVotes : public ::testing::Test {
+class QuorumVotes : public FakeQuorumTest {
  protected:
-  QuorumVotes() {
-    type_.scripts = {.acquire = lua::kQuorumAcquire,
-                     .release = lua::kQuorumRelease,
-                     .renew = lua::kQuorumRenew,
-                     .cancel = lua::kQuorumCancel};
-    type_.keys = internal::KeyNames("quorum", {"quorum.turn"});
-  }
-
   std::unique_ptr<redis::ServerGroup> Make(size_t node, const redis::ServerGroup::Events& events) {
     tell_[node] = events.on_message;
     FakeNodeEvents its;
     its.connect = [] { return absl::OkStatus(); };
-    its.run = [this, node](const redis::ScriptCall& call) { return Run(node, call); };
+    its.run = [this, node](const redis::ScriptCall& call) { return Reply(node, call); };
     return std::make_unique<FakeNode>(its);
   }
-  absl::StatusOr<redis::Reply> Run(size_t node, const redis::ScriptCall& call) {
+  absl::StatusOr<redis::Reply> Reply(size_t node, const redis::ScriptCall& call) {
     const std::vector<std::string> last = absl::StrSplit(std::string(call.args.back()), ' ');
     if (call.script->name == lua::kQuorumAcquire.name && last.back() == "queue") {
       ++given_back_[node];
@@ -40,17 +29,10 @@ class QuorumVotes : public ::testing::Test {
   }
 
   internal::AcquireResult Asks(internal::Terms terms = {.lease = absl::Seconds(30)}) {
-    const Request request{
-        .what =
-            internal::AcquireRequest{
-                .grant = 7, .terms = std::move(terms), .attempt = ++attempt_, .wait = true},
-        .grant = 7,
-        .lease = absl::Seconds(30)};
-    Result result;
-    const internal::RequestRunner::Item item{.subject = subject_, .request = request};
-    quorum_.RunBatch(absl::MakeConstSpan(&item, 1), base::Now() + absl::Seconds(10),
-                     absl::MakeSpan(&result, 1));
-    return result.acquire();
+    return Run(quorum_,
+               internal::AcquireRequest{
+                   .grant = 7, .terms = std::move(terms), .attempt = ++attempt_, .wait = true})
+        .acquire();
   }
   // A message on the channel of that node.
   void Tell(size_t node, uint32_t attempt, uint64_t token, const std::string& secret) {
@@ -59,15 +41,6 @@ class QuorumVotes : public ::testing::Test {
   }
   void Votes(size_t node, uint64_t token) { Tell(node, attempt_, token, secrets_[node]); }
 
-  const internal::Identity identity_{.client = "0123456789abcdef0123456789abcdef"};
-  const std::string grant_ = identity_.client + ":7";
-  const internal::KeySet keys_{"two words"};
-  internal::LockType type_;
-  const Subject subject_{.identity = identity_,
-                         .keys = keys_,
-                         .type = type_,
-                         .owner = identity_.client,
-                         .claim = absl::Seconds(2)};
   std::function<std::string(size_t)> meanwhile_;
   std::array<std::function<void(std::string_view)>, kNodes> tell_;
   std::array<std::string, kNodes> secrets_;
