@@ -13,10 +13,6 @@
 #include <ostream>
 
 #include "docs/code/06-a-lock-of-your-own/priority_lock.h"
-#include "redlatch/redisson/fair_lock.h"
-#include "redlatch/redisson/fenced_lock.h"
-#include "redlatch/redisson/lock.h"
-#include "redlatch/redisson/read_write_lock.h"
 #include "tests/support/acquire_as.h"
 #include "tests/support/any_lock.h"
 #include "tests/support/authority.h"
@@ -633,6 +629,20 @@ class Conformance : public ::testing::TestWithParam<Case> {
 
  private:
   std::unique_ptr<Servers> own_server_;
+};
+
+// With another client, which has no holds of its own.
+class WithOther : public Conformance {
+ protected:
+  bool BusyForOthers(std::string_view name = kName) {
+    return CodeOf(Try(*NewAny(other_, name))) == kBusy;
+  }
+  // A release may still be in flight.
+  bool FreeForOthers(std::string_view name = kName) {
+    return Await([&] { return !BusyForOthers(name); });
+  }
+
+  const Client other_ = NewClient();
 };
 
 }  // namespace redlatch::conformance

@@ -131,8 +131,8 @@ concept Unmovable = !std::copyable<L> && !std::movable<L>;
 
 class LatchConformance : public Conformance {
  protected:
-  // Events earlier than this did not wait for a heartbeat.
-  static inline const absl::Duration kSoon = absl::Milliseconds(300);
+  // Half a heartbeat: events earlier than this did not wait for one.
+  static inline const absl::Duration kSoon = absl::Seconds(5);
 
   static std::unique_ptr<CountDownLatch> NewLatch(const Client& client, int64_t count,
                                                   std::string_view name = kName) {
@@ -171,7 +171,6 @@ class LatchConformance : public Conformance {
   static int64_t CountOf(CountDownLatch& latch) { return latch.Count().value_or(-1); }
 
   bool IsThere(std::string_view name = kName) { return IsHeld(name); }
-  int64_t Pttl(const std::string& key) { return server().Integer({"PTTL", key}); }
 
   // How often the server executed a command, calls of scripts included.
   int64_t CallsOf(std::string_view command) {
@@ -203,14 +202,11 @@ class LatchConformance : public Conformance {
   const Sweeper sweeper_{*this};
 };
 
-// Three clients and their locks. Heartbeats are kLease / 3 apart, so events earlier than kSoon did
-// not wait for one.
+// Three clients and their locks.
 class ReadWriteConformance : public Conformance {
  protected:
   using Lock = ReentrantReadWriteLock;
   using Policy = Lock::Policy;
-
-  static inline const absl::Duration kSoon = kLease / 6;
 
   std::unique_ptr<Lock> NewReadWrite(const Client& client, Policy policy = Policy::kWriterFirst) {
     return NewReadWrite(client, Options(), policy);
@@ -270,11 +266,9 @@ inline std::vector<Case> ReadWriteCases() {
   });
 }
 
-// Heartbeats are kLease / 3 apart, so events earlier than kSoon did not wait for one.
 class SemaphoreConformance : public Conformance {
  protected:
   static constexpr int64_t kCapacity = 3;
-  static inline const absl::Duration kSoon = kLease / 6;
 
   static std::unique_ptr<Semaphore> NewSemaphore(const Client& client, int64_t capacity = kCapacity,
                                                  std::string_view name = kName) {

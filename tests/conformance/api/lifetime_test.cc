@@ -7,16 +7,7 @@
 namespace redlatch::conformance {
 namespace {
 
-class Lifetime : public Conformance {
- protected:
-  bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
-  // A release may still be in flight.
-  bool FreeForOthers() {
-    return Await([&] { return !BusyForOthers(); });
-  }
-
-  const Client other_ = NewClient();
-};
+using Lifetime = WithOther;
 
 TEST_P(Lifetime, LastObjectsDestructorReleasesLock) {
   const Client client = NewClient();
@@ -37,7 +28,7 @@ TEST_P(Lifetime, LeaseOutlivesLockAndClient) {
   std::optional<Lease> lease;
   {
     const Client client = NewClient({}, {.observer = recorder});
-    const auto lock = NewLock(client, kName, LeaseOf(absl::Milliseconds(200)));
+    const auto lock = NewLock(client, kName, LeaseOf(absl::Seconds(1)));
     lease = *lock->Acquire();
   }
   EXPECT_TRUE(recorder->Await("renewed", 4));

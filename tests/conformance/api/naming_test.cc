@@ -227,9 +227,6 @@ INSTANTIATE_CONFORMANCE(ForeignOwner, Where(WithoutSmoke(LockCases()), [](const 
 // Names that resemble other names' keys, and several kinds of lock under one name: they share
 // nothing.
 
-// Half of a heartbeat interval.
-constexpr absl::Duration kSoon = absl::Milliseconds(300);
-
 class NamesApart : public ::testing::Test {
  protected:
   Client NewClient(std::string key_prefix = "") {

@@ -4,7 +4,6 @@
 
 #include <ostream>
 
-#include "absl/base/thread_annotations.h"
 #include "redlatch/stats.h"
 #include "tests/support/live_testing.h"
 #include "tests/support/testing.h"

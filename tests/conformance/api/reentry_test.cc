@@ -6,17 +6,9 @@
 namespace redlatch::conformance {
 namespace {
 
-class Reentry : public Conformance {
+class Reentry : public WithOther {
  protected:
-  bool reentrant() const { return GetParam().kind.reentrant; }
-  bool BusyForOthers() { return CodeOf(Try(other_)) == kBusy; }
-  // A release may still be in flight.
-  bool FreeForOthers() {
-    return Await([&] { return !BusyForOthers(); });
-  }
-
   const Client client_ = NewClient();
-  const Client other_ = NewClient();
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
 
@@ -102,10 +94,12 @@ TEST_P(Recursion, ReentryWithoutLeaseStartsRenewals) {
   const absl::Duration lease = absl::Seconds(5);
   auto manual = lock_->Acquire({.lease = lease});
   ASSERT_OK(manual);
-  base::Instant until = base::Now() + manual->remaining();
+  const absl::Duration left = manual->remaining();
+  base::Instant until = base::Now() + left;
   auto again = lock_->Acquire({.lease = lease});
   ASSERT_OK(again);
-  EXPECT_LE(base::Now() + manual->remaining(), until + absl::Milliseconds(1));
+  const base::Instant now = base::Now();
+  EXPECT_LE(now + manual->remaining(), until + absl::Milliseconds(1));
   lock_->lock();
   const auto renewed = [&] { return base::Now() + lock_->current().remaining() > until; };
   until = until + absl::Milliseconds(1);

@@ -26,16 +26,9 @@ static_assert(std::is_nothrow_move_assignable_v<Lease>);
 static_assert(std::is_nothrow_destructible_v<Lease>);
 static_assert(std::copyable<Hold> && std::copyable<Client>);
 
-class Standard : public Conformance {
+class Standard : public WithOther {
  protected:
-  bool BusyForOthers(std::string_view name = kName) { return CodeOf(Try(other_, name)) == kBusy; }
-  // A release may still be in flight.
-  bool FreeForOthers(std::string_view name = kName) {
-    return Await([&] { return !BusyForOthers(name); });
-  }
-
   const Client client_ = NewClient();
-  const Client other_ = NewClient();
   const std::unique_ptr<RedisLockBase> lock_ = NewLock(client_);
 };
 

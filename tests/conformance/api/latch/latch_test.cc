@@ -106,6 +106,10 @@ TEST_P(Latch, RefusesInvalidCounts) {
   EXPECT_EQ(Thrown([&] { latch->count_down(-1); }), kBadInput);
   EXPECT_EQ(Thrown([&] { latch->arrive_and_wait(-1); }), kBadInput);
   EXPECT_EQ(CountOf(*latch), 3);
+  const auto nameless = NewLatch(client_, 3, "");
+  EXPECT_EQ(CodeOf(nameless->CountDown()), kBadInput);
+  EXPECT_EQ(CodeOf(nameless->Wait()), kBadInput);
+  EXPECT_EQ(CodeOf(nameless->Count()), kBadInput);
   for (const int64_t count : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
     const auto bad = NewLatch(client_, count, "bad");
     EXPECT_EQ(CodeOf(bad->CountDown()), kBadInput) << count;
@@ -257,18 +261,6 @@ TEST_P(LatchNaming, AcceptsAnyBytesWhoseKeysShareASlot) {
   }
 }
 
-TEST_P(LatchNaming, RefusesOtherNamesAndWritesNothing) {
-  for (const std::string& name : BadNames(GetParam().server_group.key_prefix)) {
-    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
-    const auto latch = NewLatch(client_, 2, name);
-    EXPECT_EQ(CodeOf(latch->CountDown()), kBadInput);
-    EXPECT_EQ(CodeOf(latch->Wait()), kBadInput);
-    EXPECT_EQ(CodeOf(latch->Count()), kBadInput);
-    EXPECT_EQ(latch->name(), name);
-  }
-  EXPECT_EQ(server().LockKeys().size(), 0);
-}
-
 TEST_P(LatchNaming, LatchAndLockOnOneClientIsMisuse) {
   SimpleLock lock(client_, kName);
   auto lease = lock.Acquire();
@@ -283,35 +275,6 @@ TEST_P(LatchNaming, LatchAndLockOnOneClientIsMisuse) {
 INSTANTIATE_CONFORMANCE(LatchNaming, WithoutSmoke(CasesOf("latch")));
 
 using LatchLifetime = LatchConformance;
-
-TEST_P(LatchLifetime, ForkedChildLeavesItsParentsLatchAlone) {
-  std::optional<Client> client = NewClient();
-  auto latch = NewLatch(*client, 2);
-  auto untouched = NewLatch(*client, 2, "untouched");
-  latch->count_down();
-  Crew crew;
-  crew.Start([&latch = *latch] { EXPECT_OK(PatientWait(latch)); });
-  ASSERT_TRUE(AwaitQueued(1));
-  const auto child = support::Child::Fork([&](support::LinePipe&) {
-    bool refused = true;
-    for (CountDownLatch* each : {latch.get(), untouched.get()}) {
-      refused = refused && CodeOf(each->CountDown()) == kMisuse &&
-                CodeOf(each->CountDown(0)) == kMisuse && CodeOf(each->Wait()) == kMisuse &&
-                CodeOf(each->Wait({.wait = absl::ZeroDuration()})) == kMisuse &&
-                CodeOf(each->Count()) == kMisuse &&
-                Thrown([&] { (void)each->try_wait(); }) == kMisuse;
-    }
-    latch.reset();
-    untouched.reset();
-    client.reset();
-    return refused ? 0 : 1;
-  });
-  EXPECT_EQ(child->Wait().code, 0);
-  EXPECT_EQ(CountOf(*latch), 1);
-  EXPECT_TRUE(AwaitQueued(1));
-  latch->count_down();
-  crew.Join();
-}
 
 TEST_P(LatchLifetime, ClientLastsAsLongAsItsLatches) {
   const auto latch = NewLatch(NewClient(), 2);

@@ -114,7 +114,7 @@ TEST_P(ReadWrite, ReadLeaseIsValidUntilReleased) {
 
 INSTANTIATE_CONFORMANCE(ReadWrite, ReadWriteCases());
 
-constexpr absl::Duration kEndLease = absl::Milliseconds(200);
+constexpr absl::Duration kEndLease = absl::Seconds(1);
 
 class ReadEnd : public ReadWriteConformance {};
 
@@ -136,27 +136,28 @@ TEST_P(ReadEnd, ManualReadEndsUnlessExtended) {
 }
 
 TEST_P(ReadEnd, ForcedReleaseIsReportedToAllReaders) {
+  // Renewals come later than the message.
+  const auto lock = NewReadWrite(client_, LeaseOf(absl::Minutes(1)));
+  const auto theirs_too = NewReadWrite(other_, LeaseOf(absl::Minutes(1)));
   std::optional<Lease> joined;
-  lock_->lock_shared();
-  Crew().Start([&] { joined = *lock_->AcquireRead(); });
-  auto theirs = theirs_->AcquireRead();
+  lock->lock_shared();
+  Crew().Start([&] { joined = *lock->AcquireRead(); });
+  auto theirs = theirs_too->AcquireRead();
   ASSERT_OK(theirs);
-  const std::stop_token tokens[] = {lock_->current_read().lost(), joined->lost(), theirs->lost()};
-  const base::Instant forced = base::Now();
+  const std::stop_token tokens[] = {lock->current_read().lost(), joined->lost(), theirs->lost()};
   EXPECT_OK(thirds_->ForceRelease());
   for (const std::stop_token& lost : tokens) {
     EXPECT_TRUE(Await([&] { return lost.stop_requested(); }));
   }
-  EXPECT_LT(base::Now() - forced, kSoon);
-  EXPECT_FALSE(lock_->current_read().valid());
-  EXPECT_EQ(lock_->read_hold_count(), 0);
+  EXPECT_FALSE(lock->current_read().valid());
+  EXPECT_EQ(lock->read_hold_count(), 0);
   EXPECT_EQ(CodeOf(joined->Release()), kLost);
   EXPECT_EQ(CodeOf(theirs->Release()), kLost);
   EXPECT_TRUE(WritersSoonGetIn(*thirds_));
-  lock_->unlock_shared();
+  lock->unlock_shared();
   EXPECT_EQ(recorder_->Count("misuse"), 0);
-  const std::shared_lock again(*lock_);
-  EXPECT_TRUE(lock_->current_read().valid());
+  const std::shared_lock again(*lock);
+  EXPECT_TRUE(lock->current_read().valid());
 }
 
 TEST_P(ReadEnd, LossIsRememberedUntilUnlock) {
@@ -384,12 +385,12 @@ TEST_P(ReadWriteReentry, DowngradeAdmitsReadersButNoWriters) {
 }
 
 TEST_P(ReadWriteReentry, DowngradedReadIsRenewedAndLostByForce) {
-  const auto lock = NewReadWrite(client_, LeaseOf(absl::Milliseconds(200)));
+  const auto lock = NewReadWrite(client_, LeaseOf(absl::Seconds(1)));
   lock->lock();
   lock->lock_shared();
   lock->unlock();
   const int renewed = recorder_->Count("renewed");
-  EXPECT_TRUE(recorder_->Await("renewed", renewed + 5));
+  EXPECT_TRUE(recorder_->Await("renewed", renewed + 4));
   const Hold reading = lock->current_read();
   EXPECT_TRUE(reading.valid());
   EXPECT_OK(theirs_->ForceRelease());

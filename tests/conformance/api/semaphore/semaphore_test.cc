@@ -12,7 +12,7 @@ namespace {
 
 using redis::Punctuality;
 
-constexpr absl::Duration kPermitLease = absl::Milliseconds(200);
+constexpr absl::Duration kPermitLease = absl::Seconds(1);
 
 static_assert(!std::is_copy_constructible_v<Permit> && !std::is_copy_assignable_v<Permit>);
 static_assert(std::is_nothrow_default_constructible_v<Permit>);
@@ -99,18 +99,6 @@ TEST_P(SemaphorePermit, OutlivesItsSemaphoreAndClient) {
   EXPECT_EQ(recorder->Count("lost"), 0);
 }
 
-TEST_P(SemaphorePermit, ObserverIsToldOfEachEvent) {
-  auto permit = Try(*semaphore_, kCapacity);
-  ASSERT_OK(permit);
-  EXPECT_EQ(CodeOf(semaphore_->Acquire(1, {.wait = kGrace})), kBusy);
-  EXPECT_OK(permit->Release());
-  ASSERT_TRUE(recorder_->Await("released"));
-  EXPECT_GE(recorder_->Count("acquired"), 1);
-  EXPECT_EQ(recorder_->All("wait ended").back().status.code(), kBusy);
-  EXPECT_OK(recorder_->All("released")[0].status);
-  EXPECT_EQ(recorder_->All("acquired")[0].token, FencingToken());
-}
-
 TEST_P(SemaphorePermit, LossOfOneHoldLeavesOthersValid) {
   auto manual = semaphore_->Acquire(1, {.wait = kTestTimeout, .lease = kPermitLease});
   auto renewed = semaphore_->Acquire(1);
@@ -124,38 +112,6 @@ TEST_P(SemaphorePermit, LossOfOneHoldLeavesOthersValid) {
   EXPECT_EQ(CodeOf(manual->Release()), kLost);
   EXPECT_TRUE(recorder_->Await("lost"));
   EXPECT_EQ(recorder_->Count("lost"), 1);
-}
-
-TEST_P(SemaphorePermit, ForkedChildIsRefusedAndParentUnharmed) {
-  std::optional<Client> client = NewClient({}, {.observer = recorder_});
-  auto semaphore = NewSemaphore(*client);
-  auto untouched = NewSemaphore(*client, kCapacity, "untouched");
-  std::optional<Permit> permit = *Try(*semaphore);
-  semaphore->acquire();
-  const auto child = support::Child::Fork([&](support::LinePipe&) {
-    const bool refused =
-        CodeOf(semaphore->TryAcquire()) == kMisuse && CodeOf(semaphore->Acquire()) == kMisuse &&
-        CodeOf(untouched->TryAcquire()) == kMisuse && CodeOf(semaphore->Inspect()) == kMisuse &&
-        CodeOf(semaphore->SetCapacity(1)) == kMisuse &&
-        CodeOf(semaphore->ForceRelease()) == kMisuse && CodeOf(permit->Extend(kLease)) == kMisuse &&
-        Thrown([&] { semaphore->acquire(); }) == kMisuse &&
-        Thrown([&] { (void)semaphore->try_acquire(); }) == kMisuse &&
-        Thrown([&] { semaphore->release(); }) == kMisuse;
-    const bool nothing = !permit->valid() && CodeOf(permit->Release()) == kMisuse;
-    permit.reset();
-    semaphore.reset();
-    untouched.reset();
-    client.reset();
-    return refused && nothing ? 0 : 1;
-  });
-  EXPECT_EQ(child->Wait().code, 0);
-  EXPECT_TRUE(permit->valid());
-  EXPECT_EQ(Free(*thirds_, kCapacity - 2), kCapacity - 2);
-  EXPECT_TRUE(recorder_->Await("renewed", 2));  // the parent's connection is unharmed
-  EXPECT_OK(permit->Release());
-  semaphore->release();
-  EXPECT_EQ(Free(*thirds_, kCapacity), kCapacity);
-  EXPECT_EQ(recorder_->Count("lost"), 0);
 }
 
 class SemaphoreWaiting : public SemaphoreOfThree {
@@ -397,6 +353,9 @@ TEST_P(SemaphoreStd, ThrowsErrorsWithTheirCodes) {
   EXPECT_EQ(Thrown([&] { bad->acquire(); }), kBadInput);
   EXPECT_EQ(Thrown([&] { (void)bad->try_acquire(); }), kBadInput);
   EXPECT_EQ(Thrown([&] { (void)bad->try_acquire_for(milliseconds(5)); }), kBadInput);
+  EXPECT_EQ(CodeOf(bad->SetCapacity(5)), kBadInput);
+  EXPECT_EQ(CodeOf(bad->Inspect()), kBadInput);
+  EXPECT_EQ(CodeOf(bad->ForceRelease()), kBadInput);
   EXPECT_EQ(server().LockKeys().size(), 0);
 }
 
@@ -419,20 +378,6 @@ class SemaphoreNaming : public SemaphoreOfThree {
     EXPECT_EQ(CodeOf(semaphore.ForceRelease()), kMisuse);
   }
 };
-
-TEST_P(SemaphoreNaming, RefusesOtherNamesAndWritesNothing) {
-  for (const std::string& name : BadNames(GetParam().server_group.key_prefix)) {
-    SCOPED_TRACE(absl::CHexEscape(name.substr(0, 40)));
-    const auto semaphore = NewSemaphore(client_, kCapacity, name);
-    EXPECT_EQ(CodeOf(semaphore->TryAcquire()), kBadInput);
-    EXPECT_EQ(CodeOf(semaphore->Acquire()), kBadInput);
-    EXPECT_EQ(CodeOf(semaphore->SetCapacity(5)), kBadInput);
-    EXPECT_EQ(CodeOf(semaphore->Inspect()), kBadInput);
-    EXPECT_EQ(CodeOf(semaphore->ForceRelease()), kBadInput);
-    EXPECT_NE(Thrown([&] { semaphore->release(); }), kOk);
-  }
-  EXPECT_EQ(server().LockKeys().size(), 0);
-}
 
 TEST_P(SemaphoreNaming, NameOfLockIsMisuse) {
   for (const Kind& kind : Kinds()) {
@@ -462,7 +407,7 @@ TEST_P(SemaphoreNaming, LocksRefuseNameOfSemaphore) {
     for (const Client& client : {client_, other_}) {
       const auto lock = kind.make(client, kName, Options());
       EXPECT_EQ(CodeOf(Conformance::Try(*lock)), kMisuse);
-      EXPECT_EQ(CodeOf(lock->Acquire({.wait = kSoon})), kMisuse);
+      EXPECT_EQ(CodeOf(lock->Acquire({.wait = absl::Milliseconds(50)})), kMisuse);
       EXPECT_EQ(CodeOf(lock->Inspect()), kMisuse);
       EXPECT_EQ(CodeOf(lock->ForceRelease()), kMisuse);
     }

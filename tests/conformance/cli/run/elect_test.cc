@@ -1,5 +1,4 @@
 // Tests `redlatch elect`, which runs a command while it leads, and `redlatch leader`.
-#include "redlatch/election.h"
 #include "tests/conformance/cli/command_fixture.h"
 
 namespace redlatch {
