@@ -2,7 +2,6 @@
 #include <arpa/inet.h>
 #include <sys/socket.h>
 
-#include "src/redis/wire/codec.h"
 #include "tests/support/fake_server.h"
 #include "tests/support/live_testing.h"
 

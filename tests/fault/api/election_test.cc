@@ -1,6 +1,4 @@
 // Measures how soon the next leader follows.
-#include "redlatch/election.h"
-
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

@@ -1,5 +1,4 @@
 // One of several nodes hangs: leases at the others are held and renewed as before.
-#include "src/redis/wire/codec.h"
 #include "tests/support/live_testing.h"
 
 namespace redlatch {

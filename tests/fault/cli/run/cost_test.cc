@@ -1,11 +1,9 @@
 // A bar: `redlatch run NAME -- true` takes at most three times as long as `redis-cli PING`, both as
 // whole processes. REDLATCH_FULL_BARS=1 runs each 200 times.
-#include <fcntl.h>
 #include <spawn.h>
 
 #include <iostream>
 
-#include "src/redis/embedded/embedded.h"
 #include "tests/redis/redis/embedded/home.h"
 #include "tests/support/live_testing.h"
 

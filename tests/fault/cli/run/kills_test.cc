@@ -1,7 +1,6 @@
 // Kills `redlatch run` at random moments: while it starts, waits, runs or ends. None of its
 // processes outlives the lock, and its exit code is one that the manual promises.
 #include <dirent.h>
-#include <signal.h>
 
 #include "src/base/random.h"
 #include "tests/conformance/cli/command_fixture.h"

@@ -1,7 +1,5 @@
 // Tests that a command whose lock is lost, or whose `redlatch run` is killed, ends with all its
 // processes before another client can get the lock.
-#include <signal.h>
-
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 

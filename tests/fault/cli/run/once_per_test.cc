@@ -2,14 +2,6 @@
 // clocks that differ by up to an hour, and some of them are killed.
 //
 // REDLATCH_TEST_SCALE=10   2,000 periods, 24 minutes. Default: 200 periods
-#include <signal.h>
-
-#include <atomic>
-#include <map>
-#include <random>
-#include <set>
-#include <thread>
-
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/live_testing.h"
 
@@ -70,9 +62,13 @@ class RedlatchOncePerTest : public RedlatchRunTest {
         continue;
       }
       const int code = CodeOf(*run);
-      EXPECT_TRUE(code == 0 || code == 120) << code << ": " << Errors();
+      EXPECT_TRUE(code == 0 || code == 120 || code == 122) << code << ": " << Errors();
       const std::lock_guard lock(mutex_);
-      if (PeriodNow() == began) tried_.insert(began);
+      if (code == 122) {  // on a busy machine it was renewed too late, and ended like one killed
+        for (int64_t period = began; period <= PeriodNow(); ++period) killed_.insert(period);
+      } else if (PeriodNow() == began) {
+        tried_.insert(began);
+      }
     }
   }
 
