@@ -120,27 +120,22 @@ TEST_P(RedissonLostReplies, RepeatedReadCountsOnce) {
 }
 
 TEST_P(RedissonLostReplies, RepeatedPermitCountsOnce) {
-  ASSERT_EQ(java().Do("1", "semaphore.trySetPermits", "slots", 5), "true");
+  const auto once = [&](redisson::Semaphore& slots, const std::string& kind) {
+    SCOPED_TRACE(kind);
+    const auto available = [&] { return java().Do("1", kind + ".availablePermits", slots.name()); };
+    ASSERT_EQ(java().Do("1", kind + ".trySetPermits", slots.name(), 5), "true");
+    proxy().DropReplies(1);
+    absl::StatusOr<Permit> two = slots.Acquire(2, {.wait = kLong});
+    ASSERT_TRUE(two.ok()) << two.status();
+    EXPECT_EQ(available(), "3");
+    proxy().DropReplies(1);
+    EXPECT_TRUE(ReleaseForSure(*two).ok());
+    EXPECT_EQ(available(), "5");
+  };
   redisson::Semaphore slots(unlucky(), "slots");
-  proxy().DropReplies(1);
-  absl::StatusOr<Permit> two = slots.Acquire(2, {.wait = kLong});
-  ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_EQ(java().Do("1", "semaphore.availablePermits", "slots"), "3");
-  proxy().DropReplies(1);
-  EXPECT_TRUE(ReleaseForSure(*two).ok());
-  EXPECT_EQ(java().Do("1", "semaphore.availablePermits", "slots"), "5");
-}
-
-TEST_P(RedissonLostReplies, RepeatedExpirablePermitCountsOnce) {
-  ASSERT_EQ(java().Do("1", "expirable.trySetPermits", "slots", 5), "true");
-  redisson::PermitExpirableSemaphore slots(unlucky(), "slots");
-  proxy().DropReplies(1);
-  absl::StatusOr<Permit> two = slots.Acquire(2, {.wait = kLong});
-  ASSERT_TRUE(two.ok()) << two.status();
-  EXPECT_EQ(java().Do("1", "expirable.availablePermits", "slots"), "3");
-  proxy().DropReplies(1);
-  EXPECT_TRUE(ReleaseForSure(*two).ok());
-  EXPECT_EQ(java().Do("1", "expirable.availablePermits", "slots"), "5");
+  redisson::PermitExpirableSemaphore expirable(unlucky(), "expirable");
+  once(slots, "semaphore");
+  once(expirable, "expirable");
 }
 
 TEST_P(RedissonLostReplies, RepeatedCountCountsOnce) {

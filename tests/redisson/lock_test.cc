@@ -175,36 +175,6 @@ TEST_P(RedissonLock, GivenUpWaitLeavesNothing) {
   EXPECT_TRUE(lock->TryAcquire().ok());
 }
 
-// Several threads of both languages increment a number that nothing else protects.
-TEST_P(RedissonLock, ContentionOfBothLanguagesExcludes) {
-  constexpr int kRounds = 40;
-  // A Java thread may miss the message of a Java writer, and then waits as long as its hold lasts.
-  constexpr absl::Duration kHold = absl::Seconds(3);
-  const auto java = ConnectJava({.watchdog = kHold});
-  const auto lock = MakeLock({.lease = kHold});
-  std::vector<PendingReply> passes;
-  std::vector<std::future<int>> threads;
-  int number = 0;
-  for (int thread = 0; thread < 2; ++thread) {
-    for (int round = 0; round < kRounds; ++round) {
-      passes.push_back(java->Send(absl::StrCat("pass", thread), "pass", kind(), "orders"));
-    }
-    threads.push_back(InThread([&] {
-      int failed = 0;
-      for (int round = 0; round < kRounds; ++round) {
-        absl::StatusOr<Lease> lease = lock->Acquire({.wait = kLong});
-        if (!lease.ok()) ++failed;
-        ++number;
-        if (lease.ok() && !lease->Release().ok()) ++failed;
-      }
-      return failed;
-    }));
-  }
-  for (auto& thread : threads) EXPECT_EQ(thread.get(), 0);
-  EXPECT_EQ(number, 2 * kRounds);
-  for (const PendingReply& pass : passes) EXPECT_TRUE(pass.Get().ok) << pass.Get().value;
-}
-
 class RedissonFencedLock : public RedissonTest {};
 
 TEST_F(RedissonFencedLock, TokensGrowAcrossLanguages) {

@@ -2,18 +2,8 @@
 #ifndef REDLATCH_TESTS_REDISSON_REDISSON_TESTING_H_
 #define REDLATCH_TESTS_REDISSON_REDISSON_TESTING_H_
 
-#include <chrono>
-#include <cstdint>
-#include <future>
-#include <memory>
 #include <ostream>
-#include <string>
-#include <vector>
 
-#include "absl/status/statusor.h"
-#include "absl/strings/match.h"
-#include "absl/strings/str_cat.h"
-#include "absl/time/time.h"
 #include "redlatch/redisson/count_down_latch.h"
 #include "redlatch/redisson/fair_lock.h"
 #include "redlatch/redisson/fenced_lock.h"

@@ -169,9 +169,6 @@ public final class Peer {
       case "lock":
         lock.lock();
         return "";
-      case "lockFor":
-        lock.lock(its.millis(3), TimeUnit.MILLISECONDS);
-        return "";
       case "tryLock": // ... WAIT_MS LEASE_MS, which is -1 for the watchdog
         return lock.tryLock(its.millis(3), its.millis(4), TimeUnit.MILLISECONDS);
       case "unlock":
@@ -184,8 +181,6 @@ public final class Peer {
         return had;
       case "forceUnlock":
         return lock.forceUnlock();
-      case "isLocked":
-        return lock.isLocked();
       case "holdCount":
         return lock.getHoldCount();
       case "isHeld":
