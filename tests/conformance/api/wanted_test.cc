@@ -1,5 +1,4 @@
 // LockOptions::tell_if_wanted and on_wanted: a holder is told that another waiter wants the lock.
-
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {

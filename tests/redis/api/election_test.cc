@@ -1,5 +1,4 @@
 // Tests elections at one real server: the cost of their observers, and which messages these accept.
-
 #include "lua/scripts.h"
 #include "src/base/sha1.h"
 #include "tests/support/live_testing.h"

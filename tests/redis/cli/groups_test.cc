@@ -1,6 +1,5 @@
 // Tests `redlatch ls`, `inspect`, `break` and `capacity` with a quorum, and with one of its
 // servers.
-
 #include "tests/conformance/cli/command_fixture.h"
 #include "tests/support/fake_server.h"
 

@@ -1,5 +1,4 @@
 // Tests elections on every server group that supports observers.
-
 #include "tests/conformance/api/fixtures.h"
 
 namespace redlatch::conformance {
