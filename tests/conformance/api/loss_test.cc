@@ -32,7 +32,7 @@ INSTANTIATE_CONFORMANCE(Loss, OverTcp(ExclusiveCases()));
 
 TEST_P(Loss, ForcedReleaseIsReportedAtOnce) {
   const base::Instant before = base::Now();
-  auto lease = lock_->Acquire({.lease = absl::Seconds(5)});  // which nobody renews
+  auto lease = lock_->Acquire({.lease = absl::Seconds(5)});  // without renewals
   ASSERT_OK(lease);
   EXPECT_FALSE(lease->lost().stop_requested());
   Force();

@@ -43,7 +43,7 @@ REDLATCH_CHILD(LateAsker) {
   warm.unlock();
   SimpleLock lock(client, args.at(1), terms.options);
   parent.WriteLine("ready");
-  parent.ReadLine();
+  parent.ReadLine(absl::Minutes(5));  // all others start first
   const bool waits = asker == Asker::kWaits || asker == Asker::kKilled;
   const absl::Duration wait = waits ? absl::Minutes(1) : absl::Milliseconds(20);
   const base::Instant until = base::Now() + wait;
