@@ -141,7 +141,8 @@ end
 --
 -- | the lock is  | who waits                  | who gets in                                       |
 -- |--------------|----------------------------|---------------------------------------------------|
--- | written      | any                        | a request of its owner, if no client reads; a     |
+-- | written      | any                        | a request of its owner, if no client reads (and   |
+-- |              |                            | none waits, unless the user named the owner); a   |
 -- |              |                            | request to read under its only grant              |
 -- | in a phase   | a live reader of the phase | the readers of the phase; another request to read |
 -- |              |                            | if no writer waits                                |
@@ -172,7 +173,10 @@ local function choose(request, state, now)
     if reads then
       choice.joins = is_alone(grants, request.under, now)
     else
-      choice.joins = request and free and request.writer == grants.owner
+      choice.joins = request and free and request.writer == grants.owner and
+        (string.sub(request.writer, 1, 5) == 'user:' or
+          redis.call('ZCARD', KEYS[2]) + redis.call('ZCARD', waiting_writers_key) ==
+          (request.queued and 1 or 0))
     end
     return choice
   end

@@ -5,15 +5,17 @@
 -- include: reentrant/common/latest_token
 -- include: reentrant/common/only_grant
 
--- decide(request, choice, grants, fence, now): grants, queues or refuses the request. An owner gets
--- in at once, past the queue, even if one of its waiters gets the lock now. `choice` is choose()'s.
--- Returns acquire's reply, and the handover check as a note.
+-- decide(request, choice, grants, fence, now): grants, queues or refuses the request. An owner that
+-- the user named gets in at once, past the queue, even if one of its waiters gets the lock now. A
+-- client counts reentry itself: if it asks while it has a grant, the end of that one is on its way,
+-- and it passes no waiter. `choice` is choose()'s. Returns acquire's reply, and the handover check
+-- as a note.
 local function decide(request, choice, grants, fence, now)
   purge(grants)
+  local named = string.sub(request.owner, 1, 5) == 'user:'
   local check = ''
   if grants.count == 0 then
-    if not choice.winner or choice.winner.owner ~= request.owner or
-        string.sub(request.owner, 1, 5) ~= 'user:' then
+    if not named or not choice.winner or choice.winner.owner ~= request.owner then
       return settle(choice, fence, now)
     end
     if request.queued then
@@ -34,14 +36,14 @@ local function decide(request, choice, grants, fence, now)
     end
     return granted(request, mine.token, math.floor((mine.expiry - now) / 1000)), ''
   end
-  if grants.owner == request.owner then
+  if grants.owner == request.owner and
+      (named or redis.call('ZCARD', KEYS[2]) == (request.queued and 1 or 0)) then
     if request.queued then
       remove_waiter(request.grant)
     end
     -- All grants of a user-named owner have the same token, in every client, because a store must
     -- accept each of them while one lives.
-    local token = string.sub(request.owner, 1, 5) == 'user:' and latest_token(grants)
-      or reserve_tokens(fence, request.amount, now)
+    local token = named and latest_token(grants) or reserve_tokens(fence, request.amount, now)
     take(request, request.lease_ms, token, now, grants)
     return granted(request, token, request.lease_ms), check
   end

@@ -50,9 +50,11 @@ absl::StatusOr<std::vector<Reply>> PlainConnection::ReadReplies(size_t count,
     arrived.erase(arrived.begin(), end);
     return replies;
   }
-  // A server may say why before it hangs up.
-  if (!arrived.empty() && arrived.back().is_error())
+  // A server may say why before it hangs up. That it does not know a script is not why.
+  if (!done.ok() && !arrived.empty() && arrived.back().is_error() &&
+      ClassifyError(arrived.back().text) != ErrorCode::kNoScript) {
     return ErrorStatus(arrived.back().text, server_);
+  }
   const std::string why = !done.ok()                    ? std::string(done.status().message())
                           : dialogue_.unwritten.empty() ? "no answer in time"
                                                         : "it takes no bytes";

@@ -269,7 +269,6 @@ class RedisServer : private ScriptHost {
     // By grant id, a hash of the scripts that ran for it, in order. Renewals are left out, since
     // their number depends on the clock.
     std::map<std::string, uint64_t> grants;
-    uint64_t unknown_scripts = 0;  // NOSCRIPT
     uint64_t calls_in_scripts = 0;
     // What scripts cost: the words and values of their calls, and the elements that DEL freed.
     uint64_t work = 0;

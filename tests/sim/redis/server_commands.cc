@@ -320,7 +320,6 @@ struct ServerCommands {
   static void Evalsha(Call& call) {
     const std::string sha1 = absl::AsciiStrToLower(std::string(call.Word(1)));
     if (!call.server.scripts_.contains(sha1)) {
-      ++call.server.counts_.unknown_scripts;
       return call.out.Error("NOSCRIPT No matching script. Please use EVAL.");
     }
     call.server.RunScript(call, sha1);

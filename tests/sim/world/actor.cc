@@ -367,7 +367,7 @@ void Actor::Probe(Objects& objects) {
     } else if (object.kind == Kind::kSemaphore) {
       status = objects.semaphores[i]->Acquire(1, options).status();
     } else if (object.kind == Kind::kLatch) {
-      static_cast<void>(CheckCount(*objects.latches[i], object, /*calm=*/true));
+      static_cast<void>(CheckCount(*objects.latches[i], object));
     } else if (object.kind == Kind::kMulti) {
       status = MultiOf(objects, all)->Acquire(options).status();
     }
@@ -453,7 +453,7 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
                  ? semaphore.ForceRelease()
                  : semaphore.SetCapacity(operation.permits);
   } else if (object.kind == Kind::kLatch) {
-    status = CheckCount(*objects.latches[at], object, IsCalm(asked) || !LosesData(plan_));
+    status = CheckCount(*objects.latches[at], object);
   } else {
     const auto multi = MultiOf(objects, operation);
     RedisLockBase& lock = multi != nullptr ? *multi : LockOf(objects, operation);
@@ -469,11 +469,11 @@ void Actor::Administer(Objects& objects, const Operation& operation) {
   Judge(status, judged, asked);
 }
 
-// `calm`: clients have repeated what a server lost.
-absl::Status Actor::CheckCount(CountDownLatch& latch, const SharedObject& object, bool calm) {
-  const int64_t confirmed = calm ? oracle_.ConfirmedCounts(object.name) : 0;
+absl::Status Actor::CheckCount(CountDownLatch& latch, const SharedObject& object) {
+  oracle_.UsesLatch(object.name);
+  const int64_t confirmed = oracle_.ConfirmedCounts(object.name);
   const absl::StatusOr<int64_t> left = latch.Count();
-  if (left.ok()) oracle_.CheckCounts(object.name, object.capacity - *left, confirmed);
+  if (left.ok()) oracle_.CheckCounts(object.name, process_, object.capacity - *left, confirmed);
   return left.status();
 }
 
@@ -574,7 +574,7 @@ void Actor::Judge(const absl::Status& status, const Operation& operation, int64_
                     (absl::IsAborted(status) || absl::IsUnavailable(status));
   // If a server loses a latch, that latch is lost for good.
   const bool vanished = ObjectOf(operation).kind == Kind::kLatch && absl::IsAborted(status) &&
-                        oracle_.MayLoseCounts();
+                        oracle_.MayLackCounts(ObjectOf(operation).name);
   if (IsCalm(asked) && !expected && !over && !vanished) {
     oracle_.Violated(absl::StrCat("a call fails without a fault: ", status.ToString()));
   }
@@ -672,6 +672,7 @@ Oracle::Hold Actor::HeldBy(const Operation& operation, const redlatch::Hold& hol
           .passes_writers = object.phase_fair,
           .lost = hold.lost(),
           .stop_margin = object.stop_margin_ms * kMilli,
+          .grace = object.grace_ms * kMilli,
           .reserves_tokens = object.keep_ms > 0 || plan_.Has(FaultKind::kClockBack),
           // Readers share a token, so it does not tell whose loss is reported.
           .reports = object.kind != Kind::kMulti && object.kind != Kind::kReadWrite,
@@ -999,13 +1000,14 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
   const SharedObject& object = ObjectOf(operation);
   CountDownLatch& latch = *objects.latches[static_cast<size_t>(operation.object)];
   const int64_t asked = kernel_.now();
+  oracle_.UsesLatch(object.name);
   if (operation.interface < Operation::Interface::kAcquire &&
       oracle_.MayCount(object.name, object.capacity)) {
     // All calls with one id count once.
     const std::string id = operation.owner ? absl::StrCat(process_->name, " ", ++campaigns_) : "";
     absl::Status counted = latch.CountDown(1, id);
     if (!id.empty() && operation.nested) counted = latch.CountDown(1, id);
-    if (counted.ok()) oracle_.Counted(object.name, object.capacity);
+    if (counted.ok()) oracle_.Counted(object.name, process_, object.capacity);
     Operation judged = operation;
     judged.interface = Operation::Interface::kLock;
     judged.wait_ms = -1;
@@ -1029,7 +1031,7 @@ void Actor::DoLatch(Objects& objects, const Operation& operation) {
                              : std::max<int64_t>(10 * plan_.latest_us * kMicro, kSecond);
   if ((open || oracle_.HasBeenOpen(object.name)) && absl::IsDeadlineExceeded(waited) &&
       judged.wait_ms > 0 && judged.wait_ms * kMilli >= answer && IsCalm(asked) &&
-      !oracle_.MayLoseCounts()) {
+      !oracle_.MayLackCounts(object.name)) {
     oracle_.Violated(
         absl::StrCat("P3: ", object.name, " is open, and a waiter is not let through"));
   }

@@ -66,7 +66,7 @@ class Actor {
   void Do(Objects& objects, const Operation& operation, uint64_t owner);
   void Administer(Objects& objects, const Operation& operation);
   void CheckStats(const LockStats& all);
-  absl::Status CheckCount(CountDownLatch& latch, const SharedObject& object, bool calm);
+  absl::Status CheckCount(CountDownLatch& latch, const SharedObject& object);
   void DoLatch(Objects& objects, const Operation& operation);
   void DoStd(Objects& objects, const Operation& operation, uint64_t owner);
   void DoElection(Objects& objects, const Operation& operation, uint64_t owner);

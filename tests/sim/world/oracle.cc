@@ -14,6 +14,8 @@ namespace {
 
 // Threads of a process that was stopped may take this long to notice what they missed.
 constexpr int64_t kAwakens = kSecond;
+// Within that time, clients repeat the counts that a server lost.
+constexpr int64_t kCountsReturn = 15 * kSecond;
 
 bool IsFrozen(const Process* process) { return process->paused || process->suspended; }
 
@@ -26,6 +28,7 @@ uint64_t Oracle::Asked(Request request) {
     if (object.waiting.empty()) object.idle_since = kernel_.now();
     Line& line = object.waiting[{request.process, request.mode}];
     if (line.waiters++ == 0) line.earliest = line.latest = kernel_.now();
+    line.latest = std::max(line.latest, object.asks_from[request.process]);
   }
   requests_.emplace(next_, std::move(request));
   return next_++;
@@ -65,7 +68,7 @@ void Oracle::Violated(const std::string& what) {
 void Oracle::FailedOver(int64_t until, bool acks_protect, bool quarantine_protects) {
   data_lost_ = true;
   if (strict_) return;
-  may_lose_counts_ = true;
+  LosesCounts(kernel_.now() + 3 * kSecond, /*for_good=*/true);
   if (!acks_protect && !quarantine_protects) return LostWrites(until);
   int64_t& lost_until = acks_protect && quarantine_protects ? lost_without_either_until_
                         : acks_protect                      ? lost_without_acks_until_
@@ -84,12 +87,11 @@ void Oracle::CheckExclusion(const Object& object, const Hold& fresh) {
   if (MayBeLost(fresh)) return;
   // Readers have the token of an earlier write.
   const bool writes = fresh.mode == Mode::kExclusive;
-  const bool by_token = writes && object.taken_until_token != 0;
-  if (by_token ? fresh.token != 0 && fresh.token < object.taken_until_token
-               : kernel_.now() < object.surely_taken_until) {
-    Violated(absl::StrCat(
-        Words(fresh), " gets ", fresh.name, ", which stays taken until ",
-        by_token ? object.taken_until_token : static_cast<uint64_t>(object.surely_taken_until)));
+  if (writes ? fresh.token != 0 && fresh.token < object.taken_until_token &&
+                   kernel_.now() < object.surely_taken_until
+             : kernel_.now() < object.closed_to_readers_until) {
+    Violated(absl::StrCat(Words(fresh), " gets ", fresh.name, ", which stays taken until ",
+                          object.surely_taken_until, " and ", object.taken_until_token));
   }
   int64_t permits = fresh.permits;
   for (const auto& [id, each] : object.holds) {
@@ -169,7 +171,7 @@ void Oracle::NoteOrder(Object& object, const Hold& fresh) {
                      ", which waits since ", line.latest / kMicro, " us");
     // Others may have been let in at the same time, and not know it yet.
     const bool alone = fresh.mode == Mode::kExclusive && mode == Mode::kExclusive;
-    if (alone && kernel_.now() >= order_excused_until_) return Violated(what);
+    if (alone) return Violated(what);
     object.passed.push_back({.who = who, .since = line.latest, .at = kernel_.now(), .what = what});
   }
 }
@@ -182,7 +184,6 @@ void Oracle::CheckOrder(Object& object) {
     if (waits && kernel_.now() - each.at > longest_idle_) return Violated(each.what);
     if (waits) object.passed.push_back(each);
   }
-  if (kernel_.now() < order_excused_until_) object.passed.clear();
 }
 
 uint64_t Oracle::Granted(Hold hold, uint64_t largest_before) {
@@ -216,9 +217,13 @@ void Oracle::StaysTaken(uint64_t id, int64_t at_least, bool surely) {
   const Hold& hold = object.holds.at(id);
   object.taken_until = std::max(object.taken_until, hold.granted + at_least + at_least / 50);
   if (!surely) return;
-  object.taken_until_token =
-      hold.reserves_tokens ? 0 : hold.token + static_cast<uint64_t>(at_least / kMicro);
-  object.surely_taken_until = hold.asked + at_least - at_least / 50;
+  // It counts from the grant, of which the token tells the time, or from the release, if the token
+  // is ahead of the clock.
+  object.taken_until_token = hold.token + static_cast<uint64_t>(at_least / kMicro);
+  object.surely_taken_until = hold.granted + at_least - at_least / 50;
+  const bool fresh = !hold.reserves_tokens && order_margin_ != kNever;
+  object.closed_to_readers_until =
+      fresh ? hold.asked - order_margin_ + at_least - at_least / 50 : 0;
 }
 
 // P4: once its time is over, the holder has been told, whatever else happens.
@@ -242,8 +247,14 @@ void Oracle::WatchDeadline(uint64_t id) {
                 [this, id] { WatchDeadline(id); });
 }
 
-// The holder has just been told.
+// The holder has just been told. Its client asks for other threads once the lease is surely over.
 void Oracle::Lost(const Hold& hold) {
+  Object& object = objects_[hold.name];
+  const int64_t over = kernel_.now() + (hold.stop_margin + hold.grace) * 102 / 100;
+  object.asks_from[hold.process] = over;
+  for (auto& [who, line] : object.waiting) {
+    if (who.first == hold.process) line.latest = std::max(line.latest, over);
+  }
   // All holds of a shared owner may have one token.
   if (!hold.reports || hold.token == 0 || hold.owner == kSharedOwner) return;
   Report& report = reports_[{hold.process, hold.name, hold.token}];
@@ -390,12 +401,21 @@ void Oracle::Opened(const std::string& name, int64_t count) {
   Violated(absl::StrCat(name, " is open after ", latches_[name].begun, " of ", count, " counts"));
 }
 
-void Oracle::CheckCounts(const std::string& name, int64_t counted, int64_t confirmed) {
+void Oracle::LosesCounts(int64_t until, bool for_good) {
+  if (strict_) return;
+  if (for_good) loses_counts_until_ = std::max(loses_counts_until_, until);
+  repeats_counts_until_ = std::max(repeats_counts_until_, until + kCountsReturn);
+}
+
+void Oracle::CheckCounts(const std::string& name, const Process* process, int64_t counted,
+                         int64_t confirmed) {
+  if (MayLackCounts(name)) confirmed = latches_[name].done_by[process];
+  if (kernel_.now() < repeats_counts_until_) confirmed = 0;
   if (counted > latches_[name].begun) {
     Violated(absl::StrCat("P2: ", counted, " have counted at ", name, ", but only ",
                           latches_[name].begun, " were asked to"));
   }
-  if (counted < confirmed && !may_lose_counts_) {
+  if (counted < confirmed) {
     Violated(absl::StrCat("P2: ", counted, " have counted at ", name, ", though ", confirmed,
                           " counts were confirmed"));
   }

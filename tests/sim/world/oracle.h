@@ -62,8 +62,9 @@ class Oracle {
     bool passes_writers = false;  // reads that may do so, since the lock is phase-fair
     std::stop_token lost;
     int64_t stop_margin = 0;
+    int64_t grace = 0;
     int64_t at_least = 0;                      // its name stays taken for that long
-    bool reserves_tokens = false;              // so a token may be ahead of the clock
+    bool reserves_tokens = false;              // so its grant may be older than the call
     bool keeps_others_out = false;             // even when `valid` may not say so any more
     bool reports = false;                      // `on_lost` is called for it
     std::shared_ptr<LossTime> told = nullptr;  // set by Granted()
@@ -101,10 +102,12 @@ class Oracle {
 
   // Latches. A count is sent, and then confirmed; a waiter is let through. A latch refuses more
   // counts than it was made for, so MayCount() limits how many start.
+  void UsesLatch(const std::string& name) { latches_.try_emplace(name, Latch{kernel_.now()}); }
   bool MayCount(const std::string& name, int64_t count) {
     return latches_[name].begun < count && ++latches_[name].begun > 0;
   }
-  void Counted(const std::string& name, int64_t count) {
+  void Counted(const std::string& name, const Process* process, int64_t count) {
+    ++latches_[name].done_by[process];
     if (++latches_[name].done == count) latches_[name].open_since = kernel_.now();
   }
   bool IsOpen(const std::string& name) { return latches_[name].open_since != kNever; }
@@ -115,11 +118,16 @@ class Oracle {
   void Opened(const std::string& name, int64_t count);
   // How many counts are confirmed now.
   int64_t ConfirmedCounts(const std::string& name) { return latches_[name].done; }
-  // A latch reports how many have counted, and `confirmed` had before it was asked.
-  void CheckCounts(const std::string& name, int64_t counted, int64_t confirmed);
-  // From now on a server may have forgotten a latch, or counts that no living client repeats.
-  void LosesCounts() { may_lose_counts_ = !strict_; }
-  bool MayLoseCounts() const { return may_lose_counts_; }
+  // A latch reports to a process how many have counted, and `confirmed` had before it was asked.
+  void CheckCounts(const std::string& name, const Process* process, int64_t counted,
+                   int64_t confirmed);
+  // Until then a server may lose counts, which living clients repeat; and, `for_good`, latches, and
+  // counts that no client repeats.
+  void LosesCounts(int64_t until, bool for_good);
+  // The latch may have been forgotten, or lack counts, since it is older than a loss.
+  bool MayLackCounts(const std::string& name) {
+    return latches_[name].used_since < loses_counts_until_;
+  }
 
   // A process observes an election, and sees changes; an epoch of 0 means that there is no leader.
   // A leader's value is its name and a number, which grows within its term.
@@ -152,6 +160,7 @@ class Oracle {
       objects_[each].unprotected_until = until;
       objects_[each].taken_until_token = 0;
       objects_[each].surely_taken_until = 0;
+      objects_[each].closed_to_readers_until = 0;
       for (auto& [id, hold] : objects_[each].holds) hold.stop_margin = 0;
     }
   }
@@ -177,9 +186,6 @@ class Oracle {
   void CheckIdle();
   // A client may not be let in before one that came this much earlier.
   void JudgeOrder(int64_t margin) { order_margin_ = margin; }
-  // If the server does not know a release's script, its client's next request may overtake the
-  // release.
-  void ExcuseOrder() { order_excused_until_ = kernel_.now() + std::min(order_margin_, kSecond); }
 
   void Violated(const std::string& what);
   const std::string& violation() const { return violation_; }
@@ -212,19 +218,23 @@ class Oracle {
     int64_t written = 0;                  // when an exclusive hold was last granted
     std::map<Process*, int64_t> granted;  // the last time
     std::map<const Process*, int64_t> left;
+    std::map<const Process*, int64_t> asks_from;  // after a loss
     bool ordered = true;
     int64_t idle_since = 0;
     int64_t excused_until = 0;
     int64_t unprotected_until = 0;
-    // Until when the name stays taken: by the server's clock in us, which tokens show; and at
-    // least, and at most.
+    // Until when the name stays taken: by the server's clock in us, which tokens show; at least,
+    // for writers and for readers; and at most.
     uint64_t taken_until_token = 0;
     int64_t surely_taken_until = 0;
+    int64_t closed_to_readers_until = 0;
     int64_t taken_until = 0;
   };
   struct Latch {
+    int64_t used_since = 0;
     int64_t begun = 0;
     int64_t done = 0;
+    std::map<const Process*, int64_t> done_by;
     int64_t open_since = kNever;
   };
   struct Observer {
@@ -270,7 +280,8 @@ class Oracle {
   Kernel& kernel_;
   const bool strict_;
   bool tokens_grow_ = true;
-  bool may_lose_counts_ = false;
+  int64_t loses_counts_until_ = 0;
+  int64_t repeats_counts_until_ = 0;
   std::map<std::string, Object> objects_;
   std::map<std::string, Latch> latches_;
   std::map<uint64_t, Observer> observers_;
@@ -299,7 +310,6 @@ class Oracle {
   int64_t checked_ = 0;  // when CheckIdle() last ran
   int64_t longest_idle_ = kNever;
   int64_t lasts_from_ = kNever;
-  int64_t order_excused_until_ = 0;
   int64_t order_margin_ = kNever;
   std::string violation_;
 };

@@ -218,9 +218,6 @@ bool World::AllDone() const {
 void World::CheckOften() {
   if (AllDone() || !oracle_.violation().empty()) return;
   group_->Tick();
-  uint64_t unknown = 0;
-  for (const auto& host : group_->hosts()) unknown += host->redis().counts().unknown_scripts;
-  if (std::exchange(unknown_scripts_, unknown) != unknown) oracle_.ExcuseOrder();
   oracle_.CheckIdle();
   CheckChangedKeys();
   kernel_.After(20 * kMilli + random_.Between(0, 10 * kMilli), [this] { CheckOften(); });
@@ -342,7 +339,9 @@ void World::Inject(const Fault& fault) {
   kernel_.CountStep();
   ++result_.faults[static_cast<size_t>(fault.kind)];
   Trace::Say("fault: ", Describe(fault));
-  if (LosesCounts(fault)) oracle_.LosesCounts();
+  if (LosesData(fault.kind) && fault.kind != FaultKind::kClockForward) {
+    oracle_.LosesCounts(EndOf(fault) + 2 * kSecond, LosesCounts(fault));
+  }
   Excuse(fault);
   InjectIntoNetwork(fault);
   InjectIntoClient(fault);
@@ -394,7 +393,6 @@ void World::Excuse(const Fault& fault) {
 
 // Living clients repeat the counts that an older copy lacks, if the copy has the latch.
 bool World::LosesCounts(const Fault& fault) {
-  if (fault.kind == FaultKind::kClockForward || !LosesData(fault.kind)) return false;
   if (fault.kind != FaultKind::kRestartOld || plan_.Has(FaultKind::kCrash) ||
       plan_.Has(FaultKind::kCrashMany)) {
     return true;

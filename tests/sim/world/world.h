@@ -89,7 +89,6 @@ class World {
   std::map<Host*, CheckedKeys> checked_;
   uint64_t commands_ = 0;  // that the servers have executed
   int64_t changed_ = 0;    // when their number last changed
-  uint64_t unknown_scripts_ = 0;
   RunResult result_;
 };
 

@@ -103,6 +103,16 @@ TEST(PlainConnectionTest, LastWordsOfServerAreTheReason) {
   EXPECT_THAT(std::string(replies.status().message()), HasSubstr("enough of that"));
 }
 
+TEST(PlainConnectionTest, UnknownScriptIsNotTheReasonForSilence) {
+  const auto server = RedisServer::Start();
+  auto connection = Open(server->url());
+  ASSERT_TRUE(connection.ok()) << connection.status();
+  const std::vector<Command> commands = {{"EVALSHA", std::string(40, '0'), "0"},
+                                         {"BLPOP", "nothing", "0"}};
+  EXPECT_THAT(connection->CallAll(commands, In(absl::Milliseconds(20))).status(),
+              IsError(absl::StatusCode::kUnavailable, HasSubstr("no answer in time")));
+}
+
 TEST(PlainConnectionTest, EndsAtItsDeadline) {
   const auto server = RedisServer::Start();
   auto connection = Open(server->url());

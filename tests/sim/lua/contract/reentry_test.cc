@@ -31,6 +31,21 @@ TEST_P(LockReentry, LastGrantOfOwnerFreesLock) {
   EXPECT_EQ(Count(Of('c').owner), "1");
 }
 
+// Its earlier grant is on its way back.
+TEST_P(LockReentry, ClientThatAsksAgainPassesNobody) {
+  Token(Of('a'));
+  EXPECT_GT(Token(Of('a', 2)), 0) << "nobody waits";
+  Release(Of('a', 2));
+  Ask(Of('c'));
+  EXPECT_THAT(Acquire(Of('a', 2)), HasSubstr("queued"));
+  EXPECT_THAT(Acquire(Of('a', 2)), HasSubstr("queued"));
+  Inbox inbox(*server_, Channel('c'));
+  EXPECT_EQ(Release(Of('a')), kReleased);
+  EXPECT_THAT(inbox.Next(), StartsWith("grant " + GrantId('c')));
+  EXPECT_EQ(Release(Of('c')), kReleased);
+  EXPECT_GT(Token(Of('a', 2)), 0);
+}
+
 TEST_P(LockReentry, OneOfTwoGrantsExpiresAlone) {
   const Request brief = For(20, Job('a'));
   Token(brief);
