@@ -520,8 +520,8 @@ void Oracle::CheckTold(const Object& object) {
       const bool wants = hold.mode == Mode::kExclusive || mode == Mode::kExclusive;
       const int64_t since =
           std::max({line.latest, hold.granted, hold.process->stopped_until, process->stopped_until,
-                    ExcusedUntil(hold.process), ExcusedUntil(process), excused_until_,
-                    object.excused_until, object.unprotected_until});
+                    ExcusedUntil(hold.process), ExcusedUntil(process), object.excused_until,
+                    object.unprotected_until});
       if (!wants || !IsFit(process) || kernel_.now() - since <= longest_idle_) continue;
       return Violated(absl::StrCat(Words(hold), " of ", hold.name, " is not told that ",
                                    process->name, " waits since ", line.latest / kMicro, " us"));

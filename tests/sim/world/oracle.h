@@ -168,8 +168,7 @@ class Oracle {
   // not confirm, or that no quarantine protects. Tokens still grow, but a client that had an object
   // may continue with its tokens.
   void FailedOver(int64_t until, bool acks_protect, bool quarantine_protects);
-  // Waiting before that moment is not judged: for anything, for this object, or by this process.
-  void Excuse(int64_t until) { excused_until_ = std::max(excused_until_, until); }
+  // Waiting before that moment is not judged: for this object, or by this process.
   void Excuse(const std::string& name, int64_t until) {
     int64_t& its = objects_[name].excused_until;
     its = std::max(its, until);
@@ -264,9 +263,7 @@ class Oracle {
   void CheckTold(const Object& object);
   bool IsHeld(const Object& object) const;
   bool IsHeldInPart(const std::string& name) const;
-  bool IsExcused(const Object& object) const {
-    return kernel_.now() < std::max(excused_until_, object.excused_until);
-  }
+  bool IsExcused(const Object& object) const { return kernel_.now() < object.excused_until; }
   int64_t ExcusedUntil(const Process* process) const {
     const auto found = process_excused_until_.find(process);
     return found == process_excused_until_.end() ? 0 : found->second;
@@ -303,7 +300,6 @@ class Oracle {
   int64_t lost_without_acks_until_ = 0;
   int64_t lost_without_quarantine_until_ = 0;
   int64_t lost_without_either_until_ = 0;
-  int64_t excused_until_ = 0;
   std::map<const Process*, int64_t> process_excused_until_;
   int64_t used_ = 0;
   int64_t judged_ = 0;

@@ -115,7 +115,7 @@ RunResult World::Run() {
   if (plan_.restart_delay_ms > 0) {
     faults_end = std::max(faults_end, start_ + plan_.restart_delay_ms * kMilli);
   }
-  ExcuseIdleness(faults_end);
+  ExcuseIdleness();
   // By then the hold is renewed, and written again to servers that lost it.
   if (plan_.one_by_one) oracle_.DemandLasting(2 * LongestLease(plan_));
   CheckOften();
@@ -163,7 +163,7 @@ int64_t World::EndLateness() {
   return end;
 }
 
-void World::ExcuseIdleness(int64_t faults_end) {
+void World::ExcuseIdleness() {
   // A quorum's next waiter has 100 ms to ask, and split votes cost pauses.
   int64_t handover = plan_.group == Group::kQuorum ? 2000 * kMilli : 100 * kMilli;
   // Locks of two clients, taken one by one, are tried in rounds of 50 ms that may fail.
@@ -183,21 +183,15 @@ void World::ExcuseIdleness(int64_t faults_end) {
   // Messages that are lost with a subscription are made up for by the next subscription.
   const bool repaired = LosesNothing(plan_) && !plan_.faults.empty();
   if (repaired) handover += kSecond;
-  // A server that has restarted is young, or starts its quarantine, at its next use.
+  // Of several requests in a row, each may come too late. So may the last release of a client that
+  // ends, as it does early if there are no faults.
+  if (plan_.latest_us > kSlowLink) {
+    handover += kHeartbeat + (plan_.faults.empty() ? LongestLease(plan_) : 0);
+  }
+  // A server that has restarted is young, or starts its quarantine, at its next use; so does each
+  // slot of a cluster.
   oracle_.SetLongestIdle(handover + (plan_.restart_delay_ms + plan_.quarantine_ms) * kMilli +
                          10 * plan_.latest_us * kMicro + LongestMargin(plan_));
-  // The last release of a client that ends may be lost.
-  if (plan_.latest_us > kSlowLink) {
-    oracle_.Excuse(faults_end + LongestLease(plan_) + kHeartbeat);
-  }
-  if (plan_.restart_delay_ms > 0) {
-    oracle_.Excuse(start_ + plan_.restart_delay_ms * kMilli + kSecond);
-  }
-  // The first use of a server, and of each slot in a cluster, starts a quarantine.
-  const int64_t quarantine = plan_.quarantine_ms * kMilli;
-  if (quarantine > 0) {
-    oracle_.Excuse(plan_.group == Group::kCluster ? kNever : start_ + quarantine + kSecond);
-  }
   // A quorum's nodes have no common order, and waiters for changed capacities need not come in
   // order.
   if (plan_.group != Group::kQuorum && !plan_.administers && !repaired &&
@@ -363,11 +357,7 @@ int64_t World::Recovery(const Fault& fault, const SharedObject& object) const {
 // Excuses what the fault may delay, and whose calls may fail.
 void World::Excuse(const Fault& fault) {
   if (LosesNothing(plan_)) return;
-  // A server that has restarted, or a slot at another server, is not trusted at first.
-  const bool renews = (fault.kind >= FaultKind::kRestart && fault.kind <= FaultKind::kRestartOld) ||
-                      (fault.kind >= FaultKind::kFailover && fault.kind < FaultKind::kCrashMany);
-  const int64_t end =
-      EndOf(fault) + (renews ? (plan_.quarantine_ms + plan_.restart_delay_ms) * kMilli : 0);
+  const int64_t end = EndOf(fault);
   const auto used_by_the_dead = [&](const std::string& name) {
     return std::any_of(actors_.begin(), actors_.end(), [&](const auto& each) {
       return Concerns(fault, static_cast<size_t>(&each - actors_.data())) &&

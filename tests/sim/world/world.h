@@ -69,7 +69,7 @@ class World {
   int64_t QuietFrom() const;
   bool AllDone() const;
   int64_t EndLateness();
-  void ExcuseIdleness(int64_t faults_end);
+  void ExcuseIdleness();
 
   struct CheckedKeys {
     uint64_t changed = 0;  // the last change that CheckKeys() has seen
